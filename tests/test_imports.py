@@ -1,0 +1,263 @@
+"""The way through the house goes one way: which module of dalembert may import which, read from the sources.
+
+A module may import from its own room and from the rooms of strictly lower levels. The package's ``__init__``
+may import all of them, and nothing may import from it. An import under ``if TYPE_CHECKING`` counts like any
+other.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "dalembert"
+SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
+
+LEVELS = (
+    ("path",),
+    ("algebra", "native"),
+    ("systems",),
+    ("discretize",),
+    ("step", "solve"),
+    ("control",),
+    ("measure",),
+    ("store", "show", "gallery"),
+    ("cli",),
+)
+LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+
+HEAVY = ("matplotlib", "plotly", "xarray", "pandas", "typer", "rich", "llvmlite")
+
+
+@dataclass(frozen=True)
+class Import:
+    importer: str
+    line: int
+    target: str
+    deferred: bool = False
+    dynamic: bool = False
+
+
+def module_name(file: str) -> str:
+    """``algebra/rank.py`` is dalembert.algebra.rank, ``algebra/__init__.py`` is dalembert.algebra."""
+    parts = [part for part in Path(file).with_suffix("").parts if part != "__init__"]
+    return ".".join([PACKAGE, *parts])
+
+
+def room(module: str) -> str:
+    """The first name below the package; the empty string for the package's own ``__init__``."""
+    return module.removeprefix(PACKAGE).lstrip(".").partition(".")[0]
+
+
+def base_of(node: ast.ImportFrom, importer: str, is_package: bool) -> str:
+    """The absolute name of what stands between ``from`` and ``import``."""
+    if node.level == 0:
+        return node.module or ""
+    parts = importer.split(".")
+    kept = parts[: len(parts) - node.level + is_package]
+    return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def dynamic_target(node: ast.Call) -> str | None:
+    """What ``import_module(x)`` or ``__import__(x)`` may load: the name, or the package if x is computed."""
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if called not in ("import_module", "__import__") or not node.args:
+        return None
+    name = node.args[0]
+    if isinstance(name, ast.Constant) and isinstance(name.value, str) and not name.value.startswith("."):
+        return name.value
+    return PACKAGE
+
+
+def targets_of(node: ast.AST, importer: str, is_package: bool, known: frozenset[str]) -> Iterator[str]:
+    """Absolute names of the modules a statement imports, foreign ones among them."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = base_of(node, importer, is_package)
+        for alias in node.names:
+            full = f"{base}.{alias.name}"
+            yield full if full in known or (base == PACKAGE and alias.name in LEVEL_OF) else base
+
+
+def imports_of(file: str, source: str, known: frozenset[str]) -> list[Import]:
+    """Every import of a dalembert module in one source file."""
+    importer, is_package, found = module_name(file), Path(file).name == "__init__.py", []
+
+    def visit(node: ast.AST, deferred: bool) -> None:
+        for target in targets_of(node, importer, is_package, known):
+            found.append(Import(importer, node.lineno, target, deferred))
+        if isinstance(node, ast.Call) and (name := dynamic_target(node)):
+            found.append(Import(importer, node.lineno, name, dynamic=True))
+        inside = deferred or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside)
+
+    visit(ast.parse(source, filename=file), deferred=False)
+    return [entry for entry in found if entry.target.split(".")[0] == PACKAGE]
+
+
+def fault(entry: Import) -> str | None:
+    """Why an import is forbidden, or None."""
+    here, there = room(entry.importer), room(entry.target)
+    if entry.dynamic:
+        return "is a dynamic import; write an import statement at the top of the module"
+    if entry.deferred:
+        return "stands inside a function; dalembert modules are imported at the top of the module"
+    if here == "":
+        return None
+    if there == "":
+        return "imports from the package itself; name the room the object lives in"
+    if there not in LEVEL_OF:
+        return f"imports from '{there}', which is no room of the house"
+    if here == there or LEVEL_OF[there] < LEVEL_OF[here]:
+        return None
+    if LEVEL_OF[there] == LEVEL_OF[here]:
+        return f"imports its sibling '{there}'; rooms of one level do not know each other"
+    return f"imports upwards: '{there}' is on level {LEVEL_OF[there]}, '{here}' on level {LEVEL_OF[here]}"
+
+
+def violations(files: Mapping[str, str]) -> list[str]:
+    """All breaches of the order in a package given as {path below the package: source}."""
+    known = frozenset(map(module_name, files))
+    strangers = sorted({room(name) for name in known} - LEVEL_OF.keys() - {""})
+    found = [
+        f"{PACKAGE}.{name} is no room of the house: give it a level in LEVELS or put it into a room"
+        for name in strangers
+    ]
+    for file, source in sorted(files.items()):
+        if room(module_name(file)) in strangers:
+            continue
+        for entry in imports_of(file, source, known):
+            if reason := fault(entry):
+                found.append(f"{file}:{entry.line}: {entry.target}: {reason}")
+    return found
+
+
+def cycle(files: Mapping[str, str]) -> list[str]:
+    """One loop of modules that import each other, or an empty list."""
+    known = frozenset(map(module_name, files))
+    graph = {name: set() for name in known}
+    for file, source in files.items():
+        graph[module_name(file)] |= {entry.target for entry in imports_of(file, source, known)}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def package_sources() -> dict[str, str]:
+    return {
+        path.relative_to(SOURCES).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(SOURCES.rglob("*.py"))
+    }
+
+
+def test_there_are_sources_to_check():
+    assert "path.py" in package_sources()
+
+
+def test_imports_go_one_way():
+    found = violations(package_sources())
+    assert not found, "\n".join(["forbidden imports:", *found])
+
+
+def test_no_modules_import_each_other_in_a_loop():
+    assert cycle(package_sources()) == []
+
+
+def test_importing_the_package_stays_light():
+    """Plots, tables, storage, the command line and the compiler load with their first use, not before."""
+    program = f"import sys, {PACKAGE}; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
+
+
+ALLOWED = {
+    "its own room": {"algebra/newton.py": "from .rank import rank", "algebra/rank.py": ""},
+    "its own room, absolutely": {
+        "algebra/newton.py": f"from {PACKAGE}.algebra import rank",
+        "algebra/rank.py": "",
+    },
+    "a lower level": {"systems/system.py": f"from {PACKAGE}.algebra.rank import rank"},
+    "a lower level, relatively": {"systems/system.py": "from ..path import Path"},
+    "a lower level, by the room's name": {"cli.py": "from . import gallery, measure"},
+    "the package may import all": {"__init__.py": "from .step import simulate\nfrom .show import plot"},
+    "a lazy heavy library": {"show.py": "def plot(path):\n    import matplotlib.pyplot as plt"},
+    "a dynamic import of a library": {
+        "show.py": "import importlib\nplotly = importlib.import_module('plotly')"
+    },
+}
+
+FORBIDDEN = {
+    "upwards": ({"systems/system.py": f"import {PACKAGE}.step.run"}, "upwards"),
+    "upwards, relatively": ({"algebra/rank.py": "from ..systems import System"}, "upwards"),
+    "upwards, from a module file": ({"path.py": "from .store import save"}, "upwards"),
+    "upwards, in a class body": ({"path.py": "class Path:\n    from .store import save"}, "upwards"),
+    "for the type checker only": (
+        {"path.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .systems import System"},
+        "upwards",
+    ),
+    "a sibling": ({"solve/window.py": "from ..step import start"}, "sibling 'step'"),
+    "a sibling, by its name": ({"store.py": f"from {PACKAGE} import show"}, "sibling 'show'"),
+    "a sibling, by import": ({"native/graph.py": f"import {PACKAGE}.algebra"}, "sibling 'algebra'"),
+    "in a function": ({"store.py": "def save(path):\n    from .path import Path"}, "inside a function"),
+    "in a method": (
+        {"store.py": "class A:\n    async def f(self):\n        import dalembert.path"},
+        "inside a function",
+    ),
+    "in a function of the package": (
+        {"__init__.py": "def __getattr__(name):\n    from . import cli\n    return cli"},
+        "inside a function",
+    ),
+    "the package itself": ({"store.py": f"from {PACKAGE} import simulate"}, "the package itself"),
+    "the package itself, by import": ({"store.py": f"import {PACKAGE}"}, "the package itself"),
+    "the package itself, relatively": ({"step/run.py": "from .. import simulate"}, "the package itself"),
+    "a dynamic import": (
+        {"cli.py": "from importlib import import_module\nimport_module('dalembert.step')"},
+        "dynamic import",
+    ),
+    "a computed import": (
+        {"cli.py": "import importlib\ndef load(name):\n    return importlib.import_module(name)"},
+        "dynamic import",
+    ),
+    "an unknown module": ({"helpers.py": ""}, "dalembert.helpers is no room"),
+    "an unknown folder": ({"extra/__init__.py": ""}, "dalembert.extra is no room"),
+    "from an unknown module": ({"path.py": "from .helpers import clip"}, "'helpers', which is no room"),
+}
+
+
+@pytest.mark.parametrize("files", ALLOWED.values(), ids=ALLOWED.keys())
+def test_an_allowed_import_passes(files):
+    assert violations(files) == []
+
+
+@pytest.mark.parametrize(("files", "message"), FORBIDDEN.values(), ids=FORBIDDEN.keys())
+def test_a_forbidden_import_is_found(files, message):
+    found = violations(files)
+    assert len(found) == 1
+    assert message in found[0]
+
+
+def test_a_finding_names_file_and_line():
+    files = {"path.py": "import numpy\n\nfrom .systems import System"}
+    assert violations(files)[0].startswith("path.py:3: dalembert.systems")
+
+
+def test_a_loop_inside_a_room_is_found():
+    loop = {"step/run.py": "from .start import first", "step/start.py": "from .run import advance"}
+    assert set(cycle(loop)) == {"dalembert.step.run", "dalembert.step.start"}
+
+
+def test_a_module_that_imports_its_own_room_from_the_inside_is_a_loop():
+    loop = {"step/__init__.py": "from .run import run", "step/run.py": f"from {PACKAGE}.step import start"}
+    assert cycle(loop) != []
