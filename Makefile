@@ -1,0 +1,74 @@
+# One virtual environment, .venv, grows with what a target needs. A stamp per extra remembers what is installed;
+# a change of pyproject.toml or constraints.txt installs it again.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+EXAMPLES = $(shell find examples -name '*.py' ! -name '_*' 2>/dev/null | sort)
+
+export MPLBACKEND := Agg
+export NO_MKDOCS_2_WARNING := 1
+
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help demo test check format lint types docs browser examples clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV)/.with-run  ## run the demonstration; pictures and pages go to out/demo
+	@mkdir -p out/demo
+	$(BIN)/python examples/demo.py out/demo
+
+test: $(VENV)/.with-test  ## run the tests
+	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+check: format lint types  ## format the code, then lint and type-check it
+
+format: $(VENV)/.with-dev  ## format the code and apply the linter's safe fixes
+	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff check --quiet --fix --exit-zero .
+
+lint: $(VENV)/.with-dev  ## check format and lint rules, change nothing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/.with-dev  ## type-check src
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+docs: $(VENV)/.with-docs  ## build the documentation into site; a warning is an error
+	$(BIN)/mkdocs build --strict --quiet
+
+browser: docs $(VENV)/.with-browser  ## open every built page in headless Chromium; screenshots go to out/browser
+	$(BIN)/python tests/browser/check_pages.py site
+
+examples: $(VENV)/.with-run  ## run every example with its fast setting; results go to out/examples
+	@set -e; for script in $(EXAMPLES); do \
+	  name=$${script#examples/}; folder=out/examples/$${name%.py}; mkdir -p $$folder; began=$$(date +%s); \
+	  DALEMBERT_EXAMPLES_FAST=1 $(BIN)/python $$script $$folder > $$folder/output.txt 2>&1 \
+	    || { tail -n 40 $$folder/output.txt; echo "$$script failed"; exit 1; }; \
+	  echo "$$script: $$(( $$(date +%s) - began )) s"; \
+	done
+
+clean:  ## remove everything the Makefile made
+	rm -rf .venv out site build dist .pytest_cache .ruff_cache .hypothesis .cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "dalembert needs Python 3.11 or newer; '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)."; \
+	  echo "Name another one, for example: make PYTHON=python3.12 test"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu it needs the package python3-venv."; exit 1; }
+	@touch $@
+
+$(VENV)/.with-run: pyproject.toml constraints.txt $(VENV)/.created
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.with-%: pyproject.toml constraints.txt $(VENV)/.created
+	$(PIP_INSTALL) -e '.[$*]'
+	@touch $@
