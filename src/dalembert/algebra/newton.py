@@ -1,0 +1,104 @@
+"""Newton's method for small dense systems, as a traced loop, with the implicit function theorem as its derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+# A pivot this much smaller than the largest of the row-scaled matrix is taken as zero. Row scaling makes a healthy
+# matrix have pivots between about h² and 1, so that 1e-13 leaves room for h = 1e-5.
+SINGULAR_PIVOT = 1e-13
+
+
+class Newton(eqx.Module):
+    """Choices of the iteration: the tolerance on the scaled update, and the largest number of iterations."""
+
+    tolerance: float = eqx.field(static=True, default=1e-9)
+    max_iterations: int = eqx.field(static=True, default=25)
+
+
+class Solve(NamedTuple):
+    """State and report of an iteration: the flags exclude one another; none set means converged."""
+
+    iterations: Int[Array, ""]
+    residual: Float[Array, ""]
+    update: Float[Array, ""]
+    determinant_sign: Float[Array, ""]
+    singular: Bool[Array, ""]
+    not_finite: Bool[Array, ""]
+    not_converged: Bool[Array, ""]
+
+
+def newton(
+    function: Callable[[Float[Array, "z"]], Float[Array, "z"]],
+    start: Float[Array, "z"],
+    scale: Callable[[Float[Array, "z"]], Float[Array, "z"]],
+    options: Newton,
+) -> tuple[Float[Array, "z"], Solve]:
+    """Solve F(z) = 0 by z ← z - F'(z)⁻¹F(z) until every |update_i| ≤ tolerance · scale_i(z).
+
+    scale(z): (z,) positive; infinity excludes a component from the test. The update that passes the test is applied,
+    so that the error left is about the square of the tolerance. Rows are scaled to unit maximum before elimination.
+    `residual` is the largest row-scaled |F_i| at the last evaluation, which precedes the last update.
+    """
+
+    def iterate(carry: tuple[Array, Solve, Array]) -> tuple[Array, Solve, Array]:
+        z, info, _ = carry
+        f, jacobian = function(z), jax.jacfwd(function)(z)
+        row = jnp.max(jnp.abs(jacobian), axis=1)
+        row = jnp.where(row > 0, row, 1.0)
+        lu, pivots = jax.scipy.linalg.lu_factor(jacobian / row[:, None])
+        diagonal = jnp.diagonal(lu)
+        magnitude = jnp.abs(diagonal)
+        finite = jnp.all(jnp.isfinite(f)) & jnp.all(jnp.isfinite(jacobian))
+        singular = finite & (jnp.min(magnitude) <= SINGULAR_PIVOT * jnp.max(magnitude))
+        update = jax.scipy.linalg.lu_solve((lu, pivots), f / row)
+        new = z - update
+        swaps = jnp.sum(pivots != jnp.arange(pivots.shape[0]))
+        size = jnp.max(jnp.abs(update) / scale(new))
+        info = Solve(
+            iterations=info.iterations + 1,
+            residual=jnp.max(jnp.abs(f / row)),
+            update=size,
+            determinant_sign=jnp.prod(jnp.sign(diagonal)) * jnp.where(swaps % 2, -1.0, 1.0),
+            singular=singular,
+            not_finite=~finite | ~(singular | jnp.all(jnp.isfinite(new))),
+            not_converged=jnp.asarray(False),
+        )
+        done = (size <= options.tolerance) | info.singular | info.not_finite
+        # An exact root has a zero residual even where the matrix is singular: nothing is left to solve.
+        exact = finite & jnp.all(f == 0)
+        info = info._replace(singular=info.singular & ~exact, not_finite=info.not_finite & ~exact)
+        return jnp.where(exact | info.singular | info.not_finite, z, new), info, done | exact
+
+    def unfinished(carry: tuple[Array, Solve, Array]) -> Array:
+        _, info, done = carry
+        return ~done & (info.iterations < options.max_iterations)
+
+    no, zero = jnp.asarray(False), jnp.asarray(0.0)
+    empty = Solve(jnp.asarray(0), zero, zero, jnp.asarray(1.0), no, no, no)
+    z, info, done = lax.while_loop(unfinished, iterate, (start, empty, no))
+    return z, info._replace(not_converged=~done)
+
+
+def root(
+    function: Callable[[Float[Array, "z"]], Float[Array, "z"]],
+    start: Float[Array, "z"],
+    scale: Callable[[Float[Array, "z"]], Float[Array, "z"]],
+    options: Newton,
+) -> tuple[Float[Array, "z"], Solve]:
+    """As `newton`, differentiable: dz = -F_z⁻¹ F_θ dθ (implicit function theorem), whatever the iteration did."""
+
+    def solve(f, z0):
+        return newton(f, z0, scale, options)
+
+    def tangent(linear, y):
+        return jnp.linalg.solve(jax.jacfwd(linear)(jnp.zeros_like(y)), y)
+
+    return lax.custom_root(function, lax.stop_gradient(start), solve, tangent, has_aux=True)

@@ -1,0 +1,40 @@
+"""The one numerical-rank routine of the library."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+
+class Rank(NamedTuple):
+    """rank, singular values, and the rows that depend on the others (found by a pivoted QR factorization)."""
+
+    rank: int
+    singular_values: np.ndarray
+    dependent_rows: tuple[int, ...]
+
+    @property
+    def full(self) -> bool:
+        return not self.dependent_rows
+
+
+def numerical_rank(matrix: np.ndarray, tolerance: float = 1e-10) -> Rank:
+    """rank A = number of singular values of the row-scaled A above tolerance · max(shape) times the largest.
+
+    matrix: (m, n), real and finite. Rows are scaled to unit length first, so that a constraint written in other units
+    does not look dependent; a zero row stays zero and counts as dependent. The tolerance is relative and far above
+    round-off on purpose: matrices come from derivatives of users' functions.
+    """
+    a = np.atleast_2d(np.asarray(matrix, dtype=float))
+    if a.size == 0:
+        return Rank(0, np.zeros(0), tuple(range(a.shape[0])))
+    if not np.all(np.isfinite(a)):
+        raise ValueError("matrix: found NaN or infinity; the rank of such a matrix is not defined")
+    lengths = np.linalg.norm(a, axis=1)
+    scaled = a / np.where(lengths > 0, lengths, 1.0)[:, None]
+    values = np.linalg.svd(scaled, compute_uv=False)
+    rank = int(np.sum(values > tolerance * max(a.shape))) if values[0] > 0 else 0
+    pivots = scipy.linalg.qr(scaled.T, mode="r", pivoting=True)[1]
+    return Rank(rank, values, tuple(sorted(int(i) for i in pivots[rank:])))

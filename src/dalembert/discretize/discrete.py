@@ -1,0 +1,142 @@
+"""DiscreteSystem: discrete data given directly, without any continuous system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dalembert.systems.annihilator import annihilator
+from dalembert.systems.system import as_arrays, replace_parameters
+
+
+class DiscreteSystem(eqx.Module):
+    """(Q, L_d, D_K, D_V): D₁L_d(q_i,q_{i+1}) + D₂L_d(q_{i-1},q_i) + h R_dᵀλ_i = 0, every window in D_K.
+
+    lagrangian(q0, q1): scalar. kinematic(q0, …, qk): () or (m,), zero on D_K ⊂ Q^{k+1}, k = order. reactions(q0, …, qk):
+    (m, n), or (n,) if m = 1, rows spanning D_V°; or virtual(q0, …, qk): (n, n-m), columns spanning D_V.
+    factor: j in 1 … k+1, the point of the window over which D_V lives (the middle one for k = 2, the default).
+    Only j = k and j = k+1 can be stepped: for smaller j the equation at a node reads later nodes. initial(q0, …): what
+    the first nodes must satisfy besides, such as φ_d(q0, q1) = 0. h is the step given to `simulate`, 1 by default: then
+    the multipliers are those of the equation without h. With parameters every function takes a trailing p.
+    Source: Borda, Fernández, Grillo, Definitions 3.1, 3.2, Theorem 3.3; Remark 3.6 for k ≠ 2.
+    """
+
+    lagrangian: Callable = eqx.field(static=True)
+    kinematic: Callable | None = eqx.field(static=True)
+    reactions: Callable | None = eqx.field(static=True)
+    virtual: Callable | None = eqx.field(static=True)
+    initial: Callable | None = eqx.field(static=True)
+    order: int = eqx.field(static=True)
+    factor: int = eqx.field(static=True)
+    coordinates: tuple[str, ...] | None = eqx.field(static=True)
+    parameters: Any
+
+    def __init__(
+        self,
+        lagrangian: Callable,
+        kinematic: Callable | None = None,
+        *,
+        reactions: Callable | None = None,
+        virtual: Callable | None = None,
+        initial: Callable | None = None,
+        order: int = 2,
+        factor: int | None = None,
+        coordinates: Sequence[str] | None = None,
+        parameters: Any = None,
+    ):
+        for name, function in (("lagrangian", lagrangian), ("kinematic", kinematic), ("reactions", reactions),
+                               ("virtual", virtual), ("initial", initial)):  # fmt: skip
+            if function is not None and not callable(function):
+                raise TypeError(f"{name}: found {type(function).__name__}; give a function of the nodes")
+        if lagrangian is None:
+            raise TypeError("lagrangian: found None; give a function L_d(q0, q1)")
+        if (kinematic is None) != (reactions is None and virtual is None):
+            raise ValueError("kinematic, reactions, virtual: D_K and D_V have the same number m; give both or neither")
+        if reactions is not None and virtual is not None:
+            raise ValueError("reactions, virtual: found both; give the constraint forces or the virtual displacements")
+        if order < 1:
+            raise ValueError(f"order: found {order}; D_K lives on Q^(order+1), order ≥ 1")
+        chosen = order if factor is None else factor
+        if not 1 <= chosen <= order + 1:
+            raise ValueError(f"factor: found {chosen}; D_V lives over one of the points 1 to {order + 1} of the window")
+        if chosen < order:
+            raise ValueError(
+                f"factor: found {chosen} with order {order}; the equation at a node would read later nodes and cannot be "
+                f"stepped. Use {order} or {order + 1}"
+            )
+        self.lagrangian, self.kinematic, self.reactions, self.virtual = lagrangian, kinematic, reactions, virtual
+        self.initial, self.order, self.factor = initial, order, chosen
+        self.coordinates = None if coordinates is None else tuple(coordinates)
+        self.parameters = None if parameters is None else as_arrays(parameters)
+
+    @classmethod
+    def nonholonomic(cls, lagrangian, constraint, reactions, **options) -> DiscreteSystem:
+        """From (D, D_d), Remark 3.4: φ_d(q₁, q₂) = 0 at every step, φ_d(q₀, q₁) = 0 at the start, D_V = D at q₁.
+
+        constraint(q0, q1): () or (m,). reactions(q): rows spanning D°, (m, n) or (n,).
+        """
+        return cls(
+            lagrangian,
+            lambda q0, q1, q2, *p: constraint(q1, q2, *p),
+            reactions=lambda q0, q1, q2, *p: reactions(q1, *p),
+            initial=lambda q0, q1, *p: constraint(q0, q1, *p),
+            **options,
+        )
+
+    @classmethod
+    def holonomic(cls, lagrangian, constraint, **options) -> DiscreteSystem:
+        """D integrable, D_d = ∪ N×N with leaves N = {φ = 0}, Remarks 3.4, 5.2: φ(q₂) = 0, reactions ∂φ/∂q at q₁."""
+        return cls(
+            lagrangian,
+            lambda q0, q1, q2, *p: constraint(q2, *p),
+            reactions=lambda q0, q1, q2, *p: jax.jacfwd(lambda x: jnp.atleast_1d(constraint(x, *p)))(q1),
+            initial=lambda q0, q1, *p: jnp.concatenate(
+                [jnp.atleast_1d(constraint(q0, *p)), jnp.atleast_1d(constraint(q1, *p))]
+            ),
+            **options,
+        )
+
+    @property
+    def nodes_needed(self) -> int:
+        """How many nodes determine the next one."""
+        return max(2, self.factor)
+
+    def call(self, function: Callable, *arguments):
+        """function(*nodes[, p])."""
+        return function(*arguments) if self.parameters is None else function(*arguments, self.parameters)
+
+    def replace(self, **values) -> DiscreteSystem:
+        """The same system with other parameter values; nothing is compiled again where shapes stay the same."""
+        return replace_parameters(self, values)
+
+
+def node_reactions(system: DiscreteSystem, window: Sequence[Float[Array, "n"]]) -> Float[Array, "m n"]:
+    """R_d on the window over whose `factor`-th point D_V lives."""
+    n = window[0].shape[0]
+    if system.reactions is not None:
+        return jnp.atleast_2d(system.call(system.reactions, *window))
+    if system.virtual is not None:
+        basis = jnp.asarray(system.call(system.virtual, *window))
+        return annihilator(basis[:, None] if basis.ndim == 1 else basis)
+    return jnp.zeros((0, n))
+
+
+def discrete_equations(
+    system: DiscreteSystem, nodes: Sequence[Float[Array, "n"]], multipliers: Float[Array, "m"], h
+) -> Float[Array, "n_plus_m"]:
+    """The equations that determine nodes[-1] from the earlier ones: D_V at nodes[-2], D_K on the last window."""
+    k, j = system.order, system.factor
+    before, here, after = nodes[-3], nodes[-2], nodes[-1]
+    right = jax.grad(lambda x: system.call(system.lagrangian, x, after))(here)
+    left = jax.grad(lambda x: system.call(system.lagrangian, before, x))(here)
+    start = len(nodes) - 2 - (j - 1)
+    force = node_reactions(system, nodes[start : start + k + 1]).T @ multipliers
+    if system.kinematic is None:
+        return right + left
+    kinematic = jnp.atleast_1d(system.call(system.kinematic, *nodes[len(nodes) - k - 1 :]))
+    return jnp.concatenate([right + left + h * force, kinematic])

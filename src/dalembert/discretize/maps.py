@@ -1,0 +1,56 @@
+"""Difference maps: from neighbouring points to (q, v) or (q, v, a).
+
+They are written in increments d = q₁ - q₀ and not in points, so that a difference of large positions is never formed.
+To add a map, subclass PairMap or TripleMap; a scheme takes any instance.
+"""
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+Vector = Float[Array, "n"]
+
+
+class PairMap(eqx.Module):
+    """ρ: Q×Q → TQ near the diagonal, ρ(q, q) = (q, 0). Jiménez, Scheurle, Definition 5.5.
+
+    __call__(q0, d, h): q0 (n,), d = q1 - q0 (n,), step h → (q, v). `weight` w places the time at t0 + w h.
+    """
+
+    weight: eqx.AbstractVar[float]
+
+    def __call__(self, q0: Vector, d: Vector, h) -> tuple[Vector, Vector]:
+        raise NotImplementedError
+
+
+class Beta(PairMap):
+    """ρ_β(q₀, q₁) = ((1-β) q₀ + β q₁, (q₁-q₀)/h): second order for β = ½, first order otherwise.
+
+    Jiménez, Scheurle, eq. (74). β = 0 is the φ_L of Borda, Fernández, Grillo, Section 4.1.2.
+    """
+
+    weight: float = eqx.field(static=True)
+
+    def __init__(self, beta: float = 0.5):
+        if not 0.0 <= beta <= 1.0:
+            raise ValueError(f"beta: found {beta}; give a number from 0 to 1")
+        self.weight = float(beta)
+
+    def __call__(self, q0, d, h):
+        return q0 + self.weight * d, d / h
+
+
+class TripleMap(eqx.Module):
+    """φ⁻¹: Q³ → T⁽²⁾Q near the diagonal, at the time of the middle point.
+
+    __call__(q1, d0, d1, h): q1 (n,), d0 = q1 - q0, d1 = q2 - q1 (n,), step h → (q, v, a).
+    """
+
+    def __call__(self, q1: Vector, d0: Vector, d1: Vector, h) -> tuple[Vector, Vector, Vector]:
+        raise NotImplementedError
+
+
+class Central(TripleMap):
+    """(q₀, q₁, q₂) → (q₁, (q₂-q₀)/2h, (q₂-2q₁+q₀)/h²): second order. Borda, Fernández, Grillo, Section 4.1.2."""
+
+    def __call__(self, q1, d0, d1, h):
+        return q1, (d0 + d1) / (2 * h), (d1 - d0) / (h * h)

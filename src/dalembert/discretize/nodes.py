@@ -1,0 +1,160 @@
+"""The discrete Lagrange-d'Alembert equations, written once: at a node, and for one kick-drift-kick step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dalembert.discretize.scheme import Scheme
+from dalembert.systems import Lyapunov, System, momentum
+from dalembert.systems.equations import (
+    all_reactions,
+    deflatable,
+    first_derivative,
+    force,
+    lyapunov_control,
+    reactions,
+    value,
+)
+
+Vector = Float[Array, "n"]
+
+
+class Node(NamedTuple):
+    """Three points in increments: q1, d0 = q1 - q0, d1 = q2 - q1, with t the time of q1 and h the step."""
+
+    q: Vector
+    d0: Vector
+    d1: Vector
+    t: Float[Array, ""]
+    h: Float[Array, ""]
+
+
+def discrete_lagrangian(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h) -> Float[Array, ""]:
+    """L_d(q₀, q₀+d) = h L(ρ(q₀, q₀+d), t₀ + w h)."""
+    q, v = scheme.action(q0, d, h)
+    return h * system.call(system.lagrangian, q, v, t=t + scheme.action.weight * h)
+
+
+def legendre_minus(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h) -> Vector:
+    """D₁L_d(q₀, q₁) at q₁ = q₀ + d: the momentum at the left end is minus this."""
+    left, right = jax.grad(lambda x, w: discrete_lagrangian(scheme, system, x, w, t, h), (0, 1))(q0, d)
+    return left - right
+
+
+def legendre_plus(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h) -> Vector:
+    """D₂L_d(q₀, q₁) at q₁ = q₀ + d: the momentum at the right end."""
+    return jax.grad(lambda w: discrete_lagrangian(scheme, system, q0, w, t, h))(d)
+
+
+def discrete_force(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h) -> Vector:
+    """Half of the force impulse of an interval, given to each of its ends: (h/2) f(ρ(q₀, q₁))."""
+    q, v = scheme.action(q0, d, h)
+    return 0.5 * h * force(system, q, v, t + scheme.action.weight * h)
+
+
+def node_reactions(scheme: Scheme, system: System, node: Node) -> Float[Array, "m n"]:
+    """R_d(q₀,q₁,q₂) = R at the variational map."""
+    q, v, a = scheme.variational(node.q, node.d0, node.d1, node.h)
+    return all_reactions(system, q, v, a, node.t)
+
+
+def node_equations(
+    scheme: Scheme, system: System, node: Node, multipliers: Float[Array, "m"], held: Vector, deflate: bool
+) -> Float[Array, "n_plus_m"]:
+    """D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h(f + R_dᵀλ) = 0 and (q₀,q₁,q₂) ∈ D_K.
+
+    held: (n,) a further generalised force, constant over the step. deflate: write a Lyapunov constraint as λ = -φ₀/u.
+    Source: Borda, Fernández, Grillo, Theorem 3.3, eq. (4), with multipliers scaled to converge to the continuous ones.
+    """
+    q, d0, d1, t, h = node
+    impulse = discrete_force(scheme, system, q - d0, d0, t - h, h) + discrete_force(scheme, system, q, d1, t, h)
+    motion = (
+        legendre_minus(scheme, system, q, d1, t, h)
+        + legendre_plus(scheme, system, q - d0, d0, t - h, h)
+        + impulse
+        + h * (held + node_reactions(scheme, system, node).T @ multipliers)
+    )
+    return jnp.concatenate([motion, kinematic_equations(scheme, system, node, multipliers, deflate)])
+
+
+def kinematic_equations(
+    scheme: Scheme, system: System, node: Node, multipliers: Float[Array, "m"], deflate: bool
+) -> Float[Array, "m"]:
+    """D_K at a node: order 2 by the kinematic map, order 1 on (q₁, q₂) (Remark 3.4), order 0 at q₂."""
+    q, d0, d1, t, h = node
+    rows, at = [jnp.zeros(0)], 0
+    for c in system.constraints:
+        if c.order == 2:
+            x, v, a = scheme.kinematic(q, d0, d1, h)
+            rows.append(_second_order(system, c, x, v, a, t, multipliers[at : at + 1], deflate))
+        elif c.order == 1:
+            x, v = scheme.distribution(q, d1, h)
+            rows.append(value(system, c, x, v, v, t + scheme.distribution.weight * h))
+        else:
+            rows.append(value(system, c, q + d1, d1, d1, t + h))
+        at += rows[-1].shape[0]
+    return jnp.concatenate(rows)
+
+
+def _second_order(system: System, c, q, v, a, t, multiplier, deflate: bool) -> Float[Array, "rows"]:
+    if deflate and isinstance(c, Lyapunov) and deflatable(system):
+        return multiplier - lyapunov_control(system, q, v, t)
+    return value(system, c, q, v, a, t)
+
+
+class Kick(NamedTuple):
+    """Unknowns of a kick-drift-kick step: V = (q₁-q₀)/h, v₁, and multipliers at the left and the right end.
+
+    Multipliers of holonomic constraints differ at the two ends; those of the others are equal.
+    """
+
+    mean: Vector
+    v: Vector
+    left: Float[Array, "m"]
+    right: Float[Array, "m"]
+
+
+def kick_equations(
+    scheme: Scheme, system: System, q0: Vector, v0: Vector, t, h, kick: Kick, held: Vector, deflate: bool
+) -> Float[Array, "equations"]:
+    """The conjugate form, for holonomic constraints φ with others C (RATTLE where there are no others):
+
+        L_v(q₀,v₀) + D₁L_d(q₀,q₁) + (h/2)(f₀ + R₀ᵀλ⁻) = 0,   L_v(q₁,v₁) = D₂L_d(q₀,q₁) + (h/2)(f₁ + R₁ᵀλ⁺),
+        φ(q₁) = 0,  φ_q(q₁)v₁ = 0,   C(q₁, v₁) = 0 (order 1),   C(½(q₀+q₁), V, (v₁-v₀)/h) = 0 (order 2).
+
+    Self-adjoint on consistent data. Reactions of order 2 constraints are taken at the middle for both kicks.
+    """
+    mean, v1, left, right = kick
+    d = h * mean
+    q1, middle, a = q0 + d, q0 + 0.5 * d, (v1 - v0) / h
+    kinds = [0 if c.order == 0 else 1 for c in system.constraints]
+    forces0, forces1, rows, at = [], [], [jnp.zeros(0)], 0
+    for c, kind in zip(system.constraints, kinds, strict=True):
+        if c.order == 2:
+            forces0.append(reactions(system, c, middle, mean, a, t + 0.5 * h))
+            forces1.append(forces0[-1])
+            multiplier = right[at : at + 1]
+            rows.append(_second_order(system, c, middle, mean, a, t + 0.5 * h, multiplier, deflate))
+        else:
+            forces0.append(reactions(system, c, q0, v0, a, t))
+            forces1.append(reactions(system, c, q1, v1, a, t + h))
+            rows.append(value(system, c, q1, v1, a, t + h))
+        if kind == 0:
+            rows.append(first_derivative(system, c, q1, v1, t + h))
+        at += forces0[-1].shape[0]
+    r0, r1 = jnp.concatenate(forces0), jnp.concatenate(forces1)
+    start = (
+        momentum(system, q0, v0, t)
+        + legendre_minus(scheme, system, q0, d, t, h)
+        + 0.5 * h * (force(system, q0, v0, t) + held + r0.T @ left)
+    )
+    end = (
+        legendre_plus(scheme, system, q0, d, t, h)
+        + 0.5 * h * (force(system, q1, v1, t + h) + held + r1.T @ right)
+        - momentum(system, q1, v1, t + h)
+    )
+    return jnp.concatenate([start, end, *rows])

@@ -1,0 +1,73 @@
+"""Scheme: which maps discretize the action, the kinematic and the variational constraints, and in which form to step."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import equinox as eqx
+
+from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
+from dalembert.systems import System
+
+Form = Literal["drift_kick_drift", "kick_drift_kick", "nodes"]
+FORMS: tuple[str, ...] = ("drift_kick_drift", "kick_drift_kick", "nodes")
+
+
+class Scheme(eqx.Module):
+    """L_d = h L∘action, D_K = kinematic(C_K) (order 2) or distribution(C_K) (order 1), D_V = C_V at variational.
+
+    form: "nodes": the state is (q_{k-1}, q_k), as in the papers; needs a starter.
+    "drift_kick_drift": the same equations on (q̃, v) with q̃ = (q_{k-1}+q_k)/2, v = (q_k-q_{k-1})/h; starts from
+    (q₀, v₀) itself; self-adjoint with the default maps. The default without holonomic constraints.
+    "kick_drift_kick": nodes and velocities on the manifold of holonomic constraints (RATTLE), other constraints at the
+    end of the step. The default with holonomic constraints.
+    None chooses between the last two.
+    """
+
+    form: Form | None = eqx.field(static=True)
+    action: PairMap
+    kinematic: TripleMap
+    variational: TripleMap
+    distribution: PairMap
+
+    def __init__(
+        self,
+        form: Form | None = None,
+        *,
+        action: PairMap | None = None,
+        kinematic: TripleMap | None = None,
+        variational: TripleMap | None = None,
+        distribution: PairMap | None = None,
+    ):
+        if form is not None and form not in FORMS:
+            raise ValueError(f"form: found {form!r}; the forms are {', '.join(FORMS)}")
+        self.form = form
+        self.action = _map("action", action, Beta(0.5), PairMap)
+        self.kinematic = _map("kinematic", kinematic, Central(), TripleMap)
+        self.variational = _map("variational", variational, Central(), TripleMap)
+        self.distribution = _map("distribution", distribution, Beta(0.5), PairMap)
+
+    @classmethod
+    def borda_fernandez_grillo(cls) -> Scheme:
+        """The paper's choice: φ_L⁻¹ = (q₀, (q₁-q₀)/h), φ_K⁻¹ = φ_V⁻¹ central, on nodes. Section 4.1.2."""
+        return cls("nodes", action=Beta(0.0))
+
+    def form_for(self, system: System) -> Form:
+        """The form used for this system; ValueError where the form cannot hold the system's constraints."""
+        holonomic = any(c.order == 0 for c in system.constraints)
+        if self.form is None:
+            return "kick_drift_kick" if holonomic else "drift_kick_drift"
+        if self.form == "drift_kick_drift" and holonomic:
+            raise ValueError(
+                "scheme: drift_kick_drift has its state between the nodes, off the manifold of a holonomic constraint; "
+                "use kick_drift_kick (the default) or nodes"
+            )
+        return self.form
+
+
+def _map(name: str, given, default, kind: type):
+    if given is None:
+        return default
+    if not isinstance(given, kind):
+        raise TypeError(f"{name}: found {type(given).__name__}; give a {kind.__name__}, such as {default!r}")
+    return given

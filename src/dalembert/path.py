@@ -1,0 +1,178 @@
+"""Path, Statistics, Outcome: what a run returns. Arrays and plain text only; nothing here knows mechanics."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+
+class Outcome(enum.IntEnum):
+    """How a run ended. The message gives the cause and what can be done about it."""
+
+    SUCCESS = 0
+    STOPPED = 1
+    NO_SOLUTION = 2
+    SINGULAR = 3
+    NOT_CONVERGED = 4
+    NOT_FINITE = 5
+    LEFT_DOMAIN = 6
+
+    @property
+    def message(self) -> str:
+        return _MESSAGES[self]
+
+    @property
+    def failed(self) -> bool:
+        """True where the run ended before its last step and not by the user's stop condition."""
+        return self not in (Outcome.SUCCESS, Outcome.STOPPED)
+
+
+_MESSAGES = {
+    Outcome.SUCCESS: "all steps were solved",
+    Outcome.STOPPED: "the stop condition became true",
+    Outcome.NO_SOLUTION: (
+        "the equations of the step have no solution near the prediction: the residual has a non-zero local minimum. "
+        "Reduce h, or check that the constraint can be met from this state"
+    ),
+    Outcome.SINGULAR: (
+        "the equations of the step are singular: constraints or reactions became dependent, or two roots met. "
+        "See dalembert.roots for the roots of this step and dalembert.measure.regularity for the matrix"
+    ),
+    Outcome.NOT_CONVERGED: (
+        "Newton's iteration did not reach the tolerance. Reduce h, or raise max_iterations or the tolerance"
+    ),
+    Outcome.NOT_FINITE: (
+        "a function of the system returned NaN or infinity. Look at the Lagrangian and the constraints at the last "
+        "state of the path; reduce h if the state left their domain"
+    ),
+    Outcome.LEFT_DOMAIN: "the state left the domain given by domain=. The last state of the path is the last one inside",
+}
+
+
+class Statistics(eqx.Module):
+    """What the solver did, over the whole run (also over steps that were not saved).
+
+    iterations: Newton iterations, total; max_iterations: in one step; residual: largest row-scaled residual norm at the
+    last evaluation of a step; crossings: number of times the factor u (or the Jacobian determinant) changed sign, i.e.
+    two roots of a step crossed; failed_step, failed_time, failed_residual: of the step that could not be solved
+    (-1, nan, nan if there is none).
+    """
+
+    iterations: Int[Array, ""]
+    max_iterations: Int[Array, ""]
+    residual: Float[Array, ""]
+    crossings: Int[Array, ""]
+    failed_step: Int[Array, ""]
+    failed_time: Float[Array, ""]
+    failed_residual: Float[Array, ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+    """Everything needed to run again: plain text, so that it can be stored. Absent where a run was traced."""
+
+    system: str
+    source: str
+    source_hash: str
+    parameters: str
+    coordinates: tuple[str, ...]
+    scheme: str
+    starter: str
+    branch: str
+    run: str
+    versions: str
+
+
+class Path(eqx.Module):
+    """A discrete trajectory. Every variable carries its own times and its own level.
+
+    q: positions at t. v: velocities at t_velocity. multipliers: λ of  d/dt L_v - L_q = f + Rᵀλ  at t_multipliers.
+    constraint_forces: Rᵀλ there. `levels` names the level of v and of the multipliers: "node" (the times of q), "mid"
+    (half way between two nodes) or "interior" (nodes without the first and the last).
+    feedback: the held generalised forces of a sampled law at t_feedback; reduced: the value of the reducer.
+    """
+
+    t: Float[Array, "nodes"]
+    q: Float[Array, "nodes n"]
+    t_velocity: Float[Array, "velocities"]
+    v: Float[Array, "velocities n"]
+    t_multipliers: Float[Array, "steps"]
+    multipliers: Float[Array, "steps m"]
+    constraint_forces: Float[Array, "steps n"]
+    h: Float[Array, ""]
+    steps_done: Int[Array, ""]
+    code: Int[Array, ""]
+    statistics: Statistics
+    t_feedback: Float[Array, "steps"] | None = None
+    feedback: Float[Array, "steps n"] | None = None
+    reduced: object = None
+    levels: tuple[str, str] = eqx.field(static=True, default=("node", "mid"))
+    provenance: Provenance | None = eqx.field(static=True, default=None)
+
+    @property
+    def outcome(self) -> Outcome | Array:
+        """The Outcome; inside jit, vmap or grad, and for a batch, the integer codes."""
+        if isinstance(self.code, jax.core.Tracer) or np.ndim(self.code):
+            return self.code
+        return Outcome(int(self.code))
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that were solved."""
+        return int(self.steps_done)
+
+    def describe(self) -> str:
+        """One paragraph for a person: what was run, how it ended, what the solver did."""
+        outcome = Outcome(int(self.code))
+        s = self.statistics
+        lines = [
+            f"{self.steps} steps of h = {float(self.h):g} from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}",
+            f"outcome: {outcome.name.lower().replace('_', ' ')}: {outcome.message}",
+            f"Newton iterations: {int(s.iterations)} in all, at most {int(s.max_iterations)} in a step; "
+            f"largest scaled residual {float(s.residual):.2e}; root crossings: {int(s.crossings)}",
+        ]
+        if outcome.failed:
+            lines.append(
+                f"failed at step {int(s.failed_step)}, t = {float(s.failed_time):g}, "
+                f"scaled residual {float(s.failed_residual):.3e}"
+            )
+        return "\n".join(lines)
+
+    def interpolate(self, t: Float[Array, "..."]) -> tuple[Float[Array, "... n"], Float[Array, "... n"]]:
+        """(q, v) at times between nodes: cubic Hermite interpolation of q (fourth order), v its derivative.
+
+        Velocities at nodes are the path's own where it has them, otherwise second order differences of q.
+        The interpolant does not satisfy the constraints between nodes. Times outside the path raise ValueError.
+        """
+        times = jnp.asarray(t, dtype=float)
+        if not isinstance(times, jax.core.Tracer) and not isinstance(self.t, jax.core.Tracer):
+            low, high = float(jnp.min(self.t)), float(jnp.max(self.t))
+            slack = 1e-12 * max(1.0, abs(low), abs(high))
+            if times.size and (float(times.min()) < low - slack or float(times.max()) > high + slack):
+                raise ValueError(
+                    f"t: found times in [{float(times.min()):g}, {float(times.max()):g}], "
+                    f"outside the path's [{low:g}, {high:g}]"
+                )
+        node_v = self.v if self.levels[0] == "node" else jnp.gradient(self.q, self.t, axis=0)
+        k = jnp.clip(jnp.searchsorted(self.t, times, side="right") - 1, 0, self.t.shape[0] - 2)
+        width = self.t[k + 1] - self.t[k]
+        s = ((times - self.t[k]) / width)[..., None]
+        q0, q1, d0, d1 = self.q[k], self.q[k + 1], node_v[k] * width[..., None], node_v[k + 1] * width[..., None]
+        jump = q1 - q0
+        q = q0 + s * (d0 + s * (3 * jump - 2 * d0 - d1 + s * (d0 + d1 - 2 * jump)))
+        v = (d0 + s * (2 * (3 * jump - 2 * d0 - d1) + 3 * s * (d0 + d1 - 2 * jump))) / width[..., None]
+        return q, v
+
+
+class StepError(RuntimeError):
+    """A step could not be solved. `path` holds everything computed before it."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        super().__init__(path.describe())

@@ -1,0 +1,9 @@
+"""Initial value problems: starters, the choice of a root, the step as data, and the run."""
+
+from dalembert.step.branch import Avoid, Branch, Least, Nearest
+from dalembert.step.program import StepProgram
+
+from dalembert.step.run import SampledFeedback
+from dalembert.step.simulate import simulate
+
+__all__ = ["Avoid", "Branch", "Least", "Nearest", "SampledFeedback", "StepProgram", "simulate"]

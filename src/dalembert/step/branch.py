@@ -1,0 +1,182 @@
+"""Which root of a step to take, where there are several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dalembert.algebra import Newton, Solve, newton, root
+from dalembert.step.program import StepProgram
+
+Unknowns = Float[Array, "z"]
+
+
+class Branch(eqx.Module):
+    """Base of the rules. Without a rule a step follows the root that Newton's iteration reaches from the prediction."""
+
+
+class Nearest(Branch):
+    """Of the two roots near the prediction, the one nearest to it, or to the previous position.
+
+    Distances are Euclidean, in q. coordinates: the components that count (all by default).
+    Borda, Fernández, Grillo, Section 4.2.2, take the root whose θ is nearest to the previous θ: coordinates=(0,).
+    """
+
+    to: Literal["prediction", "previous"] = eqx.field(static=True)
+    coordinates: tuple[int, ...] | None = eqx.field(static=True)
+
+    def __init__(self, to: Literal["prediction", "previous"] = "prediction", coordinates=None):
+        if to not in ("prediction", "previous"):
+            raise ValueError(f"to: found {to!r}; a root is nearest to the 'prediction' or to the 'previous' position")
+        self.to, self.coordinates = to, None if coordinates is None else tuple(coordinates)
+
+
+class Least(Branch):
+    """The root with the least value of function(q, v[, t][, p]) at the new state, of the two nearest roots."""
+
+    function: Callable = eqx.field(static=True)
+
+    def __init__(self, function: Callable):
+        if not callable(function):
+            raise TypeError(f"function: found {type(function).__name__}; give a function of (q, v)")
+        self.function = function
+
+
+class Avoid(Branch):
+    """The root that is left after a factor u is divided out of the constraint: φ = u w, solve w = 0.
+
+    Without argument, for a Lyapunov constraint: u is the coefficient of the multiplier, found by differentiation, and
+    the step solves λ = -φ₀/u (see dalembert.Lyapunov). With factor(q, v[, t][, p]) → (): the row of the one second order
+    constraint is divided by u at the kinematic map's (q, v); near u = 0 the quotient is a quotient of mean derivatives.
+    """
+
+    factor: Callable | None = eqx.field(static=True)
+
+    def __init__(self, factor: Callable | None = None):
+        if factor is not None and not callable(factor):
+            raise TypeError(f"factor: found {type(factor).__name__}; give a function of (q, v)")
+        self.factor = factor
+
+
+class Call(NamedTuple):
+    """Arguments of a step that are not unknowns."""
+
+    q: Float[Array, "n"]
+    s: Float[Array, "k"]
+    t: Float[Array, ""]
+    h: Float[Array, ""]
+    held: Float[Array, "n"]
+
+
+_NODES = jnp.array([0.11270166537925831, 0.5, 0.8872983346207417])
+_WEIGHTS = jnp.array([0.2777777777777778, 0.4444444444444444, 0.2777777777777778])
+_NEAR = 1e-5  # relative size of u under which the quotient φ/u is taken from mean derivatives
+
+
+def divided_row(function, factor, row: int):
+    """F with F_row replaced by F_row / u, continued through u = 0, where F_row vanishes with u on the other rows.
+
+    Near u = 0 the point z* with u = 0 on the curve of the other rows is z - u d, with F′_others d = 0 and u′d = 1; the
+    quotient is ⟨F′_row d⟩/⟨u′ d⟩, mean values between z* and z.
+    """
+
+    def divided(z: Unknowns) -> Unknowns:
+        f, u = function(z), factor(z)
+        slope = jax.grad(factor)(z)
+
+        def near(_):
+            matrix = jax.jacfwd(function)(z).at[row].set(slope)
+            unit = jnp.zeros_like(z).at[row].set(1.0)
+            d = jnp.linalg.solve(matrix, unit)
+            points = z - _NODES[:, None] * u * d
+            rates = jax.vmap(lambda x: jax.jvp(lambda y: jnp.stack([function(y)[row], factor(y)]), (x,), (d,))[1])(points)
+            means = rates.T @ _WEIGHTS
+            return means[0] / means[1]
+
+        small = jnp.abs(u) <= _NEAR * jnp.linalg.norm(slope) * jnp.linalg.norm(z)
+        return f.at[row].set(jax.lax.cond(small, near, lambda _: f[row] / u, None))
+
+    return divided
+
+
+def second_root(function, z: Unknowns, scale, options: Newton) -> tuple[Unknowns, Array]:
+    """Another root near z of F = 0, z + r d with |d| = 1, from the divided system; and whether it was found.
+
+    Unknowns (d, r): ⟨F′⟩ d = 0 with the mean of F′ between z and z + r d, |d|² = 1. It is regular where the two roots
+    meet (r = 0), so that crossings do no harm. Start: the direction d of the smallest singular value of F′(z) and
+    r = -2 (y·F′d)/(y·F″dd), y the left singular vector. The result is polished by Newton's method on F itself where the roots are apart.
+    """
+    size = jnp.where(jnp.isinf(scale(z)), 1.0 + jnp.abs(z), scale(z))
+    scaled = lambda x: function(z + size * x)  # noqa: E731
+    zero = jnp.zeros_like(z)
+    jacobian = jax.jacfwd(scaled)(zero)
+    rows = jnp.max(jnp.abs(jacobian), axis=1)
+    rows = jnp.where(rows > 0, rows, 1.0)
+    u, values, vt = jnp.linalg.svd(jacobian / rows[:, None])
+    d0, y = vt[-1], u[:, -1] / rows
+    bend = y @ jax.jvp(lambda x: jax.jvp(scaled, (x,), (d0,))[1], (zero,), (d0,))[1]
+    r0 = -2.0 * values[-1] / jnp.where(bend == 0, 1e-300, bend)
+
+    def system(x):
+        d, r = x[:-1], x[-1]
+        mean = lambda w: jax.jvp(scaled, (w * r * d,), (d,))[1]  # noqa: E731
+        slopes = jax.vmap(mean)(_NODES).T @ _WEIGHTS
+        return jnp.concatenate([slopes / rows, (d @ d - 1.0)[None]])
+
+    x, info = newton(system, jnp.concatenate([d0, r0[None]]), lambda w: 1.0 + jnp.abs(w), options)
+    candidate = z + size * x[-1] * x[:-1]
+    polished, check = newton(function, candidate, scale, options)
+    good = ~(check.singular | check.not_finite | check.not_converged)
+    apart = jnp.abs(x[-1]) > 1e-6
+    near = jnp.linalg.norm((polished - candidate) / size) < 0.1 * jnp.abs(x[-1])
+    other = jnp.where(good & apart & near, polished, candidate)
+    found = ~(info.singular | info.not_finite | info.not_converged)
+    far_from_root = jnp.max(jnp.abs(function(other) / rows)) > 1e-6 * (1.0 + jnp.linalg.norm(size * x[-1] * x[:-1]))
+    return jnp.where(found, other, z), found & ~(apart & far_from_root)
+
+
+def solve_step(
+    program: StepProgram, branch: Branch | None, call: Call, start: Unknowns, options: Newton
+) -> tuple[Unknowns, Solve]:
+    """The root of the step that the rule chooses, starting from the prediction."""
+    equations = lambda z: program.residual(z, *call)  # noqa: E731
+    scale = lambda z: program.scale(z, call.q, call.s, call.h)  # noqa: E731
+    if isinstance(branch, Avoid) and branch.factor is not None:
+        row = program.constrained_row(call.q.shape[0])
+        if row is None:
+            raise ValueError("branch: Avoid(factor) divides the row of one constraint on accelerations; found none or several")
+        equations = divided_row(equations, lambda z: _factor(program, branch, z, call), row)
+    z, info = root(equations, start, scale, options)
+    if not isinstance(branch, Nearest | Least):
+        return z, info
+    other, found = second_root(equations, z, scale, options)
+    measure = lambda x: _measure(program, branch, x, start, call)  # noqa: E731
+    better = found & (measure(other) < measure(z))
+    chosen, again = root(equations, jnp.where(better, other, z), scale, options)
+    both = info.iterations + again.iterations
+    return chosen, again._replace(iterations=both)
+
+
+def _factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Call) -> Float[Array, ""]:
+    q, v, t = program.middle(z, call.q, call.s, call.t, call.h)
+    return call_system(program, branch.factor, q, v, t)
+
+
+def _measure(program: StepProgram, branch: Nearest | Least, z: Unknowns, start: Unknowns, call: Call):
+    increment, s = program.advance(z, call.q, call.s, call.h)
+    if isinstance(branch, Nearest):
+        if branch.to == "prediction":
+            increment = increment - program.advance(start, call.q, call.s, call.h)[0]
+        return jnp.linalg.norm(increment if branch.coordinates is None else increment[jnp.array(branch.coordinates)])
+    return call_system(program, branch.function, call.q + increment, program.velocity(s), t=call.t + call.h)
+
+
+def call_system(program, function, q, v, t):
+    """function(q, v[, t][, p]) with the trailing arguments of the program's system."""
+    system = program.system
+    return system.call(function, q, v, t=t) if hasattr(system, "time_dependent") else system.call(function, q, v)

@@ -1,0 +1,69 @@
+"""What a run was: enough text to run it again."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import jax
+import numpy as np
+
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.path import Provenance
+from dalembert.step.branch import Branch
+from dalembert.systems import System
+
+PACKAGES = ("dalembert", "jax", "jaxlib", "equinox", "numpy", "diffrax")
+
+
+def provenance(
+    system: System | DiscreteSystem, scheme: Scheme | None, starter: str, branch: Branch | None, **run: Any
+) -> Provenance:
+    """The functions of the system by name and source, its parameters, scheme, starter, branch, run and versions."""
+    functions = _functions(system)
+    source = "\n".join(_source(f) for f in functions)
+    return Provenance(
+        system=", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in functions),
+        source=source,
+        source_hash=hashlib.sha256(source.encode()).hexdigest(),
+        parameters=json.dumps(jax.tree.map(lambda x: np.asarray(x).tolist(), system.parameters)),
+        coordinates=system.coordinates or (),
+        scheme=repr(scheme if scheme is not None else Scheme()) if isinstance(system, System) else "",
+        starter=starter,
+        branch=_branch(branch),
+        run=json.dumps({name: _plain(value) for name, value in run.items() if value is not None}),
+        versions=json.dumps({"python": sys.version.split()[0], **{name: _version(name) for name in PACKAGES}}),
+    )
+
+
+def _functions(system: System | DiscreteSystem) -> list:
+    parts = [system, *getattr(system, "constraints", ())]
+    found = [value for part in parts for value in vars(part).values() if callable(value)]
+    return list(dict.fromkeys(found))
+
+
+def _source(function) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        code = getattr(function, "__code__", None)
+        return repr(function) if code is None else f"{code.co_code.hex()} {code.co_consts} {code.co_names}"
+
+
+def _branch(branch: Branch | None) -> str:
+    return "" if branch is None else repr(branch)
+
+
+def _plain(value: Any) -> Any:
+    return np.asarray(value).tolist() if not isinstance(value, str | int | float) else value
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed as a package"

@@ -1,0 +1,239 @@
+"""The run: one step function, driven by a scan under tracing and by compiled chunks otherwise."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from dalembert.algebra import Newton, Solve
+from dalembert.path import Outcome
+from dalembert.step.branch import Branch, Call, call_system, solve_step
+from dalembert.step.program import StepProgram
+
+HISTORY = 4  # solved steps kept for the cubic prediction
+CHUNK = 256  # saved states per compiled call outside tracing
+_EXTRAPOLATE = np.array([[0, 0, 0, 0], [1, 0, 0, 0], [2, -1, 0, 0], [3, -3, 1, 0], [4, -6, 4, -1]], dtype=float)
+
+
+class SampledFeedback(eqx.Module):
+    """A sampled law: every `every` steps the generalised force law(q, v[, t][, p]) is computed, and held in between.
+
+    law: (n,), (n,) → (n,), traceable by JAX (wrap other code in jax.pure_callback). v is the latest velocity of the
+    scheme's state: at the node itself, or half a step before it in the form "nodes".
+    """
+
+    law: Callable = eqx.field(static=True)
+    every: int = eqx.field(static=True)
+
+    def __init__(self, law: Callable, every: int = 1):
+        if not callable(law):
+            raise TypeError(f"law: found {type(law).__name__}; give a function of (q, v) that returns (n,)")
+        if int(every) != every or every < 1:
+            raise ValueError(f"every: found {every}; give a whole number of steps, 1 or more")
+        self.law, self.every = law, int(every)
+
+
+class Choices(eqx.Module):
+    """What the user chose for a run, besides the program and the state: all static."""
+
+    branch: Branch | None
+    options: Newton
+    stop: Callable | None = eqx.field(static=True)
+    domain: Callable | None = eqx.field(static=True)
+    feedback: SampledFeedback | None
+    reduce: Callable | None = eqx.field(static=True)
+
+
+class Carry(NamedTuple):
+    """State of a run between two steps. k: index of the node (or half-shifted state) that q stands for."""
+
+    q: Float[Array, "n"]
+    lost: Float[Array, "n"]  # compensation: what q has lost to rounding
+    s: Float[Array, "k"]
+    k: Int[Array, ""]
+    history: Float[Array, "4 z"]
+    known: Int[Array, ""]
+    held: Float[Array, "n"]
+    sign: Float[Array, ""]
+    multipliers: Float[Array, "m"]
+    force: Float[Array, "n"]
+    code: Int[Array, ""]
+    iterations: Int[Array, ""]
+    max_iterations: Int[Array, ""]
+    residual: Float[Array, ""]
+    crossings: Int[Array, ""]
+    failed_residual: Float[Array, ""]
+    reduced: Any
+
+
+def first_carry(program: StepProgram, q, s, t, h, reduced: Any) -> Carry:
+    """The carry before the first step."""
+    z = program.guess(q, s, t, h)
+    empty = jax.eval_shape(lambda: program.outputs(z, q, s, t, h))
+    zero, none = jnp.asarray(0.0), jnp.asarray(0)
+    return Carry(
+        q=q,
+        lost=jnp.zeros_like(q),
+        s=s,
+        k=jnp.asarray(program.lead),
+        history=jnp.zeros((HISTORY, z.shape[0])),
+        known=none,
+        held=jnp.zeros_like(q),
+        sign=zero,
+        multipliers=jnp.full(empty.multipliers.shape, jnp.nan),
+        force=jnp.full_like(q, jnp.nan),
+        code=none,
+        iterations=none,
+        max_iterations=none,
+        residual=zero,
+        crossings=none,
+        failed_residual=jnp.asarray(jnp.nan),
+        reduced=reduced,
+    )
+
+
+def _outcome(info: Solve, new_q, new_s) -> Int[Array, ""]:
+    finite = jnp.all(jnp.isfinite(new_q)) & jnp.all(jnp.isfinite(new_s)) & ~info.not_finite
+    code = jnp.where(info.not_converged, int(Outcome.NOT_CONVERGED), int(Outcome.SUCCESS))
+    code = jnp.where(info.singular, int(Outcome.SINGULAR), code)
+    return jnp.where(finite, code, int(Outcome.NOT_FINITE))
+
+
+def prediction(program: StepProgram, carry: Carry, t, h) -> Float[Array, "z"]:
+    """z extrapolated by a polynomial of degree up to 3 through the last steps; the program's guess before the first."""
+    weights = jnp.asarray(_EXTRAPOLATE)[jnp.minimum(carry.known, HISTORY)]
+    return jnp.where(carry.known > 0, weights @ carry.history, program.guess(carry.q, carry.s, t, h))
+
+
+def _step(program: StepProgram, choices: Choices, t0, h, carry: Carry) -> Carry:
+    """One step; a step that fails leaves the state as it is and records why."""
+    t = t0 + carry.k * h
+    held = carry.held
+    if choices.feedback is not None:
+        law = choices.feedback
+        sample = lambda: jnp.asarray(  # noqa: E731
+            call_system(program, law.law, carry.q, program.velocity(carry.s), t), dtype=float
+        )
+        due = ((carry.k - program.lead) % law.every) == 0
+        held = sample() if law.every == 1 else lax.cond(due, sample, lambda: held)
+    start = prediction(program, carry, t, h)
+    z, info = solve_step(program, choices.branch, Call(carry.q, carry.s, t, h, held), start, choices.options)
+    increment, s = program.advance(z, carry.q, carry.s, h)
+    outputs = program.outputs(z, carry.q, carry.s, t, h)
+    factor = program.factor(z, carry.q, carry.s, t, h)
+    sign = lax.stop_gradient(info.determinant_sign if factor is None else jnp.sign(factor))
+    total = increment - carry.lost
+    q = carry.q + total
+    lost = (q - carry.q) - total
+    code = _outcome(info, q, s)
+    v = program.velocity(s)
+    if choices.domain is not None:
+        inside = jnp.all(call_system(program, choices.domain, q, v, t + h))
+        code = jnp.where((code == 0) & ~inside, int(Outcome.LEFT_DOMAIN), code)
+    solved = code == 0
+    if choices.stop is not None:
+        stop = jnp.all(call_system(program, choices.stop, q, v, t + h))
+        code = jnp.where(solved & stop, int(Outcome.STOPPED), code)
+    reduced = carry.reduced
+    if choices.reduce is not None:
+        reduced = choices.reduce(carry.reduced, t + h, q, v, outputs.multipliers)
+    after = Carry(
+        q=q,
+        lost=lost,
+        s=s,
+        k=carry.k + 1,
+        history=jnp.concatenate([z[None], carry.history[:-1]]),
+        known=jnp.minimum(carry.known + 1, HISTORY),
+        held=held,
+        sign=jnp.where(sign == 0, carry.sign, sign),
+        multipliers=outputs.multipliers,
+        force=outputs.force,
+        code=code,
+        iterations=carry.iterations + info.iterations,
+        max_iterations=jnp.maximum(carry.max_iterations, info.iterations),
+        residual=jnp.maximum(carry.residual, lax.stop_gradient(info.residual)),
+        crossings=carry.crossings + ((sign * carry.sign) < 0),
+        failed_residual=carry.failed_residual,
+        reduced=reduced,
+    )
+    failed = carry._replace(code=code, held=held, failed_residual=lax.stop_gradient(info.residual))
+    return jax.tree.map(lambda a, b: jnp.where(solved, a, b), after, failed)
+
+
+def _active(carry: Carry, limit) -> Array:
+    return (carry.code == 0) & (carry.k < limit)
+
+
+def _row(program: StepProgram, carry: Carry) -> dict[str, Array]:
+    return {"q": carry.q, "v": program.velocity(carry.s), "multipliers": carry.multipliers, "force": carry.force,
+            "held": carry.held, "k": carry.k}  # fmt: skip
+
+
+def traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+    """All rows and the last carry under tracing: fixed shapes, reverse mode with O(√N) memory by two checkpointed scans.
+
+    steps: index of the last node. A row for every `every`-th node, and for the last.
+    """
+    rows = math.ceil(steps / every)
+    inner = max(1, math.isqrt(rows))
+    outer = math.ceil(rows / inner)
+
+    def one(carry: Carry, target):
+        return lax.cond(_active(carry, target), functools.partial(_step, program, choices, t0, h), lambda c: c, carry), None
+
+    def to_target(carry: Carry, target):
+        carry = lax.scan(lambda c, _: one(c, target), carry, None, length=every)[0]
+        return carry, _row(program, carry)
+
+    @jax.checkpoint
+    def block(carry: Carry, targets):
+        return lax.scan(jax.checkpoint(to_target) if every > 1 else to_target, carry, targets)
+
+    targets = jnp.minimum(every * (1 + jnp.arange(outer * inner)), steps).reshape(outer, inner)
+    carry, table = lax.scan(block, carry, targets)
+    before = sum(min(every * (1 + i), steps) <= program.lead for i in range(min(rows, program.lead)))
+    return carry, jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[before:rows], table)
+
+
+@eqx.filter_jit
+def _chunk(program: StepProgram, choices: Choices, carry: Carry, t0, h, first, steps, every):
+    """CHUNK rows, for any numbers of steps: first is the index of the first row, `every` nodes apart, up to `steps`."""
+
+    def to_target(carry: Carry, i):
+        target = jnp.minimum(every * (1 + first + i), steps)
+        carry = lax.while_loop(
+            lambda c: _active(c, target), functools.partial(_step, program, choices, t0, h), carry
+        )
+        return carry, _row(program, carry)
+
+    return lax.scan(to_target, carry, jnp.arange(CHUNK))
+
+
+def chunked_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+    """As `traced_run`, outside tracing: compiled once for any N and `every`; stops early when the run has ended."""
+    rows, tables = math.ceil(steps / every), []
+    start = int(carry.k)
+    for first in range(0, rows, CHUNK):
+        carry, table = _chunk(
+            program, choices, carry, t0, h, jnp.asarray(first), jnp.asarray(steps), jnp.asarray(every)
+        )
+        tables.append(jax.tree.map(lambda x: np.asarray(x)[: rows - first], table))  # noqa: B023
+        if int(carry.code) != 0:
+            break
+    table = {name: np.concatenate([part[name] for part in tables]) for name in tables[0]}
+    return carry, _reached(table, start)
+
+
+def _reached(table: dict[str, np.ndarray], start: int) -> dict[str, np.ndarray]:
+    """Rows at which a step was solved since the row before: when a run has ended, the same state is repeated."""
+    new = np.diff(table["k"], prepend=start) > 0
+    return {name: column[new] for name, column in table.items()}

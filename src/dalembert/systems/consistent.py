@@ -1,0 +1,87 @@
+"""Consistent initial data: the nearest (q, v) that satisfy the constraints, and how far the data moved."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.algebra import numerical_rank
+from dalembert.systems.checks import InconsistentDataError, RankDeficientError, as_vector, check_shapes, check_x64
+from dalembert.systems.equations import first_derivative, value
+from dalembert.systems.system import System
+
+
+class Projection(NamedTuple):
+    """Consistent (q, v), and how far each of them moved, |q - q0| and |v - v0|."""
+
+    q: Float[Array, "n"]
+    v: Float[Array, "n"]
+    moved_q: float
+    moved_v: float
+
+    def __str__(self) -> str:
+        return f"q0 moved by {self.moved_q:.3g}, v0 by {self.moved_v:.3g}"
+
+
+def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
+    """min |q - q0| with φ(q) = 0 for holonomic constraints, then min |v - v0| with dφ/dt = 0 and φ(q, v) = 0.
+
+    q0, v0: (n,). Distances are Euclidean in the coordinates. Each is a Gauss-Newton iteration with least-norm steps
+    that returns to the given point's normal space, so that its limit is the nearest point and not just a point.
+    Raises RankDeficientError where the constraints are dependent, InconsistentDataError where no nearby point exists.
+    Constraints on accelerations restrict neither q nor v.
+    """
+    check_x64()
+    q, v = as_vector(q0, "q0"), as_vector(v0, "v0")
+    t = jnp.asarray(t0, dtype=float)
+    check_shapes(system, q, as_vector(v, "v0", q.shape[0]), t)
+    holonomic = [c for c in system.constraints if c.order == 0]
+    nonholonomic = [c for c in system.constraints if c.order == 1]
+
+    def positions(x):
+        return jnp.concatenate([value(system, c, x, v, v, t) for c in holonomic])
+
+    new_q = _nearest(positions, q, "q0") if holonomic else q
+
+    def velocities(w):
+        rows = [first_derivative(system, c, new_q, w, t) for c in holonomic]
+        return jnp.concatenate(rows + [value(system, c, new_q, w, w, t) for c in nonholonomic])
+
+    new_v = _nearest(velocities, v, "v0") if holonomic or nonholonomic else v
+    return Projection(
+        new_q, new_v, float(jnp.linalg.norm(new_q - q)), float(jnp.linalg.norm(new_v - jnp.asarray(v)))
+    )
+
+
+def _nearest(function, start, name: str):
+    """Gauss-Newton for min |x - start|, f(x) = 0: x ← start - Jᵀ(JJᵀ)⁻¹(f(x) + J(start - x)), J = f'(x)."""
+    residual, jacobian = jax.jit(function), jax.jit(jax.jacfwd(function))
+    x, best, since = start, np.inf, 0
+    for _ in range(100):
+        f, j = np.asarray(residual(x)), np.asarray(jacobian(x))
+        if not (np.all(np.isfinite(f)) and np.all(np.isfinite(j))):
+            raise InconsistentDataError(f"{name}: the constraints are not finite on the way to a consistent point")
+        found = numerical_rank(j)
+        if not found.full:
+            raise RankDeficientError(
+                f"{name}: the constraints are rank deficient there (rank {found.rank} of {j.shape[0]}, singular values "
+                f"{found.singular_values.round(12)}): they are redundant, contradictory, or degenerate at this point"
+            )
+        new = start - jnp.asarray(j.T @ np.linalg.solve(j @ j.T, f + j @ np.asarray(start - x)))
+        step = float(jnp.linalg.norm(new - x))
+        x = new
+        size = float(np.max(np.abs(np.asarray(residual(x)))))
+        if step <= 1e-13 * (1 + float(jnp.linalg.norm(x))) and size <= 1e-10:
+            return x
+        best, since = (size, 0) if size < 0.5 * best else (best, since + 1)
+        if since > 40:
+            break
+    if best <= 1e-10:
+        return x
+    raise InconsistentDataError(
+        f"{name}: no nearby consistent point exists: the smallest residual found is {best:.3g} after 100 iterations"
+    )

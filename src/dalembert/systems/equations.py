@@ -1,0 +1,206 @@
+"""The continuous equations: Euler-Lagrange, constraints of every order, reactions, and (a, λ) by index reduction."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dalembert.algebra import Newton, Solve, root
+from dalembert.systems.annihilator import annihilator
+from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov, Nonholonomic
+from dalembert.systems.system import System
+
+Vector = Float[Array, "n"]
+Rows = Float[Array, "m"]
+Matrix = Float[Array, "m n"]
+
+_EXACT = Newton(tolerance=1e-11, max_iterations=50)
+
+
+def momentum(system: System, q: Vector, v: Vector, t=0.0) -> Vector:
+    """p = ∂L/∂v (Legendre transform)."""
+    return jax.grad(lambda w: system.call(system.lagrangian, q, w, t=t))(v)
+
+
+def energy(system: System, q: Vector, v: Vector, t=0.0) -> Float[Array, ""]:
+    """E = v · ∂L/∂v - L."""
+    return v @ momentum(system, q, v, t) - system.call(system.lagrangian, q, v, t=t)
+
+
+def force(system: System, q: Vector, v: Vector, t) -> Vector:
+    """f(q, v): the user's generalised forces, zero where there are none."""
+    return jnp.zeros_like(q) if system.forces is None else jnp.asarray(system.call(system.forces, q, v, t=t))
+
+
+def euler_lagrange(system: System, q: Vector, v: Vector, a: Vector, t) -> Vector:
+    """d/dt L_v - L_q - f along (v, a)."""
+    now = jnp.asarray(t, dtype=float)
+    rate = jax.jvp(lambda *x: momentum(system, *x), (q, v, now), (v, a, jnp.ones_like(now)))[1]
+    slope = jax.grad(lambda x: system.call(system.lagrangian, x, v, t=t))(q)
+    return rate - slope - force(system, q, v, t)
+
+
+def value(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Rows:
+    """φ of the constraint, at its own order."""
+    if isinstance(constraint, Lyapunov):
+        now = jnp.asarray(t, dtype=float)
+        call = lambda *x: system.call(constraint.V, x[0], x[1], t=x[2])  # noqa: E731
+        rate = jax.jvp(call, (q, v, now), (v, a, jnp.ones_like(now)))[1]
+        return jnp.atleast_1d(rate + system.call(constraint.F, q, v, t=t))
+    arguments = (q, v, a)[: constraint.order + 1]
+    return jnp.atleast_1d(system.call(constraint.phi, *arguments, t=t))
+
+
+def first_derivative(system: System, constraint: Constraint, q: Vector, v: Vector, t) -> Rows:
+    """dφ/dt = φ_q v + φ_t of a holonomic constraint."""
+    now = jnp.asarray(t, dtype=float)
+    return jax.jvp(
+        lambda x, s: value(system, constraint, x, v, v, s), (q, now), (v, jnp.ones_like(now))
+    )[1]
+
+
+def reduced(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Rows:
+    """The constraint as an equation for a: differentiated twice (order 0), once (order 1), or as it is (order 2)."""
+    now = jnp.asarray(t, dtype=float)
+    direction = (v, a, jnp.ones_like(now))
+    if constraint.order == 0:
+        return jax.jvp(lambda *x: first_derivative(system, constraint, *x), (q, v, now), direction)[1]
+    if constraint.order == 1:
+        return jax.jvp(lambda x, w, s: value(system, constraint, x, w, w, s), (q, v, now), direction)[1]
+    return value(system, constraint, q, v, a, t)
+
+
+def reactions(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Matrix:
+    """R (m, n): rows span the constraint forces F_V; the user's, or the complement of the user's C_V, or Chetaev's."""
+    if isinstance(constraint, Holonomic):
+        return jax.jacfwd(lambda x: value(system, constraint, x, v, a, t))(q)
+    if isinstance(constraint, Lyapunov):
+        return _actuated_row(system, constraint, q, t)
+    arguments = (q, v) if isinstance(constraint, Nonholonomic) else (q, v, a)
+    if constraint.reactions is not None:
+        return jnp.atleast_2d(system.call(constraint.reactions, *arguments, t=t))
+    if constraint.virtual is not None:
+        basis = jnp.asarray(system.call(constraint.virtual, *arguments, t=t))
+        return annihilator(basis[:, None] if basis.ndim == 1 else basis)
+    if isinstance(constraint, Nonholonomic):
+        return jax.jacfwd(lambda w: value(system, constraint, q, w, a, t))(v)
+    return jax.jacfwd(lambda b: value(system, constraint, q, v, b, t))(a)
+
+
+def _actuated_row(system: System, constraint: Lyapunov, q: Vector, t) -> Matrix:
+    if callable(constraint.actuated):
+        return jnp.atleast_2d(system.call(constraint.actuated, q, t=t))
+    if isinstance(constraint.actuated, int):
+        return jnp.zeros((1, q.shape[0])).at[0, constraint.actuated].set(1.0)
+    return jnp.asarray(constraint.actuated)[None, :]
+
+
+def all_reactions(system: System, q: Vector, v: Vector, a: Vector, t) -> Matrix:
+    """R of all constraints, stacked in the user's order."""
+    rows = [reactions(system, c, q, v, a, t) for c in system.constraints]
+    return jnp.concatenate(rows) if rows else jnp.zeros((0, q.shape[0]))
+
+
+def deflatable(system: System) -> bool:
+    """One Lyapunov constraint and no other constraint on accelerations: then dV/dt + F is affine in its multiplier."""
+    second = [c for c in system.constraints if c.order == 2]
+    return len(second) == 1 and isinstance(second[0], Lyapunov)
+
+
+def kkt_residual(system: System, q: Vector, v: Vector, t, z: Float[Array, "n_plus_m"]) -> Float[Array, "n_plus_m"]:
+    """(d/dt L_v - L_q - f - Rᵀλ, index-reduced constraints) at z = (a, λ); a deflated Lyapunov row reads λ - g(q, v)."""
+    n = q.shape[0]
+    a, multipliers = z[:n], z[n:]
+    motion = euler_lagrange(system, q, v, a, t) - all_reactions(system, q, v, a, t).T @ multipliers
+    rows, at = [motion], 0
+    for c in system.constraints:
+        if isinstance(c, Lyapunov) and deflatable(system):
+            rows.append(multipliers[at : at + 1] - lyapunov_control(system, q, v, t))
+            at += 1
+        else:
+            rows.append(reduced(system, c, q, v, a, t))
+            at += rows[-1].shape[0]
+    return jnp.concatenate(rows)
+
+
+def acceleration(system: System, q: Vector, v: Vector, t=0.0) -> tuple[Vector, Rows, Solve]:
+    """(a, λ) with d/dt L_v - L_q = f + Rᵀλ and all constraints reduced to order 2; nonlinear in a where they are.
+
+    Returns a (n,), λ (m,) in the order of the constraints, and the report of Newton's iteration from a = 0, λ = 0.
+    Source: Borda, Fernández, Grillo, eq. (1); Jiménez, Scheurle, eqs. (22, 23) for linear nonholonomic constraints.
+    """
+    n = q.shape[0]
+    m = jax.eval_shape(lambda: all_reactions(system, q, v, jnp.zeros_like(v), t)).shape[0]
+    scale = lambda z: 1.0 + jnp.abs(z)  # noqa: E731
+    z, info = root(lambda x: kkt_residual(system, q, v, t, x), jnp.zeros(n + m), scale, _EXACT)
+    return z[:n], z[n:], info
+
+
+# The deflated Lyapunov constraint. Along the motion dV/dt + F = φ₀(q,v) + u(q,v) λ; the physical control is -φ₀/u.
+
+_NEAR = 1e-3  # below this |cos(V_v, response)| the quotient is evaluated as a quotient of mean derivatives
+_NODES = jnp.array([0.06943184420297371, 0.33000947820757187, 0.6699905217924281, 0.9305681557970263])
+_WEIGHTS = jnp.array([0.17392742256872692, 0.32607257743127307, 0.32607257743127307, 0.17392742256872692])
+
+
+def lyapunov_factor(system: System, q: Vector, v: Vector, t=0.0) -> Float[Array, ""]:
+    """u(q, v), the coefficient of the multiplier in dV/dt: ∂V/∂v · m⁻¹Rᵀ, with the other constraints accounted for."""
+    return _affine_in_control(system, q, v, t)[1]
+
+
+def _affine_in_control(system: System, q: Vector, v: Vector, t):
+    """φ₀, u, the size of the terms of φ₀, and the size of u if its two factors were parallel."""
+    n = q.shape[0]
+    (lyapunov,) = [c for c in system.constraints if isinstance(c, Lyapunov)]
+    others = [c for c in system.constraints if c is not lyapunov]
+    rest = jnp.zeros_like(v)
+    free = lambda a: jnp.concatenate(  # noqa: E731
+        [euler_lagrange(system, q, v, a, t), *(reduced(system, c, q, v, a, t) for c in others)]
+    )
+    row = _actuated_row(system, lyapunov, q, t)[0]
+    rows = [reactions(system, c, q, v, rest, t) for c in others]
+    bound = jnp.concatenate([jnp.zeros((0, n)), *rows])
+    k = bound.shape[0]
+    matrix = jnp.block([[jax.jacfwd(free)(rest), jnp.concatenate([-bound.T, jnp.zeros((k, k))])]])
+    drift, response = jnp.linalg.solve(matrix, jnp.stack([-free(rest), jnp.zeros(n + k).at[:n].set(row)], 1)).T
+    now = jnp.asarray(t, dtype=float)
+    vq, vv, vt = jax.grad(lambda *x: system.call(lyapunov.V, x[0], x[1], t=x[2]), (0, 1, 2))(q, v, now)
+    dissipation = system.call(lyapunov.F, q, v, t=t)
+    phi = vq @ v + vv @ drift[:n] + vt + dissipation
+    size = jnp.abs(vq) @ jnp.abs(v) + jnp.abs(vv) @ jnp.abs(drift[:n]) + jnp.abs(vt) + jnp.abs(dissipation)
+    u = vv @ response[:n]
+    return phi, u, size, jnp.linalg.norm(vv) * jnp.linalg.norm(response[:n])
+
+
+def lyapunov_control(system: System, q: Vector, v: Vector, t=0.0) -> Rows:
+    """λ = -φ₀(q,v)/u(q,v), (1,), continued through u = 0 where φ₀ vanishes with u (V solves the matching equation).
+
+    Near u = 0 the quotient of two small numbers would be decided by round-off. There, along the line v + s ∂u/∂v whose
+    point s* has u = 0 and φ₀ = 0, λ = -⟨φ₀′⟩/⟨u′⟩ with the mean values of the derivatives over [s*, 0], taken by Gauss
+    quadrature: no cancellation, exact for polynomials of degree 8. Where φ₀ does not vanish with u the control has a pole; it is returned as it
+    is, large, so that the step fails openly.
+    """
+    phi, u, _, parallel = _affine_in_control(system, q, v, t)
+
+    def far(_):
+        return -phi / u
+
+    def near(_):
+        w = jax.grad(lambda x: _affine_in_control(system, q, x, t)[1])(v)
+        one = jnp.asarray(1.0)
+
+        def slopes(s):
+            return jax.jvp(lambda r: _affine_in_control(system, q, v + r * w, t)[:2], (s,), (one,))
+
+        def to_zero(_, s):
+            (_, us), (_, slope) = slopes(s)
+            return s - us / slope
+
+        s = jax.lax.fori_loop(0, 3, to_zero, jnp.asarray(0.0))
+        means = jax.vmap(lambda x: jnp.stack(slopes(s * x)[1]))(_NODES).T @ _WEIGHTS
+        quotient = -means[0] / means[1]
+        left, _, size, _ = _affine_in_control(system, q, v + s * w, t)
+        return jnp.where(jnp.abs(left) <= 1e-9 * size, quotient, -phi / u)
+
+    return jax.lax.cond(jnp.abs(u) > _NEAR * parallel, far, near, None)[None]

@@ -1,0 +1,108 @@
+"""The continuous reduced equations, integrated by diffrax: the reference to compare a discrete path with."""
+
+from __future__ import annotations
+
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dalembert.systems.checks import check_initial_data, is_traced, velocity_residuals
+from dalembert.systems.equations import acceleration
+from dalembert.systems.system import System
+
+
+class Reference(eqx.Module):
+    """q, v (N+1, n) and multipliers (N+1, m) at t (N+1,); drift: largest |φ| of the invariants of index reduction.
+
+    drift: (N+1,), the largest of |φ(q)|, |dφ/dt|, |φ(q,v)| at each time; zero where no constraint restricts (q, v).
+    succeeded: whether the integrator reached the last time at the requested tolerance.
+    """
+
+    t: Float[Array, "times"]
+    q: Float[Array, "times n"]
+    v: Float[Array, "times n"]
+    multipliers: Float[Array, "times m"]
+    drift: Float[Array, "times"]
+    succeeded: Array
+    integrator_steps: Array
+
+
+def reference(
+    system: System,
+    q0,
+    v0,
+    t: Float[Array, "times"],
+    *,
+    tolerance: float = 1e-11,
+    max_steps: int | None = None,
+    solver: diffrax.AbstractSolver | None = None,
+    throw: bool = True,
+) -> Reference:
+    """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by Dormand-Prince 8(7).
+
+    t: (N+1,) increasing times, the first is the initial time. tolerance: relative and absolute, local. Constraints of
+    order 0 and 1 hold through their derivatives only, so they drift; the drift is reported, not removed.
+    Raises what `simulate` raises for bad data, and RuntimeError with the time reached where the integration fails.
+    """
+    times = jnp.asarray(t, dtype=float)
+    if times.ndim != 1 or times.shape[0] < 2:
+        raise ValueError(f"t: found shape {times.shape}; give at least two increasing times, the first the initial one")
+    if not is_traced(times) and not bool(jnp.all(jnp.diff(times) > 0)):
+        raise ValueError("t: the times must increase")
+    if not tolerance > 0:
+        raise ValueError(f"tolerance: found {tolerance}; give a positive number")
+    q, v = check_initial_data(system, q0, v0, times[0])
+    chosen = diffrax.Dopri8() if solver is None else solver
+    steps = 10_000_000 if max_steps is None else max_steps
+    result = _integrate(system, q, v, times, tolerance, chosen, steps)
+    if throw and not is_traced(result) and not bool(result.succeeded):
+        reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
+        raise RuntimeError(
+            f"reference: the integration failed after t = {float(times[max(reached - 1, 0)]):g} "
+            "(the solution may cease to exist, or raise max_steps or the tolerance); throw=False returns what there is"
+        )
+    return result
+
+
+@eqx.filter_jit
+def _integrate(system, q, v, times, tolerance, solver, max_steps: int) -> Reference:
+    n = q.shape[0]
+
+    def field(s, y, args: System):
+        return jnp.concatenate([y[n:], acceleration(args, y[:n], y[n:], s)[0]])
+
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(field),
+        solver,
+        times[0],
+        times[-1],
+        None,
+        jnp.concatenate([q, v]),
+        args=system,
+        saveat=diffrax.SaveAt(ts=times),
+        stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
+        max_steps=max_steps,
+        throw=False,
+    )
+    assert solution.ys is not None
+    qs, vs = solution.ys[:, :n], solution.ys[:, n:]
+    multipliers = jax.vmap(lambda x, w, s: acceleration(system, x, w, s)[1])(qs, vs, times)
+    return Reference(
+        times,
+        qs,
+        vs,
+        multipliers,
+        jax.vmap(lambda x, w, s: _drift(system, x, w, s))(qs, vs, times),
+        solution.result == diffrax.RESULTS.successful,
+        solution.stats["num_steps"],
+    )
+
+
+def _drift(system: System, q, v, t) -> Float[Array, ""]:
+    residuals = velocity_residuals(system, q, v, t).values()
+    return jnp.max(jnp.stack([jnp.max(jnp.abs(r)) for r in residuals])) if residuals else jnp.zeros(())
+
+
