@@ -33,8 +33,8 @@ format: $(VENV)/.with-dev  ## format the code and apply the linter's safe fixes
 	$(BIN)/ruff check --quiet --fix --exit-zero .
 
 lint: $(VENV)/.with-dev  ## check format and lint rules, change nothing
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --output-format=concise .
+	$(BIN)/ruff check --output-format=concise .
 
 types: $(VENV)/.with-dev  ## type-check src
 	$(BIN)/pyright --pythonpath $(BIN)/python
