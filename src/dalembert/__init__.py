@@ -8,19 +8,60 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 from dalembert.discretize import Beta, Central, DiscreteSystem, PairMap, Scheme, TripleMap  # noqa: E402
-from dalembert.path import Outcome, Path, Statistics, StepError  # noqa: E402
-from dalembert.step import Avoid, Least, Nearest, SampledFeedback, simulate  # noqa: E402
+from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # noqa: E402
+from dalembert.step import Avoid, Branch, Least, Nearest, SampledFeedback, StepProgram, simulate  # noqa: E402
 from dalembert.systems import (  # noqa: E402
+    Constraint,
     Holonomic,
     InconsistentDataError,
     Lyapunov,
     Nonholonomic,
+    Projection,
     RankDeficientError,
+    Reference,
     SecondOrder,
     System,
     acceleration,
+    energy,
+    momentum,
     project,
     reference,
 )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Avoid",
+    "Beta",
+    "Branch",
+    "Central",
+    "DiscreteSystem",
+    "Holonomic",
+    "InconsistentDataError",
+    "Least",
+    "Lyapunov",
+    "Nearest",
+    "Nonholonomic",
+    "Outcome",
+    "PairMap",
+    "Path",
+    "Projection",
+    "Provenance",
+    "RankDeficientError",
+    "Reference",
+    "SampledFeedback",
+    "Scheme",
+    "SecondOrder",
+    "Statistics",
+    "StepError",
+    "StepProgram",
+    "System",
+    "TripleMap",
+    "# noqa: E402     Constraint",
+    "acceleration",
+    "energy",
+    "momentum",
+    "project",
+    "reference",
+    "simulate",
+]

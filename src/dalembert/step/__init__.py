@@ -2,7 +2,6 @@
 
 from dalembert.step.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.program import StepProgram
-
 from dalembert.step.run import SampledFeedback
 from dalembert.step.simulate import simulate
 

@@ -94,7 +94,9 @@ def divided_row(function, factor, row: int):
             unit = jnp.zeros_like(z).at[row].set(1.0)
             d = jnp.linalg.solve(matrix, unit)
             points = z - _NODES[:, None] * u * d
-            rates = jax.vmap(lambda x: jax.jvp(lambda y: jnp.stack([function(y)[row], factor(y)]), (x,), (d,))[1])(points)
+            rates = jax.vmap(lambda x: jax.jvp(lambda y: jnp.stack([function(y)[row], factor(y)]), (x,), (d,))[1])(
+                points
+            )
             means = rates.T @ _WEIGHTS
             return means[0] / means[1]
 
@@ -149,7 +151,9 @@ def solve_step(
     if isinstance(branch, Avoid) and branch.factor is not None:
         row = program.constrained_row(call.q.shape[0])
         if row is None:
-            raise ValueError("branch: Avoid(factor) divides the row of one constraint on accelerations; found none or several")
+            raise ValueError(
+                "branch: Avoid(factor) divides the row of one constraint on accelerations; found none or several"
+            )
         equations = divided_row(equations, lambda z: _factor(program, branch, z, call), row)
     z, info = root(equations, start, scale, options)
     if not isinstance(branch, Nearest | Least):

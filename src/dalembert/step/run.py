@@ -188,7 +188,9 @@ def traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
     outer = math.ceil(rows / inner)
 
     def one(carry: Carry, target):
-        return lax.cond(_active(carry, target), functools.partial(_step, program, choices, t0, h), lambda c: c, carry), None
+        return lax.cond(
+            _active(carry, target), functools.partial(_step, program, choices, t0, h), lambda c: c, carry
+        ), None
 
     def to_target(carry: Carry, target):
         carry = lax.scan(lambda c, _: one(c, target), carry, None, length=every)[0]
@@ -210,9 +212,7 @@ def _chunk(program: StepProgram, choices: Choices, carry: Carry, t0, h, first, s
 
     def to_target(carry: Carry, i):
         target = jnp.minimum(every * (1 + first + i), steps)
-        carry = lax.while_loop(
-            lambda c: _active(c, target), functools.partial(_step, program, choices, t0, h), carry
-        )
+        carry = lax.while_loop(lambda c: _active(c, target), functools.partial(_step, program, choices, t0, h), carry)
         return carry, _row(program, carry)
 
     return lax.scan(to_target, carry, jnp.arange(CHUNK))

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.path import Outcome, Path, Provenance, Statistics, StepError
+from dalembert.path import Outcome, Path, Statistics, StepError
 from dalembert.step.branch import Avoid, Branch, call_system
 from dalembert.step.diagnose import has_no_solution
 from dalembert.step.program import DiscreteProgram, KickDriftKick, NodeProgram, StepProgram
@@ -121,14 +122,19 @@ def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, bra
         return Prepared(KickDriftKick(system, scheme, kinds, deflate), q[None], q, v)
     if form == "drift_kick_drift":
         return Prepared(NodeProgram(system, scheme, kinds, 0.5, deflate), q[None], q, v)
-    d = second_node(system, scheme, starter, q, v, t0, h)
+    d = _second_node(system, scheme, starter, q, v, t0, h)
     return Prepared(NodeProgram(system, scheme, kinds, 0.0, deflate), jnp.stack([q, q + d]), q + d, d / h)
+
+
+_second_node = eqx.filter_jit(second_node)
 
 
 def _prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h) -> Prepared:
     r = system.nodes_needed
     if nodes is None or q0 is not None or v0 is not None:
-        raise ValueError(f"nodes: a DiscreteSystem starts from its first {r} nodes, nodes=[q0, q1, …], not from q0 and v0")
+        raise ValueError(
+            f"nodes: a DiscreteSystem starts from its first {r} nodes, nodes=[q0, q1, …], not from q0 and v0"
+        )
     points = jnp.asarray(nodes, dtype=float)
     if points.ndim != 2 or points.shape[0] != r:
         raise ValueError(f"nodes: found shape {points.shape}; give the first {r} nodes, shape ({r}, n)")

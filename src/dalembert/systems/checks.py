@@ -131,7 +131,9 @@ def _check_constraint(system: System, c: Constraint, name: str, q, v, a, t) -> i
         shape = output_shape(lambda: system.call(c.reactions, *arguments, t=t), f"{name} reactions")
         wanted = [(m, n), (n,)] if m == 1 else [(m, n)]
         if shape not in wanted:
-            raise ValueError(f"{name} reactions: returns shape {shape}; {m} rows of n = {n}, shape {wanted[0]}, are needed")
+            raise ValueError(
+                f"{name} reactions: returns shape {shape}; {m} rows of n = {n}, shape {wanted[0]}, are needed"
+            )
     if c.virtual is not None:
         shape = output_shape(lambda: system.call(c.virtual, *arguments, t=t), f"{name} virtual")
         wanted = [(n, n - m), (n,)] if n - m == 1 else [(n, n - m)]
@@ -278,7 +280,9 @@ def _check_constraints(system: System, found: _Found) -> None:
 
 def _check_regular(system: System, found: _Found) -> None:
     if not np.all(np.isfinite(found.matrix)):
-        raise ValueError("lagrangian: second derivatives are not finite at q0, v0, or a constraint's or its control is not")
+        raise ValueError(
+            "lagrangian: second derivatives are not finite at q0, v0, or a constraint's or its control is not"
+        )
     rank = numerical_rank(found.matrix)
     if rank.full:
         return

@@ -52,9 +52,7 @@ def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
         return jnp.concatenate(rows + [value(system, c, new_q, w, w, t) for c in nonholonomic])
 
     new_v = _nearest(velocities, v, "v0") if holonomic or nonholonomic else v
-    return Projection(
-        new_q, new_v, float(jnp.linalg.norm(new_q - q)), float(jnp.linalg.norm(new_v - jnp.asarray(v)))
-    )
+    return Projection(new_q, new_v, float(jnp.linalg.norm(new_q - q)), float(jnp.linalg.norm(new_v - jnp.asarray(v))))
 
 
 def _nearest(function, start, name: str):

@@ -75,7 +75,7 @@ class Lyapunov(Constraint):
     F: Callable = eqx.field(static=True)
     actuated: int | tuple[float, ...] | Callable = eqx.field(static=True)
 
-    def __init__(self, V: Callable, F: Callable, actuated):  # noqa: N803 (the field's names)
+    def __init__(self, V: Callable, F: Callable, actuated):
         self.V, self.F = _callable(V, "V"), _callable(F, "F")
         if callable(actuated) or (isinstance(actuated, int) and not isinstance(actuated, bool)):
             self.actuated = actuated

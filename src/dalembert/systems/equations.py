@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, root
@@ -55,9 +58,7 @@ def value(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vecto
 def first_derivative(system: System, constraint: Constraint, q: Vector, v: Vector, t) -> Rows:
     """dφ/dt = φ_q v + φ_t of a holonomic constraint."""
     now = jnp.asarray(t, dtype=float)
-    return jax.jvp(
-        lambda x, s: value(system, constraint, x, v, v, s), (q, now), (v, jnp.ones_like(now))
-    )[1]
+    return jax.jvp(lambda x, s: value(system, constraint, x, v, v, s), (q, now), (v, jnp.ones_like(now)))[1]
 
 
 def reduced(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Rows:
@@ -139,18 +140,27 @@ def acceleration(system: System, q: Vector, v: Vector, t=0.0) -> tuple[Vector, R
 
 # The deflated Lyapunov constraint. Along the motion dV/dt + F = φ₀(q,v) + u(q,v) λ; the physical control is -φ₀/u.
 
-_NEAR = 1e-3  # below this |cos(V_v, response)| the quotient is evaluated as a quotient of mean derivatives
-_NODES = jnp.array([0.06943184420297371, 0.33000947820757187, 0.6699905217924281, 0.9305681557970263])
-_WEIGHTS = jnp.array([0.17392742256872692, 0.32607257743127307, 0.32607257743127307, 0.17392742256872692])
+_EPSILON = 2.3e-16
+_TRUSTED = 1e-12  # relative error of the acceleration up to which the quotient of two small numbers is used as it is
+_NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(6) + np.array([[1.0], [0.0]])) * 0.5
 
 
 def lyapunov_factor(system: System, q: Vector, v: Vector, t=0.0) -> Float[Array, ""]:
     """u(q, v), the coefficient of the multiplier in dV/dt: ∂V/∂v · m⁻¹Rᵀ, with the other constraints accounted for."""
-    return _affine_in_control(system, q, v, t)[1]
+    return _affine_in_control(system, q, v, t).u
 
 
-def _affine_in_control(system: System, q: Vector, v: Vector, t):
-    """φ₀, u, the size of the terms of φ₀, and the size of u if its two factors were parallel."""
+class _Affine(NamedTuple):
+    """dV/dt + F = phi + u λ, a = drift + response λ, and the sum of the sizes of the terms of phi."""
+
+    phi: Float[Array, ""]
+    u: Float[Array, ""]
+    drift: Vector
+    response: Vector
+    size: Float[Array, ""]
+
+
+def _affine_in_control(system: System, q: Vector, v: Vector, t) -> _Affine:
     n = q.shape[0]
     (lyapunov,) = [c for c in system.constraints if isinstance(c, Lyapunov)]
     others = [c for c in system.constraints if c is not lyapunov]
@@ -159,35 +169,36 @@ def _affine_in_control(system: System, q: Vector, v: Vector, t):
         [euler_lagrange(system, q, v, a, t), *(reduced(system, c, q, v, a, t) for c in others)]
     )
     row = _actuated_row(system, lyapunov, q, t)[0]
-    rows = [reactions(system, c, q, v, rest, t) for c in others]
-    bound = jnp.concatenate([jnp.zeros((0, n)), *rows])
+    bound = jnp.concatenate([jnp.zeros((0, n)), *(reactions(system, c, q, v, rest, t) for c in others)])
     k = bound.shape[0]
-    matrix = jnp.block([[jax.jacfwd(free)(rest), jnp.concatenate([-bound.T, jnp.zeros((k, k))])]])
-    drift, response = jnp.linalg.solve(matrix, jnp.stack([-free(rest), jnp.zeros(n + k).at[:n].set(row)], 1)).T
+    matrix = jnp.concatenate([jax.jacfwd(free)(rest), jnp.concatenate([-bound.T, jnp.zeros((k, k))])], axis=1)
+    sides = jnp.stack([-free(rest), jnp.zeros(n + k).at[:n].set(row)], axis=1)
+    drift, response = jnp.linalg.solve(matrix, sides)[:n].T
     now = jnp.asarray(t, dtype=float)
     vq, vv, vt = jax.grad(lambda *x: system.call(lyapunov.V, x[0], x[1], t=x[2]), (0, 1, 2))(q, v, now)
     dissipation = system.call(lyapunov.F, q, v, t=t)
-    phi = vq @ v + vv @ drift[:n] + vt + dissipation
-    size = jnp.abs(vq) @ jnp.abs(v) + jnp.abs(vv) @ jnp.abs(drift[:n]) + jnp.abs(vt) + jnp.abs(dissipation)
-    u = vv @ response[:n]
-    return phi, u, size, jnp.linalg.norm(vv) * jnp.linalg.norm(response[:n])
+    size = jnp.abs(vq) @ jnp.abs(v) + jnp.abs(vv) @ jnp.abs(drift) + jnp.abs(vt) + jnp.abs(dissipation)
+    return _Affine(vq @ v + vv @ drift + vt + dissipation, vv @ response, drift, response, size)
 
 
 def lyapunov_control(system: System, q: Vector, v: Vector, t=0.0) -> Rows:
     """λ = -φ₀(q,v)/u(q,v), (1,), continued through u = 0 where φ₀ vanishes with u (V solves the matching equation).
 
-    Near u = 0 the quotient of two small numbers would be decided by round-off. There, along the line v + s ∂u/∂v whose
-    point s* has u = 0 and φ₀ = 0, λ = -⟨φ₀′⟩/⟨u′⟩ with the mean values of the derivatives over [s*, 0], taken by Gauss
-    quadrature: no cancellation, exact for polynomials of degree 8. Where φ₀ does not vanish with u the control has a pole; it is returned as it
-    is, large, so that the step fails openly.
+    Where u is so small that round-off in the quotient would show in the acceleration, λ = -⟨φ₀′⟩/⟨u′⟩ instead, with mean
+    values of the derivatives along the line v + s ∂u/∂v over [s*, 0], where u(s*) = 0 and so φ₀(s*) = 0: no cancellation.
+    Gauss quadrature with 6 nodes. Where φ₀ does not vanish with u the control has a pole; it is returned as it is,
+    large, so that the step fails openly.
     """
-    phi, u, _, parallel = _affine_in_control(system, q, v, t)
+    here = _affine_in_control(system, q, v, t)
+    response = jnp.linalg.norm(here.response)
+    acceleration_size = jnp.abs(here.u) * jnp.linalg.norm(here.drift) + jnp.abs(here.phi) * response
+    trusted = _EPSILON * here.size * response < _TRUSTED * acceleration_size
 
     def far(_):
-        return -phi / u
+        return -here.phi / here.u
 
     def near(_):
-        w = jax.grad(lambda x: _affine_in_control(system, q, x, t)[1])(v)
+        w = jax.grad(lambda x: _affine_in_control(system, q, x, t).u)(v)
         one = jnp.asarray(1.0)
 
         def slopes(s):
@@ -198,9 +209,8 @@ def lyapunov_control(system: System, q: Vector, v: Vector, t=0.0) -> Rows:
             return s - us / slope
 
         s = jax.lax.fori_loop(0, 3, to_zero, jnp.asarray(0.0))
-        means = jax.vmap(lambda x: jnp.stack(slopes(s * x)[1]))(_NODES).T @ _WEIGHTS
-        quotient = -means[0] / means[1]
-        left, _, size, _ = _affine_in_control(system, q, v + s * w, t)
-        return jnp.where(jnp.abs(left) <= 1e-9 * size, quotient, -phi / u)
+        means = jax.vmap(lambda x: jnp.stack(slopes(s * x)[1]))(jnp.asarray(_NODES)).T @ _WEIGHTS
+        left = _affine_in_control(system, q, v + s * w, t)
+        return jnp.where(jnp.abs(left.phi) <= 1e-9 * left.size, -means[0] / means[1], -here.phi / here.u)
 
-    return jax.lax.cond(jnp.abs(u) > _NEAR * parallel, far, near, None)[None]
+    return jax.lax.cond(trusted, far, near, None)[None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import diffrax
 import equinox as eqx
 import jax
@@ -104,5 +103,3 @@ def _integrate(system, q, v, times, tolerance, solver, max_steps: int) -> Refere
 def _drift(system: System, q, v, t) -> Float[Array, ""]:
     residuals = velocity_residuals(system, q, v, t).values()
     return jnp.max(jnp.stack([jnp.max(jnp.abs(r)) for r in residuals])) if residuals else jnp.zeros(())
-
-

@@ -53,7 +53,9 @@ class System(eqx.Module):
                     "or Lyapunov"
                 )
         if isinstance(coordinates, str):
-            raise TypeError(f"coordinates: found the text {coordinates!r}; give a sequence of names, such as ('x', 'y')")
+            raise TypeError(
+                f"coordinates: found the text {coordinates!r}; give a sequence of names, such as ('x', 'y')"
+            )
         self.lagrangian, self.constraints, self.forces = lagrangian, given, forces
         self.coordinates = None if coordinates is None else tuple(coordinates)
         self.parameters = None if parameters is None else as_arrays(parameters)
@@ -91,6 +93,7 @@ def replace_parameters(system, values: Mapping[str, Any]):
 
 def as_arrays(tree: Any) -> Any:
     """A tree of parameters as float arrays, mappings as plain dicts."""
+
     def leaf(x):
         array = jnp.asarray(x)
         return array.astype(float) if jnp.issubdtype(array.dtype, jnp.integer) else array

@@ -1,0 +1,23 @@
+"""The gallery: one system per file, each with formula, parameters, reference, and closed form if there is one."""
+
+from dalembert.gallery import (
+    curvature_particle,
+    inertia_wheel_pendulum,
+    nonholonomic_particle,
+    pendulum,
+    spherical_pendulum,
+)
+from dalembert.gallery.entry import Entry
+
+ENTRIES: dict[str, Entry] = {
+    module.entry.name: module.entry
+    for module in (
+        curvature_particle,
+        inertia_wheel_pendulum,
+        nonholonomic_particle,
+        pendulum,
+        spherical_pendulum,
+    )
+}
+
+__all__ = ["ENTRIES", "Entry"]
