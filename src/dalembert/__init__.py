@@ -35,6 +35,7 @@ __all__ = [
     "Beta",
     "Branch",
     "Central",
+    "Constraint",
     "DiscreteSystem",
     "Holonomic",
     "InconsistentDataError",
