@@ -58,7 +58,6 @@ __all__ = [
     "StepProgram",
     "System",
     "TripleMap",
-    "# noqa: E402     Constraint",
     "acceleration",
     "energy",
     "momentum",

@@ -111,7 +111,8 @@ def second_root(function, z: Unknowns, scale, options: Newton) -> tuple[Unknowns
 
     Unknowns (d, r): ⟨F′⟩ d = 0 with the mean of F′ between z and z + r d, |d|² = 1. It is regular where the two roots
     meet (r = 0), so that crossings do no harm. Start: the direction d of the smallest singular value of F′(z) and
-    r = -2 (y·F′d)/(y·F″dd), y the left singular vector. The result is polished by Newton's method on F itself where the roots are apart.
+    r = -2 (y·F′d)/(y·F″dd), y the left singular vector. Where the roots are apart the result is polished by Newton's
+    method on F itself.
     """
     size = jnp.where(jnp.isinf(scale(z)), 1.0 + jnp.abs(z), scale(z))
     scaled = lambda x: function(z + size * x)  # noqa: E731

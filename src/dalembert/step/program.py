@@ -36,9 +36,9 @@ class StepProgram(eqx.Module):
 
     residual: the equations (z,). guess: z without history. scale: (z,), size of each unknown for the test of
     convergence, infinity where it is not tested. advance: (increment (n,), new s). outputs: multipliers and force.
-    middle: (q, v, t) at which constraints on accelerations are read. constrained_row: the index of
-    the one such equation, None if there is not exactly one. factor: a scalar whose change of sign is a crossing of two roots, or
-    None to use the sign of the determinant. velocity: the latest one in s. `levels` of velocities and multipliers.
+    middle: (q, v, t) at which constraints on accelerations are read. constrained_row: the index of the one such
+    equation, None if there is not exactly one. factor: a scalar whose change of sign is a crossing of two roots, or None
+    to use the sign of the determinant. velocity: the latest one in s. `levels` of velocities and multipliers.
     `lead`: nodes before the first step.
     """
 
@@ -95,7 +95,8 @@ def _constrained_row(kinds: Kinds, motions: int, doubled: bool) -> int | None:
 class NodeProgram(StepProgram):
     """z = (v', λ) with q₂ = q₁ + h v': the node equations, stepped on nodes or between them.
 
-    half = 0: the state is (q₁, v = (q₁-q₀)/h), the paper's two step form. half = ½: the state is (q̃, v) and q₁ = q̃ + (h/2) v.
+    half = 0: the state is (q₁, v = (q₁-q₀)/h), the paper's two step form.
+    half = ½: the state is (q̃, v) and q₁ = q̃ + (h/2) v.
     """
 
     system: System

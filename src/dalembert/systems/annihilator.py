@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 def annihilator(basis: Float[Array, "n d"]) -> Float[Array, "m n"]:
     """Rows R with R B = 0, m = n - d.
 
-    For m = 1 the generalised cross product, R_i = (-1)^(n+i) det(B without row i), i from 0: smooth, and (b_y, -b_x) for n = 2.
+    For m = 1 the generalised cross product, R_i = (-1)^(n+i) det(B without row i): smooth; (b_y, -b_x) for n = 2.
     For m > 1 the last rows of Qᵀ of a Householder factorization B = QU: orthonormal, but their orientation may jump
     where a reflection changes sign. The force Rᵀλ is smooth in both cases; rely on it and not on λ when m > 1.
     """
