@@ -8,10 +8,12 @@ from typing import Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, newton, root
-from dalembert.step.program import StepProgram
+from dalembert.step.program import EPSILON, StepProgram
 
 Unknowns = Float[Array, "z"]
 
@@ -37,7 +39,10 @@ class Nearest(Branch):
 
 
 class Least(Branch):
-    """The root with the least value of function(q, v[, t][, p]) at the new state, of the two nearest roots."""
+    """Of the two roots near the prediction, the one with the least function(q, v[, t][, p]) after the step.
+
+    (q, v) belong together: ((q₁+q₂)/2, (q₂-q₁)/h), or the node and its velocity in the form kick_drift_kick.
+    """
 
     function: Callable = eqx.field(static=True)
 
@@ -73,46 +78,42 @@ class Call(NamedTuple):
     held: Float[Array, "n"]
 
 
-_NODES = jnp.array([0.11270166537925831, 0.5, 0.8872983346207417])
-_WEIGHTS = jnp.array([0.2777777777777778, 0.4444444444444444, 0.2777777777777778])
-_NEAR = 1e-5  # relative size of u under which the quotient φ/u is taken from mean derivatives
+_NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(6) + np.array([[1.0], [0.0]])) * 0.5
+_TRUSTED = 1e-12  # relative change of the unknowns by round-off up to which the quotient φ/u is used as it is
+_CLOSE = 1e-5  # distance of two roots, in units of the unknowns, under which F(z + r d)/r is a mean derivative
 
 
 def divided_row(function, factor, row: int):
     """F with F_row replaced by F_row / u, continued through u = 0, where F_row vanishes with u on the other rows.
 
-    Near u = 0 the point z* with u = 0 on the curve of the other rows is z - u d, with F′_others d = 0 and u′d = 1; the
-    quotient is ⟨F′_row d⟩/⟨u′ d⟩, mean values between z* and z.
+    With F′_others d = 0 and u′d = 1, w = F_row / u changes along d at the rate w′ = (F′_row d - w)/u. Where round-off in
+    the quotient would move the root, the quotient is ⟨F′_row d⟩/⟨u′ d⟩, mean values between z and z* = z - u d, where u = 0.
     """
 
     def divided(z: Unknowns) -> Unknowns:
         f, u = function(z), factor(z)
-        slope = jax.grad(factor)(z)
+        jacobian, slope = jax.jacfwd(function)(z), jax.grad(factor)(z)
+        d = jnp.linalg.solve(jacobian.at[row].set(slope), jnp.zeros_like(z).at[row].set(1.0))
+        noise = EPSILON * (jnp.abs(jacobian[row]) @ jnp.abs(z)) * jnp.linalg.norm(d)
+        trusted = noise * jnp.abs(u) < _TRUSTED * jnp.linalg.norm(z) * jnp.abs(jacobian[row] @ d * u - f[row])
 
         def near(_):
-            matrix = jax.jacfwd(function)(z).at[row].set(slope)
-            unit = jnp.zeros_like(z).at[row].set(1.0)
-            d = jnp.linalg.solve(matrix, unit)
-            points = z - _NODES[:, None] * u * d
-            rates = jax.vmap(lambda x: jax.jvp(lambda y: jnp.stack([function(y)[row], factor(y)]), (x,), (d,))[1])(
-                points
-            )
-            means = rates.T @ _WEIGHTS
+            rate = lambda x: jax.jvp(lambda y: jnp.stack([function(y)[row], factor(y)]), (z - x * u * d,), (d,))[1]  # noqa: E731
+            means = jax.vmap(rate)(jnp.asarray(_NODES)).T @ _WEIGHTS
             return means[0] / means[1]
 
-        small = jnp.abs(u) <= _NEAR * jnp.linalg.norm(slope) * jnp.linalg.norm(z)
-        return f.at[row].set(jax.lax.cond(small, near, lambda _: f[row] / u, None))
+        return f.at[row].set(lax.cond(lax.stop_gradient(trusted), lambda _: f[row] / u, near, None))
 
     return divided
 
 
 def second_root(function, z: Unknowns, scale, options: Newton) -> tuple[Unknowns, Array]:
-    """Another root near z of F = 0, z + r d with |d| = 1, from the divided system; and whether it was found.
+    """Another root near z of F = 0, z + r d with |d| = 1, and whether it was found.
 
-    Unknowns (d, r): ⟨F′⟩ d = 0 with the mean of F′ between z and z + r d, |d|² = 1. It is regular where the two roots
-    meet (r = 0), so that crossings do no harm. Start: the direction d of the smallest singular value of F′(z) and
-    r = -2 (y·F′d)/(y·F″dd), y the left singular vector. Where the roots are apart the result is polished by Newton's
-    method on F itself.
+    Unknowns (d, r) of the divided system F(z + r d)/r = 0, |d|² = 1, where F(z + r d)/r is the mean of F′d between the two
+    points if they are close: it is regular where the two roots meet (r = 0), so that crossings do no harm. Start: the
+    direction d of the smallest singular value of F′(z) and r = -2 (y·F′d)/(y·F″dd), y the left singular vector. Where the
+    roots are apart the result is polished by Newton's method on F itself.
     """
     size = jnp.where(jnp.isinf(scale(z)), 1.0 + jnp.abs(z), scale(z))
     scaled = lambda x: function(z + size * x)  # noqa: E731
@@ -125,22 +126,20 @@ def second_root(function, z: Unknowns, scale, options: Newton) -> tuple[Unknowns
     bend = y @ jax.jvp(lambda x: jax.jvp(scaled, (x,), (d0,))[1], (zero,), (d0,))[1]
     r0 = -2.0 * values[-1] / jnp.where(bend == 0, 1e-300, bend)
 
-    def system(x):
+    def divided(x):
         d, r = x[:-1], x[-1]
-        mean = lambda w: jax.jvp(scaled, (w * r * d,), (d,))[1]  # noqa: E731
-        slopes = jax.vmap(mean)(_NODES).T @ _WEIGHTS
+        close = jnp.abs(r) < _CLOSE
+        mean = jax.vmap(lambda w: jax.jvp(scaled, (w * r * d,), (d,))[1])(jnp.asarray(_NODES)).T @ _WEIGHTS
+        slopes = jnp.where(close, mean, scaled(r * d) / jnp.where(close, 1.0, r))
         return jnp.concatenate([slopes / rows, (d @ d - 1.0)[None]])
 
-    x, info = newton(system, jnp.concatenate([d0, r0[None]]), lambda w: 1.0 + jnp.abs(w), options)
+    x, info = newton(divided, jnp.concatenate([d0, r0[None]]), lambda w: 1.0 + jnp.abs(w), options)
+    found = ~(info.singular | info.not_finite | info.not_converged)
     candidate = z + size * x[-1] * x[:-1]
     polished, check = newton(function, candidate, scale, options)
-    good = ~(check.singular | check.not_finite | check.not_converged)
-    apart = jnp.abs(x[-1]) > 1e-6
-    near = jnp.linalg.norm((polished - candidate) / size) < 0.1 * jnp.abs(x[-1])
-    other = jnp.where(good & apart & near, polished, candidate)
-    found = ~(info.singular | info.not_finite | info.not_converged)
-    far_from_root = jnp.max(jnp.abs(function(other) / rows)) > 1e-6 * (1.0 + jnp.linalg.norm(size * x[-1] * x[:-1]))
-    return jnp.where(found, other, z), found & ~(apart & far_from_root)
+    same = jnp.linalg.norm((polished - candidate) / size) < 0.1 * jnp.abs(x[-1])
+    good = same & ~(check.singular | check.not_finite | check.not_converged)
+    return jnp.where(found, jnp.where(good, polished, candidate), z), found
 
 
 def solve_step(
@@ -173,12 +172,13 @@ def _factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Call) -> Flo
 
 
 def _measure(program: StepProgram, branch: Nearest | Least, z: Unknowns, start: Unknowns, call: Call):
-    increment, s = program.advance(z, call.q, call.s, call.h)
     if isinstance(branch, Nearest):
+        increment = program.advance(z, call.q, call.s, call.h)[0]
         if branch.to == "prediction":
             increment = increment - program.advance(start, call.q, call.s, call.h)[0]
         return jnp.linalg.norm(increment if branch.coordinates is None else increment[jnp.array(branch.coordinates)])
-    return call_system(program, branch.function, call.q + increment, program.velocity(s), t=call.t + call.h)
+    q, v = program.after(z, call.q, call.s, call.h)
+    return call_system(program, branch.function, q, v, call.t + call.h)
 
 
 def call_system(program, function, q, v, t):

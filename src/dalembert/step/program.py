@@ -36,7 +36,7 @@ class StepProgram(eqx.Module):
 
     residual: the equations (z,). guess: z without history. scale: (z,), size of each unknown for the test of
     convergence, infinity where it is not tested. advance: (increment (n,), new s). outputs: multipliers and force.
-    middle: (q, v, t) at which constraints on accelerations are read. constrained_row: the index of the one such
+    after: (q, v) of the same time, after the step. middle: (q, v, t) at which constraints on accelerations are read. constrained_row: the index of the one such
     equation, None if there is not exactly one. factor: a scalar whose change of sign is a crossing of two roots, or None
     to use the sign of the determinant. velocity: the latest one in s. `levels` of velocities and multipliers.
     `lead`: nodes before the first step.
@@ -56,6 +56,9 @@ class StepProgram(eqx.Module):
         raise NotImplementedError
 
     def advance(self, z: Unknowns, q: Vector, s: State, h) -> tuple[Vector, State]:
+        raise NotImplementedError
+
+    def after(self, z: Unknowns, q: Vector, s: State, h) -> tuple[Vector, Vector]:
         raise NotImplementedError
 
     def outputs(self, z: Unknowns, q: Vector, s: State, t, h) -> Outputs:
@@ -136,6 +139,10 @@ class NodeProgram(StepProgram):
         new = z[: q.shape[0]]
         return h * (self.half * s + (1.0 - self.half) * new), new
 
+    def after(self, z, q, s, h):
+        v = z[: q.shape[0]]
+        return q + h * (self.half * s + 0.5 * v), v
+
     def outputs(self, z, q, s, t, h):
         multipliers = z[q.shape[0] :]
         rows = node_reactions(self.scheme, self.system, self.node(z, q, s, t, h))
@@ -188,6 +195,10 @@ class KickDriftKick(StepProgram):
         n = q.shape[0]
         return h * z[:n], z[n : 2 * n]
 
+    def after(self, z, q, s, h):
+        n = q.shape[0]
+        return q + h * z[:n], z[n : 2 * n]
+
     def outputs(self, z, q, s, t, h):
         kick = self.unpack(z, q.shape[0])
         multipliers = 0.5 * (kick.left + kick.right)
@@ -236,6 +247,10 @@ class DiscreteProgram(StepProgram):
     def advance(self, z, q, s, h):
         n = q.shape[0]
         return h * z[:n], jnp.concatenate([z[:n], s[:-n]])
+
+    def after(self, z, q, s, h):
+        v = z[: q.shape[0]]
+        return q + 0.5 * h * v, v
 
     def outputs(self, z, q, s, t, h):
         n, nodes = q.shape[0], self.nodes(z, q, s, h)
