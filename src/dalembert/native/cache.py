@@ -1,0 +1,95 @@
+"""Machine code kept on disk, keyed by its content: text, processor and compiler version."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from dalembert.native.machine import OPTIMIZATION, Loaded, binding, compile_object, host
+
+MAGIC = b"dalembert object 1\n"
+
+
+def default_folder() -> Path | None:
+    """$DALEMBERT_CACHE, or dalembert/ in the user's cache folder; an empty $DALEMBERT_CACHE means: keep nothing."""
+    chosen = os.environ.get("DALEMBERT_CACHE")
+    if chosen is not None:
+        return Path(chosen) if chosen else None
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "dalembert"
+    except RuntimeError:  # no home folder
+        return None
+
+
+class Cache:
+    """Functions by the text they were compiled from: in memory, then on disk, then by compiling.
+
+    compilations, reads: how often code was compiled, and how often taken from disk. A damaged file is ignored and
+    written again; a folder that cannot be read or written costs nothing but the compilation.
+    """
+
+    def __init__(self, folder: Path | None | str = ""):
+        self.folder = default_folder() if folder == "" else None if folder is None else Path(folder)
+        self.compilations = 0
+        self.reads = 0
+        self._loaded: dict[str, Loaded] = {}
+        self._lock = threading.Lock()
+
+    def function(self, text: str, name: str, arguments: int) -> Callable:
+        """The function `name` of an LLVM module."""
+        key = self.key(text)
+        with self._lock:
+            loaded = self._loaded.get(key)
+            if loaded is None:
+                loaded = self._loaded[key] = self._load(key, text)
+        function = loaded.function(name, arguments)
+        function.keep = loaded
+        return function
+
+    @staticmethod
+    def key(text: str) -> str:
+        """Hash of all that the machine code depends on."""
+        parts = (text, *host(), str(binding().llvm_version_info), str(OPTIMIZATION))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def _load(self, key: str, text: str) -> Loaded:
+        data = self._read(key)
+        if data is not None:
+            self.reads += 1
+            return Loaded(data)
+        data = compile_object(text)
+        self.compilations += 1
+        self._write(key, data)
+        return Loaded(data)
+
+    def _read(self, key: str) -> bytes | None:
+        """The stored object; None if there is none, or if its checksum is wrong."""
+        if self.folder is None:
+            return None
+        try:
+            stored = (self.folder / f"{key}.o").read_bytes()
+        except OSError:
+            return None
+        head, data = stored[: len(MAGIC) + 32], stored[len(MAGIC) + 32 :]
+        return data if head == MAGIC + hashlib.sha256(data).digest() else None
+
+    def _write(self, key: str, data: bytes) -> None:
+        """Store under a temporary name, then rename: other processes see the whole file or none."""
+        if self.folder is None:
+            return
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=f"{key}.", suffix=".tmp")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(MAGIC + hashlib.sha256(data).digest() + data)
+                os.replace(temporary, self.folder / f"{key}.o")
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)

@@ -1,0 +1,150 @@
+"""A step as plain functions of flat arrays, and its translation into one graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.native.depend import Dependence
+from dalembert.native.graph import Graph
+from dalembert.native.simplify import share_reciprocals
+from dalembert.native.trace import Tracer
+
+
+@dataclasses.dataclass(frozen=True)
+class StepFunctions:
+    """A step  F(z; q, s, t, h, held) = 0,  q ← q + increment,  s ← new, as functions that JAX can trace.
+
+    n, k: lengths of q and s. residual(z, q, s, t, h, held, p) → (z,). guess(q, s, t, h, p) → (z,).
+    scale(z, q, s, h, p) → (z,), infinite where an unknown is not tested. advance(z, q, s, h, p) → (increment (n,), new s (k,)).
+    outputs(z, q, s, t, h, p) → (multipliers (m,), force (n,)). velocity(s, p) → (n,). factor(z, q, s, t, h, p) → (): its
+    sign is counted; None: the determinant's. stop, domain (q, v, t, p) → truth value. law(q, v, t, p) → held (n,).
+    reduce(r, t, q, v, multipliers, p) → r, with `reduced` its length. p: the arrays of the program, of shapes `shapes`.
+    """
+
+    n: int
+    k: int
+    shapes: tuple[tuple[int, ...], ...]
+    residual: Callable
+    guess: Callable
+    scale: Callable
+    advance: Callable
+    outputs: Callable
+    velocity: Callable
+    factor: Callable | None = None
+    stop: Callable | None = None
+    domain: Callable | None = None
+    law: Callable | None = None
+    reduce: Callable | None = None
+    reduced: int = 0
+
+
+@dataclasses.dataclass
+class Translated:
+    """A step as nodes of a graph. Inputs: z (the iterate), w (the accepted z), q, lost, s, t, h, held, reduced, p, captured.
+
+    f, jacobian: at z. scale, and all that follows the solution, at w: new_q and lost with compensation, new_s; multipliers,
+    force; velocity of new_s and of s; factor, inside, stop, new_reduced or None. law: at the state before the step.
+    """
+
+    graph: Graph
+    depend: Dependence
+    captured: np.ndarray
+    f: list[int]
+    jacobian: np.ndarray
+    guess: list[int]
+    scale: list[int]
+    new_q: list[int]
+    new_lost: list[int]
+    new_s: list[int]
+    multipliers: list[int]
+    force: list[int]
+    new_velocity: list[int]
+    velocity: list[int]
+    factor: int | None
+    inside: int | None
+    stop: int | None
+    law: list[int] | None
+    new_reduced: list[int] | None
+
+    def level(self, i: int) -> int:
+        """How often node i changes: 0 once per run, 1 once per step, 2 once per iteration."""
+        if self.depend.on(i, "z", "w"):
+            return 2
+        return 1 if self.depend.on(i, "q", "s", "t", "held", "lost", "reduced") else 0
+
+    @property
+    def linear(self) -> bool:
+        """Whether F is affine in z: its Jacobian does not depend on z."""
+        return not any(self.depend.on(int(i), "z") for i in self.jacobian.ravel())
+
+    def share_reciprocals(self, roots: Sequence[int]) -> list[int]:
+        return share_reciprocals(self.graph, roots, self.level)
+
+
+def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
+    """Trace every function of the step once, into one graph."""
+    graph = Graph(limit)
+    tracer, n, k = Tracer(graph), step.n, step.k
+    q, s, t, h = (graph.vector(*x) for x in (("q", n), ("s", k), ("t", 1), ("h", 1)))
+    held, lost, reduced = (graph.vector(*x) for x in (("held", n), ("lost", n), ("reduced", step.reduced)))
+    t, h = t.reshape(()), h.reshape(())
+    flat = graph.vector("p", sum(int(np.prod(x, initial=1)) for x in step.shapes))
+    p = [a.reshape(x) for a, x in zip(np.split(flat, np.cumsum([np.prod(x, dtype=int) for x in step.shapes])[:-1]),
+                                      step.shapes, strict=False)] if step.shapes else []  # fmt: skip
+
+    def trace(function: Callable, *inputs: np.ndarray) -> list[np.ndarray]:
+        shapes = [jax.ShapeDtypeStruct(a.shape, jnp.float64) for a in inputs]
+        leaves = tuple(jax.ShapeDtypeStruct(a.shape, jnp.float64) for a in p)
+        call = lambda *x: function(*x[: len(inputs)], x[len(inputs) :])  # noqa: E731
+        return tracer.trace(call, *inputs, *p, shapes=[*shapes, *leaves])
+
+    (guess,) = trace(step.guess, q, s, t, h)
+    z, w = graph.vector("z", guess.size), graph.vector("w", guess.size)
+    jacobian, f = trace(_with_jacobian(step.residual), z, q, s, t, h, held)
+    (scale,) = trace(step.scale, w, q, s, h)
+    increment, new_s = trace(step.advance, w, q, s, h)
+    total = [graph.apply("sub", int(a), int(b)) for a, b in zip(increment, lost, strict=True)]
+    new_q = np.array([graph.raw("add", int(a), b) for a, b in zip(q, total, strict=True)], np.int64)
+    new_lost = [
+        graph.raw("sub", graph.raw("sub", int(a), int(b)), c) for a, b, c in zip(new_q, q, total, strict=True)
+    ]
+    multipliers, force = trace(step.outputs, w, q, s, t, h)
+    (velocity,) = trace(step.velocity, s)
+    (new_velocity,) = trace(step.velocity, new_s)
+    end = np.asarray(graph.apply("add", int(t), int(h)))
+
+    def condition(function: Callable | None) -> int | None:
+        if function is None:
+            return None
+        (answer,) = trace(function, new_q, new_velocity, end)
+        every = graph.true
+        for i in answer.ravel().tolist():
+            every = graph.apply("and", every, i)
+        return every
+
+    (factor,) = trace(step.factor, w, q, s, t, h) if step.factor else (None,)
+    (law,) = trace(step.law, q, velocity, t) if step.law else (None,)
+    (after,) = trace(step.reduce, reduced, end, new_q, new_velocity, multipliers) if step.reduce else (None,)
+    lists: list[Any] = [None if a is None else a.ravel().tolist() for a in
+                        (f, guess, scale, new_q, new_s, multipliers, force, new_velocity, velocity, law, after)]  # fmt: skip
+    f, guess, scale, new_q, new_s, multipliers, force, new_velocity, velocity, law, after = lists
+    return Translated(
+        graph, Dependence(graph), np.array(tracer.captured), f, jacobian, guess, scale, new_q, new_lost, new_s,
+        multipliers, force, new_velocity, velocity, None if factor is None else int(factor),
+        condition(step.domain), condition(step.stop), law, after,
+    )  # fmt: skip
+
+
+def _with_jacobian(residual: Callable) -> Callable:
+    """z, … ↦ (∂F/∂z, F), the residual computed once for both."""
+
+    def both(z, *rest):
+        return jax.jacfwd(lambda x: (value := residual(x, *rest), value), has_aux=True)(z)
+
+    return both

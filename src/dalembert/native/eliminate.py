@@ -1,0 +1,156 @@
+"""Newton's linear system written out: pivots chosen once, from structure and a numeric sample, then checked at run time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from dalembert.native.elementwise import Nodes
+from dalembert.native.graph import Graph
+
+THRESHOLD = 0.1  # a pivot of the sample is at least this part of the largest entry of its column, rows scaled
+GROWTH = 1e8  # limit of the sum of squares of the scaled multipliers; beyond it the pivoted solver takes over
+SMALLEST = 1e-11  # a pivot smaller than this part of its row is left to the pivoted solver's judgement
+WEIGHTS = (0.0, 0.3, 1.0)  # cost of one operation done once per run, once per step, once per iteration
+DIVISION = 8.0  # cost of a division in operations
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """rows[k], columns[k]: the k-th pivot. scale: (n,) sizes of the rows in the sample. operations: of the elimination."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    scale: tuple[float, ...]
+    operations: int
+
+    @property
+    def parity(self) -> int:
+        """0 if rows and columns are together an even permutation, 1 if odd."""
+        return (_parity(self.rows) + _parity(self.columns)) % 2
+
+
+def _parity(permutation: tuple[int, ...]) -> int:
+    left, odd = list(permutation), 0
+    for k in range(len(left)):
+        while left[k] != k:
+            at = left[k]
+            left[k], left[at] = left[at], left[k]
+            odd ^= 1
+    return odd
+
+
+def choose_order(pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> Order | None:
+    """Pivots with the least work inside the iteration, none of them small in any sample; None if there is no such order.
+
+    pattern: (n, n) of truth values, False for zeros of the structure. levels: (n, n), how often an entry changes (0, 1, 2). samples:
+    (s, n, n) numeric Jacobians. Source: Markowitz's rule with threshold pivoting, weighted by how often work is done.
+    """
+    n = pattern.shape[0]
+    size = np.max(np.abs(samples), axis=(0, 2), initial=0.0)
+    if not np.all(np.isfinite(samples)) or np.any(size == 0):
+        return None
+    work = samples / size[:, None]
+    pattern, levels = pattern.copy(), np.where(pattern, levels, 0)
+    rows, columns, operations = [], [], 0
+    free_rows, free_columns = np.ones(n, bool), np.ones(n, bool)
+    for _ in range(n):
+        live = pattern & free_rows[:, None] & free_columns[None, :]
+        magnitude = np.abs(work) * live
+        allowed = live & np.all(magnitude >= THRESHOLD * magnitude.max(axis=1, keepdims=True), axis=0)
+        allowed &= np.all(magnitude > 1e-13, axis=0)
+        if not allowed.any():
+            return None
+        cost = np.where(allowed, _cost(live, levels), np.inf)
+        i, j = np.unravel_index(np.argmin(cost), cost.shape)
+        below, beside = live[:, j].copy(), live[i].copy()
+        below[i], beside[j] = False, False
+        operations += int(2 * below.sum() * (beside.sum() + 1) + beside.sum() + 2)
+        factors = work[:, below, j] / work[:, i, j][:, None]
+        work[:, below] -= factors[:, :, None] * work[:, i][:, None, :]
+        block = np.ix_(below, beside)
+        level = np.maximum(np.maximum(levels[below, j][:, None], levels[i, beside][None, :]), levels[i, j])
+        levels[block] = np.maximum(levels[block], level)
+        pattern[block] = True
+        free_rows[i] = free_columns[j] = False
+        rows.append(int(i))
+        columns.append(int(j))
+    return Order(tuple(rows), tuple(columns), tuple(float(s) for s in size), operations)
+
+
+def _cost(live: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Weighted operations if the entry is the next pivot: products of its row with its column, and its reciprocal."""
+    def others(mask: np.ndarray, axis: int) -> np.ndarray:
+        return mask.sum(axis=axis, keepdims=True) - mask
+
+    below, beside = others(live, 0), others(live, 1)
+    cost = WEIGHTS[0] * below * beside + WEIGHTS[2] * below
+    for level in (1, 2):
+        low = live & (levels < level)
+        cheap = np.where(levels < level, others(low, 0) * others(low, 1), 0)
+        cost = cost + (WEIGHTS[level] - WEIGHTS[level - 1]) * (below * beside - cheap)
+    return cost + DIVISION * np.asarray(WEIGHTS)[levels] + 1e-3 * (below + beside)
+
+
+@dataclasses.dataclass(frozen=True)
+class Elimination:
+    """update: (n,) nodes of F′⁻¹F; check: must be at most GROWTH; pivots: nodes whose signs give the determinant's."""
+
+    update: list[int]
+    check: int
+    pivots: list[int]
+
+
+def eliminate(g: Graph, f: Nodes, jacobian: Nodes, order: Order, level: Callable[[int], int]) -> Elimination:
+    """Nodes of the solution of F′ x = F with the given pivots.
+
+    Products are formed so that factors that change seldom come first: they are then computed outside the iteration.
+    """
+    n = len(f)
+    a = {(i, j): int(jacobian[i, j]) for i in range(n) for j in range(n) if jacobian[i, j] != g.zero}
+    b = [int(x) for x in f]
+    left, terms = set(range(n)), []
+    inverses, pivots = [], []
+    for k, (r, c) in enumerate(zip(order.rows, order.columns, strict=True)):
+        left.remove(r)
+        inverse = g.apply("div", g.one, a[r, c])
+        inverses.append(inverse)
+        pivots.append(a[r, c])
+        terms.append(_square(g, inverse, order.scale[r] * SMALLEST * math.sqrt(GROWTH)))
+        later = [j for j in order.columns[k + 1 :] if (r, j) in a]
+        for i in sorted(left):
+            if (i, c) not in a:
+                continue
+            entry = a.pop((i, c))
+            factor = g.apply("mul", entry, inverse)
+            terms.append(_square(g, factor, order.scale[r] / order.scale[i]))
+            for j in later:
+                product = _product(g, level, entry, inverse, a[r, j])
+                a[i, j] = g.apply("sub", a.get((i, j), g.zero), product)
+            b[i] = g.apply("sub", b[i], g.apply("mul", factor, b[r]))
+    update = [g.zero] * n
+    for k in reversed(range(n)):
+        r, c = order.rows[k], order.columns[k]
+        rest = b[r]
+        for j in order.columns[k + 1 :]:
+            if (r, j) in a:
+                rest = g.apply("sub", rest, g.apply("mul", a[r, j], update[j]))
+        update[c] = g.apply("mul", rest, inverses[k])
+    terms.sort(key=level)
+    return Elimination(update, g.total(terms), pivots)
+
+
+def _product(g: Graph, level: Callable[[int], int], entry: int, inverse: int, other: int) -> int:
+    """entry · inverse · other, the two factors that change least multiplied first."""
+    if max(level(inverse), level(other)) < level(entry):
+        return g.apply("mul", entry, g.apply("mul", inverse, other))
+    return g.apply("mul", g.apply("mul", entry, inverse), other)
+
+
+def _square(g: Graph, x: int, scale: float) -> int:
+    """(scale · x)², the scale rounded to a power of four so that it does not vary with small changes of the sample."""
+    factor = 16.0 ** round(math.log(scale, 4)) if scale > 0 else 0.0
+    return g.apply("mul", g.apply("mul", x, x), g.constant(factor))

@@ -1,0 +1,60 @@
+"""Where the numbers of a run stand in memory: the arrays that compiled code reads and writes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+HISTORY = 4  # solved steps kept for the cubic prediction
+COUNTS = ("k", "known", "code", "iterations", "max_iterations", "crossings", "rows", "slow",
+          "last", "every", "limit", "law_every", "first", "target")  # fmt: skip
+SETTINGS = ("t0", "h", "tolerance")
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
+
+    `carry`: q, lost, s, history (4, z), held, sign, residual, failed_residual, multipliers, force, reduced.
+    `inputs`: t0, h, tolerance, p, captured. A row of output: q, velocity, multipliers, force, held, node index.
+    """
+
+    n: int
+    k: int
+    z: int
+    m: int
+    r: int
+    p: int
+    captured: int
+
+    @property
+    def carry(self) -> dict[str, tuple[int, int]]:
+        """Name → (offset, length)."""
+        lengths = {
+            "q": self.n, "lost": self.n, "s": self.k, "history": HISTORY * self.z, "held": self.n, "sign": 1,
+            "residual": 1, "failed_residual": 1, "multipliers": self.m, "force": self.n, "reduced": self.r,
+        }  # fmt: skip
+        return _offsets(lengths)
+
+    @property
+    def row(self) -> dict[str, tuple[int, int]]:
+        """Name → (offset, length)."""
+        lengths = {"q": self.n, "v": self.n, "multipliers": self.m, "force": self.n, "held": self.n, "k": 1}
+        return _offsets(lengths)
+
+    @property
+    def inputs(self) -> dict[str, tuple[int, int]]:
+        """Name → (offset, length)."""
+        return _offsets({**dict.fromkeys(SETTINGS, 1), "p": self.p, "captured": self.captured})
+
+
+def _offsets(lengths: dict[str, int]) -> dict[str, tuple[int, int]]:
+    found, at = {}, 0
+    for name, length in lengths.items():
+        found[name] = (at, length)
+        at += length
+    return found
+
+
+def total(table: dict[str, tuple[int, int]]) -> int:
+    """Length of the whole array."""
+    return sum(length for _, length in table.values())
