@@ -9,7 +9,7 @@ jax.config.update("jax_enable_x64", True)
 
 from dalembert.discretize import Beta, Central, DiscreteSystem, PairMap, Scheme, TripleMap  # noqa: E402
 from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # noqa: E402
-from dalembert.step import Avoid, Branch, Least, Nearest, SampledFeedback, StepProgram, simulate  # noqa: E402
+from dalembert.step import Avoid, Branch, Least, Nearest, Root, SampledFeedback, StepProgram, roots, simulate  # noqa: E402
 from dalembert.systems import (  # noqa: E402
     Constraint,
     Holonomic,
@@ -50,6 +50,7 @@ __all__ = [
     "Provenance",
     "RankDeficientError",
     "Reference",
+    "Root",
     "SampledFeedback",
     "Scheme",
     "SecondOrder",
@@ -63,5 +64,6 @@ __all__ = [
     "momentum",
     "project",
     "reference",
+    "roots",
     "simulate",
 ]

@@ -2,7 +2,8 @@
 
 from dalembert.step.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.program import StepProgram
+from dalembert.step.roots import Root, roots
 from dalembert.step.run import SampledFeedback
 from dalembert.step.simulate import simulate
 
-__all__ = ["Avoid", "Branch", "Least", "Nearest", "SampledFeedback", "StepProgram", "simulate"]
+__all__ = ["Avoid", "Branch", "Least", "Nearest", "Root", "SampledFeedback", "StepProgram", "roots", "simulate"]

@@ -1,0 +1,122 @@
+"""All roots of one step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.algebra import Newton, newton
+from dalembert.discretize import Scheme
+from dalembert.step.branch import Call, second_root
+from dalembert.step.program import StepProgram
+from dalembert.step.simulate import program_for
+from dalembert.systems import System, check_initial_data
+
+_OPTIONS = Newton(tolerance=1e-11, max_iterations=60)
+
+
+class Root(NamedTuple):
+    """One solution of a step: the velocity after it, the multipliers, and how it was told from the others.
+
+    q, v: (n,) state after the step; multipliers: (m,); residual: largest |F_i|, rows scaled; factor: u for a Lyapunov
+    constraint, else the determinant of the scaled Jacobian (its zero is where two roots meet); distance: from the
+    prediction without history, in units of the velocity.
+    """
+
+    q: np.ndarray
+    v: np.ndarray
+    multipliers: np.ndarray
+    residual: float
+    factor: float
+    distance: float
+
+
+def roots(
+    system: System, q, v, *, h: float, t: float = 0.0, scheme: Scheme | None = None, starts: int = 192, seed: int = 0
+) -> list[Root]:
+    """All z found with F(z; q, v, t, h) = 0 for one step from (q, v), nearest to the prediction first.
+
+    q, v: (n,) state before the step; in the form "nodes" q = q_k and v = (q_k - q_{k-1})/h. Constraints are taken as they are
+    written: no factor is divided out. Newton's iteration from `starts` points around the prediction, on logarithmic
+    scales from 1e-3 to 1e2 of the velocity, half of them along the direction in which the equations are least determined;
+    then the divided system from every root found. No method finds all roots of arbitrary equations for certain; for one
+    constraint on accelerations all lie on one curve, which is what the search covers.
+    Errors: as `simulate`; an empty list means that no root was found.
+    """
+    position, velocity = check_initial_data(system, q, v, t)
+    chosen = scheme or Scheme()
+    program = program_for(system, position, velocity, jnp.asarray(t), chosen, deflate=False)
+    call = Call(position, velocity, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float), jnp.zeros_like(position))
+    table = jax.tree.map(np.asarray, _search(program, call, starts, jax.random.key(seed)))
+    return _distinct(table)
+
+
+@eqx.filter_jit
+def _search(program: StepProgram, call: Call, starts: int, key) -> dict[str, Array]:
+    equations = lambda z: program.residual(z, *call)  # noqa: E731
+    scale = lambda z: program.scale(z, call.q, call.s, call.h)  # noqa: E731
+    guess = program.guess(call.q, call.s, call.t, call.h)
+    begin, _ = newton(equations, guess, scale, _OPTIONS)
+    begin = jnp.where(jnp.all(jnp.isfinite(begin)), begin, guess)
+    size = jnp.where(jnp.isinf(scale(begin)), 1.0 + jnp.abs(begin), scale(begin))
+    jacobian = jax.jacfwd(lambda x: equations(begin + size * x))(jnp.zeros_like(begin))
+    rows = jnp.max(jnp.abs(jacobian), axis=1)
+    rows = jnp.where((rows > 0) & jnp.isfinite(rows), rows, 1.0)
+    line = jnp.linalg.svd(jnp.nan_to_num(jacobian / rows[:, None]))[2][-1]
+    noise = jax.random.normal(key, (starts, begin.shape[0]))
+    along = jnp.arange(starts) % 2 == 0
+    amplitude = jnp.logspace(-3, 2, starts)[:, None] * jnp.where(jnp.arange(starts) % 4 < 2, 1.0, -1.0)[:, None]
+    points = begin + size * amplitude * jnp.where(along[:, None], line + 1e-3 * noise, noise)
+    points = jnp.concatenate([guess[None], begin[None], points])
+    found, _ = jax.vmap(lambda z: newton(equations, z, scale, _OPTIONS))(points)
+    usable = jnp.where(jnp.all(jnp.isfinite(found), axis=1, keepdims=True), found, begin)
+    others, _ = jax.vmap(lambda z: second_root(equations, z, scale, _OPTIONS))(usable[:8])
+    every = jnp.concatenate([usable, others])
+    return jax.vmap(lambda z: _describe(program, call, z, guess, size))(every)
+
+
+def _describe(program: StepProgram, call: Call, z, guess, size) -> dict[str, Array]:
+    jacobian = jax.jacfwd(lambda x: program.residual(x, *call))(z)
+    rows = jnp.max(jnp.abs(jacobian), axis=1)
+    rows = jnp.where(rows > 0, rows, 1.0)
+    factor = program.factor(z, call.q, call.s, call.t, call.h)
+    q, v = program.after(z, call.q, call.s, call.h)
+    terms = jnp.abs(jacobian / rows[:, None]) @ jnp.abs(z) + 1e-300
+    return {
+        "z": z / size,
+        "q": q,
+        "v": v,
+        "multipliers": program.outputs(z, call.q, call.s, call.t, call.h).multipliers,
+        "residual": jnp.max(jnp.abs(program.residual(z, *call)) / rows),
+        "relative": jnp.max(jnp.abs(program.residual(z, *call)) / rows / terms),
+        "factor": jnp.linalg.det(jacobian / rows[:, None]) if factor is None else factor,
+        "distance": jnp.linalg.norm((z - guess)[: call.q.shape[0]]) / size[0],
+    }
+
+
+def _distinct(table: dict[str, Float[np.ndarray, "..."]]) -> list[Root]:
+    """Roots with a residual at round-off, one of each, nearest first. Double roots are known to √ε only."""
+    order = np.argsort(table["distance"])
+    kept: list[int] = []
+    for i in order:
+        solved = np.isfinite(table["residual"][i]) and table["relative"][i] < 1e-10
+        if solved and all(np.max(np.abs(table["z"][i] - table["z"][j])) > 1e-6 * (1 + np.max(np.abs(table["z"][i]))) for j in kept):
+            kept.append(int(i))
+    return [
+        Root(
+            table["q"][i],
+            table["v"][i],
+            table["multipliers"][i],
+            float(table["residual"][i]),
+            float(table["factor"][i]),
+            float(table["distance"][i]),
+        )
+        for i in kept
+    ]
+
+

@@ -107,23 +107,26 @@ def simulate(
 def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, branch: Branch | None) -> Prepared:
     """Check the data and choose the program: its form, its state, and its first nodes."""
     q, v = check_initial_data(system, q0, v0, t0)
-    form = scheme.form_for(system)
-    rest = jnp.zeros_like(q)
-    kinds = tuple(
-        (c.order, jax.eval_shape(lambda c=c: value(system, c, q, v, rest, t0)).shape[0]) for c in system.constraints
-    )
     if isinstance(branch, Avoid) and branch.factor is None and not deflatable(system):
         raise ValueError(
             "branch: Avoid() without a factor needs one Lyapunov constraint and no other constraint on accelerations; "
             "give Avoid(factor) with a function of (q, v)"
         )
     deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
-    if form == "kick_drift_kick":
-        return Prepared(KickDriftKick(system, scheme, kinds, deflate), q[None], q, v)
-    if form == "drift_kick_drift":
-        return Prepared(NodeProgram(system, scheme, kinds, 0.5, deflate), q[None], q, v)
+    program = program_for(system, q, v, t0, scheme, deflate)
+    if program.lead == 0:
+        return Prepared(program, q[None], q, v)
     d = _second_node(system, scheme, starter, q, v, t0, h)
-    return Prepared(NodeProgram(system, scheme, kinds, 0.0, deflate), jnp.stack([q, q + d]), q + d, d / h)
+    return Prepared(program, jnp.stack([q, q + d]), q + d, d / h)
+
+
+def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick:
+    """The program of the form that suits the system; deflate: write a Lyapunov constraint as λ = -φ₀/u."""
+    form, rest = scheme.form_for(system), jnp.zeros_like(q)
+    kinds = tuple((c.order, jax.eval_shape(lambda c=c: value(system, c, q, v, rest, t)).shape[0]) for c in system.constraints)
+    if form == "kick_drift_kick":
+        return KickDriftKick(system, scheme, kinds, deflate)
+    return NodeProgram(system, scheme, kinds, 0.5 if form == "drift_kick_drift" else 0.0, deflate)
 
 
 _second_node = eqx.filter_jit(second_node)

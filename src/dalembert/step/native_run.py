@@ -1,0 +1,96 @@
+"""The run in machine code: a StepProgram handed to the native back-end, with the same carry and rows as run.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.native import CompiledStep, Sample, StepFunctions, Unsupported, compile_step
+from dalembert.step.branch import call_system
+from dalembert.step.program import StepProgram
+from dalembert.step.run import Carry, Choices
+
+_COMPILED: dict[Any, CompiledStep] = {}
+
+
+def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+    """As `chunked_run`; Unsupported where the program cannot be translated."""
+    leaves, rebuild = _split(program)
+    p = np.concatenate([np.ravel(x) for x in leaves]) if leaves else np.zeros(0)
+    reduced, join = jax.flatten_util.ravel_pytree(carry.reduced)
+    code = _compiled(program, choices, carry, leaves, rebuild, p, t0, h, reduced, join)
+    state = np.concatenate([np.ravel(x) for x in (
+        carry.q, carry.lost, carry.s, carry.history, carry.held, carry.sign, carry.residual, carry.failed_residual,
+        carry.multipliers, carry.force, reduced)]).astype(float)  # fmt: skip
+    start = int(carry.k)
+    due = min((start // every + 1) * every, steps)
+    law_every = 1 if choices.feedback is None else choices.feedback.every
+    count = np.array([start, carry.known, carry.code, carry.iterations, carry.max_iterations, carry.crossings, 0, 0,
+                      steps, every, choices.options.max_iterations, law_every, program.lead, due], np.int64)  # fmt: skip
+    row = code.layout.row
+    table = np.empty((math.ceil(steps / every) + 1, row["k"][0] + 1))
+    code.run(state, count, code.inputs(float(t0), float(h), choices.options.tolerance, p), table)
+    table = table[: count[6]]
+    columns: dict[str, Any] = {name: table[:, at : at + size] for name, (at, size) in row.items()}
+    columns["k"] = columns["k"][:, 0].astype(np.int64)
+    part = {name: jnp.asarray(state[at : at + size]) for name, (at, size) in code.layout.carry.items()}
+    after = carry._replace(
+        q=part["q"], lost=part["lost"], s=part["s"], history=part["history"].reshape(carry.history.shape),
+        held=part["held"], sign=part["sign"][0], residual=part["residual"][0],
+        failed_residual=part["failed_residual"][0], multipliers=part["multipliers"], force=part["force"],
+        k=jnp.asarray(count[0]), known=jnp.asarray(count[1]), code=jnp.asarray(count[2]),
+        iterations=jnp.asarray(count[3]), max_iterations=jnp.asarray(count[4]), crossings=jnp.asarray(count[5]),
+        reduced=join(part["reduced"]),
+    )  # fmt: skip
+    return after, columns
+
+
+def _split(program: StepProgram) -> tuple[list, Callable[[tuple], StepProgram]]:
+    """Arrays of a program, and the function that puts others in their place."""
+    arrays, static = eqx.partition(program, eqx.is_array)
+    leaves, tree = jax.tree.flatten(arrays)
+    return leaves, lambda new: eqx.combine(jax.tree.unflatten(tree, list(new)), static)
+
+
+def _compiled(program, choices: Choices, carry: Carry, leaves, rebuild, p, t0, h, reduced, join) -> CompiledStep:
+    """Compiled code for the program's structure; other values of its arrays, h, N and states share it."""
+    if choices.branch is not None:
+        raise Unsupported("branch", f"the rule {type(choices.branch).__name__} needs the JAX back-end")
+    structure = jax.tree.structure(program), tuple(x.shape for x in leaves), carry.q.shape, carry.s.shape
+    chosen = (choices.stop, choices.domain, choices.feedback and choices.feedback.law, choices.reduce, reduced.shape)
+    key = (*structure, *chosen)
+    if key not in _COMPILED:
+        sample = Sample(np.asarray(carry.q), np.asarray(carry.s), float(t0), float(h), p)
+        _COMPILED[key] = compile_step(_functions(program, choices, carry, leaves, rebuild, reduced, join), sample)
+    return _COMPILED[key]
+
+
+def _functions(program, choices: Choices, carry: Carry, leaves, rebuild, reduced, join) -> StepFunctions:
+    def method(name: str):
+        return lambda *x: getattr(rebuild(x[-1]), name)(*x[:-1])
+
+    def callback(function):
+        return function and (lambda q, v, t, p: jnp.asarray(call_system(rebuild(p), function, q, v, t)))
+
+    def reduce(r, t, q, v, multipliers, p):
+        return jax.flatten_util.ravel_pytree(choices.reduce(join(r), t, q, v, multipliers))[0]
+
+    has_factor = eqx.filter_eval_shape(
+        lambda: program.factor(carry.history[0], carry.q, carry.s, jnp.zeros(()), jnp.ones(()))
+    ) is not None  # fmt: skip
+    return StepFunctions(
+        n=carry.q.size, k=carry.s.size, shapes=tuple(x.shape for x in leaves),
+        residual=method("residual"), guess=method("guess"), scale=method("scale"), advance=method("advance"),
+        outputs=lambda *x: tuple(method("outputs")(*x)), velocity=method("velocity"),
+        factor=method("factor") if has_factor else None,
+        stop=callback(choices.stop), domain=callback(choices.domain),
+        law=callback(choices.feedback and choices.feedback.law),
+        reduce=reduce if choices.reduce else None, reduced=reduced.size,
+    )  # fmt: skip
