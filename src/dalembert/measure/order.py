@@ -1,0 +1,245 @@
+"""The order of convergence of a run, measured on the user's own system, above the floor of rounding errors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from dalembert.discretize import Scheme
+from dalembert.path import Outcome, Path
+from dalembert.step import Branch, simulate
+from dalembert.step.start import Starter
+from dalembert.systems import System, acceleration, reference
+
+EPSILON = np.finfo(float).eps
+SAFETY = 1e3  # rounding errors of all steps added up, times this, are the floor: a fit above it sees truncation only
+SATURATED = 0.5  # an error of that part of the solution's own size says nothing about an order
+LOOSER = 100.0  # the reference is computed twice, with tolerances that far apart; the difference bounds its error
+
+Exact = Callable[[np.ndarray], tuple[Any, Any]]
+Use = Literal["fitted", "saturated", "floor", "no decrease", "run failed"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Convergence:
+    """Errors of one quantity over the steps h, and what they say.
+
+    h, error, floor: (K,). error: largest |difference| over the times of the run, in the unit of the quantity, nan where
+    the run failed. floor: estimated size of rounding errors and of the error of the reference. use: (K,), "fitted", or why
+    the h was left out of the fit: "saturated" (error as large as half of the solution), "floor" (below it), "no decrease"
+    (finer than the h of least error), "run failed".
+    """
+
+    h: Float[np.ndarray, "K"]
+    error: Float[np.ndarray, "K"]
+    floor: Float[np.ndarray, "K"]
+    use: tuple[Use, ...]
+
+    @property
+    def orders(self) -> Float[np.ndarray, "K-1"]:
+        """log(e_i / e_{i+1}) / log(h_i / h_{i+1}) between successive steps, all of them; nan where an error is 0 or nan."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            orders = np.diff(np.log(self.error)) / np.diff(np.log(self.h))
+        return np.where(np.isfinite(orders), orders, np.nan)
+
+    @property
+    def fitted(self) -> np.ndarray:
+        """(K,) of bool: which h are used for the slope."""
+        return np.array([use == "fitted" for use in self.use])
+
+    @property
+    def slope(self) -> float:
+        """Least squares slope of log e over log h for the h in use; nan for fewer than two."""
+        if self.fitted.sum() < 2:
+            return float("nan")
+        return float(np.polyfit(np.log(self.h[self.fitted]), np.log(self.error[self.fitted]), 1)[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """Convergence of positions, velocities and multipliers (None without constraints), each at its own times.
+
+    paths: the runs, coarsest first, so that a surprising error can be looked at.
+    """
+
+    q: Convergence
+    v: Convergence
+    multipliers: Convergence | None
+    time: float
+    paths: tuple[Path, ...]
+
+    @property
+    def h(self) -> Float[np.ndarray, "K"]:
+        return self.q.h
+
+    @property
+    def quantities(self) -> dict[str, Convergence]:
+        """The measured quantities by name."""
+        found = {"q": self.q, "v": self.v, "multipliers": self.multipliers}
+        return {name: c for name, c in found.items() if c is not None}
+
+    def describe(self) -> str:
+        """A table for a person: per quantity and h the error, the observed order, and whether the fit uses it."""
+        lines = []
+        for name, c in self.quantities.items():
+            lines.append(f"{name}: slope {c.slope:.3f} over {int(c.fitted.sum())} of {len(c.h)} steps")
+            for h, error, order, use in zip(c.h, c.error, [np.nan, *c.orders], c.use, strict=True):
+                lines.append(f"  h = {h:<10.6g} error {error:<12.5e} order {order:7.3f}  {use}")
+        return "\n".join(lines)
+
+
+def order(
+    system: System,
+    q0,
+    v0,
+    *,
+    time: float,
+    h: Sequence[float],
+    exact: Exact | None = None,
+    coordinates: Sequence[str | int] | None = None,
+    t0: float = 0.0,
+    scheme: Scheme | None = None,
+    starter: Starter = "second_order",
+    branch: Branch | None = None,
+    tolerance: float = 1e-9,
+    reference_tolerance: float = 1e-13,
+) -> Order:
+    """max_k |q_k - q(t_k)|, and so for v and λ at their own times, for each h, and the slopes of log error over log h.
+
+    time: length of the runs, a multiple of every h. h: (K,) decreasing. exact: t (K,) → (q (K, n), v (K, n)); the
+    `reference` flow at reference_tolerance if None. The multipliers are compared with those of the continuous equations
+    at the exact (q, v). coordinates: names or indices of those components of q and v that count; all by default.
+    scheme, starter, branch, tolerance: as for `simulate`.
+    A run that fails is kept and left out of the fit. Errors: ValueError, TypeError naming the argument.
+    """
+    steps = _steps(h, time)
+    chosen = _indices(system, coordinates, np.size(q0))
+    paths = tuple(
+        simulate(system, q0, v0, h=float(time) / n, steps=n, t0=t0, scheme=scheme, starter=starter, branch=branch,
+                 tolerance=tolerance, throw=False)
+        for n in steps
+    )  # fmt: skip
+    truth = _Truth(system, q0, v0, float(t0), paths, exact, reference_tolerance)
+    tables = {name: [_compare(name, path, truth, chosen) for path in paths] for name in ("q", "v", "multipliers")}
+    done = np.array([path.outcome == Outcome.SUCCESS for path in paths])
+    found = {name: _converge(np.asarray(h, dtype=float), steps, done, table) for name, table in tables.items()}
+    constrained = paths[0].multipliers.shape[1] > 0
+    return Order(found["q"], found["v"], found["multipliers"] if constrained else None, float(time), paths)
+
+
+class _Truth:
+    """(q, v, λ) at any time of any of the paths, and an estimate of the error of each."""
+
+    def __init__(self, system: System, q0, v0, t0: float, paths, exact: Exact | None, tolerance: float):
+        found = [np.asarray(x) for p in paths for x in (p.t, p.t_velocity, p.t_multipliers)]
+        self.times = np.unique(np.concatenate([[t0], *found]))
+        if exact is None:
+            tolerances = (jnp.asarray(tolerance * x) for x in (1.0, LOOSER))  # as arrays: compiled once for both
+            fine, loose = (reference(system, q0, v0, self.times, tolerance=x) for x in tolerances)
+            self.values = {name: np.asarray(getattr(fine, name)) for name in ("q", "v", "multipliers")}
+            self.doubt = {name: _largest(x - np.asarray(getattr(loose, name))) for name, x in self.values.items()}
+            return
+        q, v = _evaluated(exact, self.times, np.asarray(q0, dtype=float), np.asarray(v0, dtype=float))
+        self.values = {"q": q, "v": v, "multipliers": np.asarray(_multipliers(system, q, v, self.times))}
+        self.doubt = dict.fromkeys(self.values, 0.0)
+
+    def at(self, name: str, times: np.ndarray) -> np.ndarray:
+        return self.values[name][np.searchsorted(self.times, times)]
+
+
+@eqx.filter_jit
+def _multipliers(system: System, q, v, t):
+    return jax.vmap(lambda x, w, s: acceleration(system, x, w, s)[1])(q, v, t)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Comparison:
+    error: float
+    size: float  # of the solution: the larger of its largest value and its extent
+    doubt: float
+
+
+def _compare(name: str, path: Path, truth: _Truth, chosen: list[int]) -> _Comparison:
+    times = {"q": path.t, "v": path.t_velocity, "multipliers": path.t_multipliers}[name]
+    wanted, found = truth.at(name, np.asarray(times)), np.asarray(getattr(path, name))
+    if name != "multipliers":
+        wanted, found = wanted[:, chosen], found[:, chosen]
+    if wanted.size == 0:
+        return _Comparison(np.nan, np.nan, truth.doubt[name])
+    size = max(_largest(wanted), float(np.max(np.ptp(wanted, axis=0))))
+    return _Comparison(_largest(found - wanted), size, truth.doubt[name])
+
+
+def _largest(x: np.ndarray) -> float:
+    return float(np.max(np.abs(x), initial=0.0))
+
+
+def _converge(h: np.ndarray, steps: list[int], done: np.ndarray, table: list[_Comparison]) -> Convergence:
+    error = np.where(done, [c.error for c in table], np.nan)
+    size = np.array([c.size for c in table])
+    floor = np.maximum(SAFETY * EPSILON * size * np.array(steps), [c.doubt for c in table])
+    least = int(np.nanargmin(error)) if np.any(np.isfinite(error)) else -1
+    use: list[Use] = []
+    for i in range(len(h)):
+        if not np.isfinite(error[i]):
+            use.append("run failed")
+        elif error[i] <= floor[i]:
+            use.append("floor")
+        elif error[i] > SATURATED * size[i]:
+            use.append("saturated")
+        else:
+            use.append("no decrease" if i > least else "fitted")
+    return Convergence(h, error, floor, tuple(use))
+
+
+def _steps(h: Sequence[float], time: float) -> list[int]:
+    if np.ndim(time) or not (np.isfinite(time) and time > 0):
+        raise ValueError(f"time: found {time}; give a positive, finite length of the runs")
+    values = np.asarray(h, dtype=float)
+    if values.ndim != 1 or values.size < 2:
+        raise ValueError(f"h: found shape {values.shape}; give two or more steps, such as [0.1, 0.05, 0.025]")
+    if not (np.all(np.isfinite(values)) and np.all(values > 0) and np.all(np.diff(values) < 0)):
+        raise ValueError(f"h: found {values.tolist()}; give positive, finite, decreasing steps")
+    counts = np.rint(time / values)
+    wrong = values[(counts < 2) | (np.abs(counts * values - time) > 1e-9 * time)]
+    if wrong.size:
+        raise ValueError(f"time: {time:g} is not a multiple, two or more times, of h = {', '.join(f'{x:g}' for x in wrong)}")
+    return [int(n) for n in counts]
+
+
+def _indices(system: System, coordinates: Sequence[str | int] | None, n: int) -> list[int]:
+    if coordinates is None:
+        return list(range(n))
+    if isinstance(coordinates, str) or not len(coordinates):
+        raise ValueError(f"coordinates: found {coordinates!r}; give a sequence of names or indices")
+    names = list(system.coordinates or ())
+    found = []
+    for wanted in coordinates:
+        if isinstance(wanted, str) and wanted in names:
+            found.append(names.index(wanted))
+        elif not isinstance(wanted, str) and 0 <= wanted < n:
+            found.append(int(wanted))
+        else:
+            raise ValueError(f"coordinates: found {wanted!r}; the coordinates are {', '.join(names) or f'0 to {n - 1}'}")
+    return found
+
+
+def _evaluated(exact: Exact, times: np.ndarray, q0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """exact at the times, with its shapes and its initial values checked."""
+    if not callable(exact):
+        raise TypeError(f"exact: found {type(exact).__name__}; give a function of t (K,) that returns (q, v), each (K, n)")
+    q, v = (np.asarray(x, dtype=float) for x in exact(times))
+    shape = (times.size, q0.size)
+    if q.shape != shape or v.shape != shape:
+        raise ValueError(f"exact: returns shapes {q.shape} and {v.shape}; (q, v) of shape {shape} each are needed")
+    gap = max(_largest(q[0] - q0), _largest(v[0] - v0))
+    if not gap <= 1e-8 * (1 + _largest(q0) + _largest(v0)):
+        raise ValueError(f"exact: at t0 = {times[0]:g} it differs from (q0, v0) by {gap:.3g}; it is another solution")
+    return q, v
