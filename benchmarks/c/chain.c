@@ -1,0 +1,92 @@
+/* Planar chain of N unit masses and N unit rods under gravity: kick-drift-kick (RATTLE), all unknowns at once:
+   (V, v1, lambda at the left, lambda at the right), 6 N of them, dense elimination as a first version is written. */
+#include "common.h"
+#define GRAVITY 9.81
+
+#define DEFINE_CHAIN(N, n, nz)                                                                              \
+  DEFINE_SOLVE(nz)                                                                                          \
+  static void rods##n(const double *q, double *d) {                                                         \
+    for (int i = 0; i < N; i++)                                                                             \
+      for (int c = 0; c < 2; c++) d[2 * i + c] = q[2 * i + c] - (i ? q[2 * i - 2 + c] : 0);                 \
+  }                                                                                                         \
+  /* R^T lambda with R = dphi/dq, phi_i = |d_i|^2 - 1 */                                                    \
+  static void pull##n(const double *d, const double *lambda, double *force) {                               \
+    for (int i = 0; i < N; i++)                                                                             \
+      for (int c = 0; c < 2; c++)                                                                           \
+        force[2 * i + c] = 2 * d[2 * i + c] * lambda[i] - (i + 1 < N ? 2 * d[2 * i + 2 + c] * lambda[i + 1] : 0); \
+  }                                                                                                         \
+  long chain##n(long steps, double h, double tol, const double *p, const double *q0, const double *v0,      \
+                double *out) {                                                                              \
+    double q[n], lost[n] = {0}, v[n], past[4][nz] = {{0}}, d0[n], d1[n], f0[n], f1[n], e[n], q1[n];         \
+    memcpy(q, q0, sizeof q);                                                                                \
+    memcpy(v, v0, sizeof v);                                                                                \
+    long total = 0, known = 0;                                                                              \
+    for (long step = 0; step < steps; step++) {                                                             \
+      double z[nz] = {0};                                                                                   \
+      memcpy(z, v, sizeof v);                                                                               \
+      memcpy(z + n, v, sizeof v);                                                                           \
+      if (known) PREDICT(nz, z, past, known);                                                               \
+      rods##n(q, d0);                                                                                       \
+      double *V = z, *w = z + n, *left = z + 2 * n, *right = z + 2 * n + N;                                 \
+      for (int it = 0; it < MAX_ITERATIONS; it++) {                                                         \
+        double A[nz][nz], b[nz];                                                                            \
+        memset(A, 0, sizeof A);                                                                             \
+        for (int i = 0; i < n; i++) q1[i] = q[i] + h * V[i];                                                \
+        rods##n(q1, d1);                                                                                    \
+        rods##n(w, e);                                                                                      \
+        pull##n(d0, left, f0);                                                                              \
+        pull##n(d1, right, f1);                                                                             \
+        for (int i = 0; i < n; i++) {                                                                       \
+          double g = i % 2 ? 0.5 * h * GRAVITY : 0;                                                         \
+          b[i] = v[i] - V[i] - g + 0.5 * h * f0[i];                                                         \
+          b[n + i] = V[i] - g + 0.5 * h * f1[i] - w[i];                                                     \
+          A[i][i] = -1;                                                                                     \
+          A[n + i][i] = 1;                                                                                  \
+          A[n + i][n + i] = -1;                                                                             \
+        }                                                                                                   \
+        for (int i = 0; i < N; i++) {                                                                       \
+          int a = 2 * n + 2 * i, l = 2 * n + i, r = 2 * n + N + i;                                          \
+          b[2 * n + i] = d1[2 * i] * d1[2 * i] + d1[2 * i + 1] * d1[2 * i + 1] - 1;                         \
+          b[2 * n + N + i] = 2 * (d1[2 * i] * e[2 * i] + d1[2 * i + 1] * e[2 * i + 1]);                     \
+          (void)a;                                                                                          \
+          for (int c = 0; c < 2; c++) {                                                                     \
+            int k = 2 * i + c;                                                                              \
+            A[k][l] = h * d0[k];                                                                            \
+            A[n + k][r] = h * d1[k];                                                                        \
+            A[n + k][k] += h * h * right[i];                                                                \
+            A[l][k] = 2 * h * d1[k];                                                                        \
+            A[r][k] = 2 * h * e[k];                                                                         \
+            A[r][n + k] = 2 * d1[k];                                                                        \
+            if (i) {                                                                                        \
+              A[k - 2][l] = -h * d0[k];                                                                     \
+              A[n + k - 2][r] = -h * d1[k];                                                                 \
+              A[n + k][k - 2] -= h * h * right[i];                                                          \
+              A[n + k - 2][k] -= h * h * right[i];                                                          \
+              A[n + k - 2][k - 2] += h * h * right[i];                                                      \
+              A[l][k - 2] = -2 * h * d1[k];                                                                 \
+              A[r][k - 2] = -2 * h * e[k];                                                                  \
+              A[r][n + k - 2] = -2 * d1[k];                                                                 \
+            }                                                                                               \
+          }                                                                                                 \
+        }                                                                                                   \
+        solve##nz(A, b);                                                                                    \
+        double size = 0, most = 0;                                                                          \
+        for (int i = 0; i < nz; i++) z[i] -= b[i];                                                          \
+        for (int i = 0; i < 2 * n; i++) { size = dmax(size, fabs(b[i])); most = dmax(most, fabs(z[i])); }   \
+        for (int i = 0; i < n; i++) most = dmax(most, fabs(v[i]));                                          \
+        total++;                                                                                            \
+        if (size <= tol * most) break;                                                                      \
+      }                                                                                                     \
+      double *row = out + (3 * n + N + 1) * step, middle[n], mean[N];                                       \
+      for (int i = 0; i < n; i++) middle[i] = q[i] + 0.5 * h * V[i];                                        \
+      for (int i = 0; i < n; i++) { add(&q[i], &lost[i], h * V[i]); v[i] = w[i]; row[i] = q[i]; row[n + i] = v[i]; } \
+      for (int i = 0; i < N; i++) row[2 * n + i] = mean[i] = 0.5 * (left[i] + right[i]);                    \
+      rods##n(middle, d1);                                                                                  \
+      pull##n(d1, mean, row + 2 * n + N);                                                                   \
+      row[3 * n + N] = step;                                                                                \
+      REMEMBER(nz, z, past, known);                                                                         \
+    }                                                                                                       \
+    return total;                                                                                           \
+  }
+DEFINE_CHAIN(4, 8, 24)
+DEFINE_CHAIN(10, 20, 60)
