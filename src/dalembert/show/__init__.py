@@ -1,0 +1,5 @@
+"""Plots of a path."""
+
+from dalembert.show.figure import plot
+
+__all__ = ["plot"]
