@@ -35,6 +35,11 @@ class Solve(NamedTuple):
     not_converged: Bool[Array, ""]
 
 
+def value_and_jacobian(function: Callable[[Array], Array], z: Float[Array, "z"]) -> tuple[Array, Array]:
+    """F(z) and F′(z), (z, z), with one tracing of F: forward mode along the unit vectors."""
+    return jax.vmap(lambda d: jax.jvp(function, (z,), (d,)), out_axes=(None, -1))(jnp.eye(z.shape[0]))
+
+
 def newton(
     function: Callable[[Float[Array, "z"]], Float[Array, "z"]],
     start: Float[Array, "z"],
@@ -50,7 +55,7 @@ def newton(
 
     def iterate(carry: tuple[Array, Solve, Array]) -> tuple[Array, Solve, Array]:
         z, info, _ = carry
-        f, jacobian = function(z), jax.jacfwd(function)(z)
+        f, jacobian = value_and_jacobian(function, z)
         row = jnp.max(jnp.abs(jacobian), axis=1)
         row = jnp.where(row > 0, row, 1.0)
         lu, pivots = jax.scipy.linalg.lu_factor(jacobian / row[:, None])
@@ -96,9 +101,13 @@ def root(
     """As `newton`, differentiable: dz = -F_z⁻¹ F_θ dθ (implicit function theorem), whatever the iteration did."""
 
     def solve(f, z0):
-        return newton(f, z0, scale, options)
+        # custom_root gives auxiliary outputs tangents of their own type, which integers and truth values may not have.
+        z, info = newton(f, z0, scale, options)
+        return z, jax.tree.map(lambda x: x.astype(float), info)
 
     def tangent(linear, y):
         return jnp.linalg.solve(jax.jacfwd(linear)(jnp.zeros_like(y)), y)
 
-    return lax.custom_root(function, lax.stop_gradient(start), solve, tangent, has_aux=True)
+    z, report = lax.custom_root(function, lax.stop_gradient(start), solve, tangent, has_aux=True)
+    report = jax.tree.map(lax.stop_gradient, report)
+    return z, Solve(report[0].astype(int), *report[1:4], *(flag > 0 for flag in report[4:]))

@@ -1,8 +1,7 @@
-"""Errors before a run: shapes, types, x64, consistent and non-degenerate data. Each names the argument and the remedy."""
+"""Errors before a run: x64, finite, consistent and non-degenerate data. Each names the argument and the remedy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -11,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.algebra import numerical_rank
-from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov
+from dalembert.systems.constraints import Constraint, Lyapunov
 from dalembert.systems.equations import (
     acceleration,
     all_reactions,
@@ -21,6 +20,7 @@ from dalembert.systems.equations import (
     reduced,
     value,
 )
+from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System
 
 CONSISTENT = 1e-8  # largest residual of φ(q0), dφ/dt, φ(q0, v0), relative to 1, that is taken as zero
@@ -35,8 +35,12 @@ class RankDeficientError(ValueError):
 
 
 def is_traced(*trees) -> bool:
-    """True inside jit, vmap or grad: values cannot be looked at, shapes can."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+    """True inside jit, vmap or grad: values cannot be looked at, shapes can.
+
+    Under vmap and grad the arguments tell; under jit every operation is traced, also on constants.
+    """
+    probe = jnp.add(0.0, 0.0)
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in (probe, *jax.tree.leaves(trees)))
 
 
 def check_x64() -> None:
@@ -50,6 +54,8 @@ def check_x64() -> None:
 
 def as_vector(value, name: str, n: int | None = None):
     """`value` as a float array (n,), finite."""
+    if value is None:
+        raise TypeError(f"{name}: is missing; give one number per coordinate, shape (n,)")
     try:
         array = jnp.asarray(value, dtype=float)
     except (TypeError, ValueError) as error:
@@ -63,90 +69,15 @@ def as_vector(value, name: str, n: int | None = None):
     return array
 
 
-def output_shape(function: Callable[[], object], name: str) -> tuple[int, ...]:
-    """Shape of what a user's function returns; TypeError or ValueError that names it where it cannot be used."""
-    try:
-        result = jax.eval_shape(lambda: jnp.asarray(function()))
-    except (jax.errors.TracerBoolConversionError, jax.errors.TracerIntegerConversionError) as error:
-        raise TypeError(
-            f"{name}: uses Python control flow (if, while, and, or, range) on a traced value. Write jnp.where(...) or "
-            f"jax.lax.cond(...) instead. ({str(error).splitlines()[0]})"
-        ) from error
-    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
-        raise TypeError(
-            f"{name}: turns a traced value into a Python or NumPy number. Use jax.numpy (jnp.sin, not math.sin or "
-            f"np.sin), without float(), int() and .item(). ({str(error).splitlines()[0]})"
-        ) from error
-    except (TypeError, ValueError, IndexError, KeyError) as error:
-        raise type(error)(
-            f"{name}: could not be evaluated: {error}. It takes the arguments listed in the docstring of dalembert.System, "
-            "then t if time_dependent=True, then p if parameters are given; vectors have shape (n,)"
-        ) from error
-    if not jnp.issubdtype(result.dtype, jnp.floating):
-        raise TypeError(
-            f"{name}: returns {result.dtype}; a real floating point result is needed (it is differentiated). "
-            "It may not depend on its arguments, or round them; write 0.5 and not 1 // 2"
-        )
-    return tuple(result.shape)
+def has_basis(c: Constraint) -> bool:
+    """Whether the user gave virtual displacements."""
+    return getattr(c, "virtual", None) is not None
 
 
-def check_shapes(system: System, q, v, t) -> list[int]:
-    """Shapes of everything the user's functions return; the number m of equations of each constraint."""
-    n, a = q.shape[0], jnp.zeros_like(q)
-    if system.coordinates is not None and len(system.coordinates) != n:
-        raise ValueError(f"q0: found {n} numbers; the system names {len(system.coordinates)} coordinates")
-    _expect(output_shape(lambda: system.call(system.lagrangian, q, v, t=t), "lagrangian"), (), "lagrangian", "a scalar")
-    if system.forces is not None:
-        shape = output_shape(lambda: system.call(system.forces, q, v, t=t), "forces")
-        _expect(shape, (n,), "forces", f"shape ({n},)")
-    return [_check_constraint(system, c, f"constraints[{i}] ({type(c).__name__})", q, v, a, t)
-            for i, c in enumerate(system.constraints)]  # fmt: skip
-
-
-def _check_constraint(system: System, c: Constraint, name: str, q, v, a, t) -> int:
-    n = q.shape[0]
-    if isinstance(c, Lyapunov):
-        for label, function in (("V", c.V), ("F", c.F)):
-            shape = output_shape(lambda f=function: system.call(f, q, v, t=t), f"{name} {label}")
-            _expect(shape, (), f"{name} {label}", "a scalar")
-        if isinstance(c.actuated, int) and not 0 <= c.actuated < n:
-            raise ValueError(f"{name} actuated: found index {c.actuated}; the system has coordinates 0 to {n - 1}")
-        if isinstance(c.actuated, tuple) and len(c.actuated) != n:
-            raise ValueError(f"{name} actuated: found {len(c.actuated)} numbers; one actuated direction has n = {n}")
-        if callable(c.actuated):
-            shape = output_shape(lambda: system.call(c.actuated, q, t=t), f"{name} actuated")
-            _expect(shape, (n,), f"{name} actuated", f"one row of shape ({n},)")
-        return 1
-    arguments = (q, v, a)[: c.order + 1]
-    shape = output_shape(lambda: system.call(c.phi, *arguments, t=t), f"{name} phi")
-    if len(shape) > 1:
-        raise ValueError(f"{name} phi: returns shape {shape}; give a scalar or shape (m,)")
-    m = shape[0] if shape else 1
-    if m > n:
-        raise ValueError(f"{name} phi: returns {m} equations for n = {n} coordinates")
-    if isinstance(c, Holonomic):
-        return m
-    arguments = (q, v) if c.order == 1 else (q, v, a)
-    if c.reactions is not None:
-        shape = output_shape(lambda: system.call(c.reactions, *arguments, t=t), f"{name} reactions")
-        wanted = [(m, n), (n,)] if m == 1 else [(m, n)]
-        if shape not in wanted:
-            raise ValueError(
-                f"{name} reactions: returns shape {shape}; {m} rows of n = {n}, shape {wanted[0]}, are needed"
-            )
-    if c.virtual is not None:
-        shape = output_shape(lambda: system.call(c.virtual, *arguments, t=t), f"{name} virtual")
-        wanted = [(n, n - m), (n,)] if n - m == 1 else [(n, n - m)]
-        if shape not in wanted:
-            raise ValueError(
-                f"{name} virtual: returns shape {shape}; n - m = {n - m} columns of n = {n}, shape {wanted[0]}, are needed"
-            )
-    return m
-
-
-def _expect(shape: tuple[int, ...], wanted: tuple[int, ...], name: str, words: str) -> None:
-    if shape != wanted:
-        raise ValueError(f"{name}: returns shape {shape}; {words} is needed")
+def virtual_basis(system: System, c, q, v, a, t):
+    """The user's basis of the virtual displacements, (n, n-m)."""
+    basis = system.call(c.virtual, *((q, v) if c.order == 1 else (q, v, a)), t=t)
+    return basis[:, None] if basis.ndim == 1 else basis
 
 
 def velocity_residuals(system: System, q, v, t) -> dict[str, jnp.ndarray]:
@@ -177,13 +108,16 @@ def check_initial_data(system: System, q0, v0, t0=0.0):
         check_parameters(system)
         found = jax.tree.map(np.asarray, _look(system, q, v, t))
         _check_values(system, found, q, v)
+        informative = bool(found.solved | found.linear)  # else the rank at a = 0 says nothing about that at the solution
+        if informative:
+            _check_constraints(system, found)
         _check_reactions(system, found)
-        _check_constraints(system, found)
-        _check_regular(system, found)
+        if informative:
+            _check_regular(system, found)
         if not found.solved:
             raise InconsistentDataError(
-                f"q0, v0: no acceleration satisfies the constraints there (Newton's residual is {found.residual:.3g}); "
-                "the constraint on accelerations may have no real solution at this state"
+                f"q0, v0: no acceleration that satisfies the constraints was found from a = 0 (Newton's residual is "
+                f"{found.residual:.3g}); the constraint on accelerations may have no real solution at this state"
             )
     return q, v
 
@@ -194,11 +128,14 @@ class _Found(NamedTuple):
     lagrangian: np.ndarray
     values: list
     reactions: list
+    virtual: dict
     residuals: dict
     rows: np.ndarray
     reduced: np.ndarray
     jacobian: np.ndarray
+    motion: np.ndarray
     matrix: np.ndarray
+    linear: np.ndarray
     solved: np.ndarray
     residual: np.ndarray
 
@@ -212,15 +149,19 @@ def _look(system: System, q, v, t) -> _Found:
     z = jnp.concatenate([at, jnp.where(solved, multipliers, 0.0)])
     plain = [c for c in system.constraints if not isinstance(c, Lyapunov)]
     equations = lambda x: jnp.concatenate([jnp.zeros(0), *(reduced(system, c, q, v, x, t) for c in plain)])  # noqa: E731
+    jacobian = jax.jacfwd(equations)(at)
     return _Found(
         system.call(system.lagrangian, q, v, t=t),
         [value(system, c, q, v, rest, t) for c in system.constraints],
         [reactions(system, c, q, v, rest, t) for c in system.constraints],
+        {i: virtual_basis(system, c, q, v, rest, t) for i, c in enumerate(system.constraints) if has_basis(c)},
         velocity_residuals(system, q, v, t),
         all_reactions(system, q, v, at, t),
         equations(at),
-        jax.jacfwd(equations)(at),
+        jacobian,
+        kkt_residual(system, q, v, t, jnp.zeros_like(z)),
         jax.jacfwd(lambda x: kkt_residual(system, q, v, t, x))(z),
+        jnp.all(jnp.abs(jax.jacfwd(equations)(at + 1.0) - jacobian) <= 1e-9 * (1.0 + jnp.abs(jacobian))),
         solved,
         info.residual,
     )
@@ -253,6 +194,13 @@ def _check_values(system: System, found: _Found, q, v) -> None:
 
 
 def _check_reactions(system: System, found: _Found) -> None:
+    for i, basis in found.virtual.items():
+        columns = numerical_rank(basis.T)
+        if not columns.full:
+            raise RankDeficientError(
+                f"virtual: the {basis.shape[1]} columns of constraints[{i}] span {columns.rank} directions at q0, v0; "
+                f"{basis.shape[1]} independent ones are needed, so that the reactions span the rest"
+            )
     rank = numerical_rank(found.rows)
     if rank.rank < found.rows.shape[0]:
         raise RankDeficientError(
@@ -279,20 +227,34 @@ def _check_constraints(system: System, found: _Found) -> None:
 
 
 def _check_regular(system: System, found: _Found) -> None:
-    if not np.all(np.isfinite(found.matrix)):
+    if not (np.all(np.isfinite(found.matrix)) and np.all(np.isfinite(found.motion))):
         raise ValueError(
-            "lagrangian: second derivatives are not finite at q0, v0, or a constraint's or its control is not"
+            "lagrangian: its derivatives are not finite at q0, v0, or those of a constraint, a force or a control are not "
+            "(a norm or a square root at zero? write v @ v and not jnp.linalg.norm(v) ** 2)"
         )
     rank = numerical_rank(found.matrix)
     if rank.full:
         return
     n = found.matrix.shape[0] - found.rows.shape[0]
-    direction = np.linalg.svd(found.matrix)[2][-1][:n]
+    undetermined = numerical_rank(found.matrix[:, :n].T)
+    if undetermined.full:
+        raise RankDeficientError(
+            "reactions: the constraint forces cannot enforce the constraints: the matrix of (a, λ) has rank "
+            f"{rank.rank} of {found.matrix.shape[0]} at q0, v0, although the mass is regular on the motions that are left. "
+            "A force along R must change the value of its constraint"
+        )
+    missing = n - undetermined.rank
+    directions = np.linalg.svd(found.matrix[:, :n])[2][-missing:]
     raise RankDeficientError(
         "lagrangian: the mass matrix ∂²L/∂v² is degenerate on the motions that the constraints leave free: the matrix of "
         f"(a, λ) has rank {rank.rank} of {found.matrix.shape[0]} at q0, v0; undetermined acceleration along "
-        f"{direction.round(6)}"
+        f"{' and '.join(str(_signed(d).round(6) + 0.0) for d in directions)}"
     )
+
+
+def _signed(direction: np.ndarray) -> np.ndarray:
+    """The direction with a positive largest entry, so that messages do not depend on the factorization."""
+    return direction * np.sign(direction[np.argmax(np.abs(direction).round(9))])
 
 
 def _owners(system: System, found: _Found, rows: tuple[int, ...], skip_lyapunov: bool = False) -> str:

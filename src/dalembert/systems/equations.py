@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -160,6 +161,7 @@ class _Affine(NamedTuple):
     size: Float[Array, ""]
 
 
+@eqx.filter_jit  # traced once, however often the equations and their derivatives ask for it
 def _affine_in_control(system: System, q: Vector, v: Vector, t) -> _Affine:
     n = q.shape[0]
     (lyapunov,) = [c for c in system.constraints if isinstance(c, Lyapunov)]
@@ -181,6 +183,7 @@ def _affine_in_control(system: System, q: Vector, v: Vector, t) -> _Affine:
     return _Affine(vq @ v + vv @ drift + vt + dissipation, vv @ response, drift, response, size)
 
 
+@eqx.filter_jit
 def lyapunov_control(system: System, q: Vector, v: Vector, t=0.0) -> Rows:
     """λ = -φ₀(q,v)/u(q,v), (1,), continued through u = 0 where φ₀ vanishes with u (V solves the matching equation).
 
