@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dalembert.systems.annihilator import annihilator
-from dalembert.systems.system import as_arrays, replace_parameters
+from dalembert.systems.system import as_arrays, names_of, replace_parameters
 
 
 class DiscreteSystem(eqx.Module):
@@ -59,11 +59,11 @@ class DiscreteSystem(eqx.Module):
             raise ValueError("kinematic, reactions, virtual: D_K and D_V have the same number m; give both or neither")
         if reactions is not None and virtual is not None:
             raise ValueError("reactions, virtual: found both; give the constraint forces or the virtual displacements")
-        if order < 1:
-            raise ValueError(f"order: found {order}; D_K lives on Q^(order+1), order ≥ 1")
+        if isinstance(order, bool) or not isinstance(order, int) or order < 1:
+            raise ValueError(f"order: found {order!r}; D_K lives on Q^(order+1), order ≥ 1")
         chosen = order if factor is None else factor
-        if not 1 <= chosen <= order + 1:
-            raise ValueError(f"factor: found {chosen}; D_V lives over one of the points 1 to {order + 1} of the window")
+        if isinstance(chosen, bool) or not isinstance(chosen, int) or not 1 <= chosen <= order + 1:
+            raise ValueError(f"factor: found {chosen!r}; D_V lives over one of the points 1 to {order + 1} of the window")
         if chosen < order:
             raise ValueError(
                 f"factor: found {chosen} with order {order}; the equation at a node would read later nodes and cannot be "
@@ -71,8 +71,8 @@ class DiscreteSystem(eqx.Module):
             )
         self.lagrangian, self.kinematic, self.reactions, self.virtual = lagrangian, kinematic, reactions, virtual
         self.initial, self.order, self.factor = initial, order, chosen
-        self.coordinates = None if coordinates is None else tuple(coordinates)
-        self.parameters = None if parameters is None else as_arrays(parameters)
+        self.coordinates = None if coordinates is None else names_of(coordinates)
+        self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
 
     @classmethod
     def nonholonomic(cls, lagrangian, constraint, reactions, **options) -> DiscreteSystem:
@@ -94,10 +94,8 @@ class DiscreteSystem(eqx.Module):
         return cls(
             lagrangian,
             lambda q0, q1, q2, *p: constraint(q2, *p),
-            reactions=lambda q0, q1, q2, *p: jax.jacfwd(lambda x: jnp.atleast_1d(constraint(x, *p)))(q1),
-            initial=lambda q0, q1, *p: jnp.concatenate(
-                [jnp.atleast_1d(constraint(q0, *p)), jnp.atleast_1d(constraint(q1, *p))]
-            ),
+            reactions=lambda q0, q1, q2, *p: jax.jacfwd(lambda x: jnp.atleast_1d(jnp.asarray(constraint(x, *p))))(q1),
+            initial=lambda q0, q1, *p: jnp.concatenate([jnp.atleast_1d(jnp.asarray(constraint(x, *p))) for x in (q0, q1)]),
             **options,
         )
 
@@ -108,7 +106,8 @@ class DiscreteSystem(eqx.Module):
 
     def call(self, function: Callable, *arguments):
         """function(*nodes[, p])."""
-        return function(*arguments) if self.parameters is None else function(*arguments, self.parameters)
+        given = arguments if self.parameters is None else (*arguments, self.parameters)
+        return jnp.asarray(function(*given))  # so that tuples and lists of numbers will do
 
     def replace(self, **values) -> DiscreteSystem:
         """The same system with other parameter values; nothing is compiled again where shapes stay the same."""

@@ -1,24 +1,48 @@
-"""Why a step did not converge: is there a solution near at all?"""
+"""Why a step could not be solved: is there a solution near at all?"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optimistix as optx
+from jaxtyping import Array, Float
 
+from dalembert.path import Outcome
 from dalembert.step.program import StepProgram
 from dalembert.step.run import Carry, prediction
 
+_UNSOLVED = (Outcome.NOT_CONVERGED, Outcome.SINGULAR, Outcome.NOT_FINITE)
+_FLAT = 1e-6  # relative smallest singular value under which a row-scaled matrix is called singular
 
-def has_no_solution(program: StepProgram, carry: Carry, t0, h) -> bool:
-    """True where |F|² (rows scaled) has a local minimum with F ≠ 0 near the prediction: no solution near.
 
-    Levenberg-Marquardt from the prediction; the gradient is tested where it stops, so that the verdict is not just
-    another failure to converge.
+def diagnosis(program: StepProgram, carry: Carry, t0, h) -> Outcome:
+    """The outcome of a run, told apart where Newton's iteration lost its way: its last point says little about the step.
+
+    |F|² (rows scaled) is minimized from the prediction by Levenberg-Marquardt. A local minimum with F ≠ 0, where the
+    gradient vanishes: NO_SOLUTION. A zero with a regular matrix: NOT_CONVERGED, there is a root that Newton missed. Where
+    the matrix is singular or not finite at the prediction, or neither is found, Newton's own verdict stands.
     """
-    residual, gradient = _least(program, carry, t0, h)
-    return bool((residual > 1e-6) & (gradient < 1e-4 * residual))
+    outcome = Outcome(int(carry.code))
+    if outcome not in _UNSOLVED:
+        return outcome
+    start, end, gradient = _least(program, carry, t0, h)
+    regular = bool(start.flatness > _FLAT)  # false where it is NaN
+    if outcome is Outcome.NOT_CONVERGED or regular:
+        if bool((end.residual > 1e-6) & (gradient < 1e-4 * end.residual)):
+            return Outcome.NO_SOLUTION
+        if bool((end.residual <= 1e-6) & (end.flatness > _FLAT)):
+            return Outcome.NOT_CONVERGED
+    return outcome
+
+
+class _Point(NamedTuple):
+    """|F| and the ratio of the smallest to the largest singular value of F′, rows scaled."""
+
+    residual: Float[Array, ""]
+    flatness: Float[Array, ""]
 
 
 @eqx.filter_jit
@@ -29,9 +53,12 @@ def _least(program: StepProgram, carry: Carry, t0, h):
     rows = jnp.max(jnp.abs(jax.jacfwd(equations)(start)), axis=1)
     rows = jnp.where(jnp.isfinite(rows) & (rows > 0), rows, 1.0)
     scaled = lambda z, _: equations(z) / rows  # noqa: E731
+
+    def point(z) -> _Point:
+        values = jnp.linalg.svd(jax.jacfwd(lambda x: scaled(x, None))(z), compute_uv=False)
+        return _Point(jnp.linalg.norm(scaled(z, None)), values[-1] / values[0])
+
     solver = optx.LevenbergMarquardt(rtol=1e-12, atol=1e-12)
-    found = optx.least_squares(scaled, solver, start, max_steps=500, throw=False)
-    f = scaled(found.value, None)
-    gradient = jax.grad(lambda z: 0.5 * jnp.sum(scaled(z, None) ** 2))(found.value)
-    size = 1.0 + jnp.max(jnp.abs(found.value))
-    return jnp.linalg.norm(f), jnp.linalg.norm(gradient) / size
+    found = optx.least_squares(scaled, solver, start, max_steps=500, throw=False).value
+    gradient = jax.grad(lambda z: 0.5 * jnp.sum(scaled(z, None) ** 2))(found)
+    return point(start), point(found), jnp.linalg.norm(gradient) / (1.0 + jnp.max(jnp.abs(found)))

@@ -15,14 +15,15 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.path import Outcome, Path, Statistics, StepError
-from dalembert.step.branch import Avoid, Branch, call_system
-from dalembert.step.diagnose import has_no_solution
+from dalembert.step.arguments import as_nodes, check_callbacks, check_discrete, check_run
+from dalembert.step.branch import Avoid, Branch
+from dalembert.step.diagnose import diagnosis
 from dalembert.step.program import DiscreteProgram, KickDriftKick, NodeProgram, StepProgram
 from dalembert.step.provenance import provenance
 from dalembert.step.run import Choices, SampledFeedback, chunked_run, first_carry, traced_run
-from dalembert.step.start import STARTERS, Starter, second_node
+from dalembert.step.start import Starter, second_node
 from dalembert.systems import System, check_initial_data, check_x64, is_traced
-from dalembert.systems.checks import InconsistentDataError, as_vector, check_parameters, output_shape
+from dalembert.systems.checks import InconsistentDataError, check_parameters
 from dalembert.systems.equations import deflatable, value
 
 
@@ -40,7 +41,7 @@ def simulate(
     q0=None,
     v0=None,
     *,
-    h: float = 1.0,
+    h: float | None = None,
     steps: int,
     t0: float = 0.0,
     nodes=None,
@@ -59,7 +60,7 @@ def simulate(
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, from (q₀, v₀).
 
     q0, v0: (n,) consistent initial data. h: step; steps: N. A DiscreteSystem takes nodes (r, n), its first nodes,
-    instead of (q0, v0), and h only scales time and multipliers.
+    instead of (q0, v0), and h, 1 if not given, only scales time and multipliers.
     scheme: maps and form; starter: how a two step form gets its second node. branch: which root, where there are several.
     save_every: keep every that many states (and the last); None keeps only the last. reduce: (function, initial) with
     function(value, t, q, v, multipliers) → value, over all steps. stop(q, v[, t][, p]): ends the run after the step at
@@ -72,10 +73,12 @@ def simulate(
     Source: Borda, Fernández, Grillo, eq. (4); the default form is the self-adjoint one of the theory page.
     """
     check_x64()
-    _check_run(h, steps, save_every, starter, tolerance, max_iterations, branch, feedback, scheme)
+    if h is None and isinstance(system, DiscreteSystem):
+        h = 1.0
+    check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, branch, feedback, scheme, reduce)
     step, begin = jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float)
     if isinstance(system, DiscreteSystem):
-        prepared = _prepare_discrete(system, nodes, q0, v0, step)
+        prepared = _prepare_discrete(system, nodes, q0, v0, step, steps, scheme)
     elif isinstance(system, System):
         if nodes is not None:
             raise ValueError("nodes: a System starts from q0 and v0; nodes belong to a DiscreteSystem")
@@ -83,18 +86,18 @@ def simulate(
     else:
         raise TypeError(f"system: found {type(system).__name__}; give a System or a DiscreteSystem")
     program = prepared.program
-    _check_callbacks(program, prepared, begin, step, stop, domain, feedback)
+    check_callbacks(program, prepared.q, prepared.s, begin, step, stop, domain, feedback, reduce)
     choices = Choices(branch, Newton(tolerance, max_iterations), stop, domain, feedback, reduce and reduce[0])
     initial = jax.tree.map(jnp.asarray, reduce[1]) if reduce else None
     carry = first_carry(program, prepared.q, prepared.s, begin, step, initial)
     every = steps if save_every is None else save_every
-    traced = is_traced(program, carry, begin, step)
-    run = traced_run if traced else chunked_run
+    inside = is_traced(program, carry, begin, step)
+    run = traced_run if inside else chunked_run
     carry, rows = run(program, choices, carry, begin, step, steps, every)
-    if not traced and int(carry.code) == Outcome.NOT_CONVERGED and has_no_solution(program, carry, begin, step):
-        carry = carry._replace(code=jnp.asarray(int(Outcome.NO_SOLUTION)))
+    if not inside:
+        carry = carry._replace(code=jnp.asarray(int(diagnosis(program, carry, begin, step))))
     path = _path(prepared, carry, rows, begin, step, every, reduce is not None, feedback is not None)
-    if traced:
+    if inside:
         return path
     record = provenance(system, scheme, starter, branch, h=h, steps=steps, t0=t0, save_every=save_every,
                         q0=q0, v0=v0, nodes=nodes, tolerance=tolerance, max_iterations=max_iterations)  # fmt: skip
@@ -123,7 +126,9 @@ def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, bra
 def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick:
     """The program of the form that suits the system; deflate: write a Lyapunov constraint as λ = -φ₀/u."""
     form, rest = scheme.form_for(system), jnp.zeros_like(q)
-    kinds = tuple((c.order, jax.eval_shape(lambda c=c: value(system, c, q, v, rest, t)).shape[0]) for c in system.constraints)
+    kinds = tuple(
+        (c.order, jax.eval_shape(lambda c=c: value(system, c, q, v, rest, t)).shape[0]) for c in system.constraints
+    )
     if form == "kick_drift_kick":
         return KickDriftKick(system, scheme, kinds, deflate)
     return NodeProgram(system, scheme, kinds, 0.5 if form == "drift_kick_drift" else 0.0, deflate)
@@ -132,89 +137,28 @@ def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeP
 _second_node = eqx.filter_jit(second_node)
 
 
-def _prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h) -> Prepared:
+def _prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h, steps: int, scheme) -> Prepared:
     r = system.nodes_needed
     if nodes is None or q0 is not None or v0 is not None:
-        raise ValueError(
-            f"nodes: a DiscreteSystem starts from its first {r} nodes, nodes=[q0, q1, …], not from q0 and v0"
-        )
-    points = jnp.asarray(nodes, dtype=float)
-    if points.ndim != 2 or points.shape[0] != r:
-        raise ValueError(f"nodes: found shape {points.shape}; give the first {r} nodes, shape ({r}, n)")
-    n = points.shape[1]
-    for i in range(r):
-        as_vector(points[i], f"nodes[{i}]")
-    m = _check_discrete(system, points, n)
+        raise ValueError(f"nodes: a DiscreteSystem starts from its first {r} nodes, nodes=[q0, q1, …], not from q0 and v0")
+    if scheme is not None:
+        raise ValueError("scheme: a DiscreteSystem is discrete already; a scheme belongs to a System")
+    points = as_nodes(nodes, r)
+    if system.coordinates is not None and len(system.coordinates) != points.shape[1]:
+        raise ValueError(f"nodes: found n = {points.shape[1]}; the system names {len(system.coordinates)} coordinates")
+    if steps < r - 1:
+        raise ValueError(f"steps: found {steps}; the {r} nodes given are already those of {r - 1} steps")
+    m = check_discrete(system, points)
     if not is_traced(system, points):
         check_parameters(system)
         if system.initial is not None:
             left = np.atleast_1d(np.asarray(system.call(system.initial, points[0], points[1])))
-            if np.max(np.abs(left)) > 1e-8:
+            if not np.max(np.abs(left)) <= 1e-8:
                 raise InconsistentDataError(
                     f"nodes: the first two must lie in D_d, where the initial condition is 0; it is {left}"
                 )
     d = jnp.diff(points, axis=0)[::-1] / h
     return Prepared(DiscreteProgram(system, m), points, points[-1], d.reshape(-1))
-
-
-def _check_discrete(system: DiscreteSystem, points, n: int) -> int:
-    shape = output_shape(lambda: system.call(system.lagrangian, points[0], points[1]), "lagrangian")
-    if shape != ():
-        raise ValueError(f"lagrangian: returns shape {shape}; a scalar is needed")
-    if system.kinematic is None:
-        return 0
-    window = [points[0]] * (system.order + 1)
-    shape = output_shape(lambda: system.call(system.kinematic, *window), "kinematic")
-    if len(shape) > 1:
-        raise ValueError(f"kinematic: returns shape {shape}; give a scalar or shape (m,)")
-    m = shape[0] if shape else 1
-    name, function, wanted = ("reactions", system.reactions, (m, n))
-    if function is None:
-        name, function, wanted = ("virtual", system.virtual, (n, n - m))
-    assert function is not None
-    shape = output_shape(lambda: system.call(function, *window), name)
-    flat = wanted[0] == 1 if name == "reactions" else wanted[1] == 1
-    if shape != wanted and not (flat and shape == (n,)):
-        raise ValueError(f"{name}: returns shape {shape}; shape {wanted} is needed")
-    return m
-
-
-def _check_run(h, steps, save_every, starter, tolerance, max_iterations, branch, feedback, scheme) -> None:
-    if not is_traced(h) and not (np.ndim(h) == 0 and np.isfinite(h) and h > 0):
-        raise ValueError(f"h: found {h}; give a positive, finite step")
-    for name, number in (("steps", steps), ("save_every", save_every), ("max_iterations", max_iterations)):
-        if name == "save_every" and number is None:
-            continue
-        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
-            raise ValueError(f"{name}: found {number!r}; give a whole number, 1 or more")
-    if starter not in STARTERS:
-        raise ValueError(f"starter: found {starter!r}; the starters are {', '.join(STARTERS)}")
-    if not 0 < tolerance < 1:
-        raise ValueError(f"tolerance: found {tolerance}; give a number between 0 and 1")
-    if branch is not None and not isinstance(branch, Branch):
-        raise TypeError(f"branch: found {type(branch).__name__}; give Nearest(...), Least(f) or Avoid(...)")
-    if feedback is not None and not isinstance(feedback, SampledFeedback):
-        raise TypeError(f"feedback: found {type(feedback).__name__}; give SampledFeedback(law, every=...)")
-    if scheme is not None and not isinstance(scheme, Scheme):
-        raise TypeError(f"scheme: found {type(scheme).__name__}; give a Scheme")
-
-
-def _check_callbacks(program, prepared: Prepared, t, h, stop, domain, feedback) -> None:
-    from_state = (prepared.q, program.velocity(prepared.s))
-    n = prepared.q.shape[0]
-    for name, function in (("stop", stop), ("domain", domain)):
-        if function is not None:
-            _shape_of_condition(name, lambda f=function: call_system(program, f, *from_state, t=t))
-    if feedback is not None:
-        shape = output_shape(lambda: call_system(program, feedback.law, *from_state, t=t), "feedback law")
-        if shape != (n,):
-            raise ValueError(f"feedback law: returns shape {shape}; a generalised force of shape ({n},) is needed")
-
-
-def _shape_of_condition(name: str, function) -> None:
-    result = jax.eval_shape(lambda: jnp.asarray(function()))
-    if result.dtype != bool:
-        raise TypeError(f"{name}: returns {result.dtype}; a condition such as q[0] > 1 is needed")
 
 
 def _path(prepared: Prepared, carry, rows, t0, h, every: int, reduced: bool, fed: bool) -> Path:

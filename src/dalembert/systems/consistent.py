@@ -10,8 +10,16 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
-from dalembert.systems.checks import InconsistentDataError, RankDeficientError, as_vector, check_shapes, check_x64
+from dalembert.systems.checks import (
+    InconsistentDataError,
+    RankDeficientError,
+    as_vector,
+    check_parameters,
+    check_x64,
+    is_traced,
+)
 from dalembert.systems.equations import first_derivative, value
+from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System
 
 
@@ -37,8 +45,11 @@ def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
     """
     check_x64()
     q, v = as_vector(q0, "q0"), as_vector(v0, "v0")
+    if is_traced(system, q, v, t0):
+        raise TypeError("project: works on numbers and not under jit, vmap or grad; project first, then trace the run")
     t = jnp.asarray(t0, dtype=float)
     check_shapes(system, q, as_vector(v, "v0", q.shape[0]), t)
+    check_parameters(system)
     holonomic = [c for c in system.constraints if c.order == 0]
     nonholonomic = [c for c in system.constraints if c.order == 1]
 
@@ -64,6 +75,11 @@ def _nearest(function, start, name: str):
         if not (np.all(np.isfinite(f)) and np.all(np.isfinite(j))):
             raise InconsistentDataError(f"{name}: the constraints are not finite on the way to a consistent point")
         found = numerical_rank(j)
+        if not found.full and x is not start and np.max(np.abs(f)) > 1e-6:
+            raise InconsistentDataError(
+                f"{name}: no nearby consistent point exists: the residual is still {np.max(np.abs(f)):.3g} where the "
+                "derivatives of the constraints become dependent"
+            )
         if not found.full:
             raise RankDeficientError(
                 f"{name}: the constraints are rank deficient there (rank {found.rank} of {j.shape[0]}, singular values "

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import equinox as eqx
+import numpy as np
 
 
 class Constraint(eqx.Module):
@@ -77,12 +78,14 @@ class Lyapunov(Constraint):
 
     def __init__(self, V: Callable, F: Callable, actuated):
         self.V, self.F = _callable(V, "V"), _callable(F, "F")
-        if callable(actuated) or (isinstance(actuated, int) and not isinstance(actuated, bool)):
+        if callable(actuated):
             self.actuated = actuated
+        elif isinstance(actuated, int | np.integer) and not isinstance(actuated, bool):
+            self.actuated = int(actuated)
         else:
             try:
                 self.actuated = tuple(float(x) for x in actuated)
-            except TypeError:
+            except (TypeError, ValueError):
                 raise TypeError(
                     f"actuated: found {type(actuated).__name__}; give the index of one coordinate, a row of n numbers, "
                     "or a function of q that returns such a row"

@@ -6,6 +6,7 @@ import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.systems.checks import check_initial_data, is_traced, velocity_residuals
@@ -49,10 +50,14 @@ def reference(
     times = jnp.asarray(t, dtype=float)
     if times.ndim != 1 or times.shape[0] < 2:
         raise ValueError(f"t: found shape {times.shape}; give at least two increasing times, the first the initial one")
-    if not is_traced(times) and not bool(jnp.all(jnp.diff(times) > 0)):
-        raise ValueError("t: the times must increase")
-    if not tolerance > 0:
-        raise ValueError(f"tolerance: found {tolerance}; give a positive number")
+    if not is_traced(times) and not bool(jnp.all(jnp.isfinite(times)) & jnp.all(jnp.diff(times) > 0)):
+        raise ValueError(f"t: found {np.asarray(times)}; the times must be finite and increase")
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance: found {tolerance}; give a number between 0 and 1")
+    if not isinstance(system, System):
+        raise TypeError(f"system: found {type(system).__name__}; give a System")
+    if solver is not None and not isinstance(solver, diffrax.AbstractSolver):
+        raise TypeError(f"solver: found {type(solver).__name__}; give a solver of diffrax, such as diffrax.Dopri8()")
     q, v = check_initial_data(system, q0, v0, times[0])
     chosen = diffrax.Dopri8() if solver is None else solver
     steps = 10_000_000 if max_steps is None else max_steps

@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dalembert.systems.constraints import Constraint
 
@@ -45,20 +46,23 @@ class System(eqx.Module):
             raise TypeError(f"lagrangian: found {type(lagrangian).__name__}; give a function L(q, v)")
         if forces is not None and not callable(forces):
             raise TypeError(f"forces: found {type(forces).__name__}; give a function f(q, v) that returns (n,)")
-        given = (constraints,) if isinstance(constraints, Constraint) else tuple(constraints)
+        if isinstance(constraints, Constraint):
+            constraints = (constraints,)
+        elif not isinstance(constraints, Sequence):
+            raise TypeError(
+                f"constraints: found {type(constraints).__name__}; give one or several of Holonomic(φ), Nonholonomic(φ), "
+                "SecondOrder(φ, …), Lyapunov(V, F, actuated)"
+            )
+        given = tuple(constraints)
         for i, constraint in enumerate(given):
             if not isinstance(constraint, Constraint):
                 raise TypeError(
                     f"constraints: item {i} is a {type(constraint).__name__}; give Holonomic, Nonholonomic, SecondOrder "
                     "or Lyapunov"
                 )
-        if isinstance(coordinates, str):
-            raise TypeError(
-                f"coordinates: found the text {coordinates!r}; give a sequence of names, such as ('x', 'y')"
-            )
         self.lagrangian, self.constraints, self.forces = lagrangian, given, forces
-        self.coordinates = None if coordinates is None else tuple(coordinates)
-        self.parameters = None if parameters is None else as_arrays(parameters)
+        self.coordinates = None if coordinates is None else names_of(coordinates)
+        self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
         self.time_dependent = bool(time_dependent)
 
     def call(self, function: Callable, *arguments, t):
@@ -67,7 +71,7 @@ class System(eqx.Module):
             arguments = (*arguments, t)
         if self.parameters is not None:
             arguments = (*arguments, self.parameters)
-        return function(*arguments)
+        return jnp.asarray(function(*arguments))  # so that tuples and lists of numbers will do
 
     def replace(self, **values) -> System:
         """The same system with other parameter values; nothing is compiled again where shapes stay the same."""
@@ -82,7 +86,7 @@ def replace_parameters(system, values: Mapping[str, Any]):
     if unknown:
         raise ValueError(f"replace: found {', '.join(unknown)}; the parameters are {', '.join(system.parameters)}")
     new = dict(system.parameters)
-    for name, value in as_arrays(values).items():
+    for name, value in as_arrays(values, "replace").items():
         if jnp.shape(value) != jnp.shape(new[name]):
             raise ValueError(
                 f"replace: {name} has shape {jnp.shape(value)}, the system was built with {jnp.shape(new[name])}"
@@ -91,12 +95,37 @@ def replace_parameters(system, values: Mapping[str, Any]):
     return eqx.tree_at(lambda s: s.parameters, system, new)
 
 
-def as_arrays(tree: Any) -> Any:
-    """A tree of parameters as float arrays, mappings as plain dicts."""
+def as_arrays(tree: Any, name: str) -> Any:
+    """A tree of parameters as float arrays, mappings as plain dicts; lists and tuples of numbers are arrays."""
 
-    def leaf(x):
-        array = jnp.asarray(x)
+    def leaf(path, x):
+        try:
+            array = None if isinstance(x, str) else jnp.asarray(np.asarray(x) if isinstance(x, list | tuple) else x)
+        except (TypeError, ValueError):
+            array = None
+        if array is None or not jnp.issubdtype(array.dtype, jnp.number):
+            raise TypeError(
+                f"{name}{jax.tree_util.keystr(path)}: found {type(x).__name__}; a parameter is a number or an array of "
+                "numbers (functions belong into the Lagrangian and the constraints themselves)"
+            )
         return array.astype(float) if jnp.issubdtype(array.dtype, jnp.integer) else array
 
     mapped = dict(tree) if isinstance(tree, Mapping) else tree
-    return jax.tree.map(leaf, mapped)
+    return jax.tree_util.tree_map_with_path(leaf, mapped, is_leaf=_is_leaf)
+
+
+def _is_leaf(x: Any) -> bool:
+    """A list or tuple of plain numbers, nested or not, is one array; None is a mistake and not an empty tree."""
+    if isinstance(x, list | tuple):
+        return not hasattr(x, "_fields") and all(_is_leaf(y) and y is not None for y in x)
+    return x is None or isinstance(x, str | int | float | complex)
+
+
+def names_of(coordinates: Sequence[str]) -> tuple[str, ...]:
+    """The names of the coordinates: texts, each different."""
+    if isinstance(coordinates, str) or not isinstance(coordinates, Sequence):
+        raise TypeError(f"coordinates: found {coordinates!r}; give a sequence of names, such as ('x', 'y')")
+    names = tuple(coordinates)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ValueError(f"coordinates: found {names}; the names are texts, each different")
+    return names

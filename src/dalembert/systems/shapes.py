@@ -1,0 +1,166 @@
+"""Errors in the user's functions: what they are called with, and the shape and type of what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.extend as jex
+import jax.numpy as jnp
+
+from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov
+from dalembert.systems.system import System
+
+
+def output_shape(function: Callable[[], object], name: str, arguments: str) -> tuple[int, ...]:
+    """Shape of what a user's function returns; TypeError or ValueError that names it where it cannot be used.
+
+    arguments: how it is called, for the message. Call it inside `traced`, so that the arguments are traced values.
+    """
+    jaxpr, result = _trace(function, name, arguments)
+    if not jnp.issubdtype(result.dtype, jnp.floating):
+        raise TypeError(
+            f"{name}: returns {result.dtype}; a real floating point result is needed (it is differentiated). "
+            "It may not depend on its arguments, or round them; write 0.5 and not 1 // 2"
+        )
+    outside = _index_outside(jaxpr)
+    if outside is not None:
+        raise ValueError(
+            f"{name}: reads index {outside[0]} of an array of {outside[1]}; JAX would read another entry without an error"
+        )
+    return tuple(result.shape)
+
+
+def condition_shape(function: Callable[[], object], name: str, arguments: str) -> tuple[int, ...]:
+    """As `output_shape`, of a function that returns true or false."""
+    _, result = _trace(function, name, arguments)
+    if result.dtype != bool:
+        raise TypeError(f"{name}: returns {result.dtype}; a condition such as q[0] > 1 is needed")
+    return tuple(result.shape)
+
+
+def traced(check: Callable, *arguments):
+    """check(*arguments) with traced arguments; what it returns is plain data (shapes, counts)."""
+    found = []
+
+    def look(given):
+        found.append(check(*given))
+        return jnp.zeros(())
+
+    eqx.filter_eval_shape(look, arguments)
+    return found[0]
+
+
+def _trace(function: Callable[[], object], name: str, arguments: str):
+    try:
+        return jax.make_jaxpr(lambda: jnp.asarray(function()), return_shape=True)()
+    except (jax.errors.TracerBoolConversionError, jax.errors.TracerIntegerConversionError) as error:
+        raise TypeError(
+            f"{name}: uses Python control flow (if, while, and, or, range) on a traced value. Write jnp.where(...) or "
+            f"jax.lax.cond(...) instead. ({str(error).splitlines()[0]})"
+        ) from error
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        raise TypeError(
+            f"{name}: turns a traced value into a Python or NumPy number. Use jax.numpy (jnp.sin, not math.sin or "
+            f"np.sin), without float(), int() and .item(). ({str(error).splitlines()[0]})"
+        ) from error
+    except Exception as error:
+        kind = ValueError if isinstance(error, ValueError | LookupError) else TypeError
+        raise kind(
+            f"{name}: could not be evaluated: {type(error).__name__}: {error}. It is called as f({arguments}) with vectors "
+            "of shape (n,), t only if time_dependent=True, p only if parameters are given; it returns numbers"
+        ) from error
+
+
+def _index_outside(jaxpr) -> tuple[int, int] | None:
+    """A constant index outside its array, and the length there: JAX clamps it, which hides a wrong number of coordinates.
+
+    Such an index is left in the program as a dynamic slice at a constant; constants of it are worked out here.
+    """
+    known = {}
+    for equation in jaxpr.eqns:
+        values = [known.get(x) if isinstance(x, jex.core.Var) else x.val for x in equation.invars]
+        if equation.primitive.name == "dynamic_slice":
+            sizes = equation.params["slice_sizes"]
+            for start, length, size in zip(values[1:], equation.invars[0].aval.shape, sizes, strict=False):
+                if start is not None and not 0 <= start <= length - size:
+                    return int(start), length
+        elif equation.primitive.name in _FOLDED and all(x is not None for x in values):
+            known[equation.outvars[0]] = _FOLDED[equation.primitive.name](*values)
+    return None
+
+
+_FOLDED: dict[str, Callable] = {
+    "lt": lambda a, b: a < b,
+    "add": lambda a, b: a + b,
+    "select_n": lambda which, *cases: cases[int(which)],
+}
+
+
+def check_shapes(system: System, q, v, t) -> list[int]:
+    """Shapes of everything the user's functions return; the number m of equations of each constraint."""
+    return traced(_check_shapes, system, q, v, t)
+
+
+def _check_shapes(system: System, q, v, t) -> list[int]:
+    n, a = q.shape[0], jnp.zeros_like(q)
+    if system.coordinates is not None and len(system.coordinates) != n:
+        raise ValueError(f"q0: found {n} numbers; the system names {len(system.coordinates)} coordinates")
+    names = trailing(system)
+    shape = output_shape(lambda: system.call(system.lagrangian, q, v, t=t), "lagrangian", "q, v" + names)
+    _expect(shape, (), "lagrangian", "a scalar")
+    if system.forces is not None:
+        shape = output_shape(lambda: system.call(system.forces, q, v, t=t), "forces", "q, v" + names)
+        _expect(shape, (n,), "forces", f"shape ({n},)")
+    return [_check_constraint(system, c, f"constraints[{i}] ({type(c).__name__})", q, v, a, t)
+            for i, c in enumerate(system.constraints)]  # fmt: skip
+
+
+def _check_constraint(system: System, c: Constraint, name: str, q, v, a, t) -> int:
+    n, names = q.shape[0], trailing(system)
+    if isinstance(c, Lyapunov):
+        for label, function in (("V", c.V), ("F", c.F)):
+            shape = output_shape(lambda f=function: system.call(f, q, v, t=t), f"{name} {label}", "q, v" + names)
+            _expect(shape, (), f"{name} {label}", "a scalar")
+        if isinstance(c.actuated, int) and not 0 <= c.actuated < n:
+            raise ValueError(f"{name} actuated: found index {c.actuated}; the system has coordinates 0 to {n - 1}")
+        if isinstance(c.actuated, tuple) and len(c.actuated) != n:
+            raise ValueError(f"{name} actuated: found {len(c.actuated)} numbers; one actuated direction has n = {n}")
+        if callable(c.actuated):
+            shape = output_shape(lambda: system.call(c.actuated, q, t=t), f"{name} actuated", "q" + names)
+            _expect(shape, (n,), f"{name} actuated", f"one row of shape ({n},)")
+        return 1
+    arguments, words = (q, v, a)[: c.order + 1], "q, v, a"[: 3 * c.order + 1] + names
+    shape = output_shape(lambda: system.call(c.phi, *arguments, t=t), f"{name} phi", words)
+    if len(shape) > 1:
+        raise ValueError(f"{name} phi: returns shape {shape}; give a scalar or shape (m,)")
+    m = shape[0] if shape else 1
+    if not 0 < m <= n:
+        raise ValueError(f"{name} phi: returns {m} equations for n = {n} coordinates")
+    if isinstance(c, Holonomic):
+        return m
+    arguments = (q, v) if c.order == 1 else (q, v, a)
+    if c.reactions is not None:
+        shape = output_shape(lambda: system.call(c.reactions, *arguments, t=t), f"{name} reactions", words)
+        wanted = [(m, n), (n,)] if m == 1 else [(m, n)]
+        if shape not in wanted:
+            raise ValueError(f"{name} reactions: returns shape {shape}; {m} rows of n = {n}, shape {wanted[0]}, are needed")
+    if c.virtual is not None:
+        shape = output_shape(lambda: system.call(c.virtual, *arguments, t=t), f"{name} virtual", words)
+        wanted = [(n, n - m), (n,)] if n - m == 1 else [(n, n - m)]
+        if shape not in wanted:
+            raise ValueError(
+                f"{name} virtual: returns shape {shape}; n - m = {n - m} columns of n = {n}, shape {wanted[0]}, are needed"
+            )
+    return m
+
+
+def trailing(system: System) -> str:
+    """The names of the trailing arguments of every function of the system."""
+    return (", t" if system.time_dependent else "") + (", p" if system.parameters is not None else "")
+
+
+def _expect(shape: tuple[int, ...], wanted: tuple[int, ...], name: str, words: str) -> None:
+    if shape != wanted:
+        raise ValueError(f"{name}: returns shape {shape}; {words} is needed")
