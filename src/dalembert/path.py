@@ -145,21 +145,24 @@ class Path(eqx.Module):
         return "\n".join(lines)
 
     def interpolate(self, t: Float[Array, "..."]) -> tuple[Float[Array, "... n"], Float[Array, "... n"]]:
-        """(q, v) at times between nodes: cubic Hermite interpolation of q (fourth order), v its derivative.
+        """(q, v) at times between nodes: cubic Hermite interpolation of q, v its derivative.
 
-        Velocities at nodes are the path's own where it has them, otherwise second order differences of q.
+        Velocities at nodes are the path's own where it has them: then q is interpolated to fourth order and v to third;
+        otherwise second order differences of q, and the orders are three and two. Needs three saved nodes.
         The interpolant does not satisfy the constraints between nodes. Times outside the path raise ValueError.
         """
         times = jnp.asarray(t, dtype=float)
+        if self.t.shape[0] < 3:
+            raise ValueError(f"t: the path has {self.t.shape[0]} saved nodes; interpolation needs at least 3")
         if not isinstance(times, jax.core.Tracer) and not isinstance(self.t, jax.core.Tracer):
             low, high = float(jnp.min(self.t)), float(jnp.max(self.t))
             slack = 1e-12 * max(1.0, abs(low), abs(high))
-            if times.size and (float(times.min()) < low - slack or float(times.max()) > high + slack):
+            if times.size and not (float(times.min()) >= low - slack and float(times.max()) <= high + slack):
                 raise ValueError(
                     f"t: found times in [{float(times.min()):g}, {float(times.max()):g}], "
                     f"outside the path's [{low:g}, {high:g}]"
                 )
-        node_v = self.v if self.levels[0] == "node" else jnp.gradient(self.q, self.t, axis=0)
+        node_v = self.v if self.levels[0] == "node" else _slopes(self.t, self.q)
         k = jnp.clip(jnp.searchsorted(self.t, times, side="right") - 1, 0, self.t.shape[0] - 2)
         width = self.t[k + 1] - self.t[k]
         s = ((times - self.t[k]) / width)[..., None]
@@ -168,6 +171,15 @@ class Path(eqx.Module):
         q = q0 + s * (d0 + s * (3 * jump - 2 * d0 - d1 + s * (d0 + d1 - 2 * jump)))
         v = (d0 + s * (2 * (3 * jump - 2 * d0 - d1) + 3 * s * (d0 + d1 - 2 * jump))) / width[..., None]
         return q, v
+
+
+def _slopes(t: Float[Array, "nodes"], q: Float[Array, "nodes n"]) -> Float[Array, "nodes n"]:
+    """Derivatives at the nodes of the parabolas through three neighbouring nodes: second order, at both ends too."""
+    width = jnp.diff(t)[:, None]
+    chord = jnp.diff(q, axis=0) / width
+    bend = jnp.diff(chord, axis=0) / (width[:-1] + width[1:])
+    inner = chord[:-1] + width[:-1] * bend
+    return jnp.concatenate([(chord[0] - width[0] * bend[0])[None], inner, (chord[-1] + width[-1] * bend[-1])[None]])
 
 
 class StepError(RuntimeError):
