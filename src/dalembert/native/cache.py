@@ -7,7 +7,6 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from dalembert.native.machine import OPTIMIZATION, Loaded, binding, compile_object, host
@@ -28,7 +27,7 @@ def default_folder() -> Path | None:
 
 
 class Cache:
-    """Functions by the text they were compiled from: in memory, then on disk, then by compiling.
+    """Machine code by the text it was compiled from: in memory, then on disk, then by compiling.
 
     compilations, reads: how often code was compiled, and how often taken from disk. A damaged file is ignored and
     written again; a folder that cannot be read or written costs nothing but the compilation.
@@ -41,16 +40,13 @@ class Cache:
         self._loaded: dict[str, Loaded] = {}
         self._lock = threading.Lock()
 
-    def function(self, text: str, name: str, arguments: int) -> Callable:
-        """The function `name` of an LLVM module."""
+    def load(self, text: str, plain: bool) -> Loaded:
+        """The machine code of an LLVM module, in memory. plain: as in compile_object."""
         key = self.key(text)
         with self._lock:
-            loaded = self._loaded.get(key)
-            if loaded is None:
-                loaded = self._loaded[key] = self._load(key, text)
-        function = loaded.function(name, arguments)
-        function.keep = loaded
-        return function
+            if key not in self._loaded:
+                self._loaded[key] = self._load(key, text, plain)
+            return self._loaded[key]
 
     @staticmethod
     def key(text: str) -> str:
@@ -58,12 +54,12 @@ class Cache:
         parts = (text, *host(), str(binding().llvm_version_info), str(OPTIMIZATION))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-    def _load(self, key: str, text: str) -> Loaded:
+    def _load(self, key: str, text: str, plain: bool) -> Loaded:
         data = self._read(key)
         if data is not None:
             self.reads += 1
             return Loaded(data)
-        data = compile_object(text)
+        data = compile_object(text, plain)
         self.compilations += 1
         self._write(key, data)
         return Loaded(data)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dalembert.native.cache import Cache
+from dalembert.native.dense import pivoted_solver
 from dalembert.native.depend import reached
 from dalembert.native.description import StepFunctions, Translated, translate
 from dalembert.native.eliminate import Order, choose_order
 from dalembert.native.evaluate import evaluate
 from dalembert.native.layout import COUNTS, Layout, total
 from dalembert.native.loop import Run
+from dalembert.native.machine import Loaded
 
 CACHE = Cache()
 
@@ -39,7 +42,17 @@ class CompiledStep:
     operations: int
     linear: bool
     written_out: bool
-    _function: Callable
+    _code: Loaded
+    _solver: Loaded
+
+    def __post_init__(self) -> None:
+        self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)(self._code.address("run"))
+        self._pivoted = self._solver.address("pivoted")
+
+    @property
+    def carry_size(self) -> int:
+        """Length of the carry, room to work in among it."""
+        return total(self.layout.carry)
 
     def run(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray) -> None:
         """Advance the run in place. carry, inputs, rows: float64 and count: int64, as in Layout; contiguous."""
@@ -49,7 +62,7 @@ class CompiledStep:
         for array, size in needed:
             if not array.flags.c_contiguous or array.size < size:
                 raise ValueError(f"found an array of {array.size} numbers; {size} in one piece are needed")
-        self._function(*(a.ctypes.data for a in (carry, count, inputs, rows)))
+        self._run(*(a.ctypes.data for a in (carry, count, inputs, rows)), self._pivoted)
 
     def inputs(self, t0: float, h: float, tolerance: float, p: np.ndarray) -> np.ndarray:
         """The array of settings, the program's arrays and the captured numbers."""
@@ -66,10 +79,11 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     )  # fmt: skip
     run = Run(translated, layout, order)
     text = run.text()
-    function = cache.function(text, "run", 4)
-    size = len(reached(translated.graph, [*run.f, *run.jacobian, *run.update]))
+    solver = cache.load(pivoted_solver(None if run.order is not None else layout.z), plain=False)
+    code = cache.load(text, plain=True)
+    size = len(reached(translated.graph, [*run.roots.f, *run.roots.jacobian, *run.roots.update]))
     return CompiledStep(
-        layout, translated.captured, size, translated.linear, run.order is not None, function
+        layout, translated.captured, size, translated.linear, run.order is not None, code, solver
     )
 
 

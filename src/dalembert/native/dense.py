@@ -8,14 +8,16 @@ SOLVED, SINGULAR, NOT_FINITE, EXACT = range(4)
 SINGULAR_PIVOT = 1e-13  # as in algebra/newton.py: the two back-ends report the same outcomes
 
 
-def pivoted_solver(n: int) -> tuple[str, set[str]]:
-    """LLVM text of  i64 @pivoted(ptr a, ptr b, ptr report): b ← a⁻¹b, a (n, n) by rows; and the names it declares.
+def pivoted_solver(size: int | None = None) -> str:
+    """LLVM module with  i64 @pivoted(i64 n, ptr a, ptr b, ptr report): b ← a⁻¹b, a (n, n) by rows.
 
+    With a size, n is that number, so that the loops are compiled for it.
     Rows are scaled to unit maximum, then partial pivoting. report[0]: largest row-scaled |b_i|; report[1]: sign of the
     determinant. Returns SOLVED; EXACT (b is zero: nothing to solve); SINGULAR (a pivot is at most SINGULAR_PIVOT of the largest);
     NOT_FINITE (an entry of a or b is).
     """
     c = Code()
+    n = "%n" if size is None else str(size)
     finite, zero, residual = c.slot("finite", "i1"), c.slot("zero", "i1"), c.slot("residual")
     for slot in (finite, zero):
         c.store("true", slot, "i1")
@@ -42,15 +44,15 @@ def pivoted_solver(n: int) -> tuple[str, set[str]]:
     exact = c.load(zero, "i1")
     code = c.let(f"select i1 {exact}, i64 {EXACT}, i64 {code}")
     c.line(f"ret i64 {code}")
-    head = "define internal i64 @pivoted(ptr noalias %a, ptr noalias %b, ptr noalias %report) noinline nounwind"
-    return c.function(head), c.declared
+    head = "define i64 @pivoted(i64 %n, ptr noalias %a, ptr noalias %b, ptr noalias %report) nounwind"
+    return "\n".join([c.function(head), *sorted(c.declared)])
 
 
 def _absolute(c: Code, x: str) -> str:
     return c.call("double", "llvm.fabs.f64", ("double", x))
 
 
-def _entry(c: Code, n: int, i: str, j: str) -> str:
+def _entry(c: Code, n: str, i: str, j: str) -> str:
     start = c.let(f"mul i64 {i}, {n}")
     return c.at("%a", c.let(f"add i64 {start}, {j}"))
 
@@ -67,7 +69,7 @@ def _and(c: Code, slot: str, condition: str) -> None:
     c.store(c.let(f"and i1 {old}, {condition}"), slot, "i1")
 
 
-def _scale_row(c: Code, n: int, i: str, finite: str, zero: str, residual: str) -> None:
+def _scale_row(c: Code, n: str, i: str, finite: str, zero: str, residual: str) -> None:
     largest, total = c.slot("largest"), c.slot("total")
     c.store("0.0", largest)
     right = c.at("%b", i)
@@ -96,7 +98,7 @@ def _scale_row(c: Code, n: int, i: str, finite: str, zero: str, residual: str) -
     c.store(c.let(f"select i1 {keep}, double {old}, double {size}"), residual)
 
 
-def _swap_pivot(c: Code, n: int, k: str, sign: str) -> None:
+def _swap_pivot(c: Code, n: str, k: str, sign: str) -> None:
     best, largest = c.slot("best", "i64"), c.slot("largest")
     c.store(k, best, "i64")
     c.store(_absolute(c, c.load(_entry(c, n, k, k))), largest)
@@ -122,7 +124,7 @@ def _exchange(c: Code, first: str, second: str) -> None:
     c.store(x, second)
 
 
-def _note_pivot(c: Code, n: int, k: str, low: str, high: str, sign: str) -> None:
+def _note_pivot(c: Code, n: str, k: str, low: str, high: str, sign: str) -> None:
     pivot = c.load(_entry(c, n, k, k))
     size = _absolute(c, pivot)
     _raise(c, high, size)
@@ -136,7 +138,7 @@ def _note_pivot(c: Code, n: int, k: str, low: str, high: str, sign: str) -> None
     c.store(c.let(f"select i1 {zero}, double 0.0, double {turned}"), sign)
 
 
-def _eliminate_below(c: Code, n: int, k: str) -> None:
+def _eliminate_below(c: Code, n: str, k: str) -> None:
     inverse = c.let(f"fdiv double 1.0, {c.load(_entry(c, n, k, k))}")
     after = c.let(f"add i64 {k}, 1")
     above = c.load(c.at("%b", k))
@@ -151,9 +153,9 @@ def _eliminate_below(c: Code, n: int, k: str) -> None:
         c.store(c.let(f"fsub contract double {c.load(right)}, {product}"), right)
 
 
-def _substitute_back(c: Code, n: int) -> None:
+def _substitute_back(c: Code, n: str) -> None:
     with c.loop(0, n) as up:
-        k = c.let(f"sub i64 {n - 1}, {up}")
+        k = c.let(f"sub i64 {c.let(f'sub i64 {n}, 1')}, {up}")
         right = c.at("%b", k)
         rest = c.slot("rest")
         c.store(c.load(right), rest)

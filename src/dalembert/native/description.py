@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,7 +12,6 @@ import numpy as np
 
 from dalembert.native.depend import Dependence
 from dalembert.native.graph import Graph
-from dalembert.native.simplify import share_reciprocals
 from dalembert.native.trace import Tracer
 
 
@@ -65,7 +64,6 @@ class Translated:
     multipliers: list[int]
     force: list[int]
     new_velocity: list[int]
-    velocity: list[int]
     factor: int | None
     inside: int | None
     stop: int | None
@@ -83,9 +81,6 @@ class Translated:
         """Whether F is affine in z: its Jacobian does not depend on z."""
         return not any(self.depend.on(int(i), "z") for i in self.jacobian.ravel())
 
-    def share_reciprocals(self, roots: Sequence[int]) -> list[int]:
-        return share_reciprocals(self.graph, roots, self.level)
-
 
 def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     """Trace every function of the step once, into one graph."""
@@ -94,6 +89,7 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     q, s, t, h = (graph.vector(*x) for x in (("q", n), ("s", k), ("t", 1), ("h", 1)))
     held, lost, reduced = (graph.vector(*x) for x in (("held", n), ("lost", n), ("reduced", step.reduced)))
     t, h = t.reshape(()), h.reshape(())
+    held = held if step.law else np.full(n, graph.zero)  # without a law nothing is ever held
     flat = graph.vector("p", sum(int(np.prod(x, initial=1)) for x in step.shapes))
     p = [a.reshape(x) for a, x in zip(np.split(flat, np.cumsum([np.prod(x, dtype=int) for x in step.shapes])[:-1]),
                                       step.shapes, strict=False)] if step.shapes else []  # fmt: skip
@@ -132,11 +128,11 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     (law,) = trace(step.law, q, velocity, t) if step.law else (None,)
     (after,) = trace(step.reduce, reduced, end, new_q, new_velocity, multipliers) if step.reduce else (None,)
     lists: list[Any] = [None if a is None else a.ravel().tolist() for a in
-                        (f, guess, scale, new_q, new_s, multipliers, force, new_velocity, velocity, law, after)]  # fmt: skip
-    f, guess, scale, new_q, new_s, multipliers, force, new_velocity, velocity, law, after = lists
+                        (f, guess, scale, new_q, new_s, multipliers, force, new_velocity, law, after)]  # fmt: skip
+    f, guess, scale, new_q, new_s, multipliers, force, new_velocity, law, after = lists
     return Translated(
         graph, Dependence(graph), np.array(tracer.captured), f, jacobian, guess, scale, new_q, new_lost, new_s,
-        multipliers, force, new_velocity, velocity, None if factor is None else int(factor),
+        multipliers, force, new_velocity, None if factor is None else int(factor),
         condition(step.domain), condition(step.stop), law, after,
     )  # fmt: skip
 

@@ -151,6 +151,6 @@ def _product(g: Graph, level: Callable[[int], int], entry: int, inverse: int, ot
 
 
 def _square(g: Graph, x: int, scale: float) -> int:
-    """(scale · x)², the scale rounded to a power of four so that it does not vary with small changes of the sample."""
-    factor = 16.0 ** round(math.log(scale, 4)) if scale > 0 else 0.0
+    """(scale · x)², the scale rounded to a power of 16 so that it does not vary with small changes of the sample."""
+    factor = 256.0 ** round(math.log(scale, 16)) if scale > 0 else 0.0
     return g.apply("mul", g.apply("mul", x, x), g.constant(factor))

@@ -3,9 +3,9 @@
 A node is (operation, *operands) with operands as indices of earlier nodes; so the list is in topological order. Kinds:
 "f" double, "i" integer (held exactly in a double while it is not constant), "b" truth value.
 
-Simplifications keep values to rounding, with three exceptions that are taken on purpose: 0·x = 0, x - x = 0 and
-(x·y)/x = y hold also where x is infinite or NaN. The zeros come from derivatives, where they are zeros of the
-structure; infinite and NaN values are seen in the residual itself.
+Simplifications keep values to rounding, with four exceptions that are taken on purpose: 0·x = 0, x - x = 0 and
+(x·y)/x = y hold also where x is infinite or NaN, and a zero that results from constants has no sign. The zeros come from
+derivatives, where they are zeros of the structure; infinite and NaN values are seen in the residual itself.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class Graph:
         """The node op(*args), simplified."""
         nodes = self.nodes
         if all(nodes[i][0] == "const" for i in args):
-            return self.constant(FOLD[op](*(nodes[i][1] for i in args)))
+            folded = FOLD[op](*(nodes[i][1] for i in args))
+            return self.zero if folded == 0 and isinstance(folded, float) else self.constant(folded)  # -0 is 0 here
         rule = _RULES.get(op)
         if rule is not None:
             found = rule(self, *args)
@@ -104,12 +105,18 @@ class Graph:
             return list(if_true if known else if_false)
         if all(a == b for a, b in zip(if_true, if_false, strict=True)):
             return list(if_true)
+        at = self.branch(condition, if_true, if_false)
+        return [a if a == b else self.pick(at, k) for k, (a, b) in enumerate(zip(if_true, if_false, strict=True))]
+
+    def branch(self, condition: int, if_true: Sequence[int], if_false: Sequence[int]) -> int:
+        """The node of a branch; `pick` gives its outputs."""
         key = ("branch", condition, tuple(if_true), tuple(if_false))
-        at = self._intern(key, key, "b")
-        return [
-            a if a == b else self._intern(("pick", at, k), ("pick", at, k), self.kind[a])
-            for k, (a, b) in enumerate(zip(if_true, if_false, strict=True))
-        ]
+        return self._intern(key, key, "b")
+
+    def pick(self, branch: int, k: int) -> int:
+        """Output k of a branch."""
+        key = ("pick", branch, k)
+        return self._intern(key, key, self.kind[self.nodes[branch][2][k]])
 
     def power(self, x: int, exponent: int) -> int:
         """x to a whole power, by repeated squaring."""

@@ -14,7 +14,7 @@ SETTINGS = ("t0", "h", "tolerance")
 class Layout:
     """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
 
-    `carry`: q, lost, s, history (4, z), held, sign, residual, failed_residual, multipliers, force, reduced.
+    `carry`: q, lost, s, history (4, z), held, sign, residual, failed_residual, reduced; then room to work in.
     `inputs`: t0, h, tolerance, p, captured. A row of output: q, velocity, multipliers, force, held, node index.
     """
 
@@ -31,7 +31,8 @@ class Layout:
         """Name → (offset, length)."""
         lengths = {
             "q": self.n, "lost": self.n, "s": self.k, "history": HISTORY * self.z, "held": self.n, "sign": 1,
-            "residual": 1, "failed_residual": 1, "multipliers": self.m, "force": self.n, "reduced": self.r,
+            "residual": 1, "failed_residual": 1, "reduced": self.r, "before_q": self.n, "before_s": self.k,
+            "partial": self.z, "matrix": self.z**2, "right": self.z, "report": 2,
         }  # fmt: skip
         return _offsets(lengths)
 

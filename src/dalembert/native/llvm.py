@@ -62,6 +62,28 @@ class Code:
         """The address of an element."""
         return pointer if index == 0 else self.let(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {index}")
 
+    def chunks(self, count: int) -> Iterator[tuple[int, int]]:
+        """(start, width) of vectors of 8, 4, 2 or 1 numbers that together hold `count`."""
+        at = 0
+        while at < count:
+            width = next(w for w in (8, 4, 2, 1) if at + w <= count)
+            yield at, width
+            at += width
+
+    def spread(self, value: str, width: int) -> str:
+        """A vector with the value in each place."""
+        kind = f"<{width} x double>"
+        first = self.let(f"insertelement {kind} poison, double {value}, i64 0")
+        return self.let(f"shufflevector {kind} {first}, {kind} poison, <{width} x i32> zeroinitializer")
+
+    def maximum(self, values: Sequence[str]) -> str:
+        """The largest of some numbers that are not NaN."""
+        largest = values[0]
+        for x in values[1:]:
+            larger = self.let(f"fcmp ogt double {x}, {largest}")
+            largest = self.let(f"select i1 {larger}, double {x}, double {largest}")
+        return largest
+
     def label(self, name: str) -> None:
         """Begin a block, from the end of the one before if that did not leave."""
         if self.lines and not self.lines[-1].startswith(("  br", "  ret", "  switch")):

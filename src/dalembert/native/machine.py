@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import ctypes.util
 import functools
 from typing import Any
@@ -43,8 +42,12 @@ def target(triple: str, cpu: str, features: str) -> Any:
     )
 
 
-def compile_object(text: str, triple: str | None = None, cpu: str = "", features: str = "") -> bytes:
-    """Assembly text → an object file, for this machine or for the given triple."""
+def compile_object(text: str, plain: bool, triple: str | None = None, cpu: str = "", features: str = "") -> bytes:
+    """Assembly text → an object file, for this machine or for the given triple.
+
+    plain: the text is long and without loops to improve: only registers are assigned and blocks joined, the graph having been
+    simplified before; LLVM's whole program takes ten times as long there and gains nothing.
+    """
     llvm = binding()
     if triple is None:
         triple, cpu, features = host()
@@ -55,8 +58,16 @@ def compile_object(text: str, triple: str | None = None, cpu: str = "", features
     options = llvm.create_pipeline_tuning_options(speed_level=OPTIMIZATION)
     options.loop_vectorization = options.slp_vectorization = True
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    passes = _short_passes(llvm) if plain else builder.getModulePassManager()
+    passes.run(module, builder)
     return machine.emit_object(module)
+
+
+def _short_passes(llvm: Any) -> Any:
+    passes = llvm.create_new_module_pass_manager()
+    for add in (passes.add_sroa_pass, passes.add_simplify_cfg_pass, passes.add_aggressive_dce_pass):
+        add()
+    return passes
 
 
 class Loaded:
@@ -69,9 +80,9 @@ class Loaded:
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._engine.finalize_object()
 
-    def function(self, name: str, arguments: int) -> Any:
-        """A function of that many pointers, callable from Python with addresses."""
+    def address(self, name: str) -> int:
+        """Where a function stands."""
         address = self._engine.get_function_address(name)
         if address == 0:
             raise Unsupported("machine code", f"holds no function {name}")
-        return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(address)
+        return address

@@ -1,4 +1,8 @@
-"""Divisions turned into products with shared reciprocals: a division costs several times a product."""
+"""Rewriting for speed: factors that never change are gathered, and divisions become products with shared reciprocals.
+
+Both passes change values by rounding only. Levels tell how often a node is evaluated: 0 once per run, 1 once per step, 2
+once per iteration.
+"""
 
 from __future__ import annotations
 
@@ -6,48 +10,121 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from dalembert.native.depend import reached
-from dalembert.native.graph import Graph
+from dalembert.native.graph import Graph, Node
+
+Level = Callable[[int], int]
 
 
-def share_reciprocals(g: Graph, roots: Sequence[int], level: Callable[[int], int]) -> list[int]:
-    """The roots with a/b as a·(1/b), where 1/b serves several quotients or stays the same over more evaluations than a.
+def rebuilt(g: Graph, node: Node, new: Callable[[int], int]) -> int:
+    """The node with new operands; new(i) gives the successor of node i."""
+    op, *args = node
+    if op == "branch":
+        return g.branch(new(args[0]), [new(j) for j in args[1]], [new(j) for j in args[2]])
+    if op == "pick":
+        return g.pick(new(args[0]), args[1])
+    return g.apply(op, *(new(j) for j in args))
 
-    level(i): how often a node is evaluated: 0 once per run, 1 once per step, 2 once per iteration. A reciprocal of a product, or
-    of a square, is a product of reciprocals where these are needed anyway. Values change by rounding only.
-    """
+
+class _Factored:
+    """Every node as c·x with c of level 0, so that products of h, masses and the like are formed once per run."""
+
+    def __init__(self, g: Graph, level: Level):
+        self.g, self.level = g, level
+        self.form: dict[int, tuple[int, int]] = {}
+        self.whole: dict[int, int] = {}
+
+    def value(self, i: int) -> int:
+        if i not in self.whole:
+            self.whole[i] = self.g.apply("mul", *self.form[i])
+        return self.whole[i]
+
+    def visit(self, i: int) -> None:
+        g, node = self.g, self.g.nodes[i]
+        if node[0] in ("branch", "pick") or g.kind[i] != "f":
+            self.whole[i] = i if node[0] in ("const", "var") else rebuilt(g, node, self.value)
+            self.form[i] = (g.one, self.whole[i])
+        elif self.level(i) == 0:
+            self.form[i], self.whole[i] = (i, g.one), i
+        else:
+            self.form[i] = self._positive(*self._split(i, *node))
+
+    def _split(self, i: int, op: str, *args) -> tuple[int, int]:
+        g = self.g
+        if op == "var":
+            return g.one, i
+        forms = [self.form[j] for j in args]
+        if op in ("mul", "div"):
+            (c, x), (d, y) = forms
+            return g.apply(op, c, d), g.apply(op, x, y)
+        if op == "neg":
+            return forms[0][0], g.apply("neg", forms[0][1])
+        if op in ("add", "sub"):
+            (c, x), (d, y) = forms
+            if x == y:
+                return g.apply(op, c, d), x
+            if c == d:
+                return c, g.apply(op, x, y)
+        return g.one, g.apply(op, *(self.value(j) for j in args))
+
+    def _positive(self, c: int, x: int) -> tuple[int, int]:
+        """Signs belong to x, so that factors that differ in sign only are seen to be equal."""
+        g, known = self.g, self.g.value(c)
+        if g.nodes[c][0] == "neg" or (known is not None and known < 0):
+            return g.apply("neg", c), g.apply("neg", x)
+        return c, x
+
+
+def gather_factors(g: Graph, roots: Sequence[int], level: Level) -> list[int]:
+    """The roots, with a·(b·x) as (a·b)·x, and a·x + a·y as a·(x + y), where a and b are of level 0."""
+    factored = _Factored(g, level)
+    for i in reached(g, roots):
+        factored.visit(i)
+    return [factored.value(r) for r in roots]
+
+
+class _Reciprocals:
+    """Which denominators get a reciprocal node, and which of those follow from others without a division."""
+
+    def __init__(self, g: Graph, quotients: Sequence[tuple[int, int]], level: Level):
+        self.g = g
+        times = Counter(b for _, b in quotients)
+        self.denominators = set(times)
+        self.root = {g.nodes[i][1]: i for i in times if g.nodes[i][0] == "sqrt"}
+        self.wanted = {b for a, b in quotients if times[b] > 1 or level(b) < level(a) or self.follows(b)}
+        self.known: dict[int, int] = {}
+
+    def follows(self, b: int) -> bool:
+        """Whether 1/b is a product of reciprocals of other denominators."""
+        if b in self.root:
+            return True
+        node = self.g.nodes[b]
+        return node[0] == "mul" and all(j in self.denominators or self.follows(j) for j in node[1:])
+
+    def of(self, b: int, new: dict[int, int]) -> int:
+        if b not in self.known:
+            if b in self.root:
+                parts = [self.root[b]] * 2
+            else:
+                parts = list(self.g.nodes[b][1:]) if self.follows(b) else []
+            if parts:
+                self.known[b] = self.g.apply("mul", *(self.of(j, new) for j in parts))
+            else:
+                self.known[b] = self.g.apply("div", self.g.one, new[b])
+        return self.known[b]
+
+
+def share_reciprocals(g: Graph, roots: Sequence[int], level: Level) -> list[int]:
+    """The roots with a/b as a·(1/b), where 1/b serves several quotients, is evaluated less often than a, or needs no division."""
     nodes = reached(g, roots)
     quotients = [g.nodes[i][1:] for i in nodes if g.nodes[i][0] == "div" and g.kind[i] == "f"]
-    times = Counter(b for _, b in quotients)
-    roots_of = {g.nodes[i][1]: i for i in times if g.nodes[i][0] == "sqrt"}
-    shared = {b for a, b in quotients if times[b] > 1 or level(b) < level(a) or b in roots_of}
+    reciprocals = _Reciprocals(g, quotients, level)
     new: dict[int, int] = {}
-    inverse: dict[int, int] = {}
-
-    def reciprocal(b: int) -> int:
-        if b not in inverse:
-            op, *args = g.nodes[b]
-            if b in roots_of:
-                r = reciprocal(roots_of[b])
-                inverse[b] = g.apply("mul", r, r)
-            elif op == "mul" and all(x in times for x in args):
-                inverse[b] = g.apply("mul", *(reciprocal(x) for x in args))
-            else:
-                inverse[b] = g.apply("div", g.one, new[b])
-        return inverse[b]
-
     for i in nodes:
-        op, *args = g.nodes[i]
-        if op in ("const", "var"):
+        node = g.nodes[i]
+        if node[0] in ("const", "var"):
             new[i] = i
-        elif op == "branch":
-            sides = [tuple(new[j] for j in side) for side in args[1:]]
-            key = ("branch", new[args[0]], *sides)
-            new[i] = g._intern(key, key, "b")
-        elif op == "pick":
-            key = ("pick", new[args[0]], args[1])
-            new[i] = g._intern(key, key, g.kind[i])
-        elif op == "div" and args[1] in shared:
-            new[i] = g.apply("mul", new[args[0]], reciprocal(args[1]))
+        elif node[0] == "div" and node[2] in reciprocals.wanted:
+            new[i] = g.apply("mul", new[node[1]], reciprocals.of(node[2], new))
         else:
-            new[i] = g.apply(op, *(new[j] for j in args))
+            new[i] = rebuilt(g, node, new.__getitem__)
     return [new[r] for r in roots]
