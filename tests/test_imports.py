@@ -29,6 +29,7 @@ LEVELS = (
     ("control",),
     ("measure",),
     ("store", "show", "gallery"),
+    ("papers",),
     ("cli",),
 )
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

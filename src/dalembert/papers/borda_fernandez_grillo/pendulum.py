@@ -1,0 +1,131 @@
+"""System B, the inertia wheel pendulum with a Lyapunov constraint (Section 4.2): errors of θ, and what V really does.
+
+Once the oscillation of θ has died out, p₁ ≈ p₂ and u = -dIJψ̇ with ρ tanh u = -K: the phase γ = ψ - nθ creeps by
+γ̇ = -sin γ / τ, τ = ρ(dIJ)²/χ (8427 time units for the printed parameters), so tan(γ/2) decays like exp(-t/τ) and
+V = χ(1 - cos γ) = 2χ / (1 + cot²(γ₀/2) exp(2t/τ)). Where γ is left by the oscillation decides when V vanishes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.gallery import inertia_wheel_pendulum as wheel
+from dalembert.papers.convergence import METHODS, ONE_STEP, PRINTED, Convergence, Method
+from dalembert.path import Path
+from dalembert.systems import Reference, reference
+
+STEPS = (0.4, 0.2, 0.1, 0.05, 0.025, 0.0125)
+SHORT_STEPS = (0.1, 0.05, 0.025, 0.0125)
+FINEST, TIME, SHORT = 0.0125, 2000.0, 4.0
+LATE = 60_000.0
+INSTANTS = (500.0, 1000.0, 2000.0)
+ENTRY = wheel.entry
+P = wheel.PARAMETERS
+
+
+@dataclasses.dataclass(frozen=True)
+class Pendulum:
+    """long, short: errors of θ over [0, time] and [0, 4], one Convergence per method. path: the run of figure 5.
+
+    values: V at the instants of `INSTANTS` within the time, per method and step. reference: the continuous solution on
+    the grid of the finest step. late: the one step form from the end of the reference on.
+    """
+
+    time: float
+    long: list[Convergence]
+    short: list[Convergence]
+    values: dict[str, Float[np.ndarray, "steps instants"]]
+    path: Path
+    reference: Reference
+    late: Path
+
+
+def _on_rows(function: Callable) -> Callable:
+    return jax.jit(jax.vmap(lambda q, v: function(q, v, P)))
+
+
+lyapunov, factor, dissipation = (_on_rows(f) for f in (wheel.lyapunov, wheel.factor, wheel.dissipation))
+
+
+def state(path: Path) -> tuple[Float[Array, "times"], Float[Array, "times n"], Float[Array, "times n"]]:
+    """(t, q, v) at nodes: as they are, or with (q_{k+1} - q_{k-1})/2h where the path has differences half way only."""
+    if path.levels[0] == "node":
+        return path.t, path.q, path.v
+    return path.t[1:-1], path.q[1:-1], 0.5 * (path.v[1:] + path.v[:-1])
+
+
+def phase(q: Float[Array, "times n"]) -> Float[np.ndarray, "times"]:
+    """γ = ψ - nθ, by which V depends on the angle of the wheel."""
+    return np.asarray(q[:, 1] - P["n"] * q[:, 0])
+
+
+def value_at(t, values, instant: float) -> float:
+    """The value at the time of the path nearest to an instant (half a step away at most)."""
+    return float(values[int(jnp.argmin(jnp.abs(jnp.asarray(t) - instant)))])
+
+
+def solution(time: float) -> Reference:
+    """The reduced equations on the grid of the finest step. Against 1e-12, θ is right to 3e-9 for T = 2000."""
+    times = FINEST * np.arange(round(time / FINEST) + 1)
+    return reference(ENTRY.system, ENTRY.q0, ENTRY.v0, times, tolerance=1e-10)
+
+
+def error_of_theta(path: Path, exact: Reference) -> float:
+    """max |θ_k - θ(t_k)| over all nodes; the reference is on a grid that contains them."""
+    every = round(float(path.h) / float(exact.t[1] - exact.t[0]))
+    theta = np.asarray(exact.q[::every, 0])[: path.q.shape[0]]
+    return float(np.max(np.abs(np.asarray(path.q[:, 0]) - theta)))
+
+
+def run(method: Method, h: float, time: float, **choices) -> Path:
+    return method.simulate(ENTRY.system, ENTRY.q0, ENTRY.v0, h, time, **choices)
+
+
+def lyapunov_at(path: Path, instants) -> Float[np.ndarray, "instants"]:
+    """V at the nodes nearest to the instants."""
+    t, q, v = (np.asarray(x) for x in state(path))
+    k = [int(np.argmin(np.abs(t - instant))) for instant in instants]
+    return np.asarray(lyapunov(q[k], v[k]))
+
+
+def convergence(method: Method, time: float, exact: Reference, steps) -> tuple[Convergence, np.ndarray]:
+    """Errors, and V at the instants that lie within the time."""
+    paths = [run(method, h, time) for h in steps]
+    values = [lyapunov_at(path, [x for x in INSTANTS if x <= time]) for path in paths]
+    errors = [error_of_theta(path, exact) for path in paths]
+    return Convergence(method, time, np.array(steps), np.array(errors)), np.array(values)
+
+
+def time_constant() -> float:
+    """τ = ρ(dIJ)²/χ of the last, overdamped phase."""
+    return P["rho"] * (P["d"] * P["I"] * P["J"]) ** 2 / P["chi"]
+
+
+def creeping(t: Float[np.ndarray, "times"], value: float) -> Float[np.ndarray, "times"]:
+    """V a time t after it had the given value: 2χ / (1 + cot²(γ₀/2) exp(2t/τ)), with V = 2χ sin²(γ/2)."""
+    full = 2 * P["chi"]
+    return full / (1 + (full / value - 1) * np.exp(2 * np.asarray(t) / time_constant()))
+
+
+def measure(fast: bool = False) -> Pendulum:
+    time, late = (50.0, 500.0) if fast else (TIME, LATE)
+    steps, short = ((0.2, 0.1, 0.05), SHORT_STEPS[:2]) if fast else (STEPS, SHORT_STEPS)
+    methods = (PRINTED, ONE_STEP) if fast else METHODS
+    exact = solution(time)
+    long = [convergence(method, time, exact, steps) for method in methods]
+    end = ONE_STEP.simulate(ENTRY.system, exact.q[-1], exact.v[-1], 0.1, late - time, t0=time, save_every=100)
+    return Pendulum(
+        time=time,
+        long=[errors for errors, _ in long],
+        short=[convergence(method, SHORT, exact, short)[0] for method in methods],
+        values={errors.method.name: values for errors, values in long},
+        path=run(PRINTED, 0.1, time),
+        reference=exact,
+        late=end,
+    )
