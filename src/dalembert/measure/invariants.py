@@ -1,0 +1,180 @@
+"""What should stay constant along a path: energy, momentum maps, and the constraints."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.measure.nodes import check_neighbours, form_of, node_view
+from dalembert.path import Path
+from dalembert.systems import Lyapunov, System
+from dalembert.systems import energy as energy_at
+from dalembert.systems import momentum as momentum_at
+from dalembert.systems.equations import deflatable, first_derivative, lyapunov_control, value
+
+
+class Invariant(eqx.Module):
+    """A scalar along a path: values (K,) at t (K,)."""
+
+    t: Float[Array, "K"]
+    values: Float[Array, "K"]
+
+    @property
+    def range(self) -> Float[Array, ""]:
+        """Largest value minus smallest."""
+        return jnp.max(self.values) - jnp.min(self.values)
+
+    @property
+    def drift(self) -> Float[Array, "K"]:
+        """Values minus the first."""
+        return self.values - self.values[0]
+
+    @property
+    def slope(self) -> Float[Array, ""]:
+        """Slope of the least squares line, per unit of time: near zero where the value oscillates without drifting."""
+        s = self.t - jnp.mean(self.t)
+        return (s @ (self.values - jnp.mean(self.values))) / jnp.maximum(s @ s, jnp.finfo(float).tiny)
+
+    def describe(self) -> str:
+        """The numbers in one line."""
+        return f"first {float(self.values[0]):.6g}, range {float(self.range):.3e}, slope {float(self.slope):.3e} per time"
+
+
+def energy(system: System, path: Path) -> Invariant:
+    """E = v·L_v - L at the path's own velocities and their times.
+
+    Where the velocities lie half way between nodes (form "nodes") the position is the mid-point, q_k - (h/2) v. Thinned
+    paths are allowed: every value needs one saved state. Works under jit and vmap. A DiscreteSystem has no energy:
+    TypeError. A symmetric step lets E oscillate with an amplitude of the order of the scheme; a slope is a drift.
+    """
+    if not isinstance(system, System):
+        raise TypeError(f"system: found {type(system).__name__}; the energy needs the Lagrangian of a System")
+    v, t = jnp.asarray(path.v), jnp.asarray(path.t_velocity)
+    q = jnp.asarray(path.q)[-v.shape[0] :]
+    if path.levels[0] == "mid":
+        q = q - 0.5 * path.h * v
+    return Invariant(t, jax.vmap(lambda x, w, s: energy_at(system, x, w, s))(q, v, t))
+
+
+def momentum(system: System | DiscreteSystem, path: Path, generator: Callable, *, scheme: Scheme | None = None) -> Invariant:
+    """J = p·ξ_Q(q), the momentum map of a one-parameter group of symmetries with infinitesimal generator ξ_Q.
+
+    generator(q[, t][, p]): (n,). p = D₂L_d(q_{k-1},q_k) at the nodes q_k of the forms "nodes" and "drift_kick_drift" (there
+    half a step after the state) and of a DiscreteSystem; p = L_v(q,v) in the form "kick_drift_kick". These are the momenta
+    that the scheme keeps exactly, where L_d is invariant and the constraint forces do no work on ξ_Q, R ξ_Q = 0: then the
+    range is round-off. scheme: as given to simulate. Thinned paths are allowed. Units: action over that of the parameter.
+    Raises ValueError where the scheme is not the path's or the generator's shape is not (n,).
+    Source: discrete Noether theorem, Marsden, West, Discrete mechanics and variational integrators, Theorem 1.3.3.
+    """
+    chosen, form = form_of(path, system, scheme)
+    v = jnp.asarray(path.v)
+    q, t, h = jnp.asarray(path.q)[-v.shape[0] :], jnp.asarray(path.t)[-v.shape[0] :], path.h
+    if form == "kick_drift_kick":
+        p = jax.vmap(lambda x, w, s: momentum_at(system, x, w, s))(q, v, t)
+    else:
+        view = node_view(system, None if isinstance(system, DiscreteSystem) else chosen, h, q.shape[1])
+        if form == "drift_kick_drift":
+            q, t = q + 0.5 * h * v, t + 0.5 * h
+        p = jax.vmap(lambda x, w, s: view.momentum(x - h * w, x, s - h))(q, v, t)
+    shape = jax.eval_shape(lambda: jnp.asarray(_generate(system, generator, q[0], t[0]))).shape
+    if shape != q.shape[1:]:
+        raise ValueError(f"generator: returns shape {shape}; a direction of shape {q.shape[1:]} is needed")
+    return Invariant(t, jax.vmap(lambda x, y, s: y @ _generate(system, generator, x, s))(q, p, t))
+
+
+def _generate(system: System | DiscreteSystem, generator: Callable, q, t):
+    return system.call(generator, q, t=t) if isinstance(system, System) else system.call(generator, q)
+
+
+@dataclasses.dataclass(frozen=True)
+class Residual:
+    """One constraint along a path: values (K, m) of its left side at t (K,), zero where it holds."""
+
+    name: str
+    t: np.ndarray
+    values: np.ndarray
+
+    @property
+    def largest(self) -> float:
+        return float(np.max(np.abs(self.values), initial=0.0))
+
+    @property
+    def worst(self) -> float:
+        """The time of the largest value."""
+        return float(self.t[np.argmax(np.max(np.abs(self.values), axis=1))])
+
+
+def constraint_residual(
+    system: System | DiscreteSystem, path: Path, *, scheme: Scheme | None = None
+) -> tuple[Residual, ...]:
+    """φ along the path, exactly where the scheme promises φ = 0; one entry for each constraint.
+
+    Order 2: by the kinematic map around each inner node of the forms "nodes" and "drift_kick_drift" (times of the
+    multipliers), half way along each step in "kick_drift_kick". Order 1: at the distribution map of each pair of nodes,
+    which are the states of "drift_kick_drift"; at the states of "kick_drift_kick". Order 0: at the nodes, with a second
+    entry for dφ/dt at the states of "kick_drift_kick". DiscreteSystem: on every window. Units: those of φ.
+    A Lyapunov constraint has a second entry, λ + φ₀/u: that is what a deflated step solves (the default), and dV/dt + F is
+    then zero only as far as the step keeps V's matching equation: exactly for the action map Beta(0) with constant mass,
+    up to the order of the scheme otherwise. With branch=Nearest or Least it is the other way round.
+    What is expected is round-off, larger by 1/h for order 2; Newton's tolerance may add about its square.
+    scheme: as given to simulate. Raises ValueError for thinned paths and for a scheme that is not the path's.
+    """
+    chosen, form = form_of(path, system, scheme)
+    check_neighbours(path)
+    if isinstance(system, DiscreteSystem):
+        return _discrete_residuals(system, path)
+    q, v, h, t = (jnp.asarray(x) for x in (path.q, path.v, path.h, path.t))
+    if form == "kick_drift_kick":
+        places = _kick_places(q, v, h, t)
+    else:
+        places = _node_places(chosen, q, v, h, t, between=form == "drift_kick_drift")
+    out, at = [], 0
+    for i, c in enumerate(system.constraints):
+        name = f"constraints[{i}] ({type(c).__name__})"
+        x, w, a, s = places[c.order]
+        out.append(_residual(name, s, lambda x, w, a, s, c=c: value(system, c, x, w, a, s), x, w, a))
+        if c.order == 0 and form == "kick_drift_kick":
+            rate = lambda x, w, a, s, c=c: first_derivative(system, c, x, w, s)  # noqa: E731
+            out.append(_residual(f"d/dt of {name}", s, rate, x, w, a))
+        if isinstance(c, Lyapunov) and deflatable(system):
+            held = jnp.asarray(path.multipliers)[:, at : at + 1]
+            law = lambda x, w, held, s: held - lyapunov_control(system, x, w, s)  # noqa: E731
+            out.append(_residual(f"λ + φ₀/u of {name}", s, law, x, w, held))
+        at += out[-1].values.shape[1]
+    return tuple(out)
+
+
+def _kick_places(q, v, h, t) -> dict[int, tuple]:
+    """(q, v, a, t) at which a constraint of each order is read: states, and the middle of each step."""
+    mean, a = jnp.diff(q, axis=0) / h, jnp.diff(v, axis=0) / h
+    state = (q, v, jnp.zeros_like(v), t)
+    return {0: state, 1: state, 2: (q[:-1] + 0.5 * h * mean, mean, a, t[:-1] + 0.5 * h)}
+
+
+def _node_places(scheme: Scheme, q, v, h, t, between: bool) -> dict[int, tuple]:
+    """The same for the two step forms: velocities v (K, n) lie between nodes, and so do the states if `between`."""
+    left, begin = (q - 0.5 * h * v, t - 0.5 * h) if between else (q[:-1], t[:-1])
+    x, w = scheme.distribution(left, h * v, h)
+    rest, inner, at = jnp.zeros_like(q), left[1:], begin[1:]
+    state = scheme.kinematic(inner, h * v[:-1], h * v[1:], h)
+    return {0: (q, rest, rest, t), 1: (x, w, jnp.zeros_like(w), begin + scheme.distribution.weight * h), 2: (*state, at)}
+
+
+def _discrete_residuals(system: DiscreteSystem, path: Path) -> tuple[Residual, ...]:
+    if system.kinematic is None:
+        return ()
+    k, q = system.order, jnp.asarray(path.q)
+    windows = [q[i : q.shape[0] - k + i] for i in range(k + 1)]
+    values = jax.vmap(lambda *x: jnp.atleast_1d(system.call(system.kinematic, *x)))(*windows)
+    return (Residual("kinematic", np.asarray(path.t)[system.factor - 1 :][: len(values)], np.asarray(values)),)
+
+
+def _residual(name: str, t, function: Callable, x, w, a) -> Residual:
+    return Residual(name, np.asarray(t), np.asarray(jax.vmap(function)(x, w, a, t)))

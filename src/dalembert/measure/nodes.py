@@ -1,0 +1,188 @@
+"""The node equations as functions of neighbouring nodes: what the theorems about a discrete system are stated in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.algebra import Newton, Solve, newton
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.nodes import discrete_force, legendre_plus
+from dalembert.path import Path
+from dalembert.step.program import DiscreteProgram, NodeProgram, StepProgram
+from dalembert.systems import System, is_traced
+from dalembert.systems.equations import value
+
+Vector = Float[Array, "n"]
+
+_CLOSE = Newton(tolerance=1e-11, max_iterations=50)  # quadratic: the update that passes leaves about its square
+
+
+class NodeView(eqx.Module):
+    """D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h(f + R_dᵀλ) = 0, (q₀,q₁,q₂) ∈ D_K, as functions of the nodes; t is the time of q₁.
+
+    deflated: the equations a run solves, with a Lyapunov constraint as λ = -φ₀/u. Otherwise as the user wrote them.
+    """
+
+    system: System | DiscreteSystem
+    scheme: Scheme
+    h: Float[Array, ""]
+    rows: tuple[tuple[int, int], ...] = eqx.field(static=True)
+
+    @property
+    def m(self) -> int:
+        """Number of multipliers."""
+        return sum(count for _, count in self.rows)
+
+    def program(self, deflated: bool) -> StepProgram:
+        if isinstance(self.system, DiscreteSystem):
+            return DiscreteProgram(self.system, self.m)
+        return NodeProgram(self.system, self.scheme, self.rows, 0.0, deflated)
+
+    def equations(self, q0: Vector, q1: Vector, q2: Vector, multipliers, t) -> Float[Array, "n_plus_m"]:
+        """The left sides: n of motion, then m kinematic ones."""
+        z = jnp.concatenate([(q2 - q1) / self.h, multipliers])
+        return self.program(False).residual(z, q1, (q1 - q0) / self.h, t, self.h, jnp.zeros_like(q1))
+
+    def balance(self, q0: Vector, q1: Vector, q2: Vector, t) -> Vector:
+        """β = D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h f, a covector at q₁; the constraint forces balance it."""
+        return self.equations(q0, q1, q2, jnp.zeros(self.m), t)[: q1.shape[0]]
+
+    def kinematic(self, q0: Vector, q1: Vector, q2: Vector, t) -> Float[Array, "m"]:
+        """Zero on D_K, besides `pair`."""
+        return self.equations(q0, q1, q2, jnp.zeros(self.m), t)[q1.shape[0] :]
+
+    def reactions(self, q0: Vector, q1: Vector, q2: Vector, t) -> Float[Array, "m n"]:
+        """R_d(q₀,q₁,q₂): rows span the annihilator of D_V."""
+        motion = lambda x: self.equations(q0, q1, q2, x, t)[: q1.shape[0]]  # noqa: E731
+        return jax.jacfwd(motion)(jnp.zeros(self.m)).T / self.h
+
+    def multipliers(self, q0: Vector, q1: Vector, q2: Vector, t) -> Float[Array, "m"]:
+        """λ with the least |β + h R_dᵀλ|: on a trajectory the multipliers themselves."""
+        r = self.reactions(q0, q1, q2, t)
+        return -jnp.linalg.solve(r @ r.T, r @ self.balance(q0, q1, q2, t)) / self.h
+
+    def impulse(self, q0: Vector, q1: Vector, q2: Vector, t) -> Vector:
+        """h f at q₁, of the user's forces."""
+        if isinstance(self.system, DiscreteSystem):
+            return jnp.zeros_like(q1)
+        before = discrete_force(self.scheme, self.system, q0, q1 - q0, t - self.h, self.h)
+        return before + discrete_force(self.scheme, self.system, q1, q2 - q1, t, self.h)
+
+    def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
+        """D₂L_d(q₀,q₁), t the time of q₀."""
+        if isinstance(self.system, DiscreteSystem):
+            return jax.grad(lambda x: self.system.call(self.system.lagrangian, q0, x))(q1)
+        return legendre_plus(self.scheme, self.system, q0, q1 - q0, t, self.h)
+
+    def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
+        """What the first two nodes must satisfy (Remark 3.4): φ(q₀), φ(q₁), φ(ρ(q₀,q₁)), or the user's `initial`."""
+        system = self.system
+        if isinstance(system, DiscreteSystem):
+            return jnp.zeros(0) if system.initial is None else jnp.atleast_1d(system.call(system.initial, q0, q1))
+        out, d = [jnp.zeros(0)], q1 - q0
+        for c in system.constraints:
+            if c.order == 0:
+                out += [value(system, c, q0, d, d, t), value(system, c, q1, d, d, t + self.h)]
+            elif c.order == 1:
+                q, v = self.scheme.distribution(q0, d, self.h)
+                out.append(value(system, c, q, v, v, t + self.scheme.distribution.weight * self.h))
+        return jnp.concatenate(out)
+
+    def solve(self, q0: Vector, q1: Vector, t) -> tuple[Float[Array, "z"], Solve]:
+        """z = (v', λ) of the step from (q₀,q₁), by Newton's iteration from the constant velocity; t the time of q₁."""
+        program, s = self.program(True), (q1 - q0) / self.h
+        equations = lambda z: program.residual(z, q1, s, t, self.h, jnp.zeros_like(q1))  # noqa: E731
+        scale = lambda z: program.scale(z, q1, s, self.h)  # noqa: E731
+        return newton(equations, program.guess(q1, s, t, self.h), scale, _CLOSE)
+
+    def flow(self, q0: Vector, q1: Vector, t, z: Float[Array, "z"]) -> Vector:
+        """q₂ from the solved step z, with the first derivative of the discrete flow; t the time of q₁."""
+        program, s = self.program(True), (q1 - q0) / self.h
+        equations = lambda x: program.residual(x, q1, s, t, self.h, jnp.zeros_like(q1))  # noqa: E731
+        return q1 + self.h * implicit(equations, z)[: q1.shape[0]]
+
+
+def implicit(equations: Callable, z: Float[Array, "z"]) -> Float[Array, "z"]:
+    """z - F'(z)⁻¹F(z) with z and F'(z) held fixed: at a root its value, and -F_z⁻¹F_θ as derivative (the first only)."""
+    here = jax.lax.stop_gradient(z)
+    matrix = jax.lax.stop_gradient(jax.jacfwd(equations)(here))
+    return here - jnp.linalg.solve(matrix, equations(here))
+
+
+def node_view(system: System | DiscreteSystem, scheme: Scheme | None, h, n: int) -> NodeView:
+    """The view for n coordinates; TypeError or ValueError where no map (q₀,q₁) → (q₁,q₂) exists."""
+    step = jnp.asarray(h, dtype=float)
+    if not is_traced(step) and not (step.ndim == 0 and bool(jnp.isfinite(step)) and float(step) > 0):
+        raise ValueError(f"h: found {h}; give a positive, finite step")
+    points = jnp.zeros(n)
+    if isinstance(system, DiscreteSystem):
+        if system.nodes_needed != 2:
+            raise ValueError(
+                f"system: its flow needs {system.nodes_needed} nodes; the theorems are about pairs (order, factor 2)"
+            )
+        window = [points] * (system.order + 1)
+        count = 0 if system.kinematic is None else _length(lambda: system.call(system.kinematic, *window))
+        return NodeView(system, Scheme("nodes"), step, ((2, count),) if count else ())
+    if not isinstance(system, System):
+        raise TypeError(f"system: found {type(system).__name__}; give a System or a DiscreteSystem")
+    chosen = Scheme("nodes") if scheme is None else scheme
+    if chosen.form == "kick_drift_kick":
+        raise ValueError("scheme: kick_drift_kick is no flow of pairs of nodes; give nodes and Scheme('nodes')")
+    zero = jnp.asarray(0.0)
+    rows = tuple((c.order, _length(lambda c=c: value(system, c, points, points, points, zero))) for c in system.constraints)
+    return NodeView(system, chosen, step, rows)
+
+
+def _length(function) -> int:
+    return jax.eval_shape(lambda: jnp.atleast_1d(function())).shape[0]
+
+
+def form_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | None) -> tuple[Scheme, str]:
+    """The scheme that made the path, and its form; ValueError where the path shows that it was another one."""
+    if isinstance(system, DiscreteSystem):
+        return Scheme("nodes"), "nodes"
+    chosen = Scheme() if scheme is None else scheme
+    form = chosen.form_for(system)
+    levels = ("mid", "interior") if form == "nodes" else ("node", "mid")
+    recorded = repr(chosen) if path.provenance is None else path.provenance.scheme
+    if levels != path.levels or recorded != repr(chosen):
+        raise ValueError(
+            f"scheme: the path was not made with the form {form!r} and these maps; give simulate's scheme= here too"
+        )
+    return chosen, form
+
+
+def check_neighbours(path: Path) -> None:
+    """ValueError where states were left out: what follows reads neighbouring states."""
+    if is_traced(path):
+        return
+    t, h = np.asarray(path.t), float(path.h)
+    if t.shape[0] < 2 or np.max(np.abs(np.diff(t) - h)) > 1e-6 * h + 1e-14 * np.max(np.abs(t)):
+        widest = np.max(np.diff(t), initial=0.0)
+        raise ValueError(
+            f"path: saved states are up to {widest:g} apart and h is {h:g}; neighbouring states are needed. "
+            "Simulate with save_every=1"
+        )
+
+
+def nodes_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | None) -> tuple[Scheme, Array, Array]:
+    """Scheme, nodes (K, n) of the two step form and their times: q itself, or q̃ ± (h/2)v where the state is between.
+
+    A path in kick-drift-kick form gives its nodes where all constraints are holonomic: they satisfy the node equations.
+    """
+    chosen, form = form_of(path, system, scheme)
+    check_neighbours(path)
+    q, v, t, half = jnp.asarray(path.q), jnp.asarray(path.v), jnp.asarray(path.t), 0.5 * path.h
+    if form == "drift_kick_drift":
+        first = (q[0] - half * v[0])[None]
+        return chosen, jnp.concatenate([first, q + half * v]), jnp.concatenate([t[:1] - half, t + half])
+    if form == "kick_drift_kick" and any(c.order > 0 for c in system.constraints):
+        raise ValueError("path: in kick_drift_kick form nodes alone satisfy no equations here; use the form 'nodes'")
+    maps = {name: getattr(chosen, name) for name in ("action", "kinematic", "variational", "distribution")}
+    return Scheme("nodes", **maps), q, t

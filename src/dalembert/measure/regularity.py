@@ -1,0 +1,186 @@
+"""Whether the discrete flow exists at given nodes: ranks and smallest singular values of the node equations."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.algebra import numerical_rank
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.measure.nodes import NodeView, node_view, nodes_of
+from dalembert.path import Path
+from dalembert.systems import System, check_x64
+
+Vector = Float[Array, "n"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """One matrix per window: its rank where `wanted` is needed, and its wanted-th singular value, rows of unit length.
+
+    ranks, smallest: (K,). A smallest value near zero is a warning before the rank drops: steps are large there.
+    """
+
+    name: str
+    wanted: int
+    ranks: np.ndarray
+    smallest: np.ndarray
+
+    @property
+    def holds(self) -> bool:
+        """True where the rank is full at every window."""
+        return bool(np.all(self.ranks >= self.wanted))
+
+    @property
+    def worst(self) -> int:
+        """Index of the window with the smallest singular value."""
+        return int(np.argmin(self.smallest))
+
+
+@dataclasses.dataclass(frozen=True)
+class Regularity:
+    """The conditions of the theorem on the discrete flow, at windows (q_{k-1},q_k,q_{k+1}) with t (K,) the times of q_k.
+
+    kinematic: D_K has a tangent space. reactions: D_V has the dimension n - m. constant_rank: φ∘β on D_K is a submersion.
+    forward, backward: q_{k+1}, q_{k-1} are determined by the other two nodes. residual: (K,) largest left side of the
+    node equations; where it is not round-off the nodes are no trajectory, and the verdict is about other points.
+    """
+
+    t: np.ndarray
+    kinematic: Condition
+    reactions: Condition
+    constant_rank: Condition
+    forward: Condition
+    backward: Condition
+    residual: np.ndarray
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return (self.kinematic, self.reactions, self.constant_rank, self.forward, self.backward)
+
+    @property
+    def regular(self) -> bool:
+        """All conditions hold at every window: the discrete flow is a local diffeomorphism there."""
+        return all(condition.holds for condition in self.conditions)
+
+    def describe(self) -> str:
+        """One line for each condition: whether it holds, its smallest singular value and where."""
+        lines = [f"{'regular' if self.regular else 'not regular'} at {self.t.shape[0]} windows"]
+        for c in self.conditions:
+            if c.wanted == 0:
+                continue
+            lines.append(
+                f"  {c.name}: {'holds' if c.holds else 'FAILS'}, rank {int(c.ranks.min())} of {c.wanted}, "
+                f"smallest singular value {c.smallest.min():.3g} at t = {self.t[c.worst]:g}"
+            )
+        return "\n".join([*lines, f"  largest left side of the node equations: {self.residual.max():.2e}"])
+
+
+def regularity(
+    system: System | DiscreteSystem,
+    nodes: Path | Float[Array, "K n"],
+    *,
+    h: float | None = None,
+    t0: float = 0.0,
+    scheme: Scheme | None = None,
+    every: int = 1,
+) -> Regularity:
+    """rank D(φ∘β)|T D_K = n - m;  D₃ and D₁ of (kinematic equations, φ∘β) injective, at every window of three nodes.
+
+    β = D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h f paired with a basis of D_V, φ∘β its components. nodes: (K+2, n), three or more,
+    h apart, the first at t0; or a path of simulate, with its own h and times (h, t0 are then not used) and scheme= as it
+    was given there. every: only every that many windows.
+    A derivative is taken of Bᵀ(β + h R_dᵀλ), B an orthonormal basis of D_V and λ both fixed: on a trajectory that is the
+    derivative of φ∘β in any basis. A Lyapunov constraint is taken as it is, dV/dt + F = 0; it is singular where two roots
+    of a step cross, also where a run with a deflated step passes without noticing.
+    Verdicts come from numerical_rank: rows scaled to unit length, 1e-10 relative.
+    Raises ValueError and TypeError for shapes, thinned paths and schemes without a map of nodes; ValueError where a
+    derivative is not finite.
+    Source: Borda, Fernández, Grillo, Theorem 5.1. What differs: a full rank instead of a constant one. In a neighbourhood
+    the full rank stays constant, and condition 2 implies it wherever D_K gives m equations for q₂.
+    """
+    check_x64()
+    if isinstance(nodes, Path):
+        scheme, points, times = nodes_of(nodes, system, scheme)
+        view = node_view(system, scheme, nodes.h, points.shape[1])
+    else:
+        points = _points(nodes)
+        view = node_view(system, scheme, 1.0 if h is None else h, points.shape[1])
+        times = t0 + view.h * jnp.arange(points.shape[0])
+    if not isinstance(every, int) or every < 1:
+        raise ValueError(f"every: found {every!r}; give a whole number, 1 or more")
+    windows = [points[i : points.shape[0] - 2 + i : every] for i in range(3)]
+    t = times[1:-1:every]
+    n, m = points.shape[1], view.m
+    found = jax.tree.map(np.asarray, _derivatives(view, *windows, t))
+    restrictions = found["kinematic"].shape[1]
+    return Regularity(
+        np.asarray(t),
+        _condition("kinematic equations independent", found["kinematic"], restrictions, t),
+        _condition("reactions independent", found["reactions"], m, t),
+        _condition("φ∘β of full rank on D_K", found["submersion"], n - m, t),
+        _condition("q₂ determined", found["forward"], n, t),
+        _condition("q₀ determined", found["backward"], n, t),
+        found["residual"],
+    )
+
+
+def _points(nodes) -> Float[Array, "K n"]:
+    points = jnp.asarray(nodes, dtype=float)
+    if points.ndim != 2 or points.shape[0] < 3:
+        raise ValueError(f"nodes: found shape {points.shape}; give three or more nodes, shape (K, n), or a path")
+    if not bool(jnp.all(jnp.isfinite(points))):
+        raise ValueError("nodes: every number must be finite")
+    return points
+
+
+@eqx.filter_jit
+def _derivatives(view: NodeView, q0, q1, q2, t) -> dict[str, Array]:
+    return jax.vmap(lambda *x: _at_window(view, *x))(q0, q1, q2, t)
+
+
+def _at_window(view: NodeView, q0: Vector, q1: Vector, q2: Vector, t) -> dict[str, Array]:
+    """The matrices of one window; the columns of D_K's and φ∘β's are (δq₀, δq₁, δq₂)."""
+    n = q1.shape[0]
+    rows = view.reactions(q0, q1, q2, t)
+    pinv = jnp.linalg.pinv(rows.T) if view.m else jnp.zeros((0, n))  # also where the reactions are dependent
+    multipliers = -pinv @ view.balance(q0, q1, q2, t) / view.h
+    basis = jnp.linalg.svd(rows, full_matrices=True)[2][view.m :].T if view.m else jnp.eye(n)
+
+    def kinematic(x):
+        points = x.reshape(3, n)
+        return jnp.concatenate([view.kinematic(*points, t), view.pair(points[0], points[1], t - view.h)])
+
+    def components(x):
+        return basis.T @ view.equations(*x.reshape(3, n), multipliers, t)[:n]
+
+    x = jnp.concatenate([q0, q1, q2])
+    on_kinematic, on_components = jax.jacfwd(kinematic)(x), jax.jacfwd(components)(x)
+    tangent = jnp.eye(3 * n)
+    if on_kinematic.shape[0]:
+        tangent = jnp.linalg.svd(on_kinematic, full_matrices=True)[2][on_kinematic.shape[0] :].T
+    both = jnp.concatenate([on_kinematic, on_components])
+    return {
+        "kinematic": on_kinematic,
+        "reactions": rows,
+        "submersion": on_components @ tangent,
+        "forward": both[:, 2 * n :],
+        "backward": both[:, :n],
+        "residual": jnp.max(jnp.abs(jnp.concatenate([components(x), kinematic(x)]))),
+    }
+
+
+def _condition(name: str, matrices: np.ndarray, wanted: int, t) -> Condition:
+    if wanted == 0:
+        return Condition(name, 0, np.zeros(len(matrices), int), np.full(len(matrices), np.inf))
+    if not np.all(np.isfinite(matrices)):
+        k = int(np.argmin(np.all(np.isfinite(matrices), axis=(1, 2))))
+        raise ValueError(f"nodes: a derivative of the node equations is not finite at t = {float(t[k]):g}")
+    found = [numerical_rank(matrix) for matrix in matrices]
+    smallest = np.array([rank.singular_values[wanted - 1] for rank in found])
+    return Condition(name, wanted, np.array([rank.rank for rank in found]), smallest)

@@ -1,0 +1,254 @@
+"""How the symplectic form changes along a flow, and whether the constraint forces account for all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from dalembert.algebra import numerical_rank
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.measure.nodes import NodeView, implicit, node_view
+from dalembert.systems import (
+    InconsistentDataError,
+    RankDeficientError,
+    System,
+    acceleration,
+    check_initial_data,
+    check_x64,
+    is_traced,
+    momentum,
+)
+from dalembert.systems.checks import CONSISTENT, as_vector, velocity_residuals
+from dalembert.systems.equations import all_reactions, force, kkt_residual
+
+Matrix = Float[Array, "d d"]
+Vector = Float[Array, "n"]
+
+
+class SymplecticDefect(eqx.Module):
+    """F*Ω - Ω = dξ in a basis of the admissible variations: both sides, computed independently.
+
+    basis: (2n, d), columns of (δq₀, δq₁), or of (δq, δv); the unit vectors where every variation is admissible.
+    omega, change, exterior: (d, d) antisymmetric, of Ω, F*Ω - Ω and dξ; A_ij = A(basis_i, basis_j). form: (d,), ξ itself.
+    end: q₂, or (q, v) after the time t. residual: left sides of the node equations at (q₀,q₁,q₂), n of motion, then the
+    kinematic ones; or, after the time t, of the constraints on (q, v). solved: whether the step, or the integration, was.
+    """
+
+    basis: Float[Array, "two_n d"]
+    omega: Matrix
+    change: Matrix
+    exterior: Matrix
+    form: Float[Array, "d"]
+    end: Float[Array, "k"]
+    residual: Float[Array, "equations"]
+    solved: Bool[Array, ""]
+
+    @property
+    def difference(self) -> Matrix:
+        """(F*Ω - Ω) - dξ: round-off for every trajectory of the system, larger for anything else."""
+        return self.change - self.exterior
+
+    @property
+    def size(self) -> Float[Array, ""]:
+        """Largest entry of both sides: zero where the flow is symplectic."""
+        return jnp.maximum(_largest(self.change), _largest(self.exterior))
+
+    @property
+    def relative(self) -> Float[Array, ""]:
+        """Largest entry of the difference, over the largest of Ω and of both sides."""
+        return _largest(self.difference) / jnp.maximum(self.size, _largest(self.omega))
+
+    def describe(self) -> str:
+        """The numbers in one line."""
+        return (
+            f"largest entries: Ω {float(_largest(self.omega)):.4g}, F*Ω - Ω {float(_largest(self.change)):.4g}, "
+            f"dξ {float(_largest(self.exterior)):.4g}, difference {float(_largest(self.difference)):.2e}"
+        )
+
+
+def symplectic_defect(
+    system: System | DiscreteSystem,
+    q0,
+    q1,
+    *,
+    h: float = 1.0,
+    t0: float = 0.0,
+    scheme: Scheme | None = None,
+    step: Callable | None = None,
+) -> SymplecticDefect:
+    """F*Ω_d - Ω_d = dξ on C_d, F(q₀,q₁) = (q₁,q₂), Ω_d = -d(D₂L_d·dq₁), ξ = -h(f + R_dᵀλ)·δq₁.
+
+    q0, q1: (n,) two nodes, h apart, at t0 and t0 + h; on D_d where constraints of order 0 or 1 restrict the first pair,
+    and then the variations are those tangent to D_d. scheme: its maps (Scheme("nodes") by default). step: another flow to
+    put to the test, q₂ = step(q0, q1), differentiable by JAX, instead of the system's own.
+    Units: those of action, in coordinates as the user chose them. Works under jit and vmap; then nothing is checked.
+    Raises ValueError and TypeError for shapes, InconsistentDataError for a pair off D_d, RankDeficientError where D_d is
+    singular, RuntimeError where the step cannot be solved.
+    Source: Borda, Fernández, Grillo, Theorem 5.3 and Remark 5.4. What differs: with ξ = (D₂L_d(q₀,q₁) + D₁L_d(q₁,q₂))·δq₁
+    of eq. (12) the theorem is an identity for any map (q₀,q₁) → (q₁,q₂), so that nothing could ever fail. Here that
+    covector is taken from the forces, where eq. (4) says that it is equal; for a wrong flow the two sides differ.
+    """
+    check_x64()
+    first = as_vector(q0, "q0")
+    second = as_vector(q1, "q1", first.shape[0])
+    view, t = node_view(system, scheme, h, first.shape[0]), jnp.asarray(t0, dtype=float)
+    traced = is_traced(view, first, second, t)
+    if not traced:
+        _check_pair(view, first, second, t)
+    result = _discrete_defect(view, first, second, t, step)
+    if not traced and not bool(result.solved):
+        raise RuntimeError("symplectic_defect: the step from (q0, q1) could not be solved; see dalembert.measure.regularity")
+    return result
+
+
+def exterior_derivative(one_form: Callable, x: Float[Array, "k"]) -> Float[Array, "k k"]:
+    """(dθ)_ij = ∂_iθ_j - ∂_jθ_i of θ = one_form(x), (k,)."""
+    slopes = jax.jacfwd(one_form)(x)
+    return slopes.T - slopes
+
+
+@eqx.filter_jit
+def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable | None) -> SymplecticDefect:
+    n, x, now = q0.shape[0], jnp.concatenate([q0, q1]), t + view.h
+    solved = jnp.asarray(True)
+    if step is None:
+        z, info = view.solve(q0, q1, now)
+        solved = ~(info.singular | info.not_finite | info.not_converged)
+        step = lambda a, b: view.flow(a, b, now, z)  # noqa: E731
+    q2, slope = step(q0, q1), jax.jacfwd(lambda y: step(y[:n], y[n:]))(x)
+
+    def theta(y, time):
+        return jnp.concatenate([jnp.zeros(n), view.momentum(y[:n], y[n:], time)])
+
+    def xi(y, end):
+        nodes = (y[:n], y[n:], end, now)
+        return -view.impulse(*nodes) - view.h * view.reactions(*nodes).T @ view.multipliers(*nodes)
+
+    by_pair, by_end = jax.jacfwd(xi, (0, 1))(x, q2)
+    slopes = jnp.concatenate([jnp.zeros((n, 2 * n)), by_pair + by_end @ slope])
+    before = -exterior_derivative(lambda y: theta(y, t), x)
+    after = -exterior_derivative(lambda y: theta(y, now), jnp.concatenate([q1, q2]))
+    forward = jnp.concatenate([jnp.eye(2 * n)[n:], slope])
+    nodes = (q0, q1, q2)
+    left = view.equations(*nodes, view.multipliers(*nodes, now), now)
+    form = jnp.concatenate([jnp.zeros(n), xi(x, q2)])
+    basis = tangent_basis(lambda y: view.pair(y[:n], y[n:], t), x)
+    return _restricted(basis, before, forward.T @ after @ forward, slopes.T - slopes, form, q2, left, solved)
+
+
+def _check_pair(view: NodeView, q0: Vector, q1: Vector, t) -> None:
+    left = np.asarray(view.pair(q0, q1, t))
+    if np.max(np.abs(left), initial=0.0) > CONSISTENT:
+        raise InconsistentDataError(f"q0, q1: the pair must lie in D_d, where the constraints on it are 0; they are {left}")
+    x = jnp.concatenate([q0, q1])
+    rows = jax.jacfwd(lambda y: view.pair(y[: q0.shape[0]], y[q0.shape[0] :], t))(x)
+    if rows.shape[0] and not (found := numerical_rank(rows)).full:
+        raise RankDeficientError(
+            f"q0, q1: the {rows.shape[0]} equations of D_d have rank {found.rank} there, so that it has no tangent space"
+        )
+
+
+def tangent_basis(constraints: Callable, x: Float[Array, "k"]) -> Float[Array, "k d"]:
+    """Columns that span the kernel of the derivative at x, orthonormal; the unit vectors where nothing restricts x."""
+    rows = jax.jacfwd(constraints)(x)
+    if rows.shape[0] == 0:
+        return jnp.eye(x.shape[0])
+    return jnp.linalg.svd(rows, full_matrices=True)[2][rows.shape[0] :].T
+
+
+def _restricted(basis, before, pulled, exterior, form, end, residual, solved) -> SymplecticDefect:
+    on = lambda a: basis.T @ a @ basis  # noqa: E731
+    return SymplecticDefect(basis, on(before), on(pulled - before), on(exterior), form @ basis, end, residual, solved)
+
+
+def _largest(matrix: Matrix) -> Float[Array, ""]:
+    return jnp.max(jnp.abs(matrix), axis=(-2, -1), initial=0.0)
+
+
+def flow_symplectic_defect(
+    system: System,
+    q0,
+    v0,
+    t: float,
+    *,
+    t0: float = 0.0,
+    tolerance: float = 1e-11,
+    max_steps: int = 100_000,
+) -> SymplecticDefect:
+    """(Fᵗ)*Ω_L - Ω_L = dν, ν(δq,δv) = -∫₀ᵗ (f + Rᵀλ)·δq(s) ds, Ω_L = -d(L_v·dq), of the continuous flow over the time t.
+
+    q0, v0: (n,), consistent. The flow is that of (a, λ) of the index-reduced equations; with constraints of order 0 or 1
+    the variations are those tangent to them. One integration (Dormand-Prince 8(7), local `tolerance`) carries the
+    derivative M = ∂Fᵗ/∂(q,v), the integrals of (f + Rᵀλ)·δq and of its exterior derivative d(f + Rᵀλ) ∧ dq.
+    Raises what `reference` raises for bad data, and RuntimeError where the integration fails.
+    Source: Borda, Fernández, Grillo, Theorem 2.4, with D_EL L = L_q - d/dt L_v replaced by the force -(f + Rᵀλ) that
+    equals it on trajectories: with D_EL L itself the theorem would hold along any second order equation.
+    """
+    check_x64()
+    if not is_traced(t) and not (np.isfinite(t) and t > 0):
+        raise ValueError(f"t: found {t}; give a positive, finite time")
+    begin = jnp.asarray(t0, dtype=float)
+    q, v = check_initial_data(system, q0, v0, begin)
+    result = _continuous_defect(system, q, v, begin, jnp.asarray(t, dtype=float), tolerance, max_steps)
+    if not is_traced(result) and not bool(result.solved):
+        raise RuntimeError("flow_symplectic_defect: the integration failed; shorten t, or raise max_steps or the tolerance")
+    return result
+
+
+@eqx.filter_jit
+def _continuous_defect(system: System, q, v, t0, t, tolerance: float, max_steps: int) -> SymplecticDefect:
+    n, y0 = q.shape[0], jnp.concatenate([q, v])
+    theta = lambda y, s: jnp.concatenate([momentum(system, y[:n], y[n:], s), jnp.zeros(n)])  # noqa: E731
+
+    def field(s, carry, args: System):
+        y, slope = carry["y"], carry["slope"]
+        (rates, gradient), (rate, forces) = jax.jacfwd(lambda x: _twice(motion_and_force(args, x, s)), has_aux=True)(y)
+        turned = (gradient @ slope).T @ slope[:n]
+        return {"y": rate, "slope": rates @ slope, "form": -forces @ slope[:n], "exterior": turned.T - turned}
+
+    start = {"y": y0, "slope": jnp.eye(2 * n), "form": jnp.zeros(2 * n), "exterior": jnp.zeros((2 * n, 2 * n))}
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(field),
+        diffrax.Dopri8(),
+        t0,
+        t0 + t,
+        None,
+        start,
+        args=system,
+        stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
+        max_steps=max_steps,
+        throw=False,
+    )
+    assert solution.ys is not None
+    last = jax.tree.map(lambda x: x[-1], solution.ys)
+    before = -exterior_derivative(lambda y: theta(y, t0), y0)
+    after = -exterior_derivative(lambda y: theta(y, t0 + t), last["y"])
+    basis = tangent_basis(lambda y: _restrictions(system, y[:n], y[n:], t0), y0)
+    pulled = last["slope"].T @ after @ last["slope"]
+    left = _restrictions(system, last["y"][:n], last["y"][n:], t0 + t)
+    solved = solution.result == diffrax.RESULTS.successful
+    return _restricted(basis, before, pulled, last["exterior"], last["form"], last["y"], left, solved)
+
+
+def _twice(x):
+    return x, x
+
+
+def motion_and_force(system: System, y: Float[Array, "two_n"], t) -> tuple[Float[Array, "two_n"], Vector]:
+    """(v, a) and f + Rᵀλ at y = (q, v)."""
+    n = y.shape[0] // 2
+    q, v = y[:n], y[n:]
+    found = acceleration(system, *jax.lax.stop_gradient((q, v)), t)
+    z = implicit(lambda x: kkt_residual(system, q, v, t, x), jnp.concatenate(found[:2]))
+    a, multipliers = z[:n], z[n:]
+    return jnp.concatenate([v, a]), force(system, q, v, t) + all_reactions(system, q, v, a, t).T @ multipliers
+
+
+def _restrictions(system: System, q: Vector, v: Vector, t) -> Float[Array, "k"]:
+    return jnp.concatenate([jnp.zeros(0), *velocity_residuals(system, q, v, t).values()])
