@@ -1,0 +1,211 @@
+"""DiscreteSystem against the same equations written for a System, and against the equations themselves at every node."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dalembert as da
+from dalembert.gallery import ENTRIES
+
+H, STEPS = 0.05, 40
+CURVATURE = ENTRIES["curvature_particle"].system
+PARTICLE = ENTRIES["nonholonomic_particle"]
+SPHERE = ENTRIES["spherical_pendulum"]
+
+
+def discrete_curvature():
+    """Borda, Fernández, Grillo, eqs. (6), (7): [6] is the central difference of the curvature; D_V = span(q₂ - q₀)."""
+
+    def lagrangian(q0, q1, p):
+        return 0.5 * p["m"] * (q1 - q0) @ (q1 - q0) / p["h"]
+
+    def kinematic(q0, q1, q2, p):
+        v, a = (q2 - q0) / (2 * p["h"]), (q2 - 2 * q1 + q0) / p["h"] ** 2
+        return (v[0] * a[1] - v[1] * a[0]) / (v @ v) ** 1.5 - p["k"]
+
+    def virtual(q0, q1, q2, p):
+        return (q2 - q0) / (2 * p["h"])
+
+    return da.DiscreteSystem(lagrangian, kinematic, virtual=virtual, parameters={"m": 1.0, "k": 1.0, "h": H})
+
+
+def test_the_papers_curvature_particle_written_on_nodes():
+    path = da.simulate(
+        CURVATURE, [0.0, 0.0], [1.0, 1.0], h=H, steps=STEPS, scheme=da.Scheme.borda_fernandez_grillo(), starter="first_order"
+    )
+    direct = da.simulate(discrete_curvature(), nodes=[[0.0, 0.0], [H, H]], h=H, steps=STEPS)
+    np.testing.assert_allclose(direct.q, path.q, atol=1e-12)
+    np.testing.assert_allclose(direct.constraint_forces, path.constraint_forces, atol=1e-9)
+    np.testing.assert_allclose(direct.multipliers, path.multipliers, atol=1e-9)
+    np.testing.assert_allclose(direct.t_multipliers, path.t_multipliers)
+    np.testing.assert_allclose(direct.t_velocity, path.t_velocity)
+    # [7]: all chords have one length; the first is h√2
+    np.testing.assert_allclose(np.linalg.norm(np.diff(direct.q, axis=0), axis=1), np.sqrt(2) * H, rtol=1e-12)
+
+
+def test_replace_and_the_step_that_scales_multipliers():
+    system, nodes = discrete_curvature(), [[0.0, 0.0], [H, H]]
+    with_h = da.simulate(system, nodes=nodes, h=H, steps=5)
+    without = da.simulate(system, nodes=nodes, steps=5)
+    np.testing.assert_allclose(without.q, with_h.q, atol=1e-13)
+    np.testing.assert_allclose(without.multipliers, H * with_h.multipliers, rtol=1e-9)
+    np.testing.assert_allclose(without.t, np.arange(6.0))
+    heavy = da.simulate(system.replace(m=3.0), nodes=nodes, h=H, steps=5)
+    np.testing.assert_allclose(heavy.q, with_h.q, atol=1e-12)
+    np.testing.assert_allclose(heavy.multipliers, 3 * with_h.multipliers, rtol=1e-9)
+
+
+def test_nonholonomic_embedding():
+    """Remark 3.4 with D_d the mid-point distribution, against the System on nodes."""
+    path = da.simulate(PARTICLE.system, PARTICLE.q0, PARTICLE.v0, h=H, steps=STEPS, scheme=da.Scheme("nodes"))
+
+    def lagrangian(q0, q1):
+        return 0.5 * (q1 - q0) @ (q1 - q0) / H
+
+    def constraint(q0, q1):
+        return ((q1[2] - q0[2]) - 0.5 * (q0[1] + q1[1]) * (q1[0] - q0[0])) / H
+
+    system = da.DiscreteSystem.nonholonomic(lagrangian, constraint, lambda q: jnp.array([-q[1], 0.0, 1.0]))
+    direct = da.simulate(system, nodes=path.q[:2], h=H, steps=STEPS)
+    np.testing.assert_allclose(direct.q, path.q, atol=1e-12)
+    np.testing.assert_allclose(direct.multipliers, path.multipliers, atol=1e-9)
+    pairs = np.array([constraint(a, b) for a, b in zip(np.asarray(direct.q), np.asarray(direct.q)[1:], strict=False)])
+    np.testing.assert_allclose(pairs, 0.0, atol=1e-12)
+    with pytest.raises(da.InconsistentDataError, match="nodes: the first two must lie in D_d"):
+        da.simulate(system, nodes=[[0.0, 1.0, 0.0], [0.1, 1.0, 0.0]], h=H, steps=3)
+
+
+def test_holonomic_embedding():
+    """Remarks 3.4, 5.2 for the sphere, against the System on nodes: SHAKE."""
+    path = da.simulate(SPHERE.system, SPHERE.q0, SPHERE.v0, h=H, steps=STEPS, scheme=da.Scheme("nodes"))
+
+    def lagrangian(q0, q1):
+        return 0.5 * (q1 - q0) @ (q1 - q0) / H - H * 0.5 * (q0[2] + q1[2])
+
+    system = da.DiscreteSystem.holonomic(lagrangian, lambda q: (q @ q - 1.0,))
+    direct = da.simulate(system, nodes=path.q[:2], h=H, steps=STEPS)
+    np.testing.assert_allclose(direct.q, path.q, atol=1e-12)
+    np.testing.assert_allclose(direct.multipliers, path.multipliers, atol=1e-9)
+    np.testing.assert_allclose(np.sum(np.asarray(direct.q) ** 2, axis=1), 1.0, atol=1e-12)
+
+
+# Remark 3.6, order k. The equations at the nodes are evaluated here by hand: L_d = ½|q₁-q₀|² - g(q₀_y + q₁_y)/2.
+
+G = 0.02
+
+
+def lagrangian(q0, q1):
+    return 0.5 * (q1 - q0) @ (q1 - q0) - 0.5 * G * (q0[1] + q1[1])
+
+
+def euler_lagrange_at_inner_nodes(q):
+    """D₁L_d(q_i, q_{i+1}) + D₂L_d(q_{i-1}, q_i) at i = 1, …, N-1."""
+    return -(q[2:] - 2 * q[1:-1] + q[:-2]) - np.array([0.0, G])
+
+
+def row(*window):
+    """A reaction that depends on the whole window, so that a wrong window shows."""
+    return jnp.array([1.0 + sum((i + 1) * 0.1 * x[1] for i, x in enumerate(window)), 0.3 * window[0][0] + 0.5])
+
+
+def third(q0, q1, q2, q3):
+    """A third difference: the x component has a prescribed jerk."""
+    return q3[0] - 3 * q2[0] + 3 * q1[0] - q0[0] - 0.001 * jnp.sin(q0[1])
+
+
+def slope(q0, q1):
+    """Order 1: the x component follows the y component."""
+    return q1[0] - q0[0] - 0.1 * jnp.cos(q0[1])
+
+
+@pytest.mark.parametrize(("kinematic", "order", "factor"), [
+    (slope, 1, 1), (slope, 1, 2), (third, 3, 3), (third, 3, 4),
+])  # fmt: skip
+def test_order_k(kinematic, order, factor):
+    """D_K on every window of k+1 nodes, and the force at node i spanned by R on the window whose point `factor` is q_i."""
+    given = np.array([[0.0, 0.0], [0.1, 0.1], [0.21, 0.19], [0.3, 0.25]])[: max(2, factor)]
+    system = da.DiscreteSystem(lagrangian, kinematic, reactions=row, order=order, factor=factor)
+    path = da.simulate(system, nodes=given, h=0.5, steps=12)
+    q, k = np.asarray(path.q), order
+    assert q.shape == (13, 2)
+    np.testing.assert_array_equal(q[: len(given)], given)
+    solved = range(len(given), 13)  # the nodes found by the run
+    for i in solved:
+        np.testing.assert_allclose(kinematic(*q[i - k : i + 1]), 0.0, atol=1e-12)
+    residual = euler_lagrange_at_inner_nodes(q)
+    multipliers = dict(
+        zip(np.round(np.asarray(path.t_multipliers) / 0.5).astype(int), np.asarray(path.multipliers), strict=True)
+    )
+    assert sorted(multipliers) == [i - 1 for i in solved]
+    for i, multiplier in multipliers.items():
+        first = i - (factor - 1)
+        force = np.asarray(row(*q[first : first + k + 1])) * multiplier
+        np.testing.assert_allclose(residual[i - 1] + 0.5 * force, 0.0, atol=1e-12)
+    np.testing.assert_allclose(path.constraint_forces, -2 * residual[len(given) - 2 :], atol=1e-11)
+
+
+def test_more_than_one_equation_and_free_motion():
+    free = da.simulate(da.DiscreteSystem(lagrangian), nodes=[[0.0, 0.0], [0.1, 0.1]], steps=10)
+    np.testing.assert_allclose(free.q[:, 1], 0.1 * np.arange(11) - 0.5 * G * np.arange(11) * (np.arange(11) - 1), atol=1e-13)
+    assert free.multipliers.shape == (9, 0)
+    both = da.DiscreteSystem(lagrangian, lambda a, b, c: c - b - 0.1 * (b - a), reactions=lambda a, b, c: jnp.eye(2))
+    path = da.simulate(both, nodes=[[0.0, 0.0], [1.0, 2.0]], steps=6)
+    np.testing.assert_allclose(path.q[:, 0], (1 - 0.1 ** np.arange(7)) / 0.9, rtol=1e-12)
+    np.testing.assert_allclose(path.multipliers, -euler_lagrange_at_inner_nodes(np.asarray(path.q)), atol=1e-12)
+
+
+NODES = [[0.0, 0.0], [0.1, 0.1]]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"factor": 0}, ValueError, "factor: found 0; .*points 1 to 3"),
+        ({"factor": 4}, ValueError, "factor: found 4; .*points 1 to 3"),
+        ({"factor": 1}, ValueError, "factor: found 1 with order 2; .*read later nodes.*Use 2 or 3"),
+        ({"order": 3, "factor": 2}, ValueError, "factor: found 2 with order 3.*Use 3 or 4"),
+        ({"order": 0}, ValueError, "order: found 0"),
+        ({"order": 2.0}, ValueError, "order: found 2.0"),
+        ({"kinematic": None}, ValueError, "give both or neither"),
+        ({"reactions": None}, ValueError, "give both or neither"),
+        ({"virtual": row}, ValueError, "reactions, virtual: found both"),
+        ({"lagrangian": None}, TypeError, "lagrangian: found None"),
+        ({"initial": 3}, TypeError, "initial: found int"),
+        ({"coordinates": "xy"}, TypeError, "coordinates: found 'xy'"),
+    ],
+)
+def test_bad_data(options, error, message):
+    with pytest.raises(error, match=message):
+        da.DiscreteSystem(**{"lagrangian": lagrangian, "kinematic": lambda a, b, c: c[0], "reactions": row, **options})
+
+
+@pytest.mark.parametrize(
+    ("changes", "run", "error", "message"),
+    [
+        ({}, {"nodes": None}, ValueError, "nodes: a DiscreteSystem starts from its first 2 nodes"),
+        ({}, {"q0": [0.0, 0.0]}, ValueError, "not from q0 and v0"),
+        ({}, {"nodes": NODES + NODES}, ValueError, r"nodes: found shape \(4, 2\); give the first 2 nodes"),
+        ({}, {"nodes": [[0.0], [0.0, 1.0]]}, TypeError, "nodes: found list, which is not an array"),
+        ({}, {"nodes": [[0.0, 0.0], [np.nan, 0.0]]}, ValueError, r"nodes\[1\]: found .*finite"),
+        ({}, {"scheme": da.Scheme()}, ValueError, "scheme: a DiscreteSystem is discrete already"),
+        ({"order": 3, "kinematic": third}, {"nodes": [*NODES, [0.2, 0.2]], "steps": 1}, ValueError, "steps: found 1; the 3"),
+        ({"coordinates": ("x",)}, {}, ValueError, "nodes: found n = 2; the system names 1"),
+        ({"lagrangian": lambda a, b: a - b}, {}, ValueError, r"lagrangian: returns shape \(2,\)"),
+        ({"kinematic": lambda a, b: a[0]}, {}, TypeError, r"kinematic: .*called as f\(q0, q1, q2\)"),
+        ({"reactions": lambda *w: jnp.eye(2)}, {}, ValueError, r"reactions: returns shape \(2, 2\); shape \(1, 2\)"),
+        ({"parameters": {"k": np.nan}, "lagrangian": lambda a, b, p: lagrangian(a, b), "reactions": lambda a, b, c, p: a,
+          "kinematic": lambda a, b, c, p: c[0]}, {}, ValueError, r"parameters\['k'\]: found nan"),
+    ],
+)  # fmt: skip
+def test_bad_runs(changes, run, error, message):
+    given = {"lagrangian": lagrangian, "kinematic": lambda a, b, c: c[0], "reactions": row, **changes}
+    with pytest.raises(error, match=message):
+        da.simulate(da.DiscreteSystem(**given), **{"nodes": NODES, "steps": 3, **run})
+
+
+def test_equations_that_do_not_determine_the_next_node():
+    """D_K that does not read q₂ is singular (Theorem 5.1); the two nodes of the start are kept."""
+    system = da.DiscreteSystem(lagrangian, lambda a, b, c: a[0] - 1.0, reactions=row)
+    path = da.simulate(system, nodes=NODES, steps=3, throw=False)
+    assert path.outcome is da.Outcome.SINGULAR
+    np.testing.assert_array_equal(path.q, NODES)
