@@ -78,13 +78,13 @@ class StepProgram(eqx.Module):
 
 
 def velocity_scale(v: Vector, others: Float[Array, "..."], q: Vector, h) -> Float[Array, ""]:
-    """Size of a velocity, with a floor: an update below it could not move the position by its last digit.
+    """Size of a velocity, with a floor: an update that cannot move the position by its last digit is small enough.
 
-    A floor is needed at rest, where the size of v is itself round-off. 1e3 ε |q|/h, times a tolerance near 1e-9, is far
-    below one unit in the last place of q.
+    A floor is needed at rest, where v is small but the forces that balance are not, and with them their round-off. With
+    the default tolerance of 1e-9 the floor is ε|q|/h. The update is applied all the same, so that nothing is lost by it.
     """
     size = jnp.maximum(jnp.max(jnp.abs(v)), jnp.max(jnp.abs(others), initial=0.0))
-    return size + 1e3 * EPSILON * jnp.max(jnp.abs(q)) / h + 1e-200
+    return size + 1e9 * EPSILON * jnp.max(jnp.abs(q)) / h + 1e-200
 
 
 def _constrained_row(kinds: Kinds, motions: int, doubled: bool) -> int | None:

