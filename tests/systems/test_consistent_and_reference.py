@@ -1,0 +1,121 @@
+"""Nearest consistent data and the reference flow against closed forms."""
+
+import diffrax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dalembert as da
+from dalembert.gallery import ENTRIES
+
+SPHERE = ENTRIES["spherical_pendulum"].system
+PARTICLE = ENTRIES["nonholonomic_particle"].system
+CIRCLE = da.System(lambda q, v, p: 0.5 * v @ v, da.Holonomic(lambda q, p: q @ q - p["square"]), parameters={"square": 1.0})
+
+
+def test_nearest_point_of_the_sphere():
+    """q = q0/|q0|, then v = v0 - (v0·q)q."""
+    q0, v0 = np.array([1.0, -2.0, 0.7]), np.array([0.3, 0.4, 0.5])
+    q = q0 / np.linalg.norm(q0)
+    v = v0 - (v0 @ q) * q
+    found = da.project(SPHERE, q0, v0)
+    np.testing.assert_allclose(found.q, q, atol=1e-12)
+    np.testing.assert_allclose(found.v, v, atol=1e-12)
+    np.testing.assert_allclose(found.moved_q, np.linalg.norm(q0) - 1, rtol=1e-12)
+    np.testing.assert_allclose(found.moved_v, abs(v0 @ q), rtol=1e-12)
+    assert str(found) == f"q0 moved by {np.linalg.norm(q0) - 1:.3g}, v0 by {abs(v0 @ q):.3g}"
+    again = da.project(SPHERE, found.q, found.v)
+    assert again.moved_q < 1e-12
+    assert again.moved_v < 1e-12
+    da.simulate(SPHERE, found.q, found.v, h=0.05, steps=2)  # the data are consistent for a run
+
+
+def test_nearest_velocity_of_a_distribution():
+    """ż = yẋ: v0 minus its part along (-y, 0, 1); the position stays."""
+    v0, y = np.array([1.0, 2.0, 3.0]), 0.5
+    normal = np.array([-y, 0.0, 1.0]) / np.sqrt(1 + y**2)
+    found = da.project(PARTICLE, [0.0, y, 0.0], v0)
+    np.testing.assert_allclose(found.v, v0 - (v0 @ normal) * normal, atol=1e-12)
+    assert found.moved_q == 0
+
+
+def test_nothing_to_do_for_constraints_on_accelerations():
+    found = da.project(ENTRIES["curvature_particle"].system, [1.0, 2.0], [3.0, 4.0])
+    assert (found.moved_q, found.moved_v) == (0, 0)
+
+
+@pytest.mark.parametrize("q0", [[1.0, 0.0], [0.3, 0.4]])
+def test_no_nearby_point(q0):
+    """|q|² = -1."""
+    with pytest.raises(da.InconsistentDataError, match=r"q0: no nearby consistent point exists: .*residual"):
+        da.project(CIRCLE.replace(square=-1.0), q0, [0.0, 0.0])
+
+
+def test_rank_deficient():
+    with pytest.raises(da.RankDeficientError, match=r"q0: the constraints are rank deficient there .rank 0 of 1"):
+        da.project(CIRCLE, [0.0, 0.0], [1.0, 0.0])
+    twice = da.System(lambda q, v: 0.5 * v @ v, [da.Holonomic(lambda q: q[0] - 1), da.Holonomic(lambda q: 2 * q[0] - 4)])
+    with pytest.raises(da.RankDeficientError, match="rank 1 of 2"):
+        da.project(twice, [0.0, 0.0], [1.0, 0.0])
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="v0: found 2 numbers; the system has n = 3"):
+        da.project(SPHERE, [1.0, 0.0, 0.0], [0.0, 1.0])
+    for times, message in (
+        (1.0, r"t: found shape \(\)"), ([0.0], "at least two"), ([1.0, 0.0], "increase"), ([0.0, np.inf], "finite"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            da.reference(PARTICLE, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], times)
+    with pytest.raises(ValueError, match="tolerance: found 0"):
+        da.reference(PARTICLE, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], [0.0, 1.0], tolerance=0)
+    with pytest.raises(TypeError, match="solver: found str"):
+        da.reference(PARTICLE, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], [0.0, 1.0], solver="dopri")
+    with pytest.raises(da.InconsistentDataError, match="project"):
+        da.reference(SPHERE, [2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0])
+
+
+CLOSED = ("pendulum", "curvature_particle", "nonholonomic_particle", "spherical_pendulum")
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_reference_against_closed_forms(name):
+    """The error follows the tolerance, and the drift of the invariants is reported as it is."""
+    entry = ENTRIES[name]
+    t = np.linspace(0.0, 5.0, 11)
+    exact_q, exact_v = entry.exact(t)
+    errors = []
+    for tolerance in (1e-6, 1e-11):
+        found = da.reference(entry.system, entry.q0, entry.v0, t, tolerance=tolerance)
+        assert bool(found.succeeded)
+        errors.append(max(np.max(np.abs(found.q - exact_q)), np.max(np.abs(found.v - exact_v))))
+        assert errors[-1] < 1000 * tolerance  # local tolerance; index reduction of the sphere amplifies it most
+        if name == "spherical_pendulum":
+            drift = [max(abs(q @ q - 1), abs(2 * q @ v)) for q, v in zip(found.q, found.v, strict=True)]
+        elif name == "nonholonomic_particle":
+            drift = abs(found.v[:, 2] - found.q[:, 1] * found.v[:, 0])
+        else:
+            drift = np.zeros(11)
+        np.testing.assert_allclose(found.drift, drift, atol=1e-15)
+    assert errors[1] < errors[0]
+
+
+def test_multipliers_of_the_reference():
+    """The steady cone of angle α: tension 2|λ| = 1/cos α; λ(-y, 0, 1) with λ = v_x v_y/(1+y²); λ = -mk|v|."""
+    t = np.linspace(0.0, 2.0, 5)
+    run = lambda name: da.reference(ENTRIES[name].system, ENTRIES[name].q0, ENTRIES[name].v0, t)  # noqa: E731
+    np.testing.assert_allclose(run("spherical_pendulum").multipliers, -1.0, rtol=1e-9)
+    np.testing.assert_allclose(run("curvature_particle").multipliers, -np.sqrt(2.0), rtol=1e-9)
+    _, v = ENTRIES["nonholonomic_particle"].exact(t)
+    y = 1 + 0.5 * t
+    np.testing.assert_allclose(run("nonholonomic_particle").multipliers[:, 0], v[:, 0] * v[:, 1] / (1 + y**2), rtol=1e-8)
+
+
+def test_a_failed_integration_says_how_far_it_came():
+    entry = ENTRIES["pendulum"]
+    with pytest.raises(RuntimeError, match=r"failed after t = .*max_steps"):
+        da.reference(entry.system, entry.q0, entry.v0, [0.0, 100.0], max_steps=10)
+    kept = da.reference(entry.system, entry.q0, entry.v0, np.linspace(0, 100, 101), max_steps=10, throw=False,
+                        solver=diffrax.Tsit5())  # fmt: skip
+    assert not bool(kept.succeeded)
+    assert bool(jnp.all(jnp.isfinite(kept.q[0])))
