@@ -203,7 +203,7 @@ def traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
     targets = jnp.minimum(every * (1 + jnp.arange(outer * inner)), steps).reshape(outer, inner)
     carry, table = lax.scan(block, carry, targets)
     before = sum(min(every * (1 + i), steps) <= program.lead for i in range(min(rows, program.lead)))
-    return carry, jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[before:rows], table)
+    return carry, jax.tree.map(lambda x: x.reshape(outer * inner, *x.shape[2:])[before:rows], table)
 
 
 @eqx.filter_jit
