@@ -7,9 +7,12 @@ import jax
 
 jax.config.update("jax_enable_x64", True)
 
+from dalembert import measure  # noqa: E402
 from dalembert.discretize import Beta, Central, DiscreteSystem, PairMap, Scheme, TripleMap  # noqa: E402
 from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # noqa: E402
+from dalembert.show import plot  # noqa: E402
 from dalembert.step import Avoid, Branch, Least, Nearest, Root, SampledFeedback, StepProgram, roots, simulate  # noqa: E402
+from dalembert.store import from_xarray, load, matches, save, to_xarray  # noqa: E402
 from dalembert.systems import (  # noqa: E402
     Constraint,
     Holonomic,
@@ -61,9 +64,16 @@ __all__ = [
     "TripleMap",
     "acceleration",
     "energy",
+    "from_xarray",
+    "load",
+    "matches",
+    "measure",
     "momentum",
+    "plot",
     "project",
     "reference",
     "roots",
+    "save",
     "simulate",
+    "to_xarray",
 ]

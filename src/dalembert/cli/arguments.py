@@ -1,0 +1,150 @@
+"""What the words of a command line stand for: systems, data, schemes, branches. Every mistake names the option."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path as File
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.discretize import Scheme
+from dalembert.gallery import ENTRIES
+from dalembert.step import Avoid, Branch, Nearest
+from dalembert.systems import System
+
+SCHEMES = ("default", "borda-fernandez-grillo", "nodes", "drift-kick-drift", "kick-drift-kick")
+BRANCHES = ("avoid", "nearest-prediction", "nearest-previous")
+
+
+class Problem(NamedTuple):
+    """What a name on the command line stands for; data the user has not given are None."""
+
+    system: System
+    q0: Any = None
+    v0: Any = None
+    h: float | None = None
+    time: float | None = None
+    exact: Any = None
+
+
+def named_problem(name: str) -> Problem:
+    if ":" not in name and not name.endswith(".py"):
+        key = name.replace("-", "_")
+        if key not in ENTRIES:
+            raise ValueError(f"{name}: no system of the gallery; there are {', '.join(ENTRIES)}, or give file.py:name")
+        found: Any = ENTRIES[key]
+    else:
+        found = _from_file(name)
+    if isinstance(found, System):
+        return Problem(found)
+    if isinstance(getattr(found, "system", None), System):
+        return Problem(**{field: getattr(found, field, None) for field in Problem._fields})
+    raise TypeError(f"{name}: found {type(found).__name__}; a System, or a gallery Entry, is needed")
+
+
+def _from_file(reference: str) -> Any:
+    """The object `name` of a Python file, from file.py:name."""
+    file, _, name = reference.rpartition(":")
+    if not file or not name:
+        raise ValueError(f"{reference}: give the file and the name in it, file.py:name")
+    source = File(file)
+    if not source.is_file():
+        raise FileNotFoundError(f"{file}: no such file")
+    spec = importlib.util.spec_from_file_location(source.stem, source)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{file}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(source.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{file}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    if not hasattr(module, name):
+        raise ValueError(f"{file}: defines no {name}")
+    return getattr(module, name)
+
+
+def with_data(problem: Problem, parameters: list[str] | None, q0: str | None, v0: str | None) -> Problem:
+    system = problem.system
+    for text in parameters or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--set {text}: give name=value, such as m=2")
+        numbers = _numbers(value, f"--set {name}")
+        system = system.replace(**{name.strip(): numbers if "," in value else numbers[0]})
+    start = _numbers(q0, "--q0") if q0 is not None else needed(problem.q0, "q0", "a System")
+    speed = _numbers(v0, "--v0") if v0 is not None else needed(problem.v0, "v0", "a System")
+    return problem._replace(system=system, q0=start, v0=speed)
+
+
+def needed(value: Any, option: str, name: str) -> Any:
+    if value is None:
+        raise ValueError(f"--{option} is needed: {name} brings none")
+    return value
+
+
+def _numbers(text: str, name: str) -> Any:
+    try:
+        return jnp.asarray([float(x) for x in text.split(",")])
+    except ValueError:
+        raise ValueError(f"{name}: found {text!r}; give numbers between commas, such as 0,1.5") from None
+
+
+def step_count(h: float, steps: int | None, time: float | None, name: str) -> int:
+    if steps is not None and time is not None:
+        raise ValueError("--steps, --time: found both; give one of them")
+    if steps is not None:
+        return steps
+    wanted = needed(time, "steps or --time", name)
+    if not (np.isfinite(wanted) and wanted > 0):
+        raise ValueError(f"--time: found {wanted}; give a positive, finite time")
+    if not h > 0:
+        raise ValueError(f"--h: found {h}; give a positive, finite step")
+    return max(1, round(wanted / h))
+
+
+def named_scheme(name: str) -> Scheme | None:
+    if ":" in name:
+        return _of_type(name, Scheme)
+    plain = name.replace("_", "-")
+    if plain not in SCHEMES:
+        raise ValueError(f"--scheme: found {name}; there are {', '.join(SCHEMES)}, or give file.py:name")
+    if plain == "borda-fernandez-grillo":
+        return Scheme.borda_fernandez_grillo()
+    return Scheme(None if plain == "default" else plain.replace("-", "_"))  # type: ignore[arg-type]
+
+
+def named_branch(name: str | None) -> Branch | None:
+    if name is None:
+        return None
+    kind, _, components = name.partition(":")
+    if kind not in BRANCHES:
+        if ":" in name:
+            return _of_type(name, Branch)
+        raise ValueError(f"--branch: found {name}; there are {', '.join(BRANCHES)}, or give file.py:name")
+    if kind == "avoid":
+        return Avoid()
+    chosen = None if not components else [int(x) for x in _numbers(components, "--branch")]
+    return Nearest("prediction" if kind == "nearest-prediction" else "previous", chosen)
+
+
+def _of_type(reference: str, kind: type) -> Any:
+    found = _from_file(reference)
+    if not isinstance(found, kind):
+        raise TypeError(f"{reference}: found {type(found).__name__}; a {kind.__name__} is needed")
+    return found
+
+
+def check_target(file: File | None, endings: tuple[str, ...], option: str) -> None:
+    """Before the run: a path that took an hour shall not be lost to a misspelt folder."""
+    if file is None:
+        return
+    if file.suffix not in endings:
+        raise ValueError(f"{option}: found {file}; give a name that ends in {', '.join(endings)}")
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"{option}: the folder {file.parent} does not exist; make it first")

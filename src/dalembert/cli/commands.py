@@ -1,0 +1,175 @@
+"""The commands. Bad input ends with one line and exit code 2; a run that fails keeps what it computed and exits 1."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path as File
+from typing import Annotated, NoReturn
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dalembert.cli.arguments import (
+    BRANCHES,
+    SCHEMES,
+    check_target,
+    named_branch,
+    named_problem,
+    named_scheme,
+    needed,
+    step_count,
+    with_data,
+)
+from dalembert.gallery import ENTRIES
+from dalembert.measure import Order
+from dalembert.measure import order as measured_order
+from dalembert.papers import PAPERS
+from dalembert.path import Outcome
+from dalembert.show import plot
+from dalembert.step import simulate
+from dalembert.step.start import STARTERS
+from dalembert.store import save
+
+app = typer.Typer(help="Discrete Lagrange-d'Alembert mechanics.", no_args_is_help=True, add_completion=False,
+                  pretty_exceptions_enable=False)  # fmt: skip
+
+Name = Annotated[str, typer.Argument(help="a name of the gallery, or file.py:name for a System or an Entry of your own")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="parameter, such as m=2 or weights=1,2,3; may be repeated")]
+Data = Annotated[str | None, typer.Option(help="numbers between commas, such as 0,1")]
+SchemeName = Annotated[str, typer.Option(help=f"{', '.join(SCHEMES)}, or file.py:name")]
+StarterName = Annotated[str, typer.Option(help=", ".join(STARTERS))]
+BranchName = Annotated[
+    str | None,
+    typer.Option(help=f"{', '.join(BRANCHES)}; :0,1 behind it names the coordinates that count; or file.py:name"),
+]
+
+
+@app.command("list")
+def list_gallery() -> None:
+    """List the systems of the gallery with formula, parameters and source."""
+    table = Table("name", "formula", "parameters", "source", box=None, padding=(0, 2, 0, 0))
+    for entry in ENTRIES.values():
+        values = entry.system.parameters or {}
+        parameters = ", ".join(f"{name} = {' '.join(f'{x:g}' for x in np.ravel(value))}" for name, value in values.items())
+        table.add_row(*(Text(x) for x in (entry.name, entry.formula, parameters, entry.source)))
+    _console().print(table)
+
+
+@app.command()
+def run(
+    name: Name,
+    parameter: Set = None,
+    q0: Data = None,
+    v0: Data = None,
+    h: Annotated[float | None, typer.Option(help="step")] = None,
+    steps: Annotated[int | None, typer.Option(help="number of steps")] = None,
+    time: Annotated[float | None, typer.Option(help="length of the run, instead of --steps")] = None,
+    scheme: SchemeName = "default",
+    starter: StarterName = "second_order",
+    branch: BranchName = None,
+    save_every: Annotated[int, typer.Option(help="keep every that many states")] = 1,
+    file: Annotated[File | None, typer.Option("--save", help="NetCDF file to write, such as run.nc")] = None,
+    picture: Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")] = None,
+) -> None:
+    """Simulate a system; print how it went, and store or plot the path. A run that fails keeps its path and exits 1."""
+    with _one_line_errors():
+        problem = with_data(named_problem(name), parameter, q0, v0)
+        step = needed(h if h is not None else problem.h, "h", name)
+        count = step_count(step, steps, time if time is not None or steps is not None else problem.time, name)
+        check_target(file, (".nc", ".nc4", ".h5"), "--save")
+        check_target(picture, (".png", ".pdf", ".svg"), "--plot")
+        path = simulate(problem.system, problem.q0, problem.v0, h=step, steps=count, scheme=named_scheme(scheme),
+                        starter=starter, branch=named_branch(branch), save_every=save_every, throw=False)  # fmt: skip
+        failed = Outcome(int(path.code)).failed
+        _console(stderr=failed).print(Text(path.describe()))
+        if file is not None:
+            save(path, file)
+        if picture is not None:
+            plot(path, title=name).savefig(picture)
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def order(
+    name: Name,
+    h: Annotated[list[float], typer.Option(help="step; give it several times, decreasing")],
+    time: Annotated[float, typer.Option(help="length of the runs, a multiple of every h")],
+    parameter: Set = None,
+    q0: Data = None,
+    v0: Data = None,
+    coordinates: Annotated[str | None, typer.Option(help="names of the coordinates that count, between commas")] = None,
+    scheme: SchemeName = "default",
+    starter: StarterName = "second_order",
+    branch: BranchName = None,
+) -> None:
+    """Measure the order of convergence of positions, velocities and multipliers against the reference flow."""
+    with _one_line_errors():
+        problem = with_data(named_problem(name), parameter, q0, v0)
+        chosen = None if coordinates is None else [x.strip() for x in coordinates.split(",")]
+        result = measured_order(problem.system, problem.q0, problem.v0, time=time, h=h, coordinates=chosen,
+                                scheme=named_scheme(scheme), starter=starter, branch=named_branch(branch))  # fmt: skip
+    _print_order(result)
+    if any(Outcome(int(path.code)).failed for path in result.paths):
+        raise typer.Exit(1)
+
+
+def _print_order(result: Order) -> None:
+    table = Table("", "h", "error", "order", "in the fit", box=None, padding=(0, 2, 0, 0))
+    for column in table.columns[1:4]:
+        column.justify = "right"
+    for name, c in result.quantities.items():
+        orders = [np.nan, *c.orders]
+        for i, h in enumerate(c.h):
+            shown = "" if np.isnan(orders[i]) else f"{orders[i]:.3f}"
+            table.add_row(name if i == 0 else "", f"{h:g}", f"{c.error[i]:.4e}", shown, c.use[i])
+        slope = "too few steps for a slope" if np.isnan(c.slope) else f"slope {c.slope:.3f}"
+        table.add_row("", "", "", "", Text(slope, style="bold"), end_section=True)
+    _console().print(table)
+
+
+@app.command()
+def reproduce(
+    paper: Annotated[str, typer.Argument(help=", ".join(PAPERS))],
+    folder: Annotated[File | None, typer.Option(help="where to write; out/NAME by default")] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="fewer steps, to see that everything works")] = False,
+) -> None:
+    """Write the figures and tables of a paper, and what differs from print, into a folder."""
+    with _one_line_errors():
+        known = {name.replace("_", "-"): entry for name, entry in PAPERS.items()}
+        found = known.get(paper.replace("_", "-"))
+        if found is None:
+            raise ValueError(f"{paper}: no paper of the collection; there are {', '.join(known)}")
+        target = folder if folder is not None else File("out") / paper
+        found.run(target, fast=fast)
+        _console().print(Text(f"{found.title}: {target}"))
+
+
+def _console(stderr: bool = False) -> Console:
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = 240  # a file or a pipe has no width of its own
+    return console
+
+
+@contextlib.contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Bad input is one line on stderr and exit code 2, without a traceback."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError, RuntimeError) as error:
+        _fail(" ".join(str(error).split()))
+
+
+def _fail(message: str) -> NoReturn:
+    _console(stderr=True).print(Text(f"dalembert: {message}"), soft_wrap=True)
+    raise typer.Exit(2)
+
+
+def main() -> None:
+    """Entry point of the command `dalembert`."""
+    app()

@@ -1,0 +1,137 @@
+"""The command line: what it prints and writes, and its exit codes: 0, 1 for a run that fails, 2 for bad input."""
+
+import re
+
+import matplotlib.image
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import dalembert as da
+from dalembert.cli import app
+from dalembert.gallery import ENTRIES
+
+USER_FILE = """
+import jax.numpy as jnp
+import dalembert as da
+from dalembert.gallery import Entry
+
+falling = da.System(lambda q, v, p: 0.5 * p["m"] * v @ v - p["m"] * p["g"] @ q, parameters={"m": 1.0, "g": [0.0, 9.81]})
+entry = Entry("throw", "Throw", "L", "none", falling, (0.0, 0.0), (1.0, 2.0), 0.1, 1.0)
+lost = da.System(
+    lambda q, v: 0.5 * v @ v,
+    da.SecondOrder(lambda q, v, a: a[0] ** 2 + a[0] + q[1], reactions=lambda q, v, a: jnp.array([1.0, 0.0])),
+)
+nodes = da.Scheme("nodes")
+number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(USER_FILE)
+    (tmp_path / "broken.py").write_text("import no_such_module")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(*words, code=0):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
+
+
+def test_list_shows_every_system_with_formula_and_source():
+    output = call("list")
+    for entry in ENTRIES.values():
+        assert entry.name in output
+        assert entry.formula in output
+        assert entry.source in output
+
+
+def test_run_takes_data_parameters_and_writes_path_and_figure(folder):
+    output = call("run", "pendulum", "--set", "g_over_l=2", "--q0", "0.5", "--v0", "-1", "--h", "0.1", "--time", "2",
+                  "--save", "run.nc", "--plot", "run.png")  # fmt: skip
+    assert "20 steps of h = 0.1" in output
+    assert "success" in output
+    path = da.load("run.nc")
+    system = ENTRIES["pendulum"].system.replace(g_over_l=2)
+    wanted = da.simulate(system, [0.5], [-1.0], h=0.1, steps=20)
+    np.testing.assert_array_equal(path.q, wanted.q)
+    assert da.matches(path, system)
+    assert matplotlib.image.imread("run.png").shape[0] > 200
+
+
+def test_run_takes_its_data_from_the_gallery():
+    assert "1000 steps of h = 0.05" in call("run", "pendulum")
+
+
+def test_a_file_brings_a_system_an_entry_or_a_scheme(folder):
+    words = ["--q0", "0,0", "--v0", "1,2", "--h", "0.1", "--steps", "4", "--set", "g=0,1.62", "--save-every", "2"]
+    call("run", "mine.py:falling", *words, "--scheme", "mine.py:nodes", "--save", "run.nc")
+    path = da.load("run.nc")
+    np.testing.assert_allclose(path.t, [0, 0.2, 0.4], atol=1e-15)
+    np.testing.assert_allclose(path.q[-1], [0.4, 0.8 - 0.81 * 0.16], rtol=1e-12)
+    assert "mine:" in path.provenance.system
+    assert 'p["g"] @ q' in path.provenance.source
+    assert "10 steps" in call("run", "mine.py:entry")
+
+
+def test_a_run_that_fails_says_where_keeps_the_path_and_exits_1(folder):
+    words = ["--q0", "0,0", "--v0", "1,1", "--h", "0.02", "--steps", "100", "--save", "lost.nc", "--plot", "lost.png"]
+    output = call("run", "mine.py:lost", *words, code=1)
+    path = da.load("lost.nc")
+    assert path.outcome.failed
+    assert path.steps in (12, 13)
+    time = rf"{path.steps * 0.02:g}"
+    assert re.search(rf"failed at step {path.steps}, t = {time}, scaled residual \d", output)
+    assert (folder / "lost.png").exists()
+
+
+@pytest.mark.parametrize("branch", ["nearest-prediction", "nearest-previous:0"])
+def test_branches_have_names(branch):
+    assert "success" in call("run", "pendulum", "--steps", 3, "--branch", branch)
+
+
+def test_order_prints_a_table_of_errors_and_orders():
+    output = call("order", "pendulum", "--h", 0.1, "--h", 0.05, "--h", 0.025, "--time", 2, "--coordinates", "θ")
+    assert len(re.findall(r"fitted", output)) == 6
+    slopes = [float(x) for x in re.findall(r"slope (\S+)", output)]
+    assert slopes == pytest.approx([2, 2], abs=0.05)
+
+
+BAD = {
+    "unknown system": (["run", "pendulumm"], "no system of the gallery; there are curvature_particle"),
+    "unknown parameter": (["run", "pendulum", "--set", "l=2"], "the parameters are g_over_l"),
+    "parameter without value": (["run", "pendulum", "--set", "g_over_l"], "give name=value"),
+    "no number": (["run", "pendulum", "--q0", "one"], "--q0: found 'one'"),
+    "wrong length": (["run", "pendulum", "--q0", "1,2"], "n = 2 coordinates"),
+    "negative step": (["run", "pendulum", "--h", "-0.1"], "h: found -0.1"),
+    "steps and time": (["run", "pendulum", "--steps", "3", "--time", "1"], "give one of them"),
+    "infinite time": (["run", "pendulum", "--time", "inf"], "--time: found inf"),
+    "scheme": (["run", "pendulum", "--scheme", "euler"], "--scheme: found euler; there are default"),
+    "starter": (["run", "pendulum", "--starter", "third"], "starter: found 'third'"),
+    "branch": (["run", "pendulum", "--branch", "left"], "--branch: found left"),
+    "inconsistent data": (["run", "nonholonomic_particle", "--v0", "0,0,1"], "dalembert.project"),
+    "folder": (["run", "pendulum", "--save", "no/run.nc"], "--save: the folder no does not exist"),
+    "ending": (["run", "pendulum", "--plot", "run.doc"], "--plot: found run.doc"),
+    "no file": (["run", "none.py:system"], "none.py: no such file"),
+    "no name": (["run", "mine.py"], "give the file and the name in it"),
+    "unknown name": (["run", "mine.py:rising"], "mine.py: defines no rising"),
+    "no system": (["run", "mine.py:number"], "found int; a System"),
+    "broken file": (["run", "broken.py:system"], "broken.py: ModuleNotFoundError: No module named"),
+    "no data": (["run", "mine.py:falling", "--h", "0.1", "--steps", "1"], "--q0 is needed"),
+    "no step": (["run", "mine.py:falling", "--q0", "0,0", "--v0", "0,0"], "--h is needed"),
+    "no length": (["run", "mine.py:falling", "--q0", "0,0", "--v0", "0,0", "--h", "1"], "--steps or --time is needed"),
+    "no scheme": (["run", "pendulum", "--scheme", "mine.py:number"], "a Scheme is needed"),
+    "steps of order": (["order", "pendulum", "--h", "0.1", "--h", "0.07", "--time", "2"], "not a multiple"),
+    "unknown paper": (["reproduce", "principia"], "no paper of the collection; there are borda-fernandez-grillo"),
+}
+
+
+@pytest.mark.parametrize(("words", "message"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_one_line_and_exit_code_2(words, message, folder):
+    output = call(*words, code=2)
+    assert message in output
+    assert output.startswith("dalembert: ")
+    assert len(output.strip().splitlines()) == 1
