@@ -122,6 +122,11 @@ class Path(eqx.Module):
             return self.code
         return Outcome(int(self.code))
 
+    def __repr__(self) -> str:
+        """Short: the arrays are long, and the provenance is text for a file."""
+        outcome = self.outcome.name if isinstance(self.outcome, Outcome) else "traced or a batch"
+        return f"Path(q={self.q.shape}, multipliers={self.multipliers.shape}, levels={self.levels}, outcome={outcome})"
+
     @property
     def steps(self) -> int:
         """Number of steps that were solved."""
