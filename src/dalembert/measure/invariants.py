@@ -76,7 +76,7 @@ def momentum(system: System | DiscreteSystem, path: Path, generator: Callable, *
     chosen, form = form_of(path, system, scheme)
     v = jnp.asarray(path.v)
     q, t, h = jnp.asarray(path.q)[-v.shape[0] :], jnp.asarray(path.t)[-v.shape[0] :], path.h
-    if form == "kick_drift_kick":
+    if form == "kick_drift_kick" and isinstance(system, System):
         p = jax.vmap(lambda x, w, s: momentum_at(system, x, w, s))(q, v, t)
     else:
         view = node_view(system, None if isinstance(system, DiscreteSystem) else chosen, h, q.shape[1])
@@ -168,13 +168,14 @@ def _node_places(scheme: Scheme, q, v, h, t, between: bool) -> dict[int, tuple]:
 
 
 def _discrete_residuals(system: DiscreteSystem, path: Path) -> tuple[Residual, ...]:
-    if system.kinematic is None:
+    kinematic = system.kinematic
+    if kinematic is None:
         return ()
     k, q = system.order, jnp.asarray(path.q)
     windows = [q[i : q.shape[0] - k + i] for i in range(k + 1)]
-    values = jax.vmap(lambda *x: jnp.atleast_1d(system.call(system.kinematic, *x)))(*windows)
+    values = jax.vmap(lambda *x: jnp.atleast_1d(system.call(kinematic, *x)))(*windows)
     return (Residual("kinematic", np.asarray(path.t)[system.factor - 1 :][: len(values)], np.asarray(values)),)
 
 
 def _residual(name: str, t, function: Callable, x, w, a) -> Residual:
-    return Residual(name, np.asarray(t), np.asarray(jax.vmap(function)(x, w, a, t)))
+    return Residual(name, np.asarray(t), np.asarray(jax.jit(jax.vmap(function))(x, w, a, t)))

@@ -76,9 +76,10 @@ class NodeView(eqx.Module):
 
     def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
         """D₂L_d(q₀,q₁), t the time of q₀."""
-        if isinstance(self.system, DiscreteSystem):
-            return jax.grad(lambda x: self.system.call(self.system.lagrangian, q0, x))(q1)
-        return legendre_plus(self.scheme, self.system, q0, q1 - q0, t, self.h)
+        system = self.system
+        if isinstance(system, DiscreteSystem):
+            return jax.grad(lambda x: system.call(system.lagrangian, q0, x))(q1)
+        return legendre_plus(self.scheme, system, q0, q1 - q0, t, self.h)
 
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
         """What the first two nodes must satisfy (Remark 3.4): φ(q₀), φ(q₁), φ(ρ(q₀,q₁)), or the user's `initial`."""
@@ -127,16 +128,19 @@ def node_view(system: System | DiscreteSystem, scheme: Scheme | None, h, n: int)
                 f"system: its flow needs {system.nodes_needed} nodes; the theorems are about pairs (order, factor 2)"
             )
         window = [points] * (system.order + 1)
-        count = 0 if system.kinematic is None else _length(lambda: system.call(system.kinematic, *window))
+        kinematic = system.kinematic
+        count = 0 if kinematic is None else _length(lambda: system.call(kinematic, *window))
         return NodeView(system, Scheme("nodes"), step, ((2, count),) if count else ())
     if not isinstance(system, System):
         raise TypeError(f"system: found {type(system).__name__}; give a System or a DiscreteSystem")
     chosen = Scheme("nodes") if scheme is None else scheme
     if chosen.form == "kick_drift_kick":
         raise ValueError("scheme: kick_drift_kick is no flow of pairs of nodes; give nodes and Scheme('nodes')")
-    zero = jnp.asarray(0.0)
-    rows = tuple((c.order, _length(lambda c=c: value(system, c, points, points, points, zero))) for c in system.constraints)
-    return NodeView(system, chosen, step, rows)
+    zero, rows = jnp.asarray(0.0), []
+    for c in system.constraints:
+        shape = jax.eval_shape(value, system, c, points, points, points, zero).shape
+        rows.append((c.order, shape[0]))
+    return NodeView(system, chosen, step, tuple(rows))
 
 
 def _length(function) -> int:
@@ -182,7 +186,7 @@ def nodes_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | None)
     if form == "drift_kick_drift":
         first = (q[0] - half * v[0])[None]
         return chosen, jnp.concatenate([first, q + half * v]), jnp.concatenate([t[:1] - half, t + half])
-    if form == "kick_drift_kick" and any(c.order > 0 for c in system.constraints):
+    if form == "kick_drift_kick" and any(c.order > 0 for c in getattr(system, "constraints", ())):
         raise ValueError("path: in kick_drift_kick form nodes alone satisfy no equations here; use the form 'nodes'")
     maps = {name: getattr(chosen, name) for name in ("action", "kinematic", "variational", "distribution")}
     return Scheme("nodes", **maps), q, t

@@ -114,10 +114,9 @@ def regularity(
         times = t0 + view.h * jnp.arange(points.shape[0])
     if not isinstance(every, int) or every < 1:
         raise ValueError(f"every: found {every!r}; give a whole number, 1 or more")
-    windows = [points[i : points.shape[0] - 2 + i : every] for i in range(3)]
     t = times[1:-1:every]
     n, m = points.shape[1], view.m
-    found = jax.tree.map(np.asarray, _derivatives(view, *windows, t))
+    found = jax.tree.map(np.asarray, _derivatives(view, points[:-2:every], points[1:-1:every], points[2::every], t))
     restrictions = found["kinematic"].shape[1]
     return Regularity(
         np.asarray(t),
@@ -153,11 +152,12 @@ def _at_window(view: NodeView, q0: Vector, q1: Vector, q2: Vector, t) -> dict[st
     basis = jnp.linalg.svd(rows, full_matrices=True)[2][view.m :].T if view.m else jnp.eye(n)
 
     def kinematic(x):
-        points = x.reshape(3, n)
-        return jnp.concatenate([view.kinematic(*points, t), view.pair(points[0], points[1], t - view.h)])
+        a, b, c = x.reshape(3, n)
+        return jnp.concatenate([view.kinematic(a, b, c, t), view.pair(a, b, t - view.h)])
 
     def components(x):
-        return basis.T @ view.equations(*x.reshape(3, n), multipliers, t)[:n]
+        a, b, c = x.reshape(3, n)
+        return basis.T @ view.equations(a, b, c, multipliers, t)[:n]
 
     x = jnp.concatenate([q0, q1, q2])
     on_kinematic, on_components = jax.jacfwd(kinematic)(x), jax.jacfwd(components)(x)

@@ -194,7 +194,7 @@ def flow_symplectic_defect(
     if not is_traced(t) and not (np.isfinite(t) and t > 0):
         raise ValueError(f"t: found {t}; give a positive, finite time")
     begin = jnp.asarray(t0, dtype=float)
-    q, v = check_initial_data(system, q0, v0, begin)
+    q, v = check_initial_data(system, q0, v0, t0)
     result = _continuous_defect(system, q, v, begin, jnp.asarray(t, dtype=float), tolerance, max_steps)
     if not is_traced(result) and not bool(result.solved):
         raise RuntimeError("flow_symplectic_defect: the integration failed; shorten t, or raise max_steps or the tolerance")
