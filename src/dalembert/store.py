@@ -21,7 +21,7 @@ import numpy as np
 from dalembert.discretize import DiscreteSystem
 from dalembert.path import Outcome, Path, Provenance, Statistics
 from dalembert.step.provenance import provenance
-from dalembert.systems import System
+from dalembert.systems import System, is_traced
 
 if TYPE_CHECKING:
     import xarray
@@ -161,7 +161,7 @@ def matches(path: Path | str | os.PathLike, system: System | DiscreteSystem) -> 
 def _check_path(path: object) -> None:
     if not isinstance(path, Path):
         raise TypeError(f"path: found {type(path).__name__}; give the Path that simulate returned")
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(path)):
+    if is_traced(path):
         raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then store it")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path as File
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from dalembert.discretize import Scheme
 from dalembert.gallery import ENTRIES
 from dalembert.step import Avoid, Branch, Nearest
+from dalembert.step.start import STARTERS, Starter
 from dalembert.systems import System
 
 SCHEMES = ("default", "borda-fernandez-grillo", "nodes", "drift-kick-drift", "kick-drift-kick")
@@ -41,7 +42,8 @@ def named_problem(name: str) -> Problem:
     if isinstance(found, System):
         return Problem(found)
     if isinstance(getattr(found, "system", None), System):
-        return Problem(**{field: getattr(found, field, None) for field in Problem._fields})
+        given: dict[str, Any] = {field: getattr(found, field, None) for field in Problem._fields}
+        return Problem(**given)
     raise TypeError(f"{name}: found {type(found).__name__}; a System, or a gallery Entry, is needed")
 
 
@@ -117,6 +119,12 @@ def named_scheme(name: str) -> Scheme | None:
     if plain == "borda-fernandez-grillo":
         return Scheme.borda_fernandez_grillo()
     return Scheme(None if plain == "default" else plain.replace("-", "_"))  # type: ignore[arg-type]
+
+
+def named_starter(name: str) -> Starter:
+    if name not in STARTERS:
+        raise ValueError(f"--starter: found {name!r}; there are {', '.join(STARTERS)}")
+    return cast(Starter, name)
 
 
 def named_branch(name: str | None) -> Branch | None:

@@ -20,6 +20,7 @@ from dalembert.cli.arguments import (
     named_branch,
     named_problem,
     named_scheme,
+    named_starter,
     needed,
     step_count,
     with_data,
@@ -34,8 +35,12 @@ from dalembert.step import simulate
 from dalembert.step.start import STARTERS
 from dalembert.store import save
 
-app = typer.Typer(help="Discrete Lagrange-d'Alembert mechanics.", no_args_is_help=True, add_completion=False,
-                  pretty_exceptions_enable=False)  # fmt: skip
+app = typer.Typer(
+    help="Discrete Lagrange-d'Alembert mechanics.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 
 Name = Annotated[str, typer.Argument(help="a name of the gallery, or file.py:name for a System or an Entry of your own")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="parameter, such as m=2 or weights=1,2,3; may be repeated")]
@@ -82,8 +87,18 @@ def run(
         count = step_count(step, steps, time if time is not None or steps is not None else problem.time, name)
         check_target(file, (".nc", ".nc4", ".h5"), "--save")
         check_target(picture, (".png", ".pdf", ".svg"), "--plot")
-        path = simulate(problem.system, problem.q0, problem.v0, h=step, steps=count, scheme=named_scheme(scheme),
-                        starter=starter, branch=named_branch(branch), save_every=save_every, throw=False)  # fmt: skip
+        path = simulate(
+            problem.system,
+            problem.q0,
+            problem.v0,
+            h=step,
+            steps=count,
+            scheme=named_scheme(scheme),
+            starter=named_starter(starter),
+            branch=named_branch(branch),
+            save_every=save_every,
+            throw=False,
+        )
         failed = Outcome(int(path.code)).failed
         _console(stderr=failed).print(Text(path.describe()))
         if file is not None:
@@ -111,8 +126,17 @@ def order(
     with _one_line_errors():
         problem = with_data(named_problem(name), parameter, q0, v0)
         chosen = None if coordinates is None else [x.strip() for x in coordinates.split(",")]
-        result = measured_order(problem.system, problem.q0, problem.v0, time=time, h=h, coordinates=chosen,
-                                scheme=named_scheme(scheme), starter=starter, branch=named_branch(branch))  # fmt: skip
+        result = measured_order(
+            problem.system,
+            problem.q0,
+            problem.v0,
+            time=time,
+            h=h,
+            coordinates=chosen,
+            scheme=named_scheme(scheme),
+            starter=named_starter(starter),
+            branch=named_branch(branch),
+        )
     _print_order(result)
     if any(Outcome(int(path.code)).failed for path in result.paths):
         raise typer.Exit(1)

@@ -141,8 +141,9 @@ class _Truth:
         found = [np.asarray(x) for p in paths for x in (p.t, p.t_velocity, p.t_multipliers)]
         self.times = np.unique(np.concatenate([[t0], *found]))
         if exact is None:
-            tolerances = (jnp.asarray(tolerance * x) for x in (1.0, LOOSER))  # as arrays: compiled once for both
-            fine, loose = (reference(system, q0, v0, self.times, tolerance=x) for x in tolerances)
+            times = jnp.asarray(self.times)
+            tolerances: list[Any] = [jnp.asarray(tolerance * x) for x in (1.0, LOOSER)]  # as arrays: compiled once for both
+            fine, loose = (reference(system, q0, v0, times, tolerance=x) for x in tolerances)
             self.values = {name: np.asarray(getattr(fine, name)) for name in ("q", "v", "multipliers")}
             self.doubt = {name: _largest(x - np.asarray(getattr(loose, name))) for name, x in self.values.items()}
             return

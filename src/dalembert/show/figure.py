@@ -6,14 +6,14 @@ first, least, largest and last point of each of many narrow columns, which gives
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from dalembert.path import Outcome, Path
 from dalembert.show.curve import draw_curve
 from dalembert.show.panels import Line, envelope, panels
+from dalembert.systems import is_traced
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PER_COLUMN, WIDTHS = 8, (6.2, 9.6, 12.6)  # panels in one column of a figure; width of one, two, three columns, inches
 RED = "#b5321f"
 COLOURS = ("#1f5a99", "#d1701c", "#2c7a4b", "#7a4b9c", "#8a6d1f", "#c23b7c", "#3b8ea5", "#555555")
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.labelsize": 10,
     "axes.titlesize": 10,
@@ -63,7 +63,7 @@ def plot(path: Path, *, title: str | None = None, velocities: bool = False, curv
         rows, width = -(-len(content) // columns), WIDTHS[columns - 1]
         size = (width + 4.4 * wanted, max(1.3 * rows + 0.9, 4.6 if wanted else 2.6))
         figure = Figure(figsize=size, layout="constrained")
-        grids = figure.subfigures(1, 2, width_ratios=[width, 4.4]) if wanted else [figure]
+        grids: Any = figure.subfigures(1, 2, width_ratios=[width, 4.4]) if wanted else [figure]
         axes = grids[0].subplots(rows, columns, sharex=True, squeeze=False)
         for ax, panel in zip(axes.T.flat, content, strict=False):
             _draw_panel(ax, path, *panel)
@@ -83,7 +83,7 @@ def plot(path: Path, *, title: str | None = None, velocities: bool = False, curv
 def _check(path: object) -> None:
     if not isinstance(path, Path):
         raise TypeError(f"path: found {type(path).__name__}; give the Path that simulate returned")
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(path)):
+    if is_traced(path):
         raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then plot it")
     if np.ndim(path.code):
         raise ValueError(
@@ -113,7 +113,8 @@ def _widen(ax: Axes, values: np.ndarray) -> None:
     largest = np.max(np.abs(finite), initial=0.0)
     if finite.size and np.ptp(finite) <= 1e-9 * largest:
         middle = float(np.mean(finite))
-        ax.set_ylim(middle - 0.05 * abs(middle), middle + 0.05 * abs(middle))
+        half = 0.05 * abs(middle) or 1.0
+        ax.set_ylim(middle - half, middle + half)
 
 
 def _ending(path: Path) -> str:
