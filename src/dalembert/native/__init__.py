@@ -1,7 +1,20 @@
 """From JAX functions to machine code: jaxpr → scalar graph → LLVM. Knows no mechanics."""
 
+from dalembert.native.cache import CACHE, Cache
 from dalembert.native.compiled import CompiledStep, Sample, compile_step
 from dalembert.native.description import StepFunctions
+from dalembert.native.function import compile_function
 from dalembert.native.graph import Unsupported
+from dalembert.native.trace import supported
 
-__all__ = ["CompiledStep", "Sample", "StepFunctions", "Unsupported", "compile_step"]
+__all__ = [
+    "CACHE",
+    "Cache",
+    "CompiledStep",
+    "Sample",
+    "StepFunctions",
+    "Unsupported",
+    "compile_function",
+    "compile_step",
+    "supported",
+]

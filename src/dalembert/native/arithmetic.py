@@ -60,7 +60,7 @@ def _quiet(function: Callable) -> Callable:
 def _divide(a, b):
     if isinstance(a, float):
         return np.float64(a) / np.float64(b)
-    return int(math.trunc(a / b)) if abs(a) < 2**52 else int(abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
+    return math.trunc(a / b) if abs(a) < 2**52 else int(abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
 
 
 def _remainder(a, b):
@@ -71,6 +71,8 @@ def _round(a):
     return np.copysign(np.floor(np.abs(a) + 0.5), a)
 
 
+_NUMPY = ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log1p", "cbrt")
+_ARC = ("asin", "acos", "atan", "asinh", "acosh", "atanh")
 FOLD: dict[str, Callable] = {
     "add": _quiet(lambda a, b: a + b), "sub": _quiet(lambda a, b: a - b), "mul": _quiet(lambda a, b: a * b),
     "div": _quiet(_divide), "fmod": _quiet(_remainder), "neg": lambda a: -a, "abs": abs,
@@ -85,6 +87,6 @@ FOLD: dict[str, Callable] = {
     "select": lambda c, a, b: a if c else b, "float": float, "int": lambda a: int(a),
     "erf": special.erf, "erfc": special.erfc, "lgamma": special.gammaln,
     "atan2": np.arctan2, "pow": _quiet(np.power),
-    **{name: _quiet(getattr(np, name)) for name in ["sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log1p", "cbrt"]},
-    **{name: _quiet(getattr(np, "arc" + name[1:])) for name in ["asin", "acos", "atan", "asinh", "acosh", "atanh"]},
+    **{name: _quiet(getattr(np, name)) for name in _NUMPY},
+    **{name: _quiet(getattr(np, "arc" + name[1:])) for name in _ARC},
 }  # fmt: skip

@@ -33,7 +33,7 @@ class Cache:
     written again; a folder that cannot be read or written costs nothing but the compilation.
     """
 
-    def __init__(self, folder: Path | None | str = ""):
+    def __init__(self, folder: Path | str | None = ""):
         self.folder = default_folder() if folder == "" else None if folder is None else Path(folder)
         self.compilations = 0
         self.reads = 0
@@ -89,3 +89,6 @@ class Cache:
             except OSError:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
+
+
+CACHE = Cache()  # the one all compilations share

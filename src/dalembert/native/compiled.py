@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.native.cache import Cache
+from dalembert.native.cache import CACHE, Cache
 from dalembert.native.dense import pivoted_solver
 from dalembert.native.depend import reached
 from dalembert.native.description import StepFunctions, Translated, translate
@@ -18,8 +18,6 @@ from dalembert.native.evaluate import evaluate
 from dalembert.native.layout import COUNTS, Layout, total
 from dalembert.native.loop import Run
 from dalembert.native.machine import Loaded
-
-CACHE = Cache()
 
 
 @dataclasses.dataclass
@@ -82,9 +80,7 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     solver = cache.load(pivoted_solver(None if run.order is not None else layout.z), plain=False)
     code = cache.load(text, plain=True)
     size = len(reached(translated.graph, [*run.roots.f, *run.roots.jacobian, *run.roots.update]))
-    return CompiledStep(
-        layout, translated.captured, size, translated.linear, run.order is not None, code, solver
-    )
+    return CompiledStep(layout, translated.captured, size, translated.linear, run.order is not None, code, solver)
 
 
 def _order(step: Translated, sample: Sample) -> Order | None:
@@ -96,9 +92,7 @@ def _order(step: Translated, sample: Sample) -> Order | None:
     guess = evaluate(step.graph, step.guess, inputs).astype(float)
     entries = [int(i) for i in step.jacobian.ravel()]
     shape = step.jacobian.shape
-    samples = [
-        evaluate(step.graph, entries, {**inputs, "z": z}).astype(float).reshape(shape) for z in _around(guess)
-    ]
+    samples = [evaluate(step.graph, entries, {**inputs, "z": z}).astype(float).reshape(shape) for z in _around(guess)]
     levels = np.array([step.level(i) for i in entries]).reshape(shape)
     return choose_order(step.jacobian != step.graph.zero, levels, np.stack(samples))
 

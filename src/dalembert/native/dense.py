@@ -13,8 +13,8 @@ def pivoted_solver(size: int | None = None) -> str:
 
     With a size, n is that number, so that the loops are compiled for it.
     Rows are scaled to unit maximum, then partial pivoting. report[0]: largest row-scaled |b_i|; report[1]: sign of the
-    determinant. Returns SOLVED; EXACT (b is zero: nothing to solve); SINGULAR (a pivot is at most SINGULAR_PIVOT of the largest);
-    NOT_FINITE (an entry of a or b is).
+    determinant. Returns SOLVED; EXACT (b is zero: nothing to solve); SINGULAR (a pivot is at most SINGULAR_PIVOT of the
+    largest); NOT_FINITE (an entry of a or b is).
     """
     c = Code()
     n = "%n" if size is None else str(size)

@@ -20,9 +20,10 @@ class StepFunctions:
     """A step  F(z; q, s, t, h, held) = 0,  q ← q + increment,  s ← new, as functions that JAX can trace.
 
     n, k: lengths of q and s. residual(z, q, s, t, h, held, p) → (z,). guess(q, s, t, h, p) → (z,).
-    scale(z, q, s, h, p) → (z,), infinite where an unknown is not tested. advance(z, q, s, h, p) → (increment (n,), new s (k,)).
-    outputs(z, q, s, t, h, p) → (multipliers (m,), force (n,)). velocity(s, p) → (n,). factor(z, q, s, t, h, p) → (): its
-    sign is counted; None: the determinant's. stop, domain (q, v, t, p) → truth value. law(q, v, t, p) → held (n,).
+    scale(z, q, s, h, p) → (z,), infinite where an unknown is not tested. advance(z, q, s, h, p) → (increment
+    (n,), new s (k,)). outputs(z, q, s, t, h, p) → (multipliers (m,), force (n,)). velocity(s, p) → (n,).
+    factor(z, q, s, t, h, p) → (): its sign is counted; None: the determinant's. stop, domain (q, v, t, p) → truth value.
+    law(q, v, t, p) → held (n,).
     reduce(r, t, q, v, multipliers, p) → r, with `reduced` its length. p: the arrays of the program, of shapes `shapes`.
     """
 
@@ -107,9 +108,7 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     increment, new_s = trace(step.advance, w, q, s, h)
     total = [graph.apply("sub", int(a), int(b)) for a, b in zip(increment, lost, strict=True)]
     new_q = np.array([graph.raw("add", int(a), b) for a, b in zip(q, total, strict=True)], np.int64)
-    new_lost = [
-        graph.raw("sub", graph.raw("sub", int(a), int(b)), c) for a, b, c in zip(new_q, q, total, strict=True)
-    ]
+    new_lost = [graph.raw("sub", graph.raw("sub", int(a), int(b)), c) for a, b, c in zip(new_q, q, total, strict=True)]
     multipliers, force = trace(step.outputs, w, q, s, t, h)
     (velocity,) = trace(step.velocity, s)
     (new_velocity,) = trace(step.velocity, new_s)

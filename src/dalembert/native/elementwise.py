@@ -116,18 +116,20 @@ def _same(g: Graph, params, x: Nodes) -> Nodes:
     return x
 
 
+_SAME_NAME = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp",
+              "exp2", "expm1", "log", "log1p", "cbrt", "erf", "erfc", "lgamma", "lt", "le", "gt", "ge", "eq",
+              "ne")  # fmt: skip
 _PLAIN = {
     "add": "add", "add_any": "add", "sub": "sub", "mul": "mul", "div": "div", "rem": "fmod", "neg": "neg", "abs": "abs",
     "max": "max", "min": "min", "sqrt": "sqrt", "sign": "sign", "floor": "floor", "ceil": "ceil", "atan2": "atan2",
     "pow": "pow", "is_finite": "finite",
-    **{name: name for name in "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log1p cbrt"
-       " erf erfc lgamma lt le gt ge eq ne".split()},
+    **{name: name for name in _SAME_NAME},
 }  # fmt: skip
-_UNCHANGED = "copy copy_p stop_gradient device_put sharding_constraint pvary optimization_barrier".split()
+_UNCHANGED = ("copy", "copy_p", "stop_gradient", "device_put", "sharding_constraint", "pvary")
 
 ELEMENTWISE: dict[str, Callable[..., Nodes]] = {
     **{name: _plain(op) for name, op in _PLAIN.items()},
-    **{name: _same for name in _UNCHANGED if name != "optimization_barrier"},
+    **dict.fromkeys(_UNCHANGED, _same),
     **{name: _logical(name) for name in ("and", "or", "xor", "not")},
     "square": lambda g, p, x: elementwise(g, "mul", x, x),
     "integer_pow": lambda g, p, x: _power(g, x, p["y"]),

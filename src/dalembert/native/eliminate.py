@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -46,8 +46,9 @@ def _parity(permutation: tuple[int, ...]) -> int:
 def choose_order(pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> Order | None:
     """Pivots with the least work inside the iteration, none of them small in any sample; None if there is no such order.
 
-    pattern: (n, n) of truth values, False for zeros of the structure. levels: (n, n), how often an entry changes (0, 1, 2). samples:
-    (s, n, n) numeric Jacobians. Source: Markowitz's rule with threshold pivoting, weighted by how often work is done.
+    pattern: (n, n) of truth values, False for zeros of the structure. levels: (n, n), how often an entry changes (0, 1, 2).
+    samples: (s, n, n) numeric Jacobians. Source: Markowitz's rule with threshold pivoting, weighted by
+    how often work is done.
     """
     n = pattern.shape[0]
     size = np.max(np.abs(samples), axis=(0, 2), initial=0.0)
@@ -83,6 +84,7 @@ def choose_order(pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -
 
 def _cost(live: np.ndarray, levels: np.ndarray) -> np.ndarray:
     """Weighted operations if the entry is the next pivot: products of its row with its column, and its reciprocal."""
+
     def others(mask: np.ndarray, axis: int) -> np.ndarray:
         return mask.sum(axis=axis, keepdims=True) - mask
 
@@ -104,7 +106,7 @@ class Elimination:
     pivots: list[int]
 
 
-def eliminate(g: Graph, f: Nodes, jacobian: Nodes, order: Order, level: Callable[[int], int]) -> Elimination:
+def eliminate(g: Graph, f: Sequence[int], jacobian: Nodes, order: Order, level: Callable[[int], int]) -> Elimination:
     """Nodes of the solution of F′ x = F with the given pivots.
 
     Products are formed so that factors that change seldom come first: they are then computed outside the iteration.

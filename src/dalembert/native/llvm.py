@@ -14,8 +14,8 @@ Values = dict[int, str]  # node → name of its value
 _BINARY = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv"}
 _COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 _INTRINSIC = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "nearest": "rint", "round": "round",
-              "int": "trunc", "sin": "sin", "cos": "cos", "exp": "exp", "exp2": "exp2", "log": "log", "pow": "pow"}  # fmt: skip
-_LIBM = {"erf": "erf", "erfc": "erfc", "lgamma": "lgamma"}
+              "int": "trunc", "sin": "sin", "cos": "cos", "exp": "exp", "exp2": "exp2", "log": "log",
+              "pow": "pow"}  # fmt: skip
 
 
 def real(value: float) -> str:
@@ -185,7 +185,7 @@ class Emitter:
         if op not in LIBRARY:
             raise KeyError(op)
         args = [("double", v) for v in x]
-        return code.call("double", _LIBM.get(op, op), *args, attributes="nounwind willreturn memory(none)")
+        return code.call("double", op, *args, attributes="nounwind willreturn memory(none)")
 
     def _intrinsic(self, name: str, x: list[str]) -> str:
         return self.code.call("double", f"llvm.{name}.f64", *(("double", v) for v in x))
@@ -206,7 +206,7 @@ class Emitter:
         condition, *sides = args
         labels = [code.name("yes"), code.name("no")]
         done, results = code.name("joined"), []
-        code.fork(values[condition], *labels)
+        code.fork(values[condition], labels[0], labels[1])
         for label, side in zip(labels, sides, strict=True):
             code.label(label)
             inside = self.emit(side, dict(values), fast)

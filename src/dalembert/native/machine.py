@@ -45,8 +45,8 @@ def target(triple: str, cpu: str, features: str) -> Any:
 def compile_object(text: str, plain: bool, triple: str | None = None, cpu: str = "", features: str = "") -> bytes:
     """Assembly text → an object file, for this machine or for the given triple.
 
-    plain: the text is long and without loops to improve: only registers are assigned and blocks joined, the graph having been
-    simplified before; LLVM's whole program takes ten times as long there and gains nothing.
+    plain: the text is long and without loops to improve: only registers are assigned and blocks joined, the graph having
+    been simplified before; LLVM's whole program takes ten times as long there and gains nothing.
     """
     llvm = binding()
     if triple is None:

@@ -102,10 +102,7 @@ class _Reciprocals:
 
     def of(self, b: int, new: dict[int, int]) -> int:
         if b not in self.known:
-            if b in self.root:
-                parts = [self.root[b]] * 2
-            else:
-                parts = list(self.g.nodes[b][1:]) if self.follows(b) else []
+            parts = [self.root[b]] * 2 if b in self.root else self.g.nodes[b][1:] if self.follows(b) else ()
             if parts:
                 self.known[b] = self.g.apply("mul", *(self.of(j, new) for j in parts))
             else:
@@ -114,7 +111,7 @@ class _Reciprocals:
 
 
 def share_reciprocals(g: Graph, roots: Sequence[int], level: Level) -> list[int]:
-    """The roots with a/b as a·(1/b), where 1/b serves several quotients, is evaluated less often than a, or needs no division."""
+    """The roots with a/b as a·(1/b), where 1/b serves several quotients, changes less often than a, or needs no division."""
     nodes = reached(g, roots)
     quotients = [g.nodes[i][1:] for i in nodes if g.nodes[i][0] == "div" and g.kind[i] == "f"]
     reciprocals = _Reciprocals(g, quotients, level)

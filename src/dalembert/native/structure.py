@@ -51,6 +51,16 @@ def _window(g: Graph, name: str, x: Nodes, starts: tuple[Nodes, ...], sizes) -> 
 
 
 def _dynamic_slice(g: Graph, eqn, x: Nodes, *starts: Nodes) -> Nodes:
+    moving = [axis for axis, s in enumerate(starts) if concrete(g, s) is None]
+    if len(moving) == 1:  # one index is computed from the state: choose among all its values
+        (axis,) = moving
+        last = x.shape[axis] - eqn.params["slice_sizes"][axis]
+        at = [[*starts[:axis], np.asarray(g.constant(k)), *starts[axis + 1 :]] for k in range(last + 1)]
+        result = _dynamic_slice(g, eqn, x, *at[0])
+        for k in range(1, last + 1):
+            reached = np.asarray(g.apply("ge", int(starts[axis]), g.constant(k)))
+            result = elementwise(g, "select", reached, _dynamic_slice(g, eqn, x, *at[k]), result)
+        return result
     return x[_window(g, "dynamic_slice", x, starts, eqn.params["slice_sizes"])]
 
 
@@ -104,9 +114,7 @@ def _gather_at(g: Graph, eqn, x: Nodes, indices: np.ndarray) -> Nodes:
     grid = np.indices(eqn.outvars[0].aval.shape)
     skipped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
     batching = (d.operand_batching_dims, d.start_indices_batching_dims)
-    at, inside = _positions(
-        indices, grid, d.offset_dims, skipped, d.start_index_map, batching, x.shape, p["slice_sizes"]
-    )
+    at, inside = _positions(indices, grid, d.offset_dims, skipped, d.start_index_map, batching, x.shape, p["slice_sizes"])
     result = x[at]
     if "FILL" in str(p["mode"]) and not inside.all():
         kind = eqn.outvars[0].aval.dtype.kind
@@ -143,9 +151,7 @@ def _scatter_at(g: Graph, eqn, combine, result: Nodes, indices: np.ndarray, upda
         sizes[along] = updates.shape[axis]
     batching = (d.operand_batching_dims, d.scatter_indices_batching_dims)
     grid = np.indices(updates.shape)
-    at, inside = _positions(
-        indices, grid, window, skipped, d.scatter_dims_to_operand_dims, batching, result.shape, sizes
-    )
+    at, inside = _positions(indices, grid, window, skipped, d.scatter_dims_to_operand_dims, batching, result.shape, sizes)
     keep = inside if "CLIP" not in str(p["mode"]) else np.ones_like(inside)
     columns = [np.broadcast_to(a, updates.shape)[keep].tolist() for a in at]
     conditions = np.full(updates.shape, g.true) if where is None else where
@@ -192,9 +198,7 @@ def _dot_general(g: Graph, eqn, a: Nodes, b: Nodes) -> Nodes:
     batch = [a.shape[d] for d in left_batch]
     inner = math.prod(a.shape[d] for d in left)
     x = np.transpose(a, [*left_batch, *rows, *left]).reshape(*batch, math.prod(a.shape[d] for d in rows), 1, inner)
-    y = np.transpose(b, [*right_batch, *columns, *right]).reshape(
-        *batch, 1, math.prod(b.shape[d] for d in columns), inner
-    )
+    y = np.transpose(b, [*right_batch, *columns, *right]).reshape(*batch, 1, math.prod(b.shape[d] for d in columns), inner)
     shape = (*batch, *(a.shape[d] for d in rows), *(b.shape[d] for d in columns))
     zero = g.zero if eqn.outvars[0].aval.dtype.kind == "f" else g.constant(0)
     result = np.full((*batch, x.shape[-3], y.shape[-2]), zero, np.int64)
@@ -239,6 +243,8 @@ STRUCTURE: dict[str, Callable[..., Any]] = {
     "transpose": lambda g, eqn, x: np.transpose(x, eqn.params["permutation"]),
     "rev": lambda g, eqn, x: np.flip(x, eqn.params["dimensions"]),
     "concatenate": lambda g, eqn, *x: np.concatenate(x, axis=eqn.params["dimension"]),
+    "stack": lambda g, eqn, *x: np.stack(x, axis=eqn.params["axis"]),
+    "unstack": lambda g, eqn, x: list(np.moveaxis(x, eqn.params["axis"], 0)),
     "tile": lambda g, eqn, x: np.tile(x, eqn.params["reps"]),
     "scatter": _scatter(None), "scatter-add": _scatter("add"), "scatter_add": _scatter("add"),
     "scatter-mul": _scatter("mul"), "scatter_mul": _scatter("mul"),

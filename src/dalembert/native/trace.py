@@ -7,7 +7,6 @@ zeros and ones, and whole numbers, are part of the program.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
-from dalembert.native.elementwise import ELEMENTWISE, Nodes, constants, elementwise
+from dalembert.native.elementwise import ELEMENTWISE, Nodes, constants
 from dalembert.native.graph import Graph, Unsupported
 from dalembert.native.linear import LINEAR, linear_solve
 from dalembert.native.structure import STRUCTURE
