@@ -1,0 +1,114 @@
+"""Borda, Fernández, Grillo: the tables, the orders behind the printed slopes, and the values of V.
+
+The particle is compared with its closed form. The pendulum is compared with ṗ₁ = M sin θ, ṗ₂ = -ρ tanh u - K in momenta,
+integrated here by diffrax: independent of the library's own index reduction, and quick to compile. Of the six steps of its
+table the four from 0.4 to 0.025 are run, to stay well below a minute; the example runs all.
+"""
+
+from types import SimpleNamespace
+
+import diffrax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dalembert.discretize import Scheme
+from dalembert.gallery.inertia_wheel_pendulum import PARAMETERS as P
+from dalembert.gallery.inertia_wheel_pendulum import gains, lyapunov
+from dalembert.papers import PAPERS
+from dalembert.papers.borda_fernandez_grillo import particle, pendulum, sketches
+from dalembert.papers.convergence import EXACT, ONE_STEP, PRINTED, Method
+from dalembert.papers.drawing import saving
+
+DEFAULT = Method("one_step", "default", Scheme())
+FOUR_DIGITS, THREE_DIGITS = 5e-5, 5e-4
+
+PARTICLE = {  # largest error of x over [0, 500] for h = 0.2, 0.1, 0.05, 0.02, 0.01, 0.005
+    PRINTED: (2.1122, 2.0441, 0.77560, 0.14163, 0.041470, 0.013386),
+    EXACT: (2.0320, 2.0084, 0.85198, 0.14092, 0.035264, 0.0088168),
+}
+PENDULUM = {  # largest error of θ over [0, 2000] for h = 0.4, 0.1, 0.05, 0.025
+    PRINTED: (1.0685, 0.32871, 0.080440, 0.016646),
+    EXACT: (0.96991, 0.37565, 0.10283, 0.025815),
+}
+PENDULUM_STEPS = (0.4, 0.1, 0.05, 0.025)
+
+
+@pytest.fixture(scope="module")
+def wheel():
+    """t, q, v of the continuous pendulum on a grid of 0.0125."""
+    h_c, g_c, _ = gains(P)
+    determinant = 1 / (P["I"] * P["J"])  # ac - b²
+
+    def velocity(p1, p2):
+        rate = (p1 - p2) / P["I"]
+        return rate, p2 / P["J"] - rate
+
+    def field(t, y, _):
+        theta, psi, p1, p2 = y
+        torque = P["M"] * jnp.sin(theta)
+        k = torque * (g_c - P["e"] / P["I"] / P["d"]) / h_c - P["chi"] * determinant / P["d"] * jnp.sin(psi - P["n"] * theta)
+        return jnp.stack([*velocity(p1, p2), torque, -P["rho"] * jnp.tanh(g_c * p1 + h_c * p2) - k])
+
+    times = 0.0125 * jnp.arange(160_001)
+    start = jnp.array([0.5, 0.0, 0.5 * P["J"], 0.5 * P["J"]])
+    accuracy = diffrax.PIDController(rtol=1e-10, atol=1e-10)
+    y = diffrax.diffeqsolve(
+        diffrax.ODETerm(field), diffrax.Dopri8(), 0.0, 2000.0, None, start,
+        saveat=diffrax.SaveAt(ts=times), stepsize_controller=accuracy, max_steps=1_000_000,
+    ).ys  # fmt: skip
+    return SimpleNamespace(t=times, q=y[:, :2], v=jnp.stack(velocity(y[:, 2], y[:, 3]), axis=1))
+
+
+@pytest.mark.parametrize("method", PARTICLE, ids=lambda method: method.name)
+def test_errors_of_the_particle(method):
+    measured = particle.convergence(method, particle.TIME).error
+    assert measured == pytest.approx(np.array(PARTICLE[method]), rel=FOUR_DIGITS)
+
+
+@pytest.mark.parametrize("method", PENDULUM, ids=lambda method: method.name)
+def test_errors_of_the_pendulum(method, wheel):
+    measured = pendulum.convergence(method, pendulum.TIME, wheel, PENDULUM_STEPS)[0].error
+    assert measured == pytest.approx(np.array(PENDULUM[method]), rel=THREE_DIGITS)
+
+
+@pytest.mark.parametrize(
+    ("method", "order"),
+    [(PRINTED, 1), (EXACT, 2), (ONE_STEP, 2), (DEFAULT, 2)],
+    ids=["printed", "exact", "one step", "default"],
+)
+def test_orders_over_short_times(method, order, wheel):
+    """The integrators are of order 2, and the printed start of order 1."""
+    assert particle.convergence(method, particle.SHORT).slope() == pytest.approx(order, abs=0.05)
+    errors, _ = pendulum.convergence(method, pendulum.SHORT, wheel, pendulum.SHORT_STEPS)
+    assert errors.slope() == pytest.approx(order, abs=0.05)
+
+
+def test_the_printed_error_is_a_turn_of_first_and_a_lag_of_second_order():
+    """½(1+√2) h + (5/12)√2 T h² to one percent, at steps where neither term is small against the other."""
+    measured = particle.convergence(PRINTED, particle.TIME, (0.01, 0.005))
+    predicted = particle.predicted_error(measured.h, particle.TIME)
+    assert measured.error == pytest.approx(predicted, rel=0.01)
+
+
+def test_v_has_not_vanished_at_500(wheel):
+    found = [float(lyapunov(wheel.q[k], wheel.v[k], P)) for k in (40_000, 80_000, 160_000)]
+    assert found == pytest.approx([262.94, 198.75, 195.47], abs=0.005)
+
+
+def test_v_creeps_with_the_time_constant_of_the_phase(wheel):
+    """From t = 2000 the one step form, over 10000 time units: V = 2χ/(1 + cot²(γ/2) exp(2t/τ)) to half a percent."""
+    path = ONE_STEP.simulate(pendulum.ENTRY.system, wheel.q[-1], wheel.v[-1], 0.1, 10_000.0, save_every=10_000)
+    t, q, v = pendulum.state(path)
+    values = np.asarray(pendulum.lyapunov(q, v))
+    assert values == pytest.approx(pendulum.creeping(np.asarray(t), values[0]), rel=5e-3)
+
+
+def test_the_paper_is_listed():
+    assert PAPERS["borda-fernandez-grillo"].name == "borda-fernandez-grillo"
+
+
+def test_the_sketches_are_drawn(tmp_path):
+    with saving(tmp_path) as save:
+        sketches.draw(save)
+    assert {file.name for file in tmp_path.iterdir()} == {"figure_1.png", "figure_4.png"}
