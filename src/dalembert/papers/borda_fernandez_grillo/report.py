@@ -139,8 +139,7 @@ Over [0, 4]:
 
   The oscillation dies out where ψ - nθ happens to be, close to 27π, an unstable equilibrium with V = 2χ = 200. From
   there the phase γ = ψ - nθ only creeps, γ' = -sin γ / τ with τ = ρ(dIJ)²/χ = 8427, and V needs some 40000 time units to
-  fall below 1 (`figure_5_zoom.png`). Where the phase is left depends on all the turns of the wheel before: a run with
-  h = 0.1 may end on another side of 27π, or, with a larger step, near another multiple of π.
+  fall below 1 (`figure_5_zoom.png`).
 - After t = {half} the largest |θ| is {upright}.
 
 ## Two roots in every step
