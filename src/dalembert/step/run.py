@@ -75,28 +75,29 @@ class Carry(NamedTuple):
     reduced: Any
 
 
-def first_carry(program: StepProgram, q, s, t, h, reduced: Any) -> Carry:
-    """The carry before the first step."""
-    z = program.guess(q, s, t, h)
+def first_carry(program: StepProgram, q, s, t, h, reduced: Any, expected: Float[Array, "z"] | None = None) -> Carry:
+    """The carry before the first step. expected: (z,) where its iteration starts, the program's guess if None."""
+    z = program.guess(q, s, t, h) if expected is None else expected
     empty = jax.eval_shape(lambda: program.outputs(z, q, s, t, h))
-    zero, none = jnp.asarray(0.0), jnp.asarray(0)
+    # With a dtype: a weakly typed first carry would compile the second chunk again.
+    zero, none = jnp.asarray(0.0, dtype=float), jnp.asarray(0, dtype=int)
     return Carry(
         q=q,
         lost=jnp.zeros_like(q),
         s=s,
-        k=jnp.asarray(program.lead),
-        history=jnp.zeros((HISTORY, z.shape[0])),
-        known=none,
+        k=jnp.asarray(program.lead, dtype=int),
+        history=jnp.zeros((HISTORY, z.shape[0])).at[0].set(lax.stop_gradient(z)),
+        known=jnp.asarray(0 if expected is None else 1),
         held=jnp.zeros_like(q),
         sign=zero,
-        multipliers=jnp.full(empty.multipliers.shape, jnp.nan),
+        multipliers=jnp.full(empty.multipliers.shape, jnp.nan, dtype=float),
         force=jnp.full_like(q, jnp.nan),
         code=none,
         iterations=none,
         max_iterations=none,
         residual=zero,
         crossings=none,
-        failed_residual=jnp.asarray(jnp.nan),
+        failed_residual=jnp.asarray(jnp.nan, dtype=float),
         reduced=reduced,
     )
 
@@ -105,7 +106,7 @@ def _outcome(info: Solve, new_q, new_s) -> Int[Array, ""]:
     finite = jnp.all(jnp.isfinite(new_q)) & jnp.all(jnp.isfinite(new_s)) & ~info.not_finite
     code = jnp.where(info.not_converged, int(Outcome.NOT_CONVERGED), int(Outcome.SUCCESS))
     code = jnp.where(info.singular, int(Outcome.SINGULAR), code)
-    return jnp.where(finite, code, int(Outcome.NOT_FINITE))
+    return jnp.where(finite, code, int(Outcome.NOT_FINITE)).astype(int)
 
 
 def prediction(program: StepProgram, carry: Carry, t, h) -> Float[Array, "z"]:
@@ -188,9 +189,7 @@ def traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
     outer = math.ceil(rows / inner)
 
     def one(carry: Carry, target):
-        return lax.cond(
-            _active(carry, target), functools.partial(_step, program, choices, t0, h), lambda c: c, carry
-        ), None
+        return lax.cond(_active(carry, target), functools.partial(_step, program, choices, t0, h), lambda c: c, carry), None
 
     def to_target(carry: Carry, target):
         carry = lax.scan(lambda c, _: one(c, target), carry, None, length=every)[0]
@@ -223,9 +222,7 @@ def chunked_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, ste
     rows, tables = math.ceil(steps / every), []
     start = int(carry.k)
     for first in range(0, rows, CHUNK):
-        carry, table = _chunk(
-            program, choices, carry, t0, h, jnp.asarray(first), jnp.asarray(steps), jnp.asarray(every)
-        )
+        carry, table = _chunk(program, choices, carry, t0, h, *(jnp.asarray(x, dtype=int) for x in (first, steps, every)))
         tables.append(jax.tree.map(lambda x: np.asarray(x)[: rows - first], table))  # noqa: B023
         if int(carry.code) != 0:
             break

@@ -103,12 +103,14 @@ def as_arrays(tree: Any, name: str) -> Any:
             array = None if isinstance(x, str) else jnp.asarray(np.asarray(x) if isinstance(x, list | tuple) else x)
         except (TypeError, ValueError):
             array = None
-        if array is None or not jnp.issubdtype(array.dtype, jnp.number):
+        if array is None or not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool):
             raise TypeError(
                 f"{name}{jax.tree_util.keystr(path)}: found {type(x).__name__}; a parameter is a number or an array of "
                 "numbers (functions belong into the Lagrangian and the constraints themselves)"
             )
-        return array.astype(float) if jnp.issubdtype(array.dtype, jnp.integer) else array
+        # astype also drops JAX's weak type: 1.0 and np.float64(1.0) must not compile two programs.
+        real = jnp.issubdtype(array.dtype, jnp.integer) or jnp.issubdtype(array.dtype, jnp.floating)
+        return array.astype(float) if real else array
 
     mapped = dict(tree) if isinstance(tree, Mapping) else tree
     return jax.tree_util.tree_map_with_path(leaf, mapped, is_leaf=_is_leaf)
