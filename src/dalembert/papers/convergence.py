@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from dalembert.discretize import Beta, Scheme
 from dalembert.path import Path
@@ -56,7 +56,7 @@ class Convergence:
         return np.diff(np.log(self.error)) / np.diff(np.log(self.h))
 
 
-def fitted_slope(h: Sequence[float], error: Sequence[float], last: int | None = None) -> float:
+def fitted_slope(h: ArrayLike, error: ArrayLike, last: int | None = None) -> float:
     """Slope of the line log error = slope · log h + constant, by least squares over the `last` points."""
     keep = slice(None) if last is None else slice(-last, None)
     return float(np.polyfit(np.log(h)[keep], np.log(error)[keep], 1)[0])

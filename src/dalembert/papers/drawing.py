@@ -6,6 +6,7 @@ import contextlib
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from dalembert.papers.convergence import Convergence
 BLUE, RED, GREEN, GOLD, GREY = "#2b5c8a", "#c0392b", "#2e8b57", "#b8860b", "#6b7280"
 COLOURS = {"printed": RED, "exact": BLUE, "one_step": GREEN}
 MARKERS = {"printed": "o", "exact": "s", "one_step": "^"}
-STYLE = {
+STYLE: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
     "figure.dpi": 100,
     "savefig.dpi": 130,

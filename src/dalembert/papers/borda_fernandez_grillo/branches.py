@@ -15,6 +15,7 @@ from dalembert.gallery import inertia_wheel_pendulum as wheel
 from dalembert.papers.borda_fernandez_grillo import pendulum
 from dalembert.papers.convergence import PRINTED
 from dalembert.papers.drawing import BLUE, GOLD, GREEN, GREY, RED, Save, panels
+from dalembert.path import Outcome
 from dalembert.step import Branch, Least, Nearest
 from dalembert.systems import Reference
 
@@ -56,7 +57,7 @@ def follow(name: str, branch: Branch | None, exact: Reference) -> Rule:
     u = np.asarray(pendulum.factor(q, v))
     error = pendulum.error_of_theta(path, exact)
     values = np.asarray(pendulum.lyapunov(q, v))
-    return Rule(name, np.asarray(t), values, np.abs(u) < ZERO, error, path.outcome.name)
+    return Rule(name, np.asarray(t), values, np.abs(u) < ZERO, error, Outcome(int(path.code)).name)
 
 
 def measure(exact: Reference, fast: bool = False) -> list[Rule]:

@@ -87,7 +87,7 @@ def varying_curvature(save: Save, measured: Particle) -> None:
     )
     for panel, (path, curvature, title) in zip(axes[0], cases, strict=True):
         q = np.asarray(path.q)
-        pieces = LineCollection(np.stack([q[:-1], q[1:]], axis=1), cmap="viridis", linewidths=1.5)
+        pieces = LineCollection(list(np.stack([q[:-1], q[1:]], axis=1)), cmap="viridis", linewidths=1.5)
         pieces.set_array(curvature(q)[:-1])
         panel.add_collection(pieces)
         panel.plot(*q[0], "o", color=RED, markersize=5)

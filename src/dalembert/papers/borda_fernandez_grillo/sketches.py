@@ -83,7 +83,7 @@ def pendulum(axes) -> None:
     for x in np.linspace(-0.9, 1.0, 12):
         axes.plot([x, x - 0.13], [-0.28, -0.42], color="black", linewidth=0.8)
     axes.plot([-0.25, 0, 0.25], [-0.28, 0, -0.28], color="black", linewidth=1.4)
-    axes.add_patch(Circle(end, radius, facecolor="#eef2f7", edgecolor=BLUE, linewidth=1.8))
+    axes.add_patch(Circle((float(end[0]), float(end[1])), radius, facecolor="#eef2f7", edgecolor=BLUE, linewidth=1.8))
     axes.plot(*np.stack([0 * end, end]).T, color="black", linewidth=4, solid_capstyle="round")
     axes.plot(*np.stack([end, end + 1.55 * along]).T, color=GREY, linewidth=0.9, linestyle="--")
     axes.plot([0, 0], [0, 2.6], color=GREY, linewidth=0.9, linestyle="--")
