@@ -27,8 +27,8 @@ def agree(function, *arguments, tolerance=1e-13):
 
 
 ONE_ARGUMENT = {
-    **{name: getattr(jnp, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "arctan", "arcsinh", "exp", "expm1",
-       "exp2", "cbrt", "abs", "sign", "floor", "ceil", "square", "negative")},
+    **{name: getattr(jnp, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "arctan", "arcsinh", "exp",
+       "expm1", "exp2", "cbrt", "abs", "sign", "floor", "ceil", "square", "negative")},
     "round": jnp.round,
     "lax.round": lambda x: lax.round(x * 2.5),
     "erf": jax.scipy.special.erf,

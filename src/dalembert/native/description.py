@@ -126,13 +126,14 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     (factor,) = trace(step.factor, w, q, s, t, h) if step.factor else (None,)
     (law,) = trace(step.law, q, velocity, t) if step.law else (None,)
     (after,) = trace(step.reduce, reduced, end, new_q, new_velocity, multipliers) if step.reduce else (None,)
+    inside, stop = condition(step.domain), condition(step.stop)
     lists: list[Any] = [None if a is None else a.ravel().tolist() for a in
                         (f, guess, scale, new_q, new_s, multipliers, force, new_velocity, law, after)]  # fmt: skip
     f, guess, scale, new_q, new_s, multipliers, force, new_velocity, law, after = lists
     return Translated(
         graph, Dependence(graph), np.array(tracer.captured), f, jacobian, guess, scale, new_q, new_lost, new_s,
         multipliers, force, new_velocity, None if factor is None else int(factor),
-        condition(step.domain), condition(step.stop), law, after,
+        inside, stop, law, after,
     )  # fmt: skip
 
 

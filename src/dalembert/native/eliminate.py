@@ -14,6 +14,7 @@ from dalembert.native.graph import Graph
 THRESHOLD = 0.1  # a pivot of the sample is at least this part of the largest entry of its column, rows scaled
 GROWTH = 1e8  # limit of the sum of squares of the scaled multipliers; beyond it the pivoted solver takes over
 SMALLEST = 1e-11  # a pivot smaller than this part of its row is left to the pivoted solver's judgement
+NEGLIGIBLE = 1e-20  # factor that keeps finite pivots out of the sum
 WEIGHTS = (0.0, 0.3, 1.0)  # cost of one operation done once per run, once per step, once per iteration
 DIVISION = 8.0  # cost of a division in operations
 
@@ -122,6 +123,7 @@ def eliminate(g: Graph, f: Sequence[int], jacobian: Nodes, order: Order, level: 
         inverses.append(inverse)
         pivots.append(a[r, c])
         terms.append(_square(g, inverse, order.scale[r] * SMALLEST * math.sqrt(GROWTH)))
+        terms.append(_square(g, a[r, c], NEGLIGIBLE / order.scale[r]))  # an infinite pivot would pass as 1/pivot = 0
         later = [j for j in order.columns[k + 1 :] if (r, j) in a]
         for i in sorted(left):
             if (i, c) not in a:
