@@ -146,7 +146,8 @@ def kick_equations(
         if kind == 0:
             rows.append(first_derivative(system, c, q1, v1, t + h))
         at += forces0[-1].shape[0]
-    r0, r1 = jnp.concatenate(forces0), jnp.concatenate(forces1)
+    none = jnp.zeros((0, q0.shape[0]))
+    r0, r1 = jnp.concatenate([none, *forces0]), jnp.concatenate([none, *forces1])
     start = (
         momentum(system, q0, v0, t)
         + legendre_minus(scheme, system, q0, d, t, h)

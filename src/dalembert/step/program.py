@@ -4,7 +4,7 @@ State: position q (n,), summed with compensation, and s (k,), what else the step
 F(z; q, s, t, h, held) = 0 for z and then adds `increment` to q and replaces s.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -34,22 +34,34 @@ class Outputs(NamedTuple):
 class StepProgram(eqx.Module):
     """F(z; q, s, t, h, held) = 0;  q ← q + increment,  s ← new.
 
-    residual: the equations (z,). guess: z without history. scale: (z,), size of each unknown for the test of
-    convergence, infinity where it is not tested. advance: (increment (n,), new s). outputs: multipliers and force.
-    after: (q, v) of the same time, after the step. middle: (q, v, t) at which constraints on accelerations are read. constrained_row: the index of the one such
-    equation, None if there is not exactly one. factor: a scalar whose change of sign is a crossing of two roots, or None
-    to use the sign of the determinant. velocity: the latest one in s. `levels` of velocities and multipliers.
-    `lead`: nodes before the first step.
+    residual: the equations (z,). guess: z without history. expect: z from the continuous (a, λ) at the start.
+    scale: (z,), size of each unknown for the test of convergence, infinity where it is not tested.
+    advance: (increment (n,), new s). after: (q, v) of the same time, after the step. outputs: multipliers and force.
+    middle: (q, v, t) at which constraints on accelerations are read. constrained_row: the index of the one such
+    equation, None if there is not exactly one. factor: a scalar whose change of sign is a crossing of two roots, or
+    None to use the sign of the determinant. velocity: the latest one in s. levels: of velocities and multipliers.
+    multiplier_time: in units of h after t. lead: nodes before the first step.
     """
 
-    multiplier_time: eqx.AbstractVar[float]
-    levels: eqx.AbstractVar[tuple[str, str]]
-    lead: eqx.AbstractVar[int]
+    @property
+    def multiplier_time(self) -> float:
+        raise NotImplementedError
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        raise NotImplementedError
+
+    @property
+    def lead(self) -> int:
+        raise NotImplementedError
 
     def residual(self, z: Unknowns, q: Vector, s: State, t, h, held: Vector) -> Unknowns:
         raise NotImplementedError
 
     def guess(self, q: Vector, s: State, t, h) -> Unknowns:
+        raise NotImplementedError
+
+    def expect(self, s: State, h, a: Vector, multipliers: Float[Array, "m"]) -> Unknowns:
         raise NotImplementedError
 
     def scale(self, z: Unknowns, q: Vector, s: State, h) -> Unknowns:
@@ -131,6 +143,9 @@ class NodeProgram(StepProgram):
     def guess(self, q, s, t, h):
         return jnp.concatenate([s, jnp.zeros(sum(m for _, m in self.kinds))])
 
+    def expect(self, s, h, a, multipliers):
+        return jnp.concatenate([s + h * a, multipliers])
+
     def scale(self, z, q, s, h):
         n = q.shape[0]
         return jnp.full_like(z, jnp.inf).at[:n].set(velocity_scale(z[:n], s, q, h))
@@ -167,9 +182,17 @@ class KickDriftKick(StepProgram):
     scheme: Scheme
     kinds: Kinds = eqx.field(static=True)
     deflate: bool = eqx.field(static=True)
-    multiplier_time: ClassVar[float] = 0.5
-    levels: ClassVar[tuple[str, str]] = ("node", "mid")
-    lead: ClassVar[int] = 0
+    @property
+    def multiplier_time(self) -> float:
+        return 0.5
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        return ("node", "mid")
+
+    @property
+    def lead(self) -> int:
+        return 0
 
     def unpack(self, z, n: int) -> Kick:
         left, right, at = [jnp.zeros(0)], [jnp.zeros(0)], 2 * n
@@ -186,6 +209,13 @@ class KickDriftKick(StepProgram):
 
     def guess(self, q, s, t, h):
         return jnp.concatenate([s, s, jnp.zeros(sum((2 if order == 0 else 1) * m for order, m in self.kinds))])
+
+    def expect(self, s, h, a, multipliers):
+        parts, at = [s + 0.5 * h * a, s + h * a], 0
+        for order, m in self.kinds:
+            parts += [multipliers[at : at + m]] * (2 if order == 0 else 1)
+            at += m
+        return jnp.concatenate(parts)
 
     def scale(self, z, q, s, h):
         n = q.shape[0]
@@ -222,8 +252,13 @@ class DiscreteProgram(StepProgram):
 
     system: DiscreteSystem
     m: int = eqx.field(static=True)
-    multiplier_time: ClassVar[float] = 0.0
-    levels: ClassVar[tuple[str, str]] = ("mid", "interior")
+    @property
+    def multiplier_time(self) -> float:
+        return 0.0
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        return ("mid", "interior")
 
     def nodes(self, z, q, s, h) -> list[Vector]:
         n = q.shape[0]
@@ -239,6 +274,9 @@ class DiscreteProgram(StepProgram):
 
     def guess(self, q, s, t, h):
         return jnp.concatenate([s[: q.shape[0]], jnp.zeros(self.m)])
+
+    def expect(self, s, h, a, multipliers):
+        return jnp.concatenate([s[: a.shape[0]] + h * a, multipliers])
 
     def scale(self, z, q, s, h):
         n = q.shape[0]

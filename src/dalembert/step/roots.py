@@ -37,15 +37,15 @@ class Root(NamedTuple):
 
 
 def roots(
-    system: System, q, v, *, h: float, t: float = 0.0, scheme: Scheme | None = None, starts: int = 192, seed: int = 0
+    system: System, q, v, *, h: float, t: float = 0.0, scheme: Scheme | None = None, starts: int = 384, seed: int = 0
 ) -> list[Root]:
     """All z found with F(z; q, v, t, h) = 0 for one step from (q, v), nearest to the prediction first.
 
-    q, v: (n,) state before the step; in the form "nodes" q = q_k and v = (q_k - q_{k-1})/h. Constraints are taken as they are
-    written: no factor is divided out. Newton's iteration from `starts` points around the prediction, on logarithmic
-    scales from 1e-3 to 1e2 of the velocity, half of them along the direction in which the equations are least determined;
-    then the divided system from every root found. No method finds all roots of arbitrary equations for certain; for one
-    constraint on accelerations all lie on one curve, which is what the search covers.
+    q, v: (n,) state before the step; in the form "nodes" q = q_k and v = (q_k - q_{k-1})/h. Constraints are taken as
+    they are written: no factor is divided out. Newton's iteration from `starts` points around the prediction, on
+    logarithmic scales from 0.003 to 18 times the velocity, half of them along the direction in which the equations are least
+    determined, with the multipliers that fit best; then the divided system from the first roots found. No method finds
+    all roots of arbitrary equations for certain.
     Errors: as `simulate`; an empty list means that no root was found.
     """
     position, velocity = check_initial_data(system, q, v, t)
@@ -61,23 +61,30 @@ def _search(program: StepProgram, call: Call, starts: int, key) -> dict[str, Arr
     equations = lambda z: program.residual(z, *call)  # noqa: E731
     scale = lambda z: program.scale(z, call.q, call.s, call.h)  # noqa: E731
     guess = program.guess(call.q, call.s, call.t, call.h)
-    begin, _ = newton(equations, guess, scale, _OPTIONS)
-    begin = jnp.where(jnp.all(jnp.isfinite(begin)), begin, guess)
-    size = jnp.where(jnp.isinf(scale(begin)), 1.0 + jnp.abs(begin), scale(begin))
-    jacobian = jax.jacfwd(lambda x: equations(begin + size * x))(jnp.zeros_like(begin))
+    size = jnp.where(jnp.isinf(scale(guess)), 1.0 + jnp.abs(guess), scale(guess))
+    jacobian = jax.jacfwd(lambda x: equations(guess + size * x))(jnp.zeros_like(guess))
     rows = jnp.max(jnp.abs(jacobian), axis=1)
     rows = jnp.where((rows > 0) & jnp.isfinite(rows), rows, 1.0)
     line = jnp.linalg.svd(jnp.nan_to_num(jacobian / rows[:, None]))[2][-1]
-    noise = jax.random.normal(key, (starts, begin.shape[0]))
+    noise = jax.random.normal(key, (starts, guess.shape[0]))
     along = jnp.arange(starts) % 2 == 0
-    amplitude = jnp.logspace(-3, 2, starts)[:, None] * jnp.where(jnp.arange(starts) % 4 < 2, 1.0, -1.0)[:, None]
-    points = begin + size * amplitude * jnp.where(along[:, None], line + 1e-3 * noise, noise)
-    points = jnp.concatenate([guess[None], begin[None], points])
-    found, _ = jax.vmap(lambda z: newton(equations, z, scale, _OPTIONS))(points)
-    usable = jnp.where(jnp.all(jnp.isfinite(found), axis=1, keepdims=True), found, begin)
+    amplitude = jnp.logspace(-2.5, 1.25, starts)[:, None] * jnp.where(jnp.arange(starts) % 4 < 2, 1.0, -1.0)[:, None]
+    points = guess + size * amplitude * jnp.where(along[:, None], line + 1e-3 * noise, noise)
+    points = jnp.concatenate([guess[None], points])
+    found, _ = jax.vmap(lambda z: newton(equations, _fit(equations, z, call.q.shape[0]), scale, _OPTIONS))(points)
+    usable = jnp.where(jnp.all(jnp.isfinite(found), axis=1, keepdims=True), found, guess)
     others, _ = jax.vmap(lambda z: second_root(equations, z, scale, _OPTIONS))(usable[:8])
     every = jnp.concatenate([usable, others])
     return jax.vmap(lambda z: _describe(program, call, z, guess, size))(every)
+
+
+def _fit(equations, z, n: int):
+    """The multipliers that fit best to the velocities of z: one least squares step, exact where F is affine in λ."""
+    if z.shape[0] == n:
+        return z
+    rest = lambda x: equations(jnp.concatenate([z[:n], x]))  # noqa: E731
+    jacobian = jnp.nan_to_num(jax.jacfwd(rest)(z[n:]))
+    return z.at[n:].add(-jnp.linalg.lstsq(jacobian, jnp.nan_to_num(rest(z[n:])))[0])
 
 
 def _describe(program: StepProgram, call: Call, z, guess, size) -> dict[str, Array]:
@@ -105,7 +112,8 @@ def _distinct(table: dict[str, Float[np.ndarray, "..."]]) -> list[Root]:
     kept: list[int] = []
     for i in order:
         solved = np.isfinite(table["residual"][i]) and table["relative"][i] < 1e-10
-        if solved and all(np.max(np.abs(table["z"][i] - table["z"][j])) > 1e-6 * (1 + np.max(np.abs(table["z"][i]))) for j in kept):
+        apart = (np.max(np.abs(table["z"][i] - table["z"][j])) for j in kept)
+        if solved and all(distance > 1e-6 * (1 + np.max(np.abs(table["z"][i]))) for distance in apart):
             kept.append(int(i))
     return [
         Root(
@@ -118,5 +126,3 @@ def _distinct(table: dict[str, Float[np.ndarray, "..."]]) -> list[Root]:
         )
         for i in kept
     ]
-
-

@@ -87,7 +87,7 @@ def first_carry(program: StepProgram, q, s, t, h, reduced: Any, expected: Float[
         s=s,
         k=jnp.asarray(program.lead, dtype=int),
         history=jnp.zeros((HISTORY, z.shape[0])).at[0].set(lax.stop_gradient(z)),
-        known=jnp.asarray(0 if expected is None else 1),
+        known=jnp.asarray(0 if expected is None else 1, dtype=int),
         held=jnp.zeros_like(q),
         sign=zero,
         multipliers=jnp.full(empty.multipliers.shape, jnp.nan, dtype=float),

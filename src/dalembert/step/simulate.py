@@ -23,17 +23,18 @@ from dalembert.step.provenance import provenance
 from dalembert.step.run import Choices, SampledFeedback, chunked_run, first_carry, traced_run
 from dalembert.step.start import Starter, second_node
 from dalembert.systems import System, check_initial_data, check_x64, is_traced
-from dalembert.systems.checks import InconsistentDataError, check_parameters
+from dalembert.systems.checks import InconsistentDataError, check_parameters, initial_acceleration
 from dalembert.systems.equations import deflatable, value
 
 
 class Prepared(NamedTuple):
-    """A program and the data of its first step: nodes known before it (lead + 1, n), position q and state s."""
+    """A program and the data of its first step: nodes known before it (lead + 1, n), position q, state s, expected z."""
 
     program: StepProgram
     nodes: Float[Array, "known n"]
     q: Float[Array, "n"]
     s: Float[Array, "k"]
+    expected: Float[Array, "z"] | None
 
 
 def simulate(
@@ -89,7 +90,7 @@ def simulate(
     check_callbacks(program, prepared.q, prepared.s, begin, step, stop, domain, feedback, reduce)
     choices = Choices(branch, Newton(tolerance, max_iterations), stop, domain, feedback, reduce and reduce[0])
     initial = jax.tree.map(jnp.asarray, reduce[1]) if reduce else None
-    carry = first_carry(program, prepared.q, prepared.s, begin, step, initial)
+    carry = first_carry(program, prepared.q, prepared.s, begin, step, initial, prepared.expected)
     every = steps if save_every is None else save_every
     inside = is_traced(program, carry, begin, step)
     run = traced_run if inside else chunked_run
@@ -117,10 +118,11 @@ def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, bra
         )
     deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
     program = program_for(system, q, v, t0, scheme, deflate)
+    a, multipliers = initial_acceleration(system, q, v, t0)
     if program.lead == 0:
-        return Prepared(program, q[None], q, v)
+        return Prepared(program, q[None], q, v, program.expect(v, h, a, multipliers))
     d = _second_node(system, scheme, starter, q, v, t0, h)
-    return Prepared(program, jnp.stack([q, q + d]), q + d, d / h)
+    return Prepared(program, jnp.stack([q, q + d]), q + d, d / h, program.expect(d / h, h, a, multipliers))
 
 
 def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick:
@@ -158,7 +160,7 @@ def _prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h, steps: int, sche
                     f"nodes: the first two must lie in D_d, where the initial condition is 0; it is {left}"
                 )
     d = jnp.diff(points, axis=0)[::-1] / h
-    return Prepared(DiscreteProgram(system, m), points, points[-1], d.reshape(-1))
+    return Prepared(DiscreteProgram(system, m), points, points[-1], d.reshape(-1), None)
 
 
 def _path(prepared: Prepared, carry, rows, t0, h, every: int, reduced: bool, fed: bool) -> Path:

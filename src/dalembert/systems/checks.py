@@ -122,6 +122,14 @@ def check_initial_data(system: System, q0, v0, t0=0.0):
     return q, v
 
 
+def initial_acceleration(system: System, q, v, t):
+    """(a, λ) at the start, from the same compiled call as the checks; not solved for again where values are known."""
+    if is_traced(system, q, v, t):
+        return acceleration(system, q, v, t)[:2]
+    found = _look(system, q, v, t)
+    return found.a, found.multipliers
+
+
 class _Found(NamedTuple):
     """Everything the checks look at, computed in one compiled call."""
 
@@ -138,6 +146,8 @@ class _Found(NamedTuple):
     linear: np.ndarray
     solved: np.ndarray
     residual: np.ndarray
+    a: np.ndarray
+    multipliers: np.ndarray
 
 
 @eqx.filter_jit
@@ -164,6 +174,8 @@ def _look(system: System, q, v, t) -> _Found:
         jnp.all(jnp.abs(jax.jacfwd(equations)(at + 1.0) - jacobian) <= 1e-9 * (1.0 + jnp.abs(jacobian))),
         solved,
         info.residual,
+        at,
+        z[q.shape[0] :],
     )
 
 

@@ -129,13 +129,15 @@ def kkt_residual(system: System, q: Vector, v: Vector, t, z: Float[Array, "n_plu
 def acceleration(system: System, q: Vector, v: Vector, t=0.0) -> tuple[Vector, Rows, Solve]:
     """(a, λ) with d/dt L_v - L_q = f + Rᵀλ and all constraints reduced to order 2; nonlinear in a where they are.
 
-    Returns a (n,), λ (m,) in the order of the constraints, and the report of Newton's iteration from a = 0, λ = 0.
+    Returns a (n,), λ (m,) in the order of the constraints, and the report of Newton's iteration from near a = 0, λ = 0
+    (from a_i = i/100: constraints such as a² = c(q, v) are singular at a = 0 itself).
     Source: Borda, Fernández, Grillo, eq. (1); Jiménez, Scheurle, eqs. (22, 23) for linear nonholonomic constraints.
     """
     n = q.shape[0]
     m = jax.eval_shape(lambda: all_reactions(system, q, v, jnp.zeros_like(v), t)).shape[0]
     scale = lambda z: 1.0 + jnp.abs(z)  # noqa: E731
-    z, info = root(lambda x: kkt_residual(system, q, v, t, x), jnp.zeros(n + m), scale, _EXACT)
+    start = jnp.concatenate([0.01 * jnp.arange(1.0, n + 1.0), jnp.zeros(m)])
+    z, info = root(lambda x: kkt_residual(system, q, v, t, x), start, scale, _EXACT)
     return z[:n], z[n:], info
 
 
