@@ -16,10 +16,6 @@ import numpy as np
 import dalembert as da
 from dalembert.gallery import ENTRIES, inertia_wheel_pendulum
 
-# The default form, with forces taken at the nodes (Beta(0)) and not at mid-points: only then is dV/dt + F divisible by the
-# coefficient u of the control in the discrete system as in the continuous one, so that dV/dt = -F holds to round-off.
-SCHEME = da.Scheme("drift_kick_drift", action=da.Beta(0.0))
-
 
 def constraint_residual(path: da.Path) -> float:
     """Largest |dV/dt + F| along the path, relative to the largest |dV/dt|, at the nodes of the discrete equations.
@@ -61,7 +57,7 @@ def main(folder: Path) -> None:
     entry = ENTRIES["inertia_wheel_pendulum"]
 
     began = time.perf_counter()
-    path = da.simulate(entry.system, entry.q0, entry.v0, h=0.1, steps=20_000, scheme=SCHEME)
+    path = da.simulate(entry.system, entry.q0, entry.v0, h=0.1, steps=20_000)
     seconds = time.perf_counter() - began
 
     values = jax.vmap(lambda q, v: inertia_wheel_pendulum.lyapunov(q, v, inertia_wheel_pendulum.PARAMETERS))(path.q, path.v)

@@ -12,15 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dalembert.discretize import Scheme
 from dalembert.gallery.inertia_wheel_pendulum import PARAMETERS as P
 from dalembert.gallery.inertia_wheel_pendulum import gains, lyapunov
 from dalembert.papers import PAPERS
 from dalembert.papers.borda_fernandez_grillo import particle, pendulum, sketches
-from dalembert.papers.convergence import EXACT, ONE_STEP, PRINTED, Method
+from dalembert.papers.convergence import EXACT, ONE_STEP, PRINTED
 from dalembert.papers.drawing import saving
 
-DEFAULT = Method("one_step", "default", Scheme())
 FOUR_DIGITS, THREE_DIGITS = 5e-5, 5e-4
 
 PARTICLE = {  # largest error of x over [0, 500] for h = 0.2, 0.1, 0.05, 0.02, 0.01, 0.005
@@ -74,7 +72,7 @@ def test_errors_of_the_pendulum(method, wheel):
 
 @pytest.mark.parametrize(
     ("method", "order"),
-    [(PRINTED, 1), (EXACT, 2), (ONE_STEP, 2), (DEFAULT, 2)],
+    [(PRINTED, 1), (EXACT, 2), (ONE_STEP, 2)],
     ids=["printed", "exact", "one step", "default"],
 )
 def test_orders_over_short_times(method, order, wheel):

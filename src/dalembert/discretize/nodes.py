@@ -34,9 +34,9 @@ class Node(NamedTuple):
 
 
 def discrete_lagrangian(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h) -> Float[Array, ""]:
-    """L_d(q₀, q₀+d) = h L(ρ(q₀, q₀+d), t₀ + w h)."""
-    q, v = scheme.action(q0, d, h)
-    return h * system.call(system.lagrangian, q, v, t=t + scheme.action.weight * h)
+    """L_d(q₀, q₀+d) = h L(ρ(q₀, q₀+d), t₀ + w h), the mean over the maps ρ of the action."""
+    maps = scheme.action_for(system)
+    return sum(h * system.call(system.lagrangian, *rho(q0, d, h), t=t + rho.weight * h) for rho in maps) / len(maps)
 
 
 def legendre_minus(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h) -> Vector:
@@ -50,10 +50,11 @@ def legendre_plus(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h) -
     return jax.grad(lambda w: discrete_lagrangian(scheme, system, q0, w, t, h))(d)
 
 
-def discrete_force(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h) -> Vector:
-    """Half of the force impulse of an interval, given to each of its ends: (h/2) f(ρ(q₀, q₁))."""
-    q, v = scheme.action(q0, d, h)
-    return 0.5 * h * force(system, q, v, t + scheme.action.weight * h)
+def discrete_force(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h, end: int) -> Vector:
+    """Half of the force impulse of an interval, at its left (end = 0) or right (end = -1) end: (h/2) f(ρ(q₀, q₁))."""
+    rho = scheme.action_for(system)[end]
+    q, v = rho(q0, d, h)
+    return 0.5 * h * force(system, q, v, t + rho.weight * h)
 
 
 def node_reactions(scheme: Scheme, system: System, node: Node) -> Float[Array, "m n"]:
@@ -71,7 +72,7 @@ def node_equations(
     Source: Borda, Fernández, Grillo, Theorem 3.3, eq. (4), with multipliers scaled to converge to the continuous ones.
     """
     q, d0, d1, t, h = node
-    impulse = discrete_force(scheme, system, q - d0, d0, t - h, h) + discrete_force(scheme, system, q, d1, t, h)
+    impulse = discrete_force(scheme, system, q - d0, d0, t - h, h, -1) + discrete_force(scheme, system, q, d1, t, h, 0)
     motion = (
         legendre_minus(scheme, system, q, d1, t, h)
         + legendre_plus(scheme, system, q - d0, d0, t - h, h)

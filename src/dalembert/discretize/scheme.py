@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import equinox as eqx
 
 from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
-from dalembert.systems import System
+from dalembert.systems import Lyapunov, System
 
 Form = Literal["drift_kick_drift", "kick_drift_kick", "nodes"]
 FORMS: tuple[str, ...] = ("drift_kick_drift", "kick_drift_kick", "nodes")
@@ -22,10 +23,14 @@ class Scheme(eqx.Module):
     "kick_drift_kick": nodes and velocities on the manifold of holonomic constraints (RATTLE), other constraints at the
     end of the step. The default with holonomic constraints.
     None chooses between the last two.
+    action: one map, or several whose Lagrangians are averaged: (Beta(0), Beta(1)) is the trapezoidal rule. Forces of an
+    interval act at its left end through the first map, at its right end through the last.
+    None chooses Beta(½), and the trapezoidal rule for a system with a Lyapunov constraint: its forces are those at the
+    node, where the constraint is read, so that dV/dt = -F holds there exactly for constant mass.
     """
 
     form: Form | None = eqx.field(static=True)
-    action: PairMap
+    action: tuple[PairMap, ...] | None
     kinematic: TripleMap
     variational: TripleMap
     distribution: PairMap
@@ -34,7 +39,7 @@ class Scheme(eqx.Module):
         self,
         form: Form | None = None,
         *,
-        action: PairMap | None = None,
+        action: PairMap | Sequence[PairMap] | None = None,
         kinematic: TripleMap | None = None,
         variational: TripleMap | None = None,
         distribution: PairMap | None = None,
@@ -42,7 +47,10 @@ class Scheme(eqx.Module):
         if form is not None and form not in FORMS:
             raise ValueError(f"form: found {form!r}; the forms are {', '.join(FORMS)}")
         self.form = form
-        self.action = _map("action", action, Beta(0.5), PairMap)
+        maps = (action,) if isinstance(action, PairMap) else action
+        self.action = None if maps is None else tuple(_map("action", one, None, PairMap) for one in maps)
+        if self.action == ():
+            raise ValueError("action: found no map; give one PairMap, or several to be averaged")
         self.kinematic = _map("kinematic", kinematic, Central(), TripleMap)
         self.variational = _map("variational", variational, Central(), TripleMap)
         self.distribution = _map("distribution", distribution, Beta(0.5), PairMap)
@@ -51,6 +59,13 @@ class Scheme(eqx.Module):
     def borda_fernandez_grillo(cls) -> Scheme:
         """The paper's choice: φ_L⁻¹ = (q₀, (q₁-q₀)/h), φ_K⁻¹ = φ_V⁻¹ central, on nodes. Section 4.1.2."""
         return cls("nodes", action=Beta(0.0))
+
+    def action_for(self, system: System) -> tuple[PairMap, ...]:
+        """The maps of the action used for this system."""
+        if self.action is not None:
+            return self.action
+        lyapunov = any(isinstance(c, Lyapunov) for c in system.constraints)
+        return (Beta(0.0), Beta(1.0)) if lyapunov else (Beta(0.5),)
 
     def form_for(self, system: System) -> Form:
         """The form used for this system; ValueError where the form cannot hold the system's constraints."""
@@ -66,8 +81,8 @@ class Scheme(eqx.Module):
 
 
 def _map(name: str, given, default, kind: type):
-    if given is None:
+    if given is None and default is not None:
         return default
     if not isinstance(given, kind):
-        raise TypeError(f"{name}: found {type(given).__name__}; give a {kind.__name__}, such as {default!r}")
+        raise TypeError(f"{name}: found {type(given).__name__}; give a {kind.__name__}, such as {default or Beta(0.5)!r}")
     return given

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from dalembert.discretize import Beta, Scheme
+from dalembert.discretize import Scheme
 from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.step.start import Starter
@@ -32,9 +32,7 @@ class Method:
 
 PRINTED = Method("printed", "printed start, $q_1 = q_0 + h v_0$", Scheme.borda_fernandez_grillo(), "first_order")
 EXACT = Method("exact", "start on the solution, $q_1 = q(h)$", Scheme.borda_fernandez_grillo(), "reference")
-# The printed equations on (q̃, v). The default, whose action takes L at mid-points, is left out: with it p₁ obeys a mean of
-# two torques, dV/dt + F is no longer divisible by u, and the control law holds in the place of dV/dt = -F.
-ONE_STEP = Method("one_step", "one step form, from $(q_0, v_0)$", Scheme("drift_kick_drift", action=Beta(0.0)))
+ONE_STEP = Method("one_step", "one step form, from $(q_0, v_0)$", Scheme())  # the printed equations on (q̃, v)
 METHODS = (PRINTED, EXACT, ONE_STEP)
 
 
