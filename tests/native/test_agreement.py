@@ -1,0 +1,214 @@
+"""The native back-end and the JAX back-end run the same StepProgram: same states, same counts, same outcomes."""
+
+from __future__ import annotations
+
+import importlib
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import dalembert as da
+from dalembert.native import CACHE
+from dalembert.step.native_run import native_run
+from dalembert.step.run import chunked_run
+
+SIMULATE = importlib.import_module("dalembert.step.simulate")
+
+
+def curvature() -> da.System:
+    def phi(q, v, a, p):
+        return (v[0] * a[1] - a[0] * v[1]) / jnp.linalg.norm(v) ** 3 - p["k"]
+
+    return da.System(
+        lambda q, v, p: 0.5 * p["m"] * v @ v,
+        da.SecondOrder(phi, reactions=lambda q, v, a, p: jnp.array([v[1], -v[0]])),
+        parameters={"m": 1.0, "k": 1.0},
+    )
+
+
+def nonholonomic() -> da.System:
+    return da.System(
+        lambda q, v: 0.5 * v @ v - 0.5 * (q[0] ** 2 + q[1] ** 2), da.Nonholonomic(lambda q, v: v[2] - q[1] * v[0])
+    )
+
+
+def chain(rods: int) -> da.System:
+    def phi(q):
+        r = q.reshape(rods, 2)
+        return jnp.sum((r - jnp.concatenate([jnp.zeros((1, 2)), r[:-1]])) ** 2, axis=1) - 1.0
+
+    return da.System(lambda q, v: 0.5 * v @ v - 9.81 * jnp.sum(q.reshape(rods, 2)[:, 1]), da.Holonomic(phi))
+
+
+def hanging(rods: int) -> np.ndarray:
+    angles = np.linspace(0.3, 1.2, rods)
+    return np.cumsum(np.stack([np.sin(angles), -np.cos(angles)], 1), 0).ravel()
+
+
+def controlled_pendulum() -> da.System:
+    """A cart's pendulum whose wheel makes V = ½|v|² + … decrease: a Lyapunov constraint, with its lazy branch."""
+    return da.System(
+        lambda q, v: 0.5 * (2 * v[0] ** 2 + v[1] ** 2 + v[0] * v[1]) + jnp.cos(q[0]),
+        da.Lyapunov(lambda q, v: 0.5 * (v @ v) + v[0] * v[1] * 0.2 + 2 - 2 * jnp.cos(q[0]) + 0.5 * q[1] ** 2,
+                    lambda q, v: 0.1 * v[1] ** 2, actuated=1),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def both(monkeypatch):
+    """simulate by both back-ends: (native, jax)."""
+
+    def run(*arguments, **options):
+        paths = []
+        for function in (native_run, chunked_run):
+            monkeypatch.setattr(SIMULATE, "chunked_run", function)
+            paths.append(da.simulate(*arguments, throw=False, **options))
+        return paths
+
+    return run
+
+
+def compare(native: da.Path, jax: da.Path, tolerance: float):
+    assert native.outcome == jax.outcome
+    for name in ("t", "q", "t_velocity", "v", "t_multipliers", "multipliers", "constraint_forces"):
+        a, b = np.asarray(getattr(native, name)), np.asarray(getattr(jax, name))
+        np.testing.assert_allclose(a, b, atol=tolerance * (1 + np.max(np.abs(b), initial=0)), err_msg=name)
+    for name in ("crossings", "failed_step"):
+        assert int(getattr(native.statistics, name)) == int(getattr(jax.statistics, name)), name
+
+
+SYSTEMS = {
+    "curvature particle": (curvature, [0.0, 0.0], [1.0, 1.0], 0.1, 1e-11),
+    "nonholonomic particle": (nonholonomic, [1.0, 0.0, 0.0], [0.5, 1.0, 0.0], 0.05, 1e-12),
+    "chain of three rods": (lambda: chain(3), hanging(3), np.zeros(6), 0.01, 1e-11),
+}
+
+
+@pytest.mark.parametrize("form", [None, "nodes"])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_thousand_steps(both, name, form):
+    build, q0, v0, h, tolerance = SYSTEMS[name]
+    native, jax = both(build(), q0, v0, h=h, steps=1000, save_every=7, scheme=form and da.Scheme(form))
+    compare(native, jax, tolerance)
+    assert abs(int(native.statistics.iterations) - int(jax.statistics.iterations)) <= 5
+    np.testing.assert_allclose(native.statistics.residual, jax.statistics.residual, rtol=1e-3, atol=1e-13)
+
+
+def test_lyapunov_constraint(both):
+    native, jax = both(controlled_pendulum(), [0.4, 0.0], [0.3, 0.5], h=0.01, steps=200)
+    compare(native, jax, 1e-9)
+
+
+def test_callbacks(both):
+    """Stop, domain, sampled feedback and reduction together."""
+    options = {
+        "stop": lambda q, v: q[0] > 3.0, "domain": lambda q, v: q[0] < 50.0,
+        "feedback": da.SampledFeedback(lambda q, v: jnp.array([0.1 * v[1], 0.2, 0.0]), every=3),
+        "reduce": (lambda r, t, q, v, m: {"most": jnp.maximum(r["most"], q[0]), "sum": r["sum"] + m},
+                   {"most": 0.0, "sum": jnp.zeros(1)}),
+    }  # fmt: skip
+    native, jax = both(nonholonomic(), [1.0, 0.0, 0.0], [0.5, 1.0, 0.0], h=0.05, steps=300, save_every=2, **options)
+    compare(native, jax, 1e-12)
+    np.testing.assert_allclose(native.feedback, jax.feedback, atol=1e-13)
+    for name in ("most", "sum"):
+        np.testing.assert_allclose(native.reduced[name], jax.reduced[name], atol=1e-12)
+
+
+def test_leaving_the_domain(both):
+    native, jax = both(
+        nonholonomic(), [1.0, 0.0, 0.0], [0.5, 1.0, 0.0], h=0.05, steps=300, save_every=50, domain=lambda q, v: q[0] > 0.5
+    )
+    assert native.outcome == da.Outcome.LEFT_DOMAIN
+    compare(native, jax, 1e-12)
+
+
+def losing_its_root() -> da.System:
+    """(a - ½)² = ¼ - q has no root once q > ¼."""
+    phi = lambda q, v, a: (a[0] - 0.5) ** 2 - 0.25 + q[0]  # noqa: E731
+    return da.System(lambda q, v: 0.5 * v @ v, da.SecondOrder(phi, reactions=lambda q, v, a: jnp.array([1.0, 0.0])))
+
+
+def losing_its_reaction() -> da.System:
+    """The only reaction that can hold the weight vanishes beyond q₀ = 1.03."""
+    row = lambda q, v: jnp.stack([jnp.zeros(()), jnp.where(q[0] > 1.03, 0.0, 1.0)])  # noqa: E731
+    return da.System(lambda q, v: 0.5 * v @ v - 9.81 * q[1], da.Nonholonomic(lambda q, v: v[1], reactions=row))
+
+
+def leaving_where_it_is_defined() -> da.System:
+    return da.System(lambda q, v: 0.5 * v @ v + (1.5 - q[0]) ** 1.5)
+
+
+FAILING = {
+    "no root": (losing_its_root, [0.0, 0.0], [1.0, 0.0], da.Outcome.NO_SOLUTION),
+    "not finite": (leaving_where_it_is_defined, [1.0], [5.0], da.Outcome.NOT_FINITE),
+    "singular": (losing_its_reaction, [0.0, 1.0], [1.0, 0.0], da.Outcome.SINGULAR),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_failures_are_the_same(both, name):
+    build, q0, v0, outcome = FAILING[name]
+    native, jax = both(build(), q0, v0, h=0.125, steps=400)
+    assert native.outcome == jax.outcome == outcome
+    assert native.steps == jax.steps
+
+
+def test_nothing_is_compiled_again_for_other_numbers():
+    system = nonholonomic()
+    SIMULATE.chunked_run = native_run
+    try:
+        da.simulate(system, [1.0, 0.0, 0.0], [0.5, 1.0, 0.0], h=0.05, steps=10)
+        before = CACHE.compilations
+        da.simulate(system, [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23, save_every=3)
+        da.simulate(nonholonomic(), [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23)  # fresh lambdas
+        curved = curvature()
+        da.simulate(curved, [0.0, 0.0], [1.0, 1.0], h=0.05, steps=10)
+        middle = CACHE.compilations
+        da.simulate(curved.replace(m=2.0, k=0.5), [0.0, 0.0], [1.0, 1.0], h=0.05, steps=10)
+    finally:
+        SIMULATE.chunked_run = chunked_run
+    assert middle <= before + 1
+    assert CACHE.compilations == middle
+
+
+TERMS = [
+    lambda q: jnp.cos(q[0]),
+    lambda q: q[0] * q[1] ** 2,
+    lambda q: 1 / (2 + q[1] ** 2),
+    lambda q: jnp.sin(q[0] - q[2]) * q[1],
+]
+ROWS = [
+    lambda q: jnp.array([q[1], 0.3, 1.0]),
+    lambda q: jnp.array([jnp.sin(q[0]), 1.0, 0.2]),
+    lambda q: jnp.array([1.0, q[2] / (1 + q[0] ** 2), 0.5]),
+]
+
+
+@settings(max_examples=4, deadline=None, derandomize=True, phases=(Phase.generate,))
+@given(
+    weights=st.lists(st.sampled_from([0.0, 0.5, -0.7]), min_size=4, max_size=4), which=st.integers(0, 2),
+    linear=st.booleans(), v0=st.lists(st.floats(-1, 1, width=16), min_size=3, max_size=3),
+)  # fmt: skip
+def test_random_systems(weights, which, linear, v0):
+    def lagrangian(q, v):
+        return (
+            0.5 * v @ v + 0.1 * v[0] ** 2 * jnp.cos(q[1]) - sum(w * f(q) for w, f in zip(weights, TERMS, strict=True) if w)
+        )
+
+    q0, v = np.array([0.3, -0.2, 0.1]), np.array(v0)
+    row = np.asarray(ROWS[which](q0))
+    v = v - row * (row @ v) / (row @ row)
+    level = 0.0 if linear else float(0.1 * v @ v)
+    constraint = da.Nonholonomic(lambda q, v: ROWS[which](q) @ v + (0.0 if linear else 0.1 * v @ v - level))
+    system = da.System(lagrangian, constraint)
+    paths = []
+    for function in (native_run, chunked_run):
+        SIMULATE.chunked_run = function
+        try:
+            paths.append(da.simulate(system, q0, v, h=0.02, steps=60, throw=False))
+        finally:
+            SIMULATE.chunked_run = chunked_run
+    compare(*paths, 1e-11)
