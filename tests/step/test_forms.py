@@ -85,6 +85,22 @@ def test_action_at_the_left_end_is_of_order_one_for_varying_mass():
     assert abs(np.log2(coarse[0] / fine[0]) - 1.0) < 0.15
 
 
+class Later(da.PairMap):
+    """(q₁, (q₁-q₀)/h): the map of the page on contributing, first order."""
+
+    weight: float = 1.0
+
+    def __call__(self, q0, d, h):
+        return q0 + d, d / h
+
+
+def test_a_difference_map_of_ones_own():
+    coarse, fine = errors(SYSTEMS["second"], da.Scheme("nodes", action=Later()))
+    assert abs(np.log2(coarse[0] / fine[0]) - 1.0) < 0.15
+    same = errors(SYSTEMS["second"], da.Scheme("nodes", action=da.Beta(1.0)))
+    assert np.array_equal(same, [coarse, fine])
+
+
 def test_default_form_steps_the_node_equations():
     """The mid-points between the states of the default form are the nodes of the two step form."""
     entry = ENTRIES["curvature_particle"]

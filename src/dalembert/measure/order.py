@@ -85,6 +85,9 @@ class Order:
         found = {"q": self.q, "v": self.v, "multipliers": self.multipliers}
         return {name: c for name, c in found.items() if c is not None}
 
+    def __str__(self) -> str:
+        return self.describe()
+
     def describe(self) -> str:
         """A table for a person: per quantity and h the error, the observed order, and whether the fit uses it."""
         lines = []
