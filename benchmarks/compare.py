@@ -155,7 +155,8 @@ def main() -> int:
                 difference = np.max(np.abs(rows[:100, :n] - reference[:100, :n]))
                 ours, theirs, ratios = compare(native, other)
                 low, middle, high = (ratios[math.floor(f * len(ratios))] for f in (0.25, 0.5, 0.75))
-                print(f"| {name} | {label} | {ours:.0f} | {theirs:.0f} | **{middle:.2f}** ({low:.2f}–{high:.2f}) | {difference:.0e} |",
+                spread = f"**{middle:.2f}** ({low:.2f}–{high:.2f})"
+                print(f"| {name} | {label} | {ours:.0f} | {theirs:.0f} | {spread} | {difference:.0e} |",
                       flush=True)  # fmt: skip
     return 0
 

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from dalembert.native import CACHE
 from dalembert.native.dense import EXACT, NOT_FINITE, SINGULAR, SOLVED, pivoted_solver
-from dalembert.native.eliminate import GROWTH, choose_order, eliminate
+from dalembert.native.eliminate import choose_order, eliminate
 from dalembert.native.evaluate import evaluate
 from dalembert.native.graph import Graph
+
+GROWTH = 1e8
 
 
 def system(pattern: np.ndarray):
@@ -30,7 +32,7 @@ def solve(matrix: np.ndarray, sample: np.ndarray, right: np.ndarray):
     g, a, b = system(pattern)
     order = choose_order(pattern, np.full(pattern.shape, 2), sample[None])
     assert order is not None
-    found = eliminate(g, b, a, order, lambda i: 2)
+    found = eliminate(g, b, a, order, lambda i: 2, GROWTH)
     inputs = {"a": matrix.ravel(), "b": right}
     values = evaluate(g, [*found.update, found.check, *found.pivots], inputs).astype(float)
     n = len(pattern)

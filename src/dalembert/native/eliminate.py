@@ -12,7 +12,9 @@ from dalembert.native.elementwise import Nodes
 from dalembert.native.graph import Graph
 
 THRESHOLD = 0.1  # a pivot of the sample is at least this part of the largest entry of its column, rows scaled
-GROWTH = 1e8  # limit of the sum of squares of the scaled multipliers; beyond it the pivoted solver takes over
+# Limits of the sum of squares of the scaled multipliers; beyond them the pivoted solver takes over. An iteration corrects
+# what one elimination loses, and its last update is small; a linear system is solved once.
+GROWTH = {"iterated": 1e12, "linear": 1e6}
 SMALLEST = 1e-11  # a pivot smaller than this part of its row is left to the pivoted solver's judgement
 NEGLIGIBLE = 1e-20  # factor that keeps finite pivots out of the sum
 WEIGHTS = (0.0, 0.3, 1.0)  # cost of one operation done once per run, once per step, once per iteration
@@ -100,14 +102,16 @@ def _cost(live: np.ndarray, levels: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Elimination:
-    """update: (n,) nodes of F′⁻¹F; check: must be at most GROWTH; pivots: nodes whose signs give the determinant's."""
+    """update: (n,) nodes of F′⁻¹F; check: must be at most `growth`; pivots: nodes whose signs give the determinant's."""
 
     update: list[int]
     check: int
     pivots: list[int]
 
 
-def eliminate(g: Graph, f: Sequence[int], jacobian: Nodes, order: Order, level: Callable[[int], int]) -> Elimination:
+def eliminate(
+    g: Graph, f: Sequence[int], jacobian: Nodes, order: Order, level: Callable[[int], int], growth: float
+) -> Elimination:
     """Nodes of the solution of F′ x = F with the given pivots.
 
     Products are formed so that factors that change seldom come first: they are then computed outside the iteration.
@@ -115,22 +119,22 @@ def eliminate(g: Graph, f: Sequence[int], jacobian: Nodes, order: Order, level: 
     n = len(f)
     a = {(i, j): int(jacobian[i, j]) for i in range(n) for j in range(n) if jacobian[i, j] != g.zero}
     b = [int(x) for x in f]
-    left, terms = set(range(n)), []
+    left, terms = set(range(n)), _Sum(g, level)
     inverses, pivots = [], []
     for k, (r, c) in enumerate(zip(order.rows, order.columns, strict=True)):
         left.remove(r)
         inverse = g.apply("div", g.one, a[r, c])
         inverses.append(inverse)
         pivots.append(a[r, c])
-        terms.append(_square(g, inverse, order.scale[r] * SMALLEST * math.sqrt(GROWTH)))
-        terms.append(_square(g, a[r, c], NEGLIGIBLE / order.scale[r]))  # an infinite pivot would pass as 1/pivot = 0
+        terms.add(inverse, order.scale[r] * SMALLEST * math.sqrt(growth))
+        terms.add(a[r, c], NEGLIGIBLE / order.scale[r])  # an infinite pivot would pass as 1/pivot = 0
         later = [j for j in order.columns[k + 1 :] if (r, j) in a]
         for i in sorted(left):
             if (i, c) not in a:
                 continue
             entry = a.pop((i, c))
             factor = g.apply("mul", entry, inverse)
-            terms.append(_square(g, factor, order.scale[r] / order.scale[i]))
+            terms.add(factor, order.scale[r] / order.scale[i])
             for j in later:
                 product = _product(g, level, entry, inverse, a[r, j])
                 a[i, j] = g.apply("sub", a.get((i, j), g.zero), product)
@@ -143,8 +147,27 @@ def eliminate(g: Graph, f: Sequence[int], jacobian: Nodes, order: Order, level: 
             if (r, j) in a:
                 rest = g.apply("sub", rest, g.apply("mul", a[r, j], update[j]))
         update[c] = g.apply("mul", rest, inverses[k])
-    terms.sort(key=level)
-    return Elimination(update, g.total(terms), pivots)
+    return Elimination(update, terms.total(), pivots)
+
+
+class _Sum:
+    """Σ (scaleᵢ xᵢ)², the scales rounded to powers of 16 so that they do not vary with small changes of the sample.
+
+    Terms are added where they arise, so that none is kept long; terms of one scale are multiplied by it together.
+    """
+
+    def __init__(self, g: Graph, level: Callable[[int], int]):
+        self.g, self.level = g, level
+        self.chains: dict[tuple[int, float], list[int]] = {}
+
+    def add(self, x: int, scale: float) -> None:
+        factor = 256.0 ** round(math.log(scale, 16))
+        chains = self.chains.setdefault((self.level(x), factor), [self.g.zero, self.g.zero])
+        chains.append(self.g.apply("add", chains.pop(0), self.g.apply("mul", x, x)))
+
+    def total(self) -> int:
+        g, parts = self.g, sorted(self.chains.items())
+        return g.total(g.apply("mul", g.total(chains), g.constant(factor)) for (_, factor), chains in parts)
 
 
 def _product(g: Graph, level: Callable[[int], int], entry: int, inverse: int, other: int) -> int:
@@ -152,9 +175,3 @@ def _product(g: Graph, level: Callable[[int], int], entry: int, inverse: int, ot
     if max(level(inverse), level(other)) < level(entry):
         return g.apply("mul", entry, g.apply("mul", inverse, other))
     return g.apply("mul", g.apply("mul", entry, inverse), other)
-
-
-def _square(g: Graph, x: int, scale: float) -> int:
-    """(scale · x)², the scale rounded to a power of 16 so that it does not vary with small changes of the sample."""
-    factor = 256.0 ** round(math.log(scale, 16)) if scale > 0 else 0.0
-    return g.apply("mul", g.apply("mul", x, x), g.constant(factor))

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -132,14 +133,22 @@ class Graph:
         return self.one if result is None else result
 
     def total(self, terms: Iterable[int]) -> int:
-        """The sum, from left to right."""
-        result = self.zero
-        for term in terms:
-            result = self.apply("add", result, term)
-        return result
+        """The sum, in pairs."""
+        return paired(lambda a, b: self.apply("add", a, b), list(terms), self.zero)
 
 
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or", "xor"})
+
+
+T = TypeVar("T")
+
+
+def paired(combine: Callable[[T, T], T], terms: list[T], empty: T) -> T:
+    """All terms combined in pairs of pairs, so that a processor can do most of it at the same time."""
+    while len(terms) > 1:
+        ends = [terms[-1]] if len(terms) % 2 else []
+        terms = [combine(a, b) for a, b in zip(terms[::2], terms[1::2], strict=False)] + ends
+    return terms[0] if terms else empty
 
 
 def operands(node: Node) -> tuple[int, ...]:

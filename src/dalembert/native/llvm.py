@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from dalembert.native.arithmetic import COMPARISONS, LIBRARY
 from dalembert.native.depend import eager
-from dalembert.native.graph import Graph
+from dalembert.native.graph import Graph, paired
 
 Values = dict[int, str]  # node → name of its value
 _BINARY = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv"}
@@ -78,11 +78,16 @@ class Code:
 
     def maximum(self, values: Sequence[str]) -> str:
         """The largest of some numbers that are not NaN."""
-        largest = values[0]
-        for x in values[1:]:
-            larger = self.let(f"fcmp ogt double {x}, {largest}")
-            largest = self.let(f"select i1 {larger}, double {x}, double {largest}")
-        return largest
+
+        def larger(a: str, b: str) -> str:
+            return self.let(f"select i1 {self.let(f'fcmp ogt double {a}, {b}')}, double {a}, double {b}")
+
+        return paired(larger, list(values), "0.0")
+
+    def vanishing(self, values: Sequence[str]) -> str:
+        """0 if all numbers are finite, NaN if one is not."""
+        terms = [self.let(f"fmul contract double {x}, 0.0") for x in values]
+        return paired(lambda a, b: self.let(f"fadd contract double {a}, {b}"), terms, "0.0")
 
     def label(self, name: str) -> None:
         """Begin a block, from the end of the one before if that did not leave."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dalembert.native.dense import EXACT, NOT_FINITE, SOLVED
 from dalembert.native.depend import eager
 from dalembert.native.description import Translated
-from dalembert.native.eliminate import GROWTH, Order
+from dalembert.native.eliminate import Order
 from dalembert.native.layout import COUNTS, HISTORY, Layout
 from dalembert.native.llvm import Code, Emitter, Values, real
 from dalembert.native.roots import roots_of
@@ -192,9 +192,8 @@ class Run:
     def _direct(self, inner: Values, z: list[str]) -> None:
         c, r = self.code, self.roots
         *update, check = self.emitter.emit([*r.update, *r.check], inner, fast=True)
-        for x in update:
-            check = c.let(f"fadd contract double {check}, {c.let(f'fmul contract double {x}, 0.0')}")
-        c.fork(c.let(f"fcmp ole double {check}, {real(GROWTH)}"), "direct", "pivot", True)
+        check = c.let(f"fadd double {check}, {c.vanishing(update)}")
+        c.fork(c.let(f"fcmp ole double {check}, {real(self.step.growth)}"), "direct", "pivot", True)
         c.label("direct")
         self._store(self.u, update)
         self._store(self.w, [c.let(f"fsub double {a}, {b}") for a, b in zip(z, update, strict=True)])
@@ -265,10 +264,7 @@ class Run:
             c.store(c.let(f"select i1 {negative}, double -1.0, double 1.0"), self.sign)
 
     def _all_finite(self, values: Sequence[str]) -> str:
-        c, total = self.code, "0.0"
-        for x in values:
-            total = c.let(f"fadd contract double {total}, {c.let(f'fmul contract double {x}, 0.0')}")
-        return c.let(f"fcmp oeq double {total}, 0.0")
+        return self.code.let(f"fcmp oeq double {self.code.vanishing(values)}, 0.0")
 
     def _fail(self, outcome: Outcome) -> None:
         c = self.code

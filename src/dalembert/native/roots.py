@@ -8,7 +8,7 @@ import numpy as np
 
 from dalembert.native.description import Translated
 from dalembert.native.eliminate import Order, eliminate
-from dalembert.native.graph import Graph
+from dalembert.native.graph import Graph, paired
 from dalembert.native.simplify import gather_factors, share_reciprocals
 
 LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; beyond it the loops of the pivoted solver
@@ -51,7 +51,7 @@ def roots_of(step: Translated, order: Order | None) -> tuple[Roots, Order | None
     f, jacobian = gathered[:n], np.array(gathered[n:], np.int64).reshape(n, n)
     update, check, pivots = [], [], []
     if order is not None:
-        found = eliminate(g, f, jacobian, order, step.level)
+        found = eliminate(g, f, jacobian, order, step.level, step.growth)
         update, check, pivots = found.update, [found.check], found.pivots
     one = lambda x: [] if x is None else [x]  # noqa: E731
     parts = Roots(
@@ -67,13 +67,9 @@ def roots_of(step: Translated, order: Order | None) -> tuple[Roots, Order | None
 
 def scaled_residual(g: Graph, f: list[int], jacobian: np.ndarray) -> int:
     """Node of max_i |F_i| / max_j |F′_ij|."""
-    worst = g.zero
+    sizes = []
+    larger = lambda a, b: g.apply("max", a, b)  # noqa: E731
     for value, row in zip(f, jacobian.tolist(), strict=True):
-        largest = g.zero
-        for x in row:
-            size = g.apply("abs", x)
-            largest = size if largest == g.zero else largest if size == g.zero else g.apply("max", largest, size)
-        scaled = g.apply("abs", value)
-        scaled = scaled if largest == g.zero else g.apply("div", scaled, largest)
-        worst = scaled if worst == g.zero else g.apply("max", worst, scaled)
-    return worst
+        largest = paired(larger, [g.apply("abs", x) for x in row if x != g.zero], g.one)
+        sizes.append(g.apply("div", g.apply("abs", value), largest))
+    return paired(larger, sizes, g.zero)

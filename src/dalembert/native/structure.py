@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dalembert.native.elementwise import Nodes, concrete, constants, elementwise
-from dalembert.native.graph import Graph, Unsupported
+from dalembert.native.graph import Graph, Unsupported, paired
 
 
 def _known(g: Graph, nodes: Nodes, primitive: str) -> np.ndarray:
@@ -170,10 +170,9 @@ def _reduce(op: str, empty: Any) -> Callable:
         start = False if op == "or" else True if op == "and" else empty
         if eqn.outvars[0].aval.dtype.kind in "iu" and op in ("add", "mul"):
             start = int(empty)
-        result = constants(g, np.full(rows.shape[:-1], start)) if size == 0 or op in ("add",) else rows[..., 0]
-        for k in range(0 if op == "add" else 1, size):
-            result = elementwise(g, op, result, rows[..., k])
-        return result
+        columns = [rows[..., k] for k in range(size)]
+        combine = lambda a, b: elementwise(g, op, a, b)  # noqa: E731
+        return paired(combine, columns, constants(g, np.full(rows.shape[:-1], start)))
 
     return reduce
 
