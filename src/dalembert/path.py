@@ -6,9 +6,9 @@ import dataclasses
 import enum
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
 
@@ -118,7 +118,7 @@ class Path(eqx.Module):
     @property
     def outcome(self) -> Outcome | Array:
         """The Outcome; inside jit, vmap or grad, and for a batch, the integer codes."""
-        if isinstance(self.code, jax.core.Tracer) or np.ndim(self.code):
+        if isinstance(self.code, Tracer) or np.ndim(self.code):
             return self.code
         return Outcome(int(self.code))
 
@@ -159,7 +159,7 @@ class Path(eqx.Module):
         times = jnp.asarray(t, dtype=float)
         if self.t.shape[0] < 3:
             raise ValueError(f"t: the path has {self.t.shape[0]} saved nodes; interpolation needs at least 3")
-        if not isinstance(times, jax.core.Tracer) and not isinstance(self.t, jax.core.Tracer):
+        if not isinstance(times, Tracer) and not isinstance(self.t, Tracer):
             low, high = float(jnp.min(self.t)), float(jnp.max(self.t))
             slack = 1e-12 * max(1.0, abs(low), abs(high))
             if times.size and not (float(times.min()) >= low - slack and float(times.max()) <= high + slack):

@@ -36,5 +36,5 @@ def numerical_rank(matrix: np.ndarray, tolerance: float = 1e-10) -> Rank:
     scaled = a / np.where(lengths > 0, lengths, 1.0)[:, None]
     values = np.linalg.svd(scaled, compute_uv=False)
     rank = int(np.sum(values > tolerance * max(a.shape))) if values[0] > 0 else 0
-    pivots = scipy.linalg.qr(scaled.T, mode="r", pivoting=True)[1]
+    pivots = scipy.linalg.qr(scaled.T, mode="r", pivoting=True)[-1]
     return Rank(rank, values, tuple(sorted(int(i) for i in pivots[rank:])))

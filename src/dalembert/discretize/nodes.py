@@ -36,7 +36,8 @@ class Node(NamedTuple):
 def discrete_lagrangian(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h) -> Float[Array, ""]:
     """L_d(q₀, q₀+d) = h L(ρ(q₀, q₀+d), t₀ + w h), the mean over the maps ρ of the action."""
     maps = scheme.action_for(system)
-    return sum(h * system.call(system.lagrangian, *rho(q0, d, h), t=t + rho.weight * h) for rho in maps) / len(maps)
+    parts = [h * system.call(system.lagrangian, *rho(q0, d, h), t=t + rho.weight * h) for rho in maps]
+    return jnp.mean(jnp.stack(parts)) if len(parts) > 1 else parts[0]
 
 
 def legendre_minus(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h) -> Vector:

@@ -71,8 +71,8 @@ class NodeView(eqx.Module):
         """h f at q₁, of the user's forces."""
         if isinstance(self.system, DiscreteSystem):
             return jnp.zeros_like(q1)
-        before = discrete_force(self.scheme, self.system, q0, q1 - q0, t - self.h, self.h)
-        return before + discrete_force(self.scheme, self.system, q1, q2 - q1, t, self.h)
+        before = discrete_force(self.scheme, self.system, q0, q1 - q0, t - self.h, self.h, -1)
+        return before + discrete_force(self.scheme, self.system, q1, q2 - q1, t, self.h, 0)
 
     def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
         """D₂L_d(q₀,q₁), t the time of q₀."""

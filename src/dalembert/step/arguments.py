@@ -112,12 +112,13 @@ def _check_discrete(system: DiscreteSystem, points) -> int:
     shape = output_shape(lambda: system.call(system.lagrangian, points[0], points[1]), "lagrangian", "q0, q1" + last)
     if shape != ():
         raise ValueError(f"lagrangian: returns shape {shape}; a scalar is needed")
-    if system.initial is not None:
-        output_shape(lambda: system.call(system.initial, points[0], points[1]), "initial", "q0, q1" + last)
-    if system.kinematic is None:
+    initial, kinematic = system.initial, system.kinematic
+    if initial is not None:
+        output_shape(lambda: system.call(initial, points[0], points[1]), "initial", "q0, q1" + last)
+    if kinematic is None:
         return 0
     window = [points[0]] * (system.order + 1)
-    shape = output_shape(lambda: system.call(system.kinematic, *window), "kinematic", words)
+    shape = output_shape(lambda: system.call(kinematic, *window), "kinematic", words)
     if len(shape) > 1:
         raise ValueError(f"kinematic: returns shape {shape}; give a scalar or shape (m,)")
     m = shape[0] if shape else 1

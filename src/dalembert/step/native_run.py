@@ -17,6 +17,7 @@ from dalembert.step.branch import call_system
 from dalembert.step.program import StepProgram
 from dalembert.step.run import Carry, Choices
 
+REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
 _COMPILED: dict[Any, CompiledStep] = {}
 
 
@@ -28,7 +29,8 @@ def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
     code = _compiled(program, choices, carry, leaves, rebuild, p, t0, h, reduced, join)
     state = np.concatenate([np.ravel(x) for x in (
         carry.q, carry.lost, carry.s, carry.history, carry.held, carry.sign, carry.residual, carry.failed_residual,
-        carry.multipliers, carry.force, reduced)]).astype(float)  # fmt: skip
+        reduced)]).astype(float)  # fmt: skip
+    state = np.concatenate([state, np.zeros(code.carry_size - state.size)])
     start = int(carry.k)
     due = min((start // every + 1) * every, steps)
     law_every = 1 if choices.feedback is None else choices.feedback.every
@@ -44,7 +46,9 @@ def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
     after = carry._replace(
         q=part["q"], lost=part["lost"], s=part["s"], history=part["history"].reshape(carry.history.shape),
         held=part["held"], sign=part["sign"][0], residual=part["residual"][0],
-        failed_residual=part["failed_residual"][0], multipliers=part["multipliers"], force=part["force"],
+        failed_residual=part["failed_residual"][0],
+        multipliers=jnp.asarray(columns["multipliers"][-1]) if count[6] else carry.multipliers,
+        force=jnp.asarray(columns["force"][-1]) if count[6] else carry.force,
         k=jnp.asarray(count[0]), known=jnp.asarray(count[1]), code=jnp.asarray(count[2]),
         iterations=jnp.asarray(count[3]), max_iterations=jnp.asarray(count[4]), crossings=jnp.asarray(count[5]),
         reduced=join(part["reduced"]),
@@ -67,6 +71,8 @@ def _compiled(program, choices: Choices, carry: Carry, leaves, rebuild, p, t0, h
     chosen = (choices.stop, choices.domain, choices.feedback and choices.feedback.law, choices.reduce, reduced.shape)
     key = (*structure, *chosen)
     if key not in _COMPILED:
+        while len(_COMPILED) >= REMEMBERED:
+            _COMPILED.pop(next(iter(_COMPILED)))
         sample = Sample(np.asarray(carry.q), np.asarray(carry.s), float(t0), float(h), p)
         _COMPILED[key] = compile_step(_functions(program, choices, carry, leaves, rebuild, reduced, join), sample)
     return _COMPILED[key]
@@ -80,11 +86,11 @@ def _functions(program, choices: Choices, carry: Carry, leaves, rebuild, reduced
         return function and (lambda q, v, t, p: jnp.asarray(call_system(rebuild(p), function, q, v, t)))
 
     def reduce(r, t, q, v, multipliers, p):
+        assert choices.reduce is not None
         return jax.flatten_util.ravel_pytree(choices.reduce(join(r), t, q, v, multipliers))[0]
 
-    has_factor = eqx.filter_eval_shape(
-        lambda: program.factor(carry.history[0], carry.q, carry.s, jnp.zeros(()), jnp.ones(()))
-    ) is not None  # fmt: skip
+    point = (carry.history[0], carry.q, carry.s, jnp.zeros(()), jnp.ones(()))
+    has_factor = eqx.filter_eval_shape(lambda: program.factor(*point)) is not None
     return StepFunctions(
         n=carry.q.size, k=carry.s.size, shapes=tuple(x.shape for x in leaves),
         residual=method("residual"), guess=method("guess"), scale=method("scale"), advance=method("advance"),

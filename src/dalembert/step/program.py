@@ -182,6 +182,7 @@ class KickDriftKick(StepProgram):
     scheme: Scheme
     kinds: Kinds = eqx.field(static=True)
     deflate: bool = eqx.field(static=True)
+
     @property
     def multiplier_time(self) -> float:
         return 0.5
@@ -252,6 +253,7 @@ class DiscreteProgram(StepProgram):
 
     system: DiscreteSystem
     m: int = eqx.field(static=True)
+
     @property
     def multiplier_time(self) -> float:
         return 0.0

@@ -27,9 +27,7 @@ def provenance(
     functions = _functions(system)
     source = "\n".join(_source(f) for f in functions)
     return Provenance(
-        system=", ".join(
-            f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in functions
-        ),
+        system=", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in functions),
         source=source,
         source_hash=hashlib.sha256(source.encode()).hexdigest(),
         parameters=json.dumps(jax.tree.map(lambda x: np.asarray(x).tolist(), system.parameters)),

@@ -8,6 +8,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array
 
 from dalembert.algebra import numerical_rank
 from dalembert.systems.constraints import Constraint, Lyapunov
@@ -40,12 +42,12 @@ def is_traced(*trees) -> bool:
     Under vmap and grad the arguments tell; under jit every operation is traced, also on constants.
     """
     probe = jnp.add(0.0, 0.0)
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in (probe, *jax.tree.leaves(trees)))
+    return any(isinstance(leaf, Tracer) for leaf in (probe, *jax.tree.leaves(trees)))
 
 
 def check_x64() -> None:
     """Second differences in single precision are noise, so every entry point asks for x64."""
-    if not jax.config.jax_enable_x64:
+    if jnp.zeros(()).dtype != jnp.float64:  # what jax_enable_x64 decides
         raise RuntimeError(
             "jax_enable_x64 is off: dalembert needs float64 (second differences in float32 are noise). Importing "
             "dalembert turns it on; something turned it off again. Use jax.config.update('jax_enable_x64', True)"
@@ -93,7 +95,7 @@ def velocity_residuals(system: System, q, v, t) -> dict[str, jnp.ndarray]:
     return out
 
 
-def check_initial_data(system: System, q0, v0, t0=0.0):
+def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0):
     """(q0, v0) as float arrays, after all checks; only those of shapes where values are traced.
 
     Raises ValueError or TypeError for shapes and types, InconsistentDataError where the constraints do not hold,
@@ -133,21 +135,21 @@ def initial_acceleration(system: System, q, v, t):
 class _Found(NamedTuple):
     """Everything the checks look at, computed in one compiled call."""
 
-    lagrangian: np.ndarray
+    lagrangian: Array
     values: list
     reactions: list
     virtual: dict
     residuals: dict
-    rows: np.ndarray
-    reduced: np.ndarray
-    jacobian: np.ndarray
-    motion: np.ndarray
-    matrix: np.ndarray
-    linear: np.ndarray
-    solved: np.ndarray
-    residual: np.ndarray
-    a: np.ndarray
-    multipliers: np.ndarray
+    rows: Array
+    reduced: Array
+    jacobian: Array
+    motion: Array
+    matrix: Array
+    linear: Array
+    solved: Array
+    residual: Array
+    a: Array
+    multipliers: Array
 
 
 @eqx.filter_jit
@@ -179,8 +181,8 @@ def _look(system: System, q, v, t) -> _Found:
     )
 
 
-def check_parameters(system: System) -> None:
-    """Every parameter is finite."""
+def check_parameters(system) -> None:
+    """Every parameter of a System or a DiscreteSystem is finite."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(system.parameters):
         if jnp.issubdtype(leaf.dtype, jnp.floating) and not bool(jnp.all(jnp.isfinite(leaf))):
             name = jax.tree_util.keystr(path)
@@ -213,7 +215,7 @@ def _check_reactions(system: System, found: _Found) -> None:
                 f"virtual: the {basis.shape[1]} columns of constraints[{i}] span {columns.rank} directions at q0, v0; "
                 f"{basis.shape[1]} independent ones are needed, so that the reactions span the rest"
             )
-    rank = numerical_rank(found.rows)
+    rank = numerical_rank(np.asarray(found.rows))
     if rank.rank < found.rows.shape[0]:
         raise RankDeficientError(
             f"reactions: the {found.rows.shape[0]} rows span {rank.rank} directions at q0, v0; {found.rows.shape[0]} are "
@@ -222,7 +224,7 @@ def _check_reactions(system: System, found: _Found) -> None:
 
 
 def _check_constraints(system: System, found: _Found) -> None:
-    rank = numerical_rank(found.jacobian)
+    rank = numerical_rank(np.asarray(found.jacobian))
     if rank.full:
         return
     dependent = list(rank.dependent_rows)
@@ -244,11 +246,11 @@ def _check_regular(system: System, found: _Found) -> None:
             "lagrangian: its derivatives are not finite at q0, v0, or those of a constraint, a force or a control are not "
             "(a norm or a square root at zero? write v @ v and not jnp.linalg.norm(v) ** 2)"
         )
-    rank = numerical_rank(found.matrix)
+    rank = numerical_rank(np.asarray(found.matrix))
     if rank.full:
         return
     n = found.matrix.shape[0] - found.rows.shape[0]
-    undetermined = numerical_rank(found.matrix[:, :n].T)
+    undetermined = numerical_rank(np.asarray(found.matrix[:, :n]).T)
     if undetermined.full:
         raise RankDeficientError(
             "reactions: the constraint forces cannot enforce the constraints: the matrix of (a, λ) has rank "

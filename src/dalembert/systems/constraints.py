@@ -4,7 +4,7 @@ Every class is plain data: functions of the user and where the reactions come fr
 """
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
@@ -13,10 +13,16 @@ import numpy as np
 class Constraint(eqx.Module):
     """Base of the four kinds. `order` is the highest derivative of q in the constraint."""
 
-    order: eqx.AbstractClassVar[int]
+    order: ClassVar[int]
 
 
-class Holonomic(Constraint):
+class Kinematic(Constraint):
+    """Base of the constraints that are given by equations φ = 0."""
+
+    phi: eqx.AbstractVar[Callable]
+
+
+class Holonomic(Kinematic):
     """φ(q) = 0, with reactions ∂φ/∂q.
 
     phi: (n,) → () or (m,); with a time-dependent system φ(q, t), with parameters φ(q, …, p).
@@ -29,7 +35,7 @@ class Holonomic(Constraint):
         self.phi = _callable(phi, "phi")
 
 
-class _WithForces(Constraint):
+class WithForces(Kinematic):
     """φ = 0 with forces from `reactions` (rows span F_V), or `virtual` (columns span C_V), or Chetaev's ∂φ/∂(highest)."""
 
     phi: Callable = eqx.field(static=True)
@@ -44,7 +50,7 @@ class _WithForces(Constraint):
         self.virtual = None if virtual is None else _callable(virtual, "virtual")
 
 
-class Nonholonomic(_WithForces):
+class Nonholonomic(WithForces):
     """φ(q, v) = 0, linear, affine or nonlinear in v, with Chetaev's reactions ∂φ/∂v unless others are given.
 
     phi: (n,), (n,) → () or (m,). reactions(q, v): (m, n), or (n,) if m = 1: rows span the constraint forces F_V.
@@ -54,7 +60,7 @@ class Nonholonomic(_WithForces):
     order: ClassVar[int] = 1
 
 
-class SecondOrder(_WithForces):
+class SecondOrder(WithForces):
     """φ(q, v, a) = 0, with Chetaev's reactions ∂φ/∂a unless others are given.
 
     phi: (n,), (n,), (n,) → () or (m,). reactions(q, v, a) and virtual(q, v, a) as in `Nonholonomic`.
@@ -76,7 +82,7 @@ class Lyapunov(Constraint):
     F: Callable = eqx.field(static=True)
     actuated: int | tuple[float, ...] | Callable = eqx.field(static=True)
 
-    def __init__(self, V: Callable, F: Callable, actuated):
+    def __init__(self, V: Callable, F: Callable, actuated: Any):
         self.V, self.F = _callable(V, "V"), _callable(F, "F")
         if callable(actuated):
             self.actuated = actuated
@@ -84,7 +90,7 @@ class Lyapunov(Constraint):
             self.actuated = int(actuated)
         else:
             try:
-                self.actuated = tuple(float(x) for x in actuated)
+                self.actuated = tuple(float(x) for x in np.asarray(actuated, dtype=float))
             except (TypeError, ValueError):
                 raise TypeError(
                     f"actuated: found {type(actuated).__name__}; give the index of one coordinate, a row of n numbers, "

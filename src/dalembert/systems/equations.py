@@ -12,22 +12,23 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, root
 from dalembert.systems.annihilator import annihilator
-from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov, Nonholonomic
+from dalembert.systems.constraints import Constraint, Holonomic, Kinematic, Lyapunov, Nonholonomic, WithForces
 from dalembert.systems.system import System
 
 Vector = Float[Array, "n"]
 Rows = Float[Array, "m"]
 Matrix = Float[Array, "m n"]
+Time = float | Float[Array, ""]
 
 _EXACT = Newton(tolerance=1e-11, max_iterations=50)
 
 
-def momentum(system: System, q: Vector, v: Vector, t=0.0) -> Vector:
+def momentum(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Vector:
     """p = ∂L/∂v (Legendre transform)."""
     return jax.grad(lambda w: system.call(system.lagrangian, q, w, t=t))(v)
 
 
-def energy(system: System, q: Vector, v: Vector, t=0.0) -> Float[Array, ""]:
+def energy(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, ""]:
     """E = v · ∂L/∂v - L."""
     return v @ momentum(system, q, v, t) - system.call(system.lagrangian, q, v, t=t)
 
@@ -52,6 +53,7 @@ def value(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vecto
         call = lambda *x: system.call(constraint.V, x[0], x[1], t=x[2])  # noqa: E731
         rate = jax.jvp(call, (q, v, now), (v, a, jnp.ones_like(now)))[1]
         return jnp.atleast_1d(rate + system.call(constraint.F, q, v, t=t))
+    assert isinstance(constraint, Kinematic)
     arguments = (q, v, a)[: constraint.order + 1]
     return jnp.atleast_1d(system.call(constraint.phi, *arguments, t=t))
 
@@ -79,6 +81,7 @@ def reactions(system: System, constraint: Constraint, q: Vector, v: Vector, a: V
         return jax.jacfwd(lambda x: value(system, constraint, x, v, a, t))(q)
     if isinstance(constraint, Lyapunov):
         return _actuated_row(system, constraint, q, t)
+    assert isinstance(constraint, WithForces)
     arguments = (q, v) if isinstance(constraint, Nonholonomic) else (q, v, a)
     if constraint.reactions is not None:
         return jnp.atleast_2d(system.call(constraint.reactions, *arguments, t=t))
@@ -126,7 +129,7 @@ def kkt_residual(system: System, q: Vector, v: Vector, t, z: Float[Array, "n_plu
     return jnp.concatenate(rows)
 
 
-def acceleration(system: System, q: Vector, v: Vector, t=0.0) -> tuple[Vector, Rows, Solve]:
+def acceleration(system: System, q: Vector, v: Vector, t: Time = 0.0) -> tuple[Vector, Rows, Solve]:
     """(a, λ) with d/dt L_v - L_q = f + Rᵀλ and all constraints reduced to order 2; nonlinear in a where they are.
 
     Returns a (n,), λ (m,) in the order of the constraints, and the report of Newton's iteration from near a = 0, λ = 0
@@ -148,7 +151,7 @@ _TRUSTED = 1e-12  # relative error of the acceleration up to which the quotient 
 _NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(6) + np.array([[1.0], [0.0]])) * 0.5
 
 
-def lyapunov_factor(system: System, q: Vector, v: Vector, t=0.0) -> Float[Array, ""]:
+def lyapunov_factor(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, ""]:
     """u(q, v), the coefficient of the multiplier in dV/dt: ∂V/∂v · m⁻¹Rᵀ, with the other constraints accounted for."""
     return _affine_in_control(system, q, v, t).u
 
@@ -186,7 +189,7 @@ def _affine_in_control(system: System, q: Vector, v: Vector, t) -> _Affine:
 
 
 @eqx.filter_jit
-def lyapunov_control(system: System, q: Vector, v: Vector, t=0.0) -> Rows:
+def lyapunov_control(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Rows:
     """λ = -φ₀(q,v)/u(q,v), (1,), continued through u = 0 where φ₀ vanishes with u (V solves the matching equation).
 
     Where u is so small that round-off in the quotient would show in the acceleration, λ = -⟨φ₀′⟩/⟨u′⟩ instead, with mean

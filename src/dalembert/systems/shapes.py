@@ -9,7 +9,7 @@ import jax
 import jax.extend as jex
 import jax.numpy as jnp
 
-from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov
+from dalembert.systems.constraints import Constraint, Kinematic, Lyapunov, WithForces
 from dalembert.systems.system import System
 
 
@@ -110,8 +110,9 @@ def _check_shapes(system: System, q, v, t) -> list[int]:
     names = trailing(system)
     shape = output_shape(lambda: system.call(system.lagrangian, q, v, t=t), "lagrangian", "q, v" + names)
     _expect(shape, (), "lagrangian", "a scalar")
-    if system.forces is not None:
-        shape = output_shape(lambda: system.call(system.forces, q, v, t=t), "forces", "q, v" + names)
+    forces = system.forces
+    if forces is not None:
+        shape = output_shape(lambda: system.call(forces, q, v, t=t), "forces", "q, v" + names)
         _expect(shape, (n,), "forces", f"shape ({n},)")
     return [_check_constraint(system, c, f"constraints[{i}] ({type(c).__name__})", q, v, a, t)
             for i, c in enumerate(system.constraints)]  # fmt: skip
@@ -127,10 +128,12 @@ def _check_constraint(system: System, c: Constraint, name: str, q, v, a, t) -> i
             raise ValueError(f"{name} actuated: found index {c.actuated}; the system has coordinates 0 to {n - 1}")
         if isinstance(c.actuated, tuple) and len(c.actuated) != n:
             raise ValueError(f"{name} actuated: found {len(c.actuated)} numbers; one actuated direction has n = {n}")
-        if callable(c.actuated):
-            shape = output_shape(lambda: system.call(c.actuated, q, t=t), f"{name} actuated", "q" + names)
+        actuated = c.actuated
+        if callable(actuated):
+            shape = output_shape(lambda: system.call(actuated, q, t=t), f"{name} actuated", "q" + names)
             _expect(shape, (n,), f"{name} actuated", f"one row of shape ({n},)")
         return 1
+    assert isinstance(c, Kinematic)
     arguments, words = (q, v, a)[: c.order + 1], "q, v, a"[: 3 * c.order + 1] + names
     shape = output_shape(lambda: system.call(c.phi, *arguments, t=t), f"{name} phi", words)
     if len(shape) > 1:
@@ -138,16 +141,17 @@ def _check_constraint(system: System, c: Constraint, name: str, q, v, a, t) -> i
     m = shape[0] if shape else 1
     if not 0 < m <= n:
         raise ValueError(f"{name} phi: returns {m} equations for n = {n} coordinates")
-    if isinstance(c, Holonomic):
+    if not isinstance(c, WithForces):
         return m
     arguments = (q, v) if c.order == 1 else (q, v, a)
-    if c.reactions is not None:
-        shape = output_shape(lambda: system.call(c.reactions, *arguments, t=t), f"{name} reactions", words)
+    given, virtual = c.reactions, c.virtual
+    if given is not None:
+        shape = output_shape(lambda: system.call(given, *arguments, t=t), f"{name} reactions", words)
         wanted = [(m, n), (n,)] if m == 1 else [(m, n)]
         if shape not in wanted:
             raise ValueError(f"{name} reactions: returns shape {shape}; {m} rows of n = {n}, shape {wanted[0]}, are needed")
-    if c.virtual is not None:
-        shape = output_shape(lambda: system.call(c.virtual, *arguments, t=t), f"{name} virtual", words)
+    if virtual is not None:
+        shape = output_shape(lambda: system.call(virtual, *arguments, t=t), f"{name} virtual", words)
         wanted = [(n, n - m), (n,)] if n - m == 1 else [(n, n - m)]
         if shape not in wanted:
             raise ValueError(
