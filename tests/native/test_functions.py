@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -197,3 +199,8 @@ def test_random_programs_and_their_derivatives(steps, x):
     scale = 1.0 + abs(float(value)) + np.max(np.abs(slope), initial=0.0)
     np.testing.assert_allclose(value, jax.jit(function)(point), atol=1e-11 * scale)
     np.testing.assert_allclose(slope, jax.jit(jax.jacfwd(function))(point), atol=1e-10 * scale)
+
+
+def test_the_documentation_lists_every_primitive():
+    page = (Path(__file__).parents[2] / "docs" / "native.md").read_text(encoding="utf-8")
+    assert [name for name in supported() if f"`{name}`" not in page] == []
