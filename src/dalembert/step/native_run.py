@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -15,10 +16,34 @@ import numpy as np
 from dalembert.native import CompiledStep, Sample, StepFunctions, Unsupported, compile_step
 from dalembert.step.branch import call_system
 from dalembert.step.program import StepProgram
-from dalembert.step.run import Carry, Choices
+from dalembert.step.run import Carry, Choices, chunked_run
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
 _COMPILED: dict[Any, CompiledStep] = {}
+
+
+Backend = Literal["native", "jax"]
+_told: set[str] = set()
+
+
+def backend_run(backend: Backend | None, branch: object = None) -> Callable:
+    """The run for a choice of back-end, outside tracing. None: native on the CPU, without a branch rule; else JAX."""
+    if backend not in (None, "native", "jax"):
+        raise ValueError(f"backend: found {backend!r}; the back-ends are 'native' and 'jax'")
+    if backend is None:
+        backend = "native" if branch is None and jax.default_backend() == "cpu" else "jax"
+    return native_or_jax_run if backend == "native" else chunked_run
+
+
+def native_or_jax_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+    """The native run; the JAX run, with one warning for each reason, where the program cannot be translated."""
+    try:
+        return native_run(program, choices, carry, t0, h, steps, every)
+    except Unsupported as reason:
+        if str(reason) not in _told:
+            _told.add(str(reason))
+            warnings.warn(f"backend: the slower JAX back-end is used, because of {reason}", stacklevel=3)
+        return chunked_run(program, choices, carry, t0, h, steps, every)
 
 
 def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
