@@ -47,7 +47,7 @@ def test_tutorial(folder):
         ),
     )
     names = run("docs/tutorial.md", {"system": particle, "q0": [0.0, 0.0], "v0": [1.0, 1.0]})
-    assert names["path"].outcome == da.Outcome.NO_SOLUTION  # the failing step of the page
+    assert names["path"].outcome.failed  # the failing step of the page
     assert names["start"].moved_q == pytest.approx(np.hypot(0.9, 0.5) - 1)  # the nearest point lies on the same ray
 
 

@@ -73,7 +73,7 @@ def test_errors_of_the_pendulum(method, wheel):
 @pytest.mark.parametrize(
     ("method", "order"),
     [(PRINTED, 1), (EXACT, 2), (ONE_STEP, 2)],
-    ids=["printed", "exact", "one step", "default"],
+    ids=["printed", "exact", "one step"],
 )
 def test_orders_over_short_times(method, order, wheel):
     """The integrators are of order 2, and the printed start of order 1."""
