@@ -130,8 +130,7 @@ def violations(files: Mapping[str, str]) -> list[str]:
     known = frozenset(map(module_name, files))
     strangers = sorted({room(name) for name in known} - LEVEL_OF.keys() - {""})
     found = [
-        f"{PACKAGE}.{name} is no room of the house: give it a level in LEVELS or put it into a room"
-        for name in strangers
+        f"{PACKAGE}.{name} is no room of the house: give it a level in LEVELS or put it into a room" for name in strangers
     ]
     for file, source in sorted(files.items()):
         if room(module_name(file)) in strangers:
@@ -156,10 +155,7 @@ def cycle(files: Mapping[str, str]) -> list[str]:
 
 
 def package_sources() -> dict[str, str]:
-    return {
-        path.relative_to(SOURCES).as_posix(): path.read_text(encoding="utf-8")
-        for path in sorted(SOURCES.rglob("*.py"))
-    }
+    return {path.relative_to(SOURCES).as_posix(): path.read_text(encoding="utf-8") for path in sorted(SOURCES.rglob("*.py"))}
 
 
 def test_there_are_sources_to_check():
@@ -194,9 +190,7 @@ ALLOWED = {
     "a lower level, by the room's name": {"cli.py": "from . import gallery, measure"},
     "the package may import all": {"__init__.py": "from .step import simulate\nfrom .show import plot"},
     "a lazy heavy library": {"show.py": "def plot(path):\n    import matplotlib.pyplot as plt"},
-    "a dynamic import of a library": {
-        "show.py": "import importlib\nplotly = importlib.import_module('plotly')"
-    },
+    "a dynamic import of a library": {"show.py": "import importlib\nplotly = importlib.import_module('plotly')"},
 }
 
 FORBIDDEN = {

@@ -97,9 +97,7 @@ def test_constraints_are_names_and_versions_only():
 
 def test_every_direct_dependency_is_pinned():
     data = project()
-    wanted = data["dependencies"] + [
-        name for extra in data["optional-dependencies"].values() for name in extra
-    ]
+    wanted = data["dependencies"] + [name for extra in data["optional-dependencies"].values() for name in extra]
     pinned = {
         line.partition("==")[0].lower().replace("_", "-")
         for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
@@ -107,9 +105,7 @@ def test_every_direct_dependency_is_pinned():
     assert {re.match(r"[A-Za-z0-9-]+", name).group() for name in wanted} - pinned == set()
 
 
-@pytest.mark.parametrize(
-    "name", ["LICENSE", "CITATION.cff", "CHANGELOG.md", "CONTRIBUTING.md", "src/dalembert/py.typed"]
-)
+@pytest.mark.parametrize("name", ["LICENSE", "CITATION.cff", "CHANGELOG.md", "CONTRIBUTING.md", "src/dalembert/py.typed"])
 def test_a_file_every_reader_looks_for_exists(name):
     assert (ROOT / name).is_file()
 
@@ -126,9 +122,7 @@ def test_the_citation_has_the_version_of_the_package():
 
 def test_the_changelog_ends_with_the_version_of_the_package():
     """The newest released section is the current version; before the first release there is none."""
-    headings = re.findall(
-        r"^## \[([^]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE
-    )
+    headings = re.findall(r"^## \[([^]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert headings[0] == "Unreleased"
     assert headings[1:2] in ([], [project()["version"]])
 

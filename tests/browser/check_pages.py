@@ -88,9 +88,7 @@ def chromium() -> Iterator[webdriver.Chrome]:
     """A fresh Chromium that records its console and its network."""
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if binary is None or driver is None:
-        sys.exit(
-            "chromium and chromedriver are not installed; Debian: apt-get install chromium chromium-driver"
-        )
+        sys.exit("chromium and chromedriver are not installed; Debian: apt-get install chromium chromium-driver")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         options = webdriver.ChromeOptions()
         options.binary_location = binary

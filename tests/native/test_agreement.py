@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import dalembert as da
 from dalembert.native import CACHE
-from dalembert.step.native_run import backend_run, native_or_jax_run, native_run
+from dalembert.step.native_run import native_run
 from dalembert.step.run import chunked_run
 
 SIMULATE = importlib.import_module("dalembert.step.simulate")
@@ -214,18 +214,18 @@ def test_random_systems(weights, which, linear, v0):
     compare(*paths, 1e-11)
 
 
-def test_what_cannot_be_translated_runs_on_jax_with_one_warning(monkeypatch):
+def test_what_cannot_be_translated_runs_on_jax_with_one_warning():
     system = da.System(lambda q, v: 0.5 * v @ v - jnp.sort(q) @ jnp.array([0.5, 1.5]))
-    monkeypatch.setattr(SIMULATE, "chunked_run", native_or_jax_run)
+    run = lambda backend: da.simulate(system, [0.0, 1.0], [0.0, 0.1], h=0.1, steps=3, backend=backend)  # noqa: E731
     with pytest.warns(UserWarning, match="because of sort: ") as told:
-        paths = [da.simulate(system, [0.0, 1.0], [0.0, 0.1], h=0.1, steps=3) for _ in range(2)]
+        paths = [run("native"), run("native")]
     assert len(told) == 1
-    np.testing.assert_array_equal(paths[0].q, paths[1].q)
+    np.testing.assert_array_equal(paths[0].q, run("jax").q)
 
 
 def test_choice_of_the_back_end():
-    assert backend_run("jax") is chunked_run
-    assert backend_run(None) is backend_run("native") is native_or_jax_run
-    assert backend_run(None, da.Nearest()) is chunked_run
+    system = da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q)
+    paths = [da.simulate(system, [1.0], [0.0], h=0.1, steps=20, backend=backend) for backend in ("jax", "native")]
+    np.testing.assert_allclose(paths[0].q, paths[1].q, rtol=0, atol=1e-14)
     with pytest.raises(ValueError, match="backend: found 'gpu'"):
-        backend_run("gpu")
+        da.simulate(system, [1.0], [0.0], h=0.1, steps=1, backend="gpu")

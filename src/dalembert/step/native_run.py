@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -22,17 +22,7 @@ REMEMBERED = 128  # compiled programs found again without a new trace; machine c
 _COMPILED: dict[Any, CompiledStep] = {}
 
 
-Backend = Literal["native", "jax"]
 _told: set[str] = set()
-
-
-def backend_run(backend: Backend | None, branch: object = None) -> Callable:
-    """The run for a choice of back-end, outside tracing. None: native on the CPU, without a branch rule; else JAX."""
-    if backend not in (None, "native", "jax"):
-        raise ValueError(f"backend: found {backend!r}; the back-ends are 'native' and 'jax'")
-    if backend is None:
-        backend = "native" if branch is None and jax.default_backend() == "cpu" else "jax"
-    return native_or_jax_run if backend == "native" else chunked_run
 
 
 def native_or_jax_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):

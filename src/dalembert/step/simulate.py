@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,6 +18,7 @@ from dalembert.path import Outcome, Path, Statistics, StepError
 from dalembert.step.arguments import as_nodes, check_callbacks, check_discrete, check_run
 from dalembert.step.branch import Avoid, Branch
 from dalembert.step.diagnose import diagnosis
+from dalembert.step.native_run import native_or_jax_run
 from dalembert.step.program import DiscreteProgram, KickDriftKick, NodeProgram, StepProgram
 from dalembert.step.provenance import provenance
 from dalembert.step.run import Choices, SampledFeedback, chunked_run, first_carry, traced_run
@@ -57,6 +58,7 @@ def simulate(
     tolerance: float = 1e-9,
     max_iterations: int = 25,
     throw: bool = True,
+    backend: Literal["jax", "native"] = "jax",
 ) -> Path:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, from (q₀, v₀).
 
@@ -66,6 +68,8 @@ def simulate(
     save_every: keep every that many states (and the last); None keeps only the last. reduce: (function, initial) with
     function(value, t, q, v, multipliers) → value, over all steps. stop(q, v[, t][, p]): ends the run after the step at
     which it is true. domain(q, v[, t][, p]): a step that leaves it is refused. feedback: a SampledFeedback.
+    backend: "jax", the portable one, or "native": machine code, with one warning and the JAX run where a function or a
+    branch rule cannot be translated. Inside jit, vmap and grad the JAX run is used.
     tolerance: on Newton's update, relative to the velocity; the applied update leaves about its square.
     Returns a Path. A step that cannot be solved ends the run: StepError with the partial path, or with throw=False the
     path itself, its outcome telling why. Under jit, vmap and grad arrays have full length, rows after the end repeat the
@@ -93,7 +97,10 @@ def simulate(
     carry = first_carry(program, prepared.q, prepared.s, begin, step, initial, prepared.expected)
     every = steps if save_every is None else save_every
     inside = is_traced(program, carry, begin, step)
-    run = traced_run if inside else chunked_run
+    if backend not in ("jax", "native"):
+        raise ValueError(f"backend: found {backend!r}; the back-ends are 'jax' and 'native'")
+    outside = chunked_run if backend == "jax" else native_or_jax_run
+    run = traced_run if inside else outside
     carry, rows = run(program, choices, carry, begin, step, steps, every)
     if not inside:
         carry = carry._replace(code=jnp.asarray(int(diagnosis(program, carry, begin, step))))
