@@ -14,7 +14,8 @@ from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import discrete_force, legendre_plus
 from dalembert.path import Path
-from dalembert.step.program import DiscreteProgram, NodeProgram, StepProgram
+from dalembert.step.program import StepProgram
+from dalembert.step.programs import DiscreteProgram, NodeProgram
 from dalembert.systems import System, is_traced
 from dalembert.systems.equations import value
 

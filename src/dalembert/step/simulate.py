@@ -19,7 +19,8 @@ from dalembert.step.arguments import as_nodes, check_callbacks, check_discrete, 
 from dalembert.step.branch import Avoid, Branch
 from dalembert.step.diagnose import diagnosis
 from dalembert.step.native_run import native_or_jax_run
-from dalembert.step.program import DiscreteProgram, KickDriftKick, NodeProgram, StepProgram
+from dalembert.step.program import StepProgram
+from dalembert.step.programs import DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.provenance import provenance
 from dalembert.step.run import Choices, SampledFeedback, chunked_run, first_carry, traced_run
 from dalembert.step.start import Starter, second_node

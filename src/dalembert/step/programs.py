@@ -1,0 +1,229 @@
+"""The steps there are: node equations on or between the nodes, kick-drift-kick, and discrete data of any order."""
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.discrete import discrete_equations
+from dalembert.discretize.discrete import node_reactions as discrete_reactions
+from dalembert.discretize.nodes import Kick, Node, kick_equations, node_equations, node_reactions
+from dalembert.step.program import Outputs, StepProgram, Vector, velocity_scale
+from dalembert.systems import System
+from dalembert.systems.equations import all_reactions, deflatable, lyapunov_factor
+
+Kinds = tuple[tuple[int, int], ...]  # (order, number of equations) of each constraint
+
+
+def _constrained_row(kinds: Kinds, motions: int, doubled: bool) -> int | None:
+    """Row of the one equation of order 2, after the equations of motion; holonomic ones may take two rows each."""
+    if sum(m for order, m in kinds if order == 2) != 1:
+        return None
+    before = kinds[: next(i for i, kind in enumerate(kinds) if kind[0] == 2)]
+    return motions + sum((2 if order == 0 and doubled else 1) * m for order, m in before)
+
+
+class NodeProgram(StepProgram):
+    """z = (v', λ) with q₂ = q₁ + h v': the node equations, stepped on nodes or between them.
+
+    half = 0: the state is (q₁, v = (q₁-q₀)/h), the paper's two step form.
+    half = ½: the state is (q̃, v) and q₁ = q̃ + (h/2) v.
+    """
+
+    system: System
+    scheme: Scheme
+    kinds: Kinds = eqx.field(static=True)
+    half: float = eqx.field(static=True)
+    deflate: bool = eqx.field(static=True)
+
+    @property
+    def multiplier_time(self) -> float:
+        return self.half
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        return ("node", "mid") if self.half else ("mid", "interior")
+
+    @property
+    def lead(self) -> int:
+        return 0 if self.half else 1
+
+    def node(self, z, q, s, t, h) -> Node:
+        n = q.shape[0]
+        return Node(q + self.half * h * s, h * s, h * z[:n], t + self.half * h, h)
+
+    def residual(self, z, q, s, t, h, held):
+        node = self.node(z, q, s, t, h)
+        return node_equations(self.scheme, self.system, node, z[q.shape[0] :], held, self.deflate)
+
+    def guess(self, q, s, t, h):
+        return jnp.concatenate([s, jnp.zeros(sum(m for _, m in self.kinds))])
+
+    def expect(self, s, h, a, multipliers):
+        return jnp.concatenate([s + h * a, multipliers])
+
+    def scale(self, z, q, s, h):
+        n = q.shape[0]
+        return jnp.full_like(z, jnp.inf).at[:n].set(velocity_scale(z[:n], s, q, h))
+
+    def advance(self, z, q, s, h):
+        new = z[: q.shape[0]]
+        return h * (self.half * s + (1.0 - self.half) * new), new
+
+    def after(self, z, q, s, h):
+        v = z[: q.shape[0]]
+        return q + h * (self.half * s + 0.5 * v), v
+
+    def outputs(self, z, q, s, t, h):
+        multipliers = z[q.shape[0] :]
+        rows = node_reactions(self.scheme, self.system, self.node(z, q, s, t, h))
+        return Outputs(multipliers, rows.T @ multipliers)
+
+    def middle(self, z, q, s, t, h):
+        node = self.node(z, q, s, t, h)
+        x, v, _ = self.scheme.kinematic(node.q, node.d0, node.d1, h)
+        return x, v, node.t
+
+    def factor(self, z, q, s, t, h):
+        return lyapunov_factor(self.system, *self.middle(z, q, s, t, h)) if deflatable(self.system) else None
+
+    def constrained_row(self, n):
+        return _constrained_row(self.kinds, n, doubled=False)
+
+
+class KickDriftKick(StepProgram):
+    """z = (V, v₁, λ⁻ and λ⁺ of holonomic, λ of other constraints): the state (q, v) satisfies the constraints."""
+
+    system: System
+    scheme: Scheme
+    kinds: Kinds = eqx.field(static=True)
+    deflate: bool = eqx.field(static=True)
+
+    @property
+    def multiplier_time(self) -> float:
+        return 0.5
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        return ("node", "mid")
+
+    @property
+    def lead(self) -> int:
+        return 0
+
+    def unpack(self, z, n: int) -> Kick:
+        left, right, at = [jnp.zeros(0)], [jnp.zeros(0)], 2 * n
+        for order, m in self.kinds:
+            left.append(z[at : at + m])
+            at += m if order == 0 else 0
+            right.append(z[at : at + m])
+            at += m
+        return Kick(z[:n], z[n : 2 * n], jnp.concatenate(left), jnp.concatenate(right))
+
+    def residual(self, z, q, s, t, h, held):
+        kick = self.unpack(z, q.shape[0])
+        return kick_equations(self.scheme, self.system, q, s, t, h, kick, held, self.deflate)
+
+    def guess(self, q, s, t, h):
+        return jnp.concatenate([s, s, jnp.zeros(sum((2 if order == 0 else 1) * m for order, m in self.kinds))])
+
+    def expect(self, s, h, a, multipliers):
+        parts, at = [s + 0.5 * h * a, s + h * a], 0
+        for order, m in self.kinds:
+            parts += [multipliers[at : at + m]] * (2 if order == 0 else 1)
+            at += m
+        return jnp.concatenate(parts)
+
+    def scale(self, z, q, s, h):
+        n = q.shape[0]
+        return jnp.full_like(z, jnp.inf).at[: 2 * n].set(velocity_scale(z[: 2 * n], s, q, h))
+
+    def advance(self, z, q, s, h):
+        n = q.shape[0]
+        return h * z[:n], z[n : 2 * n]
+
+    def after(self, z, q, s, h):
+        n = q.shape[0]
+        return q + h * z[:n], z[n : 2 * n]
+
+    def outputs(self, z, q, s, t, h):
+        kick = self.unpack(z, q.shape[0])
+        multipliers = 0.5 * (kick.left + kick.right)
+        middle, a = q + 0.5 * h * kick.mean, (kick.v - s) / h
+        rows = all_reactions(self.system, middle, kick.mean, a, t + 0.5 * h)
+        return Outputs(multipliers, rows.T @ multipliers)
+
+    def middle(self, z, q, s, t, h):
+        mean = z[: q.shape[0]]
+        return q + 0.5 * h * mean, mean, t + 0.5 * h
+
+    def factor(self, z, q, s, t, h):
+        return lyapunov_factor(self.system, *self.middle(z, q, s, t, h)) if deflatable(self.system) else None
+
+    def constrained_row(self, n):
+        return _constrained_row(self.kinds, 2 * n, doubled=True)
+
+
+class DiscreteProgram(StepProgram):
+    """z = (v', λ), q₂ = q₁ + h v', from discrete data; s stacks the last differences over h, the latest first."""
+
+    system: DiscreteSystem
+    m: int = eqx.field(static=True)
+
+    @property
+    def multiplier_time(self) -> float:
+        return 0.0
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        return ("mid", "interior")
+
+    def nodes(self, z, q, s, h) -> list[Vector]:
+        n = q.shape[0]
+        out = [q + h * z[:n], q]
+        for i in range(self.system.nodes_needed - 1):
+            out.append(out[-1] - h * s[i * n : (i + 1) * n])
+        return out[::-1]
+
+    def residual(self, z, q, s, t, h, held):
+        n = q.shape[0]
+        equations = discrete_equations(self.system, self.nodes(z, q, s, h), z[n:], h)
+        return equations.at[:n].add(h * held)
+
+    def guess(self, q, s, t, h):
+        return jnp.concatenate([s[: q.shape[0]], jnp.zeros(self.m)])
+
+    def expect(self, s, h, a, multipliers):
+        return jnp.concatenate([s[: a.shape[0]] + h * a, multipliers])
+
+    def scale(self, z, q, s, h):
+        n = q.shape[0]
+        return jnp.full_like(z, jnp.inf).at[:n].set(velocity_scale(z[:n], s, q, h))
+
+    def advance(self, z, q, s, h):
+        n = q.shape[0]
+        return h * z[:n], jnp.concatenate([z[:n], s[:-n]])
+
+    def after(self, z, q, s, h):
+        v = z[: q.shape[0]]
+        return q + 0.5 * h * v, v
+
+    def outputs(self, z, q, s, t, h):
+        n, nodes = q.shape[0], self.nodes(z, q, s, h)
+        k, j = self.system.order, self.system.factor
+        start = len(nodes) - 1 - j
+        rows = discrete_reactions(self.system, nodes[start : start + k + 1])
+        return Outputs(z[n:], rows.T @ z[n:])
+
+    def middle(self, z, q, s, t, h):
+        n = q.shape[0]
+        return q, 0.5 * (s[:n] + z[:n]), t
+
+    def constrained_row(self, n):
+        return n if self.m == 1 else None
+
+    def velocity(self, s):
+        return s[: s.shape[0] // (self.system.nodes_needed - 1)]
+
+    @property
+    def lead(self) -> int:
+        return self.system.nodes_needed - 1
