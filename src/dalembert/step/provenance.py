@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import re
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -25,7 +26,8 @@ def provenance(
 ) -> Provenance:
     """The functions of the system by name and source, its parameters, scheme, starter, branch, run and versions."""
     functions = _functions(system)
-    source = "\n".join(_source(f) for f in functions)
+    kinds = [type(part).__name__ for part in (system, *getattr(system, "constraints", ()))]
+    source = "\n".join([f"# {', '.join(kinds)}", *(_source(f) for f in functions)])
     return Provenance(
         system=", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in functions),
         source=source,
@@ -46,12 +48,40 @@ def _functions(system: System | DiscreteSystem) -> list:
     return list(dict.fromkeys(found))
 
 
-def _source(function) -> str:
+def _source(function, seen: tuple = ()) -> str:
+    """Source of a function, with the values that it has captured from around it: the same text may mean other equations."""
     try:
-        return inspect.getsource(function)
+        text = inspect.getsource(function)
     except (OSError, TypeError):
         code = getattr(function, "__code__", None)
-        return repr(function) if code is None else f"{code.co_code.hex()} {code.co_consts} {code.co_names}"
+        text = (
+            re.sub(r" at 0x[0-9a-f]+", "", repr(function))
+            if code is None
+            else f"{code.co_code.hex()} {code.co_consts} {code.co_names}"
+        )
+    cells = getattr(function, "__closure__", None) or ()
+    names = function.__code__.co_freevars if cells else ()
+    return "\n".join(
+        [text.rstrip(), *(f"# {n} = {_captured(c, (*seen, function))}" for n, c in zip(names, cells, strict=True))]
+    )
+
+
+def _captured(cell, seen: tuple) -> str:
+    try:
+        value = cell.cell_contents
+    except ValueError:
+        return "not yet set"
+    if callable(value):
+        inner = inspect.unwrap(value)
+        return "a function above" if any(inner is f for f in seen) else _source(inner, seen)
+    if isinstance(value, np.ndarray | jax.Array):
+        array = np.asarray(value)
+        return (
+            json.dumps(array.tolist())
+            if array.size <= 64
+            else f"{array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
+        )
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def _branch(branch: Branch | None) -> str:
@@ -59,6 +89,8 @@ def _branch(branch: Branch | None) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if callable(value):
+        return _source(value)
     return np.asarray(value).tolist() if not isinstance(value, str | int | float) else value
 
 

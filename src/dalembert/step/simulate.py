@@ -108,8 +108,11 @@ def simulate(
     path = _path(prepared, carry, rows, begin, step, every, reduce is not None, feedback is not None)
     if inside:
         return path
-    record = provenance(system, scheme, starter, branch, h=h, steps=steps, t0=t0, save_every=save_every,
-                        q0=q0, v0=v0, nodes=nodes, tolerance=tolerance, max_iterations=max_iterations)  # fmt: skip
+    record = provenance(
+        system, scheme, starter, branch, h=h, steps=steps, t0=t0, save_every=save_every, q0=q0, v0=v0, nodes=nodes,
+        tolerance=tolerance, max_iterations=max_iterations, stop=stop, domain=domain,
+        feedback=feedback and feedback.law, reduce=reduce and reduce[0],
+    )  # fmt: skip
     path = dataclasses.replace(path, provenance=record)
     if throw and Outcome(int(path.code)).failed:
         raise StepError(path)

@@ -1,0 +1,48 @@
+"""The record of a run tells systems apart that are written with the same words."""
+
+import json
+
+import numpy as np
+
+import dalembert as da
+from dalembert.gallery.curvature_particle import curvature_particle
+
+
+def run(system, **options):
+    return da.simulate(system, [0.0, 0.0], [1.0, 1.0], h=0.1, steps=2, **options).provenance
+
+
+def test_captured_functions_and_values_belong_to_the_source():
+    def build(scale, weights):
+        return da.System(lambda q, v: 0.5 * scale * (v @ v) + q @ weights)
+
+    ones = np.ones(2)
+    hashes = [
+        run(build(scale, weights)).source_hash for scale, weights in ((1.0, ones), (2.0, ones), (1.0, 2 * ones), (1.0, ones))
+    ]
+    assert hashes[0] == hashes[3]
+    assert len(set(hashes)) == 3
+    first = run(curvature_particle(lambda q, p: 1.0 + q[0]))
+    second = run(curvature_particle(lambda q, p: 1.0 - q[0]))
+    assert first.source_hash != second.source_hash
+    assert "1.0 - q[0]" in second.source
+
+
+def test_kinds_of_constraints_and_callbacks_are_recorded():
+    condition = lambda q, v: q[0] > 5.0  # noqa: E731
+    lagrangian = lambda q, v: 0.5 * v @ v  # noqa: E731
+    phi = lambda q, v, *a: v[1] - v[0]  # noqa: E731
+    first = run(da.System(lagrangian, da.Nonholonomic(phi)), stop=condition)
+    assert "q[0] > 5.0" in json.loads(first.run)["stop"]
+    assert first.source.startswith("# System, Nonholonomic")
+
+
+def test_functions_that_capture_each_other_end():
+    def even(n):
+        return True if n == 0 else odd(n - 1)
+
+    def odd(n):
+        return False if n == 0 else even(n - 1)
+
+    record = run(da.System(lambda q, v: (0.5 if even(2) else 1.0) * (v @ v)))
+    assert "a function above" in record.source
