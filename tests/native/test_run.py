@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dalembert.native import Cache, Sample, StepFunctions, compile_step
-from dalembert.native.layout import COUNTS
+from dalembert.native import COUNTS, Cache, Sample, StepFunctions, compile_step, counts
 from dalembert.path import Outcome
 
 
@@ -48,12 +47,10 @@ def run(step, q=1.0, s=0.0, t0=0.0, h=0.1, p=1.0, steps=10, every=1, limit=25, l
     for name, value in (("q", sample.q), ("s", sample.s), ("failed_residual", np.nan)):
         at, size = layout.carry[name]
         carry[at : at + size] = value
-    count = dict.fromkeys(COUNTS, 0)
-    count.update(last=steps, every=every, limit=limit, law_every=law_every, target=min(every, steps))
-    numbers = np.array(list(count.values()), np.int64)
+    numbers = counts(until=steps, last=steps, every=every, limit=limit, law_every=law_every, target=min(every, steps))
     rows = np.full((math.ceil(steps / every) + 1, layout.row["k"][0] + 1), np.nan)
     code.run(carry, numbers, code.inputs(t0, h, tolerance, sample.p), rows)
-    rows = rows[: numbers[6]]
+    rows = rows[: numbers[COUNTS.index('rows')]]
     return code, Result(
         {k: carry[a : a + n].copy() for k, (a, n) in layout.carry.items()},
         dict(zip(COUNTS, numbers.tolist(), strict=True)),

@@ -5,10 +5,12 @@ from dalembert.native.compiled import CompiledStep, Sample, compile_step
 from dalembert.native.description import StepFunctions
 from dalembert.native.function import compile_function
 from dalembert.native.graph import Unsupported
+from dalembert.native.layout import COUNTS, counts
 from dalembert.native.trace import supported
 
 __all__ = [
     "CACHE",
+    "COUNTS",
     "Cache",
     "CompiledStep",
     "Sample",
@@ -16,5 +18,6 @@ __all__ = [
     "Unsupported",
     "compile_function",
     "compile_step",
+    "counts",
     "supported",
 ]

@@ -1,9 +1,11 @@
-"""From the description of a step to a function that runs it."""
+"""From the description of a step to functions that run it, once or many times side by side."""
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,10 +16,13 @@ from dalembert.native.dense import pivoted_solver
 from dalembert.native.depend import reached
 from dalembert.native.description import StepFunctions, Translated, translate
 from dalembert.native.eliminate import Order, choose_order
+from dalembert.native.ensemble import TABLE, ensemble
 from dalembert.native.evaluate import evaluate
+from dalembert.native.lanes import Lanes
 from dalembert.native.layout import COUNTS, Layout, total
 from dalembert.native.loop import Run
-from dalembert.native.machine import Loaded
+from dalembert.native.machine import Loaded, lanes_of_processor
+from dalembert.native.roots import Roots, roots_of
 
 
 @dataclasses.dataclass
@@ -40,47 +45,106 @@ class CompiledStep:
     operations: int
     linear: bool
     written_out: bool
+    _parts: tuple[Translated, Roots, Order | None]
+    _cache: Cache
     _code: Loaded
     _solver: Loaded
 
     def __post_init__(self) -> None:
-        self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)(self._code.address("run"))
+        self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 6)(self._code.address("run"))
         self._pivoted = self._solver.address("pivoted")
 
     @property
     def carry_size(self) -> int:
-        """Length of the carry, room to work in among it."""
+        """Length of the carry."""
         return total(self.layout.carry)
 
+    @property
+    def row_size(self) -> int:
+        """Length of a row."""
+        return total(self.layout.row)
+
     def run(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray) -> None:
-        """Advance the run in place. carry, inputs, rows: float64 and count: int64, as in Layout; contiguous."""
-        needed = (
-            (carry, total(self.layout.carry)), (count, len(COUNTS)), (inputs, total(self.layout.inputs)), (rows, 0)
-        )  # fmt: skip
-        for array, size in needed:
-            if not array.flags.c_contiguous or array.size < size:
-                raise ValueError(f"found an array of {array.size} numbers; {size} in one piece are needed")
-        self._run(*(a.ctypes.data for a in (carry, count, inputs, rows)), self._pivoted)
+        """Advance one run in place. carry, inputs, rows: float64 and count: int64, as in Layout; contiguous."""
+        for array, size in ((carry, self.carry_size), (count, len(COUNTS)), (inputs, total(self.layout.inputs)), (rows, 0)):
+            _check(array, size)
+        scratch = np.empty(total(self.layout.scratch))
+        self._run(*(a.ctypes.data for a in (carry, count, inputs, rows, scratch)), self._pivoted)
+
+    def run_many(
+        self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray, threads: int | None = None
+    ) -> None:
+        """Advance many runs in place, in lanes: arrays with one leading axis (B,); inputs (1, i) are shared by all.
+
+        threads: all processors if None.
+        """
+        number = len(carry)
+        for array, size in ((carry, self.carry_size), (count, len(COUNTS)), (rows, 0)):
+            _check(array, number * size)
+        _check(inputs, len(inputs) * total(self.layout.inputs))
+        if len(inputs) not in (1, number):
+            raise ValueError(f"inputs: found {len(inputs)} rows; 1 or {number} are needed")
+        strides = (0 if len(inputs) == 1 else inputs.shape[1], rows[0].size if number else 0)
+        arrays = (self.table(True), carry, count, inputs, rows)
+        _ensemble(self._cache)(*(a.ctypes.data for a in arrays), number, *strides, threads or processors())
+
+    def table(self, lanes: bool) -> np.ndarray:
+        """What @ensemble needs to know of this code, see ensemble.TABLE; its addresses hold as long as this object."""
+        kernel = self._lanes if lanes else None
+        numbers = {
+            "run": self._code.address("run"),
+            "lanes": kernel.address("lanes") if kernel else 0,
+            "solver": self._pivoted,
+            "carry": self.carry_size,
+            "scratch": total(self.layout.scratch),
+            "width": lanes_of_processor() if kernel else 1,
+        }
+        return np.array([numbers[name] for name in TABLE], np.int64)
+
+    @functools.cached_property
+    def _lanes(self) -> Loaded | None:
+        """The run in lanes, compiled when it is first needed; None where the elimination is not written out."""
+        step, roots, order = self._parts
+        if order is None:
+            return None
+        return self._cache.load(Lanes(step, self.layout, roots, order, lanes_of_processor()).text(), plain=True)
 
     def inputs(self, t0: float, h: float, tolerance: float, p: np.ndarray) -> np.ndarray:
         """The array of settings, the program's arrays and the captured numbers."""
         return np.concatenate([[t0, h, tolerance], np.ravel(p), self.captured]).astype(float)
 
 
+def _check(array: np.ndarray, size: int) -> None:
+    if not array.flags.c_contiguous or array.size < size:
+        raise ValueError(f"found an array of {array.size} numbers; {size} in one piece are needed")
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _ensemble(cache: Cache) -> Any:
+    address = cache.load(ensemble(), plain=False).address("ensemble")
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 4)(address)
+
+
 def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> CompiledStep:
     """Translate and compile a step; Unsupported tells what cannot be translated."""
     translated = translate(step)
-    order = _order(translated, sample)
     layout = Layout(
         n=step.n, k=step.k, z=len(translated.f), m=len(translated.multipliers), r=step.reduced,
         p=len(sample.p), captured=len(translated.captured),
     )  # fmt: skip
-    run = Run(translated, layout, order)
-    text = run.text()
-    solver = cache.load(pivoted_solver(None if run.order is not None else layout.z), plain=False)
+    roots, order = roots_of(translated, _order(translated, sample))
+    text = Run(translated, layout, roots, order).text()
+    solver = cache.load(pivoted_solver(None if order is not None else layout.z), plain=False)
     code = cache.load(text, plain=True)
-    size = len(reached(translated.graph, [*run.roots.f, *run.roots.jacobian, *run.roots.update]))
-    return CompiledStep(layout, translated.captured, size, translated.linear, run.order is not None, code, solver)
+    size = len(reached(translated.graph, [*roots.f, *roots.jacobian, *roots.update]))
+    parts = (translated, roots, order)
+    return CompiledStep(
+        layout, translated.captured, size, translated.linear, order is not None, parts, cache, code, solver
+    )
 
 
 def _order(step: Translated, sample: Sample) -> Order | None:

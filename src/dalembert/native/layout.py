@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 HISTORY = 4  # solved steps kept for the cubic prediction
-COUNTS = ("k", "known", "code", "iterations", "max_iterations", "crossings", "rows", "slow",
-          "last", "every", "limit", "law_every", "first", "target")  # fmt: skip
+# What a run counts; then what it is told: the node to stop at now, the last one, how often to save and to sample a law.
+COUNTS = ("k", "known", "code", "iterations", "max_iterations", "crossings", "rows", "slow", "saved", "target",
+          "until", "last", "every", "limit", "law_every", "first")  # fmt: skip
 SETTINGS = ("t0", "h", "tolerance")
 
 
@@ -14,8 +17,8 @@ SETTINGS = ("t0", "h", "tolerance")
 class Layout:
     """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
 
-    `carry`: q, lost, s, history (4, z), held, sign, residual, failed_residual, reduced; then room to work in.
-    `inputs`: t0, h, tolerance, p, captured. A row of output: q, velocity, multipliers, force, held, node index.
+    `carry`: q, lost, s, history (4, z), held, sign, residual, failed_residual, reduced, the state one step before.
+    `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured. A row of output: q, velocity, multipliers, force, held, node index.
     """
 
     n: int
@@ -32,9 +35,13 @@ class Layout:
         lengths = {
             "q": self.n, "lost": self.n, "s": self.k, "history": HISTORY * self.z, "held": self.n, "sign": 1,
             "residual": 1, "failed_residual": 1, "reduced": self.r, "before_q": self.n, "before_s": self.k,
-            "partial": self.z, "matrix": self.z**2, "right": self.z, "report": 2,
         }  # fmt: skip
         return _offsets(lengths)
+
+    @property
+    def scratch(self) -> dict[str, tuple[int, int]]:
+        """Name → (offset, length)."""
+        return _offsets({"partial": self.z, "matrix": self.z**2, "right": self.z, "report": 2})
 
     @property
     def row(self) -> dict[str, tuple[int, int]]:
@@ -46,6 +53,11 @@ class Layout:
     def inputs(self) -> dict[str, tuple[int, int]]:
         """Name → (offset, length)."""
         return _offsets({**dict.fromkeys(SETTINGS, 1), "p": self.p, "captured": self.captured})
+
+
+def counts(**given: int) -> np.ndarray:
+    """The array of COUNTS; what is not given is 0."""
+    return np.array([given.pop(name, 0) for name in COUNTS], np.int64)
 
 
 def _offsets(lengths: dict[str, int]) -> dict[str, tuple[int, int]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dalembert.native.arithmetic import COMPARISONS, LIBRARY
 from dalembert.native.depend import eager
 from dalembert.native.graph import Graph, paired
+from dalembert.native.mathematics import vector_function
 
 Values = dict[int, str]  # node → name of its value
 _BINARY = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv"}
@@ -16,6 +17,7 @@ _COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne
 _INTRINSIC = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "nearest": "rint", "round": "round",
               "int": "trunc", "sin": "sin", "cos": "cos", "exp": "exp", "exp2": "exp2", "log": "log",
               "pow": "pow"}  # fmt: skip
+PURE = "nounwind willreturn memory(none)"
 
 
 def real(value: float) -> str:
@@ -24,9 +26,18 @@ def real(value: float) -> str:
 
 
 class Code:
-    """The body of one function. Variables are stack slots; LLVM turns those whose address is not taken into registers."""
+    """The body of one function. Variables are stack slots; LLVM turns those whose address is not taken into registers.
 
-    def __init__(self) -> None:
+    width: how many runs are computed side by side. A number is a double, or a vector of `width` doubles: `real`; a truth
+    value is `truth`.
+    """
+
+    def __init__(self, width: int = 1) -> None:
+        self.width = width
+        self.real = "double" if width == 1 else f"<{width} x double>"
+        self.truth = "i1" if width == 1 else f"<{width} x i1>"
+        self.whole = "i64" if width == 1 else f"<{width} x i64>"
+        self.align = 8 if width == 1 else 64
         self.slots: list[str] = []
         self.lines: list[str] = []
         self.declared: set[str] = set()
@@ -46,17 +57,34 @@ class Code:
         self.lines.append(f"  {value} = {text}")
         return value
 
-    def slot(self, hint: str, kind: str = "double", count: int = 1) -> str:
+    def constant(self, value: float | bool) -> str:
+        """A number or truth value, the same in all lanes."""
+        text = str(value).lower() if isinstance(value, bool) else real(value)
+        kind = "i1" if isinstance(value, bool) else "double"
+        return text if self.width == 1 else f"splat ({kind} {text})"
+
+    def slot(self, hint: str, kind: str | None = None, count: int = 1) -> str:
         """A stack slot."""
         value = "%" + self.name(hint)
-        self.slots.append(f"  {value} = alloca {kind}, i64 {count}, align 8")
+        self.slots.append(f"  {value} = alloca {kind or self.real}, i64 {count}, align {self.align}")
         return value
 
-    def load(self, pointer: str, kind: str = "double") -> str:
-        return self.let(f"load {kind}, ptr {pointer}, align 8")
+    def load(self, pointer: str, kind: str | None = None) -> str:
+        return self.let(f"load {kind or self.real}, ptr {pointer}, align 8")
 
-    def store(self, value: str, pointer: str, kind: str = "double") -> None:
-        self.line(f"store {kind} {value}, ptr {pointer}, align 8")
+    def store(self, value: str, pointer: str, kind: str | None = None) -> None:
+        self.line(f"store {kind or self.real} {value}, ptr {pointer}, align 8")
+
+    def broadcast(self, value: str, kind: str) -> str:
+        """A number in every lane."""
+        whole = f"<{self.width} x {kind}>"
+        first = self.let(f"insertelement {whole} poison, {kind} {value}, i64 0")
+        return self.let(f"shufflevector {whole} {first}, {whole} poison, <{self.width} x i32> zeroinitializer")
+
+    def act(self, function: str, *args: tuple[str, str]) -> None:
+        """A call of an outside function that returns nothing."""
+        self.declared.add(f"declare void @{function}({', '.join(k for k, _ in args)})")
+        self.line(f"call void @{function}({', '.join(f'{k} {v}' for k, v in args)})")
 
     def at(self, pointer: str, index: int | str, kind: str = "double") -> str:
         """The address of an element."""
@@ -80,14 +108,30 @@ class Code:
         """The largest of some numbers that are not NaN."""
 
         def larger(a: str, b: str) -> str:
-            return self.let(f"select i1 {self.let(f'fcmp ogt double {a}, {b}')}, double {a}, double {b}")
+            more = self.let(f"fcmp ogt {self.real} {a}, {b}")
+            return self.let(f"select {self.truth} {more}, {self.real} {a}, {self.real} {b}")
 
-        return paired(larger, list(values), "0.0")
+        return paired(larger, list(values), self.constant(0.0))
 
     def vanishing(self, values: Sequence[str]) -> str:
         """0 if all numbers are finite, NaN if one is not."""
-        terms = [self.let(f"fmul contract double {x}, 0.0") for x in values]
-        return paired(lambda a, b: self.let(f"fadd contract double {a}, {b}"), terms, "0.0")
+        zero = self.constant(0.0)
+        terms = [self.let(f"fmul contract {self.real} {x}, {zero}") for x in values]
+        return paired(lambda a, b: self.let(f"fadd contract {self.real} {a}, {b}"), terms, zero)
+
+    def absolute(self, x: str) -> str:
+        return self.intrinsic("fabs", x)
+
+    def intrinsic(self, name: str, *x: str) -> str:
+        """One of LLVM's own functions of numbers."""
+        suffix = "f64" if self.width == 1 else f"v{self.width}f64"
+        return self.call(self.real, f"llvm.{name}.{suffix}", *((self.real, v) for v in x))
+
+    def some(self, condition: str) -> str:
+        """Whether a truth value holds in any lane."""
+        if self.width == 1:
+            return condition
+        return self.call("i1", f"llvm.vector.reduce.or.v{self.width}i1", (self.truth, condition))
 
     def label(self, name: str) -> None:
         """Begin a block, from the end of the one before if that did not leave."""
@@ -140,74 +184,87 @@ class Emitter:
             values[i] = self._node(i, values, fast)
         return [values[r] for r in roots]
 
+    def bind(self, values: Values, name: str, given: Sequence[str]) -> None:
+        """Give the input vector called `name` its values."""
+        for i, value in enumerate(given):
+            values[self.graph.variable(name, i)] = value
+
+    def hoist(self, roots: Sequence[int], values: Values, changes: Callable[[int], int], level: int) -> None:
+        """Compute what the roots need and what `changes` no more often than `level`."""
+        nodes = [i for i in eager(self.graph, roots, values) if changes(i) <= level]
+        self.emit([i for i in nodes if self.graph.nodes[i][0] not in ("const", "pick")], values)
+
     def _node(self, i: int, values: Values, fast: bool) -> str:
         g, code = self.graph, self.code
         op, *args = g.nodes[i]
         if op == "const":
-            return real(args[0]) if g.kind[i] != "b" else str(args[0]).lower()
+            return code.constant(args[0] if g.kind[i] == "b" else float(args[0]))
         if op == "var":
             raise KeyError(f"input {args[0]}[{args[1]}] has no value here")
         if op == "branch":
-            return self._branch(args, values, fast)
+            return self._branch(args, values, fast) if code.width == 1 else self._sides(args, values, fast)
         if op == "pick":
             return values[args[0]].split()[args[1]]
         x = [values[j] for j in args]
         if op in _BINARY:
             whole = op == "div" and g.kind[i] == "i"
-            quotient = code.let(f"{_BINARY[op]} double {x[0]}, {x[1]}")
-            return self._intrinsic("trunc", [quotient]) if whole else quotient
+            quotient = code.let(f"{_BINARY[op]} {code.real} {x[0]}, {x[1]}")
+            return code.intrinsic("trunc", quotient) if whole else quotient
         if op in COMPARISONS:
             kind = g.kind[args[0]]
-            compare = f"icmp {op} i1" if kind == "b" else f"fcmp {_COMPARE[op]} double"
+            compare = f"icmp {op} {code.truth}" if kind == "b" else f"fcmp {_COMPARE[op]} {code.real}"
             return code.let(f"{compare} {x[0]}, {x[1]}")
         return self._other(op, x, g.kind[args[-1]], fast)
 
     def _other(self, op: str, x: list[str], kind: str, fast: bool) -> str:
-        code = self.code
+        code, real_, truth = self.code, self.code.real, self.code.truth
         if op == "neg":
-            return code.let(f"fneg double {x[0]}")
+            return code.let(f"fneg {real_} {x[0]}")
         if op == "select":
-            t = "i1" if kind == "b" else "double"
-            return code.let(f"select i1 {x[0]}, {t} {x[1]}, {t} {x[2]}")
+            t = truth if kind == "b" else real_
+            return code.let(f"select {truth} {x[0]}, {t} {x[1]}, {t} {x[2]}")
         if op in ("and", "or", "xor"):
-            return code.let(f"{op} i1 {x[0]}, {x[1]}")
+            return code.let(f"{op} {truth} {x[0]}, {x[1]}")
         if op == "not":
-            return code.let(f"xor i1 {x[0]}, true")
+            return code.let(f"xor {truth} {x[0]}, {code.constant(True)}")
         if op in ("max", "min"):
             return self._extreme(op, x, fast)
         if op in ("float", "int") and kind == "b":
-            return code.let(f"uitofp i1 {x[0]} to double")
+            return code.let(f"uitofp {truth} {x[0]} to {real_}")
         if op == "float":
             return x[0]
         if op == "finite":
-            return code.let(f"fcmp olt double {self._intrinsic('fabs', x)}, {real(float('inf'))}")
+            return code.let(f"fcmp olt {real_} {code.absolute(x[0])}, {code.constant(float('inf'))}")
         if op == "sign":
-            up, down = code.let(f"fcmp ogt double {x[0]}, 0.0"), code.let(f"fcmp olt double {x[0]}, 0.0")
-            low = code.let(f"select i1 {down}, double -1.0, double {x[0]}")
-            return code.let(f"select i1 {up}, double 1.0, double {low}")
+            return self.sign(x[0])
+        if code.width > 1 and op in LIBRARY:
+            return vector_function(code, op, x)
         if op in _INTRINSIC:
-            return self._intrinsic(_INTRINSIC[op], x)
+            return code.intrinsic(_INTRINSIC[op], *x)
         if op not in LIBRARY:
             raise KeyError(op)
-        args = [("double", v) for v in x]
-        return code.call("double", op, *args, attributes="nounwind willreturn memory(none)")
+        return code.call("double", op, *(("double", v) for v in x), attributes=PURE)
 
-    def _intrinsic(self, name: str, x: list[str]) -> str:
-        return self.code.call("double", f"llvm.{name}.f64", *(("double", v) for v in x))
+    def sign(self, x: str) -> str:
+        """1, -1, or x itself where it is zero or NaN."""
+        code, kind = self.code, self.code.real
+        up, down = (code.let(f"fcmp {c} {kind} {x}, {code.constant(0.0)}") for c in ("ogt", "olt"))
+        low = code.let(f"select {code.truth} {down}, {kind} {code.constant(-1.0)}, {kind} {x}")
+        return code.let(f"select {code.truth} {up}, {kind} {code.constant(1.0)}, {kind} {low}")
 
     def _extreme(self, op: str, x: list[str], fast: bool) -> str:
         """max or min; NaN if either is, as in JAX."""
-        code = self.code
-        better = code.let(f"fcmp {'ogt' if op == 'max' else 'olt'} double {x[0]}, {x[1]}")
-        best = code.let(f"select i1 {better}, double {x[0]}, double {x[1]}")
+        code, kind = self.code, self.code.real
+        better = code.let(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {x[0]}, {x[1]}")
+        best = code.let(f"select {code.truth} {better}, {kind} {x[0]}, {kind} {x[1]}")
         if fast:
             return best
-        invalid = code.let(f"fcmp uno double {x[0]}, {x[0]}")
-        return code.let(f"select i1 {invalid}, double {x[0]}, double {best}")
+        invalid = code.let(f"fcmp uno {kind} {x[0]}, {x[0]}")
+        return code.let(f"select {code.truth} {invalid}, {kind} {x[0]}, {kind} {best}")
 
     def _branch(self, args: list, values: Values, fast: bool) -> str:
         """Both sides of a branch in blocks of their own; its value is the list of its outputs."""
-        code, g = self.code, self.graph
+        code = self.code
         condition, *sides = args
         labels = [code.name("yes"), code.name("no")]
         done, results = code.name("joined"), []
@@ -219,8 +276,36 @@ class Emitter:
             code.go(done)
         code.label(done)
         (yes, from_yes), (no, from_no) = results
-        kinds = ["i1" if g.kind[j] == "b" else "double" for j in sides[0]]
         return " ".join(
             code.let(f"phi {kind} [ {a}, %{from_yes} ], [ {b}, %{from_no} ]")
-            for kind, a, b in zip(kinds, yes, no, strict=True)
+            for kind, a, b in zip(self._kinds(sides[0]), yes, no, strict=True)
         )
+
+    def _sides(self, args: list, values: Values, fast: bool) -> str:
+        """As `_branch`, in lanes: a side is computed if any lane takes it, and each lane picks its own."""
+        code = self.code
+        condition, *sides = args
+        kinds, taken = self._kinds(sides[0]), values[condition]
+        other = code.let(f"xor {code.truth} {taken}, {code.constant(True)}")
+        results = [self._where_needed(c, side, kinds, values, fast) for c, side in zip((taken, other), sides, strict=True)]
+        return " ".join(
+            code.let(f"select {code.truth} {taken}, {kind} {a}, {kind} {b}")
+            for kind, a, b in zip(kinds, *results, strict=True)
+        )
+
+    def _where_needed(self, condition: str, side: Sequence[int], kinds: list[str], values: Values, fast: bool) -> list[str]:
+        code = self.code
+        before, needed, done = code.block, code.name("needed"), code.name("joined")
+        code.fork(code.some(condition), needed, done)
+        code.label(needed)
+        inside = self.emit(side, dict(values), fast)
+        after = code.block
+        code.go(done)
+        code.label(done)
+        return [
+            code.let(f"phi {kind} [ {x}, %{after} ], [ zeroinitializer, %{before} ]")
+            for kind, x in zip(kinds, inside, strict=True)
+        ]
+
+    def _kinds(self, nodes: Sequence[int]) -> list[str]:
+        return [self.code.truth if self.graph.kind[j] == "b" else self.code.real for j in nodes]

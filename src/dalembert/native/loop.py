@@ -5,27 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalembert.native.dense import EXACT, NOT_FINITE, SOLVED
-from dalembert.native.depend import eager
 from dalembert.native.description import Translated
 from dalembert.native.eliminate import Order
 from dalembert.native.layout import COUNTS, HISTORY, Layout
 from dalembert.native.llvm import Code, Emitter, Values, real
-from dalembert.native.roots import roots_of
+from dalembert.native.roots import Roots
 from dalembert.path import Outcome
 
 EXTRAPOLATE = ((0, 0, 0, 0), (1, 0, 0, 0), (2, -1, 0, 0), (3, -3, 1, 0), (4, -6, 4, -1))
-IN_REGISTERS = ("k", "known", "target")
+WEIGHTS = (
+    f"@weights = private constant [{len(EXTRAPOLATE) * HISTORY} x double] "
+    f"[{', '.join(f'double {real(x)}' for row in EXTRAPOLATE for x in row)}]"
+)
+IN_REGISTERS = ("k", "known", "target", "saved")
 
 
 class Run:
-    """Writes @run(ptr carry, ptr count, ptr inputs, ptr rows, ptr solver). See Layout for what the arrays hold.
+    """Writes @run(ptr carry, ptr count, ptr inputs, ptr rows, ptr scratch, ptr solver). See Layout for the arrays.
 
     solver: the address of the pivoted solver of dense.py, compiled once for all steps.
     """
 
-    def __init__(self, step: Translated, layout: Layout, order: Order | None):
+    def __init__(self, step: Translated, layout: Layout, roots: Roots, order: Order | None):
         self.step, self.layout, self.g = step, layout, step.graph
-        self.roots, self.order = roots_of(step, order)
+        self.roots, self.order = roots, order
         self.code = Code()
         self.emitter = Emitter(self.g, self.code)
 
@@ -34,12 +37,10 @@ class Run:
         self._begin()
         self._step()
         self._finish()
-        arrays = ", ".join(f"ptr noalias %{name}" for name in ("carry", "count", "inputs", "rows"))
+        arrays = ", ".join(f"ptr noalias %{name}" for name in ("carry", "count", "inputs", "rows", "scratch"))
         head = f"define void @run({arrays}, ptr %solver) nounwind"
-        weights = ", ".join(f"double {real(x)}" for row in EXTRAPOLATE for x in row)
         return "\n".join([
-            f"@weights = private constant [{len(EXTRAPOLATE) * HISTORY} x double] [{weights}]",
-            self.code.function(head), *sorted(self.code.declared),
+            WEIGHTS, self.code.function(head), *sorted(self.code.declared),
             '!0 = !{!"branch_weights", i32 100000, i32 1}', '!1 = !{!"branch_weights", i32 1, i32 100000}',
         ])  # fmt: skip
 
@@ -53,11 +54,13 @@ class Run:
             self.i[name] = self._copied(name, self.i[name], "i64")
         inputs, self.run_values = layout.inputs, Values()
         self.settings = {name: c.load(c.at("%inputs", inputs[name][0])) for name in ("t0", "h", "tolerance")}
-        self._bind(self.run_values, "h", [self.settings["h"]])
+        self.emitter.bind(self.run_values, "h", [self.settings["h"]])
         for name in ("p", "captured"):
             start, length = inputs[name]
-            self._bind(self.run_values, name, [c.load(c.at("%inputs", start + i)) for i in range(length)])
+            self.emitter.bind(self.run_values, name, [c.load(c.at("%inputs", start + i)) for i in range(length)])
         self.part = {name: c.at("%carry", start) for name, (start, _) in layout.carry.items()}
+        self.part |= {name: c.at("%scratch", start) for name, (start, _) in layout.scratch.items()}
+        self.length = {name: length for name, (_, length) in {**layout.carry, **layout.scratch}.items()}
         self.d = {
             name: [self._copied(name, c.at(self.part[name], i)) for i in range(layout.carry[name][1])]
             for name in ("q", "lost", "s")
@@ -65,26 +68,15 @@ class Run:
         self.z = [c.slot("z") for _ in range(layout.z)]
         self.u = [c.slot("u") for _ in range(layout.z)]
         self.w = [self._copied("w", c.at(self.part["history"], i)) for i in range(layout.z)]
-        self.turns, self.done, self.saved = c.slot("turns", "i64"), c.slot("done", "i1"), c.slot("saved", "i64")
+        self.turns, self.done = c.slot("turns", "i64"), c.slot("done", "i1")
         self.size, self.sign = c.slot("size"), c.slot("sign")
-        c.store(self._count("k"), self.saved, "i64")
-        self._hoist([*r.f, *r.jacobian, *r.update, *r.check, *r.size, *r.new_q, *r.new_s, *r.scale, *r.multipliers,
-                     *r.force, *r.new_velocity], self.run_values, 0)  # fmt: skip
+        self.emitter.hoist(r.stepped, self.run_values, self.step.level, 0)
 
     def _copied(self, name: str, source: str, kind: str = "double") -> str:
         """A slot that starts with the number at an address."""
         slot = self.code.slot(name, kind)
         self.code.store(self.code.load(source, kind), slot, kind)
         return slot
-
-    def _bind(self, values: Values, name: str, given: Sequence[str]) -> None:
-        for i, value in enumerate(given):
-            values[self.g.variable(name, i)] = value
-
-    def _hoist(self, roots: Sequence[int], values: Values, level: int) -> None:
-        """Compute what the roots need and what changes no more often than `level`."""
-        nodes = [i for i in eager(self.g, roots, values) if self.step.level(i) <= level]
-        self.emitter.emit([i for i in nodes if self.g.nodes[i][0] not in ("const", "pick")], values)
 
     def _count(self, name: str) -> str:
         return self.code.load(self.i[name], "i64")
@@ -98,7 +90,7 @@ class Run:
             self.code.store(value, self.code.at(self.part[part], i))
 
     def _read(self, part: str) -> list[str]:
-        return [self.code.load(self.code.at(self.part[part], i)) for i in range(self.layout.carry[part][1])]
+        return [self.code.load(self.code.at(self.part[part], i)) for i in range(self.length[part])]
 
     # One step.
 
@@ -106,18 +98,19 @@ class Run:
         c, r = self.code, self.roots
         c.label("step")
         k = self._count("k")
-        c.fork(c.let(f"icmp slt i64 {k}, {self._count('last')}"), "begin", "leave", True)
+        c.fork(c.let(f"icmp slt i64 {k}, {self._count('until')}"), "begin", "leave", True)
         c.label("begin")
         values = dict(self.run_values)
-        self._bind(values, "t", [self._time(k)])
+        self.emitter.bind(values, "t", [self._time(k)])
         for name in ("q", "s", "lost"):
-            self._bind(values, name, [c.load(x) for x in self.d[name]])
-        self._bind(values, "reduced", self._read("reduced"))
+            self.emitter.bind(values, name, [c.load(x) for x in self.d[name]])
+        self.emitter.bind(values, "reduced", self._read("reduced"))
         if r.law:
             self._sample_law(values, k)
-            self._bind(values, "held", self._read("held"))
+            self.emitter.bind(values, "held", self._read("held"))
         self._predict(values)
-        self._hoist([*r.update, *r.check] if self.order else [*r.f, *r.jacobian], values, 1)
+        iterated = [*r.update, *r.check] if self.order else [*r.f, *r.jacobian]
+        self.emitter.hoist(iterated, values, self.step.level, 1)
         self._iterate(values)
         self._accept(values)
 
@@ -169,7 +162,7 @@ class Run:
         c.label("iterate")
         inner = dict(values)
         z = [c.load(x) for x in self.z]
-        self._bind(inner, "z", z)
+        self.emitter.bind(inner, "z", z)
         c.store(c.let(f"add i64 {c.load(self.turns, 'i64')}, 1"), self.turns, "i64")
         if self.order is not None:
             self._direct(inner, z)
@@ -236,11 +229,11 @@ class Run:
     def _test(self, values: Values) -> None:
         """Whether every tested |update_i| ≤ tolerance · scale_i at the new z."""
         c, inside, passed = self.code, dict(values), "true"
-        self._bind(inside, "w", [c.load(x) for x in self.w])
+        self.emitter.bind(inside, "w", [c.load(x) for x in self.w])
         groups: dict[int, list[str]] = {}
         for node, slot in zip(self.roots.scale, self.u, strict=True):
             if self.g.value(node) != float("inf"):
-                groups.setdefault(node, []).append(c.call("double", "llvm.fabs.f64", ("double", c.load(slot))))
+                groups.setdefault(node, []).append(c.absolute(c.load(slot)))
         for node, sizes in groups.items():
             largest = c.maximum(sizes)
             (scale,) = self.emitter.emit([node], inside, fast=True)
@@ -277,7 +270,7 @@ class Run:
     def _accept(self, values: Values) -> None:
         c, r = self.code, self.roots
         c.label("accept")
-        self._bind(values, "w", [c.load(x) for x in self.w])
+        self.emitter.bind(values, "w", [c.load(x) for x in self.w])
         new = {"q": self.emitter.emit(r.new_q, values), "lost": self.emitter.emit(r.new_lost, values),
                "s": self.emitter.emit(r.new_s, values)}  # fmt: skip
         c.fork(self._all_finite([*new["q"], *new["s"]]), "finite", "not_finite", True)
@@ -304,9 +297,7 @@ class Run:
         old = c.load(self.part["sign"])
         if self.roots.factor:
             value = self.emitter.emit(self.roots.factor, values)[0]
-            up, down = c.let(f"fcmp ogt double {value}, 0.0"), c.let(f"fcmp olt double {value}, 0.0")
-            low = c.let(f"select i1 {down}, double -1.0, double {value}")
-            c.store(c.let(f"select i1 {up}, double 1.0, double {low}"), new)
+            c.store(self.emitter.sign(value), new)
         now = c.load(new)
         crossed = c.let(f"fcmp olt double {c.let(f'fmul double {now}, {old}')}, 0.0")
         self._add("crossings", c.let(f"zext i1 {crossed} to i64"))
@@ -363,22 +354,24 @@ class Run:
         for i, value in enumerate([*q, *given, *held, c.let(f"sitofp i64 {k} to double")]):
             c.store(value, c.at(start, i))
         c.store(c.let(f"add i64 {rows}, 1"), self.i["rows"], "i64")
-        c.store(k, self.saved, "i64")
+        c.store(k, self.i["saved"], "i64")
 
     # At the end.
 
     def _finish(self) -> None:
-        """A row for the last solved step if it has none yet, and the carry for the next call."""
+        """A row for the last solved step, if the run ends and it has none yet; and the carry for the next call."""
         c = self.code
         c.label("leave")
         k = self._count("k")
-        c.fork(c.let(f"icmp sgt i64 {k}, {c.load(self.saved, 'i64')}"), "last_row", "end", False)
+        unsaved = c.let(f"icmp sgt i64 {k}, {self._count('saved')}")
+        ended = c.let(f"icmp ne i64 {self._count('code')}, 0")
+        c.fork(c.let(f"and i1 {unsaved}, {ended}"), "last_row", "end", False)
         c.label("last_row")
         values = dict(self.run_values)
-        self._bind(values, "w", self._read("history")[: self.layout.z])
-        self._bind(values, "t", [self._time(c.let(f"sub i64 {k}, 1"))])
+        self.emitter.bind(values, "w", self._read("history")[: self.layout.z])
+        self.emitter.bind(values, "t", [self._time(c.let(f"sub i64 {k}, 1"))])
         for name in ("q", "s"):
-            self._bind(values, name, self._read(f"before_{name}"))
+            self.emitter.bind(values, name, self._read(f"before_{name}"))
         self._write_row(values, [c.load(x) for x in self.d["q"]], k)
         c.label("end")
         for name, slots in self.d.items():

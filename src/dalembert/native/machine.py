@@ -86,3 +86,10 @@ class Loaded:
         if address == 0:
             raise Unsupported("machine code", f"holds no function {name}")
         return address
+
+
+@functools.cache
+def lanes_of_processor() -> int:
+    """Doubles in one vector register of this processor, times two where registers are few: enough to hide latencies."""
+    features = host()[2].split(",")
+    return 8 if "+avx512f" in features else 4

@@ -41,6 +41,12 @@ class Roots:
     law: list[int]
     new_reduced: list[int]
 
+    @property
+    def stepped(self) -> list[int]:
+        """What is computed in every step, apart from conditions and laws."""
+        return [*self.f, *self.jacobian, *self.update, *self.check, *self.size, *self.new_q, *self.new_s, *self.scale,
+                *self.multipliers, *self.force, *self.new_velocity]  # fmt: skip
+
 
 def roots_of(step: Translated, order: Order | None) -> tuple[Roots, Order | None]:
     """All roots of a step, and the order that is used: None where the elimination is left to loops."""

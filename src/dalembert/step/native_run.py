@@ -13,7 +13,7 @@ import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.native import CompiledStep, Sample, StepFunctions, Unsupported, compile_step
+from dalembert.native import COUNTS, CompiledStep, Sample, StepFunctions, Unsupported, compile_step, counts
 from dalembert.step.branch import call_system
 from dalembert.step.program import StepProgram
 from dalembert.step.run import Carry, Choices, chunked_run
@@ -45,16 +45,19 @@ def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
     state = np.concatenate([np.ravel(x) for x in (
         carry.q, carry.lost, carry.s, carry.history, carry.held, carry.sign, carry.residual, carry.failed_residual,
         reduced)]).astype(float)  # fmt: skip
-    state = np.concatenate([state, np.zeros(code.carry_size - state.size)])
+    state = np.concatenate([state, np.ravel(carry.q), np.ravel(carry.s)])  # the state one step before: not known
     start = int(carry.k)
     due = min((start // every + 1) * every, steps)
     law_every = 1 if choices.feedback is None else choices.feedback.every
-    count = np.array([start, carry.known, carry.code, carry.iterations, carry.max_iterations, carry.crossings, 0, 0,
-                      steps, every, choices.options.max_iterations, law_every, program.lead, due], np.int64)  # fmt: skip
+    count = counts(
+        k=start, known=int(carry.known), code=int(carry.code), iterations=int(carry.iterations),
+        max_iterations=int(carry.max_iterations), crossings=int(carry.crossings), saved=start, target=due, until=steps,
+        last=steps, every=every, limit=choices.options.max_iterations, law_every=law_every, first=program.lead,
+    )  # fmt: skip
     row = code.layout.row
     table = np.empty((math.ceil(steps / every) + 1, row["k"][0] + 1))
     code.run(state, count, code.inputs(float(t0), float(h), choices.options.tolerance, p), table)
-    table = table[: count[6]]
+    table = table[: count[COUNTS.index('rows')]]
     columns: dict[str, Any] = {name: table[:, at : at + size] for name, (at, size) in row.items()}
     columns["k"] = columns["k"][:, 0].astype(np.int64)
     part = {name: jnp.asarray(state[at : at + size]) for name, (at, size) in code.layout.carry.items()}
@@ -62,10 +65,9 @@ def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
         q=part["q"], lost=part["lost"], s=part["s"], history=part["history"].reshape(carry.history.shape),
         held=part["held"], sign=part["sign"][0], residual=part["residual"][0],
         failed_residual=part["failed_residual"][0],
-        multipliers=jnp.asarray(columns["multipliers"][-1]) if count[6] else carry.multipliers,
-        force=jnp.asarray(columns["force"][-1]) if count[6] else carry.force,
-        k=jnp.asarray(count[0]), known=jnp.asarray(count[1]), code=jnp.asarray(count[2]),
-        iterations=jnp.asarray(count[3]), max_iterations=jnp.asarray(count[4]), crossings=jnp.asarray(count[5]),
+        multipliers=jnp.asarray(columns["multipliers"][-1]) if len(table) else carry.multipliers,
+        force=jnp.asarray(columns["force"][-1]) if len(table) else carry.force,
+        **{name: jnp.asarray(number) for name, number in zip(COUNTS[:6], count[:6], strict=True)},
         reduced=join(part["reduced"]),
     )  # fmt: skip
     return after, columns

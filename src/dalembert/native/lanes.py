@@ -1,0 +1,360 @@
+"""The run in lanes: W trajectories side by side in vectors, each with its own outcome.
+
+Lanes share the node index. A lane that needs more than the written-out elimination - a pivot fails its check, a number is
+not finite, Newton's iteration does not end, the domain is left, the run is stopped - is written back as it was before that
+step, and masked; the scalar run takes it from there. No lane's arithmetic depends on another lane: an iterate that has
+converged is kept while others go on, so that its last evaluation is repeated bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dalembert.native.description import Translated
+from dalembert.native.eliminate import Order
+from dalembert.native.layout import COUNTS, HISTORY, Layout, total
+from dalembert.native.llvm import Code, Emitter, Values
+from dalembert.native.loop import WEIGHTS
+from dalembert.native.roots import Roots
+
+SHARED = ("known", "rows", "saved", "target")  # counts that lanes of one group have in common
+FIXED = ("last", "every", "limit", "law_every", "first")
+OWN = ("iterations", "max_iterations", "crossings")
+STATE = ("q", "lost", "s", "history", "held", "sign", "residual", "reduced", "before_q", "before_s")
+
+
+class Lanes:
+    """Writes @lanes(ptr carry, count, inputs, rows, i64 lanes, i64 inputs_stride, i64 rows_stride, i64 from, i64 until).
+
+    Arrays as in Layout, one after the other for each lane; a stride of 0 shares the inputs. Of the first `lanes` lanes
+    those without outcome at node `from` are advanced to node `until`.
+    """
+
+    def __init__(self, step: Translated, layout: Layout, roots: Roots, order: Order, width: int):
+        self.step, self.layout, self.roots, self.order = step, layout, roots, order
+        self.code = Code(width)
+        self.emitter = Emitter(step.graph, self.code)
+
+    def text(self) -> str:
+        """The whole module as LLVM assembly."""
+        self._begin()
+        self._step()
+        self._finish()
+        arrays = ", ".join(f"ptr noalias %{name}" for name in ("carry", "count", "inputs", "rows"))
+        numbers = ", ".join(f"i64 %{name}" for name in ("lanes", "inputs_stride", "rows_stride", "from", "until"))
+        # Without the attribute LLVM splits vectors where the processor prefers narrower ones.
+        head = f'define void @lanes({arrays}, {numbers}) nounwind "min-legal-vector-width"="{64 * self.code.width}"'
+        return "\n".join([
+            WEIGHTS, self.code.function(head), *sorted(self.code.declared),
+            '!0 = !{!"branch_weights", i32 100000, i32 1}', '!1 = !{!"branch_weights", i32 1, i32 100000}',
+        ])  # fmt: skip
+
+    # Vectors of addresses.
+
+    def _bases(self, array: str, stride: str, kind: str) -> str:
+        """Addresses of each lane's part of an array."""
+        c = self.code
+        steps = c.let(f"mul {c.whole} {self.index}, {c.broadcast(stride, 'i64')}")
+        return c.let(f"getelementptr {kind}, ptr %{array}, {c.whole} {steps}")
+
+    def _gather(self, bases: str, offset: int, kind: str, mask: str) -> str:
+        c, w = self.code, self.code.width
+        short = "f64" if kind == "double" else "i64"
+        at = c.let(f"getelementptr {kind}, <{w} x ptr> {bases}, i64 {offset}")
+        return c.call(f"<{w} x {kind}>", f"llvm.masked.gather.v{w}{short}.v{w}p0", (f"<{w} x ptr>", at),
+                      ("i32", "8"), (c.truth, mask), (f"<{w} x {kind}>", "zeroinitializer"))  # fmt: skip
+
+    def _scatter(self, value: str, bases: str, offset: int, kind: str, mask: str) -> None:
+        c, w = self.code, self.code.width
+        short = "f64" if kind == "double" else "i64"
+        at = c.let(f"getelementptr {kind}, <{w} x ptr> {bases}, i64 {offset}")
+        c.act(f"llvm.masked.scatter.v{w}{short}.v{w}p0", (f"<{w} x {kind}>", value), (f"<{w} x ptr>", at),
+              ("i32", "8"), (c.truth, mask))  # fmt: skip
+
+    # Before the first step.
+
+    def _begin(self) -> None:
+        c, layout = self.code, self.layout
+        self.index = "<" + ", ".join(f"i64 {i}" for i in range(c.width)) + ">"
+        self.carry = self._bases("carry", str(total(layout.carry)), "double")
+        self.count = self._bases("count", str(len(COUNTS)), "i64")
+        self.rows = self._bases("rows", "%rows_stride", "double")
+        inputs = self._bases("inputs", "%inputs_stride", "double")
+        there = c.let(f"icmp slt {c.whole} {self.index}, {c.broadcast('%lanes', 'i64')}")
+        self._choose(there)
+        alive = c.load(self.alive, c.truth)
+        c.fork(c.some(alive), "enter", "end")
+        c.label("enter")
+        self.run_values = Values()
+        given = {name: [self._gather(inputs, start + i, "double", there) for i in range(length)]
+                 for name, (start, length) in layout.inputs.items()}  # fmt: skip
+        self.t0, self.h, self.tolerance = (given[name][0] for name in ("t0", "h", "tolerance"))
+        for name in ("h", "p", "captured"):
+            self.emitter.bind(self.run_values, name, given[name])
+        self.state = {name: self._loaded(name, there) for name in STATE}
+        self.z, self.w = ([c.slot(name) for _ in range(layout.z)] for name in "zw")
+        self.good, self.going, self.out = (c.slot(name, c.truth) for name in ("good", "going", "out"))
+        self.turns, self.lap = c.slot("turns", c.whole), c.slot("lap", "i64")
+        self.emitter.hoist(self.roots.stepped, self.run_values, self.step.level, 0)
+
+    def _choose(self, there: str) -> None:
+        """Which lanes take part: those at node `from` that agree with the first of them in what they share."""
+        c = self.code
+        place = {name: i for i, name in enumerate(COUNTS)}
+        column = {name: self._gather(self.count, place[name], "i64", there) for name in ("k", "code", *SHARED, *OWN)}
+        at_node = c.let(f"icmp eq {c.whole} {column['k']}, {c.broadcast('%from', 'i64')}")
+        running = c.let(f"icmp eq {c.whole} {column['code']}, zeroinitializer")
+        mask = c.let(f"and {c.truth} {there}, {c.let(f'and {c.truth} {at_node}, {running}')}")
+        bits = c.let(f"bitcast {c.truth} {mask} to i{c.width}")
+        first = c.call(f"i{c.width}", f"llvm.cttz.i{c.width}", (f"i{c.width}", bits), ("i1", "false"))
+        inside = c.let(f"and i{c.width} {first}, {c.width - 1}")  # without any lane: lane 0, which is then not used
+        row = c.let(f"mul i64 {c.let(f'zext i{c.width} {inside} to i64')}, {len(COUNTS)}")
+        start = c.at("%count", row, "i64")
+        number = {name: c.load(c.at(start, place[name], "i64"), "i64") for name in (*SHARED, *FIXED)}
+        for name in SHARED:
+            same = c.let(f"icmp eq {c.whole} {column[name]}, {c.broadcast(number[name], 'i64')}")
+            mask = c.let(f"and {c.truth} {mask}, {same}")
+        self.fixed = {name: number[name] for name in FIXED}
+        self.shared = {name: c.slot(name, "i64") for name in ("k", *SHARED)}
+        for name in SHARED:
+            c.store(number[name], self.shared[name], "i64")
+        c.store("%from", self.shared["k"], "i64")
+        self.own = {name: c.slot(name, c.whole) for name in OWN}
+        for name, slot in self.own.items():
+            c.store(column[name], slot, c.whole)
+        self.alive = c.slot("alive", c.truth)
+        c.store(mask, self.alive, c.truth)
+
+    def _loaded(self, name: str, mask: str) -> list[str]:
+        """Slots with a part of the carry."""
+        start, length = self.layout.carry[name]
+        slots = [self.code.slot(name) for _ in range(length)]
+        self._store(slots, [self._gather(self.carry, start + i, "double", mask) for i in range(length)])
+        return slots
+
+    def _store(self, slots: Sequence[str], values: Sequence[str]) -> None:
+        for slot, value in zip(slots, values, strict=True):
+            self.code.store(value, slot)
+
+    def _number(self, name: str) -> str:
+        return self.code.load(self.shared[name], "i64")
+
+    def _read(self, name: str) -> list[str]:
+        return [self.code.load(slot) for slot in self.state[name]]
+
+    # One step.
+
+    def _step(self) -> None:
+        c = self.code
+        c.label("step")
+        k = self._number("k")
+        c.fork(c.let(f"icmp slt i64 {k}, %until"), "begin", "leave", True)
+        c.label("begin")
+        values = dict(self.run_values)
+        node = c.broadcast(c.let(f"sitofp i64 {k} to double"), "double")
+        since = c.let(f"fmul {c.real} {node}, {self.h}")
+        self.emitter.bind(values, "t", [c.let(f"fadd {c.real} {self.t0}, {since}")])
+        for name in ("q", "s", "lost", "reduced"):
+            self.emitter.bind(values, name, self._read(name))
+        if self.roots.law:
+            self._sample_law(values, k)
+            self.emitter.bind(values, "held", self._read("held"))
+        self._predict(values)
+        self.emitter.hoist([*self.roots.update, *self.roots.check], values, self.step.level, 1)
+        inner = self._iterate(values)
+        self._accept(values, inner)
+
+    def _sample_law(self, values: Values, k: str) -> None:
+        c = self.code
+        since = c.let(f"sub i64 {k}, {self.fixed['first']}")
+        turn = c.let(f"srem i64 {since}, {self.fixed['law_every']}")
+        c.fork(c.let(f"icmp eq i64 {turn}, 0"), "sample", "sampled")
+        c.label("sample")
+        self._store(self.state["held"], self.emitter.emit(self.roots.law, dict(values)))
+        c.label("sampled")
+
+    def _predict(self, values: Values) -> None:
+        """z extrapolated through the last steps, by a polynomial of degree up to 3; the guess before the first."""
+        c, n = self.code, self.layout.z
+        known = self._number("known")
+        c.fork(c.let(f"icmp eq i64 {known}, 0"), "guess", "extrapolate", False)
+        c.label("guess")
+        self._store(self.z, self.emitter.emit(self.roots.guess, dict(values)))
+        c.go("iterate.start")
+        c.label("extrapolate")
+        row = c.at("@weights", c.let(f"shl i64 {known}, 2"), "double")
+        weights = [c.broadcast(c.load(c.at(row, j, "double"), "double"), "double") for j in range(HISTORY)]
+        history = self.state["history"]
+        for i, z in enumerate(self.z):
+            terms = [c.let(f"fmul contract {c.real} {weights[j]}, {c.load(history[j * n + i])}") for j in range(HISTORY)]
+            value = terms[HISTORY - 1]
+            for term in terms[HISTORY - 2 :: -1]:
+                value = c.let(f"fadd contract {c.real} {value}, {term}")
+            c.store(value, z)
+        c.label("iterate.start")
+
+    def _iterate(self, values: Values) -> Values:
+        """Newton's iteration of all lanes that go on; `good` tells which have a solution. Returns the last values."""
+        c = self.code
+        c.store("0", self.lap, "i64")
+        c.store("zeroinitializer", self.turns, c.whole)
+        c.store(c.load(self.alive, c.truth), self.going, c.truth)
+        c.label("iterate")
+        inner = dict(values)
+        z = [c.load(x) for x in self.z]
+        self.emitter.bind(inner, "z", z)
+        *update, check = self.emitter.emit([*self.roots.update, *self.roots.check], inner, fast=True)
+        check = c.let(f"fadd {c.real} {check}, {c.vanishing(update)}")
+        direct = c.let(f"fcmp ole {c.real} {check}, {c.constant(self.step.growth)}")
+        solved = c.let(f"and {c.truth} {direct}, {c.load(self.alive, c.truth)}")
+        w = [c.let(f"fsub {c.real} {a}, {b}") for a, b in zip(z, update, strict=True)]
+        self._store(self.w, w)
+        counted = c.let(f"zext {c.truth} {c.load(self.going, c.truth)} to {c.whole}")
+        c.store(c.let(f"add {c.whole} {c.load(self.turns, c.whole)}, {counted}"), self.turns, c.whole)
+        if self.step.linear:
+            c.store(solved, self.good, c.truth)
+            return inner
+        passed = self._passed(values, update, w)
+        c.store(c.let(f"and {c.truth} {solved}, {passed}"), self.good, c.truth)
+        more = c.let(f"and {c.truth} {solved}, {c.let(f'xor {c.truth} {passed}, {c.constant(True)}')}")
+        c.store(more, self.going, c.truth)
+        lap = c.let(f"add i64 {c.load(self.lap, 'i64')}, 1")
+        c.store(lap, self.lap, "i64")
+        allowed = c.let(f"icmp slt i64 {lap}, {self.fixed['limit']}")
+        c.fork(c.let(f"and i1 {c.some(more)}, {allowed}"), "again", "solved")
+        c.label("again")
+        for slot, old, new in zip(self.z, z, w, strict=True):
+            c.store(c.let(f"select {c.truth} {more}, {c.real} {new}, {c.real} {old}"), slot)
+        c.go("iterate")
+        c.label("solved")
+        return inner
+
+    def _passed(self, values: Values, update: list[str], w: list[str]) -> str:
+        """Whether every tested |update_i| ≤ tolerance · scale_i at the new z."""
+        c, inside, passed = self.code, dict(values), self.code.constant(True)
+        self.emitter.bind(inside, "w", w)
+        groups: dict[int, list[str]] = {}
+        for node, value in zip(self.roots.scale, update, strict=True):
+            if self.step.graph.value(node) != float("inf"):
+                groups.setdefault(node, []).append(c.absolute(value))
+        for node, sizes in groups.items():
+            (scale,) = self.emitter.emit([node], inside, fast=True)
+            bound = c.let(f"fmul {c.real} {scale}, {self.tolerance}")
+            small = c.let(f"fcmp ole {c.real} {c.maximum(sizes)}, {bound}")
+            passed = c.let(f"and {c.truth} {passed}, {small}")
+        return passed
+
+    # After the solution.
+
+    def _accept(self, values: Values, inner: Values) -> None:
+        c, r, emit = self.code, self.roots, self.emitter.emit
+        size = c.constant(0.0) if self.step.linear else emit(r.size, inner, fast=True)[0]
+        pivots = [] if r.factor else emit(r.pivots, inner, fast=True)
+        self.emitter.bind(values, "w", [c.load(x) for x in self.w])
+        new = {"q": emit(r.new_q, values), "lost": emit(r.new_lost, values), "s": emit(r.new_s, values)}
+        good = c.load(self.good, c.truth)
+        for passed in self._conditions(values, [*new["q"], *new["s"]]):
+            good = c.let(f"and {c.truth} {good}, {passed}")
+        alive = c.load(self.alive, c.truth)
+        out = c.let(f"and {c.truth} {alive}, {c.let(f'xor {c.truth} {good}, {c.constant(True)}')}")
+        c.store(out, self.out, c.truth)
+        c.fork(c.some(out), "write", "keep", False)
+        c.label("keep")
+        self._store(self.state["reduced"], emit(r.new_reduced, values))
+        self._count_crossing(values, pivots)
+        (residual,) = self.state["residual"]
+        c.store(c.maximum([size, c.load(residual)]), residual)
+        for name in ("q", "s"):
+            self._store(self.state[f"before_{name}"], self._read(name))
+        for name, given in new.items():
+            self._store(self.state[name], given)
+        self._remember()
+        self._save(values, new["q"])
+
+    def _conditions(self, values: Values, numbers: list[str]) -> list[str]:
+        """Truth values that hold where the step is an ordinary one."""
+        c, r = self.code, self.roots
+        finite = c.let(f"fcmp oeq {c.real} {c.vanishing(numbers)}, {c.constant(0.0)}")
+        stopped = [c.let(f"xor {c.truth} {x}, {c.constant(True)}") for x in self.emitter.emit(r.stop, values)]
+        return [finite, *self.emitter.emit(r.inside, values), *stopped]
+
+    def _count_crossing(self, values: Values, pivots: list[str]) -> None:
+        c, zero, (slot,) = self.code, self.code.constant(0.0), self.state["sign"]
+        old = c.load(slot)
+        now = self.emitter.sign(self.emitter.emit(self.roots.factor, values)[0]) if self.roots.factor else self._sign(pivots)
+        crossed = c.let(f"fcmp olt {c.real} {c.let(f'fmul {c.real} {now}, {old}')}, {zero}")
+        self._add("crossings", c.let(f"zext {c.truth} {crossed} to {c.whole}"))
+        none = c.let(f"fcmp oeq {c.real} {now}, {zero}")
+        c.store(c.let(f"select {c.truth} {none}, {c.real} {old}, {c.real} {now}"), slot)
+
+    def _sign(self, pivots: list[str]) -> str:
+        """The determinant's sign."""
+        c = self.code
+        bits = f"splat (i64 {-1 if self.order.parity else 0})"
+        for pivot in pivots:
+            bits = c.let(f"xor {c.whole} {bits}, {c.let(f'bitcast {c.real} {pivot} to {c.whole}')}")
+        negative = c.let(f"icmp slt {c.whole} {bits}, zeroinitializer")
+        return c.let(f"select {c.truth} {negative}, {c.real} {c.constant(-1.0)}, {c.real} {c.constant(1.0)}")
+
+    def _add(self, name: str, amount: str) -> None:
+        c, slot = self.code, self.own[name]
+        c.store(c.let(f"add {c.whole} {c.load(slot, c.whole)}, {amount}"), slot, c.whole)
+
+    def _remember(self) -> None:
+        """Counters, and the history of z."""
+        c, n, history = self.code, self.layout.z, self.state["history"]
+        turns, most = c.load(self.turns, c.whole), self.own["max_iterations"]
+        self._add("iterations", turns)
+        larger = c.call(c.whole, f"llvm.smax.v{c.width}i64", (c.whole, c.load(most, c.whole)), (c.whole, turns))
+        c.store(larger, most, c.whole)
+        for j in reversed(range(1, HISTORY)):
+            for i in range(n):
+                c.store(c.load(history[(j - 1) * n + i]), history[j * n + i])
+        self._store(history[:n], [c.load(x) for x in self.w])
+        known = c.let(f"add i64 {self._number('known')}, 1")
+        c.store(c.call("i64", "llvm.smin.i64", ("i64", known), ("i64", str(HISTORY))), self.shared["known"], "i64")
+        c.store(c.let(f"add i64 {self._number('k')}, 1"), self.shared["k"], "i64")
+
+    def _save(self, values: Values, q: list[str]) -> None:
+        """A row where one is due."""
+        c, r, row = self.code, self.roots, self.layout.row
+        k, target = self._number("k"), self._number("target")
+        c.fork(c.let(f"icmp sge i64 {k}, {target}"), "save", "step")
+        c.label("save")
+        rows = self._number("rows")
+        start = c.let(f"mul i64 {rows}, {row['k'][0] + 1}")
+        at = c.let(f"getelementptr double, <{c.width} x ptr> {self.rows}, i64 {start}")
+        given = self.emitter.emit([*r.new_velocity, *r.multipliers, *r.force], values)
+        held = self._read("held") if r.law else [c.constant(0.0)] * self.layout.n
+        index = c.broadcast(c.let(f"sitofp i64 {k} to double"), "double")
+        alive = c.load(self.alive, c.truth)
+        for i, value in enumerate([*q, *given, *held, index]):
+            self._scatter(value, at, i, "double", alive)
+        c.store(c.let(f"add i64 {rows}, 1"), self.shared["rows"], "i64")
+        c.store(k, self.shared["saved"], "i64")
+        later = c.let(f"add i64 {target}, {self.fixed['every']}")
+        c.store(c.call("i64", "llvm.smin.i64", ("i64", later), ("i64", self.fixed["last"])), self.shared["target"], "i64")
+        c.go("step")
+
+    # At the end.
+
+    def _finish(self) -> None:
+        """Write back the lanes in `out`, and go on with the others: the step that is under way is begun again."""
+        c = self.code
+        c.label("leave")
+        c.store(c.load(self.alive, c.truth), self.out, c.truth)
+        c.label("write")
+        out = c.load(self.out, c.truth)
+        for name, slots in self.state.items():
+            for i, slot in enumerate(slots):
+                self._scatter(c.load(slot), self.carry, self.layout.carry[name][0] + i, "double", out)
+        for name, slot in self.shared.items():
+            self._scatter(c.broadcast(c.load(slot, "i64"), "i64"), self.count, COUNTS.index(name), "i64", out)
+        for name, slot in self.own.items():
+            self._scatter(c.load(slot, c.whole), self.count, COUNTS.index(name), "i64", out)
+        left = c.let(f"and {c.truth} {c.load(self.alive, c.truth)}, {c.let(f'xor {c.truth} {out}, {c.constant(True)}')}")
+        c.store(left, self.alive, c.truth)
+        c.fork(c.some(left), "step", "end")
+        c.label("end")
+        c.line("ret void")
+
