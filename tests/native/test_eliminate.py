@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dalembert.native import CACHE
 from dalembert.native.dense import EXACT, NOT_FINITE, SINGULAR, SOLVED, pivoted_solver
-from dalembert.native.eliminate import choose_order, eliminate
+from dalembert.native.eliminate import choose_order, eliminate, parity
 from dalembert.native.evaluate import evaluate
 from dalembert.native.graph import Graph
 
@@ -34,9 +34,9 @@ def solve(matrix: np.ndarray, sample: np.ndarray, right: np.ndarray):
     assert order is not None
     found = eliminate(g, b, a, order, lambda i: 2, GROWTH)
     inputs = {"a": matrix.ravel(), "b": right}
-    values = evaluate(g, [*found.update, found.check, *found.pivots], inputs).astype(float)
+    values = evaluate(g, [*(found.update[j] for j in range(len(pattern))), found.check, *found.pivots], inputs).astype(float)
     n = len(pattern)
-    sign = np.prod(np.sign(values[n + 1 :])) * (-1) ** order.parity
+    sign = np.prod(np.sign(values[n + 1 :])) * (-1) ** parity([order])
     return values[:n], values[n], sign
 
 

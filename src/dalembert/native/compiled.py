@@ -15,14 +15,13 @@ from dalembert.native.cache import CACHE, Cache
 from dalembert.native.dense import pivoted_solver
 from dalembert.native.depend import reached
 from dalembert.native.description import StepFunctions, Translated, translate
-from dalembert.native.eliminate import Order, choose_order
 from dalembert.native.ensemble import TABLE, ensemble
 from dalembert.native.evaluate import evaluate
 from dalembert.native.lanes import Lanes
 from dalembert.native.layout import COUNTS, Layout, total
 from dalembert.native.loop import Run
 from dalembert.native.machine import Loaded, lanes_of_processor
-from dalembert.native.roots import Roots, roots_of
+from dalembert.native.roots import Plan, Roots, choose_plan, roots_of
 
 
 @dataclasses.dataclass
@@ -45,7 +44,7 @@ class CompiledStep:
     operations: int
     linear: bool
     written_out: bool
-    _parts: tuple[Translated, Roots, Order | None]
+    _parts: tuple[Translated, Roots, Plan | None]
     _cache: Cache
     _code: Loaded
     _solver: Loaded
@@ -104,10 +103,10 @@ class CompiledStep:
     @functools.cached_property
     def _lanes(self) -> Loaded | None:
         """The run in lanes, compiled when it is first needed; None where the elimination is not written out."""
-        step, roots, order = self._parts
-        if order is None:
+        step, roots, plan = self._parts
+        if plan is None:
             return None
-        return self._cache.load(Lanes(step, self.layout, roots, order, lanes_of_processor()).text(), plain=True)
+        return self._cache.load(Lanes(step, self.layout, roots, plan, lanes_of_processor()).text(), plain=True)
 
     def inputs(self, t0: float, h: float, tolerance: float, p: np.ndarray) -> np.ndarray:
         """The array of settings, the program's arrays and the captured numbers."""
@@ -136,29 +135,28 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
         n=step.n, k=step.k, z=len(translated.f), m=len(translated.multipliers), r=step.reduced,
         p=len(sample.p), captured=len(translated.captured),
     )  # fmt: skip
-    roots, order = roots_of(translated, _order(translated, sample))
-    text = Run(translated, layout, roots, order).text()
-    solver = cache.load(pivoted_solver(None if order is not None else layout.z), plain=False)
+    plan = choose_plan(translated, _samples(translated, sample))
+    roots = roots_of(translated, plan)
+    text = Run(translated, layout, roots, plan).text()
+    solver = cache.load(pivoted_solver(None if plan is not None else layout.z), plain=False)
     code = cache.load(text, plain=True)
-    size = len(reached(translated.graph, [*roots.f, *roots.jacobian, *roots.update]))
-    parts = (translated, roots, order)
+    size = len(reached(translated.graph, [*roots.f, *roots.jacobian, *roots.update, *roots.tail_update]))
+    parts = (translated, roots, plan)
     return CompiledStep(
-        layout, translated.captured, size, translated.linear, order is not None, parts, cache, code, solver
+        layout, translated.captured, size, translated.linear, plan is not None, parts, cache, code, solver
     )
 
 
-def _order(step: Translated, sample: Sample) -> Order | None:
-    """Pivots from the structure and from the Jacobian at the guess, as it is and slightly moved."""
+def _samples(step: Translated, sample: Sample) -> np.ndarray:
+    """The Jacobian near the guess, at a few points, (s, n, n)."""
     inputs = {
         "q": sample.q, "s": sample.s, "t": np.array([sample.t]), "h": np.array([sample.h]), "p": sample.p,
         "captured": step.captured, "held": np.zeros(len(sample.q)),
     }  # fmt: skip
     guess = evaluate(step.graph, step.guess, inputs).astype(float)
     entries = [int(i) for i in step.jacobian.ravel()]
-    shape = step.jacobian.shape
-    samples = [evaluate(step.graph, entries, {**inputs, "z": z}).astype(float).reshape(shape) for z in _around(guess)]
-    levels = np.array([step.level(i) for i in entries]).reshape(shape)
-    return choose_order(step.jacobian != step.graph.zero, levels, np.stack(samples))
+    values = [evaluate(step.graph, entries, {**inputs, "z": z}).astype(float) for z in _around(guess)]
+    return np.stack(values).reshape(-1, *step.jacobian.shape)
 
 
 def _around(z: np.ndarray) -> Sequence[np.ndarray]:

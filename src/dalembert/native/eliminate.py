@@ -23,20 +23,21 @@ DIVISION = 8.0  # cost of a division in operations
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """rows[k], columns[k]: the k-th pivot. scale: (n,) sizes of the rows in the sample. operations: of the elimination."""
+    """rows[k], columns[k]: the k-th pivot. scale[k]: size of that row in the sample. operations: of the elimination."""
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
     scale: tuple[float, ...]
     operations: int
 
-    @property
-    def parity(self) -> int:
-        """0 if rows and columns are together an even permutation, 1 if odd."""
-        return (_parity(self.rows) + _parity(self.columns)) % 2
+
+def parity(orders: Sequence[Order]) -> int:
+    """0 if the rows and columns of all pivots, in their order, are together an even permutation, 1 if odd."""
+    rows, columns = ([i for o in orders for i in getattr(o, name)] for name in ("rows", "columns"))
+    return (_parity(rows) + _parity(columns)) % 2
 
 
-def _parity(permutation: tuple[int, ...]) -> int:
+def _parity(permutation: list[int]) -> int:
     left, odd = list(permutation), 0
     for k in range(len(left)):
         while left[k] != k:
@@ -82,7 +83,13 @@ def choose_order(pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -
         free_rows[i] = free_columns[j] = False
         rows.append(int(i))
         columns.append(int(j))
-    return Order(tuple(rows), tuple(columns), tuple(float(s) for s in size), operations)
+    return Order(tuple(rows), tuple(columns), tuple(float(size[i]) for i in rows), operations)
+
+
+def within(order: Order, rows: Sequence[int], columns: Sequence[int]) -> Order:
+    """The order of a part of a system as one of the whole."""
+    moved = tuple(rows[i] for i in order.rows), tuple(columns[j] for j in order.columns)
+    return dataclasses.replace(order, rows=moved[0], columns=moved[1])
 
 
 def _cost(live: np.ndarray, levels: np.ndarray) -> np.ndarray:
@@ -102,9 +109,9 @@ def _cost(live: np.ndarray, levels: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Elimination:
-    """update: (n,) nodes of F′⁻¹F; check: must be at most `growth`; pivots: nodes whose signs give the determinant's."""
+    """update: unknown → node of its part of F′⁻¹F; check: must be at most `growth`; pivots: their signs give the determinant's."""
 
-    update: list[int]
+    update: dict[int, int]
     check: int
     pivots: list[int]
 
@@ -112,36 +119,36 @@ class Elimination:
 def eliminate(
     g: Graph, f: Sequence[int], jacobian: Nodes, order: Order, level: Callable[[int], int], growth: float
 ) -> Elimination:
-    """Nodes of the solution of F′ x = F with the given pivots.
+    """Nodes of the solution of F′ x = F with the given pivots, in the rows and columns these have.
 
     Products are formed so that factors that change seldom come first: they are then computed outside the iteration.
     """
-    n = len(f)
-    a = {(i, j): int(jacobian[i, j]) for i in range(n) for j in range(n) if jacobian[i, j] != g.zero}
-    b = [int(x) for x in f]
-    left, terms = set(range(n)), _Sum(g, level)
+    pairs = list(zip(order.rows, order.columns, order.scale, strict=True))
+    size = {r: scale for r, _, scale in pairs}
+    a = {(i, j): int(jacobian[i, j]) for i in order.rows for j in order.columns if jacobian[i, j] != g.zero}
+    b = {i: int(f[i]) for i in order.rows}
+    left, terms = set(order.rows), _Sum(g, level)
     inverses, pivots = [], []
-    for k, (r, c) in enumerate(zip(order.rows, order.columns, strict=True)):
+    for k, (r, c, scale) in enumerate(pairs):
         left.remove(r)
         inverse = g.apply("div", g.one, a[r, c])
         inverses.append(inverse)
         pivots.append(a[r, c])
-        terms.add(inverse, order.scale[r] * SMALLEST * math.sqrt(growth))
-        terms.add(a[r, c], NEGLIGIBLE / order.scale[r])  # an infinite pivot would pass as 1/pivot = 0
+        terms.add(inverse, scale * SMALLEST * math.sqrt(growth))
+        terms.add(a[r, c], NEGLIGIBLE / scale)  # an infinite pivot would pass as 1/pivot = 0
         later = [j for j in order.columns[k + 1 :] if (r, j) in a]
         for i in sorted(left):
             if (i, c) not in a:
                 continue
             entry = a.pop((i, c))
             factor = g.apply("mul", entry, inverse)
-            terms.add(factor, order.scale[r] / order.scale[i])
+            terms.add(factor, scale / size[i])
             for j in later:
                 product = _product(g, level, entry, inverse, a[r, j])
                 a[i, j] = g.apply("sub", a.get((i, j), g.zero), product)
             b[i] = g.apply("sub", b[i], g.apply("mul", factor, b[r]))
-    update = [g.zero] * n
-    for k in reversed(range(n)):
-        r, c = order.rows[k], order.columns[k]
+    update: dict[int, int] = {}
+    for k, (r, c, _) in reversed(list(enumerate(pairs))):
         rest = b[r]
         for j in order.columns[k + 1 :]:
             if (r, j) in a:

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalembert.native.description import Translated
-from dalembert.native.eliminate import Order
 from dalembert.native.layout import COUNTS, HISTORY, Layout, total
 from dalembert.native.llvm import Code, Emitter, Values
 from dalembert.native.loop import WEIGHTS
-from dalembert.native.roots import Roots
+from dalembert.native.roots import Plan, Roots
 
 SHARED = ("known", "rows", "saved", "target")  # counts that lanes of one group have in common
 FIXED = ("last", "every", "limit", "law_every", "first")
@@ -30,8 +29,8 @@ class Lanes:
     those without outcome at node `from` are advanced to node `until`.
     """
 
-    def __init__(self, step: Translated, layout: Layout, roots: Roots, order: Order, width: int):
-        self.step, self.layout, self.roots, self.order = step, layout, roots, order
+    def __init__(self, step: Translated, layout: Layout, roots: Roots, plan: Plan, width: int):
+        self.step, self.layout, self.roots, self.plan = step, layout, roots, plan
         self.code = Code(width)
         self.emitter = Emitter(step.graph, self.code)
 
@@ -160,9 +159,11 @@ class Lanes:
             self._sample_law(values, k)
             self.emitter.bind(values, "held", self._read("held"))
         self._predict(values)
-        self.emitter.hoist([*self.roots.update, *self.roots.check], values, self.step.level, 1)
+        r = self.roots
+        self.emitter.hoist([*r.update, *r.check, *r.tail_update, *r.tail_check], values, self.step.level, 1)
         inner = self._iterate(values)
-        self._accept(values, inner)
+        tail_pivots = self._solve_tail(values) if self.plan.tail.rows else []
+        self._accept(values, inner, tail_pivots)
 
     def _sample_law(self, values: Values, k: str) -> None:
         c = self.code
@@ -204,17 +205,17 @@ class Lanes:
         z = [c.load(x) for x in self.z]
         self.emitter.bind(inner, "z", z)
         *update, check = self.emitter.emit([*self.roots.update, *self.roots.check], inner, fast=True)
-        check = c.let(f"fadd {c.real} {check}, {c.vanishing(update)}")
-        direct = c.let(f"fcmp ole {c.real} {check}, {c.constant(self.step.growth)}")
-        solved = c.let(f"and {c.truth} {direct}, {c.load(self.alive, c.truth)}")
-        w = [c.let(f"fsub {c.real} {a}, {b}") for a, b in zip(z, update, strict=True)]
+        solved = self._checked(update, check, c.load(self.alive, c.truth))
+        head, w = sorted(self.plan.head.columns), list(z)
+        for j, x in zip(head, update, strict=True):
+            w[j] = c.let(f"fsub {c.real} {z[j]}, {x}")
         self._store(self.w, w)
         counted = c.let(f"zext {c.truth} {c.load(self.going, c.truth)} to {c.whole}")
         c.store(c.let(f"add {c.whole} {c.load(self.turns, c.whole)}, {counted}"), self.turns, c.whole)
         if self.step.linear:
             c.store(solved, self.good, c.truth)
             return inner
-        passed = self._passed(values, update, w)
+        passed = self._passed(values, dict(zip(head, update, strict=True)), w)
         c.store(c.let(f"and {c.truth} {solved}, {passed}"), self.good, c.truth)
         more = c.let(f"and {c.truth} {solved}, {c.let(f'xor {c.truth} {passed}, {c.constant(True)}')}")
         c.store(more, self.going, c.truth)
@@ -223,20 +224,38 @@ class Lanes:
         allowed = c.let(f"icmp slt i64 {lap}, {self.fixed['limit']}")
         c.fork(c.let(f"and i1 {c.some(more)}, {allowed}"), "again", "solved")
         c.label("again")
-        for slot, old, new in zip(self.z, z, w, strict=True):
-            c.store(c.let(f"select {c.truth} {more}, {c.real} {new}, {c.real} {old}"), slot)
+        for j in head:
+            c.store(c.let(f"select {c.truth} {more}, {c.real} {w[j]}, {c.real} {z[j]}"), self.z[j])
         c.go("iterate")
         c.label("solved")
         return inner
 
-    def _passed(self, values: Values, update: list[str], w: list[str]) -> str:
+    def _checked(self, update: list[str], check: str, so_far: str) -> str:
+        """Whether the pivots were good ones and the update is finite."""
+        c = self.code
+        check = c.let(f"fadd {c.real} {check}, {c.vanishing(update)}")
+        direct = c.let(f"fcmp ole {c.real} {check}, {c.constant(self.step.growth)}")
+        return c.let(f"and {c.truth} {direct}, {so_far}")
+
+    def _solve_tail(self, values: Values) -> list[str]:
+        """The unknowns that follow linearly from the head, starting from the predicted ones. Returns their pivots."""
+        c, r, known = self.code, self.roots, dict(values)
+        w, tail = [c.load(x) for x in self.w], sorted(self.plan.tail.columns)
+        self.emitter.bind(known, "z", w)
+        *update, check = self.emitter.emit([*r.tail_update, *r.tail_check], known, fast=True)
+        c.store(self._checked(update, check, c.load(self.good, c.truth)), self.good, c.truth)
+        self._store([self.w[j] for j in tail],
+                    [c.let(f"fsub {c.real} {w[j]}, {x}") for j, x in zip(tail, update, strict=True)])  # fmt: skip
+        return [] if r.factor else self.emitter.emit(r.tail_pivots, known, fast=True)
+
+    def _passed(self, values: Values, update: dict[int, str], w: list[str]) -> str:
         """Whether every tested |update_i| ≤ tolerance · scale_i at the new z."""
         c, inside, passed = self.code, dict(values), self.code.constant(True)
         self.emitter.bind(inside, "w", w)
         groups: dict[int, list[str]] = {}
-        for node, value in zip(self.roots.scale, update, strict=True):
-            if self.step.graph.value(node) != float("inf"):
-                groups.setdefault(node, []).append(c.absolute(value))
+        for j, value in update.items():
+            if self.step.graph.value(self.roots.scale[j]) != float("inf"):
+                groups.setdefault(self.roots.scale[j], []).append(c.absolute(value))
         for node, sizes in groups.items():
             (scale,) = self.emitter.emit([node], inside, fast=True)
             bound = c.let(f"fmul {c.real} {scale}, {self.tolerance}")
@@ -246,10 +265,10 @@ class Lanes:
 
     # After the solution.
 
-    def _accept(self, values: Values, inner: Values) -> None:
+    def _accept(self, values: Values, inner: Values, tail_pivots: list[str]) -> None:
         c, r, emit = self.code, self.roots, self.emitter.emit
         size = c.constant(0.0) if self.step.linear else emit(r.size, inner, fast=True)[0]
-        pivots = [] if r.factor else emit(r.pivots, inner, fast=True)
+        pivots = [] if r.factor else [*emit(r.pivots, inner, fast=True), *tail_pivots]
         self.emitter.bind(values, "w", [c.load(x) for x in self.w])
         new = {"q": emit(r.new_q, values), "lost": emit(r.new_lost, values), "s": emit(r.new_s, values)}
         good = c.load(self.good, c.truth)
@@ -290,7 +309,7 @@ class Lanes:
     def _sign(self, pivots: list[str]) -> str:
         """The determinant's sign."""
         c = self.code
-        bits = f"splat (i64 {-1 if self.order.parity else 0})"
+        bits = f"splat (i64 {-1 if self.plan.parity else 0})"
         for pivot in pivots:
             bits = c.let(f"xor {c.whole} {bits}, {c.let(f'bitcast {c.real} {pivot} to {c.whole}')}")
         negative = c.let(f"icmp slt {c.whole} {bits}, zeroinitializer")

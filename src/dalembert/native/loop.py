@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from dalembert.native.dense import EXACT, NOT_FINITE, SOLVED
 from dalembert.native.description import Translated
-from dalembert.native.eliminate import Order
 from dalembert.native.layout import COUNTS, HISTORY, Layout
 from dalembert.native.llvm import Code, Emitter, Values, real
-from dalembert.native.roots import Roots
+from dalembert.native.roots import Plan, Roots
 from dalembert.path import Outcome
 
 EXTRAPOLATE = ((0, 0, 0, 0), (1, 0, 0, 0), (2, -1, 0, 0), (3, -3, 1, 0), (4, -6, 4, -1))
@@ -26,9 +25,9 @@ class Run:
     solver: the address of the pivoted solver of dense.py, compiled once for all steps.
     """
 
-    def __init__(self, step: Translated, layout: Layout, roots: Roots, order: Order | None):
+    def __init__(self, step: Translated, layout: Layout, roots: Roots, plan: Plan | None):
         self.step, self.layout, self.g = step, layout, step.graph
-        self.roots, self.order = roots, order
+        self.roots, self.plan = roots, plan
         self.code = Code()
         self.emitter = Emitter(self.g, self.code)
 
@@ -66,9 +65,8 @@ class Run:
             for name in ("q", "lost", "s")
         }
         self.z = [c.slot("z") for _ in range(layout.z)]
-        self.u = [c.slot("u") for _ in range(layout.z)]
         self.w = [self._copied("w", c.at(self.part["history"], i)) for i in range(layout.z)]
-        self.turns, self.done = c.slot("turns", "i64"), c.slot("done", "i1")
+        self.turns = c.slot("turns", "i64")
         self.size, self.sign = c.slot("size"), c.slot("sign")
         self.emitter.hoist(r.stepped, self.run_values, self.step.level, 0)
 
@@ -109,7 +107,7 @@ class Run:
             self._sample_law(values, k)
             self.emitter.bind(values, "held", self._read("held"))
         self._predict(values)
-        iterated = [*r.update, *r.check] if self.order else [*r.f, *r.jacobian]
+        iterated = [*r.update, *r.check, *r.tail_update, *r.tail_check] if self.plan else [*r.f, *r.jacobian]
         self.emitter.hoist(iterated, values, self.step.level, 1)
         self._iterate(values)
         self._accept(values)
@@ -164,39 +162,53 @@ class Run:
         z = [c.load(x) for x in self.z]
         self.emitter.bind(inner, "z", z)
         c.store(c.let(f"add i64 {c.load(self.turns, 'i64')}, 1"), self.turns, "i64")
-        if self.order is not None:
-            self._direct(inner, z)
-        self._pivoted(dict(inner), z)
-        c.label("test")
-        self._test(values)
+        if self.plan is not None:
+            self._direct(self.plan, inner, values, z)
+        self._pivoted(dict(inner), values, z)
         c.label("again")
         self._store(self.z, [c.load(x) for x in self.w])
         c.fork(c.let(f"icmp slt i64 {c.load(self.turns, 'i64')}, {self._count('limit')}"),
                "iterate", "not_converged", True)  # fmt: skip
         c.label("not_converged")
-        c.store("false", self.done, "i1")
-        c.label("report")
-        if self.order is not None:
-            self._report(inner)
-        c.fork(c.load(self.done, "i1"), "accept", "failed", True)
-        c.label("failed")
+        if self.plan is not None:
+            c.store(self.emitter.emit(self.roots.size, dict(inner), fast=True)[0], self.size)
         self._fail(Outcome.NOT_CONVERGED)
 
-    def _direct(self, inner: Values, z: list[str]) -> None:
+    def _direct(self, plan: Plan, inner: Values, values: Values, z: list[str]) -> None:
+        """Newton's update of the head; the tail stays as predicted until the head is solved."""
         c, r = self.code, self.roots
         *update, check = self.emitter.emit([*r.update, *r.check], inner, fast=True)
-        check = c.let(f"fadd double {check}, {c.vanishing(update)}")
-        c.fork(c.let(f"fcmp ole double {check}, {real(self.step.growth)}"), "direct", "pivot", True)
-        c.label("direct")
-        self._store(self.u, update)
-        self._store(self.w, [c.let(f"fsub double {a}, {b}") for a, b in zip(z, update, strict=True)])
-        if self.step.linear:
-            c.store("true", self.done, "i1")
-            c.go("report")
-        else:
-            c.go("test")
+        self._checked(update, check, "direct")
+        head = sorted(plan.head.columns)
+        w = list(z)
+        for j, x in zip(head, update, strict=True):
+            w[j] = c.let(f"fsub double {z[j]}, {x}")
+        self._store(self.w, w)
+        if not self.step.linear:
+            self._test(values, dict(zip(head, update, strict=True)), w, "solved.head", "again")
+            c.label("solved.head")
+        known = dict(values)
+        if plan.tail.rows:
+            self._solve_tail(plan, known, w)
+        self._report(plan, dict(inner), known)
+        c.go("accept")
 
-    def _pivoted(self, inner: Values, z: list[str]) -> None:
+    def _solve_tail(self, plan: Plan, known: Values, w: list[str]) -> None:
+        """The unknowns that follow linearly from the head, starting from the predicted ones."""
+        c, r, tail = self.code, self.roots, sorted(plan.tail.columns)
+        self.emitter.bind(known, "z", w)
+        *update, check = self.emitter.emit([*r.tail_update, *r.tail_check], known, fast=True)
+        self._checked(update, check, "solved.tail")
+        self._store([self.w[j] for j in tail], [c.let(f"fsub double {w[j]}, {x}") for j, x in zip(tail, update, strict=True)])
+
+    def _checked(self, update: list[str], check: str, label: str) -> None:
+        """Go on at `label` if the pivots were good ones and the update is finite, to the pivoted solver otherwise."""
+        c = self.code
+        check = c.let(f"fadd double {check}, {c.vanishing(update)}")
+        c.fork(c.let(f"fcmp ole double {check}, {real(self.step.growth)}"), label, "pivot", True)
+        c.label(label)
+
+    def _pivoted(self, inner: Values, values: Values, z: list[str]) -> None:
         c, n = self.code, self.layout.z
         c.label("pivot")
         self._write("right", self.emitter.emit(self.roots.f, inner, fast=True))
@@ -218,40 +230,43 @@ class Run:
         c.label("solved")
         update = self._read("right")
         new = [c.let(f"fsub double {a}, {b}") for a, b in zip(z, update, strict=True)]
-        self._store(self.u, update)
         self._store(self.w, new)
-        accepted = "accept" if self.step.linear and self.order is not None else "test"
-        c.fork(self._all_finite(new), accepted, "not_finite", True)
+        c.fork(self._all_finite(new), "solved.finite", "not_finite", True)
+        c.label("solved.finite")
+        if self.step.linear and self.plan is not None:
+            c.go("accept")
+        else:
+            self._test(values, dict(enumerate(update)), new, "accept", "again")
         for name, outcome in (("singular", Outcome.SINGULAR), ("not_finite", Outcome.NOT_FINITE)):
             c.label(name)
             self._fail(outcome)
 
-    def _test(self, values: Values) -> None:
+    def _test(self, values: Values, update: dict[int, str], w: list[str], yes: str, no: str) -> None:
         """Whether every tested |update_i| ≤ tolerance · scale_i at the new z."""
         c, inside, passed = self.code, dict(values), "true"
-        self.emitter.bind(inside, "w", [c.load(x) for x in self.w])
+        self.emitter.bind(inside, "w", w)
         groups: dict[int, list[str]] = {}
-        for node, slot in zip(self.roots.scale, self.u, strict=True):
-            if self.g.value(node) != float("inf"):
-                groups.setdefault(node, []).append(c.absolute(c.load(slot)))
+        for j, value in update.items():
+            if self.g.value(self.roots.scale[j]) != float("inf"):
+                groups.setdefault(self.roots.scale[j], []).append(c.absolute(value))
         for node, sizes in groups.items():
             largest = c.maximum(sizes)
             (scale,) = self.emitter.emit([node], inside, fast=True)
             bound = c.let(f"fmul double {scale}, {self.settings['tolerance']}")
             passed = c.let(f"and i1 {passed}, {c.let(f'fcmp ole double {largest}, {bound}')}")
-        c.store("true", self.done, "i1")
-        c.fork(passed, "report", "again")
+        c.fork(passed, yes, no)
 
-    def _report(self, inner: Values) -> None:
+    def _report(self, plan: Plan, inner: Values, known: Values) -> None:
         """Scaled residual and sign of the determinant of the last evaluation, from the written-out elimination.
 
         A linear system is solved by one evaluation, and what is left is not evaluated: it counts as zero.
         """
-        c, known = self.code, dict(inner)
-        c.store("0.0" if self.step.linear else self.emitter.emit(self.roots.size, known, fast=True)[0], self.size)
-        if not self.roots.factor:
-            bits = "-1" if self.order and self.order.parity else "0"
-            for pivot in self.emitter.emit(self.roots.pivots, known, fast=True):
+        c, r = self.code, self.roots
+        c.store("0.0" if self.step.linear else self.emitter.emit(r.size, inner, fast=True)[0], self.size)
+        if not r.factor:
+            bits = "-1" if plan.parity else "0"
+            head, tail = self.emitter.emit(r.pivots, inner, fast=True), self.emitter.emit(r.tail_pivots, known, fast=True)
+            for pivot in (*head, *tail):
                 bits = c.let(f"xor i64 {bits}, {c.let(f'bitcast double {pivot} to i64')}")
             negative = c.let(f"icmp slt i64 {bits}, 0")
             c.store(c.let(f"select i1 {negative}, double -1.0, double 1.0"), self.sign)

@@ -1,4 +1,4 @@
-"""The nodes a run evaluates, in their final form: factors gathered, the linear system eliminated, reciprocals shared."""
+"""The nodes a run evaluates, in their final form: factors gathered, the linear systems eliminated, reciprocals shared."""
 
 from __future__ import annotations
 
@@ -7,18 +7,57 @@ import dataclasses
 import numpy as np
 
 from dalembert.native.description import Translated
-from dalembert.native.eliminate import Order, eliminate
+from dalembert.native.eliminate import Elimination, Order, choose_order, eliminate, parity, within
 from dalembert.native.graph import Graph, paired
 from dalembert.native.simplify import gather_factors, share_reciprocals
+from dalembert.native.split import Part, split
 
 LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; beyond it the loops of the pivoted solver
 
 
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How the linear systems are solved: the pivots of the head, which is iterated, and of the tail, solved once after it."""
+
+    head: Order
+    tail: Order
+
+    @property
+    def parity(self) -> int:
+        """Of the permutation of all pivots."""
+        return parity([self.head, self.tail])
+
+    @property
+    def operations(self) -> int:
+        return self.head.operations + self.tail.operations
+
+
+def choose_plan(step: Translated, samples: np.ndarray) -> Plan | None:
+    """The plan for a step whose Jacobian has the values `samples` (s, n, n); None where loops are to do it."""
+    entries = step.jacobian
+    levels = np.array([step.level(int(i)) for i in entries.ravel()]).reshape(entries.shape)
+    parts = split(step.graph, entries)
+    orders = [_order_of(part, entries != step.graph.zero, levels, samples) for part in parts]
+    if orders[0] is None or orders[1] is None:
+        return None
+    plan = Plan(orders[0], orders[1])
+    return plan if plan.operations <= LARGEST_WRITTEN else None
+
+
+def _order_of(part: Part, pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> Order | None:
+    if not part.rows:
+        return Order((), (), (), 0)
+    block = np.ix_(part.rows, part.columns)
+    found = choose_order(pattern[block], levels[block], samples[(slice(None), *block)])
+    return found and within(found, part.rows, part.columns)
+
+
 @dataclasses.dataclass
 class Roots:
-    """f, jacobian (by rows): the system. update, check, pivots: its written-out solution; empty if there is none.
+    """f, jacobian (by rows): the system. update, check, pivots: the head's written-out solution; empty if there is none;
+    tail_…: the tail's, with the head's solution in z. Updates are in the order of the plan's sorted columns.
 
-    size: largest scaled residual. The others are as in Translated.
+    size: largest scaled residual of the head. The others are as in Translated.
     """
 
     f: list[int]
@@ -26,6 +65,9 @@ class Roots:
     update: list[int]
     check: list[int]
     pivots: list[int]
+    tail_update: list[int]
+    tail_check: list[int]
+    tail_pivots: list[int]
     size: list[int]
     guess: list[int]
     scale: list[int]
@@ -44,31 +86,37 @@ class Roots:
     @property
     def stepped(self) -> list[int]:
         """What is computed in every step, apart from conditions and laws."""
-        return [*self.f, *self.jacobian, *self.update, *self.check, *self.size, *self.new_q, *self.new_s, *self.scale,
-                *self.multipliers, *self.force, *self.new_velocity]  # fmt: skip
+        return [*self.f, *self.jacobian, *self.update, *self.check, *self.tail_update, *self.tail_check, *self.size,
+                *self.new_q, *self.new_s, *self.scale, *self.multipliers, *self.force, *self.new_velocity]  # fmt: skip
 
 
-def roots_of(step: Translated, order: Order | None) -> tuple[Roots, Order | None]:
-    """All roots of a step, and the order that is used: None where the elimination is left to loops."""
+def roots_of(step: Translated, plan: Plan | None) -> Roots:
+    """All roots of a step; without a plan the elimination is left to loops."""
     g, n = step.graph, len(step.f)
-    if order is not None and order.operations > LARGEST_WRITTEN:
-        order = None
     gathered = gather_factors(g, [*step.f, *step.jacobian.ravel().tolist()], step.level)
     f, jacobian = gathered[:n], np.array(gathered[n:], np.int64).reshape(n, n)
-    update, check, pivots = [], [], []
-    if order is not None:
-        found = eliminate(g, f, jacobian, order, step.level, step.growth)
-        update, check, pivots = found.update, [found.check], found.pivots
+    orders = [plan.head, plan.tail] if plan else []
+    head, tail = [eliminate(g, f, jacobian, o, step.level, step.growth) for o in orders] or [_NOTHING] * 2
+    iterated = sorted(plan.head.rows) if plan else range(n)
+    size = scaled_residual(g, [f[i] for i in iterated], jacobian[list(iterated)])
     one = lambda x: [] if x is None else [x]  # noqa: E731
     parts = Roots(
-        f, jacobian.ravel().tolist(), update, check, pivots, [scaled_residual(g, f, jacobian)], step.guess, step.scale,
-        step.new_q, step.new_lost, step.new_s, step.multipliers, step.force, step.new_velocity,
+        f, jacobian.ravel().tolist(), *_nodes(head, bool(plan)), *_nodes(tail, bool(plan and plan.tail.rows)), [size],
+        step.guess, step.scale, step.new_q, step.new_lost, step.new_s, step.multipliers, step.force, step.new_velocity,
         one(step.factor), one(step.inside), one(step.stop), step.law or [], step.new_reduced or [],
     )  # fmt: skip
     names = [field.name for field in dataclasses.fields(Roots)]
     lists = [getattr(parts, name) for name in names]
     flat = iter(share_reciprocals(g, [i for part in lists for i in part], step.level))
-    return Roots(**{name: [next(flat) for _ in part] for name, part in zip(names, lists, strict=True)}), order
+    return Roots(**{name: [next(flat) for _ in part] for name, part in zip(names, lists, strict=True)})
+
+
+_NOTHING = Elimination({}, 0, [])
+
+
+def _nodes(found: Elimination, used: bool) -> tuple[list[int], list[int], list[int]]:
+    """update by unknown, check, pivots; empty if there is nothing to solve."""
+    return ([found.update[j] for j in sorted(found.update)], [found.check], found.pivots) if used else ([], [], [])
 
 
 def scaled_residual(g: Graph, f: list[int], jacobian: np.ndarray) -> int:
