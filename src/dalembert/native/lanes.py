@@ -19,7 +19,7 @@ from dalembert.native.roots import Plan, Roots
 SHARED = ("known", "rows", "saved", "target")  # counts that lanes of one group have in common
 FIXED = ("last", "every", "limit", "law_every", "first")
 OWN = ("iterations", "max_iterations", "crossings")
-STATE = ("q", "lost", "s", "history", "held", "sign", "residual", "reduced", "before_q", "before_s")
+STATE = ("q", "lost", "s", "held", "sign", "residual", "reduced", "before_q", "before_s")
 
 
 class Lanes:
@@ -91,6 +91,7 @@ class Lanes:
         for name in ("h", "p", "captured"):
             self.emitter.bind(self.run_values, name, given[name])
         self.state = {name: self._loaded(name, there) for name in STATE}
+        self._load_history(there)
         self.z, self.w = ([c.slot(name) for _ in range(layout.z)] for name in "zw")
         self.good, self.going, self.out = (c.slot(name, c.truth) for name in ("good", "going", "out"))
         self.turns, self.lap = c.slot("turns", c.whole), c.slot("lap", "i64")
@@ -130,6 +131,28 @@ class Lanes:
         slots = [self.code.slot(name) for _ in range(length)]
         self._store(slots, [self._gather(self.carry, start + i, "double", mask) for i in range(length)])
         return slots
+
+    def _load_history(self, mask: str) -> None:
+        """The head's last solutions, in a ring of four, `newest` telling where; of the tail only the latest."""
+        c, head, tail = self.code, sorted(self.plan.head.columns), sorted(self.plan.tail.columns)
+        start, n = self.layout.carry["history"][0], self.layout.z
+        self.ring, self.newest = c.slot("ring", c.real, HISTORY * len(head)), c.slot("newest", "i64")
+        c.store("0", self.newest, "i64")
+        for j, row in enumerate(self._history()):
+            for i, column in enumerate(head):
+                c.store(self._gather(self.carry, start + j * n + column, "double", mask), c.at(row, i, c.real))
+        self.latest = {column: c.slot("latest") for column in tail}
+        for column, slot in self.latest.items():
+            c.store(self._gather(self.carry, start + column, "double", mask), slot)
+
+    def _history(self) -> list[str]:
+        """Addresses of the head's solutions in the ring, the newest first."""
+        c, rows = self.code, []
+        newest = c.load(self.newest, "i64")
+        for j in range(HISTORY):
+            place = c.let(f"and i64 {c.let(f'sub i64 {newest}, {j}')}, {HISTORY - 1}")
+            rows.append(c.at(self.ring, c.let(f"mul i64 {place}, {len(self.plan.head.columns)}"), c.real))
+        return rows
 
     def _store(self, slots: Sequence[str], values: Sequence[str]) -> None:
         for slot, value in zip(slots, values, strict=True):
@@ -175,8 +198,8 @@ class Lanes:
         c.label("sampled")
 
     def _predict(self, values: Values) -> None:
-        """z extrapolated through the last steps, by a polynomial of degree up to 3; the guess before the first."""
-        c, n = self.code, self.layout.z
+        """The head extrapolated through the last steps, by a polynomial of degree up to 3; the guess before the first."""
+        c = self.code
         known = self._number("known")
         c.fork(c.let(f"icmp eq i64 {known}, 0"), "guess", "extrapolate", False)
         c.label("guess")
@@ -185,13 +208,15 @@ class Lanes:
         c.label("extrapolate")
         row = c.at("@weights", c.let(f"shl i64 {known}, 2"), "double")
         weights = [c.broadcast(c.load(c.at(row, j, "double"), "double"), "double") for j in range(HISTORY)]
-        history = self.state["history"]
-        for i, z in enumerate(self.z):
-            terms = [c.let(f"fmul contract {c.real} {weights[j]}, {c.load(history[j * n + i])}") for j in range(HISTORY)]
-            value = terms[HISTORY - 1]
-            for term in terms[HISTORY - 2 :: -1]:
-                value = c.let(f"fadd contract {c.real} {value}, {term}")
-            c.store(value, z)
+        history = self._history()
+        for i, column in enumerate(sorted(self.plan.head.columns)):
+            value = None
+            for j in reversed(range(HISTORY)):
+                term = c.let(f"fmul contract {c.real} {weights[j]}, {c.load(c.at(history[j], i, c.real))}")
+                value = c.let(f"fadd contract {c.real} {value}, {term}") if value else term
+            c.store(value or "", self.z[column])
+        for column, slot in self.latest.items():
+            c.store(c.load(slot), self.z[column])
         c.label("iterate.start")
 
     def _iterate(self, values: Values) -> Values:
@@ -321,15 +346,19 @@ class Lanes:
 
     def _remember(self) -> None:
         """Counters, and the history of z."""
-        c, n, history = self.code, self.layout.z, self.state["history"]
+        c = self.code
         turns, most = c.load(self.turns, c.whole), self.own["max_iterations"]
         self._add("iterations", turns)
         larger = c.call(c.whole, f"llvm.smax.v{c.width}i64", (c.whole, c.load(most, c.whole)), (c.whole, turns))
         c.store(larger, most, c.whole)
-        for j in reversed(range(1, HISTORY)):
-            for i in range(n):
-                c.store(c.load(history[(j - 1) * n + i]), history[j * n + i])
-        self._store(history[:n], [c.load(x) for x in self.w])
+        more = c.let(f"add i64 {c.load(self.newest, 'i64')}, 1")
+        place = c.let(f"and i64 {more}, {HISTORY - 1}")
+        c.store(place, self.newest, "i64")
+        row = self._history()[0]
+        for i, column in enumerate(sorted(self.plan.head.columns)):
+            c.store(c.load(self.w[column]), c.at(row, i, c.real))
+        for column, slot in self.latest.items():
+            c.store(c.load(self.w[column]), slot)
         known = c.let(f"add i64 {self._number('known')}, 1")
         c.store(c.call("i64", "llvm.smin.i64", ("i64", known), ("i64", str(HISTORY))), self.shared["known"], "i64")
         c.store(c.let(f"add i64 {self._number('k')}, 1"), self.shared["k"], "i64")
@@ -367,6 +396,7 @@ class Lanes:
         for name, slots in self.state.items():
             for i, slot in enumerate(slots):
                 self._scatter(c.load(slot), self.carry, self.layout.carry[name][0] + i, "double", out)
+        self._write_history(out)
         for name, slot in self.shared.items():
             self._scatter(c.broadcast(c.load(slot, "i64"), "i64"), self.count, COUNTS.index(name), "i64", out)
         for name, slot in self.own.items():
@@ -377,3 +407,11 @@ class Lanes:
         c.label("end")
         c.line("ret void")
 
+    def _write_history(self, mask: str) -> None:
+        """The ring in the carry's order. The scalar run predicts the tail by the latest, too: its four rows are equal."""
+        c, (start, _), n = self.code, self.layout.carry["history"], self.layout.z
+        for j, row in enumerate(self._history()):
+            for i, column in enumerate(sorted(self.plan.head.columns)):
+                self._scatter(c.load(c.at(row, i, c.real)), self.carry, start + j * n + column, "double", mask)
+            for column, slot in self.latest.items():
+                self._scatter(c.load(slot), self.carry, start + j * n + column, "double", mask)

@@ -92,4 +92,4 @@ class Loaded:
 def lanes_of_processor() -> int:
     """Doubles in one vector register of this processor, times two where registers are few: enough to hide latencies."""
     features = host()[2].split(",")
-    return 8 if "+avx512f" in features else 4
+    return 16 if "+avx512f" in features else 8

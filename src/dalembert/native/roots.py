@@ -120,10 +120,13 @@ def _nodes(found: Elimination, used: bool) -> tuple[list[int], list[int], list[i
 
 
 def scaled_residual(g: Graph, f: list[int], jacobian: np.ndarray) -> int:
-    """Node of max_i |F_i| / max_j |F′_ij|."""
-    sizes = []
+    """Node of max_i |F_i| / max_j |F′_ij|, by comparisons of products: one division for all rows."""
     larger = lambda a, b: g.apply("max", a, b)  # noqa: E731
-    for value, row in zip(f, jacobian.tolist(), strict=True):
-        largest = paired(larger, [g.apply("abs", x) for x in row if x != g.zero], g.one)
-        sizes.append(g.apply("div", g.apply("abs", value), largest))
-    return paired(larger, sizes, g.zero)
+
+    def winner(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+        more = g.apply("gt", g.apply("mul", a[0], b[1]), g.apply("mul", b[0], a[1]))
+        return g.apply("select", more, a[0], b[0]), g.apply("select", more, a[1], b[1])
+
+    rows = [[g.apply("abs", x) for x in row if x != g.zero] for row in jacobian.tolist()]
+    pairs = [(g.apply("abs", value), paired(larger, row, g.one)) for value, row in zip(f, rows, strict=True)]
+    return g.apply("div", *paired(winner, pairs, (g.zero, g.one)))
