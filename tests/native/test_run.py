@@ -50,7 +50,7 @@ def run(step, q=1.0, s=0.0, t0=0.0, h=0.1, p=1.0, steps=10, every=1, limit=25, l
     numbers = counts(until=steps, last=steps, every=every, limit=limit, law_every=law_every, target=min(every, steps))
     rows = np.full((math.ceil(steps / every) + 1, layout.row["k"][0] + 1), np.nan)
     code.run(carry, numbers, code.inputs(t0, h, tolerance, sample.p), rows)
-    rows = rows[: numbers[COUNTS.index('rows')]]
+    rows = rows[: numbers[COUNTS.index("rows")]]
     return code, Result(
         {k: carry[a : a + n].copy() for k, (a, n) in layout.carry.items()},
         dict(zip(COUNTS, numbers.tolist(), strict=True)),

@@ -5,6 +5,7 @@ from dalembert.native.compiled import CompiledStep, Sample, compile_step
 from dalembert.native.description import StepFunctions
 from dalembert.native.function import compile_function
 from dalembert.native.graph import Unsupported
+from dalembert.native.handler import register
 from dalembert.native.layout import COUNTS, counts
 from dalembert.native.trace import supported
 
@@ -19,5 +20,6 @@ __all__ = [
     "compile_function",
     "compile_step",
     "counts",
+    "register",
     "supported",
 ]

@@ -37,15 +37,16 @@ class Sample:
 
 @dataclasses.dataclass
 class CompiledStep:
-    """A compiled run. layout: of its arrays; captured: the numbers the functions close over."""
+    """A compiled run. layout: of its arrays; captured: the numbers the functions close over; key: hash of its code."""
 
     layout: Layout
     captured: np.ndarray
     operations: int
     linear: bool
     written_out: bool
+    key: str
+    cache: Cache
     _parts: tuple[Translated, Roots, Plan | None]
-    _cache: Cache
     _code: Loaded
     _solver: Loaded
 
@@ -85,7 +86,7 @@ class CompiledStep:
             raise ValueError(f"inputs: found {len(inputs)} rows; 1 or {number} are needed")
         strides = (0 if len(inputs) == 1 else inputs.shape[1], rows[0].size if number else 0)
         arrays = (self.table(True), carry, count, inputs, rows)
-        _ensemble(self._cache)(*(a.ctypes.data for a in arrays), number, *strides, threads or processors())
+        _ensemble(self.cache)(*(a.ctypes.data for a in arrays), number, *strides, threads or processors())
 
     def table(self, lanes: bool) -> np.ndarray:
         """What @ensemble needs to know of this code, see ensemble.TABLE; its addresses hold as long as this object."""
@@ -106,7 +107,7 @@ class CompiledStep:
         step, roots, plan = self._parts
         if plan is None:
             return None
-        return self._cache.load(Lanes(step, self.layout, roots, plan, lanes_of_processor()).text(), plain=True)
+        return self.cache.load(Lanes(step, self.layout, roots, plan, lanes_of_processor()).text(), plain=True)
 
     def inputs(self, t0: float, h: float, tolerance: float, p: np.ndarray) -> np.ndarray:
         """The array of settings, the program's arrays and the captured numbers."""
@@ -143,7 +144,7 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     size = len(reached(translated.graph, [*roots.f, *roots.jacobian, *roots.update, *roots.tail_update]))
     parts = (translated, roots, plan)
     return CompiledStep(
-        layout, translated.captured, size, translated.linear, plan is not None, parts, cache, code, solver
+        layout, translated.captured, size, translated.linear, plan is not None, Cache.key(text), cache, parts, code, solver
     )
 
 

@@ -199,7 +199,9 @@ class Run:
         self.emitter.bind(known, "z", w)
         *update, check = self.emitter.emit([*r.tail_update, *r.tail_check], known, fast=True)
         self._checked(update, check, "solved.tail")
-        self._store([self.w[j] for j in tail], [c.let(f"fsub double {w[j]}, {x}") for j, x in zip(tail, update, strict=True)])
+        self._store(
+            [self.w[j] for j in tail], [c.let(f"fsub double {w[j]}, {x}") for j, x in zip(tail, update, strict=True)]
+        )
 
     def _checked(self, update: list[str], check: str, label: str) -> None:
         """Go on at `label` if the pivots were good ones and the update is finite, to the pivoted solver otherwise."""

@@ -87,6 +87,10 @@ class Loaded:
             raise Unsupported("machine code", f"holds no function {name}")
         return address
 
+    def variable(self, name: str) -> int:
+        """Where a global variable stands."""
+        return self._engine.get_global_value_address(name)
+
 
 @functools.cache
 def lanes_of_processor() -> int:

@@ -74,7 +74,5 @@ def _put(code: Code, whole: str, part: str, at: int, lanes: int) -> str:
     small = f"<{lanes} x double>"
     wide = ", ".join(f"i32 {i if i < lanes else 'poison'}" if i >= lanes else f"i32 {i}" for i in range(code.width))
     spread = code.let(f"shufflevector {small} {part}, {small} poison, <{code.width} x i32> <{wide}>")
-    mask = ", ".join(
-        f"i32 {code.width + i - at if at <= i < at + lanes else i}" for i in range(code.width)
-    )
+    mask = ", ".join(f"i32 {code.width + i - at if at <= i < at + lanes else i}" for i in range(code.width))
     return code.let(f"shufflevector {code.real} {whole}, {code.real} {spread}, <{code.width} x i32> <{mask}>")

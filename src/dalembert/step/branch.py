@@ -147,14 +147,9 @@ def solve_step(
 ) -> tuple[Unknowns, Solve]:
     """The root of the step that the rule chooses, starting from the prediction."""
     equations = lambda z: program.residual(z, *call)  # noqa: E731
-    scale = lambda z: program.scale(z, call.q, call.s, call.h)  # noqa: E731
     if isinstance(branch, Avoid) and branch.factor is not None:
-        row = program.constrained_row(call.q.shape[0])
-        if row is None:
-            raise ValueError(
-                "branch: Avoid(factor) divides the row of one constraint on accelerations; found none or several"
-            )
-        equations = divided_row(equations, lambda z: _factor(program, branch, z, call), row)
+        equations = lambda z: divided_by_factor(program, branch, z, *call)  # noqa: E731
+    scale = lambda z: program.scale(z, call.q, call.s, call.h)  # noqa: E731
     z, info = root(equations, start, scale, options)
     if not isinstance(branch, Nearest | Least):
         return z, info
@@ -164,6 +159,15 @@ def solve_step(
     chosen, again = root(equations, jnp.where(better, other, z), scale, options)
     both = info.iterations + again.iterations
     return chosen, again._replace(iterations=both)
+
+
+def divided_by_factor(program: StepProgram, branch: Avoid, z: Unknowns, q, s, t, h, held) -> Unknowns:
+    """The equations of a step with the row of its constraint on accelerations divided by the rule's factor."""
+    row, call = program.constrained_row(q.shape[0]), Call(q, s, t, h, held)
+    if row is None:
+        raise ValueError("branch: Avoid(factor) divides the row of one constraint on accelerations; found none or several")
+    equations = lambda x: program.residual(x, *call)  # noqa: E731
+    return divided_row(equations, lambda x: _factor(program, branch, x, call), row)(z)
 
 
 def _factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Call) -> Float[Array, ""]:

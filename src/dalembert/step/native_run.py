@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,15 +14,28 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.native import COUNTS, CompiledStep, Sample, StepFunctions, Unsupported, compile_step, counts
-from dalembert.step.branch import call_system
+from dalembert.step.branch import Avoid, call_system, divided_by_factor
 from dalembert.step.program import StepProgram
 from dalembert.step.run import Carry, Choices, chunked_run
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
 _COMPILED: dict[Any, CompiledStep] = {}
-
-
 _told: set[str] = set()
+
+
+class Native(NamedTuple):
+    """A program in machine code: its code, its arrays, and how to put other arrays in their place."""
+
+    code: CompiledStep
+    leaves: list
+    rebuild: Callable[[Any], StepProgram]
+
+
+def tell(reason: Unsupported) -> None:
+    """One warning for each reason why the slower back-end is used."""
+    if str(reason) not in _told:
+        _told.add(str(reason))
+        warnings.warn(f"backend: the slower JAX back-end is used, because of {reason}", stacklevel=4)
 
 
 def native_or_jax_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
@@ -30,77 +43,113 @@ def native_or_jax_run(program: StepProgram, choices: Choices, carry: Carry, t0, 
     try:
         return native_run(program, choices, carry, t0, h, steps, every)
     except Unsupported as reason:
-        if str(reason) not in _told:
-            _told.add(str(reason))
-            warnings.warn(f"backend: the slower JAX back-end is used, because of {reason}", stacklevel=3)
+        tell(reason)
         return chunked_run(program, choices, carry, t0, h, steps, every)
 
 
 def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
     """As `chunked_run`; Unsupported where the program cannot be translated."""
-    leaves, rebuild = _split(program)
-    p = np.concatenate([np.ravel(x) for x in leaves]) if leaves else np.zeros(0)
-    reduced, join = jax.flatten_util.ravel_pytree(carry.reduced)
-    code = _compiled(program, choices, carry, leaves, rebuild, p, t0, h, reduced, join)
-    state = np.concatenate([np.ravel(x) for x in (
-        carry.q, carry.lost, carry.s, carry.history, carry.held, carry.sign, carry.residual, carry.failed_residual,
-        reduced)]).astype(float)  # fmt: skip
-    state = np.concatenate([state, np.ravel(carry.q), np.ravel(carry.s)])  # the state one step before: not known
-    start = int(carry.k)
-    due = min((start // every + 1) * every, steps)
-    law_every = 1 if choices.feedback is None else choices.feedback.every
-    count = counts(
-        k=start, known=int(carry.known), code=int(carry.code), iterations=int(carry.iterations),
-        max_iterations=int(carry.max_iterations), crossings=int(carry.crossings), saved=start, target=due, until=steps,
-        last=steps, every=every, limit=choices.options.max_iterations, law_every=law_every, first=program.lead,
+    native = compiled(program, choices, carry, t0, h)
+    code = native.code
+    state, inputs = packed(np, native, choices, carry, t0, h)
+    count = counts_of(choices, program.lead, int(carry.k), steps, every)
+    count[:6] = [int(getattr(carry, name)) for name in COUNTS[:6]]
+    table = np.empty((math.ceil(steps / every) + 1, code.row_size))
+    code.run(state, count, inputs, table)
+    columns = columns_of(code, table[: count[COUNTS.index("rows")]])
+    return unpacked(jnp, code, carry, state, count, columns), columns
+
+
+def counts_of(choices: Choices, first: int, k: int, steps: int, every: int) -> np.ndarray:
+    """What a run that begins at node k is told and counts."""
+    return counts(
+        k=k, saved=k, target=min((k // every + 1) * every, steps), until=steps, last=steps, every=every,
+        limit=choices.options.max_iterations, first=first,
+        law_every=1 if choices.feedback is None else choices.feedback.every,
     )  # fmt: skip
-    row = code.layout.row
-    table = np.empty((math.ceil(steps / every) + 1, row["k"][0] + 1))
-    code.run(state, count, code.inputs(float(t0), float(h), choices.options.tolerance, p), table)
-    table = table[: count[COUNTS.index('rows')]]
-    columns: dict[str, Any] = {name: table[:, at : at + size] for name, (at, size) in row.items()}
-    columns["k"] = columns["k"][:, 0].astype(np.int64)
-    part = {name: jnp.asarray(state[at : at + size]) for name, (at, size) in code.layout.carry.items()}
-    after = carry._replace(
+
+
+def packed(xp, native: Native, choices: Choices, carry: Carry, t0, h):
+    """The carry and the inputs as the machine code reads them, by NumPy or jax.numpy."""
+    reduced = [xp.ravel(x) for x in jax.tree.leaves(carry.reduced)]
+    parts = (carry.q, carry.lost, carry.s, carry.history, carry.held, carry.sign, carry.residual, carry.failed_residual,
+             *reduced, carry.q, carry.s)  # fmt: skip
+    settings = (t0, h, choices.options.tolerance, *native.leaves, native.code.captured)
+    return (xp.concatenate([xp.ravel(xp.asarray(x, float)) for x in group]) for group in (parts, settings))
+
+
+def columns_of(code: CompiledStep, table) -> dict[str, Any]:
+    """Rows (…, N, ·) by name."""
+    columns = {name: table[..., at : at + size] for name, (at, size) in code.layout.row.items()}
+    return {**columns, "k": columns["k"][..., 0].astype(int)}
+
+
+def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[str, Any]) -> Carry:
+    """The carry after the run, from one that has its structure."""
+    part = {name: xp.asarray(state[at : at + size]) for name, (at, size) in code.layout.carry.items()}
+    leaves, tree = jax.tree.flatten(carry.reduced)
+    ends = np.cumsum([0, *(np.size(x) for x in leaves)])
+    reduced = [part["reduced"][a:b].reshape(np.shape(x)).astype(x.dtype)
+               for a, b, x in zip(ends[:-1], ends[1:], leaves, strict=True)]  # fmt: skip
+    last = {
+        x: xp.asarray(columns[y][-1]) for x, y in (("multipliers", "multipliers"), ("force", "force")) if len(columns[y])
+    }
+    return carry._replace(
         q=part["q"], lost=part["lost"], s=part["s"], history=part["history"].reshape(carry.history.shape),
         held=part["held"], sign=part["sign"][0], residual=part["residual"][0],
-        failed_residual=part["failed_residual"][0],
-        multipliers=jnp.asarray(columns["multipliers"][-1]) if len(table) else carry.multipliers,
-        force=jnp.asarray(columns["force"][-1]) if len(table) else carry.force,
-        **{name: jnp.asarray(number) for name, number in zip(COUNTS[:6], count[:6], strict=True)},
-        reduced=join(part["reduced"]),
+        failed_residual=part["failed_residual"][0], reduced=jax.tree.unflatten(tree, reduced), **last,
+        **{name: xp.asarray(count[i]) for i, name in enumerate(COUNTS[:6])},
     )  # fmt: skip
-    return after, columns
 
 
-def _split(program: StepProgram) -> tuple[list, Callable[[tuple], StepProgram]]:
-    """Arrays of a program, and the function that puts others in their place."""
+def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Native:
+    """Machine code for the program's structure; other values of its arrays, h, N and states share it."""
     arrays, static = eqx.partition(program, eqx.is_array)
     leaves, tree = jax.tree.flatten(arrays)
-    return leaves, lambda new: eqx.combine(jax.tree.unflatten(tree, list(new)), static)
-
-
-def _compiled(program, choices: Choices, carry: Carry, leaves, rebuild, p, t0, h, reduced, join) -> CompiledStep:
-    """Compiled code for the program's structure; other values of its arrays, h, N and states share it."""
-    if choices.branch is not None:
-        raise Unsupported("branch", f"the rule {type(choices.branch).__name__} needs the JAX back-end")
-    structure = jax.tree.structure(program), tuple(x.shape for x in leaves), carry.q.shape, carry.s.shape
-    chosen = (choices.stop, choices.domain, choices.feedback and choices.feedback.law, choices.reduce, reduced.shape)
-    key = (*structure, *chosen)
-    if key not in _COMPILED:
+    rebuild = lambda new: eqx.combine(jax.tree.unflatten(tree, list(new)), static)  # noqa: E731
+    reduced = jax.tree.structure(carry.reduced), tuple((np.shape(x), x.dtype) for x in jax.tree.leaves(carry.reduced))
+    key = (jax.tree.structure(program), tuple(x.shape for x in leaves), carry.q.shape, carry.s.shape, choices.branch,
+           choices.stop, choices.domain, choices.feedback and choices.feedback.law, choices.reduce, reduced)  # fmt: skip
+    found = _COMPILED.get(key)
+    if found is None or not (found.written_out or _is_tracer(carry.q)):
+        found = _compile(program, choices, carry, leaves, rebuild, t0, h)
         while len(_COMPILED) >= REMEMBERED:
             _COMPILED.pop(next(iter(_COMPILED)))
-        sample = Sample(np.asarray(carry.q), np.asarray(carry.s), float(t0), float(h), p)
-        _COMPILED[key] = compile_step(_functions(program, choices, carry, leaves, rebuild, reduced, join), sample)
-    return _COMPILED[key]
+        _COMPILED[key] = found
+    return Native(found, leaves, rebuild)
 
 
-def _functions(program, choices: Choices, carry: Carry, leaves, rebuild, reduced, join) -> StepFunctions:
+def _compile(program, choices: Choices, carry: Carry, leaves, rebuild, t0, h) -> CompiledStep:
+    p = [_known(x, 1.0) for x in leaves]
+    sample = Sample(_known(carry.q, 0.5), _known(carry.s, 1.0), float(_known(t0, 0.0)[0]), float(_known(h, 0.01)[0]),
+                    np.concatenate(p) if p else np.zeros(0))  # fmt: skip
+    try:
+        return compile_step(_functions(program, choices, carry, leaves, rebuild), sample)
+    except jax.errors.TracerArrayConversionError as error:
+        raise Unsupported("constant", "a function closes over a value that is being traced; make it a parameter") from error
+
+
+def _known(value, about: float) -> np.ndarray:
+    """The numbers of an array, flat; others in their place where they are not known yet: they only serve to choose pivots."""
+    if not _is_tracer(value):
+        return np.ravel(np.asarray(value, float))
+    return about * (1.0 + 0.3 * np.random.default_rng(1).standard_normal(int(np.prod(np.shape(value), initial=1))))
+
+
+def _is_tracer(value) -> bool:
+    return isinstance(value, jax.core.Tracer)
+
+
+def _functions(program, choices: Choices, carry: Carry, leaves, rebuild) -> StepFunctions:
     def method(name: str):
         return lambda *x: getattr(rebuild(x[-1]), name)(*x[:-1])
 
     def callback(function):
         return function and (lambda q, v, t, p: jnp.asarray(call_system(rebuild(p), function, q, v, t)))
+
+    # The structure of the reduced value, from zeros: the value itself may be traced.
+    example = jax.tree.map(lambda x: jnp.zeros(np.shape(x), x.dtype), carry.reduced)
+    flat, join = jax.flatten_util.ravel_pytree(example)
 
     def reduce(r, t, q, v, multipliers, p):
         assert choices.reduce is not None
@@ -110,10 +159,20 @@ def _functions(program, choices: Choices, carry: Carry, leaves, rebuild, reduced
     has_factor = eqx.filter_eval_shape(lambda: program.factor(*point)) is not None
     return StepFunctions(
         n=carry.q.size, k=carry.s.size, shapes=tuple(x.shape for x in leaves),
-        residual=method("residual"), guess=method("guess"), scale=method("scale"), advance=method("advance"),
+        residual=_residual(choices, rebuild) or method("residual"),
+        guess=method("guess"), scale=method("scale"), advance=method("advance"),
         outputs=lambda *x: tuple(method("outputs")(*x)), velocity=method("velocity"),
         factor=method("factor") if has_factor else None,
         stop=callback(choices.stop), domain=callback(choices.domain),
         law=callback(choices.feedback and choices.feedback.law),
-        reduce=reduce if choices.reduce else None, reduced=reduced.size,
+        reduce=reduce if choices.reduce else None, reduced=flat.size,
     )  # fmt: skip
+
+
+def _residual(choices: Choices, rebuild) -> Callable | None:
+    """The equations of a branch rule that changes them; None where the program's own are solved."""
+    if choices.branch is None or (isinstance(choices.branch, Avoid) and choices.branch.factor is None):
+        return None
+    if not isinstance(choices.branch, Avoid):
+        raise Unsupported("branch", f"the rule {type(choices.branch).__name__} needs the JAX back-end")
+    return lambda z, q, s, t, h, held, p: divided_by_factor(rebuild(p), choices.branch, z, q, s, t, h, held)

@@ -174,7 +174,8 @@ def _active(carry: Carry, limit) -> Array:
     return (carry.code == 0) & (carry.k < limit)
 
 
-def _row(program: StepProgram, carry: Carry) -> dict[str, Array]:
+def row_of(program: StepProgram, carry: Carry) -> dict[str, Array]:
+    """What is saved of a state."""
     return {"q": carry.q, "v": program.velocity(carry.s), "multipliers": carry.multipliers, "force": carry.force,
             "held": carry.held, "k": carry.k}  # fmt: skip
 
@@ -193,7 +194,7 @@ def traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
 
     def to_target(carry: Carry, target):
         carry = lax.scan(lambda c, _: one(c, target), carry, None, length=every)[0]
-        return carry, _row(program, carry)
+        return carry, row_of(program, carry)
 
     @jax.checkpoint
     def block(carry: Carry, targets):
@@ -201,8 +202,14 @@ def traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
 
     targets = jnp.minimum(every * (1 + jnp.arange(outer * inner)), steps).reshape(outer, inner)
     carry, table = lax.scan(block, carry, targets)
-    before = sum(min(every * (1 + i), steps) <= program.lead for i in range(min(rows, program.lead)))
+    before, rows = rows_of(program.lead, steps, every)
     return carry, jax.tree.map(lambda x: x.reshape(outer * inner, *x.shape[2:])[before:rows], table)
+
+
+def rows_of(lead: int, steps: int, every: int) -> tuple[int, int]:
+    """Of the saved nodes every, 2 every, … and the last: how many are known before the first step, and how many there are."""
+    rows = math.ceil(steps / every)
+    return sum(min(every * (1 + i), steps) <= lead for i in range(min(rows, lead))), rows
 
 
 @eqx.filter_jit
@@ -212,7 +219,7 @@ def _chunk(program: StepProgram, choices: Choices, carry: Carry, t0, h, first, s
     def to_target(carry: Carry, i):
         target = jnp.minimum(every * (1 + first + i), steps)
         carry = lax.while_loop(lambda c: _active(c, target), functools.partial(_step, program, choices, t0, h), carry)
-        return carry, _row(program, carry)
+        return carry, row_of(program, carry)
 
     return lax.scan(to_target, carry, jnp.arange(CHUNK))
 

@@ -16,9 +16,10 @@ from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.path import Outcome, Path, Statistics, StepError
 from dalembert.step.arguments import as_nodes, check_callbacks, check_discrete, check_run
-from dalembert.step.branch import Avoid, Branch
+from dalembert.step.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.diagnose import diagnosis
 from dalembert.step.native_run import native_or_jax_run
+from dalembert.step.native_traced import native_or_traced_run
 from dalembert.step.program import StepProgram
 from dalembert.step.programs import DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.provenance import provenance
@@ -59,7 +60,7 @@ def simulate(
     tolerance: float = 1e-9,
     max_iterations: int = 25,
     throw: bool = True,
-    backend: Literal["jax", "native"] = "jax",
+    backend: Literal["jax", "native"] | None = None,
 ) -> Path:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, from (q₀, v₀).
 
@@ -69,8 +70,8 @@ def simulate(
     save_every: keep every that many states (and the last); None keeps only the last. reduce: (function, initial) with
     function(value, t, q, v, multipliers) → value, over all steps. stop(q, v[, t][, p]): ends the run after the step at
     which it is true. domain(q, v[, t][, p]): a step that leaves it is refused. feedback: a SampledFeedback.
-    backend: "jax", the portable one, or "native": machine code, with one warning and the JAX run where a function or a
-    branch rule cannot be translated. Inside jit, vmap and grad the JAX run is used.
+    backend: "native", machine code, the default on CPUs: with one warning and the JAX run where a function cannot be
+    translated; or "jax", the portable one, the default elsewhere and for the rules Nearest and Least.
     tolerance: on Newton's update, relative to the velocity; the applied update leaves about its square.
     Returns a Path. A step that cannot be solved ends the run: StepError with the partial path, or with throw=False the
     path itself, its outcome telling why. Under jit, vmap and grad arrays have full length, rows after the end repeat the
@@ -98,10 +99,11 @@ def simulate(
     carry = first_carry(program, prepared.q, prepared.s, begin, step, initial, prepared.expected)
     every = steps if save_every is None else save_every
     inside = is_traced(program, carry, begin, step)
-    if backend not in ("jax", "native"):
-        raise ValueError(f"backend: found {backend!r}; the back-ends are 'jax' and 'native'")
-    outside = chunked_run if backend == "jax" else native_or_jax_run
-    run = traced_run if inside else outside
+    native = _choose(backend, branch) == "native"
+    if inside:
+        run = native_or_traced_run if native else traced_run
+    else:
+        run = native_or_jax_run if native else chunked_run
     carry, rows = run(program, choices, carry, begin, step, steps, every)
     if not inside:
         carry = carry._replace(code=jnp.asarray(int(diagnosis(program, carry, begin, step))))
@@ -117,6 +119,14 @@ def simulate(
     if throw and Outcome(int(path.code)).failed:
         raise StepError(path)
     return path
+
+
+def _choose(backend: str | None, branch: Branch | None) -> str:
+    if backend not in (None, "jax", "native"):
+        raise ValueError(f"backend: found {backend!r}; the back-ends are 'native' and 'jax', None chooses")
+    if backend is not None:
+        return backend
+    return "native" if jax.default_backend() == "cpu" and not isinstance(branch, Nearest | Least) else "jax"
 
 
 def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, branch: Branch | None) -> Prepared:

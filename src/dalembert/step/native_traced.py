@@ -1,0 +1,76 @@
+"""The native run inside jit, vmap and grad: a call through XLA's foreign function interface, with a derivative rule."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from dalembert.native import COUNTS, CompiledStep, Unsupported, register
+from dalembert.step.native_run import Native, columns_of, compiled, counts_of, packed, tell, unpacked
+from dalembert.step.program import StepProgram
+from dalembert.step.run import Carry, Choices, row_of, rows_of, traced_run
+
+
+def native_or_traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+    """The native run under tracing; the JAX run, with one warning for each reason, where it cannot be translated."""
+    try:
+        return native_traced_run(program, choices, carry, t0, h, steps, every)
+    except Unsupported as reason:
+        tell(reason)
+        return traced_run(program, choices, carry, t0, h, steps, every)
+
+
+def native_traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+    """As `traced_run`. Derivatives are those of `traced_run`, which is then what runs."""
+    native = compiled(program, choices, carry, t0, h)
+    register(native.code, lanes=False)  # Unsupported, if XLA's interface is another one, must be known here
+
+    @jax.custom_jvp
+    def run(leaves, carry, t0, h):
+        return _called(native._replace(leaves=leaves), choices, program.lead, carry, t0, h, steps, every)
+
+    @run.defjvp
+    def _(primals, tangents):
+        again = lambda leaves, *rest: traced_run(native.rebuild(leaves), choices, *rest, steps, every)  # noqa: E731
+        return jax.jvp(again, primals, tangents)
+
+    return run(native.leaves, carry, t0, h)
+
+
+def _called(native: Native, choices: Choices, lead: int, carry: Carry, t0, h, steps: int, every: int):
+    code = native.code
+    state, inputs = packed(jnp, native, choices, carry, t0, h)
+    # A run under tracing begins at its first node.
+    count = jnp.asarray(counts_of(choices, lead, lead, steps, every)).at[1].set(carry.known)
+    start, rows = rows_of(lead, steps, every)
+    state, count, table = _call(code, state, count, inputs, rows - start)
+    first = row_of(native.rebuild(native.leaves), carry)
+    first = jnp.concatenate([jnp.ravel(first[name]).astype(float) for name in code.layout.row])
+    done = count[COUNTS.index("rows")]
+    if rows > start:  # after the end of a run the last state is repeated
+        table = table[jnp.minimum(jnp.arange(rows - start), done - 1)]
+    table = jnp.where(done > 0, table, first)
+    columns = columns_of(code, table)
+    return unpacked(jnp, code, carry, state, count, columns), columns
+
+
+def _call(code: CompiledStep, state, count, inputs, rows: int):
+    """One run, or a batch of them in lanes."""
+
+    def foreign(lanes: bool, state, count, inputs):
+        lead = state.shape[:-1]
+        shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (state, count)]
+        shapes.append(jax.ShapeDtypeStruct((*lead, rows, code.row_size), state.dtype))
+        name = register(code, lanes)
+        return tuple(jax.ffi.ffi_call(name, shapes, vmap_method="broadcast_all")(state, count, inputs))
+
+    @jax.custom_batching.custom_vmap
+    def call(*arrays):
+        return foreign(False, *arrays)
+
+    @call.def_vmap
+    def _(size, batched, *arrays):
+        wide = [a if b else jnp.broadcast_to(a, (size, *a.shape)) for a, b in zip(arrays, batched, strict=True)]
+        return foreign(True, *wide), (True, True, True)
+
+    return call(state, count, inputs)
