@@ -11,7 +11,7 @@ from dalembert import measure  # noqa: E402
 from dalembert.discretize import Beta, Central, DiscreteSystem, PairMap, Scheme, TripleMap  # noqa: E402
 from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # noqa: E402
 from dalembert.show import plot  # noqa: E402
-from dalembert.step import Avoid, Branch, Least, Nearest, Root, SampledFeedback, StepProgram, roots, simulate  # noqa: E402
+from dalembert.step import Avoid, Branch, Least, Nearest, Root, SampledFeedback, StepProgram, ensemble, roots, simulate  # noqa: E402
 from dalembert.store import from_xarray, load, matches, save, to_xarray  # noqa: E402
 from dalembert.systems import (  # noqa: E402
     Constraint,
@@ -64,6 +64,7 @@ __all__ = [
     "TripleMap",
     "acceleration",
     "energy",
+    "ensemble",
     "from_xarray",
     "load",
     "matches",

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -132,8 +133,28 @@ class Path(eqx.Module):
         """Number of steps that were solved."""
         return int(self.steps_done)
 
+    def lane(self, i: int) -> Path:
+        """The i-th path of a batch, cut off at its last solved step."""
+        if np.ndim(self.code) != 1:
+            raise ValueError("lane: this is a single path; lanes belong to the path of an ensemble or of vmap")
+        one = jax.tree.map(lambda x: x[i], self)
+        changes = {}
+        for time, values in (("t", ("q",)), ("t_velocity", ("v",)), ("t_multipliers", ("multipliers", "constraint_forces")),
+                             ("t_feedback", ("feedback",))):  # fmt: skip
+            if (times := getattr(one, time)) is not None:
+                end = 1 + int(np.count_nonzero(np.diff(np.asarray(times)))) if len(times) else 0
+                changes |= {name: getattr(one, name)[:end] for name in (time, *values)}
+        if int(one.steps_done) == 0:  # the rows of a run without any step repeat its beginning
+            empty = ("t_multipliers", "multipliers", "constraint_forces", "t_feedback", "feedback")
+            changes |= {name: changes[name][:0] for name in empty if name in changes}
+        return dataclasses.replace(one, **changes)
+
     def describe(self) -> str:
         """One paragraph for a person: what was run, how it ended, what the solver did."""
+        if np.ndim(self.code):
+            codes, numbers = np.unique(np.asarray(self.code), return_counts=True)
+            ends = (f"{Outcome(int(c)).name.lower().replace('_', ' ')}: {n}" for c, n in zip(codes, numbers, strict=True))
+            return f"{np.size(self.code)} runs of h = {float(np.ravel(self.h)[0]):g}; outcomes: {', '.join(ends)}"
         outcome = Outcome(int(self.code))
         s = self.statistics
         lines = [

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 # A pivot this much smaller than the largest of the row-scaled matrix is taken as zero. Row scaling makes a healthy
 # matrix have pivots between about h² and 1, so that 1e-13 leaves room for h = 1e-5.
 SINGULAR_PIVOT = 1e-13
+ASTRAY = 0.1  # a scaled update beyond which the iteration is not near a root
 
 
 class Newton(eqx.Module):
@@ -50,7 +51,9 @@ def newton(
 
     scale(z): (z,) positive; infinity excludes a component from the test. The update that passes the test is applied,
     so that the error left is about the square of the tolerance. Rows are scaled to unit maximum before elimination.
-    `residual` is the largest row-scaled |F_i| at the last evaluation, which precedes the last update.
+    `residual` is the largest row-scaled |F_i| at the last evaluation, which precedes the last update. A singular matrix or
+    a number that is not finite counts as "not converged" where the scaled update before exceeded ASTRAY: the iteration had
+    lost its way, and where it then ends is chance.
     """
 
     def iterate(carry: tuple[Array, Solve, Array]) -> tuple[Array, Solve, Array]:
@@ -67,20 +70,22 @@ def newton(
         new = z - update
         swaps = jnp.sum(pivots != jnp.arange(pivots.shape[0]))
         size = jnp.max(jnp.abs(update) / scale(new))
+        failed = singular | ~finite | ~jnp.all(jnp.isfinite(new))
+        astray = info.update > ASTRAY  # by the update before: what is found here says nothing about the equations' root
         info = Solve(
             iterations=info.iterations + 1,
             residual=jnp.max(jnp.abs(f / row)),
             update=size,
             determinant_sign=jnp.prod(jnp.sign(diagonal)) * jnp.where(swaps % 2, -1.0, 1.0),
-            singular=singular,
-            not_finite=~finite | ~(singular | jnp.all(jnp.isfinite(new))),
-            not_converged=jnp.asarray(False),
+            singular=singular & ~astray,
+            not_finite=failed & ~singular & ~astray,
+            not_converged=failed & astray,
         )
-        done = (size <= options.tolerance) | info.singular | info.not_finite
         # An exact root has a zero residual even where the matrix is singular: nothing is left to solve.
         exact = finite & jnp.all(f == 0)
-        info = info._replace(singular=info.singular & ~exact, not_finite=info.not_finite & ~exact)
-        return jnp.where(exact | info.singular | info.not_finite, z, new), info, done | exact
+        flags = {name: getattr(info, name) & ~exact for name in ("singular", "not_finite", "not_converged")}
+        done = (size <= options.tolerance) | failed | exact
+        return jnp.where(exact | failed, z, new), info._replace(**flags), done
 
     def unfinished(carry: tuple[Array, Solve, Array]) -> Array:
         _, info, done = carry
@@ -89,7 +94,7 @@ def newton(
     no, zero = jnp.asarray(False), jnp.asarray(0.0)
     empty = Solve(jnp.asarray(0), zero, zero, jnp.asarray(1.0), no, no, no)
     z, info, done = lax.while_loop(unfinished, iterate, (start, empty, no))
-    return z, info._replace(not_converged=~done)
+    return z, info._replace(not_converged=info.not_converged | ~done)
 
 
 def root(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dalembert.native.llvm import Code, real
 
 SOLVED, SINGULAR, NOT_FINITE, EXACT = range(4)
-SINGULAR_PIVOT = 1e-13  # as in algebra/newton.py: the two back-ends report the same outcomes
+# As in algebra/newton.py, so that the two back-ends report the same outcomes.
+SINGULAR_PIVOT, ASTRAY = 1e-13, 0.1
 
 
 def pivoted_solver(size: int | None = None) -> str:

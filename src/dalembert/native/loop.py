@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalembert.native.dense import EXACT, NOT_FINITE, SOLVED
+from dalembert.native.dense import ASTRAY, EXACT, NOT_FINITE, SOLVED
 from dalembert.native.description import Translated
 from dalembert.native.layout import COUNTS, HISTORY, Layout
 from dalembert.native.llvm import Code, Emitter, Values, real
@@ -66,7 +66,7 @@ class Run:
         }
         self.z = [c.slot("z") for _ in range(layout.z)]
         self.w = [self._copied("w", c.at(self.part["history"], i)) for i in range(layout.z)]
-        self.turns = c.slot("turns", "i64")
+        self.turns, self.astray = c.slot("turns", "i64"), c.slot("astray", "i1")
         self.size, self.sign = c.slot("size"), c.slot("sign")
         self.emitter.hoist(r.stepped, self.run_values, self.step.level, 0)
 
@@ -157,6 +157,7 @@ class Run:
         """Newton's iteration, on the written-out elimination while its check holds, with the pivoted solver otherwise."""
         c = self.code
         c.store("0", self.turns, "i64")
+        c.store("false", self.astray, "i1")
         c.label("iterate")
         inner = dict(values)
         z = [c.load(x) for x in self.z]
@@ -241,11 +242,11 @@ class Run:
             self._test(values, dict(enumerate(update)), new, "accept", "again")
         for name, outcome in (("singular", Outcome.SINGULAR), ("not_finite", Outcome.NOT_FINITE)):
             c.label(name)
-            self._fail(outcome)
+            self._fail(outcome, self.astray)
 
     def _test(self, values: Values, update: dict[int, str], w: list[str], yes: str, no: str) -> None:
         """Whether every tested |update_i| ≤ tolerance · scale_i at the new z."""
-        c, inside, passed = self.code, dict(values), "true"
+        c, inside, passed, near = self.code, dict(values), "true", "true"
         self.emitter.bind(inside, "w", w)
         groups: dict[int, list[str]] = {}
         for j, value in update.items():
@@ -256,6 +257,9 @@ class Run:
             (scale,) = self.emitter.emit([node], inside, fast=True)
             bound = c.let(f"fmul double {scale}, {self.settings['tolerance']}")
             passed = c.let(f"and i1 {passed}, {c.let(f'fcmp ole double {largest}, {bound}')}")
+            limit = c.let(f"fmul double {scale}, {real(ASTRAY)}")
+            near = c.let(f"and i1 {near}, {c.let(f'fcmp ole double {largest}, {limit}')}")
+        c.store(c.let(f"xor i1 {near}, true"), self.astray, "i1")
         c.fork(passed, yes, no)
 
     def _report(self, plan: Plan, inner: Values, known: Values) -> None:
@@ -276,9 +280,13 @@ class Run:
     def _all_finite(self, values: Sequence[str]) -> str:
         return self.code.let(f"fcmp oeq double {self.code.vanishing(values)}, 0.0")
 
-    def _fail(self, outcome: Outcome) -> None:
-        c = self.code
-        c.store(str(int(outcome)), self.i["code"], "i64")
+    def _fail(self, outcome: Outcome, astray: str | None = None) -> None:
+        """End the run; where the iteration had lost its way that is why, whatever it met there."""
+        c, code = self.code, str(int(outcome))
+        if astray is not None:
+            lost = c.load(astray, "i1")
+            code = c.let(f"select i1 {lost}, i64 {int(Outcome.NOT_CONVERGED)}, i64 {code}")
+        c.store(code, self.i["code"], "i64")
         c.store(c.load(self.size), self.part["failed_residual"])
         c.go("leave")
 

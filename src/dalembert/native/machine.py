@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes.util
 import functools
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from dalembert.native.graph import Unsupported
 
 OPTIMIZATION = 2
+VECTOR_LIBRARY = "libmvec.so.1"  # of the GNU C library on x86-64; errors of at most 4 units in the last place
 
 
 @functools.cache
@@ -22,6 +24,8 @@ def binding() -> Any:
         library = ctypes.util.find_library("m")
         if library is not None:
             llvm.load_library_permanently(library)
+        with contextlib.suppress(RuntimeError):  # not everywhere; mathematics.py uses it only where it is found here
+            llvm.load_library_permanently(VECTOR_LIBRARY)
     except Exception as error:
         raise Unsupported("llvmlite", f"cannot be used here: {error}") from error
     return llvm

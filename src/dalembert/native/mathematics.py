@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from typing import TYPE_CHECKING
 
-from dalembert.native.machine import host
+from dalembert.native.machine import binding, host
 
 if TYPE_CHECKING:
     from dalembert.native.llvm import Code
 
-_LIBRARY = "libmvec.so.1"  # of the GNU C library on x86-64; at most 4 units in the last place
 # feature of the processor → letter of the vector ABI, lanes of one call
 _KINDS = (("avx512f", "e", 8), ("avx2", "d", 4))
 
 
 @functools.cache
-def vector_library() -> ctypes.CDLL | None:
-    """The library of vector functions, or None."""
-    try:
-        return ctypes.CDLL(_LIBRARY)
-    except OSError:
-        return None
-
-
-@functools.cache
 def symbol(op: str, operands: int) -> tuple[str, int] | None:
     """(name, lanes) of the vector function for this processor, or None."""
-    library, features = vector_library(), host()[2].split(",")
-    if library is None or not host()[0].startswith("x86_64"):
+    triple, _, features = host()
+    if not triple.startswith("x86_64"):
         return None
     for feature, letter, lanes in _KINDS:
         name = f"_ZGV{letter}N{lanes}{'v' * operands}_{op}"
-        if f"+{feature}" in features and hasattr(library, name):
+        if f"+{feature}" in features.split(",") and binding().address_of_symbol(name):
             return name, lanes
     return None
 

@@ -131,3 +131,53 @@ def _check_discrete(system: DiscreteSystem, points) -> int:
     if shape != wanted and not (flat and shape == (n,)):
         raise ValueError(f"{name}: returns shape {shape}; shape {wanted} is needed")
     return m
+
+
+def check_batch(system, data: dict, parameters: dict) -> tuple[dict, dict]:
+    """The data of many runs as float arrays, and for each 0 where it has an axis of runs, None where it is shared."""
+    wanted = {"q0": 1, "v0": 1, "nodes": 2}
+    given: dict = {name: None if x is None else _as_floats(x, name) for name, x in data.items()}
+    axes: dict = {name: _axis(given[name], wanted[name], name) for name in data}
+    if parameters and not isinstance(system.parameters, dict):
+        raise TypeError("parameters: this system has none by name; build it with parameters={...}")
+    unknown = sorted(set(parameters) - set(system.parameters or {}))
+    if unknown:
+        raise ValueError(f"parameters: found {', '.join(unknown)}; the parameters are {', '.join(system.parameters)}")
+    given["parameters"] = {name: _as_floats(x, f"parameters[{name!r}]") for name, x in parameters.items()}
+    axes["parameters"] = {
+        name: _axis(x, jnp.ndim(system.parameters[name]), f"parameters[{name!r}]") for name, x in given["parameters"].items()
+    }
+    return given, axes
+
+
+def batch_size(given: dict, axes: dict) -> int:
+    """The common length of all axes of runs."""
+    flat = {**given, **given["parameters"]}
+    found = {name: flat[name].shape[0] for name, axis in {**axes, **axes["parameters"]}.items() if axis == 0}
+    lengths = set(found.values())
+    if not lengths:
+        raise ValueError("q0, v0, parameters: none has an axis of runs; give q0 of shape (B, n), or use simulate")
+    if len(lengths) > 1:
+        raise ValueError(f"q0, v0, parameters: found axes of different lengths, {found}; all must have B runs")
+    if 0 in lengths:
+        raise ValueError("q0, v0, parameters: found no run, the axis of runs has length 0")
+    return lengths.pop()
+
+
+def _as_floats(x, name: str):
+    try:
+        array = jnp.asarray(x, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name}: found {type(x).__name__}, which is not an array of numbers ({error})") from None
+    bad = np.flatnonzero(~np.isfinite(np.asarray(array)).reshape(array.shape[0] if array.ndim else 1, -1).all(axis=1))
+    if bad.size:
+        raise ValueError(f"{name}: row {bad[0]} is not finite ({bad.size} such rows); every number must be finite")
+    return array
+
+
+def _axis(x, ndim: int, name: str) -> int | None:
+    if x is None or x.ndim == ndim:
+        return None
+    if x.ndim == ndim + 1:
+        return 0
+    raise ValueError(f"{name}: found shape {x.shape}; {ndim} axes are needed, or {ndim + 1} with one of runs in front")

@@ -69,13 +69,21 @@ def counts_of(choices: Choices, first: int, k: int, steps: int, every: int) -> n
     )  # fmt: skip
 
 
-def packed(xp, native: Native, choices: Choices, carry: Carry, t0, h):
-    """The carry and the inputs as the machine code reads them, by NumPy or jax.numpy."""
-    reduced = [xp.ravel(x) for x in jax.tree.leaves(carry.reduced)]
+def packed(xp, native: Native, choices: Choices, carry: Carry, t0, h, size: int | None = None):
+    """The carry and the inputs as the machine code reads them, by NumPy or jax.numpy; of `size` runs, if that is given."""
     parts = (carry.q, carry.lost, carry.s, carry.history, carry.held, carry.sign, carry.residual, carry.failed_residual,
-             *reduced, carry.q, carry.s)  # fmt: skip
-    settings = (t0, h, choices.options.tolerance, *native.leaves, native.code.captured)
-    return (xp.concatenate([xp.ravel(xp.asarray(x, float)) for x in group]) for group in (parts, settings))
+             *jax.tree.leaves(carry.reduced), carry.q, carry.s)  # fmt: skip
+    shared = (t0, h, choices.options.tolerance), native.leaves, (native.code.captured,)
+
+    def flat(x):
+        return xp.ravel(xp.asarray(x, float)) if size is None else np.reshape(np.asarray(x, float), (size, -1))
+
+    def same(x):
+        return flat(x) if size is None else np.broadcast_to(np.ravel(x), (size, np.size(x)))
+
+    state = [flat(x) for x in parts]
+    inputs = [*map(same, shared[0]), *map(flat, shared[1]), *map(same, shared[2])]
+    return xp.concatenate(state, axis=-1), xp.concatenate(inputs, axis=-1)
 
 
 def columns_of(code: CompiledStep, table) -> dict[str, Any]:
@@ -85,20 +93,20 @@ def columns_of(code: CompiledStep, table) -> dict[str, Any]:
 
 
 def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[str, Any]) -> Carry:
-    """The carry after the run, from one that has its structure."""
-    part = {name: xp.asarray(state[at : at + size]) for name, (at, size) in code.layout.carry.items()}
+    """The carry after the run, from one that has its structure; of many runs where the arrays have a leading axis."""
+    part = {name: xp.asarray(state[..., at : at + size]) for name, (at, size) in code.layout.carry.items()}
     leaves, tree = jax.tree.flatten(carry.reduced)
-    ends = np.cumsum([0, *(np.size(x) for x in leaves)])
-    reduced = [part["reduced"][a:b].reshape(np.shape(x)).astype(x.dtype)
+    lead = state.ndim - 1
+    ends = np.cumsum([0, *(int(np.prod(np.shape(x)[lead:], dtype=int)) for x in leaves)])
+    reduced = [part["reduced"][..., a:b].reshape(np.shape(x)).astype(x.dtype)
                for a, b, x in zip(ends[:-1], ends[1:], leaves, strict=True)]  # fmt: skip
-    last = {
-        x: xp.asarray(columns[y][-1]) for x, y in (("multipliers", "multipliers"), ("force", "force")) if len(columns[y])
-    }
+    scalar = {name: part[name][..., 0] for name in ("sign", "residual", "failed_residual")}
+    saved = ("multipliers", "force") if columns["k"].shape[-1] else ()
     return carry._replace(
-        q=part["q"], lost=part["lost"], s=part["s"], history=part["history"].reshape(carry.history.shape),
-        held=part["held"], sign=part["sign"][0], residual=part["residual"][0],
-        failed_residual=part["failed_residual"][0], reduced=jax.tree.unflatten(tree, reduced), **last,
-        **{name: xp.asarray(count[i]) for i, name in enumerate(COUNTS[:6])},
+        **{name: part[name] for name in ("q", "lost", "s", "held")}, **scalar,
+        **{name: xp.asarray(columns[name][..., -1, :]) for name in saved},
+        **{name: xp.asarray(count[..., i]) for i, name in enumerate(COUNTS[:6])},
+        history=part["history"].reshape(carry.history.shape), reduced=jax.tree.unflatten(tree, reduced),
     )  # fmt: skip
 
 

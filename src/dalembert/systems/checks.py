@@ -132,6 +132,32 @@ def initial_acceleration(system: System, q, v, t):
     return found.a, found.multipliers
 
 
+def check_many(system: System, given: dict, axes: dict, t0) -> None:
+    """Initial data of many runs: InconsistentDataError where the constraints do not hold, naming the first such run.
+
+    given: q0, v0 and parameters, arrays with an axis of runs where `axes` has 0.
+    """
+    chosen = {name: given[name] for name in ("q0", "v0", "parameters")}
+    residuals = _look_many(system, chosen, {name: axes[name] for name in chosen}, t0)
+    for name, residual in residuals.items():
+        size = np.max(np.abs(np.asarray(residual)), axis=-1, initial=0.0)
+        bad = np.flatnonzero(~(size <= CONSISTENT))
+        if bad.size:
+            raise InconsistentDataError(
+                f"q0, v0: {name} is {np.asarray(residual)[bad[0]]} in run {bad[0]} and not 0 ({bad.size} of {len(size)} runs). "
+                "dalembert.project(system, q0, v0) finds the nearest consistent data"
+            )
+
+
+@eqx.filter_jit
+def _look_many(system: System, given: dict, axes: dict, t0):
+    def one(given: dict):
+        system_ = system.replace(**given["parameters"]) if given["parameters"] else system
+        return velocity_residuals(system_, given["q0"], given["v0"], t0)
+
+    return eqx.filter_vmap(one, in_axes=(axes,))(given)
+
+
 class _Found(NamedTuple):
     """Everything the checks look at, computed in one compiled call."""
 

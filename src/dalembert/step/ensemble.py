@@ -1,0 +1,155 @@
+"""ensemble: one system, many initial states and parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.algebra import Newton
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.native import COUNTS, Unsupported
+from dalembert.path import Path
+from dalembert.step.arguments import batch_size, check_batch, check_callbacks, check_run
+from dalembert.step.assemble import path_of
+from dalembert.step.branch import Branch
+from dalembert.step.native_run import columns_of, compiled, counts_of, packed, tell, unpacked
+from dalembert.step.prepare import Prepared, prepare_any
+from dalembert.step.run import Carry, Choices, SampledFeedback, first_carry, row_of, rows_of, traced_run
+from dalembert.step.simulate import choose_backend
+from dalembert.step.start import Starter
+from dalembert.systems import System, check_x64
+from dalembert.systems.checks import check_many
+
+
+MANY = 2**62
+
+
+def ensemble(
+    system: System | DiscreteSystem,
+    q0=None,
+    v0=None,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    h: float | None = None,
+    steps: int,
+    t0: float = 0.0,
+    nodes=None,
+    scheme: Scheme | None = None,
+    starter: Starter = "second_order",
+    branch: Branch | None = None,
+    save_every: int | None = 1,
+    reduce: tuple[Callable, Any] | None = None,
+    stop: Callable | None = None,
+    domain: Callable | None = None,
+    feedback: SampledFeedback | None = None,
+    tolerance: float = 1e-9,
+    max_iterations: int = 25,
+    backend: Literal["jax", "native"] | None = None,
+    threads: int | None = None,
+) -> Path:
+    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, for B sets of data at once.
+
+    q0, v0: (B, n), or (n,) for all; a DiscreteSystem takes nodes (B, r, n) or (r, n). parameters: name → (B, …), in place of
+    the system's. threads: of the native back-end, all processors if None. Everything else as in `simulate`.
+    Returns a Path whose arrays have a leading axis of B, of full length: after the end of a run its last state is repeated.
+    Nothing is raised where a step cannot be solved: path.code (B,) has each run's Outcome, as Newton's iteration found it,
+    path.lane(i) is the i-th path, cut off at its end. No run depends on the others, not even in the last bit.
+    Memory: B (steps / save_every + 1) rows; save_every=None keeps only the last states.
+    Errors: ValueError, TypeError, InconsistentDataError, naming the argument, and the run where one is at fault.
+    """
+    check_x64()
+    if h is None and isinstance(system, DiscreteSystem):
+        h = 1.0
+    check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, branch, feedback, scheme, reduce)
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise ValueError(f"threads: found {threads!r}; give a whole number, 1 or more, or None for all processors")
+    data = {"q0": q0, "v0": v0, "nodes": nodes}
+    given, axes = check_batch(system, data, dict(parameters or {}))
+    size, step, begin = batch_size(given, axes), jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float)
+    first = jax.tree.map(lambda axis, x: x if axis is None else x[0], axes, given, is_leaf=lambda x: x is None)
+    start = (begin, step, MANY, scheme, starter, branch)
+    # With every check of a single run; the batch is compiled for any number of steps.
+    one = _begin_one(_with(system, first["parameters"]), first, begin, step, steps, scheme, starter, branch)
+    if isinstance(system, System):
+        check_many(system, given, axes, begin)
+    check_callbacks(one.program, one.q, one.s, begin, step, stop, domain, feedback, reduce)
+    choices = Choices(branch, Newton(tolerance, max_iterations), stop, domain, feedback, reduce and reduce[0])
+    initial = jax.tree.map(jnp.asarray, reduce[1]) if reduce else None
+    every = steps if save_every is None else save_every
+    prepared, carry = _begin(system, given, axes, size, start, initial)
+    run = _native if choose_backend(backend, branch) == "native" else _jax
+    try:
+        carry, rows = run(prepared, choices, carry, begin, step, steps, every, threads)
+    except Unsupported as reason:
+        tell(reason)
+        carry, rows = _jax(prepared, choices, carry, begin, step, steps, every, threads)
+    path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, float(begin), float(step), every, choices)
+    path = dataclasses.replace(path, h=np.full(size, path.h))
+    return jax.tree.map(jnp.asarray, path)
+
+
+def _with(system, parameters: dict):
+    return system.replace(**parameters) if parameters else system
+
+
+def _begin_one(system, given: dict, t0, h, steps: int, scheme, starter, branch) -> Prepared:
+    data = (given["q0"], given["v0"], given["nodes"])
+    return prepare_any(system, *data, t0, h, steps, scheme, starter, branch)
+
+
+@eqx.filter_jit
+def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) -> tuple[Prepared, Carry]:
+    """Every run's program and carry, with a leading axis in all arrays."""
+    t0, h, steps, scheme, starter, branch = start
+
+    def one(given: dict) -> tuple[Prepared, Carry]:
+        prepared = _begin_one(_with(system, given["parameters"]), given, t0, h, steps, scheme, starter, branch)
+        return prepared, first_carry(prepared.program, prepared.q, prepared.s, t0, h, initial, prepared.expected)
+
+    return eqx.filter_vmap(one, in_axes=(axes,), axis_size=size)(given)
+
+
+@eqx.filter_jit
+def _traced(program, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+    return eqx.filter_vmap(lambda p, c: traced_run(p, choices, c, t0, h, steps, every))(program, carry)
+
+
+def _jax(prepared: Prepared, choices: Choices, carry: Carry, t0, h, steps: int, every: int, threads):
+    return jax.tree.map(np.asarray, _traced(prepared.program, choices, carry, t0, h, steps, every))
+
+
+def _native(prepared: Prepared, choices: Choices, carry: Carry, t0, h, steps: int, every: int, threads):
+    """All runs in lanes, over threads."""
+    carry = jax.tree.map(np.asarray, carry)
+    arrays, static = eqx.partition(prepared.program, eqx.is_array)
+    size = len(carry.q)
+    first = jax.tree.map(lambda x: x[0], (arrays, carry))
+    native = compiled(eqx.combine(first[0], static), choices, first[1], t0, h)
+    code, lead = native.code, prepared.program.lead
+    everything = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])
+    data = packed(np, everything, choices, carry, float(t0), float(h), size)
+    state, inputs = (np.ascontiguousarray(x) for x in data)
+    count = np.repeat(counts_of(choices, lead, lead, steps, every)[None], size, axis=0)
+    count[:, COUNTS.index("known")] = carry.known
+    start, rows = rows_of(lead, steps, every)
+    table = np.empty((size, rows - start, code.row_size))
+    code.run_many(state, count, inputs, table, threads)
+    _repeat_last(table, count[:, COUNTS.index("rows")], jax.tree.map(np.asarray, row_of(prepared.program, carry)), code)
+    columns = columns_of(code, table)
+    return unpacked(np, code, carry, state, count, columns), columns
+
+
+def _repeat_last(table: np.ndarray, done: np.ndarray, first: dict, code) -> None:
+    """Where a run has ended its last state is repeated; the state it began with where no step was solved."""
+    for i in np.flatnonzero(done < table.shape[1]):
+        if done[i] == 0:
+            row = np.concatenate([np.ravel(np.asarray(first[name][i], float)) for name in code.layout.row])
+        else:
+            row = table[i, done[i] - 1]
+        table[i, done[i] :] = row

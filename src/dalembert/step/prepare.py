@@ -1,0 +1,97 @@
+"""From a system and initial data to a program and the data of its first step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.step.arguments import as_nodes, check_discrete
+from dalembert.step.branch import Avoid, Branch
+from dalembert.step.program import StepProgram
+from dalembert.step.programs import DiscreteProgram, KickDriftKick, NodeProgram
+from dalembert.step.start import Starter, second_node
+from dalembert.systems import System, check_initial_data, is_traced
+from dalembert.systems.checks import InconsistentDataError, check_parameters, initial_acceleration
+from dalembert.systems.equations import deflatable, value
+
+
+class Prepared(NamedTuple):
+    """A program and the data of its first step: nodes known before it (lead + 1, n), position q, state s, expected z."""
+
+    program: StepProgram
+    nodes: Float[Array, "known n"]
+    q: Float[Array, "n"]
+    s: Float[Array, "k"]
+    expected: Float[Array, "z"] | None
+
+
+def prepare_any(system, q0, v0, nodes, t0, h, steps: int, scheme: Scheme | None, starter: Starter, branch) -> Prepared:
+    """The program and its data for a System, from (q0, v0), or for a DiscreteSystem, from its first nodes."""
+    if isinstance(system, DiscreteSystem):
+        return prepare_discrete(system, nodes, q0, v0, h, steps, scheme)
+    if not isinstance(system, System):
+        raise TypeError(f"system: found {type(system).__name__}; give a System or a DiscreteSystem")
+    if nodes is not None:
+        raise ValueError("nodes: a System starts from q0 and v0; nodes belong to a DiscreteSystem")
+    return prepare(system, q0, v0, t0, h, scheme or Scheme(), starter, branch)
+
+
+def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, branch: Branch | None) -> Prepared:
+    """Check the data and choose the program: its form, its state, and its first nodes."""
+    q, v = check_initial_data(system, q0, v0, t0)
+    if isinstance(branch, Avoid) and branch.factor is None and not deflatable(system):
+        raise ValueError(
+            "branch: Avoid() without a factor needs one Lyapunov constraint and no other constraint on accelerations; "
+            "give Avoid(factor) with a function of (q, v)"
+        )
+    deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
+    program = program_for(system, q, v, t0, scheme, deflate)
+    a, multipliers = initial_acceleration(system, q, v, t0)
+    if program.lead == 0:
+        return Prepared(program, q[None], q, v, program.expect(v, h, a, multipliers))
+    d = _second_node(system, scheme, starter, q, v, t0, h)
+    return Prepared(program, jnp.stack([q, q + d]), q + d, d / h, program.expect(d / h, h, a, multipliers))
+
+
+def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick:
+    """The program of the form that suits the system; deflate: write a Lyapunov constraint as λ = -φ₀/u."""
+    form, rest = scheme.form_for(system), jnp.zeros_like(q)
+    kinds = tuple(
+        (c.order, jax.eval_shape(lambda c=c: value(system, c, q, v, rest, t)).shape[0]) for c in system.constraints
+    )
+    if form == "kick_drift_kick":
+        return KickDriftKick(system, scheme, kinds, deflate)
+    return NodeProgram(system, scheme, kinds, 0.5 if form == "drift_kick_drift" else 0.0, deflate)
+
+
+_second_node = eqx.filter_jit(second_node)
+
+
+def prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h, steps: int, scheme) -> Prepared:
+    r = system.nodes_needed
+    if nodes is None or q0 is not None or v0 is not None:
+        raise ValueError(f"nodes: a DiscreteSystem starts from its first {r} nodes, nodes=[q0, q1, …], not from q0 and v0")
+    if scheme is not None:
+        raise ValueError("scheme: a DiscreteSystem is discrete already; a scheme belongs to a System")
+    points = as_nodes(nodes, r)
+    if system.coordinates is not None and len(system.coordinates) != points.shape[1]:
+        raise ValueError(f"nodes: found n = {points.shape[1]}; the system names {len(system.coordinates)} coordinates")
+    if steps < r - 1:
+        raise ValueError(f"steps: found {steps}; the {r} nodes given are already those of {r - 1} steps")
+    m = check_discrete(system, points)
+    if not is_traced(system, points):
+        check_parameters(system)
+        if system.initial is not None:
+            left = np.atleast_1d(np.asarray(system.call(system.initial, points[0], points[1])))
+            if not np.max(np.abs(left)) <= 1e-8:
+                raise InconsistentDataError(
+                    f"nodes: the first two must lie in D_d, where the initial condition is 0; it is {left}"
+                )
+    d = jnp.diff(points, axis=0)[::-1] / h
+    return Prepared(DiscreteProgram(system, m), points, points[-1], d.reshape(-1), None)
