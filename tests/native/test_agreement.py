@@ -58,15 +58,11 @@ def controlled_pendulum() -> da.System:
 
 
 @pytest.fixture
-def both(monkeypatch):
+def both():
     """simulate by both back-ends: (native, jax)."""
 
     def run(*arguments, **options):
-        paths = []
-        for function in (native_run, chunked_run):
-            monkeypatch.setattr(SIMULATE, "chunked_run", function)
-            paths.append(da.simulate(*arguments, throw=False, **options))
-        return paths
+        return [da.simulate(*arguments, throw=False, backend=backend, **options) for backend in ("native", "jax")]
 
     return run
 

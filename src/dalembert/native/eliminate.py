@@ -109,7 +109,7 @@ def _cost(live: np.ndarray, levels: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Elimination:
-    """update: unknown → node of its part of F′⁻¹F; check: must be at most `growth`; pivots: their signs give the determinant's."""
+    """update: unknown → node of its part of F′⁻¹F. check: must be at most `growth`. pivots: signs make the determinant's."""
 
     update: dict[int, int]
     check: int

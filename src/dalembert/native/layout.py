@@ -18,7 +18,8 @@ class Layout:
     """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
 
     `carry`: q, lost, s, history (4, z), held, sign, residual, failed_residual, reduced, the state one step before.
-    `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured. A row of output: q, velocity, multipliers, force, held, node index.
+    `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured.
+    A row of output: q, velocity, multipliers, force, held, node index.
     """
 
     n: int

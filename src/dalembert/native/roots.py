@@ -17,7 +17,7 @@ LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; be
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How the linear systems are solved: the pivots of the head, which is iterated, and of the tail, solved once after it."""
+    """How the linear systems are solved: the pivots of the head, which is iterated, and of the tail, solved once after."""
 
     head: Order
     tail: Order

@@ -26,7 +26,6 @@ from dalembert.step.start import Starter
 from dalembert.systems import System, check_x64
 from dalembert.systems.checks import check_many
 
-
 MANY = 2**62
 
 
@@ -53,7 +52,7 @@ def ensemble(
     backend: Literal["jax", "native"] | None = None,
     threads: int | None = None,
 ) -> Path:
-    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, for B sets of data at once.
+    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, for B sets of data.
 
     q0, v0: (B, n), or (n,) for all; a DiscreteSystem takes nodes (B, r, n) or (r, n). parameters: name → (B, …), in place of
     the system's. threads: of the native back-end, all processors if None. Everything else as in `simulate`.

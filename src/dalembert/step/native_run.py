@@ -12,6 +12,7 @@ import jax
 import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from dalembert.native import COUNTS, CompiledStep, Sample, StepFunctions, Unsupported, compile_step, counts
 from dalembert.step.branch import Avoid, call_system, divided_by_factor
@@ -138,14 +139,14 @@ def _compile(program, choices: Choices, carry: Carry, leaves, rebuild, t0, h) ->
 
 
 def _known(value, about: float) -> np.ndarray:
-    """The numbers of an array, flat; others in their place where they are not known yet: they only serve to choose pivots."""
+    """The numbers of an array, flat; others where they are not known yet: they only serve to choose pivots."""
     if not _is_tracer(value):
         return np.ravel(np.asarray(value, float))
     return about * (1.0 + 0.3 * np.random.default_rng(1).standard_normal(int(np.prod(np.shape(value), initial=1))))
 
 
 def _is_tracer(value) -> bool:
-    return isinstance(value, jax.core.Tracer)
+    return isinstance(value, Tracer)
 
 
 def _functions(program, choices: Choices, carry: Carry, leaves, rebuild) -> StepFunctions:
@@ -179,8 +180,9 @@ def _functions(program, choices: Choices, carry: Carry, leaves, rebuild) -> Step
 
 def _residual(choices: Choices, rebuild) -> Callable | None:
     """The equations of a branch rule that changes them; None where the program's own are solved."""
-    if choices.branch is None or (isinstance(choices.branch, Avoid) and choices.branch.factor is None):
+    branch = choices.branch
+    if branch is None or (isinstance(branch, Avoid) and branch.factor is None):
         return None
-    if not isinstance(choices.branch, Avoid):
-        raise Unsupported("branch", f"the rule {type(choices.branch).__name__} needs the JAX back-end")
-    return lambda z, q, s, t, h, held, p: divided_by_factor(rebuild(p), choices.branch, z, q, s, t, h, held)
+    if not isinstance(branch, Avoid):
+        raise Unsupported("branch", f"the rule {type(branch).__name__} needs the JAX back-end")
+    return lambda z, q, s, t, h, held, p: divided_by_factor(rebuild(p), branch, z, q, s, t, h, held)

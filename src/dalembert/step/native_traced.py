@@ -31,7 +31,9 @@ def native_traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, 
 
     @run.defjvp
     def _(primals, tangents):
-        again = lambda leaves, *rest: traced_run(native.rebuild(leaves), choices, *rest, steps, every)  # noqa: E731
+        def again(leaves, carry, t0, h):
+            return traced_run(native.rebuild(leaves), choices, carry, t0, h, steps, every)
+
         return jax.jvp(again, primals, tangents)
 
     return run(native.leaves, carry, t0, h)

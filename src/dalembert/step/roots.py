@@ -13,8 +13,8 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, newton
 from dalembert.discretize import Scheme
 from dalembert.step.branch import Call, second_root
-from dalembert.step.program import StepProgram
 from dalembert.step.prepare import program_for
+from dalembert.step.program import StepProgram
 from dalembert.systems import System, check_initial_data
 
 _OPTIONS = Newton(tolerance=1e-11, max_iterations=60)

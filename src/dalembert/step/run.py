@@ -207,7 +207,7 @@ def traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
 
 
 def rows_of(lead: int, steps: int, every: int) -> tuple[int, int]:
-    """Of the saved nodes every, 2 every, … and the last: how many are known before the first step, and how many there are."""
+    """Of the saved nodes every, 2 every, … and the last: how many are known before the first step, and their number."""
     rows = math.ceil(steps / every)
     return sum(min(every * (1 + i), steps) <= lead for i in range(min(rows, lead))), rows
 

@@ -78,10 +78,8 @@ def simulate(
     every = steps if save_every is None else save_every
     inside = is_traced(program, carry, begin, step)
     native = choose_backend(backend, branch) == "native"
-    if inside:
-        run = native_or_traced_run if native else traced_run
-    else:
-        run = native_or_jax_run if native else chunked_run
+    runs = (native_or_traced_run, traced_run) if inside else (native_or_jax_run, chunked_run)
+    run = runs[0] if native else runs[1]
     carry, rows = run(program, choices, carry, begin, step, steps, every)
     if not inside:
         carry = carry._replace(code=jnp.asarray(int(diagnosis(program, carry, begin, step))))

@@ -144,8 +144,8 @@ def check_many(system: System, given: dict, axes: dict, t0) -> None:
         bad = np.flatnonzero(~(size <= CONSISTENT))
         if bad.size:
             raise InconsistentDataError(
-                f"q0, v0: {name} is {np.asarray(residual)[bad[0]]} in run {bad[0]} and not 0 ({bad.size} of {len(size)} runs). "
-                "dalembert.project(system, q0, v0) finds the nearest consistent data"
+                f"q0, v0: {name} is {np.asarray(residual)[bad[0]]} in run {bad[0]} and not 0 "
+                f"({bad.size} of {len(size)} runs). dalembert.project(system, q0, v0) finds the nearest consistent data"
             )
 
 
