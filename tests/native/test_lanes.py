@@ -74,7 +74,8 @@ CUBIC = step_of(lambda z, q, t, h, p: z + p * z**3 + jnp.sin(q + 0.5 * h * z) - 
 @pytest.mark.parametrize("size", [1, 3, 16, 37])
 def test_any_number_of_runs(size):
     found = agree(Batch(CUBIC, np.linspace(-2, 2, size), np.linspace(0.1, 1.5, size)))
-    assert np.all(found["code"] == Outcome.SUCCESS) and np.all(found["k"] == 300)
+    assert np.all(found["code"] == Outcome.SUCCESS)
+    assert np.all(found["k"] == 300)
     assert np.all(found["iterations"] >= 300)
 
 
@@ -104,7 +105,9 @@ def tail_step() -> StepFunctions:
 def test_unknowns_that_follow_linearly():
     batch = Batch(tail_step(), np.linspace(-2, 2, 20), 0.7)
     plan = batch.code._parts[2]
-    assert plan is not None and plan.head.columns == (0,) and sorted(plan.tail.columns) == [1, 2]
+    assert plan is not None
+    assert plan.head.columns == (0,)
+    assert sorted(plan.tail.columns) == [1, 2]
     agree(batch)
     _, _, rows = batch.together()
     z = rows[:, :, 2:5] if batch.code.layout.row["multipliers"][0] == 2 else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dalembert.native.llvm import Code, real
+from dalembert.native.code import Code, real
 
 SOLVED, SINGULAR, NOT_FINITE, EXACT = range(4)
 # As in algebra/newton.py, so that the two back-ends report the same outcomes.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dalembert.native.code import Code
 from dalembert.native.layout import COUNTS
-from dalembert.native.llvm import Code
 
 CHUNK = 256  # steps after which lanes that the scalar run has taken join their group again
 WORTH_THREADS = 4096  # steps of all runs together under which no thread is started

@@ -10,9 +10,10 @@ import jax
 import numpy as np
 
 from dalembert.native.cache import CACHE, Cache
+from dalembert.native.code import Code
 from dalembert.native.depend import Dependence
+from dalembert.native.emit import Emitter, Values
 from dalembert.native.graph import Graph
-from dalembert.native.llvm import Code, Emitter, Values
 from dalembert.native.simplify import gather_factors, share_reciprocals
 from dalembert.native.trace import Tracer
 

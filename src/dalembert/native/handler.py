@@ -10,11 +10,11 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from dalembert.native.code import Code
 from dalembert.native.compiled import CompiledStep, processors
 from dalembert.native.ensemble import TABLE, ensemble
 from dalembert.native.graph import Unsupported
 from dalembert.native.layout import COUNTS, total
-from dalembert.native.llvm import Code
 from dalembert.native.machine import Loaded
 
 # Offsets in the structures of xla/ffi/api/c_api.h, in bytes.

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dalembert.native.code import Code
 from dalembert.native.description import Translated
+from dalembert.native.emit import Emitter, Values
 from dalembert.native.layout import COUNTS, HISTORY, Layout, total
-from dalembert.native.llvm import Code, Emitter, Values
 from dalembert.native.loop import WEIGHTS
 from dalembert.native.roots import Plan, Roots
 

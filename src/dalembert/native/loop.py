@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dalembert.native.code import Code, real
 from dalembert.native.dense import ASTRAY, EXACT, NOT_FINITE, SOLVED
 from dalembert.native.description import Translated
+from dalembert.native.emit import Emitter, Values
 from dalembert.native.layout import COUNTS, HISTORY, Layout
-from dalembert.native.llvm import Code, Emitter, Values, real
 from dalembert.native.roots import Plan, Roots
 from dalembert.path import Outcome
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
+from dalembert.native.code import Code
 from dalembert.native.machine import binding, host
-
-if TYPE_CHECKING:
-    from dalembert.native.llvm import Code
 
 # feature of the processor → letter of the vector ABI, lanes of one call
 _KINDS = (("avx512f", "e", 8), ("avx2", "d", 4))
