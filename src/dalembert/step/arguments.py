@@ -169,7 +169,7 @@ def _as_floats(x, name: str):
         array = jnp.asarray(x, dtype=float)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name}: found {type(x).__name__}, which is not an array of numbers ({error})") from None
-    bad = np.flatnonzero(~np.isfinite(np.asarray(array)).reshape(array.shape[0] if array.ndim else 1, -1).all(axis=1))
+    bad = np.flatnonzero(~np.isfinite(np.atleast_1d(array)).all(axis=tuple(range(1, array.ndim))))
     if bad.size:
         raise ValueError(f"{name}: row {bad[0]} is not finite ({bad.size} such rows); every number must be finite")
     return array

@@ -108,7 +108,10 @@ def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0):
     check_shapes(system, q, v, t)
     if not is_traced(system, q, v, t):
         check_parameters(system)
-        found = jax.tree.map(np.asarray, _look(system, q, v, t))
+        look = _look(system, q, v, t)
+        if is_traced(look):  # a function of the system closes over a traced value
+            return q, v
+        found = jax.tree.map(np.asarray, look)
         _check_values(system, found, q, v)
         informative = bool(found.solved | found.linear)  # else the rank at a = 0 says nothing about that at the solution
         if informative:
