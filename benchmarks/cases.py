@@ -30,17 +30,26 @@ class Case:
     parameters: Sequence[float]
 
 
-def pendulums(rods: int) -> da.System:
-    """L = ½ vᵀm(q)v + g Σᵢ wᵢᵢ cos qᵢ, mᵢⱼ = wᵢⱼ cos(qᵢ-qⱼ), wᵢⱼ = N - max(i,j): the chain in angles; no entry of m is zero."""
-    i = np.arange(rods)
-    weights = 1.0 * rods - np.maximum(i[:, None], i)
+def by_mass_matrix(q, v, p):
+    """½ vᵀm(q)v + g Σᵢ wᵢᵢ cos qᵢ, mᵢⱼ = wᵢⱼ cos(qᵢ-qⱼ), wᵢⱼ = N - max(i,j): the chain in angles; m has no zeros."""
+    i = np.arange(q.size)
+    weights = 1.0 * q.size - np.maximum(i[:, None], i)
+    c, s = jnp.cos(q), jnp.sin(q)
+    mass = weights * (jnp.outer(c, c) + jnp.outer(s, s))
+    return 0.5 * v @ mass @ v + p["g"] * weights.diagonal() @ c
 
-    def lagrangian(q, v, p):
-        c, s = jnp.cos(q), jnp.sin(q)
-        mass = weights * (jnp.outer(c, c) + jnp.outer(s, s))
-        return 0.5 * v @ mass @ v + p["g"] * weights.diagonal() @ c
 
-    return da.System(lagrangian, parameters={"g": GRAVITY})
+def by_velocities(q, v, p):
+    """½ Σᵢ |ṙᵢ|² - g Σᵢ yᵢ, ṙᵢ = Σⱼ (cos qⱼ, sin qⱼ) vⱼ over j ≤ i: the same function of (q, v), written with less."""
+    c, s = jnp.cos(q), jnp.sin(q)
+    return 0.5 * jnp.sum(jnp.cumsum(c * v) ** 2 + jnp.cumsum(s * v) ** 2) + p["g"] * jnp.sum(jnp.cumsum(c))
+
+
+def pendulum_case(lagrangian: Callable, rods: int = 8) -> Case:
+    """The pendulum of 8 rods in angles, at rest: 8 unknowns, a Jacobian without zeros, no constraint."""
+    build = lambda: da.System(lagrangian, parameters={"g": GRAVITY})  # noqa: E731
+    angles = np.linspace(0.3, 1.2, rods)
+    return Case(build, angles, np.zeros(rods), 0.01, "pendulum.c", {"dense": f"pendulum{rods}"}, (GRAVITY,))
 
 
 def chain_case(n: int) -> Case:
@@ -65,9 +74,8 @@ CASES = {
         "wheel.c", {"dense": "wheel_dense", "reduced by hand": "wheel_reduced"},
         tuple(inertia_wheel_pendulum.PARAMETERS[name] for name in ("I", "J", "M", "d", "e", "chi", "n", "rho")),
     ),
-    "pendulum of 8 rods, angles": Case(
-        lambda: pendulums(8), np.linspace(0.3, 1.2, 8), np.zeros(8), 0.01, "pendulum.c", {"dense": "pendulum8"}, (GRAVITY,)
-    ),
+    "8 rods in angles, by mass matrix": pendulum_case(by_mass_matrix),
+    "8 rods in angles, by velocities": pendulum_case(by_velocities),
     "chain n = 8": chain_case(8),
     "chain n = 20": chain_case(20),
 }  # fmt: skip
