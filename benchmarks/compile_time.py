@@ -2,7 +2,7 @@
 
     python benchmarks/compile_time.py
 
-Both compile what they have not seen before, in one process, with nothing on disk; medians over fresh copies of each system.
+Both compile what they have not seen before, in one process, with nothing on disk and no trace kept; medians.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
-from compare import CASES
+from cases import CASES, Case
 
 import dalembert as da
 from dalembert.native import Cache, compile_step
@@ -22,7 +22,7 @@ from dalembert.step import native_run
 REPEATS = 5
 
 
-def described(build, q0, v0, h: float):
+def described(case: Case):
     """What `simulate` hands to the compiler: the description of a step, and a sample of its state."""
     caught = []
     simulate, original, run = importlib.import_module("dalembert.step.simulate"), native_run.compile_step, None
@@ -34,15 +34,17 @@ def described(build, q0, v0, h: float):
     native_run.compile_step, run = catch, simulate.chunked_run
     simulate.chunked_run = native_run.native_run
     try:
-        da.simulate(build(), q0, v0, h=h, steps=1)
+        da.simulate(case.build(), case.q0, case.v0, h=case.h, steps=1)
     finally:
         native_run.compile_step, simulate.chunked_run = original, run
     return caught[0]
 
 
-def times(build, q0, v0, h: float) -> tuple[float, float]:
+def times(case: Case) -> tuple[float, float]:
     """Seconds for the native code of a run and for a compiled Jacobian."""
-    step, sample = described(build, q0, v0, h)
+    native_run._COMPILED.clear()
+    step, sample = described(case)
+    jax.clear_caches()
     start = time.perf_counter()
     compile_step(step, sample, Cache(None))
     native = time.perf_counter() - start
@@ -50,6 +52,7 @@ def times(build, q0, v0, h: float) -> tuple[float, float]:
     p = tuple(jnp.asarray(x) for x in np.split(sample.p, len(step.shapes))) if step.shapes else ()
     z, held = step.guess(q, s, t, step_size, tuple(x.reshape(()) for x in p)), jnp.zeros_like(q)
     leaves = tuple(x.reshape(()) for x in p)
+    jax.clear_caches()
     start = time.perf_counter()
     jax.jit(jax.jacfwd(lambda x: step.residual(x, q, s, t, step_size, held, leaves))).lower(z).compile()
     return native, time.perf_counter() - start
@@ -58,8 +61,8 @@ def times(build, q0, v0, h: float) -> tuple[float, float]:
 def main() -> None:
     print("| system | native: trace and compile, s | jax.jit of the Jacobian, s | ratio |")
     print("|---|---|---|---|")
-    for name, (build, q0, v0, h, _, _) in CASES.items():
-        pairs = np.array([times(build, q0, v0, h) for _ in range(REPEATS)])
+    for name, case in CASES.items():
+        pairs = np.array([times(case) for _ in range(REPEATS)])
         native, jit = np.median(pairs, axis=0)
         print(f"| {name} | {native:.3f} | {jit:.3f} | {np.median(pairs[:, 0] / pairs[:, 1]):.2f} |", flush=True)
 

@@ -1,4 +1,5 @@
-/* Particle in a harmonic potential with dz = y dx: drift-kick-drift, unknowns (v', lambda), constraint at the middle. */
+/* Particle in a harmonic potential with dz = y dx: drift-kick-drift, unknowns (v', lambda), constraint at the middle.
+   Parameter: c of the potential c (x^2 + y^2)/2. */
 #include "common.h"
 DEFINE_SOLVE(4)
 
@@ -14,8 +15,8 @@ long nonholonomic(long steps, double h, double tol, const double *p, const doubl
     for (int i = 0; i < 3; i++) n[i] = q[i] + 0.5 * h * v[i];
     for (int it = 0; it < MAX_ITERATIONS; it++) {
       double y = n[1] + 0.5 * h * z[1], f[2];
-      for (int i = 0; i < 2; i++) f[i] = 0.5 * ((n[i] - 0.5 * h * v[i]) + (n[i] + 0.5 * h * z[i]));
-      double c = 1 + 0.25 * h * h;
+      for (int i = 0; i < 2; i++) f[i] = 0.5 * p[0] * ((n[i] - 0.5 * h * v[i]) + (n[i] + 0.5 * h * z[i]));
+      double c = 1 + 0.25 * p[0] * h * h;
       double b[4] = {v[0] - z[0] - h * f[0] - h * z[3] * n[1], v[1] - z[1] - h * f[1], v[2] - z[2] + h * z[3],
                      z[2] - y * z[0]};
       double A[4][4] = {{-c, 0, 0, -h * n[1]}, {0, -c, 0, 0}, {0, 0, -1, h}, {-y, -0.5 * h * z[0], 1, 0}};

@@ -11,41 +11,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import dalembert as da
+from dalembert.gallery.chain import chain, slanted
+from dalembert.gallery.curvature_particle import curvature_particle
+from dalembert.gallery.nonholonomic_particle import constraint, nonholonomic_particle
 from dalembert.native import CACHE
 from dalembert.step.native_run import native_run
 from dalembert.step.run import chunked_run
 
 SIMULATE = importlib.import_module("dalembert.step.simulate")
-
-
-def curvature() -> da.System:
-    def phi(q, v, a, p):
-        return (v[0] * a[1] - a[0] * v[1]) / jnp.linalg.norm(v) ** 3 - p["k"]
-
-    return da.System(
-        lambda q, v, p: 0.5 * p["m"] * v @ v,
-        da.SecondOrder(phi, reactions=lambda q, v, a, p: jnp.array([v[1], -v[0]])),
-        parameters={"m": 1.0, "k": 1.0},
-    )
-
-
-def nonholonomic() -> da.System:
-    return da.System(
-        lambda q, v: 0.5 * v @ v - 0.5 * (q[0] ** 2 + q[1] ** 2), da.Nonholonomic(lambda q, v: v[2] - q[1] * v[0])
-    )
-
-
-def chain(rods: int) -> da.System:
-    def phi(q):
-        r = q.reshape(rods, 2)
-        return jnp.sum((r - jnp.concatenate([jnp.zeros((1, 2)), r[:-1]])) ** 2, axis=1) - 1.0
-
-    return da.System(lambda q, v: 0.5 * v @ v - 9.81 * jnp.sum(q.reshape(rods, 2)[:, 1]), da.Holonomic(phi))
-
-
-def hanging(rods: int) -> np.ndarray:
-    angles = np.linspace(0.3, 1.2, rods)
-    return np.cumsum(np.stack([np.sin(angles), -np.cos(angles)], 1), 0).ravel()
 
 
 def controlled_pendulum() -> da.System:
@@ -76,10 +49,11 @@ def compare(native: da.Path, jax: da.Path, tolerance: float):
         assert int(getattr(native.statistics, name)) == int(getattr(jax.statistics, name)), name
 
 
+START = ([1.0, 0.0, 0.0], [0.5, 1.0, 0.0])
 SYSTEMS = {
-    "curvature particle": (curvature, [0.0, 0.0], [1.0, 1.0], 0.1, 1e-11),
-    "nonholonomic particle": (nonholonomic, [1.0, 0.0, 0.0], [0.5, 1.0, 0.0], 0.05, 1e-12),
-    "chain of three rods": (lambda: chain(3), hanging(3), np.zeros(6), 0.01, 1e-11),
+    "curvature particle": (curvature_particle, [0.0, 0.0], [1.0, 1.0], 0.1, 1e-11),
+    "nonholonomic particle": (lambda: nonholonomic_particle(1.0), *START, 0.05, 1e-12),
+    "chain of three rods": (lambda: chain(3), slanted(3), np.zeros(6), 0.01, 1e-11),
 }
 
 
@@ -101,12 +75,12 @@ def test_lyapunov_constraint(both):
 def test_callbacks(both):
     """Stop, domain, sampled feedback and reduction together."""
     options = {
-        "stop": lambda q, v: q[0] > 3.0, "domain": lambda q, v: q[0] < 50.0,
-        "feedback": da.SampledFeedback(lambda q, v: jnp.array([0.1 * v[1], 0.2, 0.0]), every=3),
+        "stop": lambda q, v, p: q[0] > 3.0, "domain": lambda q, v, p: q[0] < 50.0,
+        "feedback": da.SampledFeedback(lambda q, v, p: jnp.array([0.1 * v[1], 0.2, 0.0]), every=3),
         "reduce": (lambda r, t, q, v, m: {"most": jnp.maximum(r["most"], q[0]), "sum": r["sum"] + m},
                    {"most": 0.0, "sum": jnp.zeros(1)}),
     }  # fmt: skip
-    native, jax = both(nonholonomic(), [1.0, 0.0, 0.0], [0.5, 1.0, 0.0], h=0.05, steps=300, save_every=2, **options)
+    native, jax = both(nonholonomic_particle(1.0), *START, h=0.05, steps=300, save_every=2, **options)
     compare(native, jax, 1e-12)
     np.testing.assert_allclose(native.feedback, jax.feedback, atol=1e-13)
     for name in ("most", "sum"):
@@ -114,9 +88,8 @@ def test_callbacks(both):
 
 
 def test_leaving_the_domain(both):
-    native, jax = both(
-        nonholonomic(), [1.0, 0.0, 0.0], [0.5, 1.0, 0.0], h=0.05, steps=300, save_every=50, domain=lambda q, v: q[0] > 0.5
-    )
+    inside = lambda q, v, p: q[0] > 0.5  # noqa: E731
+    native, jax = both(nonholonomic_particle(1.0), *START, h=0.05, steps=300, save_every=50, domain=inside)
     assert native.outcome == da.Outcome.LEFT_DOMAIN
     compare(native, jax, 1e-12)
 
@@ -153,14 +126,19 @@ def test_failures_are_the_same(both, name):
 
 
 def test_nothing_is_compiled_again_for_other_numbers():
-    system = nonholonomic()
+    system = nonholonomic_particle(1.0)
+    fresh = da.System(
+        lambda q, v, p: system.lagrangian(q, v, p),
+        da.Nonholonomic(lambda q, v, p: constraint(q, v, p)),
+        parameters={"c": 1.0},
+    )
     SIMULATE.chunked_run = native_run
     try:
-        da.simulate(system, [1.0, 0.0, 0.0], [0.5, 1.0, 0.0], h=0.05, steps=10)
+        da.simulate(system, *START, h=0.05, steps=10)
         before = CACHE.compilations
         da.simulate(system, [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23, save_every=3)
-        da.simulate(nonholonomic(), [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23)  # fresh lambdas
-        curved = curvature()
+        da.simulate(fresh, [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23)  # the same in other lambdas
+        curved = curvature_particle()
         da.simulate(curved, [0.0, 0.0], [1.0, 1.0], h=0.05, steps=10)
         middle = CACHE.compilations
         da.simulate(curved.replace(m=2.0, k=0.5), [0.0, 0.0], [1.0, 1.0], h=0.05, steps=10)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 
 
 class Rank(NamedTuple):
@@ -27,6 +26,8 @@ def numerical_rank(matrix: np.ndarray, tolerance: float = 1e-10) -> Rank:
     does not look dependent; a zero row stays zero and counts as dependent. The tolerance is relative and far above
     round-off on purpose: matrices come from derivatives of users' functions.
     """
+    import scipy.linalg  # a third of the time to import the package, were it loaded with it
+
     a = np.atleast_2d(np.asarray(matrix, dtype=float))
     if a.size == 0:
         return Rank(0, np.zeros(0), tuple(range(a.shape[0])))

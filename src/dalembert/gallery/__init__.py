@@ -1,6 +1,7 @@
 """The gallery: one system per file, each with formula, parameters, reference, and closed form if there is one."""
 
 from dalembert.gallery import (
+    chain,
     curvature_particle,
     inertia_wheel_pendulum,
     nonholonomic_particle,
@@ -12,6 +13,7 @@ from dalembert.gallery.entry import Entry
 ENTRIES: dict[str, Entry] = {
     module.entry.name: module.entry
     for module in (
+        chain,
         curvature_particle,
         inertia_wheel_pendulum,
         nonholonomic_particle,

@@ -1,0 +1,91 @@
+"""The two sides of a comparison: a call of the library's machine code, and a call of compiled C, on the same data."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from cases import Case
+
+import dalembert as da
+from dalembert.native import CompiledStep
+from dalembert.step.native_run import native_run
+
+HERE = Path(__file__).parent
+STEPS, TOLERANCE = 20_000, 1e-9
+FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
+
+
+class Side(NamedTuple):
+    """call: runs all steps, returns the number of Newton iterations. q: (STEPS, n), the positions it writes."""
+
+    call: Callable[[], int]
+    q: Callable[[], np.ndarray]
+
+
+def built(source: str, folder: Path) -> ctypes.CDLL:
+    """The C file as a library."""
+    library = folder / (source + ".so")
+    subprocess.run(["gcc", *FLAGS, str(HERE / "c" / source), "-o", str(library), "-lm"], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def c_side(library: ctypes.CDLL, name: str, case: Case) -> Side:
+    """A C integrator; a row is q, v, multipliers, force and the number of the step."""
+    function = getattr(library, name)
+    function.restype = ctypes.c_long
+    function.argtypes = [ctypes.c_long, ctypes.c_double, ctypes.c_double, *[ctypes.c_void_p] * 4]
+    p, q, v = (np.array(x, float) for x in (case.parameters, case.q0, case.v0))
+    n = len(q)
+    m = len(case.build().constraints) and len(np.atleast_1d(da.acceleration(case.build(), q, v)[1]))
+    out = np.zeros((STEPS, 3 * n + m + 1))
+
+    def call() -> int:
+        return function(STEPS, case.h, TOLERANCE, *(a.ctypes.data for a in (p, q, v, out)))
+
+    return Side(call, lambda: out[:, :n])
+
+
+def native_side(case: Case) -> tuple[Side, CompiledStep]:
+    """The library: what `simulate` gives to the machine code, caught on its way."""
+    caught = []
+    simulate = importlib.import_module("dalembert.step.simulate")
+    original, run = CompiledStep.run, simulate.chunked_run
+
+    def catch(self, carry, count, inputs, rows):
+        caught.append((self, carry.copy(), count.copy(), inputs, rows))
+        original(self, carry, count, inputs, rows)
+
+    CompiledStep.run, simulate.chunked_run = catch, native_run
+    try:
+        path = da.simulate(case.build(), case.q0, case.v0, h=case.h, steps=STEPS, tolerance=TOLERANCE, throw=False)
+    finally:
+        CompiledStep.run, simulate.chunked_run = original, run
+    if path.outcome.failed:
+        raise RuntimeError(f"the run ended after {path.steps} steps: {path.outcome.name}")
+    code, carry, count, inputs, rows = caught[-1]
+
+    def call() -> int:
+        numbers = count.copy()
+        code.run(carry.copy(), numbers, inputs, rows)
+        return int(numbers[3])
+
+    return Side(call, lambda: rows[:STEPS, : len(case.q0)]), code
+
+
+def nanoseconds(side: Side) -> float:
+    """Per step, of one call: the thread's own time, without that in which others have the processor."""
+    start = time.thread_time()
+    side.call()
+    return (time.thread_time() - start) / STEPS * 1e9
+
+
+def interleaved(sides: list[Side], repeats: int) -> np.ndarray:
+    """(repeats, sides) nanoseconds per step; the sides take turns, so that other work on the machine meets them all."""
+    return np.array([[nanoseconds(side) for side in sides] for _ in range(repeats)])
