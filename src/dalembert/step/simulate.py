@@ -76,7 +76,7 @@ def simulate(
     initial = jax.tree.map(jnp.asarray, reduce[1]) if reduce else None
     carry = first_carry(program, prepared.q, prepared.s, begin, step, initial, prepared.expected)
     every = steps if save_every is None else save_every
-    inside = is_traced(program, carry, begin, step)
+    inside = is_traced(program, carry, begin, step, prepared.expected)
     native = choose_backend(backend, branch) == "native"
     runs = (native_or_traced_run, traced_run) if inside else (native_or_jax_run, chunked_run)
     run = runs[0] if native else runs[1]
