@@ -14,7 +14,7 @@ from dalembert.native.description import Translated
 from dalembert.native.eliminate import Order
 from dalembert.native.layout import COUNTS, HISTORY, Layout, total
 from dalembert.native.llvm import Code, Emitter, Values
-from dalembert.native.loop import WEIGHTS
+from dalembert.native.loop import FAR, WEIGHTS
 from dalembert.native.roots import Roots
 
 SHARED = ("known", "rows", "saved", "target")  # counts that lanes of one group have in common
@@ -214,7 +214,8 @@ class Lanes:
         if self.step.linear:
             c.store(solved, self.good, c.truth)
             return inner
-        passed = self._passed(values, update, w)
+        passed, near = self._passed(values, update, w)
+        solved = c.let(f"and {c.truth} {solved}, {near}")
         c.store(c.let(f"and {c.truth} {solved}, {passed}"), self.good, c.truth)
         more = c.let(f"and {c.truth} {solved}, {c.let(f'xor {c.truth} {passed}, {c.constant(True)}')}")
         c.store(more, self.going, c.truth)
@@ -229,9 +230,10 @@ class Lanes:
         c.label("solved")
         return inner
 
-    def _passed(self, values: Values, update: list[str], w: list[str]) -> str:
-        """Whether every tested |update_i| ≤ tolerance · scale_i at the new z."""
+    def _passed(self, values: Values, update: list[str], w: list[str]) -> tuple[str, str]:
+        """Whether every tested |update_i| ≤ tolerance · scale_i at the new z, and whether ≤ FAR · scale_i."""
         c, inside, passed = self.code, dict(values), self.code.constant(True)
+        near = passed
         self.emitter.bind(inside, "w", w)
         groups: dict[int, list[str]] = {}
         for node, value in zip(self.roots.scale, update, strict=True):
@@ -239,10 +241,11 @@ class Lanes:
                 groups.setdefault(node, []).append(c.absolute(value))
         for node, sizes in groups.items():
             (scale,) = self.emitter.emit([node], inside, fast=True)
-            bound = c.let(f"fmul {c.real} {scale}, {self.tolerance}")
-            small = c.let(f"fcmp ole {c.real} {c.maximum(sizes)}, {bound}")
-            passed = c.let(f"and {c.truth} {passed}, {small}")
-        return passed
+            largest = c.maximum(sizes)
+            within = lambda part: c.let(f"fcmp ole {c.real} {largest}, {c.let(f'fmul {c.real} {scale}, {part}')}")  # noqa: B023, E731
+            passed = c.let(f"and {c.truth} {passed}, {within(self.tolerance)}")
+            near = c.let(f"and {c.truth} {near}, {within(c.constant(FAR))}")
+        return passed, near
 
     # After the solution.
 
@@ -357,4 +360,3 @@ class Lanes:
         c.fork(c.some(left), "step", "end")
         c.label("end")
         c.line("ret void")
-

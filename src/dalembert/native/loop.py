@@ -17,6 +17,7 @@ WEIGHTS = (
     f"@weights = private constant [{len(EXTRAPOLATE) * HISTORY} x double] "
     f"[{', '.join(f'double {real(x)}' for row in EXTRAPOLATE for x in row)}]"
 )
+FAR = 0.5  # an update this large, relative to the size of the unknowns, is no correction of a good prediction
 IN_REGISTERS = ("k", "known", "target", "saved")
 
 
@@ -68,7 +69,7 @@ class Run:
         self.z = [c.slot("z") for _ in range(layout.z)]
         self.u = [c.slot("u") for _ in range(layout.z)]
         self.w = [self._copied("w", c.at(self.part["history"], i)) for i in range(layout.z)]
-        self.turns, self.done = c.slot("turns", "i64"), c.slot("done", "i1")
+        self.turns, self.done, self.bound = c.slot("turns", "i64"), c.slot("done", "i1"), c.slot("bound")
         self.size, self.sign = c.slot("size"), c.slot("sign")
         self.emitter.hoist(r.stepped, self.run_values, self.step.level, 0)
 
@@ -159,6 +160,7 @@ class Run:
         """Newton's iteration, on the written-out elimination while its check holds, with the pivoted solver otherwise."""
         c = self.code
         c.store("0", self.turns, "i64")
+        c.store(real(self.step.growth), self.bound)
         c.label("iterate")
         inner = dict(values)
         z = [c.load(x) for x in self.z]
@@ -168,8 +170,9 @@ class Run:
             self._direct(inner, z)
         self._pivoted(dict(inner), z)
         c.label("test")
-        self._test(values)
+        updates = self._test(values)
         c.label("again")
+        self._notice_far(updates)
         self._store(self.z, [c.load(x) for x in self.w])
         c.fork(c.let(f"icmp slt i64 {c.load(self.turns, 'i64')}, {self._count('limit')}"),
                "iterate", "not_converged", True)  # fmt: skip
@@ -186,7 +189,7 @@ class Run:
         c, r = self.code, self.roots
         *update, check = self.emitter.emit([*r.update, *r.check], inner, fast=True)
         check = c.let(f"fadd double {check}, {c.vanishing(update)}")
-        c.fork(c.let(f"fcmp ole double {check}, {real(self.step.growth)}"), "direct", "pivot", True)
+        c.fork(c.let(f"fcmp ole double {check}, {c.load(self.bound)}"), "direct", "pivot", True)
         c.label("direct")
         self._store(self.u, update)
         self._store(self.w, [c.let(f"fsub double {a}, {b}") for a, b in zip(z, update, strict=True)])
@@ -226,21 +229,32 @@ class Run:
             c.label(name)
             self._fail(outcome)
 
-    def _test(self, values: Values) -> None:
-        """Whether every tested |update_i| ≤ tolerance · scale_i at the new z."""
+    def _test(self, values: Values) -> list[tuple[str, str]]:
+        """Whether every tested |update_i| ≤ tolerance · scale_i at the new z. Returns largest updates and their scales."""
         c, inside, passed = self.code, dict(values), "true"
         self.emitter.bind(inside, "w", [c.load(x) for x in self.w])
         groups: dict[int, list[str]] = {}
         for node, slot in zip(self.roots.scale, self.u, strict=True):
             if self.g.value(node) != float("inf"):
                 groups.setdefault(node, []).append(c.absolute(c.load(slot)))
-        for node, sizes in groups.items():
-            largest = c.maximum(sizes)
-            (scale,) = self.emitter.emit([node], inside, fast=True)
+        updates = [(c.maximum(sizes), *self.emitter.emit([node], inside, fast=True)) for node, sizes in groups.items()]
+        for largest, scale in updates:
             bound = c.let(f"fmul double {scale}, {self.settings['tolerance']}")
             passed = c.let(f"and i1 {passed}, {c.let(f'fcmp ole double {largest}, {bound}')}")
         c.store("true", self.done, "i1")
         c.fork(passed, "report", "again")
+        return updates
+
+    def _notice_far(self, updates: list[tuple[str, str]]) -> None:
+        """After an update of the size of the unknowns the rest of this step is left to the pivoted solver.
+
+        The rows may then have any size, which the check of the pivots does not know; a matrix is called singular by the
+        same test as in algebra/newton.py.
+        """
+        c = self.code
+        for largest, scale in updates:
+            far = c.let(f"fcmp ogt double {largest}, {c.let(f'fmul double {scale}, {real(FAR)}')}")
+            c.store(c.let(f"select i1 {far}, double -1.0, double {c.load(self.bound)}"), self.bound)
 
     def _report(self, inner: Values) -> None:
         """Scaled residual and sign of the determinant of the last evaluation, from the written-out elimination.
