@@ -20,7 +20,7 @@ from dalembert.native.roots import Roots
 SHARED = ("known", "rows", "saved", "target")  # counts that lanes of one group have in common
 FIXED = ("last", "every", "limit", "law_every", "first")
 OWN = ("iterations", "max_iterations", "crossings")
-STATE = ("q", "lost", "s", "history", "held", "sign", "residual", "reduced", "before_q", "before_s")
+STATE = ("q", "lost", "s", "history", "held", "sign", "residual", "reduced", "before_q", "before_s", "low")
 
 
 class Lanes:
@@ -154,7 +154,7 @@ class Lanes:
         node = c.broadcast(c.let(f"sitofp i64 {k} to double"), "double")
         since = c.let(f"fmul {c.real} {node}, {self.h}")
         self.emitter.bind(values, "t", [c.let(f"fadd {c.real} {self.t0}, {since}")])
-        for name in ("q", "s", "lost", "reduced"):
+        for name in ("q", "s", "lost", "low", "reduced"):
             self.emitter.bind(values, name, self._read(name))
         if self.roots.law:
             self._sample_law(values, k)
@@ -254,7 +254,11 @@ class Lanes:
         size = c.constant(0.0) if self.step.linear else emit(r.size, inner, fast=True)[0]
         pivots = [] if r.factor else emit(r.pivots, inner, fast=True)
         self.emitter.bind(values, "w", [c.load(x) for x in self.w])
-        new = {"q": emit(r.new_q, values), "lost": emit(r.new_lost, values), "s": emit(r.new_s, values)}
+        lost = [c.let(f"fsub {c.real} {c.load(z)}, {c.load(w)}") for z, w in zip(self.z, self.w, strict=True)]
+        cut = [c.let(f"fsub {c.real} {a}, {b}") for a, b in zip(lost, self.emitter.emit(r.update, inner), strict=True)]
+        self.emitter.bind(values, "cut", cut)
+        parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
+        new = {name: emit(roots, values) for name, roots in parts.items()}
         good = c.load(self.good, c.truth)
         for passed in self._conditions(values, [*new["q"], *new["s"]]):
             good = c.let(f"and {c.truth} {good}, {passed}")

@@ -64,7 +64,7 @@ class Run:
         self.length = {name: length for name, (_, length) in {**layout.carry, **layout.scratch}.items()}
         self.d = {
             name: [self._copied(name, c.at(self.part[name], i)) for i in range(layout.carry[name][1])]
-            for name in ("q", "lost", "s")
+            for name in ("q", "lost", "s", "low")
         }
         self.z = [c.slot("z") for _ in range(layout.z)]
         self.u = [c.slot("u") for _ in range(layout.z)]
@@ -103,7 +103,7 @@ class Run:
         c.label("begin")
         values = dict(self.run_values)
         self.emitter.bind(values, "t", [self._time(k)])
-        for name in ("q", "s", "lost"):
+        for name in ("q", "s", "lost", "low"):
             self.emitter.bind(values, name, [c.load(x) for x in self.d[name]])
         self.emitter.bind(values, "reduced", self._read("reduced"))
         if r.law:
@@ -217,6 +217,7 @@ class Run:
                f" i64 {NOT_FINITE}, label %not_finite ]")  # fmt: skip
         c.label("exact")
         self._store(self.w, z)
+        self._store(self.u, ["0.0"] * n)
         c.go("accept")
         c.label("solved")
         update = self._read("right")
@@ -237,7 +238,7 @@ class Run:
         for node, slot in zip(self.roots.scale, self.u, strict=True):
             if self.g.value(node) != float("inf"):
                 groups.setdefault(node, []).append(c.absolute(c.load(slot)))
-        updates = [(c.maximum(sizes), *self.emitter.emit([node], inside, fast=True)) for node, sizes in groups.items()]
+        updates = [(c.maximum(x), self.emitter.emit([node], inside, fast=True)[0]) for node, x in groups.items()]
         for largest, scale in updates:
             bound = c.let(f"fmul double {scale}, {self.settings['tolerance']}")
             passed = c.let(f"and i1 {passed}, {c.let(f'fcmp ole double {largest}, {bound}')}")
@@ -285,8 +286,14 @@ class Run:
         c, r = self.code, self.roots
         c.label("accept")
         self.emitter.bind(values, "w", [c.load(x) for x in self.w])
-        new = {"q": self.emitter.emit(r.new_q, values), "lost": self.emitter.emit(r.new_lost, values),
-               "s": self.emitter.emit(r.new_s, values)}  # fmt: skip
+        # What z - update has lost to rounding: exact, because the update is the smaller of the two.
+        lost = [
+            (c.let(f"fsub double {c.load(z)}, {c.load(w)}"), c.load(u))
+            for z, w, u in zip(self.z, self.w, self.u, strict=True)
+        ]
+        self.emitter.bind(values, "cut", [c.let(f"fsub double {a}, {b}") for a, b in lost])
+        parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
+        new = {name: self.emitter.emit(roots, values) for name, roots in parts.items()}
         c.fork(self._all_finite([*new["q"], *new["s"]]), "finite", "not_finite", True)
         c.label("finite")
         if r.inside:

@@ -32,6 +32,7 @@ class Roots:
     new_q: list[int]
     new_lost: list[int]
     new_s: list[int]
+    new_low: list[int]
     multipliers: list[int]
     force: list[int]
     new_velocity: list[int]
@@ -62,7 +63,7 @@ def roots_of(step: Translated, order: Order | None) -> tuple[Roots, Order | None
     one = lambda x: [] if x is None else [x]  # noqa: E731
     parts = Roots(
         f, jacobian.ravel().tolist(), update, check, pivots, [scaled_residual(g, f, jacobian)], step.guess, step.scale,
-        step.new_q, step.new_lost, step.new_s, step.multipliers, step.force, step.new_velocity,
+        step.new_q, step.new_lost, step.new_s, step.new_low, step.multipliers, step.force, step.new_velocity,
         one(step.factor), one(step.inside), one(step.stop), step.law or [], step.new_reduced or [],
     )  # fmt: skip
     names = [field.name for field in dataclasses.fields(Roots)]

@@ -45,7 +45,8 @@ def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
     state = np.concatenate([np.ravel(x) for x in (
         carry.q, carry.lost, carry.s, carry.history, carry.held, carry.sign, carry.residual, carry.failed_residual,
         reduced)]).astype(float)  # fmt: skip
-    state = np.concatenate([state, np.ravel(carry.q), np.ravel(carry.s)])  # the state one step before: not known
+    # The state one step before is not known, and nothing is lost yet of s.
+    state = np.concatenate([state, np.ravel(carry.q), np.ravel(carry.s), np.zeros(carry.s.size)])
     start = int(carry.k)
     due = min((start // every + 1) * every, steps)
     law_every = 1 if choices.feedback is None else choices.feedback.every
