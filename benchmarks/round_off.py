@@ -5,7 +5,7 @@
 Random starts, native back-end. The exact discrete path is a regular polygon (gallery/curvature_particle.py), known to any
 number of digits, so that every difference is round-off. RMS over the starts, at numbers of steps equally spaced in their
 logarithm: relative change of L_d = ½ m h|v|², which the scheme conserves; position, and of it the part across the circle.
-The table's last row gives the exponents of the fitted powers of the number of steps. Takes about three minutes.
+The table's last row gives the exponents of the fitted powers of the number of steps. Takes two minutes.
 """
 
 from __future__ import annotations
