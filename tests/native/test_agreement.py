@@ -14,7 +14,7 @@ import dalembert as da
 from dalembert.gallery.chain import chain, slanted
 from dalembert.gallery.curvature_particle import curvature_particle
 from dalembert.gallery.nonholonomic_particle import constraint, nonholonomic_particle
-from dalembert.native import CACHE
+from dalembert.native import CACHE, Unsupported, machine
 from dalembert.step.native_run import native_run
 from dalembert.step.run import chunked_run
 
@@ -195,6 +195,28 @@ def test_what_cannot_be_translated_runs_on_jax_with_one_warning():
         paths = [run("native"), run("native")]
     assert len(told) == 1
     np.testing.assert_array_equal(paths[0].q, run("jax").q)
+
+
+def test_a_huge_array_runs_on_jax_with_one_warning():
+    huge = jnp.linspace(1.0, 2.0, 150_000)
+    system = da.System(lambda q, v: 0.5 * v @ v - 0.5 * jnp.mean(huge) * q @ q)
+    with pytest.warns(UserWarning, match="closes over an array of 150000 numbers") as told:
+        paths = [da.simulate(system, [1.0], [0.0], h=0.1, steps=3, backend="native") for _ in range(2)]
+    assert len(told) == 1
+    np.testing.assert_array_equal(paths[0].q, da.simulate(system, [1.0], [0.0], h=0.1, steps=3).q)
+
+
+def test_a_refused_processor_runs_on_jax_with_one_warning(monkeypatch):
+    def refuse():
+        raise Unsupported("llvmlite", "cannot be used here: no such target")
+
+    monkeypatch.setattr(machine, "binding", refuse)
+    monkeypatch.setattr(CACHE, "_loaded", {}, raising=False)
+    system = da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q - 0.1 * jnp.sum(q**4))
+    with pytest.warns(UserWarning, match="because of llvmlite: cannot be used here: no such target") as told:
+        paths = [da.simulate(system, [1.0], [0.0], h=0.1, steps=3, backend="native") for _ in range(2)]
+    assert len(told) == 1
+    np.testing.assert_array_equal(paths[0].q, da.simulate(system, [1.0], [0.0], h=0.1, steps=3).q)
 
 
 def test_choice_of_the_back_end():

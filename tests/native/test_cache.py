@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dalembert.native import Cache, Unsupported, compile_function, machine
+from dalembert.native import Cache, Sample, StepFunctions, Unsupported, compile_function, compile_step, machine
 
 
 def compiled(folder, shift=1.5):
@@ -99,19 +99,42 @@ def test_a_missing_or_refusing_llvmlite_is_named():
     assert done.stdout.split() == ["llvmlite"], done.stderr
 
 
-def test_code_for_arm_is_generated():
-    """Only generated: there is no such processor here to run it."""
-    text = "define double @f(double %x) {\n  %y = fmul contract double %x, %x\n  ret double %y\n}"
-    llvm = machine.binding()
+class Texts(Cache):
+    """A cache that also keeps the texts it is given."""
+
+    def __init__(self):
+        super().__init__(None)
+        self.texts = []
+
+    def load(self, text, plain):
+        self.texts.append((text, plain))
+        return super().load(text, plain)
+
+
+def test_the_run_is_generated_for_arm():
+    """Only generated, the whole run and the pivoted solver: there is no such processor here to run them."""
+    llvm, cache = machine.binding(), Texts()
     try:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
         llvm.Target.from_triple("aarch64-linux-gnu")
     except (AttributeError, RuntimeError):
         pytest.skip("this llvmlite holds no ARM target")
-    data = machine.compile_object(text, True, "aarch64-linux-gnu", "generic", "")
-    assert data[:4] == b"\x7fELF"
-    assert int.from_bytes(data[18:20], "little") == 183  # EM_AARCH64
+    step = StepFunctions(
+        n=2, k=2, shapes=((),),
+        residual=lambda z, q, s, t, h, held, p: z - s + h * p[0] * jnp.sin(q + h * z) + h * held,
+        guess=lambda q, s, t, h, p: s, scale=lambda z, q, s, h, p: 1.0 + jnp.abs(z),
+        advance=lambda z, q, s, h, p: (h * z, z),
+        outputs=lambda z, q, s, t, h, p: (z[:1], z), velocity=lambda s, p: s,
+        stop=lambda q, v, t, p: q[0] > 9.0, domain=lambda q, v, t, p: t < 9.0, law=lambda q, v, t, p: -v,
+        reduce=lambda r, t, q, v, m, p: r + jnp.sum(q), reduced=1,
+    )  # fmt: skip
+    compile_step(step, Sample(np.ones(2), np.ones(2), 0.0, 0.1, np.ones(1)), cache)
+    assert ["@run(" in text for text, _ in cache.texts].count(True) == 1
+    for text, plain in cache.texts:
+        data = machine.compile_object(text, plain, "aarch64-linux-gnu", "generic", "")
+        assert data[:4] == b"\x7fELF"
+        assert int.from_bytes(data[18:20], "little") == 183  # EM_AARCH64
 
 
 def test_unsupported_is_told_in_words():

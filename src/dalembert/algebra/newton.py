@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 # A pivot this much smaller than the largest of the row-scaled matrix is taken as zero. Row scaling makes a healthy
 # matrix have pivots between about h² and 1, so that 1e-13 leaves room for h = 1e-5.
 SINGULAR_PIVOT = 1e-13
-ASTRAY = 0.1  # a scaled update beyond which the iteration is not near a root
+ASTRAY = 0.5  # a scaled update beyond which the iteration is not near a root
 
 
 class Newton(eqx.Module):

@@ -8,6 +8,7 @@ Borda, Fernández, Grillo, Section 4.1, eq. (5).
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal, localcontext
 
 import jax.numpy as jnp
 import numpy as np
@@ -45,6 +46,31 @@ def exact(t, k: float = 1.0, m: float = 1.0):
     q = np.stack([(np.cos(angle) - np.sqrt(0.5)) / k, (np.sin(angle) + np.sqrt(0.5)) / k], axis=-1)
     v = np.sqrt(2.0) * np.stack([-np.sin(angle), np.cos(angle)], axis=-1)
     return q, v
+
+
+def polygon(steps: int, q0, v0, h: float, k: float = 1.0, digits: int = 50) -> tuple[list[Decimal], list[Decimal]]:
+    """The discrete solution (q, v) after `steps` steps of the form drift_kick_drift, to `digits` digits.
+
+    As complex numbers: v_N = e^{iNα} v₀ and q_N = q₀ + (i/2) h cot(α/2) (v₀ - v_N), the corners of a regular polygon. The
+    equations of the node give 2 sin(α/2) = k h|v| cos²(α/2), so that sin and cos need only square roots.
+    Source: Borda, Fernández, Grillo, eqs. (6) and (7), at the mid-points of the sides.
+    """
+    with localcontext(prec=digits):
+        (x, y), (a, b) = ([Decimal(float(component)) for component in vector] for vector in (q0, v0))
+        side, d = Decimal(h) * Decimal(k) * (a * a + b * b).sqrt(), Decimal(h) / 2
+        sine = side / (1 + (1 + side * side).sqrt())
+        cosine = (1 - sine * sine).sqrt()
+        turn, square = (Decimal(1), Decimal(0)), (1 - 2 * sine * sine, 2 * sine * cosine)
+        while steps:  # e^{iNα} by repeated squaring
+            turn = _product(turn, square) if steps & 1 else turn
+            steps, square = steps >> 1, _product(square, square)
+        v = _product(turn, (a, b))
+        d = d * cosine / sine
+        return [x - d * (b - v[1]), y + d * (a - v[0])], list(v)
+
+
+def _product(z: tuple[Decimal, Decimal], w: tuple[Decimal, Decimal]) -> tuple[Decimal, Decimal]:
+    return z[0] * w[0] - z[1] * w[1], z[0] * w[1] + z[1] * w[0]
 
 
 entry = Entry(

@@ -6,7 +6,7 @@ from dalembert.native.code import Code, real
 
 SOLVED, SINGULAR, NOT_FINITE, EXACT = range(4)
 # As in algebra/newton.py, so that the two back-ends report the same outcomes.
-SINGULAR_PIVOT, ASTRAY = 1e-13, 0.1
+SINGULAR_PIVOT, ASTRAY = 1e-13, 0.5
 
 
 def pivoted_solver(size: int | None = None) -> str:

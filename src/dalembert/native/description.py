@@ -47,7 +47,8 @@ class StepFunctions:
 
 @dataclasses.dataclass
 class Translated:
-    """A step as nodes of a graph. Inputs: z (the iterate), w (the accepted z), q, lost, s, t, h, held, reduced, p, captured.
+    """A step as nodes of a graph. Inputs: z (the iterate), w (the accepted z), q, s, t, h, held, reduced, p, captured; and
+    what rounding has cut off: lost of q, low of s, cut of w.
 
     f, jacobian: at z. scale, and all that follows the solution, at w: new_q and lost with compensation, new_s; multipliers,
     force; velocity of new_s and of s; factor, inside, stop, new_reduced or None. law: at the state before the step.
@@ -63,6 +64,7 @@ class Translated:
     new_q: list[int]
     new_lost: list[int]
     new_s: list[int]
+    new_low: list[int]
     multipliers: list[int]
     force: list[int]
     new_velocity: list[int]
@@ -74,9 +76,9 @@ class Translated:
 
     def level(self, i: int) -> int:
         """How often node i changes: 0 once per run, 1 once per step, 2 once per iteration."""
-        if self.depend.on(i, "z", "w"):
+        if self.depend.on(i, "z", "w", "cut"):
             return 2
-        return 1 if self.depend.on(i, "q", "s", "t", "held", "lost", "reduced") else 0
+        return 1 if self.depend.on(i, "q", "s", "low", "t", "held", "lost", "reduced") else 0
 
     @property
     def linear(self) -> bool:
@@ -109,9 +111,11 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
 
     (guess,) = trace(step.guess, q, s, t, h)
     z, w = graph.vector("z", guess.size), graph.vector("w", guess.size)
-    jacobian, f = trace(_with_jacobian(step.residual), z, q, s, t, h, held)
+    low, cut = graph.vector("low", k), graph.vector("cut", guess.size)
+    jacobian, f = trace(_with_jacobian(step.residual), z, q, s, t, h, held, low)
     (scale,) = trace(step.scale, w, q, s, h)
-    increment, new_s = trace(step.advance, w, q, s, h)
+    (increment, new_s), (moved, new_low) = _halves(trace(_with_low_parts(step.advance), w, q, s, h, cut, low))
+    increment = np.array([graph.apply("add", int(a), int(b)) for a, b in zip(increment, moved, strict=True)], np.int64)
     total = [graph.apply("sub", int(a), int(b)) for a, b in zip(increment, lost, strict=True)]
     new_q = np.array([graph.raw("add", int(a), b) for a, b in zip(q, total, strict=True)], np.int64)
     new_lost = [graph.raw("sub", graph.raw("sub", int(a), int(b)), c) for a, b, c in zip(new_q, q, total, strict=True)]
@@ -134,19 +138,32 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     (after,) = trace(step.reduce, reduced, end, new_q, new_velocity, multipliers) if step.reduce else (None,)
     inside, stop = condition(step.domain), condition(step.stop)
     lists: list[Any] = [None if a is None else a.ravel().tolist() for a in
-                        (f, guess, scale, new_q, new_s, multipliers, force, new_velocity, law, after)]  # fmt: skip
-    f, guess, scale, new_q, new_s, multipliers, force, new_velocity, law, after = lists
+                        (f, guess, scale, new_q, new_s, new_low, multipliers, force, new_velocity, law, after)]  # fmt: skip
+    f, guess, scale, new_q, new_s, new_low, multipliers, force, new_velocity, law, after = lists
     return Translated(
-        graph, Dependence(graph), np.array(tracer.captured), f, jacobian, guess, scale, new_q, new_lost, new_s,
+        graph, Dependence(graph), np.array(tracer.captured), f, jacobian, guess, scale, new_q, new_lost, new_s, new_low,
         multipliers, force, new_velocity, None if factor is None else int(factor),
         inside, stop, law, after,
     )  # fmt: skip
 
 
 def _with_jacobian(residual: Callable) -> Callable:
-    """z, … ↦ (∂F/∂z, F), the residual computed once for both."""
+    """z, q, s, …, low, p ↦ (∂F/∂z, F at s + low), the residual computed once for both.
 
-    def both(z, *rest):
-        return jax.jacfwd(lambda x: (value := residual(x, *rest), value), has_aux=True)(z)
+    low: what s has lost to rounding, so small that F is linear in it.
+    """
+
+    def both(z, q, s, t, h, held, low, p):
+        jacobian, value = jax.jacfwd(lambda x: (f := residual(x, q, s, t, h, held, p), f), has_aux=True)(z)
+        return jacobian, value + jax.jvp(lambda x: residual(z, q, x, t, h, held, p), (s,), (low,))[1]
 
     return both
+
+
+def _with_low_parts(advance: Callable) -> Callable:
+    """(increment, new s) at w and s, and how they change by what the solution, and s, have lost to rounding."""
+    return lambda w, q, s, h, cut, low, p: jax.jvp(lambda x, y: advance(x, q, y, h, p), (w, s), (cut, low))
+
+
+def _halves(x: list) -> tuple[list, list]:
+    return x[: len(x) // 2], x[len(x) // 2 :]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalembert.native.code import Code
+from dalembert.native.dense import ASTRAY
 from dalembert.native.description import Translated
 from dalembert.native.emit import Emitter, Values
 from dalembert.native.layout import COUNTS, HISTORY, Layout, total
@@ -20,7 +21,7 @@ from dalembert.native.roots import Plan, Roots
 SHARED = ("known", "rows", "saved", "target")  # counts that lanes of one group have in common
 FIXED = ("last", "every", "limit", "law_every", "first")
 OWN = ("iterations", "max_iterations", "crossings")
-STATE = ("q", "lost", "s", "held", "sign", "residual", "reduced", "before_q", "before_s")
+STATE = ("q", "lost", "s", "held", "sign", "residual", "reduced", "before_q", "before_s", "low")
 
 
 class Lanes:
@@ -93,7 +94,7 @@ class Lanes:
             self.emitter.bind(self.run_values, name, given[name])
         self.state = {name: self._loaded(name, there) for name in STATE}
         self._load_history(there)
-        self.z, self.w = ([c.slot(name) for _ in range(layout.z)] for name in "zw")
+        self.z, self.w, self.u = ([c.slot(name) for _ in range(layout.z)] for name in "zwu")
         self.good, self.going, self.out = (c.slot(name, c.truth) for name in ("good", "going", "out"))
         self.turns, self.lap = c.slot("turns", c.whole), c.slot("lap", "i64")
         self.emitter.hoist(self.roots.stepped, self.run_values, self.step.level, 0)
@@ -177,7 +178,7 @@ class Lanes:
         node = c.broadcast(c.let(f"sitofp i64 {k} to double"), "double")
         since = c.let(f"fmul {c.real} {node}, {self.h}")
         self.emitter.bind(values, "t", [c.let(f"fadd {c.real} {self.t0}, {since}")])
-        for name in ("q", "s", "lost", "reduced"):
+        for name in ("q", "s", "lost", "low", "reduced"):
             self.emitter.bind(values, name, self._read(name))
         if self.roots.law:
             self._sample_law(values, k)
@@ -236,12 +237,14 @@ class Lanes:
         for j, x in zip(head, update, strict=True):
             w[j] = c.let(f"fsub {c.real} {z[j]}, {x}")
         self._store(self.w, w)
+        self._store([self.u[j] for j in head], update)
         counted = c.let(f"zext {c.truth} {c.load(self.going, c.truth)} to {c.whole}")
         c.store(c.let(f"add {c.whole} {c.load(self.turns, c.whole)}, {counted}"), self.turns, c.whole)
         if self.step.linear:
             c.store(solved, self.good, c.truth)
             return inner
-        passed = self._passed(values, dict(zip(head, update, strict=True)), w)
+        passed, near = self._passed(values, dict(zip(head, update, strict=True)), w)
+        solved = c.let(f"and {c.truth} {solved}, {near}")
         c.store(c.let(f"and {c.truth} {solved}, {passed}"), self.good, c.truth)
         more = c.let(f"and {c.truth} {solved}, {c.let(f'xor {c.truth} {passed}, {c.constant(True)}')}")
         c.store(more, self.going, c.truth)
@@ -270,13 +273,15 @@ class Lanes:
         self.emitter.bind(known, "z", w)
         *update, check = self.emitter.emit([*r.tail_update, *r.tail_check], known, fast=True)
         c.store(self._checked(update, check, c.load(self.good, c.truth)), self.good, c.truth)
+        self._store([self.u[j] for j in tail], update)
         self._store([self.w[j] for j in tail],
                     [c.let(f"fsub {c.real} {w[j]}, {x}") for j, x in zip(tail, update, strict=True)])  # fmt: skip
         return [] if r.factor else self.emitter.emit(r.tail_pivots, known, fast=True)
 
-    def _passed(self, values: Values, update: dict[int, str], w: list[str]) -> str:
-        """Whether every tested |update_i| ≤ tolerance · scale_i at the new z."""
+    def _passed(self, values: Values, update: dict[int, str], w: list[str]) -> tuple[str, str]:
+        """Whether every tested |update_i| ≤ tolerance · scale_i at the new z, and whether ≤ ASTRAY · scale_i."""
         c, inside, passed = self.code, dict(values), self.code.constant(True)
+        near = passed
         self.emitter.bind(inside, "w", w)
         groups: dict[int, list[str]] = {}
         for j, value in update.items():
@@ -284,10 +289,11 @@ class Lanes:
                 groups.setdefault(self.roots.scale[j], []).append(c.absolute(value))
         for node, sizes in groups.items():
             (scale,) = self.emitter.emit([node], inside, fast=True)
-            bound = c.let(f"fmul {c.real} {scale}, {self.tolerance}")
-            small = c.let(f"fcmp ole {c.real} {c.maximum(sizes)}, {bound}")
-            passed = c.let(f"and {c.truth} {passed}, {small}")
-        return passed
+            largest = c.maximum(sizes)
+            bounds = [c.let(f"fmul {c.real} {scale}, {part}") for part in (self.tolerance, c.constant(ASTRAY))]
+            small, fair = (c.let(f"fcmp ole {c.real} {largest}, {bound}") for bound in bounds)
+            passed, near = c.let(f"and {c.truth} {passed}, {small}"), c.let(f"and {c.truth} {near}, {fair}")
+        return passed, near
 
     # After the solution.
 
@@ -296,7 +302,11 @@ class Lanes:
         size = c.constant(0.0) if self.step.linear else emit(r.size, inner, fast=True)[0]
         pivots = [] if r.factor else [*emit(r.pivots, inner, fast=True), *tail_pivots]
         self.emitter.bind(values, "w", [c.load(x) for x in self.w])
-        new = {"q": emit(r.new_q, values), "lost": emit(r.new_lost, values), "s": emit(r.new_s, values)}
+        moved = [c.let(f"fsub {c.real} {c.load(z)}, {c.load(w)}") for z, w in zip(self.z, self.w, strict=True)]
+        cut = [c.let(f"fsub {c.real} {a}, {c.load(u)}") for a, u in zip(moved, self.u, strict=True)]
+        self.emitter.bind(values, "cut", cut)
+        parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
+        new = {name: emit(roots, values) for name, roots in parts.items()}
         good = c.load(self.good, c.truth)
         for passed in self._conditions(values, [*new["q"], *new["s"]]):
             good = c.let(f"and {c.truth} {good}, {passed}")

@@ -17,7 +17,8 @@ SETTINGS = ("t0", "h", "tolerance")
 class Layout:
     """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
 
-    `carry`: q, lost, s, history (4, z), held, sign, residual, failed_residual, reduced, the state one step before.
+    `carry`: q, lost, s, history (4, z), held, sign, residual, failed_residual, reduced, the state one step before, and low,
+    what s has lost to rounding.
     `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured.
     A row of output: q, velocity, multipliers, force, held, node index.
     """
@@ -36,6 +37,7 @@ class Layout:
         lengths = {
             "q": self.n, "lost": self.n, "s": self.k, "history": HISTORY * self.z, "held": self.n, "sign": 1,
             "residual": 1, "failed_residual": 1, "reduced": self.r, "before_q": self.n, "before_s": self.k,
+            "low": self.k,
         }  # fmt: skip
         return _offsets(lengths)
 

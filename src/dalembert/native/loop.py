@@ -63,9 +63,10 @@ class Run:
         self.length = {name: length for name, (_, length) in {**layout.carry, **layout.scratch}.items()}
         self.d = {
             name: [self._copied(name, c.at(self.part[name], i)) for i in range(layout.carry[name][1])]
-            for name in ("q", "lost", "s")
+            for name in ("q", "lost", "s", "low")
         }
         self.z = [c.slot("z") for _ in range(layout.z)]
+        self.u = [c.slot("u") for _ in range(layout.z)]
         self.w = [self._copied("w", c.at(self.part["history"], i)) for i in range(layout.z)]
         self.turns, self.astray = c.slot("turns", "i64"), c.slot("astray", "i1")
         self.size, self.sign = c.slot("size"), c.slot("sign")
@@ -101,7 +102,7 @@ class Run:
         c.label("begin")
         values = dict(self.run_values)
         self.emitter.bind(values, "t", [self._time(k)])
-        for name in ("q", "s", "lost"):
+        for name in ("q", "s", "lost", "low"):
             self.emitter.bind(values, name, [c.load(x) for x in self.d[name]])
         self.emitter.bind(values, "reduced", self._read("reduced"))
         if r.law:
@@ -180,12 +181,16 @@ class Run:
         """Newton's update of the head; the tail stays as predicted until the head is solved."""
         c, r = self.code, self.roots
         *update, check = self.emitter.emit([*r.update, *r.check], inner, fast=True)
+        # Far from a root the rows may have any size, which the check of the pivots does not know.
+        astray = c.load(self.astray, "i1")
+        check = c.let(f"select i1 {astray}, double {real(float('inf'))}, double {check}")
         self._checked(update, check, "direct")
         head = sorted(plan.head.columns)
         w = list(z)
         for j, x in zip(head, update, strict=True):
             w[j] = c.let(f"fsub double {z[j]}, {x}")
         self._store(self.w, w)
+        self._store([self.u[j] for j in head], update)
         if not self.step.linear:
             self._test(values, dict(zip(head, update, strict=True)), w, "solved.head", "again")
             c.label("solved.head")
@@ -201,6 +206,7 @@ class Run:
         self.emitter.bind(known, "z", w)
         *update, check = self.emitter.emit([*r.tail_update, *r.tail_check], known, fast=True)
         self._checked(update, check, "solved.tail")
+        self._store([self.u[j] for j in tail], update)
         self._store(
             [self.w[j] for j in tail], [c.let(f"fsub double {w[j]}, {x}") for j, x in zip(tail, update, strict=True)]
         )
@@ -230,11 +236,13 @@ class Run:
                f" i64 {NOT_FINITE}, label %not_finite ]")  # fmt: skip
         c.label("exact")
         self._store(self.w, z)
+        self._store(self.u, ["0.0"] * n)
         c.go("accept")
         c.label("solved")
         update = self._read("right")
         new = [c.let(f"fsub double {a}, {b}") for a, b in zip(z, update, strict=True)]
         self._store(self.w, new)
+        self._store(self.u, update)
         c.fork(self._all_finite(new), "solved.finite", "not_finite", True)
         c.label("solved.finite")
         if self.step.linear and self.plan is not None:
@@ -260,7 +268,7 @@ class Run:
             passed = c.let(f"and i1 {passed}, {c.let(f'fcmp ole double {largest}, {bound}')}")
             limit = c.let(f"fmul double {scale}, {real(ASTRAY)}")
             near = c.let(f"and i1 {near}, {c.let(f'fcmp ole double {largest}, {limit}')}")
-        c.store(c.let(f"xor i1 {near}, true"), self.astray, "i1")
+        c.store(c.let(f"xor i1 {near}, true"), self.astray, "i1")  # as in algebra/newton.py
         c.fork(passed, yes, no)
 
     def _report(self, plan: Plan, inner: Values, known: Values) -> None:
@@ -297,8 +305,9 @@ class Run:
         c, r = self.code, self.roots
         c.label("accept")
         self.emitter.bind(values, "w", [c.load(x) for x in self.w])
-        new = {"q": self.emitter.emit(r.new_q, values), "lost": self.emitter.emit(r.new_lost, values),
-               "s": self.emitter.emit(r.new_s, values)}  # fmt: skip
+        self.emitter.bind(values, "cut", self._cut())
+        parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
+        new = {name: self.emitter.emit(roots, values) for name, roots in parts.items()}
         c.fork(self._all_finite([*new["q"], *new["s"]]), "finite", "not_finite", True)
         c.label("finite")
         if r.inside:
@@ -317,6 +326,12 @@ class Run:
             self._store(self.d[name], given)
         self._remember()
         self._save(values, new["q"])
+
+    def _cut(self) -> list[str]:
+        """What z - update has lost to rounding: exact, because the update is the smaller of the two."""
+        c = self.code
+        moved = [c.let(f"fsub double {c.load(z)}, {c.load(w)}") for z, w in zip(self.z, self.w, strict=True)]
+        return [c.let(f"fsub double {a}, {c.load(u)}") for a, u in zip(moved, self.u, strict=True)]
 
     def _count_crossing(self, values: Values) -> None:
         c, new = self.code, self.sign

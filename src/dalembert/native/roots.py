@@ -74,6 +74,7 @@ class Roots:
     new_q: list[int]
     new_lost: list[int]
     new_s: list[int]
+    new_low: list[int]
     multipliers: list[int]
     force: list[int]
     new_velocity: list[int]
@@ -102,7 +103,8 @@ def roots_of(step: Translated, plan: Plan | None) -> Roots:
     one = lambda x: [] if x is None else [x]  # noqa: E731
     parts = Roots(
         f, jacobian.ravel().tolist(), *_nodes(head, bool(plan)), *_nodes(tail, bool(plan and plan.tail.rows)), [size],
-        step.guess, step.scale, step.new_q, step.new_lost, step.new_s, step.multipliers, step.force, step.new_velocity,
+        step.guess, step.scale, step.new_q, step.new_lost, step.new_s, step.new_low, step.multipliers, step.force,
+        step.new_velocity,
         one(step.factor), one(step.inside), one(step.stop), step.law or [], step.new_reduced or [],
     )  # fmt: skip
     names = [field.name for field in dataclasses.fields(Roots)]

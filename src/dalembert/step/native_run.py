@@ -73,7 +73,7 @@ def counts_of(choices: Choices, first: int, k: int, steps: int, every: int) -> n
 def packed(xp, native: Native, choices: Choices, carry: Carry, t0, h, size: int | None = None):
     """The carry and the inputs as the machine code reads them, by NumPy or jax.numpy; of `size` runs, if that is given."""
     parts = (carry.q, carry.lost, carry.s, carry.history, carry.held, carry.sign, carry.residual, carry.failed_residual,
-             *jax.tree.leaves(carry.reduced), carry.q, carry.s)  # fmt: skip
+             *jax.tree.leaves(carry.reduced), carry.q, carry.s, 0 * carry.s)  # fmt: skip
     shared = (t0, h, choices.options.tolerance), native.leaves, (native.code.captured,)
 
     def flat(x):
