@@ -27,9 +27,31 @@ class Emitter:
 
     def emit(self, roots: Sequence[int], values: Values, fast: bool = False) -> list[str]:
         """Names of the roots' values; every node that is not in `values` yet is computed here and added."""
-        for i in eager(self.graph, roots, values):
-            values[i] = self._node(i, values, fast)
+        wanted = eager(self.graph, roots, values)
+        partner = self._partners(wanted)
+        for i in wanted:
+            if i in partner and i not in values:
+                self._sine_and_cosine(i, partner[i], values)
+            elif i not in values:
+                values[i] = self._node(i, values, fast)
         return [values[r] for r in roots]
+
+    def _partners(self, wanted: Sequence[int]) -> dict[int, int]:
+        """Sines and cosines of the same angle that are wanted together."""
+        found: dict[int, int] = {}
+        here = {self.graph.nodes[i]: i for i in wanted if self.graph.nodes[i][0] in ("sin", "cos")}
+        for (op, angle), i in here.items():
+            other = here.get(("cos" if op == "sin" else "sin", angle))
+            if other is not None and self.code.width == 1:
+                found[i] = other
+        return found
+
+    def _sine_and_cosine(self, i: int, other: int, values: Values) -> None:
+        """Both by one call of the library."""
+        code, (op, angle) = self.code, self.graph.nodes[i]
+        both = code.call("{ double, double }", "llvm.sincos.f64", ("double", values[angle]))
+        sine, cosine = (code.let(f"extractvalue {{ double, double }} {both}, {k}") for k in (0, 1))
+        values[i], values[other] = (sine, cosine) if op == "sin" else (cosine, sine)
 
     def bind(self, values: Values, name: str, given: Sequence[str]) -> None:
         """Give the input vector called `name` its values."""

@@ -94,7 +94,8 @@ class Lanes:
             self.emitter.bind(self.run_values, name, given[name])
         self.state = {name: self._loaded(name, there) for name in STATE}
         self._load_history(there)
-        self.z, self.w, self.u = ([c.slot(name) for _ in range(layout.z)] for name in "zwu")
+        self.z, self.w = ([c.slot(name) for _ in range(layout.z)] for name in "zw")
+        self.cut = {j: c.slot("cut") for j in self.roots.compensated(self.step.graph)}
         self.good, self.going, self.out = (c.slot(name, c.truth) for name in ("good", "going", "out"))
         self.turns, self.lap = c.slot("turns", c.whole), c.slot("lap", "i64")
         self.emitter.hoist(self.roots.stepped, self.run_values, self.step.level, 0)
@@ -237,7 +238,7 @@ class Lanes:
         for j, x in zip(head, update, strict=True):
             w[j] = c.let(f"fsub {c.real} {z[j]}, {x}")
         self._store(self.w, w)
-        self._store([self.u[j] for j in head], update)
+        self._keep_cut(z, w, dict(zip(head, update, strict=True)))
         counted = c.let(f"zext {c.truth} {c.load(self.going, c.truth)} to {c.whole}")
         c.store(c.let(f"add {c.whole} {c.load(self.turns, c.whole)}, {counted}"), self.turns, c.whole)
         if self.step.linear:
@@ -259,6 +260,13 @@ class Lanes:
         c.label("solved")
         return inner
 
+    def _keep_cut(self, z: Sequence[str], w: Sequence[str] | dict[int, str], update: dict[int, str]) -> None:
+        """What z - update has lost to rounding, of the unknowns of which it is kept."""
+        c = self.code
+        for j in sorted(self.cut.keys() & update.keys()):
+            moved = c.let(f"fsub {c.real} {z[j]}, {w[j]}")
+            c.store(c.let(f"fsub {c.real} {moved}, {update[j]}"), self.cut[j])
+
     def _checked(self, update: list[str], check: str, so_far: str) -> str:
         """Whether the pivots were good ones and the update is finite."""
         c = self.code
@@ -273,9 +281,9 @@ class Lanes:
         self.emitter.bind(known, "z", w)
         *update, check = self.emitter.emit([*r.tail_update, *r.tail_check], known, fast=True)
         c.store(self._checked(update, check, c.load(self.good, c.truth)), self.good, c.truth)
-        self._store([self.u[j] for j in tail], update)
-        self._store([self.w[j] for j in tail],
-                    [c.let(f"fsub {c.real} {w[j]}, {x}") for j, x in zip(tail, update, strict=True)])  # fmt: skip
+        solved = [c.let(f"fsub {c.real} {w[j]}, {x}") for j, x in zip(tail, update, strict=True)]
+        self._store([self.w[j] for j in tail], solved)
+        self._keep_cut(w, dict(zip(tail, solved, strict=True)), dict(zip(tail, update, strict=True)))
         return [] if r.factor else self.emitter.emit(r.tail_pivots, known, fast=True)
 
     def _passed(self, values: Values, update: dict[int, str], w: list[str]) -> tuple[str, str]:
@@ -302,9 +310,8 @@ class Lanes:
         size = c.constant(0.0) if self.step.linear else emit(r.size, inner, fast=True)[0]
         pivots = [] if r.factor else [*emit(r.pivots, inner, fast=True), *tail_pivots]
         self.emitter.bind(values, "w", [c.load(x) for x in self.w])
-        moved = [c.let(f"fsub {c.real} {c.load(z)}, {c.load(w)}") for z, w in zip(self.z, self.w, strict=True)]
-        cut = [c.let(f"fsub {c.real} {a}, {c.load(u)}") for a, u in zip(moved, self.u, strict=True)]
-        self.emitter.bind(values, "cut", cut)
+        for j, slot in self.cut.items():
+            values[self.step.graph.variable("cut", j)] = c.load(slot)
         parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
         new = {name: emit(roots, values) for name, roots in parts.items()}
         good = c.load(self.good, c.truth)

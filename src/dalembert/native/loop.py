@@ -66,7 +66,7 @@ class Run:
             for name in ("q", "lost", "s", "low")
         }
         self.z = [c.slot("z") for _ in range(layout.z)]
-        self.u = [c.slot("u") for _ in range(layout.z)]
+        self.cut = {j: c.slot("cut") for j in r.compensated(self.g)}
         self.w = [self._copied("w", c.at(self.part["history"], i)) for i in range(layout.z)]
         self.turns, self.astray = c.slot("turns", "i64"), c.slot("astray", "i1")
         self.size, self.sign = c.slot("size"), c.slot("sign")
@@ -190,15 +190,22 @@ class Run:
         for j, x in zip(head, update, strict=True):
             w[j] = c.let(f"fsub double {z[j]}, {x}")
         self._store(self.w, w)
-        self._store([self.u[j] for j in head], update)
         if not self.step.linear:
             self._test(values, dict(zip(head, update, strict=True)), w, "solved.head", "again")
             c.label("solved.head")
+        self._keep_cut(z, w, dict(zip(head, update, strict=True)))
         known = dict(values)
         if plan.tail.rows:
             self._solve_tail(plan, known, w)
         self._report(plan, dict(inner), known)
         c.go("accept")
+
+    def _keep_cut(self, z: Sequence[str], w: Sequence[str] | dict[int, str], update: dict[int, str]) -> None:
+        """What z - update has lost to rounding: exact, because the update is the smaller of the two."""
+        c = self.code
+        for j in sorted(self.cut.keys() & update.keys()):
+            moved = c.let(f"fsub double {z[j]}, {w[j]}")
+            c.store(c.let(f"fsub double {moved}, {update[j]}"), self.cut[j])
 
     def _solve_tail(self, plan: Plan, known: Values, w: list[str]) -> None:
         """The unknowns that follow linearly from the head, starting from the predicted ones."""
@@ -206,10 +213,9 @@ class Run:
         self.emitter.bind(known, "z", w)
         *update, check = self.emitter.emit([*r.tail_update, *r.tail_check], known, fast=True)
         self._checked(update, check, "solved.tail")
-        self._store([self.u[j] for j in tail], update)
-        self._store(
-            [self.w[j] for j in tail], [c.let(f"fsub double {w[j]}, {x}") for j, x in zip(tail, update, strict=True)]
-        )
+        solved = [c.let(f"fsub double {w[j]}, {x}") for j, x in zip(tail, update, strict=True)]
+        self._store([self.w[j] for j in tail], solved)
+        self._keep_cut(w, dict(zip(tail, solved, strict=True)), dict(zip(tail, update, strict=True)))
 
     def _checked(self, update: list[str], check: str, label: str) -> None:
         """Go on at `label` if the pivots were good ones and the update is finite, to the pivoted solver otherwise."""
@@ -236,13 +242,14 @@ class Run:
                f" i64 {NOT_FINITE}, label %not_finite ]")  # fmt: skip
         c.label("exact")
         self._store(self.w, z)
-        self._store(self.u, ["0.0"] * n)
+        for slot in self.cut.values():
+            c.store("0.0", slot)
         c.go("accept")
         c.label("solved")
         update = self._read("right")
         new = [c.let(f"fsub double {a}, {b}") for a, b in zip(z, update, strict=True)]
         self._store(self.w, new)
-        self._store(self.u, update)
+        self._keep_cut(z, new, dict(enumerate(update)))
         c.fork(self._all_finite(new), "solved.finite", "not_finite", True)
         c.label("solved.finite")
         if self.step.linear and self.plan is not None:
@@ -305,7 +312,8 @@ class Run:
         c, r = self.code, self.roots
         c.label("accept")
         self.emitter.bind(values, "w", [c.load(x) for x in self.w])
-        self.emitter.bind(values, "cut", self._cut())
+        for j, slot in self.cut.items():
+            values[self.g.variable("cut", j)] = c.load(slot)
         parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
         new = {name: self.emitter.emit(roots, values) for name, roots in parts.items()}
         c.fork(self._all_finite([*new["q"], *new["s"]]), "finite", "not_finite", True)
@@ -326,12 +334,6 @@ class Run:
             self._store(self.d[name], given)
         self._remember()
         self._save(values, new["q"])
-
-    def _cut(self) -> list[str]:
-        """What z - update has lost to rounding: exact, because the update is the smaller of the two."""
-        c = self.code
-        moved = [c.let(f"fsub double {c.load(z)}, {c.load(w)}") for z, w in zip(self.z, self.w, strict=True)]
-        return [c.let(f"fsub double {a}, {c.load(u)}") for a, u in zip(moved, self.u, strict=True)]
 
     def _count_crossing(self, values: Values) -> None:
         c, new = self.code, self.sign
@@ -413,6 +415,8 @@ class Run:
         self.emitter.bind(values, "t", [self._time(c.let(f"sub i64 {k}, 1"))])
         for name in ("q", "s"):
             self.emitter.bind(values, name, self._read(f"before_{name}"))
+        for name, length in (("low", self.layout.k), ("cut", self.layout.z)):  # not kept: the last digit of this row's v
+            self.emitter.bind(values, name, ["0.0"] * length)
         self._write_row(values, [c.load(x) for x in self.d["q"]], k)
         c.label("end")
         for name, slots in self.d.items():

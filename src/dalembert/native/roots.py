@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from dalembert.native.depend import reached
 from dalembert.native.description import Translated
 from dalembert.native.eliminate import Elimination, Order, choose_order, eliminate, parity, within
 from dalembert.native.graph import Graph, paired
@@ -83,6 +84,11 @@ class Roots:
     stop: list[int]
     law: list[int]
     new_reduced: list[int]
+
+    def compensated(self, g: Graph) -> list[int]:
+        """The unknowns of which is kept what rounding cuts off."""
+        nodes = (g.nodes[i] for i in reached(g, [*self.new_s, *self.new_low]))
+        return sorted(node[2] for node in nodes if node[:2] == ("var", "cut"))
 
     @property
     def stepped(self) -> list[int]:
