@@ -11,6 +11,7 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 # Both before JAX is imported. The first is for diffrax: XLA then compiles a loop with few variables into one function.
@@ -53,9 +54,12 @@ def main() -> int:
         for problem in problems():
             if chosen.systems and problem.name not in chosen.systems:
                 continue
+            start = time.perf_counter()
             extension = extension_for(problem, Path(folder))
+            built = time.perf_counter() - start
             truth, agreement = reference(problem, extension)
             print(f"\n### {problem.title}, T = {problem.time:g}; two references differ by {agreement:.0e}\n", flush=True)
+            print(f"    extension module by gcc, for SciPy and SUNDIALS: {built:.2f} s")
             results = measure(collected(problem, extension), truth, **options)
             report.print_tables(results, agreement)
             if chosen.out:

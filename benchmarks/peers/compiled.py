@@ -62,13 +62,28 @@ class Term:
         left, right = (text, self.text) if swapped else (self.text, text)
         return self._new(f"{left} {sign} {right}")
 
-    __add__ = __radd__ = lambda a, b: a._with("+", b)
-    __mul__ = __rmul__ = lambda a, b: a._with("*", b)
-    __sub__ = lambda a, b: a._with("-", b)
-    __rsub__ = lambda a, b: a._with("-", b, True)
-    __truediv__ = lambda a, b: a._with("/", b)
-    __rtruediv__ = lambda a, b: a._with("/", b, True)
-    __neg__ = lambda a: a._new(f"-{a.text}")
+    def __add__(self, other):
+        return self._with("+", other)
+
+    def __mul__(self, other):
+        return self._with("*", other)
+
+    def __sub__(self, other):
+        return self._with("-", other)
+
+    def __rsub__(self, other):
+        return self._with("-", other, swapped=True)
+
+    def __truediv__(self, other):
+        return self._with("/", other)
+
+    def __rtruediv__(self, other):
+        return self._with("/", other, swapped=True)
+
+    def __neg__(self):
+        return self._new(f"-{self.text}")
+
+    __radd__, __rmul__ = __add__, __mul__
 
 
 class Functions:

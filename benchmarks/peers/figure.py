@@ -6,7 +6,6 @@ import io
 from pathlib import Path
 
 import numpy as np
-
 from benchmarks.peers.measure import Result
 from benchmarks.peers.problems import Problem
 

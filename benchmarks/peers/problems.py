@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
-import dalembert as da
 from benchmarks.compare import chain, hanging
 from benchmarks.peers import formulas
+
+import dalembert as da
 from dalembert.gallery import ENTRIES, curvature_particle
 from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
 

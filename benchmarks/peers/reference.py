@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from benchmarks.peers.packages.scipy_ode import functions
+from benchmarks.peers.problems import Problem
 from scipy.integrate import solve_ivp
 
 import dalembert as da
-from benchmarks.peers.packages.scipy_ode import functions
-from benchmarks.peers.problems import Problem
 
 STEPS = 20_000  # far below the step that the tolerance asks for, so that only rounding is left
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from benchmarks.peers.measure import Result
 
 ERRORS = (1e-2, 1e-4, 1e-6, 1e-8)
@@ -37,5 +36,6 @@ def relative(results: list[Result], agreement: float) -> list[str]:
     base = next((r.first_use for r in results if r.method.family == "dalembert"), np.nan)
     for r in results:
         cells = [ratio(x) for x in times[r.method.name] / fastest]
-        lines.append(f"| {r.method.name} | " + " | ".join(cells) + f" | {r.first_use / base:.2g} |")
+        first = r.first_use / base
+        lines.append(f"| {r.method.name} | " + " | ".join(cells) + f" | {'< 0.01' if first < 0.01 else f'{first:.2g}'} |")
     return lines

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-
 from benchmarks.compare import built
 from benchmarks.peers.measure import Method
 from benchmarks.peers.problems import SAMPLES, Problem

@@ -10,7 +10,6 @@ import shutil
 from functools import partial
 
 import numpy as np
-
 from benchmarks.peers.measure import Method
 from benchmarks.peers.problems import Problem, step_counts
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-
-import dalembert as da
 from benchmarks.peers.measure import Method
 from benchmarks.peers.problems import SAMPLES, Problem
+
+import dalembert as da
 from dalembert.native import CompiledStep
 
 # name: (scheme, the finest number of steps relative to the problem's)

@@ -6,10 +6,9 @@ import math
 from functools import partial
 
 import numpy as np
-from scipy.integrate import solve_ivp
-
 from benchmarks.peers.measure import Method
 from benchmarks.peers.problems import Problem
+from scipy.integrate import solve_ivp
 
 TOLERANCES = tuple(10.0**-k for k in range(2, 14))
 METHODS = {"SciPy DOP853": ("DOP853", TOLERANCES), "SciPy Radau": ("Radau", TOLERANCES[:-1])}
