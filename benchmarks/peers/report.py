@@ -19,7 +19,7 @@ def print_tables(results: list[Result], agreement: float) -> None:
 def ratio(value: float) -> str:
     if not np.isfinite(value):
         return "–"
-    return "**1**" if value == 1 else f"{value:.2g}" if value < 100 else f"{value:.0f}"
+    return "**1**" if value == 1 else f"{value:.2g}" if value < 99.5 else f"{value:.0f}"
 
 
 def relative(results: list[Result], agreement: float) -> list[str]:

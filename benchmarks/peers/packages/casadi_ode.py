@@ -52,7 +52,9 @@ def prepare(problem: Problem, casadi, plugin: str, options: dict, setting: float
     if plugin in ("rk", "collocation"):
         chosen["number_of_finite_elements"] = int(setting)
     else:
-        chosen.update(abstol=setting, reltol=setting, max_num_steps=10_000_000)
+        chosen.update(
+            abstol=setting, reltol=setting, max_num_steps=100_000, disable_internal_warnings=True, show_eval_warnings=False
+        )
     if shutil.which("gcc"):
         chosen.update(jit=True, compiler="shell", jit_options={"compiler": "gcc", "flags": ["-O3", "-march=native"]})
     run = casadi.integrator("run", plugin, equations(problem, casadi, algebraic), 0.0, list(problem.times[1:]), chosen)
