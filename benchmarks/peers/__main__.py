@@ -44,7 +44,7 @@ def collected(problem: Problem, extension) -> list[Method]:
 
 
 def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     arguments.add_argument("--systems", nargs="*", help="names of problems; all if not given")
     arguments.add_argument("--out", type=Path, help="folder for the figures; none are drawn without it")
     arguments.add_argument("--quick", action="store_true", help="two repeats, nothing that takes more than 0.2 s")

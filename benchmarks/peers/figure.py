@@ -1,11 +1,14 @@
-"""One work-precision figure per system: time against error, a colour for each package, a mark for each method."""
+"""One work-precision figure per system: time against error, a colour for each package, a mark for each method.
+
+Only runs that no faster run of the same method beats are drawn.
+"""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from benchmarks.peers.measure import Result
 from benchmarks.peers.problems import Problem
 
@@ -16,7 +19,7 @@ COLOURS = {
 }  # fmt: skip
 MARKS, DASHES = "os^Dv", ("-", "--", ":", "-.", (0, (5, 1, 1, 1)))
 SMALLEST, LARGEST = 1e-11, 1e0
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
     "grid.color": "#e5e7eb", "grid.linewidth": 0.6, "legend.frameon": False,
 }  # fmt: skip
@@ -47,11 +50,11 @@ def draw(problem: Problem, results: list[Result], agreement: float, folder: Path
 
 
 def curve(axes, result: Result, place: int, smallest: float) -> None:
-    shown = (result.errors >= smallest) & (result.errors <= LARGEST)
-    order = np.argsort(-result.errors[shown])
+    errors, times = result.best()
+    shown = (errors >= smallest) & (errors <= LARGEST)
     ours = result.method.family == "dalembert"
     axes.plot(
-        result.errors[shown][order], 1e3 * result.times[shown][order], linestyle=DASHES[place], marker=MARKS[place],
+        errors[shown], 1e3 * times[shown], linestyle=DASHES[place], marker=MARKS[place],
         color=COLOURS[result.method.family], label=result.method.name, markersize=4.2 if ours else 3.4,
         linewidth=2.0 if ours else 1.1, markerfacecolor="white" if place % 2 else None, zorder=5 if ours else 3,
     )  # fmt: skip

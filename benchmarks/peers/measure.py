@@ -38,18 +38,20 @@ class Result:
     times: np.ndarray
     first_use: float
 
+    def best(self) -> tuple[np.ndarray, np.ndarray]:
+        """Errors and times of the runs that no faster run of the method beats, from coarse to fine."""
+        kept: list[int] = []
+        for i in np.argsort(self.times):
+            if self.errors[i] > 0 and (not kept or self.errors[i] < self.errors[kept[-1]]):
+                kept.append(int(i))
+        return self.errors[kept], self.times[kept]
+
     def time_at(self, error: float) -> float:
-        """The time for an error, from the fastest runs that are at least as accurate, linear in logarithms."""
-        order = np.argsort(self.times)
-        best, x, y = np.inf, [], []
-        for i in order[self.errors[order] > 0]:
-            if self.errors[i] < best:
-                best = self.errors[i]
-                x.append(np.log(best))
-                y.append(np.log(self.times[i]))
-        if not x or np.log(error) < x[-1] - 1e-12:
+        """The time for an error, linear in logarithms; infinite where no run is as accurate."""
+        errors, times = self.best()
+        if not errors.size or error < errors[-1]:
             return np.inf
-        return float(np.exp(np.interp(-np.log(error), -np.array(x), y)))
+        return float(np.exp(np.interp(-np.log(error), -np.log(errors), np.log(times))))
 
 
 def seconds(call: Call) -> float:

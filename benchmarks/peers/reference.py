@@ -30,7 +30,7 @@ def reference(problem: Problem, extension) -> tuple[np.ndarray, float, float]:
         max_step=problem.time / STEPS,
     )  # fmt: skip
     q = problem.positions(first.y.T)
-    third = da.reference(problem.system, problem.q0, problem.v0, problem.times, tolerance=1e-11).q
+    third = da.reference(problem.system, problem.q0, problem.v0, jnp.asarray(problem.times), tolerance=1e-11).q
     second = problem.exact(problem.times) if problem.exact else constant_steps(problem)
     near, far = (float(np.max(np.linalg.norm(q - np.asarray(other), axis=1))) for other in (second, third))
     return q[1:], near, far

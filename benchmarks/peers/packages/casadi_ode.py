@@ -27,7 +27,7 @@ def methods(problem: Problem, extension) -> list[Method]:
         "CasADi cvodes BDF": ("cvodes", TOLERANCES, {}),
         "CasADi idas": ("idas", TOLERANCES, {}),
         "CasADi rk": ("rk", step_counts(few, many // 10, 2), {"simplify": True}),
-        "CasADi collocation": ("collocation", step_counts(max(few // 10, 100), many // 100, 2), COLLOCATION),
+        "CasADi collocation": ("collocation", step_counts(max(few // 10, 100), many // 1000, 2), COLLOCATION),
     }
     return [
         Method(name, "CasADi", settings, partial(prepare, problem, casadi, plugin, options))
