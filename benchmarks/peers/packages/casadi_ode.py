@@ -21,13 +21,13 @@ COLLOCATION = {"interpolation_order": 4, "rootfinder": "fast_newton"}
 def methods(problem: Problem, extension) -> list[Method]:
     import casadi
 
-    few, many = problem.steps[0], problem.steps[-1]
+    few, many = 100, problem.steps[-1]  # at least one element between two samples
     table = {
         "CasADi cvodes Adams": ("cvodes", TOLERANCES, ADAMS),
         "CasADi cvodes BDF": ("cvodes", TOLERANCES, {}),
         "CasADi idas": ("idas", TOLERANCES, {}),
         "CasADi rk": ("rk", step_counts(few, many // 10, 2), {"simplify": True}),
-        "CasADi collocation": ("collocation", step_counts(max(few // 10, 100), many // 1000, 2), COLLOCATION),
+        "CasADi collocation": ("collocation", step_counts(few, many // 1000, 3), COLLOCATION),
     }
     return [
         Method(name, "CasADi", settings, partial(prepare, problem, casadi, plugin, options))

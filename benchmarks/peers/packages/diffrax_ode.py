@@ -50,7 +50,7 @@ def prepare(problem: Problem, run, tolerance: float):
 
 
 class Elsewhere:
-    """A process without XLA's flag; it starts with its first call and ends with this one."""
+    """A process without XLA's flag; it starts with its first call and ends when this object or this process does."""
 
     def __init__(self, problem: str, solver: str):
         self.pipe, self.arguments = None, (problem, solver)
@@ -71,7 +71,10 @@ def serve(pipe, name: str, solver: str) -> None:
     problem = next(p for p in problems() if p.name == name)
     run, y0 = jax.jit(partial(solve, problem, SOLVERS[solver][0]())), jnp.asarray(problem.y0)
     while True:
-        tolerance = jnp.asarray(pipe.recv())
+        try:
+            tolerance = jnp.asarray(pipe.recv())
+        except EOFError:  # the other end is gone
+            return
         start = time.process_time()
         result = run(y0, tolerance).block_until_ready()
         pipe.send((time.process_time() - start, np.asarray(result)))
