@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy import special
 
 LIBRARY = frozenset(
     [
@@ -71,6 +70,13 @@ def _round(a):
     return np.copysign(np.floor(np.abs(a) + 0.5), a)
 
 
+def _lgamma(a):
+    try:
+        return math.lgamma(a)
+    except (ValueError, OverflowError):  # a pole; beyond the largest number
+        return math.inf
+
+
 _NUMPY = ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log1p", "cbrt")
 _ARC = ("asin", "acos", "atan", "asinh", "acosh", "atanh")
 FOLD: dict[str, Callable] = {
@@ -85,7 +91,7 @@ FOLD: dict[str, Callable] = {
     "and": lambda a, b: bool(a and b), "or": lambda a, b: bool(a or b), "xor": lambda a, b: bool(a) != bool(b),
     "not": lambda a: not a, "finite": lambda a: bool(np.isfinite(a)),
     "select": lambda c, a, b: a if c else b, "float": float, "int": lambda a: int(a),
-    "erf": special.erf, "erfc": special.erfc, "lgamma": special.gammaln,
+    "erf": math.erf, "erfc": math.erfc, "lgamma": _lgamma,
     "atan2": np.arctan2, "pow": _quiet(np.power),
     **{name: _quiet(getattr(np, name)) for name in _NUMPY},
     **{name: _quiet(getattr(np, "arc" + name[1:])) for name in _ARC},

@@ -149,7 +149,7 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
 
 
 def _worth_improving(step: Translated, plan: Plan | None) -> bool:
-    """Whether LLVM's whole program pays: it finds the same operations in the rows of a dense Jacobian and vectorizes them."""
+    """Whether LLVM's whole program pays: in a dense Jacobian it finds equal operations of several rows, and joins them."""
     if plan is None or len(plan.head.rows) < 4:
         return False
     block = step.jacobian[np.ix_(plan.head.rows, plan.head.columns)]

@@ -58,6 +58,8 @@ def check_callbacks(program: StepProgram, q, s, t, h, stop, domain, feedback, re
     for name, function in (("stop", stop), ("domain", domain)):
         if function is not None and not callable(function):
             raise TypeError(f"{name}: found {type(function).__name__}; give a function of (q, v) that returns true or false")
+    if stop is None and domain is None and feedback is None and reduce is None:
+        return
 
     def look(program, q, v, t):
         for name, function in (("stop", stop), ("domain", domain)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -19,6 +18,7 @@ from dalembert.step.start import Starter, second_node
 from dalembert.systems import System, check_initial_data, is_traced
 from dalembert.systems.checks import InconsistentDataError, check_parameters, initial_acceleration
 from dalembert.systems.equations import deflatable, value
+from dalembert.systems.shapes import traced
 
 
 class Prepared(NamedTuple):
@@ -61,13 +61,16 @@ def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, bra
 
 def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick:
     """The program of the form that suits the system; deflate: write a Lyapunov constraint as λ = -φ₀/u."""
-    form, rest = scheme.form_for(system), jnp.zeros_like(q)
-    kinds = tuple(
-        (c.order, jax.eval_shape(lambda c=c: value(system, c, q, v, rest, t)).shape[0]) for c in system.constraints
-    )
+    form, kinds = scheme.form_for(system), traced(_kinds, system, q, v, t)
     if form == "kick_drift_kick":
         return KickDriftKick(system, scheme, kinds, deflate)
     return NodeProgram(system, scheme, kinds, 0.5 if form == "drift_kick_drift" else 0.0, deflate)
+
+
+def _kinds(system: System, q, v, t) -> tuple[tuple[int, int], ...]:
+    """Order and number of equations of every constraint."""
+    rest = jnp.zeros_like(q)
+    return tuple((c.order, value(system, c, q, v, rest, t).shape[0]) for c in system.constraints)
 
 
 _second_node = eqx.filter_jit(second_node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
@@ -94,6 +95,7 @@ def _plain(value: Any) -> Any:
     return np.asarray(value).tolist() if not isinstance(value, str | int | float) else value
 
 
+@functools.cache
 def _version(name: str) -> str:
     try:
         return version(name)

@@ -18,6 +18,7 @@ from dalembert.algebra import Newton, Solve
 from dalembert.path import Outcome
 from dalembert.step.branch import Branch, Call, call_system, solve_step
 from dalembert.step.program import StepProgram
+from dalembert.systems.shapes import traced
 
 HISTORY = 4  # solved steps kept for the cubic prediction
 CHUNK = 256  # saved states per compiled call outside tracing
@@ -78,7 +79,7 @@ class Carry(NamedTuple):
 def first_carry(program: StepProgram, q, s, t, h, reduced: Any, expected: Float[Array, "z"] | None = None) -> Carry:
     """The carry before the first step. expected: (z,) where its iteration starts, the program's guess if None."""
     z = program.guess(q, s, t, h) if expected is None else expected
-    empty = jax.eval_shape(lambda: program.outputs(z, q, s, t, h))
+    m = traced(_multipliers, program, z, q, s, t, h)
     # With a dtype: a weakly typed first carry would compile the second chunk again.
     zero, none = jnp.asarray(0.0, dtype=float), jnp.asarray(0, dtype=int)
     return Carry(
@@ -90,7 +91,7 @@ def first_carry(program: StepProgram, q, s, t, h, reduced: Any, expected: Float[
         known=jnp.asarray(0 if expected is None else 1, dtype=int),
         held=jnp.zeros_like(q),
         sign=zero,
-        multipliers=jnp.full(empty.multipliers.shape, jnp.nan, dtype=float),
+        multipliers=jnp.full(m, jnp.nan, dtype=float),
         force=jnp.full_like(q, jnp.nan),
         code=none,
         iterations=none,
@@ -100,6 +101,11 @@ def first_carry(program: StepProgram, q, s, t, h, reduced: Any, expected: Float[
         failed_residual=jnp.asarray(jnp.nan, dtype=float),
         reduced=reduced,
     )
+
+
+def _multipliers(program: StepProgram, z, q, s, t, h) -> tuple[int, ...]:
+    """Shape of the multipliers."""
+    return program.outputs(z, q, s, t, h).multipliers.shape
 
 
 def _outcome(info: Solve, new_q, new_s) -> Int[Array, ""]:

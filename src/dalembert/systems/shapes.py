@@ -40,8 +40,33 @@ def condition_shape(function: Callable[[], object], name: str, arguments: str) -
     return tuple(result.shape)
 
 
+REMEMBERED = 256
+_PASSED: dict = {}
+
+
 def traced(check: Callable, *arguments):
-    """check(*arguments) with traced arguments; what it returns is plain data (shapes, counts)."""
+    """check(*arguments) with traced arguments; what it returns is plain data (shapes, counts).
+
+    Shapes depend on functions and shapes alone: a check that has passed is not made again for the same ones. Functions that
+    close over others (here: lists of callbacks) are checked every time.
+    """
+    leaves, structure = jax.tree.flatten(eqx.filter(arguments, eqx.is_array_like))
+    static = jax.tree.structure(arguments)
+    key = (check, structure, static, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves))
+    try:
+        known = None if check.__closure__ else _PASSED.get(key)
+    except TypeError:  # a static field that cannot be hashed
+        return _traced(check, arguments)
+    if known is None:
+        known = [_traced(check, arguments)]
+        if not check.__closure__:
+            while len(_PASSED) >= REMEMBERED:
+                _PASSED.pop(next(iter(_PASSED)))
+            _PASSED[key] = known
+    return known[0]
+
+
+def _traced(check: Callable, arguments):
     found = []
 
     def look(given):
