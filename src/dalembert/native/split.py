@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
 
 from dalembert.native.depend import reached
 from dalembert.native.elementwise import Nodes
@@ -27,6 +25,9 @@ def split(g: Graph, jacobian: Nodes) -> tuple[Part, Part]:
     The largest such tail among unions of the irreducible blocks of the Jacobian's structure; everything is head where the
     structure is singular, and where all equations are affine.
     """
+    from scipy.sparse import csr_array  # slow to import, and needed only when a step is compiled
+    from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
+
     n = len(jacobian)
     everything, pattern = tuple(range(n)), jacobian != g.zero
     whole = Part(everything, everything), Part((), ())

@@ -66,7 +66,8 @@ def check_callbacks(program: StepProgram, q, s, t, h, stop, domain, feedback, re
             if function is not None:
                 condition_shape(lambda f=function: call_system(program, f, q, v, t=t), name, "q, v" + names)
         if feedback is not None:
-            shape = output_shape(lambda: call_system(program, feedback.law, q, v, t=t), "feedback law", "q, v" + names)
+            law = feedback.law
+            shape = output_shape(lambda: call_system(program, law, q, v, t=t), "feedback law", "q, v" + names)
             if shape != q.shape:
                 raise ValueError(f"feedback law: returns shape {shape}; a generalised force of shape {q.shape} is needed")
 
