@@ -39,8 +39,9 @@ lint: $(VENV)/.with-dev  ## check format and lint rules, change nothing
 types: $(VENV)/.with-dev  ## type-check src
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
+# Not with --quiet: mkdocs would not count the warnings that it does not show.
 docs: $(VENV)/.with-docs  ## build the documentation into site; a warning is an error
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 browser: docs $(VENV)/.with-browser  ## open every built page in headless Chromium; screenshots go to out/browser
 	$(BIN)/python tests/browser/check_pages.py site

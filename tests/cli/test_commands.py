@@ -93,6 +93,13 @@ def test_branches_have_names(branch):
     assert "success" in call("run", "pendulum", "--steps", 3, "--branch", branch)
 
 
+def test_back_ends_are_asked_for_by_name(folder):
+    for backend in ("native", "jax"):
+        assert "success" in call("run", "pendulum", "--steps", 50, "--backend", backend, "--save", f"{backend}.nc")
+    native, portable = (da.load(f"{backend}.nc") for backend in ("native", "jax"))
+    np.testing.assert_allclose(native.q, portable.q, rtol=1e-12)
+
+
 def test_order_prints_a_table_of_errors_and_orders():
     output = call("order", "pendulum", "--h", 0.1, "--h", 0.05, "--h", 0.025, "--time", 2, "--coordinates", "θ")
     assert len(re.findall(r"fitted", output)) == 6
@@ -112,6 +119,7 @@ BAD = {
     "scheme": (["run", "pendulum", "--scheme", "euler"], "--scheme: found euler; there are default"),
     "starter": (["run", "pendulum", "--starter", "third"], "starter: found 'third'"),
     "branch": (["run", "pendulum", "--branch", "left"], "--branch: found left"),
+    "backend": (["run", "pendulum", "--backend", "fortran"], "--backend: found 'fortran'; there are native, jax"),
     "inconsistent data": (["run", "nonholonomic_particle", "--v0", "0,0,1"], "dalembert.project"),
     "folder": (["run", "pendulum", "--save", "no/run.nc"], "--save: the folder no does not exist"),
     "ending": (["run", "pendulum", "--plot", "run.doc"], "--plot: found run.doc"),

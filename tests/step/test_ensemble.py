@@ -134,6 +134,8 @@ def test_mistakes_are_named():
         run(np.zeros((0, 2)), one)
     with pytest.raises(ValueError, match="lane: this is a single path"):
         da.simulate(PLAIN, [0, 0], one, h=0.1, steps=2).lane(0)
+    with pytest.raises(TypeError, match=r"there take jax\.vmap of simulate"):
+        jax.jit(lambda v0: run(many, v0).q)(np.array(one))
     rolling = da.System(lambda q, v: 0.5 * v @ v, da.Nonholonomic(lambda q, v: v[2] - q[1] * v[0]))
     with pytest.raises(da.InconsistentDataError, match="in run 1 and not 0"):
         da.ensemble(rolling, np.ones((2, 3)), np.array([[1.0, 0, 1.0], [1.0, 0, 0.9]]), h=0.1, steps=5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path as File
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +18,7 @@ from dalembert.systems import System
 
 SCHEMES = ("default", "borda-fernandez-grillo", "nodes", "drift-kick-drift", "kick-drift-kick")
 BRANCHES = ("avoid", "nearest-prediction", "nearest-previous")
+BACKENDS = ("native", "jax")
 
 
 class Problem(NamedTuple):
@@ -125,6 +126,12 @@ def named_starter(name: str) -> Starter:
     if name not in STARTERS:
         raise ValueError(f"--starter: found {name!r}; there are {', '.join(STARTERS)}")
     return cast(Starter, name)
+
+
+def named_backend(name: str | None) -> Literal["native", "jax"] | None:
+    if name is not None and name not in BACKENDS:
+        raise ValueError(f"--backend: found {name!r}; there are {', '.join(BACKENDS)}; without the option the run chooses")
+    return cast(Literal["native", "jax"] | None, name)
 
 
 def named_branch(name: str | None) -> Branch | None:

@@ -14,9 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dalembert.cli.arguments import (
+    BACKENDS,
     BRANCHES,
     SCHEMES,
     check_target,
+    named_backend,
     named_branch,
     named_problem,
     named_scheme,
@@ -76,6 +78,9 @@ def run(
     scheme: SchemeName = "default",
     starter: StarterName = "second_order",
     branch: BranchName = None,
+    backend: Annotated[
+        str | None, typer.Option(help=f"{', '.join(BACKENDS)}; if not given, native on CPUs where the run allows it")
+    ] = None,
     save_every: Annotated[int, typer.Option(help="keep every that many states")] = 1,
     file: Annotated[File | None, typer.Option("--save", help="NetCDF file to write, such as run.nc")] = None,
     picture: Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")] = None,
@@ -96,6 +101,7 @@ def run(
             scheme=named_scheme(scheme),
             starter=named_starter(starter),
             branch=named_branch(branch),
+            backend=named_backend(backend),
             save_every=save_every,
             throw=False,
         )

@@ -105,7 +105,7 @@ class DiscreteSystem(eqx.Module):
         return max(2, self.factor)
 
     def call(self, function: Callable, *arguments):
-        """function(*nodes[, p])."""
+        """`function(*nodes[, p])`."""
         given = arguments if self.parameters is None else (*arguments, self.parameters)
         return jnp.asarray(function(*given))  # so that tuples and lists of numbers will do
 

@@ -66,8 +66,8 @@ def energy(system: System, path: Path) -> Invariant:
 def momentum(system: System | DiscreteSystem, path: Path, generator: Callable, *, scheme: Scheme | None = None) -> Invariant:
     """J = p·ξ_Q(q), the momentum map of a one-parameter group of symmetries with infinitesimal generator ξ_Q.
 
-    generator(q[, t][, p]): (n,). p = D₂L_d(q_{k-1},q_k) at the nodes q_k of the forms "nodes" and "drift_kick_drift" (there
-    half a step after the state) and of a DiscreteSystem; p = L_v(q,v) in the form "kick_drift_kick". These are the momenta
+    `generator(q[, t][, p])`: (n,). p = D₂L_d(q_{k-1},q_k) at the nodes q_k of the forms "nodes" and "drift_kick_drift" (half
+    a step after the state) and of a DiscreteSystem; p = L_v(q,v) in the form "kick_drift_kick". These are the momenta
     that the scheme keeps exactly, where L_d is invariant and the constraint forces do no work on ξ_Q, R ξ_Q = 0: then the
     range is round-off. scheme: as given to simulate. Thinned paths are allowed. Units: action over that of the parameter.
     Raises ValueError where the scheme is not the path's or the generator's shape is not (n,).

@@ -86,9 +86,7 @@ def _check(path: object) -> None:
     if is_traced(path):
         raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then plot it")
     if np.ndim(path.code):
-        raise ValueError(
-            f"path: holds a batch of shape {np.shape(path.code)}; plot one lane: jax.tree.map(lambda x: x[0], path)"
-        )
+        raise ValueError(f"path: holds a batch of shape {np.shape(path.code)}; plot one lane, such as path.lane(0)")
 
 
 def _draw_panel(ax: Axes, path: Path, label: str, t: np.ndarray, lines: list[Line]) -> None:

@@ -39,7 +39,7 @@ class Nearest(Branch):
 
 
 class Least(Branch):
-    """Of the two roots near the prediction, the one with the least function(q, v[, t][, p]) after the step.
+    """Of the two roots near the prediction, the one with the least `function(q, v[, t][, p])` after the step.
 
     (q, v) belong together: ((q₁+q₂)/2, (q₂-q₁)/h), or the node and its velocity in the form kick_drift_kick.
     """
@@ -56,7 +56,7 @@ class Avoid(Branch):
     """The root that is left after a factor u is divided out of the constraint: φ = u w, solve w = 0.
 
     Without argument, for a Lyapunov constraint: u is the coefficient of the multiplier, found by differentiation, and
-    the step solves λ = -φ₀/u (see dalembert.Lyapunov). With factor(q, v[, t][, p]) → (): the row of the one second order
+    the step solves λ = -φ₀/u (see dalembert.Lyapunov). With `factor(q, v[, t][, p])` → (): the row of the one second order
     constraint is divided by u at the kinematic map's (q, v); near u = 0 the quotient is a quotient of mean derivatives.
     """
 
@@ -186,6 +186,6 @@ def _measure(program: StepProgram, branch: Nearest | Least, z: Unknowns, start: 
 
 
 def call_system(program, function, q, v, t):
-    """function(q, v[, t][, p]) with the trailing arguments of the program's system."""
+    """`function(q, v[, t][, p])` with the trailing arguments of the program's system."""
     system = program.system
     return system.call(function, q, v, t=t) if hasattr(system, "time_dependent") else system.call(function, q, v)

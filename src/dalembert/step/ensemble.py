@@ -23,7 +23,7 @@ from dalembert.step.prepare import Prepared, prepare_any
 from dalembert.step.run import Carry, Choices, SampledFeedback, first_carry, row_of, rows_of, traced_run
 from dalembert.step.simulate import choose_backend
 from dalembert.step.start import Starter
-from dalembert.systems import System, check_x64
+from dalembert.systems import System, check_x64, is_traced
 from dalembert.systems.checks import check_many
 
 MANY = 2**62
@@ -60,6 +60,7 @@ def ensemble(
     Nothing is raised where a step cannot be solved: path.code (B,) has each run's Outcome, as Newton's iteration found it,
     path.lane(i) is the i-th path, cut off at its end. No run depends on the others, not even in the last bit.
     Memory: B (steps / save_every + 1) rows; save_every=None keeps only the last states.
+    It takes numbers; in a traced program jax.vmap of `simulate` runs in the same lanes.
     Errors: ValueError, TypeError, InconsistentDataError, naming the argument, and the run where one is at fault.
     """
     check_x64()
@@ -69,6 +70,8 @@ def ensemble(
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
         raise ValueError(f"threads: found {threads!r}; give a whole number, 1 or more, or None for all processors")
     data = {"q0": q0, "v0": v0, "nodes": nodes}
+    if is_traced(system, data, parameters, h, t0):
+        raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
     given, axes = check_batch(system, data, dict(parameters or {}))
     size, step, begin = batch_size(given, axes), jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float)
     first = jax.tree.map(lambda axis, x: x if axis is None else x[0], axes, given, is_leaf=lambda x: x is None)

@@ -26,7 +26,7 @@ _EXTRAPOLATE = np.array([[0, 0, 0, 0], [1, 0, 0, 0], [2, -1, 0, 0], [3, -3, 1, 0
 
 
 class SampledFeedback(eqx.Module):
-    """A sampled law: every `every` steps the generalised force law(q, v[, t][, p]) is computed, and held in between.
+    """A sampled law: every `every` steps the generalised force `law(q, v[, t][, p])` is computed, and held in between.
 
     law: (n,), (n,) → (n,), traceable by JAX (wrap other code in jax.pure_callback). v is the latest velocity of the
     scheme's state: at the node itself, or half a step before it in the form "nodes".

@@ -53,8 +53,8 @@ def simulate(
     instead of (q0, v0), and h, 1 if not given, only scales time and multipliers.
     scheme: maps and form; starter: how a two step form gets its second node. branch: which root, where there are several.
     save_every: keep every that many states (and the last); None keeps only the last. reduce: (function, initial) with
-    function(value, t, q, v, multipliers) → value, over all steps. stop(q, v[, t][, p]): ends the run after the step at
-    which it is true. domain(q, v[, t][, p]): a step that leaves it is refused. feedback: a SampledFeedback.
+    function(value, t, q, v, multipliers) → value, over all steps. `stop(q, v[, t][, p])`: ends the run after the step at
+    which it is true. `domain(q, v[, t][, p])`: a step that leaves it is refused. feedback: a SampledFeedback.
     backend: "native", machine code, the default on CPUs: with one warning and the JAX run where a function cannot be
     translated; or "jax", the portable one, the default elsewhere and for the rules Nearest and Least.
     tolerance: on Newton's update, relative to the velocity; the applied update leaves about its square.

@@ -66,7 +66,7 @@ class System(eqx.Module):
         self.time_dependent = bool(time_dependent)
 
     def call(self, function: Callable, *arguments, t):
-        """function(*arguments[, t][, p]): the one place that knows which trailing arguments a user's function takes."""
+        """`function(*arguments[, t][, p])`: the one place that knows which trailing arguments a user's function takes."""
         if self.time_dependent:
             arguments = (*arguments, t)
         if self.parameters is not None:
