@@ -58,7 +58,7 @@ def ensemble(
     the system's. threads: of the native back-end, all processors if None. Everything else as in `simulate`.
     Returns a Path whose arrays have a leading axis of B, of full length: after the end of a run its last state is repeated.
     Nothing is raised where a step cannot be solved: path.code (B,) has each run's Outcome, as Newton's iteration found it,
-    path.lane(i) is the i-th path, cut off at its end. No run depends on the others, not even in the last bit.
+    path.lane(i) is the i-th path, cut off at its end. In the native run no bit of a path depends on the other runs.
     Memory: B (steps / save_every + 1) rows; save_every=None keeps only the last states.
     It takes numbers; in a traced program jax.vmap of `simulate` runs in the same lanes.
     Errors: ValueError, TypeError, InconsistentDataError, naming the argument, and the run where one is at fault.

@@ -58,7 +58,7 @@ def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
     table = np.empty((math.ceil(steps / every) + 1, code.row_size))
     code.run(state, count, inputs, table)
     columns = columns_of(code, table[: count[COUNTS.index("rows")]])
-    return unpacked(jnp, code, carry, state, count, columns), columns
+    return unpacked(np, code, carry, state, count, columns), columns
 
 
 def counts_of(choices: Choices, first: int, k: int, steps: int, every: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
@@ -81,11 +82,12 @@ def simulate(
     runs = (native_or_traced_run, traced_run) if inside else (native_or_jax_run, chunked_run)
     run = runs[0] if native else runs[1]
     carry, rows = run(program, choices, carry, begin, step, steps, every)
-    if not inside:
-        carry = carry._replace(code=jnp.asarray(int(diagnosis(program, carry, begin, step))))
-    path = path_of(jnp, prepared, carry, rows, begin, step, every, choices)
     if inside:
-        return path
+        return path_of(jnp, prepared, carry, rows, begin, step, every, choices)
+    carry = carry._replace(code=np.asarray(int(diagnosis(program, carry, begin, step))))
+    # By NumPy: every small operation of JAX is compiled when it is first met.
+    known = jax.tree.map(np.asarray, (prepared, carry, rows, begin, step))
+    path = jax.tree.map(jnp.asarray, path_of(np, *known, every, choices))
     record = provenance(
         system, scheme, starter, branch, h=h, steps=steps, t0=t0, save_every=save_every, q0=q0, v0=v0, nodes=nodes,
         tolerance=tolerance, max_iterations=max_iterations, stop=stop, domain=domain,
