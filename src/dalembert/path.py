@@ -60,9 +60,9 @@ class Statistics(eqx.Module):
     """What the solver did, over the whole run (also over steps that were not saved).
 
     iterations: Newton iterations, total; max_iterations: in one step; residual: largest row-scaled residual norm at the
-    last evaluation of a step (in the native run, of the equations that are iterated); crossings: number of times the factor u (or the Jacobian determinant) changed sign, i.e.
-    two roots of a step crossed; failed_step, failed_time, failed_residual: of the step that could not be solved
-    (-1, nan, nan if there is none).
+    last evaluation of a step (in the native run, of the equations that are iterated); crossings: number of times the factor
+    u (or the Jacobian determinant) changed sign, i.e. two roots of a step crossed; failed_step, failed_time,
+    failed_residual: of the step that could not be solved (-1, nan, nan if there is none).
     """
 
     iterations: Int[Array, ""]
