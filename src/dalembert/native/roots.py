@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from dalembert.native.collect import collect_terms
 from dalembert.native.depend import reached
 from dalembert.native.description import Translated
 from dalembert.native.eliminate import Elimination, Order, choose_order, eliminate, parity, within
@@ -101,7 +102,8 @@ def roots_of(step: Translated, plan: Plan | None) -> Roots:
     """All roots of a step; without a plan the elimination is left to loops."""
     g, n = step.graph, len(step.f)
     gathered = gather_factors(g, [*step.f, *step.jacobian.ravel().tolist()], step.level)
-    f, jacobian = gathered[:n], np.array(gathered[n:], np.int64).reshape(n, n)
+    f = gathered[:n]
+    jacobian = np.array(collect_terms(g, gathered[n:], f, step.level), np.int64).reshape(n, n)
     orders = [plan.head, plan.tail] if plan else []
     head, tail = [eliminate(g, f, jacobian, o, step.level, step.growth) for o in orders] or [_NOTHING] * 2
     iterated = sorted(plan.head.rows) if plan else range(n)
