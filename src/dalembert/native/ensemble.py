@@ -5,7 +5,9 @@ from __future__ import annotations
 from dalembert.native.code import Code
 from dalembert.native.layout import COUNTS
 
-CHUNK = 256  # steps after which lanes that the scalar run has taken join their group again
+# Steps after which lanes that the scalar run has taken join their group again: few at the start, where a first step often
+# needs the pivoted solver, then twice as many each time. They depend on nothing else: a lane's bits are its own.
+FIRST_CHUNK, CHUNK = 4, 64
 WORTH_THREADS = 4096  # steps of all runs together under which no thread is started
 MOST_THREADS = 256
 # What @ensemble is told of the code it runs: addresses of @run, @lanes (0: none) and @pivoted; lengths; lanes.
@@ -84,15 +86,20 @@ def _work(c: Code) -> None:
     last = c.load(c.at(part["count"], COUNTS.index("last"), "i64"), "i64")
     k = c.slot("k", "i64")
     c.store(c.load(c.at(part["count"], COUNTS.index("k"), "i64"), "i64"), k, "i64")
+    chunk = c.slot("chunk", "i64")
+    c.store(str(FIRST_CHUNK), chunk, "i64")
     c.label("chunk")
     now = c.load(k, "i64")
     c.fork(c.let(f"icmp slt i64 {now}, {last}"), "advance", "take")
     c.label("advance")
     none = c.let(f"icmp eq ptr {known['lanes']}, null")
-    further = c.let(f"select i1 {none}, i64 {last}, i64 {c.let(f'add i64 {now}, {CHUNK}')}")
+    end = c.let(f"add i64 {now}, {c.load(chunk, 'i64')}")
+    further = c.let(f"select i1 {none}, i64 {last}, i64 {end}")
     until = c.call("i64", "llvm.smin.i64", ("i64", further), ("i64", last))
     _advance(c, given, known, part, size, now, until, none)
     c.store(until, k, "i64")
+    longer = c.call("i64", "llvm.smin.i64", ("i64", c.let(f"shl i64 {c.load(chunk, 'i64')}, 1")), ("i64", str(CHUNK)))
+    c.store(longer, chunk, "i64")
     c.go("chunk")
     c.label("done")
     c.line("ret ptr null")
