@@ -123,7 +123,9 @@ def batch_sides(case: Case, q0: np.ndarray, v0: np.ndarray, steps: int, threads:
 
     CompiledStep.run_many = catch
     try:
-        path = da.ensemble(case.build(), q0, v0, h=case.h, steps=steps, save_every=None, tolerance=TOLERANCE, backend="native")
+        path = da.ensemble(
+            case.build(), q0, v0, h=case.h, steps=steps, save_every=None, tolerance=TOLERANCE, backend="native"
+        )
     finally:
         CompiledStep.run_many = original
     if np.any(path.code):
@@ -145,7 +147,9 @@ def _batch_side(code: CompiledStep, carry, count, inputs, rows, steps: int, thre
         return float(np.mean(numbers[:, COUNTS.index("iterations")])) / steps
 
     at, n = code.layout.carry["q"]
-    return Batch(reset, lambda: code.run_many(state, numbers, inputs, out, threads), lambda: state[:, at : at + n], iterations)
+    return Batch(
+        reset, lambda: code.run_many(state, numbers, inputs, out, threads), lambda: state[:, at : at + n], iterations
+    )
 
 
 def nanoseconds(side: Side) -> float:
