@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import importlib
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 from cases import Case
 
 import dalembert as da
-from dalembert.native import CompiledStep
+from dalembert.native import COUNTS, CompiledStep
 from dalembert.step.native_run import native_run
 
 HERE = Path(__file__).parent
@@ -29,10 +30,26 @@ class Side(NamedTuple):
     q: Callable[[], np.ndarray]
 
 
-def built(source: str, folder: Path) -> ctypes.CDLL:
+class Batch(NamedTuple):
+    """call: runs all steps of all lanes, from what reset puts back. q: (B, n), at the end; iterations: per step and lane."""
+
+    reset: Callable[[], None]
+    call: Callable[[], object]
+    q: Callable[[], np.ndarray]
+    iterations: Callable[[], float]
+
+
+class OneByOne(CompiledStep):
+    """Many runs, one after the other, by the machine code of one run."""
+
+    def table(self, lanes: bool) -> np.ndarray:
+        return super().table(False)
+
+
+def built(source: str, folder: Path, flags: Sequence[str] = ()) -> ctypes.CDLL:
     """The C file as a library."""
-    library = folder / (source + ".so")
-    subprocess.run(["gcc", *FLAGS, str(HERE / "c" / source), "-o", str(library), "-lm"], check=True)
+    library = folder / ("".join([source, *flags]) + ".so")
+    subprocess.run(["gcc", *FLAGS, *flags, str(HERE / "c" / source), "-o", str(library), "-lm"], check=True)
     return ctypes.CDLL(str(library))
 
 
@@ -77,6 +94,62 @@ def native_side(case: Case) -> tuple[Side, CompiledStep]:
         return int(numbers[3])
 
     return Side(call, lambda: rows[:STEPS, : len(case.q0)]), code
+
+
+def batch_c_side(library: ctypes.CDLL, name: str, case: Case, q0: np.ndarray, v0: np.ndarray, steps: int) -> Batch:
+    """A C integrator of many trajectories; states (n, B)."""
+    function = getattr(library, name)
+    function.restype = ctypes.c_long
+    function.argtypes = [*[ctypes.c_long] * 2, *[ctypes.c_double] * 2, *[ctypes.c_void_p] * 3]
+    p, start = np.array(case.parameters, float), np.stack([q0.T, v0.T])
+    state = start.copy()
+    blocks, width = [0], ctypes.c_long.in_dll(library, "lanes_of_block").value
+
+    def call() -> None:
+        q, v = state
+        blocks[0] = function(len(q0), steps, case.h, TOLERANCE, *(a.ctypes.data for a in (p, q, v)))
+
+    return Batch(lambda: np.copyto(state, start), call, lambda: state[0].T, lambda: blocks[0] * width / len(q0) / steps)
+
+
+def batch_sides(case: Case, q0: np.ndarray, v0: np.ndarray, steps: int, threads: dict[str, int | None]) -> dict[str, Batch]:
+    """What `ensemble` gives to the machine code, caught on its way; with a number of threads, or one by one for None."""
+    caught = []
+    original = CompiledStep.run_many
+
+    def catch(self, carry, count, inputs, rows, threads=None):
+        caught.append((self, carry.copy(), count.copy(), inputs, rows))
+        original(self, carry, count, inputs, rows, threads)
+
+    CompiledStep.run_many = catch
+    try:
+        path = da.ensemble(
+            case.build(), q0, v0, h=case.h, steps=steps, save_every=None, tolerance=TOLERANCE, backend="native"
+        )
+    finally:
+        CompiledStep.run_many = original
+    if np.any(path.code):
+        raise RuntimeError("a run ended early")
+    code, carry, count, inputs, rows = caught[-1]
+    alone = OneByOne(**{field.name: getattr(code, field.name) for field in dataclasses.fields(code)})
+    return {name: _batch_side(alone if number is None else code, carry, count, inputs, rows, steps, number or 1)
+            for name, number in threads.items()}  # fmt: skip
+
+
+def _batch_side(code: CompiledStep, carry, count, inputs, rows, steps: int, threads: int) -> Batch:
+    state, numbers, out = carry.copy(), count.copy(), np.zeros_like(rows)
+
+    def reset() -> None:
+        np.copyto(state, carry)
+        np.copyto(numbers, count)
+
+    def iterations() -> float:
+        return float(np.mean(numbers[:, COUNTS.index("iterations")])) / steps
+
+    at, n = code.layout.carry["q"]
+    return Batch(
+        reset, lambda: code.run_many(state, numbers, inputs, out, threads), lambda: state[:, at : at + n], iterations
+    )
 
 
 def nanoseconds(side: Side) -> float:

@@ -1,15 +1,15 @@
 /* Many trajectories side by side: structure of arrays, blocks of W lanes, inner loops that the compiler turns into vectors.
    The schemes, predictors and tests are those of curvature.c and of rattle8 in chain.c (reduced by hand); a block iterates
-   until all its lanes are done. Only the last state is stored. State: q, v in arrays [n][B]. */
+   until all its lanes are done. Only the last state is stored. State: q, v in arrays [n][B], B a multiple of W. */
 #include <math.h>
 #include <string.h>
 #ifndef W
 #define W 16
 #endif
 #define MAX_ITERATIONS 25
-#define GRAVITY 9.81
 #define LANES for (int l = 0; l < W; l++)
 
+const long lanes_of_block = W;
 static const double weights[5][4] = {{0}, {1}, {2, -1}, {3, -3, 1}, {4, -6, 4, -1}};
 
 static inline double larger(double a, double b) { return a > b ? a : b; }
@@ -40,7 +40,7 @@ long curvature_batch(long B, long steps, double h, double tol, const double *p, 
           double r3 = cross * is3 - k;
           double e = -m * x - a * y, f = a * x - m * y, r = x * r1 + y * r2; /* e u + f w = r, from x row1 + y row2 */
           double id = 1 / (e * d - f * c), u = (r * d - f * r3) * id, t = (e * r3 - c * r) * id;
-          double s = (y * (r1 + m * u - a * t) - x * (r2 + a * u + m * t)) * is2 * 0.25 * 4 / h;
+          double s = (y * (r1 + m * u - a * t) - x * (r2 + a * u + m * t)) * is2 * ih;
           z[0][l] -= u; z[1][l] -= t; z[2][l] -= s;
           double most = larger(larger(fabs(v[0][l]), fabs(v[1][l])), larger(fabs(z[0][l]), fabs(z[1][l])));
           excess[l] = larger(fabs(u), fabs(t)) - tol * most;
@@ -96,8 +96,8 @@ static inline __attribute__((always_inline)) void product(double s, double a[n][
 }
 
 long chain_batch(long B, long steps, double h, double tol, const double *p, double *Q, double *S) {
+  const double gravity = p[0], ll = p[1] * p[1];
   long total = 0;
-  (void)p;
   for (long b = 0; b < B; b += W) {
     double q[n][W], lost[n][W] = {{0}}, v[n][W], past[4][N][W] = {{{0}}}, left[N][W], right[N][W];
     double d0[n][W], d1[n][W], e[n][W], f[n][W], free[n][W], V[n][W], q1[n][W], lo[N][W], d[N][W], up[N][W], x[N][W];
@@ -107,12 +107,12 @@ long chain_batch(long B, long steps, double h, double tol, const double *p, doub
       for (int i = 0; i < N; i++)
         LANES left[i][l] = w[0] * past[0][i][l] + w[1] * past[1][i][l] + w[2] * past[2][i][l] + w[3] * past[3][i][l];
       rods(q, d0);
-      for (int i = 0; i < n; i++) LANES free[i][l] = v[i][l] - (i % 2 ? 0.5 * h * GRAVITY : 0);
+      for (int i = 0; i < n; i++) LANES free[i][l] = v[i][l] - (i % 2 ? 0.5 * h * gravity : 0);
       for (int it = 0; it < MAX_ITERATIONS; it++) {
         pull(d0, left, f);
         for (int i = 0; i < n; i++) LANES { V[i][l] = free[i][l] + 0.5 * h * f[i][l]; q1[i][l] = q[i][l] + h * V[i][l]; }
         rods(q1, d1);
-        for (int i = 0; i < N; i++) LANES x[i][l] = d1[2 * i][l] * d1[2 * i][l] + d1[2 * i + 1][l] * d1[2 * i + 1][l] - 1;
+        for (int i = 0; i < N; i++) LANES x[i][l] = d1[2 * i][l] * d1[2 * i][l] + d1[2 * i + 1][l] * d1[2 * i + 1][l] - ll;
         product(2 * h * h, d1, d0, lo, d, up);
         thomas(lo, d, up, x);
         for (int i = 0; i < N; i++) LANES left[i][l] -= x[i][l];
@@ -129,7 +129,7 @@ long chain_batch(long B, long steps, double h, double tol, const double *p, doub
       }
       for (int i = 0; i < n; i++) LANES q1[i][l] = q[i][l] + h * V[i][l];
       rods(q1, d1);
-      for (int i = 0; i < n; i++) LANES free[i][l] = V[i][l] - (i % 2 ? 0.5 * h * GRAVITY : 0);
+      for (int i = 0; i < n; i++) LANES free[i][l] = V[i][l] - (i % 2 ? 0.5 * h * gravity : 0);
       rods(free, e);
       for (int i = 0; i < N; i++) LANES x[i][l] = -2 * (d1[2 * i][l] * e[2 * i][l] + d1[2 * i + 1][l] * e[2 * i + 1][l]);
       product(2 * h, d1, d1, lo, d, up);
