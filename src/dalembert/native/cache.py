@@ -42,16 +42,16 @@ class Cache:
 
     def load(self, text: str, plain: bool) -> Loaded:
         """The machine code of an LLVM module, in memory. plain: as in compile_object."""
-        key = self.key(text)
+        key = self.key(text, plain)
         with self._lock:
             if key not in self._loaded:
                 self._loaded[key] = self._load(key, text, plain)
             return self._loaded[key]
 
     @staticmethod
-    def key(text: str) -> str:
+    def key(text: str, plain: bool) -> str:
         """Hash of all that the machine code depends on."""
-        parts = (text, *host(), str(binding().llvm_version_info), str(OPTIMIZATION))
+        parts = (text, str(plain), *host(), str(binding().llvm_version_info), str(OPTIMIZATION))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _load(self, key: str, text: str, plain: bool) -> Loaded:

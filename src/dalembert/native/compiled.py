@@ -140,20 +140,21 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     roots = roots_of(translated, plan)
     text = Run(translated, layout, roots, plan).text()
     solver = cache.load(pivoted_solver(None if plan is not None else layout.z), plain=False)
-    code = cache.load(text, plain=not _worth_improving(translated, plan))
+    code = cache.load(text, plain=True)
     size = len(reached(translated.graph, [*roots.f, *roots.jacobian, *roots.update, *roots.tail_update]))
     parts = (translated, roots, plan)
     return CompiledStep(
-        layout, translated.captured, size, translated.linear, plan is not None, Cache.key(text), cache, parts, code, solver
+        layout,
+        translated.captured,
+        size,
+        translated.linear,
+        plan is not None,
+        Cache.key(text, True),
+        cache,
+        parts,
+        code,
+        solver,
     )
-
-
-def _worth_improving(step: Translated, plan: Plan | None) -> bool:
-    """Whether LLVM's whole program pays: in a dense Jacobian it finds equal operations of several rows, and joins them."""
-    if plan is None or len(plan.head.rows) < 4:
-        return False
-    block = step.jacobian[np.ix_(plan.head.rows, plan.head.columns)]
-    return float(np.mean(block != step.graph.zero)) > 0.5
 
 
 def _samples(step: Translated, sample: Sample) -> np.ndarray:

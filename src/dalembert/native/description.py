@@ -74,8 +74,16 @@ class Translated:
     law: list[int] | None
     new_reduced: list[int] | None
 
+    _levels: dict[int, int] = dataclasses.field(default_factory=dict)
+
     def level(self, i: int) -> int:
         """How often node i changes: 0 once per run, 1 once per step, 2 once per iteration."""
+        found = self._levels.get(i)
+        if found is None:
+            found = self._levels[i] = self._level(i)
+        return found
+
+    def _level(self, i: int) -> int:
         if self.depend.on(i, "z", "w", "cut"):
             return 2
         return 1 if self.depend.on(i, "q", "s", "low", "t", "held", "lost", "reduced") else 0
