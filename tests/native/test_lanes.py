@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jax.scipy import special
 
-from dalembert.native import COUNTS, Cache, Sample, StepFunctions, compile_step, counts
+from dalembert.native import COUNTS, Cache, Sample, StepFunctions, compile_step, compiled, counts, machine, mathematics
+from dalembert.native import cache as cache_module
 from dalembert.path import Outcome
 
 CACHE = Cache(None)
@@ -29,11 +30,12 @@ def step_of(equation=None, **options) -> StepFunctions:
 class Batch:
     """Many runs of one step: in lanes by `together`, one by one by `apart`."""
 
-    def __init__(self, step: StepFunctions, q, p, h=0.1, steps=300, every=7, s=0.3, t0=0.0, limit=25, law_every=1):
+    def __init__(self, step: StepFunctions, q, p, h=0.1, steps=300, every=7, s=0.3, t0=0.0, limit=25, law_every=1,
+                 cache=CACHE):  # fmt: skip
         self.q, self.p = np.broadcast_arrays(np.asarray(q, float), np.asarray(p, float))
         self.n, self.steps, self.every, self.size = step.n, steps, every, len(self.q)
         sample = Sample(np.full(step.n, self.q[0]), np.full(step.k, s), t0, h, self.p[:1])
-        self.code = compile_step(step, sample, CACHE)
+        self.code = compile_step(step, sample, cache)
         carry = self.code.layout.carry
         self.start = np.zeros((self.size, self.code.carry_size))
         for name, value in (("q", self.q[:, None]), ("s", s), ("failed_residual", np.nan)):
@@ -222,3 +224,18 @@ def test_arrays_of_wrong_sizes_are_refused():
         batch.code.run_many(batch.start, batch.told, batch.inputs[:2].copy(), batch._rows())
     with pytest.raises(ValueError, match="in one piece"):
         batch.code.run_many(batch.start[:, :3].copy(), batch.told, batch.inputs, batch._rows())
+
+
+@pytest.mark.skipif(not machine.host()[0].startswith("x86_64"), reason="names processors of this family")
+@pytest.mark.parametrize(("processor", "features"), [("haswell", "+avx2,+avx,+fma"), ("x86-64", "+sse2")])
+def test_older_processors(monkeypatch, processor, features):
+    """Code for narrower vectors runs here too: eight lanes in several registers, and functions of four lanes or of one."""
+    triple = machine.host()[0]
+    for module in (machine, mathematics, cache_module):
+        monkeypatch.setattr(module, "host", lambda: (triple, processor, features))
+    monkeypatch.setattr(compiled, "lanes_of_processor", lambda: 8)
+    mathematics.symbol.cache_clear()
+    try:
+        agree(Batch(CUBIC, np.linspace(-2, 2, 13), np.linspace(0.1, 1.5, 13), cache=Cache(None)))
+    finally:
+        mathematics.symbol.cache_clear()
