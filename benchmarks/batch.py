@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from build import built
 from cases import CASES, Case
-from sides import TOLERANCE, Batch, batch_c_side, batch_sides, built
+from sides import TOLERANCE, Batch, batch_c_side, batch_sides
 
 from dalembert.gallery import ENTRIES
 from dalembert.gallery.chain import placed

@@ -14,8 +14,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from build import built
 from cases import chain_case
-from sides import built, c_side, interleaved, native_side
+from sides import c_side, interleaved, native_side
 
 from dalembert.papers.drawing import BLUE, GREY, RED, panels, saving
 

@@ -14,8 +14,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from build import built
 from cases import CASES, Case
-from sides import STEPS, Side, built, c_side, interleaved, native_side
+from sides import STEPS, Side, c_side, interleaved, native_side
 
 REPEATS = 31
 HEAD = (

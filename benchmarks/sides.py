@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import importlib
-import subprocess
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +16,7 @@ import dalembert as da
 from dalembert.native import COUNTS, CompiledStep
 from dalembert.step.native_run import native_run
 
-HERE = Path(__file__).parent
 STEPS, TOLERANCE = 20_000, 1e-9
-FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
 
 
 class Side(NamedTuple):
@@ -44,13 +40,6 @@ class OneByOne(CompiledStep):
 
     def table(self, lanes: bool) -> np.ndarray:
         return super().table(False)
-
-
-def built(source: str, folder: Path, flags: Sequence[str] = ()) -> ctypes.CDLL:
-    """The C file as a library."""
-    library = folder / ("".join([source, *flags]) + ".so")
-    subprocess.run(["gcc", *FLAGS, *flags, str(HERE / "c" / source), "-o", str(library), "-lm"], check=True)
-    return ctypes.CDLL(str(library))
 
 
 def c_side(library: ctypes.CDLL, name: str, case: Case) -> Side:

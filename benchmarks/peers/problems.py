@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from benchmarks.compare import chain, hanging
 from benchmarks.peers import formulas
 
 import dalembert as da
 from dalembert.gallery import ENTRIES, curvature_particle
+from dalembert.gallery.chain import chain, slanted
 from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
 
 SAMPLES = 100
@@ -22,8 +22,9 @@ SAMPLES = 100
 class Problem:
     """y0: state of the ODE (n_y,); x0: differential part of the DAE, z0 follows from it.
 
-    positions: from y (samples, n_y) to q (samples, n). c: file in benchmarks/c and {label: function}.
-    steps: numbers of steps of the fixed step methods. exact: positions in closed form, if there is one.
+    positions: from y (samples, n_y) to q (samples, n). c: file in benchmarks/c and {label: function}; c_parameters: what
+    these functions are given. steps: numbers of steps of the fixed step methods. exact: positions in closed form, if there
+    is one.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Problem:
     positions: Callable[[np.ndarray], np.ndarray]
     steps: tuple[int, ...]
     c: tuple[str, dict[str, str]] | None = None
+    c_parameters: tuple[float, ...] = (1.0, 1.0)
     exact: Callable | None = None
 
     @property
@@ -67,7 +69,7 @@ def step_counts(first: int, last: int, per_decade: int = 3) -> tuple[int, ...]:
 
 
 def problems() -> list[Problem]:
-    wheel, q8 = ENTRIES["inertia_wheel_pendulum"], hanging(formulas.RODS)
+    wheel, q8 = ENTRIES["inertia_wheel_pendulum"], slanted(formulas.RODS)
     j, i = formulas.Wheel.WHEEL, formulas.Wheel.INERTIA
     momenta = [wheel.v0[0] * (i + j) + j * wheel.v0[1], j * (wheel.v0[0] + wheel.v0[1])]
     angles = np.linspace(0.3, 1.2, formulas.RODS)
@@ -88,7 +90,7 @@ def problems() -> list[Problem]:
         Problem(
             "chain", "Chain of four rods", chain(formulas.RODS), q8, np.zeros(8), 10.0, formulas.Chain,
             np.concatenate([angles, rest]), np.concatenate([q8, np.zeros(8)]), formulas.RODS, hanging_angles,
-            step_counts(400, 4_000_000), ("chain.c", {"dense": "chain8", "reduced by hand": "rattle8"}),
+            step_counts(400, 4_000_000), ("chain.c", {"dense": "chain8", "reduced by hand": "rattle8"}), (9.81, 1.0),
         ),
         Problem(
             "wheel", "Inertia wheel pendulum", wheel.system, np.array(wheel.q0), np.array(wheel.v0), 100.0,

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from benchmarks.compare import built
+from benchmarks.build import built
 from benchmarks.peers.measure import Method
 from benchmarks.peers.problems import SAMPLES, Problem
 
@@ -34,7 +34,7 @@ def prepare(problem: Problem, library: ctypes.CDLL, name: str, steps):
     function.restype = ctypes.c_long
     function.argtypes = [ctypes.c_long, ctypes.c_double, ctypes.c_double, *[ctypes.c_void_p] * 4]
     out = np.zeros((steps, WIDTH[name]))
-    arrays = np.ones(2), np.array(problem.q0, float), np.array(problem.v0, float), out
+    arrays = np.array(problem.c_parameters), np.array(problem.q0, float), np.array(problem.v0, float), out
     every, n = steps // SAMPLES, len(problem.q0)
 
     def call():
