@@ -40,8 +40,8 @@ class Problem:
     positions: Callable[[np.ndarray], np.ndarray]
     steps: tuple[int, ...]
     c: tuple[str, dict[str, str]] | None = None
-    c_parameters: tuple[float, ...] = (1.0, 1.0)
     exact: Callable | None = None
+    c_parameters: tuple[float, ...] = (1.0, 1.0)
 
     @property
     def times(self) -> np.ndarray:
@@ -90,7 +90,7 @@ def problems() -> list[Problem]:
         Problem(
             "chain", "Chain of four rods", chain(formulas.RODS), q8, np.zeros(8), 10.0, formulas.Chain,
             np.concatenate([angles, rest]), np.concatenate([q8, np.zeros(8)]), formulas.RODS, hanging_angles,
-            step_counts(400, 4_000_000), ("chain.c", {"dense": "chain8", "reduced by hand": "rattle8"}), (9.81, 1.0),
+            step_counts(400, 4_000_000), ("chain.c", {"dense": "chain8", "reduced by hand": "rattle8"}), c_parameters=(9.81, 1.0),
         ),
         Problem(
             "wheel", "Inertia wheel pendulum", wheel.system, np.array(wheel.q0), np.array(wheel.v0), 100.0,
