@@ -90,7 +90,8 @@ def problems() -> list[Problem]:
         Problem(
             "chain", "Chain of four rods", chain(formulas.RODS), q8, np.zeros(8), 10.0, formulas.Chain,
             np.concatenate([angles, rest]), np.concatenate([q8, np.zeros(8)]), formulas.RODS, hanging_angles,
-            step_counts(400, 4_000_000), ("chain.c", {"dense": "chain8", "reduced by hand": "rattle8"}), c_parameters=(9.81, 1.0),
+            step_counts(400, 4_000_000), ("chain.c", {"dense": "chain8", "reduced by hand": "rattle8"}),
+            c_parameters=(9.81, 1.0),
         ),
         Problem(
             "wheel", "Inertia wheel pendulum", wheel.system, np.array(wheel.q0), np.array(wheel.v0), 100.0,
