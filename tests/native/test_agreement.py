@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,10 +13,6 @@ from dalembert.gallery.chain import chain, slanted
 from dalembert.gallery.curvature_particle import curvature_particle
 from dalembert.gallery.nonholonomic_particle import constraint, nonholonomic_particle
 from dalembert.native import CACHE, Unsupported, machine
-from dalembert.step.native_run import native_run
-from dalembert.step.run import chunked_run
-
-SIMULATE = importlib.import_module("dalembert.step.simulate")
 
 
 def controlled_pendulum() -> da.System:
@@ -135,18 +129,14 @@ def test_nothing_is_compiled_again_for_other_numbers():
         da.Nonholonomic(lambda q, v, p: constraint(q, v, p)),
         parameters={"c": 1.0},
     )
-    SIMULATE.chunked_run = native_run
-    try:
-        da.simulate(system, *START, h=0.05, steps=10)
-        before = CACHE.compilations
-        da.simulate(system, [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23, save_every=3)
-        da.simulate(fresh, [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23)  # the same in other lambdas
-        curved = curvature_particle()
-        da.simulate(curved, [0.0, 0.0], [1.0, 1.0], h=0.05, steps=10)
-        middle = CACHE.compilations
-        da.simulate(curved.replace(m=2.0, k=0.5), [0.0, 0.0], [1.0, 1.0], h=0.05, steps=10)
-    finally:
-        SIMULATE.chunked_run = chunked_run
+    da.simulate(system, *START, h=0.05, steps=10)
+    before = CACHE.compilations
+    da.simulate(system, [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23, save_every=3)
+    da.simulate(fresh, [1.1, 0.2, 0.0], [0.5, 1.0, 0.1], h=0.06, steps=23)  # the same in other lambdas
+    curved = curvature_particle()
+    da.simulate(curved, [0.0, 0.0], [1.0, 1.0], h=0.05, steps=10)
+    middle = CACHE.compilations
+    da.simulate(curved.replace(m=2.0, k=0.5), [0.0, 0.0], [1.0, 1.0], h=0.05, steps=10)
     assert middle <= before + 1
     assert CACHE.compilations == middle
 
@@ -181,14 +171,8 @@ def test_random_systems(weights, which, linear, v0):
     level = 0.0 if linear else float(0.1 * v @ v)
     constraint = da.Nonholonomic(lambda q, v: ROWS[which](q) @ v + (0.0 if linear else 0.1 * v @ v - level))
     system = da.System(lagrangian, constraint)
-    paths = []
-    for function in (native_run, chunked_run):
-        SIMULATE.chunked_run = function
-        try:
-            paths.append(da.simulate(system, q0, v, h=0.02, steps=60, throw=False))
-        finally:
-            SIMULATE.chunked_run = chunked_run
-    compare(*paths, 1e-11)
+    native, jax = (da.simulate(system, q0, v, h=0.02, steps=60, throw=False, backend=b) for b in ("native", "jax"))
+    compare(native, jax, 1e-11)
 
 
 def test_what_cannot_be_translated_runs_on_jax_with_one_warning():
@@ -206,7 +190,7 @@ def test_a_huge_array_runs_on_jax_with_one_warning():
     with pytest.warns(UserWarning, match="closes over an array of 150000 numbers") as told:
         paths = [da.simulate(system, [1.0], [0.0], h=0.1, steps=3, backend="native") for _ in range(2)]
     assert len(told) == 1
-    np.testing.assert_array_equal(paths[0].q, da.simulate(system, [1.0], [0.0], h=0.1, steps=3).q)
+    np.testing.assert_array_equal(paths[0].q, da.simulate(system, [1.0], [0.0], h=0.1, steps=3, backend="jax").q)
 
 
 def test_a_refused_processor_runs_on_jax_with_one_warning(monkeypatch):
@@ -219,7 +203,7 @@ def test_a_refused_processor_runs_on_jax_with_one_warning(monkeypatch):
     with pytest.warns(UserWarning, match="because of llvmlite: cannot be used here: no such target") as told:
         paths = [da.simulate(system, [1.0], [0.0], h=0.1, steps=3, backend="native") for _ in range(2)]
     assert len(told) == 1
-    np.testing.assert_array_equal(paths[0].q, da.simulate(system, [1.0], [0.0], h=0.1, steps=3).q)
+    np.testing.assert_array_equal(paths[0].q, da.simulate(system, [1.0], [0.0], h=0.1, steps=3, backend="jax").q)
 
 
 def test_choice_of_the_back_end():
