@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import importlib
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,7 +13,6 @@ from cases import Case
 
 import dalembert as da
 from dalembert.native import COUNTS, CompiledStep
-from dalembert.step.native_run import native_run
 
 STEPS, TOLERANCE = 20_000, 1e-9
 
@@ -61,18 +59,17 @@ def c_side(library: ctypes.CDLL, name: str, case: Case) -> Side:
 def native_side(case: Case) -> tuple[Side, CompiledStep]:
     """The library: what `simulate` gives to the machine code, caught on its way."""
     caught = []
-    simulate = importlib.import_module("dalembert.step.simulate")
-    original, run = CompiledStep.run, simulate.chunked_run
+    original = CompiledStep.run
 
     def catch(self, carry, count, inputs, rows):
         caught.append((self, carry.copy(), count.copy(), inputs, rows))
         original(self, carry, count, inputs, rows)
 
-    CompiledStep.run, simulate.chunked_run = catch, native_run
+    CompiledStep.run = catch
     try:
         path = da.simulate(case.build(), case.q0, case.v0, h=case.h, steps=STEPS, tolerance=TOLERANCE, throw=False)
     finally:
-        CompiledStep.run, simulate.chunked_run = original, run
+        CompiledStep.run = original
     if path.outcome.failed:
         raise RuntimeError(f"the run ended after {path.steps} steps: {path.outcome.name}")
     code, carry, count, inputs, rows = caught[-1]

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dalembert.native.graph import paired
+
+PURE = "nounwind willreturn memory(none)"  # of a function whose value depends on its arguments alone
+
+
+def module(*parts: str, declared: Iterable[str]) -> str:
+    """A module of functions and variables, with what it takes from outside and the weights that `Code.fork` refers to."""
+    weights = ('!0 = !{!"branch_weights", i32 100000, i32 1}', '!1 = !{!"branch_weights", i32 1, i32 100000}')
+    return "\n".join([*parts, *sorted(declared), *weights])
 
 
 def real(value: float) -> str:
@@ -64,11 +72,12 @@ class Code:
     def store(self, value: str, pointer: str, kind: str | None = None) -> None:
         self.line(f"store {kind or self.real} {value}, ptr {pointer}, align 8")
 
-    def broadcast(self, value: str, kind: str) -> str:
-        """A number in every lane."""
-        whole = f"<{self.width} x {kind}>"
+    def broadcast(self, value: str, kind: str, width: int | None = None) -> str:
+        """A number in every place of a vector, as long as there are lanes if no width is given."""
+        width = width or self.width
+        whole = f"<{width} x {kind}>"
         first = self.let(f"insertelement {whole} poison, {kind} {value}, i64 0")
-        return self.let(f"shufflevector {whole} {first}, {whole} poison, <{self.width} x i32> zeroinitializer")
+        return self.let(f"shufflevector {whole} {first}, {whole} poison, <{width} x i32> zeroinitializer")
 
     def act(self, function: str, *args: tuple[str, str]) -> None:
         """A call of an outside function that returns nothing."""
@@ -86,12 +95,6 @@ class Code:
             width = next(w for w in (8, 4, 2, 1) if at + w <= count)
             yield at, width
             at += width
-
-    def spread(self, value: str, width: int) -> str:
-        """A vector with the value in each place."""
-        kind = f"<{width} x double>"
-        first = self.let(f"insertelement {kind} poison, double {value}, i64 0")
-        return self.let(f"shufflevector {kind} {first}, {kind} poison, <{width} x i32> zeroinitializer")
 
     def maximum(self, values: Sequence[str]) -> str:
         """The largest of some numbers that are not NaN."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dalembert.native.arithmetic import COMPARISONS, LIBRARY
-from dalembert.native.code import Code
+from dalembert.native.code import PURE, Code
 from dalembert.native.depend import eager
 from dalembert.native.graph import Graph
 from dalembert.native.mathematics import vector_function
@@ -16,7 +16,6 @@ _COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne
 _INTRINSIC = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "nearest": "rint", "round": "round",
               "int": "trunc", "sin": "sin", "cos": "cos", "exp": "exp", "exp2": "exp2", "log": "log",
               "pow": "pow"}  # fmt: skip
-PURE = "nounwind willreturn memory(none)"
 
 
 class Emitter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dalembert.native.code import Code
+from dalembert.native.code import Code, module
 from dalembert.native.layout import COUNTS
 
 # Steps after which lanes that the scalar run has taken join their group again: few at the start, where a first step often
@@ -25,12 +25,11 @@ def ensemble() -> str:
     _work(work)
     _start(start)
     arguments = ", ".join([f"ptr %{x}" for x in JOB[:5]] + [f"i64 %{x}" for x in (*JOB[5:8], "threads")])
-    return "\n".join([
+    return module(
         work.function("define internal ptr @work(ptr %job) nounwind"),
         start.function(f"define void @ensemble({arguments}) nounwind"),
-        *sorted(work.declared | start.declared),
-        '!0 = !{!"branch_weights", i32 100000, i32 1}', '!1 = !{!"branch_weights", i32 1, i32 100000}',
-    ])  # fmt: skip
+        declared=work.declared | start.declared,
+    )
 
 
 def _field(c: Code, name: str) -> str:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from dalembert.native.cache import CACHE, Cache
-from dalembert.native.code import Code
+from dalembert.native.code import Code, module
 from dalembert.native.depend import Dependence
 from dalembert.native.emit import Emitter, Values
 from dalembert.native.graph import Graph
@@ -56,5 +56,4 @@ def _text(g: Graph, sizes: list[int], captured: int, roots: list[int]) -> str:
         code.store(number, code.at("%result", i))
     code.line("ret void")
     head = "define void @evaluate(ptr noalias %given, ptr noalias %result) nounwind"
-    weights = ['!0 = !{!"branch_weights", i32 100000, i32 1}', '!1 = !{!"branch_weights", i32 1, i32 100000}']
-    return "\n".join([code.function(head), *sorted(code.declared), *weights])
+    return module(code.function(head), declared=code.declared)

@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from dalembert.native.code import Code
+from dalembert.native.code import Code, module
 from dalembert.native.compiled import CompiledStep, processors
 from dalembert.native.ensemble import TABLE, ensemble
 from dalembert.native.graph import Unsupported
@@ -58,11 +58,8 @@ def handler(major: int, minor: int) -> str:
     c.label("work")
     _work(c)
     c.line("ret ptr null")
-    return "\n".join([
-        f"@table = global [{len(TABLE) + 3} x i64] zeroinitializer",
-        c.function("define ptr @handler(ptr %frame) nounwind"), *sorted(c.declared),
-        '!0 = !{!"branch_weights", i32 100000, i32 1}', '!1 = !{!"branch_weights", i32 1, i32 100000}',
-    ])  # fmt: skip
+    table = f"@table = global [{len(TABLE) + 3} x i64] zeroinitializer"
+    return module(table, c.function("define ptr @handler(ptr %frame) nounwind"), declared=c.declared)
 
 
 def _byte(c: Code, pointer: str, offset: int) -> str:

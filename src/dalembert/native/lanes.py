@@ -8,6 +8,7 @@ converged is kept while others go on, so that its last evaluation is repeated bi
 
 from __future__ import annotations
 
+from dalembert.native.code import module
 from dalembert.native.description import Translated
 from dalembert.native.emit import Values
 from dalembert.native.lane_iterate import LaneIteration
@@ -36,10 +37,7 @@ class Lanes:
         numbers = ", ".join(f"i64 %{name}" for name in ("lanes", "inputs_stride", "rows_stride", "from", "until"))
         # Without the attribute LLVM splits vectors where the processor prefers narrower ones.
         head = f'define void @lanes({arrays}, {numbers}) nounwind "min-legal-vector-width"="{64 * self.state.code.width}"'
-        return "\n".join([
-            WEIGHTS, self.state.code.function(head), *sorted(self.state.code.declared),
-            '!0 = !{!"branch_weights", i32 100000, i32 1}', '!1 = !{!"branch_weights", i32 1, i32 100000}',
-        ])  # fmt: skip
+        return module(WEIGHTS, self.state.code.function(head), declared=self.state.code.declared)
 
     def _step(self) -> None:
         c = self.state.code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalembert.native.code import real
+from dalembert.native.code import module, real
 from dalembert.native.description import Translated
 from dalembert.native.emit import Values
 from dalembert.native.iterate import Iteration
@@ -36,10 +36,7 @@ class Run:
         self._finish()
         arrays = ", ".join(f"ptr noalias %{name}" for name in ("carry", "count", "inputs", "rows", "scratch"))
         head = f"define void @run({arrays}, ptr %solver) nounwind"
-        return "\n".join([
-            WEIGHTS, self.state.code.function(head), *sorted(self.state.code.declared),
-            '!0 = !{!"branch_weights", i32 100000, i32 1}', '!1 = !{!"branch_weights", i32 1, i32 100000}',
-        ])  # fmt: skip
+        return module(WEIGHTS, self.state.code.function(head), declared=self.state.code.declared)
 
     def _step(self) -> None:
         c, r = self.state.code, self.state.roots
@@ -93,7 +90,7 @@ class Run:
             kind, terms = f"<{width} x double>", []
             for j in range(1, HISTORY):
                 old = c.load(c.at(self.state.part["history"], j * n + start), kind)
-                terms.append(c.let(f"fmul contract {kind} {c.spread(weights[j], width)}, {old}"))
+                terms.append(c.let(f"fmul contract {kind} {c.broadcast(weights[j], 'double', width)}, {old}"))
             total = c.let(f"fadd contract {kind} {terms[0]}, {terms[1]}")
             total = c.let(f"fadd contract {kind} {total}, {terms[2]}")
             c.store(total, c.at(self.state.part["partial"], start), kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from dalembert.native.code import Code
+from dalembert.native.code import PURE, Code
 from dalembert.native.machine import binding, host
 
 # feature of the processor → letter of the vector ABI, lanes of one call
@@ -29,7 +29,7 @@ def vector_function(code: Code, op: str, x: list[str]) -> str:
     found = symbol(op, len(x))
     lanes = found[1] if found else 1
     if found and lanes == code.width:
-        return code.call(code.real, found[0], *((code.real, v) for v in x), attributes=_PURE)
+        return code.call(code.real, found[0], *((code.real, v) for v in x), attributes=PURE)
     parts = [_piece(code, op, found and found[0], [_take(code, v, at, lanes) for v in x], lanes)
              for at in range(0, code.width, lanes)]  # fmt: skip
     result = "poison"
@@ -38,12 +38,9 @@ def vector_function(code: Code, op: str, x: list[str]) -> str:
     return result
 
 
-_PURE = "nounwind willreturn memory(none)"
-
-
 def _piece(code: Code, op: str, name: str | None, x: list[str], lanes: int) -> str:
     kind = "double" if lanes == 1 else f"<{lanes} x double>"
-    return code.call(kind, name or op, *((kind, v) for v in x), attributes=_PURE)
+    return code.call(kind, name or op, *((kind, v) for v in x), attributes=PURE)
 
 
 def _take(code: Code, x: str, at: int, lanes: int) -> str:
@@ -58,7 +55,7 @@ def _put(code: Code, whole: str, part: str, at: int, lanes: int) -> str:
     if lanes == 1:
         return code.let(f"insertelement {code.real} {whole}, double {part}, i64 {at}")
     small = f"<{lanes} x double>"
-    wide = ", ".join(f"i32 {i if i < lanes else 'poison'}" if i >= lanes else f"i32 {i}" for i in range(code.width))
+    wide = ", ".join(f"i32 {i if i < lanes else 'poison'}" for i in range(code.width))
     spread = code.let(f"shufflevector {small} {part}, {small} poison, <{code.width} x i32> <{wide}>")
     mask = ", ".join(f"i32 {code.width + i - at if at <= i < at + lanes else i}" for i in range(code.width))
     return code.let(f"shufflevector {code.real} {whole}, {code.real} {spread}, <{code.width} x i32> <{mask}>")

@@ -13,12 +13,12 @@ import numpy as np
 
 from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.native import COUNTS, Unsupported
+from dalembert.native import COUNTS
 from dalembert.path import Path
 from dalembert.step.arguments import batch_size, check_batch, check_callbacks, check_run
 from dalembert.step.assemble import path_of
 from dalembert.step.branch import Branch
-from dalembert.step.native_run import columns_of, compiled, counts_of, packed, tell, unpacked
+from dalembert.step.native_run import columns_of, compiled, counts_of, native_first, packed, unpacked
 from dalembert.step.prepare import Prepared, prepare_any
 from dalembert.step.run import Carry, Choices, SampledFeedback, first_carry, row_of, rows_of, traced_run
 from dalembert.step.simulate import choose_backend
@@ -85,12 +85,11 @@ def ensemble(
     initial = jax.tree.map(jnp.asarray, reduce[1]) if reduce else None
     every = steps if save_every is None else save_every
     prepared, carry = _begin(system, given, axes, size, start, initial)
-    run = _native if choose_backend(backend, branch) == "native" else _jax
-    try:
-        carry, rows = run(prepared, choices, carry, begin, step, steps, every, threads)
-    except Unsupported as reason:
-        tell(reason)
-        carry, rows = _jax(prepared, choices, carry, begin, step, steps, every, threads)
+    arguments = (prepared, choices, carry, begin, step, steps, every, threads)
+    if choose_backend(backend, branch) == "native":
+        carry, rows = native_first(_native, _jax, *arguments)
+    else:
+        carry, rows = _jax(*arguments)
     path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, float(begin), float(step), every, choices)
     path = dataclasses.replace(path, h=np.full(size, path.h))
     return jax.tree.map(jnp.asarray, path)

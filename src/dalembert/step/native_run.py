@@ -17,7 +17,7 @@ from jax.core import Tracer
 from dalembert.native import COUNTS, CompiledStep, Sample, StepFunctions, Unsupported, compile_step, counts
 from dalembert.step.branch import Avoid, call_system, divided_by_factor
 from dalembert.step.program import StepProgram
-from dalembert.step.run import Carry, Choices, chunked_run
+from dalembert.step.run import Carry, Choices
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
 _COMPILED: dict[Any, CompiledStep] = {}
@@ -32,20 +32,15 @@ class Native(NamedTuple):
     rebuild: Callable[[Any], StepProgram]
 
 
-def tell(reason: Unsupported) -> None:
-    """One warning for each reason why the slower back-end is used."""
-    if str(reason) not in _told:
-        _told.add(str(reason))
-        warnings.warn(f"backend: the slower JAX back-end is used, because of {reason}", stacklevel=4)
-
-
-def native_or_jax_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
-    """The native run; the JAX run, with one warning for each reason, where the program cannot be translated."""
+def native_first(native: Callable, other: Callable, *arguments):
+    """native(*arguments); other(*arguments), with one warning for each reason, where the program cannot be translated."""
     try:
-        return native_run(program, choices, carry, t0, h, steps, every)
+        return native(*arguments)
     except Unsupported as reason:
-        tell(reason)
-        return chunked_run(program, choices, carry, t0, h, steps, every)
+        if str(reason) not in _told:
+            _told.add(str(reason))
+            warnings.warn(f"backend: the slower JAX back-end is used, because of {reason}", stacklevel=3)
+        return other(*arguments)
 
 
 def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):

@@ -5,19 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from dalembert.native import COUNTS, CompiledStep, Unsupported, register
-from dalembert.step.native_run import Native, columns_of, compiled, counts_of, packed, tell, unpacked
+from dalembert.native import COUNTS, CompiledStep, register
+from dalembert.step.native_run import Native, columns_of, compiled, counts_of, packed, unpacked
 from dalembert.step.program import StepProgram
 from dalembert.step.run import Carry, Choices, row_of, rows_of, traced_run
-
-
-def native_or_traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
-    """The native run under tracing; the JAX run, with one warning for each reason, where it cannot be translated."""
-    try:
-        return native_traced_run(program, choices, carry, t0, h, steps, every)
-    except Unsupported as reason:
-        tell(reason)
-        return traced_run(program, choices, carry, t0, h, steps, every)
 
 
 def native_traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):

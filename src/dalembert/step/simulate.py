@@ -17,8 +17,8 @@ from dalembert.step.arguments import check_callbacks, check_run
 from dalembert.step.assemble import path_of
 from dalembert.step.branch import Branch, Least, Nearest
 from dalembert.step.diagnose import diagnosis
-from dalembert.step.native_run import native_or_jax_run
-from dalembert.step.native_traced import native_or_traced_run
+from dalembert.step.native_run import native_first, native_run
+from dalembert.step.native_traced import native_traced_run
 from dalembert.step.prepare import prepare_any
 from dalembert.step.provenance import provenance
 from dalembert.step.run import Choices, SampledFeedback, chunked_run, first_carry, traced_run
@@ -78,10 +78,12 @@ def simulate(
     carry = first_carry(program, prepared.q, prepared.s, begin, step, initial, prepared.expected)
     every = steps if save_every is None else save_every
     inside = is_traced(program, carry, begin, step, prepared.expected)
-    native = choose_backend(backend, branch) == "native"
-    runs = (native_or_traced_run, traced_run) if inside else (native_or_jax_run, chunked_run)
-    run = runs[0] if native else runs[1]
-    carry, rows = run(program, choices, carry, begin, step, steps, every)
+    native, other = (native_traced_run, traced_run) if inside else (native_run, chunked_run)
+    arguments = (program, choices, carry, begin, step, steps, every)
+    if choose_backend(backend, branch) == "native":
+        carry, rows = native_first(native, other, *arguments)
+    else:
+        carry, rows = other(*arguments)
     if inside:
         return path_of(jnp, prepared, carry, rows, begin, step, every, choices)
     carry = carry._replace(code=np.asarray(int(diagnosis(program, carry, begin, step))))
