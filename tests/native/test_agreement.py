@@ -57,7 +57,10 @@ def test_a_thousand_steps(both, name, form):
     build, q0, v0, h, tolerance = SYSTEMS[name]
     native, jax = both(build(), q0, v0, h=h, steps=1000, save_every=7, scheme=form and da.Scheme(form))
     compare(native, jax, tolerance)
-    assert abs(int(native.statistics.iterations) - int(jax.statistics.iterations)) <= 5
+    if name == "nonholonomic particle":  # v_y first, then all else: two linear systems, each solved once
+        assert int(native.statistics.iterations) == int(native.steps_done)
+    else:
+        assert abs(int(native.statistics.iterations) - int(jax.statistics.iterations)) <= 5
     # The native run counts the residual of what it iterates; unknowns that follow linearly are not evaluated again.
     assert native.statistics.residual <= 1.001 * jax.statistics.residual + 1e-13
     if name == "curvature particle":

@@ -21,7 +21,7 @@ def scalar_step(residual, **changes) -> StepFunctions:
         guess=lambda q, s, t, h, p: s,
         scale=lambda z, q, s, h, p: 1.0 + jnp.abs(z),
         advance=lambda z, q, s, h, p: (h * z, z),
-        outputs=lambda z, q, s, t, h, p: (2 * z, 3 * z),
+        outputs=lambda z, q, s, t, h, held, p: (2 * z, 3 * z),
         velocity=lambda s, p: s,
     )  # fmt: skip
     return dataclasses.replace(step, **changes)
@@ -185,7 +185,7 @@ def test_a_large_dense_system_is_solved_in_loops():
         guess=lambda q, s, t, h, p: s,
         scale=lambda z, q, s, h, p: jnp.full_like(z, 1.0),
         advance=lambda z, q, s, h, p: (h * z, z),
-        outputs=lambda z, q, s, t, h, p: (z[:1], z),
+        outputs=lambda z, q, s, t, h, held, p: (z[:1], z),
         velocity=lambda s, p: s,
     )  # fmt: skip
     q = rng.standard_normal(n)

@@ -76,7 +76,9 @@ class Scheme(eqx.Module):
             return
         reason = not_self_adjoint(self.action, self.kinematic, self.variational, self.distribution, self.state)
         if self.form == "nodes":
-            reason = "form: the two nodes of the state are one step apart, and the stages of a composition have different steps"
+            reason = (
+                "form: the two nodes of the state are one step apart, and the stages of a composition have different steps"
+            )
         if reason:
             raise ValueError(
                 f"order: found {self.order}, which composes the step with itself and needs a self-adjoint one of order 2. "

@@ -11,10 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.native.depend import Dependence
-from dalembert.native.eliminate import GROWTH
 from dalembert.native.graph import Graph
 from dalembert.native.trace import Tracer
-
 
 _CUBIC = np.array([[[0, 0, 0, 0], [1, 0, 0, 0], [2, -1, 0, 0], [3, -3, 1, 0], [4, -6, 4, -1]]], float)
 
@@ -102,11 +100,6 @@ class Translated:
     def linear(self) -> bool:
         """Whether F is affine in z: its Jacobian does not depend on z."""
         return not any(self.depend.on(int(i), "z") for i in self.jacobian.ravel())
-
-    @property
-    def growth(self) -> float:
-        """What the check of the pivots may be."""
-        return GROWTH["linear" if self.linear else "iterated"]
 
 
 def translate(step: StepFunctions, limit: int = 400_000) -> Translated:

@@ -47,13 +47,13 @@ class Iteration:
         # Far from a root the rows may have any size, which the check of the pivots does not know.
         astray = c.load(self.state.astray, "i1")
         check = c.let(f"select i1 {astray}, double {real(float('inf'))}, double {check}")
-        self._checked(update, check, "direct")
+        self._checked(plan, update, check, "direct")
         head = sorted(plan.head.columns)
         w = list(z)
         for j, x in zip(head, update, strict=True):
             w[j] = c.let(f"fsub double {z[j]}, {x}")
         self.state.store(self.state.w, w)
-        if not self.state.step.linear:
+        if not plan.affine:
             self._test(values, dict(zip(head, update, strict=True)), w, "solved.head", "again")
             c.label("solved.head")
         self._keep_cut(z, w, dict(zip(head, update, strict=True)))
@@ -75,16 +75,16 @@ class Iteration:
         c, r, tail = self.state.code, self.state.roots, sorted(plan.tail.columns)
         self.state.emitter.bind(known, "z", w)
         *update, check = self.state.emitter.emit([*r.tail_update, *r.tail_check], known, fast=True)
-        self._checked(update, check, "solved.tail")
+        self._checked(plan, update, check, "solved.tail")
         solved = [c.let(f"fsub double {w[j]}, {x}") for j, x in zip(tail, update, strict=True)]
         self.state.store([self.state.w[j] for j in tail], solved)
         self._keep_cut(w, dict(zip(tail, solved, strict=True)), dict(zip(tail, update, strict=True)))
 
-    def _checked(self, update: list[str], check: str, label: str) -> None:
+    def _checked(self, plan: Plan, update: list[str], check: str, label: str) -> None:
         """Go on at `label` if the pivots were good ones and the update is finite, to the pivoted solver otherwise."""
         c = self.state.code
         check = c.let(f"fadd double {check}, {c.vanishing(update)}")
-        c.fork(c.let(f"fcmp ole double {check}, {real(self.state.step.growth)}"), label, "pivot", True)
+        c.fork(c.let(f"fcmp ole double {check}, {real(plan.growth)}"), label, "pivot", True)
         c.label(label)
 
     def _pivoted(self, inner: Values, values: Values, z: list[str]) -> None:
@@ -144,10 +144,10 @@ class Iteration:
     def _report(self, plan: Plan, inner: Values, known: Values) -> None:
         """Scaled residual and sign of the determinant of the last evaluation, from the written-out elimination.
 
-        A linear system is solved by one evaluation, and what is left is not evaluated: it counts as zero.
+        An affine head is solved by one evaluation, and what is left is not evaluated: it counts as zero.
         """
         c, r = self.state.code, self.state.roots
-        c.store("0.0" if self.state.step.linear else self.state.emitter.emit(r.size, inner, fast=True)[0], self.state.size)
+        c.store("0.0" if plan.affine else self.state.emitter.emit(r.size, inner, fast=True)[0], self.state.size)
         if not r.factor:
             bits = "-1" if plan.parity else "0"
             emit = self.state.emitter.emit

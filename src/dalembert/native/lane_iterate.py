@@ -34,7 +34,7 @@ class LaneIteration:
         self._keep_cut(z, w, dict(zip(head, update, strict=True)))
         counted = c.let(f"zext {c.truth} {c.load(self.state.going, c.truth)} to {c.whole}")
         c.store(c.let(f"add {c.whole} {c.load(self.state.turns, c.whole)}, {counted}"), self.state.turns, c.whole)
-        if self.state.step.linear:
+        if self.state.plan.affine:
             c.store(solved, self.state.good, c.truth)
             return inner
         passed, near = self._passed(values, dict(zip(head, update, strict=True)), w)
@@ -64,7 +64,7 @@ class LaneIteration:
         """Whether the pivots were good ones and the update is finite."""
         c = self.state.code
         check = c.let(f"fadd {c.real} {check}, {c.vanishing(update)}")
-        direct = c.let(f"fcmp ole {c.real} {check}, {c.constant(self.state.step.growth)}")
+        direct = c.let(f"fcmp ole {c.real} {check}, {c.constant(self.state.plan.growth)}")
         return c.let(f"and {c.truth} {direct}, {so_far}")
 
     def solve_tail(self, values: Values) -> list[str]:

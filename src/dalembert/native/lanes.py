@@ -122,7 +122,7 @@ class Lanes:
 
     def _accept(self, values: Values, inner: Values, tail_pivots: list[str]) -> None:
         c, r, emit = self.state.code, self.state.roots, self.state.emitter.emit
-        size = c.constant(0.0) if self.state.step.linear else emit(r.size, inner, fast=True)[0]
+        size = c.constant(0.0) if self.state.plan.affine else emit(r.size, inner, fast=True)[0]
         pivots = [] if r.factor else [*emit(r.pivots, inner, fast=True), *tail_pivots]
         self.state.emitter.bind(values, "w", [c.load(x) for x in self.state.w])
         for j, slot in self.state.cut.items():

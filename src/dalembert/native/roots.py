@@ -9,7 +9,7 @@ import numpy as np
 from dalembert.native.collect import collect_terms
 from dalembert.native.depend import reached
 from dalembert.native.description import Translated
-from dalembert.native.eliminate import Elimination, Order, choose_order, eliminate, parity, within
+from dalembert.native.eliminate import GROWTH, Elimination, Order, choose_order, eliminate, parity, within
 from dalembert.native.graph import Graph, paired
 from dalembert.native.simplify import gather_factors, share_reciprocals
 from dalembert.native.split import Part, split
@@ -19,10 +19,19 @@ LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; be
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How the linear systems are solved: the pivots of the head, which is iterated, and of the tail, solved once after."""
+    """How the linear systems are solved: the pivots of the head, which is iterated, and of the tail, solved once after.
+
+    affine: the head's equations are affine in its unknowns, and one solution of it is enough, too.
+    """
 
     head: Order
     tail: Order
+    affine: bool
+
+    @property
+    def growth(self) -> float:
+        """What the check of the pivots may be."""
+        return GROWTH["linear" if self.affine else "iterated"]
 
     @property
     def parity(self) -> int:
@@ -42,7 +51,8 @@ def choose_plan(step: Translated, samples: np.ndarray) -> Plan | None:
     orders = [_order_of(part, entries != step.graph.zero, levels, samples) for part in parts]
     if orders[0] is None or orders[1] is None:
         return None
-    plan = Plan(orders[0], orders[1])
+    head = entries[np.ix_(parts[0].rows, parts[0].columns)]
+    plan = Plan(orders[0], orders[1], not any(step.depend.on(int(i), "z") for i in head.ravel()))
     return plan if plan.operations <= LARGEST_WRITTEN else None
 
 
@@ -104,8 +114,8 @@ def roots_of(step: Translated, plan: Plan | None) -> Roots:
     gathered = gather_factors(g, [*step.f, *step.jacobian.ravel().tolist()], step.level)
     f = gathered[:n]
     jacobian = np.array(collect_terms(g, gathered[n:], f, step.level), np.int64).reshape(n, n)
-    orders = [plan.head, plan.tail] if plan else []
-    head, tail = [eliminate(g, f, jacobian, o, step.level, step.growth) for o in orders] or [_NOTHING] * 2
+    written = [eliminate(g, f, jacobian, o, step.level, plan.growth) for o in (plan.head, plan.tail)] if plan else []
+    head, tail = written or [_NOTHING] * 2
     iterated = sorted(plan.head.rows) if plan else range(n)
     size = scaled_residual(g, [f[i] for i in iterated], jacobian[list(iterated)])
     one = lambda x: [] if x is None else [x]  # noqa: E731

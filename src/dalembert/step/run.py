@@ -214,7 +214,8 @@ def _step(program: StepProgram, choices: Choices, t0, h, carry: Carry) -> Carry:
         due = ((carry.k - program.lead) % law.every) == 0
         held = sample() if law.every == 1 else lax.cond(due, sample, lambda: held)
     moved = stages(program, choices, held, carry, t, h)
-    outputs = program.outputs(*moved.solved, held)
+    z, q, s, stage_t, stage_h = moved.solved
+    outputs = program.outputs(z, q, s, stage_t, stage_h, held)
     code, v = moved.code, program.velocity(moved.s)
     if choices.domain is not None:
         inside = jnp.all(call_system(program, choices.domain, moved.q, v, t + h))

@@ -1,0 +1,216 @@
+"""Compositions of order 4, 6, 8: their order on nonlinear problems, on D and on TQ, and what a run makes of stages."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dalembert as da
+from dalembert.discretize.composition import composition
+from dalembert.gallery import ENTRIES
+from dalembert.step.run import HISTORY, extrapolation
+
+BALL = ENTRIES["spherical_pendulum"]
+
+
+def heavy_sleigh() -> da.System:
+    """m(q), m = 1 nonholonomic constraint, a potential: nothing of it is linear."""
+    lagrangian = lambda q, v: (  # noqa: E731
+        0.5 * (1 + 0.3 * jnp.sin(q[2]) ** 2) * (v[0] ** 2 + v[1] ** 2) + 0.4 * v[2] ** 2 + 0.2 * v[0] * v[2] * jnp.cos(q[1])
+        - 0.5 * (q @ q) - 0.1 * q[0] ** 4
+    )  # fmt: skip
+    return da.System(lagrangian, da.Nonholonomic(lambda q, v: jnp.sin(q[2]) * v[0] - jnp.cos(q[2]) * v[1]))
+
+
+def turning() -> da.System:
+    """A constraint on accelerations whose reactions do not lie in its own direction, with m(q)."""
+    phi = lambda q, v, a: v[0] * a[1] - v[1] * a[0] - (1 + 0.2 * jnp.sin(q[0])) * (v @ v) ** 1.5  # noqa: E731
+    reactions = lambda q, v, a: jnp.array([v[1], -v[0] * (1 + 0.1 * q[1] ** 2)])  # noqa: E731
+    return da.System(lambda q, v: 0.5 * (1 + 0.1 * q[0] ** 2) * (v @ v), da.SecondOrder(phi, reactions=reactions))
+
+
+def square_of_acceleration() -> da.System:
+    """φ is quadratic in a: two roots, and multipliers that no single linear system gives."""
+    phi = lambda q, v, a: a[0] ** 2 + a[0] - v[1] ** 2 - 1.0 - 0.1 * q[0]  # noqa: E731
+    reactions = lambda q, v, a: jnp.array([1.0, 0.2 * q[0]])  # noqa: E731
+    return da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q, da.SecondOrder(phi, reactions=reactions))
+
+
+PROBLEMS = {
+    "on D": (heavy_sleigh(), [0.3, 0.2, 0.5], [0.8 * np.cos(0.5), 0.8 * np.sin(0.5), 0.7]),
+    "on TQ": (turning(), [0.2, 0.1], [1.0, 0.4]),
+    "quadratic in a": (square_of_acceleration(), [0.1, 0.3], [0.2, 0.5]),
+    "on a manifold": (BALL.system, BALL.q0, BALL.v0),
+}
+TIME, QUARTERS = 2.8, 4
+
+
+@pytest.fixture(scope="module")
+def truth():
+    known = {}
+
+    def of(name: str):
+        if name not in known:
+            system, q0, v0 = PROBLEMS[name]
+            # One integration for each time: dense output has a lower order.
+            ends = [jnp.array([0.0, TIME * (i + 1) / QUARTERS]) for i in range(QUARTERS)]
+            flows = [da.reference(system, q0, v0, t, tolerance=1e-13) for t in ends]
+            q, v = jnp.stack([flow.q[-1] for flow in flows]), jnp.stack([flow.v[-1] for flow in flows])
+            known[name] = q, v, jax.vmap(lambda q, v: da.acceleration(system, q, v)[1])(q, v)
+        return known[name]
+
+    return of
+
+
+@pytest.mark.parametrize("order", [4, 6, 8])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_order_of_state_and_multipliers(truth, name, order):
+    """Against diffrax on the reduced equations; multipliers have the order of (q, v), Remark 4.3."""
+    system, q0, v0 = PROBLEMS[name]
+    errors, steps = [], {4: (32, 64, 128), 6: (16, 24, 40), 8: (12, 16, 20)}[order]
+    for n in steps:
+        path = da.simulate(system, q0, v0, h=TIME / n, steps=n, scheme=da.Scheme(order=order), save_every=n // 4)
+        ends = path.q[1:], path.v[1:], path.multipliers
+        errors.append([float(jnp.max(jnp.abs(a - b))) for a, b in zip(ends, truth(name), strict=True)])
+        np.testing.assert_array_equal(path.t_multipliers, path.t[1:])
+    assert np.min(errors) > 3e-12  # above the reference's own error
+    slopes = np.polyfit(np.log(1 / np.array(steps)), np.log(errors), 1)[0]
+    np.testing.assert_allclose(slopes, order, atol=0.2)  # the next even power of h still shows at order 8
+
+
+@pytest.mark.parametrize("order", [4, 6, 8])
+def test_weights(order):
+    """Palindromes with Σγ = 1 and Σγ³ = 0, …, Σγ^(order-1) = 0: the conditions on powers of the weights."""
+    gammas = np.array(composition(order))
+    np.testing.assert_array_equal(gammas, gammas[::-1])
+    for power in range(1, order, 2):
+        assert abs(np.sum(gammas**power) - (power == 1)) < 3e-15 * len(gammas), power
+
+
+def test_prediction_is_exact_on_quadratics():
+    class Weights:
+        weights = composition(6)
+
+    ends = np.cumsum(composition(6))
+    square = lambda t: 1.0 - 2.0 * t + 3.0 * t * t  # noqa: E731
+    for stage, row in enumerate(extrapolation(Weights())[:, HISTORY]):  # type: ignore[arg-type]
+        past = [ends[(stage - j) % 9] + (stage - j) // 9 for j in range(1, HISTORY + 1)]
+        np.testing.assert_allclose(row @ square(np.array(past)), square(ends[stage]), atol=1e-10)
+
+
+@pytest.mark.parametrize("backend", ["native", "jax"])
+@pytest.mark.parametrize("order", [4, 8])
+def test_constraint_and_reversibility(order, backend):
+    """D is kept to round-off, and going back with reversed velocity ends at the start."""
+    system, q0, v0 = PROBLEMS["on D"]
+    there = da.simulate(system, q0, v0, h=0.2, steps=100, scheme=da.Scheme(order=order), backend=backend)
+    distance = jnp.sin(there.q[:, 2]) * there.v[:, 0] - jnp.cos(there.q[:, 2]) * there.v[:, 1]
+    assert float(jnp.max(jnp.abs(distance))) < 1e-13
+    if backend == "native":
+        back = da.simulate(system, there.q[-1], -there.v[-1], h=0.2, steps=100, scheme=da.Scheme(order=order))
+        np.testing.assert_allclose(back.q[-1], q0, atol=1e-11)
+        np.testing.assert_allclose(back.v[-1], -np.array(v0), atol=1e-11)
+
+
+def pulled() -> da.System:
+    """The force pulls the particle to y = 1.5, beyond which the potential is not defined."""
+    lagrangian = lambda q, v, t: 0.5 * (v @ v) - jnp.log(1.5 - q[1]) + 0.1 * t * q[0]  # noqa: E731
+    constraint = da.Nonholonomic(lambda q, v, t: v[2] - (q[1] + 0.1 * jnp.sin(t)) * v[0])
+    return da.System(lagrangian, constraint, time_dependent=True, forces=lambda q, v, t: -0.1 * v)
+
+
+PULLED = pulled()
+LAW = da.SampledFeedback(lambda q, v, t: jnp.array([jnp.sin(q[1]), -0.1 * v[0], 0.2 * t]), every=2)
+OPTIONS = {
+    "the end": {"steps": 5},
+    "a failing stage": {"steps": 40, "save_every": 4, "feedback": LAW},
+    "a failing stage, only the last saved": {"steps": 40, "save_every": None},
+    "a stop": {"steps": 40, "stop": lambda q, v, t: q[1] > 1.2, "save_every": 3},
+    "a domain": {"steps": 40, "domain": lambda q, v, t: q[1] < 1.2},
+    "a reduced value": {"steps": 5, "reduce": (lambda r, t, q, v, m: r + m @ m + t, 0.0)},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_both_back_ends_go_through_stages_alike(name):
+    """State, rows, counts and outcome; a step that fails in a later stage leaves the state before the step."""
+    options = {"h": 0.06, "scheme": da.Scheme(order=6), "throw": False, **OPTIONS[name]}
+    native, jax = (da.simulate(PULLED, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], backend=x, **options) for x in ("native", "jax"))
+    assert native.outcome == jax.outcome
+    failing = "failing" in name
+    assert failing == (native.outcome in (da.Outcome.NOT_FINITE, da.Outcome.NOT_CONVERGED, da.Outcome.NO_SOLUTION))
+    assert int(native.steps_done) == int(jax.steps_done)
+    assert int(native.statistics.failed_step) == int(jax.statistics.failed_step)
+    for field in ("t", "q", "v", "t_multipliers", "multipliers", "constraint_forces"):
+        np.testing.assert_allclose(getattr(native, field), getattr(jax, field), atol=1e-12, err_msg=field)
+    if failing:
+        assert 0 < int(native.steps_done) < 40
+        assert float(native.t[-1]) == pytest.approx(0.06 * int(native.steps_done), abs=1e-12)
+        again = da.simulate(
+            PULLED, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], backend="jax",
+            **{**options, "steps": int(native.steps_done), "save_every": 1},
+        )  # fmt: skip
+        for field in ("q", "v", "multipliers"):
+            np.testing.assert_allclose(getattr(native, field)[-1], getattr(again, field)[-1], atol=1e-12)
+    if "reduced" in name:
+        np.testing.assert_allclose(native.reduced, jax.reduced, atol=1e-12)
+
+
+def test_lanes_run_stages_as_single_runs_do():
+    """Lanes that stop at different steps, and lanes that fail."""
+    rng = np.random.default_rng(2)
+    q0 = np.array([0.0, 1.0, 0.0]) + 0.2 * rng.standard_normal((19, 3))
+    v = rng.standard_normal((19, 2))
+    v0 = np.stack([v[:, 0], v[:, 1], q0[:, 1] * v[:, 0]], axis=1)
+    options = {"h": 0.06, "steps": 30, "scheme": da.Scheme(order=4), "save_every": 3, "stop": lambda q, v, t: q[0] > 0.5}
+    batch = da.ensemble(PULLED, q0, v0, **options)
+    assert set(np.unique(batch.code)) >= {0, int(da.Outcome.STOPPED)}
+    assert np.any(np.asarray(batch.code) > 1)
+    for i in range(19):
+        single, lane = da.simulate(PULLED, q0[i], v0[i], throw=False, **options), batch.lane(i)
+        assert int(single.steps_done) == int(lane.steps_done)
+        np.testing.assert_allclose(single.q, lane.q, atol=1e-11)
+        np.testing.assert_allclose(single.multipliers, lane.multipliers, atol=1e-9)
+
+
+def test_derivative_and_jit():
+    """The gradient of a composed run, and a scheme made inside a traced function."""
+    system = PROBLEMS["on D"][0]
+
+    def end(speed):
+        v0 = jnp.array([0.8 * jnp.cos(0.5), 0.8 * jnp.sin(0.5), 0.7]) * speed
+        return da.simulate(system, [0.3, 0.2, 0.5], v0, h=0.2, steps=5, scheme=da.Scheme(order=4), save_every=None).q[-1]
+
+    slope = jax.jit(jax.jacfwd(end))(1.0)
+    difference = (jax.jit(end)(1.0 + 1e-5) - jax.jit(end)(1.0 - 1e-5)) / 2e-5
+    np.testing.assert_allclose(slope, difference, atol=1e-8)
+
+
+class Shifted(da.PairMap):
+    """A difference map that is not symmetric, of a user's own making."""
+
+    weight: float = 0.5
+
+    def __call__(self, q0, d, h):
+        return q0 + 0.6 * d, d / h
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"action": da.Beta(0.0)}, "action: Beta"),
+        ({"action": Shifted()}, "action: Shifted"),
+        ({"distribution": Shifted()}, "distribution"),
+        ({"state": da.Beta(1.0)}, "state"),
+        ({"form": "nodes"}, "stages of a composition"),
+        ({"order": 5}, "the orders are 2, 4, 6, 8"),
+        ({"order": True}, "the orders are 2, 4, 6, 8"),
+    ],
+)
+def test_refused(given, says):
+    with pytest.raises(ValueError, match=says):
+        da.Scheme(**{"order": 4, **given})
+
+
+def test_the_trapezoidal_action_is_composed():
+    assert da.Scheme(order=4, action=(da.Beta(0.0), da.Beta(1.0))).weights == composition(4)
