@@ -2,6 +2,7 @@
 
 from dalembert.gallery import (
     chain,
+    contact_oscillator,
     curvature_particle,
     inertia_wheel_pendulum,
     nonholonomic_particle,
@@ -14,6 +15,7 @@ ENTRIES: dict[str, Entry] = {
     module.entry.name: module.entry
     for module in (
         chain,
+        contact_oscillator,
         curvature_particle,
         inertia_wheel_pendulum,
         nonholonomic_particle,
