@@ -1,6 +1,7 @@
 """The gallery: one system per file, each with formula, parameters, reference, and closed form if there is one."""
 
 from dalembert.gallery import (
+    car_with_trailers,
     chain,
     contact_oscillator,
     curvature_particle,
@@ -14,6 +15,7 @@ from dalembert.gallery.entry import Entry
 ENTRIES: dict[str, Entry] = {
     module.entry.name: module.entry
     for module in (
+        car_with_trailers,
         chain,
         contact_oscillator,
         curvature_particle,
