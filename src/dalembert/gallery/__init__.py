@@ -9,6 +9,7 @@ from dalembert.gallery import (
     nonholonomic_particle,
     pendulum,
     spherical_pendulum,
+    vertical_rolling_disk,
 )
 from dalembert.gallery.entry import Entry
 
@@ -23,6 +24,7 @@ ENTRIES: dict[str, Entry] = {
         nonholonomic_particle,
         pendulum,
         spherical_pendulum,
+        vertical_rolling_disk,
     )
 }
 
