@@ -8,7 +8,7 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 from dalembert import measure  # noqa: E402
-from dalembert.discretize import Beta, Central, DiscreteSystem, PairMap, Scheme, TripleMap  # noqa: E402
+from dalembert.discretize import Beta, Central, DiscreteSystem, PairMap, Redefined, Scheme, TripleMap, redefined  # noqa: E402
 from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # noqa: E402
 from dalembert.show import plot  # noqa: E402
 from dalembert.step import Avoid, Branch, Least, Nearest, Root, SampledFeedback, StepProgram, ensemble, roots, simulate  # noqa: E402
@@ -52,6 +52,7 @@ __all__ = [
     "Projection",
     "Provenance",
     "RankDeficientError",
+    "Redefined",
     "Reference",
     "Root",
     "SampledFeedback",
@@ -72,6 +73,7 @@ __all__ = [
     "momentum",
     "plot",
     "project",
+    "redefined",
     "reference",
     "roots",
     "save",

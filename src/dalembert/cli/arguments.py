@@ -16,7 +16,10 @@ from dalembert.step import Avoid, Branch, Nearest
 from dalembert.step.start import STARTERS, Starter
 from dalembert.systems import System
 
-SCHEMES = ("default", "borda-fernandez-grillo", "nodes", "drift-kick-drift", "kick-drift-kick")
+SCHEMES = (
+    "default", "borda-fernandez-grillo", "jimenez-scheurle-explicit", "jimenez-scheurle-implicit", "nodes", "drift-kick-drift",
+    "kick-drift-kick",
+)  # fmt: skip
 BRANCHES = ("avoid", "nearest-prediction", "nearest-previous")
 BACKENDS = ("native", "jax")
 
@@ -111,15 +114,29 @@ def step_count(h: float, steps: int | None, time: float | None, name: str) -> in
     return max(1, round(wanted / h))
 
 
-def named_scheme(name: str) -> Scheme | None:
+def named_scheme(name: str, order: int = 2) -> Scheme | None:
     if ":" in name:
+        if order != 2:
+            raise ValueError(f"--order: found {order} with a Scheme of your own; give it there, Scheme(..., order={order})")
         return _of_type(name, Scheme)
     plain = name.replace("_", "-")
     if plain not in SCHEMES:
         raise ValueError(f"--scheme: found {name}; there are {', '.join(SCHEMES)}, or give file.py:name")
-    if plain == "borda-fernandez-grillo":
-        return Scheme.borda_fernandez_grillo()
-    return Scheme(None if plain == "default" else plain.replace("-", "_"))  # type: ignore[arg-type]
+    preset = _PRESETS.get(plain)
+    if preset is None:
+        return Scheme(None if plain == "default" else plain.replace("-", "_"), order=order)  # type: ignore[arg-type]
+    if order != 2:
+        raise ValueError(
+            f"--order: found {order} with {name}; a composition is made of default, drift-kick-drift or kick-drift-kick"
+        )
+    return preset()
+
+
+_PRESETS = {
+    "borda-fernandez-grillo": Scheme.borda_fernandez_grillo,
+    "jimenez-scheurle-explicit": lambda: Scheme.jimenez_scheurle(0.0),
+    "jimenez-scheurle-implicit": lambda: Scheme.jimenez_scheurle(0.5),
+}
 
 
 def named_starter(name: str) -> Starter:

@@ -49,6 +49,7 @@ Set = Annotated[list[str] | None, typer.Option("--set", help="parameter, such as
 Data = Annotated[str | None, typer.Option(help="numbers between commas, such as 0,1")]
 SchemeName = Annotated[str, typer.Option(help=f"{', '.join(SCHEMES)}, or file.py:name")]
 StarterName = Annotated[str, typer.Option(help=", ".join(STARTERS))]
+OrderNumber = Annotated[int, typer.Option("--order", help="2, or 4, 6, 8 by composition of a self-adjoint scheme")]
 BranchName = Annotated[
     str | None,
     typer.Option(help=f"{', '.join(BRANCHES)}; :0,1 behind it names the coordinates that count; or file.py:name"),
@@ -76,6 +77,7 @@ def run(
     steps: Annotated[int | None, typer.Option(help="number of steps")] = None,
     time: Annotated[float | None, typer.Option(help="length of the run, instead of --steps")] = None,
     scheme: SchemeName = "default",
+    composed: OrderNumber = 2,
     starter: StarterName = "second_order",
     branch: BranchName = None,
     backend: Annotated[
@@ -98,7 +100,7 @@ def run(
             problem.v0,
             h=step,
             steps=count,
-            scheme=named_scheme(scheme),
+            scheme=named_scheme(scheme, composed),
             starter=named_starter(starter),
             branch=named_branch(branch),
             backend=named_backend(backend),
@@ -125,6 +127,7 @@ def order(
     v0: Data = None,
     coordinates: Annotated[str | None, typer.Option(help="names of the coordinates that count, between commas")] = None,
     scheme: SchemeName = "default",
+    composed: OrderNumber = 2,
     starter: StarterName = "second_order",
     branch: BranchName = None,
 ) -> None:
@@ -139,7 +142,7 @@ def order(
             time=time,
             h=h,
             coordinates=chosen,
-            scheme=named_scheme(scheme),
+            scheme=named_scheme(scheme, composed),
             starter=named_starter(starter),
             branch=named_branch(branch),
         )

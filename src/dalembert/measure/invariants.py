@@ -69,19 +69,21 @@ def momentum(system: System | DiscreteSystem, path: Path, generator: Callable, *
     `generator(q[, t][, p])`: (n,). p = D₂L_d(q_{k-1},q_k) at the nodes q_k of the forms "nodes" and "drift_kick_drift" (half
     a step after the state) and of a DiscreteSystem; p = L_v(q,v) in the form "kick_drift_kick". These are the momenta
     that the scheme keeps exactly, where L_d is invariant and the constraint forces do no work on ξ_Q, R ξ_Q = 0: then the
-    range is round-off. scheme: as given to simulate. Thinned paths are allowed. Units: action over that of the parameter.
+    range is round-off. A composed scheme keeps that of every stage, and L_v(q,v), which is given, up to its order.
+    scheme: as given to simulate. Thinned paths are allowed. Units: action over that of the parameter.
     Raises ValueError where the scheme is not the path's or the generator's shape is not (n,).
     Source: discrete Noether theorem, Marsden, West, Discrete mechanics and variational integrators, Theorem 1.3.3.
     """
     chosen, form = form_of(path, system, scheme)
     v = jnp.asarray(path.v)
     q, t, h = jnp.asarray(path.q)[-v.shape[0] :], jnp.asarray(path.t)[-v.shape[0] :], path.h
-    if form == "kick_drift_kick" and isinstance(system, System):
+    if isinstance(system, System) and (form == "kick_drift_kick" or chosen.order > 2):
         p = jax.vmap(lambda x, w, s: momentum_at(system, x, w, s))(q, v, t)
     else:
         view = node_view(system, None if isinstance(system, DiscreteSystem) else chosen, h, q.shape[1])
         if form == "drift_kick_drift":
-            q, t = q + 0.5 * h * v, t + 0.5 * h
+            ahead = (1.0 - chosen.state.weight) * h
+            q, t = q + ahead * v, t + ahead
         p = jax.vmap(lambda x, w, s: view.momentum(x - h * w, x, s - h))(q, v, t)
     shape = jax.eval_shape(lambda: jnp.asarray(_generate(system, generator, q[0], t[0]))).shape
     if shape != q.shape[1:]:
@@ -118,11 +120,13 @@ def constraint_residual(
 
     Order 2: by the kinematic map around each inner node of the forms "nodes" and "drift_kick_drift" (times of the
     multipliers), half way along each step in "kick_drift_kick". Order 1: at the distribution map of each pair of nodes,
-    which are the states of "drift_kick_drift"; at the states of "kick_drift_kick". Order 0: at the nodes, with a second
+    which are the states of "drift_kick_drift" as long as `state` and `distribution` are the same map; at the states of
+    "kick_drift_kick". Order 0: at the nodes, with a second
     entry for dφ/dt at the states of "kick_drift_kick". DiscreteSystem: on every window. Units: those of φ.
     A Lyapunov constraint has a second entry, λ + φ₀/u: that is what a deflated step solves (the default), and dV/dt + F is
     then zero only as far as the step keeps V's matching equation: exactly for the action map Beta(0) with constant mass,
-    up to the order of the scheme otherwise. With branch=Nearest or Least it is the other way round.
+    up to the order of the scheme otherwise. A composed scheme keeps order 0 and 1 at its states; those of order 2 belong
+    to its stages and have no entry. With branch=Nearest or Least it is the other way round.
     What is expected is round-off, larger by 1/h for order 2; Newton's tolerance may add about its square.
     scheme: as given to simulate. Raises ValueError for thinned paths and for a scheme that is not the path's.
     """
@@ -131,12 +135,14 @@ def constraint_residual(
     if isinstance(system, DiscreteSystem):
         return _discrete_residuals(system, path)
     q, v, h, t = (jnp.asarray(x) for x in (path.q, path.v, path.h, path.t))
-    if form == "kick_drift_kick":
+    if form == "kick_drift_kick" or chosen.order > 2:
         places = _kick_places(q, v, h, t)
     else:
         places = _node_places(chosen, q, v, h, t, between=form == "drift_kick_drift")
     out, at = [], 0
     for i, c in enumerate(system.constraints):
+        if c.order == 2 and chosen.order > 2:
+            continue
         name = f"constraints[{i}] ({type(c).__name__})"
         x, w, a, s = places[c.order]
         out.append(_residual(name, s, lambda x, w, a, s, c=c: value(system, c, x, w, a, s), x, w, a))
@@ -160,7 +166,8 @@ def _kick_places(q, v, h, t) -> dict[int, tuple]:
 
 def _node_places(scheme: Scheme, q, v, h, t, between: bool) -> dict[int, tuple]:
     """The same for the two step forms: velocities v (K, n) lie between nodes, and so do the states if `between`."""
-    left, begin = (q - 0.5 * h * v, t - 0.5 * h) if between else (q[:-1], t[:-1])
+    back = scheme.state.weight * h
+    left, begin = (q - back * v, t - back) if between else (q[:-1], t[:-1])
     x, w = scheme.distribution(left, h * v, h)
     rest, inner, at = jnp.zeros_like(q), left[1:], begin[1:]
     state = scheme.kinematic(inner, h * v[:-1], h * v[1:], h)

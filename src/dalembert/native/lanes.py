@@ -101,6 +101,10 @@ class Lanes:
     def _predict(self, values: Values) -> None:
         """The head extrapolated through the last steps, by a polynomial of degree up to 3; the guess before the first."""
         c = self.state.code
+        if self.state.plan.affine:  # any start will do
+            self.state.store(self.state.z, self.state.emitter.emit(self.state.roots.guess, dict(values)))
+            c.go("iterate")
+            return
         known = self.state.number("known")
         c.fork(c.let(f"icmp eq i64 {known}, 0"), "guess", "extrapolate", False)
         c.label("guess")
@@ -194,9 +198,10 @@ class Lanes:
         self.state.add("iterations", turns)
         larger = c.call(c.whole, f"llvm.smax.v{c.width}i64", (c.whole, c.load(most, c.whole)), (c.whole, turns))
         c.store(larger, most, c.whole)
-        more = c.let(f"add i64 {c.load(self.state.newest, 'i64')}, 1")
-        place = c.let(f"and i64 {more}, {HISTORY - 1}")
-        c.store(place, self.state.newest, "i64")
+        if not self.state.plan.affine:
+            more = c.let(f"add i64 {c.load(self.state.newest, 'i64')}, 1")
+            place = c.let(f"and i64 {more}, {HISTORY - 1}")
+            c.store(place, self.state.newest, "i64")
         row = self.state.history()[0]
         for i, column in enumerate(sorted(self.state.plan.head.columns)):
             c.store(c.load(self.state.w[column]), c.at(row, i, c.real))

@@ -33,6 +33,10 @@ class Run:
         head = f"define void @run({arrays}, ptr %solver) nounwind"
         return module(tables(self.state.step), self.state.code.function(head), declared=self.state.code.declared)
 
+    @property
+    def _affine(self) -> bool:
+        return self.state.plan is not None and self.state.plan.affine
+
     def _step(self) -> None:
         c, r = self.state.code, self.state.roots
         c.label("step")
@@ -112,9 +116,13 @@ class Run:
     def _predict(self, values: Values) -> None:
         """z extrapolated through the last steps, by a polynomial of degree up to 3; the guess before the first.
 
-        The older terms are summed over whole vectors; the latest z is still in registers.
+        The older terms are summed over whole vectors; the latest z is still in registers. Where one linear solution is
+        enough it does not matter where it starts from: the guess, and no history.
         """
         c, n = self.state.code, self.state.layout.z
+        if self._affine:
+            self.state.store(self.state.z, self.state.emitter.emit(self.state.roots.guess, dict(values)))
+            return
         known = self.state.count("known")
         c.fork(c.let(f"icmp eq i64 {known}, 0"), "guess", "extrapolate", False)
         c.label("guess")
@@ -193,7 +201,7 @@ class Run:
         most = c.call("i64", "llvm.smax.i64", ("i64", self.state.count("max_iterations")), ("i64", turns))
         c.store(most, self.state.i["max_iterations"], "i64")
         c.store(c.maximum([c.load(self.state.size), c.load(self.state.part["residual"])]), self.state.part["residual"])
-        for j in reversed(range(1, HISTORY)):
+        for j in reversed(range(1, 1 if self._affine else HISTORY)):
             for start, width in c.chunks(n):
                 kind = f"<{width} x double>"
                 c.store(c.load(c.at(history, (j - 1) * n + start), kind), c.at(history, j * n + start), kind)

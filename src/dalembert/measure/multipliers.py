@@ -1,0 +1,44 @@
+"""Multipliers of the continuous equations along a path."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dalembert.path import Path
+from dalembert.systems import System, acceleration
+from dalembert.systems.equations import all_reactions
+
+
+class Multipliers(NamedTuple):
+    """λ and Rᵀλ at the times t: (K,), (K, m), (K, n)."""
+
+    t: Float[Array, "K"]
+    multipliers: Float[Array, "K m"]
+    forces: Float[Array, "K n"]
+
+
+def multipliers(system: System, path: Path) -> Multipliers:
+    """λ(q, v) with  d/dt L_v - L_q = f + Rᵀλ  and the reduced constraints, at the path's states (q, v).
+
+    They have the order of (q, v), and the times of the velocities. `path.multipliers` are those of the discrete equations,
+    of order 2 at their own times `path.t_multipliers`, and of order 1 at the end of the step (a composed scheme has no
+    such multipliers of its own: there the two agree). Held forces of a sampled law are not known here. Works under jit.
+    Where velocities lie half way between nodes the position is the mid-point, as in `energy`.
+    Errors: TypeError for what is no System. Source: Jiménez, Scheurle, Remark 4.3, eq. (23).
+    """
+    if not isinstance(system, System):
+        raise TypeError(f"system: found {type(system).__name__}; λ(q, v) needs the Lagrangian of a System")
+    v, t = jnp.asarray(path.v), jnp.asarray(path.t_velocity)
+    q = jnp.asarray(path.q)[-v.shape[0] :]
+    if path.levels[0] == "mid":
+        q = q - 0.5 * path.h * v
+
+    def at(q, v, t):
+        a, found, _ = acceleration(system, q, v, t)
+        return found, all_reactions(system, q, v, a, t).T @ found
+
+    return Multipliers(t, *jax.vmap(at)(q, v, t))
