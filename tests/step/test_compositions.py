@@ -82,7 +82,7 @@ def test_order_of_state_and_multipliers(truth, name, order):
 
 
 def coefficient(gammas, word: tuple[int, ...]) -> float:
-    """At the word Y_a Y_b … of the product of exp(γY₁ + γ³Y₃ + …): a sum over all ways to cut the word in pieces, by stages."""
+    """At the word Y_a Y_b … of the product of exp(γY₁ + γ³Y₃ + …): a sum over all ways to cut the word."""
     total = {k: float(k == 0) for k in range(len(word) + 1)}  # by how many letters are used so far
     for gamma in gammas:
         total = {

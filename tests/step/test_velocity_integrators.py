@@ -77,16 +77,15 @@ def test_the_first_multiplier_from_data_on_d_is_half_the_true_one():
 
 
 def turning_frame() -> da.System:
-    """m(q) and two constraints, one of them affine and one with a coefficient that depends on its own dependent velocity's q."""
-    lagrangian = (
-        lambda q, v: (  # noqa: E731
-            0.5 * (1 + 0.2 * q[1] ** 2) * v[0] ** 2
-            + 0.5 * (v[1:] @ v[1:])
-            + 0.1 * v[0] * v[3] * jnp.cos(q[2])
-            - 0.5 * (q @ q)
-        )
-    )
-    constraint = lambda q, v: jnp.array([v[2] - q[1] * v[0] - 0.3 * jnp.sin(q[0]), v[3] - q[3] * v[1] + q[0] * v[1]])  # noqa: E731
+    """m(q) and two constraints, one of them affine, one with a coefficient that depends on its own dependent coordinate."""
+
+    def lagrangian(q, v):
+        kinetic = 0.5 * (1 + 0.2 * q[1] ** 2) * v[0] ** 2 + 0.5 * (v[1:] @ v[1:]) + 0.1 * v[0] * v[3] * jnp.cos(q[2])
+        return kinetic - 0.5 * (q @ q)
+
+    def constraint(q, v):
+        return jnp.array([v[2] - q[1] * v[0] - 0.3 * jnp.sin(q[0]), v[3] - q[3] * v[1] + q[0] * v[1]])
+
     return da.System(lagrangian, da.Nonholonomic(constraint))
 
 
@@ -103,7 +102,7 @@ def test_orders_with_a_mass_matrix(name, expected):
 
 
 def test_redefined_nodes():
-    """A run on nodes, seen on the points of its distribution map, is the run in drift-kick-drift form; D holds there only."""
+    """A run on nodes, seen on the points of its distribution map, is the run in drift-kick-drift form."""
     maps = {"action": da.Beta(0.5), "distribution": da.Beta(0.5)}
     nodes = da.simulate(PARTICLE.system, PARTICLE.q0, PARTICLE.v0, h=H, steps=STEPS, scheme=da.Scheme("nodes", **maps))
     points = da.redefined(nodes, da.Beta(0.5), first=(PARTICLE.q0, PARTICLE.v0), last=(nodes.q[-1], nodes.v[-1]))

@@ -17,8 +17,8 @@ from dalembert.step.start import STARTERS, Starter
 from dalembert.systems import System
 
 SCHEMES = (
-    "default", "borda-fernandez-grillo", "jimenez-scheurle-explicit", "jimenez-scheurle-implicit", "nodes", "drift-kick-drift",
-    "kick-drift-kick",
+    "default", "borda-fernandez-grillo", "jimenez-scheurle-explicit", "jimenez-scheurle-implicit", "nodes",
+    "drift-kick-drift", "kick-drift-kick",
 )  # fmt: skip
 BRANCHES = ("avoid", "nearest-prediction", "nearest-previous")
 BACKENDS = ("native", "jax")

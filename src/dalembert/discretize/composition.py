@@ -33,7 +33,7 @@ def composition(order: int) -> tuple[float, ...]:
     """γ₁, …, γ_s with Φ_h = φ_{γ_s h} ∘ … ∘ φ_{γ₁ h} of this order, for every self-adjoint φ of order 2.
 
     Order 4: Suzuki's five stages; 8: seventeen of Kahan and Li (Hairer, Lubich, Wanner, Geometric Numerical Integration,
-    Section V.3.2). Order 6: thirteen stages whose leading error has the least norm that a search of ours found, a quarter less
+    Section V.3.2). Order 6: thirteen stages whose leading error has the least norm found by a search of ours: a quarter less
     work than nine stages of Kahan and Li (benchmarks/compositions.py). The conditions of the order hold to round-off.
     """
     half = _HALF[order]
