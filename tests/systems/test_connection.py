@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.integrate
 
 import dalembert as da
 from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
@@ -113,16 +114,19 @@ DEFORMED = da.deformed(nonholonomic_particle(1.0), lambda q, v, p: 0.5 * v[1] * 
 POINT = da.project(DEFORMED, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0])
 
 
+def by_hand(q, v, delta=0.2):
+    """[103-105]: w = μ + δ∂g/∂v = (-y + δv_y/2, δv_x/2, 1 + 0.6δv_z), λ = (v_y v_x - w·f_v)/|w|² with f_v = -(x, y, 0)."""
+    w = np.array([-q[1] + delta * v[1] / 2, delta * v[0] / 2, 1 + 0.6 * delta * v[2]])
+    return w, (v[1] * v[0] + w @ [q[0], q[1], 0.0]) / (w @ w)
+
+
 def test_a_deformed_constraint_by_hand():
-    """[103-105] with μ + δ∂g/∂v = (-y + δv_y/2, δv_x/2, 1 + 0.6δv_z) = w: λ = (v_y v_x - w·f_v)/|w|², f_v = -(x, y, 0)."""
     q, v, delta = np.asarray(POINT.q), np.asarray(POINT.v), 0.2
     assert v[2] - q[1] * v[0] + delta * (0.5 * v[1] * v[0] + 0.3 * v[2] ** 2) == pytest.approx(0.0, abs=1e-12)
-    w = np.array([-q[1] + delta * v[1] / 2, delta * v[0] / 2, 1 + 0.6 * delta * v[2]])
-    force = -np.array([q[0], q[1], 0.0])
-    multiplier = (v[1] * v[0] - w @ force) / (w @ w)
+    w, multiplier = by_hand(q, v)
     found = da.reduction(DEFORMED, q, v)
     np.testing.assert_allclose(found.multipliers, [multiplier], rtol=1e-13)
-    np.testing.assert_allclose(found.a, force + multiplier * w, rtol=1e-13)
+    np.testing.assert_allclose(found.a, multiplier * w - [q[0], q[1], 0.0], rtol=1e-13)
     np.testing.assert_allclose(da.reduction(DEFORMED.replace(delta=0.0), q, v).coupling, [[1 + q[1] ** 2]], rtol=1e-14)
 
 
@@ -139,22 +143,28 @@ def test_coordinates_on_a_nonlinear_constraint_set():
 
 
 def test_the_flow_of_a_deformed_system_stays_on_it():
+    """Compared with SciPy's integration of [104] as it is written above."""
     t = np.linspace(0.0, 5.0, 6)
     found = da.adapted_reference(DEFORMED, POINT.q, POINT.v, t)
     assert found.residual.max() < 1e-14
-    plain = da.reference(DEFORMED, POINT.q, POINT.v, t)  # another formula, other coordinates
-    np.testing.assert_allclose(found.q[-1], plain.q[-1], atol=1e-9)
-    np.testing.assert_allclose(found.multipliers[-1], plain.multipliers[-1], atol=1e-9)
+
+    def field(_, x):
+        w, multiplier = by_hand(x[:3], x[3:])
+        return np.concatenate([x[3:], multiplier * w - [x[0], x[1], 0.0]])
+
+    wanted = scipy.integrate.solve_ivp(field, (0.0, 5.0), np.concatenate(POINT[:2]), "DOP853", t, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(np.concatenate([found.q, found.v], axis=1), wanted.y.T, atol=1e-10)
+    np.testing.assert_allclose(found.multipliers[-1], by_hand(*np.split(wanted.y[:, -1], 2))[1], atol=1e-10)
 
 
 def test_a_curve_inside_d():
     """Proposition 3.1, for a linear distribution and for a nonlinear constraint set; flat to all orders at the ends."""
-    particle = nonholonomic_particle()
+    chart = da.connection(DEFORMED, POINT.q, POINT.v)
+    other = chart.point(chart.coordinates(POINT.q, POINT.v) + 0.3)
     ends = ([0.0, 1.0, 0.0], [1.0, 0.5, 1.0]), ([1.0, -2.0, 1.0], [0.3, 0.2, -0.6])
-    for system, first, second in ((particle, *ends), (DEFORMED, (POINT.q, POINT.v), (POINT.q + 0.3, POINT.v))):
-        second = da.project(system, *second)[:2]
+    for system, first, second in ((nonholonomic_particle(), *ends), (DEFORMED, POINT[:2], other)):
         curve = da.interpolant(system, first, second, duration=0.3, t0=1.0)
-        q, v = jax.vmap(curve)(jnp.linspace(0.9, 1.4, 41))
+        q, v = jax.jit(lambda t, c=curve: jax.vmap(c)(t))(jnp.linspace(0.9, 1.4, 41))
         residual = jax.vmap(lambda x, w, s=system: velocity_constraints(s, x, w, 0.0))(q, v)
         assert float(jnp.abs(residual).max()) < 1e-15
         for k, end in ((0, first), (-1, second)):

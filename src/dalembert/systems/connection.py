@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -31,6 +32,17 @@ Vector = Float[Array, "n"]
 Adapted = Float[Array, "two_n_minus_m"]
 
 _CLOSE = Newton(tolerance=1e-11, max_iterations=50)
+
+
+def compiled(method: Callable) -> Callable:
+    """A method under jit; plain numbers become arrays first, so that another value compiles nothing again."""
+    inside = eqx.filter_jit(method)
+
+    @functools.wraps(method)
+    def call(self, *given):
+        return inside(self, *(x if x is None else jnp.asarray(x, dtype=float) for x in given))
+
+    return call
 
 
 class Connection(eqx.Module):
@@ -73,7 +85,7 @@ class Connection(eqx.Module):
         """ξ = (q, v^a) of a point of D."""
         return jnp.concatenate([q, v[self._free]])
 
-    @eqx.filter_jit
+    @compiled
     def point(self, xi: Adapted, t: Time = 0.0) -> tuple[Vector, Vector]:
         """ψ(ξ) = (q, v) with φ(q, v, t) = 0, eq. (27)."""
         q, known = xi[: self.n], xi[self.n :]
@@ -85,34 +97,34 @@ class Connection(eqx.Module):
             return q, whole(self.near - jnp.linalg.solve(jax.jacfwd(equations)(self.near), equations(self.near)))
         return q, whole(root(equations, self.near, lambda x: 1.0 + jnp.abs(x), _CLOSE)[0])
 
-    @eqx.filter_jit
+    @compiled
     def rows(self, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, "m n"]:
         """φ_v; μ(q) for linear constraints."""
         return jax.jacfwd(lambda w: velocity_constraints(self.system, q, w, t))(v)
 
-    @eqx.filter_jit
+    @compiled
     def coefficients(self, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, "m n_minus_m"]:
         """A^α_a at (q, v); v does not matter for constraints affine in v. Infinite or NaN where the chart ends."""
         rows = self.rows(q, v, t)
         return jnp.linalg.solve(rows[:, self._bound], rows[:, self._free]) if self.m else rows
 
-    @eqx.filter_jit
+    @compiled
     def quality(self, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, ""]:
         """1/√(1 + |A|²): 1 is best, 0 is where the chart ends; below half of `guaranteed` another chart is twice as good."""
         size = jnp.sum(self.coefficients(q, v, t) ** 2)
         return jnp.where(jnp.isfinite(size), 1.0 / jnp.sqrt(1.0 + size), 0.0)
 
-    @eqx.filter_jit
+    @compiled
     def horizontal(self, q: Vector, v: Vector, w: Vector, t: Time = 0.0) -> Vector:
         """hor w = (w^a, -A w^a) ∈ ker φ_v, of any w ∈ T_qQ."""
         return self._join(w[self._free], -self.coefficients(q, v, t) @ w[self._free])
 
-    @eqx.filter_jit
+    @compiled
     def vertical(self, q: Vector, v: Vector, w: Vector, t: Time = 0.0) -> Vector:
         """ver w = w - hor w = (0, w^α + A w^a)."""
         return w - self.horizontal(q, v, w, t)
 
-    @eqx.filter_jit
+    @compiled
     def tangent(self, xi: Adapted, t: Time = 0.0) -> Float[Array, "two_n two_n_minus_m"]:
         """∇ψ(ξ), eq. (28): rows of v^α are -φ_α⁻¹(φ_q, φ_a). Its columns span the tangent space of D."""
         q, v = self.point(xi, t)
@@ -129,7 +141,7 @@ class Connection(eqx.Module):
         """The constant matrix that takes (δq, δv) to (δq, δv^a), a left inverse of ∇ψ, eq. (29)."""
         return jnp.eye(2 * self.n)[jnp.concatenate([jnp.arange(self.n), self.n + self._free])]
 
-    @eqx.filter_jit
+    @compiled
     def field(self, xi: Adapted, t: Time = 0.0) -> Adapted:
         """ξ̇ = (v, v̇^a) with v = ψ_v(ξ) and v̇ of the explicit formula: the reduced equation, eqs. (26, 46)."""
         q, v = self.point(xi, t)

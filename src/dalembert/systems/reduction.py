@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
+from dalembert.algebra.newton import value_and_jacobian
 from dalembert.systems.checks import RankDeficientError, as_vector, check_x64, is_traced
 from dalembert.systems.equations import Time, all_reactions, euler_lagrange, first_derivative, reduced, value
 from dalembert.systems.shapes import check_shapes
@@ -61,12 +62,12 @@ def velocity_constraints(system: System, q: Vector, v: Vector, t) -> Rows:
 def explicit_terms(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Reduction:
     """As `reduction`, without any check, for use in compiled code: inf or NaN where m or C is singular."""
     rest = jnp.zeros_like(v)
-    mass = jax.jacfwd(lambda a: euler_lagrange(system, q, v, a, t))(rest)
+    inertia, mass = value_and_jacobian(lambda a: euler_lagrange(system, q, v, a, t), rest)
     rows = jax.jacfwd(lambda w: velocity_constraints(system, q, w, t))(v)
     equations = [reduced(system, c, q, v, rest, t) for c in system.constraints]  # φ_q v + φ_t: at a = 0
     rate = jnp.concatenate(equations) if equations else jnp.zeros(0)
     reactions = all_reactions(system, q, v, rest, t)
-    solved = jnp.linalg.solve(mass, jnp.concatenate([-euler_lagrange(system, q, v, rest, t)[:, None], reactions.T], axis=1))
+    solved = jnp.linalg.solve(mass, jnp.concatenate([-inertia[:, None], reactions.T], axis=1))
     free, forces = solved[:, 0], solved[:, 1:]
     coupling = rows @ forces
     multipliers = -jnp.linalg.solve(coupling, rate + rows @ free) if rate.shape[0] else rate
