@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 STATEMENT = """
 import sys
 sys.path[:0] = [".", "benchmarks"]
-import batch, cases, chain_cost, compare, compile_time, import_time, round_off, sides
+import batch, cases, chain_cost, compare, compile_time, contact, import_time, round_off, sides
 import benchmarks.peers.packages.c_code, benchmarks.peers.problems, benchmarks.peers.report
 for case in cases.CASES.values():
     case.build()
