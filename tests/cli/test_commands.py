@@ -108,7 +108,7 @@ def test_order_prints_a_table_of_errors_and_orders():
 
 
 BAD = {
-    "unknown system": (["run", "pendulumm"], "no system of the gallery; there are chain, curvature_particle"),
+    "unknown system": (["run", "pendulumm"], "no system of the gallery; there are car_with_trailers, chain"),
     "unknown parameter": (["run", "pendulum", "--set", "l=2"], "the parameters are g_over_l"),
     "parameter without value": (["run", "pendulum", "--set", "g_over_l"], "give name=value"),
     "no number": (["run", "pendulum", "--q0", "one"], "--q0: found 'one'"),

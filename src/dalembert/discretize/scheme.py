@@ -7,6 +7,7 @@ from typing import Literal
 
 import equinox as eqx
 
+from dalembert.discretize.composition import ORDERS, composition, not_self_adjoint
 from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
 from dalembert.systems import Lyapunov, System
 
@@ -18,8 +19,10 @@ class Scheme(eqx.Module):
     """L_d = h L∘action, D_K = kinematic(C_K) (order 2) or distribution(C_K) (order 1), D_V = C_V at variational.
 
     form: "nodes": the state is (q_{k-1}, q_k), as in the papers; needs a starter.
-    "drift_kick_drift": the same equations on (q̃, v) with q̃ = (q_{k-1}+q_k)/2, v = (q_k-q_{k-1})/h; starts from
-    (q₀, v₀) itself; self-adjoint with the default maps. The default without holonomic constraints.
+    "drift_kick_drift": the same equations on (q̃, v) = state(q_{k-1}, q_k), by default q̃ = (q_{k-1}+q_k)/2 and
+    v = (q_k-q_{k-1})/h; starts from (q₀, v₀) itself; self-adjoint with the default maps. The default without holonomic
+    constraints. Where state and distribution are the same map, D is kept exactly at (q̃, v): a velocity nonholonomic
+    integrator, Jiménez, Scheurle, Definition 5.6, Proposition 5.3.
     "kick_drift_kick": nodes and velocities on the manifold of holonomic constraints (RATTLE), other constraints at the
     end of the step. The default with holonomic constraints.
     None chooses between the last two.
@@ -27,6 +30,10 @@ class Scheme(eqx.Module):
     interval act at its left end through the first map, at its right end through the last.
     None chooses Beta(½), and the trapezoidal rule for a system with a Lyapunov constraint: its forces are those at the
     node, where the constraint is read, so that dV/dt = -F holds there exactly for constant mass.
+    state: which point of the interval the state of drift_kick_drift is; the distribution's map if that is a Beta.
+    order: 2, or 4, 6, 8 by symmetric composition of the step with itself, which has to be self-adjoint. Multipliers and
+    constraint forces are then those of the continuous equations at the state after the step, which have the order of
+    (q, v) (Jiménez, Scheurle, Remark 4.3); the discrete ones belong to the single stages.
     """
 
     form: Form | None = eqx.field(static=True)
@@ -34,6 +41,8 @@ class Scheme(eqx.Module):
     kinematic: TripleMap
     variational: TripleMap
     distribution: PairMap
+    state: Beta
+    order: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -43,6 +52,8 @@ class Scheme(eqx.Module):
         kinematic: TripleMap | None = None,
         variational: TripleMap | None = None,
         distribution: PairMap | None = None,
+        state: Beta | None = None,
+        order: int = 2,
     ):
         if form is not None and form not in FORMS:
             raise ValueError(f"form: found {form!r}; the forms are {', '.join(FORMS)}")
@@ -54,11 +65,43 @@ class Scheme(eqx.Module):
         self.kinematic = _map("kinematic", kinematic, Central(), TripleMap)
         self.variational = _map("variational", variational, Central(), TripleMap)
         self.distribution = _map("distribution", distribution, Beta(0.5), PairMap)
+        self.state = _map("state", state, self.distribution if isinstance(self.distribution, Beta) else Beta(0.5), Beta)
+        if isinstance(order, bool) or order not in ORDERS:
+            raise ValueError(f"order: found {order!r}; the orders are {', '.join(map(str, ORDERS))}")
+        self.order = int(order)
+        self._check_composition()
+
+    def _check_composition(self) -> None:
+        if self.order == 2:
+            return
+        reason = not_self_adjoint(self.action, self.kinematic, self.variational, self.distribution, self.state)
+        if self.form == "nodes":
+            reason = "form: the two nodes of the state are one step apart, and the stages of a composition have different steps"
+        if reason:
+            raise ValueError(
+                f"order: found {self.order}, which composes the step with itself and needs a self-adjoint one of order 2. "
+                f"{reason}. Use the forms drift_kick_drift or kick_drift_kick with symmetric maps (the default), or order=2"
+            )
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """γ₁, …, γ_s: the step is composed of stages with steps γᵢh."""
+        return composition(self.order)
 
     @classmethod
     def borda_fernandez_grillo(cls) -> Scheme:
         """The paper's choice: φ_L⁻¹ = (q₀, (q₁-q₀)/h), φ_K⁻¹ = φ_V⁻¹ central, on nodes. Section 4.1.2."""
         return cls("nodes", action=Beta(0.0))
+
+    @classmethod
+    def jimenez_scheurle(cls, beta: float = 0.5, *, redefined: bool = True) -> Scheme:
+        """L_d = h L∘ρ_β, D_d: μ∘ρ_β = 0, on (q̃, v) = ρ_β(q_{k-1}, q_k), Definition 5.6.
+
+        β = 0: the (1,0) integrator, linearly explicit for constant mass, eqs. (81, 82); β = ½: the (2,0) integrator,
+        eq. (86); β = 1: eqs. (91, 92). They keep D exactly at (q̃, v). redefined=False: the state is (q_k, (q_k-q_{k-1})/h)
+        instead, eqs. (97, 100b): of order 1 for every β, and with β ≠ 1 on a deformed constraint, eq. (98).
+        """
+        return cls("drift_kick_drift", action=Beta(beta), distribution=Beta(beta), state=Beta(beta if redefined else 1.0))
 
     def action_for(self, system: System) -> tuple[PairMap, ...]:
         """The maps of the action used for this system."""

@@ -43,7 +43,7 @@ class NodeView(eqx.Module):
     def program(self, deflated: bool) -> StepProgram:
         if isinstance(self.system, DiscreteSystem):
             return DiscreteProgram(self.system, self.m)
-        return NodeProgram(self.system, self.scheme, self.rows, 0.0, deflated)
+        return NodeProgram(self.system, self.scheme, self.rows, 0.0, True, deflated)
 
     def equations(self, q0: Vector, q1: Vector, q2: Vector, multipliers, t) -> Float[Array, "n_plus_m"]:
         """The left sides: n of motion, then m kinematic ones."""
@@ -154,9 +154,9 @@ def form_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | None) 
         return Scheme("nodes"), "nodes"
     chosen = Scheme() if scheme is None else scheme
     form = chosen.form_for(system)
-    levels = ("mid", "interior") if form == "nodes" else ("node", "mid")
+    level = "mid" if form == "nodes" else "node"
     recorded = repr(chosen) if path.provenance is None else path.provenance.scheme
-    if levels != path.levels or recorded != repr(chosen):
+    if level != path.levels[0] or recorded != repr(chosen):
         raise ValueError(
             f"scheme: the path was not made with the form {form!r} and these maps; give simulate's scheme= here too"
         )
@@ -177,16 +177,20 @@ def check_neighbours(path: Path) -> None:
 
 
 def nodes_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | None) -> tuple[Scheme, Array, Array]:
-    """Scheme, nodes (K, n) of the two step form and their times: q itself, or q̃ ± (h/2)v where the state is between.
+    """Scheme, nodes (K, n) of the two step form and their times: q itself, or q̃ + (1-β)h v where the state is between.
 
     A path in kick-drift-kick form gives its nodes where all constraints are holonomic: they satisfy the node equations.
     """
     chosen, form = form_of(path, system, scheme)
     check_neighbours(path)
-    q, v, t, half = jnp.asarray(path.q), jnp.asarray(path.v), jnp.asarray(path.t), 0.5 * path.h
+    if chosen.order > 2:
+        raise ValueError(f"scheme: a step of order {chosen.order} has stages of different steps; nodes belong to order=2")
+    q, v, t = jnp.asarray(path.q), jnp.asarray(path.v), jnp.asarray(path.t)
     if form == "drift_kick_drift":
-        first = (q[0] - half * v[0])[None]
-        return chosen, jnp.concatenate([first, q + half * v]), jnp.concatenate([t[:1] - half, t + half])
+        back = chosen.state.weight * path.h
+        ahead = path.h - back
+        first = (q[0] - back * v[0])[None]
+        return chosen, jnp.concatenate([first, q + ahead * v]), jnp.concatenate([t[:1] - back, t + ahead])
     if form == "kick_drift_kick" and any(c.order > 0 for c in getattr(system, "constraints", ())):
         raise ValueError("path: in kick_drift_kick form nodes alone satisfy no equations here; use the form 'nodes'")
     maps = {name: getattr(chosen, name) for name in ("action", "kinematic", "variational", "distribution")}

@@ -16,16 +16,21 @@ from dalembert.native.graph import Graph
 from dalembert.native.trace import Tracer
 
 
+_CUBIC = np.array([[[0, 0, 0, 0], [1, 0, 0, 0], [2, -1, 0, 0], [3, -3, 1, 0], [4, -6, 4, -1]]], float)
+
+
 @dataclasses.dataclass(frozen=True)
 class StepFunctions:
     """A step  F(z; q, s, t, h, held) = 0,  q ← q + increment,  s ← new, as functions that JAX can trace.
 
     n, k: lengths of q and s. residual(z, q, s, t, h, held, p) → (z,). guess(q, s, t, h, p) → (z,).
     scale(z, q, s, h, p) → (z,), infinite where an unknown is not tested. advance(z, q, s, h, p) → (increment
-    (n,), new s (k,)). outputs(z, q, s, t, h, p) → (multipliers (m,), force (n,)). velocity(s, p) → (n,).
+    (n,), new s (k,)). outputs(z, q, s, t, h, held, p) → (multipliers (m,), force (n,)). velocity(s, p) → (n,).
     factor(z, q, s, t, h, p) → (): its sign is counted; None: the determinant's. stop, domain (q, v, t, p) → truth value.
     law(q, v, t, p) → held (n,).
     reduce(r, t, q, v, multipliers, p) → r, with `reduced` its length. p: the arrays of the program, of shapes `shapes`.
+    weights: a step is made of stages, each a step with weights[i] h. extrapolation: (stages, 5, 4), the weights of the last
+    solutions, newest first, in the prediction, by how many are known.
     """
 
     n: int
@@ -43,6 +48,8 @@ class StepFunctions:
     law: Callable | None = None
     reduce: Callable | None = None
     reduced: int = 0
+    weights: tuple[float, ...] = (1.0,)
+    extrapolation: np.ndarray = dataclasses.field(default_factory=lambda: _CUBIC)
 
 
 @dataclasses.dataclass
@@ -73,6 +80,8 @@ class Translated:
     stop: int | None
     law: list[int] | None
     new_reduced: list[int] | None
+    weights: tuple[float, ...]
+    extrapolation: np.ndarray
 
     _levels: dict[int, int] = dataclasses.field(default_factory=dict)
 
@@ -86,7 +95,8 @@ class Translated:
     def _level(self, i: int) -> int:
         if self.depend.on(i, "z", "w", "cut"):
             return 2
-        return 1 if self.depend.on(i, "q", "s", "low", "t", "held", "lost", "reduced") else 0
+        stepwise = ("q", "s", "low", "t", "held", "lost", "reduced", *(["h"] if len(self.weights) > 1 else []))
+        return 1 if self.depend.on(i, *stepwise) else 0
 
     @property
     def linear(self) -> bool:
@@ -127,7 +137,7 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     total = [graph.apply("sub", int(a), int(b)) for a, b in zip(increment, lost, strict=True)]
     new_q = np.array([graph.raw("add", int(a), b) for a, b in zip(q, total, strict=True)], np.int64)
     new_lost = [graph.raw("sub", graph.raw("sub", int(a), int(b)), c) for a, b, c in zip(new_q, q, total, strict=True)]
-    multipliers, force = trace(step.outputs, w, q, s, t, h)
+    multipliers, force = trace(step.outputs, w, q, s, t, h, held)
     (velocity,) = trace(step.velocity, s)
     (new_velocity,) = trace(step.velocity, new_s)
     end = np.asarray(graph.apply("add", int(t), int(h)))
@@ -151,7 +161,7 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     return Translated(
         graph, Dependence(graph), np.array(tracer.captured), f, jacobian, guess, scale, new_q, new_lost, new_s, new_low,
         multipliers, force, new_velocity, None if factor is None else int(factor),
-        inside, stop, law, after,
+        inside, stop, law, after, step.weights, step.extrapolation,
     )  # fmt: skip
 
 

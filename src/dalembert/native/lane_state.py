@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dalembert.native.code import Code
 from dalembert.native.description import Translated
 from dalembert.native.emit import Emitter, Values
-from dalembert.native.layout import COUNTS, HISTORY, Layout, total
+from dalembert.native.layout import COUNTS, HISTORY, SINCE, Layout, total
 from dalembert.native.roots import Plan, Roots
+from dalembert.native.stages import Stages
 
 SHARED = ("known", "rows", "saved", "target")  # counts that lanes of one group have in common
 FIXED = ("last", "every", "limit", "law_every", "first")
@@ -38,9 +39,11 @@ class LaneState:
         given = {name: [self.gather(inputs, start + i, "double", there) for i in range(length)]
                  for name, (start, length) in layout.inputs.items()}  # fmt: skip
         self.t0, self.h, self.tolerance = (given[name][0] for name in ("t0", "h", "tolerance"))
-        for name in ("h", "p", "captured"):
+        self.stages = Stages(step, self.code)
+        for name in ("h", "p", "captured") if self.stages.number == 1 else ("p", "captured"):
             self.emitter.bind(self.run_values, name, given[name])
-        self.part = {name: self.loaded(name, there) for name in STATE}
+        since = [f"begin_{name}" for name in (*SINCE, "w")] if self.stages.number > 1 else []
+        self.part = {name: self.loaded(name, there) for name in (*STATE, *since)}
         self.load_history(there)
         self.z, self.w = ([c.slot(name) for _ in range(layout.z)] for name in "zw")
         self.cut = {j: c.slot("cut") for j in self.roots.compensated(self.step.graph)}

@@ -13,9 +13,9 @@ from dalembert.native.description import Translated
 from dalembert.native.emit import Values
 from dalembert.native.lane_iterate import LaneIteration
 from dalembert.native.lane_state import LaneState
-from dalembert.native.layout import COUNTS, HISTORY, Layout
-from dalembert.native.loop import WEIGHTS
+from dalembert.native.layout import COUNTS, HISTORY, SINCE, Layout
 from dalembert.native.roots import Plan, Roots
+from dalembert.native.stages import tables
 
 
 class Lanes:
@@ -37,7 +37,7 @@ class Lanes:
         numbers = ", ".join(f"i64 %{name}" for name in ("lanes", "inputs_stride", "rows_stride", "from", "until"))
         # Without the attribute LLVM splits vectors where the processor prefers narrower ones.
         head = f'define void @lanes({arrays}, {numbers}) nounwind "min-legal-vector-width"="{64 * self.state.code.width}"'
-        return module(WEIGHTS, self.state.code.function(head), declared=self.state.code.declared)
+        return module(tables(self.state.step), self.state.code.function(head), declared=self.state.code.declared)
 
     def _step(self) -> None:
         c = self.state.code
@@ -45,10 +45,9 @@ class Lanes:
         k = self.state.number("k")
         c.fork(c.let(f"icmp slt i64 {k}, %until"), "begin", "leave", True)
         c.label("begin")
+        self._begin(k)
         values = dict(self.state.run_values)
-        node = c.broadcast(c.let(f"sitofp i64 {k} to double"), "double")
-        since = c.let(f"fmul {c.real} {node}, {self.state.h}")
-        self.state.emitter.bind(values, "t", [c.let(f"fadd {c.real} {self.state.t0}, {since}")])
+        self._bind_time(values, k)
         for name in ("q", "s", "lost", "low", "reduced"):
             self.state.emitter.bind(values, name, self.state.read(name))
         if self.state.roots.law:
@@ -60,6 +59,35 @@ class Lanes:
         inner = self.iteration.iterate(values)
         tail_pivots = self.iteration.solve_tail(values) if self.state.plan.tail.rows else []
         self._accept(values, inner, tail_pivots)
+
+    def _begin(self, k: str) -> None:
+        """Keep the state where a step with stages begins."""
+        c, stages, state = self.state.code, self.state.stages, self.state
+        stages.now = stages.of(k)
+        if stages.number == 1:
+            return
+        c.fork(c.let(f"icmp eq i64 {stages.now}, 0"), "begin.keep", "begin.kept")
+        c.label("begin.keep")
+        for name in SINCE:
+            state.store(state.part[f"begin_{name}"], state.read(name))
+        latest, row = state.part["begin_w"], state.history()[0]
+        for i, column in enumerate(sorted(state.plan.head.columns)):
+            c.store(c.load(c.at(row, i, c.real)), latest[column])
+        for column, slot in state.latest.items():
+            c.store(c.load(slot), latest[column])
+        c.label("begin.kept")
+
+    def _bind_time(self, values: Values, k: str) -> None:
+        """t and h of the stage."""
+        c, stages = self.state.code, self.state.stages
+        since = c.let(f"fmul {c.real} {c.broadcast(stages.node(k), 'double')}, {self.state.h}")
+        t = c.let(f"fadd {c.real} {self.state.t0}, {since}")
+        if stages.number > 1:
+            parts = {name: c.broadcast(stages.part(name, stages.now), "double") for name in ("begins", "gammas")}
+            begin, h = (c.let(f"fmul {c.real} {parts[name]}, {self.state.h}") for name in ("begins", "gammas"))
+            t = c.let(f"fadd {c.real} {t}, {begin}")
+            self.state.emitter.bind(values, "h", [h])
+        self.state.emitter.bind(values, "t", [t])
 
     def _sample_law(self, values: Values, k: str) -> None:
         c = self.state.code
@@ -79,7 +107,7 @@ class Lanes:
         self.state.store(self.state.z, self.state.emitter.emit(self.state.roots.guess, dict(values)))
         c.go("iterate.start")
         c.label("extrapolate")
-        row = c.at("@weights", c.let(f"shl i64 {known}, 2"), "double")
+        row = self.state.stages.row(known)
         weights = [c.broadcast(c.load(c.at(row, j, "double"), "double"), "double") for j in range(HISTORY)]
         history = self.state.history()
         for i, column in enumerate(sorted(self.state.plan.head.columns)):
@@ -102,15 +130,20 @@ class Lanes:
         parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
         new = {name: emit(roots, values) for name, roots in parts.items()}
         good = c.load(self.state.good, c.truth)
-        for passed in self._conditions(values, [*new["q"], *new["s"]]):
+        last = self.state.stages.last()
+        for passed in self._conditions(values, [*new["q"], *new["s"]], last):
             good = c.let(f"and {c.truth} {good}, {passed}")
         alive = c.load(self.state.alive, c.truth)
         out = c.let(f"and {c.truth} {alive}, {c.let(f'xor {c.truth} {good}, {c.constant(True)}')}")
         c.store(out, self.state.out, c.truth)
         c.fork(c.some(out), "write", "keep", False)
         c.label("keep")
-        self.state.store(self.state.part["reduced"], emit(r.new_reduced, values))
-        self._count_crossing(values, pivots)
+        reduced = emit(r.new_reduced, values)
+        if last and reduced:
+            pairs = zip(reduced, self.state.read("reduced"), strict=True)
+            reduced = [c.let(f"select i1 {last}, {c.real} {new}, {c.real} {old}") for new, old in pairs]
+        self.state.store(self.state.part["reduced"], reduced)
+        self._count_crossing(values, pivots, last)
         (residual,) = self.state.part["residual"]
         c.store(c.maximum([size, c.load(residual)]), residual)
         for name in ("q", "s"):
@@ -120,14 +153,17 @@ class Lanes:
         self._remember()
         self._save(values, new["q"])
 
-    def _conditions(self, values: Values, numbers: list[str]) -> list[str]:
-        """Truth values that hold where the step is an ordinary one."""
+    def _conditions(self, values: Values, numbers: list[str], last: str | None) -> list[str]:
+        """Truth values that hold where the step is an ordinary one; domain and stop are read at the end of its stages."""
         c, r = self.state.code, self.state.roots
         finite = c.let(f"fcmp oeq {c.real} {c.vanishing(numbers)}, {c.constant(0.0)}")
         stopped = [c.let(f"xor {c.truth} {x}, {c.constant(True)}") for x in self.state.emitter.emit(r.stop, values)]
-        return [finite, *self.state.emitter.emit(r.inside, values), *stopped]
+        users = [*self.state.emitter.emit(r.inside, values), *stopped]
+        if last:
+            users = [c.let(f"select i1 {last}, {c.truth} {x}, {c.truth} {c.constant(True)}") for x in users]
+        return [finite, *users]
 
-    def _count_crossing(self, values: Values, pivots: list[str]) -> None:
+    def _count_crossing(self, values: Values, pivots: list[str], last: str | None) -> None:
         c, zero, (slot,) = self.state.code, self.state.code.constant(0.0), self.state.part["sign"]
         old = c.load(slot)
         now = (
@@ -135,6 +171,8 @@ class Lanes:
             if self.state.roots.factor
             else self._sign(pivots)
         )
+        if last:
+            now = c.let(f"select i1 {last}, {c.real} {now}, {c.real} {zero}")
         crossed = c.let(f"fcmp olt {c.real} {c.let(f'fmul {c.real} {now}, {old}')}, {zero}")
         self.state.add("crossings", c.let(f"zext {c.truth} {crossed} to {c.whole}"))
         none = c.let(f"fcmp oeq {c.real} {now}, {zero}")

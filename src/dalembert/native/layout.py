@@ -7,9 +7,10 @@ import dataclasses
 import numpy as np
 
 HISTORY = 4  # solved steps kept for the cubic prediction
-# What a run counts; then what it is told: the node to stop at now, the last one, how often to save and to sample a law.
+# What a run counts, in stages where a step has several; then what it is told: the node to stop at now, the last one, how often to save and to sample a law.
 COUNTS = ("k", "known", "code", "iterations", "max_iterations", "crossings", "rows", "slow", "saved", "target",
           "until", "last", "every", "limit", "law_every", "first")  # fmt: skip
+SINCE = ("q", "lost", "s", "low", "before_q", "before_s", "held")  # kept from the beginning of a step with stages
 SETTINGS = ("t0", "h", "tolerance")
 
 
@@ -18,7 +19,8 @@ class Layout:
     """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
 
     `carry`: q, lost, s, history (4, z), held, sign, residual, failed_residual, reduced, the state one step before, and low,
-    what s has lost to rounding.
+    what s has lost to rounding. With stages, `begin`: q, lost, s, low, the state one stage before, held and z, as they were when
+    the step began, to go back to where one of its stages fails.
     `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured.
     A row of output: q, velocity, multipliers, force, held, node index.
     """
@@ -30,6 +32,7 @@ class Layout:
     r: int
     p: int
     captured: int
+    stages: int = 1
 
     @property
     def carry(self) -> dict[str, tuple[int, int]]:
@@ -39,6 +42,8 @@ class Layout:
             "residual": 1, "failed_residual": 1, "reduced": self.r, "before_q": self.n, "before_s": self.k,
             "low": self.k,
         }  # fmt: skip
+        if self.stages > 1:
+            lengths |= {f"begin_{name}": lengths[name] for name in SINCE} | {"begin_w": self.z}
         return _offsets(lengths)
 
     @property

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalembert.native.code import module, real
+from dalembert.native.code import module
 from dalembert.native.description import Translated
 from dalembert.native.emit import Values
 from dalembert.native.iterate import Iteration
-from dalembert.native.layout import HISTORY, Layout
+from dalembert.native.layout import HISTORY, SINCE, Layout
 from dalembert.native.roots import Plan, Roots
+from dalembert.native.stages import tables
 from dalembert.native.state import IN_REGISTERS, State
 from dalembert.path import Outcome
-
-EXTRAPOLATE = ((0, 0, 0, 0), (1, 0, 0, 0), (2, -1, 0, 0), (3, -3, 1, 0), (4, -6, 4, -1))
-WEIGHTS = (
-    f"@weights = private constant [{len(EXTRAPOLATE) * HISTORY} x double] "
-    f"[{', '.join(f'double {real(x)}' for row in EXTRAPOLATE for x in row)}]"
-)
 
 
 class Run:
@@ -36,7 +31,7 @@ class Run:
         self._finish()
         arrays = ", ".join(f"ptr noalias %{name}" for name in ("carry", "count", "inputs", "rows", "scratch"))
         head = f"define void @run({arrays}, ptr %solver) nounwind"
-        return module(WEIGHTS, self.state.code.function(head), declared=self.state.code.declared)
+        return module(tables(self.state.step), self.state.code.function(head), declared=self.state.code.declared)
 
     def _step(self) -> None:
         c, r = self.state.code, self.state.roots
@@ -44,8 +39,9 @@ class Run:
         k = self.state.count("k")
         c.fork(c.let(f"icmp slt i64 {k}, {self.state.count('until')}"), "begin", "leave", True)
         c.label("begin")
+        self._begin(k)
         values = dict(self.state.run_values)
-        self.state.emitter.bind(values, "t", [self._time(k)])
+        self._bind_time(values, k, self.state.stages.now)
         for name in ("q", "s", "lost", "low"):
             self.state.emitter.bind(values, name, [c.load(x) for x in self.state.d[name]])
         self.state.emitter.bind(values, "reduced", self.state.read("reduced"))
@@ -58,10 +54,51 @@ class Run:
         self.iteration.iterate(values)
         self._accept(values)
 
-    def _time(self, k: str) -> str:
-        c = self.state.code
-        since = c.let(f"fmul double {c.let(f'sitofp i64 {k} to double')}, {self.state.settings['h']}")
-        return c.let(f"fadd double {self.state.settings['t0']}, {since}")
+    def _begin(self, k: str) -> None:
+        """Keep the state where a step with stages begins."""
+        c, stages = self.state.code, self.state.stages
+        stages.now = stages.of(k)
+        if stages.number == 1:
+            return
+        c.fork(c.let(f"icmp eq i64 {stages.now}, 0"), "keep", "kept")
+        c.label("keep")
+        for name in SINCE:
+            d = self.state.d.get(name)
+            self.state.write(f"begin_{name}", [c.load(x) for x in d] if d else self.state.read(name))
+        self.state.write("begin_w", [c.load(x) for x in self.state.w])
+        c.label("kept")
+
+    def _go_back(self, k: str) -> None:
+        """To where the step began, if one of its stages has ended the run."""
+        c, stages = self.state.code, self.state.stages
+        if stages.number == 1:
+            return
+        stage = stages.of(k)
+        ended = c.let(f"icmp ne i64 {self.state.count('code')}, 0")
+        inside = c.let(f"icmp ne i64 {stage}, 0")
+        c.fork(c.let(f"and i1 {ended}, {inside}"), "back", "leaving", False)
+        c.label("back")
+        for name in SINCE:
+            values = self.state.read(f"begin_{name}")
+            if name in self.state.d:
+                self.state.store(self.state.d[name], values)
+            else:
+                self.state.write(name, values)
+        for i, value in enumerate(self.state.read("begin_w")):
+            c.store(value, c.at(self.state.part["history"], i))
+        c.store(c.let(f"sub i64 {k}, {stage}"), self.state.i["k"], "i64")
+        c.label("leaving")
+
+    def _bind_time(self, values: Values, k: str, stage: str) -> None:
+        """t and h of the stage."""
+        c, stages, h = self.state.code, self.state.stages, self.state.settings["h"]
+        since = c.let(f"fmul double {stages.node(k)}, {h}")
+        t = c.let(f"fadd double {self.state.settings['t0']}, {since}")
+        if stages.number > 1:
+            begin = c.let(f"fmul double {stages.part('begins', stage)}, {h}")
+            t = c.let(f"fadd double {t}, {begin}")
+            self.state.emitter.bind(values, "h", [c.let(f"fmul double {stages.part('gammas', stage)}, {h}")])
+        self.state.emitter.bind(values, "t", [t])
 
     def _sample_law(self, values: Values, k: str) -> None:
         c = self.state.code
@@ -84,7 +121,7 @@ class Run:
         self.state.store(self.state.z, self.state.emitter.emit(self.state.roots.guess, dict(values)))
         c.go("iterate.start")
         c.label("extrapolate")
-        row = c.at("@weights", c.let(f"shl i64 {known}, 2"))
+        row = self.state.stages.row(known)
         weights = [c.load(c.at(row, j)) for j in range(HISTORY)]
         for start, width in c.chunks(n):
             kind, terms = f"<{width} x double>", []
@@ -109,16 +146,24 @@ class Run:
         new = {name: self.state.emitter.emit(roots, values) for name, roots in parts.items()}
         c.fork(self.state.all_finite([*new["q"], *new["s"]]), "finite", "not_finite", True)
         c.label("finite")
+        last = self.state.stages.last()
         if r.inside:
-            c.fork(self.state.emitter.emit(r.inside, values)[0], "inside", "left_domain", True)
+            inside = self.state.emitter.emit(r.inside, values)[0]
+            inside = c.let(f"select i1 {last}, i1 {inside}, i1 true") if last else inside
+            c.fork(inside, "inside", "left_domain", True)
             c.label("left_domain")
             self.state.fail(Outcome.LEFT_DOMAIN)
             c.label("inside")
         if r.stop:
             stopped = self.state.emitter.emit(r.stop, values)[0]
+            stopped = c.let(f"and i1 {last}, {stopped}") if last else stopped
             c.store(c.let(f"select i1 {stopped}, i64 {int(Outcome.STOPPED)}, i64 0"), self.state.i["code"], "i64")
-        self.state.write("reduced", self.state.emitter.emit(r.new_reduced, values))
-        self._count_crossing(values)
+        reduced = self.state.emitter.emit(r.new_reduced, values)
+        if last and reduced:
+            pairs = zip(reduced, self.state.read("reduced"), strict=True)
+            reduced = [c.let(f"select i1 {last}, double {new}, double {old}") for new, old in pairs]
+        self.state.write("reduced", reduced)
+        self._count_crossing(values, last)
         for name in ("q", "s"):
             self.state.write(f"before_{name}", [c.load(x) for x in self.state.d[name]])
         for name, given in new.items():
@@ -126,13 +171,15 @@ class Run:
         self._remember()
         self._save(values, new["q"])
 
-    def _count_crossing(self, values: Values) -> None:
+    def _count_crossing(self, values: Values, last: str | None) -> None:
         c, new = self.state.code, self.state.sign
         old = c.load(self.state.part["sign"])
         if self.state.roots.factor:
             value = self.state.emitter.emit(self.state.roots.factor, values)[0]
             c.store(self.state.emitter.sign(value), new)
         now = c.load(new)
+        if last:
+            now = c.let(f"select i1 {last}, double {now}, double 0.0")
         crossed = c.let(f"fcmp olt double {c.let(f'fmul double {now}, {old}')}, 0.0")
         self.state.add("crossings", c.let(f"zext i1 {crossed} to i64"))
         none = c.let(f"fcmp oeq double {now}, 0.0")
@@ -190,6 +237,7 @@ class Run:
         """A row for the last solved step, if the run ends and it has none yet; and the carry for the next call."""
         c = self.state.code
         c.label("leave")
+        self._go_back(self.state.count("k"))
         k = self.state.count("k")
         unsaved = c.let(f"icmp sgt i64 {k}, {self.state.count('saved')}")
         ended = c.let(f"icmp ne i64 {self.state.count('code')}, 0")
@@ -197,7 +245,7 @@ class Run:
         c.label("last_row")
         values = dict(self.state.run_values)
         self.state.emitter.bind(values, "w", self.state.read("history")[: self.state.layout.z])
-        self.state.emitter.bind(values, "t", [self._time(c.let(f"sub i64 {k}, 1"))])
+        self._bind_time(values, c.let(f"sub i64 {k}, 1"), str(self.state.stages.number - 1))
         for name in ("q", "s"):
             self.state.emitter.bind(values, name, self.state.read(f"before_{name}"))
         for name, length in (
@@ -205,6 +253,8 @@ class Run:
             ("cut", self.state.layout.z),
         ):  # not kept: the last digit of this row's v
             self.state.emitter.bind(values, name, ["0.0"] * length)
+        if self.state.roots.law and self.state.stages.number > 1:
+            self.state.emitter.bind(values, "held", self.state.read("begin_held"))
         self._write_row(values, [c.load(x) for x in self.state.d["q"]], k)
         c.label("end")
         for name, slots in self.state.d.items():

@@ -9,6 +9,7 @@ from dalembert.native.description import Translated
 from dalembert.native.emit import Emitter, Values
 from dalembert.native.layout import COUNTS, Layout
 from dalembert.native.roots import Plan, Roots
+from dalembert.native.stages import Stages
 from dalembert.path import Outcome
 
 IN_REGISTERS = ("k", "known", "target", "saved")
@@ -31,7 +32,9 @@ class State:
             self.i[name] = self.copied(name, self.i[name], "i64")
         inputs, self.run_values = layout.inputs, Values()
         self.settings = {name: c.load(c.at("%inputs", inputs[name][0])) for name in ("t0", "h", "tolerance")}
-        self.emitter.bind(self.run_values, "h", [self.settings["h"]])
+        self.stages = Stages(step, self.code)
+        if self.stages.number == 1:
+            self.emitter.bind(self.run_values, "h", [self.settings["h"]])
         for name in ("p", "captured"):
             start, length = inputs[name]
             self.emitter.bind(self.run_values, name, [c.load(c.at("%inputs", start + i)) for i in range(length)])

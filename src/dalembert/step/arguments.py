@@ -78,7 +78,7 @@ def check_callbacks(program: StepProgram, q, s, t, h, stop, domain, feedback, re
 
 def _check_reducer(program: StepProgram, q, s, t, h, function, initial) -> None:
     before = jax.tree.map(jnp.asarray, initial)
-    multipliers = jax.eval_shape(lambda: program.outputs(program.guess(q, s, t, h), q, s, t, h).multipliers)
+    multipliers = jax.eval_shape(lambda: program.outputs(program.guess(q, s, t, h), q, s, t, h, jnp.zeros_like(q)).multipliers)
     try:
         after = jax.eval_shape(lambda m: function(before, t, q, program.velocity(s), m), multipliers)
     except (TypeError, ValueError) as error:

@@ -13,13 +13,13 @@ from jaxtyping import Array, Float
 
 from dalembert.path import Outcome
 from dalembert.step.program import StepProgram
-from dalembert.step.run import Carry, prediction
+from dalembert.step.run import Carry, Choices, prediction, stages
 
 _UNSOLVED = (Outcome.NOT_CONVERGED, Outcome.SINGULAR, Outcome.NOT_FINITE)
 _FLAT = 1e-6  # relative smallest singular value under which a row-scaled matrix is called singular
 
 
-def diagnosis(program: StepProgram, carry: Carry, t0, h) -> Outcome:
+def diagnosis(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Outcome:
     """The outcome of a run, told apart where Newton's iteration lost its way: its last point says little about the step.
 
     |F|² (rows scaled) is minimized from the prediction by Levenberg-Marquardt. A local minimum with F ≠ 0, where the
@@ -29,7 +29,7 @@ def diagnosis(program: StepProgram, carry: Carry, t0, h) -> Outcome:
     outcome = Outcome(int(carry.code))
     if outcome not in _UNSOLVED:
         return outcome
-    start, end, gradient = _least(program, carry, t0, h)
+    start, end, gradient = _least(program, choices, carry, t0, h)
     regular = bool(start.flatness > _FLAT)  # false where it is NaN
     if outcome is Outcome.NOT_CONVERGED or regular:
         if bool((end.residual > 1e-6) & (gradient < 1e-4 * end.residual)):
@@ -47,10 +47,16 @@ class _Point(NamedTuple):
 
 
 @eqx.filter_jit
-def _least(program: StepProgram, carry: Carry, t0, h):
+def _least(program: StepProgram, choices: Choices, carry: Carry, t0, h):
     t = t0 + carry.k * h
-    start = prediction(program, carry, t, h)
-    equations = lambda z: program.residual(z, carry.q, carry.s, t, h, carry.held)  # noqa: E731
+    reached, stage = carry, 0
+    if len(program.weights) > 1:  # walk to the stage that failed
+        reached = stages(program, choices, carry.held, carry._replace(code=jnp.zeros_like(carry.code)), t, h)
+        gammas = jnp.asarray(program.weights)
+        stage = jnp.minimum(reached.stages, len(program.weights) - 1)
+        t, h = t + h * (jnp.cumsum(gammas) - gammas)[stage], h * gammas[stage]
+    start = prediction(program, stage, reached, t, h)
+    equations = lambda z: program.residual(z, reached.q, reached.s, t, h, carry.held)  # noqa: E731
     rows = jnp.max(jnp.abs(jax.jacfwd(equations)(start)), axis=1)
     rows = jnp.where(jnp.isfinite(rows) & (rows > 0), rows, 1.0)
     scaled = lambda z, _: equations(z) / rows  # noqa: E731

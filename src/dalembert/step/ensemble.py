@@ -136,7 +136,7 @@ def _native(prepared: Prepared, choices: Choices, carry: Carry, t0, h, steps: in
     everything = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])
     data = packed(np, everything, choices, carry, float(t0), float(h), size)
     state, inputs = (np.ascontiguousarray(x) for x in data)
-    count = np.repeat(counts_of(choices, lead, lead, steps, every)[None], size, axis=0)
+    count = np.repeat(counts_of(prepared.program, choices, lead, steps, every)[None], size, axis=0)
     count[:, COUNTS.index("known")] = carry.known
     start, rows = rows_of(lead, steps, every)
     table = np.empty((size, rows - start, code.row_size))

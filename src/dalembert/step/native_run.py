@@ -17,7 +17,7 @@ from jax.core import Tracer
 from dalembert.native import COUNTS, CompiledStep, Sample, StepFunctions, Unsupported, compile_step, counts
 from dalembert.step.branch import Avoid, call_system, divided_by_factor
 from dalembert.step.program import StepProgram
-from dalembert.step.run import Carry, Choices
+from dalembert.step.run import Carry, Choices, extrapolation
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
 _COMPILED: dict[Any, CompiledStep] = {}
@@ -48,21 +48,22 @@ def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
     native = compiled(program, choices, carry, t0, h)
     code = native.code
     state, inputs = packed(np, native, choices, carry, t0, h)
-    count = counts_of(choices, program.lead, int(carry.k), steps, every)
-    count[:6] = [int(getattr(carry, name)) for name in COUNTS[:6]]
+    count = counts_of(program, choices, int(carry.k), steps, every)
+    count[1:6] = [int(getattr(carry, name)) for name in COUNTS[1:6]]
     table = np.empty((math.ceil(steps / every) + 1, code.row_size))
     code.run(state, count, inputs, table)
     columns = columns_of(code, table[: count[COUNTS.index("rows")]])
     return unpacked(np, code, carry, state, count, columns), columns
 
 
-def counts_of(choices: Choices, first: int, k: int, steps: int, every: int) -> np.ndarray:
-    """What a run that begins at node k is told and counts."""
-    return counts(
-        k=k, saved=k, target=min((k // every + 1) * every, steps), until=steps, last=steps, every=every,
-        limit=choices.options.max_iterations, first=first,
-        law_every=1 if choices.feedback is None else choices.feedback.every,
-    )  # fmt: skip
+def counts_of(program: StepProgram, choices: Choices, k: int, steps: int, every: int) -> np.ndarray:
+    """What a run that begins at node k is told and counts; machine code counts stages."""
+    nodes = {
+        "k": k, "saved": k, "target": min((k // every + 1) * every, steps), "until": steps, "last": steps, "every": every,
+        "first": program.lead, "law_every": 1 if choices.feedback is None else choices.feedback.every,
+    }  # fmt: skip
+    stages = len(program.weights)
+    return counts(**{name: stages * number for name, number in nodes.items()}, limit=choices.options.max_iterations)
 
 
 def packed(xp, native: Native, choices: Choices, carry: Carry, t0, h, size: int | None = None):
@@ -77,6 +78,8 @@ def packed(xp, native: Native, choices: Choices, carry: Carry, t0, h, size: int 
     def same(x):
         return flat(x) if size is None else np.broadcast_to(np.ravel(x), (size, np.size(x)))
 
+    if native.code.layout.stages > 1:
+        parts += (carry.q, carry.lost, carry.s, 0 * carry.s, carry.q, carry.s, carry.held, carry.history[..., 0, :])
     state = [flat(x) for x in parts]
     inputs = [*map(same, shared[0]), *map(flat, shared[1]), *map(same, shared[2])]
     return xp.concatenate(state, axis=-1), xp.concatenate(inputs, axis=-1)
@@ -85,7 +88,7 @@ def packed(xp, native: Native, choices: Choices, carry: Carry, t0, h, size: int 
 def columns_of(code: CompiledStep, table) -> dict[str, Any]:
     """Rows (…, N, ·) by name."""
     columns = {name: table[..., at : at + size] for name, (at, size) in code.layout.row.items()}
-    return {**columns, "k": columns["k"][..., 0].astype(int)}
+    return {**columns, "k": columns["k"][..., 0].astype(int) // code.layout.stages}
 
 
 def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[str, Any]) -> Carry:
@@ -101,7 +104,8 @@ def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[s
     return carry._replace(
         **{name: part[name] for name in ("q", "lost", "s", "held")}, **scalar,
         **{name: xp.asarray(columns[name][..., -1, :]) for name in saved},
-        **{name: xp.asarray(count[..., i]) for i, name in enumerate(COUNTS[:6])},
+        k=xp.asarray(count[..., 0]) // code.layout.stages,
+        **{name: xp.asarray(count[..., i]) for i, name in enumerate(COUNTS[:6]) if name != "k"},
         history=part["history"].reshape(carry.history.shape), reduced=jax.tree.unflatten(tree, reduced),
     )  # fmt: skip
 
@@ -170,6 +174,7 @@ def _functions(program, choices: Choices, carry: Carry, leaves, rebuild) -> Step
         stop=callback(choices.stop), domain=callback(choices.domain),
         law=callback(choices.feedback and choices.feedback.law),
         reduce=reduce if choices.reduce else None, reduced=flat.size,
+        weights=program.weights, extrapolation=extrapolation(program),
     )  # fmt: skip
 
 

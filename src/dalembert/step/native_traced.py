@@ -18,7 +18,7 @@ def native_traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, 
 
     @jax.custom_jvp
     def run(leaves, carry, t0, h):
-        return _called(native._replace(leaves=leaves), choices, program.lead, carry, t0, h, steps, every)
+        return _called(native._replace(leaves=leaves), program, choices, carry, t0, h, steps, every)
 
     @run.defjvp
     def _(primals, tangents):
@@ -30,11 +30,11 @@ def native_traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, 
     return run(native.leaves, carry, t0, h)
 
 
-def _called(native: Native, choices: Choices, lead: int, carry: Carry, t0, h, steps: int, every: int):
-    code = native.code
+def _called(native: Native, program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+    code, lead = native.code, program.lead
     state, inputs = packed(jnp, native, choices, carry, t0, h)
     # A run under tracing begins at its first node.
-    count = jnp.asarray(counts_of(choices, lead, lead, steps, every)).at[1].set(carry.known)
+    count = jnp.asarray(counts_of(program, choices, lead, steps, every)).at[1].set(carry.known)
     start, rows = rows_of(lead, steps, every)
     state, count, table = _call(code, state, count, inputs, rows - start)
     first = row_of(native.rebuild(native.leaves), carry)

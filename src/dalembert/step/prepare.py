@@ -13,7 +13,7 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.step.arguments import as_nodes, check_discrete
 from dalembert.step.branch import Avoid, Branch
 from dalembert.step.program import StepProgram
-from dalembert.step.programs import DiscreteProgram, KickDriftKick, NodeProgram
+from dalembert.step.programs import Composed, DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.start import Starter, second_node
 from dalembert.systems import System, check_initial_data, is_traced
 from dalembert.systems.checks import InconsistentDataError, check_parameters, initial_acceleration
@@ -59,12 +59,19 @@ def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, bra
     return Prepared(program, jnp.stack([q, q + d]), q + d, d / h, program.expect(d / h, h, a, multipliers))
 
 
-def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick:
+def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> StepProgram:
     """The program of the form that suits the system; deflate: write a Lyapunov constraint as λ = -φ₀/u."""
+    base = _base(system, q, v, t, scheme, deflate)
+    return base if scheme.order == 2 else Composed(base, scheme.weights)
+
+
+def _base(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick:
     form, kinds = scheme.form_for(system), traced(_kinds, system, q, v, t)
     if form == "kick_drift_kick":
         return KickDriftKick(system, scheme, kinds, deflate)
-    return NodeProgram(system, scheme, kinds, 0.5 if form == "drift_kick_drift" else 0.0, deflate)
+    if form == "nodes":
+        return NodeProgram(system, scheme, kinds, 0.0, True, deflate)
+    return NodeProgram(system, scheme, kinds, 1.0 - scheme.state.weight, False, deflate)
 
 
 def _kinds(system: System, q, v, t) -> tuple[tuple[int, int], ...]:

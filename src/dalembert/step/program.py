@@ -32,8 +32,13 @@ class StepProgram(eqx.Module):
     middle: (q, v, t) at which constraints on accelerations are read. constrained_row: the index of the one such
     equation, None if there is not exactly one. factor: a scalar whose change of sign is a crossing of two roots, or
     None to use the sign of the determinant. velocity: the latest one in s. levels: of velocities and multipliers.
-    multiplier_time: in units of h after t. lead: nodes before the first step.
+    multiplier_time: in units of h after t. lead: nodes before the first step. weights: the step is made of stages with
+    steps γᵢh, each with these equations; (1,) for most.
     """
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return (1.0,)
 
     @property
     def multiplier_time(self) -> float:
@@ -65,7 +70,7 @@ class StepProgram(eqx.Module):
     def after(self, z: Unknowns, q: Vector, s: State, h) -> tuple[Vector, Vector]:
         raise NotImplementedError
 
-    def outputs(self, z: Unknowns, q: Vector, s: State, t, h) -> Outputs:
+    def outputs(self, z: Unknowns, q: Vector, s: State, t, h, held: Vector) -> Outputs:
         raise NotImplementedError
 
     def middle(self, z: Unknowns, q: Vector, s: State, t, h) -> tuple[Vector, Vector, Float[Array, ""]]:
@@ -88,4 +93,4 @@ def velocity_scale(v: Vector, others: Float[Array, "..."], q: Vector, h) -> Floa
     the default tolerance of 1e-9 the floor is ε|q|/h. The update is applied all the same, so that nothing is lost by it.
     """
     size = jnp.maximum(jnp.max(jnp.abs(v)), jnp.max(jnp.abs(others), initial=0.0))
-    return size + 1e9 * EPSILON * jnp.max(jnp.abs(q)) / h + 1e-200
+    return size + 1e9 * EPSILON * jnp.max(jnp.abs(q)) / jnp.abs(h) + 1e-200

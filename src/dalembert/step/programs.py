@@ -1,6 +1,7 @@
 """The steps there are: node equations on or between the nodes, kick-drift-kick, and discrete data of any order."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 
 from dalembert.discretize import DiscreteSystem, Scheme
@@ -8,8 +9,8 @@ from dalembert.discretize.discrete import discrete_equations
 from dalembert.discretize.discrete import node_reactions as discrete_reactions
 from dalembert.discretize.nodes import Kick, Node, kick_equations, node_equations, node_reactions
 from dalembert.step.program import Outputs, StepProgram, Vector, velocity_scale
-from dalembert.systems import System
-from dalembert.systems.equations import all_reactions, deflatable, lyapunov_factor
+from dalembert.systems import Lyapunov, System
+from dalembert.systems.equations import all_reactions, deflatable, kkt_residual, lyapunov_factor
 
 Kinds = tuple[tuple[int, int], ...]  # (order, number of equations) of each constraint
 
@@ -25,31 +26,34 @@ def _constrained_row(kinds: Kinds, motions: int, doubled: bool) -> int | None:
 class NodeProgram(StepProgram):
     """z = (v', λ) with q₂ = q₁ + h v': the node equations, stepped on nodes or between them.
 
-    half = 0: the state is (q₁, v = (q₁-q₀)/h), the paper's two step form.
-    half = ½: the state is (q̃, v) and q₁ = q̃ + (h/2) v.
+    The state is (q̃, v = (q₁-q₀)/h) with q₁ = q̃ + ahead · h v. ahead: 0 … 1, share of the step from the state to the node.
+    two_step: the state is that of two given nodes, ahead = 0; otherwise it starts from (q₀, v₀) itself.
     """
 
     system: System
     scheme: Scheme
     kinds: Kinds = eqx.field(static=True)
-    half: float = eqx.field(static=True)
+    ahead: float = eqx.field(static=True)
+    two_step: bool = eqx.field(static=True)
     deflate: bool = eqx.field(static=True)
 
     @property
     def multiplier_time(self) -> float:
-        return self.half
+        return self.ahead
 
     @property
     def levels(self) -> tuple[str, str]:
-        return ("node", "mid") if self.half else ("mid", "interior")
+        if self.two_step:
+            return ("mid", "interior")
+        return ("node", "mid" if self.ahead == 0.5 else "node")
 
     @property
     def lead(self) -> int:
-        return 0 if self.half else 1
+        return 1 if self.two_step else 0
 
     def node(self, z, q, s, t, h) -> Node:
         n = q.shape[0]
-        return Node(q + self.half * h * s, h * s, h * z[:n], t + self.half * h, h)
+        return Node(q + self.ahead * h * s, h * s, h * z[:n], t + self.ahead * h, h)
 
     def residual(self, z, q, s, t, h, held):
         node = self.node(z, q, s, t, h)
@@ -67,13 +71,13 @@ class NodeProgram(StepProgram):
 
     def advance(self, z, q, s, h):
         new = z[: q.shape[0]]
-        return h * (self.half * s + (1.0 - self.half) * new), new
+        return h * (self.ahead * s + (1.0 - self.ahead) * new), new
 
     def after(self, z, q, s, h):
         v = z[: q.shape[0]]
-        return q + h * (self.half * s + 0.5 * v), v
+        return q + h * (self.ahead * s + (0.5 if self.two_step else 1.0 - self.ahead) * v), v
 
-    def outputs(self, z, q, s, t, h):
+    def outputs(self, z, q, s, t, h, held):
         multipliers = z[q.shape[0] :]
         rows = node_reactions(self.scheme, self.system, self.node(z, q, s, t, h))
         return Outputs(multipliers, rows.T @ multipliers)
@@ -145,7 +149,7 @@ class KickDriftKick(StepProgram):
         n = q.shape[0]
         return q + h * z[:n], z[n : 2 * n]
 
-    def outputs(self, z, q, s, t, h):
+    def outputs(self, z, q, s, t, h, held):
         kick = self.unpack(z, q.shape[0])
         multipliers = 0.5 * (kick.left + kick.right)
         middle, a = q + 0.5 * h * kick.mean, (kick.v - s) / h
@@ -207,7 +211,7 @@ class DiscreteProgram(StepProgram):
         v = z[: q.shape[0]]
         return q + 0.5 * h * v, v
 
-    def outputs(self, z, q, s, t, h):
+    def outputs(self, z, q, s, t, h, held):
         n, nodes = q.shape[0], self.nodes(z, q, s, h)
         k, j = self.system.order, self.system.factor
         start = len(nodes) - 1 - j
@@ -227,3 +231,76 @@ class DiscreteProgram(StepProgram):
     @property
     def lead(self) -> int:
         return self.system.nodes_needed - 1
+
+
+class Composed(StepProgram):
+    """φ_{γ_s h} ∘ … ∘ φ_{γ₁ h} of a self-adjoint step φ; multipliers are λ(q, v) of the continuous equations after the step.
+
+    Source of the multipliers: Jiménez, Scheurle, Remark 4.3, eq. (23), here for constraints of every order. The equations
+    of (a, λ) are affine but where φ(q, v, a) or R(q, v, a) is not, and solved from the last stage's mean a and its λ.
+    """
+
+    base: NodeProgram | KickDriftKick
+    weights_: tuple[float, ...] = eqx.field(static=True)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return self.weights_
+
+    @property
+    def system(self) -> System:
+        """That of the step which is composed."""
+        return self.base.system
+
+    @property
+    def multiplier_time(self) -> float:
+        return 1.0
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        return ("node", "node")
+
+    @property
+    def lead(self) -> int:
+        return 0
+
+    def residual(self, z, q, s, t, h, held):
+        return self.base.residual(z, q, s, t, h, held)
+
+    def guess(self, q, s, t, h):
+        return self.base.guess(q, s, t, h)
+
+    def expect(self, s, h, a, multipliers):
+        return self.base.expect(s, self.weights[0] * h, a, multipliers)
+
+    def scale(self, z, q, s, h):
+        return self.base.scale(z, q, s, h)
+
+    def advance(self, z, q, s, h):
+        return self.base.advance(z, q, s, h)
+
+    def after(self, z, q, s, h):
+        return self.base.after(z, q, s, h)
+
+    def middle(self, z, q, s, t, h):
+        return self.base.middle(z, q, s, t, h)
+
+    def factor(self, z, q, s, t, h):
+        return self.base.factor(z, q, s, t, h)
+
+    def constrained_row(self, n):
+        return self.base.constrained_row(n)
+
+    def outputs(self, z, q, s, t, h, held):
+        increment, v = self.base.advance(z, q, s, h)
+        x, n = q + increment, q.shape[0]
+        start = jnp.concatenate([(v - s) / h, self.base.outputs(z, q, s, t, h, held).multipliers])
+        equations = lambda y: kkt_residual(self.system, x, v, t + h, y).at[:n].add(-held)  # noqa: E731
+        second = any(c.order == 2 and not isinstance(c, Lyapunov) for c in self.system.constraints)
+        for _ in range(_ITERATIONS if second else 1):
+            start = start - jnp.linalg.solve(jax.jacfwd(equations)(start), equations(start))
+        rows = all_reactions(self.system, x, v, start[:n], t + h)
+        return Outputs(start[n:], rows.T @ start[n:])
+
+
+_ITERATIONS = 3  # from an error of O(h): that of the multipliers of order 2 squared three times

@@ -98,7 +98,7 @@ def _describe(program: StepProgram, call: Call, z, guess, size) -> dict[str, Arr
         "z": z / size,
         "q": q,
         "v": v,
-        "multipliers": program.outputs(z, call.q, call.s, call.t, call.h).multipliers,
+        "multipliers": program.outputs(z, *call).multipliers,
         "residual": jnp.max(jnp.abs(program.residual(z, *call)) / rows),
         "relative": jnp.max(jnp.abs(program.residual(z, *call)) / rows / terms),
         "factor": jnp.linalg.det(jacobian / rows[:, None]) if factor is None else factor,

@@ -22,7 +22,6 @@ from dalembert.systems.shapes import traced
 
 HISTORY = 4  # solved steps kept for the cubic prediction
 CHUNK = 256  # saved states per compiled call outside tracing
-_EXTRAPOLATE = np.array([[0, 0, 0, 0], [1, 0, 0, 0], [2, -1, 0, 0], [3, -3, 1, 0], [4, -6, 4, -1]], dtype=float)
 
 
 class SampledFeedback(eqx.Module):
@@ -105,7 +104,7 @@ def first_carry(program: StepProgram, q, s, t, h, reduced: Any, expected: Float[
 
 def _multipliers(program: StepProgram, z, q, s, t, h) -> tuple[int, ...]:
     """Shape of the multipliers."""
-    return program.outputs(z, q, s, t, h).multipliers.shape
+    return program.outputs(z, q, s, t, h, jnp.zeros_like(q)).multipliers.shape
 
 
 def _outcome(info: Solve, new_q, new_s) -> Int[Array, ""]:
@@ -115,10 +114,92 @@ def _outcome(info: Solve, new_q, new_s) -> Int[Array, ""]:
     return jnp.where(finite, code, int(Outcome.NOT_FINITE)).astype(int)
 
 
-def prediction(program: StepProgram, carry: Carry, t, h) -> Float[Array, "z"]:
-    """z extrapolated by a polynomial of degree up to 3 through the last steps; the program's guess before the first."""
-    weights = jnp.asarray(_EXTRAPOLATE)[jnp.minimum(carry.known, HISTORY)]
-    return jnp.where(carry.known > 0, weights @ carry.history, program.guess(carry.q, carry.s, t, h))
+def extrapolation(program: StepProgram) -> np.ndarray:
+    """(stages, 5, 4): weights of the last z, newest first, in the prediction of a stage, by how many are known (0 … 4).
+
+    A polynomial through the ends of the last stages: of degree 3 where all steps are equal, else of degree 2 with the
+    least weights, because the errors of the single stages are amplified by their size.
+    """
+    gammas = np.array(program.weights)
+    stages, degree = len(gammas), 3 if len(gammas) == 1 else 2
+    table = np.zeros((stages, HISTORY + 1, HISTORY))
+    for stage in range(stages):
+        ends = -np.cumsum(np.roll(gammas[::-1], -(stages - 1 - stage))[np.arange(HISTORY) % stages])
+        for known in range(1, HISTORY + 1):
+            powers = ends[None, :known] ** np.arange(min(known - 1, degree) + 1)[:, None]
+            table[stage, known, :known] = np.linalg.lstsq(powers, np.eye(len(powers))[0], rcond=None)[0]
+    return np.round(table, 12)
+
+
+def prediction(program: StepProgram, stage, point: Moving | Carry, t, h) -> Float[Array, "z"]:
+    """z extrapolated through the last stages; the program's guess before the first."""
+    weights = jnp.asarray(extrapolation(program))[stage, point.known]
+    return jnp.where(point.known > 0, weights @ point.history, program.guess(point.q, point.s, t, h))
+
+
+class Moving(NamedTuple):
+    """What a stage of a step changes. stages: how many are done; solved: what the last one solved, and at which state."""
+
+    q: Float[Array, "n"]
+    lost: Float[Array, "n"]
+    s: Float[Array, "k"]
+    history: Float[Array, "4 z"]
+    known: Int[Array, ""]
+    code: Int[Array, ""]
+    iterations: Int[Array, ""]
+    max_iterations: Int[Array, ""]
+    residual: Float[Array, ""]
+    last_residual: Float[Array, ""]
+    sign: Float[Array, ""]
+    stages: Int[Array, ""]
+    solved: Any
+
+
+def _stage(program: StepProgram, choices: Choices, held, moving: Moving, stage, t, h) -> Moving:
+    """One stage; one that fails, and those after it, leave the state as it is."""
+    start = prediction(program, stage, moving, t, h)
+    z, info = solve_step(program, choices.branch, Call(moving.q, moving.s, t, h, held), start, choices.options)
+    increment, s = program.advance(z, moving.q, moving.s, h)
+    factor = program.factor(z, moving.q, moving.s, t, h)
+    total = increment - moving.lost
+    q = moving.q + total
+    code = _outcome(info, q, s)
+    after = Moving(
+        q=q,
+        lost=(q - moving.q) - total,
+        s=s,
+        history=jnp.concatenate([z[None], moving.history[:-1]]),
+        known=jnp.minimum(moving.known + 1, HISTORY),
+        code=code,
+        iterations=moving.iterations + info.iterations,
+        max_iterations=jnp.maximum(moving.max_iterations, info.iterations),
+        residual=jnp.maximum(moving.residual, lax.stop_gradient(info.residual)),
+        last_residual=lax.stop_gradient(info.residual),
+        sign=lax.stop_gradient(info.determinant_sign if factor is None else jnp.sign(factor)),
+        stages=moving.stages + 1,
+        solved=(z, moving.q, moving.s, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float)),
+    )
+    if len(program.weights) == 1:
+        return after
+    failed = moving._replace(code=code, last_residual=after.last_residual)
+    return jax.tree.map(lambda a, b, c: jnp.where(moving.code != 0, c, jnp.where(code == 0, a, b)), after, failed, moving)
+
+
+def stages(program: StepProgram, choices: Choices, held, carry: Carry, t, h) -> Moving:
+    """All stages of a step, from t on with step h."""
+    gammas = np.array(program.weights)
+    known = {name: getattr(carry, name) for name in Moving._fields if name in Carry._fields}
+    solved = (carry.history[0], carry.q, carry.s, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float))
+    moving = Moving(**known, last_residual=jnp.zeros_like(carry.residual), stages=jnp.zeros_like(carry.k), solved=solved)
+    if len(gammas) == 1:
+        return _stage(program, choices, held, moving, 0, t, h)
+
+    def one(moving: Moving, given):
+        stage, gamma, begin = given
+        return _stage(program, choices, held, moving, stage, t + begin * h, gamma * h), None
+
+    begins = np.cumsum(gammas) - gammas
+    return lax.scan(one, moving, (jnp.arange(len(gammas)), jnp.asarray(gammas), jnp.asarray(begins)))[0]
 
 
 def _step(program: StepProgram, choices: Choices, t0, h, carry: Carry) -> Carry:
@@ -132,47 +213,39 @@ def _step(program: StepProgram, choices: Choices, t0, h, carry: Carry) -> Carry:
         )
         due = ((carry.k - program.lead) % law.every) == 0
         held = sample() if law.every == 1 else lax.cond(due, sample, lambda: held)
-    start = prediction(program, carry, t, h)
-    z, info = solve_step(program, choices.branch, Call(carry.q, carry.s, t, h, held), start, choices.options)
-    increment, s = program.advance(z, carry.q, carry.s, h)
-    outputs = program.outputs(z, carry.q, carry.s, t, h)
-    factor = program.factor(z, carry.q, carry.s, t, h)
-    sign = lax.stop_gradient(info.determinant_sign if factor is None else jnp.sign(factor))
-    total = increment - carry.lost
-    q = carry.q + total
-    lost = (q - carry.q) - total
-    code = _outcome(info, q, s)
-    v = program.velocity(s)
+    moved = stages(program, choices, held, carry, t, h)
+    outputs = program.outputs(*moved.solved, held)
+    code, v = moved.code, program.velocity(moved.s)
     if choices.domain is not None:
-        inside = jnp.all(call_system(program, choices.domain, q, v, t + h))
+        inside = jnp.all(call_system(program, choices.domain, moved.q, v, t + h))
         code = jnp.where((code == 0) & ~inside, int(Outcome.LEFT_DOMAIN), code)
     solved = code == 0
     if choices.stop is not None:
-        stop = jnp.all(call_system(program, choices.stop, q, v, t + h))
+        stop = jnp.all(call_system(program, choices.stop, moved.q, v, t + h))
         code = jnp.where(solved & stop, int(Outcome.STOPPED), code)
     reduced = carry.reduced
     if choices.reduce is not None:
-        reduced = choices.reduce(carry.reduced, t + h, q, v, outputs.multipliers)
+        reduced = choices.reduce(carry.reduced, t + h, moved.q, v, outputs.multipliers)
     after = Carry(
-        q=q,
-        lost=lost,
-        s=s,
+        q=moved.q,
+        lost=moved.lost,
+        s=moved.s,
         k=carry.k + 1,
-        history=jnp.concatenate([z[None], carry.history[:-1]]),
-        known=jnp.minimum(carry.known + 1, HISTORY),
+        history=moved.history,
+        known=moved.known,
         held=held,
-        sign=jnp.where(sign == 0, carry.sign, sign),
+        sign=jnp.where(moved.sign == 0, carry.sign, moved.sign),
         multipliers=outputs.multipliers,
         force=outputs.force,
         code=code,
-        iterations=carry.iterations + info.iterations,
-        max_iterations=jnp.maximum(carry.max_iterations, info.iterations),
-        residual=jnp.maximum(carry.residual, lax.stop_gradient(info.residual)),
-        crossings=carry.crossings + ((sign * carry.sign) < 0),
+        iterations=moved.iterations,
+        max_iterations=moved.max_iterations,
+        residual=moved.residual,
+        crossings=carry.crossings + ((moved.sign * carry.sign) < 0),
         failed_residual=carry.failed_residual,
         reduced=reduced,
     )
-    failed = carry._replace(code=code, held=held, failed_residual=lax.stop_gradient(info.residual))
+    failed = carry._replace(code=code, held=held, failed_residual=moved.last_residual)
     return jax.tree.map(lambda a, b: jnp.where(solved, a, b), after, failed)
 
 

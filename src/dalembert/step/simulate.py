@@ -86,7 +86,7 @@ def simulate(
         carry, rows = other(*arguments)
     if inside:
         return path_of(jnp, prepared, carry, rows, begin, step, every, choices)
-    carry = carry._replace(code=np.asarray(int(diagnosis(program, carry, begin, step))))
+    carry = carry._replace(code=np.asarray(int(diagnosis(program, choices, carry, begin, step))))
     # By NumPy: every small operation of JAX is compiled when it is first met.
     prepared, carry, rows = jax.tree.map(np.asarray, (prepared, carry, rows))
     path = path_of(np, prepared, carry, rows, np.asarray(begin), np.asarray(step), every, choices)
