@@ -14,7 +14,7 @@ import batch, cases, chain_cost, compare, compile_time, contact, import_time, ro
 import benchmarks.peers.packages.c_code, benchmarks.peers.problems, benchmarks.peers.report
 for case in cases.CASES.values():
     case.build()
-assert len(benchmarks.peers.problems.problems()) == 4
+assert len(benchmarks.peers.problems.problems()) == 6
 """
 
 

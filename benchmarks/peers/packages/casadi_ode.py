@@ -21,7 +21,8 @@ COLLOCATION = {"interpolation_order": 4, "rootfinder": "fast_newton"}
 def methods(problem: Problem, extension) -> list[Method]:
     import casadi
 
-    few, many = 100, problem.steps[-1]  # at least one element between two samples
+    few = 100 if problem.samples > 1 else 1000  # at least one element between two samples
+    many = problem.steps[-1]
     table = {
         "CasADi cvodes Adams": ("cvodes", TOLERANCES, ADAMS),
         "CasADi cvodes BDF": ("cvodes", TOLERANCES, {}),
@@ -53,7 +54,11 @@ def prepare(problem: Problem, casadi, plugin: str, options: dict, setting: float
         chosen["number_of_finite_elements"] = int(setting)
     else:
         chosen.update(
-            abstol=setting, reltol=setting, max_num_steps=100_000, disable_internal_warnings=True, show_eval_warnings=False
+            abstol=setting,
+            reltol=setting,
+            max_num_steps=10_000_000 // problem.samples,
+            disable_internal_warnings=True,
+            show_eval_warnings=False,
         )
     if shutil.which("gcc"):
         chosen.update(jit=True, compiler="shell", jit_options={"compiler": "gcc", "flags": ["-O3", "-march=native"]})
@@ -62,6 +67,8 @@ def prepare(problem: Problem, casadi, plugin: str, options: dict, setting: float
 
     def positions(result) -> np.ndarray:
         x = np.array(result["xf"]).T
-        return x[:, : len(problem.q0)] if algebraic else problem.positions(x)
+        if algebraic:
+            return x[:, : len(problem.q0)] if problem.constraint is None else x
+        return problem.positions(x)
 
     return partial(run, **given), positions
