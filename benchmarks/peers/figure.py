@@ -9,6 +9,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from benchmarks.peers.measure import Result
 from benchmarks.peers.problems import Problem
 
@@ -58,6 +59,8 @@ def draw(problem: Problem, results: list[Result], agreement: float, folder: Path
 def curve(axes, result: Result, place: int, smallest: float) -> None:
     errors, times = result.best()
     shown = (errors >= smallest) & (errors <= LARGEST)
+    if not np.any(shown):
+        return
     ours = result.method.family == "dalembert"
     axes.plot(
         errors[shown], 1e3 * times[shown], linestyle=DASHES[place % len(DASHES)], marker=MARKS[place % len(MARKS)],

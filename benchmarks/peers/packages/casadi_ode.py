@@ -21,8 +21,7 @@ COLLOCATION = {"interpolation_order": 4, "rootfinder": "fast_newton"}
 def methods(problem: Problem, extension) -> list[Method]:
     import casadi
 
-    few = 100 if problem.samples > 1 else 1000  # at least one element between two samples
-    many = problem.steps[-1]
+    few, many = 100, problem.steps[-1]  # at least one element between two samples
     table = {
         "CasADi cvodes Adams": ("cvodes", TOLERANCES, ADAMS),
         "CasADi cvodes BDF": ("cvodes", TOLERANCES, {}),
