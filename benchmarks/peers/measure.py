@@ -58,9 +58,11 @@ class Result:
         return float(np.exp(np.interp(-np.log(error), -np.log(errors), np.log(times))))
 
     def drift_at(self, error: float) -> float:
-        """The constraint at the end of the fastest run that is as accurate."""
+        """The constraint at the end of the fastest run that is as accurate, or else of the most accurate one."""
+        if not self.errors.size:
+            return np.nan
         reached = np.flatnonzero(self.errors <= error)
-        return float(self.drifts[reached[np.argmin(self.times[reached])]]) if reached.size else np.nan
+        return float(self.drifts[reached[np.argmin(self.times[reached])] if reached.size else np.argmin(self.errors)])
 
 
 def seconds(call: Call) -> float:
