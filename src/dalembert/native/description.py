@@ -91,7 +91,7 @@ class Translated:
         return found
 
     def _level(self, i: int) -> int:
-        if self.depend.on(i, "z", "w", "cut"):
+        if self.depend.on(i, "z", "w", "cut", "moved"):
             return 2
         return 1 if self.depend.on(i, "q", "s", "low", "t", "held", "lost", "reduced") else 0
 

@@ -69,6 +69,14 @@ class Iteration:
         for j in sorted(self.state.cut.keys() & update.keys()):
             moved = c.let(f"fsub double {z[j]}, {w[j]}")
             c.store(c.let(f"fsub double {moved}, {update[j]}"), self.state.cut[j])
+        for j in sorted(self.state.moved.keys() & update.keys()):
+            c.store(c.let(f"fneg double {update[j]}"), self.state.moved[j])
+
+    def _keep_moved(self, w: Sequence[str]) -> None:
+        """Increments after the pivoted solver, which may have been called several times."""
+        c = self.state.code
+        for j, k in self.state.origin.items():
+            c.store(c.let(f"fsub double {w[j]}, {c.load(self.state.d['s'][k])}"), self.state.moved[j])
 
     def _solve_tail(self, plan: Plan, known: Values, w: list[str]) -> None:
         """The unknowns that follow linearly from the head, starting from the predicted ones."""
@@ -107,12 +115,14 @@ class Iteration:
         self.state.store(self.state.w, z)
         for slot in self.state.cut.values():
             c.store("0.0", slot)
+        self._keep_moved(z)
         c.go("accept")
         c.label("solved")
         update = self.state.read("right")
         new = [c.let(f"fsub double {a}, {b}") for a, b in zip(z, update, strict=True)]
         self.state.store(self.state.w, new)
         self._keep_cut(z, new, dict(enumerate(update)))
+        self._keep_moved(new)
         c.fork(self.state.all_finite(new), "solved.finite", "not_finite", True)
         c.label("solved.finite")
         if self.state.step.linear and self.state.plan is not None:

@@ -59,6 +59,8 @@ class LaneIteration:
         for j in sorted(self.state.cut.keys() & update.keys()):
             moved = c.let(f"fsub {c.real} {z[j]}, {w[j]}")
             c.store(c.let(f"fsub {c.real} {moved}, {update[j]}"), self.state.cut[j])
+        for j in sorted(self.state.moved.keys() & update.keys()):
+            c.store(c.let(f"fneg {c.real} {update[j]}"), self.state.moved[j])
 
     def _checked(self, update: list[str], check: str, so_far: str) -> str:
         """Whether the pivots were good ones and the update is finite."""

@@ -47,6 +47,7 @@ class LaneState:
         self.load_history(there)
         self.z, self.w = ([c.slot(name) for _ in range(layout.z)] for name in "zw")
         self.cut = {j: c.slot("cut") for j in self.roots.compensated(self.step.graph)}
+        self.moved = {j: c.slot("moved") for j in self.roots.moved(self.step.graph)}
         self.good, self.going, self.out = (c.slot(name, c.truth) for name in ("good", "going", "out"))
         self.turns, self.lap = c.slot("turns", c.whole), c.slot("lap", "i64")
         self.emitter.hoist(self.roots.stepped, self.run_values, self.stages.changes, 0)

@@ -128,8 +128,9 @@ class Lanes:
         size = c.constant(0.0) if self.state.plan.affine else emit(r.size, inner, fast=True)[0]
         pivots = [] if r.factor else [*emit(r.pivots, inner, fast=True), *tail_pivots]
         self.state.emitter.bind(values, "w", [c.load(x) for x in self.state.w])
-        for j, slot in self.state.cut.items():
-            values[self.state.step.graph.variable("cut", j)] = c.load(slot)
+        for name, slots in (("cut", self.state.cut), ("moved", self.state.moved)):
+            for j, slot in slots.items():
+                values[self.state.step.graph.variable(name, j)] = c.load(slot)
         parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
         new = {name: emit(roots, values) for name, roots in parts.items()}
         good = c.load(self.state.good, c.truth)

@@ -149,8 +149,9 @@ class Run:
         c, r = self.state.code, self.state.roots
         c.label("accept")
         self.state.emitter.bind(values, "w", [c.load(x) for x in self.state.w])
-        for j, slot in self.state.cut.items():
-            values[self.state.g.variable("cut", j)] = c.load(slot)
+        for name, slots in (("cut", self.state.cut), ("moved", self.state.moved)):
+            for j, slot in slots.items():
+                values[self.state.g.variable(name, j)] = c.load(slot)
         parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
         new = {name: self.state.emitter.emit(roots, values) for name, roots in parts.items()}
         c.fork(self.state.all_finite([*new["q"], *new["s"]]), "finite", "not_finite", True)
@@ -262,6 +263,9 @@ class Run:
             ("cut", self.state.layout.z),
         ):  # not kept: the last digit of this row's v
             self.state.emitter.bind(values, name, ["0.0"] * length)
+        for j, i in self.state.origin.items():
+            w, s = (values[self.state.g.variable(*x)] for x in (("w", j), ("s", i)))
+            values[self.state.g.variable("moved", j)] = c.let(f"fsub double {w}, {s}")
         if self.state.roots.law and self.state.stages.number > 1:
             self.state.emitter.bind(values, "held", self.state.read("begin_held"))
         self._write_row(values, [c.load(x) for x in self.state.d["q"]], k)

@@ -11,7 +11,7 @@ from dalembert.native.depend import reached
 from dalembert.native.description import Translated
 from dalembert.native.eliminate import GROWTH, Elimination, Order, choose_order, eliminate, parity, within
 from dalembert.native.graph import Graph, paired
-from dalembert.native.simplify import gather_factors, share_reciprocals
+from dalembert.native.simplify import gather_factors, rebuilt, share_reciprocals
 from dalembert.native.split import Part, split
 
 LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; beyond it the loops of the pivoted solver
@@ -98,8 +98,15 @@ class Roots:
 
     def compensated(self, g: Graph) -> list[int]:
         """The unknowns of which is kept what rounding cuts off."""
+        return self._summed(g, "cut")
+
+    def moved(self, g: Graph) -> dict[int, int]:
+        """The unknowns that start at a component of s, and which: their increments are summed, and not their values."""
+        return {j: g.nodes[self.guess[j]][2] for j in self._summed(g, "moved")}
+
+    def _summed(self, g: Graph, name: str) -> list[int]:
         nodes = (g.nodes[i] for i in reached(g, [*self.new_s, *self.new_low]))
-        return sorted(node[2] for node in nodes if node[:2] == ("var", "cut"))
+        return sorted(node[2] for node in nodes if node[:2] == ("var", name))
 
     @property
     def stepped(self) -> list[int]:
@@ -114,16 +121,18 @@ def roots_of(step: Translated, plan: Plan | None) -> Roots:
     gathered = gather_factors(g, [*step.f, *step.jacobian.ravel().tolist()], step.level)
     f = gathered[:n]
     jacobian = np.array(collect_terms(g, gathered[n:], f, step.level), np.int64).reshape(n, n)
-    written = [eliminate(g, f, jacobian, o, step.level, plan.growth) for o in (plan.head, plan.tail)] if plan else []
-    head, tail = written or [_NOTHING] * 2
+    head, tail = [_eliminated(step, f, jacobian, plan, order) for order in (plan.head, plan.tail)] if plan else [_NOTHING] * 2
+    new_s, new_low = _increments(step) if plan and plan.affine else (step.new_s, step.new_low)
+    after = dict(zip(step.new_s, new_s, strict=True))
     iterated = sorted(plan.head.rows) if plan else range(n)
     size = scaled_residual(g, [f[i] for i in iterated], jacobian[list(iterated)])
     one = lambda x: [] if x is None else [x]  # noqa: E731
     parts = Roots(
         f, jacobian.ravel().tolist(), *_nodes(head, bool(plan)), *_nodes(tail, bool(plan and plan.tail.rows)), [size],
-        step.guess, step.scale, step.new_q, step.new_lost, step.new_s, step.new_low, step.multipliers, step.force,
-        step.new_velocity,
-        one(step.factor), one(step.inside), one(step.stop), step.law or [], step.new_reduced or [],
+        step.guess, step.scale, step.new_q, step.new_lost, new_s, new_low, step.multipliers, step.force,
+        _replaced(g, step.new_velocity, after), one(step.factor),
+        *(_replaced(g, x, after) for x in (one(step.inside), one(step.stop))), step.law or [],
+        _replaced(g, step.new_reduced or [], after),
     )  # fmt: skip
     names = [field.name for field in dataclasses.fields(Roots)]
     lists = [getattr(parts, name) for name in names]
@@ -132,6 +141,43 @@ def roots_of(step: Translated, plan: Plan | None) -> Roots:
 
 
 _NOTHING = Elimination({}, 0, [])
+
+
+def _eliminated(step: Translated, f: list[int], jacobian: np.ndarray, plan: Plan, order: Order) -> Elimination:
+    """One of the two linear systems; where one solution is enough, written at the guess, so that more of it is constant."""
+    g = step.graph
+    if plan.affine:
+        known = {g.variable("z", j): step.guess[j] for j in order.columns}
+        every = _replaced(g, [*f, *jacobian.ravel().tolist()], known)
+        f, jacobian = every[: len(f)], np.array(every[len(f) :], np.int64).reshape(jacobian.shape)
+    return eliminate(g, f, jacobian, order, step.level, plan.growth)
+
+
+def _replaced(g: Graph, roots: list[int], known: dict[int, int]) -> list[int]:
+    """The roots with other nodes in place of some."""
+    new: dict[int, int] = dict(known)
+    for i in reached(g, roots):
+        if i not in new:
+            node = g.nodes[i]
+            new[i] = i if node[0] in ("const", "var") else rebuilt(g, node, new.__getitem__)
+    return [new[i] for i in roots]
+
+
+def _increments(step: Translated) -> tuple[list[int], list[int]]:
+    """new s and what rounding cuts off: s + (moved + low) where an unknown starts at s; as given elsewhere."""
+    g, sums, lows = step.graph, [], []
+    start = {step.guess[j]: j for j in range(len(step.guess))}
+    for k, (new, low) in enumerate(zip(step.new_s, step.new_low, strict=True)):
+        s = g.variable("s", k)
+        j = start.get(s)
+        if j is None or not any(g.nodes[i] == ("var", "cut", j) for i in reached(g, [new])):
+            sums.append(new)
+            lows.append(low)
+            continue
+        part = g.raw("add", g.variable("moved", j), g.variable("low", k))
+        sums.append(g.raw("add", s, part))
+        lows.append(g.raw("sub", part, g.raw("sub", sums[-1], s)))
+    return sums, lows
 
 
 def _nodes(found: Elimination, used: bool) -> tuple[list[int], list[int], list[int]]:

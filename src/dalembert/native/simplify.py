@@ -62,6 +62,9 @@ class _Factored:
             (c, x), (d, y) = forms
             if x == y:
                 return g.apply(op, c, d), x
+            if g.nodes[x] == ("neg", y) or g.nodes[y] == ("neg", x):
+                other = "sub" if op == "add" else "add"
+                return g.apply("neg", g.apply(other, c, d)) if g.nodes[x] == ("neg", y) else g.apply(other, c, d), min(x, y)
             if c == d:
                 return c, g.apply(op, x, y)
         return g.one, g.apply(op, *(self.value(j) for j in args))

@@ -16,7 +16,7 @@ IN_REGISTERS = ("k", "known", "target", "saved")
 
 
 class State:
-    """i: counts; d: q, lost, s, low; z: the iterate, w: the solution, cut: what rounding has cut off it; part: addresses in
+    """i: counts; d: q, lost, s, low; z: the iterate, w: the solution, cut: what rounding has cut off it, moved: its increment; part: addresses in
     the carry and in the scratch; run_values: nodes that change once per run.
     """
 
@@ -47,6 +47,8 @@ class State:
         }
         self.z = [c.slot("z") for _ in range(layout.z)]
         self.cut = {j: c.slot("cut") for j in r.compensated(self.g)}
+        self.origin = r.moved(self.g)
+        self.moved = {j: c.slot("moved") for j in self.origin}
         self.w = [self.copied("w", c.at(self.part["history"], i)) for i in range(layout.z)]
         self.turns, self.astray = c.slot("turns", "i64"), c.slot("astray", "i1")
         self.size, self.sign = c.slot("size"), c.slot("sign")
