@@ -1,0 +1,145 @@
+"""Long runs of the particle: where its constraint holds, and its energy.
+
+At the original nodes q_k = q̃_k ± (ε/2)v of a run with β = ½ the value of v_z - y v_x is -(ε/2) v_y v_x: the deformed
+constraint v_z - y v_x + (ε/2) v_y v_x = 0 of eq. (98) holds there, so the deviation from D has the size of ε and the sign of
+-v_y v_x. It oscillates where v_y v_x does. For the free particle v_y is constant and v_x has one sign: it does not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float
+
+from dalembert.papers.convergence import Method
+from dalembert.papers.drawing import Save, panels
+from dalembert.papers.jimenez_scheurle.integrators import (
+    COLOURS,
+    COMPOSED,
+    EXPLICIT,
+    FOUR,
+    IMPLICIT,
+    ORIGINAL,
+    PARTICLE,
+    POTENTIAL,
+    Case,
+)
+
+STEP, TIMES = 0.05, {PARTICLE.name: 40.0, POTENTIAL.name: 1000.0}
+ENERGY_STEP, ENERGY_STEPS, KEPT = 0.1, 100_000, 97  # every 97th: no simple fraction of the period 2π of y
+ENERGY_METHODS = (EXPLICIT, IMPLICIT, COMPOSED[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class Constraint:
+    """v_z - y v_x along a run without its first state: at the states, where eq. (98) has its nodes, and eq. (98) itself."""
+
+    case: Case
+    method: Method
+    h: float
+    t: Float[np.ndarray, "K"]
+    on_d: Float[np.ndarray, "K"]
+    deformed: Float[np.ndarray, "K"]
+
+    @property
+    def largest(self) -> float:
+        return float(np.max(np.abs(self.on_d)))
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.on_d))
+
+    @property
+    def changes(self) -> int:
+        """Changes of sign, of deviations above rounding."""
+        seen = self.on_d[np.abs(self.on_d) > 1e-12]
+        return int(np.sum(np.diff(np.sign(seen)) != 0))
+
+
+def constraint(case: Case, method: Method, h: float = STEP, time: float | None = None) -> Constraint:
+    path = method.simulate(case.system, *case.start, h, TIMES[case.name] if time is None else time)
+    t, q, v = (np.asarray(x)[1:] for x in (path.t, path.q, path.v))
+    on_d = v[:, 2] - q[:, 1] * v[:, 0]
+    return Constraint(case, method, h, t, on_d, on_d + 0.5 * h * v[:, 1] * v[:, 0])
+
+
+@dataclasses.dataclass(frozen=True)
+class Energy:
+    """Relative change of ½|v|² + ½(x² + y²) at the states, every 97th."""
+
+    method: Method
+    t: Float[np.ndarray, "K"]
+    change: Float[np.ndarray, "K"]
+
+    @property
+    def largest(self) -> float:
+        return float(np.max(np.abs(self.change)))
+
+    def band(self, part: slice) -> tuple[float, float]:
+        """Least and largest change in a part of the run."""
+        return float(self.change[part].min()), float(self.change[part].max())
+
+
+def energy(method: Method, steps: int = ENERGY_STEPS) -> Energy:
+    h = ENERGY_STEP
+    path = method.simulate(POTENTIAL.system, *POTENTIAL.start, h, steps * h, save_every=KEPT)
+    q, v = np.asarray(path.q), np.asarray(path.v)
+    value = 0.5 * np.sum(v**2, axis=1) + 0.5 * (q[:, 0] ** 2 + q[:, 1] ** 2)
+    return Energy(method, np.asarray(path.t), value / value[0] - 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class LongRuns:
+    """halved: the run at the original nodes with half the step."""
+
+    constraints: list[Constraint]
+    halved: dict[str, Constraint]
+    energies: list[Energy]
+
+
+def measure(fast: bool = False) -> LongRuns:
+    shorter = 0.1 if fast else 1.0
+    cases = (PARTICLE, POTENTIAL)
+    runs = [constraint(case, method, time=shorter * TIMES[case.name]) for case in cases for method in FOUR]
+    halved = {case.name: constraint(case, ORIGINAL, 0.5 * STEP, shorter * TIMES[case.name]) for case in cases}
+    return LongRuns(runs, halved, [energy(method, round(shorter * ENERGY_STEPS)) for method in ENERGY_METHODS])
+
+
+def draw(save: Save, runs: LongRuns) -> None:
+    draw_constraint(save, runs)
+    draw_energy(save, runs.energies)
+
+
+def draw_constraint(save: Save, runs: LongRuns) -> None:
+    """Above the deviation at the original nodes, below the sizes of all, logarithmic; left free, right with the potential."""
+    figure, axes = panels(2, 2, size=(9.2, 5.6), sharex="col", height_ratios=(1, 1.25))
+    for (top, bottom), case in zip(axes.T, (PARTICLE, POTENTIAL), strict=True):
+        for run in (r for r in runs.constraints if r.case is case):
+            colour = COLOURS[run.method.name]
+            if run.method is ORIGINAL:
+                top.plot(run.t, run.on_d, color=colour, linewidth=0.7)
+                _sizes(bottom, run.t, run.deformed, "black", "original nodes, left side of (98)")
+            _sizes(bottom, run.t, run.on_d, colour, run.method.label)
+        top.axhline(0, color="black", linewidth=0.6)
+        top.set_title(f"{case.label}: $v_z - y\\,v_x$ at the original nodes", fontsize=9.5)
+        bottom.set(yscale="log", xlabel="$t$", ylim=(1e-18, 1))
+    axes[1, 0].set_ylabel("$|v_z - y\\,v_x|$, largest so far")
+    handles, labels = axes[1, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8.5)
+    save("constraint", figure)
+
+
+def _sizes(axes, t, values, colour: str, label: str) -> None:
+    line = "--" if colour == "black" else "-"
+    axes.plot(t, np.maximum(np.maximum.accumulate(np.abs(values)), 1e-18), line, color=colour, label=label)
+
+
+def draw_energy(save: Save, runs: list[Energy]) -> None:
+    figure, axes = panels(1, len(runs), size=(10.0, 3.2))
+    for panel, run in zip(axes[0], runs, strict=True):
+        panel.plot(run.t, run.change, ".", color=COLOURS[run.method.name], markersize=1.5, rasterized=True)
+        panel.set(xlabel="$t$", title=run.method.label)
+        panel.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
+    axes[0, 0].set_ylabel("relative change of the energy")
+    save("energy", figure)
