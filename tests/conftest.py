@@ -3,9 +3,17 @@
 from pathlib import Path
 
 import jax
+import pytest
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "jax"
 
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _programs_of_one_module_only():
+    """XLA maps memory for every program it holds, and a process may have 65530 maps: the suite has more than that."""
+    yield
+    jax.clear_caches()

@@ -143,3 +143,27 @@ def test_bad_input_is_one_line_and_exit_code_2(words, message, folder):
     assert message in output
     assert output.startswith("dalembert: ")
     assert len(output.strip().splitlines()) == 1
+
+
+def test_composed_runs_and_presets(folder):
+    """--order composes; a scheme that cannot be composed is refused; the paper's integrators have names."""
+    assert "10 steps of h = 0.5" in call("run", "nonholonomic_particle", "--order", 8, "--h", 0.5, "--steps", 10)
+    assert "stages of a composition" in call("run", "nonholonomic_particle", "--order", 4, "--scheme", "nodes", code=2)
+    assert "the orders are 2, 4, 6, 8" in call("run", "nonholonomic_particle", "--order", 3, code=2)
+    assert "give it there" in call("run", "nonholonomic_particle", "--order", 4, "--scheme", "mine.py:nodes", code=2)
+    call(
+        "run", "nonholonomic_particle", "--scheme", "jimenez-scheurle-explicit", "--h", 0.1, "--steps", 10, "--save", "x.nc"
+    )
+    path = da.load("x.nc")
+    x, _, z = np.asarray(path.v).T
+    np.testing.assert_allclose(z, path.q[:, 1] * x, atol=1e-14)
+    assert float(path.t_multipliers[0]) == pytest.approx(0.1)  # at the end of the step, where the node is
+    refused = call("run", "nonholonomic_particle", "--scheme", "jimenez-scheurle-implicit", "--order", 4, code=2)
+    assert "--order: found 4" in refused
+
+
+def test_check_says_what_the_constraints_are(folder):
+    assert "not integrable" in call("check", "nonholonomic_particle")
+    assert "inconsistent data" in call("check", "nonholonomic_particle", "--v0", "1,0,0", code=1)
+    assert "one on accelerations" in call("check", "curvature_particle", code=2)
+    assert "--q0 is needed" in call("check", "mine.py:falling", code=2)

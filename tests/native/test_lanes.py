@@ -21,7 +21,7 @@ def step_of(equation=None, **options) -> StepFunctions:
         "n": 1, "k": 1, "shapes": ((),),
         "residual": lambda z, q, s, t, h, held, p: equation(z, q, t, h, p[0]) - held,
         "guess": lambda q, s, t, h, p: s, "scale": lambda z, q, s, h, p: 1.0 + jnp.abs(z),
-        "advance": lambda z, q, s, h, p: (h * z, z), "outputs": lambda z, q, s, t, h, p: (2 * z, 3 * z),
+        "advance": lambda z, q, s, h, p: (h * z, z), "outputs": lambda z, q, s, t, h, held, p: (2 * z, 3 * z),
         "velocity": lambda s, p: s,
     }  # fmt: skip
     return StepFunctions(**{**given, **options})

@@ -39,10 +39,18 @@ def square_of_acceleration() -> da.System:
     return da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q, da.SecondOrder(phi, reactions=reactions))
 
 
+def moving() -> da.System:
+    """A constraint that is nonlinear in the velocities (Chetaev's reactions) and moves, with a friction force."""
+    phi = lambda q, v, t: v[0] ** 2 + v[1] ** 2 - ((1 + 0.2 * jnp.sin(t) + 0.1 * q[0]) * v[2]) ** 2  # noqa: E731
+    lagrangian = lambda q, v, t: 0.5 * (1 + 0.2 * jnp.cos(q[1])) * (v @ v) - 0.5 * (q @ q) + 0.1 * t * q[0]  # noqa: E731
+    return da.System(lagrangian, da.Nonholonomic(phi), time_dependent=True, forces=lambda q, v, t: -0.1 * v)
+
+
 PROBLEMS = {
     "on D": (heavy_sleigh(), [0.3, 0.2, 0.5], [0.8 * np.cos(0.5), 0.8 * np.sin(0.5), 0.7]),
     "on TQ": (turning(), [0.2, 0.1], [1.0, 0.4]),
     "quadratic in a": (square_of_acceleration(), [0.1, 0.3], [0.2, 0.5]),
+    "moving": (moving(), [0.0, 0.3, 0.1], [0.6, 0.8, 1.0]),
     "on a manifold": (BALL.system, BALL.q0, BALL.v0),
 }
 TIME, QUARTERS = 2.8, 4
@@ -59,7 +67,7 @@ def truth():
             ends = [jnp.array([0.0, TIME * (i + 1) / QUARTERS]) for i in range(QUARTERS)]
             flows = [da.reference(system, q0, v0, t, tolerance=1e-13) for t in ends]
             q, v = jnp.stack([flow.q[-1] for flow in flows]), jnp.stack([flow.v[-1] for flow in flows])
-            known[name] = q, v, jax.vmap(lambda q, v: da.acceleration(system, q, v)[1])(q, v)
+            known[name] = q, v, jax.vmap(lambda q, v, t: da.acceleration(system, q, v, t)[1])(q, v, jnp.stack(ends)[:, 1])
         return known[name]
 
     return of

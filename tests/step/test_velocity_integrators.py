@@ -134,6 +134,36 @@ def test_multipliers_of_both_kinds():
     np.testing.assert_allclose(np.log2(np.array(errors[0]) / errors[1]), [2, 1, 2], atol=0.1)
 
 
+def test_distance_from_the_exact_discrete_distribution():
+    """Remark 5.4: φ∘ρ_β on pairs (q(0), q(h)) of the closed form is O(h²) for β = ½, O(h) otherwise."""
+    for beta, power in ((0.0, 1), (0.5, 2), (1.0, 1)):
+        size = []
+        for h in (0.02, 0.01):
+            q0, q1 = (jnp.asarray(PARTICLE.exact(t)[0]) for t in (3.0, 3.0 + h))
+            q, v = da.Beta(beta)(q0, q1 - q0, h)
+            size.append(abs(float(v[2] - q[1] * v[0])))
+        assert np.log2(size[0] / size[1]) == pytest.approx(power, abs=0.05)
+
+
+def test_discrete_data_of_a_difference_map():
+    """A DiscreteSystem made with ρ_½ by hand, started by ρ_½⁻¹, runs as the (2,0) integrator does."""
+    ρ = da.Beta(0.5)
+
+    def point(q0, q1):
+        return ρ(q0, q1 - q0, H)
+
+    discrete = da.DiscreteSystem.nonholonomic(
+        lambda q0, q1: H * 0.5 * (point(q0, q1)[1] @ point(q0, q1)[1]),
+        lambda q0, q1: point(q0, q1)[1][2] - point(q0, q1)[0][1] * point(q0, q1)[1][0],
+        lambda q: jnp.array([-q[1], 0.0, 1.0]),
+    )
+    start = ρ.inverse(jnp.array(PARTICLE.q0), jnp.array(PARTICLE.v0), H)
+    nodes = da.simulate(discrete, nodes=start, h=H, steps=STEPS + 1)
+    points, path = da.redefined(nodes, ρ), by_hand("implicit")
+    np.testing.assert_allclose(points.q, path[0], atol=1e-13)
+    np.testing.assert_allclose(nodes.multipliers[:, 0], path[2], atol=1e-12)
+
+
 def rank_lost_at_one() -> da.System:
     """The rows of the distribution become parallel where q₀ = 1."""
     phi = lambda q, v: jnp.array([v[1] - v[0], (1 - q[0]) * v[2] + v[1] - v[0]])  # noqa: E731

@@ -36,6 +36,7 @@ from dalembert.show import plot
 from dalembert.step import simulate
 from dalembert.step.start import STARTERS
 from dalembert.store import save
+from dalembert.systems import solvability
 
 app = typer.Typer(
     help="Discrete Lagrange-d'Alembert mechanics.",
@@ -148,6 +149,17 @@ def order(
         )
     _print_order(result)
     if any(Outcome(int(path.code)).failed for path in result.paths):
+        raise typer.Exit(1)
+
+
+@app.command()
+def check(name: Name, parameter: Set = None, q0: Data = None, v0: Data = None) -> None:
+    """Say whether a system can be solved from its data, and what its constraints are; exit 1 if it cannot."""
+    with _one_line_errors():
+        problem = with_data(named_problem(name), parameter, q0, v0)
+        verdict = solvability(problem.system, needed(problem.q0, "q0", name), needed(problem.v0, "v0", name))
+    _console(stderr=not verdict.solvable).print(Text(str(verdict)))
+    if not verdict.solvable:
         raise typer.Exit(1)
 
 

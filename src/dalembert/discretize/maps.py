@@ -38,6 +38,13 @@ class Beta(PairMap):
     def __call__(self, q0, d, h):
         return q0 + self.weight * d, d / h
 
+    def inverse(self, q: Vector, v: Vector, h) -> tuple[Vector, Vector]:
+        """ρ_β⁻¹(q̃, v) = (q̃ - βhv, q̃ + (1-β)hv), the two nodes (n,) that stand for a point of TQ.
+
+        A point on D gives nodes in D_d = {φ∘ρ_β = 0}, exactly: the start of a DiscreteSystem made with ρ_β.
+        """
+        return q - self.weight * h * v, q + (1.0 - self.weight) * h * v
+
 
 class TripleMap(eqx.Module):
     """φ⁻¹: Q³ → T⁽²⁾Q near the diagonal, at the time of the middle point.

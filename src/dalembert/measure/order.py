@@ -132,7 +132,7 @@ def order(
     truth = _Truth(system, q0, v0, float(t0), paths, exact, reference_tolerance)
     tables = {name: [_compare(name, path, truth, chosen) for path in paths] for name in ("q", "v", "multipliers")}
     done = np.array([path.outcome == Outcome.SUCCESS for path in paths])
-    found = {name: _converge(np.asarray(h, dtype=float), steps, done, table) for name, table in tables.items()}
+    found = {name: converge(np.asarray(h, dtype=float), steps, done, table) for name, table in tables.items()}
     constrained = paths[0].multipliers.shape[1] > 0
     return Order(found["q"], found["v"], found["multipliers"] if constrained else None, float(time), paths)
 
@@ -164,28 +164,31 @@ def _multipliers(system: System, q, v, t):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Comparison:
+class Comparison:
+    """One error, the size of what it is an error of, and how well the truth is known."""
+
     error: float
     size: float  # of the solution: the larger of its largest value and its extent
     doubt: float
 
 
-def _compare(name: str, path: Path, truth: _Truth, chosen: list[int]) -> _Comparison:
+def _compare(name: str, path: Path, truth: _Truth, chosen: list[int]) -> Comparison:
     times = {"q": path.t, "v": path.t_velocity, "multipliers": path.t_multipliers}[name]
     wanted, found = truth.at(name, np.asarray(times)), np.asarray(getattr(path, name))
     if name != "multipliers":
         wanted, found = wanted[:, chosen], found[:, chosen]
     if wanted.size == 0:
-        return _Comparison(np.nan, np.nan, truth.doubt[name])
+        return Comparison(np.nan, np.nan, truth.doubt[name])
     size = max(_largest(wanted), float(np.max(np.ptp(wanted, axis=0))))
-    return _Comparison(_largest(found - wanted), size, truth.doubt[name])
+    return Comparison(_largest(found - wanted), size, truth.doubt[name])
 
 
 def _largest(x: np.ndarray) -> float:
     return float(np.max(np.abs(x), initial=0.0))
 
 
-def _converge(h: np.ndarray, steps: list[int], done: np.ndarray, table: list[_Comparison]) -> Convergence:
+def converge(h: np.ndarray, steps: list[int], done: np.ndarray, table: list[Comparison]) -> Convergence:
+    """Which of the errors, after `steps` steps of h each, say something about an order: those above every floor."""
     error = np.where(done, [c.error for c in table], np.nan)
     size = np.array([c.size for c in table])
     floor = np.maximum(SAFETY * EPSILON * size * np.array(steps), [c.doubt for c in table])

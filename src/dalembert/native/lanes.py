@@ -103,7 +103,6 @@ class Lanes:
         c = self.state.code
         if self.state.plan.affine:  # any start will do
             self.state.store(self.state.z, self.state.emitter.emit(self.state.roots.guess, dict(values)))
-            c.go("iterate")
             return
         known = self.state.number("known")
         c.fork(c.let(f"icmp eq i64 {known}, 0"), "guess", "extrapolate", False)

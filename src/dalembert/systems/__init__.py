@@ -1,5 +1,9 @@
-"""Continuous systems: the Lagrangian and its constraints, the equations for (a, λ), consistent data, reference flow."""
+"""Continuous systems: the Lagrangian and its constraints, the equations for (a, λ), consistent data, reference flow.
 
+For constraints on velocities also: the explicit formula for (λ, v̇), solvability, coordinates on D and curves inside it.
+"""
+
+from dalembert.systems.adapted import AdaptedReference, ChartChange, adapted_reference
 from dalembert.systems.checks import (
     InconsistentDataError,
     RankDeficientError,
@@ -7,29 +11,47 @@ from dalembert.systems.checks import (
     check_x64,
     is_traced,
 )
+from dalembert.systems.connection import Connection, connection
 from dalembert.systems.consistent import Projection, project
 from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov, Nonholonomic, SecondOrder
+from dalembert.systems.deformed import deformed
 from dalembert.systems.equations import acceleration, energy, momentum
+from dalembert.systems.interpolation import Interpolant, cutoff, interpolant
+from dalembert.systems.reduction import Reduction, reduction
 from dalembert.systems.reference import Reference, reference
+from dalembert.systems.solvability import Solvability, solvability
 from dalembert.systems.system import System
 
 __all__ = [
+    "AdaptedReference",
+    "ChartChange",
+    "Connection",
     "Constraint",
     "Holonomic",
     "InconsistentDataError",
+    "Interpolant",
     "Lyapunov",
     "Nonholonomic",
     "Projection",
     "RankDeficientError",
+    "Reduction",
     "Reference",
     "SecondOrder",
+    "Solvability",
     "System",
     "acceleration",
+    "adapted_reference",
     "check_initial_data",
     "check_x64",
+    "connection",
+    "cutoff",
+    "deformed",
     "energy",
+    "interpolant",
     "is_traced",
     "momentum",
     "project",
+    "reduction",
     "reference",
+    "solvability",
 ]

@@ -47,13 +47,7 @@ def reference(
     order 0 and 1 hold through their derivatives only, so they drift; the drift is reported, not removed.
     Raises what `simulate` raises for bad data, and RuntimeError with the time reached where the integration fails.
     """
-    times = jnp.asarray(t, dtype=float)
-    if times.ndim != 1 or times.shape[0] < 2:
-        raise ValueError(f"t: found shape {times.shape}; give at least two increasing times, the first the initial one")
-    if not is_traced(times) and not bool(jnp.all(jnp.isfinite(times)) & jnp.all(jnp.diff(times) > 0)):
-        raise ValueError(f"t: found {np.asarray(times)}; the times must be finite and increase")
-    if not 0 < tolerance < 1:
-        raise ValueError(f"tolerance: found {tolerance}; give a number between 0 and 1")
+    times = check_times(t, tolerance)
     if not isinstance(system, System):
         raise TypeError(f"system: found {type(system).__name__}; give a System")
     if solver is not None and not isinstance(solver, diffrax.AbstractSolver):
@@ -69,6 +63,18 @@ def reference(
             "(the solution may cease to exist, or raise max_steps or the tolerance); throw=False returns what there is"
         )
     return result
+
+
+def check_times(t, tolerance) -> Float[Array, "times"]:
+    """The times of a reference solution as an array, and its tolerance checked."""
+    times = jnp.asarray(t, dtype=float)
+    if times.ndim != 1 or times.shape[0] < 2:
+        raise ValueError(f"t: found shape {times.shape}; give at least two increasing times, the first the initial one")
+    if not is_traced(times) and not bool(jnp.all(jnp.isfinite(times)) & jnp.all(jnp.diff(times) > 0)):
+        raise ValueError(f"t: found {np.asarray(times)}; the times must be finite and increase")
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance: found {tolerance}; give a number between 0 and 1")
+    return times
 
 
 @eqx.filter_jit

@@ -1,0 +1,194 @@
+"""The order of a one step map, read from the size of the perturbation that turns the exact flow into it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.discretize import Scheme
+from dalembert.measure.order import EPSILON, Comparison, Convergence, converge
+from dalembert.measure.perturbation import Perturbation, perturbation
+from dalembert.systems import InconsistentDataError, System
+from dalembert.systems.connection import as_points
+from dalembert.systems.reduction import velocity_constraints
+
+WITHIN = 0.1  # distance of the fitted exponent from the declared order that still agrees with it
+ON_D = 1e-8  # largest |φ| after one step that counts as a step on D
+STEEPEST = np.pi / 2  # of the cut-off function: an error of the flow enters the perturbation with this factor over ε
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedding:
+    """sup |ε^p g| over the phases τ and the starting points, for each step, and what it says about the order p.
+
+    order: p, declared, or the whole number nearest to the fitted exponent. size: the sup for each h, with the floor of what
+    the flow's own errors make of it. tau: (T,). profile: (K, T), the sup over the starting points at each phase. limit: (K,)
+    (π/2)|Φ - F|/ε^(p+1), which sup |g| approaches as ε → 0. residual: (K,) largest |φ| after one step.
+    Norms are Euclidean in ξ = (q, v^a). dependent: the coordinates α that this leaves out.
+    """
+
+    order: int
+    declared: bool
+    size: Convergence
+    tau: Float[np.ndarray, "T"]
+    profile: Float[np.ndarray, "K T"]
+    limit: Float[np.ndarray, "K"]
+    residual: Float[np.ndarray, "K"]
+    dependent: tuple[int, ...]
+    perturbation: Perturbation
+
+    @property
+    def h(self) -> Float[np.ndarray, "K"]:
+        return self.size.h
+
+    @property
+    def sup_g(self) -> Float[np.ndarray, "K"]:
+        """sup |g| = sup |∂_tG - f(G)| / ε^p: bounded as ε → 0 if the order is p or more, with a limit above 0 if it is p."""
+        return self.size.error / self.h**self.order
+
+    @property
+    def exponent(self) -> float:
+        """The fitted exponent of the perturbation in ε; nan where it is below the floor."""
+        return self.size.slope
+
+    @property
+    def agrees(self) -> bool:
+        """The map has the order p: the exponent is p within 0.1."""
+        return bool(abs(self.exponent - self.order) <= WITHIN)
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if np.isnan(self.exponent):
+            return "no order to be seen: fewer than two steps with a perturbation above the floor; take larger steps"
+        found = f"sup|∂_tG - f(G)| ~ ε^{self.exponent:.3f}"
+        if self.agrees:
+            return f"order {self.order}: {found}"
+        if not self.declared:
+            return f"no whole order: {found}; the steps may be too large, or the map not smooth in h"
+        more = self.exponent > self.order
+        return (
+            f"not of order {self.order}, but {'higher' if more else 'lower'}: {found}, sup|g| {'falls' if more else 'grows'}"
+        )
+
+    def __str__(self) -> str:
+        return self.describe()
+
+    def describe(self) -> str:
+        """A table for a person."""
+        lines = [self.verdict]
+        for h, error, floor, g, use in zip(self.h, self.size.error, self.size.floor, self.sup_g, self.size.use, strict=True):
+            lines.append(f"  ε = {h:<10.6g} sup|ε^p g| {error:<11.5e} floor {floor:<8.1e} sup|g| {g:<10.5g} {use}")
+        return "\n".join(lines)
+
+
+def embedding(
+    system: System,
+    q0,
+    v0,
+    *,
+    h: Sequence[float],
+    order: int | None = None,
+    scheme: Scheme | None = None,
+    step: Callable | None = None,
+    t0: float = 0.0,
+    dependent=None,
+    phases: int = 20,
+    tolerance: float = 1e-13,
+) -> Embedding:
+    """sup |∂_tG - f(G)| = ε^p sup |g(ε, τ, z)| over τ and the points, for each ε = h, and the exponent fitted to it.
+
+    q0, v0: (n,), or (B, n) for several starting points, in D. h: (K,) decreasing. order: the p that the map is said to have.
+    scheme, step, dependent, tolerance: as for `perturbation`. phases: τ = k/phases; even, so that τ = ½ is among them, where
+    the cut-off is steepest. A step that fails leaves its h out of the fit.
+    Floor: the two flows in G are a few steps each, with local errors up to tolerance (1 + |z|); 4 of these are assumed. They
+    enter with the slope of the cut-off, (π/2)/ε. Below it no order is fitted.
+    Errors: those of `perturbation`; ValueError for h, phases, order; InconsistentDataError where a step leaves D.
+    Source: Jiménez, Scheurle, Proposition 4.1, Corollary 4.1. What is measured is the bound on g: that the perturbed flow
+    gives Φ back is an identity.
+    """
+    steps = as_steps(h)
+    points, speeds = as_points(q0, v0)
+    if order is not None and not (isinstance(order, int) and order > 0):
+        raise ValueError(f"order: found {order!r}; give a whole number, 1 or more")
+    if not (isinstance(phases, int) and phases >= 2 and phases % 2 == 0):
+        raise ValueError(f"phases: found {phases!r}; give an even number, 2 or more")
+    made = perturbation(system, points, speeds, scheme=scheme, step=step, t0=t0, dependent=dependent, tolerance=tolerance)
+    _check_step(made, steps[0], points[0], speeds[0])
+    residual = np.asarray(_residual(made, points, speeds, jnp.asarray(steps)))
+    done = np.asarray(np.isfinite(residual))
+    if np.max(residual[done], initial=0.0) > ON_D:
+        raise InconsistentDataError(
+            f"{'step' if step is not None else 'scheme'}: one step from D ends off D, |φ| = {residual[done].max():.3g}; the "
+            "embedding is that of a map of D to itself. A map that preserves a deformed constraint is one on "
+            "dalembert.deformed(...)"
+        )
+    tau = np.arange(phases + 1) / phases
+    found = {k: np.asarray(x) for k, x in _sizes(made, points, speeds, jnp.asarray(steps), jnp.asarray(tau)).items()}
+    floor = STEEPEST / steps * (4 * tolerance * (1 + found["size"]) + 10 * EPSILON * found["size"])
+    largest = found["profile"].max(axis=1)
+    table = [Comparison(*x) for x in zip(largest, found["field"], floor, strict=True)]
+    size = converge(steps, [1] * len(steps), done, table)
+    p = order if order is not None else (0 if np.isnan(size.slope) else round(size.slope))
+    limit = STEEPEST * found["gap"] / steps ** (p + 1)
+    return Embedding(p, order is not None, size, tau, found["profile"], limit, residual, made.chart.dependent, made)
+
+
+@eqx.filter_jit
+def _sizes(made: Perturbation, points, speeds, steps, tau) -> dict:
+    def one(h, q, v):
+        y = made.chart.coordinates(q, v)
+        mapped = made.chart.coordinates(*made.step(h, q, v))
+        pieces = jax.vmap(lambda s: made.from_start(h, s, y, mapped))(tau)
+        return {
+            "profile": jnp.linalg.norm(pieces.perturbation, axis=-1),
+            "field": jnp.max(jnp.linalg.norm(pieces.field, axis=-1)),
+            "size": jnp.max(jnp.abs(pieces.xi)),
+            "gap": jnp.linalg.norm(pieces.gap[-1]),  # at τ = 1: F(ε, y) - Φ(ε, y)
+        }
+
+    every = jax.vmap(lambda h: jax.vmap(lambda q, v: one(h, q, v))(points, speeds))(steps)
+    return jax.tree.map(lambda x: jnp.max(x, axis=1), every)
+
+
+@eqx.filter_jit
+def _residual(made: Perturbation, points, speeds, steps) -> Float[Array, "K"]:
+    """Largest |φ| after one step, over the points; nan where a step failed."""
+
+    def one(h, q, v):
+        q1, v1 = made.step(h, q, v)
+        lost = ~jnp.all(jnp.isfinite(q1) & jnp.isfinite(v1))
+        off = jnp.max(jnp.abs(velocity_constraints(made.chart.system, q1, v1, made.t0 + h)), initial=0.0)
+        return jnp.where(lost, jnp.nan, off)
+
+    return jnp.max(jax.vmap(lambda h: jax.vmap(lambda q, v: one(h, q, v))(points, speeds))(steps), axis=1)
+
+
+def as_steps(h: Sequence[float]) -> Float[np.ndarray, "K"]:
+    """Two or more positive, decreasing steps."""
+    values = np.asarray(h, dtype=float)
+    if values.ndim != 1 or values.size < 2:
+        raise ValueError(f"h: found shape {values.shape}; give two or more steps, such as [0.1, 0.05, 0.025]")
+    if not (np.all(np.isfinite(values)) and np.all(values > 0) and np.all(np.diff(values) < 0)):
+        raise ValueError(f"h: found {values.tolist()}; give positive, finite, decreasing steps")
+    return values
+
+
+def _check_step(made: Perturbation, h, q, v) -> None:
+    """The shape of what a map returns, and that it can be traced at all."""
+    try:
+        found = jax.eval_shape(lambda a, b, c: made.step(a, b, c), jnp.asarray(h), q, v)
+        shapes = [jnp.shape(x) for x in found]
+    except Exception as error:
+        raise TypeError(
+            f"step: could not be traced: {type(error).__name__}: {str(error).splitlines()[0]}. It is called as (h, q, v) "
+            "with arrays of JAX, and returns (q, v)"
+        ) from error
+    if shapes != [q.shape, v.shape]:
+        raise ValueError(f"step: returns shapes {shapes}; (q, v) of shape {q.shape} each are needed")

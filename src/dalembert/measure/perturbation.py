@@ -1,0 +1,210 @@
+"""A one step map as the flow of a perturbed equation: ż = f(z) + ε^p g(ε, t/ε, z), with g smooth and of period 1 in t/ε.
+
+The interpolation is built from the exact flow on both sides of a step, in coordinates on D, so that it stays in D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.discretize import Scheme
+from dalembert.path import Path
+from dalembert.step import simulate
+from dalembert.systems import Connection, System, connection, cutoff, reduction
+from dalembert.systems.adapted import flow
+from dalembert.systems.connection import compiled
+from dalembert.systems.reduction import check_first_order, explicit_terms, velocity_constraints
+
+Vector = Float[Array, "n"]
+Adapted = Float[Array, "two_n_minus_m"]
+
+CONTRACTIONS = 30
+
+
+class SchemeMap(eqx.Module):
+    """Φ(h, (q, v)): one step of `simulate` with a scheme, from t0."""
+
+    system: System
+    scheme: Scheme | None
+    t0: Any  # a time; `simulate` takes traced ones, too
+
+    def path(self, h, q: Vector, v: Vector) -> Path:
+        """The whole path of one step, with its multipliers."""
+        return simulate(self.system, q, v, h=h, steps=1, t0=self.t0, scheme=self.scheme, throw=False)
+
+    def __call__(self, h, q: Vector, v: Vector) -> tuple[Vector, Vector]:
+        path = self.path(h, q, v)
+        lost = path.steps_done < 1
+        return jnp.where(lost, jnp.nan, path.q[-1]), jnp.where(lost, jnp.nan, path.v[-1])
+
+
+class Piece(NamedTuple):
+    """At one phase τ, in ξ: the point z = G, the perturbation ε^p g there, f(z), and F(τε, y) - F(τε - ε, Φ)."""
+
+    xi: Adapted
+    perturbation: Adapted
+    field: Adapted
+    gap: Adapted
+
+
+class Perturbation(eqx.Module):
+    """G(t, ε, y) = χ₀(t/ε) F(t, y) + χ₁(t/ε) F(t - ε, Φ(ε, y)),  ε^p g = ∂_tG - f(G),  in ξ = (q, v^a) on D.
+
+    F: the exact flow of the reduced equation in the chart. step: Φ, (h, q, v) → (q, v), a map of D to itself. The methods
+    return ε^p g and not g: the perturbation needs no p. tau is t/ε ∈ [0, 1]; outside, G goes on from Φᵏ(y) and g repeats.
+    Source: Jiménez, Scheurle, Proposition 4.1 and Corollary 4.1, eqs. (38-45), after Fiedler and Scheurle. What differs: a
+    system that depends on time is included, at a fixed t0: then g depends on t0 too.
+    """
+
+    chart: Connection
+    step: Callable
+    t0: Float[Array, ""]
+    tolerance: float = eqx.field(static=True)
+
+    @compiled
+    def map(self, h, xi: Adapted) -> Adapted:
+        """Φ in ξ; the part of Φ that leaves D, if there is one, is not seen here."""
+        q, v = self.step(h, *self.chart.point(xi, self.t0))
+        return self.chart.coordinates(q, v)
+
+    @compiled
+    def flow(self, xi: Adapted, t, duration) -> Adapted:
+        """F, from time t0 + t, for a duration of either sign."""
+        return flow(self.chart, xi, self.t0 + t, duration, self.tolerance)
+
+    @compiled
+    def from_start(self, h, tau, xi: Adapted, mapped: Adapted | None = None) -> Piece:
+        """z = G(τε, ε, y) and ε^p g(ε, τ, z) for the starting point y = xi; mapped: Φ(ε, y) where it is known."""
+        return self._piece(h, tau, *self._sides(h, tau, xi, self.map(h, xi) if mapped is None else mapped))
+
+    @compiled
+    def __call__(self, h, tau, xi: Adapted) -> Adapted:
+        """ε^p g(ε, τ, ξ) at any point, eq. (42)."""
+        return self._piece(h, tau, *self._inverted(h, tau, xi)[1]).perturbation
+
+    @compiled
+    def start(self, h, tau, xi: Adapted) -> Adapted:
+        """The y with G(τε, ε, y) = ξ, eq. (43), by y ← F(-τε, ξ - (G - F)(τε, y)): it contracts by O(ε^(p+1)) each time."""
+        return self._inverted(h, tau, xi)[0]
+
+    def pushed(self, h, tau, q: Vector, v: Vector) -> tuple[Vector, Vector]:
+        """ε^p ∇ψ g = ε^p (g̃_q, g̃_v) at a point of D, tangent to D: the perturbation of (q̇, v̇), eqs. (48-50)."""
+        xi, t = self.chart.coordinates(q, v), self.t0 + tau * h
+        both = self.chart.tangent(xi, t) @ self(h, tau, xi)
+        return both[: q.shape[0]], both[q.shape[0] :]
+
+    def period(self, h, q: Vector, v: Vector) -> tuple[Vector, Vector]:
+        """The perturbed equation integrated over one period: Φ(ε, (q, v)) again, to 10 tolerance. It checks all of this.
+
+        By SciPy, one evaluation of the compiled field after the other; not under jit.
+        """
+        import scipy.integrate  # loads with its first use
+
+        def field(t, xi):
+            return np.asarray(self.chart.field(xi, self.t0 + t) + self(h, t / h, xi))
+
+        begin = np.asarray(self.chart.coordinates(jnp.asarray(q), jnp.asarray(v)))
+        wanted = {"method": "DOP853", "rtol": 10 * self.tolerance, "atol": 10 * self.tolerance}
+        found = scipy.integrate.solve_ivp(field, (0.0, float(h)), begin, **wanted)
+        if not found.success:
+            raise RuntimeError(f"period: the perturbed equation could not be integrated: {found.message}")
+        return self.chart.point(jnp.asarray(found.y[:, -1]), self.t0 + h)
+
+    def _inverted(self, h, tau, xi: Adapted) -> tuple[Adapted, Float[Array, "2 two_n_minus_m"]]:
+        """y with G(τε, ε, y) = ξ, and the two sides of which G is made there."""
+        weight = 1.0 - cutoff(tau)
+
+        def better(carry):
+            y, sides, _, k = carry
+            new = self.flow(xi - weight * (sides[1] - sides[0]), tau * h, -tau * h)
+            change = jnp.max(jnp.abs(new - y) / (1.0 + jnp.abs(new)))
+            return new, self._sides(h, tau, new, self.map(h, new)), change, k + 1
+
+        def unfinished(carry):
+            return (carry[2] > self.tolerance) & (carry[3] < CONTRACTIONS)
+
+        first = (xi, jnp.stack([xi, xi]), jnp.asarray(jnp.inf), 0)  # without a gap: y = F(-τε, ξ) after the first time
+        return jax.lax.while_loop(unfinished, better, first)[:2]
+
+    def _piece(self, h, tau, left: Adapted, right: Adapted) -> Piece:
+        weight, slope = jax.value_and_grad(cutoff)(jnp.asarray(tau, dtype=float))
+        z = weight * left + (1.0 - weight) * right
+        f_left, f_right, f = jax.vmap(lambda x: self.chart.field(x, self.t0 + tau * h))(jnp.stack([left, right, z]))
+        bend = weight * f_left + (1.0 - weight) * f_right - f  # of second order in left - right
+        return Piece(z, bend + slope / h * (left - right), f, left - right)
+
+    def _sides(self, h, tau, y: Adapted, mapped: Adapted) -> Float[Array, "2 two_n_minus_m"]:
+        """F(τε, y) and F(τε - ε, Φ(ε, y)), in one batch: one compiled integration."""
+        first = jnp.asarray([0.0, 1.0]) * h
+        return jax.vmap(self.flow)(jnp.stack([y, mapped]), first, tau * h - first)
+
+
+def perturbation(
+    system: System,
+    q0,
+    v0,
+    *,
+    scheme: Scheme | None = None,
+    step: Callable | None = None,
+    t0: float = 0.0,
+    dependent=None,
+    tolerance: float = 1e-13,
+) -> Perturbation:
+    """ż = f(z) + ε^p g(ε, t/ε, z), whose time-ε map is one step of a scheme, or any Φ(ε, z) given as `step`.
+
+    q0, v0: (n,), or (B, n), points of D at which the chart must be good. step: (h, q, v) → (q, v), written with jax.numpy, a
+    map of D to itself. scheme: as for `simulate`, of a form that starts from (q, v); the default one if neither is given.
+    dependent: as for `connection`. tolerance: of the exact flow F, relative and absolute.
+    Errors: those of `connection` and `reduction`; TypeError, ValueError for scheme and step.
+    """
+    check_first_order(system, "perturbation", holonomic=False)
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance: found {tolerance}; give a number between 0 and 1")
+    chart = connection(system, q0, v0, t0, dependent=dependent)
+    for q, v in zip(jnp.atleast_2d(jnp.asarray(q0)), jnp.atleast_2d(jnp.asarray(v0)), strict=True):
+        reduction(system, q, v, t0)
+    begin = jnp.asarray(t0, dtype=float)
+    return Perturbation(chart, one_step_map(system, scheme, step, begin), begin, float(tolerance))
+
+
+def one_step_map(system: System, scheme: Scheme | None, step: Callable | None, t0) -> Callable:
+    """The user's map, or one step of a scheme."""
+    if step is not None:
+        if scheme is not None:
+            raise ValueError("scheme, step: found both; give one of them")
+        if not callable(step):
+            raise TypeError(f"step: found {type(step).__name__}; give a function (h, q, v) → (q, v)")
+        return step
+    if scheme is not None and not isinstance(scheme, Scheme):
+        raise TypeError(f"scheme: found {type(scheme).__name__}; give a Scheme")
+    if (scheme or Scheme()).form_for(system) == "nodes":
+        raise ValueError(
+            "scheme: the form 'nodes' has its velocities between the nodes and is no map of (q, v); use drift_kick_drift, "
+            "the same equations from (q, v), or give the map as step="
+        )
+    return SchemeMap(system, scheme, t0)
+
+
+@eqx.filter_jit
+def projected_perturbation(system: System, q: Vector, v: Vector, g_q: Vector, g_v: Vector, t=0.0) -> tuple[Vector, Array]:
+    """(ĝ_v - m⁻¹RᵀC⁻¹ s, -C⁻¹ s), s = φ_q ĝ_q + φ_v ĝ_v: what a perturbation (ĝ_q, ĝ_v) of the differential-algebraic
+    equation does to v̇ and to λ, on D.
+
+    With (ĝ_q, ĝ_v) tangent to D, as `Perturbation.pushed` returns it, s = 0 and nothing changes; otherwise the constraint
+    forces take the normal part away. q, v, g_q, g_v: (n,).
+    Source: Jiménez, Scheurle, Remark 4.5, eqs. (51-59). Their simplification (62-65) rests on m = μᵀC⁻¹μ, Lemma 4.4, whose
+    right side has rank m < n: it is not used.
+    """
+    terms = explicit_terms(system, q, v, t)
+    s = jax.jvp(lambda x, w: velocity_constraints(system, x, w, t), (q, v), (g_q, g_v))[1]
+    if not s.shape[0]:
+        return g_v, s
+    change = -jnp.linalg.solve(terms.coupling, s)
+    return g_v + jnp.linalg.solve(terms.mass, terms.reactions.T @ change), change

@@ -1,0 +1,148 @@
+"""From the differential-algebraic equation of a constrained system to an ordinary one, by an explicit formula for (λ, v̇).
+
+`equations.acceleration` solves for (a, λ) by Newton's method and takes any constraint. Here constraints restrict (q, v), so
+that their time derivative is affine in a, the mass matrix is regular, and (a, λ) is written down.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.algebra import numerical_rank
+from dalembert.algebra.newton import value_and_jacobian
+from dalembert.systems.checks import RankDeficientError, as_vector, check_x64, is_traced
+from dalembert.systems.equations import Time, all_reactions, euler_lagrange, first_derivative, reduced, value
+from dalembert.systems.shapes import check_shapes
+from dalembert.systems.system import System
+
+Vector = Float[Array, "n"]
+Rows = Float[Array, "m"]
+Matrix = Float[Array, "m n"]
+
+DEGENERATE = 1e-10  # smallest singular value of C with unit vectors, below which the forces do not determine λ
+
+
+class Reduction(eqx.Module):
+    """v̇ = f_v + m⁻¹Rᵀλ,  λ = -C⁻¹(φ_q v + φ_t + φ_v f_v),  C = φ_v m⁻¹Rᵀ, at one (q, v, t).
+
+    a: v̇ (n,). multipliers: λ (m,). free: f_v = m⁻¹(L_q + f - L_vq v - L_vt) (n,), the acceleration without constraints.
+    mass: m = L_vv (n, n). rows: φ_v (m, n). rate: φ_q v + φ_t (m,). reactions: R (m, n). coupling: C (m, m).
+    For a holonomic constraint φ stands for dφ/dt.
+    """
+
+    a: Vector
+    multipliers: Rows
+    free: Vector
+    mass: Float[Array, "n n"]
+    rows: Matrix
+    rate: Rows
+    reactions: Matrix
+    coupling: Float[Array, "m m"]
+
+    @property
+    def cosines(self) -> Float[Array, "m m"]:
+        """C with the rows of φ_v and the vectors m⁻¹Rᵀ of unit length: whatever units the constraints are written in."""
+        forces = jnp.linalg.solve(self.mass, self.reactions.T)
+        lengths = jnp.linalg.norm(self.rows, axis=1)[:, None] * jnp.linalg.norm(forces, axis=0)[None, :]
+        return jnp.where(lengths > 0, self.coupling / jnp.where(lengths > 0, lengths, 1.0), 0.0)
+
+
+def velocity_constraints(system: System, q: Vector, v: Vector, t) -> Rows:
+    """What restricts v: φ(q, v) of constraints of order 1, dφ/dt of those of order 0, stacked in the user's order."""
+    rows = [
+        first_derivative(system, c, q, v, t) if c.order == 0 else value(system, c, q, v, v, t) for c in system.constraints
+    ]
+    return jnp.concatenate(rows) if rows else jnp.zeros(0)
+
+
+def explicit_terms(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Reduction:
+    """As `reduction`, without any check, for use in compiled code: inf or NaN where m or C is singular."""
+    rest = jnp.zeros_like(v)
+    inertia, mass = value_and_jacobian(lambda a: euler_lagrange(system, q, v, a, t), rest)
+    rows = jax.jacfwd(lambda w: velocity_constraints(system, q, w, t))(v)
+    equations = [reduced(system, c, q, v, rest, t) for c in system.constraints]  # φ_q v + φ_t: at a = 0
+    rate = jnp.concatenate(equations) if equations else jnp.zeros(0)
+    reactions = all_reactions(system, q, v, rest, t)
+    solved = jnp.linalg.solve(mass, jnp.concatenate([-inertia[:, None], reactions.T], axis=1))
+    free, forces = solved[:, 0], solved[:, 1:]
+    coupling = rows @ forces
+    multipliers = -jnp.linalg.solve(coupling, rate + rows @ free) if rate.shape[0] else rate
+    return Reduction(free + forces @ multipliers, multipliers, free, mass, rows, rate, reactions, coupling)
+
+
+_terms = eqx.filter_jit(explicit_terms)
+
+
+def reduction(system: System, q, v, t: Time = 0.0) -> Reduction:
+    """d/dt L_v - L_q = f + Rᵀλ, φ(q, v, t) = 0  ⇒  λ and v̇ in closed form, with the terms they are made of.
+
+    q, v: (n,), t: time, for constraints of order 0 and 1: linear, affine or nonlinear in v, with Chetaev's or other
+    reactions. L is any Lagrangian whose mass matrix m = L_vv, at this (q, v, t), is regular; that it depends on q alone, or
+    is positive definite, is not used. Off D the formula is that of the field whose flow keeps the value of φ.
+    Errors: TypeError or ValueError for arguments and constraints on accelerations; RankDeficientError for a singular m or C,
+    with the smallest singular value. Under jit, vmap and grad nothing is checked.
+    Source: Jiménez, Scheurle, Proposition 2.1, eqs. (22, 23). What differs: forces, reactions R other than φ_v, time,
+    constraints nonlinear in v; λ as in the house's convention, which is that of (2a).
+    """
+    check_x64()
+    check_first_order(system, "reduction")
+    x = as_vector(q, "q")
+    w = as_vector(v, "v", x.shape[0])
+    now = jnp.asarray(t, dtype=float)
+    check_shapes(system, x, w, now)
+    terms = _terms(system, x, w, now)
+    if not is_traced(terms):
+        _check_regular(terms)
+    return terms
+
+
+def check_first_order(system, name: str, holonomic: bool = True) -> None:
+    """TypeError or ValueError where a constraint restricts something else than q and v."""
+    if not isinstance(system, System):
+        raise TypeError(f"system: found {type(system).__name__}; give a System")
+    for i, c in enumerate(system.constraints):
+        if c.order == 2:
+            raise ValueError(
+                f"constraints[{i}] ({type(c).__name__}): {name} is for constraints on positions and velocities; one on "
+                "accelerations is solved by dalembert.acceleration"
+            )
+        if c.order == 0 and not holonomic:
+            raise ValueError(
+                f"constraints[{i}] (Holonomic): {name} is for constraints on velocities, Nonholonomic(...). Written as "
+                "dφ/dt = 0, a holonomic constraint is one"
+            )
+
+
+def coupling_rank(terms: Reduction) -> tuple[float, float]:
+    """Smallest singular value and condition number of C made of unit vectors; (1, 1) without constraints."""
+    if terms.rows.shape[0] == 0:
+        return 1.0, 1.0
+    cosines = np.asarray(terms.cosines)
+    if not np.all(np.isfinite(cosines)):
+        return 0.0, np.inf
+    values = np.linalg.svd(cosines, compute_uv=False)
+    return float(values[-1]), float(values[0] / values[-1]) if values[-1] > 0 else np.inf
+
+
+def _check_regular(terms: Reduction) -> None:
+    mass = np.asarray(terms.mass)
+    if not np.all(np.isfinite(mass)):
+        raise ValueError("lagrangian: its derivatives are not finite at (q, v)")
+    found = numerical_rank(mass)
+    if not found.full:
+        raise RankDeficientError(
+            f"lagrangian: the mass matrix ∂²L/∂v² has rank {found.rank} of {mass.shape[0]} at (q, v) (smallest singular "
+            f"value {found.singular_values[-1]:.3g}, rows of unit length), and the formula needs its inverse. "
+            "dalembert.acceleration does not: what must be regular there is the whole matrix of (a, λ)"
+        )
+    smallest, condition = coupling_rank(terms)
+    if smallest <= DEGENERATE:
+        raise RankDeficientError(
+            f"reactions: the matrix C = φ_v m⁻¹Rᵀ is degenerate at (q, v): smallest singular value {smallest:.3g}, "
+            f"condition {condition:.3g} (with unit vectors): the constraint forces cannot enforce the constraints, or the "
+            "constraints depend on one another. dalembert.solvability says which"
+        )
