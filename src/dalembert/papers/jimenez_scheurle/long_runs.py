@@ -20,6 +20,7 @@ from dalembert.papers.jimenez_scheurle.integrators import (
     EXPLICIT,
     FOUR,
     IMPLICIT,
+    LAST,
     ORIGINAL,
     PARTICLE,
     POTENTIAL,
@@ -27,8 +28,9 @@ from dalembert.papers.jimenez_scheurle.integrators import (
 )
 
 STEP, TIMES = 0.05, {PARTICLE.name: 40.0, POTENTIAL.name: 1000.0}
-ENERGY_STEP, ENERGY_STEPS, KEPT = 0.1, 100_000, 97  # every 97th: no simple fraction of the period 2π of y
+ENERGY_STEP, ENERGY_TIME, KEPT = 0.1, 10_000.0, 97  # every 97th: no simple fraction of the period 2π of y
 ENERGY_METHODS = (EXPLICIT, IMPLICIT, COMPOSED[0])
+PART_TIME = 100.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,36 +68,43 @@ def constraint(case: Case, method: Method, h: float = STEP, time: float | None =
 
 @dataclasses.dataclass(frozen=True)
 class Energy:
-    """Relative change of ½|v|² + ½(x² + y²) at the states, every 97th."""
+    """Of the particle with the potential, at the saved states: total ½|v|² + ½(x²+y²), and part ½(1+y²)ẋ² + ½x².
+
+    The exact solution conserves both: the part of x, and that of y, ½(ẏ²+y²).
+    """
 
     method: Method
+    h: float
     t: Float[np.ndarray, "K"]
-    change: Float[np.ndarray, "K"]
+    total: Float[np.ndarray, "K"]
+    part: Float[np.ndarray, "K"]
 
     @property
-    def largest(self) -> float:
-        return float(np.max(np.abs(self.change)))
+    def change(self) -> Float[np.ndarray, "K"]:
+        """Relative, of the total."""
+        return self.total / self.total[0] - 1.0
 
-    def band(self, part: slice) -> tuple[float, float]:
-        """Least and largest change in a part of the run."""
-        return float(self.change[part].min()), float(self.change[part].max())
+    @property
+    def rate(self) -> float:
+        """Slope of log part(t): how fast the energy of x grows."""
+        return float(np.polyfit(self.t, np.log(self.part), 1)[0])
 
 
-def energy(method: Method, steps: int = ENERGY_STEPS) -> Energy:
-    h = ENERGY_STEP
-    path = method.simulate(POTENTIAL.system, *POTENTIAL.start, h, steps * h, save_every=KEPT)
-    q, v = np.asarray(path.q), np.asarray(path.v)
-    value = 0.5 * np.sum(v**2, axis=1) + 0.5 * (q[:, 0] ** 2 + q[:, 1] ** 2)
-    return Energy(method, np.asarray(path.t), value / value[0] - 1.0)
+def energy(method: Method, h: float, time: float, every: int) -> Energy:
+    path = method.simulate(POTENTIAL.system, *POTENTIAL.start, h, time, save_every=every)
+    (x, y, _), v = np.asarray(path.q).T, np.asarray(path.v)
+    total = 0.5 * np.sum(v**2, axis=1) + 0.5 * (x**2 + y**2)
+    return Energy(method, h, np.asarray(path.t), total, 0.5 * (1 + y**2) * v[:, 0] ** 2 + 0.5 * x**2)
 
 
 @dataclasses.dataclass(frozen=True)
 class LongRuns:
-    """halved: the run at the original nodes with half the step."""
+    """halved: the run at the original nodes with half the step. parts: β = 0, ½, 1 over a short time, with two steps."""
 
     constraints: list[Constraint]
     halved: dict[str, Constraint]
     energies: list[Energy]
+    parts: list[Energy]
 
 
 def measure(fast: bool = False) -> LongRuns:
@@ -103,12 +112,15 @@ def measure(fast: bool = False) -> LongRuns:
     cases = (PARTICLE, POTENTIAL)
     runs = [constraint(case, method, time=shorter * TIMES[case.name]) for case in cases for method in FOUR]
     halved = {case.name: constraint(case, ORIGINAL, 0.5 * STEP, shorter * TIMES[case.name]) for case in cases}
-    return LongRuns(runs, halved, [energy(method, round(shorter * ENERGY_STEPS)) for method in ENERGY_METHODS])
+    energies = [energy(method, ENERGY_STEP, shorter * ENERGY_TIME, KEPT) for method in ENERGY_METHODS]
+    steps = (ENERGY_STEP, 0.5 * ENERGY_STEP)
+    parts = [energy(method, h, PART_TIME, 1) for h in steps for method in (EXPLICIT, IMPLICIT, LAST)]
+    return LongRuns(runs, halved, energies, parts)
 
 
 def draw(save: Save, runs: LongRuns) -> None:
     draw_constraint(save, runs)
-    draw_energy(save, runs.energies)
+    draw_energy(save, runs)
 
 
 def draw_constraint(save: Save, runs: LongRuns) -> None:
@@ -135,11 +147,18 @@ def _sizes(axes, t, values, colour: str, label: str) -> None:
     axes.plot(t, np.maximum(np.maximum.accumulate(np.abs(values)), 1e-18), line, color=colour, label=label)
 
 
-def draw_energy(save: Save, runs: list[Energy]) -> None:
-    figure, axes = panels(1, len(runs), size=(10.0, 3.2))
-    for panel, run in zip(axes[0], runs, strict=True):
-        panel.plot(run.t, run.change, ".", color=COLOURS[run.method.name], markersize=1.5, rasterized=True)
-        panel.set(xlabel="$t$", title=run.method.label)
-        panel.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
-    axes[0, 0].set_ylabel("relative change of the energy")
+def draw_energy(save: Save, runs: LongRuns) -> None:
+    """First the energy of x for β = 0, ½, 1; then the total energy of three integrators over the long run."""
+    figure, axes = panels(2, 2, size=(9.2, 6.0))
+    first = axes[0, 0]
+    for run in runs.parts:
+        line = {"linestyle": "-" if run.h == ENERGY_STEP else "--", "linewidth": 1.1}
+        label = f"{run.method.label.split(',')[0].split(' (')[0]}, $\\epsilon = {run.h:g}$"
+        first.semilogy(run.t, run.part / run.part[0], color=COLOURS[run.method.name], label=label, **line)
+    first.set(xlabel="$t$", title="energy of $x$ over its initial value")
+    first.legend(fontsize=8, ncols=2, loc="upper left")
+    for panel, run in zip(axes.flat[1:], runs.energies, strict=True):
+        panel.plot(run.t, run.change, ".", color=COLOURS[run.method.name], markersize=1.8)
+        panel.set(xlabel="$t$", title=f"relative change of the energy: {run.method.label}")
+        panel.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
     save("energy", figure)

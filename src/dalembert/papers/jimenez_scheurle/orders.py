@@ -57,7 +57,7 @@ def difference(one, other) -> float:
 
 def errors_of(case: Case, path: Path) -> tuple[float, ...]:
     """Of q, v, and λ in the three readings, along one path."""
-    t, own, end = (np.asarray(x) for x in (path.t, path.t_multipliers, path.t[1:]))
+    t, own = np.asarray(path.t), np.asarray(path.t_multipliers)
     q, v = case.exact(t)
     along = multipliers_at(case.system, *case.exact(np.concatenate([t, own])))
     true, at_own = along[: len(t)], along[len(t) :]
@@ -104,6 +104,6 @@ def _line(panel, result: Errors, quantity: str) -> None:
     name = result.method.name
     order = result.order(quantity)
     panel.plot(
-        result.h, result.error[quantity], MARKERS[name] + "-", color=COLOURS[name], label=result.method.label, markersize=4.5,
-        alpha=0.35 if np.isnan(order) and quantity in ("q", "v") else 1.0,
+        result.h, result.error[quantity], MARKERS[name] + "-", color=COLOURS[name], label=result.method.label,
+        markersize=4.5, alpha=0.35 if np.isnan(order) and quantity in ("q", "v") else 1.0,
     )  # fmt: skip
