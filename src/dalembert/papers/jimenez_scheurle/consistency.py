@@ -2,6 +2,7 @@
 
 p + 1 is the least exponent of the errors of q and v in ε, s + 1 that of the error of λ at the end of the step. Exact flows:
 the closed form of the particle from any point, otherwise eight steps of the composition of order 8, an error below 1e-17.
+`measure.consistency` finds the same pair from the flow of the reduced equation, for any system and slower; it knows no D_ε.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def flow(case: Case, q, v, times) -> tuple[np.ndarray, np.ndarray]:
 
 
 def one_step(case: Case, method: Method, q, v, h: float, deformed: bool) -> np.ndarray:
-    """Errors after one step, in the order of NAMES, and the ratio. deformed: the step after a first one, which ends on D_ε."""
+    """Errors after one step, in the order of NAMES, and the ratio. deformed: of the second step; the first ends on D_ε."""
     path = method.simulate(case.system, q, v, h, 2 * h if deformed else h)
     first = path.t[-2]
     begin = np.asarray(path.q[-2]), np.asarray(path.v[-2])

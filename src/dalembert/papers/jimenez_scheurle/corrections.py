@@ -206,7 +206,7 @@ def equations_95_96() -> dict[str, float]:
 
 
 def multiplier_of_92() -> dict[str, float]:
-    """λ of β = 1 for the particle, ε = 0.1: |v_z' - y'v_x'| with the printed λ, and with that of (87), which is for β = ½."""
+    """|v_z' - y'v_x'| of the particle, β = 1, ε = 0.1: with the printed λ, and with that of (87), which is for β = ½."""
     s, h = p.particle_state(), 0.1
     y, vx, vy = s[1], s[3], s[4]
 
@@ -247,7 +247,7 @@ def found_right() -> dict[str, float]:
     second = np.einsum("aijk,i,j,k->a", p.ddμ(q), v, v, v)
     inner = p.quadratic(d, slope, v) + p.μ(q) @ p.W @ hessian @ v - 0.5 * second
     first = p.C(q) @ inner + c_rate @ (p.μ(q) @ slope - p.quadratic(d, v, v))
-    new, λ = p.implicit_step(s, 0.1)
+    new = p.implicit_step(s, 0.1)[0]
     return {
         "(78)": float(norm(p.split_multiplier(q, v) - p.multiplier(q, v))),
         "before (84)": p.exponent(lambda h: p.explicit_multiplier(q, v, h) - p.multiplier(q, v) - h * first),
@@ -277,9 +277,11 @@ CORRECTIONS = (
     Correction("Lemma 2.4, proof", "⟨μ^α, Z^β⟩ is different from zero by definition",
                "it may vanish for α ≠ β; the lemma holds, since μm⁻¹μᵀ is positive definite", lemma_2_4,
                "rolling disk at φ = 0: ⟨μ¹, Z²⟩ = {0:.0f}, smallest eigenvalue of μm⁻¹μᵀ {1:.0f}"),
-    Correction("Lemma 4.4", "(m_ij) = (μ^α_i C_αβ μ^β_j)", "true only for as many constraints as coordinates; the right side has the rank of μ", lemma_4_4,
+    Correction("Lemma 4.4", "(m_ij) = (μ^α_i C_αβ μ^β_j)", "the right side has the rank of μ: true for m = n only",
+               lemma_4_4,
                "particle at y = 1: rank {0:.0f} against {1:.0f}, distance {2:.2f}"),
-    Correction("(62)–(65)", "velocity part -C⟨∇_qφ, ĝ_q⟩m⁻¹∇_vφ", "that of (59): + ĝ_v - C⟨∇_vφ, ĝ_v⟩m⁻¹∇_vφ", equations_62_65,
+    Correction("(62)–(65)", "velocity part -C⟨∇_qφ, ĝ_q⟩m⁻¹∇_vφ", "that of (59): + ĝ_v - C⟨∇_vφ, ĝ_v⟩m⁻¹∇_vφ",
+               equations_62_65,
                "ĝ_v = (0, 1, 0), along D: printed {0:.0f}, correct of norm {1:.0f}"),
     Correction("(69), and the rescaling after (80)", "λ; λ ↦ -λ/ε is equivalent to φ_d = -εμ∘ρ",
                "λ of (69) is -ε λ of (2a); a factor on φ_d leaves λ as it is", equation_69,
@@ -289,16 +291,16 @@ CORRECTIONS = (
     Correction("Proposition 5.2", "φ_d: U → R^{2n-m}, μ¹, …, μ^{2n-m}", "φ_d: U → R^m; D_d has dimension 2n - m",
                proposition_5_2, "particle: rank {0:.0f}, m = {1:.0f}, 2n - m = {2:.0f}"),
     Correction("(84), ∂λ/∂v v̇", "-2C(∇μ v)v̇", "-C(∂_jμ_i)(v̇^i v^j + v^i v̇^j): ∂_jμ_i is symmetric for closed forms only",
-               equation_84, "printed over correct for the particle: {0:.3f} or {1:.0f}, by the reading; corrected form against a "
-               "central difference: {2:.0e}"),
+               equation_84, "printed over correct for the particle: {0:.3f} or {1:.0f}, by the reading; corrected form "
+               "against a central difference: {2:.0e}"),
     Correction("last display of Proposition 6.1", "… + 2εC(∇μ v)(M⁻¹∇V - λM⁻¹μ)", "… - εC(∂_jμ_i)(v̇^i v^j + v^i v̇^j)",
                multipliers_of_81, "exponent of what is left: printed {0:.2f} or {1:.2f}, corrected {2:.2f}; s = 0 is right"),
     Correction("split form after Proposition 6.1", "v^a_{k+1} = … - ελ(…); q̃^q_k", "+ ελ(…); q̃^a_k", split_of_81,
                "local exponent of v^a: printed {0:.2f}, corrected {1:.2f}"),
     Correction("(86c)", "+ λM⁻¹μ(q̃_{k+½})", "+ ελM⁻¹μ(q̃_{k+½}), as in (81b) and as (87) takes it", equation_86c,
                "λ of (86c) over the continuous λ: {0:.4f} at ε = 0.05, {1:.4f} at 0.025"),
-    Correction("text after (86)", "it becomes explicit if V = 0", "the m equations for λ remain, nonlinear in general, linear if "
-               "the reaction does not move the coordinates that μ depends on", explicit_without_v,
+    Correction("text after (86)", "it becomes explicit if V = 0", "the m equations for λ remain, nonlinear in general, "
+               "linear if the reaction does not move the coordinates that μ depends on", explicit_without_v,
                "second difference in λ: {0:.1e} with n = 4, m = 2; {1:.0e} for the particle"),
     Correction("(87)", "two lines without a sign between them", "plus", equation_87,
                "exponent of what is left: plus {0:.2f}, minus {1:.2f}, without the term {2:.2f}"),
@@ -314,6 +316,6 @@ CORRECTIONS = (
                equations_95_96, "global order: printed {0:.2f}, corrected {1:.2f}"),
     Correction("(99), Proposition 6.3", "(99) is (97); F̃ = F + O(ε²) with F: D → D",
                "on D_ε only. From data on D one step of (97) is wrong by O(ε), half of the reaction", equation_99,
-               "local exponent of v: (97) from D {0:.2f}, (99) from D {1:.2f}, (97) from D_ε {2:.2f}; first λ of (97) over the "
-               "true one {3:.3f}; (99) from D misses (98) by {4:.1e} at ε = 0.05"),
+               "local exponent of v: (97) from D {0:.2f}, (99) from D {1:.2f}, (97) from D_ε {2:.2f}; first λ of (97) over "
+               "the true one {3:.3f}; (99) from D misses (98) by {4:.1e} at ε = 0.05"),
 )  # fmt: skip

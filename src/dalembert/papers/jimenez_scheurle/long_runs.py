@@ -3,6 +3,10 @@
 At the original nodes q_k = q̃_k ± (ε/2)v of a run with β = ½ the value of v_z - y v_x is -(ε/2) v_y v_x: the deformed
 constraint v_z - y v_x + (ε/2) v_y v_x = 0 of eq. (98) holds there, so the deviation from D has the size of ε and the sign of
 -v_y v_x. It oscillates where v_y v_x does. For the free particle v_y is constant and v_x has one sign: it does not.
+
+With θ = arctan y and p = √(1+y²) ẋ one step of β = 0 without potential is p' = p cos(θ'-θ), and one of β = 1 is its adjoint,
+p' = p / cos(θ'-θ). With the potential, c = 1, the energy of x thus changes at the rate ∓½ε⟨θ̇²⟩ = ∓ε A²/(4√(1+A²)), where A
+is the amplitude of y: half of it is kinetic in the mean, and ⟨θ̇²⟩ = A²/(2√(1+A²)).
 """
 
 from __future__ import annotations
@@ -85,6 +89,13 @@ class Energy:
         return self.total / self.total[0] - 1.0
 
     @property
+    def predicted(self) -> float:
+        """∓ε A²/(4√(1+A²)): the leading term for β = 0 and 1."""
+        _, y, _, _, vy, _ = np.concatenate(POTENTIAL.start)
+        sign = {"explicit": -1.0, "last": 1.0}.get(self.method.name, 0.0)
+        return float(sign * self.h * (y**2 + vy**2) / (4 * np.sqrt(1 + y**2 + vy**2)))
+
+    @property
     def rate(self) -> float:
         """Slope of log part(t): how fast the energy of x grows."""
         return float(np.polyfit(self.t, np.log(self.part), 1)[0])
@@ -124,7 +135,7 @@ def draw(save: Save, runs: LongRuns) -> None:
 
 
 def draw_constraint(save: Save, runs: LongRuns) -> None:
-    """Above the deviation at the original nodes, below the sizes of all, logarithmic; left free, right with the potential."""
+    """Above the deviation at the original nodes, below the sizes of all; left free, right with the potential."""
     figure, axes = panels(2, 2, size=(9.2, 5.6), sharex="col", height_ratios=(1, 1.25))
     for (top, bottom), case in zip(axes.T, (PARTICLE, POTENTIAL), strict=True):
         for run in (r for r in runs.constraints if r.case is case):
@@ -157,7 +168,7 @@ def draw_energy(save: Save, runs: LongRuns) -> None:
         first.semilogy(run.t, run.part / run.part[0], color=COLOURS[run.method.name], label=label, **line)
     first.set(xlabel="$t$", title="energy of $x$ over its initial value")
     first.legend(fontsize=8, ncols=2, loc="upper left")
-    for panel, run in zip(axes.flat[1:], runs.energies, strict=True):
+    for panel, run in zip(axes.ravel()[1:], runs.energies, strict=True):
         panel.plot(run.t, run.change, ".", color=COLOURS[run.method.name], markersize=1.8)
         panel.set(xlabel="$t$", title=f"relative change of the energy: {run.method.label}")
         panel.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
