@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -258,7 +259,7 @@ def found_right() -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Correction:
-    """One finding. check(numbers) says in words what was found, with the numbers of `measure`."""
+    """One finding. text says in words what was found, with the numbers of `measure`."""
 
     equation: str
     printed: str
@@ -268,7 +269,13 @@ class Correction:
 
     @property
     def text(self) -> str:
-        return self.check.format(*self.measure().values())
+        return self.check.format(*numbers(self.measure).values())
+
+
+@functools.cache
+def numbers(measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """What a check measures, once."""
+    return measure()
 
 
 CORRECTIONS = (

@@ -26,7 +26,7 @@ STEPS = (0.1, 0.05, 0.025, 0.0125)
 COARSER = {"order_6": 4, "order_8": 8}  # their errors would be rounding otherwise
 TIME = 4.0
 TICKS = (0.0125, 0.05, 0.2, 0.8)
-FLOOR = 1e-12  # below this an error is mostly rounding: 1000 times 2^-53, times the size of the solution, near 5
+FLOOR = 1e-13  # below this an error may be rounding, which is 1e-15 to 1e-14 here
 QUANTITIES = ("q", "v", "own", "end", "recomputed")
 TITLES = {
     "q": "$q$", "v": "$v$", "own": "$\\lambda$ at its own time", "end": "$\\lambda$ at the end of the step",
@@ -47,10 +47,10 @@ class Errors:
     error: dict[str, Float[np.ndarray, "steps"]]
 
     def order(self, quantity: str) -> float:
-        """Slope over the steps whose error is above rounding; NaN where fewer than two are."""
+        """Slope over the steps whose error is above rounding; NaN where fewer than three are."""
         error = self.error[quantity]
         above = error > FLOOR
-        return fitted_slope(self.h[above], error[above]) if above.sum() > 1 else float("nan")
+        return fitted_slope(self.h[above], error[above]) if above.sum() > 2 else float("nan")
 
 
 def difference(one, other) -> float:
