@@ -146,7 +146,7 @@ def draw_constraint(save: Save, runs: LongRuns) -> None:
             _sizes(bottom, run.t, run.on_d, colour, run.method.label)
         top.axhline(0, color="black", linewidth=0.6)
         top.set_title(f"{case.label}: $v_z - y\\,v_x$ at the original nodes", fontsize=9.5)
-        bottom.set(yscale="log", xlabel="$t$", ylim=(1e-18, 1))
+        bottom.set(yscale="log", xlabel="$t$", ylim=(1e-17, 1))
     axes[1, 0].set_ylabel("$|v_z - y\\,v_x|$, largest so far")
     handles, labels = axes[1, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8.5)
@@ -166,7 +166,7 @@ def draw_energy(save: Save, runs: LongRuns) -> None:
         line = {"linestyle": "-" if run.h == ENERGY_STEP else "--", "linewidth": 1.1}
         label = f"{run.method.label.split(',')[0].split(' (')[0]}, $\\epsilon = {run.h:g}$"
         first.semilogy(run.t, run.part / run.part[0], color=COLOURS[run.method.name], label=label, **line)
-    first.set(xlabel="$t$", title="energy of $x$ over its initial value")
+    first.set(xlabel="$t$", title="energy of $x$ over its initial value", ylim=(0.08, 40))
     first.legend(fontsize=8, ncols=2, loc="upper left")
     for panel, run in zip(axes.ravel()[1:], runs.energies, strict=True):
         panel.plot(run.t, run.change, ".", color=COLOURS[run.method.name], markersize=1.8)
