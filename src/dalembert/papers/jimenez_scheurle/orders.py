@@ -25,7 +25,7 @@ from dalembert.path import Path
 STEPS = (0.1, 0.05, 0.025, 0.0125)
 COARSER = {"order_6": 4, "order_8": 8}  # their errors would be rounding otherwise
 TIME = 4.0
-TICKS = (0.0125, 0.05, 0.2, 0.8)
+TICKS = (0.0125, 0.1, 0.8)
 FLOOR = 1e-13  # below this an error may be rounding, which is 1e-15 to 1e-14 here
 QUANTITIES = ("q", "v", "own", "end", "recomputed")
 TITLES = {
@@ -86,7 +86,7 @@ def measure(fast: bool = False) -> list[Errors]:
 def draw(save: Save, results: list[Errors]) -> None:
     """Rows: the free particle and the contact oscillator; columns: the quantities."""
     shown = [case for case in (PARTICLE, OSCILLATOR) if any(r.case is case for r in results)]
-    figure, axes = panels(len(shown), len(QUANTITIES), size=(12.5, 1.2 + 2.6 * len(shown)), sharex=True, sharey=True)
+    figure, axes = panels(len(shown), len(QUANTITIES), size=(10.0, 1.0 + 2.2 * len(shown)), sharex=True, sharey=True)
     for i, (row, case) in enumerate(zip(axes, shown, strict=True)):
         for panel, quantity in zip(row, QUANTITIES, strict=True):
             for result in results:

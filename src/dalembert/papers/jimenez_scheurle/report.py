@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from dalembert.measure import Embedding
-from dalembert.papers.borda_fernandez_grillo.report import markdown
 from dalembert.papers.jimenez_scheurle.consistency import Pair
 from dalembert.papers.jimenez_scheurle.corrections import CORRECTIONS, found_right, numbers
 from dalembert.papers.jimenez_scheurle.integrators import FOUR, ORIGINAL, PARTICLE, POTENTIAL
 from dalembert.papers.jimenez_scheurle.long_runs import Constraint, LongRuns
 from dalembert.papers.jimenez_scheurle.orders import QUANTITIES, Errors
 from dalembert.papers.jimenez_scheurle.work import Work
+from dalembert.papers.tables import markdown
 
 
 def write_table(file: Path, results: list[Errors]) -> None:
