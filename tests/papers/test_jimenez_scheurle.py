@@ -10,7 +10,8 @@ import pytest
 
 from dalembert import measure
 from dalembert.papers import PAPERS
-from dalembert.papers.jimenez_scheurle import consistency, corrections, long_runs, orders
+from dalembert.papers.jimenez_scheurle import checks, consistency, long_runs, orders
+from dalembert.papers.jimenez_scheurle.corrections import numbers
 from dalembert.papers.jimenez_scheurle.integrators import (
     COMPOSED,
     EXPLICIT,
@@ -117,36 +118,35 @@ def test_the_energy_of_x_drifts_at_the_predicted_rate(method, written):
 
 
 EXPONENTS = {  # what is left with the printed and with the corrected formula, in the order of the function's numbers
-    corrections.equations_95_96: (1, 2),
-    corrections.split_of_86: (1, 2),
-    corrections.split_multiplier_of_86: (1, 2),
-    corrections.split_of_81: (1, 2),
-    corrections.multipliers_of_81: (1, 1, 2),
-    corrections.equation_87: (2, 1, 1),
+    checks.equations_95_96: (1, 2),
+    checks.split_of_86: (1, 2),
+    checks.split_multiplier_of_86: (1, 2),
+    checks.split_of_81: (1, 2),
+    checks.multipliers_of_81: (1, 1, 2),
+    checks.equation_87: (2, 1, 1),
 }
 
 
 @pytest.mark.parametrize("check", EXPONENTS, ids=lambda check: check.__name__)
 def test_corrected_formulas_gain_an_order(check):
-    assert list(corrections.numbers(check).values()) == pytest.approx(EXPONENTS[check], abs=0.15)
+    assert list(numbers(check).values()) == pytest.approx(EXPONENTS[check], abs=0.15)
 
 
 def test_other_corrections():
-    numbers = corrections.numbers
-    assert numbers(corrections.lemma_4_4) == pytest.approx({"rank": 1, "rank of m": 3, "distance": 1})
-    assert numbers(corrections.equation_69)["ratio"] == pytest.approx(-1, abs=1e-12)
-    derivative = numbers(corrections.equation_84)
+    assert numbers(checks.lemma_4_4) == pytest.approx({"rank": 1, "rank of m": 3, "distance": 1})
+    assert numbers(checks.equation_69)["ratio"] == pytest.approx(-1, abs=1e-12)
+    derivative = numbers(checks.equation_84)
     assert derivative["along q"] == pytest.approx(2)
     assert derivative["both"] < 1e-9
-    halves = numbers(corrections.equation_86c)
+    halves = numbers(checks.equation_86c)
     assert halves["0.05"] / halves["0.025"] == pytest.approx(2, abs=0.05)
-    assert numbers(corrections.explicit_without_v)["simple"] > 1e-4
-    assert numbers(corrections.explicit_without_v)["particle"] < 1e-15
-    assert numbers(corrections.multiplier_before_88)["ratio"] == pytest.approx(-1, abs=1e-4)
-    first = numbers(corrections.equation_99)
+    assert numbers(checks.explicit_without_v)["simple"] > 1e-4
+    assert numbers(checks.explicit_without_v)["particle"] < 1e-15
+    assert numbers(checks.multiplier_before_88)["ratio"] == pytest.approx(-1, abs=1e-4)
+    first = numbers(checks.equation_99)
     assert list(first.values())[:4] == pytest.approx([1, 2, 2, 0.5], abs=0.02)
     assert first["(99) off (98)"] > 1e-3
-    right = numbers(corrections.found_right)
+    right = numbers(checks.found_right)
     assert right["(78)"] < 1e-14
     assert right["before (84)"] == pytest.approx(2, abs=0.1)
     assert right["(86), one step"] == pytest.approx(3, abs=0.1)
