@@ -13,6 +13,6 @@ FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
 
 def built(source: str, folder: Path, flags: Sequence[str] = ()) -> ctypes.CDLL:
     """The C file as a library."""
-    library = folder / ("".join([source, *flags]) + ".so")
+    library = folder / ("".join([source, *flags]).replace("/", "_") + ".so")
     subprocess.run(["gcc", *FLAGS, *flags, str(HERE / "c" / source), "-o", str(library), "-lm"], check=True)
     return ctypes.CDLL(str(library))

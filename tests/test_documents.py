@@ -51,6 +51,13 @@ def test_tutorial(folder):
     assert names["start"].moved_q == pytest.approx(np.hypot(0.9, 0.5) - 1)  # the nearest point lies on the same ray
 
 
+def test_the_page_on_constraints_on_velocities_prints_what_it_shows(capsys):
+    names = run("docs/nonholonomic.md", {}, at_least=3)
+    shown = re.findall(r"^    (.*)$", (ROOT / "docs/nonholonomic.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == ["[0.25]", *shown]
+    assert names["chart"].dependent == (2,)
+
+
 def test_gallery_page(folder):
     names = run("docs/gallery.md", {}, at_least=2)
     assert np.abs(names["path"].v ** 2 @ np.ones(2) - 2.0).max() < 1e-12

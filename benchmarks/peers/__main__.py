@@ -1,6 +1,6 @@
-"""Time and error of dalembert and of other packages on four systems, in one run.
+"""Time and error of dalembert and of other packages on six systems, in one run.
 
-    python -m benchmarks.peers [--systems chain …] [--out folder] [--quick]     from the root of the repository
+    python -m benchmarks.peers [--systems chain …] [--out folder] [--quick]   from the root of the repository
 
 Prints one table per system and writes one work-precision figure each. A package that is not installed is skipped.
 """
@@ -21,7 +21,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 from benchmarks.peers import figure, report
 from benchmarks.peers.compiled import extension_for
-from benchmarks.peers.measure import Method, measure
+from benchmarks.peers.measure import SLOWEST, Method, measure
 from benchmarks.peers.packages import c_code, casadi_ode, diffrax_ode, library, scipy_ode, sundials
 from benchmarks.peers.problems import Problem, problems
 from benchmarks.peers.reference import reference
@@ -48,8 +48,9 @@ def main() -> int:
     arguments.add_argument("--systems", nargs="*", help="names of problems; all if not given")
     arguments.add_argument("--out", type=Path, help="folder for the figures; none are drawn without it")
     arguments.add_argument("--quick", action="store_true", help="two repeats, nothing that takes more than 0.2 s")
+    arguments.add_argument("--slowest", type=float, default=SLOWEST, help="seconds; no finer runs of a method after one")
     chosen = arguments.parse_args()
-    options = {"repeats": 2, "slowest": 0.2} if chosen.quick else {}
+    options = {"repeats": 2, "slowest": 0.2} if chosen.quick else {"slowest": chosen.slowest}
     with tempfile.TemporaryDirectory() as folder:
         for problem in problems():
             if chosen.systems and problem.name not in chosen.systems:
@@ -61,8 +62,8 @@ def main() -> int:
             print(f"\n### {problem.title}, T = {problem.time:g}\n")
             print(f"    references differ by {agreement:.0e}, the library's own equations by {derived:.0e}", flush=True)
             print(f"    extension module by gcc, for SciPy and SUNDIALS: {built:.2f} s")
-            results = measure(collected(problem, extension), truth, **options)
-            report.print_tables(results, agreement)
+            results = measure(collected(problem, extension), truth, problem.drift, **options)
+            report.print_tables(problem, results, agreement)
             if chosen.out:
                 figure.draw(problem, results, agreement, chosen.out)
     return 0

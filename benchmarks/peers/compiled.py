@@ -121,10 +121,12 @@ def residual(formulas, constraint):
 
 
 def source(module: str, formulas, n: int, size: int, total: int) -> str:
-    """The extension module: rhs(t, y, out), index1(t, y, d, out), index2(…) and the Jacobian of each."""
+    """The extension module: rhs(t, y, out), full(…), index1(t, y, d, out), index2(…), the Jacobian of each."""
     jobs = [("rhs", formulas.slope, n, False), ("index1", residual(formulas, formulas.acceleration)(size), total, True)]
     if formulas.velocity is not None:
         jobs.append(("index2", residual(formulas, lambda x, z, f: formulas.velocity(x, f))(size), total, True))
+    if hasattr(formulas, "full"):
+        jobs.append(("full", formulas.full, size, False))
     text, table = [HEAD], []
     for name, formula, count, is_residual in jobs:
         text.append(body(name, formula, count, is_residual))

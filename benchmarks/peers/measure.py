@@ -30,12 +30,16 @@ class Method:
 
 @dataclasses.dataclass
 class Result:
-    """errors, times (seconds, medians) and settings of the runs that succeeded; first_use: preparation and first call."""
+    """errors, times (seconds, medians), settings and constraints at the end of the runs that succeeded.
+
+    first_use: preparation and first call.
+    """
 
     method: Method
     settings: list
     errors: np.ndarray
     times: np.ndarray
+    drifts: np.ndarray
     first_use: float
 
     def best(self) -> tuple[np.ndarray, np.ndarray]:
@@ -53,6 +57,13 @@ class Result:
             return np.inf
         return float(np.exp(np.interp(-np.log(error), -np.log(errors), np.log(times))))
 
+    def drift_at(self, error: float) -> float:
+        """The constraint at the end of the fastest run that is as accurate, or else of the most accurate one."""
+        if not self.errors.size:
+            return np.nan
+        reached = np.flatnonzero(self.errors <= error)
+        return float(self.drifts[reached[np.argmin(self.times[reached])] if reached.size else np.argmin(self.errors)])
+
 
 def seconds(call: Call) -> float:
     """Processor time of a call: other work on the machine would stretch the long calls and miss the short ones.
@@ -65,8 +76,8 @@ def seconds(call: Call) -> float:
     return result[0] if isinstance(result, tuple) and isinstance(result[0], float) else taken
 
 
-def _first(method: Method, setting, truth: np.ndarray):
-    """The prepared call with its error and its first time; None where the package gives up."""
+def _first(method: Method, setting, truth: np.ndarray, drift):
+    """The prepared call with its error, drift and first time; None where the package gives up."""
     start = time.perf_counter()
     try:
         call, positions = method.prepare(setting)
@@ -77,27 +88,30 @@ def _first(method: Method, setting, truth: np.ndarray):
         print(f"    {method.name} at {setting:g}: {str(failure).strip().splitlines()[-1][:100] or type(failure).__name__}")
         return None
     error = np.max(np.linalg.norm(found - truth, axis=1)) if found.shape == truth.shape else np.nan
-    return (call, float(error), used) if np.isfinite(error) else None
+    return (call, float(error), drift(found), used) if np.isfinite(error) else None
 
 
-def measure(methods: list[Method], truth: np.ndarray, repeats: int = REPEATS, slowest: float = SLOWEST) -> list[Result]:
-    """All methods against the truth (100, n). Every repeat visits every method and setting once."""
+def measure(
+    methods: list[Method], truth: np.ndarray, drift: Callable[[np.ndarray], float], repeats: int = REPEATS,
+    slowest: float = SLOWEST,
+) -> list[Result]:  # fmt: skip
+    """All methods against the truth (samples, n). Every repeat visits every method and setting once."""
     runs, first_use = [], {}
     warnings.simplefilter("ignore")
     for method in methods:
         for setting in method.settings:
-            done = _first(method, setting, truth)
+            done = _first(method, setting, truth, drift)
             if done is None:
                 continue
-            call, error, used = done
+            call, error, left, used = done
             first_use.setdefault(method.name, used)
             again = seconds(call)
-            runs.append((method, setting, call, error, again, []))
+            runs.append((method, setting, call, error, again, [], left))
             if again > slowest:
                 break
     gc.disable()
     for repeat in range(repeats):
-        for _, _, call, _, once, times in runs:
+        for _, _, call, _, once, times, _ in runs:
             if once > 0.5 and repeat >= 3:  # long runs vary less
                 continue
             if once < 0.005:
@@ -110,5 +124,6 @@ def measure(methods: list[Method], truth: np.ndarray, repeats: int = REPEATS, sl
 def _result(method: Method, runs: list, first_use: dict[str, float]) -> Result:
     return Result(
         method, [run[1] for run in runs], np.array([run[3] for run in runs]),
-        np.array([np.median(run[5]) for run in runs]), first_use.get(method.name, np.nan),
+        np.array([np.median(run[5]) for run in runs]), np.array([run[6] for run in runs]),
+        first_use.get(method.name, np.nan),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The four problems: system, initial data, interval, formulas, and what turns an ODE's state into positions."""
+"""The problems: system, initial data, interval, formulas, and what turns an ODE's state into positions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 from benchmarks.peers import formulas
+from benchmarks.peers.rolling import Car, Contact
 
 import dalembert as da
-from dalembert.gallery import ENTRIES, curvature_particle
+from dalembert.gallery import ENTRIES, car_with_trailers, contact_oscillator, curvature_particle
 from dalembert.gallery.chain import chain, slanted
 from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
 
 SAMPLES = 100
+ROLLING_ERRORS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-10, 1e-11)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +26,10 @@ class Problem:
 
     positions: from y (samples, n_y) to q (samples, n). c: file in benchmarks/c and {label: function}; c_parameters: what
     these functions are given. steps: numbers of steps of the fixed step methods. exact: positions in closed form, if there
-    is one.
+    is one. orders: of the library's schemes. errors: for which the table gives times.
+
+    constraint, φ(q, v), says that only the end is looked at, and there (q, v): positions and exact are then (1, 2n). Such a
+    problem has a second equation for the other packages, formulas.full for (q, v) instead of y.
     """
 
     name: str
@@ -42,10 +47,24 @@ class Problem:
     c: tuple[str, dict[str, str]] | None = None
     exact: Callable | None = None
     c_parameters: tuple[float, ...] = (1.0, 1.0)
+    orders: tuple[int, ...] = (2,)
+    errors: tuple[float, ...] = (1e-2, 1e-4, 1e-6, 1e-8)
+    constraint: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+
+    @property
+    def samples(self) -> int:
+        return SAMPLES if self.constraint is None else 1
+
+    def drift(self, rows: np.ndarray) -> float:
+        """The largest component of the constraint in rows of (q, v)."""
+        if self.constraint is None:
+            return np.nan
+        n = len(self.q0)
+        return max(float(np.max(np.abs(self.constraint(row[:n], row[n:])))) for row in rows)
 
     @property
     def times(self) -> np.ndarray:
-        return np.linspace(0.0, self.time, SAMPLES + 1)
+        return np.linspace(0.0, self.time, self.samples + 1)
 
     @property
     def z0(self) -> np.ndarray:
@@ -97,4 +116,22 @@ def problems() -> list[Problem]:
             "wheel", "Inertia wheel pendulum", wheel.system, np.array(wheel.q0), np.array(wheel.v0), 100.0,
             formulas.Wheel, w0, w0, 1, lambda y: y[:, :2], step_counts(1000, 10_000_000),
         ),
+        rolling("contact", "Contact oscillator", contact_oscillator.entry, 1000.0, Contact, 1,
+                lambda q0, v0: np.array([q0[1], v0[1], q0[0], q0[2], v0[2]]),
+                lambda t: np.concatenate(contact_oscillator.exact(t), axis=-1),
+                ("contact_composition.c", {"order 8, as written": "plain", "order 8, quotient first": "ordered",
+                                           "order 8, reduced by hand": "reduced"})),
+        rolling("car", "Car with two trailers", car_with_trailers.entry, 30.0, Car, Car.WHEELS, Car.start),
     ]  # fmt: skip
+
+
+def rolling(
+    name: str, title: str, entry, time: float, equations, multipliers: int, start: Callable, exact=None, c=None
+) -> Problem:
+    """A problem with all orders, of which the state at the end is compared, with its constraint."""
+    q0, v0 = np.array(entry.q0), np.array(entry.v0)
+    return Problem(
+        name, title, entry.system, q0, v0, time, equations, start(q0, v0), np.concatenate([q0, v0]), multipliers,
+        equations.state, step_counts(1000, 10_000_000, 6), c=c, exact=exact, orders=(2, 4, 6, 8), errors=ROLLING_ERRORS,
+        constraint=lambda q, v: np.array(equations.velocity([*q, *v], np)),
+    )  # fmt: skip

@@ -53,7 +53,11 @@ def prepare(problem: Problem, casadi, plugin: str, options: dict, setting: float
         chosen["number_of_finite_elements"] = int(setting)
     else:
         chosen.update(
-            abstol=setting, reltol=setting, max_num_steps=100_000, disable_internal_warnings=True, show_eval_warnings=False
+            abstol=setting,
+            reltol=setting,
+            max_num_steps=10_000_000 // problem.samples,
+            disable_internal_warnings=True,
+            show_eval_warnings=False,
         )
     if shutil.which("gcc"):
         chosen.update(jit=True, compiler="shell", jit_options={"compiler": "gcc", "flags": ["-O3", "-march=native"]})
@@ -62,6 +66,8 @@ def prepare(problem: Problem, casadi, plugin: str, options: dict, setting: float
 
     def positions(result) -> np.ndarray:
         x = np.array(result["xf"]).T
-        return x[:, : len(problem.q0)] if algebraic else problem.positions(x)
+        if algebraic:
+            return x[:, : len(problem.q0)] if problem.constraint is None else x
+        return problem.positions(x)
 
     return partial(run, **given), positions

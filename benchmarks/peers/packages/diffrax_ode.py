@@ -19,6 +19,8 @@ import numpy as np
 from benchmarks.peers.measure import Method
 from benchmarks.peers.problems import Problem, problems
 
+CONSTANT = {"diffrax Tsit5, constant steps": diffrax.Tsit5, "diffrax Dopri8, constant steps": diffrax.Dopri8}
+FULL = "diffrax Dopri8 in (q, v)"
 SOLVERS = {"diffrax Tsit5": (diffrax.Tsit5, range(2, 13)), "diffrax Dopri8": (diffrax.Dopri8, range(2, 15))}
 
 
@@ -27,17 +29,37 @@ def methods(problem: Problem, extension) -> list[Method]:
     for name, (solver, digits) in SOLVERS.items():
         run = jax.jit(partial(solve, problem, solver()))
         found.append(Method(name, "diffrax", tuple(10.0**-k for k in digits), partial(prepare, problem, run)))
+    if problem.constraint is not None:
+        found += methods_of_rolling(problem)
     for name, (_, digits) in SOLVERS.items():
         other = Elsewhere(problem.name, name)
         found.append(Method(f"{name}, no flag", "diffrax", tuple(10.0**-k for k in digits), partial(remote, problem, other)))
     return found
 
 
-def solve(problem: Problem, solver: diffrax.AbstractSolver, y0, tolerance=1.0, controller=None, dt0=None):
-    """y at the samples; a controller with dt0 takes the place of the tolerance."""
-    term = diffrax.ODETerm(lambda t, y, args: jnp.stack(problem.formulas.slope([y[i] for i in range(y.shape[0])], jnp)))
+def methods_of_rolling(problem: Problem) -> list[Method]:
+    """Constant steps, which save the step control on an even motion, and the equation of (q, v)."""
+    found = []
+    for name, solver in CONSTANT.items():
+        run = jax.jit(lambda y0, h, solver=solver: solve(problem, solver(), y0, 1.0, diffrax.ConstantStepSize(), h))
+        steps = tuple(problem.time * 10 / n for n in problem.steps if n <= 1000 * problem.time)
+        found.append(Method(name, "diffrax", steps, partial(prepare, problem, run)))
+    term = lambda t, x, args: jnp.stack(problem.formulas.full([x[i] for i in range(x.shape[0])], jnp))  # noqa: E731
+    run = jax.jit(partial(solve, problem, diffrax.Dopri8(), term=term))
+
+    def prepare_full(tolerance: float):
+        x0, given = jnp.asarray(problem.x0), jnp.asarray(tolerance)
+        return lambda: run(x0, given).block_until_ready(), lambda xs: np.asarray(xs)[-1:]
+
+    return [*found, Method(FULL, "diffrax", tuple(10.0**-k for k in range(2, 15)), prepare_full)]
+
+
+def solve(problem: Problem, solver: diffrax.AbstractSolver, y0, tolerance=1.0, controller=None, dt0=None, term=None):
+    """y at the samples; a controller with dt0 takes the place of the tolerance, term that of the reduced equation."""
+    reduced = lambda t, y, args: jnp.stack(problem.formulas.slope([y[i] for i in range(y.shape[0])], jnp))  # noqa: E731
+    saveat = diffrax.SaveAt(ts=jnp.asarray(problem.times)) if problem.samples > 1 else diffrax.SaveAt(t1=True)
     solution = diffrax.diffeqsolve(
-        term, solver, 0.0, problem.time, dt0, y0, saveat=diffrax.SaveAt(ts=jnp.asarray(problem.times)),
+        diffrax.ODETerm(term or reduced), solver, 0.0, problem.time, dt0, y0, saveat=saveat,
         stepsize_controller=controller or diffrax.PIDController(rtol=tolerance, atol=tolerance), max_steps=1_000_000,
         throw=False,
     )  # fmt: skip
@@ -46,7 +68,7 @@ def solve(problem: Problem, solver: diffrax.AbstractSolver, y0, tolerance=1.0, c
 
 def prepare(problem: Problem, run, tolerance: float):
     y0, given = jnp.asarray(problem.y0), jnp.asarray(tolerance)
-    return lambda: run(y0, given).block_until_ready(), lambda ys: problem.positions(np.asarray(ys))[1:]
+    return lambda: run(y0, given).block_until_ready(), lambda ys: problem.positions(np.asarray(ys)[-problem.samples :])
 
 
 class Elsewhere:
@@ -81,4 +103,4 @@ def serve(pipe, name: str, solver: str) -> None:
 
 
 def remote(problem: Problem, other: Elsewhere, tolerance: float):
-    return partial(other, tolerance), lambda result: problem.positions(result[1])[1:]
+    return partial(other, tolerance), lambda result: problem.positions(result[1][-problem.samples :])

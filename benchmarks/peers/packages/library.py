@@ -1,4 +1,4 @@
-"""dalembert: `simulate` with the native back-end. Another scheme is one more line in SCHEMES."""
+"""dalembert: `simulate` with the native back-end, by the orders that a problem names."""
 
 from __future__ import annotations
 
@@ -9,30 +9,39 @@ from benchmarks.peers.measure import Method
 from benchmarks.peers.problems import SAMPLES, Problem
 
 import dalembert as da
+from dalembert.discretize.composition import composition
 from dalembert.native import CompiledStep
 
-# name: (scheme, the finest number of steps relative to the problem's)
-SCHEMES = {"dalembert": (da.Scheme, 1.0)}
+MOST_BASE_STEPS = 2_000_000  # of a composition
 
 
 def methods(problem: Problem, extension) -> list[Method]:
     found = []
-    for name, (scheme, share) in SCHEMES.items():
-        steps = tuple(n for n in problem.steps if n <= share * problem.steps[-1])
-        found.append(Method(f"{name}, run", "dalembert", steps, partial(run_only, problem, scheme())))
-        found.append(Method(f"{name}, whole call", "dalembert", steps, partial(whole_call, problem, scheme())))
+    for order in problem.orders:
+        scheme, name = da.Scheme(order=order), "dalembert" if problem.orders == (2,) else f"dalembert, order {order}"
+        stages = len(composition(order))
+        steps = problem.steps if stages == 1 else tuple(n // stages for n in problem.steps if n <= MOST_BASE_STEPS)
+        found.append(Method(f"{name}, run", "dalembert", steps, partial(run_only, problem, scheme)))
+        found.append(Method(f"{name}, whole call", "dalembert", steps, partial(whole_call, problem, scheme)))
     return found
+
+
+def compared(problem: Problem, path: da.Path) -> np.ndarray:
+    """Positions at the samples, or (q, v) at the end."""
+    if problem.constraint is None:
+        return np.asarray(path.q)[1:]
+    return np.concatenate([np.asarray(path.q)[-1:], np.asarray(path.v)[-1:]], axis=1)
 
 
 def simulate(problem: Problem, scheme: da.Scheme, steps: int) -> da.Path:
     return da.simulate(
         problem.system, problem.q0, problem.v0, h=problem.time / steps, steps=steps, scheme=scheme,
-        save_every=steps // SAMPLES, backend="native",
+        save_every=steps // SAMPLES if problem.samples > 1 else None, backend="native",
     )  # fmt: skip
 
 
 def whole_call(problem: Problem, scheme: da.Scheme, steps):
-    return partial(simulate, problem, scheme, int(steps)), lambda path: np.asarray(path.q)[1:]
+    return partial(simulate, problem, scheme, int(steps)), partial(compared, problem)
 
 
 def run_only(problem: Problem, scheme: da.Scheme, steps):
@@ -49,4 +58,4 @@ def run_only(problem: Problem, scheme: da.Scheme, steps):
     finally:
         CompiledStep.run = original
     code, carry, count, inputs, rows = caught[-1]
-    return lambda: original(code, carry.copy(), count.copy(), inputs, rows), lambda _: np.asarray(path.q)[1:]
+    return lambda: original(code, carry.copy(), count.copy(), inputs, rows), lambda _: compared(problem, path)

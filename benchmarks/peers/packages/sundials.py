@@ -13,7 +13,7 @@ from benchmarks.peers.measure import Method
 from benchmarks.peers.problems import Problem
 
 TOLERANCES = tuple(10.0**-k for k in range(2, 13))
-MOST_STEPS = 20_000  # between two samples
+MOST_STEPS = 2_000_000  # in all
 IGNORED = 1e6  # the multipliers stay out of the error test, which index 2 does not pass with them
 
 
@@ -36,11 +36,21 @@ def methods(problem: Problem, extension) -> list[Method]:
     return found
 
 
+def times(problem: Problem) -> np.ndarray:
+    """Between two times alone every step would be stored, which takes longer."""
+    return problem.times if problem.samples > 1 else np.array([0.0, 0.5, 1.0]) * problem.time
+
+
 def prepare_ode(problem: Problem, extension, solver, kind: str, tolerance: float):
     ode = solver(
-        extension.rhs, jacfn=extension.rhs_jacobian, method=kind, rtol=tolerance, atol=tolerance, max_num_steps=MOST_STEPS
+        extension.rhs,
+        jacfn=extension.rhs_jacobian,
+        method=kind,
+        rtol=tolerance,
+        atol=tolerance,
+        max_num_steps=MOST_STEPS // problem.samples,
     )
-    return partial(ode.solve, problem.times, problem.y0), lambda result: problem.positions(result.y)[1:]
+    return partial(ode.solve, times(problem), problem.y0), lambda result: problem.positions(result.y[-problem.samples :])
 
 
 def prepare_dae(problem: Problem, extension, solver, index: int, tolerance: float):
@@ -53,6 +63,7 @@ def prepare_dae(problem: Problem, extension, solver, index: int, tolerance: floa
     absolute[size:] *= IGNORED
     dae = solver(
         getattr(extension, f"index{index}"), jacfn=getattr(extension, f"index{index}_jacobian"), rtol=tolerance,
-        atol=absolute, algebraic_idx=algebraic, max_num_steps=MOST_STEPS,
+        atol=absolute, algebraic_idx=algebraic, max_num_steps=MOST_STEPS // problem.samples,
     )  # fmt: skip
-    return partial(dae.solve, problem.times, y0, d0), lambda result: result.y[1:, :n]
+    kept = n if problem.constraint is None else 2 * n
+    return partial(dae.solve, times(problem), y0, d0), lambda result: result.y[-problem.samples :, :kept]

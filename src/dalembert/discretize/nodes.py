@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dalembert.discretize.maps import Beta, PairMap
 from dalembert.discretize.scheme import Scheme
 from dalembert.systems import Lyapunov, System, momentum
 from dalembert.systems.equations import (
@@ -23,39 +24,86 @@ from dalembert.systems.equations import (
 Vector = Float[Array, "n"]
 
 
+class Interval(NamedTuple):
+    """Two points in increments: q = q0 + share · d, d = q1 - q0, with t the time of q0 and h the step.
+
+    share, a number: where on the way q lies. What is read at a point that is known already is then not computed from others.
+    """
+
+    q: Vector
+    d: Vector
+    t: Float[Array, ""]
+    h: Float[Array, ""]
+    share: float = 0.0
+
+    def at(self, rho: PairMap) -> tuple[Vector, Vector, Float[Array, ""]]:
+        """ρ(q0, q1) and its time."""
+        time = self.t + rho.weight * self.h
+        if not isinstance(rho, Beta):
+            return *rho(self.q - self.share * self.d, self.d, self.h), time
+        away = rho.weight - self.share
+        return self.q if away == 0.0 else self.q + away * self.d, self.d / self.h, time
+
+
 class Node(NamedTuple):
-    """Three points in increments: q1, d0 = q1 - q0, d1 = q2 - q1, with t the time of q1 and h the step."""
+    """Three points in increments: q1, d0 = q1 - q0, d1 = q2 - q1, with t the time of q1 and h the step.
+
+    known: a point of the first interval that is the state of the step, if there is one.
+    """
 
     q: Vector
     d0: Vector
     d1: Vector
     t: Float[Array, ""]
     h: Float[Array, ""]
+    known: Interval | None = None
+
+    @property
+    def before(self) -> Interval:
+        return self.known or Interval(self.q, self.d0, self.t - self.h, self.h, 1.0)
+
+    @property
+    def after(self) -> Interval:
+        return Interval(self.q, self.d1, self.t, self.h)
 
 
-def discrete_lagrangian(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h) -> Float[Array, ""]:
-    """L_d(q₀, q₀+d) = h L(ρ(q₀, q₀+d), t₀ + w h), the mean over the maps ρ of the action."""
-    maps = scheme.action_for(system)
-    parts = [h * system.call(system.lagrangian, *rho(q0, d, h), t=t + rho.weight * h) for rho in maps]
-    return jnp.mean(jnp.stack(parts)) if len(parts) > 1 else parts[0]
+def _slopes(scheme: Scheme, system: System, interval: Interval) -> list[tuple[PairMap, Vector, Vector]]:
+    """ρ, ∂/∂q0 and ∂/∂q1 of h L∘ρ, for every map of the action."""
+    out = []
+    for rho in scheme.action_for(system):
+        if isinstance(rho, Beta):
+            q, v, t = interval.at(rho)
+            by_q, by_v = jax.grad(lambda x, w, t=t: system.call(system.lagrangian, x, w, t=t), (0, 1))(q, v)
+            out.append((rho, ((1.0 - rho.weight) * interval.h) * by_q - by_v, (rho.weight * interval.h) * by_q + by_v))
+            continue
+
+        def value(x: Vector, d: Vector, rho: PairMap = rho) -> Float[Array, ""]:
+            q, v, t = Interval(x, d, interval.t, interval.h).at(rho)
+            return interval.h * system.call(system.lagrangian, q, v, t=t)
+
+        left, right = jax.grad(value, (0, 1))(interval.q - interval.share * interval.d, interval.d)
+        out.append((rho, left - right, right))
+    return out
 
 
-def legendre_minus(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h) -> Vector:
-    """D₁L_d(q₀, q₁) at q₁ = q₀ + d: the momentum at the left end is minus this."""
-    left, right = jax.grad(lambda x, w: discrete_lagrangian(scheme, system, x, w, t, h), (0, 1))(q0, d)
-    return left - right
+def _mean(parts: list[Vector]) -> Vector:
+    return jnp.mean(jnp.stack(parts), axis=0) if len(parts) > 1 else parts[0]
 
 
-def legendre_plus(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h) -> Vector:
-    """D₂L_d(q₀, q₁) at q₁ = q₀ + d: the momentum at the right end."""
-    return jax.grad(lambda w: discrete_lagrangian(scheme, system, q0, w, t, h))(d)
+def legendre_minus(scheme: Scheme, system: System, interval: Interval) -> Vector:
+    """D₁L_d(q₀, q₁) of L_d = h L∘ρ, the mean over the maps ρ of the action: the momentum at the left end is minus this."""
+    return _mean([left for _, left, _ in _slopes(scheme, system, interval)])
 
 
-def discrete_force(scheme: Scheme, system: System, q0: Vector, d: Vector, t, h, end: int) -> Vector:
+def legendre_plus(scheme: Scheme, system: System, interval: Interval) -> Vector:
+    """D₂L_d(q₀, q₁): the momentum at the right end."""
+    return _mean([right for _, _, right in _slopes(scheme, system, interval)])
+
+
+def discrete_force(scheme: Scheme, system: System, interval: Interval, end: int) -> Vector:
     """Half of the force impulse of an interval, at its left (end = 0) or right (end = -1) end: (h/2) f(ρ(q₀, q₁))."""
-    rho = scheme.action_for(system)[end]
-    q, v = rho(q0, d, h)
-    return 0.5 * h * force(system, q, v, t + rho.weight * h)
+    q, v, t = interval.at(scheme.action_for(system)[end])
+    return 0.5 * interval.h * force(system, q, v, t)
 
 
 def node_reactions(scheme: Scheme, system: System, node: Node) -> Float[Array, "m n"]:
@@ -72,13 +120,12 @@ def node_equations(
     held: (n,) a further generalised force, constant over the step. deflate: write a Lyapunov constraint as λ = -φ₀/u.
     Source: Borda, Fernández, Grillo, Theorem 3.3, eq. (4), with multipliers scaled to converge to the continuous ones.
     """
-    q, d0, d1, t, h = node
-    impulse = discrete_force(scheme, system, q - d0, d0, t - h, h, -1) + discrete_force(scheme, system, q, d1, t, h, 0)
+    impulse = discrete_force(scheme, system, node.before, -1) + discrete_force(scheme, system, node.after, 0)
     motion = (
-        legendre_minus(scheme, system, q, d1, t, h)
-        + legendre_plus(scheme, system, q - d0, d0, t - h, h)
+        legendre_minus(scheme, system, node.after)
+        + legendre_plus(scheme, system, node.before)
         + impulse
-        + h * (held + node_reactions(scheme, system, node).T @ multipliers)
+        + node.h * (held + node_reactions(scheme, system, node).T @ multipliers)
     )
     return jnp.concatenate([motion, kinematic_equations(scheme, system, node, multipliers, deflate)])
 
@@ -87,7 +134,7 @@ def kinematic_equations(
     scheme: Scheme, system: System, node: Node, multipliers: Float[Array, "m"], deflate: bool
 ) -> Float[Array, "m"]:
     """D_K at a node: order 2 by the kinematic map, order 1 on (q₁, q₂) (Remark 3.4), order 0 at q₂."""
-    q, d0, d1, t, h = node
+    q, d0, d1, t, h, _ = node
     rows, at = [jnp.zeros(0)], 0
     for c in system.constraints:
         if c.order == 2:
@@ -150,13 +197,14 @@ def kick_equations(
         at += forces0[-1].shape[0]
     none = jnp.zeros((0, q0.shape[0]))
     r0, r1 = jnp.concatenate([none, *forces0]), jnp.concatenate([none, *forces1])
+    interval = Interval(q0, d, t, h)
     start = (
         momentum(system, q0, v0, t)
-        + legendre_minus(scheme, system, q0, d, t, h)
+        + legendre_minus(scheme, system, interval)
         + 0.5 * h * (force(system, q0, v0, t) + held + r0.T @ left)
     )
     end = (
-        legendre_plus(scheme, system, q0, d, t, h)
+        legendre_plus(scheme, system, interval)
         + 0.5 * h * (force(system, q1, v1, t + h) + held + r1.T @ right)
         - momentum(system, q1, v1, t + h)
     )

@@ -120,8 +120,11 @@ def embedding(
     if not (isinstance(phases, int) and phases >= 2 and phases % 2 == 0):
         raise ValueError(f"phases: found {phases!r}; give an even number, 2 or more")
     made = perturbation(system, points, speeds, scheme=scheme, step=step, t0=t0, dependent=dependent, tolerance=tolerance)
-    _check_step(made, steps[0], points[0], speeds[0])
-    residual = np.asarray(_residual(made, points, speeds, jnp.asarray(steps)))
+    if step is not None:
+        _check_step(made, steps[0], points[0], speeds[0])
+    flows = dataclasses.replace(made, step=_no_step)  # what follows is compiled once for all maps
+    mapped, off = _mapped(made, points, speeds, jnp.asarray(steps))
+    residual = np.asarray(off)
     done = np.asarray(np.isfinite(residual))
     if np.max(residual[done], initial=0.0) > ON_D:
         raise InconsistentDataError(
@@ -130,7 +133,9 @@ def embedding(
             "dalembert.deformed(...)"
         )
     tau = np.arange(phases + 1) / phases
-    found = {k: np.asarray(x) for k, x in _sizes(made, points, speeds, jnp.asarray(steps), jnp.asarray(tau)).items()}
+    found = {
+        k: np.asarray(x) for k, x in _sizes(flows, points, speeds, mapped, jnp.asarray(steps), jnp.asarray(tau)).items()
+    }
     floor = STEEPEST / steps * (4 * tolerance * (1 + found["size"]) + 10 * EPSILON * found["size"])
     largest = found["profile"].max(axis=1)
     table = [Comparison(*x) for x in zip(largest, found["field"], floor, strict=True)]
@@ -140,12 +145,29 @@ def embedding(
     return Embedding(p, order is not None, size, tau, found["profile"], limit, residual, made.chart.dependent, made)
 
 
+def _no_step(h, q, v):
+    raise AssertionError("the map is known already")
+
+
 @eqx.filter_jit
-def _sizes(made: Perturbation, points, speeds, steps, tau) -> dict:
+def _mapped(made: Perturbation, points, speeds, steps) -> tuple[Float[Array, "K B xi"], Float[Array, "K"]]:
+    """Φ in ξ for every step and point, and the largest |φ| after it, over the points; nan where a step failed."""
+
     def one(h, q, v):
+        q1, v1 = made.step(h, q, v)
+        xi = made.chart.coordinates(q1, v1)
+        off = jnp.max(jnp.abs(velocity_constraints(made.chart.system, q1, v1, made.t0 + h)), initial=0.0)
+        return xi, jnp.where(jnp.all(jnp.isfinite(xi)), off, jnp.nan)
+
+    mapped, off = jax.vmap(lambda h: jax.vmap(lambda q, v: one(h, q, v))(points, speeds))(steps)
+    return mapped, jnp.max(off, axis=1)
+
+
+@eqx.filter_jit
+def _sizes(made: Perturbation, points, speeds, mapped, steps, tau) -> dict:
+    def one(h, q, v, end):
         y = made.chart.coordinates(q, v)
-        mapped = made.chart.coordinates(*made.step(h, q, v))
-        pieces = jax.vmap(lambda s: made.from_start(h, s, y, mapped))(tau)
+        pieces = jax.vmap(lambda s: made.from_start(h, s, y, end))(tau)
         return {
             "profile": jnp.linalg.norm(pieces.perturbation, axis=-1),
             "field": jnp.max(jnp.linalg.norm(pieces.field, axis=-1)),
@@ -153,21 +175,8 @@ def _sizes(made: Perturbation, points, speeds, steps, tau) -> dict:
             "gap": jnp.linalg.norm(pieces.gap[-1]),  # at τ = 1: F(ε, y) - Φ(ε, y)
         }
 
-    every = jax.vmap(lambda h: jax.vmap(lambda q, v: one(h, q, v))(points, speeds))(steps)
+    every = jax.vmap(lambda h, ends: jax.vmap(lambda q, v, end: one(h, q, v, end))(points, speeds, ends))(steps, mapped)
     return jax.tree.map(lambda x: jnp.max(x, axis=1), every)
-
-
-@eqx.filter_jit
-def _residual(made: Perturbation, points, speeds, steps) -> Float[Array, "K"]:
-    """Largest |φ| after one step, over the points; nan where a step failed."""
-
-    def one(h, q, v):
-        q1, v1 = made.step(h, q, v)
-        lost = ~jnp.all(jnp.isfinite(q1) & jnp.isfinite(v1))
-        off = jnp.max(jnp.abs(velocity_constraints(made.chart.system, q1, v1, made.t0 + h)), initial=0.0)
-        return jnp.where(lost, jnp.nan, off)
-
-    return jnp.max(jax.vmap(lambda h: jax.vmap(lambda q, v: one(h, q, v))(points, speeds))(steps), axis=1)
 
 
 def as_steps(h: Sequence[float]) -> Float[np.ndarray, "K"]:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.nodes import discrete_force, legendre_plus
+from dalembert.discretize.nodes import Interval, discrete_force, legendre_plus
 from dalembert.path import Path
 from dalembert.step.program import StepProgram
 from dalembert.step.programs import DiscreteProgram, NodeProgram
@@ -72,15 +72,15 @@ class NodeView(eqx.Module):
         """h f at q₁, of the user's forces."""
         if isinstance(self.system, DiscreteSystem):
             return jnp.zeros_like(q1)
-        before = discrete_force(self.scheme, self.system, q0, q1 - q0, t - self.h, self.h, -1)
-        return before + discrete_force(self.scheme, self.system, q1, q2 - q1, t, self.h, 0)
+        before = discrete_force(self.scheme, self.system, Interval(q0, q1 - q0, t - self.h, self.h), -1)
+        return before + discrete_force(self.scheme, self.system, Interval(q1, q2 - q1, t, self.h), 0)
 
     def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
         """D₂L_d(q₀,q₁), t the time of q₀."""
         system = self.system
         if isinstance(system, DiscreteSystem):
             return jax.grad(lambda x: system.call(system.lagrangian, q0, x))(q1)
-        return legendre_plus(self.scheme, system, q0, q1 - q0, t, self.h)
+        return legendre_plus(self.scheme, system, Interval(q0, q1 - q0, t, self.h))
 
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
         """What the first two nodes must satisfy (Remark 3.4): φ(q₀), φ(q₁), φ(ρ(q₀,q₁)), or the user's `initial`."""

@@ -58,7 +58,7 @@ class Perturbation(eqx.Module):
     """G(t, ε, y) = χ₀(t/ε) F(t, y) + χ₁(t/ε) F(t - ε, Φ(ε, y)),  ε^p g = ∂_tG - f(G),  in ξ = (q, v^a) on D.
 
     F: the exact flow of the reduced equation in the chart. step: Φ, (h, q, v) → (q, v), a map of D to itself. The methods
-    return ε^p g and not g: the perturbation needs no p. tau is t/ε ∈ [0, 1]; outside, G goes on from Φᵏ(y) and g repeats.
+    return ε^p g and not g: the perturbation needs no p. tau is t/ε ∈ [0, 1]; the perturbation at a point repeats outside.
     Source: Jiménez, Scheurle, Proposition 4.1 and Corollary 4.1, eqs. (38-45), after Fiedler and Scheurle. What differs: a
     system that depends on time is included, at a fixed t0: then g depends on t0 too.
     """
@@ -86,8 +86,9 @@ class Perturbation(eqx.Module):
 
     @compiled
     def __call__(self, h, tau, xi: Adapted) -> Adapted:
-        """ε^p g(ε, τ, ξ) at any point, eq. (42)."""
-        return self._piece(h, tau, *self._inverted(h, tau, xi)[1]).perturbation
+        """ε^p g(ε, τ, ξ) at any point, eq. (42); of period 1 in τ."""
+        phase = tau - jnp.floor(tau)
+        return self._piece(h, phase, *self._inverted(h, phase, xi)[1]).perturbation
 
     @compiled
     def start(self, h, tau, xi: Adapted) -> Adapted:

@@ -84,7 +84,7 @@ class Translated:
     _levels: dict[int, int] = dataclasses.field(default_factory=dict)
 
     def level(self, i: int) -> int:
-        """How often node i changes: 0 once per run, 1 once per step, 2 once per iteration."""
+        """How often node i changes: 0 once per run (for every stage), 1 once per step or stage, 2 once per iteration."""
         found = self._levels.get(i)
         if found is None:
             found = self._levels[i] = self._level(i)
@@ -93,8 +93,7 @@ class Translated:
     def _level(self, i: int) -> int:
         if self.depend.on(i, "z", "w", "cut"):
             return 2
-        stepwise = ("q", "s", "low", "t", "held", "lost", "reduced", *(["h"] if len(self.weights) > 1 else []))
-        return 1 if self.depend.on(i, *stepwise) else 0
+        return 1 if self.depend.on(i, "q", "s", "low", "t", "held", "lost", "reduced") else 0
 
     @property
     def linear(self) -> bool:
@@ -127,7 +126,7 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     (scale,) = trace(step.scale, w, q, s, h)
     increment, new_s = trace(step.advance, w, q, s, h)
     new_s, new_low = _compensated(graph, new_s, s, low, cut)
-    total = [graph.apply("sub", int(a), int(b)) for a, b in zip(increment, lost, strict=True)]
+    total = [_less(graph, int(a), int(b)) for a, b in zip(increment, lost, strict=True)]
     new_q = np.array([graph.raw("add", int(a), b) for a, b in zip(q, total, strict=True)], np.int64)
     new_lost = [graph.raw("sub", graph.raw("sub", int(a), int(b)), c) for a, b, c in zip(new_q, q, total, strict=True)]
     multipliers, force = trace(step.outputs, w, q, s, t, h, held)
@@ -165,6 +164,14 @@ def _with_jacobian(residual: Callable) -> Callable:
         return jax.jacfwd(lambda x: (value := residual(x, *rest), value), has_aux=True)(z)
 
     return both
+
+
+def _less(g: Graph, increment: int, lost: int) -> int:
+    """increment - lost, formed first where the increment's first term is: that is known before the step is solved."""
+    op, *terms = g.nodes[increment]
+    if op != "add":
+        return g.apply("sub", increment, lost)
+    return g.apply("add", g.apply("sub", terms[0], lost), terms[1])
 
 
 def _compensated(g: Graph, new_s: np.ndarray, s: np.ndarray, low: np.ndarray, cut: np.ndarray) -> tuple[Any, Any]:

@@ -49,7 +49,7 @@ class LaneState:
         self.cut = {j: c.slot("cut") for j in self.roots.compensated(self.step.graph)}
         self.good, self.going, self.out = (c.slot(name, c.truth) for name in ("good", "going", "out"))
         self.turns, self.lap = c.slot("turns", c.whole), c.slot("lap", "i64")
-        self.emitter.hoist(self.roots.stepped, self.run_values, self.step.level, 0)
+        self.emitter.hoist(self.roots.stepped, self.run_values, self.stages.changes, 0)
 
     def bases(self, array: str, stride: str, kind: str) -> str:
         """Addresses of each lane's part of an array."""

@@ -45,6 +45,7 @@ class Run:
         c.label("begin")
         self._begin(k)
         values = dict(self.state.run_values)
+        self.state.stages.load(values)
         self._bind_time(values, k, self.state.stages.now)
         for name in ("q", "s", "lost", "low"):
             self.state.emitter.bind(values, name, [c.load(x) for x in self.state.d[name]])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from dalembert.native.code import Code, real
+from dalembert.native.depend import eager
 from dalembert.native.description import Translated
+from dalembert.native.emit import Emitter, Values
+from dalembert.native.graph import operands
 from dalembert.native.layout import HISTORY
 
 
@@ -27,8 +30,37 @@ class Stages:
     """Where a run is within its step: k counts stages, and `now` is the one that is under way, 0 … number - 1."""
 
     def __init__(self, step: Translated, code: Code):
-        self.number, self.code = len(step.weights), code
+        self.number, self.code, self.step = len(step.weights), code, step
         self.now = "0"
+        self.table, self.prepared = "", []
+
+    def changes(self, i: int) -> int:
+        """How often a node is evaluated: what depends on h once per stage, where stages differ."""
+        level = self.step.level(i)
+        return max(level, 1) if self.number > 1 and self.step.depend.on(i, "h") else level
+
+    def prepare(self, emitter: Emitter, roots: Sequence[int], values: Values, h: str) -> None:
+        """Compute, once per run and for every stage, what depends on h and on nothing that changes."""
+        if self.number == 1:
+            return
+        g, c = self.step.graph, self.code
+        users = [g.nodes[i] for i in eager(g, roots) if self.step.level(i) > 0 and g.nodes[i][0] not in ("branch", "var")]
+        needed = {j for node in users for j in operands(node)} | set(roots)
+        self.prepared = sorted(j for j in needed if self.step.level(j) == 0 and self.step.depend.on(j, "h"))
+        self.table = c.slot("stages", "double", self.number * len(self.prepared))
+        with c.loop(0, self.number) as i:
+            inside = dict(values)
+            emitter.bind(inside, "h", [c.let(f"fmul double {self.part('gammas', i)}, {h}")])
+            row = c.at(self.table, c.let(f"mul i64 {i}, {len(self.prepared)}"))
+            for j, value in enumerate(emitter.emit(self.prepared, inside)):
+                c.store(value, c.at(row, j))
+
+    def load(self, values: Values) -> None:
+        """What has been prepared for the stage that is under way."""
+        c = self.code
+        if self.prepared:
+            row = c.at(self.table, c.let(f"mul i64 {self.now}, {len(self.prepared)}"))
+            values |= {i: c.load(c.at(row, j)) for j, i in enumerate(self.prepared)}
 
     def of(self, k: str) -> str:
         """The stage that begins at count k."""

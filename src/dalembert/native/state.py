@@ -50,7 +50,8 @@ class State:
         self.w = [self.copied("w", c.at(self.part["history"], i)) for i in range(layout.z)]
         self.turns, self.astray = c.slot("turns", "i64"), c.slot("astray", "i1")
         self.size, self.sign = c.slot("size"), c.slot("sign")
-        self.emitter.hoist(r.stepped, self.run_values, self.step.level, 0)
+        self.emitter.hoist(r.stepped, self.run_values, self.stages.changes, 0)
+        self.stages.prepare(self.emitter, r.stepped, self.run_values, self.settings["h"])
 
     def copied(self, name: str, source: str, kind: str = "double") -> str:
         """A slot that starts with the number at an address."""

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.discrete import discrete_equations
 from dalembert.discretize.discrete import node_reactions as discrete_reactions
-from dalembert.discretize.nodes import Kick, Node, kick_equations, node_equations, node_reactions
+from dalembert.discretize.nodes import Interval, Kick, Node, kick_equations, node_equations, node_reactions
 from dalembert.step.program import Outputs, StepProgram, Vector, velocity_scale
 from dalembert.systems import Lyapunov, System
 from dalembert.systems.equations import all_reactions, deflatable, kkt_residual, lyapunov_factor
@@ -53,7 +53,8 @@ class NodeProgram(StepProgram):
 
     def node(self, z, q, s, t, h) -> Node:
         n = q.shape[0]
-        return Node(q + self.ahead * h * s, h * s, h * z[:n], t + self.ahead * h, h)
+        known = Interval(q, h * s, t - (1.0 - self.ahead) * h, h, 1.0 - self.ahead)
+        return Node(q + self.ahead * h * s, h * s, h * z[:n], t + self.ahead * h, h, known)
 
     def residual(self, z, q, s, t, h, held):
         node = self.node(z, q, s, t, h)
@@ -71,7 +72,7 @@ class NodeProgram(StepProgram):
 
     def advance(self, z, q, s, h):
         new = z[: q.shape[0]]
-        return h * (self.ahead * s + (1.0 - self.ahead) * new), new
+        return (self.ahead * h) * s + ((1.0 - self.ahead) * h) * new, new
 
     def after(self, z, q, s, h):
         v = z[: q.shape[0]]

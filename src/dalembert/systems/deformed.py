@@ -14,8 +14,8 @@ from dalembert.systems.system import System
 def deformed(system: System, g: Callable, delta: float) -> System:
     """φ(q, v) + δ g(q, v) = 0 with forces λ ∂(φ + δ g)/∂v: the motion on D_δ, again a system with Chetaev's reactions.
 
-    g(q, v[, t][, p]): () or (m,), one for each equation of the constraints, stacked. delta becomes the parameter "delta" of
-    the new system, so that `.replace(delta=...)` compiles nothing again; the other parameters stay.
+    `g(q, v[, t][, p])`: () or (m,), one for each equation of the constraints, stacked. delta becomes the parameter "delta"
+    of the new system, so that `.replace(delta=...)` compiles nothing again; the other parameters stay.
     Errors: TypeError, ValueError for arguments, for constraints that are not Nonholonomic or have other reactions.
     Source: Jiménez, Scheurle, Remark 6.1, eqs. (101-105).
     """

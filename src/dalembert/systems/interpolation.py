@@ -70,7 +70,7 @@ def interpolant(system: System, first, second, *, duration: float = 1.0, t0: flo
 
 @eqx.filter_jit
 def _along(curve: Interpolant):
-    """The quality of the chart along the curve, and how far its ends are from the points given."""
+    """The quality of the chart along the curve."""
     times = curve.t0 + curve.duration * jnp.linspace(0.0, 1.0, SAMPLES)
     return jax.vmap(lambda t: curve.chart.quality(*curve(t), t))(times)
 
