@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from dalembert.papers.borda_fernandez_grillo.particle import Particle, error_of_
 from dalembert.papers.borda_fernandez_grillo.particle_figures import elastica_defect
 from dalembert.papers.borda_fernandez_grillo.pendulum import INSTANTS, TIME, Pendulum
 from dalembert.papers.convergence import Convergence
+from dalembert.papers.tables import markdown
 
 SYSTEMS = ("particle", "pendulum")
 
@@ -35,12 +36,6 @@ def _rows(result: Convergence) -> Iterator[tuple[str, ...]]:
     slopes = ["", *(f"{slope:.3f}" for slope in result.slopes())]
     for h, error, slope in zip(result.h, result.error, slopes, strict=True):
         yield result.method.name, f"{result.time:g}", f"{h:g}", f"{error:.6g}", slope
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def errors(results: list[Convergence]) -> str:
