@@ -12,6 +12,7 @@ from benchmarks.peers import formulas
 from benchmarks.peers.rolling import Car, Contact
 
 import dalembert as da
+from dalembert import Nonholonomic, System
 from dalembert.gallery import ENTRIES, car_with_trailers, contact_oscillator, curvature_particle
 from dalembert.gallery.chain import chain, slanted
 from dalembert.gallery.nonholonomic_particle import nonholonomic_particle
@@ -116,13 +117,19 @@ def problems() -> list[Problem]:
             "wheel", "Inertia wheel pendulum", wheel.system, np.array(wheel.q0), np.array(wheel.v0), 100.0,
             formulas.Wheel, w0, w0, 1, lambda y: y[:, :2], step_counts(1000, 10_000_000),
         ),
-        rolling("contact", "Contact oscillator", contact_oscillator.entry, 1000.0, Contact, 1,
+        rolling("contact", "Contact oscillator", contact(), 1000.0, Contact, 1,
                 lambda q0, v0: np.array([q0[1], v0[1], q0[0], q0[2], v0[2]]),
                 lambda t: np.concatenate(contact_oscillator.exact(t), axis=-1),
                 ("contact_composition.c", {"order 8, as written": "plain", "order 8, quotient first": "ordered",
                                            "order 8, reduced by hand": "reduced"})),
         rolling("car", "Car with two trailers", car_with_trailers.entry, 30.0, Car, Car.WHEELS, Car.start),
     ]  # fmt: skip
+
+
+def contact():
+    """The gallery's contact oscillator without the term of ε = 0, which nobody's formulas here have either."""
+    system = System(lambda q, v: 0.5 * (v @ v) - 0.5 * (q @ q), Nonholonomic(lambda q, v: v[0] + q[1] * v[2]))
+    return dataclasses.replace(contact_oscillator.entry, system=system)
 
 
 def rolling(

@@ -36,9 +36,13 @@ def redefined(path: Path, rho: PairMap, *, first: tuple | None = None, last: tup
         raise ValueError("path: neighbouring nodes are needed, and some were left out; simulate with save_every=1")
     d = jnp.diff(path.q, axis=0)
     q, v = jax.vmap(lambda x, y: rho(x, y, path.h))(path.q[:-1], d)
-    parts = [(path.t[:-1] + rho.weight * path.h, q, v)]
-    if first is not None:
-        parts.insert(0, (path.t[:1], *(jnp.asarray(x, dtype=float)[None] for x in first)))
-    if last is not None:
-        parts.append((path.t[-1:], *(jnp.asarray(x, dtype=float)[None] for x in last)))
+    inner = Redefined(path.t[:-1] + rho.weight * path.h, q, v)
+    parts = [part for part in (_point(path.t[:1], first), inner, _point(path.t[-1:], last)) if part is not None]
     return Redefined(*(jnp.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _point(t: Float[Array, "1"], given: tuple | None) -> Redefined | None:
+    if given is None:
+        return None
+    q, v = (jnp.asarray(x, dtype=float)[None] for x in given)
+    return Redefined(t, q, v)

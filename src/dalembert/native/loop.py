@@ -62,7 +62,7 @@ class Run:
     def _begin(self, k: str) -> None:
         """Keep the state where a step with stages begins."""
         c, stages = self.state.code, self.state.stages
-        stages.now = stages.of(k)
+        stages.begin(self.state.stage)
         if stages.number == 1:
             return
         c.fork(c.let(f"icmp eq i64 {stages.now}, 0"), "keep", "kept")
@@ -154,26 +154,27 @@ class Run:
                 values[self.state.g.variable(name, j)] = c.load(slot)
         parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
         new = {name: self.state.emitter.emit(roots, values) for name, roots in parts.items()}
+        last = self.state.stages.last()
+        if last:
+            c.fork(last, "whole", "part")
+            c.label("part")
+            for name, given in new.items():
+                self.state.store(self.state.d[name], given)
+            self._remember(history=not self._affine)
+            c.go("step")
+            c.label("whole")
         c.fork(self.state.all_finite([*new["q"], *new["s"]]), "finite", "not_finite", True)
         c.label("finite")
-        last = self.state.stages.last()
         if r.inside:
-            inside = self.state.emitter.emit(r.inside, values)[0]
-            inside = c.let(f"select i1 {last}, i1 {inside}, i1 true") if last else inside
-            c.fork(inside, "inside", "left_domain", True)
+            c.fork(self.state.emitter.emit(r.inside, values)[0], "inside", "left_domain", True)
             c.label("left_domain")
             self.state.fail(Outcome.LEFT_DOMAIN)
             c.label("inside")
         if r.stop:
             stopped = self.state.emitter.emit(r.stop, values)[0]
-            stopped = c.let(f"and i1 {last}, {stopped}") if last else stopped
             c.store(c.let(f"select i1 {stopped}, i64 {int(Outcome.STOPPED)}, i64 0"), self.state.i["code"], "i64")
-        reduced = self.state.emitter.emit(r.new_reduced, values)
-        if last and reduced:
-            pairs = zip(reduced, self.state.read("reduced"), strict=True)
-            reduced = [c.let(f"select i1 {last}, double {new}, double {old}") for new, old in pairs]
-        self.state.write("reduced", reduced)
-        self._count_crossing(values, last)
+        self.state.write("reduced", self.state.emitter.emit(r.new_reduced, values))
+        self._count_crossing(values)
         for name in ("q", "s"):
             self.state.write(f"before_{name}", [c.load(x) for x in self.state.d[name]])
         for name, given in new.items():
@@ -181,23 +182,21 @@ class Run:
         self._remember()
         self._save(values, new["q"])
 
-    def _count_crossing(self, values: Values, last: str | None) -> None:
+    def _count_crossing(self, values: Values) -> None:
         c, new = self.state.code, self.state.sign
         old = c.load(self.state.part["sign"])
         if self.state.roots.factor:
             value = self.state.emitter.emit(self.state.roots.factor, values)[0]
             c.store(self.state.emitter.sign(value), new)
         now = c.load(new)
-        if last:
-            now = c.let(f"select i1 {last}, double {now}, double 0.0")
         crossed = c.let(f"fcmp olt double {c.let(f'fmul double {now}, {old}')}, 0.0")
         self.state.add("crossings", c.let(f"zext i1 {crossed} to i64"))
         none = c.let(f"fcmp oeq double {now}, 0.0")
         c.store(c.let(f"select i1 {none}, double {old}, double {now}"), self.state.part["sign"])
 
-    def _remember(self) -> None:
-        """Counters, statistics and the history of z."""
-        c, n, history = self.state.code, self.state.layout.z, self.state.part["history"]
+    def _remember(self, history: bool = True) -> None:
+        """Counters, statistics, and the history of z if it is read again."""
+        c, n, past = self.state.code, self.state.layout.z, self.state.part["history"]
         turns = c.load(self.state.turns, "i64")
         self.state.add("iterations", turns)
         most = c.call("i64", "llvm.smax.i64", ("i64", self.state.count("max_iterations")), ("i64", turns))
@@ -206,9 +205,9 @@ class Run:
         for j in reversed(range(1, 1 if self._affine else HISTORY)):
             for start, width in c.chunks(n):
                 kind = f"<{width} x double>"
-                c.store(c.load(c.at(history, (j - 1) * n + start), kind), c.at(history, j * n + start), kind)
-        for i, x in enumerate(self.state.w):
-            c.store(c.load(x), c.at(history, i))
+                c.store(c.load(c.at(past, (j - 1) * n + start), kind), c.at(past, j * n + start), kind)
+        for i, x in enumerate(self.state.w if history else ()):
+            c.store(c.load(x), c.at(past, i))
         more = c.let(f"add i64 {self.state.count('known')}, 1")
         c.store(c.call("i64", "llvm.smin.i64", ("i64", more), ("i64", str(HISTORY))), self.state.i["known"], "i64")
         self.state.add("k", "1")

@@ -121,7 +121,9 @@ def roots_of(step: Translated, plan: Plan | None) -> Roots:
     gathered = gather_factors(g, [*step.f, *step.jacobian.ravel().tolist()], step.level)
     f = gathered[:n]
     jacobian = np.array(collect_terms(g, gathered[n:], f, step.level), np.int64).reshape(n, n)
-    head, tail = [_eliminated(step, f, jacobian, plan, order) for order in (plan.head, plan.tail)] if plan else [_NOTHING] * 2
+    head, tail = (
+        [_eliminated(step, f, jacobian, plan, order) for order in (plan.head, plan.tail)] if plan else [_NOTHING] * 2
+    )
     new_s, new_low = _increments(step) if plan and plan.affine else (step.new_s, step.new_low)
     after = dict(zip(step.new_s, new_s, strict=True))
     iterated = sorted(plan.head.rows) if plan else range(n)
@@ -130,9 +132,8 @@ def roots_of(step: Translated, plan: Plan | None) -> Roots:
     parts = Roots(
         f, jacobian.ravel().tolist(), *_nodes(head, bool(plan)), *_nodes(tail, bool(plan and plan.tail.rows)), [size],
         step.guess, step.scale, step.new_q, step.new_lost, new_s, new_low, step.multipliers, step.force,
-        _replaced(g, step.new_velocity, after), one(step.factor),
-        *(_replaced(g, x, after) for x in (one(step.inside), one(step.stop))), step.law or [],
-        _replaced(g, step.new_reduced or [], after),
+        _replaced(g, step.new_velocity, after), one(step.factor), _replaced(g, one(step.inside), after),
+        _replaced(g, one(step.stop), after), step.law or [], _replaced(g, step.new_reduced or [], after),
     )  # fmt: skip
     names = [field.name for field in dataclasses.fields(Roots)]
     lists = [getattr(parts, name) for name in names]

@@ -66,6 +66,14 @@ class Stages:
         """The stage that begins at count k."""
         return "0" if self.number == 1 else self.code.let(f"srem i64 {k}, {self.number}")
 
+    def begin(self, slot: str | None) -> None:
+        """The stage that is under way, from a slot that counts them, and the next one into it."""
+        if slot is not None:
+            c = self.code
+            self.now = c.load(slot, "i64")
+            last = c.let(f"icmp eq i64 {self.now}, {self.number - 1}")
+            c.store(c.let(f"select i1 {last}, i64 0, i64 {c.let(f'add i64 {self.now}, 1')}"), slot, "i64")
+
     def last(self) -> str | None:
         """Whether the step ends with this stage; None where it always does."""
         return None if self.number == 1 else self.code.let(f"icmp eq i64 {self.now}, {self.number - 1}")

@@ -16,8 +16,8 @@ IN_REGISTERS = ("k", "known", "target", "saved")
 
 
 class State:
-    """i: counts; d: q, lost, s, low; z: the iterate, w: the solution, cut: what rounding has cut off it, moved: its increment; part: addresses in
-    the carry and in the scratch; run_values: nodes that change once per run.
+    """i: counts; d: q, lost, s, low; z: the iterate, w: the solution, cut: what rounding has cut off it, moved: its
+    increment; part: addresses in the carry and in the scratch; run_values: nodes that change once per run.
     """
 
     def __init__(self, step: Translated, layout: Layout, roots: Roots, plan: Plan | None):
@@ -53,6 +53,9 @@ class State:
         self.turns, self.astray = c.slot("turns", "i64"), c.slot("astray", "i1")
         self.size, self.sign = c.slot("size"), c.slot("sign")
         self.emitter.hoist(r.stepped, self.run_values, self.stages.changes, 0)
+        self.stage = c.slot("stage", "i64") if self.stages.number > 1 else None
+        if self.stage:
+            c.store(self.stages.of(self.count("k")), self.stage, "i64")
         self.stages.prepare(self.emitter, r.stepped, self.run_values, self.settings["h"])
 
     def copied(self, name: str, source: str, kind: str = "double") -> str:
