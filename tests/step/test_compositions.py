@@ -11,7 +11,8 @@ import pytest
 import dalembert as da
 from dalembert.discretize.composition import composition
 from dalembert.gallery import ENTRIES
-from dalembert.step.run import HISTORY, extrapolation
+from dalembert.step.carry import HISTORY
+from dalembert.step.stages import extrapolation
 
 BALL = ENTRIES["spherical_pendulum"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.measure.nodes import check_neighbours, form_of, node_view
+from dalembert.measure.nodes import check_neighbours, form_of, node_view, states_of
 from dalembert.path import Path
 from dalembert.systems import Lyapunov, System
 from dalembert.systems import energy as energy_at
@@ -56,10 +56,7 @@ def energy(system: System, path: Path) -> Invariant:
     """
     if not isinstance(system, System):
         raise TypeError(f"system: found {type(system).__name__}; the energy needs the Lagrangian of a System")
-    v, t = jnp.asarray(path.v), jnp.asarray(path.t_velocity)
-    q = jnp.asarray(path.q)[-v.shape[0] :]
-    if path.levels[0] == "mid":
-        q = q - 0.5 * path.h * v
+    q, v, t = states_of(path)
     return Invariant(t, jax.vmap(lambda x, w, s: energy_at(system, x, w, s))(q, v, t))
 
 

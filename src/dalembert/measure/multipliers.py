@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dalembert.measure.nodes import states_of
 from dalembert.path import Path
 from dalembert.systems import System, acceleration
 from dalembert.systems.equations import all_reactions
@@ -32,10 +32,7 @@ def multipliers(system: System, path: Path) -> Multipliers:
     """
     if not isinstance(system, System):
         raise TypeError(f"system: found {type(system).__name__}; λ(q, v) needs the Lagrangian of a System")
-    v, t = jnp.asarray(path.v), jnp.asarray(path.t_velocity)
-    q = jnp.asarray(path.q)[-v.shape[0] :]
-    if path.levels[0] == "mid":
-        q = q - 0.5 * path.h * v
+    q, v, t = states_of(path)
 
     def at(q, v, t):
         a, found, _ = acceleration(system, q, v, t)

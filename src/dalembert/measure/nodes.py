@@ -163,6 +163,13 @@ def form_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | None) 
     return chosen, form
 
 
+def states_of(path: Path) -> tuple[Array, Array, Array]:
+    """q, v, t at the velocities' times; where these lie half way between nodes the position is the mid-point, q - (h/2)v."""
+    v, t = jnp.asarray(path.v), jnp.asarray(path.t_velocity)
+    q = jnp.asarray(path.q)[-v.shape[0] :]
+    return (q - 0.5 * path.h * v if path.levels[0] == "mid" else q), v, t
+
+
 def check_neighbours(path: Path) -> None:
     """ValueError where states were left out: what follows reads neighbouring states."""
     if is_traced(path):

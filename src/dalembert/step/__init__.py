@@ -1,10 +1,10 @@
 """Initial value problems: starters, the choice of a root, the step as data, and the run."""
 
 from dalembert.step.branch import Avoid, Branch, Least, Nearest
+from dalembert.step.carry import SampledFeedback
 from dalembert.step.ensemble import ensemble
 from dalembert.step.program import StepProgram
 from dalembert.step.roots import Root, roots
-from dalembert.step.run import SampledFeedback
 from dalembert.step.simulate import simulate
 
 __all__ = ["Avoid", "Branch", "Least", "Nearest", "Root", "SampledFeedback", "StepProgram", "ensemble", "roots", "simulate"]

@@ -8,8 +8,8 @@ import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.step.branch import Branch, call_system
+from dalembert.step.carry import SampledFeedback
 from dalembert.step.program import StepProgram
-from dalembert.step.run import SampledFeedback
 from dalembert.step.start import STARTERS
 from dalembert.systems import System, is_traced
 from dalembert.systems.checks import as_vector

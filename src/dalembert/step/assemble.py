@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dalembert.path import Outcome, Path, Statistics
+from dalembert.step.carry import Carry, Choices
 from dalembert.step.prepare import Prepared
-from dalembert.step.run import Carry, Choices
 
 
 def path_of(xp, prepared: Prepared, carry: Carry, rows: dict, t0, h, every: int, choices: Choices) -> Path:

@@ -12,8 +12,9 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from dalembert.path import Outcome
+from dalembert.step.carry import Carry, Choices
 from dalembert.step.program import StepProgram
-from dalembert.step.run import Carry, Choices, prediction, stages
+from dalembert.step.stages import prediction, stages
 
 _UNSOLVED = (Outcome.NOT_CONVERGED, Outcome.SINGULAR, Outcome.NOT_FINITE)
 _FLAT = 1e-6  # relative smallest singular value under which a row-scaled matrix is called singular

@@ -18,9 +18,10 @@ from dalembert.path import Path
 from dalembert.step.arguments import batch_size, check_batch, check_callbacks, check_run
 from dalembert.step.assemble import path_of
 from dalembert.step.branch import Branch
+from dalembert.step.carry import Carry, Choices, SampledFeedback, first_carry
 from dalembert.step.native_run import columns_of, compiled, counts_of, native_first, packed, unpacked
 from dalembert.step.prepare import Prepared, prepare_any
-from dalembert.step.run import Carry, Choices, SampledFeedback, first_carry, row_of, rows_of, traced_run
+from dalembert.step.run import row_of, rows_of, traced_run
 from dalembert.step.simulate import choose_backend
 from dalembert.step.start import Starter
 from dalembert.systems import System, check_x64, is_traced

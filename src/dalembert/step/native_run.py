@@ -16,8 +16,9 @@ from jax.core import Tracer
 
 from dalembert.native import COUNTS, CompiledStep, Sample, StepFunctions, Unsupported, compile_step, counts
 from dalembert.step.branch import Avoid, call_system, divided_by_factor
+from dalembert.step.carry import Carry, Choices
 from dalembert.step.program import StepProgram
-from dalembert.step.run import Carry, Choices, extrapolation
+from dalembert.step.stages import extrapolation
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
 _COMPILED: dict[Any, CompiledStep] = {}

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from dalembert.native import COUNTS, CompiledStep, register
+from dalembert.step.carry import Carry, Choices
 from dalembert.step.native_run import Native, columns_of, compiled, counts_of, packed, unpacked
 from dalembert.step.program import StepProgram
-from dalembert.step.run import Carry, Choices, row_of, rows_of, traced_run
+from dalembert.step.run import row_of, rows_of, traced_run
 
 
 def native_traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):

@@ -12,8 +12,9 @@ from jaxtyping import Array, Float
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.step.arguments import as_nodes, check_discrete
 from dalembert.step.branch import Avoid, Branch
+from dalembert.step.composed import Composed
 from dalembert.step.program import StepProgram
-from dalembert.step.programs import Composed, DiscreteProgram, KickDriftKick, NodeProgram
+from dalembert.step.programs import DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.start import Starter, second_node
 from dalembert.systems import System, check_initial_data, is_traced
 from dalembert.systems.checks import InconsistentDataError, check_parameters, initial_acceleration

@@ -16,12 +16,13 @@ from dalembert.path import Outcome, Path, StepError
 from dalembert.step.arguments import check_callbacks, check_run
 from dalembert.step.assemble import path_of
 from dalembert.step.branch import Branch, Least, Nearest
+from dalembert.step.carry import Choices, SampledFeedback, first_carry
 from dalembert.step.diagnose import diagnosis
 from dalembert.step.native_run import native_first, native_run
 from dalembert.step.native_traced import native_traced_run
 from dalembert.step.prepare import prepare_any
 from dalembert.step.provenance import provenance
-from dalembert.step.run import Choices, SampledFeedback, chunked_run, first_carry, traced_run
+from dalembert.step.run import chunked_run, traced_run
 from dalembert.step.start import Starter
 from dalembert.systems import System, check_x64, is_traced
 
