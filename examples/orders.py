@@ -30,7 +30,7 @@ def run(order: int) -> tuple[da.Path, np.ndarray]:
 
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    figure, axes = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7.4, 3.8), layout="constrained")
     print("order  stages/step     h     error at T   |φ|/|v|    energy band")
     for order, colour in COLOURS.items():
         path, error = run(order)
@@ -43,7 +43,7 @@ def main(folder: Path) -> None:
         axes.semilogy(path.t[1:], error[1:], color=colour, label=f"order {order}, h = {path.h:.3g}")
     axes.set(xlabel="t", ylabel="|q - exact|", title="Contact oscillator: 25 000 stages in every run")
     axes.grid(color="#e5e7eb", linewidth=0.6)
-    axes.legend(frameon=False, loc="center right")
+    figure.legend(frameon=False, loc="outside right center")
     figure.savefig(folder / "orders.png", dpi=130)
 
 
