@@ -191,3 +191,13 @@ def test_local_errors_of_a_map_that_leaves_d():
 def test_bad_arguments(options, error, words):
     with pytest.raises(error, match=words):
         embedding(FREE, Q, V, **{"h": STEPS, **options})
+
+
+def test_the_order_of_a_composition():
+    """The particle in a potential, eight points: the exponent of the perturbation is 8."""
+    rng = np.random.default_rng(1)
+    q, v = rng.uniform(-1, 1, (8, 3)), rng.uniform(-1, 1, (8, 2))
+    speeds = np.stack([v[:, 0], v[:, 1], q[:, 1] * v[:, 0]], axis=1)
+    found = embedding(nonholonomic_particle(1.0), q, speeds, h=[0.24, 0.18, 0.14], order=8, scheme=da.Scheme(order=8))
+    assert found.exponent == pytest.approx(8, abs=0.1)
+    assert str(found).startswith("order 8:")
