@@ -17,7 +17,7 @@ from dalembert.measure.order import Comparison, Convergence, converge
 from dalembert.measure.perturbation import Perturbation, SchemeMap, perturbation
 from dalembert.systems import System
 from dalembert.systems.connection import as_points
-from dalembert.systems.reduction import explicit_terms, velocity_constraints
+from dalembert.systems.reduction import explicit_terms, violation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _errors(made: Perturbation, points, speeds, steps) -> dict:
         if chart.m and path is not None:
             pairs |= {"end": (path.multipliers[-1], at_end), "own": (path.multipliers[-1], at_own)}
         found = {name: (jnp.linalg.norm(a - b), jnp.linalg.norm(b)) for name, (a, b) in pairs.items()}
-        off = jnp.max(jnp.abs(velocity_constraints(system, q1, v1, made.t0 + h)), initial=0.0)
+        off = violation(system, q1, v1, made.t0 + h)
         return found | {"residual": off}
 
     every = jax.vmap(lambda h: jax.vmap(lambda q, v: one(h, q, v))(points, speeds))(steps)

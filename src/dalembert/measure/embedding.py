@@ -16,7 +16,7 @@ from dalembert.measure.order import EPSILON, Comparison, Convergence, converge
 from dalembert.measure.perturbation import Perturbation, perturbation
 from dalembert.systems import InconsistentDataError, System
 from dalembert.systems.connection import as_points
-from dalembert.systems.reduction import velocity_constraints
+from dalembert.systems.reduction import violation
 
 WITHIN = 0.1  # distance of the fitted exponent from the declared order that still agrees with it
 ON_D = 1e-8  # largest |φ| after one step that counts as a step on D
@@ -156,7 +156,7 @@ def _mapped(made: Perturbation, points, speeds, steps) -> tuple[Float[Array, "K 
     def one(h, q, v):
         q1, v1 = made.step(h, q, v)
         xi = made.chart.coordinates(q1, v1)
-        off = jnp.max(jnp.abs(velocity_constraints(made.chart.system, q1, v1, made.t0 + h)), initial=0.0)
+        off = violation(made.chart.system, q1, v1, made.t0 + h)
         return xi, jnp.where(jnp.all(jnp.isfinite(xi)), off, jnp.nan)
 
     mapped, off = jax.vmap(lambda h: jax.vmap(lambda q, v: one(h, q, v))(points, speeds))(steps)

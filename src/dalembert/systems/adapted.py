@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from dalembert.systems.charts import name_of
 from dalembert.systems.checks import check_initial_data, is_traced
 from dalembert.systems.connection import Connection, connection
-from dalembert.systems.reduction import explicit_terms, reduction, velocity_constraints
+from dalembert.systems.reduction import explicit_terms, reduction, violation
 from dalembert.systems.reference import check_times
 from dalembert.systems.system import System
 
@@ -152,9 +152,7 @@ def _segment(chart: Connection, start, xi, times, tolerance) -> _Segment:
 @eqx.filter_jit
 def _look(system: System, q, v, t):
     def one(x, w, s):
-        return explicit_terms(system, x, w, s).multipliers, jnp.max(
-            jnp.abs(velocity_constraints(system, x, w, s)), initial=0.0
-        )
+        return explicit_terms(system, x, w, s).multipliers, violation(system, x, w, s)
 
     return jax.vmap(one)(q, v, t)
 

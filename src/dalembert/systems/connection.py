@@ -24,7 +24,7 @@ from dalembert.systems.charts import (
 from dalembert.systems.checks import as_vector, check_x64
 from dalembert.systems.equations import Time
 from dalembert.systems.integrability import AFFINE, affinity
-from dalembert.systems.reduction import check_first_order, explicit_terms, velocity_constraints
+from dalembert.systems.reduction import check_first_order, constraint_rows, explicit_terms, velocity_constraints
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System
 
@@ -100,7 +100,7 @@ class Connection(eqx.Module):
     @compiled
     def rows(self, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, "m n"]:
         """φ_v; μ(q) for linear constraints."""
-        return jax.jacfwd(lambda w: velocity_constraints(self.system, q, w, t))(v)
+        return constraint_rows(self.system, q, v, t)
 
     @compiled
     def coefficients(self, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, "m n_minus_m"]:
@@ -204,7 +204,7 @@ def _rows(system: System, points, speeds, t):
     """φ_v at every point, and its relative change when v changes."""
     n = points.shape[1]
     other = jnp.asarray(np.random.default_rng(1).uniform(-1.0, 1.0, n))
-    rows = jax.vmap(lambda x, w: jax.jacfwd(lambda u: velocity_constraints(system, x, u, t))(w))(points, speeds)
+    rows = jax.vmap(lambda x, w: constraint_rows(system, x, w, t))(points, speeds)
     bends = jax.vmap(lambda x, w: affinity(system, x, w, w + (1 + jnp.abs(w)) * other, t))(points, speeds)
     return rows, bends
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.systems.reduction import velocity_constraints
+from dalembert.systems.reduction import constraint_rows, velocity_constraints
 from dalembert.systems.system import System
 
 Vector = Float[Array, "n"]
@@ -20,7 +20,7 @@ AFFINE = 1e-9  # the same for φ_v at two velocities
 
 def constraint_forms(system: System, q: Vector, v: Vector, t) -> Float[Array, "m n_plus_1"]:
     """ω = μ dq + b dt of the affine constraints μ(q, t) v + b(q, t) = 0, read off at any v."""
-    rows = jax.jacfwd(lambda w: velocity_constraints(system, q, w, t))(v)
+    rows = constraint_rows(system, q, v, t)
     return jnp.concatenate([rows, (velocity_constraints(system, q, v, t) - rows @ v)[:, None]], axis=1)
 
 
@@ -34,8 +34,8 @@ def forms_and_slopes(system: System, q: Vector, v: Vector, t):
 
 def affinity(system: System, q: Vector, v: Vector, w: Vector, t) -> Float[Array, ""]:
     """Largest change of φ_v from v to w, relative to φ_v: zero for constraints that are affine in v."""
-    rows = jax.jacfwd(lambda u: velocity_constraints(system, q, u, t))
-    return jnp.max(jnp.abs(rows(w) - rows(v)), initial=0.0) / jnp.max(jnp.abs(rows(v)), initial=1e-300)
+    here, there = (constraint_rows(system, q, x, t) for x in (v, w))
+    return jnp.max(jnp.abs(there - here), initial=0.0) / jnp.max(jnp.abs(here), initial=1e-300)
 
 
 class Frobenius(NamedTuple):

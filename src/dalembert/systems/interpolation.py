@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from dalembert.systems.charts import USABLE
 from dalembert.systems.checks import CONSISTENT, InconsistentDataError, as_vector
 from dalembert.systems.connection import Connection, connection
-from dalembert.systems.reduction import velocity_constraints
+from dalembert.systems.reduction import violation
 from dalembert.systems.system import System
 
 SAMPLES = 33  # points of the curve at which the chart is looked at
@@ -60,7 +60,7 @@ def interpolant(system: System, first, second, *, duration: float = 1.0, t0: flo
     chart = connection(system, points, speeds, t0, dependent=dependent)
     times = jnp.asarray([t0, t0 + duration], dtype=float)
     for name, q, v, t in zip(("first", "second"), points, speeds, times, strict=True):
-        size = float(jnp.max(jnp.abs(velocity_constraints(system, q, v, t)), initial=0.0))
+        size = float(violation(system, q, v, t))
         if not size <= CONSISTENT:
             raise InconsistentDataError(f"{name}: |φ| = {size:.3g} there; the point must lie in D (dalembert.project)")
     curve = Interpolant(chart, jax.vmap(chart.coordinates)(points, speeds), times[0], times[1] - times[0])

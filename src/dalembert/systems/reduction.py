@@ -59,11 +59,21 @@ def velocity_constraints(system: System, q: Vector, v: Vector, t) -> Rows:
     return jnp.concatenate(rows) if rows else jnp.zeros(0)
 
 
+def constraint_rows(system: System, q: Vector, v: Vector, t) -> Matrix:
+    """φ_v (m, n) of what restricts v; μ(q) for linear constraints."""
+    return jax.jacfwd(lambda w: velocity_constraints(system, q, w, t))(v)
+
+
+def violation(system: System, q: Vector, v: Vector, t) -> Float[Array, ""]:
+    """Largest |φ| of what restricts v: zero on D."""
+    return jnp.max(jnp.abs(velocity_constraints(system, q, v, t)), initial=0.0)
+
+
 def explicit_terms(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Reduction:
     """As `reduction`, without any check, for use in compiled code: inf or NaN where m or C is singular."""
     rest = jnp.zeros_like(v)
     inertia, mass = value_and_jacobian(lambda a: euler_lagrange(system, q, v, a, t), rest)
-    rows = jax.jacfwd(lambda w: velocity_constraints(system, q, w, t))(v)
+    rows = constraint_rows(system, q, v, t)
     equations = [reduced(system, c, q, v, rest, t) for c in system.constraints]  # φ_q v + φ_t: at a = 0
     rate = jnp.concatenate(equations) if equations else jnp.zeros(0)
     reactions = all_reactions(system, q, v, rest, t)

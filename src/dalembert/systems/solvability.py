@@ -19,9 +19,9 @@ from dalembert.systems.reduction import (
     DEGENERATE,
     Reduction,
     check_first_order,
+    constraint_rows,
     coupling_rank,
     explicit_terms,
-    velocity_constraints,
 )
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System
@@ -196,7 +196,7 @@ def _look(system: System, q, v, t, points, speeds) -> _Found:
     return _Found(
         explicit_terms(system, q, v, t),
         jnp.max(jnp.abs(jnp.concatenate([*residuals, jnp.zeros(1)]))),
-        jax.vmap(lambda x, w: jax.jacfwd(lambda u: velocity_constraints(system, x, u, t))(w))(points, speeds),
+        jax.vmap(lambda x, w: constraint_rows(system, x, w, t))(points, speeds),
         jnp.max(jax.vmap(lambda x, w: affinity(system, x, v, w, t))(points, speeds)),
         omega,
         slopes,
