@@ -43,7 +43,7 @@ class Run:
         k = self.state.count("k")
         c.fork(c.let(f"icmp slt i64 {k}, {self.state.count('until')}"), "begin", "leave", True)
         c.label("begin")
-        self._begin(k)
+        self._begin()
         values = dict(self.state.run_values)
         self.state.stages.load(values)
         self._bind_time(values, k, self.state.stages.now)
@@ -59,7 +59,7 @@ class Run:
         self.iteration.iterate(values)
         self._accept(values)
 
-    def _begin(self, k: str) -> None:
+    def _begin(self) -> None:
         """Keep the state where a step with stages begins."""
         c, stages = self.state.code, self.state.stages
         stages.begin(self.state.stage)
