@@ -21,6 +21,7 @@ from dalembert.systems.reduction import Reduction, reduction
 from dalembert.systems.reference import Reference, reference
 from dalembert.systems.solvability import Solvability, solvability
 from dalembert.systems.system import System
+from dalembert.systems.variational import VariationalProblem
 
 __all__ = [
     "AdaptedReference",
@@ -39,6 +40,7 @@ __all__ = [
     "SecondOrder",
     "Solvability",
     "System",
+    "VariationalProblem",
     "acceleration",
     "adapted_reference",
     "check_initial_data",

@@ -1,0 +1,212 @@
+"""Windows: from k+1 neighbouring points, or given derivatives at an end, to the jet (q, q̇, …, q⁽ᵏ⁾) and its weight.
+
+A path is a row of slots: one per node, and at an end whose derivatives are given the node repeated, so that a slot holds q⁽ʲ⁾.
+Every window is the same formula, divided differences on knots that may coincide; the weights (t_{i+k} - t_i)/k then add up to T.
+"""
+
+from __future__ import annotations
+
+import functools
+from fractions import Fraction
+from math import factorial
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from dalembert.systems.variational import VariationalProblem, density, differential_constraints
+
+
+class Windows(NamedTuple):
+    """Window i reads slots x of stride·i … stride·i + width - 1 and is evaluated at S points.
+
+    rows: jet⁽ʲ⁾ = rows[i, s, j] · y, where y = x but for positions after the first, which are reduced by the position before:
+    large positions cancel before they are multiplied by 1/hʲ. chained: 1 where y is such a difference, to the slot `stride` before.
+    times, weights: of the points; the weights add up to the time covered. orders: which derivative a slot holds. nodes: the slot
+    of each node's position, t: its time.
+    """
+
+    rows: Float[Array, "W S k+1 width"]
+    chained: Float[Array, "W width"]
+    times: Float[Array, "W S"]
+    weights: Float[Array, "W S"]
+    orders: Int[Array, "slots"]
+    nodes: Int[Array, "N+1"]
+    t: Float[Array, "N+1"]
+    stride: int
+
+    @property
+    def width(self) -> int:
+        return self.rows.shape[-1]
+
+
+class WindowMap(eqx.Module):
+    """Q^{k+1} → T⁽ᵏ⁾Q near the diagonal. order(k): of the solutions, with ends given by derivatives."""
+
+    name: ClassVar[str]
+
+    def order(self, k: int) -> int:
+        raise NotImplementedError
+
+    def repeats(self, k: int) -> int:
+        """How many slots a node has."""
+        return 1
+
+    def points(self, positions: list) -> list[tuple[Any, Any]]:
+        """(time from the first knot, weight) of the points at which the jet is taken."""
+        k = len(positions) - 1
+        return [(sum(positions) / len(positions), (positions[-1] - positions[0]) / k)]
+
+    def jet(self, table: list, positions: list, point, k: int) -> list:
+        """The rows of q, q̇, …, q⁽ᵏ⁾ at a point, from the table of divided differences."""
+        return _interpolant(table, positions, point, k)
+
+
+class Interpolated(WindowMap):
+    """The jet of the polynomial through the k+1 points, at the mean of their times: second order, on any grid.
+
+    k = 2, equal steps: (q₁, (q₂-q₀)/2h, (q₂-2q₁+q₀)/h²).
+    """
+
+    name: ClassVar[str] = "interpolated"
+
+    def order(self, k: int) -> int:
+        return 2
+
+
+class Averaged(WindowMap):
+    """q⁽ʲ⁾ = the mean of the k+1-j divided differences of order j, times j!: second order.
+
+    k = 2: (mean of three points, (q₂-q₀)/(t₂-t₀), second difference). Colombo, Martín de Diego, Zuccalli, section 4.2, whose second
+    difference, divided by t₂-t₁, is consistent for equal steps only; here it is divided by (t₂-t₀)/2.
+    """
+
+    name: ClassVar[str] = "averaged"
+
+    def order(self, k: int) -> int:
+        return 2
+
+    def jet(self, table, positions, point, k):
+        return [factorial(j) * sum(table[j]) / len(table[j]) for j in range(k + 1)]
+
+
+class Hermite(WindowMap):
+    """Between two nodes the polynomial of degree 2k-1 through both jets, at the k Gauss points: order 2k.
+
+    The unknowns of a node are q, q̇, …, q⁽ᵏ⁻¹⁾. Not in the paper: its L_d on Q^{k+1} is replaced by one on (T⁽ᵏ⁻¹⁾Q)².
+    """
+
+    name: ClassVar[str] = "hermite"
+
+    def order(self, k: int) -> int:
+        return 2 * k
+
+    def repeats(self, k: int) -> int:
+        return k
+
+    def points(self, positions):
+        places, weights = np.polynomial.legendre.leggauss(len(positions) // 2)
+        half = positions[-1] / 2
+        return [(half * (1 + x), half * w) for x, w in zip(places.tolist(), weights.tolist(), strict=True)]
+
+
+MAPS = {cls.name: cls for cls in (Interpolated, Averaged, Hermite)}
+
+
+def windows(scheme: WindowMap, k: int, t: Float[Array, "N+1"], jets: tuple[bool, bool] = (True, True)) -> Windows:
+    """The windows of the nodes t, increasing. jets: whether the first and the last node hold their derivatives.
+
+    Without them the windows cover the nodes alone: (k-1)/2 steps are left out at that end, where k nodes are given instead.
+    """
+    t = np.asarray(t, dtype=float)
+    repeats = scheme.repeats(k)
+    counts = np.full(len(t), repeats)
+    counts[[0, -1]] = [max(repeats, k if jet else 1) for jet in jets]
+    node = np.repeat(np.arange(len(t)), counts)
+    orders = np.concatenate([np.arange(c) for c in counts])
+    if repeats == 1:  # at the first node the position comes last, next to the second node
+        orders[: counts[0]] = orders[: counts[0]][::-1]
+    width, stride = (2 * k, k) if repeats > 1 else (k + 1, 1)
+    slots = np.arange(0, len(node) - width + 1, stride)[:, None] + np.arange(width)
+    steps = np.diff(t)
+    h = (t[-1] - t[0]) / len(steps)
+    equal = bool(np.allclose(steps, h, rtol=1e-9, atol=0.0))
+    knots = node[slots] - node[slots[:, :1]] if equal else t[node[slots]] - t[node[slots[:, :1]]]
+    patterns, which = np.unique(np.concatenate([knots, orders[slots]], axis=1), axis=0, return_inverse=True)
+    found = [_window(scheme, k, tuple(x[:width].tolist()), tuple(x[width:].astype(int).tolist())) for x in patterns]
+    rows, places, weights = (np.array([f[i] for f in found])[which.ravel()] for i in range(3))
+    if equal:
+        rows = rows * (h ** -np.arange(k + 1.0))[:, None] * (h ** orders[slots].astype(float))[:, None, None, :]
+        places, weights = h * places, h * weights
+    chained = (orders[slots] == 0).astype(float)
+    chained[np.arange(len(slots)), np.argmax(chained, axis=1)] = 0.0
+    return Windows(rows, chained, t[node[slots[:, :1]]] + places, weights, orders, np.flatnonzero(orders == 0), t, stride)
+
+
+def window_jets(rows, chained, x: Float[Array, "width n"], stride: int) -> Float[Array, "S k+1 n"]:
+    """The jets (q, q̇, …, q⁽ᵏ⁾) at the S points of one window, from its slots."""
+    before = jnp.concatenate([jnp.zeros((stride, x.shape[1])), x[:-stride]])
+    return jnp.einsum("sjw,wi->sji", rows, x - chained[:, None] * before)
+
+
+def window_action(problem: VariationalProblem, jets: Float[Array, "S k+1 n"], times, weights):
+    """(L_d, Φ_d) of one window: L_d = Σ_s w_s L(jet_s, t_s), a scalar, and Φ_d = (w_s φ(jet_s, t_s)), (S, m).
+
+    The augmented L̃_d = L_d + Σ_s λ_sᵀ Φ_d,s then has multipliers λ_s → λ(t_s). Colombo, Martín de Diego, Zuccalli, section 3.2, where
+    the constraints are not weighted: their λⁱ is w λ_s. Their action (4.1) is k times the sum of these L_d.
+    """
+    parts = []
+    for s in range(jets.shape[0]):
+        jet = tuple(jets[s, j] for j in range(jets.shape[1]))
+        parts.append(
+            (weights[s] * density(problem, jet, times[s]), weights[s] * differential_constraints(problem, jet, times[s]))
+        )
+    return sum(p[0] for p in parts), jnp.stack([p[1] for p in parts])
+
+
+@functools.lru_cache(maxsize=256)
+def _window(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
+    """(rows, times, weights) of one window, knots counted from its first: whole numbers, computed with exactly, or floats."""
+    exact = isinstance(knots[0], int)
+    positions = [Fraction(x) if exact else np.longdouble(x) for x in knots]
+    table = _divided_differences(positions, orders, k)
+    points = scheme.points(positions)
+    jets = [scheme.jet(table, positions, point, k) for point, _ in points]
+    rows = np.array([[_summed(row, orders) for row in jet] for jet in jets], dtype=float)
+    rows[:, :, orders.index(0)] = np.eye(k + 1)[0]  # constants have no derivatives, to the last digit
+    return rows, np.array([float(x) for x, _ in points]), np.array([float(w) for _, w in points])
+
+
+def _divided_differences(positions: list, orders: tuple[int, ...], k: int) -> list:
+    """table[j][l] = q[t_l, …, t_{l+j}] as a row over the slots; where the knots coincide q⁽ʲ⁾/j!."""
+    unit = np.eye(len(positions), dtype=type(positions[0]))
+    held = {(t, order): unit[s] for s, (t, order) in enumerate(zip(positions, orders, strict=True))}
+    table = [[held[t, 0] for t in positions]]
+    for j in range(1, len(positions)):
+        last = table[-1]
+        ends = zip(positions, positions[j:], strict=False)
+        table.append([
+            held[a, j] / factorial(j) if a == b else (last[l + 1] - last[l]) / (b - a) for l, (a, b) in enumerate(ends)
+        ])  # fmt: skip
+    return table
+
+
+def _interpolant(table: list, positions: list, point, k: int) -> list:
+    """Derivatives 0 … k at a point of Newton's Σ_m q[t_0 … t_m] (t - t_0) … (t - t_{m-1})."""
+    jet = [0 * table[0][0]] * (k + 1)
+    product = [1] + [0] * k  # Taylor coefficients of the product at the point
+    for m, row in enumerate(table):
+        jet = [have + factorial(j) * product[j] * row[0] for j, have in enumerate(jet)]
+        distance = point - positions[m]
+        product = [distance * product[0], *(distance * product[j] + product[j - 1] for j in range(1, k + 1))]
+    return jet
+
+
+def _summed(row: list, orders: tuple[int, ...]) -> list[float]:
+    """The row over y instead of x: a position's entry is the sum over it and the later positions."""
+    return [
+        float(sum(row[l] for l in range(s, len(row)) if orders[l] == 0) if order == 0 else row[s])
+        for s, order in enumerate(orders)
+    ]

@@ -1,0 +1,188 @@
+"""Chain: a sum of functions of neighbouring blocks under constraints, its KKT equations and their banded matrix.
+
+    min Σ_w f(z_w)  such that  c(z_w) = 0,   z_w: the components of a few neighbouring blocks,   L̃ = Σ f + νᵀc
+
+Unknowns and multipliers of a time node form one block (b,); the path is an array (batch, blocks, b). Derivatives of one
+window are vmapped, and only the entries that can differ from zero are kept. Knows no mechanics.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Term(NamedTuple):
+    """Σ_i f(z_i; data_i) + νᵢᵀc(z_i; data_i), z_i = components of the blocks start+i+offset.
+
+    function(z, data, shared): (f, c); equal functions share their compiled code. offsets, components: (L,), where the entries of z
+    are found. multipliers: positions in z of the ν that belong to c. data: a tree of arrays with leading axis count.
+    """
+
+    function: Callable
+    offsets: tuple[int, ...]
+    components: tuple[int, ...]
+    multipliers: tuple[int, ...]
+    start: int
+    count: int
+
+
+class Evaluation(NamedTuple):
+    """Of every path of a batch: Σf, Σ|c|, the gradient of L̃ (batch, blocks, b), and the second derivatives of every term."""
+
+    objective: np.ndarray
+    violation: np.ndarray
+    gradient: np.ndarray
+    values: list[np.ndarray]
+
+
+class Chain:
+    """The KKT system of a list of terms. fixed: (blocks, b), components that keep their value.
+
+    data: for each term, a tree of arrays with leading axis count; shared: a tree all terms are given. primal: (b,), which components
+    are unknowns and not multipliers. weights: (blocks, b), the metric of the unknowns. sample: (batch, blocks, b), generic points,
+    at which the second derivatives that vanish are found.
+    """
+
+    def __init__(self, terms, data, shared, fixed, primal, weights, sample):
+        self.terms, self.data, self.shared = tuple(terms), data, shared
+        self.fixed, self.primal, self.weights = fixed, primal, weights
+        self.blocks, self.size = fixed.shape
+        self.patterns = tuple(_pattern(i, self.terms, data, shared, sample) for i in range(len(terms)))
+        self.position, self.lower = _narrow_order(self.terms, self.patterns, self.size)
+        self.ordered = np.argsort(self.position)
+        self.free = [_free(term, pattern, fixed) for term, pattern in zip(self.terms, self.patterns, strict=True)]
+
+    @property
+    def width(self) -> int:
+        return 3 * self.lower + 1
+
+    def evaluate(self, z: np.ndarray) -> Evaluation:
+        """Objective, violation, gradient and second derivatives at the paths z (batch, blocks, b)."""
+        found = _evaluate(self.terms, self.patterns, self.data, self.shared, z)
+        objective, violation, gradient, values = jax.tree.map(np.asarray, found)
+        values = [v * free for v, free in zip(values, self.free, strict=True)]
+        return Evaluation(objective, violation, np.where(self.fixed, 0.0, gradient), values)
+
+    def merit(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Objective and violation alone."""
+        objective, violation = _merit(self.terms, self.data, self.shared, z)
+        return np.asarray(objective), np.asarray(violation)
+
+    def matrix(self, values: list[np.ndarray], shift: np.ndarray, relax: np.ndarray, plain: bool = False) -> np.ndarray:
+        """The KKT matrices with shift·weights added to the unknowns and -relax·weights to the multipliers, (batch, rows, width).
+
+        plain: without the second derivatives of L̃, for Gauss-Newton steps. Fixed components have unit rows.
+        """
+        band = np.zeros((len(shift), self.blocks, self.size, self.width))
+        for term, (rows, columns), found in zip(self.terms, self.patterns, values, strict=True):
+            for entry, (r, c) in enumerate(zip(rows, columns, strict=True)):
+                if plain and self.primal[term.components[r]] and self.primal[term.components[c]]:
+                    continue
+                here, there = self.position[term.components[r]], self.position[term.components[c]]
+                column = self.lower + (term.offsets[c] - term.offsets[r]) * self.size + there - here
+                first = term.start + term.offsets[r]
+                band[:, first : first + term.count, here, column] += found[:, entry]
+        added = np.where(self.primal, shift[:, None, None], -relax[:, None, None]) * self.weights
+        band[..., self.lower] += np.where(self.fixed, 1.0, added)[..., self.ordered]
+        return band.reshape(len(shift), self.blocks * self.size, self.width)
+
+    def to_rows(self, z: np.ndarray) -> np.ndarray:
+        """(batch, blocks, b) → (batch, rows), in the order of the matrix."""
+        return np.ascontiguousarray(z[..., self.ordered]).reshape(len(z), -1)
+
+    def from_rows(self, x: np.ndarray) -> np.ndarray:
+        """The way back."""
+        return x.reshape(len(x), self.blocks, self.size)[..., self.position]
+
+
+def _pattern(i: int, terms, data, shared, sample) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Rows and columns of the entries of a term's second derivatives that are not zero at all sample points."""
+    second = np.asarray(_seconds(terms[i], data[i], shared, sample))
+    if not np.all(np.isfinite(second)):
+        second = np.where(np.isfinite(second), second, 1.0)
+    rows, columns = np.nonzero(np.any(second != 0.0, axis=(0, 1)))
+    return tuple(rows.tolist()), tuple(columns.tolist())
+
+
+def _narrow_order(terms, patterns, size: int) -> tuple[np.ndarray, int]:
+    """(position of every component in its block, half the band width): the best order of the groups that belong together.
+
+    Components that are used alike, such as the entries of q, keep their order; there are few groups, so that all orders are tried.
+    """
+    pairs = set()
+    for term, (rows, columns) in zip(terms, patterns, strict=True):
+        for r, c in zip(rows, columns, strict=True):
+            pairs.add((term.offsets[c] - term.offsets[r], term.components[r], term.components[c]))
+    apart = np.array(sorted(pairs)).reshape(-1, 3)
+    signature = [tuple(sorted((o, "=" if a == b else "") for o, a, b in pairs if a == comp)) for comp in range(size)]
+    groups = [[comp for comp, _ in group] for _, group in itertools.groupby(enumerate(signature), key=lambda e: e[1])]
+    best, position = size * (1 + max((abs(o) for o, _, _ in pairs), default=0)), np.arange(size)
+    for choice in itertools.islice(itertools.permutations(groups), 5040):
+        trial = np.argsort(np.concatenate(choice))
+        lower = int(np.max(np.abs(apart[:, 0] * size + trial[apart[:, 2]] - trial[apart[:, 1]]), initial=0))
+        if lower < best:
+            best, position = lower, trial
+    return position, best
+
+
+def _free(term: Term, pattern, fixed: np.ndarray) -> np.ndarray:
+    """(entries, count): 1 where neither the row nor the column is fixed."""
+    at = [fixed[term.start + o : term.start + o + term.count, c] for o, c in zip(term.offsets, term.components, strict=True)]
+    return np.array([~(at[r] | at[c]) for r, c in zip(*pattern, strict=True)], dtype=float).reshape(-1, term.count)
+
+
+def _local(term: Term, z):
+    """(count, L): the components that each window reads."""
+    runs = []
+    for _, group in itertools.groupby(
+        enumerate(zip(term.offsets, term.components, strict=True)), key=lambda e: (e[1][0], e[1][1] - e[0])
+    ):
+        run = [pair for _, pair in group]
+        first = term.start + run[0][0]
+        runs.append(z[first : first + term.count, run[0][1] : run[0][1] + len(run)])
+    return jnp.concatenate(runs, axis=1)
+
+
+def _lagrangian(term: Term, shared):
+    def value(z, data):
+        f, c = term.function(z, data, shared)
+        return f + (z[np.asarray(term.multipliers)] @ c if term.multipliers else 0.0)
+
+    return value
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _seconds(term: Term, data, shared, sample):
+    return jax.vmap(lambda z: jax.vmap(jax.hessian(_lagrangian(term, shared)))(_local(term, z), data))(sample)
+
+
+def _sums(terms, data, shared, z):
+    objective, violation = 0.0, 0.0
+    for term, given in zip(terms, data, strict=True):
+        f, c = jax.vmap(lambda x, d, term=term: term.function(x, d, shared))(_local(term, z), given)
+        objective, violation = objective + jnp.sum(f), violation + jnp.sum(jnp.abs(c))
+    return objective, violation
+
+
+def _derivatives(terms, patterns, data, shared, z):
+    gradient, values = jnp.zeros_like(z), []
+    for term, (rows, columns), given in zip(terms, patterns, data, strict=True):
+        local, lagrangian = _local(term, z), _lagrangian(term, shared)
+        slope = jax.vmap(jax.grad(lagrangian))(local, given)
+        for i, (o, c) in enumerate(zip(term.offsets, term.components, strict=True)):
+            first = term.start + o
+            gradient = gradient.at[first : first + term.count, c].add(slope[:, i])
+        second = jax.vmap(jax.hessian(lagrangian))(local, given)
+        values.append(second[:, np.asarray(rows, dtype=int), np.asarray(columns, dtype=int)].T)
+    return *_sums(terms, data, shared, z), gradient, values
+
+
+_evaluate = jax.jit(jax.vmap(_derivatives, in_axes=(None, None, None, None, 0)), static_argnums=(0, 1))
+_merit = jax.jit(jax.vmap(_sums, in_axes=(None, None, None, 0)), static_argnums=0)

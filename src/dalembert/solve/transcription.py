@@ -1,0 +1,197 @@
+"""From a variational problem and its windows to a chain: which unknowns a time node has, and what is fixed.
+
+Block of a node: slots x (stride, n); for k ≥ 2 the highest derivative y at every point of a window as an unknown of its own, with
+y = Σ rows x as a constraint whose multiplier is the highest momentum μ; multipliers λ of the differential constraints at these points;
+multipliers of the holonomic constraints. The system is then of first order in time: literal k-th differences of k-th differences would
+have the condition N²ᵏ, this one has Nᵏ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.discretize.windows import Windows, window_action, window_jets
+from dalembert.solve.chain import Chain, Term
+from dalembert.systems.variational import (
+    VariationalProblem,
+    constraint_numbers,
+    holonomic_constraints,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Where the unknowns of a node stand in its block."""
+
+    n: int
+    k: int
+    points: int
+    stride: int
+    width: int
+    m: int
+    holonomic: int
+    attached: int  # the block, counted from its first, that carries the unknowns of a window
+
+    @property
+    def carried(self) -> int:
+        """How many numbers the highest derivatives of one window are; none for k = 1, where nothing is gained."""
+        return self.points * self.n if self.k > 1 else 0
+
+    def part(self, name: str) -> slice:
+        sizes = {
+            "slots": self.stride * self.n, "highest": self.carried, "momentum": self.carried, "multipliers": self.points * self.m,
+            "holonomic": self.stride * self.holonomic,
+        }  # fmt: skip
+        begin = 0
+        for key, size in sizes.items():
+            if key == name:
+                return slice(begin, begin + size)
+            begin += size
+        raise KeyError(name)
+
+    @property
+    def size(self) -> int:
+        return self.part("holonomic").stop
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowTerm:
+    """Σ_s w_s L(jet_s, t_s), and its constraints w_s (Σ rows x - y_s), w_s φ(jet_s, t_s)."""
+
+    problem: VariationalProblem  # without its parameters
+    layout: Layout
+
+    def __call__(self, z, data, parameters):
+        rows, chained, times, weights = data
+        a = self.layout
+        problem = _with(self.problem, parameters)
+        jets = window_jets(rows, chained, z[: a.width * a.n].reshape(a.width, a.n), a.stride)
+        defects = jnp.zeros(0)
+        if a.carried:
+            highest = z[a.width * a.n : a.width * a.n + a.carried].reshape(a.points, a.n)
+            defects = (weights[:, None] * (jets[:, -1] - highest)).ravel()
+            jets = jnp.concatenate([jets[:, :-1], highest[:, None]], axis=1)
+        f, c = window_action(problem, jets, times, weights)
+        return f, jnp.concatenate([defects, c.ravel()])
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeTerm:
+    """w dʲ/dsʲ φ(Σ_l x_l sˡ/l!) at s = 0 for the slots x_0 … of one node, j = begin …: φ on positions, its derivatives on q⁽ʲ⁾."""
+
+    problem: VariationalProblem
+    n: int
+    slots: int
+    begin: int = 0
+
+    def __call__(self, z, data, parameters):
+        weight, time = data
+        problem = _with(self.problem, parameters)
+        x = z[: self.slots * self.n].reshape(self.slots, self.n)
+
+        def derivative(j: int, s):
+            if j == 0:
+                q = sum(x[l] * s**l / _FACTORIALS[l] for l in range(self.slots))
+                return holonomic_constraints(problem, q, time + s)
+            return jax.jacfwd(lambda r: derivative(j - 1, r))(s)
+
+        return jnp.zeros(()), weight * jnp.concatenate([derivative(j, 0.0) for j in range(self.begin, self.slots)])
+
+
+_FACTORIALS = (1.0, 1.0, 2.0, 6.0)
+
+
+def _with(problem: VariationalProblem, parameters) -> VariationalProblem:
+    return eqx.tree_at(lambda p: p.parameters, problem, parameters, is_leaf=lambda x: x is None)
+
+
+class Transcription(NamedTuple):
+    """A chain, where its parts stand, and the windows it was made from."""
+
+    chain: Chain
+    layout: Layout
+    windows: Windows
+    slots: np.ndarray  # (nodes,) block or slot of every node's position
+
+
+def transcribe(
+    problem: VariationalProblem, windows: Windows, n: int, fixed_slots: np.ndarray, sample: np.ndarray
+) -> Transcription:
+    """The chain of a problem. fixed_slots: (slots,), those that keep their value. sample: (slots, n), a path to look at."""
+    m, holonomic = constraint_numbers(problem, n)
+    stride, k = windows.stride, problem.derivatives
+    count, points = windows.times.shape
+    blocks = len(windows.orders) // stride
+    layout = Layout(n, k, points, stride, windows.width, m, holonomic, 0 if stride > 1 else k // 2)
+    bare = _with(problem, None)
+    terms, data = [], []
+    slot_offsets = [(s // stride, (s % stride) * n + i) for s in range(windows.width) for i in range(n)]
+    own = [
+        (layout.attached, c)
+        for name in ("highest", "momentum", "multipliers")
+        for c in range(*layout.part(name).indices(layout.size))
+    ]
+    places = [*slot_offsets, *own]
+    shift = len(slot_offsets) + layout.carried
+    terms.append(Term(WindowTerm(bare, layout), *zip(*places, strict=True), tuple(range(shift, len(places))), 0, count))
+    data.append((windows.rows, windows.chained, windows.times, windows.weights))
+    fixed = np.ones((blocks, layout.size), dtype=bool)
+    fixed[:, layout.part("slots")] = np.repeat(fixed_slots.reshape(blocks, stride), n, axis=1)
+    carriers = slice(layout.attached, layout.attached + count)
+    for name in ("highest", "momentum", "multipliers"):
+        fixed[carriers, layout.part(name)] = False
+    if holonomic:
+        _add_holonomic(windows, layout, bare, fixed_slots, fixed, terms, data)
+    weights = np.zeros((blocks, layout.size))
+    weights[:] = windows.weights.sum() / blocks
+    primal = np.zeros(layout.size, dtype=bool)
+    primal[layout.part("slots")] = primal[layout.part("highest")] = True
+    points_to_look_at = _samples(layout, blocks, sample.reshape(blocks, stride * n))
+    chain = Chain(terms, data, problem.parameters, fixed, primal, weights, points_to_look_at)
+    return Transcription(chain, layout, windows, windows.nodes)
+
+
+def _add_holonomic(
+    windows: Windows, layout: Layout, bare, fixed_slots: np.ndarray, fixed: np.ndarray, terms: list, data: list
+) -> None:
+    """φ at every position that is not fixed, and its time derivatives at the derivatives that are not."""
+    part, n, k, stride, blocks = layout.part("holonomic"), layout.n, layout.k, layout.stride, len(fixed)
+    fixed[:, part] = np.repeat(fixed_slots.reshape(blocks, stride), layout.holonomic, axis=1)
+    weight = windows.weights.sum() / len(windows.nodes)
+
+    def add(blocks_of_slots: list[int], begin: int, start: int, times) -> None:
+        """Slots l = 0 … of a node stand in the blocks start + blocks_of_slots[l]; constraints from derivative `begin` on."""
+        spread = stride == 1
+        slots = [(o, (0 if spread else l) * n + i) for l, o in enumerate(blocks_of_slots) for i in range(n)]
+        own = [
+            (o, part.start + (0 if spread else l) * layout.holonomic + i)
+            for l, o in enumerate(blocks_of_slots) if l >= begin for i in range(layout.holonomic)
+        ]  # fmt: skip
+        function = NodeTerm(bare, n, len(blocks_of_slots), begin)
+        multipliers = tuple(range(len(slots), len(slots) + len(own)))
+        terms.append(Term(function, *zip(*slots, *own, strict=True), multipliers, start, len(times)))
+        data.append((np.full(len(times), weight), np.asarray(times)))
+
+    if stride > 1:
+        add([0] * stride, 0, 0, windows.t)
+        return
+    first, last = int(windows.nodes[0]), int(windows.nodes[-1])
+    add([0], 0, first, windows.t)
+    if first and not fixed_slots[:first].all():
+        add(list(range(k - 1, -1, -1)), 1, 0, windows.t[:1])
+    if last + 1 < blocks and not fixed_slots[last + 1 :].all():
+        add(list(range(k)), 1, last, windows.t[-1:])
+
+
+def _samples(layout: Layout, blocks: int, path: np.ndarray) -> np.ndarray:
+    """Three generic points near a path: entries that vanish at all of them are taken to vanish everywhere."""
+    random = np.random.default_rng(0)
+    z = random.standard_normal((3, blocks, layout.size))
+    z[:, :, layout.part("slots")] = path + 0.1 * random.standard_normal((3, *path.shape))
+    return z
