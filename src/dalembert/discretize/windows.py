@@ -24,7 +24,7 @@ class Windows(NamedTuple):
 
     rows: jet⁽ʲ⁾ = rows[i, s, j] · y, where y = x but for positions after the first, which are reduced by the position before:
     large positions cancel before they are multiplied by 1/hʲ. chained: 1 where y is such a difference, to the slot `stride` before.
-    times, weights: of the points; the weights add up to the time covered. orders: which derivative a slot holds. nodes: the slot
+    times, weights: of the points; the weights add up to the time covered. orders, owners: which derivative of which node a slot holds. nodes: the slot
     of each node's position, t: its time.
     """
 
@@ -33,6 +33,7 @@ class Windows(NamedTuple):
     times: Float[Array, "W S"]
     weights: Float[Array, "W S"]
     orders: Int[Array, "slots"]
+    owners: Int[Array, "slots"]
     nodes: Int[Array, "N+1"]
     t: Float[Array, "N+1"]
     stride: int
@@ -142,7 +143,9 @@ def windows(scheme: WindowMap, k: int, t: Float[Array, "N+1"], jets: tuple[bool,
         places, weights = h * places, h * weights
     chained = (orders[slots] == 0).astype(float)
     chained[np.arange(len(slots)), np.argmax(chained, axis=1)] = 0.0
-    return Windows(rows, chained, t[node[slots[:, :1]]] + places, weights, orders, np.flatnonzero(orders == 0), t, stride)
+    return Windows(
+        rows, chained, t[node[slots[:, :1]]] + places, weights, orders, node, np.flatnonzero(orders == 0), t, stride
+    )
 
 
 def window_jets(rows, chained, x: Float[Array, "width n"], stride: int) -> Float[Array, "S k+1 n"]:

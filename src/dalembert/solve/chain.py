@@ -46,13 +46,13 @@ class Chain:
     """The KKT system of a list of terms. fixed: (blocks, b), components that keep their value.
 
     data: for each term, a tree of arrays with leading axis count; shared: a tree all terms are given. primal: (b,), which components
-    are unknowns and not multipliers. weights: (blocks, b), the metric of the unknowns. sample: (batch, blocks, b), generic points,
+    are unknowns and not multipliers; relaxed: multipliers of constraints that are not linear. weights: (blocks, b), the metric of the unknowns. sample: (batch, blocks, b), generic points,
     at which the second derivatives that vanish are found.
     """
 
-    def __init__(self, terms, data, shared, fixed, primal, weights, sample):
+    def __init__(self, terms, data, shared, fixed, primal, relaxed, weights, sample):
         self.terms, self.data, self.shared = tuple(terms), data, shared
-        self.fixed, self.primal, self.weights = fixed, primal, weights
+        self.fixed, self.primal, self.relaxed, self.weights = fixed, primal, relaxed, weights
         self.blocks, self.size = fixed.shape
         self.patterns = tuple(_pattern(i, self.terms, data, shared, sample) for i in range(len(terms)))
         self.position, self.lower = _narrow_order(self.terms, self.patterns, self.size)
@@ -69,6 +69,10 @@ class Chain:
         objective, violation, gradient, values = jax.tree.map(np.asarray, found)
         values = [v * free for v, free in zip(values, self.free, strict=True)]
         return Evaluation(objective, violation, np.where(self.fixed, 0.0, gradient), values)
+
+    def raw_gradient(self, z: np.ndarray) -> np.ndarray:
+        """The gradient of L̃ with respect to all components, also those that are fixed."""
+        return np.asarray(_evaluate(self.terms, self.patterns, self.data, self.shared, z)[2])
 
     def merit(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Objective and violation alone."""
@@ -89,7 +93,7 @@ class Chain:
                 column = self.lower + (term.offsets[c] - term.offsets[r]) * self.size + there - here
                 first = term.start + term.offsets[r]
                 band[:, first : first + term.count, here, column] += found[:, entry]
-        added = np.where(self.primal, shift[:, None, None], -relax[:, None, None]) * self.weights
+        added = np.where(self.primal, shift[:, None, None], -relax[:, None, None] * self.relaxed) * self.weights
         band[..., self.lower] += np.where(self.fixed, 1.0, added)[..., self.ordered]
         return band.reshape(len(shift), self.blocks * self.size, self.width)
 

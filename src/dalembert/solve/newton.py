@@ -198,6 +198,48 @@ def _mark_not_finite(it: Iterate) -> None:
 
 
 def _restore(chain: Chain, it: Iterate, settings: Settings, linear, failed) -> None:
-    """Gauss-Newton steps on |c|² until it has fallen to a tenth; no progress: no feasible point near."""
+    """Levenberg-Marquardt steps on |c|² until it has fallen to a tenth; where it has a minimum that is not zero: infeasible."""
     it.restorations[failed] += 1
-    it.end[failed] = End.NOT_CONVERGED
+    begin = it.at.violation.copy()
+    damping, left = np.full(len(failed), 1e-8), failed.copy()
+    stuck = np.zeros(len(failed), dtype=bool)
+    for _ in range(settings.max_iterations):
+        if not left.any():
+            break
+        matrix = chain.matrix([v for v in it.at.values], np.where(left, 1.0, 0.0), damping, plain=True)
+        found = linear.factor(matrix)
+        it.factorizations[left] += 1
+        rows = np.where(chain.primal, 0.0, it.at.gradient)
+        step = np.where(chain.primal, chain.from_rows(linear.solve(found, chain.to_rows(-rows))), 0.0)
+        step = np.where(np.isfinite(step), step, 0.0)
+        trial = it.z + step
+        new = chain.evaluate(trial)
+        before, after = _norm(rows), _norm(np.where(chain.primal, 0.0, new.gradient))
+        better = left & np.isfinite(after) & (after < before * (1.0 - 1e-3))
+        it.z[better] = trial[better]
+        it.at = _merge(it.at, new, better)
+        it.iterations[better] += 1
+        damping = np.where(better, np.maximum(damping / 10.0, 1e-12), damping * 10.0)
+        stuck |= left & ~better & (damping > 1e8)
+        left &= ~stuck & ~(it.at.violation <= 0.1 * begin)
+    size = 1.0 + np.max(np.abs(np.where(chain.primal, it.z, 0.0)), axis=(1, 2))
+    violated = it.at.violation > 1e3 * settings.tolerance * size
+    it.end[failed & (stuck | left)] = End.NOT_CONVERGED
+    it.end[failed & (stuck | left) & violated] = End.INFEASIBLE
+    again = failed & (it.end == End.RUNNING)
+    if again.any():
+        _estimate_multipliers(chain, it, linear, again)
+
+
+def _estimate_multipliers(chain: Chain, it: Iterate, linear, which) -> None:
+    """The multipliers that make ∇f + Aᵀν smallest."""
+    z = np.where(which[:, None, None] & ~chain.primal, 0.0, it.z)
+    at = chain.evaluate(z)
+    ones = np.ones(len(which))
+    found = linear.factor(chain.matrix(at.values, ones, 1e-12 * ones, plain=True))
+    right = np.where(chain.primal, -at.gradient, 0.0)
+    solution = chain.from_rows(linear.solve(found, chain.to_rows(right)))
+    good = which & np.all(np.isfinite(solution), axis=(1, 2))
+    it.z[good] = np.where(chain.primal, it.z, solution)[good]
+    it.penalty[good] = 1e-8
+    it.at = _merge(it.at, chain.evaluate(it.z), good)
