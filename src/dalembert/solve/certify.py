@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dalembert.algebra import inertia
+from dalembert import algebra
 from dalembert.solve.chain import Chain
 
 
@@ -15,5 +15,5 @@ def inertia_of(chain: Chain, band: np.ndarray) -> tuple[int, int]:
     beyond the number of constraints is so on the kernel of A.
     """
     constraints = int(np.sum(~chain.fixed & ~chain.primal))
-    found = inertia(band[0].copy())
+    found = algebra.inertia(band[0].copy())
     return found.negative - constraints, found.zero
