@@ -12,10 +12,10 @@ from dalembert.path import Outcome
 class BoundaryStatistics(eqx.Module):
     """What Newton's method on the KKT equations did.
 
-    iterations, factorizations, restorations: their numbers (a restoration reduces the constraints alone). update: last change of the
-    path, relative to its size; residual: largest component of the node equations, divided by the largest entry of its row; violation:
-    Σ h|φ|; shift: what was added to the second derivatives in the last step; condition: estimate of the 1-norm condition of the
-    equilibrated KKT matrix.
+    iterations, factorizations, restorations: their numbers (a restoration reduces the constraints alone). update: last
+    change of the path, relative to its size; residual: largest component of the node equations, divided by the largest entry
+    of its row; violation: Σ h|φ|; shift: what was added to the second derivatives in the last step; condition: estimate of
+    the 1-norm condition of the equilibrated KKT matrix.
     """
 
     iterations: Int[Array, ""]
@@ -31,11 +31,12 @@ class BoundaryStatistics(eqx.Module):
 class Solution(eqx.Module):
     """An extremal of a discrete variational problem between given ends.
 
-    q, v: positions and velocities at the nodes t. jets: (q, q̇, …, q⁽ᵏ⁾) as the windows see them, at t_multipliers, with the multipliers of
-    the differential constraints there; holonomic_multipliers: at the nodes, 0 where a position is given. momenta_initial,
-    momenta_final: the Ostrogradsky momenta p⁽ʲ⁾ conjugate to q⁽ʲ⁾ at the ends, by the discrete Legendre maps; None where nodes are given.
-    action: Σ L_d. negative_directions: the number of independent variations that satisfy the linearised constraints and lower the
-    action (0 at a minimum), -1 where it was not counted; flat_directions: of those that change it to third order only.
+    q, v: positions and velocities at the nodes t. jets: (q, q̇, …, q⁽ᵏ⁾) as the windows see them, at t_multipliers, with the
+    multipliers of the differential constraints there; holonomic_multipliers: at the nodes, 0 where a position is given.
+    momenta_initial, momenta_final: the Ostrogradsky momenta p⁽ʲ⁾ conjugate to q⁽ʲ⁾ at the ends, by the discrete Legendre
+    maps; None where nodes are given. action: Σ L_d. negative_directions: the number of independent variations that satisfy
+    the linearised constraints and lower the action (0 at a minimum), -1 where it was not counted; flat_directions: of those
+    that change it to third order only.
     """
 
     t: Float[Array, "nodes"]

@@ -44,18 +44,20 @@ def solve(
     certify: bool = True,
     throw: bool = True,
 ) -> Solution:
-    """Σⱼ Dⱼ L̃_d(q_{i-j+1}, …, q_{i-j+1+k}; λ^{i-j+1}) = 0 and Φ_d = 0 between given ends: the extremals of Σ L_d under constraints.
+    """Σⱼ Dⱼ L̃_d(q_{i-j+1}, …, q_{i-j+1+k}; λ^{i-j+1}) = 0 and Φ_d = 0 between given ends: the extremals of Σ L_d under
+    constraints.
 
     initial, final: (q,), (q, v), … up to k arrays (n,), the given derivatives at an end, those not given being free (natural
-    conditions); or Nodes(array (k, n)), the first (last) k nodes; None: all free. through: {t: q}, points to pass, at times of nodes.
-    T and steps: N equal steps from 0 to T; or times (N+1,). scheme: Interpolated() (second order, the default), Averaged() (the
-    paper's) or Hermite() (order 2k). guess: a path (N+1, n), or a Solution on any nodes, whose multipliers are used too: a warm start or
-    the refinement of a mesh. tolerance: on the last update and on the constraints, relative to the size of the path.
-    certify: count the negative directions of the second variation (Solution.kind).
-    Returns a Solution. Where none is found: SolveError with the last path, or the path of least violation where the constraints cannot
-    be met; with throw=False that Solution itself, its outcome telling why.
+    conditions); or Nodes(array (k, n)), the first (last) k nodes; None: all free. through: {t: q}, points to pass, at times
+    of nodes. T and steps: N equal steps from 0 to T; or times (N+1,). scheme: Interpolated() (second order, the default),
+    Averaged() (the paper's) or Hermite() (order 2k). guess: a path (N+1, n), or a Solution on any nodes, whose multipliers
+    are used too: a warm start or the refinement of a mesh. tolerance: on the last update and on the constraints, relative to
+    the size of the path. certify: count the negative directions of the second variation (Solution.kind).
+    Returns a Solution. Where none is found: SolveError with the last path, or the path of least violation where the
+    constraints cannot be met; with throw=False that Solution itself, its outcome telling why.
     Errors: TypeError, ValueError, InconsistentDataError, RankDeficientError naming the argument.
-    Source: Colombo, Martín de Diego, Zuccalli, eq. (3.4); ends by derivatives are windows with coinciding knots, which the paper lacks.
+    Source: Colombo, Martín de Diego, Zuccalli, eq. (3.4); ends by derivatives are windows with coinciding knots, which the
+    paper lacks.
     """
     check_x64()
     scheme = Interpolated() if scheme is None else scheme

@@ -21,8 +21,9 @@ import numpy as np
 class Term(NamedTuple):
     """Σ_i f(z_i; data_i) + νᵢᵀc(z_i; data_i), z_i = components of the blocks start+i+offset.
 
-    function(z, data, shared): (f, c); equal functions share their compiled code. offsets, components: (L,), where the entries of z
-    are found. multipliers: positions in z of the ν that belong to c. data: a tree of arrays with leading axis count.
+    function(z, data, shared): (f, c); equal functions share their compiled code. offsets, components: (L,), where the
+    entries of z are found. multipliers: positions in z of the ν that belong to c. data: a tree of arrays with leading axis
+    count.
     """
 
     function: Callable
@@ -45,9 +46,10 @@ class Evaluation(NamedTuple):
 class Chain:
     """The KKT system of a list of terms. fixed: (blocks, b), components that keep their value.
 
-    data: for each term, a tree of arrays with leading axis count; shared: a tree all terms are given. primal: (b,), which components
-    are unknowns and not multipliers; relaxed: multipliers of constraints that are not linear. weights: (blocks, b), the metric of the unknowns. sample: (batch, blocks, b), generic points,
-    at which the second derivatives that vanish are found.
+    data: for each term, a tree of arrays with leading axis count; shared: a tree all terms are given. primal: (b,), which
+    components are unknowns and not multipliers; relaxed: multipliers of constraints that are not linear. weights: (blocks,
+    b), the metric of the unknowns. sample: (batch, blocks, b), generic points, at which the second derivatives that vanish
+    are found.
     """
 
     def __init__(self, terms, data, shared, fixed, primal, relaxed, weights, sample):
@@ -80,7 +82,8 @@ class Chain:
         return np.asarray(objective), np.asarray(violation)
 
     def matrix(self, values: list[np.ndarray], shift: np.ndarray, relax: np.ndarray, plain: bool = False) -> np.ndarray:
-        """The KKT matrices with shift·weights added to the unknowns and -relax·weights to the multipliers, (batch, rows, width).
+        """The KKT matrices with shift·weights added to the unknowns and -relax·weights to the multipliers, (batch, rows,
+        width).
 
         plain: without the second derivatives of L̃, for Gauss-Newton steps. Fixed components have unit rows.
         """
@@ -118,7 +121,8 @@ def _pattern(i: int, terms, data, shared, sample) -> tuple[tuple[int, ...], tupl
 def _narrow_order(terms, patterns, size: int) -> tuple[np.ndarray, int]:
     """(position of every component in its block, half the band width): the best order of the groups that belong together.
 
-    Components that are used alike, such as the entries of q, keep their order; there are few groups, so that all orders are tried.
+    Components that are used alike, such as the entries of q, keep their order; there are few groups, so that all orders are
+    tried.
     """
     pairs = set()
     for term, (rows, columns) in zip(terms, patterns, strict=True):

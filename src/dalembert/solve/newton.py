@@ -3,9 +3,10 @@
     [H + δW  Aᵀ] [dx]     [∇L̃]
     [A     -δ_cW] [dν] = - [ c ]     δ raised until dxᵀ(H + δW)dx > 0 along the step; Armijo's condition on Σf + ρ|c|₁
 
-Where the line search fails, Gauss-Newton steps reduce |c|² (restoration); where these stop at |c| > 0 the problem has no feasible
-point near, and this point of least violation is returned under that name.
-Source of the curvature test: Chiang, Zavala, An inertia-free filter line-search algorithm (2016), with a merit function for the filter.
+Where the line search fails, Gauss-Newton steps reduce |c|² (restoration); where these stop at |c| > 0 the problem has no
+feasible point near, and this point of least violation is returned under that name.
+Source of the curvature test: Chiang, Zavala, An inertia-free filter line-search algorithm (2016), with a merit function for
+the filter.
 """
 
 from __future__ import annotations

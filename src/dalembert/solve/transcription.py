@@ -1,9 +1,9 @@
 """From a variational problem and its windows to a chain: which unknowns a time node has, and what is fixed.
 
-Block of a node: slots x (stride, n); for k ≥ 2 the highest derivative y at every point of a window as an unknown of its own, with
-y = Σ rows x as a constraint whose multiplier is the highest momentum μ; multipliers λ of the differential constraints at these points;
-multipliers of the holonomic constraints. The system is then of first order in time: literal k-th differences of k-th differences would
-have the condition N²ᵏ, this one has Nᵏ.
+Block of a node: slots x (stride, n); for k ≥ 2 the highest derivative y at every point of a window as an unknown of its own,
+with y = Σ rows x as a constraint whose multiplier is the highest momentum μ; multipliers λ of the differential constraints
+at these points; multipliers of the holonomic constraints. The system is then of first order in time: literal k-th
+differences of k-th differences would have the condition N²ᵏ, this one has Nᵏ.
 """
 
 from __future__ import annotations
