@@ -17,7 +17,7 @@ from dalembert.solve.certify import inertia_of
 from dalembert.solve.ends import Given, Nodes, fill_slots, grid_nodes, read_end, read_through, read_times
 from dalembert.solve.linear import Linear
 from dalembert.solve.manifold import check_points, onto_constraints
-from dalembert.solve.newton import End, Report, Settings, minimise
+from dalembert.solve.newton import End, Iterate, Settings, minimise
 from dalembert.solve.transcription import Transcription, first_values, transcribe
 from dalembert.systems import check_x64
 from dalembert.systems.variational import VariationalProblem, constraint_numbers
@@ -80,45 +80,38 @@ def solve_slots(
 ) -> Solution:
     """The extremal with the given slots fixed."""
     made = transcribe(problem, w, given.values.shape[1], given.fixed, given.values)
-    z = first_values(problem, made, given.values[None])
+    z = first_values(problem, made, given.values)
     if isinstance(guess, Solution):
         _warm_multipliers(made, z, guess)
     linear = Linear(made.chain.lower)
-    report = minimise(made.chain, z, settings, linear)
-    solution = solution_of(made, report, 0, scheme, linear, certify)
+    solution = solution_of(made, minimise(made.chain, z, settings, linear), scheme, linear, certify)
     if throw and solution.outcome is not Outcome.SUCCESS:
         raise SolveError(solution)
     return solution
 
 
-def solution_of(
-    made: Transcription, report: Report, lane: int, scheme: WindowMap, linear: Linear, certify: bool
-) -> Solution:
-    """One path of a batch as a Solution."""
-    chain, layout, w = made.chain, made.layout, made.windows
-    z = report.z[lane : lane + 1]
-    at = chain.evaluate(z)
-    band = chain.matrix(at.values, np.zeros(1), np.zeros(1))
-    rows = chain.from_rows(np.max(np.abs(band), axis=2))[0]
-    ok = report.end[lane] == End.CONVERGED
-    negative, flat = inertia_of(chain, band) if certify and ok else (-1, -1)
+def solution_of(made: Transcription, it: Iterate, scheme: WindowMap, linear: Linear, certify: bool) -> Solution:
+    """The end of an iteration as a Solution."""
+    chain, layout, w, z = made.chain, made.layout, made.windows, it.z
+    band = chain.matrix(z)
+    rows = chain.from_rows(np.max(np.abs(band), axis=2))
+    negative, flat = inertia_of(chain, band) if certify and it.end is End.CONVERGED else (-1, -1)
     condition = np.nan
-    slots = z[0][:, layout.part("slots")].reshape(-1, layout.n)
-    raw = chain.raw_gradient(z)[0][:, layout.part("slots")].reshape(-1, layout.n)
-    own = slice(layout.attached, layout.attached + len(w.times))
-    m, holonomic = layout.m, layout.holonomic
-    statistics = BoundaryStatistics(
-        report.iterations[lane], report.factorizations[lane], report.restorations[lane], report.update[lane],
-        np.max(np.abs(at.gradient[0]) / np.where(rows > 0, rows, 1.0)), report.violation[lane], report.shift[lane], condition,
-    )  # fmt: skip
+    slots = z[:, layout.part("slots")].reshape(-1, layout.n)
+    raw = chain.raw_gradient(z)[:, layout.part("slots")].reshape(-1, layout.n)
+    own, m, holonomic = made.carriers, layout.m, layout.holonomic
+    residual = np.max(np.abs(it.at.gradient) / np.where(rows > 0, rows, 1.0))
+    counts = (np.asarray(c) for c in (it.iterations, it.factorizations, it.restorations))
+    sizes = (np.asarray(x) for x in (it.update, residual, it.at.violation, it.shift, condition))
+    statistics = BoundaryStatistics(*counts, *sizes)
     solution = Solution(
         t=w.t, q=slots[w.nodes], v=_velocities(w, slots),
-        t_multipliers=w.times.ravel(), jets=made.jets(z[0]),
-        multipliers=z[0][own, layout.part("multipliers")].reshape(w.times.size, m),
-        holonomic_multipliers=z[0][:, layout.part("holonomic")].reshape(len(w.orders), holonomic)[w.nodes],
+        t_multipliers=w.times.ravel(), jets=made.jets(z),
+        multipliers=z[own, layout.part("multipliers")].reshape(w.times.size, m),
+        holonomic_multipliers=z[:, layout.part("holonomic")].reshape(len(w.orders), holonomic)[w.nodes],
         momenta_initial=_momenta(w, raw, 0, -1.0, layout.k), momenta_final=_momenta(w, raw, len(w.t) - 1, 1.0, layout.k),
-        action=report.objective[lane], negative_directions=np.asarray(negative), flat_directions=np.asarray(flat),
-        code=np.asarray(int(OUTCOMES[End(int(report.end[lane]))])), statistics=statistics, scheme=scheme.name,
+        action=np.asarray(it.at.objective), negative_directions=np.asarray(negative), flat_directions=np.asarray(flat),
+        code=np.asarray(int(OUTCOMES[it.end])), statistics=statistics, scheme=scheme.name,
     )  # fmt: skip
     return jax.tree.map(jnp.asarray, solution)
 
@@ -172,13 +165,12 @@ def _guess_nodes(guess, t: np.ndarray, n: int):
 def _warm_multipliers(made: Transcription, z: np.ndarray, guess: Solution) -> None:
     """The multipliers of a known solution, at the times of this one."""
     w, layout = made.windows, made.layout
-    own = slice(layout.attached, layout.attached + len(w.times))
     for values, known, times, block, part in (
-        (guess.multipliers, guess.t_multipliers, w.times, own, "multipliers"),
+        (guess.multipliers, guess.t_multipliers, w.times, made.carriers, "multipliers"),
         (guess.holonomic_multipliers, guess.t, w.t, made.blocks_of_nodes, "holonomic"),
     ):
         if values.shape[1]:
             new = np.stack([np.interp(times.ravel(), known, column) for column in np.asarray(values).T], axis=1)
             new = new.reshape(len(times), -1)
             begin = layout.part(part).start
-            z[0, block, begin : begin + new.shape[1]] = new
+            z[block, begin : begin + new.shape[1]] = new

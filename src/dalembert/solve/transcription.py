@@ -177,15 +177,14 @@ def transcribe(
 
 
 def first_values(problem: VariationalProblem, made: Transcription, slots: np.ndarray) -> np.ndarray:
-    """(batch, blocks, b) from slots (batch, slots, n): y as the slots have it, μ = ∂L/∂q⁽ᵏ⁾ there, the other multipliers zero."""
+    """(blocks, b) from slots (slots, n): y as the slots have it, μ = ∂L/∂q⁽ᵏ⁾ there, the other multipliers zero."""
     a, w = made.layout, made.windows
-    z = np.zeros((len(slots), *made.chain.fixed.shape))
-    z[:, :, a.part("slots")] = slots.reshape(len(slots), -1, a.stride * a.n)
+    z = np.zeros(made.chain.fixed.shape)
+    z[:, a.part("slots")] = slots.reshape(-1, a.stride * a.n)
     if a.carried:
-        jets = jax.vmap(lambda x: _jets(w, x))(jnp.asarray(slots))
-        momentum = _highest_momentum(problem, jets, w.times)
-        z[:, made.carriers, a.part("highest")] = np.asarray(jets[:, :, :, -1]).reshape(len(slots), -1, a.carried)
-        z[:, made.carriers, a.part("momentum")] = np.asarray(momentum).reshape(len(slots), -1, a.carried)
+        jets = _jets(w, jnp.asarray(slots))
+        z[made.carriers, a.part("highest")] = np.asarray(jets[:, :, -1]).reshape(-1, a.carried)
+        z[made.carriers, a.part("momentum")] = np.asarray(_highest_momentum(problem, jets, w.times)).reshape(-1, a.carried)
     return z
 
 
@@ -200,7 +199,7 @@ def _highest_momentum(problem: VariationalProblem, jets, times):
     def momentum(jet, t):
         return jax.grad(lambda y: density(problem, (*(jet[j] for j in range(problem.derivatives)), y), t))(jet[-1])
 
-    return jax.vmap(jax.vmap(jax.vmap(momentum)), in_axes=(0, None))(jets, times)
+    return jax.vmap(jax.vmap(momentum))(jets, times)
 
 
 def _add_holonomic(
