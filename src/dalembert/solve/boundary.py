@@ -96,7 +96,7 @@ def solution_of(made: Transcription, it: Iterate, scheme: WindowMap, linear: Lin
     band = chain.matrix(z)
     rows = chain.from_rows(np.max(np.abs(band), axis=2))
     negative, flat = inertia_of(chain, band) if certify and it.end is End.CONVERGED else (-1, -1)
-    condition = np.nan
+    condition = linear.condition(band)
     slots = z[:, layout.part("slots")].reshape(-1, layout.n)
     raw = chain.raw_gradient(z)[:, layout.part("slots")].reshape(-1, layout.n)
     own, m, holonomic = made.carriers, layout.m, layout.holonomic

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dalembert import algebra, native
+from dalembert.algebra import banded as lapack
+from dalembert.native import Unsupported
+from dalembert.native import banded as machine
 
 
 class Linear:
@@ -12,9 +14,9 @@ class Linear:
 
     def __init__(self, lower: int):
         try:
-            self.banded = native.banded(lower, lower)
-        except native.Unsupported:
-            self.banded = algebra.banded(lower, lower)
+            self.banded = machine.banded(lower, lower)
+        except Unsupported:
+            self.banded = lapack.banded(lower, lower)
 
     def factor(self, matrix: np.ndarray):
         """LU with partial pivoting of the equilibrated rows; the matrix is overwritten."""
@@ -23,3 +25,8 @@ class Linear:
     def solve(self, factors, right: np.ndarray) -> np.ndarray:
         """The solutions, in place of the right-hand sides (batch, rows)."""
         return self.banded.solve(factors, right)
+
+    def condition(self, matrix: np.ndarray) -> float:
+        """Estimate of the 1-norm condition of the equilibrated matrix, which is overwritten."""
+        norm = self.banded.norm(matrix)
+        return float(self.banded.condition(self.banded.factor(matrix), norm)[0])
