@@ -21,12 +21,14 @@ from dalembert.discretize import (  # noqa: E402
     Scheme,
     TripleMap,
     WindowMap,
+    energies,
     redefined,
+    with_time,
 )
 from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # noqa: E402
 from dalembert.show import plot  # noqa: E402
 from dalembert.solution import BoundaryStatistics, Solution, SolveError  # noqa: E402
-from dalembert.solve import Nodes, solve  # noqa: E402
+from dalembert.solve import Extremals, Nodes, multistart, solve, solve_batch  # noqa: E402
 from dalembert.step import Avoid, Branch, Least, Nearest, Root, SampledFeedback, StepProgram, ensemble, roots, simulate  # noqa: E402
 from dalembert.store import from_xarray, load, matches, save, to_xarray  # noqa: E402
 from dalembert.systems import (  # noqa: E402
@@ -72,6 +74,7 @@ __all__ = [
     "Connection",
     "Constraint",
     "DiscreteSystem",
+    "Extremals",
     "Hermite",
     "Holonomic",
     "InconsistentDataError",
@@ -110,6 +113,7 @@ __all__ = [
     "adapted_reference",
     "connection",
     "deformed",
+    "energies",
     "energy",
     "ensemble",
     "from_xarray",
@@ -118,6 +122,7 @@ __all__ = [
     "matches",
     "measure",
     "momentum",
+    "multistart",
     "plot",
     "project",
     "redefined",
@@ -128,5 +133,7 @@ __all__ = [
     "simulate",
     "solvability",
     "solve",
+    "solve_batch",
     "to_xarray",
+    "with_time",
 ]

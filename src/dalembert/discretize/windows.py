@@ -118,7 +118,8 @@ class Hermite(WindowMap):
 
 
 class Points(WindowMap):
-    """No jet: the functions of the problem are L_d(q₀, …, q_k) and Φ_d(q₀, …, q_k) themselves, with weight 1 and the time of q₀.
+    """No jet: the functions of the problem are L_d(q₀, …, q_k) and Φ_d(q₀, …, q_k) themselves, with weight 1 and the time of
+    q₀.
 
     The discrete principle as it stands, on equal steps or none; ends are given by nodes. Colombo, Martín de Diego, Zuccalli,
     section 3.1.
@@ -204,7 +205,7 @@ def window_action(problem: VariationalProblem, jets: Float[Array, "S k+1 n"], ti
 
 @functools.lru_cache(maxsize=256)
 def _window(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
-    """(rows, times, weights) of one window, knots counted from its first: whole numbers, computed with exactly, or floats."""
+    """(rows, times, weights) of one window, knots counted from its first: whole numbers, for which it is exact, or floats."""
     exact = isinstance(knots[0], int)
     positions = [Fraction(x) if exact else np.longdouble(x) for x in knots]
     table = _divided_differences(positions, orders, k)

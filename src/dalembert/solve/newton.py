@@ -32,7 +32,7 @@ class End(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """tolerance: on Newton's update and on the constraints, relative to the size of the path. minimum: seek one, or any extremal."""
+    """tolerance: on Newton's update and on the constraints, relative to the path. minimum: seek one, or any extremal."""
 
     tolerance: float = 1e-9
     max_iterations: int = 200
@@ -103,7 +103,11 @@ def _direction(chain: Chain, it: Iterate, settings: Settings, linear: Linear):
         step = chain.from_rows(linear.solve(factors, right.copy()))
         if factors.singular[0] >= 0 or not np.all(np.isfinite(step)):
             relax = RELAX
-        elif not settings.minimum or _update(chain, it, step) <= settings.tolerance or _curvature(chain, it, step) >= CURVATURE * _square(chain, step):
+        elif (
+            not settings.minimum
+            or _update(chain, it, step) <= settings.tolerance
+            or _curvature(chain, it, step) >= CURVATURE * _square(chain, step)
+        ):
             return step, factors
         it.shift = max(8.0 * it.shift, FIRST_SHIFT)
     return np.zeros_like(it.z), None
@@ -126,8 +130,8 @@ def _curvature(chain: Chain, it: Iterate, step: np.ndarray) -> float:
 def _search(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors) -> tuple[np.ndarray, Evaluation] | None:
     """The first point on the step, halved from full length, that Armijo's condition on Σf + ρ|c|₁ accepts.
 
-    A full step is also taken where it halves the whole gradient (the end of the iteration, where merit is round-off), and where
-    it is refused for its constraints one correction of second order is tried.
+    A full step is also taken where it halves the whole gradient (the end of the iteration, where merit is round-off), and
+    where it is refused for its constraints one correction of second order is tried.
     """
     primal, c, g = chain.primal, it.at.violation, it.at.gradient
     slope = float(np.sum((g * step)[:, primal]) + np.sum((g * it.z)[:, chain.relaxed]))  # ∇f·dx, since A dx = -c
@@ -155,7 +159,7 @@ def _search(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors
 
 
 def _damped(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors) -> tuple[np.ndarray, Evaluation] | None:
-    """The first point on the halved step at which the next simplified Newton step is shorter: Deuflhard's natural monotonicity."""
+    """The first point on the halved step at which the next simplified step is shorter: Deuflhard's natural monotonicity."""
     length, size = 1.0, _norm(step)
     while length >= SHORTEST:
         z = it.z + length * step

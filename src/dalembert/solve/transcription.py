@@ -48,8 +48,8 @@ class Layout:
 
     def part(self, name: str) -> slice:
         sizes = {
-            "slots": self.stride * self.n, "highest": self.carried, "momentum": self.carried, "multipliers": self.points * self.m,
-            "holonomic": self.stride * self.holonomic,
+            "slots": self.stride * self.n, "highest": self.carried, "momentum": self.carried,
+            "multipliers": self.points * self.m, "holonomic": self.stride * self.holonomic,
         }  # fmt: skip
         begin = 0
         for key, size in sizes.items():
@@ -86,7 +86,7 @@ class WindowTerm:
 
 @dataclasses.dataclass(frozen=True)
 class NodeTerm:
-    """w dʲ/dsʲ φ(Σ_l x_l sˡ/l!) at s = 0 for the slots x_0 … of one node, j = begin …: φ on positions, its derivatives on q⁽ʲ⁾."""
+    """w dʲ/dsʲ φ(Σ_l x_l sˡ/l!) at s = 0 for the slots x_0 … of one node, j = begin …: φ on positions, its rates on q⁽ʲ⁾."""
 
     problem: VariationalProblem
     n: int
