@@ -114,17 +114,17 @@ def _block(c: Code, p: str) -> str:
     return c.at("%blocks", c.let(f"mul i64 {p}, {BLOCK}"))
 
 
-def _order(c: Code, p: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Places of the pivots of a panel; places that are filled again and those they are filled from."""
+def _order(c: Code, shape: Shape, p: str) -> tuple[list[str], list[tuple[str, int]]]:
+    """Places of the pivots of a panel; the moves of rows after them, to and from."""
     order = c.at("%order", c.let(f"mul i64 {p}, {ORDER}"), "i32")
     places = [c.let(f"sext i32 {c.load(c.at(order, i, 'i32'), 'i32')} to i64") for i in range(ORDER)]
-    return places[:PANEL], list(zip(places[PANEL : 2 * PANEL], places[2 * PANEL :], strict=True))
+    return places[:PANEL], [(hole, shape.rows - 1 - t) for t, hole in enumerate(places[PANEL:])]
 
 
 def _forward(c: Code, shape: Shape, p: str, state: str) -> None:
     """y = L⁻¹ b for the pivots of a panel, and what it takes from the rows that stay."""
     first, _, lower = _kept(c, shape, p)
-    block, (places, moves) = _block(c, p), _order(c, p)
+    block, (places, moves) = _block(c, p), _order(c, shape, p)
     y = [c.load(_place(c, state, place)) for place in places]
     for i in range(PANEL):
         for k in range(i):
@@ -186,7 +186,7 @@ def _backward_transposed(c: Code, shape: Shape, p: str) -> None:
 def _forward_transposed(c: Code, shape: Shape, p: str, state: str) -> None:
     """What the rows that stay take from the pivots of a panel, and L⁻ᵀ for these; rows that entered are done."""
     first, _, lower = _kept(c, shape, p)
-    block, (places, moves) = _block(c, p), _order(c, p)
+    block, (places, moves) = _block(c, p), _order(c, shape, p)
     for t in range(PANEL):
         place = _place(c, state, shape.lower + t)
         _take(c, c.let(f"add i64 {first}, {shape.rows + t}"), c.load(place))
