@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
-from dalembert.native.code import Code, real
+from dalembert.native.code import Code
 
 PANEL = 4  # columns of a panel, and doubles in a vector
 CHUNK = 2  # vectors of a row that are updated at once: those of the pivots' rows stay in registers
@@ -61,13 +62,13 @@ class Shape:
 
 
 def factor(shape: Shape) -> tuple[str, set[str]]:
-    """@factor.one(ptr a, i64 n, ptr scales, ptr blocks, ptr order, ptr tail, ptr singular, ptr pivots), and its parts.
+    """@factor.one(ptr a, ptr scales, ptr blocks, ptr order, ptr tail, ptr singular, ptr pivots, i64 n), and its parts.
 
     a (n, width) becomes, panel by panel, the trailing parts of four rows of U and four columns of L without their common
     rows; a last panel of fewer than four rows goes to tail (4·width).
     blocks (panels + 1, 4, 4): L and U in the common rows, with the reciprocals of the pivots on the diagonal.
-    order (panels, 8): places in the window of the four pivots, and the places to which the last four rows move, from the last
-    on, where they are not pivots themselves.
+    order (panels, 8): places in the window of the four pivots, and the places to which the last four rows move, from the
+    last on, where they are not pivots themselves.
     scales (4·panels + rows): powers of two by which rows were multiplied. pivots, singular: as in banded.Factors.
     """
     c = Code(PANEL)
@@ -95,14 +96,14 @@ def factor(shape: Shape) -> tuple[str, set[str]]:
     _ratio(c, low, high)
     c.store("-1", "%singular", "i64")
     c.line("ret void")
-    arrays = ", ".join(f"ptr noalias %{x}" for x in ("scales", "blocks", "order", "tail", "singular", "pivots"))
+    arrays = ", ".join(f"ptr noalias %{x}" for x in ("a", "scales", "blocks", "order", "tail", "singular", "pivots"))
     columns = [_column(shape, k) for k in range(PANEL)]
     parts = [_unit_row(shape)]
     for k, code in enumerate(columns):
         parts.append(
             code.function(f"define internal i64 @column.{k}(ptr noalias %panel, ptr noalias %block) nounwind noinline")
         )
-    parts.append(c.function(f"define internal void @factor.one(ptr noalias %a, i64 %n, {arrays}) nounwind"))
+    parts.append(c.function(f"define internal void @factor.one({arrays}, i64 %n) nounwind"))
     return "\n".join(parts), c.declared.union(*(code.declared for code in columns))
 
 
@@ -125,7 +126,7 @@ def _lanes(start: int) -> str:
     return "<" + ", ".join(f"i64 {start + i}" for i in range(PANEL)) + ">"
 
 
-def _shuffle(c: Code, x: str, y: str, *lanes: int, kind: str = "double") -> str:
+def shuffle(c: Code, x: str, y: str, *lanes: int, kind: str = "double") -> str:
     mask = ", ".join(f"i32 {i}" for i in lanes)
     whole = f"<{PANEL} x {kind}>"
     return c.let(f"shufflevector {whole} {x}, {whole} {y}, <{len(lanes)} x i32> <{mask}>")
@@ -166,7 +167,7 @@ def _enter(c: Code, shape: Shape, row: str, place: str) -> None:
         first = c.let(f"add i64 {shift}, {PANEL * v}")
         places = c.let(f"add {c.whole} {c.broadcast(first, 'i64')}, {_lanes(0)}")
         mask = c.let(f"icmp ult {c.whole} {places}, splat (i64 {shape.trailing + 1})")
-        entries.append(_masked(c, c.at(source, first), mask))
+        entries.append(masked(c, c.at(source, first), mask))
     largest = c.call("double", "llvm.vector.reduce.fmax.v4f64", (c.real, _tree(c, [c.absolute(x) for x in entries])))
     scale = _scales(c, vector(c, largest))
     c.store(c.let(f"extractelement {c.real} {scale}, i64 0"), c.at("%scales", row), "double")
@@ -178,7 +179,7 @@ def _row_of(c: Code, shape: Shape, row: str) -> str:
     return c.at("%a", c.let(f"mul i64 {row}, {shape.width}"))
 
 
-def _masked(c: Code, pointer: str, mask: str) -> str:
+def masked(c: Code, pointer: str, mask: str) -> str:
     """A vector, with zeros where the mask is false; memory is not touched there."""
     arguments = (("ptr", pointer), ("i32", "8"), (c.truth, mask), (c.real, c.constant(0.0)))
     return c.call(c.real, "llvm.masked.load.v4f64.p0", *arguments)
@@ -207,9 +208,9 @@ def _scale_four(c: Code, shape: Shape, first: str, ending: str) -> None:
     source = _four(c, shape, first, ending)
     rows = [[_entries(c, shape, source, t, v) for v in range(shape.vectors)] for t in range(PANEL)]
     a, b, d, e = (_tree(c, [c.absolute(x) for x in row]) for row in rows)
-    ab = _larger(c, _shuffle(c, a, b, 0, 4, 2, 6), _shuffle(c, a, b, 1, 5, 3, 7))
-    de = _larger(c, _shuffle(c, d, e, 0, 4, 2, 6), _shuffle(c, d, e, 1, 5, 3, 7))
-    largest = _larger(c, _shuffle(c, ab, de, 0, 1, 4, 5), _shuffle(c, ab, de, 2, 3, 6, 7))
+    ab = _larger(c, shuffle(c, a, b, 0, 4, 2, 6), shuffle(c, a, b, 1, 5, 3, 7))
+    de = _larger(c, shuffle(c, d, e, 0, 4, 2, 6), shuffle(c, d, e, 1, 5, 3, 7))
+    largest = _larger(c, shuffle(c, ab, de, 0, 1, 4, 5), shuffle(c, ab, de, 2, 3, 6, 7))
     c.store(_scales(c, largest), c.at("%scales", first))
 
 
@@ -233,7 +234,7 @@ def _entries(c: Code, shape: Shape, source: str, t: int, v: int) -> str:
         return c.load(pointer)
     if not any(within):
         return c.constant(0.0)
-    return _masked(c, pointer, "<" + ", ".join(f"i1 {str(w).lower()}" for w in within) + ">")
+    return masked(c, pointer, "<" + ", ".join(f"i1 {str(w).lower()}" for w in within) + ">")
 
 
 def _panel(
@@ -291,18 +292,18 @@ def _pieces(shape: Shape) -> list[tuple[range, range]]:
     chunks = [range(v, end) for v, end in zip(starts, [*starts[1:], shape.vectors], strict=False)]
     parts = -(-PANEL // max(len(chunks), 1))
     cuts = [shape.lower * i // parts for i in range(parts + 1)]
-    return [(chunk, range(a, b)) for chunk in chunks for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
+    return [(chunk, range(a, b)) for chunk in chunks for a, b in pairwise(cuts) if b > a]
 
 
 def _gather(c: Code, shape: Shape, window: str, panel: str) -> None:
     """The first four columns of the window, each in a piece: transposes of four by four numbers."""
     for at in range(0, shape.height, PANEL):
         a, b, d, e = (c.load(c.at(window, (at + i) * shape.stride)) for i in range(PANEL))
-        even = _shuffle(c, a, b, 0, 4, 2, 6), _shuffle(c, d, e, 0, 4, 2, 6)
-        odd = _shuffle(c, a, b, 1, 5, 3, 7), _shuffle(c, d, e, 1, 5, 3, 7)
+        even = shuffle(c, a, b, 0, 4, 2, 6), shuffle(c, d, e, 0, 4, 2, 6)
+        odd = shuffle(c, a, b, 1, 5, 3, 7), shuffle(c, d, e, 1, 5, 3, 7)
         for half, lanes in ((0, (0, 1, 4, 5)), (2, (2, 3, 6, 7))):
-            c.store(_shuffle(c, *even, *lanes), c.at(panel, half * shape.height + at))
-            c.store(_shuffle(c, *odd, *lanes), c.at(panel, (half + 1) * shape.height + at))
+            c.store(shuffle(c, *even, *lanes), c.at(panel, half * shape.height + at))
+            c.store(shuffle(c, *odd, *lanes), c.at(panel, (half + 1) * shape.height + at))
 
 
 def _call_column(c: Code, k: int, panel: str, block: str) -> str:
@@ -329,7 +330,7 @@ def _column(shape: Shape, k: int) -> Code:
         number = c.load(c.at(column[j], row), "double")
         c.store(number, c.at("%block", k * PANEL + j), "double")
         above[j] = vector(c, number)
-    by, own = vector(c, inverse), _shuffle(c, place, "poison", 0, 0, 0, 0, kind="i64")
+    by, own = vector(c, inverse), shuffle(c, place, "poison", 0, 0, 0, 0, kind="i64")
     for at, entry in zip(groups, entries, strict=True):
         here = c.let(f"icmp eq {c.whole} {own}, {_lanes(at)}")
         factor = c.let(f"fmul {c.real} {entry}, {by}")
@@ -356,7 +357,7 @@ def _search(c: Code, sizes: list[str]) -> tuple[str, str]:
         found = pairs + found[len(found) - len(found) % 2 :]
     for lanes in ((2, 3, 2, 3), (1, 1, 1, 1)):
         size, place = found[0]
-        found = [better(found[0], (_shuffle(c, size, size, *lanes), _shuffle(c, place, place, *lanes, kind="i64")))]
+        found = [better(found[0], (shuffle(c, size, size, *lanes), shuffle(c, place, place, *lanes, kind="i64")))]
     return c.let(f"extractelement {c.real} {found[0][0]}, i64 0"), found[0][1]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from dalembert.native import band_factor, band_solve
+from dalembert.native import band_factor, band_single, band_solve
 from dalembert.native.band_factor import BLOCK, ORDER, PANEL, Shape
 from dalembert.native.cache import CACHE
 from dalembert.native.code import Code, module, real
@@ -52,7 +52,7 @@ class Banded:
     def __init__(self, lower: int, upper: int):
         self.lower, self.upper = lower, upper
         self._shape = Shape(lower, upper)
-        self._code = CACHE.load(text(self._shape), plain=False)
+        self._code = CACHE.load(text(self._shape), plain=True)
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
         self._calls = {name: kind(self._code.address(name)) for name in ("factor", "solve", "transposed")}
 
@@ -89,7 +89,7 @@ class Banded:
                 f"rhs: expected float64 in one piece of shape {(batch, n)} or {(batch, n, 'r')}, got {rhs.shape}"
             )
         columns = rhs.shape[2] if rhs.ndim == 3 else 1
-        room = LANES * (factors.order.shape[1] * PANEL + self._shape.trailing)
+        room = LANES * (factors.order.shape[1] * PANEL + band_solve.margin(self._shape))
         work = np.empty((batch, room))
         self._run("transposed" if transposed else "solve", factors, threads, columns=columns, room=room, rhs=rhs, work=work)
         return rhs
@@ -157,11 +157,15 @@ def text(shape: Shape) -> str:
     """The LLVM module of one bandwidth."""
     factor, declared = band_factor.factor(shape)
     parts = [factor]
-    for name, body in (("solve", band_solve.solve), ("transposed", band_solve.solve_transposed)):
-        for lanes in (1, LANES):
-            code = body(shape, lanes)
-            parts.append(code.function(f"define internal void @{name}.{lanes}({band_solve.ARGUMENTS}) nounwind"))
-            declared |= code.declared
+    solvers = {
+        "solve.1": band_single.solve_single(shape),
+        f"solve.{LANES}": band_solve.solve(shape, LANES),
+        "transposed.1": band_solve.solve_transposed(shape, 1),
+        f"transposed.{LANES}": band_solve.solve_transposed(shape, LANES),
+    }
+    for name, code in solvers.items():
+        parts.append(code.function(f"define internal void @{name}({band_solve.ARGUMENTS}) nounwind"))
+        declared |= code.declared
     for name in ("factor", "solve", "transposed"):
         code = _piece(shape, name)
         parts.append(code.function(f"define internal void @{name}.piece(ptr %job, i64 %i) nounwind"))
@@ -186,9 +190,9 @@ def _piece(shape: Shape, name: str) -> Code:
         base = c.load(c.at("%job", FIELDS.index(key), "i64"), "ptr")
         start = c.let(f"mul i64 %i, {c.let(f'mul i64 {count}, {each}')}")
         at[key] = c.at(base, start, {"order": "i32", "singular": "i64"}.get(key, "double"))
-    factors = f"ptr {at['a']}, i64 {n}, " + ", ".join(f"ptr {at[x]}" for x in ("scales", "blocks", "order", "tail"))
+    factors = ", ".join(f"ptr {at[x]}" for x in ("a", "scales", "blocks", "order", "tail"))
     if name == "factor":
-        c.line(f"call void @factor.one({factors}, ptr {at['singular']}, ptr {at['pivots']})")
+        c.line(f"call void @factor.one({factors}, ptr {at['singular']}, ptr {at['pivots']}, i64 {n})")
     else:
         _each_column(c, name, factors, at, n, columns)
     c.line("ret void")
@@ -203,10 +207,11 @@ def _each_column(c: Code, name: str, factors: str, at: dict[str, str], n: str, c
         c.store(real(float("nan")), c.at(at["rhs"], i))
     c.go("done")
     c.label("sound")
+    rest = f"ptr {at['work']}, i64 {n}, i64 {columns}"
     groups = c.let(f"sdiv i64 {columns}, {LANES}")
     with c.loop(0, groups) as g:
         first = c.at(at["rhs"], c.let(f"mul i64 {g}, {LANES}"))
-        c.line(f"call void @{name}.{LANES}({factors}, ptr {first}, i64 {columns}, ptr {at['work']})")
+        c.line(f"call void @{name}.{LANES}({factors}, ptr {first}, {rest})")
     with c.loop(c.let(f"mul i64 {groups}, {LANES}"), columns) as i:
-        c.line(f"call void @{name}.1({factors}, ptr {c.at(at['rhs'], i)}, i64 {columns}, ptr {at['work']})")
+        c.line(f"call void @{name}.1({factors}, ptr {c.at(at['rhs'], i)}, {rest})")
     c.label("done")
