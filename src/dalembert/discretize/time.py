@@ -58,6 +58,7 @@ def with_time(
 
     def prescribed(*arguments):
         x, p = split(arguments)
+        assert step is not None
         return x[1][0] - x[0][0] - step(*(y[1:] for y in x), *(() if p is None else (p,)))
 
     constraints = [differential] if problem.differential else []

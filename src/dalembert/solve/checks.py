@@ -105,6 +105,6 @@ def _check_regular(problem: VariationalProblem, hessian: np.ndarray, rows: np.nd
     k = problem.derivatives
     raise ValueError(
         f"lagrangian: is singular: it depends at most linearly on the {k}-th derivative of {which}, where no constraint "
-        "determines it (∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the directions left by the constraints). Use fewer derivatives, or add a term that "
-        "makes it regular"
+        "determines it (∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the directions left by the constraints). Use fewer derivatives, or "
+        "add a term that makes it regular"
     )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from dalembert.discretize.windows import Windows
 
@@ -15,7 +15,7 @@ from dalembert.discretize.windows import Windows
 class Nodes(eqx.Module):
     """The first (last) k nodes of a discrete path, (k, n), in the order of time: ends as the discrete principle has them."""
 
-    q: Float[Array, "k n"]
+    q: Float[np.ndarray, "k n"]
 
     def __init__(self, q):
         self.q = np.asarray(q, dtype=float)
@@ -122,8 +122,8 @@ def grid_nodes(t: np.ndarray, times: np.ndarray) -> np.ndarray:
     for time, node in zip(times, at, strict=True):
         if abs(t[node] - time) > 1e-9 * (t[-1] - t[0]):
             raise ValueError(
-                f"through: the time {time:g} is no node; the nearest is {t[node]:g}. Choose steps so that the times are nodes, or "
-                "give times= with the nodes you want"
+                f"through: the time {time:g} is no node; the nearest is {t[node]:g}. Choose steps so that the times "
+                "are nodes, or give times= with the nodes you want"
             )
         if node in (0, len(t) - 1):
             raise ValueError(f"through: the time {time:g} is an end; what is given there is initial= or final=")
@@ -163,7 +163,8 @@ def smooth_path(t: np.ndarray, initial: End | None, final: End | None, times: np
             what[0] + (s - where[0])[:, None] * speed if order == 0 else np.tile(speed * (order == 1), (len(s), 1))
         )
     order = np.argsort(where)
-    spline = CubicSpline(np.array(where)[order], np.array(what)[order], bc_type=tuple(slopes))
+    boundary: Any = tuple(slopes)
+    spline = CubicSpline(np.array(where)[order], np.array(what)[order], bc_type=boundary)
     return lambda s, order: spline(s, order) if order <= 3 else np.zeros((len(s), n))
 
 

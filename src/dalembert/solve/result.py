@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,19 +33,19 @@ def solution_of(made: Transcription, it: Iterate, scheme: WindowMap, linear: Lin
     raw = chain.raw_gradient(z)[:, layout.part("slots")].reshape(-1, layout.n)
     own, m, holonomic = made.carriers, layout.m, layout.holonomic
     residual = np.max(np.abs(it.at.gradient) / np.where(rows > 0, rows, 1.0))
-    counts = (np.asarray(c) for c in (it.iterations, it.factorizations, it.restorations))
-    sizes = (np.asarray(x) for x in (it.update, residual, it.at.violation, it.shift, condition))
-    statistics = BoundaryStatistics(*counts, *sizes)
-    solution = Solution(
-        t=w.t, q=slots[w.nodes], v=_velocities(w, slots),
-        t_multipliers=w.times.ravel(), jets=made.jets(z),
-        multipliers=z[own, layout.part("multipliers")].reshape(w.times.size, m),
-        holonomic_multipliers=z[:, layout.part("holonomic")].reshape(len(w.orders), holonomic)[w.nodes],
-        momenta_initial=_momenta(w, raw, 0, -1.0, layout.k), momenta_final=_momenta(w, raw, len(w.t) - 1, 1.0, layout.k),
-        action=np.asarray(it.at.objective), negative_directions=np.asarray(negative), flat_directions=np.asarray(flat),
-        code=np.asarray(int(OUTCOMES[it.end])), statistics=statistics, scheme=scheme.name,
+    numbers = (
+        it.iterations, it.factorizations, it.restorations, it.update, residual, it.at.violation, it.shift, condition,
     )  # fmt: skip
-    return jax.tree.map(jnp.asarray, solution)
+    statistics = BoundaryStatistics(*(jnp.asarray(x) for x in numbers))
+    values: Any = {
+        "t": w.t, "q": slots[w.nodes], "v": _velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": made.jets(z),
+        "multipliers": z[own, layout.part("multipliers")].reshape(w.times.size, m),
+        "holonomic_multipliers": z[:, layout.part("holonomic")].reshape(len(w.orders), holonomic)[w.nodes],
+        "momenta_initial": _momenta(w, raw, 0, -1.0, layout.k),
+        "momenta_final": _momenta(w, raw, len(w.t) - 1, 1.0, layout.k),
+        "action": it.at.objective, "negative_directions": negative, "flat_directions": flat, "code": int(OUTCOMES[it.end]),
+    }  # fmt: skip
+    return Solution(**jax.tree.map(jnp.asarray, values), statistics=statistics, scheme=scheme.name)
 
 
 def _momenta(w: Windows, gradient: np.ndarray, node: int, sign: float, k: int):
