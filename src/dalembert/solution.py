@@ -101,7 +101,8 @@ class Solution(eqx.Module):
             f"action {float(self.action):.12g}, {self.kind}",
             f"{int(s.iterations)} Newton iterations, {int(s.factorizations)} factorizations, "
             f"{int(s.restorations)} restorations; last update {float(s.update):.2e}, "
-            f"scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, condition {float(s.condition):.1e}",
+            f"scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, "
+            f"condition {float(s.condition):.1e}",
         ])  # fmt: skip
 
     def interpolate(self, t: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... n"]:

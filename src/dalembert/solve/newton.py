@@ -40,6 +40,7 @@ class Settings:
 
 
 ARMIJO = 1e-4
+NOISE = 1e-13  # of merit and curvature, relative to the objective
 CURVATURE = 1e-10  # least dxᵀ(H + δW)dx, relative to dxᵀWdx
 FIRST_SHIFT, LARGEST_SHIFT = 1e-4, 1e12
 SHORTEST = 1e-7  # step length
@@ -122,9 +123,13 @@ def _square(chain: Chain, step: np.ndarray) -> float:
 
 
 def _curvature(chain: Chain, it: Iterate, step: np.ndarray) -> float:
-    """dxᵀ(H + δW)dx = -∇L̃ᵀdx + cᵀdν, from the equations that the step solves; linear constraints hold, but for rounding."""
+    """dxᵀ(H + δW)dx = -∇L̃ᵀdx + cᵀdν, from the equations that the step solves, with what rounding can take from it.
+
+    Linear constraints hold, but for rounding.
+    """
     product = it.at.gradient * step
-    return float(np.sum(product[:, chain.relaxed]) - np.sum(product[:, chain.primal]))
+    noise = NOISE * (abs(it.at.objective) + abs(float(np.sum((it.at.gradient * it.z)[:, chain.relaxed]))))
+    return float(np.sum(product[:, chain.relaxed]) - np.sum(product[:, chain.primal])) + noise
 
 
 def _search(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors) -> tuple[np.ndarray, Evaluation] | None:
@@ -138,7 +143,7 @@ def _search(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors
     wanted = (slope + 0.5 * max(_curvature(chain, it, step), 0.0)) / (0.9 * c) if c > 1e-14 else 0.0
     it.penalty = max(it.penalty, 1.5 * wanted if wanted > it.penalty else 0.0)
     descent, merit = slope - it.penalty * c, it.at.objective + it.penalty * c
-    noise = 1e-13 * (abs(it.at.objective) + abs(merit))
+    noise = NOISE * (abs(it.at.objective) + abs(merit))
 
     def accepted(new: Evaluation, length: float) -> bool:
         return _finite(new) and new.objective + it.penalty * new.violation <= merit + ARMIJO * length * descent + noise

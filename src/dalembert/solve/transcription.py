@@ -125,6 +125,7 @@ class Transcription(NamedTuple):
     chain: Chain
     layout: Layout
     windows: Windows
+    data: list
 
     @property
     def blocks_of_nodes(self) -> np.ndarray:
@@ -182,7 +183,7 @@ def transcribe(
     relaxed = np.zeros(layout.size, dtype=bool)
     relaxed[layout.part("multipliers")] = relaxed[layout.part("holonomic")] = True
     chain = Chain(terms, data, problem.parameters, fixed, primal, relaxed, weights, points_to_look_at)
-    return Transcription(chain, layout, windows)
+    return Transcription(chain, layout, windows, data)
 
 
 def first_values(problem: VariationalProblem, made: Transcription, slots: np.ndarray) -> np.ndarray:
