@@ -9,6 +9,7 @@ jax.config.update("jax_enable_x64", True)
 
 from dalembert import measure  # noqa: E402
 from dalembert.discretize import Beta, Central, DiscreteSystem, PairMap, Redefined, Scheme, TripleMap, redefined  # noqa: E402
+from dalembert.discretize.windows import Averaged, Hermite, Interpolated  # noqa: E402
 from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # noqa: E402
 from dalembert.show import plot  # noqa: E402
 from dalembert.step import Avoid, Branch, Least, Nearest, Root, SampledFeedback, StepProgram, ensemble, roots, simulate  # noqa: E402
@@ -22,6 +23,7 @@ from dalembert.systems import (  # noqa: E402
     Interpolant,
     Lyapunov,
     Nonholonomic,
+    Ostrogradsky,
     Projection,
     RankDeficientError,
     Reduction,
@@ -37,6 +39,7 @@ from dalembert.systems import (  # noqa: E402
     energy,
     interpolant,
     momentum,
+    ostrogradsky,
     project,
     reduction,
     reference,
@@ -47,6 +50,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AdaptedReference",
+    "Averaged",
     "Avoid",
     "Beta",
     "Branch",
@@ -54,13 +58,16 @@ __all__ = [
     "Connection",
     "Constraint",
     "DiscreteSystem",
+    "Hermite",
     "Holonomic",
     "InconsistentDataError",
     "Interpolant",
+    "Interpolated",
     "Least",
     "Lyapunov",
     "Nearest",
     "Nonholonomic",
+    "Ostrogradsky",
     "Outcome",
     "PairMap",
     "Path",
@@ -93,6 +100,7 @@ __all__ = [
     "matches",
     "measure",
     "momentum",
+    "ostrogradsky",
     "plot",
     "project",
     "redefined",

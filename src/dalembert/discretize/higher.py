@@ -30,6 +30,7 @@ from dalembert.discretize.windows import WindowMap, window_action
 from dalembert.systems.variational import VariationalProblem, differential_constraints, holonomic_constraints
 
 Differences = Float[Array, "k n"]
+Numbers = Array | np.ndarray
 
 
 class Window(NamedTuple):
@@ -41,12 +42,12 @@ class Window(NamedTuple):
     slot holds; None where it can only be a position.
     """
 
-    jet: Float[Array, "k+1 k+1"]
-    spans: Float[Array, "k"]
-    newest: Float[Array, "k+1"]
-    begin: Float[Array, ""]
-    middle: Float[Array, ""]
-    order: Float[Array, "k"] | None
+    jet: Float[Numbers, "k+1 k+1"]
+    spans: Float[Numbers, "k"]
+    newest: Float[Numbers, "k+1"]
+    begin: Float[Numbers, ""]
+    middle: Float[Numbers, ""]
+    order: Float[Numbers, "k"] | None
 
 
 class State(NamedTuple):
@@ -98,7 +99,7 @@ def window_equations(
         momentum = state.momenta[j] + slopes[j]
         momenta.append(momentum - window.spans[j - 1] * momenta[-1] if j else momentum)
     last = slopes[-1] / window.spans[-1] - momenta[-1]
-    rows = holonomic_constraints(problem, window.newest @ u, newest_time(window))
+    rows = holonomic_constraints(problem, jnp.asarray(window.newest @ u), newest_time(window))
     equations = jnp.concatenate([last, defects / window.spans[-1], rows])
     return equations, State(u[:-1] + window.spans[:, None] * u[1:], jnp.stack(momenta))
 
@@ -149,26 +150,33 @@ def momenta_of_nodes(
     k = problem.derivatives
     first, u = nodes[:k], forward_differences(nodes[k:], h)
 
+    index = jnp.arange(k)[:, None] + jnp.arange(k + 1)
+
+    def one(points, free, begin):
+        window = equal_window(scheme, k, h, begin)
+        inside = forward_differences(points, h).at[0].add(nodes[k])
+        parts = window_action(problem, jnp.asarray(window.jet @ inside)[None], window.middle[None], window.spans[-1:])
+        return parts[0] + jnp.sum(free * parts[1][0])
+
     def action(x):
-        points, total = jnp.concatenate([first - nodes[k], _points(x, h) - nodes[k]]), 0.0
-        for i in range(k):
-            window = equal_window(scheme, k, h, t + i * h)
-            inside = forward_differences(points[i : i + k + 1], h).at[0].add(nodes[k])
-            parts = window_action(problem, (window.jet @ inside)[None], window.middle[None], window.spans[-1:])
-            total = total + parts[0] + jnp.sum(multipliers[i] * parts[1][0])
-        return total
+        points = jnp.concatenate([first - nodes[k], _points(x, h) - nodes[k]])
+        return jnp.sum(jax.vmap(one)(points[index], multipliers, t + h * jnp.arange(k)))
 
     return State(u, jax.grad(action)(u))
 
 
 def node_defects(problem: VariationalProblem, scheme: WindowMap, nodes: Float[Array, "p n"], h, t) -> list:
-    """φ(q_i) at every node, and Φ_d/h at every window of k+1 nodes, h apart from t on: M̃_d is where they vanish."""
-    k, jet = problem.derivatives, equal_window(scheme, problem.derivatives, h, t)
-    out = [holonomic_constraints(problem, q, t + i * h) for i, q in enumerate(nodes)]
-    for i in range(nodes.shape[0] - k):
-        jets = jet.jet @ forward_differences(nodes[i : i + k + 1], h)
-        out.append(differential_constraints(problem, tuple(jets), jet.middle + i * h))
-    return out
+    """[φ(q_i), (p, mh), at every node; Φ_d/h, (p-k, m), at every window], the nodes h apart from t on."""
+    k, window = problem.derivatives, equal_window(scheme, problem.derivatives, h, t)
+    times = t + h * jnp.arange(nodes.shape[0])
+    index = jnp.arange(nodes.shape[0] - k)[:, None] + jnp.arange(k + 1)
+
+    def defect(points, begin):
+        jets = window.jet @ forward_differences(points, h)
+        return differential_constraints(problem, tuple(jets), window.middle - t + begin)
+
+    held = jax.vmap(lambda q, s: holonomic_constraints(problem, q, s))(nodes, times)
+    return [held, jax.vmap(defect)(nodes[index], times[: len(index)])]
 
 
 def forward_differences(nodes: Float[Array, "p n"], h) -> Float[Array, "p n"]:
@@ -193,7 +201,7 @@ def _oldest_constraint(problem: VariationalProblem, window: Window, u) -> Float[
     """dʲφ/dtʲ of the slot which the window leaves behind: φ(q_0) unless it holds a derivative."""
     if window.order is None or not problem.holonomic:
         return holonomic_constraints(problem, u[0], window.begin)
-    return window.order @ holonomic_derivatives(problem, u[:-1], window.begin)
+    return jnp.asarray(window.order) @ holonomic_derivatives(problem, u[:-1], window.begin)
 
 
 def holonomic_derivatives(problem: VariationalProblem, jet: Float[Array, "k n"], t) -> Float[Array, "k mh"]:
@@ -201,7 +209,7 @@ def holonomic_derivatives(problem: VariationalProblem, jet: Float[Array, "k n"],
 
     def derivative(j: int, s):
         if j == 0:
-            q = sum(jet[l] * s**l / factorial(l) for l in range(jet.shape[0]))
+            q = jnp.asarray(sum(jet[l] * s**l / factorial(l) for l in range(jet.shape[0])))
             return holonomic_constraints(problem, q, t + s)
         return jax.jacfwd(lambda r: derivative(j - 1, r))(s)
 

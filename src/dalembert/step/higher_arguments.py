@@ -69,7 +69,9 @@ def check_regular(problem: VariationalProblem, derivatives, multipliers, t0) -> 
             f"{found.rank} at t0: equations "
             f"{list(found.dependent_rows)} depend on the others"
         )
-    if np.all(np.isfinite(matrix)) and (found := numerical_rank(matrix)).full:
+    if not np.all(np.isfinite(matrix)):
+        raise RankDeficientError(f"jets: ∂²L/∂q⁽ᵏ⁾² is not finite at t0: {matrix[:n, :n]}")
+    if (found := numerical_rank(matrix)).full:
         return
     if not np.any(matrix[:n, :n]):
         raise RankDeficientError(
@@ -79,7 +81,7 @@ def check_regular(problem: VariationalProblem, derivatives, multipliers, t0) -> 
         )
     raise RankDeficientError(
         f"lagrangian: singular Lagrangian: ∂²L/∂q⁽ᵏ⁾² with the constraints' gradients, {matrix.shape[0]} rows, has rank "
-        f"{found.rank if np.all(np.isfinite(matrix)) else 0} at t0, so that q⁽{k}⁾ is not determined"
+        f"{found.rank} at t0, so that q⁽{k}⁾ is not determined"
     )
 
 

@@ -41,13 +41,13 @@ def prepare_any(
     for name in ("jets", "multipliers"):
         if getattr(given, name) is not None and not isinstance(system, VariationalProblem):
             raise ValueError(f"{name}: belong to a VariationalProblem; a {type(system).__name__} does not take them")
-    if isinstance(scheme, WindowMap) and not isinstance(system, VariationalProblem):
-        raise ValueError(f"scheme: {type(scheme).__name__} belongs to a VariationalProblem; give a Scheme")
     if isinstance(system, VariationalProblem):
         jets = given.jets
         if jets is None and (given.q0 is not None or given.v0 is not None):
             jets = (given.q0, given.v0)  # all there is to give for one derivative
         return begin_higher(system, scheme, jets, given.nodes, given.multipliers, t0, h, steps)
+    if isinstance(scheme, WindowMap):
+        raise ValueError(f"scheme: {type(scheme).__name__} belongs to a VariationalProblem; give a Scheme")
     if isinstance(system, DiscreteSystem):
         return prepare_discrete(system, given.nodes, given.q0, given.v0, h, steps, scheme)
     if not isinstance(system, System):
