@@ -17,6 +17,7 @@ from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov, Nonho
 from dalembert.systems.deformed import deformed
 from dalembert.systems.equations import acceleration, energy, momentum
 from dalembert.systems.interpolation import Interpolant, cutoff, interpolant
+from dalembert.systems.ostrogradsky import Ostrogradsky, lift, ostrogradsky, ostrogradsky_momenta
 from dalembert.systems.reduction import Reduction, reduction
 from dalembert.systems.reference import Reference, reference
 from dalembert.systems.solvability import Solvability, solvability
@@ -33,6 +34,7 @@ __all__ = [
     "Interpolant",
     "Lyapunov",
     "Nonholonomic",
+    "Ostrogradsky",
     "Projection",
     "RankDeficientError",
     "Reduction",
@@ -51,7 +53,10 @@ __all__ = [
     "energy",
     "interpolant",
     "is_traced",
+    "lift",
     "momentum",
+    "ostrogradsky",
+    "ostrogradsky_momenta",
     "project",
     "reduction",
     "reference",
