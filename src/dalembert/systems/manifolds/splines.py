@@ -19,9 +19,7 @@ def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalPr
     On an embedded manifold φ(q) = 0 is a holonomic constraint. Source: Colombo, Martín de Diego, Zuccalli, section 2.2.
     """
     _check(manifold, Manifold)
-    return VariationalProblem(
-        RiemannianAcceleration(manifold), _constraints(manifold), derivatives=derivatives
-    )
+    return VariationalProblem(RiemannianAcceleration(manifold), _constraints(manifold), derivatives=derivatives)
 
 
 def ambient_spline(manifold: Embedded, derivatives: int = 2) -> VariationalProblem:
