@@ -22,6 +22,7 @@ SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
     ("path",),
+    ("solution",),
     ("algebra", "native"),
     ("systems",),
     ("discretize",),

@@ -8,9 +8,24 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 from dalembert import measure  # noqa: E402
-from dalembert.discretize import Beta, Central, DiscreteSystem, PairMap, Redefined, Scheme, TripleMap, redefined  # noqa: E402
+from dalembert.discretize import (  # noqa: E402
+    Averaged,
+    Beta,
+    Central,
+    DiscreteSystem,
+    Hermite,
+    Interpolated,
+    PairMap,
+    Redefined,
+    Scheme,
+    TripleMap,
+    WindowMap,
+    redefined,
+)
 from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # noqa: E402
 from dalembert.show import plot  # noqa: E402
+from dalembert.solution import BoundaryStatistics, Solution, SolveError  # noqa: E402
+from dalembert.solve import Nodes, solve  # noqa: E402
 from dalembert.step import Avoid, Branch, Least, Nearest, Root, SampledFeedback, StepProgram, ensemble, roots, simulate  # noqa: E402
 from dalembert.store import from_xarray, load, matches, save, to_xarray  # noqa: E402
 from dalembert.systems import (  # noqa: E402
@@ -47,19 +62,24 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AdaptedReference",
+    "Averaged",
     "Avoid",
     "Beta",
+    "BoundaryStatistics",
     "Branch",
     "Central",
     "Connection",
     "Constraint",
     "DiscreteSystem",
+    "Hermite",
     "Holonomic",
     "InconsistentDataError",
     "Interpolant",
+    "Interpolated",
     "Least",
     "Lyapunov",
     "Nearest",
+    "Nodes",
     "Nonholonomic",
     "Outcome",
     "PairMap",
@@ -74,13 +94,16 @@ __all__ = [
     "SampledFeedback",
     "Scheme",
     "SecondOrder",
+    "Solution",
     "Solvability",
+    "SolveError",
     "Statistics",
     "StepError",
     "StepProgram",
     "System",
     "TripleMap",
     "VariationalProblem",
+    "WindowMap",
     "acceleration",
     "adapted_reference",
     "connection",
@@ -102,5 +125,6 @@ __all__ = [
     "save",
     "simulate",
     "solvability",
+    "solve",
     "to_xarray",
 ]

@@ -23,6 +23,8 @@ class Outcome(enum.IntEnum):
     NOT_CONVERGED = 4
     NOT_FINITE = 5
     LEFT_DOMAIN = 6
+    INFEASIBLE = 7
+    NO_POSITIVE_STEP = 8
 
     @property
     def message(self) -> str:
@@ -51,6 +53,13 @@ _MESSAGES = {
     Outcome.NOT_FINITE: (
         "a function of the system returned NaN or infinity. Look at the Lagrangian and the constraints at the last "
         "state of the path; reduce h if the state left their domain"
+    ),
+    Outcome.INFEASIBLE: (
+        "no path near the guess satisfies the constraints with these ends: this one violates them least (a minimum of |φ|² by "
+        "Gauss-Newton steps). Check that the ends can be joined, give more time, or another guess"
+    ),
+    Outcome.NO_POSITIVE_STEP: (
+        "the energy equation has no positive next step: a turning point of the motion. Go on from here with fixed steps"
     ),
     Outcome.LEFT_DOMAIN: "the state left the domain given by domain=. The last state of the path is the last one inside",
 }

@@ -4,5 +4,21 @@ from dalembert.discretize.discrete import DiscreteSystem
 from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
 from dalembert.discretize.redefine import Redefined, redefined
 from dalembert.discretize.scheme import Scheme
+from dalembert.discretize.windows import Averaged, Hermite, Interpolated, WindowMap, Windows, windows
 
-__all__ = ["Beta", "Central", "DiscreteSystem", "PairMap", "Redefined", "Scheme", "TripleMap", "redefined"]
+__all__ = [
+    "Averaged",
+    "Beta",
+    "Central",
+    "DiscreteSystem",
+    "Hermite",
+    "Interpolated",
+    "PairMap",
+    "Redefined",
+    "Scheme",
+    "TripleMap",
+    "WindowMap",
+    "Windows",
+    "redefined",
+    "windows",
+]

@@ -1,7 +1,8 @@
 """Windows: from k+1 neighbouring points, or given derivatives at an end, to the jet (q, q̇, …, q⁽ᵏ⁾) and its weight.
 
-A path is a row of slots: one per node, and at an end whose derivatives are given the node repeated, so that a slot holds q⁽ʲ⁾.
-Every window is the same formula, divided differences on knots that may coincide; the weights (t_{i+k} - t_i)/k then add up to T.
+A path is a row of slots: one per node, and at an end whose derivatives are given the node repeated, so that a slot holds
+q⁽ʲ⁾. Every window is the same formula, divided differences on knots that may coincide; the weights (t_{i+k} - t_i)/k then
+add up to T.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from dalembert.systems.variational import VariationalProblem, density, different
 class Windows(NamedTuple):
     """Window i reads slots x of stride·i … stride·i + width - 1 and is evaluated at S points.
 
-    rows: jet⁽ʲ⁾ = rows[i, s, j] · y, where y = x but for positions after the first, which are reduced by the position before:
-    large positions cancel before they are multiplied by 1/hʲ. chained: 1 where y is such a difference, to the slot `stride` before.
-    times, weights: of the points; the weights add up to the time covered. orders: which derivative a slot holds. nodes: the slot
-    of each node's position, t: its time.
+    rows: jet⁽ʲ⁾ = rows[i, s, j] · y, where y = x but for positions after the first, which are reduced by the position
+    before: large positions cancel before they are multiplied by 1/hʲ. chained: 1 where y is such a difference, to the slot
+    `stride` before. times, weights: of the points; the weights add up to the time covered. orders, owners: which derivative
+    of which node a slot holds. nodes: the slot of each node's position, t: its time.
     """
 
     rows: Float[Array, "W S k+1 width"]
@@ -33,6 +34,7 @@ class Windows(NamedTuple):
     times: Float[Array, "W S"]
     weights: Float[Array, "W S"]
     orders: Int[Array, "slots"]
+    owners: Int[Array, "slots"]
     nodes: Int[Array, "N+1"]
     t: Float[Array, "N+1"]
     stride: int
@@ -79,8 +81,8 @@ class Interpolated(WindowMap):
 class Averaged(WindowMap):
     """q⁽ʲ⁾ = the mean of the k+1-j divided differences of order j, times j!: second order.
 
-    k = 2: (mean of three points, (q₂-q₀)/(t₂-t₀), second difference). Colombo, Martín de Diego, Zuccalli, section 4.2, whose second
-    difference, divided by t₂-t₁, is consistent for equal steps only; here it is divided by (t₂-t₀)/2.
+    k = 2: (mean of three points, (q₂-q₀)/(t₂-t₀), second difference). Colombo, Martín de Diego, Zuccalli, section 4.2, whose
+    second difference, divided by t₂-t₁, is consistent for equal steps only; here it is divided by (t₂-t₀)/2.
     """
 
     name: ClassVar[str] = "averaged"
@@ -142,7 +144,9 @@ def windows(scheme: WindowMap, k: int, t: Float[Array, "N+1"], jets: tuple[bool,
         places, weights = h * places, h * weights
     chained = (orders[slots] == 0).astype(float)
     chained[np.arange(len(slots)), np.argmax(chained, axis=1)] = 0.0
-    return Windows(rows, chained, t[node[slots[:, :1]]] + places, weights, orders, np.flatnonzero(orders == 0), t, stride)
+    return Windows(
+        rows, chained, t[node[slots[:, :1]]] + places, weights, orders, node, np.flatnonzero(orders == 0), t, stride
+    )
 
 
 def window_jets(rows, chained, x: Float[Array, "width n"], stride: int) -> Float[Array, "S k+1 n"]:
@@ -154,8 +158,8 @@ def window_jets(rows, chained, x: Float[Array, "width n"], stride: int) -> Float
 def window_action(problem: VariationalProblem, jets: Float[Array, "S k+1 n"], times, weights):
     """(L_d, Φ_d) of one window: L_d = Σ_s w_s L(jet_s, t_s), a scalar, and Φ_d = (w_s φ(jet_s, t_s)), (S, m).
 
-    The augmented L̃_d = L_d + Σ_s λ_sᵀ Φ_d,s then has multipliers λ_s → λ(t_s). Colombo, Martín de Diego, Zuccalli, section 3.2, where
-    the constraints are not weighted: their λⁱ is w λ_s. Their action (4.1) is k times the sum of these L_d.
+    The augmented L̃_d = L_d + Σ_s λ_sᵀ Φ_d,s then has multipliers λ_s → λ(t_s). Colombo, Martín de Diego, Zuccalli, section
+    3.2, where the constraints are not weighted: their λⁱ is w λ_s. Their action (4.1) is k times the sum of these L_d.
     """
     parts = []
     for s in range(jets.shape[0]):

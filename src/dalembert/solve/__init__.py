@@ -1,0 +1,6 @@
+"""Boundary problems: windows stacked into a chain, its KKT equations solved by a globalised Newton method."""
+
+from dalembert.solve.boundary import solve
+from dalembert.solve.ends import Nodes
+
+__all__ = ["Nodes", "solve"]

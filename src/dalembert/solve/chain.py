@@ -2,7 +2,7 @@
 
     min Σ_w f(z_w)  such that  c(z_w) = 0,   z_w: the components of a few neighbouring blocks,   L̃ = Σ f + νᵀc
 
-Unknowns and multipliers of a time node form one block (b,); the path is an array (batch, blocks, b). Derivatives of one
+Unknowns and multipliers of a time node form one block (b,); the path is an array (blocks, b). Derivatives of one
 window are vmapped, and only the entries that can differ from zero are kept. Knows no mechanics.
 """
 
@@ -21,8 +21,9 @@ import numpy as np
 class Term(NamedTuple):
     """Σ_i f(z_i; data_i) + νᵢᵀc(z_i; data_i), z_i = components of the blocks start+i+offset.
 
-    function(z, data, shared): (f, c); equal functions share their compiled code. offsets, components: (L,), where the entries of z
-    are found. multipliers: positions in z of the ν that belong to c. data: a tree of arrays with leading axis count.
+    function(z, data, shared): (f, c); equal functions share their compiled code. offsets, components: (L,), where the
+    entries of z are found. multipliers: positions in z of the ν that belong to c. data: a tree of arrays with leading axis
+    count.
     """
 
     function: Callable
@@ -34,25 +35,25 @@ class Term(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Of every path of a batch: Σf, Σ|c|, the gradient of L̃ (batch, blocks, b), and the second derivatives of every term."""
+    """Σf, Σ|c| and the gradient of L̃ (blocks, b), zero where a component is fixed."""
 
-    objective: np.ndarray
-    violation: np.ndarray
+    objective: float
+    violation: float
     gradient: np.ndarray
-    values: list[np.ndarray]
 
 
 class Chain:
     """The KKT system of a list of terms. fixed: (blocks, b), components that keep their value.
 
-    data: for each term, a tree of arrays with leading axis count; shared: a tree all terms are given. primal: (b,), which components
-    are unknowns and not multipliers. weights: (blocks, b), the metric of the unknowns. sample: (batch, blocks, b), generic points,
-    at which the second derivatives that vanish are found.
+    data: for each term, a tree of arrays with leading axis count; shared: a tree all terms are given. primal: (b,), which
+    components are unknowns and not multipliers; relaxed: multipliers of constraints that are not linear. weights: (blocks,
+    b), the metric of the unknowns. sample: (batch, blocks, b), generic points, at which the second derivatives that vanish
+    are found.
     """
 
-    def __init__(self, terms, data, shared, fixed, primal, weights, sample):
+    def __init__(self, terms, data, shared, fixed, primal, relaxed, weights, sample):
         self.terms, self.data, self.shared = tuple(terms), data, shared
-        self.fixed, self.primal, self.weights = fixed, primal, weights
+        self.fixed, self.primal, self.relaxed, self.weights = fixed, primal, relaxed, weights
         self.blocks, self.size = fixed.shape
         self.patterns = tuple(_pattern(i, self.terms, data, shared, sample) for i in range(len(terms)))
         self.position, self.lower = _narrow_order(self.terms, self.patterns, self.size)
@@ -64,42 +65,40 @@ class Chain:
         return 3 * self.lower + 1
 
     def evaluate(self, z: np.ndarray) -> Evaluation:
-        """Objective, violation, gradient and second derivatives at the paths z (batch, blocks, b)."""
-        found = _evaluate(self.terms, self.patterns, self.data, self.shared, z)
-        objective, violation, gradient, values = jax.tree.map(np.asarray, found)
-        values = [v * free for v, free in zip(values, self.free, strict=True)]
-        return Evaluation(objective, violation, np.where(self.fixed, 0.0, gradient), values)
+        """Objective, violation and gradient at a path z (blocks, b)."""
+        objective, violation, gradient = _evaluate(self.terms, self.data, self.shared, z)
+        return Evaluation(float(objective), float(violation), np.where(self.fixed, 0.0, gradient))
 
-    def merit(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Objective and violation alone."""
-        objective, violation = _merit(self.terms, self.data, self.shared, z)
-        return np.asarray(objective), np.asarray(violation)
+    def raw_gradient(self, z: np.ndarray) -> np.ndarray:
+        """The gradient of L̃ with respect to all components, also those that are fixed."""
+        return np.asarray(_evaluate(self.terms, self.data, self.shared, z)[2])
 
-    def matrix(self, values: list[np.ndarray], shift: np.ndarray, relax: np.ndarray, plain: bool = False) -> np.ndarray:
-        """The KKT matrices with shift·weights added to the unknowns and -relax·weights to the multipliers, (batch, rows, width).
+    def matrix(self, z: np.ndarray, shift: float = 0.0, relax: float = 0.0, plain: bool = False) -> np.ndarray:
+        """The KKT matrix with shift·weights added to the unknowns and -relax·weights to the multipliers, (1, rows, width).
 
         plain: without the second derivatives of L̃, for Gauss-Newton steps. Fixed components have unit rows.
         """
-        band = np.zeros((len(shift), self.blocks, self.size, self.width))
-        for term, (rows, columns), found in zip(self.terms, self.patterns, values, strict=True):
-            for entry, (r, c) in enumerate(zip(rows, columns, strict=True)):
+        band = np.zeros((self.blocks, self.size, self.width))
+        found = _entries(self.terms, self.patterns, self.data, self.shared, z)
+        for term, pattern, free, values in zip(self.terms, self.patterns, self.free, found, strict=True):
+            for r, c, value in zip(*pattern, np.asarray(values) * free, strict=True):
                 if plain and self.primal[term.components[r]] and self.primal[term.components[c]]:
                     continue
                 here, there = self.position[term.components[r]], self.position[term.components[c]]
                 column = self.lower + (term.offsets[c] - term.offsets[r]) * self.size + there - here
                 first = term.start + term.offsets[r]
-                band[:, first : first + term.count, here, column] += found[:, entry]
-        added = np.where(self.primal, shift[:, None, None], -relax[:, None, None]) * self.weights
-        band[..., self.lower] += np.where(self.fixed, 1.0, added)[..., self.ordered]
-        return band.reshape(len(shift), self.blocks * self.size, self.width)
+                band[first : first + term.count, here, column] += value
+        added = np.where(self.primal, shift, -relax * self.relaxed) * self.weights
+        band[..., self.lower] += np.where(self.fixed, 1.0, added)[:, self.ordered]
+        return band.reshape(1, self.blocks * self.size, self.width)
 
     def to_rows(self, z: np.ndarray) -> np.ndarray:
-        """(batch, blocks, b) → (batch, rows), in the order of the matrix."""
-        return np.ascontiguousarray(z[..., self.ordered]).reshape(len(z), -1)
+        """(blocks, b) → (1, rows), in the order of the matrix."""
+        return np.ascontiguousarray(z[:, self.ordered]).reshape(1, -1)
 
     def from_rows(self, x: np.ndarray) -> np.ndarray:
         """The way back."""
-        return x.reshape(len(x), self.blocks, self.size)[..., self.position]
+        return x.reshape(self.blocks, self.size)[:, self.position]
 
 
 def _pattern(i: int, terms, data, shared, sample) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -114,7 +113,8 @@ def _pattern(i: int, terms, data, shared, sample) -> tuple[tuple[int, ...], tupl
 def _narrow_order(terms, patterns, size: int) -> tuple[np.ndarray, int]:
     """(position of every component in its block, half the band width): the best order of the groups that belong together.
 
-    Components that are used alike, such as the entries of q, keep their order; there are few groups, so that all orders are tried.
+    Components that are used alike, such as the entries of q, keep their order; there are few groups, so that all orders are
+    tried.
     """
     pairs = set()
     for term, (rows, columns) in zip(terms, patterns, strict=True):
@@ -163,26 +163,28 @@ def _seconds(term: Term, data, shared, sample):
     return jax.vmap(lambda z: jax.vmap(jax.hessian(_lagrangian(term, shared)))(_local(term, z), data))(sample)
 
 
-def _sums(terms, data, shared, z):
-    objective, violation = 0.0, 0.0
+@functools.partial(jax.jit, static_argnums=0)
+def _evaluate(terms, data, shared, z):
+    objective, violation, gradient = 0.0, 0.0, jnp.zeros_like(z)
     for term, given in zip(terms, data, strict=True):
-        f, c = jax.vmap(lambda x, d, term=term: term.function(x, d, shared))(_local(term, z), given)
-        objective, violation = objective + jnp.sum(f), violation + jnp.sum(jnp.abs(c))
-    return objective, violation
 
+        def both(x, d, term=term):
+            f, c = term.function(x, d, shared)
+            return (f + (x[np.asarray(term.multipliers)] @ c if term.multipliers else 0.0)), (f, jnp.sum(jnp.abs(c)))
 
-def _derivatives(terms, patterns, data, shared, z):
-    gradient, values = jnp.zeros_like(z), []
-    for term, (rows, columns), given in zip(terms, patterns, data, strict=True):
-        local, lagrangian = _local(term, z), _lagrangian(term, shared)
-        slope = jax.vmap(jax.grad(lagrangian))(local, given)
-        for i, (o, c) in enumerate(zip(term.offsets, term.components, strict=True)):
+        slope, (f, c) = jax.vmap(jax.grad(both, has_aux=True))(_local(term, z), given)
+        objective, violation = objective + jnp.sum(f), violation + jnp.sum(c)
+        for i, (o, component) in enumerate(zip(term.offsets, term.components, strict=True)):
             first = term.start + o
-            gradient = gradient.at[first : first + term.count, c].add(slope[:, i])
-        second = jax.vmap(jax.hessian(lagrangian))(local, given)
+            gradient = gradient.at[first : first + term.count, component].add(slope[:, i])
+    return objective, violation, gradient
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _entries(terms, patterns, data, shared, z):
+    """Of every term, the second derivatives of L̃ that do not vanish, (entries, count)."""
+    values = []
+    for term, (rows, columns), given in zip(terms, patterns, data, strict=True):
+        second = jax.vmap(jax.hessian(_lagrangian(term, shared)))(_local(term, z), given)
         values.append(second[:, np.asarray(rows, dtype=int), np.asarray(columns, dtype=int)].T)
-    return *_sums(terms, data, shared, z), gradient, values
-
-
-_evaluate = jax.jit(jax.vmap(_derivatives, in_axes=(None, None, None, None, 0)), static_argnums=(0, 1))
-_merit = jax.jit(jax.vmap(_sums, in_axes=(None, None, None, 0)), static_argnums=0)
+    return values

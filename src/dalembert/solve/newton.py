@@ -1,28 +1,28 @@
-"""Newton's method on the KKT equations of a chain, from poor guesses, for a batch of paths in step.
+"""Newton's method on the KKT equations of a chain, from poor guesses.
 
     [H + δW  Aᵀ] [dx]     [∇L̃]
     [A     -δ_cW] [dν] = - [ c ]     δ raised until dxᵀ(H + δW)dx > 0 along the step; Armijo's condition on Σf + ρ|c|₁
 
-Where the line search fails, Gauss-Newton steps reduce |c|² (restoration); where these stop at |c| > 0 the problem has no feasible
-point near, and this point of least violation is returned under that name.
-Source of the curvature test: Chiang, Zavala, An inertia-free filter line-search algorithm (2016), with a merit function for the filter.
+Where the line search fails, Gauss-Newton steps reduce |c|² (restoration); where these stop at |c| > 0 the problem has no
+feasible point near, and this point of least violation is returned under that name.
+Source of the curvature test: Chiang, Zavala, An inertia-free filter line-search algorithm (2016), with a merit function for
+the filter.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import NamedTuple
 
 import numpy as np
 
 from dalembert.solve.chain import Chain, Evaluation
+from dalembert.solve.linear import Linear
 
 
 class End(enum.IntEnum):
-    """How the iteration of one path ended."""
+    """How the iteration ended."""
 
-    RUNNING = -1
     CONVERGED = 0
     SINGULAR = 1
     NOT_CONVERGED = 2
@@ -35,169 +35,157 @@ class Settings:
     """tolerance: on Newton's update and on the constraints, relative to the size of the path."""
 
     tolerance: float = 1e-9
-    max_iterations: int = 100
-    armijo: float = 1e-4
-    curvature: float = 1e-10  # of dxᵀ(H + δW)dx, relative to dxᵀWdx
-    first_shift: float = 1e-4
-    largest_shift: float = 1e12
-    shortest: float = 1e-7
+    max_iterations: int = 200
 
 
-class Report(NamedTuple):
-    """Per path of the batch: where it ended and how. update, residual, violation: at the last iterate."""
-
-    z: np.ndarray
-    end: np.ndarray
-    iterations: np.ndarray
-    update: np.ndarray
-    residual: np.ndarray
-    violation: np.ndarray
-    objective: np.ndarray
-    shift: np.ndarray
-    restorations: np.ndarray
-    factorizations: np.ndarray
-    pivots: np.ndarray
+ARMIJO = 1e-4
+CURVATURE = 1e-10  # least dxᵀ(H + δW)dx, relative to dxᵀWdx
+FIRST_SHIFT, LARGEST_SHIFT = 1e-4, 1e12
+SHORTEST = 1e-7  # step length
+RELAX = 1e-8  # of a singular system
+DAMPING = (1e-12, 1e-8, 1e8)  # of Levenberg and Marquardt: least, first, largest
 
 
 @dataclasses.dataclass
 class Iterate:
-    """The state of the iteration, one entry per path."""
+    """The state of the iteration. update: the last relative change of the path."""
 
     z: np.ndarray
     at: Evaluation
-    shift: np.ndarray
-    penalty: np.ndarray
-    end: np.ndarray
-    iterations: np.ndarray
-    restorations: np.ndarray
-    factorizations: np.ndarray
-    pivots: np.ndarray
-    update: np.ndarray
+    shift: float = 0.0
+    penalty: float = 1e-8
+    iterations: int = 0
+    restorations: int = 0
+    factorizations: int = 0
+    update: float = np.inf
+    end: End = End.NOT_CONVERGED
 
 
-def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear) -> Report:
-    """Newton's iteration from the paths z (batch, blocks, b), until every path has ended."""
-    batch = len(z)
-    zeros, whole = np.zeros(batch), np.zeros(batch, dtype=int)
-    it = Iterate(z.copy(), chain.evaluate(z), zeros.copy(), zeros + 1e-8, np.full(batch, End.RUNNING), whole.copy(), whole.copy(),
-                 whole.copy(), zeros + 1.0, zeros + np.inf)  # fmt: skip
-    _mark_not_finite(it)
-    while np.any(it.end == End.RUNNING):
-        _iterate(chain, it, settings, linear)
-    residual = np.max(np.abs(it.at.gradient[..., chain.primal]), axis=(1, 2))
-    return Report(it.z, it.end, it.iterations, it.update, residual, it.at.violation, it.at.objective, it.shift, it.restorations,
-                  it.factorizations, it.pivots)  # fmt: skip
+def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear) -> Iterate:
+    """Newton's iteration from the path z (blocks, b)."""
+    it = Iterate(z.copy(), chain.evaluate(z))
+    if not _finite(it.at):
+        it.end = End.NOT_FINITE
+        return it
+    while it.iterations < settings.max_iterations:
+        step, factors = _direction(chain, it, linear)
+        if factors is None:
+            it.end = End.SINGULAR
+            break
+        it.update = float(np.max(np.abs(step[:, chain.primal]), initial=0.0)) / _size(chain, it)
+        small = it.update <= settings.tolerance and it.at.violation <= settings.tolerance * _size(chain, it)
+        found = _search(chain, it, step, linear, factors)
+        it.iterations += 1
+        if found is not None:
+            it.z, it.at = found
+        if small:
+            it.end = End.CONVERGED
+            break
+        if found is None and not _restore(chain, it, settings, linear):
+            break
+    return it
 
 
-def _iterate(chain: Chain, it: Iterate, settings: Settings, linear) -> None:
-    """One step of every running path."""
-    running = it.end == End.RUNNING
-    step, factors = _direction(chain, it, settings, linear, running)
-    running &= it.end == End.RUNNING
-    size = 1.0 + np.max(np.abs(np.where(chain.primal, it.z, 0.0)), axis=(1, 2))
-    it.update = np.where(running, np.max(np.abs(np.where(chain.primal, step, 0.0)), axis=(1, 2)) / size, it.update)
-    small = running & (it.update <= settings.tolerance) & (it.at.violation <= settings.tolerance * size)
-    length, z, at = _search(chain, it, step, settings, linear, factors, running)
-    failed = running & (length == 0.0) & ~small
-    moved = running & ~failed
-    it.z[moved], it.at = z[moved], _merge(it.at, at, moved)
-    it.iterations[moved] += 1
-    it.end[small] = End.CONVERGED
-    if failed.any():
-        _restore(chain, it, settings, linear, failed)
-    it.end[(it.end == End.RUNNING) & (it.iterations >= settings.max_iterations)] = End.NOT_CONVERGED
+def _direction(chain: Chain, it: Iterate, linear: Linear):
+    """(Newton's step, its factors), the shift raised until the curvature along it is positive; no factors: singular."""
+    it.shift = 0.0 if it.shift < FIRST_SHIFT else it.shift / 3.0
+    relax, right = 0.0, chain.to_rows(-it.at.gradient)
+    while it.shift <= LARGEST_SHIFT:
+        factors = linear.factor(chain.matrix(it.z, it.shift, relax))
+        it.factorizations += 1
+        step = chain.from_rows(linear.solve(factors, right.copy()))
+        if factors.singular[0] >= 0 or not np.all(np.isfinite(step)):
+            relax = RELAX
+        elif _curvature(chain, it, step) >= CURVATURE * np.sum((step * step * chain.weights)[:, chain.primal]):
+            return step, factors
+        it.shift = max(8.0 * it.shift, FIRST_SHIFT)
+    return np.zeros_like(it.z), None
 
 
-def _direction(chain: Chain, it: Iterate, settings: Settings, linear, running):
-    """Newton's step, the shift raised until the curvature along it is positive."""
-    step, need = np.zeros_like(it.z), running.copy()
-    relax = np.zeros(len(need))
-    it.shift = np.where(it.shift < settings.first_shift, 0.0, it.shift / 3.0)
-    factors = None
-    while need.any():
-        found = linear.factor(chain.matrix([v[need] for v in it.at.values], it.shift[need], relax[need]))
-        it.factorizations[need] += 1
-        right = chain.to_rows(-it.at.gradient[need])
-        trial = chain.from_rows(linear.solve(found, right))
-        bad = (found.singular >= 0) | ~np.all(np.isfinite(trial), axis=(1, 2))
-        dx = np.where(chain.primal, trial, 0.0)
-        g = it.at.gradient[need]
-        curved = -np.sum(dx * g, axis=(1, 2)) - np.sum(np.where(chain.primal, 0.0, -g * trial), axis=(1, 2))
-        enough = curved >= settings.curvature * np.sum(dx * dx * chain.weights, axis=(1, 2))
-        good = ~bad & enough
-        index = np.flatnonzero(need)
-        step[index[good]] = trial[good]
-        it.pivots[index] = np.where(bad, 0.0, found.pivots)
-        if good.all() and len(index) == len(running):
-            factors = found
-        need[index[good]] = False
-        again = index[~good]
-        relax[index[bad]] = 1e-8
-        it.shift[again] = np.where(it.shift[again] == 0.0, settings.first_shift, 8.0 * it.shift[again])
-        lost = again[it.shift[again] > settings.largest_shift]
-        it.end[lost], need[lost] = End.SINGULAR, False
-    return step, factors
+def _curvature(chain: Chain, it: Iterate, step: np.ndarray) -> float:
+    """dxᵀ(H + δW)dx = -∇L̃ᵀdx + cᵀdν, from the equations that the step solves."""
+    product = it.at.gradient * step
+    return float(np.sum(product[:, ~chain.primal]) - np.sum(product[:, chain.primal]))
 
 
-def _search(chain: Chain, it: Iterate, step, settings: Settings, linear, factors, running):
-    """Step lengths by halving, Armijo's condition on Σf + ρ|c|₁, with one correction of the constraints at full length."""
-    c, g = it.at.violation, it.at.gradient
-    primal = np.where(chain.primal, 1.0, 0.0)
-    dx, dn = step * primal, step * (1 - primal)
-    rows = g * (1 - primal)
-    slope = np.sum(g * dx, axis=(1, 2)) + np.sum(rows * it.z, axis=(1, 2))  # ∇f·dx, since A dx = -c
-    curved = np.maximum(-np.sum(dx * g, axis=(1, 2)) + np.sum(rows * dn, axis=(1, 2)), 0.0)
-    wanted = np.where(c > 1e-14, (slope + 0.5 * curved) / (0.9 * np.maximum(c, 1e-300)), 0.0)
-    it.penalty = np.where(running & (it.penalty < wanted), 1.5 * wanted, it.penalty)
-    descent = slope - it.penalty * c
-    merit = it.at.objective + it.penalty * c
-    noise = 1e-13 * (np.abs(it.at.objective) + np.abs(merit))
-    norm = _norm(g)
-    length, left = np.where(running, 1.0, 0.0), running.copy()
-    z, at = it.z.copy(), it.at
-    while left.any():
-        trial = it.z + length[:, None, None] * step
-        new = chain.evaluate(trial)
-        value = new.objective + it.penalty * new.violation
-        ok = left & (value <= merit + settings.armijo * length * descent + noise)
-        ok |= left & (length == 1.0) & (_norm(new.gradient) <= 0.5 * norm)
-        ok &= np.isfinite(value) & np.all(np.isfinite(new.gradient), axis=(1, 2))
-        z[ok] = trial[ok]
-        at = _merge(at, new, ok)
-        left &= ~ok
-        length[left] *= 0.5
-        gone = left & (length < settings.shortest)
-        length[gone], left = 0.0, left & ~gone
-    return length, z, at
+def _search(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors) -> tuple[np.ndarray, Evaluation] | None:
+    """The first point on the step, halved from full length, that Armijo's condition on Σf + ρ|c|₁ accepts.
+
+    A full step is also taken where it halves the whole gradient (the end of the iteration, where merit is round-off), and where
+    it is refused for its constraints one correction of second order is tried.
+    """
+    primal, c, g = chain.primal, it.at.violation, it.at.gradient
+    slope = float(np.sum((g * step)[:, primal]) + np.sum((g * it.z)[:, ~primal]))  # ∇f·dx, since A dx = -c
+    wanted = (slope + 0.5 * max(_curvature(chain, it, step), 0.0)) / (0.9 * c) if c > 1e-14 else 0.0
+    it.penalty = max(it.penalty, 1.5 * wanted if wanted > it.penalty else 0.0)
+    descent, merit = slope - it.penalty * c, it.at.objective + it.penalty * c
+    noise = 1e-13 * (abs(it.at.objective) + abs(merit))
+
+    def accepted(new: Evaluation, length: float) -> bool:
+        return _finite(new) and new.objective + it.penalty * new.violation <= merit + ARMIJO * length * descent + noise
+
+    length = 1.0
+    while length >= SHORTEST:
+        z = it.z + length * step
+        new = chain.evaluate(z)
+        if accepted(new, length) or (length == 1.0 and _finite(new) and _norm(new.gradient) <= 0.5 * _norm(g)):
+            return z, new
+        if length == 1.0 and _finite(new) and new.violation >= c:
+            z = z + _correction(chain, new, linear, factors)
+            new = chain.evaluate(z)
+            if accepted(new, length):
+                return z, new
+        length *= 0.5
+    return None
 
 
-def _norm(gradient) -> np.ndarray:
-    return np.sqrt(np.sum(gradient**2, axis=(1, 2)))
+def _correction(chain: Chain, new: Evaluation, linear: Linear, factors) -> np.ndarray:
+    """The change that returns to the constraints, by the factors of the step: Aᵀ and A as they were before it."""
+    right = chain.to_rows(np.where(chain.primal, 0.0, -new.gradient))
+    return np.where(chain.primal, chain.from_rows(linear.solve(factors, right)), 0.0)
 
 
-def _merge(old: Evaluation, new: Evaluation, which: np.ndarray) -> Evaluation:
-    """The new evaluation where `which`, the old one elsewhere."""
-    if which.all():
-        return new
+def _restore(chain: Chain, it: Iterate, settings: Settings, linear: Linear) -> bool:
+    """Levenberg-Marquardt steps on |c|² until it has fallen to a tenth; False where it has a minimum first."""
+    it.restorations += 1
+    begin, damping = it.at.violation, DAMPING[1]
+    while it.at.violation > 0.1 * begin and damping <= DAMPING[2] and it.iterations < settings.max_iterations:
+        factors = linear.factor(chain.matrix(it.z, 1.0, damping, plain=True))
+        it.factorizations += 1
+        step = _correction(chain, it.at, linear, factors)
+        new = chain.evaluate(it.z + step)
+        before, after = _norm(it.at.gradient[:, ~chain.primal]), _norm(new.gradient[:, ~chain.primal])
+        if _finite(new) and after < before * (1.0 - 1e-3):
+            it.z, it.at, damping = it.z + step, new, max(damping / 10.0, DAMPING[0])
+            it.iterations += 1
+        else:
+            damping *= 10.0
+    if it.at.violation > 0.1 * begin:
+        violated = it.at.violation > 1e3 * settings.tolerance * _size(chain, it)
+        it.end = End.INFEASIBLE if violated and damping > DAMPING[2] else End.NOT_CONVERGED
+        return False
+    _estimate_multipliers(chain, it, linear)
+    return True
 
-    def choose(a, b):
-        return np.where(which.reshape(-1, *[1] * (a.ndim - 1)), b, a)
 
-    values = [choose(a, b) for a, b in zip(old.values, new.values, strict=True)]
-    return Evaluation(
-        choose(old.objective, new.objective),
-        choose(old.violation, new.violation),
-        choose(old.gradient, new.gradient),
-        values,
-    )
-
-
-def _mark_not_finite(it: Iterate) -> None:
-    bad = ~(np.isfinite(it.at.objective) & np.all(np.isfinite(it.at.gradient), axis=(1, 2)))
-    it.end[bad] = End.NOT_FINITE
+def _estimate_multipliers(chain: Chain, it: Iterate, linear: Linear) -> None:
+    """The multipliers that make ∇f + Aᵀν smallest."""
+    z = np.where(chain.primal, it.z, 0.0)
+    factors = linear.factor(chain.matrix(z, 1.0, 1e-12, plain=True))
+    right = chain.to_rows(np.where(chain.primal, -chain.evaluate(z).gradient, 0.0))
+    found = chain.from_rows(linear.solve(factors, right))
+    if np.all(np.isfinite(found)):
+        it.z = np.where(chain.primal, it.z, found)
+        it.at, it.penalty = chain.evaluate(it.z), 1e-8
 
 
-def _restore(chain: Chain, it: Iterate, settings: Settings, linear, failed) -> None:
-    """Gauss-Newton steps on |c|² until it has fallen to a tenth; no progress: no feasible point near."""
-    it.restorations[failed] += 1
-    it.end[failed] = End.NOT_CONVERGED
+def _size(chain: Chain, it: Iterate) -> float:
+    return 1.0 + float(np.max(np.abs(it.z[:, chain.primal]), initial=0.0))
+
+
+def _norm(gradient: np.ndarray) -> float:
+    return float(np.linalg.norm(gradient))
+
+
+def _finite(at: Evaluation) -> bool:
+    return bool(np.isfinite(at.objective) and np.isfinite(at.violation) and np.all(np.isfinite(at.gradient)))

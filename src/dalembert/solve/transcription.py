@@ -1,9 +1,9 @@
 """From a variational problem and its windows to a chain: which unknowns a time node has, and what is fixed.
 
-Block of a node: slots x (stride, n); for k ≥ 2 the highest derivative y at every point of a window as an unknown of its own, with
-y = Σ rows x as a constraint whose multiplier is the highest momentum μ; multipliers λ of the differential constraints at these points;
-multipliers of the holonomic constraints. The system is then of first order in time: literal k-th differences of k-th differences would
-have the condition N²ᵏ, this one has Nᵏ.
+Block of a node: slots x (stride, n); for k ≥ 2 the highest derivative y at every point of a window as an unknown of its own,
+with y = Σ rows x as a constraint whose multiplier is the highest momentum μ; multipliers λ of the differential constraints
+at these points; multipliers of the holonomic constraints. The system is then of first order in time: literal k-th
+differences of k-th differences would have the condition N²ᵏ, this one has Nᵏ.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dalembert.solve.chain import Chain, Term
 from dalembert.systems.variational import (
     VariationalProblem,
     constraint_numbers,
+    density,
     holonomic_constraints,
 )
 
@@ -117,7 +118,24 @@ class Transcription(NamedTuple):
     chain: Chain
     layout: Layout
     windows: Windows
-    slots: np.ndarray  # (nodes,) block or slot of every node's position
+
+    @property
+    def blocks_of_nodes(self) -> np.ndarray:
+        return self.windows.nodes // self.windows.stride
+
+    @property
+    def carriers(self) -> slice:
+        """The blocks that carry the unknowns of a window."""
+        return slice(self.layout.attached, self.layout.attached + len(self.windows.times))
+
+    def jets(self, z: np.ndarray) -> np.ndarray:
+        """(W·S, k+1, n): what the windows of one path (blocks, b) see."""
+        a = self.layout
+        slots = z[:, a.part("slots")].reshape(-1, a.n)
+        jets = np.array(_jets(self.windows, jnp.asarray(slots)))
+        if a.carried:
+            jets[:, :, -1] = z[self.carriers, a.part("highest")].reshape(-1, a.points, a.n)
+        return jets.reshape(-1, a.k + 1, a.n)
 
 
 def transcribe(
@@ -143,9 +161,8 @@ def transcribe(
     data.append((windows.rows, windows.chained, windows.times, windows.weights))
     fixed = np.ones((blocks, layout.size), dtype=bool)
     fixed[:, layout.part("slots")] = np.repeat(fixed_slots.reshape(blocks, stride), n, axis=1)
-    carriers = slice(layout.attached, layout.attached + count)
     for name in ("highest", "momentum", "multipliers"):
-        fixed[carriers, layout.part(name)] = False
+        fixed[layout.attached : layout.attached + count, layout.part(name)] = False
     if holonomic:
         _add_holonomic(windows, layout, bare, fixed_slots, fixed, terms, data)
     weights = np.zeros((blocks, layout.size))
@@ -153,8 +170,36 @@ def transcribe(
     primal = np.zeros(layout.size, dtype=bool)
     primal[layout.part("slots")] = primal[layout.part("highest")] = True
     points_to_look_at = _samples(layout, blocks, sample.reshape(blocks, stride * n))
-    chain = Chain(terms, data, problem.parameters, fixed, primal, weights, points_to_look_at)
-    return Transcription(chain, layout, windows, windows.nodes)
+    relaxed = np.zeros(layout.size, dtype=bool)
+    relaxed[layout.part("multipliers")] = relaxed[layout.part("holonomic")] = True
+    chain = Chain(terms, data, problem.parameters, fixed, primal, relaxed, weights, points_to_look_at)
+    return Transcription(chain, layout, windows)
+
+
+def first_values(problem: VariationalProblem, made: Transcription, slots: np.ndarray) -> np.ndarray:
+    """(blocks, b) from slots (slots, n): y as the slots have it, μ = ∂L/∂q⁽ᵏ⁾ there, the other multipliers zero."""
+    a, w = made.layout, made.windows
+    z = np.zeros(made.chain.fixed.shape)
+    z[:, a.part("slots")] = slots.reshape(-1, a.stride * a.n)
+    if a.carried:
+        jets = _jets(w, jnp.asarray(slots))
+        z[made.carriers, a.part("highest")] = np.asarray(jets[:, :, -1]).reshape(-1, a.carried)
+        z[made.carriers, a.part("momentum")] = np.asarray(_highest_momentum(problem, jets, w.times)).reshape(-1, a.carried)
+    return z
+
+
+def _jets(w: Windows, slots) -> jnp.ndarray:
+    """(W, S, k+1, n)."""
+    index = np.arange(len(w.times))[:, None] * w.stride + np.arange(w.width)
+    return jax.vmap(lambda rows, chained, x: window_jets(rows, chained, x, w.stride))(w.rows, w.chained, slots[index])
+
+
+@eqx.filter_jit
+def _highest_momentum(problem: VariationalProblem, jets, times):
+    def momentum(jet, t):
+        return jax.grad(lambda y: density(problem, (*(jet[j] for j in range(problem.derivatives)), y), t))(jet[-1])
+
+    return jax.vmap(jax.vmap(momentum))(jets, times)
 
 
 def _add_holonomic(

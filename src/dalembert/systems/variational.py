@@ -19,13 +19,13 @@ HIGHEST = 4  # derivatives; the windows of the discrete problem have one node mo
 class VariationalProblem(eqx.Module):
     """δ∫ L(q, q̇, …, q⁽ᵏ⁾) + λᵀφ(q, q̇, …, q⁽ᵏ⁾) dt = 0 and φ = 0: all variations are free, the λ enter the action.
 
-    lagrangian(q, v, …): scalar function of q and its first k derivatives. derivatives: k, 1 to 4. constraints: one or several of
-    Holonomic(φ(q)), Nonholonomic(φ(q, v)), SecondOrder(φ(q, v, a)) without reactions of their own, or plain functions
-    φ(q, v, …) of all k derivatives; each () or (m,). With parameters every function takes a trailing p, with
+    lagrangian(q, v, …): scalar function of q and its first k derivatives. derivatives: k, 1 to 4. constraints: one or
+    several of Holonomic(φ(q)), Nonholonomic(φ(q, v)), SecondOrder(φ(q, v, a)) without reactions of their own, or plain
+    functions φ(q, v, …) of all k derivatives; each () or (m,). With parameters every function takes a trailing p, with
     time_dependent=True a trailing t before it. Euler-Lagrange: Σⱼ (-1)ʲ dʲ/dtʲ ∂(L + λᵀφ)/∂q⁽ʲ⁾ = 0.
 
-    For k = 1 and a constraint on velocities this is the vakonomic principle where `System` is d'Alembert's: the same arguments
-    in both. A VariationalProblem is a pytree: functions are static, parameters are leaves.
+    For k = 1 and a constraint on velocities this is the vakonomic principle where `System` is d'Alembert's: the same
+    arguments in both. A VariationalProblem is a pytree: functions are static, parameters are leaves.
     Errors: TypeError, ValueError naming the argument. Source: Colombo, Martín de Diego, Zuccalli, section 2.
     """
 

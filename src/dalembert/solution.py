@@ -1,0 +1,109 @@
+"""Solution: what a boundary problem returns. Arrays and plain text only; nothing here knows mechanics."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from dalembert.path import Outcome
+
+
+class BoundaryStatistics(eqx.Module):
+    """What Newton's method on the KKT equations did.
+
+    iterations, factorizations, restorations: their numbers (a restoration reduces the constraints alone). update: last
+    change of the path, relative to its size; residual: largest component of the node equations, divided by the largest entry
+    of its row; violation: Σ h|φ|; shift: what was added to the second derivatives in the last step; condition: estimate of
+    the 1-norm condition of the equilibrated KKT matrix.
+    """
+
+    iterations: Int[Array, ""]
+    factorizations: Int[Array, ""]
+    restorations: Int[Array, ""]
+    update: Float[Array, ""]
+    residual: Float[Array, ""]
+    violation: Float[Array, ""]
+    shift: Float[Array, ""]
+    condition: Float[Array, ""]
+
+
+class Solution(eqx.Module):
+    """An extremal of a discrete variational problem between given ends.
+
+    q, v: positions and velocities at the nodes t. jets: (q, q̇, …, q⁽ᵏ⁾) as the windows see them, at t_multipliers, with the
+    multipliers of the differential constraints there; holonomic_multipliers: at the nodes, 0 where a position is given.
+    momenta_initial, momenta_final: the Ostrogradsky momenta p⁽ʲ⁾ conjugate to q⁽ʲ⁾ at the ends, by the discrete Legendre
+    maps; None where nodes are given. action: Σ L_d. negative_directions: the number of independent variations that satisfy
+    the linearised constraints and lower the action (0 at a minimum), -1 where it was not counted; flat_directions: of those
+    that change it to third order only.
+    """
+
+    t: Float[Array, "nodes"]
+    q: Float[Array, "nodes n"]
+    v: Float[Array, "nodes n"]
+    t_multipliers: Float[Array, "windows"]
+    jets: Float[Array, "windows k+1 n"]
+    multipliers: Float[Array, "windows m"]
+    holonomic_multipliers: Float[Array, "nodes mh"]
+    momenta_initial: Float[Array, "k n"] | None
+    momenta_final: Float[Array, "k n"] | None
+    action: Float[Array, ""]
+    negative_directions: Int[Array, ""]
+    flat_directions: Int[Array, ""]
+    code: Int[Array, ""]
+    statistics: BoundaryStatistics
+    scheme: str = eqx.field(static=True)
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(int(self.code))
+
+    @property
+    def kind(self) -> str:
+        """The kind of critical point, as counted by the inertia of the KKT matrix."""
+        if self.outcome is not Outcome.SUCCESS:
+            return "least violation" if self.outcome is Outcome.INFEASIBLE else "not a critical point"
+        negative, flat = int(self.negative_directions), int(self.flat_directions)
+        if negative < 0:
+            return "not certified"
+        if negative:
+            return f"saddle, {negative} negative direction{'s' if negative > 1 else ''}"
+        return "degenerate" if flat else "minimum"
+
+    def __repr__(self) -> str:
+        return (
+            f"Solution(q={self.q.shape}, action={float(self.action):.10g}, kind={self.kind!r}, outcome={self.outcome.name})"
+        )
+
+    def describe(self) -> str:
+        """One paragraph for a person."""
+        s = self.statistics
+        return "\n".join([
+            f"{len(self.t) - 1} steps from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}, windows: {self.scheme}",
+            f"outcome: {self.outcome.name.lower().replace('_', ' ')}: {self.outcome.message}",
+            f"action {float(self.action):.12g}, {self.kind}",
+            f"{int(s.iterations)} Newton iterations, {int(s.factorizations)} factorizations, {int(s.restorations)} restorations; last update "
+            f"{float(s.update):.2e}, scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, condition {float(s.condition):.1e}",
+        ])  # fmt: skip
+
+    def interpolate(self, t: Float[Array, "..."]) -> Float[Array, "... n"]:
+        """q at times between nodes, by the cubic Hermite polynomials of q and v; ValueError for times outside."""
+        times = np.asarray(t, dtype=float)
+        nodes, q, v = (np.asarray(x) for x in (self.t, self.q, self.v))
+        slack = 1e-12 * (nodes[-1] - nodes[0])
+        if times.size and not (times.min() >= nodes[0] - slack and times.max() <= nodes[-1] + slack):
+            raise ValueError(f"t: found times in [{times.min():g}, {times.max():g}], outside [{nodes[0]:g}, {nodes[-1]:g}]")
+        k = np.clip(np.searchsorted(nodes, times, side="right") - 1, 0, len(nodes) - 2)
+        width = (nodes[k + 1] - nodes[k])[..., None]
+        s = (times[..., None] - nodes[k][..., None]) / width
+        jump, d0, d1 = q[k + 1] - q[k], v[k] * width, v[k + 1] * width
+        return q[k] + s * (d0 + s * (3 * jump - 2 * d0 - d1 + s * (d0 + d1 - 2 * jump)))
+
+
+class SolveError(RuntimeError):
+    """A boundary problem was not solved. `solution` holds the last path, or the one of least violation."""
+
+    def __init__(self, solution: Solution):
+        self.solution = solution
+        super().__init__(solution.describe())

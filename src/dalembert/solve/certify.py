@@ -1,0 +1,20 @@
+"""The kind of critical point: the inertia of the KKT matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dalembert import algebra
+from dalembert.solve.chain import Chain
+
+
+def inertia_of(chain: Chain, band: np.ndarray) -> tuple[int, int]:
+    """(negative, flat) directions of dxᵀH dx on A dx = 0, from a KKT matrix (1, rows, width) with unit rows for what is
+    fixed.
+
+    In [[H, Aᵀ], [A, 0]] with independent rows of A every constraint brings one positive and one negative eigenvalue: what is
+    negative beyond the number of constraints is so on the kernel of A.
+    """
+    constraints = int(np.sum(~chain.fixed & ~chain.primal))
+    found = algebra.inertia(band[0].copy())
+    return found.negative - constraints, found.zero

@@ -1,0 +1,172 @@
+"""What is given at the ends and between: from the user's arguments to slots that are fixed, and a first path through them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.discretize.windows import Windows
+
+
+class Nodes(eqx.Module):
+    """The first (last) k nodes of a discrete path, (k, n), in the order of time: the ends as the discrete principle has them."""
+
+    q: Float[Array, "k n"]
+
+    def __init__(self, q):
+        self.q = np.atleast_2d(np.asarray(q, dtype=float))
+
+
+class End(NamedTuple):
+    """derivatives: (r, n), q, q̇, … at the end; or nodes: (k, n)."""
+
+    values: np.ndarray
+    nodes: bool
+
+
+def read_end(given: Any, name: str, k: int) -> End | None:
+    """Derivatives or nodes at an end; errors that name the argument."""
+    if given is None:
+        return None
+    if isinstance(given, Nodes):
+        if len(given.q) != k:
+            raise ValueError(
+                f"{name}: found {len(given.q)} nodes; a problem with {k} derivatives has {k} given nodes at an end"
+            )
+        return End(_finite(given.q, name), True)
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise TypeError(
+            f"{name}: found {type(given).__name__}; give a tuple (q,), (q, v), … of arrays (n,), or Nodes(array (k, n))"
+        )
+    if not 1 <= len(given) <= k:
+        raise ValueError(f"{name}: found {len(given)} arrays; give q and at most {k - 1} of its derivatives")
+    rows = [np.atleast_1d(np.asarray(x, dtype=float)) for x in given]
+    if any(r.shape != rows[0].shape or r.ndim != 1 for r in rows):
+        raise ValueError(f"{name}: found shapes {[r.shape for r in rows]}; every one is (n,)")
+    return End(_finite(np.array(rows), name), False)
+
+
+def read_through(through: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Times (p,), increasing, and points (p, n) of a mapping {t: q}."""
+    if through is None:
+        return np.zeros(0), np.zeros((0, n))
+    if not isinstance(through, Mapping):
+        raise TypeError(f"through: found {type(through).__name__}; give a mapping {{t: q}} from times to points")
+    times = np.array(sorted(float(t) for t in through))
+    by_time = {float(t): np.atleast_1d(np.asarray(q, dtype=float)) for t, q in through.items()}
+    for t, q in by_time.items():
+        if q.shape != (n,):
+            raise ValueError(f"through: the point at t = {t:g} has shape {q.shape}; the problem has n = {n} coordinates")
+    return times, _finite(np.array([by_time[t] for t in times]).reshape(-1, n), "through")
+
+
+def read_times(T: Any, steps: Any, times: Any, least: int, why: str) -> np.ndarray:
+    """The nodes' times (N+1,): equal steps from 0 to T, or those given."""
+    if times is not None:
+        if T is not None or steps is not None:
+            raise ValueError("times: found with T or steps; give the times of all nodes, or T and steps")
+        t = np.asarray(times, dtype=float)
+        if t.ndim != 1 or not np.all(np.isfinite(t)) or np.any(np.diff(t) <= 0):
+            raise ValueError("times: give the times of all nodes, (N+1,), finite and increasing")
+    else:
+        if isinstance(steps, bool) or not isinstance(steps, int | np.integer):
+            raise TypeError(f"steps: found {steps!r}; give the number of steps N")
+        if T is None or not np.isfinite(T) or T <= 0:
+            raise ValueError(f"T: found {T!r}; give the time between the ends, positive")
+        t = np.linspace(0.0, float(T), max(int(steps), 0) + 1)
+    if len(t) - 1 < least:
+        raise ValueError(f"steps: found N = {len(t) - 1}; {why}")
+    return t
+
+
+class Given(NamedTuple):
+    """Per slot: whether it is fixed, and the values (slots, n), with a first guess where it is not."""
+
+    fixed: np.ndarray
+    values: np.ndarray
+
+
+def fill_slots(
+    w: Windows, initial: End | None, final: End | None, times: np.ndarray, points: np.ndarray, n: int, guess
+) -> Given:
+    """Fixed slots and a smooth first path through all that is given. guess: (N+1, n), or None."""
+    t, nodes = w.t, w.nodes
+    fixed, values = np.zeros(len(w.orders), dtype=bool), np.zeros((len(w.orders), n))
+    at = grid_nodes(t, times)
+    path = smooth_path(t, initial, final, times, points, n) if guess is None else polynomial_pieces(t, guess)
+    for order in range(int(w.orders.max()) + 1):
+        slots = w.orders == order
+        values[slots] = path(t[w.owners[slots]], order)
+    for end, node in ((initial, 0), (final, len(t) - 1)):
+        if end is None:
+            continue
+        if end.nodes:
+            where = nodes[: len(end.values)] if node == 0 else nodes[-len(end.values) :]
+            fixed[where], values[where] = True, end.values
+        else:
+            given = (w.owners == node) & (w.orders < len(end.values))
+            fixed[given], values[given] = True, end.values[w.orders[given]]
+    fixed[nodes[at]], values[nodes[at]] = True, points
+    return Given(fixed, values)
+
+
+def grid_nodes(t: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """The nodes at the given times; ValueError naming a time that is none."""
+    at = np.clip(np.searchsorted(t, times), 1, len(t) - 1)
+    at = np.where(np.abs(t[at - 1] - times) < np.abs(t[at] - times), at - 1, at)
+    for time, node in zip(times, at, strict=True):
+        if abs(t[node] - time) > 1e-9 * (t[-1] - t[0]):
+            raise ValueError(
+                f"through: the time {time:g} is no node; the nearest is {t[node]:g}. Choose steps so that the times are nodes, or give "
+                "times= with the nodes you want"
+            )
+        if node in (0, len(t) - 1):
+            raise ValueError(f"through: the time {time:g} is an end; what is given there is initial= or final=")
+    return at
+
+
+def polynomial_pieces(t: np.ndarray, q: np.ndarray):
+    """path(t, order) of a cubic spline through nodes."""
+    from scipy.interpolate import CubicSpline
+
+    spline = CubicSpline(t, q) if len(t) > 3 else CubicSpline(t, q, bc_type="natural")
+    return lambda s, order: spline(s, order) if order <= 3 else np.zeros((len(s), q.shape[1]))
+
+
+def smooth_path(t: np.ndarray, initial: End | None, final: End | None, times: np.ndarray, points: np.ndarray, n: int):
+    """path(t, order) of the cubic spline through all given points, with the given end velocities."""
+    from scipy.interpolate import CubicSpline
+
+    where, what = [float(x) for x in times], [*points]
+    slopes: list[Any] = [(2, np.zeros(n)), (2, np.zeros(n))]
+    for side, end in enumerate((initial, final)):
+        if end is None:
+            continue
+        place, position = (t[0], end.values[0]) if side == 0 else (t[-1], end.values[-1] if end.nodes else end.values[0])
+        where.append(float(place))
+        what.append(position)
+        if end.nodes and len(end.values) > 1:
+            step = t[1] - t[0] if side == 0 else t[-1] - t[-2]
+            slopes[side] = (1, (end.values[1] - end.values[0] if side == 0 else end.values[-1] - end.values[-2]) / step)
+        elif not end.nodes and len(end.values) > 1:
+            slopes[side] = (1, end.values[1])
+    if not where:
+        return lambda s, order: np.zeros((len(s), n))
+    if len(where) == 1:
+        speed = next((s[1] for s in slopes if s[0] == 1), np.zeros(n))
+        return lambda s, order: (
+            what[0] + (s - where[0])[:, None] * speed if order == 0 else np.tile(speed * (order == 1), (len(s), 1))
+        )
+    order = np.argsort(where)
+    spline = CubicSpline(np.array(where)[order], np.array(what)[order], bc_type=tuple(slopes))
+    return lambda s, order: spline(s, order) if order <= 3 else np.zeros((len(s), n))
+
+
+def _finite(values: np.ndarray, name: str) -> np.ndarray:
+    if not np.all(np.isfinite(values)):
+        raise ValueError(f"{name}: found NaN or infinity; every number must be finite")
+    return values
