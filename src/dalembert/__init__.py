@@ -25,7 +25,7 @@ from dalembert.discretize import (  # noqa: E402
 from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # noqa: E402
 from dalembert.show import plot  # noqa: E402
 from dalembert.solution import BoundaryStatistics, Solution, SolveError  # noqa: E402
-from dalembert.solve import Nodes, solve  # noqa: E402
+from dalembert.solve import Nodes, solve, spline  # noqa: E402
 from dalembert.step import Avoid, Branch, Least, Nearest, Root, SampledFeedback, StepProgram, ensemble, roots, simulate  # noqa: E402
 from dalembert.store import from_xarray, load, matches, save, to_xarray  # noqa: E402
 from dalembert.systems import (  # noqa: E402
@@ -51,6 +51,7 @@ from dalembert.systems import (  # noqa: E402
     deformed,
     energy,
     interpolant,
+    manifolds,
     momentum,
     project,
     reduction,
@@ -113,6 +114,7 @@ __all__ = [
     "from_xarray",
     "interpolant",
     "load",
+    "manifolds",
     "matches",
     "measure",
     "momentum",
@@ -126,5 +128,6 @@ __all__ = [
     "simulate",
     "solvability",
     "solve",
+    "spline",
     "to_xarray",
 ]

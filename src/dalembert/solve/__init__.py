@@ -2,5 +2,6 @@
 
 from dalembert.solve.boundary import solve
 from dalembert.solve.ends import Nodes
+from dalembert.solve.splines import spline
 
-__all__ = ["Nodes", "solve"]
+__all__ = ["Nodes", "solve", "spline"]

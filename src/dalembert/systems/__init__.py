@@ -3,6 +3,7 @@
 For constraints on velocities also: the explicit formula for (λ, v̇), solvability, coordinates on D and curves inside it.
 """
 
+from dalembert.systems import manifolds
 from dalembert.systems.adapted import AdaptedReference, ChartChange, adapted_reference
 from dalembert.systems.checks import (
     InconsistentDataError,
@@ -51,6 +52,7 @@ __all__ = [
     "energy",
     "interpolant",
     "is_traced",
+    "manifolds",
     "momentum",
     "project",
     "reduction",

@@ -1,4 +1,4 @@
-"""Riemannian manifolds by a metric in a chart or by an embedding: covariant derivatives, curvature, and what follows from them."""
+"""Riemannian manifolds, by a metric in a chart or by an embedding: covariant derivatives and curvature."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ITERATIONS = 100  # of the projection; from within the reach of the manifold it 
 class Manifold(abc.ABC):
     """Dw/dt = P(q)(dw/dt + Γ(q)(q̇, w)): Γ of the metric in Rⁿ, P the orthogonal projector to the tangent space.
 
-    Two manifolds of equal functions are equal, and share compiled code. The methods take points of one kind: coordinates q (n,) of a
-    chart, or q (n,) in Rⁿ. Nothing is checked: a vector that shall be tangent is taken to be.
+    Two manifolds of equal functions are equal, and share compiled code. A point q (n,) is one of Rⁿ, or coordinates of a chart.
+    Nothing is checked: a vector that shall be tangent is taken to be.
     """
 
     @abc.abstractmethod
@@ -48,7 +48,7 @@ class Manifold(abc.ABC):
         return _applied([self.connection(q)], [q, u], [w, rate], 0)
 
     def rate(self, q: Vector, u: Vector, w: Vector, covariant: Vector) -> Vector:
-        """dw/dt from Dw/dt, the inverse: parallel transport for 0, geodesics for w = u. dw/dt = Dw/dt - PΓ(u, w) + (dP/dt) w."""
+        """dw/dt = Dw/dt - PΓ(u, w) + (dP/dt)w, the inverse of `covariant`: parallel transport for 0, geodesics for w = u."""
         turning = jax.jvp(lambda x: self.tangent(x, w), (q,), (u,))[1]
         return covariant - self.covariant(q, u, w, jnp.zeros_like(w)) + turning
 
@@ -66,8 +66,8 @@ class Manifold(abc.ABC):
     def covariant_derivatives(self, jet: Sequence[Vector]) -> list[Vector]:
         """q̇, D/dt q̇, …, Dᵏ⁻¹/dtᵏ⁻¹ q̇ from jet = (q, q̇, …, q⁽ᵏ⁾).
 
-        P and Γ alone are differentiated along the jet, the rest is the product rule: nested derivatives of Dw/dt as a whole double
-        the program with every k (16 s instead of 2 to compile for k = 3 in a chart).
+        P and Γ alone are differentiated along the jet, the rest is the product rule: nested derivatives of Dw/dt as a whole
+        take twice as long to compile, and more with every k.
         """
         k = len(jet) - 1
         along, function = [], lambda q: self.connection(q)
@@ -81,7 +81,7 @@ class Manifold(abc.ABC):
 
 
 class Connection(NamedTuple):
-    """P = 1 - U φ' with U = G⁻¹φ'ᵀ(φ'G⁻¹φ'ᵀ)⁻¹ (n, m), φ' (m, n), and Γⁱⱼₗ (n, n, n); or their time derivatives. None: they are zero."""
+    """U = G⁻¹φ'ᵀ(φ'G⁻¹φ'ᵀ)⁻¹ (n, m) and φ' (m, n), P = 1 - Uφ', and Γⁱⱼₗ (n, n, n); or their time derivatives. None is zero."""
 
     lift: Float[Array, "n m"] | None
     normals: Float[Array, "m n"] | None
@@ -108,7 +108,7 @@ def _applied(along: Sequence[Connection], jet: Sequence[Vector], w: Sequence[Vec
 
 
 def _projected(along: Sequence[Connection], x: Sequence[Vector], order: int) -> Vector:
-    """The time derivative of that order of P x. P is not formed: for one constraint vectors do, which compile in half the time."""
+    """The time derivative of that order of P x. P is not formed: vectors compile in half the time."""
     result = x[order]
     if along[0].normals is None:
         return result
@@ -133,7 +133,7 @@ def _nabla(manifold: Manifold, q: Vector, u: Vector, field: Callable[[Vector], V
 class Chart(Manifold):
     """⟨u, w⟩ = uᵀG(q)w in coordinates q (n,); Γ by differentiation of G.
 
-    metric(q) → (n, n), symmetric and positive definite. Curves stay in one chart: a shortest curve that leaves it is not found.
+    metric(q) → (n, n), symmetric and positive definite. A curve that leaves the chart is not found.
     """
 
     metric: Callable

@@ -14,7 +14,7 @@ from dalembert.systems.manifolds.manifold import Chart, Embedded
 
 
 def sphere(radius: float = 1.0) -> Embedded:
-    """{|q|² = r²} in Rⁿ, any n ≥ 2, with the metric of Rⁿ; curvature 1/r². Source: Colombo, Martín de Diego, Zuccalli, section 4.4."""
+    """{|q|² = r²} in Rⁿ, any n ≥ 2, with the metric of Rⁿ; its curvature is 1/r²."""
     return Embedded(_Sphere(_positive(radius, "radius")))
 
 
@@ -31,17 +31,17 @@ def torus(radius: float = 2.0, tube: float = 1.0) -> Embedded:
 
 
 def hyperbolic_plane(model: Literal["half plane", "disk"] = "half plane") -> Chart:
-    """Curvature -1: G = 1/y² on y > 0, or 4/(1 - |w|²)² on |w| < 1. w = (z - i)/(z + i) takes z = x + iy of one to the other."""
+    """Curvature -1: G = 1/y² on y > 0, or 4/(1 - |w|²)² on |w| < 1. w = (z - i)/(z + i) for z = x + iy."""
     if model not in _HYPERBOLIC:
         raise ValueError(f"model: found {model!r}; there are {', '.join(map(repr, _HYPERBOLIC))}")
     return Chart(_HYPERBOLIC[model])
 
 
 def rotations(inertia: float | Sequence[float] = 1.0) -> Embedded:
-    """Unit quaternions q = (q₀, q₁, q₂, q₃) in R⁴ with ⟨q̇, q̇⟩ = ωᵀJω, ω the angular velocity in the body's axes: q̇ = ½ q(0, ω).
+    """Unit quaternions q in R⁴, the scalar first, with ⟨q̇, q̇⟩ = ωᵀJω, ω the angular velocity in the body's axes: q̇ = ½ q(0, ω).
 
-    inertia: J, a number or the three of a diagonal matrix. For a number j the metric is 4j|q̇|², the sphere S³ scaled, and the same on
-    both sides: Dq̇/dt is ω̇, and cubics satisfy d³ω/dt³ = ω̈ × ω. q and -q are one rotation: give q with the sign nearer to the point before.
+    inertia: J, a number or the three of a diagonal matrix. For a number j it is 4j|q̇|², the sphere S³ scaled: then Dq̇/dt is ω̇,
+    and cubics satisfy d³ω/dt³ = ω̈ × ω. q and -q are one rotation: give the one nearer to the point before.
     """
     if np.ndim(inertia) == 0:
         return Embedded(_Sphere(1.0), 4.0 * _positive(inertia, "inertia"))

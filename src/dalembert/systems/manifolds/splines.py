@@ -1,11 +1,10 @@
-"""Splines on manifolds as variational problems: Riemannian, of the covariant acceleration, and ambient, of the acceleration in Rⁿ."""
+"""Splines on manifolds as variational problems: Riemannian, of covariant derivatives, and ambient, of those in Rⁿ."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dalembert.systems.constraints import Holonomic
