@@ -4,7 +4,7 @@ from dalembert.discretize.discrete import DiscreteSystem
 from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
 from dalembert.discretize.redefine import Redefined, redefined
 from dalembert.discretize.scheme import Scheme
-from dalembert.discretize.windows import Averaged, Hermite, Interpolated, WindowMap, Windows, windows
+from dalembert.discretize.windows import Averaged, Hermite, Interpolated, Points, WindowMap, Windows, windows
 
 __all__ = [
     "Averaged",
@@ -14,6 +14,7 @@ __all__ = [
     "Hermite",
     "Interpolated",
     "PairMap",
+    "Points",
     "Redefined",
     "Scheme",
     "TripleMap",

@@ -26,7 +26,8 @@ class Windows(NamedTuple):
     rows: jet⁽ʲ⁾ = rows[i, s, j] · y, where y = x but for positions after the first, which are reduced by the position
     before: large positions cancel before they are multiplied by 1/hʲ. chained: 1 where y is such a difference, to the slot
     `stride` before. times, weights: of the points; the weights add up to the time covered. orders, owners: which derivative
-    of which node a slot holds. nodes: the slot of each node's position, t: its time.
+    of which node a slot holds. nodes: the slot of each node's position, t: its time. differenced: whether
+    the highest entry of the jet is a k-th difference.
     """
 
     rows: Float[Array, "W S k+1 width"]
@@ -38,6 +39,7 @@ class Windows(NamedTuple):
     nodes: Int[Array, "N+1"]
     t: Float[Array, "N+1"]
     stride: int
+    differenced: bool
 
     @property
     def width(self) -> int:
@@ -48,6 +50,7 @@ class WindowMap(eqx.Module):
     """Q^{k+1} → T⁽ᵏ⁾Q near the diagonal. order(k): of the solutions, with ends given by derivatives."""
 
     name: ClassVar[str]
+    differenced: ClassVar[bool] = True
 
     def order(self, k: int) -> int:
         raise NotImplementedError
@@ -114,7 +117,27 @@ class Hermite(WindowMap):
         return [(half * (1 + x), half * w) for x, w in zip(places.tolist(), weights.tolist(), strict=True)]
 
 
-MAPS = {cls.name: cls for cls in (Interpolated, Averaged, Hermite)}
+class Points(WindowMap):
+    """No jet: the functions of the problem are L_d(q₀, …, q_k) and Φ_d(q₀, …, q_k) themselves, with weight 1 and the time of q₀.
+
+    The discrete principle as it stands, on equal steps or none; ends are given by nodes. Colombo, Martín de Diego, Zuccalli,
+    section 3.1.
+    """
+
+    name: ClassVar[str] = "points"
+    differenced: ClassVar[bool] = False
+
+    def order(self, k: int) -> int:
+        raise ValueError("scheme: a discrete Lagrangian given directly has no order of its own")
+
+    def points(self, positions):
+        return [(0 * positions[0], 1)]
+
+    def jet(self, table, positions, point, k):
+        return table[0]
+
+
+MAPS = {cls.name: cls for cls in (Interpolated, Averaged, Hermite, Points)}
 
 
 def windows(scheme: WindowMap, k: int, t: Float[Array, "N+1"], jets: tuple[bool, bool] = (True, True)) -> Windows:
@@ -139,13 +162,22 @@ def windows(scheme: WindowMap, k: int, t: Float[Array, "N+1"], jets: tuple[bool,
     patterns, which = np.unique(np.concatenate([knots, orders[slots]], axis=1), axis=0, return_inverse=True)
     found = [_window(scheme, k, tuple(x[:width].tolist()), tuple(x[width:].astype(int).tolist())) for x in patterns]
     rows, places, weights = (np.array([f[i] for f in found])[which.ravel()] for i in range(3))
-    if equal:
+    if equal and scheme.differenced:
         rows = rows * (h ** -np.arange(k + 1.0))[:, None] * (h ** orders[slots].astype(float))[:, None, None, :]
         places, weights = h * places, h * weights
     chained = (orders[slots] == 0).astype(float)
     chained[np.arange(len(slots)), np.argmax(chained, axis=1)] = 0.0
     return Windows(
-        rows, chained, t[node[slots[:, :1]]] + places, weights, orders, node, np.flatnonzero(orders == 0), t, stride
+        rows,
+        chained,
+        t[node[slots[:, :1]]] + places,
+        weights,
+        orders,
+        node,
+        np.flatnonzero(orders == 0),
+        t,
+        stride,
+        scheme.differenced,
     )
 
 
@@ -179,7 +211,8 @@ def _window(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
     points = scheme.points(positions)
     jets = [scheme.jet(table, positions, point, k) for point, _ in points]
     rows = np.array([[_summed(row, orders) for row in jet] for jet in jets], dtype=float)
-    rows[:, :, orders.index(0)] = np.eye(k + 1)[0]  # constants have no derivatives, to the last digit
+    if scheme.differenced:  # constants have no derivatives, to the last digit
+        rows[:, :, orders.index(0)] = np.eye(k + 1)[0]
     return rows, np.array([float(x) for x, _ in points]), np.array([float(w) for _, w in points])
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize.windows import Interpolated, WindowMap, Windows, windows
+from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, windows
 from dalembert.path import Outcome
 from dalembert.solution import BoundaryStatistics, Solution, SolveError
 from dalembert.solve.certify import inertia_of
+from dalembert.solve.checks import check_end_constraints, check_problem
 from dalembert.solve.ends import Given, Nodes, fill_slots, grid_nodes, read_end, read_through, read_times
 from dalembert.solve.linear import Linear
 from dalembert.solve.manifold import check_points, onto_constraints
 from dalembert.solve.newton import End, Iterate, Settings, minimise
-from dalembert.solve.transcription import Transcription, first_values, transcribe
+from dalembert.solve.transcription import Transcription, first_values, slot_jets, transcribe
 from dalembert.systems import check_x64
 from dalembert.systems.variational import VariationalProblem, constraint_numbers
 
@@ -41,6 +42,7 @@ def solve(
     guess: Float[Array, "N+1 n"] | Solution | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
+    seek: Literal["minimum", "extremal"] = "minimum",
     certify: bool = True,
     throw: bool = True,
 ) -> Solution:
@@ -52,7 +54,8 @@ def solve(
     of nodes. T and steps: N equal steps from 0 to T; or times (N+1,). scheme: Interpolated() (second order, the default),
     Averaged() (the paper's) or Hermite() (order 2k). guess: a path (N+1, n), or a Solution on any nodes, whose multipliers
     are used too: a warm start or the refinement of a mesh. tolerance: on the last update and on the constraints, relative to
-    the size of the path. certify: count the negative directions of the second variation (Solution.kind).
+    the size of the path. seek: a minimum, or the extremal of any kind near the guess, as mechanical actions over long times
+    have no minimum. certify: count the negative directions of the second variation (Solution.kind).
     Returns a Solution. Where none is found: SolveError with the last path, or the path of least violation where the
     constraints cannot be met; with throw=False that Solution itself, its outcome telling why.
     Errors: TypeError, ValueError, InconsistentDataError, RankDeficientError naming the argument.
@@ -61,6 +64,8 @@ def solve(
     """
     check_x64()
     scheme = Interpolated() if scheme is None else scheme
+    if seek not in ("minimum", "extremal"):
+        raise ValueError(f"seek: found {seek!r}; give 'minimum' or 'extremal'")
     start, end = read_end(initial, "initial", problem.derivatives), read_end(final, "final", problem.derivatives)
     n = _dimension(problem, start, end, through, guess)
     constraint_numbers(problem, n)
@@ -68,11 +73,15 @@ def solve(
     least, why = (1, "at least one step is needed") if scheme.repeats(k) > 1 else (2 * k + 1, f"N > 2k = {2 * k} is needed")
     t = read_times(T, steps, times, least, why)
     where, points = read_through(through, n)
+    if isinstance(scheme, Points) and not all(isinstance(e, Nodes) for e in (initial, final)):
+        raise ValueError("initial, final: a discrete Lagrangian given directly (scheme=Points()) needs Nodes at both ends")
     w = windows(scheme, k, t, (start is None or not start.nodes, end is None or not end.nodes))
     given = fill_slots(w, start, end, where, points, n, _guess_nodes(guess, t, n))
+    check_end_constraints(problem, start, "initial", t[0])
+    check_end_constraints(problem, end, "final", t[-1])
     check_points(problem, w, given, grid_nodes(t, where))
     given = Given(given.fixed, onto_constraints(problem, w, given))
-    return solve_slots(problem, w, given, scheme, guess, Settings(tolerance, max_iterations), certify, throw)
+    return solve_slots(problem, w, given, scheme, guess, Settings(tolerance, max_iterations, seek == "minimum"), certify, throw)
 
 
 def solve_slots(
@@ -80,6 +89,8 @@ def solve_slots(
 ) -> Solution:
     """The extremal with the given slots fixed."""
     made = transcribe(problem, w, given.values.shape[1], given.fixed, given.values)
+    if w.differenced:
+        check_problem(problem, slot_jets(w, given.values), w.times.ravel())
     z = first_values(problem, made, given.values)
     if isinstance(guess, Solution):
         _warm_multipliers(made, z, guess)

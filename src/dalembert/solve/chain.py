@@ -35,7 +35,7 @@ class Term(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Σf, Σ|c| and the gradient of L̃ (blocks, b), zero where a component is fixed."""
+    """Σf, Σ|c| without the linear constraints, and the gradient of L̃ (blocks, b), zero where a component is fixed."""
 
     objective: float
     violation: float
@@ -66,12 +66,13 @@ class Chain:
 
     def evaluate(self, z: np.ndarray) -> Evaluation:
         """Objective, violation and gradient at a path z (blocks, b)."""
-        objective, violation, gradient = _evaluate(self.terms, self.data, self.shared, z)
-        return Evaluation(float(objective), float(violation), np.where(self.fixed, 0.0, gradient))
+        objective, gradient = _evaluate(self.terms, self.data, self.shared, z)
+        gradient = np.where(self.fixed, 0.0, gradient)
+        return Evaluation(float(objective), float(np.sum(np.abs(gradient[:, self.relaxed]))), gradient)
 
     def raw_gradient(self, z: np.ndarray) -> np.ndarray:
         """The gradient of L̃ with respect to all components, also those that are fixed."""
-        return np.asarray(_evaluate(self.terms, self.data, self.shared, z)[2])
+        return np.asarray(_evaluate(self.terms, self.data, self.shared, z)[1])
 
     def matrix(self, z: np.ndarray, shift: float = 0.0, relax: float = 0.0, plain: bool = False) -> np.ndarray:
         """The KKT matrix with shift·weights added to the unknowns and -relax·weights to the multipliers, (1, rows, width).
@@ -165,19 +166,19 @@ def _seconds(term: Term, data, shared, sample):
 
 @functools.partial(jax.jit, static_argnums=0)
 def _evaluate(terms, data, shared, z):
-    objective, violation, gradient = 0.0, 0.0, jnp.zeros_like(z)
+    objective, gradient = 0.0, jnp.zeros_like(z)
     for term, given in zip(terms, data, strict=True):
 
         def both(x, d, term=term):
             f, c = term.function(x, d, shared)
-            return (f + (x[np.asarray(term.multipliers)] @ c if term.multipliers else 0.0)), (f, jnp.sum(jnp.abs(c)))
+            return (f + (x[np.asarray(term.multipliers)] @ c if term.multipliers else 0.0)), f
 
-        slope, (f, c) = jax.vmap(jax.grad(both, has_aux=True))(_local(term, z), given)
-        objective, violation = objective + jnp.sum(f), violation + jnp.sum(c)
+        slope, f = jax.vmap(jax.grad(both, has_aux=True))(_local(term, z), given)
+        objective = objective + jnp.sum(f)
         for i, (o, component) in enumerate(zip(term.offsets, term.components, strict=True)):
             first = term.start + o
             gradient = gradient.at[first : first + term.count, component].add(slope[:, i])
-    return objective, violation, gradient
+    return objective, gradient
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -32,10 +32,11 @@ class End(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """tolerance: on Newton's update and on the constraints, relative to the size of the path."""
+    """tolerance: on Newton's update and on the constraints, relative to the size of the path. minimum: seek one, or any extremal."""
 
     tolerance: float = 1e-9
     max_iterations: int = 200
+    minimum: bool = True
 
 
 ARMIJO = 1e-4
@@ -68,26 +69,32 @@ def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear) ->
         it.end = End.NOT_FINITE
         return it
     while it.iterations < settings.max_iterations:
-        step, factors = _direction(chain, it, linear)
+        step, factors = _direction(chain, it, settings, linear)
         if factors is None:
             it.end = End.SINGULAR
+            if it.at.violation > settings.tolerance * _size(chain, it) and _restore(chain, it, settings, linear):
+                it.end = End.NOT_CONVERGED
+                continue
             break
-        it.update = float(np.max(np.abs(step[:, chain.primal]), initial=0.0)) / _size(chain, it)
+        it.update = _update(chain, it, step)
         small = it.update <= settings.tolerance and it.at.violation <= settings.tolerance * _size(chain, it)
-        found = _search(chain, it, step, linear, factors)
+        found = (_search if settings.minimum else _damped)(chain, it, step, linear, factors)
         it.iterations += 1
         if found is not None:
             it.z, it.at = found
         if small:
             it.end = End.CONVERGED
             break
-        if found is None and not _restore(chain, it, settings, linear):
+        if found is None and not (settings.minimum and _restore(chain, it, settings, linear)):
             break
     return it
 
 
-def _direction(chain: Chain, it: Iterate, linear: Linear):
-    """(Newton's step, its factors), the shift raised until the curvature along it is positive; no factors: singular."""
+def _direction(chain: Chain, it: Iterate, settings: Settings, linear: Linear):
+    """(Newton's step, its factors), the shift raised until the curvature along it is positive; no factors: singular.
+
+    At the end of the iteration the curvature along the step is round-off and is not asked for.
+    """
     it.shift = 0.0 if it.shift < FIRST_SHIFT else it.shift / 3.0
     relax, right = 0.0, chain.to_rows(-it.at.gradient)
     while it.shift <= LARGEST_SHIFT:
@@ -96,16 +103,24 @@ def _direction(chain: Chain, it: Iterate, linear: Linear):
         step = chain.from_rows(linear.solve(factors, right.copy()))
         if factors.singular[0] >= 0 or not np.all(np.isfinite(step)):
             relax = RELAX
-        elif _curvature(chain, it, step) >= CURVATURE * np.sum((step * step * chain.weights)[:, chain.primal]):
+        elif not settings.minimum or _update(chain, it, step) <= settings.tolerance or _curvature(chain, it, step) >= CURVATURE * _square(chain, step):
             return step, factors
         it.shift = max(8.0 * it.shift, FIRST_SHIFT)
     return np.zeros_like(it.z), None
 
 
+def _update(chain: Chain, it: Iterate, step: np.ndarray) -> float:
+    return float(np.max(np.abs(step[:, chain.primal]), initial=0.0)) / _size(chain, it)
+
+
+def _square(chain: Chain, step: np.ndarray) -> float:
+    return float(np.sum((step * step * chain.weights)[:, chain.primal]))
+
+
 def _curvature(chain: Chain, it: Iterate, step: np.ndarray) -> float:
-    """dxᵀ(H + δW)dx = -∇L̃ᵀdx + cᵀdν, from the equations that the step solves."""
+    """dxᵀ(H + δW)dx = -∇L̃ᵀdx + cᵀdν, from the equations that the step solves; linear constraints hold, but for rounding."""
     product = it.at.gradient * step
-    return float(np.sum(product[:, ~chain.primal]) - np.sum(product[:, chain.primal]))
+    return float(np.sum(product[:, chain.relaxed]) - np.sum(product[:, chain.primal]))
 
 
 def _search(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors) -> tuple[np.ndarray, Evaluation] | None:
@@ -115,7 +130,7 @@ def _search(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors
     it is refused for its constraints one correction of second order is tried.
     """
     primal, c, g = chain.primal, it.at.violation, it.at.gradient
-    slope = float(np.sum((g * step)[:, primal]) + np.sum((g * it.z)[:, ~primal]))  # ∇f·dx, since A dx = -c
+    slope = float(np.sum((g * step)[:, primal]) + np.sum((g * it.z)[:, chain.relaxed]))  # ∇f·dx, since A dx = -c
     wanted = (slope + 0.5 * max(_curvature(chain, it, step), 0.0)) / (0.9 * c) if c > 1e-14 else 0.0
     it.penalty = max(it.penalty, 1.5 * wanted if wanted > it.penalty else 0.0)
     descent, merit = slope - it.penalty * c, it.at.objective + it.penalty * c
@@ -134,6 +149,20 @@ def _search(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors
             z = z + _correction(chain, new, linear, factors)
             new = chain.evaluate(z)
             if accepted(new, length):
+                return z, new
+        length *= 0.5
+    return None
+
+
+def _damped(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors) -> tuple[np.ndarray, Evaluation] | None:
+    """The first point on the halved step at which the next simplified Newton step is shorter: Deuflhard's natural monotonicity."""
+    length, size = 1.0, _norm(step)
+    while length >= SHORTEST:
+        z = it.z + length * step
+        new = chain.evaluate(z)
+        if _finite(new):
+            following = chain.from_rows(linear.solve(factors, chain.to_rows(-new.gradient)))
+            if _norm(following) <= (1.0 - 0.5 * length) * size or size <= 1e-12 * (1.0 + _norm(z)):
                 return z, new
         length *= 0.5
     return None

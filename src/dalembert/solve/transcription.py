@@ -38,11 +38,12 @@ class Layout:
     m: int
     holonomic: int
     attached: int  # the block, counted from its first, that carries the unknowns of a window
+    carries: bool  # whether the highest derivatives are unknowns of their own; for k = 1 nothing would be gained
 
     @property
     def carried(self) -> int:
-        """How many numbers the highest derivatives of one window are; none for k = 1, where nothing is gained."""
-        return self.points * self.n if self.k > 1 else 0
+        """How many numbers the highest derivatives of one window are."""
+        return self.points * self.n if self.carries else 0
 
     def part(self, name: str) -> slice:
         sizes = {
@@ -146,7 +147,9 @@ def transcribe(
     stride, k = windows.stride, problem.derivatives
     count, points = windows.times.shape
     blocks = len(windows.orders) // stride
-    layout = Layout(n, k, points, stride, windows.width, m, holonomic, 0 if stride > 1 else k // 2)
+    layout = Layout(
+        n, k, points, stride, windows.width, m, holonomic, 0 if stride > 1 else k // 2, k > 1 and windows.differenced
+    )
     bare = _with(problem, None)
     terms, data = [], []
     slot_offsets = [(s // stride, (s % stride) * n + i) for s in range(windows.width) for i in range(n)]
@@ -186,6 +189,11 @@ def first_values(problem: VariationalProblem, made: Transcription, slots: np.nda
         z[made.carriers, a.part("highest")] = np.asarray(jets[:, :, -1]).reshape(-1, a.carried)
         z[made.carriers, a.part("momentum")] = np.asarray(_highest_momentum(problem, jets, w.times)).reshape(-1, a.carried)
     return z
+
+
+def slot_jets(w: Windows, slots: np.ndarray) -> np.ndarray:
+    """(W·S, k+1, n): the jets of a path (slots, n)."""
+    return np.asarray(_jets(w, jnp.asarray(slots))).reshape(w.times.size, -1, slots.shape[1])
 
 
 def _jets(w: Windows, slots) -> jnp.ndarray:

@@ -1,0 +1,105 @@
+"""Errors before the iteration: constraints that depend on each other or on nothing, a singular Lagrangian, ends off the constraints."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.algebra import numerical_rank
+from dalembert.solve.ends import End
+from dalembert.systems import InconsistentDataError, RankDeficientError
+from dalembert.systems.variational import VariationalProblem, density, differential_constraints, holonomic_constraints
+
+SAMPLES = 5
+APART = 0.1  # how far from the first path the other sample points are
+ZERO = 1e-8
+
+
+def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray) -> None:
+    """Rank of the constraints and regularity of L at sample points: RankDeficientError, ValueError naming what is wrong.
+
+    jets: (W, k+1, n) of the first path at times (W,). What is wrong at all samples is wrong; at some it may be a bad guess.
+    """
+    chosen = np.unique(np.linspace(0, len(jets) - 1, SAMPLES).astype(int))
+    random = np.random.default_rng(0)
+    jet = jets[chosen] + APART * random.standard_normal(jets[chosen].shape) * (1.0 + np.abs(jets[chosen]))
+    found = jax.tree.map(np.asarray, _derivatives(problem, jnp.asarray(jet), jnp.asarray(times[chosen])))
+    values, slopes, holonomic_values, holonomic_slopes, hessian, highest = found
+    if not all(np.all(np.isfinite(x)) for x in found):
+        return
+    _check_rank(values, slopes.reshape(*slopes.shape[:2], slopes.shape[2] * slopes.shape[3]), "constraints (those that are not holonomic)")
+    _check_rank(holonomic_values, holonomic_slopes, "constraints (the holonomic ones)")
+    _check_regular(problem, hessian, np.concatenate([highest, holonomic_slopes], axis=1))
+
+
+def check_end_constraints(problem: VariationalProblem, end: End | None, name: str, t: float) -> None:
+    """φ(q, v, …) = 0 where an end gives all that φ reads."""
+    if end is None or end.nodes:
+        return
+    for i, (order, f) in enumerate(problem.differential):
+        if order < len(end.values):
+            off = np.atleast_1d(problem.call(f, *(jnp.asarray(x) for x in end.values[: order + 1]), t=jnp.asarray(t)))
+            if np.max(np.abs(off)) > ZERO * (1.0 + np.max(np.abs(end.values))):
+                raise InconsistentDataError(
+                    f"{name}: constraint {i} is {off} there, and not 0: the given derivatives do not satisfy it"
+                )
+
+
+@eqx.filter_jit
+def _derivatives(problem: VariationalProblem, jets, times):
+    def one(jet, t):
+        def phi(x):
+            return differential_constraints(problem, tuple(x), t)
+
+        hessian = jax.hessian(lambda y: density(problem, (*jet[:-1], y), t))(jet[-1])
+        slopes = jax.jacfwd(phi)(jet)
+        return (
+            phi(jet), slopes, holonomic_constraints(problem, jet[0], t),
+            jax.jacfwd(lambda q: holonomic_constraints(problem, q, t))(jet[0]), hessian, slopes[:, -1],
+        )  # fmt: skip
+
+    return jax.vmap(one)(jets, times)
+
+
+def _check_rank(values: np.ndarray, slopes: np.ndarray, name: str) -> None:
+    """Rows that depend on the others at every sample: redundant where the values agree with it, else contradictory."""
+    if not slopes.shape[1]:
+        return
+    ranks = [numerical_rank(s) for s in slopes]
+    if any(r.full for r in ranks):
+        return
+    row = ranks[0].dependent_rows[0]
+    others = [i for i in range(slopes.shape[1]) if i != row]
+    agree = True
+    for value, slope in zip(values, slopes, strict=True):
+        weights = np.linalg.lstsq(slope[others].T, slope[row], rcond=None)[0] if others else np.zeros(0)
+        agree &= abs(value[row] - weights @ value[others]) <= ZERO * (1.0 + abs(value[row]))
+    if np.max(np.abs(slopes[:, row])) == 0.0:
+        raise RankDeficientError(f"{name}: component {row} depends on nothing that moves; leave it out or correct it")
+    what = (
+        "is redundant: it follows from the others. Leave it out"
+        if agree
+        else "contradicts the others: their gradients agree, their values do not"
+    )
+    raise RankDeficientError(f"{name}: component {row} {what}")
+
+
+def _check_regular(problem: VariationalProblem, hessian: np.ndarray, rows: np.ndarray) -> None:
+    """∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the kernel of ∂φ/∂q⁽ᵏ⁾ and ∂φ_holonomic/∂q."""
+    worst = []
+    for h, a in zip(hessian, rows, strict=True):
+        _, s, right = np.linalg.svd(a) if len(a) else (None, np.zeros(0), np.eye(h.shape[0]))
+        kernel = right[int(np.sum(s > 1e-10 * max(1.0, s.max(initial=0.0)))) :].T
+        reduced = kernel.T @ h @ kernel
+        if not kernel.shape[1] or np.min(np.abs(np.linalg.eigvalsh(reduced))) > 1e-10 * max(1.0, np.abs(h).max()):
+            return
+        worst.append(np.abs(kernel @ np.linalg.eigh(reduced)[1][:, np.argmin(np.abs(np.linalg.eigvalsh(reduced)))]))
+    names = problem.coordinates or [f"q[{i}]" for i in range(hessian.shape[1])]
+    which = ", ".join(name for name, w in zip(names, np.max(worst, axis=0), strict=True) if w > 0.1)
+    k = problem.derivatives
+    raise ValueError(
+        f"lagrangian: is singular: it depends at most linearly on the {k}-th derivative of {which}, where no constraint determines it "
+        f"(∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the directions left by the constraints). Use fewer derivatives, or add a term that makes it regular"
+    )
