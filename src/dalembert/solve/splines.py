@@ -31,37 +31,37 @@ def spline(
     steps: int = 100,
     ambient: bool = False,
     scheme: WindowMap | None = None,
-    guess: Callable[[Float[Array, "N+1"]], Float[Array, "N+1 n"]] | Float[Array, "N+1 n"] | Solution | None = None,
+    guess: Callable | Float[Array, "N+1 n"] | Solution | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     throw: bool = True,
 ) -> Solution:
-    """min ½∫ |Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt through points {t: q} of a manifold, k = derivatives: geodesics, Riemannian cubics, quintics, …
+    """min ½∫ |Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt through points {t: q} of a manifold, k = derivatives: geodesics, Riemannian cubics, quintics.
 
-    initial, final: (q̇,), (q̇, q̈), … up to k-1 derivatives at the first and the last time; what is not given there is free
-    (natural: for k = 2 Dq̇/dt = 0). steps: N, from the first time to the last; where times of points are not nodes of equal steps,
-    every stretch between two points has equal steps of its own. ambient: min ½∫ |q⁽ᵏ⁾|² dt with derivatives in Rⁿ instead, which is
-    another curve. scheme: Interpolated() (second order, the default), Averaged() or Hermite() (order 2k).
-    guess: a function of the times (N+1,), a path (N+1, n) on the nodes, or a Solution; by default the straight lines between the
-    points, projected: on a sphere great circles. A spline is a critical point and in general one of several, which the guess
-    chooses among; Solution.kind says whether it is a local minimum. Between nodes `manifold.project(solution.interpolate(t))`.
-    Errors: TypeError, ValueError naming the argument: points off the manifold and how far, derivatives that no curve on it has,
-    neighbours joined by several shortest curves. SolveError where no spline is found.
+    initial, final: (q̇,), (q̇, q̈), … up to k-1 derivatives at the first and last time; what is not given there is free
+    (natural: for k = 2 Dq̇/dt = 0). steps: N, from the first time to the last; where the times of the points are not nodes of
+    equal steps, every stretch between two points has equal steps of its own. ambient: min ½∫ |q⁽ᵏ⁾|² dt instead, derivatives
+    in Rⁿ, which is another curve. scheme: Interpolated() (second order, default), Averaged() or Hermite() (order 2k).
+    guess: a function of the times (N+1,), a path (N+1, n) on the nodes, or a Solution; by default the straight lines between
+    the points, projected: great circles on a sphere. A spline is a critical point, in general one of several, among which the
+    guess chooses; Solution.kind says whether it is a local minimum. Between nodes take
+    manifold.project(solution.interpolate(t)).
+    Errors: TypeError, ValueError naming the argument: points off the manifold and how far, derivatives that no curve on it
+    has, neighbours joined by several shortest curves. SolveError where no spline is found.
     Source: Colombo, Martín de Diego, Zuccalli, sections 2.2 and 4.4.
     """
     check_x64()
-    problem = (ambient_spline if ambient else riemannian_spline)(manifold, derivatives)
+    problem = ambient_spline(manifold, derivatives) if ambient else riemannian_spline(manifold, derivatives)
     times, places = _read_points(manifold, points)
     ends = [_read_end(manifold, given, name, place, derivatives)
             for given, name, place in ((initial, "initial", places[0]), (final, "final", places[-1]))]  # fmt: skip
     t = grid(times, steps)
-    if guess is None:
-        guess = _projected_lines(manifold, t, times, places)
-    elif callable(guess):
-        guess = np.asarray(guess(t), dtype=float)
+    path = _projected_lines(manifold, t, times, places) if guess is None else guess
+    if not isinstance(path, Solution):
+        path = jnp.asarray(path(t) if callable(path) else path, dtype=float)
     return solve(
         problem, initial=ends[0], final=ends[1], through=dict(zip(times[1:-1].tolist(), places[1:-1], strict=True)),
-        times=t, scheme=scheme, guess=guess, tolerance=tolerance, max_iterations=max_iterations, throw=throw,
+        times=jnp.asarray(t), scheme=scheme, guess=path, tolerance=tolerance, max_iterations=max_iterations, throw=throw,
     )  # fmt: skip
 
 
@@ -152,17 +152,18 @@ def _projected_lines(manifold: Manifold, t, times, places) -> Float[np.ndarray, 
         return _lines(t, times, places)
     for i in range(len(times) - 1):
         _check_one_way(manifold, times[i : i + 2], places[i : i + 2])
-    return np.asarray(manifold.project(_lines(t, times, places)))
+    return np.asarray(manifold.project(jnp.asarray(_lines(t, times, places))))
 
 
 def _check_one_way(manifold: Embedded, times, places) -> None:
     """The projection of a straight line breaks where the shortest way changes from one side to another."""
-    line = np.asarray(manifold.project(_lines(np.linspace(*times, SAMPLES), times, places)))
+    sampled = _lines(np.linspace(times[0], times[1], SAMPLES), times, places)
+    line = np.asarray(manifold.project(jnp.asarray(sampled)))
     gaps = np.linalg.norm(np.diff(line, axis=0), axis=1)
     if not np.all(np.isfinite(gaps)) or gaps.max() > JUMP * gaps.sum() > 0:
         raise ValueError(
-            f"points: those at t = {times[0]:g} and {times[1]:g} are opposite: several shortest curves join them, and as many splines "
-            "minimise. Choose one by guess=, a function t → q that goes its way, or by a point between"
+            f"points: those at t = {times[0]:g} and {times[1]:g} are opposite: several shortest curves join them, and as "
+            "many splines minimise. Choose one by guess=, a function t → q that goes its way, or by a point between"
         )
 
 

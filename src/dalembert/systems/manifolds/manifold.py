@@ -23,7 +23,7 @@ ITERATIONS = 100  # of the projection; from within the reach of the manifold it 
 class Manifold(abc.ABC):
     """Dw/dt = P(q)(dw/dt + Γ(q)(q̇, w)): Γ of the metric in Rⁿ, P the orthogonal projector to the tangent space.
 
-    Two manifolds of equal functions are equal, and share compiled code. A point q (n,) is one of Rⁿ, or coordinates of a chart.
+    Two manifolds of equal functions are equal, and share compiled code. A point q (n,) is one of Rⁿ, or of a chart.
     Nothing is checked: a vector that shall be tangent is taken to be.
     """
 
@@ -81,7 +81,7 @@ class Manifold(abc.ABC):
 
 
 class Connection(NamedTuple):
-    """U = G⁻¹φ'ᵀ(φ'G⁻¹φ'ᵀ)⁻¹ (n, m) and φ' (m, n), P = 1 - Uφ', and Γⁱⱼₗ (n, n, n); or their time derivatives. None is zero."""
+    """U = G⁻¹φ'ᵀ(φ'G⁻¹φ'ᵀ)⁻¹ and φ', P = 1 - Uφ', and Γⁱⱼₗ (n, n, n); or their time derivatives. None is zero."""
 
     lift: Float[Array, "n m"] | None
     normals: Float[Array, "m n"] | None
@@ -110,12 +110,11 @@ def _applied(along: Sequence[Connection], jet: Sequence[Vector], w: Sequence[Vec
 def _projected(along: Sequence[Connection], x: Sequence[Vector], order: int) -> Vector:
     """The time derivative of that order of P x. P is not formed: vectors compile in half the time."""
     result = x[order]
-    if along[0].normals is None:
-        return result
     for a in range(order + 1):
         for b in range(order + 1 - a):
-            number = comb(order, a) * comb(order - a, b)
-            result = result - number * _lifted(along[a].lift, along[b].normals, x[order - a - b])
+            number, lift, rows = comb(order, a) * comb(order - a, b), along[a].lift, along[b].normals
+            if lift is not None and rows is not None:
+                result = result - number * _lifted(lift, rows, x[order - a - b])
     return result
 
 
@@ -164,10 +163,9 @@ class Embedded(Manifold):
 
     def connection(self, q):
         rows = self.normals(q)
-        curved = callable(self.metric)
-        up = _inverse(self.gram(q)) @ rows.T if curved else rows.T
+        up = _inverse(self.gram(q)) @ rows.T if callable(self.metric) else rows.T
         lift = up / jnp.sum(rows[0] * up[:, 0]) if rows.shape[0] == 1 else up @ _inverse(rows @ up)
-        return Connection(lift, rows, _christoffel(self.metric, q) if curved else None)
+        return Connection(lift, rows, _christoffel(self.metric, q) if callable(self.metric) else None)
 
     def normals(self, q: Vector) -> Float[Array, "m n"]:
         """φ'(q)."""

@@ -38,16 +38,17 @@ def hyperbolic_plane(model: Literal["half plane", "disk"] = "half plane") -> Cha
 
 
 def rotations(inertia: float | Sequence[float] = 1.0) -> Embedded:
-    """Unit quaternions q in R⁴, the scalar first, with ⟨q̇, q̇⟩ = ωᵀJω, ω the angular velocity in the body's axes: q̇ = ½ q(0, ω).
+    """Unit quaternions q in R⁴, scalar first, ⟨q̇, q̇⟩ = ωᵀJω, ω the angular velocity in the body's axes, q̇ = ½ q(0, ω).
 
-    inertia: J, a number or the three of a diagonal matrix. For a number j it is 4j|q̇|², the sphere S³ scaled: then Dq̇/dt is ω̇,
-    and cubics satisfy d³ω/dt³ = ω̈ × ω. q and -q are one rotation: give the one nearer to the point before.
+    inertia: J, a number or the three of a diagonal matrix. For a number j it is 4j|q̇|², S³ scaled: then Dq̇/dt is ω̇, and
+    cubics satisfy d³ω/dt³ = ω̈ × ω. q and -q are one rotation: give the one nearer to the point before.
     """
-    if np.ndim(inertia) == 0:
+    if not isinstance(inertia, Sequence):
         return Embedded(_Sphere(1.0), 4.0 * _positive(inertia, "inertia"))
     if len(inertia) != 3:
         raise ValueError(f"inertia: found {len(inertia)} numbers; give one, or the three of a diagonal matrix")
-    return Embedded(_Sphere(1.0), _LeftInvariant(tuple(_positive(j, "inertia") for j in inertia)))
+    a, b, c = (_positive(j, "inertia") for j in inertia)
+    return Embedded(_Sphere(1.0), _LeftInvariant((a, b, c)))
 
 
 def left_translation(q: Float[Array, "4"]) -> Float[Array, "4 4"]:

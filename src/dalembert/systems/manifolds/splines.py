@@ -21,7 +21,7 @@ def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalPr
     return VariationalProblem(RiemannianAcceleration(manifold), _constraints(manifold), derivatives=derivatives)
 
 
-def ambient_spline(manifold: Embedded, derivatives: int = 2) -> VariationalProblem:
+def ambient_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProblem:
     """δ∫ ½|q⁽ᵏ⁾|² dt = 0 such that φ(q) = 0: the acceleration in Rⁿ, that which holds the curve on the manifold included.
 
     On a sphere, k = 2, |q̈|² = |Dq̇/dt|² + |q̇|⁴/r²: not a Riemannian cubic. Source: the same, section 4.4.
@@ -60,7 +60,7 @@ class RiemannianAcceleration:
 class AmbientAcceleration:
     """L(q, q̇, …, q⁽ᵏ⁾) = ½⟨q⁽ᵏ⁾, q⁽ᵏ⁾⟩ in Rⁿ."""
 
-    manifold: Embedded
+    manifold: Manifold
 
     def __call__(self, *jet):
         return 0.5 * self.manifold.inner(jet[0], jet[-1], jet[-1])
