@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dalembert.show.figure import COLOURS, STYLE
+from dalembert.show.panels import subscript
 from dalembert.solution import Solution
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def plot_solution(solution: Solution, *, title: str | None = None, exact: Any = 
             axes[0].plot(fine, exact(fine), color="0.6", linewidth=2.5)
         for ax, (label, t, values) in zip(axes, content, strict=True):
             for i, column in enumerate(values.T):
-                ax.plot(t, column, color=COLOURS[i % len(COLOURS)], label=_name(i, values.shape[1]))
+                ax.plot(t, column, color=COLOURS[i % len(COLOURS)], label=f"q{subscript(i)}")
             ax.set_ylabel(label)
             ax.margins(x=0.01)
         if solution.q.shape[1] > 1:
@@ -52,9 +53,6 @@ def _panels(solution: Solution) -> list[tuple[str, np.ndarray, np.ndarray]]:
     if solution.multipliers.shape[1]:
         found.append(("λ", inside, np.asarray(solution.multipliers)))
     if solution.holonomic_multipliers.shape[1]:
-        found.append(("λ, holonomic", t, np.asarray(solution.holonomic_multipliers)))
+        values = np.asarray(solution.holonomic_multipliers)
+        found.append(("λ, holonomic", t, np.where(values == 0.0, np.nan, values)))  # none where a position is given
     return found
-
-
-def _name(i: int, n: int) -> str | None:
-    return f"{i}" if n > 1 else None

@@ -41,10 +41,10 @@ def spline(
     initial, final: (q̇,), (q̇, q̈), … up to k-1 derivatives at the first and last time; what is not given there is free
     (natural: for k = 2 Dq̇/dt = 0). steps: N, from the first time to the last; where the times of the points are not nodes of
     equal steps, every stretch between two points has equal steps of its own. ambient: min ½∫ |q⁽ᵏ⁾|² dt instead, derivatives
-    in Rⁿ, which is another curve. scheme: Interpolated() (second order, default), Averaged() or Hermite() (order 2k).
+    in Rⁿ, which is another curve. scheme: Interpolated() (order 2, the default), Averaged() or Hermite() (order 2k).
     guess: a function of the times (N+1,), a path (N+1, n) on the nodes, or a Solution; by default the straight lines between
-    the points, projected: great circles on a sphere. A spline is a critical point, in general one of several, among which the
-    guess chooses; Solution.kind says whether it is a local minimum. Between nodes take
+    the points, projected: great circles on a sphere. A spline is a critical point, in general one of several, among which
+    the guess chooses; Solution.kind says whether it is a local minimum. Between nodes take
     manifold.project(solution.interpolate(t)).
     Errors: TypeError, ValueError naming the argument: points off the manifold and how far, derivatives that no curve on it
     has, neighbours joined by several shortest curves. SolveError where no spline is found.
