@@ -1,5 +1,6 @@
 """From JAX functions to machine code: jaxpr → scalar graph → LLVM. Knows no mechanics."""
 
+from dalembert.native.accumulate import Places, Windowed, compile_accumulation, vanishing
 from dalembert.native.cache import CACHE, Cache
 from dalembert.native.compiled import CompiledStep, Sample, compile_step
 from dalembert.native.description import StepFunctions
@@ -14,12 +15,16 @@ __all__ = [
     "COUNTS",
     "Cache",
     "CompiledStep",
+    "Places",
     "Sample",
     "StepFunctions",
     "Unsupported",
+    "Windowed",
+    "compile_accumulation",
     "compile_function",
     "compile_step",
     "counts",
     "register",
     "supported",
+    "vanishing",
 ]

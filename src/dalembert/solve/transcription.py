@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.discretize.windows import Windows, window_action, window_jets
-from dalembert.solve.chain import Chain, Term
+from dalembert.solve.chain import Chain
+from dalembert.solve.sums import Term
 from dalembert.systems.variational import (
     VariationalProblem,
     constraint_numbers,

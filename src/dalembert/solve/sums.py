@@ -1,0 +1,244 @@
+"""Sums over windows with their derivatives: in machine code, or by JAX where a function cannot be translated."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.native import Places, Windowed, compile_accumulation, vanishing
+
+ORDERS = 5040  # of groups of components that are tried
+Pattern = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class Term(NamedTuple):
+    """Σ_i f(z_i; data_i) + νᵢᵀc(z_i; data_i), z_i = components of the blocks start+i+offset.
+
+    function(z, data, shared): (f, c); equal functions share their compiled code. offsets, components: (L,), where the
+    entries of z are found. multipliers: positions in z of the ν that belong to c. data: a tree of arrays with leading axis
+    count.
+    """
+
+    function: Callable
+    offsets: tuple[int, ...]
+    components: tuple[int, ...]
+    multipliers: tuple[int, ...]
+    start: int
+    count: int
+
+    def lagrangian(self, z, data, shared):
+        """(f + νᵀc, f) of one window."""
+        f, c = self.function(z, data, shared)
+        return (f + z[np.asarray(self.multipliers)] @ c if self.multipliers else f), f
+
+    def second(self, z, data, shared):
+        """The second derivatives of f + νᵀc, (L, L)."""
+        return jax.hessian(lambda x: self.lagrangian(x, data, shared)[0])(z)
+
+    def words(self, size: int) -> tuple[int, ...]:
+        """Where the entries of z stand in an array of blocks of this size, from block start+i on."""
+        return tuple(o * size + c for o, c in zip(self.offsets, self.components, strict=True))
+
+
+class Machine:
+    """The sums as loops of machine code; Unsupported where a function cannot be translated."""
+
+    def __init__(self, terms: tuple[Term, ...], data: list, shared: Any, fixed: np.ndarray):
+        self.terms, self.size = terms, fixed.shape[1]
+        self.free = np.ascontiguousarray(~fixed, dtype=float)
+        leaves, self.shared_tree = jax.tree.flatten(shared)
+        self.shared_shapes = tuple(np.shape(x) for x in leaves)
+        self.shared = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(x, float)) for x in leaves)])
+        self.rows, self.kinds = [], []
+        for term, given in zip(terms, data, strict=True):
+            parts, tree = jax.tree.flatten(given)
+            arrays = [np.asarray(x, float) for x in parts]
+            self.rows.append(np.concatenate([x.reshape(term.count, -1) for x in arrays], axis=1))
+            self.kinds.append((tree, tuple(x.shape[1:] for x in arrays), self.shared_tree, self.shared_shapes))
+        unplaced = [t._replace(start=0, count=0) for t in terms]
+        self.patterns = tuple(_structure(t, kind, self.size) for t, kind in zip(unplaced, self.kinds, strict=True))
+        self.first = [_compiled_gradient(t, kind, self.size) for t, kind in zip(unplaced, self.kinds, strict=True)]
+
+    def evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
+        """Σf and the gradient of L̃ at the path z (blocks, b)."""
+        z = np.ascontiguousarray(z)
+        objective, gradient = np.zeros(1), np.zeros_like(z)
+        for term, run, rows in zip(self.terms, self.first, self.rows, strict=True):
+            at = 8 * term.start * self.size
+            run(term.count, [z.ctypes.data + at], rows, self.shared, [objective.ctypes.data, gradient.ctypes.data + at])
+        return float(objective[0]), gradient
+
+    def add_entries(self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None) -> None:
+        """Second derivatives of L̃ into a band matrix, zero in rows and columns of what is fixed.
+
+        without: components between which they are left out.
+        """
+        z = np.ascontiguousarray(z)
+        for term, kind, pattern, rows in zip(self.terms, self.kinds, self.patterns, self.rows, strict=True):
+            kept = pattern if without is None else _between(term, pattern, without)
+            run = _compiled_entries(term._replace(start=0, count=0), kind, self.size, kept, tuple(position.tolist()), lower)
+            at, into = 8 * term.start * self.size, 8 * term.start * self.size * band.shape[-1]
+            read = [z.ctypes.data + at, self.free.ctypes.data + at]
+            run(term.count, read, rows, self.shared, [band.ctypes.data + into])
+
+
+def _windowed(function: Callable, reads: tuple[Places, ...], kind) -> Windowed:
+    """function(*reads, data, shared) with its trees as flat arguments."""
+    tree, row, shared_tree, shared = kind
+
+    def flat(*arguments):
+        data = arguments[len(reads) : len(reads) + len(row)]
+        common = arguments[len(reads) + len(row) :]
+        return function(*arguments[: len(reads)], jax.tree.unflatten(tree, data), jax.tree.unflatten(shared_tree, common))
+
+    return Windowed(flat, reads, row, shared)
+
+
+@functools.lru_cache(maxsize=256)
+def _structure(term: Term, kind, size: int) -> Pattern:
+    """Rows and columns of the second derivatives that are not identically zero."""
+    windowed = _windowed(lambda z, data, shared: (term.second(z, data, shared),), (Places(term.words(size), size),), kind)
+    rows, columns = np.nonzero(~vanishing(windowed)[0])
+    return tuple(rows.tolist()), tuple(columns.tolist())
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled_gradient(term: Term, kind, size: int) -> Callable:
+    place = Places(term.words(size), size)
+
+    def both(z, data, shared):
+        slope, f = jax.grad(term.lagrangian, has_aux=True)(z, data, shared)
+        return f, slope
+
+    return compile_accumulation(_windowed(both, (place,), kind), (Places((0,), 0), place))
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: tuple[int, ...], lower: int) -> Callable:
+    place = Places(term.words(size), size)
+    rows, columns = (np.asarray(p, dtype=int) for p in pattern)
+    width = 3 * lower + 1
+
+    def entries(z, free, data, shared):
+        return (term.second(z, data, shared)[rows, columns] * free[rows] * free[columns],)
+
+    words = []
+    for r, c in zip(*pattern, strict=True):
+        row = term.offsets[r] * size + position[term.components[r]]
+        column = term.offsets[c] * size + position[term.components[c]]
+        words.append(row * width + lower + column - row)
+    return compile_accumulation(_windowed(entries, (place, place), kind), (Places(tuple(words), size * width),))
+
+
+def _between(term: Term, pattern: Pattern, components: np.ndarray) -> Pattern:
+    """The entries of a pattern that are not between two of the components."""
+    kept = [(r, c) for r, c in zip(*pattern, strict=True) if not (components[term.components[r]] and components[term.components[c]])]
+    return tuple(r for r, _ in kept), tuple(c for _, c in kept)
+
+
+class Portable:
+    """The same sums by JAX, one vmapped function per term."""
+
+    def __init__(self, terms: tuple[Term, ...], data: list, shared: Any, fixed: np.ndarray, sample: np.ndarray):
+        self.terms, self.data, self.shared, self.size = terms, data, shared, fixed.shape[1]
+        self.patterns = tuple(_pattern(t, d, shared, sample) for t, d in zip(terms, data, strict=True))
+        self.free = [_free(t, p, fixed) for t, p in zip(terms, self.patterns, strict=True)]
+
+    def evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
+        """Σf and the gradient of L̃ at the path z (blocks, b)."""
+        objective, gradient = _evaluate(self.terms, self.data, self.shared, z)
+        return float(objective), np.array(gradient)
+
+    def add_entries(self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None) -> None:
+        """As `Machine.add_entries`."""
+        blocks = band.reshape(-1, self.size, band.shape[-1])
+        found = _entries(self.terms, self.patterns, self.data, self.shared, z)
+        for term, pattern, free, values in zip(self.terms, self.patterns, self.free, found, strict=True):
+            for r, c, value in zip(*pattern, np.asarray(values) * free, strict=True):
+                if without is not None and without[term.components[r]] and without[term.components[c]]:
+                    continue
+                here, there = position[term.components[r]], position[term.components[c]]
+                column = lower + (term.offsets[c] - term.offsets[r]) * self.size + there - here
+                first = term.start + term.offsets[r]
+                blocks[first : first + term.count, here, column] += value
+
+
+def _pattern(term: Term, data, shared, sample: np.ndarray) -> Pattern:
+    """Entries of the second derivatives that are not zero at all sample points, or not finite there."""
+    second = np.asarray(_seconds(term, data, shared, sample))
+    rows, columns = np.nonzero(np.any(second != 0.0, axis=(0, 1)))
+    return tuple(rows.tolist()), tuple(columns.tolist())
+
+
+def _free(term: Term, pattern: Pattern, fixed: np.ndarray) -> np.ndarray:
+    """(entries, count): 1 where neither the row nor the column is fixed."""
+    places = zip(term.offsets, term.components, strict=True)
+    at = [fixed[term.start + o : term.start + o + term.count, c] for o, c in places]
+    return np.array([~(at[r] | at[c]) for r, c in zip(*pattern, strict=True)], dtype=float).reshape(-1, term.count)
+
+
+def _local(term: Term, z):
+    """(count, L): the components that each window reads."""
+    places = zip(term.offsets, term.components, strict=True)
+    return jnp.stack([z[term.start + o : term.start + o + term.count, c] for o, c in places], axis=1)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _seconds(term: Term, data, shared, sample):
+    return jax.vmap(lambda z: jax.vmap(lambda x, d: term.second(x, d, shared))(_local(term, z), data))(sample)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _evaluate(terms, data, shared, z):
+    objective, gradient = 0.0, jnp.zeros_like(z)
+    for term, given in zip(terms, data, strict=True):
+        both = jax.vmap(lambda x, d, term=term: jax.grad(term.lagrangian, has_aux=True)(x, d, shared))
+        slope, f = both(_local(term, z), given)
+        objective = objective + jnp.sum(f)
+        for i, (o, component) in enumerate(zip(term.offsets, term.components, strict=True)):
+            first = term.start + o
+            gradient = gradient.at[first : first + term.count, component].add(slope[:, i])
+    return objective, gradient
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _entries(terms, patterns, data, shared, z):
+    """Of every term, the second derivatives of L̃ that do not vanish, (entries, count)."""
+    values = []
+    for term, (rows, columns), given in zip(terms, patterns, data, strict=True):
+        second = jax.vmap(lambda x, d, term=term: term.second(x, d, shared))(_local(term, z), given)
+        values.append(second[:, np.asarray(rows, dtype=int), np.asarray(columns, dtype=int)].T)
+    return values
+
+
+def narrow_order(terms: tuple[Term, ...], patterns: tuple[Pattern, ...], size: int) -> tuple[np.ndarray, int]:
+    """(position of every component in its block, half the band width): the best order of groups that belong together.
+
+    Components that are used alike, such as the entries of q, keep their order; there are few groups, so that all orders are
+    tried.
+    """
+    pairs = set()
+    for term, pattern in zip(terms, patterns, strict=True):
+        for r, c in zip(*pattern, strict=True):
+            pairs.add((term.offsets[c] - term.offsets[r], term.components[r], term.components[c]))
+    return _narrow(frozenset(pairs), size)
+
+
+@functools.lru_cache(maxsize=256)
+def _narrow(pairs: frozenset, size: int) -> tuple[np.ndarray, int]:
+    apart = np.array(sorted(pairs)).reshape(-1, 3)
+    signature = [tuple(sorted((o, a == b) for o, a, b in pairs if a == component)) for component in range(size)]
+    groups = [[c for c, _ in group] for _, group in itertools.groupby(enumerate(signature), key=lambda e: e[1])]
+    best, position = size * (1 + int(np.max(np.abs(apart[:, 0]), initial=0))), np.arange(size)
+    for choice in itertools.islice(itertools.permutations(groups), ORDERS):
+        trial = np.argsort(np.concatenate(choice))
+        lower = int(np.max(np.abs(apart[:, 0] * size + trial[apart[:, 2]] - trial[apart[:, 1]]), initial=0))
+        if lower < best:
+            best, position = lower, trial
+    return position, best
