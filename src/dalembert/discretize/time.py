@@ -15,7 +15,9 @@ from dalembert.systems.constraints import Holonomic
 from dalembert.systems.variational import VariationalProblem, density, differential_constraints, holonomic_constraints
 
 
-def with_time(problem: VariationalProblem, scheme: WindowMap | None = None, *, step: Callable | None = None) -> VariationalProblem:
+def with_time(
+    problem: VariationalProblem, scheme: WindowMap | None = None, *, step: Callable | None = None
+) -> VariationalProblem:
     """L_d((t₀, q₀), …, (t_k, q_k)) = (t_k - t₀)/k · L(jet of the points on their own times): t is varied like q.
 
     The equation of t_i is that of the discrete energy, E_i - E_{i-1} = -(h_i + … + h_{i+k-1})/k ∂L_d/∂t: where L does not depend on t
@@ -33,7 +35,9 @@ def with_time(problem: VariationalProblem, scheme: WindowMap | None = None, *, s
 
     def parts(x: tuple, p) -> tuple[Float[Array, ""], Float[Array, "m"]]:
         given = problem if p is None else _with_parameters(problem, p)
-        points = _hermite(x, k) if hermite else [_window(jnp.stack([y[0] for y in x]), jnp.stack([y[1:] for y in x]), scheme)]
+        points = (
+            _hermite(x, k) if hermite else [_window(jnp.stack([y[0] for y in x]), jnp.stack([y[1:] for y in x]), scheme)]
+        )
         action = sum(w * density(given, jet, t) for jet, t, w in points)
         later = jnp.stack([y[0] for y in x])
         action = jnp.where(jnp.all(later[1:] > later[:-1]), action, jnp.inf)  # no path goes back in time

@@ -81,7 +81,9 @@ def solve(
     check_end_constraints(problem, end, "final", t[-1])
     check_points(problem, w, given, grid_nodes(t, where))
     given = Given(given.fixed, onto_constraints(problem, w, given))
-    return solve_slots(problem, w, given, scheme, guess, Settings(tolerance, max_iterations, seek == "minimum"), certify, throw)
+    return solve_slots(
+        problem, w, given, scheme, guess, Settings(tolerance, max_iterations, seek == "minimum"), certify, throw
+    )
 
 
 def solve_slots(

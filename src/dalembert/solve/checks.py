@@ -29,7 +29,11 @@ def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarr
     values, slopes, holonomic_values, holonomic_slopes, hessian, highest = found
     if not all(np.all(np.isfinite(x)) for x in found):
         return
-    _check_rank(values, slopes.reshape(*slopes.shape[:2], slopes.shape[2] * slopes.shape[3]), "constraints (those that are not holonomic)")
+    _check_rank(
+        values,
+        slopes.reshape(*slopes.shape[:2], slopes.shape[2] * slopes.shape[3]),
+        "constraints (those that are not holonomic)",
+    )
     _check_rank(holonomic_values, holonomic_slopes, "constraints (the holonomic ones)")
     _check_regular(problem, hessian, np.concatenate([highest, holonomic_slopes], axis=1))
 

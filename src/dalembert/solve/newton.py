@@ -103,7 +103,11 @@ def _direction(chain: Chain, it: Iterate, settings: Settings, linear: Linear):
         step = chain.from_rows(linear.solve(factors, right.copy()))
         if factors.singular[0] >= 0 or not np.all(np.isfinite(step)):
             relax = RELAX
-        elif not settings.minimum or _update(chain, it, step) <= settings.tolerance or _curvature(chain, it, step) >= CURVATURE * _square(chain, step):
+        elif (
+            not settings.minimum
+            or _update(chain, it, step) <= settings.tolerance
+            or _curvature(chain, it, step) >= CURVATURE * _square(chain, step)
+        ):
             return step, factors
         it.shift = max(8.0 * it.shift, FIRST_SHIFT)
     return np.zeros_like(it.z), None

@@ -74,7 +74,9 @@ class Machine:
             run(term.count, [z.ctypes.data + at], rows, self.shared, [objective.ctypes.data, gradient.ctypes.data + at])
         return float(objective[0]), gradient
 
-    def add_entries(self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None) -> None:
+    def add_entries(
+        self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None
+    ) -> None:
         """Second derivatives of L̃ into a band matrix, zero in rows and columns of what is fixed.
 
         without: components between which they are left out.
@@ -138,7 +140,11 @@ def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: t
 
 def _between(term: Term, pattern: Pattern, components: np.ndarray) -> Pattern:
     """The entries of a pattern that are not between two of the components."""
-    kept = [(r, c) for r, c in zip(*pattern, strict=True) if not (components[term.components[r]] and components[term.components[c]])]
+    kept = [
+        (r, c)
+        for r, c in zip(*pattern, strict=True)
+        if not (components[term.components[r]] and components[term.components[c]])
+    ]
     return tuple(r for r, _ in kept), tuple(c for _, c in kept)
 
 
@@ -155,7 +161,9 @@ class Portable:
         objective, gradient = _evaluate(self.terms, self.data, self.shared, z)
         return float(objective), np.array(gradient)
 
-    def add_entries(self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None) -> None:
+    def add_entries(
+        self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None
+    ) -> None:
         """As `Machine.add_entries`."""
         blocks = band.reshape(-1, self.size, band.shape[-1])
         found = _entries(self.terms, self.patterns, self.data, self.shared, z)

@@ -212,6 +212,6 @@ def _newton_step(manifold: Embedded, q: Float[Array, "... n"]) -> Float[Array, "
 
     def one(x):
         rows = manifold.normals(x)
-        return jnp.linalg.lstsq(rows, jnp.atleast_1d(manifold.phi(x)))[0]
+        return rows.T @ (_inverse(rows @ rows.T) @ jnp.atleast_1d(manifold.phi(x)))
 
     return jax.vmap(one)(q.reshape(-1, q.shape[-1])).reshape(q.shape)
