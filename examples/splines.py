@@ -1,21 +1,27 @@
-"""Splines on manifolds: five points on the sphere joined by the Riemannian and by the ambient spline, and a turning body."""
+"""Splines on manifolds: four points on the sphere joined by the Riemannian and by the ambient spline, and a turning body."""
 
 import os
 import sys
 from pathlib import Path
 
+import jax
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
 import dalembert as da
-from dalembert.gallery.sphere_spline import points
 from dalembert.show.figure import COLOURS, STYLE
 
 M = da.manifolds
 CURVES = (("Riemannian, |Dq̇/dt|²", {}), ("ambient, |q̈|²", {"ambient": True}))
 ATTITUDES = {0.0: (0.0, 0.0, 1.0, 0.0), 1.0: (1.8, 0.0, 0.0, 1.0), 2.0: (2.4, 1.0, 0.0, 0.0), 3.0: (0.6, 0.6, -0.8, 0.0)}
+ANGLES = ((0.1, -0.9), (1.1, 0.7), (-0.6, 1.6), (0.5, 3.3))  # latitude and longitude of the points
 VIEW = np.array([0.25, 0.86, 0.45]) / np.linalg.norm([0.25, 0.86, 0.45])  # from where the sphere is seen
+
+
+def points() -> dict[float, np.ndarray]:
+    """{t: q} at t = 0, 1, 2, 3."""
+    return {float(t): np.array([np.cos(a) * np.cos(b), np.cos(a) * np.sin(b), np.sin(a)]) for t, (a, b) in enumerate(ANGLES)}
 
 
 def quaternion(angle: float, *axis: float) -> np.ndarray:
@@ -62,7 +68,7 @@ def draw_sphere(ax, curves: dict) -> None:
 
 def covariant_acceleration(manifold, solution) -> np.ndarray:
     """Dq̇/dt at the times of the windows."""
-    return np.array([manifold.covariant_derivatives(list(jet))[1] for jet in solution.jets])
+    return np.asarray(jax.jit(jax.vmap(lambda jet: manifold.covariant_derivatives(list(jet))[1]))(solution.jets))
 
 
 def figure(curves: dict, body) -> Figure:
@@ -90,13 +96,13 @@ def figure(curves: dict, body) -> Figure:
 
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    steps = 40 if os.environ.get("DALEMBERT_EXAMPLES_FAST") else 240
+    steps = 60 if os.environ.get("DALEMBERT_EXAMPLES_FAST") else 240
     curves = {name: da.spline(M.sphere(), points(), steps=steps, **choice) for name, choice in CURVES}
     for name, solution in curves.items():
         print(f"{name}\n{solution.describe()}")
     attitudes = {t: quaternion(*given) for t, given in ATTITUDES.items()}
     rest = (np.zeros(4),)
-    body = da.spline(M.rotations(), attitudes, initial=rest, final=rest, steps=3 * steps // 4)
+    body = da.spline(M.rotations(), attitudes, initial=rest, final=rest, steps=steps)
     print(f"attitudes, from rest to rest\n{body.describe()}")
     figure(curves, body).savefig(folder / "splines.png", dpi=200)
 
