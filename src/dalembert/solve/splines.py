@@ -102,7 +102,8 @@ def _read_points(manifold: Manifold, points) -> tuple[Float[np.ndarray, "p"], Fl
 def _on_manifold(manifold: Manifold, times, places):
     if not isinstance(manifold, Embedded):
         for t, q in zip(times, places, strict=True):
-            if not np.all(np.linalg.eigvalsh(np.nan_to_num(np.asarray(manifold.gram(jnp.asarray(q))), nan=-1.0)) > 0):
+            metric = np.asarray(manifold.gram(jnp.asarray(q)))
+            if not (np.all(np.isfinite(metric)) and np.all(np.linalg.eigvalsh(metric) > 0)):
                 raise ValueError(f"points: at t = {t:g} the metric is not positive definite: {q} is outside the chart")
         return places
     distance = manifold.distance(places)
