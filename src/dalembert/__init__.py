@@ -28,7 +28,7 @@ from dalembert.discretize import (  # noqa: E402
 from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # noqa: E402
 from dalembert.show import plot  # noqa: E402
 from dalembert.solution import BoundaryStatistics, Solution, SolveError  # noqa: E402
-from dalembert.solve import Extremals, Nodes, multistart, solve, solve_batch  # noqa: E402
+from dalembert.solve import Extremals, Nodes, multistart, solve, solve_batch, spline  # noqa: E402
 from dalembert.step import Avoid, Branch, Least, Nearest, Root, SampledFeedback, StepProgram, ensemble, roots, simulate  # noqa: E402
 from dalembert.store import from_xarray, load, matches, save, to_xarray  # noqa: E402
 from dalembert.systems import (  # noqa: E402
@@ -55,6 +55,7 @@ from dalembert.systems import (  # noqa: E402
     deformed,
     energy,
     interpolant,
+    manifolds,
     momentum,
     ostrogradsky,
     project,
@@ -122,6 +123,7 @@ __all__ = [
     "from_xarray",
     "interpolant",
     "load",
+    "manifolds",
     "matches",
     "measure",
     "momentum",
@@ -138,6 +140,7 @@ __all__ = [
     "solvability",
     "solve",
     "solve_batch",
+    "spline",
     "to_xarray",
     "with_time",
 ]

@@ -13,7 +13,9 @@ EVEN = np.linspace(0.0, 1.0, 7)
 
 def jets_of(w, polynomial):
     """What the windows see of a polynomial, (W·S, k+1), and its derivatives at the same times."""
-    slots = np.array([polynomial.deriv(o)(w.t[i]) if o else polynomial(w.t[i]) for o, i in zip(w.orders, w.owners, strict=True)])
+    slots = np.array(
+        [polynomial.deriv(o)(w.t[i]) if o else polynomial(w.t[i]) for o, i in zip(w.orders, w.owners, strict=True)]
+    )
     seen, true = [], []
     for i in range(len(w.times)):
         x = slots[w.stride * i : w.stride * i + w.width, None]
@@ -30,7 +32,9 @@ def test_exact_on_polynomials(scheme, t, jets, k):
     w = windows(scheme, k, t, jets)
     degree = {"interpolated": k, "averaged": 1, "hermite": 2 * k - 1}[scheme.name]
     seen, true = jets_of(w, np.polynomial.Polynomial(np.arange(1.0, degree + 2.0)))
-    on = slice(0, 1) if scheme.name == "averaged" and k > 1 else slice(None)  # its mean of positions sits at the mean of times
+    on = (
+        slice(0, 1) if scheme.name == "averaged" and k > 1 else slice(None)
+    )  # its mean of positions sits at the mean of times
     scale = np.max(np.abs(true), axis=0)[on] * (1.0 / np.min(np.diff(t))) ** np.arange(k + 1)[on]
     assert np.max(np.abs(seen - true)[:, on] / scale) < 1e-13
     assert seen[:, 1] == pytest.approx(true[:, 1], rel=0.5 if scheme.name == "averaged" else 1e-9)

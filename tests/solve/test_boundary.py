@@ -68,7 +68,9 @@ def test_agrees_with_a_dense_kkt_system(problem):
 
 @pytest.fixture(scope="module")
 def fine():
-    return da.solve(CURVE, initial=([0.0, 0.1], [0.3, 0.0]), final=([0.5, 0.0], [0.0, 0.2]), T=1.0, steps=128, scheme=da.Hermite())
+    return da.solve(
+        CURVE, initial=([0.0, 0.1], [0.3, 0.0]), final=([0.5, 0.0], [0.0, 0.2]), T=1.0, steps=128, scheme=da.Hermite()
+    )
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: s.name)
@@ -76,7 +78,9 @@ def test_order_of_positions_and_of_momenta(scheme, fine):
     """Ends by (q, v) through windows with coinciding knots cost no order."""
     errors, momenta = [], []
     for steps in (16, 32):
-        s = da.solve(CURVE, initial=([0.0, 0.1], [0.3, 0.0]), final=([0.5, 0.0], [0.0, 0.2]), T=1.0, steps=steps, scheme=scheme)
+        s = da.solve(
+            CURVE, initial=([0.0, 0.1], [0.3, 0.0]), final=([0.5, 0.0], [0.0, 0.2]), T=1.0, steps=steps, scheme=scheme
+        )
         errors.append(np.max(np.abs(s.q - fine.q[:: 128 // steps])))
         momenta.append(np.max(np.abs(s.momenta_initial - fine.momenta_initial)))
         assert s.kind == "minimum"
@@ -180,7 +184,9 @@ def test_refinement_and_warm_start():
 
 def test_discrete_lagrangian_given_directly():
     h = 0.05
-    direct = da.VariationalProblem(lambda x, y, z: 0.5 * jnp.sum((z - 2 * y + x) ** 2) / h**3 + h * jnp.sin(y[0]), derivatives=2)
+    direct = da.VariationalProblem(
+        lambda x, y, z: 0.5 * jnp.sum((z - 2 * y + x) ** 2) / h**3 + h * jnp.sin(y[0]), derivatives=2
+    )
     usual = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a + jnp.sin(q[0]), derivatives=2)
     ends = {"initial": da.Nodes([[0.0], [0.1]]), "final": da.Nodes([[1.0], [0.9]]), "T": 1.0, "steps": 20}
     assert np.max(np.abs(da.solve(direct, **ends, scheme=da.Points()).q - da.solve(usual, **ends).q)) < 1e-12

@@ -3,5 +3,6 @@
 from dalembert.solve.boundary import solve
 from dalembert.solve.ends import Nodes
 from dalembert.solve.many import Extremals, multistart, solve_batch
+from dalembert.solve.splines import spline
 
-__all__ = ["Extremals", "Nodes", "multistart", "solve", "solve_batch"]
+__all__ = ["Extremals", "Nodes", "multistart", "solve", "solve_batch", "spline"]

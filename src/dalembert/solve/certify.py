@@ -9,6 +9,7 @@ from dalembert.solve.chain import Chain
 
 FLAT = 1e-12  # |eigenvalue| of the scaled KKT matrix that counts as zero: long paths have small ones, N⁻² and less
 
+
 def inertia_of(chain: Chain, band: np.ndarray) -> tuple[int, int]:
     """(negative, flat) directions of dxᵀH dx on A dx = 0, from a KKT matrix (1, rows, width) with unit rows for what is
     fixed.

@@ -3,6 +3,7 @@
 For constraints on velocities also: the explicit formula for (λ, v̇), solvability, coordinates on D and curves inside it.
 """
 
+from dalembert.systems import manifolds
 from dalembert.systems.adapted import AdaptedReference, ChartChange, adapted_reference
 from dalembert.systems.checks import (
     InconsistentDataError,
@@ -54,6 +55,7 @@ __all__ = [
     "interpolant",
     "is_traced",
     "lift",
+    "manifolds",
     "momentum",
     "ostrogradsky",
     "ostrogradsky_momenta",
