@@ -60,8 +60,8 @@ def fixed_nodes(steps: int) -> tuple[np.ndarray, np.ndarray]:
 def spline_guess(points: np.ndarray, steps: int) -> np.ndarray:
     """(N+1, 3): from point to point on great circles, with constant speed on each; |q| = 1 to rounding.
 
-    The nodes 1 and N - 1 lie on these great circles too, not where `fixed_nodes` has them: a solver that starts from this guess
-    writes the given nodes over it.
+    The nodes 1 and N - 1 lie on these great circles too, not where `fixed_nodes` has them: a solver writes the given nodes
+    over this guess.
     """
     points, nodes = np.asarray(points), point_nodes(points, steps)
     path = np.empty((steps + 1, points.shape[1]))
