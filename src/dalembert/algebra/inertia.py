@@ -29,8 +29,8 @@ def inertia(matrix: Float[np.ndarray, "n width"], lower: int, tolerance: float =
     of each row is about 1, which keeps the signs; an eigenvalue of Ã of at most `tolerance` counts as zero. That is decided
     by two counts: A has as many positive eigenvalues as Ã − tolerance, and as many negative ones as Ã + tolerance.
 
-    A is cut into blocks with diagonal parts D_i and couplings E_i to the block before, at least `lower` rows each. By
-    Haynsworth's theorem (Linear Algebra Appl. 1, 1968) the inertia of A is the sum of those of S_i = D_i − E_i S_{i−1}⁻¹ E_iᵀ.
+    A is cut into blocks with diagonal parts D_i and couplings E_i to the block before, at least `lower` rows each. The
+    inertia of A is the sum of those of S_i = D_i − E_i S_{i−1}⁻¹ E_iᵀ (E. Haynsworth, Linear Algebra Appl. 1, 1968).
     Directions in which S_{i−1} is nearly singular against E_i are not eliminated but join the next block: by Cauchy's
     interlacing theorem there are at most `lower` of them, besides zero eigenvalues of A.
     """
@@ -99,7 +99,7 @@ def _negative(rows: Float[np.ndarray, "n lower+1"], shift: float) -> int:
         if k:
             block[:k, :k] = rest.kept
             block[k : k + near, :k] = rest.coupling
-    return count + np.count_nonzero(np.linalg.eigvalsh(block) < 0)
+    return count + int(np.count_nonzero(np.linalg.eigvalsh(block) < 0))
 
 
 def _eliminate(lapack: Any, block: Float[np.ndarray, "m m"], last: Float[np.ndarray, "w lower"]) -> _Rest:
@@ -114,7 +114,7 @@ def _eliminate(lapack: Any, block: Float[np.ndarray, "m m"], last: Float[np.ndar
         if info == 0 and max(solved.max(), -solved.min()) <= GROWTH:
             single = order > 0  # a pivot of two rows has one eigenvalue of each sign, and its rows are marked
             negative = np.count_nonzero(factors.diagonal()[single] < 0) + (len(order) - np.count_nonzero(single)) // 2
-            return _Rest(negative, last @ solved[-last.shape[1] :], np.zeros((0, 0)), np.zeros((w, 0)))
+            return _Rest(int(negative), last @ solved[-last.shape[1] :], np.zeros((0, 0)), np.zeros((w, 0)))
     return _by_directions(block, coupling)
 
 
@@ -124,7 +124,7 @@ def _by_directions(block: Float[np.ndarray, "m m"], coupling: Float[np.ndarray, 
     seen = coupling @ vectors
     sound = np.linalg.norm(seen, axis=0) <= GROWTH * np.abs(values)
     divided = seen[:, sound] / np.where(values[sound] == 0, 1.0, values[sound])
-    product, negative = divided @ seen[:, sound].T, np.count_nonzero(values[sound] < 0)
+    product, negative = divided @ seen[:, sound].T, int(np.count_nonzero(values[sound] < 0))
     kept, left = np.diag(values[~sound]), seen[:, ~sound]
     w = len(coupling)
     if len(kept) <= w:

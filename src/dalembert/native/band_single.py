@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dalembert.native.band_factor import PANEL, Shape, masked, minus_product, shuffle, vector
+from dalembert.native.band_shape import PANEL, Shape, masked, minus_product, shuffle, vector
 from dalembert.native.band_solve import block_of, downwards, kept, order_of, panels, read, write
 from dalembert.native.code import Code
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from dalembert.native.band_factor import BLOCK, ORDER, PANEL, Shape, minus_product
+from dalembert.native.band_shape import BLOCK, ORDER, PANEL, Shape, minus_product
 from dalembert.native.code import Code
 
 ARGUMENTS = ", ".join([*(f"ptr noalias %{x}" for x in ("a", "scales", "blocks", "order", "tail", "rhs", "work"))])

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from dalembert.native import band_factor, band_single, band_solve
-from dalembert.native.band_factor import BLOCK, ORDER, PANEL, Shape
+from dalembert.native.band_shape import BLOCK, ORDER, PANEL, Shape
 from dalembert.native.cache import CACHE
 from dalembert.native.code import Code, module, real
 from dalembert.native.share import shared
