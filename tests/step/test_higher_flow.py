@@ -71,7 +71,7 @@ def test_rounding_does_not_grow_with_the_step_number():
     problem = da.VariationalProblem(clamp, derivatives=2)
     path = da.simulate(problem, jets=[[1e4], [1.0], [0.0], [0.0]], h=1e-3, steps=10_000)
     np.testing.assert_allclose(path.q[:, 0] - 1e4, path.t, atol=1e-11)
-    np.testing.assert_allclose(path.v, 1.0, rtol=1e-13)
+    np.testing.assert_allclose(path.v[2:], 1.0, rtol=1e-13)  # the first two are differences of the nodes at the start
 
 
 @pytest.mark.parametrize("k", [1, 3])
