@@ -107,7 +107,9 @@ def test_three_derivatives_on_a_great_circle_of_quintic_arc_length():
         return radial, d * along, a * along - d**2 * radial
 
     first, last = jet(0.0), jet(1.0)
-    found = da.spline(SPHERE, {0.0: first[0], 1.0: last[0]}, derivatives=3, initial=first[1:], final=last[1:], steps=10, scheme=Hermite())  # fmt: skip
+    ends = {0.0: first[0], 1.0: last[0]}
+    given = {"initial": first[1:], "final": last[1:], "steps": 10}
+    found = da.spline(SPHERE, ends, derivatives=3, scheme=Hermite(), **given)
     wanted = np.array([jet(t)[0] for t in np.asarray(found.t)])
     assert np.abs(found.q - wanted).max() < 1e-8
 
@@ -138,19 +140,19 @@ def test_opposite_neighbours_are_refused_and_a_guess_decides():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"points": {0.0: [1.0, 0.0, 0.0], 1.0: [0.0, 1.1, 0.0]}}, "points: not on the manifold, in distance 0.0955 at t = 1"),
+        ({"points": {0.0: [1.0, 0.0, 0.0], 1.0: [0.0, 1.1, 0.0]}}, "not on the manifold, in distance 0.0955 at t = 1"),
         ({"points": {0.0: [1.0, 0.0, 0.0]}}, "points: found 1"),
         ({"points": [1.0]}, "points: found list"),
         ({"points": {0.0: [1.0, 0.0, 0.0], 1.0: [1.0, 0.0]}}, "points: found shapes"),
         ({"points": {0.0: [1.0, 0.0, 0.0], np.nan: [0.0, 1.0, 0.0]}}, "points: found NaN"),
-        ({"initial": ([1.0, 1.0, 0.0],)}, "initial: derivative 1 is not tangent to the manifold: its normal part is 1"),
+        ({"initial": ([1.0, 1.0, 0.0],)}, "initial: derivative 1 is not tangent to the manifold"),
         ({"final": ([1.0, 0.0, 0.0], [0.0, 0.0, 0.0])}, "final: found 2 derivatives"),
-        ({"derivatives": 3, "final": ([1.0, 0.0, 0.0], [0.0, 0.0, 0.0])}, "final: derivative 2 misses that of curves on it by 1"),
+        ({"derivatives": 3, "final": ([1.0, 0.0, 0.0], [0.0, 0.0, 0.0])}, "final: derivative 2 misses that of curves"),
         ({"final": np.zeros(3)}, "final: found an array"),
         ({"final": ([1.0, 0.0],)}, "final: found shapes"),
         ({"steps": 2.0}, "steps: found 2.0"),
-        ({"manifold": M.hyperbolic_plane(), "points": {0.0: [0.0, 1.0], 1.0: [0.0, 0.0]}}, "points: at t = 1 the metric is not"),
-        ({"manifold": M.hyperbolic_plane(), "points": {0.0: [0.0, 1.0], 1.0: [0.0, 2.0]}, "ambient": True}, "manifold: found Chart"),
+        ({"manifold": M.hyperbolic_plane(), "points": {0.0: [0.0, 1.0], 1.0: [0.0, 0.0]}}, "points: at t = 1 the metric"),
+        ({"manifold": M.hyperbolic_plane(), "ambient": True}, "manifold: found Chart"),
     ],
 )  # fmt: skip
 def test_mistakes_name_the_argument(change, message):
