@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import matplotlib as mpl
@@ -74,7 +75,8 @@ def covariant_acceleration(manifold, solution) -> np.ndarray:
 def figure(curves: dict, body) -> Figure:
     with mpl.rc_context(STYLE):
         drawn = Figure(figsize=(8.6, 4.4), layout="constrained")
-        left, right = np.ravel(drawn.subfigures(1, 2))
+        parts: Any = drawn.subfigures(1, 2)
+        left, right = parts
         draw_sphere(left.subplots(), curves)
         top, bottom = right.subplots(2, 1)
         for (name, solution), colour in zip(curves.items(), COLOURS, strict=False):
