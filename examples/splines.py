@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import matplotlib as mpl
@@ -13,7 +14,7 @@ import dalembert as da
 from dalembert.show.figure import COLOURS, STYLE
 
 M = da.manifolds
-CURVES = (("Riemannian, |Dq̇/dt|²", {}), ("ambient, |q̈|²", {"ambient": True}))
+CURVES = (("Riemannian, |Dq̇/dt|²", False), ("ambient, |q̈|²", True))
 ATTITUDES = {0.0: (0.0, 0.0, 1.0, 0.0), 1.0: (1.8, 0.0, 0.0, 1.0), 2.0: (2.4, 1.0, 0.0, 0.0), 3.0: (0.6, 0.6, -0.8, 0.0)}
 ANGLES = ((0.1, -0.9), (1.1, 0.7), (-0.6, 1.6), (0.5, 3.3))  # latitude and longitude of the points
 VIEW = np.array([0.25, 0.86, 0.45]) / np.linalg.norm([0.25, 0.86, 0.45])  # from where the sphere is seen
@@ -74,7 +75,8 @@ def covariant_acceleration(manifold, solution) -> np.ndarray:
 def figure(curves: dict, body) -> Figure:
     with mpl.rc_context(STYLE):
         drawn = Figure(figsize=(8.6, 4.4), layout="constrained")
-        left, right = drawn.subfigures(1, 2, width_ratios=[1.0, 1.0])
+        parts: Any = drawn.subfigures(1, 2)
+        left, right = parts
         draw_sphere(left.subplots(), curves)
         top, bottom = right.subplots(2, 1)
         for (name, solution), colour in zip(curves.items(), COLOURS, strict=False):
@@ -97,7 +99,7 @@ def figure(curves: dict, body) -> Figure:
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     steps = 60 if os.environ.get("DALEMBERT_EXAMPLES_FAST") else 240
-    curves = {name: da.spline(M.sphere(), points(), steps=steps, **choice) for name, choice in CURVES}
+    curves = {name: da.spline(M.sphere(), points(), steps=steps, ambient=ambient) for name, ambient in CURVES}
     for name, solution in curves.items():
         print(f"{name}\n{solution.describe()}")
     attitudes = {t: quaternion(*given) for t, given in ATTITUDES.items()}

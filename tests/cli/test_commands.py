@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import dalembert as da
 from dalembert.cli import app
-from dalembert.gallery import ENTRIES
+from dalembert.gallery import ENTRIES, PROBLEMS
 
 USER_FILE = """
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ def call(*words, code=0):
 
 def test_list_shows_every_system_with_formula_and_source():
     output = call("list")
-    for entry in ENTRIES.values():
+    for entry in (*ENTRIES.values(), *PROBLEMS.values()):
         assert entry.name in output
         assert entry.formula in output
         assert entry.source in output

@@ -65,13 +65,18 @@ BranchName = Annotated[
 @app.command("list")
 def list_gallery() -> None:
     """List the systems and boundary problems of the gallery with formula, parameters and source."""
-    table = Table("name", "command", "formula", "parameters", "source", box=None, padding=(0, 2, 0, 0))
-    known = [("run", entry, entry.system) for entry in ENTRIES.values()]
-    for command, entry, system in [*known, *(("solve", entry, entry.problem) for entry in PROBLEMS.values())]:
-        values = system.parameters or {}
-        parameters = ", ".join(f"{name} = {' '.join(f'{x:g}' for x in np.ravel(value))}" for name, value in values.items())
-        table.add_row(*(Text(x) for x in (entry.name, command, entry.formula, parameters, entry.source)))
-    _console().print(table)
+    for title, known in (
+        ("dalembert run", [(entry, entry.system) for entry in ENTRIES.values()]),
+        ("dalembert solve", [(entry, entry.problem) for entry in PROBLEMS.values()]),
+    ):
+        table = Table(title, "formula", "parameters", "source", box=None, padding=(0, 2, 0, 0))
+        for entry, system in known:
+            values = system.parameters or {}
+            parameters = ", ".join(
+                f"{name} = {' '.join(f'{x:g}' for x in np.ravel(value))}" for name, value in values.items()
+            )
+            table.add_row(*(Text(x) for x in (entry.name, entry.formula, parameters, entry.source)))
+        _console().print(table)
 
 
 @app.command()
