@@ -29,7 +29,19 @@ from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # n
 from dalembert.show import plot  # noqa: E402
 from dalembert.solution import BoundaryStatistics, Solution, SolveError  # noqa: E402
 from dalembert.solve import Extremals, Nodes, multistart, solve, solve_batch, spline  # noqa: E402
-from dalembert.step import Avoid, Branch, Least, Nearest, Root, SampledFeedback, StepProgram, ensemble, roots, simulate  # noqa: E402
+from dalembert.step import (
+    Avoid,
+    Branch,
+    Least,
+    Nearest,
+    Root,
+    SampledFeedback,
+    StepProgram,
+    ensemble,
+    roots,
+    simulate,
+    simulate_free_steps,
+)  # noqa: E402
 from dalembert.store import from_xarray, load, matches, save, to_xarray  # noqa: E402
 from dalembert.systems import (  # noqa: E402
     AdaptedReference,
@@ -137,6 +149,7 @@ __all__ = [
     "roots",
     "save",
     "simulate",
+    "simulate_free_steps",
     "solvability",
     "solve",
     "solve_batch",

@@ -3,8 +3,21 @@
 from dalembert.step.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.carry import SampledFeedback
 from dalembert.step.ensemble import ensemble
+from dalembert.step.free_steps import simulate_free_steps
 from dalembert.step.program import StepProgram
 from dalembert.step.roots import Root, roots
 from dalembert.step.simulate import simulate
 
-__all__ = ["Avoid", "Branch", "Least", "Nearest", "Root", "SampledFeedback", "StepProgram", "ensemble", "roots", "simulate"]
+__all__ = [
+    "Avoid",
+    "Branch",
+    "Least",
+    "Nearest",
+    "Root",
+    "SampledFeedback",
+    "StepProgram",
+    "ensemble",
+    "roots",
+    "simulate",
+    "simulate_free_steps",
+]

@@ -45,7 +45,7 @@ def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, 
     k, chosen = problem.derivatives, Interpolated() if scheme is None else scheme
     if not isinstance(chosen, WindowMap) or isinstance(chosen, Hermite):
         raise ValueError(
-            f"scheme: found {type(chosen).__name__}; the flow of a VariationalProblem takes Interpolated() or "
+            f"scheme: found {type(chosen).__name__}; the flow of a VariationalProblem takes Interpolated(), Points() or "
             f"Averaged(), windows of "
             "k+1 nodes. A Hermite window has several unknown nodes at once: use it in a boundary problem"
         )
@@ -68,7 +68,8 @@ def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, 
         check_parameters(problem)
         check_consistent(problem, chosen, given, nodes is None, h, t0)
         derivatives = given if nodes is None else forward_differences(given, h)  # to first order: enough to look at a rank
-        check_regular(problem, derivatives, free[0], t0)
+        if chosen.differenced:  # a discrete Lagrangian is not defined where all points coincide
+            check_regular(problem, derivatives, free[0], t0)
     begun = (_from_jets if nodes is None else _from_nodes)(problem, chosen, given, free, mh, t0, h)
     program = HigherProgram(problem, chosen, m, mh, known)
     s = jnp.concatenate([begun.b[1:].ravel(), begun.momenta.ravel()])
