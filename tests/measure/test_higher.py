@@ -78,7 +78,7 @@ def test_the_identity_of_the_one_forms():
     np.testing.assert_allclose(slopes[4:], last.plus, rtol=1e-12)
     for i in (2, 3):
         here = da.measure.euler_lagrange_operator(problem, nodes[i - 2 : i + 3], free[i - 2 : i + 1], h=H)
-        np.testing.assert_allclose(slopes[i], here, rtol=1e-11)
+        np.testing.assert_allclose(slopes[i], here, atol=1e-11)  # terms of size 10/h cancel
 
 
 def turning(q):

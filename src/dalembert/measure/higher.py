@@ -28,6 +28,7 @@ from dalembert.systems import VariationalProblem
 from dalembert.systems.variational import constraint_numbers, holonomic_constraints
 
 Nodes = Float[Array, "p n"]
+_ROUNDING = 1e-12  # entries of D₁D_{k+1}L̃_d this much below the largest: differences of knots, and no dependence
 
 
 class PoincareCartan(NamedTuple):
@@ -295,6 +296,8 @@ def higher_regularity(
         x = jnp.concatenate([points.ravel(), free.ravel()])
         start = jnp.concatenate([newest[0], newest[1], jnp.zeros(flow.mh)])
         matrix = jax.jacfwd(here.equations)(start, x)
+        motion = jnp.abs(matrix) < _ROUNDING * jnp.max(jnp.abs(matrix[: flow.n]))
+        matrix = jnp.where(motion & (jnp.arange(len(matrix)) < flow.n)[:, None], 0.0, matrix)
         left, columns = here.equations(start, x), matrix[:, flow.n + flow.m :]
         return matrix, jnp.max(jnp.abs(left - columns @ jnp.linalg.pinv(columns) @ left))
 
