@@ -78,7 +78,7 @@ def test_the_identity_of_the_one_forms():
     np.testing.assert_allclose(slopes[4:], last.plus, rtol=1e-12)
     for i in (2, 3):
         here = da.measure.euler_lagrange_operator(problem, nodes[i - 2 : i + 3], free[i - 2 : i + 1], h=H)
-        np.testing.assert_allclose(slopes[i], here, rtol=1e-11)
+        np.testing.assert_allclose(slopes[i], here, atol=1e-11)  # terms of size 10/h cancel
 
 
 def turning(q):
@@ -132,7 +132,7 @@ def test_regularity(bounded):
     assert found.regular
     assert found.residual.max() < 1e-9  # ε|q|/h⁴
     assert "regular at" in found.describe()
-    degenerate = da.VariationalProblem(lambda q, v, a: symmetric(q, v, a) - 0.5 * a[0] ** 2 + 2.5 * v[0] ** 2, derivatives=2)
+    degenerate = da.VariationalProblem(lambda q, v, a: 0.5 * a[1] ** 2 - 2.5 * v[1] ** 2 + q @ q, derivatives=2)
     assert not da.measure.regularity(degenerate, path, every=1000).regular
 
 

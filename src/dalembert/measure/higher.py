@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from math import comb
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -28,6 +28,7 @@ from dalembert.systems import VariationalProblem
 from dalembert.systems.variational import constraint_numbers, holonomic_constraints
 
 Nodes = Float[Array, "p n"]
+_ROUNDING = 1e-12  # entries of D₁D_{k+1}L̃_d this much below the largest: differences of knots, and no dependence
 
 
 class PoincareCartan(NamedTuple):
@@ -43,7 +44,7 @@ def poincare_cartan(
     multipliers=None,
     *,
     h,
-    t0=0.0,
+    t0: Any = 0.0,
     scheme: Scheme | WindowMap | None = None,
 ) -> PoincareCartan:
     """d(L̃_d⁰ + … + L̃_d^{k-1}) = Θ⁺ - Θ⁻ + Σ Φ_d dλ at 2k nodes, h apart from t0 on.
@@ -53,7 +54,7 @@ def poincare_cartan(
     """
     k = problem.derivatives
     points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k)
-    slopes = jax.grad(lambda x: node_action(problem, chosen, x, free, t0 + h * jnp.arange(2 * k)))(points)
+    slopes = jax.grad(lambda x: node_action(problem, chosen, x, free, h * jnp.arange(2 * k), t0))(points)
     return PoincareCartan(-slopes[:k], slopes[k:])
 
 
@@ -63,7 +64,7 @@ def euler_lagrange_operator(
     multipliers=None,
     *,
     h,
-    t0=0.0,
+    t0: Any = 0.0,
     scheme: Scheme | WindowMap | None = None,
 ) -> Float[Array, "n"]:
     """EL̃_d = Σ_j D_j L̃_d at the middle one of 2k+1 nodes; over h it tends to Σ_j (-d/dt)ʲ ∂L̃/∂q⁽ʲ⁾. Zero on trajectories.
@@ -73,17 +74,20 @@ def euler_lagrange_operator(
     """
     k = problem.derivatives
     points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k + 1)
-    return jax.grad(lambda x: node_action(problem, chosen, x, free, t0 + h * jnp.arange(2 * k + 1)))(points)[k]
+    return jax.grad(lambda x: node_action(problem, chosen, x, free, h * jnp.arange(2 * k + 1), t0))(points)[k]
 
 
-def node_action(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, multipliers, times: Float[Array, "p"]):
-    """Σ L̃_d over all windows of k+1 neighbouring nodes at any times."""
+def node_action(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, multipliers, times, t0: Any = 0.0):
+    """Σ L̃_d over all windows of k+1 neighbouring nodes, at any times, counted from t0.
+
+    Apart from t0, because the differences of large times would be known to fewer digits.
+    """
     index = jnp.arange(nodes.shape[0] - problem.derivatives)[:, None] + jnp.arange(problem.derivatives + 1)
-    action, defects = jax.vmap(lambda x, t: _knot_action(problem, scheme, x, t))(nodes[index], times[index])
+    action, defects = jax.vmap(lambda x, t: _knot_action(problem, scheme, x, t, t0))(nodes[index], times[index])
     return jnp.sum(action) + jnp.sum(multipliers * defects)
 
 
-def _knot_action(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, times):
+def _knot_action(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, times, t0):
     """(L_d, Φ_d) of one window of k+1 nodes, differentiable with respect to their times too."""
     k = problem.derivatives
     positions = [times[i] - times[0] for i in range(k + 1)]
@@ -93,7 +97,8 @@ def _knot_action(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, t
         table.append([(last[l + 1] - last[l]) / (positions[l + j] - positions[l]) for l in range(k + 1 - j)])
     ((place, weight),) = scheme.points(positions)
     jet = jnp.stack(scheme.jet(table, positions, place, k))
-    action, defects = window_action(problem, jet[None], (times[0] + place)[None], jnp.asarray(weight)[None])
+    middle = (t0 + times[0] + place)[None]
+    action, defects = window_action(problem, jet[None], middle, jnp.asarray(weight)[None])
     return action, defects[0]
 
 
@@ -237,8 +242,8 @@ def higher_energy(problem: VariationalProblem, path: Path, scheme: Scheme | Wind
 
     def value(points, free, begin):
         def action(step):
-            times = begin + path.h * jnp.arange(2 * k)
-            return node_action(problem, chosen, points, free, times + (step - path.h) * (jnp.arange(2 * k) >= k))
+            times = path.h * jnp.arange(2 * k) + (step - path.h) * (jnp.arange(2 * k) >= k)
+            return node_action(problem, chosen, points, free, times, begin)
 
         return -jax.grad(action)(path.h)
 
@@ -291,6 +296,8 @@ def higher_regularity(
         x = jnp.concatenate([points.ravel(), free.ravel()])
         start = jnp.concatenate([newest[0], newest[1], jnp.zeros(flow.mh)])
         matrix = jax.jacfwd(here.equations)(start, x)
+        motion = jnp.abs(matrix) < _ROUNDING * jnp.max(jnp.abs(matrix[: flow.n]))
+        matrix = jnp.where(motion & (jnp.arange(len(matrix)) < flow.n)[:, None], 0.0, matrix)
         left, columns = here.equations(start, x), matrix[:, flow.n + flow.m :]
         return matrix, jnp.max(jnp.abs(left - columns @ jnp.linalg.pinv(columns) @ left))
 
