@@ -1,9 +1,16 @@
-"""Compiled programs are shared by the test processes: XLA finds a program that another test has compiled already."""
+"""How the tests compile: XLA's quick way, and programs shared by the test processes."""
 
+import os
 from pathlib import Path
 
-import jax
-import pytest
+# Most of the suite's time is XLA's: many programs, each run a few times. The emitters without MLIR and level 0 compile in
+# a third of the time. Results differ from those of XLA's defaults in the last bits; test_compilation.py runs a part of the
+# suite with the defaults, `XLA_FLAGS= make test` all of it. XLA reads the variable when JAX starts, in subprocesses too.
+FAST = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+os.environ.setdefault("XLA_FLAGS", FAST)
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "jax"
 

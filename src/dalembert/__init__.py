@@ -29,7 +29,7 @@ from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # n
 from dalembert.show import plot  # noqa: E402
 from dalembert.solution import BoundaryStatistics, Solution, SolveError  # noqa: E402
 from dalembert.solve import Extremals, Nodes, multistart, solve, solve_batch, spline  # noqa: E402
-from dalembert.step import (
+from dalembert.step import (  # noqa: E402
     Avoid,
     Branch,
     Least,
@@ -41,7 +41,7 @@ from dalembert.step import (
     roots,
     simulate,
     simulate_free_steps,
-)  # noqa: E402
+)
 from dalembert.store import from_xarray, load, matches, save, to_xarray  # noqa: E402
 from dalembert.systems import (  # noqa: E402
     AdaptedReference,

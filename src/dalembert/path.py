@@ -59,7 +59,8 @@ _MESSAGES = {
         "by Gauss-Newton steps). Check that the ends can be joined, give more time, or another guess"
     ),
     Outcome.NO_POSITIVE_STEP: (
-        "the energy equation has no positive next step: a turning point of the motion. Go on from here with fixed steps"
+        "the energy equation has no positive next step near the last one, as at a turning point of the motion. Go on from "
+        "here with fixed steps"
     ),
     Outcome.LEFT_DOMAIN: "the state left the domain given by domain=. The last state of the path is the last one inside",
 }

@@ -129,7 +129,7 @@ def test_closed_forms_of_beam_and_minimum_jerk():
 
 
 def test_vakonomic_heisenberg_problem_has_action_pi():
-    """0 → (0, 0, 1) in time 1: one circle, min ½∫|u|² = π; any rotation of it about the axis is another: a flat direction."""
+    """0 → (0, 0, 1) in time 1: one circle, min ½∫|u|² = π; its rotations about the axis are others: a flat direction."""
     problem = da.VariationalProblem(
         lambda q, v: 0.5 * (v[0] ** 2 + v[1] ** 2), da.Nonholonomic(lambda q, v: v[2] - (q[1] * v[0] - q[0] * v[1]))
     )

@@ -16,7 +16,11 @@ from dalembert.systems.variational import VariationalProblem, density, different
 
 
 def with_time(
-    problem: VariationalProblem, scheme: WindowMap | None = None, *, step: Callable | None = None
+    problem: VariationalProblem,
+    scheme: WindowMap | None = None,
+    *,
+    step: Callable | None = None,
+    forward: bool = True,
 ) -> VariationalProblem:
     """L_d((t₀, q₀), …, (t_k, q_k)) = (t_k - t₀)/k · L(jet of the points on their own times): t is varied like q.
 
@@ -26,6 +30,7 @@ def with_time(
     Hermite the nodes are (t, q, q̇, …, q⁽ᵏ⁻¹⁾), the windows have two of them and 2k+1 Gauss points: more than a fixed mesh
     needs, so that the nodes move to where the action is approximated best and not to where the quadrature errs. step(q₀, …,
     q_k): the prescribed t_{1} - t_{0}, as a constraint: the q equations then contain its derivative.
+    forward: the action is infinite where time does not increase, so that no path is accepted that goes back.
     Source: Colombo, Martín de Diego, Zuccalli, section 4.1, eq. (4.1), divided by k; end of section 4.2.
     """
     scheme = Interpolated() if scheme is None else scheme
@@ -39,8 +44,9 @@ def with_time(
             _hermite(x, k) if hermite else [_window(jnp.stack([y[0] for y in x]), jnp.stack([y[1:] for y in x]), scheme)]
         )
         action = sum(w * density(given, jet, t) for jet, t, w in points)
-        later = jnp.stack([y[0] for y in x])
-        action = jnp.where(jnp.all(later[1:] > later[:-1]), action, jnp.inf)  # no path goes back in time
+        if forward:
+            later = jnp.stack([y[0] for y in x])
+            action = jnp.where(jnp.all(later[1:] > later[:-1]), action, jnp.inf)
         return action, jnp.concatenate([w * differential_constraints(given, jet, t) for jet, t, w in points])
 
     def split(arguments):

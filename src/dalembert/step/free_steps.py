@@ -31,10 +31,11 @@ def simulate_free_steps(
 ) -> Path:
     """Σ_j D_j L̃_d = 0 in q and in t: E_i - E_{i-1} = -(h_i + … + h_{i+k-1})/k ∂L_d/∂t, the steps h_i unknown.
 
-    Symplectic, and energy and momentum conserving where L does not depend on time. nodes (2k, n) at times (2k,): their energy is
-    the one that is kept. steps: N, with those of the given nodes. Returns a Path whose t are the times found; v are difference
-    quotients between nodes. Where no positive next step exists the outcome is NO_POSITIVE_STEP, with the time: the equation of energy
-    has no real solution near turning points of the motion. Go on with fixed steps: `simulate(problem, nodes=path.q[-2k:], h=…)`.
+    Symplectic, and energy and momentum conserving where L does not depend on time. nodes (2k, n) at times (2k,): their
+    energy is the one that is kept. steps: N, with those of the given nodes. Returns a Path whose t are the times found; v
+    are difference quotients between nodes. Where no positive next step exists the outcome is NO_POSITIVE_STEP, with the
+    time: the equation of energy has no real solution near turning points of the motion. Go on with fixed steps:
+    `simulate(problem, nodes=path.q[-2k:], h=…)`.
     Errors: ValueError naming the argument; StepError with the partial path, unless throw=False.
     Source: Colombo, Martín de Diego, Zuccalli, section 4.1; for k = 1 Kane, Marsden, Ortiz (1999).
     """
@@ -46,20 +47,28 @@ def simulate_free_steps(
         )
     if not np.all(np.diff(t) > 0):
         raise ValueError(f"times: found {t}; they must increase")
-    free = with_time(problem, scheme)
+    free = with_time(problem, scheme, forward=False)  # Newton's method may look back on its way
     raw = simulate(
-        free, nodes=np.column_stack([t, q]), multipliers=multipliers, h=1.0, steps=steps, scheme=Points(), tolerance=tolerance,
-        max_iterations=max_iterations, throw=False,
+        free, nodes=np.column_stack([t, q]), multipliers=multipliers, h=1.0, steps=steps, scheme=Points(),
+        tolerance=tolerance, max_iterations=max_iterations, throw=False, domain=_forward,
     )  # fmt: skip
     path = _on_its_times(raw)
     if raw.outcome.failed:
         last = np.asarray(raw.q[-2 * k :])
-        code = raw.outcome if problem.differential or _other_root(free, last, k) else Outcome.NO_POSITIVE_STEP
+        backwards = raw.outcome is Outcome.LEFT_DOMAIN
+        sought = not backwards and not problem.differential and not problem.holonomic
+        lost = backwards or (sought and not _other_root(free, last, k))
+        code = Outcome.NO_POSITIVE_STEP if lost else raw.outcome
         s = dataclasses.replace(path.statistics, failed_time=path.t[-1])
         path = dataclasses.replace(path, code=jnp.asarray(int(code)), statistics=s)
         if throw:
             raise StepError(path)
     return path
+
+
+def _forward(q, v, *parameters):
+    """Whether the last step went forward in time."""
+    return v[0] > 0.0
 
 
 def _on_its_times(raw: Path) -> Path:
