@@ -191,22 +191,27 @@ class Path(eqx.Module):
         if self.t.shape[0] < 3:
             raise ValueError(f"t: the path has {self.t.shape[0]} saved nodes; interpolation needs at least 3")
         if not isinstance(times, Tracer) and not isinstance(self.t, Tracer):
-            low, high = float(jnp.min(self.t)), float(jnp.max(self.t))
+            known, asked = np.asarray(self.t), np.asarray(times)
+            low, high = float(known.min()), float(known.max())
             slack = 1e-12 * max(1.0, abs(low), abs(high))
-            if times.size and not (float(times.min()) >= low - slack and float(times.max()) <= high + slack):
+            if asked.size and not (asked.min() >= low - slack and asked.max() <= high + slack):
                 raise ValueError(
-                    f"t: found times in [{float(times.min()):g}, {float(times.max()):g}], "
-                    f"outside the path's [{low:g}, {high:g}]"
+                    f"t: found times in [{asked.min():g}, {asked.max():g}], outside the path's [{low:g}, {high:g}]"
                 )
-        node_v = self.v if self.levels[0] == "node" else _slopes(self.t, self.q)
-        k = jnp.clip(jnp.searchsorted(self.t, times, side="right") - 1, 0, self.t.shape[0] - 2)
-        width = self.t[k + 1] - self.t[k]
-        s = ((times - self.t[k]) / width)[..., None]
-        q0, q1, d0, d1 = self.q[k], self.q[k + 1], node_v[k] * width[..., None], node_v[k + 1] * width[..., None]
-        jump = q1 - q0
-        q = q0 + s * (d0 + s * (3 * jump - 2 * d0 - d1 + s * (d0 + d1 - 2 * jump)))
-        v = (d0 + s * (2 * (3 * jump - 2 * d0 - d1) + 3 * s * (d0 + d1 - 2 * jump))) / width[..., None]
-        return q, v
+        return _hermite(self.t, self.q, self.v if self.levels[0] == "node" else None, times)
+
+
+@jax.jit
+def _hermite(t: Float[Array, "nodes"], q, v, times: Float[Array, "..."]):
+    """(q, v) at times, from q and v (nodes, n) at t; without v from the slopes of q. One program for its many operations."""
+    v = _slopes(t, q) if v is None else v
+    k = jnp.clip(jnp.searchsorted(t, times, side="right") - 1, 0, t.shape[0] - 2)
+    width = t[k + 1] - t[k]
+    s = ((times - t[k]) / width)[..., None]
+    q0, q1, d0, d1 = q[k], q[k + 1], v[k] * width[..., None], v[k + 1] * width[..., None]
+    jump = q1 - q0
+    at = q0 + s * (d0 + s * (3 * jump - 2 * d0 - d1 + s * (d0 + d1 - 2 * jump)))
+    return at, (d0 + s * (2 * (3 * jump - 2 * d0 - d1) + 3 * s * (d0 + d1 - 2 * jump))) / width[..., None]
 
 
 def _slopes(t: Float[Array, "nodes"], q: Float[Array, "nodes n"]) -> Float[Array, "nodes n"]:

@@ -98,7 +98,7 @@ def ensemble(
         carry, rows = _jax(*arguments)
     path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, float(begin), float(step), every, choices)
     path = dataclasses.replace(path, h=np.full(size, path.h))
-    return jax.tree.map(jnp.asarray, path)
+    return jax.device_put(path)  # jnp.asarray would compile a program for every shape
 
 
 def _with(system, parameters: dict):

@@ -95,10 +95,10 @@ def simulate(
     if inside:
         return path_of(jnp, prepared, carry, rows, begin, step, every, choices)
     carry = carry._replace(code=np.asarray(int(diagnosis(program, choices, carry, begin, step))))
-    # By NumPy: every small operation of JAX is compiled when it is first met.
+    # By NumPy: every small operation of JAX is compiled when it is first met, jnp.asarray too, for every shape.
     prepared, carry, rows = jax.tree.map(np.asarray, (prepared, carry, rows))
     path = path_of(np, prepared, carry, rows, np.asarray(begin), np.asarray(step), every, choices)
-    path = jax.tree.map(jnp.asarray, path)
+    path = jax.device_put(path)
     record = provenance(
         system, scheme, starter, branch, h=h, steps=steps, t0=t0, save_every=save_every, **given._asdict(),
         tolerance=tolerance, max_iterations=max_iterations, stop=stop, domain=domain,
