@@ -101,7 +101,10 @@ def multistart(
         prepared = prepare(problem, initial, final, through, T, steps, times, scheme, paths[i])
         return extremal(prepared, options, False, made)
 
-    return _distinct(_each(one, len(paths), threads), lambda s: extremal(base._replace(guess=s), options, True))
+    def certified(s: Solution) -> Solution:
+        return extremal(prepare(problem, initial, final, through, T, steps, times, scheme, s), options, True)
+
+    return _distinct(_each(one, len(paths), threads), certified)
 
 
 def _draw(base: Prepared, starts: int, spread: float, seed: int) -> np.ndarray:

@@ -78,7 +78,7 @@ def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear) ->
                 continue
             break
         it.update = _update(chain, it, step)
-        small = it.update <= settings.tolerance and it.at.violation <= settings.tolerance * _size(chain, it)
+        small = it.shift == 0.0 and max(it.update, it.at.violation / _size(chain, it)) <= settings.tolerance
         found = (_search if settings.minimum else _damped)(chain, it, step, linear, factors)
         it.iterations += 1
         if found is not None:
