@@ -69,10 +69,10 @@ def guess(path: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
     return np.concatenate([path.T, np.gradient(path, t, axis=0).T, -np.gradient(by_v, t, axis=1), by_v, cost[None]])
 
 
-def extremal(path: np.ndarray, multipliers: np.ndarray, tolerance: float = 1e-8) -> tuple[float, np.ndarray]:
-    """The cost, and q at the times of the guess, (N+1, 2); raises RuntimeError where solve_bvp gives up."""
+def cost(path: np.ndarray, multipliers: np.ndarray, tolerance: float = 1e-8) -> float:
+    """Of the extremal near a discrete one; raises RuntimeError where solve_bvp gives up."""
     t = np.linspace(0.0, T, len(path))
     found = solve_bvp(slopes, ends, t, guess(path, multipliers), tol=tolerance, max_nodes=50_000)
     if not found.success:
         raise RuntimeError(found.message)
-    return float(found.y[8, -1]), found.sol(t)[:2].T
+    return float(found.y[8, -1])

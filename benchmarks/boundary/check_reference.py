@@ -12,7 +12,6 @@ import argparse
 import os
 import sys
 from fractions import Fraction
-from functools import cache
 from itertools import pairwise
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -95,18 +94,12 @@ def jerk() -> dict[str, Pair]:
     }
 
 
-@cache
-def cart_and_pole(steps: int, form: str, guess: int | None) -> casadi_cartpole.Found:
-    begin = cartpole.straight_line(steps) if guess is None else cartpole.random_guess(guess, steps)
-    return casadi_cartpole.Problem(steps, form).solve(begin)
-
-
 def swing_up() -> dict[str, Pair]:
     """The discrete costs by IPOPT in two forms; the limits by Pontryagin's principle and by extrapolation."""
     pairs: dict[str, Pair] = {}
-    for name, guess in (("STRAIGHT", None), ("CHEAPEST", 0)):
-        start = cart_and_pole(200, "eliminated", guess)
-        pairs[f"{name}_LIMIT"] = cartpole_bvp.extremal(start.path, start.multipliers)[0], extrapolated(start.path)
+    for name, guess in (("STRAIGHT", cartpole.straight_line(200)), ("CHEAPEST", cartpole.random_guess(0, 200))):
+        start = casadi_cartpole.Problem(200, "eliminated").solve(guess)
+        pairs[f"{name}_LIMIT"] = cartpole_bvp.cost(start.path, start.multipliers), extrapolated(start.path)
         both = [[followed(start.path, steps, form) for steps in reference.CARTPOLE_STEPS] for form in casadi_cartpole.FORMS]
         pairs[f"{name}_COSTS"] = np.array(both[0]), np.array(both[1])
     return pairs
