@@ -25,7 +25,7 @@ import casadi
 import numpy as np
 from benchmarks.boundary import sphere
 from benchmarks.boundary.spline_forms import Form, mapped, nodes, states
-from benchmarks.boundary.spline_newton import sparse
+from benchmarks.boundary.spline_newton import sparse, start
 from benchmarks.peers.measure import Method, Result, measure
 
 TOLERANCES = (1e-8, 1e-10)
@@ -136,7 +136,7 @@ def main() -> None:
     chosen = arguments.parse_args()
     for steps in chosen.steps:
         notes: dict = {}
-        truth = sparse(steps).path.astype(float)
+        truth = sparse(*start(steps)).path.astype(float)
         tried = BESTS + OTHERS if chosen.choices else BESTS
         results = measure(methods(steps, tried, notes), truth, violation, chosen.repeats, slowest=60.0)
         print(f"\nobjective of the solution by Newton's method: {sphere.objective(truth):.12g}")

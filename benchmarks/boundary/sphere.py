@@ -14,27 +14,27 @@ T = 1.0
 # Longitude and latitude of q(0), of the five points between and of q(T).
 ANGLES = np.array([[0.0, 0.0], [0.7, 0.5], [1.6, 0.1], [2.2, -0.7], [3.0, -0.2], [3.6, 0.8], [4.6, 0.3]])
 
-# The velocities of the ends in the directions of growing longitude and latitude.
-END_RATES = np.array([[3.0, 4.0], [5.0, -2.0]])
+# The velocities of the ends to the east and to the north.
+END_SPEEDS = np.array([[3.0, 4.0], [5.0, -2.0]])
 
 
-def _on_sphere(angles: np.ndarray) -> np.ndarray:
+def on_sphere(angles: np.ndarray) -> np.ndarray:
     """(…, 2) → (…, 3)."""
     longitude, latitude = angles[..., 0], angles[..., 1]
     return np.stack([np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)], axis=-1)
 
 
-def _tangent(angles: np.ndarray, rates: np.ndarray) -> np.ndarray:
-    """The vector with the components `rates` (east, north) at a point."""
+def tangent(angles: np.ndarray, speeds: np.ndarray) -> np.ndarray:
+    """(3,): the vector at a point with the speeds to the east and to the north."""
     longitude, latitude = angles
     east = np.array([-np.sin(longitude), np.cos(longitude), 0.0])
     north = np.array([-np.sin(latitude) * np.cos(longitude), -np.sin(latitude) * np.sin(longitude), np.cos(latitude)])
-    return rates[0] * east + rates[1] * north
+    return speeds[0] * east + speeds[1] * north
 
 
-POINTS = _on_sphere(ANGLES)
-START_VELOCITY = _tangent(ANGLES[0], END_RATES[0])
-END_VELOCITY = _tangent(ANGLES[-1], END_RATES[1])
+POINTS = on_sphere(ANGLES)
+START_VELOCITY = tangent(ANGLES[0], END_SPEEDS[0])
+END_VELOCITY = tangent(ANGLES[-1], END_SPEEDS[1])
 
 
 def point_nodes(points: np.ndarray, steps: int) -> np.ndarray:

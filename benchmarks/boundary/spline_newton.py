@@ -43,20 +43,21 @@ def start(steps: int) -> tuple[np.ndarray, np.ndarray]:
     return path, np.setdiff1d(np.arange(steps + 1), fixed)
 
 
-def dense(steps: int, tolerance: float = 1e-12) -> Spline:
-    """Float64; raises RuntimeError where the updates do not come below the tolerance.
+def dense(path: np.ndarray, free: np.ndarray, tolerance: float = 1e-12) -> Spline:
+    """From a path (N+1, 3) that holds the given nodes; in float64.
 
-    They end at 2e-14 for N = 100, and grow with the condition of the fourth differences.
+    Raises RuntimeError where the updates stay above the tolerance. They end at 3e-14 for N = 100, and grow with the
+    condition of the fourth differences.
     """
-    path, free = start(steps)
-    fourth = _fourth_differences(steps)[np.ix_(free, free)]
+    path, steps = path.copy(), len(path) - 1
+    fourth = _fourth_differences(steps)
     scaled = np.zeros(len(free))  # h³ λ
     positions, update = 3 * len(free), np.inf
     for iteration in range(1, MOST + 1):
         q = path[free]
-        inner = (_fourth_differences(steps) @ path)[free] + 2 * scaled[:, None] * q
+        inner = (fourth @ path)[free] + 2 * scaled[:, None] * q
         jacobian = np.zeros((positions + len(free),) * 2)
-        jacobian[:positions, :positions] = np.kron(fourth + np.diag(2 * scaled), np.eye(3))
+        jacobian[:positions, :positions] = np.kron(fourth[np.ix_(free, free)] + np.diag(2 * scaled), np.eye(3))
         for k in range(len(free)):
             jacobian[3 * k : 3 * k + 3, positions + k] = jacobian[positions + k, 3 * k : 3 * k + 3] = 2 * q[k]
         change = np.linalg.solve(jacobian, -np.concatenate([inner.ravel(), np.sum(q**2, axis=1) - 1]))
@@ -74,9 +75,9 @@ def _fourth_differences(steps: int) -> np.ndarray:
     return second.T @ second
 
 
-def sparse(steps: int, tolerance: float = 1e-15) -> Spline:
-    """Path and multipliers in long double; raises RuntimeError where the updates do not come below the tolerance."""
-    path, free = start(steps)
+def sparse(path: np.ndarray, free: np.ndarray, tolerance: float = 1e-15) -> Spline:
+    """From a path (N+1, 3) that holds the given nodes; path and multipliers are in long double. Raises like `dense`."""
+    steps = len(path) - 1
     q, h = path.astype(LONG), LONG(sphere.T) / LONG(steps)
     w, mu = np.diff(q, 2, axis=0) / h**2, np.zeros(len(free), LONG)
     windows, positions, update = w.size, 3 * len(free), np.inf
