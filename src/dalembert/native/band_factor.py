@@ -14,7 +14,7 @@ from functools import partial
 
 from dalembert.native.band_column import call_column, column, gather
 from dalembert.native.band_enter import ending_rows, enter, enter_four, scale_four, unit_row
-from dalembert.native.band_shape import BLOCK, ORDER, PANEL, Shape, lanes_from, row_of
+from dalembert.native.band_shape import BLOCK, ORDER, PANEL, Shape, fetch, lanes_from, row_of
 from dalembert.native.band_update import (
     common_rows,
     fill,
@@ -26,6 +26,8 @@ from dalembert.native.band_update import (
     update,
 )
 from dalembert.native.code import Code
+
+AHEAD = 3  # panels between the one that is worked on and the one that is asked for
 
 
 @dataclass(frozen=True)
@@ -134,10 +136,24 @@ def _panel(c: Code, shape: Shape, p: str, room: _Room) -> None:
     work += [(16 * len(rows), partial(others, vectors, rows)) for vectors, rows in pieces(shape)]
     work.append((2 * shape.lower, lambda: keep_lower(c, shape, old, c.at(kept, PANEL * shape.trailing))))
     work.append((16 * shape.vectors, lambda: scale_four(c, shape, c.let(f"add i64 {entering}, {PANEL}"), room.ending)))
+    work.append((shape.width // 2, lambda: _ahead(c, shape, p)))
     for k, part in enumerate(_shares(work)):
         c.store(call_column(c, k, new, c.at(block, BLOCK)), room.places[k], "i64")
         for act in part:
             act()
+
+
+def _ahead(c: Code, shape: Shape, p: str) -> None:
+    """Ask for the rows that enter a few panels later, and for what is written then: stores that wait hold up all others."""
+    last = c.let(f"sdiv i64 {c.let('add i64 %n, -1')}, {PANEL}")
+    later = c.call("i64", "llvm.smin.i64", ("i64", c.let(f"add i64 {p}, {AHEAD}")), ("i64", last))
+    first = c.let(f"mul i64 {later}, {PANEL}")
+    row = c.let(f"add i64 {first}, {shape.rows}")
+    inside = c.let(f"icmp slt i64 {row}, %n")
+    fetch(c, c.let(f"select i1 {inside}, ptr {row_of(c, shape, row)}, ptr %a"), PANEL * shape.width, write=True)
+    fetch(c, c.at("%blocks", c.let(f"mul i64 {later}, {BLOCK}")), BLOCK, write=True)
+    fetch(c, c.at("%scales", row), PANEL, write=True)
+    fetch(c, c.at("%order", c.let(f"mul i64 {later}, {ORDER}"), "i32"), ORDER // 2, write=True)
 
 
 def _shares(work: list[tuple[int, Callable[[], None]]]) -> list[list[Callable[[], None]]]:

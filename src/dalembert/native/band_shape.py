@@ -8,6 +8,7 @@ from dalembert.native.code import Code
 
 PANEL = 4  # columns of a panel, and doubles in a vector
 CHUNK = 2  # vectors of a row that are updated at once: those of the pivots' rows stay in registers
+LINE = 8  # numbers in a line of the cache
 ORDER = 2 * PANEL  # numbers kept of the interchanges of a panel
 BLOCK = PANEL * PANEL  # numbers kept of L and U of its four rows
 
@@ -81,6 +82,12 @@ def masked(c: Code, pointer: str, mask: str) -> str:
     """A vector, with zeros where the mask is false; memory is not touched there."""
     arguments = (("ptr", pointer), ("i32", "8"), (c.truth, mask), (c.real, c.constant(0.0)))
     return c.call(c.real, "llvm.masked.load.v4f64.p0", *arguments)
+
+
+def fetch(c: Code, pointer: str, count: int, write: bool) -> None:
+    """Ask for numbers that are needed soon: a matrix does not fit the cache, and is not read or written line by line."""
+    for at in range(0, count, LINE):
+        c.act("llvm.prefetch.p0", ("ptr", c.at(pointer, at)), ("i32", str(int(write))), ("i32", "3"), ("i32", "1"))
 
 
 def row_of(c: Code, shape: Shape, row: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dalembert.native.band_shape import PANEL, Shape, masked, minus_product, shuffle, vector
+from dalembert.native.band_shape import PANEL, Shape, fetch, masked, minus_product, row_of, shuffle, vector
 from dalembert.native.band_solve import block_of, downwards, kept, order_of, panels, read, write
 from dalembert.native.code import Code
+
+AHEAD = 4  # panels between the one that is used and the one that is asked for
 
 
 def solve_single(shape: Shape) -> Code:
@@ -27,7 +29,16 @@ def solve_single(shape: Shape) -> Code:
     return c
 
 
+def _ahead(c: Code, shape: Shape, p: str, step: int, start: int, count: int) -> None:
+    """Ask for a part of the factors of the panel `step` further; of the first one if there is none, which does no harm."""
+    other = c.let(f"add i64 {p}, {step}")
+    inside = c.let(f"icmp ult i64 {other}, {panels(c)}")
+    row = c.let(f"mul i64 {c.let(f'select i1 {inside}, i64 {other}, i64 0')}, {PANEL}")
+    fetch(c, c.at(row_of(c, shape, row), start), count, write=False)
+
+
 def _forward(c: Code, plain: Code, shape: Shape, p: str, state: str) -> None:
+    _ahead(c, shape, p, AHEAD, PANEL * shape.trailing, PANEL * shape.lower)
     first, _, lower = kept(c, shape, p)
     block, (places, moves) = block_of(c, p), order_of(c, shape, p)
     y = [plain.load(c.at(state, place)) for place in places]
@@ -54,6 +65,7 @@ def _forward(c: Code, plain: Code, shape: Shape, p: str, state: str) -> None:
 
 
 def _backward(c: Code, plain: Code, shape: Shape, p: str, newest: str) -> None:
+    _ahead(c, shape, p, -AHEAD, 0, PANEL * shape.trailing)
     first, upper, _ = kept(c, shape, p)
     block = block_of(c, p)
     known = c.at("%work", c.let(f"add i64 {first}, {PANEL}"))

@@ -13,9 +13,11 @@ from dalembert.native import band_factor, band_single, band_solve
 from dalembert.native.band_shape import BLOCK, ORDER, PANEL, Shape
 from dalembert.native.cache import CACHE
 from dalembert.native.code import Code, module, real
+from dalembert.native.graph import Unsupported
 from dalembert.native.share import shared
 
 TURNS = 5  # of the estimate of a condition number
+LARGEST = 2**17  # numbers in the window, which stands on the stack and should stay in the cache
 LANES = 4  # right-hand sides that are solved for at once
 # The words of a job: a counter, the number of matrices, sizes, then arrays, one after the other for each matrix.
 FIELDS = (
@@ -150,6 +152,9 @@ def banded(lower: int, upper: int) -> Banded:
     """The factorizations for one bandwidth; compiled once, and kept on disk like all machine code."""
     if lower < 0 or upper < 0:
         raise ValueError(f"lower, upper: expected no negative bandwidths, got {lower} and {upper}")
+    shape = Shape(lower, upper)
+    if shape.height * shape.stride > LARGEST:
+        raise Unsupported("bandwidths", f"of {lower} and {upper} are too large for the window of the factorization")
     return Banded(lower, upper)
 
 
