@@ -21,12 +21,14 @@ from dalembert.discretize import (  # noqa: E402
     Scheme,
     TripleMap,
     WindowMap,
+    energies,
     redefined,
+    with_time,
 )
 from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # noqa: E402
 from dalembert.show import plot  # noqa: E402
 from dalembert.solution import BoundaryStatistics, Solution, SolveError  # noqa: E402
-from dalembert.solve import Nodes, solve  # noqa: E402
+from dalembert.solve import Extremals, Nodes, multistart, solve, solve_batch, spline  # noqa: E402
 from dalembert.step import Avoid, Branch, Least, Nearest, Root, SampledFeedback, StepProgram, ensemble, roots, simulate  # noqa: E402
 from dalembert.store import from_xarray, load, matches, save, to_xarray  # noqa: E402
 from dalembert.systems import (  # noqa: E402
@@ -38,6 +40,7 @@ from dalembert.systems import (  # noqa: E402
     Interpolant,
     Lyapunov,
     Nonholonomic,
+    Ostrogradsky,
     Projection,
     RankDeficientError,
     Reduction,
@@ -52,7 +55,9 @@ from dalembert.systems import (  # noqa: E402
     deformed,
     energy,
     interpolant,
+    manifolds,
     momentum,
+    ostrogradsky,
     project,
     reduction,
     reference,
@@ -72,6 +77,7 @@ __all__ = [
     "Connection",
     "Constraint",
     "DiscreteSystem",
+    "Extremals",
     "Hermite",
     "Holonomic",
     "InconsistentDataError",
@@ -82,6 +88,7 @@ __all__ = [
     "Nearest",
     "Nodes",
     "Nonholonomic",
+    "Ostrogradsky",
     "Outcome",
     "PairMap",
     "Path",
@@ -110,14 +117,18 @@ __all__ = [
     "adapted_reference",
     "connection",
     "deformed",
+    "energies",
     "energy",
     "ensemble",
     "from_xarray",
     "interpolant",
     "load",
+    "manifolds",
     "matches",
     "measure",
     "momentum",
+    "multistart",
+    "ostrogradsky",
     "plot",
     "project",
     "redefined",
@@ -128,5 +139,8 @@ __all__ = [
     "simulate",
     "solvability",
     "solve",
+    "solve_batch",
+    "spline",
     "to_xarray",
+    "with_time",
 ]

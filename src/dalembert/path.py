@@ -55,8 +55,8 @@ _MESSAGES = {
         "state of the path; reduce h if the state left their domain"
     ),
     Outcome.INFEASIBLE: (
-        "no path near the guess satisfies the constraints with these ends: this one violates them least (a minimum of |φ|² by "
-        "Gauss-Newton steps). Check that the ends can be joined, give more time, or another guess"
+        "no path near the guess satisfies the constraints with these ends: this one violates them least (a minimum of |φ|² "
+        "by Gauss-Newton steps). Check that the ends can be joined, give more time, or another guess"
     ),
     Outcome.NO_POSITIVE_STEP: (
         "the energy equation has no positive next step: a turning point of the motion. Go on from here with fixed steps"

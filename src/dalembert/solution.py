@@ -8,18 +8,19 @@ from jaxtyping import Array, Float, Int
 
 from dalembert.path import Outcome
 
-
 MESSAGES = {
     Outcome.SUCCESS: "the node equations and the constraints hold",
     Outcome.SINGULAR: (
-        "the KKT matrix is singular along every direction tried: constraints depend on each other with these ends, or the Lagrangian "
-        "is singular there. Try another guess, other ends, or fewer constraints"
+        "the KKT matrix is singular along every direction tried: constraints depend on each other with these ends, or the "
+        "Lagrangian is singular there. Try another guess, other ends, or fewer constraints"
     ),
     Outcome.NOT_CONVERGED: (
-        "Newton's iteration did not reach the tolerance. Raise max_iterations, give another guess, or begin with fewer steps and use "
-        "that solution as the guess"
+        "Newton's iteration did not reach the tolerance. Raise max_iterations, give another guess, or begin with fewer "
+        "steps and use that solution as the guess"
     ),
-    Outcome.NOT_FINITE: "a function of the problem returned NaN or infinity on the first path. Give a guess inside its domain",
+    Outcome.NOT_FINITE: (
+        "a function of the problem returned NaN or infinity on the first path. Give a guess inside its domain"
+    ),
 }
 
 
@@ -95,13 +96,16 @@ class Solution(eqx.Module):
         s = self.statistics
         return "\n".join([
             f"{len(self.t) - 1} steps from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}, windows: {self.scheme}",
-            f"outcome: {self.outcome.name.lower().replace('_', ' ')}: {MESSAGES.get(self.outcome, self.outcome.message)}",
+            f"outcome: {self.outcome.name.lower().replace('_', ' ')}: "
+            f"{MESSAGES.get(self.outcome, self.outcome.message)}",
             f"action {float(self.action):.12g}, {self.kind}",
-            f"{int(s.iterations)} Newton iterations, {int(s.factorizations)} factorizations, {int(s.restorations)} restorations; last update "
-            f"{float(s.update):.2e}, scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, condition {float(s.condition):.1e}",
+            f"{int(s.iterations)} Newton iterations, {int(s.factorizations)} factorizations, "
+            f"{int(s.restorations)} restorations; last update {float(s.update):.2e}, "
+            f"scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, "
+            f"condition {float(s.condition):.1e}",
         ])  # fmt: skip
 
-    def interpolate(self, t: Float[Array, "..."]) -> Float[Array, "... n"]:
+    def interpolate(self, t: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... n"]:
         """q at times between nodes, by the cubic Hermite polynomials of q and v; ValueError for times outside."""
         times = np.asarray(t, dtype=float)
         nodes, q, v = (np.asarray(x) for x in (self.t, self.q, self.v))

@@ -124,7 +124,7 @@ def test_the_run_is_generated_for_arm():
         n=2, k=2, shapes=((),),
         residual=lambda z, q, s, t, h, held, p: z - s + h * p[0] * jnp.sin(q + h * z) + h * held,
         guess=lambda q, s, t, h, p: s, scale=lambda z, q, s, h, p: 1.0 + jnp.abs(z),
-        advance=lambda z, q, s, h, p: (h * z, z),
+        advance=lambda z, q, s, t, h, p: (h * z, z),
         outputs=lambda z, q, s, t, h, held, p: (z[:1], z), velocity=lambda s, p: s,
         stop=lambda q, v, t, p: q[0] > 9.0, domain=lambda q, v, t, p: t < 9.0, law=lambda q, v, t, p: -v,
         reduce=lambda r, t, q, v, m, p: r + jnp.sum(q), reduced=1,

@@ -21,7 +21,7 @@ def step_of(equation=None, **options) -> StepFunctions:
         "n": 1, "k": 1, "shapes": ((),),
         "residual": lambda z, q, s, t, h, held, p: equation(z, q, t, h, p[0]) - held,
         "guess": lambda q, s, t, h, p: s, "scale": lambda z, q, s, h, p: 1.0 + jnp.abs(z),
-        "advance": lambda z, q, s, h, p: (h * z, z), "outputs": lambda z, q, s, t, h, held, p: (2 * z, 3 * z),
+        "advance": lambda z, q, s, t, h, p: (h * z, z), "outputs": lambda z, q, s, t, h, held, p: (2 * z, 3 * z),
         "velocity": lambda s, p: s,
     }  # fmt: skip
     return StepFunctions(**{**given, **options})
@@ -99,7 +99,7 @@ def tail_step() -> StepFunctions:
 
     return step_of(
         residual=residual, k=3, scale=lambda z, q, s, h, p: jnp.full(3, 1 + jnp.abs(z[0])),
-        advance=lambda z, q, s, h, p: (h * z[:1], z), outputs=lambda z, q, s, t, h, held, p: (z, z[:1] * z[2]),
+        advance=lambda z, q, s, t, h, p: (h * z[:1], z), outputs=lambda z, q, s, t, h, held, p: (z, z[:1] * z[2]),
         velocity=lambda s, p: s[:1],
     )  # fmt: skip
 
@@ -134,7 +134,7 @@ def test_elementary_functions_in_lanes():
     names = list(FUNCTIONS)
     step = step_of(
         residual=lambda z, q, s, t, h, held, p: z - jnp.stack([FUNCTIONS[x](q[0]) for x in names]), k=len(names),
-        advance=lambda z, q, s, h, p: (jnp.zeros(1), z), outputs=lambda z, q, s, t, h, held, p: (z, jnp.zeros(1)),
+        advance=lambda z, q, s, t, h, p: (jnp.zeros(1), z), outputs=lambda z, q, s, t, h, held, p: (z, jnp.zeros(1)),
         velocity=lambda s, p: s[:1],
     )  # fmt: skip
     q = np.linspace(-3.1, 4.2, 23)
@@ -190,7 +190,7 @@ def test_a_lane_whose_pivot_fails_is_finished_by_the_pivoted_solver():
 
     step = step_of(
         residual=residual, k=2, scale=lambda z, q, s, h, p: 1 + jnp.abs(z),
-        advance=lambda z, q, s, h, p: (jnp.full(1, 0.25), z), outputs=lambda z, q, s, t, h, held, p: (z, jnp.zeros(1)),
+        advance=lambda z, q, s, t, h, p: (jnp.full(1, 0.25), z), outputs=lambda z, q, s, t, h, held, p: (z, jnp.zeros(1)),
         velocity=lambda s, p: s[:1],
     )  # fmt: skip
     batch = Batch(step, np.zeros(20) - 0.5, np.where(np.arange(20) % 3 == 0, 1.0, 7.3), steps=20, every=1)

@@ -20,7 +20,7 @@ def scalar_step(residual, **changes) -> StepFunctions:
         residual=lambda z, q, s, t, h, held, p: residual(z, q, t, h, p[0]) - held,
         guess=lambda q, s, t, h, p: s,
         scale=lambda z, q, s, h, p: 1.0 + jnp.abs(z),
-        advance=lambda z, q, s, h, p: (h * z, z),
+        advance=lambda z, q, s, t, h, p: (h * z, z),
         outputs=lambda z, q, s, t, h, held, p: (2 * z, 3 * z),
         velocity=lambda s, p: s,
     )  # fmt: skip
@@ -184,7 +184,7 @@ def test_a_large_dense_system_is_solved_in_loops():
         residual=lambda z, q, s, t, h, held, p: p[0] @ z + q + 0.01 * z**3,
         guess=lambda q, s, t, h, p: s,
         scale=lambda z, q, s, h, p: jnp.full_like(z, 1.0),
-        advance=lambda z, q, s, h, p: (h * z, z),
+        advance=lambda z, q, s, t, h, p: (h * z, z),
         outputs=lambda z, q, s, t, h, held, p: (z[:1], z),
         velocity=lambda s, p: s,
     )  # fmt: skip

@@ -144,7 +144,7 @@ def test_self_adjoint(form):
         program = program_for(system, q, v, t, scheme, deflate=True)
         scale = lambda z: jnp.ones_like(z)  # noqa: E731
         z, _ = newton(lambda z: program.residual(z, q, v, t, h, held), program.guess(q, v, t, h), scale, Newton(1e-13, 50))
-        increment, new = program.advance(z, q, v, h)
+        increment, new = program.advance(z, q, v, t, h)
         return q + increment, new
 
     forward = jax.jit(step)(q, v, jnp.asarray(0.1))

@@ -1,6 +1,7 @@
-"""Newton's method and the numerical rank. Knows no mechanics."""
+"""Newton's method, the numerical rank, banded systems and their inertia. Knows no mechanics."""
 
+from dalembert.algebra.inertia import Inertia, inertia
 from dalembert.algebra.newton import Newton, Solve, newton, root
 from dalembert.algebra.rank import Rank, numerical_rank
 
-__all__ = ["Newton", "Rank", "Solve", "newton", "numerical_rank", "root"]
+__all__ = ["Inertia", "Newton", "Rank", "Solve", "inertia", "newton", "numerical_rank", "root"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 from pathlib import Path as File
@@ -11,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.discretize import Scheme
-from dalembert.gallery import ENTRIES
+from dalembert.discretize.windows import MAPS, WindowMap
+from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
 from dalembert.step import Avoid, Branch, Nearest
 from dalembert.step.start import STARTERS, Starter
 from dalembert.systems import System
@@ -38,6 +40,8 @@ class Problem(NamedTuple):
 def named_problem(name: str) -> Problem:
     if ":" not in name and not name.endswith(".py"):
         key = name.replace("-", "_")
+        if key in PROBLEMS:
+            raise ValueError(f"{name}: is a boundary problem; dalembert solve {name} solves it")
         if key not in ENTRIES:
             raise ValueError(f"{name}: no system of the gallery; there are {', '.join(ENTRIES)}, or give file.py:name")
         found: Any = ENTRIES[key]
@@ -49,6 +53,26 @@ def named_problem(name: str) -> Problem:
         given: dict[str, Any] = {field: getattr(found, field, None) for field in Problem._fields}
         return Problem(**given)
     raise TypeError(f"{name}: found {type(found).__name__}; a System, or a gallery Entry, is needed")
+
+
+def named_boundary_problem(name: str, parameters: list[str] | None) -> BoundaryEntry:
+    """A boundary problem of the gallery, or a BoundaryEntry of a file, with other parameters."""
+    key = name.replace("-", "_")
+    if ":" not in name and not name.endswith(".py"):
+        if key not in PROBLEMS:
+            raise ValueError(
+                f"{name}: no boundary problem of the gallery; there are {', '.join(PROBLEMS)}, or give file.py:name"
+            )
+        found = PROBLEMS[key]
+    else:
+        found = _of_type(name, BoundaryEntry)
+    return dataclasses.replace(found, problem=_with_parameters(found.problem, parameters))
+
+
+def named_windows(name: str) -> WindowMap:
+    if name not in MAPS:
+        raise ValueError(f"--scheme: found {name}; there are {', '.join(MAPS)}")
+    return MAPS[name]()
 
 
 def _from_file(reference: str) -> Any:
@@ -76,16 +100,20 @@ def _from_file(reference: str) -> Any:
 
 
 def with_data(problem: Problem, parameters: list[str] | None, q0: str | None, v0: str | None) -> Problem:
-    system = problem.system
+    system = _with_parameters(problem.system, parameters)
+    start = _numbers(q0, "--q0") if q0 is not None else needed(problem.q0, "q0", "a System")
+    speed = _numbers(v0, "--v0") if v0 is not None else needed(problem.v0, "v0", "a System")
+    return problem._replace(system=system, q0=start, v0=speed)
+
+
+def _with_parameters(system: Any, parameters: list[str] | None) -> Any:
     for text in parameters or ():
         name, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"--set {text}: give name=value, such as m=2")
         numbers = _numbers(value, f"--set {name}")
         system = system.replace(**{name.strip(): numbers if "," in value else numbers[0]})
-    start = _numbers(q0, "--q0") if q0 is not None else needed(problem.q0, "q0", "a System")
-    speed = _numbers(v0, "--v0") if v0 is not None else needed(problem.v0, "v0", "a System")
-    return problem._replace(system=system, q0=start, v0=speed)
+    return system
 
 
 def needed(value: Any, option: str, name: str) -> Any:

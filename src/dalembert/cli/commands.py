@@ -19,20 +19,25 @@ from dalembert.cli.arguments import (
     SCHEMES,
     check_target,
     named_backend,
+    named_boundary_problem,
     named_branch,
     named_problem,
     named_scheme,
     named_starter,
+    named_windows,
     needed,
     step_count,
     with_data,
 )
-from dalembert.gallery import ENTRIES
+from dalembert.discretize.windows import MAPS
+from dalembert.gallery import ENTRIES, PROBLEMS
 from dalembert.measure import Order
 from dalembert.measure import order as measured_order
 from dalembert.papers import PAPERS
 from dalembert.path import Outcome
-from dalembert.show import plot
+from dalembert.show import plot, plot_solution
+from dalembert.solution import Solution
+from dalembert.solve import solve as solved
 from dalembert.step import simulate
 from dalembert.step.start import STARTERS
 from dalembert.store import save
@@ -59,12 +64,13 @@ BranchName = Annotated[
 
 @app.command("list")
 def list_gallery() -> None:
-    """List the systems of the gallery with formula, parameters and source."""
-    table = Table("name", "formula", "parameters", "source", box=None, padding=(0, 2, 0, 0))
-    for entry in ENTRIES.values():
-        values = entry.system.parameters or {}
+    """List the systems and boundary problems of the gallery with formula, parameters and source."""
+    table = Table("name", "command", "formula", "parameters", "source", box=None, padding=(0, 2, 0, 0))
+    known = [("run", entry, entry.system) for entry in ENTRIES.values()]
+    for command, entry, system in [*known, *(("solve", entry, entry.problem) for entry in PROBLEMS.values())]:
+        values = system.parameters or {}
         parameters = ", ".join(f"{name} = {' '.join(f'{x:g}' for x in np.ravel(value))}" for name, value in values.items())
-        table.add_row(*(Text(x) for x in (entry.name, entry.formula, parameters, entry.source)))
+        table.add_row(*(Text(x) for x in (entry.name, command, entry.formula, parameters, entry.source)))
     _console().print(table)
 
 
@@ -116,6 +122,47 @@ def run(
             plot(path, title=name).savefig(picture)
     if failed:
         raise typer.Exit(1)
+
+
+@app.command()
+def solve(
+    name: Annotated[str, typer.Argument(help="a boundary problem of the gallery, or file.py:name for a BoundaryEntry")],
+    parameter: Set = None,
+    steps: Annotated[int | None, typer.Option(help="number of steps")] = None,
+    scheme: Annotated[str, typer.Option(help=", ".join(MAPS))] = "interpolated",
+    tolerance: Annotated[float, typer.Option(help="on the last update, relative to the size of the path")] = 1e-9,
+    file: Annotated[File | None, typer.Option("--save", help="NumPy file to write, such as solution.npz")] = None,
+    picture: Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")] = None,
+) -> None:
+    """Solve a boundary problem; print how it went, and store or plot the solution. One that is not found exits 1."""
+    with _one_line_errors():
+        entry = named_boundary_problem(name, parameter)
+        check_target(file, (".npz",), "--save")
+        check_target(picture, (".png", ".pdf", ".svg"), "--plot")
+        solution = solved(
+            entry.problem, **entry.boundary, steps=entry.steps if steps is None else steps, scheme=named_windows(scheme),
+            tolerance=tolerance, throw=False,
+        )  # fmt: skip
+        failed = solution.outcome is not Outcome.SUCCESS
+        _console(stderr=failed).print(Text(solution.describe()))
+        if entry.exact is not None and not parameter:
+            error = np.abs(np.asarray(solution.q) - entry.exact(solution.t)).max()
+            _console().print(Text(f"largest error of q against the closed form {error:.2e}"))
+        if file is not None:
+            _save_solution(solution, file)
+        if picture is not None:
+            plot_solution(solution, title=entry.title, exact=None if parameter else entry.exact).savefig(picture)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _save_solution(solution: Solution, file: File) -> None:
+    """t, q, v, the jets and the multipliers under their names."""
+    s = solution
+    np.savez(
+        file, t=s.t, q=s.q, v=s.v, t_multipliers=s.t_multipliers, jets=s.jets, multipliers=s.multipliers,
+        holonomic_multipliers=s.holonomic_multipliers, action=s.action,
+    )  # fmt: skip
 
 
 @app.command()

@@ -4,6 +4,7 @@ from dalembert.discretize.discrete import DiscreteSystem
 from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
 from dalembert.discretize.redefine import Redefined, redefined
 from dalembert.discretize.scheme import Scheme
+from dalembert.discretize.time import energies, with_time
 from dalembert.discretize.windows import Averaged, Hermite, Interpolated, Points, WindowMap, Windows, windows
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "TripleMap",
     "WindowMap",
     "Windows",
+    "energies",
     "redefined",
     "windows",
+    "with_time",
 ]

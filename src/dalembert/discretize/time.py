@@ -15,15 +15,17 @@ from dalembert.systems.constraints import Holonomic
 from dalembert.systems.variational import VariationalProblem, density, differential_constraints, holonomic_constraints
 
 
-def with_time(problem: VariationalProblem, scheme: WindowMap | None = None, *, step: Callable | None = None) -> VariationalProblem:
+def with_time(
+    problem: VariationalProblem, scheme: WindowMap | None = None, *, step: Callable | None = None
+) -> VariationalProblem:
     """L_d((t₀, q₀), …, (t_k, q_k)) = (t_k - t₀)/k · L(jet of the points on their own times): t is varied like q.
 
-    The equation of t_i is that of the discrete energy, E_i - E_{i-1} = -(h_i + … + h_{i+k-1})/k ∂L_d/∂t: where L does not depend on t
-    the energy is conserved, and the method is symplectic and keeps energy and momentum; the steps are unknowns.
-    Returns the problem on (t, q), to be solved with scheme=Points(). scheme: Interpolated (the default) or Averaged; with Hermite
-    the nodes are (t, q, q̇, …, q⁽ᵏ⁻¹⁾), the windows have two of them and 2k+1 Gauss points: more than a fixed mesh needs, so that the
-    nodes move to where the action is approximated best and not to where the quadrature errs. step(q₀, …, q_k): the prescribed t_{1} - t_{0}, as a
-    constraint: the q equations then contain its derivative.
+    The equation of t_i is that of the discrete energy, E_i - E_{i-1} = -(h_i + … + h_{i+k-1})/k ∂L_d/∂t: where L does not
+    depend on t the energy is conserved, and the method is symplectic and keeps energy and momentum; the steps are unknowns.
+    Returns the problem on (t, q), to be solved with scheme=Points(). scheme: Interpolated (the default) or Averaged; with
+    Hermite the nodes are (t, q, q̇, …, q⁽ᵏ⁻¹⁾), the windows have two of them and 2k+1 Gauss points: more than a fixed mesh
+    needs, so that the nodes move to where the action is approximated best and not to where the quadrature errs. step(q₀, …,
+    q_k): the prescribed t_{1} - t_{0}, as a constraint: the q equations then contain its derivative.
     Source: Colombo, Martín de Diego, Zuccalli, section 4.1, eq. (4.1), divided by k; end of section 4.2.
     """
     scheme = Interpolated() if scheme is None else scheme
@@ -33,7 +35,9 @@ def with_time(problem: VariationalProblem, scheme: WindowMap | None = None, *, s
 
     def parts(x: tuple, p) -> tuple[Float[Array, ""], Float[Array, "m"]]:
         given = problem if p is None else _with_parameters(problem, p)
-        points = _hermite(x, k) if hermite else [_window(jnp.stack([y[0] for y in x]), jnp.stack([y[1:] for y in x]), scheme)]
+        points = (
+            _hermite(x, k) if hermite else [_window(jnp.stack([y[0] for y in x]), jnp.stack([y[1:] for y in x]), scheme)]
+        )
         action = sum(w * density(given, jet, t) for jet, t, w in points)
         later = jnp.stack([y[0] for y in x])
         action = jnp.where(jnp.all(later[1:] > later[:-1]), action, jnp.inf)  # no path goes back in time
@@ -54,6 +58,7 @@ def with_time(problem: VariationalProblem, scheme: WindowMap | None = None, *, s
 
     def prescribed(*arguments):
         x, p = split(arguments)
+        assert step is not None
         return x[1][0] - x[0][0] - step(*(y[1:] for y in x), *(() if p is None else (p,)))
 
     constraints = [differential] if problem.differential else []
@@ -127,8 +132,8 @@ def _hermite(x: tuple, k: int) -> list:
 def energies(problem: VariationalProblem, x: Float[Array, "N+1 n+1"]) -> Float[Array, "N-k"]:
     """E_i = -∂/∂h_i Σ_j L_d of the windows that contain the step h_i, at i = k-1 … N-k, of nodes (t, q) of `with_time`.
 
-    Moving all later nodes by the same time changes h_i alone: E_i = -Σ_{l>i} ∂(Σ L_d)/∂t_l, over the windows that contain both
-    i and i+1. Source: the same, the display after (4.1); its E is k times this one.
+    Moving all later nodes by the same time changes h_i alone: E_i = -Σ_{l>i} ∂(Σ L_d)/∂t_l, over the windows that contain
+    both i and i+1. Source: the same, the display after (4.1); its E is k times this one.
     """
     k = problem.derivatives
 

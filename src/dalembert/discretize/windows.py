@@ -30,14 +30,14 @@ class Windows(NamedTuple):
     the highest entry of the jet is a k-th difference.
     """
 
-    rows: Float[Array, "W S k+1 width"]
-    chained: Float[Array, "W width"]
-    times: Float[Array, "W S"]
-    weights: Float[Array, "W S"]
-    orders: Int[Array, "slots"]
-    owners: Int[Array, "slots"]
-    nodes: Int[Array, "N+1"]
-    t: Float[Array, "N+1"]
+    rows: Float[np.ndarray, "W S k+1 width"]
+    chained: Float[np.ndarray, "W width"]
+    times: Float[np.ndarray, "W S"]
+    weights: Float[np.ndarray, "W S"]
+    orders: Int[np.ndarray, "slots"]
+    owners: Int[np.ndarray, "slots"]
+    nodes: Int[np.ndarray, "N+1"]
+    t: Float[np.ndarray, "N+1"]
     stride: int
     differenced: bool
 
@@ -118,7 +118,8 @@ class Hermite(WindowMap):
 
 
 class Points(WindowMap):
-    """No jet: the functions of the problem are L_d(q₀, …, q_k) and Φ_d(q₀, …, q_k) themselves, with weight 1 and the time of q₀.
+    """No jet: the functions of the problem are L_d(q₀, …, q_k) and Φ_d(q₀, …, q_k) themselves, with weight 1 and the time of
+    q₀.
 
     The discrete principle as it stands, on equal steps or none; ends are given by nodes. Colombo, Martín de Diego, Zuccalli,
     section 3.1.
@@ -140,7 +141,7 @@ class Points(WindowMap):
 MAPS = {cls.name: cls for cls in (Interpolated, Averaged, Hermite, Points)}
 
 
-def windows(scheme: WindowMap, k: int, t: Float[Array, "N+1"], jets: tuple[bool, bool] = (True, True)) -> Windows:
+def windows(scheme: WindowMap, k: int, t: Float[np.ndarray, "N+1"], jets: tuple[bool, bool] = (True, True)) -> Windows:
     """The windows of the nodes t, increasing. jets: whether the first and the last node hold their derivatives.
 
     Without them the windows cover the nodes alone: (k-1)/2 steps are left out at that end, where k nodes are given instead.
@@ -204,7 +205,7 @@ def window_action(problem: VariationalProblem, jets: Float[Array, "S k+1 n"], ti
 
 @functools.lru_cache(maxsize=256)
 def _window(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
-    """(rows, times, weights) of one window, knots counted from its first: whole numbers, computed with exactly, or floats."""
+    """(rows, times, weights) of one window, knots counted from its first: whole numbers, then exact, or floats."""
     exact = isinstance(knots[0], int)
     positions = [Fraction(x) if exact else np.longdouble(x) for x in knots]
     table = _divided_differences(positions, orders, k)

@@ -1,17 +1,23 @@
-"""The gallery: one system per file, each with formula, parameters, reference, and closed form if there is one."""
+"""The gallery: one system or boundary problem per file, with formula, parameters, reference, and closed form."""
 
 from dalembert.gallery import (
     car_with_trailers,
     chain,
     contact_oscillator,
     curvature_particle,
+    elastic_beam,
+    heisenberg,
     inertia_wheel_pendulum,
+    minimum_acceleration,
+    minimum_jerk,
     nonholonomic_particle,
     pendulum,
+    riemannian_cubic,
+    sphere_spline,
     spherical_pendulum,
     vertical_rolling_disk,
 )
-from dalembert.gallery.entry import Entry
+from dalembert.gallery.entry import BoundaryEntry, Entry
 
 ENTRIES: dict[str, Entry] = {
     module.entry.name: module.entry
@@ -20,6 +26,7 @@ ENTRIES: dict[str, Entry] = {
         chain,
         contact_oscillator,
         curvature_particle,
+        heisenberg,
         inertia_wheel_pendulum,
         nonholonomic_particle,
         pendulum,
@@ -28,4 +35,9 @@ ENTRIES: dict[str, Entry] = {
     )
 }
 
-__all__ = ["ENTRIES", "Entry"]
+PROBLEMS: dict[str, BoundaryEntry] = {
+    module.entry.name: module.entry
+    for module in (elastic_beam, minimum_acceleration, minimum_jerk, riemannian_cubic, sphere_spline)
+}
+
+__all__ = ["ENTRIES", "PROBLEMS", "BoundaryEntry", "Entry"]

@@ -1,11 +1,12 @@
-"""Entry: a system with its formula, source, typical data and, if there is one, its closed form."""
+"""Entry and BoundaryEntry: a problem with its formula, source, typical data and, if there is one, its closed form."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from dalembert.systems import System
+from dalembert.systems import System, VariationalProblem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,4 +26,22 @@ class Entry:
     v0: tuple[float, ...]
     h: float
     time: float
+    exact: Callable | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundaryEntry:
+    """One boundary problem of the gallery.
+
+    problem: with default parameters. boundary: what `dalembert.solve` is given besides steps: initial, final, through, T.
+    steps: of a typical solution; times of points between are nodes for its multiples. exact(t, **parameters) → q, or None.
+    """
+
+    name: str
+    title: str
+    formula: str
+    source: str
+    problem: VariationalProblem
+    boundary: Mapping[str, Any]
+    steps: int
     exact: Callable | None = None

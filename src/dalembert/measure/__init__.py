@@ -1,12 +1,15 @@
 """Measurements on a path or a scheme: they say whether the theory's promises hold on a system, and steer nothing."""
 
+from dalembert.measure.condition import Condition
 from dalembert.measure.consistency import Consistency, consistency
 from dalembert.measure.embedding import Embedding, embedding
-from dalembert.measure.invariants import Invariant, Residual, constraint_residual, energy, momentum
+from dalembert.measure.higher import FlowRegularity, PoincareCartan, euler_lagrange_operator, poincare_cartan
+from dalembert.measure.invariant import Invariant
+from dalembert.measure.invariants import Residual, constraint_residual, energy, momentum
 from dalembert.measure.multipliers import Multipliers, multipliers
 from dalembert.measure.order import Convergence, Order, order
 from dalembert.measure.perturbation import Perturbation, perturbation, projected_perturbation
-from dalembert.measure.regularity import Condition, Regularity, regularity
+from dalembert.measure.regularity import Regularity, regularity
 from dalembert.measure.symplectic import SymplecticDefect, flow_symplectic_defect, symplectic_defect
 
 __all__ = [
@@ -14,10 +17,12 @@ __all__ = [
     "Consistency",
     "Convergence",
     "Embedding",
+    "FlowRegularity",
     "Invariant",
     "Multipliers",
     "Order",
     "Perturbation",
+    "PoincareCartan",
     "Regularity",
     "Residual",
     "SymplecticDefect",
@@ -25,11 +30,13 @@ __all__ = [
     "constraint_residual",
     "embedding",
     "energy",
+    "euler_lagrange_operator",
     "flow_symplectic_defect",
     "momentum",
     "multipliers",
     "order",
     "perturbation",
+    "poincare_cartan",
     "projected_perturbation",
     "regularity",
     "symplectic_defect",

@@ -5,72 +5,58 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.windows import WindowMap
+from dalembert.measure.higher import higher_energy, higher_momentum
+from dalembert.measure.invariant import Invariant
 from dalembert.measure.nodes import check_neighbours, form_of, node_view, states_of
 from dalembert.path import Path
-from dalembert.systems import Lyapunov, System
+from dalembert.systems import Lyapunov, System, VariationalProblem
 from dalembert.systems import energy as energy_at
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import deflatable, first_derivative, lyapunov_control, value
 
 
-class Invariant(eqx.Module):
-    """A scalar along a path: values (K,) at t (K,)."""
-
-    t: Float[Array, "K"]
-    values: Float[Array, "K"]
-
-    @property
-    def range(self) -> Float[Array, ""]:
-        """Largest value minus smallest."""
-        return jnp.max(self.values) - jnp.min(self.values)
-
-    @property
-    def drift(self) -> Float[Array, "K"]:
-        """Values minus the first."""
-        return self.values - self.values[0]
-
-    @property
-    def slope(self) -> Float[Array, ""]:
-        """Slope of the least squares line, per unit of time: near zero where the value oscillates without drifting."""
-        s = self.t - jnp.mean(self.t)
-        return (s @ (self.values - jnp.mean(self.values))) / jnp.maximum(s @ s, jnp.finfo(float).tiny)
-
-    def describe(self) -> str:
-        """The numbers in one line."""
-        return f"first {float(self.values[0]):.6g}, range {float(self.range):.3e}, slope {float(self.slope):.3e} per time"
-
-
-def energy(system: System, path: Path) -> Invariant:
+def energy(system: System | VariationalProblem, path: Path, *, scheme: WindowMap | None = None) -> Invariant:
     """E = v·L_v - L at the path's own velocities and their times.
 
     Where the velocities lie half way between nodes (form "nodes") the position is the mid-point, q_k - (h/2) v. Thinned
     paths are allowed: every value needs one saved state. Works under jit and vmap. A DiscreteSystem has no energy:
-    TypeError. A symmetric step lets E oscillate with an amplitude of the order of the scheme; a slope is a drift.
+    TypeError. Of a VariationalProblem it is the discrete energy, see `higher_energy`; scheme as given to simulate.
+    A symmetric step lets E oscillate with an amplitude of the order of the scheme; a slope is a drift.
     """
+    if isinstance(system, VariationalProblem):
+        return higher_energy(system, path, scheme)
     if not isinstance(system, System):
         raise TypeError(f"system: found {type(system).__name__}; the energy needs the Lagrangian of a System")
     q, v, t = states_of(path)
     return Invariant(t, jax.vmap(lambda x, w, s: energy_at(system, x, w, s))(q, v, t))
 
 
-def momentum(system: System | DiscreteSystem, path: Path, generator: Callable, *, scheme: Scheme | None = None) -> Invariant:
+def momentum(
+    system: System | DiscreteSystem | VariationalProblem,
+    path: Path,
+    generator: Callable,
+    *,
+    scheme: Scheme | WindowMap | None = None,
+) -> Invariant:
     """J = p·ξ_Q(q), the momentum map of a one-parameter group of symmetries with infinitesimal generator ξ_Q.
 
     `generator(q[, t][, p])`: (n,). p = D₂L_d(q_{k-1},q_k) at the nodes q_k of the forms "nodes" and "drift_kick_drift" (half
     a step after the state) and of a DiscreteSystem; p = L_v(q,v) in the form "kick_drift_kick". These are the momenta
     that the scheme keeps exactly, where L_d is invariant and the constraint forces do no work on ξ_Q, R ξ_Q = 0: then the
     range is round-off. A composed scheme keeps that of every stage, and L_v(q,v), which is given, up to its order.
+    Of a VariationalProblem it is J_d(ξ) = Θ⁺·ξ_Q, see `higher_momentum`.
     scheme: as given to simulate. Thinned paths are allowed. Units: action over that of the parameter.
     Raises ValueError where the scheme is not the path's or the generator's shape is not (n,).
     Source: discrete Noether theorem, Marsden, West, Discrete mechanics and variational integrators, Theorem 1.3.3.
     """
+    if isinstance(system, VariationalProblem):
+        return higher_momentum(system, path, generator, scheme)
     chosen, form = form_of(path, system, scheme)
     v = jnp.asarray(path.v)
     q, t, h = jnp.asarray(path.q)[-v.shape[0] :], jnp.asarray(path.t)[-v.shape[0] :], path.h

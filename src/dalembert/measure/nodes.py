@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, discrete_force, legendre_plus
+from dalembert.discretize.windows import WindowMap
 from dalembert.path import Path
 from dalembert.step.program import StepProgram
 from dalembert.step.programs import DiscreteProgram, NodeProgram
@@ -117,7 +118,7 @@ def implicit(equations: Callable, z: Float[Array, "z"]) -> Float[Array, "z"]:
     return here - jnp.linalg.solve(matrix, equations(here))
 
 
-def node_view(system: System | DiscreteSystem, scheme: Scheme | None, h, n: int) -> NodeView:
+def node_view(system: System | DiscreteSystem, scheme: Scheme | WindowMap | None, h, n: int) -> NodeView:
     """The view for n coordinates; TypeError or ValueError where no map (q₀,q₁) → (q₁,q₂) exists."""
     step = jnp.asarray(h, dtype=float)
     if not is_traced(step) and not (step.ndim == 0 and bool(jnp.isfinite(step)) and float(step) > 0):
@@ -134,7 +135,7 @@ def node_view(system: System | DiscreteSystem, scheme: Scheme | None, h, n: int)
         return NodeView(system, Scheme("nodes"), step, ((2, count),) if count else ())
     if not isinstance(system, System):
         raise TypeError(f"system: found {type(system).__name__}; give a System or a DiscreteSystem")
-    chosen = Scheme("nodes") if scheme is None else scheme
+    chosen = Scheme("nodes") if scheme is None else own_scheme(scheme)
     if chosen.form == "kick_drift_kick":
         raise ValueError("scheme: kick_drift_kick is no flow of pairs of nodes; give nodes and Scheme('nodes')")
     zero, rows = jnp.asarray(0.0), []
@@ -148,11 +149,18 @@ def _length(function) -> int:
     return jax.eval_shape(lambda: jnp.atleast_1d(function())).shape[0]
 
 
-def form_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | None) -> tuple[Scheme, str]:
+def own_scheme(scheme: Scheme | WindowMap) -> Scheme:
+    """ValueError for the windows of a VariationalProblem."""
+    if isinstance(scheme, WindowMap):
+        raise ValueError(f"scheme: {type(scheme).__name__} belongs to a VariationalProblem; give a Scheme")
+    return scheme
+
+
+def form_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | WindowMap | None) -> tuple[Scheme, str]:
     """The scheme that made the path, and its form; ValueError where the path shows that it was another one."""
     if isinstance(system, DiscreteSystem):
         return Scheme("nodes"), "nodes"
-    chosen = Scheme() if scheme is None else scheme
+    chosen = Scheme() if scheme is None else own_scheme(scheme)
     form = chosen.form_for(system)
     level = "mid" if form == "nodes" else "node"
     recorded = repr(chosen) if path.provenance is None else path.provenance.scheme
@@ -183,7 +191,7 @@ def check_neighbours(path: Path) -> None:
         )
 
 
-def nodes_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | None) -> tuple[Scheme, Array, Array]:
+def nodes_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | WindowMap | None) -> tuple[Scheme, Array, Array]:
     """Scheme, nodes (K, n) of the two step form and their times: q itself, or q̃ + (1-β)h v where the state is between.
 
     A path in kick-drift-kick form gives its nodes where all constraints are holonomic: they satisfy the node equations.

@@ -10,36 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra import numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.windows import WindowMap
+from dalembert.measure.condition import Condition, condition
+from dalembert.measure.higher import FlowRegularity, higher_regularity
 from dalembert.measure.nodes import NodeView, node_view, nodes_of
 from dalembert.path import Path
-from dalembert.systems import System, check_x64
+from dalembert.systems import System, VariationalProblem, check_x64
 
 Vector = Float[Array, "n"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Condition:
-    """One matrix per window: its rank where `wanted` is needed, and its wanted-th singular value, rows of unit length.
-
-    ranks, smallest: (K,). A smallest value near zero is a warning before the rank drops: steps are large there.
-    """
-
-    name: str
-    wanted: int
-    ranks: np.ndarray
-    smallest: np.ndarray
-
-    @property
-    def holds(self) -> bool:
-        """True where the rank is full at every window."""
-        return bool(np.all(self.ranks >= self.wanted))
-
-    @property
-    def worst(self) -> int:
-        """Index of the window with the smallest singular value."""
-        return int(np.argmin(self.smallest))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,14 +61,14 @@ class Regularity:
 
 
 def regularity(
-    system: System | DiscreteSystem,
+    system: System | DiscreteSystem | VariationalProblem,
     nodes: Path | Float[Array, "K n"],
     *,
     h: float | None = None,
     t0: float = 0.0,
-    scheme: Scheme | None = None,
+    scheme: Scheme | WindowMap | None = None,
     every: int = 1,
-) -> Regularity:
+) -> Regularity | FlowRegularity:
     """rank D(φ∘β)|T D_K = n - m;  D₃ and D₁ of (kinematic equations, φ∘β) injective, at every window of three nodes.
 
     β = D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h f paired with a basis of D_V, φ∘β its components. nodes: (K+2, n), three or more,
@@ -105,6 +84,12 @@ def regularity(
     the full rank stays constant, and condition 2 implies it wherever D_K gives m equations for q₂.
     """
     check_x64()
+    if isinstance(system, VariationalProblem):
+        if not isinstance(nodes, Path):
+            raise TypeError(
+                f"nodes: found {type(nodes).__name__}; the regularity of a VariationalProblem's flow is that of a path"
+            )
+        return higher_regularity(system, nodes, scheme, every)
     if isinstance(nodes, Path):
         scheme, points, times = nodes_of(nodes, system, scheme)
         view = node_view(system, scheme, nodes.h, points.shape[1])
@@ -120,11 +105,11 @@ def regularity(
     restrictions = found["kinematic"].shape[1]
     return Regularity(
         np.asarray(t),
-        _condition("kinematic equations independent", found["kinematic"], restrictions, t),
-        _condition("reactions independent", found["reactions"], m, t),
-        _condition("φ∘β of full rank on D_K", found["submersion"], n - m, t),
-        _condition("q₂ determined", found["forward"], n, t),
-        _condition("q₀ determined", found["backward"], n, t),
+        condition("kinematic equations independent", found["kinematic"], restrictions, t),
+        condition("reactions independent", found["reactions"], m, t),
+        condition("φ∘β of full rank on D_K", found["submersion"], n - m, t),
+        condition("q₂ determined", found["forward"], n, t),
+        condition("q₀ determined", found["backward"], n, t),
         found["residual"],
     )
 
@@ -173,14 +158,3 @@ def _at_window(view: NodeView, q0: Vector, q1: Vector, q2: Vector, t) -> dict[st
         "backward": both[:, :n],
         "residual": jnp.max(jnp.abs(jnp.concatenate([components(x), kinematic(x)]))),
     }
-
-
-def _condition(name: str, matrices: np.ndarray, wanted: int, t) -> Condition:
-    if wanted == 0:
-        return Condition(name, 0, np.zeros(len(matrices), int), np.full(len(matrices), np.inf))
-    if not np.all(np.isfinite(matrices)):
-        k = int(np.argmin(np.all(np.isfinite(matrices), axis=(1, 2))))
-        raise ValueError(f"nodes: a derivative of the node equations is not finite at t = {float(t[k]):g}")
-    found = [numerical_rank(matrix) for matrix in matrices]
-    smallest = np.array([rank.singular_values[wanted - 1] for rank in found])
-    return Condition(name, wanted, np.array([rank.rank for rank in found]), smallest)

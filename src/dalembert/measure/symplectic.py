@@ -13,11 +13,14 @@ from jaxtyping import Array, Bool, Float
 
 from dalembert.algebra import numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.windows import WindowMap
+from dalembert.measure.higher import HigherFlow, higher_flow
 from dalembert.measure.nodes import NodeView, implicit, node_view
 from dalembert.systems import (
     InconsistentDataError,
     RankDeficientError,
     System,
+    VariationalProblem,
     acceleration,
     check_initial_data,
     check_x64,
@@ -73,13 +76,15 @@ class SymplecticDefect(eqx.Module):
 
 
 def symplectic_defect(
-    system: System | DiscreteSystem,
-    q0,
-    q1,
+    system: System | DiscreteSystem | VariationalProblem,
+    q0=None,
+    q1=None,
     *,
+    nodes=None,
+    multipliers=None,
     h: float = 1.0,
     t0: float = 0.0,
-    scheme: Scheme | None = None,
+    scheme: Scheme | WindowMap | None = None,
     step: Callable | None = None,
 ) -> SymplecticDefect:
     """F*Ω_d - Ω_d = dξ on C_d, F(q₀,q₁) = (q₁,q₂), Ω_d = -d(D₂L_d·dq₁), ξ = -h(f + R_dᵀλ)·δq₁.
@@ -87,6 +92,8 @@ def symplectic_defect(
     q0, q1: (n,) two nodes, h apart, at t0 and t0 + h; on D_d where constraints of order 0 or 1 restrict the first pair,
     and then the variations are those tangent to D_d. scheme: its maps (Scheme("nodes") by default). step: another flow to
     put to the test, q₂ = step(q0, q1), differentiable by JAX, instead of the system's own.
+    Of a VariationalProblem: Υ_d*Ω = Ω at nodes (2k, n) with multipliers (k, m), on M̃_d × ℝ^{km}, Ω = -dΘ⁺; dξ is zero, and
+    step maps the flat (nodes, multipliers) to those one step later. Source: Colombo, Martín de Diego, Zuccalli, Remark 3.4.
     Units: those of action, in coordinates as the user chose them. Works under jit and vmap; then nothing is checked.
     Raises ValueError and TypeError for shapes, InconsistentDataError for a pair off D_d, RankDeficientError where D_d is
     singular, RuntimeError where the step cannot be solved.
@@ -95,6 +102,13 @@ def symplectic_defect(
     covector is taken from the forces, where eq. (4) says that it is equal; for a wrong flow the two sides differ.
     """
     check_x64()
+    if isinstance(system, VariationalProblem):
+        result = _higher_defect(*higher_flow(system, nodes, multipliers, h, t0, scheme), step)
+        if not is_traced(result) and not bool(result.solved):
+            raise RuntimeError(
+                "symplectic_defect: the step from these nodes could not be solved; see dalembert.measure.regularity"
+            )
+        return result
     first = as_vector(q0, "q0")
     second = as_vector(q1, "q1", first.shape[0])
     view, t = node_view(system, scheme, h, first.shape[0]), jnp.asarray(t0, dtype=float)
@@ -140,6 +154,19 @@ def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable |
     form = jnp.concatenate([jnp.zeros(n), xi(x, q2)])
     basis = tangent_basis(lambda y: view.pair(y[:n], y[n:], t), x)
     return _restricted(basis, before, forward.T @ after @ forward, slopes.T - slopes, form, q2, left, solved)
+
+
+@eqx.filter_jit
+def _higher_defect(flow: HigherFlow, x: Float[Array, "k"], step: Callable | None) -> SymplecticDefect:
+    z, info = flow.solve(x)
+    chosen = (lambda y: flow.step(y, z)) if step is None else step
+    end, slope = chosen(x), jax.jacfwd(chosen)(x)
+    before = -exterior_derivative(lambda y: flow.theta(y, flow.t), x)
+    after = -exterior_derivative(lambda y: flow.theta(y, flow.t + flow.h), end)
+    basis = tangent_basis(flow.restrictions, x)
+    solved = (~(info.singular | info.not_finite | info.not_converged)) | (step is not None)
+    zero = jnp.zeros_like(before)
+    return _restricted(basis, before, slope.T @ after @ slope, zero, zero[0], end, flow.equations(z, x), solved)
 
 
 def _check_pair(view: NodeView, q0: Vector, q1: Vector, t) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
@@ -65,7 +64,9 @@ def compile_accumulation(windowed: Windowed, write: Sequence[Places], cache: Cac
     if sum(len(w.words) for w in write) != len(roots):
         raise ValueError(f"write: {sum(len(w.words) for w in write)} places for {len(roots)} results")
     loaded = cache.load(_text(g, windowed, [x.size for x in inputs], len(captured), roots, write), plain=True)
-    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(windowed.read) + 2 + len(write)))(loaded.address("windows"))
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(windowed.read) + 2 + len(write)))(
+        loaded.address("windows")
+    )
     constants = np.asarray(captured, float)
 
     def call(count: int, read: Sequence[int], rows: np.ndarray, shared: np.ndarray, written: Sequence[int]) -> None:
@@ -109,5 +110,11 @@ def _text(g: Graph, windowed: Windowed, sizes: list[int], captured: int, roots: 
                 place = code.at(base, word)
                 code.store(code.let(f"fadd double {code.load(place)}, {next(results)}"), place)
     code.line("ret void")
-    arguments = [f"ptr %read{k}" for k in range(reads)] + ["ptr %rows", "ptr %shared"] + [f"ptr %write{k}" for k in range(len(write))]
-    return module(code.function(f"define void @windows(i64 %count, {', '.join(arguments)}) nounwind"), declared=code.declared)
+    arguments = (
+        [f"ptr %read{k}" for k in range(reads)]
+        + ["ptr %rows", "ptr %shared"]
+        + [f"ptr %write{k}" for k in range(len(write))]
+    )
+    return module(
+        code.function(f"define void @windows(i64 %count, {', '.join(arguments)}) nounwind"), declared=code.declared
+    )

@@ -1,62 +1,86 @@
-"""A x = b and Aᵀ x = b with the factors of band_factor, for one right-hand side or four at once, as LLVM assembly."""
+"""A x = b and Aᵀ x = b with the factors of band_factor, for some right-hand sides at once, as LLVM assembly."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Iterator
 
-from dalembert.native.band_factor import BLOCK, ORDER, PANEL, Shape, minus_product
+from dalembert.native.band_shape import BLOCK, ORDER, PANEL, Shape, minus_product
 from dalembert.native.code import Code
 
-ARGUMENTS = "ptr %a, i64 %n, ptr %scales, ptr %blocks, ptr %order, ptr %tail, ptr %rhs, i64 %step, ptr %work"
+ARGUMENTS = ", ".join([*(f"ptr noalias %{x}" for x in ("a", "scales", "blocks", "order", "tail", "rhs", "work"))])
+ARGUMENTS += ", i64 %n, i64 %step"
 
 
 def solve(shape: Shape, lanes: int) -> Code:
-    """Body of  @solve.one(a, n, scales, blocks, order, tail, rhs, step, work): rhs ← A⁻¹ rhs.
+    """Body of  @solve.lanes(a, scales, blocks, order, tail, rhs, work, n, step): rhs ← A⁻¹ rhs.
 
-    Numbers of right-hand sides stand side by side, `step` apart from row to row. work: (4·panels + trailing, lanes).
+    Numbers of the right-hand sides stand side by side, `step` apart from row to row. work: (4·panels + margin, lanes).
     """
     c = Code(lanes)
+    read(c, shape, scaled=True)
     state = c.slot("state", count=shape.rows)
     with c.loop(0, shape.rows) as r:
-        c.store(_given(c, r), _place(c, state, r))
-    panels = _panels(c)
-    with c.loop(0, panels) as p:
+        c.store(c.load(_place(c, "%work", r)), _place(c, state, r))
+    with c.loop(0, panels(c)) as p:
         _forward(c, shape, p, state)
-    end = c.let(f"mul i64 {panels}, {PANEL}")
-    with c.loop(0, shape.trailing) as i:
-        c.store(c.constant(0.0), _place(c, "%work", c.let(f"add i64 {end}, {i}")))
-    with c.loop(0, panels) as i:
-        _backward(c, shape, c.let(f"sub i64 {c.let(f'sub i64 {panels}, 1')}, {i}"))
-    with c.loop(0, "%n") as r:
-        c.store(c.load(_place(c, "%work", r)), c.at("%rhs", c.let(f"mul i64 {r}, %step")))
-    c.line("ret void")
+    with downwards(c) as p:
+        _backward(c, shape, p)
+    write(c, scaled=False)
     return c
 
 
 def solve_transposed(shape: Shape, lanes: int) -> Code:
-    """Body of  @transposed.one, as `solve`: rhs ← A⁻ᵀ rhs, the transposed operations in the opposite order."""
+    """Body of  @transposed.lanes, as `solve`: rhs ← A⁻ᵀ rhs, the transposed operations in the opposite order."""
     c = Code(lanes)
-    state = c.slot("state", count=shape.rows)
-    panels = _panels(c)
-    end = c.let(f"mul i64 {panels}, {PANEL}")
-    with c.loop(0, "%n") as r:
-        c.store(c.load(c.at("%rhs", c.let(f"mul i64 {r}, %step"))), _place(c, "%work", r))
-    with c.loop("%n", c.let(f"add i64 {end}, {shape.trailing}")) as r:
-        c.store(c.constant(0.0), _place(c, "%work", r))
-    with c.loop(0, panels) as p:
+    read(c, shape, scaled=False)
+    with c.loop(0, panels(c)) as p:
         _backward_transposed(c, shape, p)
+    state = c.slot("state", count=shape.rows)
     with c.loop(0, shape.rows) as r:
         c.store(c.constant(0.0), _place(c, state, r))
-    with c.loop(0, panels) as i:
-        _forward_transposed(c, shape, c.let(f"sub i64 {c.let(f'sub i64 {panels}, 1')}, {i}"), state)
+    with downwards(c) as p:
+        _forward_transposed(c, shape, p, state)
     with c.loop(0, shape.rows) as r:
-        _take(c, r, c.load(_place(c, state, r)))
-    c.line("ret void")
+        c.store(c.load(_place(c, state, r)), _place(c, "%work", r))
+    write(c, scaled=True)
     return c
 
 
-def _panels(c: Code) -> str:
+def margin(shape: Shape) -> int:
+    """Rows beyond the last panel: right-hand sides are zero there."""
+    return shape.trailing + PANEL
+
+
+def panels(c: Code) -> str:
     return c.let(f"sdiv i64 {c.let('add i64 %n, 3')}, {PANEL}")
+
+
+@contextlib.contextmanager
+def downwards(c: Code) -> Iterator[str]:
+    """For all panels, from the last one on."""
+    number = panels(c)
+    with c.loop(0, number) as i:
+        yield c.let(f"sub i64 {c.let(f'sub i64 {number}, 1')}, {i}")
+
+
+def read(c: Code, shape: Shape, scaled: bool) -> None:
+    """work ← rhs, with zeros below the last row."""
+    with c.loop(0, "%n") as r:
+        x = c.load(c.at("%rhs", c.let(f"mul i64 {r}, %step")))
+        c.store(c.let(f"fmul {c.real} {x}, {_number(c, '%scales', r)}") if scaled else x, _place(c, "%work", r))
+    end = c.let(f"mul i64 {panels(c)}, {PANEL}")
+    with c.loop("%n", c.let(f"add i64 {end}, {margin(shape)}")) as r:
+        c.store(c.constant(0.0), _place(c, "%work", r))
+
+
+def write(c: Code, scaled: bool) -> None:
+    """rhs ← work; the end of the function."""
+    with c.loop(0, "%n") as r:
+        x = c.load(_place(c, "%work", r))
+        x = c.let(f"fmul {c.real} {x}, {_number(c, '%scales', r)}") if scaled else x
+        c.store(x, c.at("%rhs", c.let(f"mul i64 {r}, %step")))
+    c.line("ret void")
 
 
 def _place(c: Code, array: str, index: int | str) -> str:
@@ -70,38 +94,7 @@ def _number(c: Code, array: str, index: int | str) -> str:
     return value if c.width == 1 else c.broadcast(value, "double")
 
 
-def _if_inside(c: Code, row: str, action: Callable[[], None]) -> None:
-    yes, done = c.name("inside"), c.name("done")
-    c.fork(c.let(f"icmp slt i64 {row}, %n"), yes, done, likely=True)
-    c.label(yes)
-    action()
-    c.label(done)
-
-
-def _given(c: Code, row: str) -> str:
-    """The scaled right-hand side of a row; zero below the last one."""
-    slot = c.slot("given")
-    c.store(c.constant(0.0), slot)
-
-    def read() -> None:
-        value = c.load(c.at("%rhs", c.let(f"mul i64 {row}, %step")))
-        c.store(c.let(f"fmul {c.real} {value}, {_number(c, '%scales', row)}"), slot)
-
-    _if_inside(c, row, read)
-    return c.load(slot)
-
-
-def _take(c: Code, row: str, value: str) -> None:
-    """An entry of the solution of the transposed system, scaled."""
-
-    def write() -> None:
-        scaled = c.let(f"fmul {c.real} {value}, {_number(c, '%scales', row)}")
-        c.store(scaled, c.at("%rhs", c.let(f"mul i64 {row}, %step")))
-
-    _if_inside(c, row, write)
-
-
-def _kept(c: Code, shape: Shape, p: str) -> tuple[str, str, str]:
+def kept(c: Code, shape: Shape, p: str) -> tuple[str, str, str]:
     """First row of a panel, its trailing part of U, and its L."""
     first = c.let(f"mul i64 {p}, {PANEL}")
     full = c.let(f"icmp sle i64 {c.let(f'add i64 {first}, {PANEL}')}, %n")
@@ -110,28 +103,28 @@ def _kept(c: Code, shape: Shape, p: str) -> tuple[str, str, str]:
     return first, upper, c.at(upper, PANEL * shape.trailing)
 
 
-def _block(c: Code, p: str) -> str:
+def block_of(c: Code, p: str) -> str:
     return c.at("%blocks", c.let(f"mul i64 {p}, {BLOCK}"))
 
 
-def _order(c: Code, p: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Places of the pivots of a panel; places that are filled again and those they are filled from."""
+def order_of(c: Code, shape: Shape, p: str) -> tuple[list[str], list[tuple[str, int]]]:
+    """Places of the pivots of a panel; the moves of rows after them, to and from."""
     order = c.at("%order", c.let(f"mul i64 {p}, {ORDER}"), "i32")
     places = [c.let(f"sext i32 {c.load(c.at(order, i, 'i32'), 'i32')} to i64") for i in range(ORDER)]
-    return places[:PANEL], list(zip(places[PANEL : 2 * PANEL], places[2 * PANEL :], strict=True))
+    return places[:PANEL], [(hole, shape.rows - 1 - t) for t, hole in enumerate(places[PANEL:])]
 
 
 def _forward(c: Code, shape: Shape, p: str, state: str) -> None:
     """y = L⁻¹ b for the pivots of a panel, and what it takes from the rows that stay."""
-    first, _, lower = _kept(c, shape, p)
-    block, (places, moves) = _block(c, p), _order(c, p)
+    first, _, lower = kept(c, shape, p)
+    block, (places, moves) = block_of(c, p), order_of(c, shape, p)
     y = [c.load(_place(c, state, place)) for place in places]
+    for hole, filler in moves:
+        c.store(c.load(_place(c, state, filler)), _place(c, state, hole))
     for i in range(PANEL):
         for k in range(i):
             y[i] = minus_product(c, y[i], y[k], _number(c, block, i * PANEL + k))
         c.store(y[i], _place(c, "%work", c.let(f"add i64 {first}, {i}")))
-    for hole, filler in moves:
-        c.store(c.load(_place(c, state, filler)), _place(c, state, hole))
     with c.loop(0, shape.lower) as i:
         place = _place(c, state, i)
         total = c.load(place)
@@ -139,14 +132,14 @@ def _forward(c: Code, shape: Shape, p: str, state: str) -> None:
             total = minus_product(c, total, y[k], _number(c, c.at(lower, k * shape.lower), i))
         c.store(total, place)
     for t in range(PANEL):
-        row = c.let(f"add i64 {first}, {shape.rows + t}")
-        c.store(_given(c, row), _place(c, state, shape.lower + t))
+        x = c.load(_place(c, "%work", c.let(f"add i64 {first}, {shape.rows + t}")))
+        c.store(x, _place(c, state, shape.lower + t))
 
 
 def _backward(c: Code, shape: Shape, p: str) -> None:
     """x = U⁻¹ y for the columns of a panel, those to the right being known."""
-    first, upper, _ = _kept(c, shape, p)
-    block = _block(c, p)
+    first, upper, _ = kept(c, shape, p)
+    block = block_of(c, p)
     x = [c.slot("x") for _ in range(PANEL)]
     for k in range(PANEL):
         c.store(c.load(_place(c, "%work", c.let(f"add i64 {first}, {k}"))), x[k])
@@ -165,8 +158,8 @@ def _backward(c: Code, shape: Shape, p: str) -> None:
 
 def _backward_transposed(c: Code, shape: Shape, p: str) -> None:
     """y = U⁻ᵀ w for the columns of a panel, and what it takes from those to the right."""
-    first, upper, _ = _kept(c, shape, p)
-    block = _block(c, p)
+    first, upper, _ = kept(c, shape, p)
+    block = block_of(c, p)
     y: list[str] = []
     for k in range(PANEL):
         place = _place(c, "%work", c.let(f"add i64 {first}, {k}"))
@@ -185,15 +178,15 @@ def _backward_transposed(c: Code, shape: Shape, p: str) -> None:
 
 def _forward_transposed(c: Code, shape: Shape, p: str, state: str) -> None:
     """What the rows that stay take from the pivots of a panel, and L⁻ᵀ for these; rows that entered are done."""
-    first, _, lower = _kept(c, shape, p)
-    block, (places, moves) = _block(c, p), _order(c, p)
-    for t in range(PANEL):
-        place = _place(c, state, shape.lower + t)
-        _take(c, c.let(f"add i64 {first}, {shape.rows + t}"), c.load(place))
-        c.store(c.constant(0.0), place)
+    first, _, lower = kept(c, shape, p)
+    block, (places, moves) = block_of(c, p), order_of(c, shape, p)
     sums = [c.slot("sum") for _ in range(PANEL)]
     for k in range(PANEL):
         c.store(c.load(_place(c, "%work", c.let(f"add i64 {first}, {k}"))), sums[k])
+    for t in range(PANEL):
+        place = _place(c, state, shape.lower + t)
+        c.store(c.load(place), _place(c, "%work", c.let(f"add i64 {first}, {shape.rows + t}")))
+        c.store(c.constant(0.0), place)
     with c.loop(0, shape.lower) as i:
         known = c.load(_place(c, state, i))
         for k in range(PANEL):

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from dalembert.native import band_factor, band_solve
-from dalembert.native.band_factor import BLOCK, ORDER, PANEL, Shape
+from dalembert.native import band_factor, band_single, band_solve
+from dalembert.native.band_shape import BLOCK, ORDER, PANEL, Shape
 from dalembert.native.cache import CACHE
 from dalembert.native.code import Code, module, real
-from dalembert.native.machine import Loaded
 from dalembert.native.share import shared
 
 TURNS = 5  # of the estimate of a condition number
@@ -39,7 +38,7 @@ class Factors:
     singular: Int[np.ndarray, " batch"]
     pivots: Float[np.ndarray, " batch"]
     blocks: Float[np.ndarray, "batch panels 4 4"]
-    order: Int[np.ndarray, "batch panels 12"]
+    order: Int[np.ndarray, "batch panels 8"]
     tail: Float[np.ndarray, "batch 4 width"]
 
 
@@ -53,7 +52,9 @@ class Banded:
     def __init__(self, lower: int, upper: int):
         self.lower, self.upper = lower, upper
         self._shape = Shape(lower, upper)
-        self._code: Loaded = CACHE.load(text(self._shape), plain=False)
+        self._code = CACHE.load(text(self._shape), plain=True)
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+        self._calls = {name: kind(self._code.address(name)) for name in ("factor", "solve", "transposed")}
 
     @property
     def width(self) -> int:
@@ -70,10 +71,10 @@ class Banded:
         panels = -(-n // PANEL)
         factors = Factors(
             matrix,
-            np.empty((batch, n)),
+            np.empty((batch, PANEL * panels + self._shape.rows + PANEL)),
             np.empty(batch, np.int64),
             np.empty(batch),
-            np.empty((batch, panels, PANEL, PANEL)),
+            np.empty((batch, panels + 1, PANEL, PANEL)),
             np.empty((batch, panels, ORDER), np.int32),
             np.empty((batch, PANEL, self.width)),
         )
@@ -88,7 +89,7 @@ class Banded:
                 f"rhs: expected float64 in one piece of shape {(batch, n)} or {(batch, n, 'r')}, got {rhs.shape}"
             )
         columns = rhs.shape[2] if rhs.ndim == 3 else 1
-        room = LANES * (factors.blocks.shape[1] * PANEL + self._shape.trailing)
+        room = LANES * (factors.order.shape[1] * PANEL + band_solve.margin(self._shape))
         work = np.empty((batch, room))
         self._run("transposed" if transposed else "solve", factors, threads, columns=columns, room=room, rhs=rhs, work=work)
         return rhs
@@ -132,12 +133,16 @@ class Banded:
             )
 
     def _run(self, name: str, factors: Factors, threads: int, **others: int | np.ndarray) -> None:
-        values = {"next": 0, "number": len(factors.matrix), "n": factors.matrix.shape[1], "a": factors.matrix}
-        values |= {key: getattr(factors, key) for key in FIELDS if hasattr(factors, key)} | others
-        words = [values.get(key, 0) for key in FIELDS]
-        job = np.array([x.ctypes.data if isinstance(x, np.ndarray) else x for x in words], np.int64)
-        call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self._code.address(name))
-        call(job.ctypes.data, threads)
+        values = {
+            "number": len(factors.matrix),
+            "n": factors.matrix.shape[1],
+            "a": factors.matrix,
+            **vars(factors),
+            **others,
+        }
+        words = (values.get(key, 0) for key in FIELDS)
+        job = (ctypes.c_int64 * len(FIELDS))(*(x.ctypes.data if isinstance(x, np.ndarray) else x for x in words))
+        self._calls[name](job, threads)
 
 
 @functools.cache
@@ -150,16 +155,17 @@ def banded(lower: int, upper: int) -> Banded:
 
 def text(shape: Shape) -> str:
     """The LLVM module of one bandwidth."""
-    factor = band_factor.factor(shape)
-    arguments = ", ".join(f"ptr %{x}" for x in ("scales", "blocks", "order", "tail", "singular", "pivots"))
-    arrays = "ptr noalias %a, i64 %n, " + arguments.replace("ptr", "ptr noalias")
-    parts = [band_factor.unit_row(shape), factor.function(f"define internal void @factor.one({arrays}) nounwind")]
-    declared = set(factor.declared)
-    for name, body in (("solve", band_solve.solve), ("transposed", band_solve.solve_transposed)):
-        for lanes in (1, LANES):
-            code = body(shape, lanes)
-            parts.append(code.function(f"define internal void @{name}.{lanes}({band_solve.ARGUMENTS}) nounwind"))
-            declared |= code.declared
+    factor, declared = band_factor.factor(shape)
+    parts = [factor]
+    solvers = {
+        "solve.1": band_single.solve_single(shape),
+        f"solve.{LANES}": band_solve.solve(shape, LANES),
+        "transposed.1": band_solve.solve_transposed(shape, 1),
+        f"transposed.{LANES}": band_solve.solve_transposed(shape, LANES),
+    }
+    for name, code in solvers.items():
+        parts.append(code.function(f"define internal void @{name}({band_solve.ARGUMENTS}) nounwind"))
+        declared |= code.declared
     for name in ("factor", "solve", "transposed"):
         code = _piece(shape, name)
         parts.append(code.function(f"define internal void @{name}.piece(ptr %job, i64 %i) nounwind"))
@@ -174,7 +180,9 @@ def _piece(shape: Shape, name: str) -> Code:
     c = Code()
     n, columns, room = (c.load(c.at("%job", FIELDS.index(x), "i64"), "i64") for x in ("n", "columns", "room"))
     panels = c.let(f"sdiv i64 {c.let(f'add i64 {n}, {PANEL - 1}')}, {PANEL}")
-    sizes = {"a": (n, shape.width), "scales": (n, 1), "blocks": (panels, BLOCK), "order": (panels, ORDER)}
+    more = c.let(f"add i64 {panels}, 1")
+    longer = c.let(f"add i64 {c.let(f'mul i64 {panels}, {PANEL}')}, {shape.rows + PANEL}")
+    sizes = {"a": (n, shape.width), "scales": (longer, 1), "blocks": (more, BLOCK), "order": (panels, ORDER)}
     sizes |= {"tail": ("1", PANEL * shape.width), "singular": ("1", 1), "pivots": ("1", 1)}
     sizes |= {"rhs": (n, columns), "work": (room, 1)}
     at = {}
@@ -182,9 +190,9 @@ def _piece(shape: Shape, name: str) -> Code:
         base = c.load(c.at("%job", FIELDS.index(key), "i64"), "ptr")
         start = c.let(f"mul i64 %i, {c.let(f'mul i64 {count}, {each}')}")
         at[key] = c.at(base, start, {"order": "i32", "singular": "i64"}.get(key, "double"))
-    factors = f"ptr {at['a']}, i64 {n}, " + ", ".join(f"ptr {at[x]}" for x in ("scales", "blocks", "order", "tail"))
+    factors = ", ".join(f"ptr {at[x]}" for x in ("a", "scales", "blocks", "order", "tail"))
     if name == "factor":
-        c.line(f"call void @factor.one({factors}, ptr {at['singular']}, ptr {at['pivots']})")
+        c.line(f"call void @factor.one({factors}, ptr {at['singular']}, ptr {at['pivots']}, i64 {n})")
     else:
         _each_column(c, name, factors, at, n, columns)
     c.line("ret void")
@@ -199,10 +207,11 @@ def _each_column(c: Code, name: str, factors: str, at: dict[str, str], n: str, c
         c.store(real(float("nan")), c.at(at["rhs"], i))
     c.go("done")
     c.label("sound")
+    rest = f"ptr {at['work']}, i64 {n}, i64 {columns}"
     groups = c.let(f"sdiv i64 {columns}, {LANES}")
     with c.loop(0, groups) as g:
         first = c.at(at["rhs"], c.let(f"mul i64 {g}, {LANES}"))
-        c.line(f"call void @{name}.{LANES}({factors}, ptr {first}, i64 {columns}, ptr {at['work']})")
+        c.line(f"call void @{name}.{LANES}({factors}, ptr {first}, {rest})")
     with c.loop(c.let(f"mul i64 {groups}, {LANES}"), columns) as i:
-        c.line(f"call void @{name}.1({factors}, ptr {c.at(at['rhs'], i)}, i64 {columns}, ptr {at['work']})")
+        c.line(f"call void @{name}.1({factors}, ptr {c.at(at['rhs'], i)}, {rest})")
     c.label("done")

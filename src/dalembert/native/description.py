@@ -22,7 +22,7 @@ class StepFunctions:
     """A step  F(z; q, s, t, h, held) = 0,  q ← q + increment,  s ← new, as functions that JAX can trace.
 
     n, k: lengths of q and s. residual(z, q, s, t, h, held, p) → (z,). guess(q, s, t, h, p) → (z,).
-    scale(z, q, s, h, p) → (z,), infinite where an unknown is not tested. advance(z, q, s, h, p) → (increment
+    scale(z, q, s, h, p) → (z,), infinite where an unknown is not tested. advance(z, q, s, t, h, p) → (increment
     (n,), new s (k,)). outputs(z, q, s, t, h, held, p) → (multipliers (m,), force (n,)). velocity(s, p) → (n,).
     factor(z, q, s, t, h, p) → (): its sign is counted; None: the determinant's. stop, domain (q, v, t, p) → truth value.
     law(q, v, t, p) → held (n,).
@@ -124,7 +124,7 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     low, cut = graph.vector("low", k), graph.vector("cut", guess.size)
     jacobian, f = trace(_with_jacobian(step.residual), z, q, s, t, h, held)
     (scale,) = trace(step.scale, w, q, s, h)
-    increment, new_s = trace(step.advance, w, q, s, h)
+    increment, new_s = trace(step.advance, w, q, s, t, h)
     new_s, new_low = _compensated(graph, new_s, s, low, cut)
     total = [_less(graph, int(a), int(b)) for a, b in zip(increment, lost, strict=True)]
     new_q = np.array([graph.raw("add", int(a), b) for a, b in zip(q, total, strict=True)], np.int64)

@@ -45,7 +45,7 @@ def _force_panels(path: Path, names: list[str]) -> list[Panel]:
     acting = [i for i in range(len(names)) if np.any(forces[:, i] != 0)]
     if m == 1 and len(acting) == 1 and np.array_equal(np.abs(forces[:, acting[0]]), np.abs(multipliers[:, 0])):
         return [(f"force on {names[acting[0]]} (λ)", t, [("", multipliers[:, 0])])]
-    labels = [f"λ{_subscript(i + 1)}" for i in range(m)] if m > 1 else ["λ"]
+    labels = [f"λ{subscript(i + 1)}" for i in range(m)] if m > 1 else ["λ"]
     return [
         *_together("λ" if m == 1 else "multipliers", t, list(zip(labels, multipliers.T, strict=True))),
         *_together("force Rᵀλ", t, [(f"force on {names[i]}", forces[:, i]) for i in acting]),
@@ -71,8 +71,8 @@ def envelope(t: np.ndarray, y: np.ndarray, columns: int = COLUMNS) -> np.ndarray
 def names_of(path: Path) -> list[str]:
     """The names of q given with the system, or q₀, q₁, …"""
     given = path.provenance.coordinates if path.provenance is not None else ()
-    return list(given) or [f"q{_subscript(i)}" for i in range(np.shape(path.q)[1])]
+    return list(given) or [f"q{subscript(i)}" for i in range(np.shape(path.q)[1])]
 
 
-def _subscript(i: int) -> str:
+def subscript(i: int) -> str:
     return "".join(chr(ord("₀") + int(digit)) for digit in str(i))

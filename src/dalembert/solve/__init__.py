@@ -2,5 +2,7 @@
 
 from dalembert.solve.boundary import solve
 from dalembert.solve.ends import Nodes
+from dalembert.solve.many import Extremals, multistart, solve_batch
+from dalembert.solve.splines import spline
 
-__all__ = ["Nodes", "solve"]
+__all__ = ["Extremals", "Nodes", "multistart", "solve", "solve_batch", "spline"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dalembert import algebra
+from dalembert.algebra import inertia
 from dalembert.solve.chain import Chain
+
+FLAT = 1e-12  # |eigenvalue| of the scaled KKT matrix that counts as zero: long paths have small ones, N⁻² and less
 
 
 def inertia_of(chain: Chain, band: np.ndarray) -> tuple[int, int]:
@@ -16,5 +18,5 @@ def inertia_of(chain: Chain, band: np.ndarray) -> tuple[int, int]:
     negative beyond the number of constraints is so on the kernel of A.
     """
     constraints = int(np.sum(~chain.fixed & ~chain.primal))
-    found = algebra.inertia(band[0].copy())
+    found = inertia(band[0], chain.lower, FLAT)
     return found.negative - constraints, found.zero

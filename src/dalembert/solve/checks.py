@@ -1,4 +1,4 @@
-"""Errors before the iteration: constraints that depend on each other or on nothing, a singular Lagrangian, ends off the constraints."""
+"""Errors before the iteration: dependent constraints, a singular Lagrangian, ends off the constraints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarr
     values, slopes, holonomic_values, holonomic_slopes, hessian, highest = found
     if not all(np.all(np.isfinite(x)) for x in found):
         return
-    _check_rank(values, slopes.reshape(*slopes.shape[:2], slopes.shape[2] * slopes.shape[3]), "constraints (those that are not holonomic)")
+    _check_rank(
+        values,
+        slopes.reshape(*slopes.shape[:2], slopes.shape[2] * slopes.shape[3]),
+        "constraints (those that are not holonomic)",
+    )
     _check_rank(holonomic_values, holonomic_slopes, "constraints (the holonomic ones)")
     _check_regular(problem, hessian, np.concatenate([highest, holonomic_slopes], axis=1))
 
@@ -100,6 +104,7 @@ def _check_regular(problem: VariationalProblem, hessian: np.ndarray, rows: np.nd
     which = ", ".join(name for name, w in zip(names, np.max(worst, axis=0), strict=True) if w > 0.1)
     k = problem.derivatives
     raise ValueError(
-        f"lagrangian: is singular: it depends at most linearly on the {k}-th derivative of {which}, where no constraint determines it "
-        f"(∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the directions left by the constraints). Use fewer derivatives, or add a term that makes it regular"
+        f"lagrangian: is singular: it depends at most linearly on the {k}-th derivative of {which}, where no constraint "
+        "determines it (∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the directions left by the constraints). Use fewer derivatives, or "
+        "add a term that makes it regular"
     )

@@ -1,4 +1,4 @@
-"""What is given at the ends and between: from the user's arguments to slots that are fixed, and a first path through them."""
+"""What is given at the ends and between: from the user's arguments to fixed slots, and a first path through them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from dalembert.discretize.windows import Windows
 
 
 class Nodes(eqx.Module):
-    """The first (last) k nodes of a discrete path, (k, n), in the order of time: the ends as the discrete principle has them."""
+    """The first (last) k nodes of a discrete path, (k, n), in the order of time: ends as the discrete principle has them."""
 
-    q: Float[Array, "k n"]
+    q: Float[np.ndarray, "k n"]
 
     def __init__(self, q):
-        self.q = np.atleast_2d(np.asarray(q, dtype=float))
+        self.q = np.asarray(q, dtype=float)
 
 
 class End(NamedTuple):
@@ -33,9 +33,10 @@ def read_end(given: Any, name: str, k: int) -> End | None:
     if given is None:
         return None
     if isinstance(given, Nodes):
-        if len(given.q) != k:
+        if given.q.ndim != 2 or len(given.q) != k:
             raise ValueError(
-                f"{name}: found {len(given.q)} nodes; a problem with {k} derivatives has {k} given nodes at an end"
+                f"{name}: found nodes of shape {given.q.shape}; a problem with {k} derivatives has {k} given nodes "
+                f"at an end, ({k}, n)"
             )
         return End(_finite(given.q, name), True)
     if not isinstance(given, Sequence) or isinstance(given, str):
@@ -121,8 +122,8 @@ def grid_nodes(t: np.ndarray, times: np.ndarray) -> np.ndarray:
     for time, node in zip(times, at, strict=True):
         if abs(t[node] - time) > 1e-9 * (t[-1] - t[0]):
             raise ValueError(
-                f"through: the time {time:g} is no node; the nearest is {t[node]:g}. Choose steps so that the times are nodes, or give "
-                "times= with the nodes you want"
+                f"through: the time {time:g} is no node; the nearest is {t[node]:g}. Choose steps so that the times "
+                "are nodes, or give times= with the nodes you want"
             )
         if node in (0, len(t) - 1):
             raise ValueError(f"through: the time {time:g} is an end; what is given there is initial= or final=")
@@ -162,7 +163,8 @@ def smooth_path(t: np.ndarray, initial: End | None, final: End | None, times: np
             what[0] + (s - where[0])[:, None] * speed if order == 0 else np.tile(speed * (order == 1), (len(s), 1))
         )
     order = np.argsort(where)
-    spline = CubicSpline(np.array(where)[order], np.array(what)[order], bc_type=tuple(slopes))
+    boundary: Any = tuple(slopes)
+    spline = CubicSpline(np.array(where)[order], np.array(what)[order], bc_type=boundary)
     return lambda s, order: spline(s, order) if order <= 3 else np.zeros((len(s), n))
 
 

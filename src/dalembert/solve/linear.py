@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dalembert.algebra import banded as lapack
@@ -13,6 +15,7 @@ class Linear:
     """factor and solve matrices of one band width (batch, rows, 3·lower + 1)."""
 
     def __init__(self, lower: int):
+        self.banded: Any
         try:
             self.banded = machine.banded(lower, lower)
         except Unsupported:

@@ -17,7 +17,7 @@ PROJECTIONS = 20
 
 
 def check_points(problem: VariationalProblem, w: Windows, given: Given, points: np.ndarray) -> None:
-    """φ(q) = 0 at given positions and ∂φ/∂q v + ∂φ/∂t = 0 at given velocities; InconsistentDataError naming the first that is off."""
+    """φ(q) = 0 at given positions, ∂φ/∂q v + ∂φ/∂t = 0 at given velocities; InconsistentDataError naming what is off."""
     if not constraint_numbers(problem, given.values.shape[1])[1]:
         return
     names = {0: "initial", len(w.t) - 1: "final"} | {int(i): f"through: the point at t = {w.t[i]:g}" for i in points}
@@ -39,7 +39,7 @@ def check_points(problem: VariationalProblem, w: Windows, given: Given, points: 
 
 
 def onto_constraints(problem: VariationalProblem, w: Windows, given: Given) -> np.ndarray:
-    """The slots (slots, n) with every free position moved to the nearest point of φ = 0, and free velocities made tangent."""
+    """The slots (slots, n) with every free position moved to a near point of φ = 0, and free velocities made tangent."""
     if not constraint_numbers(problem, given.values.shape[1])[1]:
         return given.values
     values = given.values.copy()

@@ -32,7 +32,7 @@ class End(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """tolerance: on Newton's update and on the constraints, relative to the size of the path. minimum: seek one, or any extremal."""
+    """tolerance: on Newton's update and on the constraints, relative to the path. minimum: seek one, or any extremal."""
 
     tolerance: float = 1e-9
     max_iterations: int = 200
@@ -40,6 +40,7 @@ class Settings:
 
 
 ARMIJO = 1e-4
+NOISE = 1e-13  # of merit and curvature, relative to the objective
 CURVATURE = 1e-10  # least dxᵀ(H + δW)dx, relative to dxᵀWdx
 FIRST_SHIFT, LARGEST_SHIFT = 1e-4, 1e12
 SHORTEST = 1e-7  # step length
@@ -103,7 +104,11 @@ def _direction(chain: Chain, it: Iterate, settings: Settings, linear: Linear):
         step = chain.from_rows(linear.solve(factors, right.copy()))
         if factors.singular[0] >= 0 or not np.all(np.isfinite(step)):
             relax = RELAX
-        elif not settings.minimum or _update(chain, it, step) <= settings.tolerance or _curvature(chain, it, step) >= CURVATURE * _square(chain, step):
+        elif (
+            not settings.minimum
+            or _update(chain, it, step) <= settings.tolerance
+            or _curvature(chain, it, step) >= CURVATURE * _square(chain, step)
+        ):
             return step, factors
         it.shift = max(8.0 * it.shift, FIRST_SHIFT)
     return np.zeros_like(it.z), None
@@ -118,23 +123,27 @@ def _square(chain: Chain, step: np.ndarray) -> float:
 
 
 def _curvature(chain: Chain, it: Iterate, step: np.ndarray) -> float:
-    """dxᵀ(H + δW)dx = -∇L̃ᵀdx + cᵀdν, from the equations that the step solves; linear constraints hold, but for rounding."""
+    """dxᵀ(H + δW)dx = -∇L̃ᵀdx + cᵀdν, from the equations that the step solves, with what rounding can take from it.
+
+    Linear constraints hold, but for rounding.
+    """
     product = it.at.gradient * step
-    return float(np.sum(product[:, chain.relaxed]) - np.sum(product[:, chain.primal]))
+    noise = NOISE * (abs(it.at.objective) + abs(float(np.sum((it.at.gradient * it.z)[:, chain.relaxed]))))
+    return float(np.sum(product[:, chain.relaxed]) - np.sum(product[:, chain.primal])) + noise
 
 
 def _search(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors) -> tuple[np.ndarray, Evaluation] | None:
     """The first point on the step, halved from full length, that Armijo's condition on Σf + ρ|c|₁ accepts.
 
-    A full step is also taken where it halves the whole gradient (the end of the iteration, where merit is round-off), and where
-    it is refused for its constraints one correction of second order is tried.
+    A full step is also taken where it halves the whole gradient (the end of the iteration, where merit is round-off), and
+    where it is refused for its constraints one correction of second order is tried.
     """
     primal, c, g = chain.primal, it.at.violation, it.at.gradient
     slope = float(np.sum((g * step)[:, primal]) + np.sum((g * it.z)[:, chain.relaxed]))  # ∇f·dx, since A dx = -c
     wanted = (slope + 0.5 * max(_curvature(chain, it, step), 0.0)) / (0.9 * c) if c > 1e-14 else 0.0
     it.penalty = max(it.penalty, 1.5 * wanted if wanted > it.penalty else 0.0)
     descent, merit = slope - it.penalty * c, it.at.objective + it.penalty * c
-    noise = 1e-13 * (abs(it.at.objective) + abs(merit))
+    noise = NOISE * (abs(it.at.objective) + abs(merit))
 
     def accepted(new: Evaluation, length: float) -> bool:
         return _finite(new) and new.objective + it.penalty * new.violation <= merit + ARMIJO * length * descent + noise
@@ -155,7 +164,7 @@ def _search(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors
 
 
 def _damped(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors) -> tuple[np.ndarray, Evaluation] | None:
-    """The first point on the halved step at which the next simplified Newton step is shorter: Deuflhard's natural monotonicity."""
+    """The first point on the halved step at which the next simplified step is shorter: Deuflhard's natural monotonicity."""
     length, size = 1.0, _norm(step)
     while length >= SHORTEST:
         z = it.z + length * step

@@ -21,8 +21,8 @@ class Term(NamedTuple):
     """Σ_i f(z_i; data_i) + νᵢᵀc(z_i; data_i), z_i = components of the blocks start+i+offset.
 
     function(z, data, shared): (f, c); equal functions share their compiled code. offsets, components: (L,), where the
-    entries of z are found. multipliers: positions in z of the ν that belong to c. data: a tree of arrays with leading axis
-    count.
+    entries of z are found. multipliers: positions in z of the ν that belong to c. number: of
+    windows, the leading axis of the arrays in data.
     """
 
     function: Callable
@@ -30,7 +30,7 @@ class Term(NamedTuple):
     components: tuple[int, ...]
     multipliers: tuple[int, ...]
     start: int
-    count: int
+    number: int
 
     def lagrangian(self, z, data, shared):
         """(f + νᵀc, f) of one window."""
@@ -59,9 +59,9 @@ class Machine:
         for term, given in zip(terms, data, strict=True):
             parts, tree = jax.tree.flatten(given)
             arrays = [np.asarray(x, float) for x in parts]
-            self.rows.append(np.concatenate([x.reshape(term.count, -1) for x in arrays], axis=1))
+            self.rows.append(np.concatenate([x.reshape(term.number, -1) for x in arrays], axis=1))
             self.kinds.append((tree, tuple(x.shape[1:] for x in arrays), self.shared_tree, self.shared_shapes))
-        unplaced = [t._replace(start=0, count=0) for t in terms]
+        unplaced = [t._replace(start=0, number=0) for t in terms]
         self.patterns = tuple(_structure(t, kind, self.size) for t, kind in zip(unplaced, self.kinds, strict=True))
         self.first = [_compiled_gradient(t, kind, self.size) for t, kind in zip(unplaced, self.kinds, strict=True)]
 
@@ -71,10 +71,12 @@ class Machine:
         objective, gradient = np.zeros(1), np.zeros_like(z)
         for term, run, rows in zip(self.terms, self.first, self.rows, strict=True):
             at = 8 * term.start * self.size
-            run(term.count, [z.ctypes.data + at], rows, self.shared, [objective.ctypes.data, gradient.ctypes.data + at])
+            run(term.number, [z.ctypes.data + at], rows, self.shared, [objective.ctypes.data, gradient.ctypes.data + at])
         return float(objective[0]), gradient
 
-    def add_entries(self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None) -> None:
+    def add_entries(
+        self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None
+    ) -> None:
         """Second derivatives of L̃ into a band matrix, zero in rows and columns of what is fixed.
 
         without: components between which they are left out.
@@ -82,10 +84,10 @@ class Machine:
         z = np.ascontiguousarray(z)
         for term, kind, pattern, rows in zip(self.terms, self.kinds, self.patterns, self.rows, strict=True):
             kept = pattern if without is None else _between(term, pattern, without)
-            run = _compiled_entries(term._replace(start=0, count=0), kind, self.size, kept, tuple(position.tolist()), lower)
+            run = _compiled_entries(term._replace(start=0, number=0), kind, self.size, kept, tuple(position.tolist()), lower)
             at, into = 8 * term.start * self.size, 8 * term.start * self.size * band.shape[-1]
             read = [z.ctypes.data + at, self.free.ctypes.data + at]
-            run(term.count, read, rows, self.shared, [band.ctypes.data + into])
+            run(term.number, read, rows, self.shared, [band.ctypes.data + into])
 
 
 def _windowed(function: Callable, reads: tuple[Places, ...], kind) -> Windowed:
@@ -138,7 +140,11 @@ def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: t
 
 def _between(term: Term, pattern: Pattern, components: np.ndarray) -> Pattern:
     """The entries of a pattern that are not between two of the components."""
-    kept = [(r, c) for r, c in zip(*pattern, strict=True) if not (components[term.components[r]] and components[term.components[c]])]
+    kept = [
+        (r, c)
+        for r, c in zip(*pattern, strict=True)
+        if not (components[term.components[r]] and components[term.components[c]])
+    ]
     return tuple(r for r, _ in kept), tuple(c for _, c in kept)
 
 
@@ -155,7 +161,9 @@ class Portable:
         objective, gradient = _evaluate(self.terms, self.data, self.shared, z)
         return float(objective), np.array(gradient)
 
-    def add_entries(self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None) -> None:
+    def add_entries(
+        self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None
+    ) -> None:
         """As `Machine.add_entries`."""
         blocks = band.reshape(-1, self.size, band.shape[-1])
         found = _entries(self.terms, self.patterns, self.data, self.shared, z)
@@ -166,7 +174,7 @@ class Portable:
                 here, there = position[term.components[r]], position[term.components[c]]
                 column = lower + (term.offsets[c] - term.offsets[r]) * self.size + there - here
                 first = term.start + term.offsets[r]
-                blocks[first : first + term.count, here, column] += value
+                blocks[first : first + term.number, here, column] += value
 
 
 def _pattern(term: Term, data, shared, sample: np.ndarray) -> Pattern:
@@ -179,14 +187,14 @@ def _pattern(term: Term, data, shared, sample: np.ndarray) -> Pattern:
 def _free(term: Term, pattern: Pattern, fixed: np.ndarray) -> np.ndarray:
     """(entries, count): 1 where neither the row nor the column is fixed."""
     places = zip(term.offsets, term.components, strict=True)
-    at = [fixed[term.start + o : term.start + o + term.count, c] for o, c in places]
-    return np.array([~(at[r] | at[c]) for r, c in zip(*pattern, strict=True)], dtype=float).reshape(-1, term.count)
+    at = [fixed[term.start + o : term.start + o + term.number, c] for o, c in places]
+    return np.array([~(at[r] | at[c]) for r, c in zip(*pattern, strict=True)], dtype=float).reshape(-1, term.number)
 
 
 def _local(term: Term, z):
     """(count, L): the components that each window reads."""
     places = zip(term.offsets, term.components, strict=True)
-    return jnp.stack([z[term.start + o : term.start + o + term.count, c] for o, c in places], axis=1)
+    return jnp.stack([z[term.start + o : term.start + o + term.number, c] for o, c in places], axis=1)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -203,7 +211,7 @@ def _evaluate(terms, data, shared, z):
         objective = objective + jnp.sum(f)
         for i, (o, component) in enumerate(zip(term.offsets, term.components, strict=True)):
             first = term.start + o
-            gradient = gradient.at[first : first + term.count, component].add(slope[:, i])
+            gradient = gradient.at[first : first + term.number, component].add(slope[:, i])
     return objective, gradient
 
 

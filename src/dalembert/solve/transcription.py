@@ -48,8 +48,8 @@ class Layout:
 
     def part(self, name: str) -> slice:
         sizes = {
-            "slots": self.stride * self.n, "highest": self.carried, "momentum": self.carried, "multipliers": self.points * self.m,
-            "holonomic": self.stride * self.holonomic,
+            "slots": self.stride * self.n, "highest": self.carried, "momentum": self.carried,
+            "multipliers": self.points * self.m, "holonomic": self.stride * self.holonomic,
         }  # fmt: skip
         begin = 0
         for key, size in sizes.items():
@@ -86,7 +86,7 @@ class WindowTerm:
 
 @dataclasses.dataclass(frozen=True)
 class NodeTerm:
-    """w dʲ/dsʲ φ(Σ_l x_l sˡ/l!) at s = 0 for the slots x_0 … of one node, j = begin …: φ on positions, its derivatives on q⁽ʲ⁾."""
+    """w dʲ/dsʲ φ(Σ_l x_l sˡ/l!) at s = 0 for the slots x_0 … of one node, j = begin …: φ on positions, its rates on q⁽ʲ⁾."""
 
     problem: VariationalProblem
     n: int
@@ -100,7 +100,7 @@ class NodeTerm:
 
         def derivative(j: int, s):
             if j == 0:
-                q = sum(x[l] * s**l / _FACTORIALS[l] for l in range(self.slots))
+                q = sum((x[l] * s**l / _FACTORIALS[l] for l in range(self.slots)), jnp.zeros(self.n))
                 return holonomic_constraints(problem, q, time + s)
             return jax.jacfwd(lambda r: derivative(j - 1, r))(s)
 
@@ -114,12 +114,18 @@ def _with(problem: VariationalProblem, parameters) -> VariationalProblem:
     return eqx.tree_at(lambda p: p.parameters, problem, parameters, is_leaf=lambda x: x is None)
 
 
+def _term(function, places: list[tuple[int, int]], multipliers: tuple[int, ...], start: int, number: int) -> Term:
+    """places: (offset, component) of every number the function reads."""
+    return Term(function, tuple(o for o, _ in places), tuple(c for _, c in places), multipliers, start, number)
+
+
 class Transcription(NamedTuple):
     """A chain, where its parts stand, and the windows it was made from."""
 
     chain: Chain
     layout: Layout
     windows: Windows
+    data: list
 
     @property
     def blocks_of_nodes(self) -> np.ndarray:
@@ -161,7 +167,7 @@ def transcribe(
     ]
     places = [*slot_offsets, *own]
     shift = len(slot_offsets) + layout.carried
-    terms.append(Term(WindowTerm(bare, layout), *zip(*places, strict=True), tuple(range(shift, len(places))), 0, count))
+    terms.append(_term(WindowTerm(bare, layout), places, tuple(range(shift, len(places))), 0, count))
     data.append((windows.rows, windows.chained, windows.times, windows.weights))
     fixed = np.ones((blocks, layout.size), dtype=bool)
     fixed[:, layout.part("slots")] = np.repeat(fixed_slots.reshape(blocks, stride), n, axis=1)
@@ -177,7 +183,7 @@ def transcribe(
     relaxed = np.zeros(layout.size, dtype=bool)
     relaxed[layout.part("multipliers")] = relaxed[layout.part("holonomic")] = True
     chain = Chain(terms, data, problem.parameters, fixed, primal, relaxed, weights, points_to_look_at)
-    return Transcription(chain, layout, windows)
+    return Transcription(chain, layout, windows, data)
 
 
 def first_values(problem: VariationalProblem, made: Transcription, slots: np.ndarray) -> np.ndarray:
@@ -197,7 +203,7 @@ def slot_jets(w: Windows, slots: np.ndarray) -> np.ndarray:
     return np.asarray(_jets(w, jnp.asarray(slots))).reshape(w.times.size, -1, slots.shape[1])
 
 
-def _jets(w: Windows, slots) -> jnp.ndarray:
+def _jets(w: Windows, slots) -> jax.Array:
     """(W, S, k+1, n)."""
     index = np.arange(len(w.times))[:, None] * w.stride + np.arange(w.width)
     return jax.vmap(lambda rows, chained, x: window_jets(rows, chained, x, w.stride))(w.rows, w.chained, slots[index])
@@ -229,7 +235,7 @@ def _add_holonomic(
         ]  # fmt: skip
         function = NodeTerm(bare, n, len(blocks_of_slots), begin)
         multipliers = tuple(range(len(slots), len(slots) + len(own)))
-        terms.append(Term(function, *zip(*slots, *own, strict=True), multipliers, start, len(times)))
+        terms.append(_term(function, [*slots, *own], multipliers, start, len(times)))
         data.append((np.full(len(times), weight), np.asarray(times)))
 
     if stride > 1:

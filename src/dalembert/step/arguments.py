@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.windows import WindowMap
 from dalembert.step.branch import Branch, call_system
 from dalembert.step.carry import SampledFeedback
 from dalembert.step.program import StepProgram
 from dalembert.step.start import STARTERS
-from dalembert.systems import System, is_traced
+from dalembert.systems import System, VariationalProblem, is_traced
 from dalembert.systems.checks import as_vector
 from dalembert.systems.shapes import condition_shape, output_shape, traced, trailing
 
@@ -37,7 +38,7 @@ def check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, bran
         raise TypeError(f"branch: found {type(branch).__name__}; give Nearest(...), Least(f) or Avoid(...)")
     if feedback is not None and not isinstance(feedback, SampledFeedback):
         raise TypeError(f"feedback: found {type(feedback).__name__}; give SampledFeedback(law, every=...)")
-    if scheme is not None and not isinstance(scheme, Scheme):
+    if scheme is not None and not isinstance(scheme, Scheme | WindowMap):
         raise TypeError(f"scheme: found {type(scheme).__name__}; give a Scheme")
     if reduce is not None and not (isinstance(reduce, tuple) and len(reduce) == 2 and callable(reduce[0])):
         raise TypeError(
@@ -53,8 +54,10 @@ def _is_number(x) -> bool:
 
 def check_callbacks(program: StepProgram, q, s, t, h, stop, domain, feedback, reduce) -> None:
     """What stop, domain, a feedback law and a reducer return."""
-    system: System | DiscreteSystem = program.system  # type: ignore[attr-defined]
-    names = trailing(system) if isinstance(system, System) else ", p" if system.parameters is not None else ""
+    system: System | DiscreteSystem | VariationalProblem = program.system  # type: ignore[attr-defined]
+    names = trailing(system)
+    if feedback is not None and isinstance(system, VariationalProblem):
+        raise ValueError("feedback: a VariationalProblem has no forces from outside; put them into a System")
     for name, function in (("stop", stop), ("domain", domain)):
         if function is not None and not callable(function):
             raise TypeError(f"{name}: found {type(function).__name__}; give a function of (q, v) that returns true or false")
@@ -140,7 +143,7 @@ def _check_discrete(system: DiscreteSystem, points) -> int:
 
 def check_batch(system, data: dict, parameters: dict) -> tuple[dict, dict]:
     """The data of many runs as float arrays, and for each 0 where it has an axis of runs, None where it is shared."""
-    wanted = {"q0": 1, "v0": 1, "nodes": 2}
+    wanted = {"q0": 1, "v0": 1, "nodes": 2, "jets": 2, "multipliers": 2}
     given: dict = {name: None if x is None else _as_floats(x, name) for name, x in data.items()}
     axes: dict = {name: _axis(given[name], wanted[name], name) for name in data}
     if parameters and not isinstance(system.parameters, dict):

@@ -6,7 +6,7 @@ import numpy as np
 
 from dalembert.path import Outcome, Path, Statistics
 from dalembert.step.carry import Carry, Choices
-from dalembert.step.prepare import Prepared
+from dalembert.step.prepared import Prepared
 
 
 def path_of(xp, prepared: Prepared, carry: Carry, rows: dict, t0, h, every: int, choices: Choices) -> Path:

@@ -177,9 +177,9 @@ def _factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Call) -> Flo
 
 def _measure(program: StepProgram, branch: Nearest | Least, z: Unknowns, start: Unknowns, call: Call):
     if isinstance(branch, Nearest):
-        increment = program.advance(z, call.q, call.s, call.h)[0]
+        increment = program.advance(z, call.q, call.s, call.t, call.h)[0]
         if branch.to == "prediction":
-            increment = increment - program.advance(start, call.q, call.s, call.h)[0]
+            increment = increment - program.advance(start, call.q, call.s, call.t, call.h)[0]
         return jnp.linalg.norm(increment if branch.coordinates is None else increment[jnp.array(branch.coordinates)])
     q, v = program.after(z, call.q, call.s, call.h)
     return call_system(program, branch.function, q, v, call.t + call.h)

@@ -55,8 +55,8 @@ class Composed(StepProgram):
     def scale(self, z, q, s, h):
         return self.base.scale(z, q, s, h)
 
-    def advance(self, z, q, s, h):
-        return self.base.advance(z, q, s, h)
+    def advance(self, z, q, s, t, h):
+        return self.base.advance(z, q, s, t, h)
 
     def after(self, z, q, s, h):
         return self.base.after(z, q, s, h)
@@ -71,7 +71,7 @@ class Composed(StepProgram):
         return self.base.constrained_row(n)
 
     def outputs(self, z, q, s, t, h, held):
-        increment, v = self.base.advance(z, q, s, h)
+        increment, v = self.base.advance(z, q, s, t, h)
         x, n = q + increment, q.shape[0]
         start = jnp.concatenate([(v - s) / h, self.base.outputs(z, q, s, t, h, held).multipliers])
         equations = lambda y: kkt_residual(self.system, x, v, t + h, y).at[:n].add(-held)  # noqa: E731

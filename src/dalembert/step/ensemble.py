@@ -13,6 +13,7 @@ import numpy as np
 
 from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.windows import WindowMap
 from dalembert.native import COUNTS
 from dalembert.path import Path
 from dalembert.step.arguments import batch_size, check_batch, check_callbacks, check_run
@@ -20,18 +21,19 @@ from dalembert.step.assemble import path_of
 from dalembert.step.branch import Branch
 from dalembert.step.carry import Carry, Choices, SampledFeedback, first_carry
 from dalembert.step.native_run import columns_of, compiled, counts_of, native_first, packed, unpacked
-from dalembert.step.prepare import Prepared, prepare_any
+from dalembert.step.prepare import Given, prepare_any
+from dalembert.step.prepared import Prepared
 from dalembert.step.run import row_of, rows_of, traced_run
 from dalembert.step.simulate import choose_backend
 from dalembert.step.start import Starter
-from dalembert.systems import System, check_x64, is_traced
+from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.checks import check_many
 
 MANY = 2**62
 
 
 def ensemble(
-    system: System | DiscreteSystem,
+    system: System | DiscreteSystem | VariationalProblem,
     q0=None,
     v0=None,
     *,
@@ -40,7 +42,9 @@ def ensemble(
     steps: int,
     t0: float = 0.0,
     nodes=None,
-    scheme: Scheme | None = None,
+    jets=None,
+    multipliers=None,
+    scheme: Scheme | WindowMap | None = None,
     starter: Starter = "second_order",
     branch: Branch | None = None,
     save_every: int | None = 1,
@@ -55,7 +59,8 @@ def ensemble(
 ) -> Path:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, for B sets of data.
 
-    q0, v0: (B, n), or (n,) for all; a DiscreteSystem takes nodes (B, r, n) or (r, n). parameters: name → (B, …), in place of
+    q0, v0: (B, n), or (n,) for all; a DiscreteSystem takes nodes (B, r, n) or (r, n), a VariationalProblem
+    jets or nodes (B, 2k, n) and multipliers (B, k, m). parameters: name → (B, …), in place of
     the system's. threads: of the native back-end, all processors if None. Everything else as in `simulate`.
     Returns a Path whose arrays have a leading axis of B, of full length: after the end of a run its last state is repeated.
     Nothing is raised where a step cannot be solved: path.code (B,) has each run's Outcome, as Newton's iteration found it,
@@ -70,7 +75,7 @@ def ensemble(
     check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, branch, feedback, scheme, reduce)
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
         raise ValueError(f"threads: found {threads!r}; give a whole number, 1 or more, or None for all processors")
-    data = {"q0": q0, "v0": v0, "nodes": nodes}
+    data = Given(q0, v0, nodes, jets, multipliers)._asdict()
     if is_traced(system, data, parameters, h, t0):
         raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
     given, axes = check_batch(system, data, dict(parameters or {}))
@@ -101,8 +106,8 @@ def _with(system, parameters: dict):
 
 
 def _begin_one(system, given: dict, t0, h, steps: int, scheme, starter, branch) -> Prepared:
-    data = (given["q0"], given["v0"], given["nodes"])
-    return prepare_any(system, *data, t0, h, steps, scheme, starter, branch)
+    data = Given(**{name: given[name] for name in Given._fields})
+    return prepare_any(system, data, t0, h, steps, scheme, starter, branch)
 
 
 @eqx.filter_jit

@@ -2,45 +2,59 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.windows import WindowMap
 from dalembert.step.arguments import as_nodes, check_discrete
 from dalembert.step.branch import Avoid, Branch
 from dalembert.step.composed import Composed
+from dalembert.step.prepared import Prepared
 from dalembert.step.program import StepProgram
 from dalembert.step.programs import DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.start import Starter, second_node
-from dalembert.systems import System, check_initial_data, is_traced
+from dalembert.step.start_higher import begin_higher
+from dalembert.systems import System, VariationalProblem, check_initial_data, is_traced
 from dalembert.systems.checks import InconsistentDataError, check_parameters, initial_acceleration
 from dalembert.systems.equations import deflatable, value
 from dalembert.systems.shapes import traced
 
 
-class Prepared(NamedTuple):
-    """A program and the data of its first step: nodes known before it (lead + 1, n), position q, state s, expected z."""
+class Given(NamedTuple):
+    """Initial data as the user gave them."""
 
-    program: StepProgram
-    nodes: Float[Array, "known n"]
-    q: Float[Array, "n"]
-    s: Float[Array, "k"]
-    expected: Float[Array, "z"] | None
+    q0: Any = None
+    v0: Any = None
+    nodes: Any = None
+    jets: Any = None
+    multipliers: Any = None
 
 
-def prepare_any(system, q0, v0, nodes, t0, h, steps: int, scheme: Scheme | None, starter: Starter, branch) -> Prepared:
-    """The program and its data for a System, from (q0, v0), or for a DiscreteSystem, from its first nodes."""
+def prepare_any(
+    system, given: Given, t0, h, steps: int, scheme: Scheme | WindowMap | None, starter: Starter, branch
+) -> Prepared:
+    """The program and its data for a System, a DiscreteSystem or a VariationalProblem, each from its own initial data."""
+    for name in ("jets", "multipliers"):
+        if getattr(given, name) is not None and not isinstance(system, VariationalProblem):
+            raise ValueError(f"{name}: belong to a VariationalProblem; a {type(system).__name__} does not take them")
+    if isinstance(system, VariationalProblem):
+        jets = given.jets
+        if jets is None and (given.q0 is not None or given.v0 is not None):
+            jets = (given.q0, given.v0)  # all there is to give for one derivative
+        return begin_higher(system, scheme, jets, given.nodes, given.multipliers, t0, h, steps)
+    if isinstance(scheme, WindowMap):
+        raise ValueError(f"scheme: {type(scheme).__name__} belongs to a VariationalProblem; give a Scheme")
     if isinstance(system, DiscreteSystem):
-        return prepare_discrete(system, nodes, q0, v0, h, steps, scheme)
+        return prepare_discrete(system, given.nodes, given.q0, given.v0, h, steps, scheme)
     if not isinstance(system, System):
-        raise TypeError(f"system: found {type(system).__name__}; give a System or a DiscreteSystem")
-    if nodes is not None:
+        raise TypeError(f"system: found {type(system).__name__}; give a System, a DiscreteSystem or a VariationalProblem")
+    if given.nodes is not None:
         raise ValueError("nodes: a System starts from q0 and v0; nodes belong to a DiscreteSystem")
-    return prepare(system, q0, v0, t0, h, scheme or Scheme(), starter, branch)
+    return prepare(system, given.q0, given.v0, t0, h, scheme or Scheme(), starter, branch)
 
 
 def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, branch: Branch | None) -> Prepared:

@@ -64,7 +64,7 @@ class StepProgram(eqx.Module):
     def scale(self, z: Unknowns, q: Vector, s: State, h) -> Unknowns:
         raise NotImplementedError
 
-    def advance(self, z: Unknowns, q: Vector, s: State, h) -> tuple[Vector, State]:
+    def advance(self, z: Unknowns, q: Vector, s: State, t, h) -> tuple[Vector, State]:
         raise NotImplementedError
 
     def after(self, z: Unknowns, q: Vector, s: State, h) -> tuple[Vector, Vector]:

@@ -69,7 +69,7 @@ class NodeProgram(StepProgram):
         n = q.shape[0]
         return jnp.full_like(z, jnp.inf).at[:n].set(velocity_scale(z[:n], s, q, h))
 
-    def advance(self, z, q, s, h):
+    def advance(self, z, q, s, t, h):
         new = z[: q.shape[0]]
         return (self.ahead * h) * s + ((1.0 - self.ahead) * h) * new, new
 
@@ -141,7 +141,7 @@ class KickDriftKick(StepProgram):
         n = q.shape[0]
         return jnp.full_like(z, jnp.inf).at[: 2 * n].set(velocity_scale(z[: 2 * n], s, q, h))
 
-    def advance(self, z, q, s, h):
+    def advance(self, z, q, s, t, h):
         n = q.shape[0]
         return h * z[:n], z[n : 2 * n]
 
@@ -203,7 +203,7 @@ class DiscreteProgram(StepProgram):
         n = q.shape[0]
         return jnp.full_like(z, jnp.inf).at[:n].set(velocity_scale(z[:n], s, q, h))
 
-    def advance(self, z, q, s, h):
+    def advance(self, z, q, s, t, h):
         n = q.shape[0]
         return h * z[:n], jnp.concatenate([z[:n], s[:-n]])
 

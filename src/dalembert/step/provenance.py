@@ -15,15 +15,20 @@ import jax
 import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.windows import Interpolated, WindowMap
 from dalembert.path import Provenance
 from dalembert.step.branch import Branch
-from dalembert.systems import System
+from dalembert.systems import System, VariationalProblem
 
 PACKAGES = ("dalembert", "jax", "jaxlib", "equinox", "numpy", "diffrax")
 
 
 def provenance(
-    system: System | DiscreteSystem, scheme: Scheme | None, starter: str, branch: Branch | None, **run: Any
+    system: System | DiscreteSystem | VariationalProblem,
+    scheme: Scheme | WindowMap | None,
+    starter: str,
+    branch: Branch | None,
+    **run: Any,
 ) -> Provenance:
     """The functions of the system by name and source, its parameters, scheme, starter, branch, run and versions."""
     functions = _functions(system)
@@ -35,7 +40,7 @@ def provenance(
         source_hash=hashlib.sha256(source.encode()).hexdigest(),
         parameters=json.dumps(jax.tree.map(lambda x: np.asarray(x).tolist(), system.parameters)),
         coordinates=system.coordinates or (),
-        scheme=repr(scheme if scheme is not None else Scheme()) if isinstance(system, System) else "",
+        scheme=_scheme(system, scheme),
         starter=starter,
         branch=_branch(branch),
         run=json.dumps({name: _plain(value) for name, value in run.items() if value is not None}),
@@ -43,9 +48,18 @@ def provenance(
     )
 
 
-def _functions(system: System | DiscreteSystem) -> list:
-    parts = [system, *getattr(system, "constraints", ())]
-    found = [value for part in parts for value in vars(part).values() if callable(value)]
+def _scheme(system, scheme) -> str:
+    if isinstance(system, DiscreteSystem):
+        return ""
+    return repr(scheme if scheme is not None else Scheme() if isinstance(system, System) else Interpolated())
+
+
+def _functions(system) -> list:
+    if isinstance(system, VariationalProblem):
+        found = [system.lagrangian, *system.holonomic, *(f for _, f in system.differential)]
+    else:
+        parts = [system, *getattr(system, "constraints", ())]
+        found = [value for part in parts for value in vars(part).values() if callable(value)]
     return list(dict.fromkeys(found))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.windows import WindowMap
 from dalembert.path import Outcome, Path, StepError
 from dalembert.step.arguments import check_callbacks, check_run
 from dalembert.step.assemble import path_of
@@ -20,15 +21,15 @@ from dalembert.step.carry import Choices, SampledFeedback, first_carry
 from dalembert.step.diagnose import diagnosis
 from dalembert.step.native_run import native_first, native_run
 from dalembert.step.native_traced import native_traced_run
-from dalembert.step.prepare import prepare_any
+from dalembert.step.prepare import Given, prepare_any
 from dalembert.step.provenance import provenance
 from dalembert.step.run import chunked_run, traced_run
 from dalembert.step.start import Starter
-from dalembert.systems import System, check_x64, is_traced
+from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 
 
 def simulate(
-    system: System | DiscreteSystem,
+    system: System | DiscreteSystem | VariationalProblem,
     q0=None,
     v0=None,
     *,
@@ -36,7 +37,9 @@ def simulate(
     steps: int,
     t0: float = 0.0,
     nodes=None,
-    scheme: Scheme | None = None,
+    jets=None,
+    multipliers=None,
+    scheme: Scheme | WindowMap | None = None,
     starter: Starter = "second_order",
     branch: Branch | None = None,
     save_every: int | None = 1,
@@ -52,7 +55,10 @@ def simulate(
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, from (q₀, v₀).
 
     q0, v0: (n,) consistent initial data. h: step; steps: N. A DiscreteSystem takes nodes (r, n), its first nodes,
-    instead of (q0, v0), and h, 1 if not given, only scales time and multipliers.
+    instead of (q0, v0), and h, 1 if not given, only scales time and multipliers. A VariationalProblem of order k
+    takes jets, (2k, n), q and its first 2k-1 derivatives at t0, or nodes, (2k, n), its first nodes, and with
+    differential constraints multipliers, (k, m): λ and its first k-1 derivatives at t0, or λ of the first k
+    windows; its scheme is Interpolated() or Averaged().
     scheme: maps and form; starter: how a two step form gets its second node. branch: which root, where there are several.
     save_every: keep every that many states (and the last); None keeps only the last. reduce: (function, initial) with
     function(value, t, q, v, multipliers) → value, over all steps. `stop(q, v[, t][, p])`: ends the run after the step at
@@ -71,7 +77,8 @@ def simulate(
         h = 1.0
     check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, branch, feedback, scheme, reduce)
     step, begin = jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float)
-    prepared = prepare_any(system, q0, v0, nodes, begin, step, steps, scheme, starter, branch)
+    given = Given(q0, v0, nodes, jets, multipliers)
+    prepared = prepare_any(system, given, begin, step, steps, scheme, starter, branch)
     program = prepared.program
     check_callbacks(program, prepared.q, prepared.s, begin, step, stop, domain, feedback, reduce)
     choices = Choices(branch, Newton(tolerance, max_iterations), stop, domain, feedback, reduce and reduce[0])
@@ -93,7 +100,7 @@ def simulate(
     path = path_of(np, prepared, carry, rows, np.asarray(begin), np.asarray(step), every, choices)
     path = jax.tree.map(jnp.asarray, path)
     record = provenance(
-        system, scheme, starter, branch, h=h, steps=steps, t0=t0, save_every=save_every, q0=q0, v0=v0, nodes=nodes,
+        system, scheme, starter, branch, h=h, steps=steps, t0=t0, save_every=save_every, **given._asdict(),
         tolerance=tolerance, max_iterations=max_iterations, stop=stop, domain=domain,
         feedback=feedback and feedback.law, reduce=reduce and reduce[0],
     )  # fmt: skip

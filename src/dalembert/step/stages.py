@@ -62,7 +62,7 @@ def _stage(program: StepProgram, choices: Choices, held, moving: Moving, stage, 
     """One stage; one that fails, and those after it, leave the state as it is."""
     start = prediction(program, stage, moving, t, h)
     z, info = solve_step(program, choices.branch, Call(moving.q, moving.s, t, h, held), start, choices.options)
-    increment, s = program.advance(z, moving.q, moving.s, h)
+    increment, s = program.advance(z, moving.q, moving.s, t, h)
     factor = program.factor(z, moving.q, moving.s, t, h)
     total = increment - moving.lost
     q = moving.q + total

@@ -3,6 +3,7 @@
 For constraints on velocities also: the explicit formula for (λ, v̇), solvability, coordinates on D and curves inside it.
 """
 
+from dalembert.systems import manifolds
 from dalembert.systems.adapted import AdaptedReference, ChartChange, adapted_reference
 from dalembert.systems.checks import (
     InconsistentDataError,
@@ -17,6 +18,7 @@ from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov, Nonho
 from dalembert.systems.deformed import deformed
 from dalembert.systems.equations import acceleration, energy, momentum
 from dalembert.systems.interpolation import Interpolant, cutoff, interpolant
+from dalembert.systems.ostrogradsky import Ostrogradsky, lift, ostrogradsky, ostrogradsky_momenta
 from dalembert.systems.reduction import Reduction, reduction
 from dalembert.systems.reference import Reference, reference
 from dalembert.systems.solvability import Solvability, solvability
@@ -33,6 +35,7 @@ __all__ = [
     "Interpolant",
     "Lyapunov",
     "Nonholonomic",
+    "Ostrogradsky",
     "Projection",
     "RankDeficientError",
     "Reduction",
@@ -51,7 +54,11 @@ __all__ = [
     "energy",
     "interpolant",
     "is_traced",
+    "lift",
+    "manifolds",
     "momentum",
+    "ostrogradsky",
+    "ostrogradsky_momenta",
     "project",
     "reduction",
     "reference",

@@ -185,9 +185,9 @@ def _check_constraint(system: System, c: Constraint, name: str, q, v, a, t) -> i
     return m
 
 
-def trailing(system: System) -> str:
-    """The names of the trailing arguments of every function of the system."""
-    return (", t" if system.time_dependent else "") + (", p" if system.parameters is not None else "")
+def trailing(system) -> str:
+    """The names of the trailing arguments of every function of the system, continuous or discrete."""
+    return (", t" if getattr(system, "time_dependent", False) else "") + (", p" if system.parameters is not None else "")
 
 
 def _expect(shape: tuple[int, ...], wanted: tuple[int, ...], name: str, words: str) -> None:

@@ -127,14 +127,15 @@ def _differential(constraint, i: int, k: int) -> tuple[int, Callable]:
     if isinstance(constraint, WithForces):
         if constraint.reactions is not None or constraint.virtual is not None:
             raise ValueError(
-                f"constraints: item {i} brings reactions or virtual displacements; in a variational problem every constraint acts "
-                "through the action. Leave them out, or use System, whose constraints act by forces"
+                f"constraints: item {i} brings reactions or virtual displacements; in a variational problem every "
+                "constraint acts through the action. Leave them out, or use System, whose constraints act by forces"
             )
         if constraint.order > k:
             raise ValueError(f"constraints: item {i} reads {constraint.order} derivatives, the problem has derivatives={k}")
         return constraint.order, constraint.phi
     if isinstance(constraint, Kinematic | Lyapunov) or not callable(constraint):
         raise TypeError(
-            f"constraints: item {i} is a {type(constraint).__name__}; give a function φ(q, v, …), Holonomic, Nonholonomic or SecondOrder"
+            f"constraints: item {i} is a {type(constraint).__name__}; give a function φ(q, v, …), Holonomic, "
+            "Nonholonomic or SecondOrder"
         )
     return k, constraint

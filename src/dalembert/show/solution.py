@@ -1,0 +1,58 @@
+"""The figure of a boundary problem's solution: coordinates and their derivatives, and multipliers, over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dalembert.show.figure import COLOURS, STYLE
+from dalembert.show.panels import subscript
+from dalembert.solution import Solution
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DERIVATIVES = ("q", "dq/dt", "d²q/dt²", "d³q/dt³", "d⁴q/dt⁴")
+
+
+def plot_solution(solution: Solution, *, title: str | None = None, exact: Any = None) -> Figure:
+    """q at the nodes, its derivatives up to the k-th as the windows see them, and multipliers, each over its own times.
+
+    exact(t) → q (…, n), drawn dashed behind q. Returns a matplotlib Figure.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    content = _panels(solution)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(6.2, 1.5 * len(content) + 0.9), layout="constrained")
+        axes = figure.subplots(len(content), 1, sharex=True, squeeze=False)[:, 0]
+        if exact is not None:
+            fine = np.linspace(float(solution.t[0]), float(solution.t[-1]), 400)
+            axes[0].plot(fine, exact(fine), color="0.6", linewidth=2.5)
+        for ax, (label, t, values) in zip(axes, content, strict=True):
+            for i, column in enumerate(values.T):
+                ax.plot(t, column, color=COLOURS[i % len(COLOURS)], label=f"q{subscript(i)}")
+            ax.set_ylabel(label)
+            ax.margins(x=0.01)
+        if solution.q.shape[1] > 1:
+            axes[0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.2)
+        axes[-1].set_xlabel("t")
+        heading = [title or "", "" if solution.outcome.name == "SUCCESS" else solution.outcome.message]
+        figure.suptitle("\n".join(x for x in heading if x), fontsize=10)
+    return figure
+
+
+def _panels(solution: Solution) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """(label, times, values (…, lines)) of every panel."""
+    t, inside = np.asarray(solution.t), np.asarray(solution.t_multipliers)
+    jets = np.asarray(solution.jets)
+    found = [("q", t, np.asarray(solution.q))]
+    found += [(DERIVATIVES[j], inside, jets[:, j]) for j in range(1, jets.shape[1])]
+    if solution.multipliers.shape[1]:
+        found.append(("λ", inside, np.asarray(solution.multipliers)))
+    if solution.holonomic_multipliers.shape[1]:
+        values = np.asarray(solution.holonomic_multipliers)
+        found.append(("λ, holonomic", t, np.where(values == 0.0, np.nan, values)))  # none where a position is given
+    return found

@@ -1,0 +1,103 @@
+"""Errors in the initial data of the flow of a variational problem, and problems that have no flow."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.algebra import numerical_rank
+from dalembert.discretize.higher import node_defects
+from dalembert.discretize.windows import WindowMap
+from dalembert.step.higher import HigherProgram
+from dalembert.systems import VariationalProblem, is_traced
+from dalembert.systems.checks import CONSISTENT, InconsistentDataError, RankDeficientError
+from dalembert.systems.ostrogradsky import constraint_rates, highest_matrix
+
+
+def as_rows(value, name: str, rows: int) -> Float[Array, "rows n"]:
+    """`value` as a float array (rows, n), finite."""
+    try:
+        array = jnp.stack([jnp.asarray(row, dtype=float) for row in value])
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name}: found {value!r}, which is no array of numbers of shape ({rows}, n) ({error})") from None
+    if array.ndim != 2 or array.shape[0] != rows or array.shape[1] == 0:
+        what = f"q and its first {rows - 1} derivatives" if name == "jets" else f"the first {rows} nodes"
+        raise ValueError(f"{name}: found shape {array.shape}; give {what}, shape ({rows}, n)")
+    if not is_traced(array) and not bool(jnp.all(jnp.isfinite(array))):
+        raise ValueError(f"{name}: found {np.asarray(array)}; every number must be finite")
+    return array
+
+
+def as_multipliers(value, k: int, m: int) -> Float[Array, "k m"]:
+    """The multipliers that are initial data, finite."""
+    if value is None and m:
+        raise ValueError(
+            f"multipliers: are missing; with {m} differential constraints λ is free initial data: give ({k}, "
+            f"{m}), λ and its first "
+            f"{k - 1} derivatives with jets, λ of the first {k} windows with nodes"
+        )
+    array = jnp.zeros((k, 0)) if value is None else jnp.asarray(value, dtype=float)
+    if array.shape != (k, m):
+        raise ValueError(f"multipliers: found shape {array.shape}; {k} rows of m = {m} numbers, shape {(k, m)}, are needed")
+    if not is_traced(array) and not bool(jnp.all(jnp.isfinite(array))):
+        raise ValueError(f"multipliers: found {np.asarray(array)}; every number must be finite")
+    return array
+
+
+def check_consistent(problem: VariationalProblem, scheme: WindowMap, given, jets: bool, h, t0) -> None:
+    """φ and the derivatives of it which jets determine are zero; φ at all nodes and Φ_d at their windows, M̃_d."""
+    if jets:
+        left, what = constraint_rates(problem, given, t0), "φ and its time derivatives must vanish"
+    else:
+        left, what = node_defects(problem, scheme, given, h, t0), "φ at the nodes and Φ_d at their windows must vanish"
+    values = np.concatenate([np.zeros(1), *(np.ravel(x) for x in left)])
+    if not np.max(np.abs(values)) <= CONSISTENT:
+        raise InconsistentDataError(f"{'jets' if jets else 'nodes'}: {what}; they are {values[1:]}")
+
+
+def check_regular(problem: VariationalProblem, derivatives, multipliers, t0) -> None:
+    """[[∂²L̃/∂q⁽ᵏ⁾², φ_highestᵀ], [φ_highest, 0]] is regular: L̃ and the constraints determine q⁽ᵏ⁾ and the multipliers."""
+    n, k = derivatives.shape[1], problem.derivatives
+    matrix = np.asarray(highest_matrix(problem, derivatives, multipliers, t0))
+    rows = matrix[n:, :n]
+    if rows.shape[0] and not (found := numerical_rank(rows)).full:
+        raise RankDeficientError(
+            f"constraints: the {rows.shape[0]} gradients with respect to the highest derivatives have rank "
+            f"{found.rank} at t0: equations "
+            f"{list(found.dependent_rows)} depend on the others"
+        )
+    if not np.all(np.isfinite(matrix)):
+        raise RankDeficientError(f"jets: ∂²L/∂q⁽ᵏ⁾² is not finite at t0: {matrix[:n, :n]}")
+    if (found := numerical_rank(matrix)).full:
+        return
+    if not np.any(matrix[:n, :n]):
+        raise RankDeficientError(
+            f"lagrangian: singular Lagrangian: ∂²L/∂q⁽ᵏ⁾² = 0 for k = {k}, L does not depend on its highest "
+            f"derivative or is linear "
+            f"in it, and the constraints do not determine it. Lower derivatives={k}, or use a regular L"
+        )
+    raise RankDeficientError(
+        f"lagrangian: singular Lagrangian: ∂²L/∂q⁽ᵏ⁾² with the constraints' gradients, {matrix.shape[0]} rows, has rank "
+        f"{found.rank} at t0, so that q⁽{k}⁾ is not determined"
+    )
+
+
+def check_first_step(program: HigherProgram, q, s, z, t, h) -> None:
+    """The matrix of Proposition 3.2 is regular at the first window."""
+    if not np.all(np.isfinite(np.asarray(z))):
+        raise RankDeficientError("jets: the first windows could not be solved from these derivatives; reduce h")
+    matrix = np.asarray(_matrix(program, q, s, z, t, h))
+    if not (found := numerical_rank(matrix, 1e-13)).full:
+        raise RankDeficientError(
+            f"lagrangian: the matrix [[D₁D_{{k+1}}L̃_d, D₁Φᵀ], [D_{{k+1}}Φ, 0]] of the first step, "
+            f"{matrix.shape[0]} rows, has rank "
+            f"{found.rank}: the flow does not exist at these data"
+        )
+
+
+@eqx.filter_jit
+def _matrix(program: HigherProgram, q, s, z, t, h):
+    return jax.jacfwd(lambda x: program.residual(x, q, s, t, h, jnp.zeros_like(q)))(z)

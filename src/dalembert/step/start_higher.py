@@ -1,0 +1,110 @@
+"""Where the flow of a variational problem starts: from derivatives at the initial time, or from the first nodes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dalembert.algebra import Newton, root
+from dalembert.discretize.higher import (
+    State,
+    Unknowns,
+    forward_differences,
+    momenta_of_nodes,
+    shifted_forth,
+    starting_windows,
+    window_equations,
+)
+from dalembert.discretize.windows import Hermite, Interpolated, WindowMap
+from dalembert.step.higher import HigherProgram
+from dalembert.step.higher_arguments import as_multipliers, as_rows, check_consistent, check_first_step, check_regular
+from dalembert.step.prepared import Prepared
+from dalembert.systems import VariationalProblem, is_traced
+from dalembert.systems.checks import check_parameters
+from dalembert.systems.ostrogradsky import ostrogradsky_momenta
+from dalembert.systems.variational import constraint_numbers
+
+_START = Newton(tolerance=1e-12, max_iterations=50)
+
+
+class Begun(NamedTuple):
+    """nodes (known, n); b = (q, b_1, …, b_k) at the last of them and the momenta; z: the unknowns of the last window."""
+
+    nodes: Float[Array, "known n"]
+    b: Float[Array, "k+1 n"]
+    momenta: Float[Array, "k n"]
+    z: Float[Array, "z"]
+
+
+def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, t0, h, steps: int) -> Prepared:
+    """The program and the data of its first step; every mistake in the arguments is an error here."""
+    k, chosen = problem.derivatives, Interpolated() if scheme is None else scheme
+    if not isinstance(chosen, WindowMap) or isinstance(chosen, Hermite):
+        raise ValueError(
+            f"scheme: found {type(chosen).__name__}; the flow of a VariationalProblem takes Interpolated() or "
+            f"Averaged(), windows of "
+            "k+1 nodes. A Hermite window has several unknown nodes at once: use it in a boundary problem"
+        )
+    if (jets is None) == (nodes is None):
+        raise ValueError(
+            f"jets, nodes: give one of them: jets, q and its first {2 * k - 1} derivatives at t0, or nodes, the "
+            f"first {2 * k} nodes"
+        )
+    given = as_rows(jets if nodes is None else nodes, "jets" if nodes is None else "nodes", 2 * k)
+    n = given.shape[1]
+    if problem.coordinates is not None and len(problem.coordinates) != n:
+        raise ValueError(f"jets, nodes: found n = {n}; the problem names {len(problem.coordinates)} coordinates")
+    m, mh = constraint_numbers(problem, n)
+    free = as_multipliers(multipliers, k, m)
+    known = k + 1 if nodes is None else 2 * k
+    if steps < known - 1:
+        raise ValueError(f"steps: found {steps}; the start gives {known} nodes already, those of {known - 1} steps")
+    traced = is_traced(problem, given, free, t0, h)
+    if not traced:
+        check_parameters(problem)
+        check_consistent(problem, chosen, given, nodes is None, h, t0)
+        derivatives = given if nodes is None else forward_differences(given, h)  # to first order: enough to look at a rank
+        check_regular(problem, derivatives, free[0], t0)
+    begun = (_from_jets if nodes is None else _from_nodes)(problem, chosen, given, free, mh, t0, h)
+    program = HigherProgram(problem, chosen, m, mh, known)
+    s = jnp.concatenate([begun.b[1:].ravel(), begun.momenta.ravel()])
+    if not traced:
+        check_first_step(program, begun.b[0], s, begun.z, t0 + (known - 1) * h, h)
+    return Prepared(program, begun.nodes, begun.b[0], s, begun.z)
+
+
+@eqx.filter_jit
+def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
+    """Ostrogradsky's momenta at t0 are those of the first window, whose knots coincide but one; k windows lead to node k.
+
+    That is -∂A_d/∂q⁽ʲ⁾ = p_j at the first node, solved one slot after the other: second order.
+    """
+    k, n = problem.derivatives, jets.shape[1]
+    momenta = ostrogradsky_momenta(problem, jets, multipliers, t0)
+    m = multipliers.shape[1]
+
+    def one(state: State, window):
+        equations = lambda z: window_equations(problem, window, state, Unknowns(z[:n], z[n : n + m], z[n + m :]))  # noqa: E731
+        start = jnp.concatenate([jets[k], multipliers[0], jnp.zeros(mh)])
+        scale = lambda z: jnp.full_like(z, jnp.inf).at[:n].set(1e-3 + jnp.max(jnp.abs(z[:n])))  # noqa: E731
+        z, _ = root(lambda x: equations(x)[0], start, scale, _START)
+        node = window.newest @ jnp.concatenate([state.u, z[None, :n]])
+        return equations(z)[1], (node, z)
+
+    windows = starting_windows(scheme, k, h, t0)
+    state, (nodes, z) = jax.lax.scan(one, State(jets[:k], momenta), windows)
+    b = jnp.concatenate([shifted_forth(state.u, h), z[-1:, :n]])
+    return Begun(jnp.concatenate([jets[:1], nodes]), b, state.momenta, z[-1])
+
+
+@eqx.filter_jit
+def _from_nodes(problem, scheme, nodes, multipliers, mh: int, t0, h) -> Begun:
+    k = problem.derivatives
+    state = momenta_of_nodes(problem, scheme, nodes, multipliers, h, t0)
+    last = forward_differences(nodes[k - 1 :], h)[-1]
+    b = jnp.concatenate([shifted_forth(state.u, h), last[None]]).at[0].set(nodes[-1])
+    return Begun(nodes, b, state.momenta, jnp.concatenate([last, multipliers[-1], jnp.zeros(mh)]))

@@ -1,0 +1,217 @@
+"""Riemannian manifolds, by a metric in a chart or by an embedding: covariant derivatives and curvature."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from math import comb
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+Vector = Float[Array, "n"]
+
+ITERATIONS = 100  # of the projection; from within the reach of the manifold it takes fewer than ten
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifold(abc.ABC):
+    """Dw/dt = P(q)(dw/dt + Γ(q)(q̇, w)): Γ of the metric in Rⁿ, P the orthogonal projector to the tangent space.
+
+    Two manifolds of equal functions are equal, and share compiled code. A point q (n,) is one of Rⁿ, or of a chart.
+    Nothing is checked: a vector that shall be tangent is taken to be.
+    """
+
+    @abc.abstractmethod
+    def gram(self, q: Vector) -> Float[Array, "n n"]:
+        """The matrix G(q) of the metric."""
+
+    @abc.abstractmethod
+    def connection(self, q: Vector) -> Connection:
+        """P(q) and Γ(q)."""
+
+    def inner(self, q: Vector, u: Vector, w: Vector) -> Float[Array, ""]:
+        """⟨u, w⟩ = uᵀ G(q) w."""
+        return u @ self.gram(q) @ w
+
+    def tangent(self, q: Vector, x: Vector) -> Vector:
+        """P(q) x: the part of x in the tangent space."""
+        return _projected([self.connection(q)], [x], 0)
+
+    def covariant(self, q: Vector, u: Vector, w: Vector, rate: Vector) -> Vector:
+        """Dw/dt of a field w along a curve with velocity u, from dw/dt = rate."""
+        return _applied([self.connection(q)], [q, u], [w, rate], 0)
+
+    def rate(self, q: Vector, u: Vector, w: Vector, covariant: Vector) -> Vector:
+        """dw/dt = Dw/dt - PΓ(u, w) + (dP/dt)w, the inverse of `covariant`: parallel transport for 0, geodesics for w = u."""
+        turning = jax.jvp(lambda x: self.tangent(x, w), (q,), (u,))[1]
+        return covariant - self.covariant(q, u, w, jnp.zeros_like(w)) + turning
+
+    def curvature(self, q: Vector, x: Vector, y: Vector, z: Vector) -> Vector:
+        """R(x, y)z = ∇ₓ∇ᵧZ - ∇ᵧ∇ₓZ - ∇_[X,Y] Z, with the fields X = P x, Y = P y, Z = P z.
+
+        On the unit sphere it is ⟨y, z⟩x - ⟨x, z⟩y.
+        """
+        first, second, third = (lambda p, c=c: self.tangent(p, c) for c in (x, y, z))
+        along = lambda u, field: lambda p: _nabla(self, p, u(p), field)  # noqa: E731
+        bracket = jax.jvp(second, (q,), (first(q),))[1] - jax.jvp(first, (q,), (second(q),))[1]
+        swapped = along(second, along(first, third))(q) + _nabla(self, q, bracket, third)
+        return along(first, along(second, third))(q) - swapped
+
+    def covariant_derivatives(self, jet: Sequence[Vector]) -> list[Vector]:
+        """q̇, D/dt q̇, …, Dᵏ⁻¹/dtᵏ⁻¹ q̇ from jet = (q, q̇, …, q⁽ᵏ⁾).
+
+        P and Γ alone are differentiated along the jet, the rest is the product rule: nested derivatives of Dw/dt as a whole
+        take twice as long to compile, and more with every k.
+        """
+        k = len(jet) - 1
+        along, function = [], lambda q: self.connection(q)
+        for order in range(k - 1):
+            along.append(function(*jet[: order + 1]))
+            function = functools.partial(_total, function)
+        fields = [list(jet[1:])]  # fields[j][i]: i-th time derivative of Dʲq̇
+        for j in range(1, k):
+            fields.append([_applied(along, jet, fields[-1], i) for i in range(k - j)])
+        return [field[0] for field in fields]
+
+
+class Connection(NamedTuple):
+    """U = G⁻¹φ'ᵀ(φ'G⁻¹φ'ᵀ)⁻¹ and φ', P = 1 - Uφ', and Γⁱⱼₗ (n, n, n); or their time derivatives. None is zero."""
+
+    lift: Float[Array, "n m"] | None
+    normals: Float[Array, "m n"] | None
+    christoffel: Float[Array, "n n n"] | None
+
+
+def _total(function: Callable, *jet: Vector):
+    """d/dt function(q, q̇, …)."""
+    return jax.jvp(function, jet[:-1], jet[1:])[1]
+
+
+def _applied(along: Sequence[Connection], jet: Sequence[Vector], w: Sequence[Vector], order: int) -> Vector:
+    """The time derivative of that order of P(ẇ + Γ(q̇, w)), from those of P and Γ, of q and of w."""
+    inside = []
+    for i in range(order + 1):
+        total = w[i + 1]
+        if along[0].christoffel is not None:
+            for a in range(i + 1):
+                for b in range(i + 1 - a):
+                    number = comb(i, a) * comb(i - a, b)
+                    total = total + number * jnp.einsum("ijl,j,l->i", along[a].christoffel, jet[b + 1], w[i - a - b])
+        inside.append(total)
+    return _projected(along, inside, order)
+
+
+def _projected(along: Sequence[Connection], x: Sequence[Vector], order: int) -> Vector:
+    """The time derivative of that order of P x. P is not formed: vectors compile in half the time."""
+    result = x[order]
+    for a in range(order + 1):
+        for b in range(order + 1 - a):
+            number, lift, rows = comb(order, a) * comb(order - a, b), along[a].lift, along[b].normals
+            if lift is not None and rows is not None:
+                result = result - number * _lifted(lift, rows, x[order - a - b])
+    return result
+
+
+def _lifted(lift: Float[Array, "n m"], rows: Float[Array, "m n"], x: Vector) -> Vector:
+    return lift[:, 0] * (rows[0] @ x) if rows.shape[0] == 1 else lift @ (rows @ x)
+
+
+def _nabla(manifold: Manifold, q: Vector, u: Vector, field: Callable[[Vector], Vector]) -> Vector:
+    """∇ᵤ W of a field W."""
+    w, change = jax.jvp(field, (q,), (u,))
+    return manifold.covariant(q, u, w, change)
+
+
+@dataclasses.dataclass(frozen=True)
+class Chart(Manifold):
+    """⟨u, w⟩ = uᵀG(q)w in coordinates q (n,); Γ by differentiation of G.
+
+    metric(q) → (n, n), symmetric and positive definite. A curve that leaves the chart is not found.
+    """
+
+    metric: Callable
+
+    def gram(self, q):
+        return jnp.asarray(self.metric(q))
+
+    def connection(self, q):
+        return Connection(None, None, _christoffel(self.metric, q))
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedded(Manifold):
+    """{φ(q) = 0} in Rⁿ with the metric of Rⁿ restricted to it: P = 1 - G⁻¹φ'ᵀ(φ'G⁻¹φ'ᵀ)⁻¹φ'.
+
+    phi(q) → () or (m,) with φ' of rank m on the manifold; metric: a number c for ⟨u, w⟩ = c u·w, or a function q → (n, n).
+    Away from φ = 0 all of this holds on the level sets of φ, so that discrete points near the manifold may be used.
+    """
+
+    phi: Callable
+    metric: Callable | float = 1.0
+
+    def gram(self, q):
+        return jnp.asarray(self.metric(q)) if callable(self.metric) else self.metric * jnp.eye(q.shape[0])
+
+    def inner(self, q, u, w):
+        return super().inner(q, u, w) if callable(self.metric) else self.metric * (u @ w)
+
+    def connection(self, q):
+        rows = self.normals(q)
+        up = _inverse(self.gram(q)) @ rows.T if callable(self.metric) else rows.T
+        lift = up / jnp.sum(rows[0] * up[:, 0]) if rows.shape[0] == 1 else up @ _inverse(rows @ up)
+        return Connection(lift, rows, _christoffel(self.metric, q) if callable(self.metric) else None)
+
+    def normals(self, q: Vector) -> Float[Array, "m n"]:
+        """φ'(q)."""
+        return jax.jacrev(lambda x: jnp.atleast_1d(self.phi(x)))(q)
+
+    def distance(self, q: Float[Array, "... n"]) -> Float[np.ndarray, "..."]:
+        """|φ'⁺φ|, the distance in Rⁿ from q to the manifold up to terms of second order."""
+        return np.linalg.norm(np.asarray(_newton_step(self, jnp.asarray(q, dtype=float))), axis=-1)
+
+    def project(self, q: Float[Array, "... n"]) -> Float[Array, "... n"]:
+        """Points of the manifold by q ← q - φ'⁺φ, Gauss-Newton's iteration: on a sphere the nearest ones.
+
+        NaN where there is none, as at the centre of a sphere. Not under jit.
+        """
+        points = jnp.asarray(q, dtype=float)
+        for _ in range(ITERATIONS):
+            step = _newton_step(self, points)
+            points = points - step
+            if not float(jnp.nanmax(jnp.abs(step), initial=0.0)) > 4e-16 * float(jnp.nanmax(jnp.abs(points), initial=1.0)):
+                break
+        return points
+
+
+def _christoffel(metric: Callable, q: Vector) -> Float[Array, "n n n"]:
+    """Γⁱⱼₗ = ½Gⁱᵃ(∂ⱼGₐₗ + ∂ₗGₐⱼ - ∂ₐGⱼₗ)."""
+    slope = jax.jacfwd(lambda x: jnp.asarray(metric(x)))(q)
+    lower = jnp.swapaxes(slope, 1, 2) + slope - jnp.moveaxis(slope, 2, 0)
+    return 0.5 * jnp.tensordot(_inverse(jnp.asarray(metric(q))), lower, 1)
+
+
+def _inverse(a: Float[Array, "m m"]) -> Float[Array, "m m"]:
+    """a⁻¹; for m = 1, 2 written out, as matrices that small are not worth a call of LAPACK for every window."""
+    if a.shape[0] == 1:
+        return 1.0 / a
+    if a.shape[0] == 2:
+        adjugate = jnp.trace(a) * jnp.eye(2) - a
+        return adjugate / (a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0])
+    return jnp.linalg.inv(a)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _newton_step(manifold: Embedded, q: Float[Array, "... n"]) -> Float[Array, "... n"]:
+    """φ'⁺φ at many points."""
+
+    def one(x):
+        rows = manifold.normals(x)
+        return rows.T @ (_inverse(rows @ rows.T) @ jnp.atleast_1d(manifold.phi(x)))
+
+    return jax.vmap(one)(q.reshape(-1, q.shape[-1])).reshape(q.shape)

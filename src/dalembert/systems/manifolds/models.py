@@ -1,0 +1,111 @@
+"""Manifolds ready to use: sphere, ellipsoid, torus, hyperbolic plane, rotations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.systems.manifolds.manifold import Chart, Embedded
+
+
+def sphere(radius: float = 1.0) -> Embedded:
+    """{|q|² = r²} in Rⁿ, any n ≥ 2, with the metric of Rⁿ; its curvature is 1/r²."""
+    return Embedded(_Sphere(_positive(radius, "radius")))
+
+
+def ellipsoid(axes: Sequence[float]) -> Embedded:
+    """{Σ(qᵢ/aᵢ)² = 1} in Rⁿ with the metric of Rⁿ. axes: the n half axes."""
+    return Embedded(_Ellipsoid(tuple(_positive(a, "axes") for a in axes)))
+
+
+def torus(radius: float = 2.0, tube: float = 1.0) -> Embedded:
+    """{(√(x² + y²) - R)² + z² = r²} in R³ with the metric of R³, R > r; curved both ways."""
+    if not _positive(radius, "radius") > _positive(tube, "tube"):
+        raise ValueError(f"tube: found {tube} with radius {radius}; the tube's radius is the smaller one")
+    return Embedded(_Torus(float(radius), float(tube)))
+
+
+def hyperbolic_plane(model: Literal["half plane", "disk"] = "half plane") -> Chart:
+    """Curvature -1: G = 1/y² on y > 0, or 4/(1 - |w|²)² on |w| < 1. w = (z - i)/(z + i) for z = x + iy."""
+    if model not in _HYPERBOLIC:
+        raise ValueError(f"model: found {model!r}; there are {', '.join(map(repr, _HYPERBOLIC))}")
+    return Chart(_HYPERBOLIC[model])
+
+
+def rotations(inertia: float | Sequence[float] = 1.0) -> Embedded:
+    """Unit quaternions q in R⁴, scalar first, ⟨q̇, q̇⟩ = ωᵀJω, ω the angular velocity in the body's axes, q̇ = ½ q(0, ω).
+
+    inertia: J, a number or the three of a diagonal matrix. For a number j it is 4j|q̇|², S³ scaled: then Dq̇/dt is ω̇, and
+    cubics satisfy d³ω/dt³ = ω̈ × ω. q and -q are one rotation: give the one nearer to the point before.
+    """
+    if not isinstance(inertia, Sequence):
+        return Embedded(_Sphere(1.0), 4.0 * _positive(inertia, "inertia"))
+    if len(inertia) != 3:
+        raise ValueError(f"inertia: found {len(inertia)} numbers; give one, or the three of a diagonal matrix")
+    a, b, c = (_positive(j, "inertia") for j in inertia)
+    return Embedded(_Sphere(1.0), _LeftInvariant((a, b, c)))
+
+
+def left_translation(q: Float[Array, "4"]) -> Float[Array, "4 4"]:
+    """The matrix of p ↦ q p for quaternions."""
+    w, x, y, z = q
+    return jnp.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sphere:
+    radius: float
+
+    def __call__(self, q):
+        return q @ q - self.radius**2
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ellipsoid:
+    axes: tuple[float, ...]
+
+    def __call__(self, q):
+        return jnp.sum((q / jnp.array(self.axes)) ** 2) - 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Torus:
+    radius: float
+    tube: float
+
+    def __call__(self, q):
+        return (jnp.sqrt(q[0] ** 2 + q[1] ** 2) - self.radius) ** 2 + q[2] ** 2 - self.tube**2
+
+
+@dataclasses.dataclass(frozen=True)
+class _LeftInvariant:
+    """4 L diag(1, J) Lᵀ with L = left_translation(q): 2Lᵀq̇ = (0, ω) for unit q, and 1 for the direction of q itself."""
+
+    inertia: tuple[float, float, float]
+
+    def __call__(self, q):
+        translation = left_translation(q)
+        return 4.0 * (translation * jnp.array([1.0, *self.inertia])) @ translation.T
+
+
+def _half_plane(q):
+    return jnp.eye(2) / q[1] ** 2
+
+
+def _disk(q):
+    return 4.0 * jnp.eye(2) / (1.0 - q @ q) ** 2
+
+
+_HYPERBOLIC = {"half plane": _half_plane, "disk": _disk}
+
+
+def _positive(value, name: str) -> float:
+    found = float(value)
+    if not (np.isfinite(found) and found > 0):
+        raise ValueError(f"{name}: found {value!r}; give positive, finite numbers")
+    return found
