@@ -7,30 +7,20 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
+from dalembert.gallery.heisenberg import heisenberg
 from dalembert.papers.convergence import fitted_slope
 from dalembert.papers.drawing import BLUE, RED, Save, panels, step_ticks
 from dalembert.path import Path
 from dalembert.solution import Solution
 from dalembert.solve import solve
 from dalembert.step import simulate
-from dalembert.systems import Nonholonomic, System, VariationalProblem
 
 HEIGHT, TIME = 1.0, 2.0
 STEPS = (8, 16, 32, 64)
 END = np.array([0.6, 0.3, 0.7])  # generic, reached by an arc
 
 
-def lagrangian(q, v):
-    return 0.5 * (v[0] ** 2 + v[1] ** 2)
-
-
-def horizontal(q, v):
-    """ż = y ẋ - x ẏ."""
-    return v[2] - q[1] * v[0] + q[0] * v[1]
-
-
-VAKONOMIC = VariationalProblem(lagrangian, Nonholonomic(horizontal), coordinates=("x", "y", "z"))
-D_ALEMBERT = System(lagrangian, Nonholonomic(horizontal), coordinates=("x", "y", "z"))
+VAKONOMIC, D_ALEMBERT = heisenberg("vakonomic"), heisenberg("dalembert")
 
 
 def circle(t: Float[np.ndarray, "N+1"], height: float = HEIGHT, time: float = TIME) -> Float[np.ndarray, "N+1 3"]:

@@ -12,7 +12,9 @@ from dalembert.discretize import Points
 from dalembert.papers.drawing import BLUE, GREY, RED, Save, panels
 from dalembert.solution import Solution
 from dalembert.solve import Nodes, solve
+from dalembert.solve import spline as library_spline
 from dalembert.systems import Holonomic, VariationalProblem
+from dalembert.systems.manifolds import sphere
 
 # Longitude and latitude of q(0), of three points between and of q(1): generic, and away from antipodes.
 ANGLES = np.array([[0.0, 0.0], [0.9, 0.6], [1.9, -0.1], [2.7, -0.7], [3.7, 0.2]])
@@ -25,17 +27,17 @@ def on_sphere(angles: Float[np.ndarray, "... 2"]) -> Float[np.ndarray, "... 3"]:
     return np.stack([np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)], axis=-1)
 
 
-def exponential(angles: Float[np.ndarray, "2"], speeds: Float[np.ndarray, "2"], time: float) -> Float[np.ndarray, "3"]:
-    """The great circle from a point, at a time."""
+def tangent(angles: Float[np.ndarray, "2"], speeds: Float[np.ndarray, "2"]) -> Float[np.ndarray, "3"]:
     longitude, latitude = angles
     east = np.array([-np.sin(longitude), np.cos(longitude), 0.0])
     north = np.array([-np.sin(latitude) * np.cos(longitude), -np.sin(latitude) * np.sin(longitude), np.cos(latitude)])
-    v = time * (speeds[0] * east + speeds[1] * north)
+    return speeds[0] * east + speeds[1] * north
+
+
+def exponential(angles: Float[np.ndarray, "2"], speeds: Float[np.ndarray, "2"], time: float) -> Float[np.ndarray, "3"]:
+    """The great circle from a point, at a time."""
+    v = time * tangent(angles, speeds)
     return np.cos(np.linalg.norm(v)) * on_sphere(angles) + np.sinc(np.linalg.norm(v) / np.pi) * v
-
-
-def sphere(q):
-    return q @ q - 1.0
 
 
 def ambient(q0, q1, q2, p):
@@ -50,14 +52,28 @@ def covariant(q0, q1, q2, p):
     return 0.5 * p["h"] * (second @ second - (second @ q1) ** 2)
 
 
-def spline(lagrangian, steps: int) -> Solution:
-    """The minimum over paths on the sphere with q₀, q₁, q_{N-1}, q_N and the points between given."""
+PROBLEMS = {
+    lagrangian: VariationalProblem(lagrangian, Holonomic(lambda q, p: q @ q - 1.0), derivatives=2, parameters={"h": 0.1})
+    for lagrangian in (ambient, covariant)
+}
+
+
+def spline(lagrangian, steps: int, between: tuple[int, ...] = (1, 2, 3)) -> Solution:
+    """The minimum over paths on the sphere with q₀, q₁, q_{N-1}, q_N and the points of these numbers given."""
     h, points = 1.0 / steps, on_sphere(ANGLES)
     first = np.stack([points[0], exponential(ANGLES[0], SPEEDS[0], h)])
     last = np.stack([exponential(ANGLES[-1], SPEEDS[1], -h), points[-1]])
-    between = {i / (len(points) - 1): points[i] for i in range(1, len(points) - 1)}
-    problem = VariationalProblem(lagrangian, Holonomic(lambda q, p: sphere(q)), derivatives=2, parameters={"h": h})
-    return solve(problem, initial=Nodes(first), final=Nodes(last), through=between, T=1.0, steps=steps, scheme=Points())
+    through = {i / (len(points) - 1): points[i] for i in between}
+    problem = PROBLEMS[lagrangian].replace(h=h)
+    return solve(problem, initial=Nodes(first), final=Nodes(last), through=through, T=1.0, steps=steps, scheme=Points())
+
+
+def with_velocities(steps: int) -> Solution:
+    """The spline of 4.4 between (q, q̇) at both ends, whose windows have coinciding knots; the rest as printed."""
+    points = on_sphere(ANGLES)
+    ends = [(tangent(angles, speeds),) for angles, speeds in zip(ANGLES[[0, -1]], SPEEDS, strict=True)]
+    through = dict(zip(np.linspace(0, 1, len(points)).tolist(), points, strict=True))
+    return library_spline(sphere(), through, initial=ends[0], final=ends[1], steps=steps, ambient=True)
 
 
 def printed_multipliers(q: Float[np.ndarray, "N+1 3"], h: float) -> Float[np.ndarray, "N-3"]:
@@ -80,26 +96,25 @@ def printed_equations(steps: int, given: tuple[int, ...]) -> dict[str, int]:
 
 @dataclasses.dataclass(frozen=True)
 class Splines:
-    """formula: largest difference of λ and the printed formula, over the largest λ; residual: of the printed equations.
-
-    own, other: ½∫|D q̇/dt|² of the covariant and of the ambient spline; distance: largest between the two.
+    """ambient, covariant: the finest splines. formula: largest difference of λ and the printed formula, over the largest λ;
+    residual: of the printed equations. by_nodes, by_velocities: changes of the ambient spline when the steps are halved.
     """
 
     ambient: Solution
     covariant: Solution
-    free: np.ndarray
     formula: float
     residual: float
-    differences: list[float]  # of the ambient spline, from the one with half as many steps
+    by_nodes: list[float]
+    by_velocities: list[float]
 
     @property
     def distance(self) -> float:
         return float(np.max(np.linalg.norm(self.ambient.q - self.covariant.q, axis=1)))
 
-    @property
-    def costs(self) -> dict[str, tuple[float, float]]:
-        """(∫ ½|q̈|², ∫ ½|D q̇/dt|²) of both."""
-        return {name: integrals(np.asarray(s.q)) for name, s in (("ambient", self.ambient), ("covariant", self.covariant))}
+
+def order(changes: list[float]) -> float:
+    """log₂ of the ratio of the last two changes."""
+    return float(np.log2(changes[-2] / changes[-1]))
 
 
 def integrals(q: Float[np.ndarray, "N+1 3"]) -> tuple[float, float]:
@@ -109,20 +124,31 @@ def integrals(q: Float[np.ndarray, "N+1 3"]) -> tuple[float, float]:
     return float(0.5 * h * np.sum(second**2)), float(0.5 * h * np.sum(tangential**2))
 
 
-def measure(fast: bool = False) -> Splines:
-    ladder = [spline(ambient, n) for n in (STEPS[:2] if fast else STEPS)]
-    steps = len(ladder[-1].t) - 1
-    q, h = np.asarray(ladder[-1].q), 1.0 / steps
+def changes(ladder: list[Solution]) -> list[float]:
+    pairs = zip(ladder[:-1], ladder[1:], strict=True)
+    return [float(np.max(np.abs(coarse.q - fine.q[::2]))) for coarse, fine in pairs]
+
+
+def formula_error(solution: Solution) -> tuple[float, float]:
+    """(largest |λ_k - printed| over the largest λ, largest left side of the printed equations) at k ∉ I.
+
+    `solve` returns multipliers of nodes for the weight (N-1)/(N+1), the mean of the N-1 windows of weight 1 over N+1 nodes.
+    """
+    steps = len(solution.t) - 1
     given = [round(steps * i / (len(ANGLES) - 1)) for i in range(1, len(ANGLES) - 1)]
     free = np.array([k for k in range(2, steps - 1) if k not in given])
+    q, h = np.asarray(solution.q), 1.0 / steps
     formula = printed_multipliers(q, h)[free - 2]
-    found = np.asarray(ladder[-1].holonomic_multipliers)[free, 0]
-    pairs = zip(ladder[:-1], ladder[1:], strict=True)
-    return Splines(
-        ladder[-1], spline(covariant, steps), free, float(np.max(np.abs(found - formula)) / np.max(np.abs(formula))),
-        float(np.max(np.abs(printed_residual(q, h)[free - 2]))),
-        [float(np.max(np.abs(coarse.q - fine.q[::2]))) for coarse, fine in pairs],
-    )  # fmt: skip
+    found = np.asarray(solution.holonomic_multipliers)[free, 0] * (steps - 1) / (steps + 1)
+    difference = float(np.max(np.abs(found - formula)) / np.max(np.abs(formula)))
+    return difference, float(np.max(np.abs(printed_residual(q, h)[free - 2])))
+
+
+def measure(fast: bool = False) -> Splines:
+    steps = STEPS[:3] if fast else STEPS
+    ladder = [spline(ambient, n) for n in steps]
+    smooth = changes([with_velocities(n) for n in steps])
+    return Splines(ladder[-1], spline(covariant, steps[-1]), *formula_error(ladder[0]), changes(ladder), smooth)
 
 
 def draw(save: Save, found: Splines) -> None:
