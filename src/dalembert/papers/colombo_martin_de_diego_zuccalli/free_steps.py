@@ -1,0 +1,165 @@
+"""Section 4.1 for the beam: the times of the nodes are unknowns, the discrete energy, and where the nodes go."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.polynomial.chebyshev import Chebyshev
+
+from dalembert.discretize import Averaged, Interpolated, Points
+from dalembert.discretize.time import energies, with_time
+from dalembert.discretize.windows import WindowMap
+from dalembert.papers.colombo_martin_de_diego_zuccalli.beam import LOADED, TAPERED, UNIFORM, Beam
+from dalembert.papers.drawing import BLUE, GREEN, GREY, RED, Save, panels
+from dalembert.solution import Solution
+from dalembert.solve import Nodes, solve
+from dalembert.systems import VariationalProblem
+from dalembert.systems.variational import density
+
+STEPS = (10, 20, 40)
+DEGREE = 40
+GRID = np.linspace(0.0, 1.0, 4001)
+
+
+def error_density(beam: Beam, scheme: WindowMap) -> Float[np.ndarray, "grid"]:
+    """g(t), where A_d = ∫ L dt + ∫ h(t)² g(t) dt + O(h⁴) along the solution, for steps h(t_i) that vary smoothly; on GRID.
+
+    g = μ q̈ q⁗/12 - (L)¨/12, and ρ q̈/3 more for `Averaged`. Moving the nodes can only change the second integral, while
+    ∫ dt/h = N stays: it is stationary where h³ g is constant, and where g has a zero no such steps exist.
+    """
+    t = 0.5 * (1 - np.cos(np.pi * (np.arange(DEGREE + 1) + 0.5) / (DEGREE + 1)))
+    q, _, a = beam.exact(t)
+    mu, rho = np.asarray(beam.mu(t)), np.asarray(beam.rho(t))
+    fit = lambda values: Chebyshev.fit(t, values, DEGREE, domain=[0, 1]).deriv(2)(t)  # noqa: E731
+    g = mu * a * fit(a) / 12 - fit(0.5 * mu * a**2 + rho * q) / 12
+    return Chebyshev.fit(t, g + (rho * a / 3 if isinstance(scheme, Averaged) else 0.0), DEGREE, domain=[0, 1])(GRID)
+
+
+def equidistributed(g: Float[np.ndarray, "grid"], steps: int) -> Float[np.ndarray, "N+1"]:
+    """Nodes with h³ |g| constant: ∫ |g|^{1/3} dt is the same between all neighbours."""
+    weight = np.cbrt(np.abs(g))
+    integral = np.concatenate([[0.0], np.cumsum(0.5 * (weight[1:] + weight[:-1]) * np.diff(GRID))])
+    return np.interp(np.linspace(0.0, integral[-1], steps + 1), integral, GRID)
+
+
+def solved(beam: Beam, problem: VariationalProblem, t: Float[np.ndarray, "N+1"]) -> Solution:
+    """The extremal in (t, q) near the beam at the times t; at each end two nodes are given, on the beam."""
+    x = np.stack([t, beam.exact(t)[0]], axis=1)
+    ends = {"initial": Nodes(x[:2]), "final": Nodes(x[-2:])}
+    return solve(
+        problem, **ends, times=np.arange(len(t)), scheme=Points(), guess=x, seek="extremal", certify=False, throw=False
+    )
+
+
+energies_of = eqx.filter_jit(energies)
+
+
+@eqx.filter_jit
+def time_slopes(problem: VariationalProblem, x: Float[Array, "N+1 2"]) -> Float[Array, "N-1"]:
+    """½(h_i + h_{i+1}) ∂L̄_d/∂t_i of every window: all its times move together."""
+
+    def one(window):
+        moved = lambda s: density(problem, tuple(window.at[:, 0].add(s)), 0.0)  # noqa: E731
+        return jax.grad(moved)(0.0)
+
+    return jax.vmap(one)(jnp.stack([x[:-2], x[1:-1], x[2:]], axis=1))
+
+
+@dataclasses.dataclass(frozen=True)
+class FreeSteps:
+    """predicted, found: the times of the nodes; energy: E_i, half of the paper's; error: of q at the found times.
+
+    law: largest |E_i - E_{i-1} + ½(h_i+h_{i+1}) ∂L̄_d/∂t_i|; printed: the same with the printed h_i+h_{i+1}+h_{i+2}.
+    equal_steps: max E - min E of the solution with equal, fixed steps.
+    """
+
+    beam: Beam
+    predicted: Float[np.ndarray, "N+1"]
+    found: Float[np.ndarray, "N+1"]
+    energy: Float[np.ndarray, "N-2"]
+    error: float
+    law: float
+    printed: float
+    equal_steps: float
+    outcome: str
+
+    @property
+    def moved(self) -> float:
+        """Largest distance from the predicted times, over the mean step."""
+        return float(np.max(np.abs(self.found - self.predicted)) * (len(self.found) - 1))
+
+    @property
+    def spread(self) -> float:
+        return float(np.ptp(self.energy))
+
+
+def measured(beam: Beam, problem: VariationalProblem, steps: int) -> FreeSteps:
+    t = equidistributed(error_density(beam, Interpolated()), steps)
+    solution = solved(beam, problem, t)
+    x = np.asarray(solution.q)
+    energy, slopes, h = np.asarray(energies_of(problem, x)), np.asarray(time_slopes(problem, x)), np.diff(x[:, 0])
+    pairs, triples = h[:-1] + h[1:], h[:-2] + h[1:-1] + h[2:]
+    jumps, slope = np.diff(energy)[:-1], slopes[2:-1]  # nodes 2 … N-3: the printed sum of steps ends at t_{i+3}
+    return FreeSteps(
+        beam, t, x[:, 0], energy, float(np.max(np.abs(x[:, 1] - beam.exact(x[:, 0])[0]))),
+        float(np.max(np.abs(np.diff(energy) + slopes[2:]))), float(np.max(np.abs(jumps + slope * triples[2:] / pairs[2:-1]))),
+        float(np.ptp(equal_step_energies(beam, problem, steps))), solution.outcome.name,
+    )  # fmt: skip
+
+
+def equal_step_energies(beam: Beam, problem: VariationalProblem, steps: int) -> Float[np.ndarray, "N-2"]:
+    t = np.linspace(0.0, 1.0, steps + 1)
+    q = beam.exact(t)[0][:, None]
+    fixed = solve(beam.problem, initial=Nodes(q[:2]), final=Nodes(q[-2:]), T=1.0, steps=steps, certify=False)
+    return np.asarray(energies_of(problem, np.column_stack([t, np.asarray(fixed.q)[:, 0]])))
+
+
+def signs() -> list[tuple[Beam, str, float, float]]:
+    """(beam, scheme, least g, largest g): different signs mean that fine meshes have no extremal."""
+    pairs = [(beam, scheme) for beam in (UNIFORM, TAPERED, LOADED) for scheme in (Interpolated(), Averaged())]
+    found = [(beam, scheme.name, error_density(beam, scheme)) for beam, scheme in pairs]
+    return [(beam, name, float(g.min()), float(g.max())) for beam, name, g in found]
+
+
+def without_a_mesh(steps: int = 40) -> list[tuple[Beam, str, str]]:
+    """(beam, scheme, outcome) from equal steps, where g changes its sign."""
+    t = np.linspace(0.0, 1.0, steps + 1)
+    cases: list[tuple[Beam, WindowMap]] = [(UNIFORM, Averaged()), (LOADED, Interpolated())]
+    found = [solved(beam, with_time(beam.problem, scheme), t).outcome.name for beam, scheme in cases]
+    return [(beam, scheme.name, outcome) for (beam, scheme), outcome in zip(cases, found, strict=True)]
+
+
+def measure(fast: bool = False) -> list[FreeSteps]:
+    results = []
+    for beam in (UNIFORM,) if fast else (UNIFORM, TAPERED):
+        problem = with_time(beam.problem)  # one object: the functions of all N are compiled once
+        results += [measured(beam, problem, n) for n in (STEPS[:2] if fast else STEPS)]
+    return results
+
+
+def draw(save: Save, results: list[FreeSteps]) -> None:
+    """Steps against the prediction, energies, and the sign of g."""
+    figure, axes = panels(1, 3, size=(11.0, 3.5))
+    mesh, energy, sign = axes[0]
+    finest = {r.beam.name: r for r in results}.values()
+    for r, colour in zip(finest, (RED, GREEN), strict=False):
+        n, middle = len(r.found) - 1, 0.5 * (r.found[1:] + r.found[:-1])
+        mesh.plot(middle, n * np.diff(r.found), "o", color=colour, markersize=4, label=f"{r.beam.label}: found")
+        mesh.plot(0.5 * (r.predicted[1:] + r.predicted[:-1]), n * np.diff(r.predicted), "-", color=colour, linewidth=1, label="$h^3 g$ constant")
+        energy.plot(r.found[2:-1], 1e3 * r.energy, ".-", color=colour, label=r.beam.label)
+    mesh.set(xlabel="$t$", ylabel="$N h$", title="steps")
+    energy.set(xlabel="$t$", ylabel="$10^3\\,E_i$", title="discrete energy, free steps")
+    for beam, colour in ((UNIFORM, RED), (TAPERED, GREEN), (LOADED, BLUE)):
+        for scheme, line in ((Interpolated(), "-"), (Averaged(), ":")):
+            g = error_density(beam, scheme)
+            sign.plot(GRID, g / np.max(np.abs(g)), line, color=colour, label=beam.label if line == "-" else None)
+    sign.axhline(0.0, color=GREY, linewidth=0.8)
+    sign.set(xlabel="$t$", title="$g$ / largest $|g|$; dotted: mean of three points")
+    for panel in axes[0]:
+        panel.legend(fontsize=8)
+    save("free_steps", figure)
