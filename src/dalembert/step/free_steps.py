@@ -53,12 +53,13 @@ def simulate_free_steps(
         tolerance=tolerance, max_iterations=max_iterations, throw=False, domain=_forward,
     )  # fmt: skip
     path = _on_its_times(raw)
-    if raw.outcome.failed:
+    outcome = Outcome(int(raw.code))
+    if outcome.failed:
         last = np.asarray(raw.q[-2 * k :])
-        backwards = raw.outcome is Outcome.LEFT_DOMAIN
+        backwards = outcome is Outcome.LEFT_DOMAIN
         sought = not backwards and not problem.differential and not problem.holonomic
         lost = backwards or (sought and not _other_root(free, last, k))
-        code = Outcome.NO_POSITIVE_STEP if lost else raw.outcome
+        code = Outcome.NO_POSITIVE_STEP if lost else outcome
         s = dataclasses.replace(path.statistics, failed_time=path.t[-1])
         path = dataclasses.replace(path, code=jnp.asarray(int(code)), statistics=s)
         if throw:
