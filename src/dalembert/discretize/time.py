@@ -43,7 +43,7 @@ def with_time(
         points = (
             _hermite(x, k) if hermite else [_window(jnp.stack([y[0] for y in x]), jnp.stack([y[1:] for y in x]), scheme)]
         )
-        action = sum(w * density(given, jet, t) for jet, t, w in points)
+        action = sum((w * density(given, jet, t) for jet, t, w in points), jnp.zeros(()))
         if forward:
             later = jnp.stack([y[0] for y in x])
             action = jnp.where(jnp.all(later[1:] > later[:-1]), action, jnp.inf)
