@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from dalembert.native.code import Code
 
 PANEL = 4  # columns of a panel, and doubles in a vector
-CHUNK = 2  # vectors of a row that are updated at once: those of the pivots' rows stay in registers
 LINE = 8  # numbers in a line of the cache
 ORDER = 2 * PANEL  # numbers kept of the interchanges of a panel
 BLOCK = PANEL * PANEL  # numbers kept of L and U of its four rows

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dalembert.native.band_shape import CHUNK, PANEL, Shape, minus_product, row, vector
+from dalembert.native.band_shape import PANEL, Shape, minus_product, row, vector
 from dalembert.native.code import Code
+
+CHUNK = 2  # vectors of a row that are updated at once: those of the pivots' rows stay in registers
+TOGETHER = 4  # rows that are written out in a loop over many
 
 
 def common_rows(c: Code, shape: Shape, panel: str, places: list[str], block: str) -> dict[tuple[int, int], str]:
@@ -74,16 +77,26 @@ def fill(c: Code, shape: Shape, window: str, holes: list[str], v: int) -> None:
 def update(c: Code, shape: Shape, window: str, panel: str, kept: str, last: str, vectors: range, rows: range) -> None:
     """Some vectors of some rows that stay lose the four products, and move one vector left."""
     above = [{v: _load_part(c, shape, kept, last, k, v - 1) for v in vectors} for k in range(PANEL)]
-    with c.loop(rows.start, rows.stop) as i:
-        place = row(c, shape, window, i)
-        factors = [vector(c, c.load(c.at(c.at(panel, k * shape.height), i), "double")) for k in range(PANEL)]
-        for v in vectors:
-            total = c.load(c.at(place, PANEL * v))
-            for k in range(PANEL):
-                total = minus_product(c, total, factors[k], above[k][v])
-            c.store(total, c.at(place, PANEL * (v - 1)))
-        if vectors[-1] == shape.vectors - 1:
-            c.store(c.constant(0.0), c.at(place, PANEL * vectors[-1]))
+    groups = len(rows) // TOGETHER if len(rows) >= 2 * TOGETHER else 0
+    if groups:
+        with c.loop(0, groups) as i:
+            first = c.let(f"add i64 {c.let(f'mul i64 {i}, {TOGETHER}')}, {rows.start}")
+            place, factors = row(c, shape, window, first), c.at(panel, first)
+            for t in range(TOGETHER):
+                _update_row(c, shape, c.at(place, t * shape.stride), c.at(factors, t), above, vectors)
+    for i in rows[groups * TOGETHER :]:
+        _update_row(c, shape, c.at(window, i * shape.stride), c.at(panel, i), above, vectors)
+
+
+def _update_row(c: Code, shape: Shape, place: str, factors: str, above: list[dict[int, str]], vectors: range) -> None:
+    factor = [vector(c, c.load(c.at(factors, k * shape.height), "double")) for k in range(PANEL)]
+    for v in vectors:
+        total = c.load(c.at(place, PANEL * v))
+        for k in range(PANEL):
+            total = minus_product(c, total, factor[k], above[k][v])
+        c.store(total, c.at(place, PANEL * (v - 1)))
+    if vectors[-1] == shape.vectors - 1:
+        c.store(c.constant(0.0), c.at(place, PANEL * vectors[-1]))
 
 
 def pieces(shape: Shape) -> list[tuple[range, range]]:
