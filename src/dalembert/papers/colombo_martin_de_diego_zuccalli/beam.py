@@ -19,7 +19,11 @@ from dalembert.systems import VariationalProblem
 STEPS = (10, 20, 40, 80, 160)
 FLOOR = 1e-14  # q is of the size 1e-3: errors below this are rounding
 SCHEMES: tuple[WindowMap, ...] = (Averaged(), Interpolated(), Hermite())
-LABELS = {"averaged": "mean of three points (the paper's)", "interpolated": "parabola through three points", "hermite": "cubics"}
+LABELS = {
+    "averaged": "mean of three points (the paper's)",
+    "interpolated": "parabola through three points",
+    "hermite": "cubics",
+}
 COLOURS = {"averaged": RED, "interpolated": BLUE, "hermite": GREEN}
 MARKERS = {"averaged": "o", "interpolated": "s", "hermite": "^"}
 PLACES, WEIGHTS = np.polynomial.legendre.leggauss(40)
@@ -60,7 +64,13 @@ class Beam:
 
 UNIFORM = Beam("uniform", "$\\mu = \\rho = 1$", lambda t: 1.0 + 0.0 * t, lambda t: 1.0 + 0.0 * t, lambda s: -0.5 * s**2)
 TAPERED = Beam("tapered", "$\\mu = 1+t,\\ \\rho = 1$", lambda t: 1.0 + t, lambda t: 1.0 + 0.0 * t, lambda s: -0.5 * s**2)
-LOADED = Beam("loaded", "$\\mu = 1+t,\\ \\rho = \\cos 3t$", lambda t: 1.0 + t, lambda t: jnp.cos(3.0 * t), lambda s: np.cos(3.0 * s) / 9)
+LOADED = Beam(
+    "loaded",
+    "$\\mu = 1+t,\\ \\rho = \\cos 3t$",
+    lambda t: 1.0 + t,
+    lambda t: jnp.cos(3.0 * t),
+    lambda s: np.cos(3.0 * s) / 9,
+)
 
 
 def closed_form(t) -> Float[np.ndarray, "N"]:
@@ -112,7 +122,9 @@ def draw(save: Save, results: list[Orders]) -> None:
         name, h = result.scheme.name, 1 / np.array(result.steps)
         label = f"{LABELS[name]}: {result.order:.2f}"
         errors.plot(h, result.error, MARKERS[name] + "-", color=COLOURS[name], label=label, markersize=5)
-    errors.set(xscale="log", yscale="log", xlabel="$h$", ylabel="largest error of $q$", title=f"{LOADED.label}: errors and orders")
+    errors.set(
+        xscale="log", yscale="log", xlabel="$h$", ylabel="largest error of $q$", title=f"{LOADED.label}: errors and orders"
+    )
     step_ticks(errors, 1 / np.array(results[-1].steps))
     errors.legend(fontsize=8.5, loc="lower right")
     save("beam", figure)

@@ -69,10 +69,10 @@ GENERATORS = {
 
 @dataclasses.dataclass(frozen=True)
 class Flow:
-    """Of the paths with `STEPS` steps: error of q; range of the momenta and of the energy over their size.
+    """Of the paths with `STEPS` steps: the finest one, errors of q, energies; momenta of the coarsest.
 
-    symplectic, largest: Υ_d*Ω - Ω and Ω on M̃_d × R^{km}, at four nodes of the path. boundary: largest difference of the path and
-    of the boundary problem between its nodes.
+    symplectic: Υ_d*Ω - Ω over Ω on M̃_d × R^{km}, at four nodes. boundary: largest difference of the path and of the boundary
+    problem between its nodes. rank, smallest: of the matrix of Proposition 3.2 along the path.
     """
 
     path: Path
@@ -95,7 +95,7 @@ class Flow:
 
 
 def four_nodes(path: Path, at: int) -> tuple[np.ndarray, np.ndarray]:
-    """q_at … q_{at+3} and the multipliers of their two windows; those of the first windows are data, not part of the path."""
+    """q_at … q_{at+3} and the multipliers of their two windows; those of the first windows are data, no part of the path."""
     begin = len(path.q) - 2 - len(path.multipliers)
     return np.asarray(path.q)[begin + at : begin + at + 4], np.asarray(path.multipliers)[at : at + 2]
 
@@ -107,7 +107,14 @@ def between_its_nodes(path: Path, steps: int = 40) -> float:
     t = h * np.arange(steps + 1)
     bump = 0.01 * np.sin(np.pi * t / t[-1])[:, None] ** 4
     found = solve(
-        BENT, initial=Nodes(q[:2]), final=Nodes(q[-2:]), T=float(t[-1]), steps=steps, guess=q + bump, seek="extremal", certify=False
+        BENT,
+        initial=Nodes(q[:2]),
+        final=Nodes(q[-2:]),
+        T=float(t[-1]),
+        steps=steps,
+        guess=q + bump,
+        seek="extremal",
+        certify=False,
     )
     return float(np.max(np.abs(np.asarray(found.q) - q)))
 
@@ -143,7 +150,12 @@ def alternating(steps: int = 40, h: float = 0.02) -> dict[str, float]:
     path = simulate(ELASTICA, jets=start, multipliers=np.array([[true], [rate]]), h=h, steps=steps)
     found = np.asarray(path.multipliers)[:, 0]
     regular = measured.regularity(ELASTICA, path).matrix
-    return {"first": float(found[0] / true), "second": float(found[1] / true), "growth": float(np.abs(found[-2:]).max() / np.abs(found[:2]).max()), "rank": float(regular.ranks.min())}
+    return {
+        "first": float(found[0] / true),
+        "second": float(found[1] / true),
+        "growth": float(np.abs(found[-2:]).max() / np.abs(found[:2]).max()),
+        "rank": float(regular.ranks.min()),
+    }
 
 
 def draw(save: Save, found: Flow) -> None:

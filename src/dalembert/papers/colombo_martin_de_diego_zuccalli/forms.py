@@ -75,16 +75,19 @@ def sample(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def theorem_3_1(steps: int = 7) -> dict[str, float]:
-    """dÃ_d - (Σ EL̃_d δq + Θ⁺ - Θ⁻ + Σ Φ_d δλ), largest coefficients of δq and of δλ without and with Φ_d, over those of dÃ_d."""
+    """Largest coefficient of δq in dÃ_d - (Σ EL̃_d δq + Θ⁺ - Θ⁻), over that in dÃ_d; and of δλ in dÃ_d, which is Φ_d."""
     q, free = sample(steps + 1)
     by_q, by_free = (np.asarray(x) for x in jax.grad(action, (0, 1))(q, free))
     begin, end = (q[: 2 * K], free[:K]), (q[-2 * K :], free[-K:])
     right = np.concatenate([-theta_minus(*begin), node_sums(q, free, K, steps - K), theta_plus(*end)])
-    return {"nodes": float(np.max(np.abs(by_q - right)) / np.max(np.abs(by_q))), "multipliers": float(np.max(np.abs(by_free)))}
+    return {
+        "nodes": float(np.max(np.abs(by_q - right)) / np.max(np.abs(by_q))),
+        "multipliers": float(np.max(np.abs(by_free))),
+    }
 
 
 def remark_3_3() -> dict[str, float]:
-    """dΘ⁺ - dΘ⁻ at 2k nodes with k multipliers: largest entry on the whole space, and on M̃_d × R^{km}, over the largest of dΘ⁺."""
+    """Largest entry of dΘ⁺ - dΘ⁻ at 2k nodes, k multipliers, over that of dΘ⁺: on the whole space, and on M̃_d × R^{km}."""
     q, free = sample(2 * K)
     count = q.size
 
@@ -102,4 +105,7 @@ def remark_3_3() -> dict[str, float]:
     rows = jax.jacfwd(lambda y: jax.grad(lambda f: action(split(y)[0], f))(split(y)[1]).ravel())(x)
     kernel = np.linalg.svd(np.asarray(rows))[2][len(rows) :].T
     scale = float(np.max(np.abs(np.asarray(two_form))))
-    return {"whole": float(np.max(np.abs(gap))) / scale, "restricted": float(np.max(np.abs(kernel.T @ gap @ kernel))) / scale}
+    return {
+        "whole": float(np.max(np.abs(gap))) / scale,
+        "restricted": float(np.max(np.abs(kernel.T @ gap @ kernel))) / scale,
+    }

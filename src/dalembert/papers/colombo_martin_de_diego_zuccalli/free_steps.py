@@ -40,6 +40,9 @@ def error_density(beam: Beam, scheme: WindowMap) -> Float[np.ndarray, "grid"]:
     return Chebyshev.fit(t, g + (rho * a / 3 if isinstance(scheme, Averaged) else 0.0), DEGREE, domain=[0, 1])(GRID)
 
 
+PROBLEMS = {beam.name: with_time(beam.problem) for beam in (UNIFORM, TAPERED, LOADED)}  # compiled once for all N
+
+
 def equidistributed(g: Float[np.ndarray, "grid"], steps: int) -> Float[np.ndarray, "N+1"]:
     """Nodes with h³ |g| constant: ∫ |g|^{1/3} dt is the same between all neighbours."""
     weight = np.cbrt(np.abs(g))
@@ -98,8 +101,8 @@ class FreeSteps:
         return float(np.ptp(self.energy))
 
 
-def measured(beam: Beam, problem: VariationalProblem, steps: int) -> FreeSteps:
-    t = equidistributed(error_density(beam, Interpolated()), steps)
+def measured(beam: Beam, steps: int) -> FreeSteps:
+    problem, t = PROBLEMS[beam.name], equidistributed(error_density(beam, Interpolated()), steps)
     solution = solved(beam, problem, t)
     x = np.asarray(solution.q)
     energy, slopes, h = np.asarray(energies_of(problem, x)), np.asarray(time_slopes(problem, x)), np.diff(x[:, 0])
@@ -107,7 +110,8 @@ def measured(beam: Beam, problem: VariationalProblem, steps: int) -> FreeSteps:
     jumps, slope = np.diff(energy)[:-1], slopes[2:-1]  # nodes 2 … N-3: the printed sum of steps ends at t_{i+3}
     return FreeSteps(
         beam, t, x[:, 0], energy, float(np.max(np.abs(x[:, 1] - beam.exact(x[:, 0])[0]))),
-        float(np.max(np.abs(np.diff(energy) + slopes[2:]))), float(np.max(np.abs(jumps + slope * triples[2:] / pairs[2:-1]))),
+        float(np.max(np.abs(np.diff(energy) + slopes[2:]))),
+        float(np.max(np.abs(jumps + slope * triples[2:] / pairs[2:-1]))),
         float(np.ptp(equal_step_energies(beam, problem, steps))), solution.outcome.name,
     )  # fmt: skip
 
@@ -135,11 +139,7 @@ def without_a_mesh(steps: int = 40) -> list[tuple[Beam, str, str]]:
 
 
 def measure(fast: bool = False) -> list[FreeSteps]:
-    results = []
-    for beam in (UNIFORM,) if fast else (UNIFORM, TAPERED):
-        problem = with_time(beam.problem)  # one object: the functions of all N are compiled once
-        results += [measured(beam, problem, n) for n in (STEPS[:2] if fast else STEPS)]
-    return results
+    return [measured(beam, n) for beam in (UNIFORM, TAPERED) for n in (STEPS[:1] if fast else STEPS)]
 
 
 def draw(save: Save, results: list[FreeSteps]) -> None:
@@ -150,7 +150,14 @@ def draw(save: Save, results: list[FreeSteps]) -> None:
     for r, colour in zip(finest, (RED, GREEN), strict=False):
         n, middle = len(r.found) - 1, 0.5 * (r.found[1:] + r.found[:-1])
         mesh.plot(middle, n * np.diff(r.found), "o", color=colour, markersize=4, label=f"{r.beam.label}: found")
-        mesh.plot(0.5 * (r.predicted[1:] + r.predicted[:-1]), n * np.diff(r.predicted), "-", color=colour, linewidth=1, label="$h^3 g$ constant")
+        mesh.plot(
+            0.5 * (r.predicted[1:] + r.predicted[:-1]),
+            n * np.diff(r.predicted),
+            "-",
+            color=colour,
+            linewidth=1,
+            label="$h^3 g$ constant",
+        )
         energy.plot(r.found[2:-1], 1e3 * r.energy, ".-", color=colour, label=r.beam.label)
     mesh.set(xlabel="$t$", ylabel="$N h$", title="steps")
     energy.set(xlabel="$t$", ylabel="$10^3\\,E_i$", title="discrete energy, free steps")

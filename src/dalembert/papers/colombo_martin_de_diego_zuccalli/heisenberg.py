@@ -41,7 +41,7 @@ def discrete_action(steps: int, height: float = HEIGHT, time: float = TIME) -> f
 
 
 def arc(t: Float[np.ndarray, "N+1"], end: Float[np.ndarray, "3"] = END, time: float = TIME) -> Float[np.ndarray, "N+1 3"]:
-    """The arc of a circle from 0 to the end: (x, y)(t) = c (e^{iωt} - 1), ω T from z/|c|² = sin ωT - ωT and |x+iy| = 2|c| sin ωT/2.
+    """The arc of a circle from 0 to the end: x + iy = c (e^{iωt} - 1) with z/|c|² = sin ωT - ωT, |x + iy| = 2|c| |sin ωT/2|.
 
     One turn at most, clockwise for z > 0: ω < 0.
     """
@@ -63,7 +63,7 @@ def vakonomic(end, steps: int, guess=None) -> Solution:
 
 
 def straight(steps: int, direction=(1.0, 0.5)) -> Path:
-    """d'Alembert's motion from the origin: no force in the plane, since the reaction along (-y, x) vanishes on lines through 0."""
+    """d'Alembert's motion from the origin: the reaction λ(-y, x, 1) has no z component, as p_z = 0, so that λ = 0."""
     return simulate(D_ALEMBERT, np.zeros(3), np.array([*direction, 0.0]), h=TIME / steps, steps=steps)
 
 
@@ -106,7 +106,9 @@ def draw(save: Save, found: Heisenberg) -> None:
     plane, errors = axes[0]
     q, a, line = (np.asarray(x.q) for x in (found.circle, found.arc, found.line))
     plane.plot(q[:, 0], q[:, 1], ".-", color=RED, markersize=4, label=f"vakonomic, to (0, 0, {HEIGHT:g})")
-    plane.plot(a[:, 0], a[:, 1], ".-", color="#b8860b", markersize=4, label=f"vakonomic, to ({END[0]:g}, {END[1]:g}, {END[2]:g})")
+    plane.plot(
+        a[:, 0], a[:, 1], ".-", color="#b8860b", markersize=4, label=f"vakonomic, to ({END[0]:g}, {END[1]:g}, {END[2]:g})"
+    )
     plane.plot(line[:, 0], line[:, 1], color=BLUE, label="d'Alembert: $z$ stays 0")
     plane.set(xlabel="$x$", ylabel="$y$", aspect="equal")
     plane.legend(fontsize=8.5)

@@ -32,13 +32,20 @@ def beam_lagrangian(t, q, varying: bool = True):
 def beam_action(t: Float[Array, "p"], q: Float[Array, "p"], varying: bool = True):
     """(4.1) for k = 2."""
     index = jnp.arange(t.shape[0] - 2)[:, None] + jnp.arange(3)
-    return jnp.sum((t[index[:, 2]] - t[index[:, 0]]) * jax.vmap(lambda s, x: beam_lagrangian(s, x, varying))(t[index], q[index]))
+    return jnp.sum(
+        (t[index[:, 2]] - t[index[:, 0]]) * jax.vmap(lambda s, x: beam_lagrangian(s, x, varying))(t[index], q[index])
+    )
 
 
 def _windows(t, q):
     """h_{k-2} … h_{k+1}; the second differences, mean times and mean positions of the windows k-2, k-1, k, for k = 2."""
     h, triples = np.diff(t), [slice(i, i + 3) for i in range(3)]
-    return h, [second_difference(t[s], q[s]) for s in triples], [t[s].mean() for s in triples], [q[s].mean() for s in triples]
+    return (
+        h,
+        [second_difference(t[s], q[s]) for s in triples],
+        [t[s].mean() for s in triples],
+        [q[s].mean() for s in triples],
+    )
 
 
 def position_equation(t: Float[np.ndarray, "5"], q: Float[np.ndarray, "5"]) -> float:
@@ -67,7 +74,7 @@ def time_equation(t: Float[np.ndarray, "5"], q: Float[np.ndarray, "5"]) -> float
 def corrected_time_equation(t: Float[np.ndarray, "5"], q: Float[np.ndarray, "5"]) -> float:
     """Σ_l W_l (⅓(½μ'_l D_l² + ρ'_l Q_l) + μ_l D_l ∂D_l/∂t_k) + L_{k-2} - L_k over the windows l = k-2, k-1, k.
 
-    W_l = h_l + h_{l+1}, D_l the second difference, Q_l the mean position, μ_l, ρ_l at the mean time; for μ = 1+t, ρ = cos 3t.
+    W_l = h_l + h_{l+1}, D_l the second difference, Q_l the mean position, μ_l, ρ_l at the mean time; μ = 1+t, ρ = cos 3t.
     """
     h, d, s, mean = _windows(t, q)
     step, slope = np.diff(q), lambda x: -3.0 * np.sin(3.0 * x)
@@ -77,7 +84,8 @@ def corrected_time_equation(t: Float[np.ndarray, "5"], q: Float[np.ndarray, "5"]
         -step[2] / (h[2] ** 2 * h[3]),
     )
     total = sum(
-        (h[i] + h[i + 1]) * ((0.5 * d[i] ** 2 + slope(s[i]) * mean[i]) / 3 + float(mu(s[i])) * d[i] * by_time[i]) for i in range(3)
+        (h[i] + h[i + 1]) * ((0.5 * d[i] ** 2 + slope(s[i]) * mean[i]) / 3 + float(mu(s[i])) * d[i] * by_time[i])
+        for i in range(3)
     )
     density = lambda i: 0.5 * float(mu(s[i])) * d[i] ** 2 + float(rho(s[i])) * mean[i]  # noqa: E731
     return float(total + density(0) - density(2))

@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize import Points
-from dalembert.papers.drawing import BLUE, GREY, RED, Save, panels
+from dalembert.papers.drawing import BLUE, RED, Save
 from dalembert.solution import Solution
 from dalembert.solve import Nodes, solve
 from dalembert.solve import spline as library_spline
 from dalembert.systems import Holonomic, VariationalProblem
 from dalembert.systems.manifolds import sphere
 
-# Longitude and latitude of q(0), of three points between and of q(1): generic, and away from antipodes.
-ANGLES = np.array([[0.0, 0.0], [0.9, 0.6], [1.9, -0.1], [2.7, -0.7], [3.7, 0.2]])
-SPEEDS = np.array([[2.0, 4.0], [4.0, 3.0]])  # to the east and to the north, at the ends
+# Longitude and latitude of q(0), of three points between and of q(1): at unequal distances, from rest to rest.
+ANGLES = np.array([[0.0, 0.0], [0.2, 0.5], [2.2, 0.9], [2.6, -0.7], [4.8, 0.1]])
 STEPS = (40, 80, 160, 320)
 
 
 def on_sphere(angles: Float[np.ndarray, "... 2"]) -> Float[np.ndarray, "... 3"]:
     longitude, latitude = angles[..., 0], angles[..., 1]
     return np.stack([np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)], axis=-1)
-
-
-def tangent(angles: Float[np.ndarray, "2"], speeds: Float[np.ndarray, "2"]) -> Float[np.ndarray, "3"]:
-    longitude, latitude = angles
-    east = np.array([-np.sin(longitude), np.cos(longitude), 0.0])
-    north = np.array([-np.sin(latitude) * np.cos(longitude), -np.sin(latitude) * np.sin(longitude), np.cos(latitude)])
-    return speeds[0] * east + speeds[1] * north
-
-
-def exponential(angles: Float[np.ndarray, "2"], speeds: Float[np.ndarray, "2"], time: float) -> Float[np.ndarray, "3"]:
-    """The great circle from a point, at a time."""
-    v = time * tangent(angles, speeds)
-    return np.cos(np.linalg.norm(v)) * on_sphere(angles) + np.sinc(np.linalg.norm(v) / np.pi) * v
 
 
 def ambient(q0, q1, q2, p):
@@ -58,22 +44,28 @@ PROBLEMS = {
 }
 
 
-def spline(lagrangian, steps: int, between: tuple[int, ...] = (1, 2, 3)) -> Solution:
-    """The minimum over paths on the sphere with q₀, q₁, q_{N-1}, q_N and the points of these numbers given."""
-    h, points = 1.0 / steps, on_sphere(ANGLES)
-    first = np.stack([points[0], exponential(ANGLES[0], SPEEDS[0], h)])
-    last = np.stack([exponential(ANGLES[-1], SPEEDS[1], -h), points[-1]])
+def spline(lagrangian, steps: int, between: tuple[int, ...] = (1, 2, 3), guess: Solution | None = None) -> Solution:
+    """The minimum over paths on the sphere through the points of these numbers, with q₁ = q₀ and q_{N-1} = q_N, at rest."""
+    points = on_sphere(ANGLES)
+    first, last = np.stack([points[0]] * 2), np.stack([points[-1]] * 2)
     through = {i / (len(points) - 1): points[i] for i in between}
-    problem = PROBLEMS[lagrangian].replace(h=h)
-    return solve(problem, initial=Nodes(first), final=Nodes(last), through=through, T=1.0, steps=steps, scheme=Points())
+    problem, ends = PROBLEMS[lagrangian].replace(h=1.0 / steps), {"initial": Nodes(first), "final": Nodes(last)}
+    return solve(problem, **ends, through=through, T=1.0, steps=steps, scheme=Points(), guess=guess)
+
+
+def splines(lagrangian, steps: tuple[int, ...]) -> list[Solution]:
+    """Each from the one before."""
+    found = [spline(lagrangian, steps[0])]
+    for n in steps[1:]:
+        found.append(spline(lagrangian, n, guess=found[-1]))
+    return found
 
 
 def with_velocities(steps: int) -> Solution:
-    """The spline of 4.4 between (q, q̇) at both ends, whose windows have coinciding knots; the rest as printed."""
+    """The spline of 4.4 with q̇ = 0 at both ends, whose windows have coinciding knots; the rest as printed."""
     points = on_sphere(ANGLES)
-    ends = [(tangent(angles, speeds),) for angles, speeds in zip(ANGLES[[0, -1]], SPEEDS, strict=True)]
     through = dict(zip(np.linspace(0, 1, len(points)).tolist(), points, strict=True))
-    return library_spline(sphere(), through, initial=ends[0], final=ends[1], steps=steps, ambient=True)
+    return library_spline(sphere(), through, initial=(np.zeros(3),), final=(np.zeros(3),), steps=steps, ambient=True)
 
 
 def printed_multipliers(q: Float[np.ndarray, "N+1 3"], h: float) -> Float[np.ndarray, "N-3"]:
@@ -88,10 +80,14 @@ def printed_residual(q: Float[np.ndarray, "N+1 3"], h: float) -> Float[np.ndarra
 
 
 def printed_equations(steps: int, given: tuple[int, ...]) -> dict[str, int]:
-    """Unknown numbers, and equations that contain an unknown, of the printed system: node equations and Φ(q_{k+2}) = 0 for k ∉ I."""
+    """Unknown numbers, and equations with an unknown, of the printed system: node equations and Φ(q_{k+2}) = 0, k ∉ I."""
     free = [k for k in range(2, steps - 1) if k not in given]
     constraints = [k + 2 for k in free if k + 2 in free]
-    return {"unknowns": 4 * len(free), "equations": 3 * len(free) + len(constraints), "nodes without": len(free) - len(constraints)}
+    return {
+        "unknowns": 4 * len(free),
+        "equations": 3 * len(free) + len(constraints),
+        "nodes without": len(free) - len(constraints),
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,8 +121,7 @@ def integrals(q: Float[np.ndarray, "N+1 3"]) -> tuple[float, float]:
 
 
 def changes(ladder: list[Solution]) -> list[float]:
-    pairs = zip(ladder[:-1], ladder[1:], strict=True)
-    return [float(np.max(np.abs(coarse.q - fine.q[::2]))) for coarse, fine in pairs]
+    return [float(np.max(np.abs(coarse.q - fine.q[::2]))) for coarse, fine in itertools.pairwise(ladder)]
 
 
 def formula_error(solution: Solution) -> tuple[float, float]:
@@ -146,9 +141,9 @@ def formula_error(solution: Solution) -> tuple[float, float]:
 
 def measure(fast: bool = False) -> Splines:
     steps = STEPS[:3] if fast else STEPS
-    ladder = [spline(ambient, n) for n in steps]
+    ladder, other = splines(ambient, steps), splines(covariant, steps)[-1]
     smooth = changes([with_velocities(n) for n in steps])
-    return Splines(ladder[-1], spline(covariant, steps[-1]), *formula_error(ladder[0]), changes(ladder), smooth)
+    return Splines(ladder[-1], other, *formula_error(ladder[0]), changes(ladder), smooth)
 
 
 def draw(save: Save, found: Splines) -> None:
@@ -160,7 +155,10 @@ def draw(save: Save, found: Splines) -> None:
     u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 25), np.linspace(-np.pi / 2, np.pi / 2, 13))
     globe.plot_wireframe(*np.moveaxis(on_sphere(np.stack([u, v], axis=-1)), -1, 0), color="#dfe3e8", linewidth=0.5)
     points = on_sphere(ANGLES)
-    for solution, colour, label in ((found.ambient, RED, "as printed, $|\\ddot q|^2$"), (found.covariant, BLUE, "covariant, $|D\\dot q/dt|^2$")):
+    for solution, colour, label in (
+        (found.ambient, RED, "as printed, $|\\ddot q|^2$"),
+        (found.covariant, BLUE, "covariant, $|D\\dot q/dt|^2$"),
+    ):
         q = np.asarray(solution.q)
         globe.plot(*q.T, color=colour, label=label)
         second = np.diff(q, 2, axis=0) * (len(q) - 1) ** 2

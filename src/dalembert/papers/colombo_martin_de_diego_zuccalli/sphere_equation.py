@@ -6,7 +6,7 @@ Curves are Taylor series in t at the points of a quadrature, arrays (order, poin
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Complex, Float
+from jaxtyping import Complex
 
 Series = Complex[np.ndarray, "order points 3"]
 Scalars = Complex[np.ndarray, "order points 1"]
@@ -21,7 +21,9 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def dot(a: Series, b: Series) -> Scalars:
-    return np.array([np.sum(sum(a[i] * b[j - i] for i in range(j + 1)), axis=-1, keepdims=True) for j in range(min(len(a), len(b)))])
+    return np.array(
+        [np.sum(sum(a[i] * b[j - i] for i in range(j + 1)), axis=-1, keepdims=True) for j in range(min(len(a), len(b)))]
+    )
 
 
 def normalized(x: Series) -> Series:
@@ -86,7 +88,8 @@ def variation(k: int, sign: float = 1.0) -> tuple[float, float]:
     d = [field[0].real for field in fields(q, 2 * k - 1)]
     pair = lambda a, b: np.sum(a * b, axis=-1, keepdims=True)  # noqa: E731
     bent = sum(
-        (-1) ** j * (pair(d[j - 2], d[0]) * d[2 * k - j - 1] - pair(d[2 * k - j - 1], d[0]) * d[j - 2]) for j in range(2, k + 1)
+        (-1) ** j * (pair(d[j - 2], d[0]) * d[2 * k - j - 1] - pair(d[2 * k - j - 1], d[0]) * d[j - 2])
+        for j in range(2, k + 1)
     )
     direction = (normalized(x + step)[0]).imag / COMPLEX_STEP
     return float(by_action), float((-1) ** k * np.sum(w * np.sum(direction * (d[2 * k - 1] + sign * bent), axis=-1)))
