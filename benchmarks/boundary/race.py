@@ -70,8 +70,8 @@ def against_ipopt(repeats: int, steps: int = 1000) -> None:
         it = call()
         apart = np.max(np.abs(it.z[:, :3] - path(peer())))
         print(
-            f"N = {steps}, tolerance {tolerance:g}: {it.iterations} iterations; IPOPT takes {theirs / mine:.2f} times as long; "
-            f"the solutions are {apart:.1e} apart"
+            f"N = {steps}, tolerance {tolerance:g}: {it.iterations} iterations; IPOPT takes "
+            f"{theirs / mine:.2f} times as long; the solutions are {apart:.1e} apart"
         )
 
 
@@ -114,7 +114,8 @@ def batch(repeats: int, steps: int = 200, number: int = 1000) -> None:
     solved = sum(s.outcome is da.Outcome.SUCCESS for s in found)
     ratio = each / (iterations * factor)
     print(
-        f"{number} splines, N = {steps}: {solved} solved, {iterations:.1f} factorizations each; {ratio:.2f} times these alone"
+        f"{number} splines, N = {steps}: {solved} solved, {iterations:.1f} factorizations each; "
+        f"{ratio:.2f} times these alone"
     )
 
 

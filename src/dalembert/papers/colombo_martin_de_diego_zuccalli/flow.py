@@ -71,8 +71,8 @@ GENERATORS = {
 class Flow:
     """Of the paths with `STEPS` steps: the finest one, errors of q, energies; momenta of the coarsest.
 
-    symplectic: Υ_d*Ω - Ω over Ω on M̃_d × R^{km}, at four nodes. boundary: largest difference of the path and of the boundary
-    problem between its nodes. rank, smallest: of the matrix of Proposition 3.2 along the path.
+    symplectic: Υ_d*Ω - Ω over Ω on M̃_d × R^{km}, at four nodes. boundary: largest difference of the path and of the
+    boundary problem between its nodes. rank, smallest: of the matrix of Proposition 3.2 along the path.
     """
 
     path: Path

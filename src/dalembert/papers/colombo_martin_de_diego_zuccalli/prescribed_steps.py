@@ -38,8 +38,8 @@ def shorter_where_bent(q0, q1, q2):
 class Constrained(eqx.Module):
     """Σ L_d + Σ λⁱ Φⁱ of nodes (t_i, q_i), with Φⁱ = t_{i+1} - t_i - h₀ h(q_i, q_{i+1}, q_{i+2}).
 
-    Given: t₀ = 0, q₀, q₁, q_{N-1}, q_N. Φⁱ for the windows i = 0 … N-2 and once more for the last step: N constraints for the
-    N unknown times. The printed pair Φ⁽¹⁾, Φ⁽²⁾ has 2(N-1), of which these are a basis.
+    Given: t₀ = 0, q₀, q₁, q_{N-1}, q_N. Φⁱ for the windows i = 0 … N-2 and once more for the last step: N constraints for
+    the N unknown times. The printed pair Φ⁽¹⁾, Φ⁽²⁾ has 2(N-1), of which these are a basis.
     """
 
     problem: VariationalProblem
