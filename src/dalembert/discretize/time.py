@@ -135,7 +135,7 @@ def _hermite(x: tuple, k: int) -> list:
     return points
 
 
-def energies(problem: VariationalProblem, x: Float[Array, "N+1 n+1"]) -> Float[Array, "N-k"]:
+def energies(problem: VariationalProblem, x: Float[Array | np.ndarray, "N+1 n+1"]) -> Float[Array, "N-k"]:
     """E_i = -∂/∂h_i Σ_j L_d of the windows that contain the step h_i, at i = k-1 … N-k, of nodes (t, q) of `with_time`.
 
     Moving all later nodes by the same time changes h_i alone: E_i = -Σ_{l>i} ∂(Σ L_d)/∂t_l, over the windows that contain

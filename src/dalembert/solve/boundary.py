@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize.windows import WindowMap
@@ -24,9 +25,9 @@ def solve(
     through: Mapping[float, Any] | None = None,
     T: float | None = None,
     steps: int | None = None,
-    times: Float[Array, "N+1"] | None = None,
+    times: Float[Array | np.ndarray, "N+1"] | None = None,
     scheme: WindowMap | None = None,
-    guess: Float[Array, "N+1 n"] | Solution | None = None,
+    guess: Float[Array | np.ndarray, "N+1 n"] | Solution | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     seek: Literal["minimum", "extremal"] = "minimum",

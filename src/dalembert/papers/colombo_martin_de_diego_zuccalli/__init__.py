@@ -19,7 +19,7 @@ def run(folder: Path, fast: bool = False) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     found = Found(
-        beam.measure(fast), free_steps.measure(fast), free_steps.without_a_mesh(), prescribed_steps.measure(fast),
+        beam.measure(fast), free_steps.measure(fast), free_steps.from_equal_steps(), prescribed_steps.measure(fast),
         sphere.measure(fast), heisenberg.measure(fast), flow.measure(fast),
     )  # fmt: skip
     with saving(folder) as save:

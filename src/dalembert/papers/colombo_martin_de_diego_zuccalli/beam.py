@@ -16,6 +16,7 @@ from dalembert.papers.drawing import BLUE, GREEN, RED, Save, panels, step_ticks
 from dalembert.solve import solve
 from dalembert.systems import VariationalProblem
 
+CLAMPED = ([0.0], [0.0])  # (q, q̇)
 STEPS = (10, 20, 40, 80, 160)
 FLOOR = 1e-14  # q is of the size 1e-3: errors below this are rounding
 SCHEMES: tuple[WindowMap, ...] = (Averaged(), Interpolated(), Hermite())
@@ -98,8 +99,7 @@ def measured(beam: Beam, scheme: WindowMap, steps: tuple[int, ...] = STEPS) -> O
     problem = beam.problem  # one object: the functions of all N are compiled once
     errors = []
     for n in steps:
-        ends = {"initial": ([0.0], [0.0]), "final": ([0.0], [0.0])}
-        q = solve(problem, **ends, T=1.0, steps=n, scheme=scheme).q[:, 0]
+        q = solve(problem, initial=CLAMPED, final=CLAMPED, T=1.0, steps=n, scheme=scheme).q[:, 0]
         errors.append(np.max(np.abs(q - beam.exact(np.linspace(0.0, 1.0, n + 1))[0])))
     return Orders(beam, scheme, steps, np.array(errors))
 
@@ -126,5 +126,6 @@ def draw(save: Save, results: list[Orders]) -> None:
         xscale="log", yscale="log", xlabel="$h$", ylabel="largest error of $q$", title=f"{LOADED.label}: errors and orders"
     )
     step_ticks(errors, 1 / np.array(results[-1].steps))
-    errors.legend(fontsize=8.5, loc="lower right")
+    errors.set_ylim(top=1e-1)
+    errors.legend(fontsize=8.5, loc="upper left")
     save("beam", figure)

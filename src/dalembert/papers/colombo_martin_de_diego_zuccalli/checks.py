@@ -25,7 +25,7 @@ T5, Q5 = np.array([0.0, 0.1, 0.25, 0.33, 0.5]), np.array([0.1, 0.3, -0.2, 0.4, 0
 
 
 def regularity() -> dict[str, float]:
-    """Determinants, L_d = |q₁-q₀|²/2 + (x₀y₁ - y₀x₁), D₁Φ = (1, 0), D₂Φ = (1, -1): printed with D_{12}, = ∂²/∂q₀∂q₁."""
+    """Determinants, L_d = |q₁-q₀|²/2 + x₀y₁ - y₀x₁, D₁Φ = (1, 0), D₂Φ = (1, -1): printed, D_{12} = ∂²/∂q₀∂q₁; correct."""
     mixed = np.array([[-1.0, 1.0], [-1.0, -1.0]])  # rows: q₀
     first, second = np.array([[1.0, 0.0]]), np.array([[1.0, -1.0]])
     zero = np.zeros((1, 1))

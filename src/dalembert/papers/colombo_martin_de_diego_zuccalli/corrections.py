@@ -86,26 +86,22 @@ CORRECTIONS = (
         "section 4.2, L_d; example 4.1", "second difference over t_{k+2} - t_{k+1}",
         "over ½(t_{k+2} - t_k); the same for equal steps only",
         checks.second_difference, "{0:.3f} q̈ where the second step is {1:.1f} times the first. Clamped beam on steps with "
-        "this "
-        "ratio in turn, N = 20, 40, 80: errors of {2:.3f}, {3:.3f}, {4:.3f} of the deflection, tending to 0.04",
+        "this ratio in turn, N = 20, 40, 80: errors of {2:.3f}, {3:.3f}, {4:.3f} of the deflection, tending to 0.04",
     ),
     Correction(
         "section 4.2", "Φ⁽¹⁾ = t_{k+1} - t_k - h and Φ⁽²⁾ = t_{k+2} - t_{k+1} - h in every window",
         "one of them, and both in the last window: the others repeat it",
-        checks.redundant_constraints, "N = 20: {0:.0f} constraints of rank {1:.0f}; with 2 ≤ k ≤ N-2 as printed, "
-        "rank {2:.0f}: "
-        "the first and the last step are free",
+        checks.redundant_constraints, "N = 20: {0:.0f} constraints of rank {1:.0f}; with 2 ≤ k ≤ N-2 as printed, rank "
+        "{2:.0f}: the first and the last step are free",
     ),
     Correction(
         "example 4.1, t equation", "fifteen terms", "see the page; the q equation is right for its L_d",
-        checks.equations_of_the_beam, "μ = ρ = 1: {1:.2f} of ∂A_d/∂t_k; corrected, variable μ and ρ: equal to {2:.0e}",
+        checks.equations_of_the_beam, "μ = ρ = 1: {1:.2f} of ∂A_d/∂t_k at five nodes; corrected: equal to {2:.0e}",
     ),
     Correction(
         "section 4.4", "Φ_d(q_{k+2}) = 0 for k ∈ {2, …, N-2} \\ I",
-        "Φ_d(q_k) = 0 for these k: as printed q₂, q₃ and the q_{i+2}, i ∈ I, have no constraint; the text after it "
-        "repairs that",
-        checks.equations_of_4_4, "N = 40, three points: {0:.0f} unknowns, {1:.0f} equations, {2:.0f} nodes "
-        "without a constraint",
+        "Φ_d(q_k) = 0 for these k: as printed q₂, q₃ and the q_{i+2}, i ∈ I, have no constraint; the text repairs it",
+        checks.equations_of_4_4, "N = 40, three points: {0:.0f} unknowns, {1:.0f} equations, {2:.0f} nodes without",
     ),
     Correction(
         "section 4.4", "the problem of section 2.2", "another: |q̈|² = |D q̇/dt|² + |q̇|⁴/r²",

@@ -119,6 +119,13 @@ def between_its_nodes(path: Path, steps: int = 40) -> float:
     return float(np.max(np.abs(np.asarray(found.q) - q)))
 
 
+def matrices(problem: VariationalProblem, path: Path) -> measured.Condition:
+    """Of Proposition 3.2 along the path."""
+    found = measured.regularity(problem, path)
+    assert isinstance(found, measured.FlowRegularity)
+    return found.matrix
+
+
 def measure(fast: bool = False) -> Flow:
     steps = STEPS[:2] if fast else STEPS
     paths, exact = [run(n) for n in steps], speeds()
@@ -128,7 +135,7 @@ def measure(fast: bool = False) -> Flow:
     energies = [measured.energy(BENT, p) for p in paths]
     nodes, free = four_nodes(paths[0], 20)
     defect = measured.symplectic_defect(BENT, nodes=nodes, multipliers=free, h=float(paths[0].h))
-    regular = measured.regularity(BENT, paths[0]).matrix
+    regular = matrices(BENT, paths[0])
     return Flow(
         last, TIME / np.array(steps), np.array(error), momenta, [(np.asarray(e.t), np.asarray(e.values)) for e in energies],
         float(defect.relative), between_its_nodes(paths[0]), int(regular.ranks.min()), float(regular.smallest.min()),
@@ -149,7 +156,7 @@ def alternating(steps: int = 40, h: float = 0.02) -> dict[str, float]:
     true, rate = TENSION @ e - TURN**2, 3 * TURN * (TENSION @ n)
     path = simulate(ELASTICA, jets=start, multipliers=np.array([[true], [rate]]), h=h, steps=steps)
     found = np.asarray(path.multipliers)[:, 0]
-    regular = measured.regularity(ELASTICA, path).matrix
+    regular = matrices(ELASTICA, path)
     return {
         "first": float(found[0] / true),
         "second": float(found[1] / true),

@@ -96,8 +96,8 @@ def guess(c: Constrained, steps: int) -> Float[np.ndarray, "unknowns"]:
 
 def on_fixed_times(t: Float[np.ndarray, "N+1"]) -> Float[np.ndarray, "N+1"]:
     """The q equations alone, with the same given nodes and the times t."""
-    ends = {"initial": Nodes(np.zeros((2, 1))), "final": Nodes(np.zeros((2, 1)))}
-    return np.asarray(solve(HEAVY.problem, **ends, times=t, certify=False).q)[:, 0]
+    ends = Nodes(np.zeros((2, 1)))
+    return np.asarray(solve(HEAVY.problem, initial=ends, final=ends, times=jnp.asarray(t), certify=False).q)[:, 0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,8 +133,8 @@ class Prescribed:
 def measured(step: Callable, steps: int) -> Prescribed:
     c = problem_of(step, steps)
     z = extremal(c, guess(c, steps))
-    x = np.asarray(c.nodes(jnp.asarray(z)))
-    energy = np.asarray(eqx.filter_jit(energies)(c.problem, x))
+    nodes = c.nodes(jnp.asarray(z))
+    x, energy = np.asarray(nodes), np.asarray(eqx.filter_jit(energies)(c.problem, nodes))
     return Prescribed(x[:, 0], x[:, 1], z[2 * steps - 3 :], on_fixed_times(x[:, 0]), energy, steps * np.diff(x[1:-1, 0]))
 
 

@@ -49,8 +49,10 @@ def spline(lagrangian, steps: int, between: tuple[int, ...] = (1, 2, 3), guess: 
     points = on_sphere(ANGLES)
     first, last = np.stack([points[0]] * 2), np.stack([points[-1]] * 2)
     through = {i / (len(points) - 1): points[i] for i in between}
-    problem, ends = PROBLEMS[lagrangian].replace(h=1.0 / steps), {"initial": Nodes(first), "final": Nodes(last)}
-    return solve(problem, **ends, through=through, T=1.0, steps=steps, scheme=Points(), guess=guess)
+    problem, given = PROBLEMS[lagrangian].replace(h=1.0 / steps), (Nodes(first), Nodes(last))
+    return solve(
+        problem, initial=given[0], final=given[1], through=through, T=1.0, steps=steps, scheme=Points(), guess=guess
+    )
 
 
 def splines(lagrangian, steps: tuple[int, ...]) -> list[Solution]:
@@ -166,7 +168,7 @@ def draw(save: Save, found: Splines) -> None:
         t = np.asarray(solution.t)[1:-1]
         sizes.plot(t, np.linalg.norm(tangential, axis=1), color=colour, label=label)
     globe.plot(*points.T, "o", color="k", markersize=4)
-    globe.set(aspect="equal")
+    globe.set_box_aspect((1, 1, 1), zoom=1.5)  # pyright: ignore[reportArgumentType]
     globe.set_axis_off()
     globe.view_init(elev=15, azim=100)
     sizes.set(xlabel="$t$", ylabel="$|D\\dot q/dt|$")

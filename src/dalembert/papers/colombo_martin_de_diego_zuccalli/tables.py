@@ -30,11 +30,13 @@ def orders_table(results: list[Orders]) -> str:
 
 
 def free_table(results: list[FreeSteps]) -> str:
-    head = ["beam", "N", "max E - min E", "the same, equal fixed steps", "law of the energy", "distance from h³g constant",
-            "largest step / smallest", "error of q"]  # fmt: skip
+    head = [
+        "beam", "N", "negative directions", "max E - min E", "the same, equal fixed steps", "law of the energy",
+        "distance from h³g constant", "largest step / smallest", "error of q",
+    ]  # fmt: skip
     rows = [
-        [NAMES[r.beam.name], str(len(r.found) - 1), f"{r.spread:.1e}", f"{r.equal_steps:.1e}", f"{r.law:.0e}",
-         f"{r.moved:.3f} h", f"{np.diff(r.found).max() / np.diff(r.found).min():.3f}", f"{r.error:.1e}"]
+        [NAMES[r.beam.name], str(len(r.found) - 1), str(r.negative), f"{r.spread:.1e}", f"{r.equal_steps:.1e}",
+         f"{r.law:.0e}", f"{r.moved:.3f} h", f"{np.diff(r.found).max() / np.diff(r.found).min():.3f}", f"{r.error:.1e}"]
         for r in results
     ]  # fmt: skip
     return markdown(head, rows)
