@@ -78,7 +78,10 @@ def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear) ->
                 continue
             break
         it.update = _update(chain, it, step)
-        small = it.shift == 0.0 and max(it.update, it.at.violation / _size(chain, it)) <= settings.tolerance
+        small = max(it.update, it.at.violation / _size(chain, it)) <= settings.tolerance
+        small = small and (
+            it.shift == 0.0 or _residual(chain, it) <= 1e-3 * settings.tolerance
+        )  # a large shift: a short step
         found = (_search if settings.minimum else _damped)(chain, it, step, linear, factors)
         it.iterations += 1
         if found is not None:
@@ -112,6 +115,12 @@ def _direction(chain: Chain, it: Iterate, settings: Settings, linear: Linear):
             return step, factors
         it.shift = max(8.0 * it.shift, FIRST_SHIFT)
     return np.zeros_like(it.z), None
+
+
+def _residual(chain: Chain, it: Iterate) -> float:
+    """The largest component of the gradient, by the largest entry of its row of the KKT matrix."""
+    rows = chain.from_rows(np.max(np.abs(chain.matrix(it.z)), axis=2))
+    return float(np.max(np.abs(it.at.gradient) / np.where(rows > 0.0, rows, 1.0)))
 
 
 def _update(chain: Chain, it: Iterate, step: np.ndarray) -> float:
