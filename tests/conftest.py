@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 # Most of the suite's time is XLA's: many programs, each run a few times. The emitters without MLIR and level 0 compile in
-# a third of the time. Results differ from those of XLA's defaults in the last bits; test_compilation.py runs a part of the
-# suite with the defaults, `XLA_FLAGS= make test` all of it. XLA reads the variable when JAX starts, in subprocesses too.
+# a third of the time. Results differ from those of XLA's defaults in the last bits; `XLA_FLAGS= make test` runs the
+# suite with the defaults. XLA reads the variable when JAX starts, in subprocesses too.
 FAST = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ.setdefault("XLA_FLAGS", FAST)
 
