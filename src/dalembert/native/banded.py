@@ -31,12 +31,12 @@ class Factors:
     """P S A = L U of a batch of banded matrices, by rows scaled with powers of two, S.
 
     singular: the first row whose pivot is zero or not a number, −1 if there is none; solutions of a singular matrix are
-    NaN. pivots: smallest |pivot| by largest, 0 for a singular matrix. scales: (batch, n), the diagonal of S.
+    NaN. pivots: smallest |pivot| by largest, 0 for a singular matrix. scales: the diagonal of S, then that of rows below.
     matrix, blocks, order, tail: L, U and interchanges as band_factor.factor leaves them.
     """
 
     matrix: Float[np.ndarray, "batch n width"]
-    scales: Float[np.ndarray, "batch n"]
+    scales: Float[np.ndarray, "batch n+room"]
     singular: Int[np.ndarray, " batch"]
     pivots: Float[np.ndarray, " batch"]
     blocks: Float[np.ndarray, "batch panels 4 4"]
