@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -22,30 +21,22 @@ LOAD = 384.0  # bends the beam by 1 in the middle
 HEAVY = Beam(
     "heavy", "$\\mu = 1,\\ \\rho = 384$", lambda t: 1.0 + 0.0 * t, lambda t: LOAD + 0.0 * t, lambda s: -0.5 * LOAD * s**2
 )
+PROBLEM, BEAM = with_time(HEAVY.problem), HEAVY.problem
 STEPS = (20, 40, 80)
 ITERATIONS, TOLERANCE = 50, 1e-11
 
 
-def constant(q0, q1, q2):
-    return jnp.ones(())
-
-
-def shorter_where_bent(q0, q1, q2):
-    """1/(1+q²): half as long in the middle."""
-    return 1.0 / (1.0 + q1[0] ** 2)
-
-
 class Constrained(eqx.Module):
-    """Σ L_d + Σ λⁱ Φⁱ of nodes (t_i, q_i), with Φⁱ = t_{i+1} - t_i - h₀ h(q_i, q_{i+1}, q_{i+2}).
+    """Σ L_d + Σ λⁱ Φⁱ of nodes (t_i, q_i), with Φⁱ = t_{i+1} - t_i - h₀ h(q_{i+1}), h(q) = 1/(1 + c q²).
 
     Given: t₀ = 0, q₀, q₁, q_{N-1}, q_N. Φⁱ for the windows i = 0 … N-2 and once more for the last step: N constraints for
     the N unknown times. The printed pair Φ⁽¹⁾, Φ⁽²⁾ has 2(N-1), of which these are a basis.
     """
 
     problem: VariationalProblem
-    step: Callable = eqx.field(static=True)
     q: Float[Array, "N+1"]  # the given positions, the others not read
-    h: float
+    h: Float[Array, ""]
+    c: Float[Array, ""]  # 0: constant steps
 
     def nodes(self, z: Float[Array, "unknowns"]) -> Float[Array, "N+1 2"]:
         n = self.q.shape[0] - 1
@@ -60,12 +51,15 @@ class Constrained(eqx.Module):
 
     def constraints(self, x: Float[Array, "N+1 2"]) -> Float[Array, "N"]:
         w = self.windows(x)
-        steps = jax.vmap(lambda q: self.h * self.step(*q))(w[:, :, 1:])
+        steps = self.h / (1.0 + self.c * w[:, 1, 1] ** 2)
         return jnp.diff(x[:, 0]) - jnp.append(steps, steps[-1])
 
     def augmented(self, z: Float[Array, "unknowns"]) -> Float[Array, ""]:
         n, x = self.q.shape[0] - 1, self.nodes(z)
         return self.action(x) + z[2 * n - 3 :] @ self.constraints(x)
+
+
+energies_of = eqx.filter_jit(energies)
 
 
 @eqx.filter_jit
@@ -84,9 +78,8 @@ def extremal(c: Constrained, z: Float[np.ndarray, "unknowns"]) -> Float[np.ndarr
     raise RuntimeError("the step constraints were not met")
 
 
-def problem_of(step: Callable, steps: int) -> Constrained:
-    q = np.zeros(steps + 1)
-    return Constrained(with_time(HEAVY.problem), step, jnp.asarray(q), 1.0 / steps)
+def problem_of(c: float, steps: int) -> Constrained:
+    return Constrained(PROBLEM, jnp.zeros(steps + 1), jnp.asarray(1.0 / steps), jnp.asarray(c))
 
 
 def guess(c: Constrained, steps: int) -> Float[np.ndarray, "unknowns"]:
@@ -97,7 +90,7 @@ def guess(c: Constrained, steps: int) -> Float[np.ndarray, "unknowns"]:
 def on_fixed_times(t: Float[np.ndarray, "N+1"]) -> Float[np.ndarray, "N+1"]:
     """The q equations alone, with the same given nodes and the times t."""
     ends = Nodes(np.zeros((2, 1)))
-    return np.asarray(solve(HEAVY.problem, initial=ends, final=ends, times=jnp.asarray(t), certify=False).q)[:, 0]
+    return np.asarray(solve(BEAM, initial=ends, final=ends, times=jnp.asarray(t), certify=False).q)[:, 0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,11 +123,11 @@ class Prescribed:
         return float(np.ptp(eh) / np.abs(np.mean(eh)))
 
 
-def measured(step: Callable, steps: int) -> Prescribed:
-    c = problem_of(step, steps)
+def measured(strength: float, steps: int) -> Prescribed:
+    c = problem_of(strength, steps)
     z = extremal(c, guess(c, steps))
     nodes = c.nodes(jnp.asarray(z))
-    x, energy = np.asarray(nodes), np.asarray(eqx.filter_jit(energies)(c.problem, nodes))
+    x, energy = np.asarray(nodes), np.asarray(energies_of(c.problem, nodes))
     return Prescribed(x[:, 0], x[:, 1], z[2 * steps - 3 :], on_fixed_times(x[:, 0]), energy, steps * np.diff(x[1:-1, 0]))
 
 
@@ -153,7 +146,7 @@ class Both:
 
 def measure(fast: bool = False) -> Both:
     steps = STEPS[:1] if fast else STEPS
-    return Both([measured(constant, n) for n in steps[:1]], [measured(shorter_where_bent, n) for n in steps])
+    return Both([measured(0.0, n) for n in steps[:1]], [measured(1.0, n) for n in steps])
 
 
 def draw(save: Save, found: Both) -> None:
