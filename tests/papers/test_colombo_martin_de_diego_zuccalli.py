@@ -37,7 +37,7 @@ def test_the_quadrature_gives_the_closed_form():
 
 
 def test_the_paper_s_windows_are_of_second_order():
-    """With μ = 1+t, ρ = cos 3t; the slope between the last two, since the load is averaged over three nodes near the ends."""
+    """With μ = 1+t, ρ = cos 3t; between the last two, since the load is averaged over three nodes near the ends."""
     result = beam.measured(beam.LOADED, Averaged(), (20, 40, 80))
     assert np.log2(result.error[-2] / result.error[-1]) == pytest.approx(2, abs=0.05)
 
