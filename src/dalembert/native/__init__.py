@@ -4,6 +4,7 @@ from dalembert.native.accumulate import Places, Windowed, compile_accumulation, 
 from dalembert.native.cache import CACHE, Cache
 from dalembert.native.compiled import CompiledStep, Sample, compile_step
 from dalembert.native.description import StepFunctions
+from dalembert.native.fronts import Fronts, Summand, plan
 from dalembert.native.function import compile_function
 from dalembert.native.graph import Unsupported
 from dalembert.native.handler import register
@@ -15,15 +16,18 @@ __all__ = [
     "COUNTS",
     "Cache",
     "CompiledStep",
+    "Fronts",
     "Places",
     "Sample",
     "StepFunctions",
+    "Summand",
     "Unsupported",
     "Windowed",
     "compile_accumulation",
     "compile_function",
     "compile_step",
     "counts",
+    "plan",
     "register",
     "supported",
     "vanishing",

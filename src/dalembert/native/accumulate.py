@@ -56,11 +56,7 @@ def compile_accumulation(windowed: Windowed, write: Sequence[Places], cache: Cac
     The result is called with (count, arrays that are read, rows (count, size), shared (size,), arrays that are written to):
     float64 in one piece; places are counted from the addresses given, so that a part of an array may be passed.
     """
-    g, inputs, outputs, captured = _trace(windowed)
-    depend = Dependence(g)
-    level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(inputs)))))  # noqa: E731
-    roots = [i for o in outputs for i in o.ravel().tolist()]
-    roots = share_reciprocals(g, gather_factors(g, roots, level), level)
+    g, inputs, roots, captured = simplified(windowed)
     if sum(len(w.words) for w in write) != len(roots):
         raise ValueError(f"write: {sum(len(w.words) for w in write)} places for {len(roots)} results")
     loaded = cache.load(_text(g, windowed, [x.size for x in inputs], len(captured), roots, write), plain=True)
@@ -75,6 +71,15 @@ def compile_accumulation(windowed: Windowed, write: Sequence[Places], cache: Cac
         run(count, *read, rows.ctypes.data, given.ctypes.data, *written)
 
     return call
+
+
+def simplified(windowed: Windowed) -> tuple[Graph, list, list[int], list[float]]:
+    """(graph, its inputs, the entries of all outputs, the numbers it closes over)."""
+    g, inputs, outputs, captured = _trace(windowed)
+    depend = Dependence(g)
+    level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(inputs)))))  # noqa: E731
+    roots = [i for o in outputs for i in o.ravel().tolist()]
+    return g, inputs, share_reciprocals(g, gather_factors(g, roots, level), level), captured
 
 
 def _trace(windowed: Windowed) -> tuple[Graph, list, list, list[float]]:

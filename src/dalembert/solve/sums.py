@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.native import Places, Windowed, compile_accumulation, vanishing
+from dalembert.native import Fronts, Places, Summand, Windowed, compile_accumulation, plan, vanishing
 
 ORDERS = 5040  # of groups of components that are tried
 Pattern = tuple[tuple[int, ...], tuple[int, ...]]
@@ -36,6 +36,11 @@ class Term(NamedTuple):
         """(f + νᵀc, f) of one window."""
         f, c = self.function(z, data, shared)
         return (f + z[np.asarray(self.multipliers)] @ c if self.multipliers else f), f
+
+    def product(self, z, x, data, shared):
+        """The second derivatives of f + νᵀc times x, (L,)."""
+        slope = jax.grad(lambda y: self.lagrangian(y, data, shared)[0])
+        return jax.jvp(slope, (z,), (x,))[1]
 
     def second(self, z, data, shared):
         """The second derivatives of f + νᵀc, (L, L)."""
@@ -90,6 +95,26 @@ class Machine:
             run(term.number, read, rows, self.shared, [band.ctypes.data + into])
 
 
+    def product(self, z: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """The second derivatives of L̃ at z times x, both (blocks, b); rows of fixed components are not zero."""
+        z, x, found = np.ascontiguousarray(z), np.ascontiguousarray(x), np.zeros_like(z)
+        for term, kind, rows in zip(self.terms, self.kinds, self.rows, strict=True):
+            run = _compiled_product(term._replace(start=0, number=0), kind, self.size)
+            at = 8 * term.start * self.size
+            run(term.number, [z.ctypes.data + at, x.ctypes.data + at], rows, self.shared, [found.ctypes.data + at])
+        return found
+
+    def fronts(self, pivots: tuple[tuple[int, ...], ...]) -> Fronts:
+        """The factorization of the second derivatives with these pivots."""
+        unplaced = tuple(t._replace(start=0, number=0) for t in self.terms)
+        return _compiled_fronts(unplaced, tuple(self.kinds), self.patterns, self.size, pivots)
+
+    @property
+    def ranges(self) -> list[np.ndarray]:
+        """First window and number of windows of every term."""
+        return [np.array([t.start, t.number], dtype=np.int64) for t in self.terms]
+
+
 def _windowed(function: Callable, reads: tuple[Places, ...], kind) -> Windowed:
     """function(*reads, data, shared) with its trees as flat arguments."""
     tree, row, shared_tree, shared = kind
@@ -136,6 +161,32 @@ def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: t
         column = term.offsets[c] * size + position[term.components[c]]
         words.append(row * width + lower + column - row)
     return compile_accumulation(_windowed(entries, (place, place), kind), (Places(tuple(words), size * width),))
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled_product(term: Term, kind, size: int) -> Callable:
+    place = Places(term.words(size), size)
+
+    def product(z, x, data, shared):
+        return (term.product(z, x, data, shared),)
+
+    return compile_accumulation(_windowed(product, (place, place), kind), (place,))
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled_fronts(terms: tuple[Term, ...], kinds: tuple, patterns: tuple[Pattern, ...], size: int, pivots: tuple) -> Fronts:
+    summands = []
+    for term, kind, pattern in zip(terms, kinds, patterns, strict=True):
+        words = term.words(size)
+        kept = [(r, c) for r, c in zip(*pattern, strict=True) if words[r] <= words[c]]
+        rows, columns = (np.array([pair[k] for pair in kept], dtype=int) for k in (0, 1))
+
+        def entries(z, data, shared, term=term, rows=rows, columns=columns):
+            return (term.second(z, data, shared)[rows, columns],)
+
+        windowed = _windowed(entries, (Places(words, size),), kind)
+        summands.append(Summand(windowed, tuple((words[r], words[c]) for r, c in kept)))
+    return Fronts(summands, plan([pair for s in summands for pair in s.entries], size, pivots))
 
 
 def _between(term: Term, pattern: Pattern, components: np.ndarray) -> Pattern:
