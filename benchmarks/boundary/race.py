@@ -45,7 +45,7 @@ def transcribed(steps: int) -> tuple[Transcription, np.ndarray]:
 def ours(steps: int, tolerance: float) -> tuple[Callable[[], object], Transcription, np.ndarray]:
     """A call of the iteration alone."""
     made, z = transcribed(steps)
-    linear, settings = Linear(made.chain.lower), Settings(tolerance)
+    linear, settings = Linear(made.chain), Settings(tolerance)
     return lambda: minimise(made.chain, z, settings, linear), made, z
 
 
@@ -105,7 +105,7 @@ def batch(repeats: int, steps: int = 200, number: int = 1000) -> None:
     each = (time.perf_counter() - begin) / number
     iterations = np.mean([int(s.statistics.factorizations) for s in found])
     _, made, z = ours(steps, 1e-8)
-    linear = Linear(made.chain.lower)
+    linear = Linear(made.chain)
     matrices = [made.chain.matrix(z) for _ in range(repeats)]
     begin = time.perf_counter()
     for m in matrices:

@@ -37,6 +37,7 @@ class Chain:
     def __init__(self, terms, data, shared, fixed, primal, relaxed, weights, sample):
         self.fixed, self.primal, self.relaxed, self.weights = fixed, primal, relaxed, weights
         self.blocks, self.size = fixed.shape
+        self.free = np.ascontiguousarray(~fixed, dtype=float)
         try:
             self.sums: Machine | Portable = Machine(tuple(terms), data, shared, fixed)
         except Unsupported as reason:
@@ -66,12 +67,13 @@ class Chain:
         """
         band = np.zeros((1, self.blocks * self.size, self.width))
         self.sums.add_entries(z, band, self.position, self.lower, self.primal if plain else None)
-        diagonal = band.reshape(self.blocks, self.size, self.width)[..., self.lower]
-        if shift or relax:
-            added = np.where(self.primal, shift, -relax * self.relaxed) * self.weights
-            diagonal += np.where(self.fixed, 0.0, added)[:, self.ordered]
-        diagonal += self.fixed[:, self.ordered]
+        band.reshape(self.blocks, self.size, self.width)[..., self.lower] += self.diagonal(shift, relax)[:, self.ordered]
         return band
+
+    def diagonal(self, shift: float, relax: float) -> np.ndarray:
+        """What `matrix` adds to the diagonal, (blocks, b)."""
+        added = np.where(self.primal, shift, -relax * self.relaxed) * self.weights
+        return np.where(self.fixed, 1.0, added)
 
     def to_rows(self, z: np.ndarray) -> np.ndarray:
         """(blocks, b) → (1, rows), in the order of the matrix."""

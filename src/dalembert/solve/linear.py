@@ -1,4 +1,4 @@
-"""Banded linear systems for the KKT equations: machine code where it can be had, LAPACK elsewhere."""
+"""Linear systems with the KKT matrix of a chain: by fronts with pivots chosen once, or by banded LU with partial pivoting."""
 
 from __future__ import annotations
 
@@ -7,29 +7,151 @@ from typing import Any
 import numpy as np
 
 from dalembert.algebra import banded as lapack
-from dalembert.native import Unsupported
+from dalembert.algebra.pivots import choose_pivots
+from dalembert.native import Fronts, Unsupported
 from dalembert.native import banded as machine
+from dalembert.solve.chain import Chain
+from dalembert.solve.sums import Machine
+
+SHORTEST = 150  # blocks; a shorter chain is solved before the elimination is compiled
+LEAD, TAKEN, NEAR = 12, 4, 4  # blocks that lead to samples of pivots, the samples, and blocks they may be coupled to
+RUN = LEAD + TAKEN + NEAR
+EXACT = 1e-6  # relative correction below which a solution needs no other
+CONTRACTION = 0.1  # relative correction above which fronts are not used
+CORRECTIONS = 6
+
+
+class Banded:
+    """K = PLU, in the order of the band."""
+
+    def __init__(self, linear: Linear, z: np.ndarray, shift: float, relax: float, plain: bool):
+        self.linear = linear
+        self.factors = linear.banded.factor(linear.chain.matrix(z, shift, relax, plain))
+        self.singular = bool(self.factors.singular[0] >= 0)
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        """K⁻¹ right, (blocks, b)."""
+        chain = self.linear.chain
+        return chain.from_rows(self.linear.banded.solve(self.factors, chain.to_rows(right)))
+
+
+class Frontal:
+    """K = LDLᵀ with an order of pivots that is the same for all blocks; banded LU takes over where that is not accurate."""
+
+    def __init__(self, linear: Linear, fronts: Fronts, z: np.ndarray, shift: float, relax: float):
+        self.linear, self.fronts, self.at = linear, fronts, (z, shift, relax)
+        self.diagonal = linear.chain.diagonal(shift, relax)
+        sums: Any = linear.chain.sums
+        self.record = fronts.factor(z, linear.chain.free, self.diagonal, sums.ranges, sums.rows, sums.shared)
+        self.other: Banded | None = None
+
+    @property
+    def singular(self) -> bool:
+        return self.other is not None and self.other.singular
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        """K⁻¹ right, (blocks, b), corrected until a correction is small against what it corrects."""
+        if self.other is None:
+            x = self._solve(right)
+            if self.linear.trusted or self._correct(x, right):
+                return x
+            self.other = Banded(self.linear, *self.at, plain=False)
+        return self.other.solve(right)
+
+    def _correct(self, x: np.ndarray, right: np.ndarray) -> bool:
+        """Iterative refinement of x; False where it does not converge."""
+        primal, sums = self.linear.chain.primal, self.linear.chain.sums
+        for i in range(CORRECTIONS):
+            product = sums.product(self.at[0], x) * self.linear.chain.free + self.diagonal * x
+            correction = self._solve(right - product)
+            size, change = (float(np.max(np.abs(y[:, primal]))) for y in (x, correction))
+            x += correction
+            if change <= EXACT * size:
+                self.linear.trusted = i == 0
+                return True
+            if not change <= CONTRACTION * size:
+                return False
+        return False
+
+    def _solve(self, right: np.ndarray) -> np.ndarray:
+        chain = self.linear.chain
+        x = np.zeros((chain.blocks + self.fronts.reach, chain.size))
+        x[: chain.blocks] = right
+        self.fronts.solve(self.record, chain.free, x)
+        return x[: chain.blocks]
 
 
 class Linear:
-    """factor and solve matrices of one band width (batch, rows, 3·lower + 1)."""
+    """Factorizations of the KKT matrix of a chain. trusted: solutions by fronts need no correction near the present path."""
 
-    def __init__(self, lower: int):
+    def __init__(self, chain: Chain):
+        self.chain, self.trusted = chain, False
         self.banded: Any
         try:
-            self.banded = machine.banded(lower, lower)
+            self.banded = machine.banded(chain.lower, chain.lower)
         except Unsupported:
-            self.banded = lapack.banded(lower, lower)
+            self.banded = lapack.banded(chain.lower, chain.lower)
 
-    def factor(self, matrix: np.ndarray):
-        """LU with partial pivoting of the equilibrated rows; the matrix is overwritten."""
-        return self.banded.factor(matrix)
-
-    def solve(self, factors, right: np.ndarray) -> np.ndarray:
-        """The solutions, in place of the right-hand sides (batch, rows)."""
-        return self.banded.solve(factors, right)
+    def factor(self, z: np.ndarray, shift: float = 0.0, relax: float = 0.0, plain: bool = False) -> Banded | Frontal:
+        """The matrix at z as `Chain.matrix` gives it, factorized."""
+        fronts = None if plain else fronts_of(self.chain, z)
+        return Banded(self, z, shift, relax, plain) if fronts is None else Frontal(self, fronts, z, shift, relax)
 
     def condition(self, matrix: np.ndarray) -> float:
         """Estimate of the 1-norm condition of the equilibrated matrix, which is overwritten."""
         norm = self.banded.norm(matrix)
         return float(self.banded.condition(self.banded.factor(matrix), norm)[0])
+
+
+def fronts_of(chain: Chain, z: np.ndarray) -> Fronts | None:
+    """The elimination of a chain in machine code, its pivots chosen near z when a chain of its kind is met first."""
+    if chain.blocks < SHORTEST or not isinstance(chain.sums, Machine):
+        return None
+    key = chain.sums.key
+    if key not in _PIVOTS:
+        _PIVOTS[key] = _pivots(chain, z)
+    found = _PIVOTS[key]
+    return None if found is None else chain.sums.fronts(found)
+
+
+_PIVOTS: dict[Any, tuple[tuple[int, ...], ...] | None] = {}
+
+
+def _pivots(chain: Chain, z: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
+    """From blocks inside the chain, far from what is fixed; None where there are none.
+
+    Directions of constraints turn along a path: what is a pivot at one point only is told by points at random.
+    """
+    run = _free_run(chain)
+    if run is None:
+        return None
+    random = np.random.default_rng(0)
+    samples, couplings = [], []
+    for spread in (0.0, 1.0):
+        dense = _dense(chain, z + spread * random.standard_normal(z.shape), run)
+        for i in range(LEAD, LEAD + TAKEN):
+            done, own, later = (slice(a * chain.size, e * chain.size) for a, e in ((0, i), (i, i + 1), (i + 1, i + 1 + NEAR)))
+            left = dense[own, done] @ np.linalg.solve(dense[done, done], dense[done, own])
+            samples.append(dense[own, own] - left)
+            couplings.append(dense[own, later])
+    found = choose_pivots(np.array(samples), np.array(couplings))
+    return tuple(found) if np.all(np.isfinite(samples)) else None
+
+
+def _free_run(chain: Chain) -> int | None:
+    """The first of RUN blocks in the middle of a part of the chain where nothing is fixed."""
+    held = np.flatnonzero(np.r_[True, chain.fixed.any(axis=1), True])
+    longest = int(np.argmax(np.diff(held)))
+    first, length = int(held[longest]), int(np.diff(held)[longest]) - 1
+    return None if length < RUN else first + (length - RUN) // 2
+
+
+def _dense(chain: Chain, z: np.ndarray, first: int) -> np.ndarray:
+    """The KKT matrix of RUN blocks, in the order of the components."""
+    band = chain.matrix(z)[0, first * chain.size : (first + RUN) * chain.size]
+    n, found = len(band), np.zeros((len(band), len(band)))
+    for place in range(2 * chain.lower + 1):
+        rows = np.arange(max(0, chain.lower - place), min(n, n + chain.lower - place))
+        found[rows, rows + place - chain.lower] = band[rows, place]
+    order = (np.arange(RUN)[:, None] * chain.size + chain.position).ravel()
+    return found[np.ix_(order, order)]

@@ -82,7 +82,7 @@ def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear) ->
         small = small and (
             it.shift == 0.0 or _residual(chain, it) <= 1e-3 * settings.tolerance
         )  # a large shift: a short step
-        found = (_search if settings.minimum else _damped)(chain, it, step, linear, factors)
+        found = (_search if settings.minimum else _damped)(chain, it, step, factors)
         it.iterations += 1
         if found is not None:
             it.z, it.at = found
@@ -100,12 +100,12 @@ def _direction(chain: Chain, it: Iterate, settings: Settings, linear: Linear):
     At the end of the iteration the curvature along the step is round-off and is not asked for.
     """
     it.shift = 0.0 if it.shift < FIRST_SHIFT else it.shift / 3.0
-    relax, right = 0.0, chain.to_rows(-it.at.gradient)
+    relax = 0.0
     while it.shift <= LARGEST_SHIFT:
-        factors = linear.factor(chain.matrix(it.z, it.shift, relax))
+        factors = linear.factor(it.z, it.shift, relax)
         it.factorizations += 1
-        step = chain.from_rows(linear.solve(factors, right.copy()))
-        if factors.singular[0] >= 0 or not np.all(np.isfinite(step)):
+        step = factors.solve(-it.at.gradient)
+        if factors.singular or not np.all(np.isfinite(step)):
             relax = RELAX
         elif (
             not settings.minimum
@@ -141,7 +141,7 @@ def _curvature(chain: Chain, it: Iterate, step: np.ndarray) -> float:
     return float(np.sum(product[:, chain.relaxed]) - np.sum(product[:, chain.primal])) + noise
 
 
-def _search(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors) -> tuple[np.ndarray, Evaluation] | None:
+def _search(chain: Chain, it: Iterate, step: np.ndarray, factors) -> tuple[np.ndarray, Evaluation] | None:
     """The first point on the step, halved from full length, that Armijo's condition on Σf + ρ|c|₁ accepts.
 
     A full step is also taken where it halves the whole gradient (the end of the iteration, where merit is round-off), and
@@ -164,7 +164,7 @@ def _search(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors
         if accepted(new, length) or (length == 1.0 and _finite(new) and _norm(new.gradient) <= 0.5 * _norm(g)):
             return z, new
         if length == 1.0 and _finite(new) and new.violation >= c:
-            z = z + _correction(chain, new, linear, factors)
+            z = z + _correction(chain, new, factors)
             new = chain.evaluate(z)
             if accepted(new, length):
                 return z, new
@@ -172,24 +172,24 @@ def _search(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors
     return None
 
 
-def _damped(chain: Chain, it: Iterate, step: np.ndarray, linear: Linear, factors) -> tuple[np.ndarray, Evaluation] | None:
+def _damped(chain: Chain, it: Iterate, step: np.ndarray, factors) -> tuple[np.ndarray, Evaluation] | None:
     """The first point on the halved step at which the next simplified step is shorter: Deuflhard's natural monotonicity."""
     length, size = 1.0, _norm(step)
     while length >= SHORTEST:
         z = it.z + length * step
         new = chain.evaluate(z)
         if _finite(new):
-            following = chain.from_rows(linear.solve(factors, chain.to_rows(-new.gradient)))
+            following = factors.solve(-new.gradient)
             if _norm(following) <= (1.0 - 0.5 * length) * size or size <= 1e-12 * (1.0 + _norm(z)):
                 return z, new
         length *= 0.5
     return None
 
 
-def _correction(chain: Chain, new: Evaluation, linear: Linear, factors) -> np.ndarray:
+def _correction(chain: Chain, new: Evaluation, factors) -> np.ndarray:
     """The change that returns to the constraints, by the factors of the step: Aᵀ and A as they were before it."""
-    right = chain.to_rows(np.where(chain.primal, 0.0, -new.gradient))
-    return np.where(chain.primal, chain.from_rows(linear.solve(factors, right)), 0.0)
+    right = np.where(chain.primal, 0.0, -new.gradient)
+    return np.where(chain.primal, factors.solve(right), 0.0)
 
 
 def _restore(chain: Chain, it: Iterate, settings: Settings, linear: Linear) -> bool:
@@ -197,9 +197,9 @@ def _restore(chain: Chain, it: Iterate, settings: Settings, linear: Linear) -> b
     it.restorations += 1
     begin, damping = it.at.violation, DAMPING[1]
     while it.at.violation > 0.1 * begin and damping <= DAMPING[2] and it.iterations < settings.max_iterations:
-        factors = linear.factor(chain.matrix(it.z, 1.0, damping, plain=True))
+        factors = linear.factor(it.z, 1.0, damping, plain=True)
         it.factorizations += 1
-        step = _correction(chain, it.at, linear, factors)
+        step = _correction(chain, it.at, factors)
         new = chain.evaluate(it.z + step)
         before, after = _norm(it.at.gradient[:, ~chain.primal]), _norm(new.gradient[:, ~chain.primal])
         if _finite(new) and after < before * (1.0 - 1e-3):
@@ -218,9 +218,8 @@ def _restore(chain: Chain, it: Iterate, settings: Settings, linear: Linear) -> b
 def _estimate_multipliers(chain: Chain, it: Iterate, linear: Linear) -> None:
     """The multipliers that make ∇f + Aᵀν smallest."""
     z = np.where(chain.primal, it.z, 0.0)
-    factors = linear.factor(chain.matrix(z, 1.0, 1e-12, plain=True))
-    right = chain.to_rows(np.where(chain.primal, -chain.evaluate(z).gradient, 0.0))
-    found = chain.from_rows(linear.solve(factors, right))
+    factors = linear.factor(z, 1.0, 1e-12, plain=True)
+    found = factors.solve(np.where(chain.primal, -chain.evaluate(z).gradient, 0.0))
     if np.all(np.isfinite(found)):
         it.z = np.where(chain.primal, it.z, found)
         it.at, it.penalty = chain.evaluate(it.z), 1e-8

@@ -67,7 +67,7 @@ def extremal(prepared: Prepared, settings: Settings, certify: bool, made: Transc
     z = first_values(problem, made, given.values)
     if isinstance(guess, Solution):
         _warm_multipliers(made, z, guess)
-    linear = Linear(made.chain.lower)
+    linear = Linear(made.chain)
     return solution_of(made, minimise(made.chain, z, settings, linear), scheme, linear, certify)
 
 

@@ -110,6 +110,11 @@ class Machine:
         return _compiled_fronts(unplaced, tuple(self.kinds), self.patterns, self.size, pivots)
 
     @property
+    def key(self) -> tuple:
+        """Equal for sums that differ in their numbers alone."""
+        return tuple(t._replace(start=0, number=0) for t in self.terms), tuple(self.kinds), self.size
+
+    @property
     def ranges(self) -> list[np.ndarray]:
         """First window and number of windows of every term."""
         return [np.array([t.start, t.number], dtype=np.int64) for t in self.terms]
