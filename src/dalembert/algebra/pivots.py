@@ -7,14 +7,14 @@ import itertools
 import numpy as np
 from jaxtyping import Float
 
-LARGEST = 10.0  # multiplier of a pivot that is taken for its few neighbours
+LARGEST = 2.0  # multiplier of a pivot that is taken for its few neighbours
 ROUNDS = 5  # of the scaling
 
 
 def choose_pivots(samples: Float[np.ndarray, "m b b"], coupling: Float[np.ndarray, "m b w"]) -> list[tuple[int, ...]]:
     """Groups of one or two rows of S such that LDLᵀ = [S E; Eᵀ 0] in this order has small multipliers in all samples.
 
-    coupling: E, the columns that are not eliminated. Among pivots with multipliers up to 10 in every sample, in the scaling
+    coupling: E, the columns that are not eliminated. Among pivots with multipliers up to 2 in every sample, in the scaling
     |row| = 1, that with the fewest neighbours is next; where there is none, that with the smallest multipliers.
     Source: the pivots of J. R. Bunch, B. N. Parlett (1971), with Markowitz's rule and a threshold.
     """

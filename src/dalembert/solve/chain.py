@@ -8,6 +8,7 @@ window are vmapped, and only the entries that can differ from zero are kept. Kno
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import NamedTuple
 
@@ -18,26 +19,37 @@ from dalembert.solve.sums import Machine, Portable, narrow_order
 
 
 class Evaluation(NamedTuple):
-    """Σf, Σ|c| without the linear constraints, and the gradient of L̃ (blocks, b), zero where a component is fixed."""
+    """Σf, Σ|c| without the linear constraints, and the gradient of L̃ (blocks, b), zero where a component is fixed, with its
+    Euclidean norm."""
 
     objective: float
     violation: float
     gradient: np.ndarray
+    norm: float
+
+    @property
+    def finite(self) -> bool:
+        return math.isfinite(self.objective) and math.isfinite(self.norm)
 
 
 class Chain:
     """The KKT system of a list of terms. fixed: (blocks, b), components that keep their value.
 
     data: for each term, a tree of arrays with leading axis count; shared: a tree all terms are given. primal: (b,), which
-    components are unknowns and not multipliers; relaxed: multipliers of constraints that are not linear. weights:
-    (blocks, b), the metric of the unknowns. sample: (points, blocks, b), generic points: where second derivatives cannot be
+    components are unknowns and not multipliers; relaxed: multipliers of constraints that are not linear. path: the components
+    by whose change convergence is judged. weights: (blocks, b), the metric of the unknowns. sample: (points, blocks, b), generic points: where second derivatives cannot be
     read off a program, those that vanish there are taken to vanish.
     """
 
-    def __init__(self, terms, data, shared, fixed, primal, relaxed, weights, sample):
+    def __init__(self, terms, data, shared, fixed, primal, relaxed, path: slice, weights, sample):
         self.fixed, self.primal, self.relaxed, self.weights = fixed, primal, relaxed, weights
         self.blocks, self.size = fixed.shape
         self.free = np.ascontiguousarray(~fixed, dtype=float)
+        self.held = np.ascontiguousarray(fixed, dtype=float)
+        self.path = path
+        self.metric = (primal * weights).ravel()
+        self.bent = np.tile(relaxed.astype(float), self.blocks)
+        self.sign = np.tile(relaxed.astype(float) - primal, self.blocks)
         try:
             self.sums: Machine | Portable = Machine(tuple(terms), data, shared, fixed)
         except Unsupported as reason:
@@ -53,8 +65,9 @@ class Chain:
     def evaluate(self, z: np.ndarray) -> Evaluation:
         """Objective, violation and gradient at a path z (blocks, b)."""
         objective, gradient = self.sums.evaluate(z)
-        gradient[self.fixed] = 0.0
-        return Evaluation(objective, float(np.sum(np.abs(gradient[:, self.relaxed]))), gradient)
+        np.copyto(gradient, 0.0, where=self.fixed)
+        flat = gradient.ravel()
+        return Evaluation(objective, float(np.abs(flat) @ self.bent), gradient, math.sqrt(flat @ flat))
 
     def raw_gradient(self, z: np.ndarray) -> np.ndarray:
         """The gradient of L̃ with respect to all components, also those that are fixed."""
@@ -72,6 +85,8 @@ class Chain:
 
     def diagonal(self, shift: float, relax: float) -> np.ndarray:
         """What `matrix` adds to the diagonal, (blocks, b)."""
+        if not shift and not relax:
+            return self.held
         added = np.where(self.primal, shift, -relax * self.relaxed) * self.weights
         return np.where(self.fixed, 1.0, added)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ from dalembert.solve.chain import Chain
 from dalembert.solve.sums import Machine
 
 SHORTEST = 150  # blocks; a shorter chain is solved before the elimination is compiled
-LEAD, TAKEN, NEAR = 12, 4, 4  # blocks that lead to samples of pivots, the samples, and blocks they may be coupled to
-RUN = LEAD + TAKEN + NEAR
+SAMPLES = 6  # blocks from which pivots are chosen
 EXACT = 1e-6  # relative correction below which a solution needs no other
 CONTRACTION = 0.1  # relative correction above which fronts are not used
 CORRECTIONS = 6
+REFUSALS = 3  # after which fronts are not tried again for the same problem
 
 
 class Banded:
@@ -56,15 +57,16 @@ class Frontal:
             if self.linear.trusted or self._correct(x, right):
                 return x
             self.other = Banded(self.linear, *self.at, plain=False)
+            self.linear.refusals += 1
         return self.other.solve(right)
 
     def _correct(self, x: np.ndarray, right: np.ndarray) -> bool:
         """Iterative refinement of x; False where it does not converge."""
-        primal, sums = self.linear.chain.primal, self.linear.chain.sums
+        path, sums = self.linear.chain.path, self.linear.chain.sums
         for i in range(CORRECTIONS):
             product = sums.product(self.at[0], x) * self.linear.chain.free + self.diagonal * x
             correction = self._solve(right - product)
-            size, change = (float(np.max(np.abs(y[:, primal]))) for y in (x, correction))
+            size, change = (float(np.max(np.abs(y[:, path]))) for y in (x, correction))
             x += correction
             if change <= EXACT * size:
                 self.linear.trusted = i == 0
@@ -85,7 +87,8 @@ class Linear:
     """Factorizations of the KKT matrix of a chain. trusted: solutions by fronts need no correction near the present path."""
 
     def __init__(self, chain: Chain):
-        self.chain, self.trusted = chain, False
+        self.chain, self.trusted, self.looked, self.refusals = chain, False, False, 0
+        self.fronts: Fronts | None = None
         self.banded: Any
         try:
             self.banded = machine.banded(chain.lower, chain.lower)
@@ -94,7 +97,9 @@ class Linear:
 
     def factor(self, z: np.ndarray, shift: float = 0.0, relax: float = 0.0, plain: bool = False) -> Banded | Frontal:
         """The matrix at z as `Chain.matrix` gives it, factorized."""
-        fronts = None if plain else fronts_of(self.chain, z)
+        if not self.looked:
+            self.looked, self.fronts = True, fronts_of(self.chain, z)
+        fronts = None if plain or self.refusals >= REFUSALS else self.fronts
         return Banded(self, z, shift, relax, plain) if fronts is None else Frontal(self, fronts, z, shift, relax)
 
     def condition(self, matrix: np.ndarray) -> float:
@@ -118,40 +123,37 @@ _PIVOTS: dict[Any, tuple[tuple[int, ...], ...] | None] = {}
 
 
 def _pivots(chain: Chain, z: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
-    """From blocks inside the chain, far from what is fixed; None where there are none.
+    """From the matrices of some blocks that are far from what is fixed; None where there are none, or too few unknowns.
 
     Directions of constraints turn along a path: what is a pivot at one point only is told by points at random.
     """
-    run = _free_run(chain)
-    if run is None:
+    held = np.flatnonzero(np.r_[True, chain.fixed.any(axis=1), True])
+    near = chain.lower // chain.size + 1  # blocks that a block may be coupled to
+    inside = [i for a, e in itertools.pairwise(held.tolist()) for i in range(a + near, e - 1 - near)]
+    if not inside:
         return None
+    chosen = [inside[round(f * (len(inside) - 1))] for f in np.linspace(0.0, 1.0, SAMPLES)]
     random = np.random.default_rng(0)
     samples, couplings = [], []
     for spread in (0.0, 1.0):
-        dense = _dense(chain, z + spread * random.standard_normal(z.shape), run)
-        for i in range(LEAD, LEAD + TAKEN):
-            done, own, later = (slice(a * chain.size, e * chain.size) for a, e in ((0, i), (i, i + 1), (i + 1, i + 1 + NEAR)))
-            left = dense[own, done] @ np.linalg.solve(dense[done, done], dense[done, own])
-            samples.append(dense[own, own] - left)
-            couplings.append(dense[own, later])
-    found = choose_pivots(np.array(samples), np.array(couplings))
-    return tuple(found) if np.all(np.isfinite(samples)) else None
+        band = chain.matrix(z + spread * random.standard_normal(z.shape))[0]
+        for i in chosen:
+            own, later = _block(chain, band, i, near)
+            samples.append(own)
+            couplings.append(later)
+    if not np.all(np.isfinite(samples)):
+        return None
+    return tuple(choose_pivots(np.array(samples), np.array(couplings)))
 
 
-def _free_run(chain: Chain) -> int | None:
-    """The first of RUN blocks in the middle of a part of the chain where nothing is fixed."""
-    held = np.flatnonzero(np.r_[True, chain.fixed.any(axis=1), True])
-    longest = int(np.argmax(np.diff(held)))
-    first, length = int(held[longest]), int(np.diff(held)[longest]) - 1
-    return None if length < RUN else first + (length - RUN) // 2
-
-
-def _dense(chain: Chain, z: np.ndarray, first: int) -> np.ndarray:
-    """The KKT matrix of RUN blocks, in the order of the components."""
-    band = chain.matrix(z)[0, first * chain.size : (first + RUN) * chain.size]
-    n, found = len(band), np.zeros((len(band), len(band)))
-    for place in range(2 * chain.lower + 1):
-        rows = np.arange(max(0, chain.lower - place), min(n, n + chain.lower - place))
-        found[rows, rows + place - chain.lower] = band[rows, place]
-    order = (np.arange(RUN)[:, None] * chain.size + chain.position).ravel()
-    return found[np.ix_(order, order)]
+def _block(chain: Chain, band: np.ndarray, i: int, near: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of block i: its own matrix (b, b), and that to the blocks that follow (b, near·b), in the order of the components."""
+    b, rows = chain.size, np.zeros((chain.size, (near + 1) * chain.size))
+    for r in range(b):
+        columns = np.arange(rows.shape[1])
+        place = chain.lower + columns - r
+        kept = (place >= 0) & (place <= 2 * chain.lower)
+        rows[r, columns[kept]] = band[i * b + r, place[kept]]
+    order = chain.position
+    rows = rows[order].reshape(b, near + 1, b)[:, :, order]
+    return rows[:, 0], rows[:, 1:].reshape(b, -1)

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from typing import NamedTuple
 
 import numpy as np
 
 from dalembert.solve.chain import Chain, Evaluation
-from dalembert.solve.linear import Linear
+from dalembert.solve.linear import Banded, Frontal, Linear
 
 
 class End(enum.IntEnum):
@@ -50,10 +51,11 @@ DAMPING = (1e-12, 1e-8, 1e8)  # of Levenberg and Marquardt: least, first, larges
 
 @dataclasses.dataclass
 class Iterate:
-    """The state of the iteration. update: the last relative change of the path."""
+    """The state of the iteration. size: 1 + max|q|; update: the last relative change of the path."""
 
     z: np.ndarray
     at: Evaluation
+    size: float
     shift: float = 0.0
     penalty: float = 1e-8
     iterations: int = 0
@@ -65,28 +67,29 @@ class Iterate:
 
 def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear) -> Iterate:
     """Newton's iteration from the path z (blocks, b)."""
-    it = Iterate(z.copy(), chain.evaluate(z))
-    if not _finite(it.at):
+    it = Iterate(z.copy(), chain.evaluate(z), _size(chain, z))
+    if not it.at.finite:
         it.end = End.NOT_FINITE
         return it
     while it.iterations < settings.max_iterations:
-        step, factors = _direction(chain, it, settings, linear)
-        if factors is None:
+        direction = _direction(chain, it, settings, linear)
+        if direction is None:
             it.end = End.SINGULAR
-            if it.at.violation > settings.tolerance * _size(chain, it) and _restore(chain, it, settings, linear):
+            if it.at.violation > settings.tolerance * it.size and _restore(chain, it, settings, linear):
                 it.end = End.NOT_CONVERGED
                 continue
             break
-        it.update = _update(chain, it, step)
-        small = max(it.update, it.at.violation / _size(chain, it)) <= settings.tolerance
+        before, it.update = it.update, direction.update
+        small = max(it.update, it.at.violation / it.size) <= settings.tolerance
         small = small and (
             it.shift == 0.0 or _residual(chain, it) <= 1e-3 * settings.tolerance
         )  # a large shift: a short step
-        found = (_search if settings.minimum else _damped)(chain, it, step, factors)
+        found = (_search if settings.minimum else _damped)(chain, it, direction)
         it.iterations += 1
+        linear.trusted = linear.trusted and found is not None and found.whole and it.shift == 0.0
         if found is not None:
-            it.z, it.at = found
-        if small:
+            _move(chain, it, found.z, found.at)
+        if small or (found is not None and found.whole and _nearly(chain, it, before, direction.factors, settings)):
             it.end = End.CONVERGED
             break
         if found is None and not (settings.minimum and _restore(chain, it, settings, linear)):
@@ -94,27 +97,64 @@ def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear) ->
     return it
 
 
-def _direction(chain: Chain, it: Iterate, settings: Settings, linear: Linear):
-    """(Newton's step, its factors), the shift raised until the curvature along it is positive; no factors: singular.
+def _move(chain: Chain, it: Iterate, z: np.ndarray, at: Evaluation) -> None:
+    it.z, it.at, it.size = z, at, _size(chain, z)
 
-    At the end of the iteration the curvature along the step is round-off and is not asked for.
+
+def _nearly(chain: Chain, it: Iterate, before: float, factors, settings: Settings) -> bool:
+    """Whether a step with the factors that are there ends the iteration; tried where quadratic convergence predicts it.
+
+    Newton's updates u satisfy u₊ ≈ u (u/u₋)², the update before being u₋; the simplified step is u₊ but for a factor
+    1 + O(u). Source: P. Deuflhard, Newton Methods for Nonlinear Problems (2004), section 2.1.
+    """
+    if it.shift or not np.isfinite(before) or it.update * (it.update / before) ** 2 > settings.tolerance:
+        return False
+    step = factors.solve(-it.at.gradient)
+    update = _update(chain, it, step)
+    if not max(update, it.at.violation / it.size) <= settings.tolerance:
+        return False
+    new = chain.evaluate(it.z + step)
+    if not new.finite:
+        return False
+    it.update = update
+    _move(chain, it, it.z + step, new)
+    return True
+
+
+class Direction(NamedTuple):
+    """A step, with the factors it comes from. update: its relative size; curvature: dxᵀ(H + δW)dx; held: Σ cᵀν."""
+
+    step: np.ndarray
+    factors: Banded | Frontal
+    update: float
+    curvature: float
+    held: float
+
+
+def _direction(chain: Chain, it: Iterate, settings: Settings, linear: Linear) -> Direction | None:
+    """Newton's step, the shift raised until the curvature along it is positive; None: singular.
+
+    dxᵀ(H + δW)dx = -∇L̃ᵀdx + cᵀdν, from the equations that the step solves, where linear constraints hold but for rounding;
+    what rounding can take from it is added. At the end of the iteration it is round-off and is not asked for.
     """
     it.shift = 0.0 if it.shift < FIRST_SHIFT else it.shift / 3.0
-    relax = 0.0
+    relax, gradient = 0.0, it.at.gradient.ravel()
+    held = _within(chain, it, it.z)
+    noise = NOISE * (abs(it.at.objective) + abs(held))
     while it.shift <= LARGEST_SHIFT:
         factors = linear.factor(it.z, it.shift, relax)
         it.factorizations += 1
         step = factors.solve(-it.at.gradient)
-        if factors.singular or not np.all(np.isfinite(step)):
+        flat = step.ravel()
+        if factors.singular or not np.isfinite(flat @ flat):
             relax = RELAX
-        elif (
-            not settings.minimum
-            or _update(chain, it, step) <= settings.tolerance
-            or _curvature(chain, it, step) >= CURVATURE * _square(chain, step)
-        ):
-            return step, factors
+        else:
+            update, curvature = _update(chain, it, step), float((gradient * chain.sign) @ flat) + noise
+            convex = not settings.minimum or update <= settings.tolerance
+            if convex or curvature >= CURVATURE * float((flat * chain.metric) @ flat):
+                return Direction(step, factors, update, curvature, held)
         it.shift = max(8.0 * it.shift, FIRST_SHIFT)
-    return np.zeros_like(it.z), None
+    return None
 
 
 def _residual(chain: Chain, it: Iterate) -> float:
@@ -124,64 +164,65 @@ def _residual(chain: Chain, it: Iterate) -> float:
 
 
 def _update(chain: Chain, it: Iterate, step: np.ndarray) -> float:
-    return float(np.max(np.abs(step[:, chain.primal]), initial=0.0)) / _size(chain, it)
+    return float(np.abs(step[:, chain.path]).max(initial=0.0)) / it.size
 
 
-def _square(chain: Chain, step: np.ndarray) -> float:
-    return float(np.sum((step * step * chain.weights)[:, chain.primal]))
+def _within(chain: Chain, it: Iterate, x: np.ndarray) -> float:
+    """Σ cᵀν for the multipliers in x, without those of linear constraints."""
+    return float((it.at.gradient.ravel() * chain.bent) @ x.ravel())
 
 
-def _curvature(chain: Chain, it: Iterate, step: np.ndarray) -> float:
-    """dxᵀ(H + δW)dx = -∇L̃ᵀdx + cᵀdν, from the equations that the step solves, with what rounding can take from it.
+class Found(NamedTuple):
+    """An accepted point; whole: after the whole step and nothing else."""
 
-    Linear constraints hold, but for rounding.
-    """
-    product = it.at.gradient * step
-    noise = NOISE * (abs(it.at.objective) + abs(float(np.sum((it.at.gradient * it.z)[:, chain.relaxed]))))
-    return float(np.sum(product[:, chain.relaxed]) - np.sum(product[:, chain.primal])) + noise
+    z: np.ndarray
+    at: Evaluation
+    whole: bool
 
 
-def _search(chain: Chain, it: Iterate, step: np.ndarray, factors) -> tuple[np.ndarray, Evaluation] | None:
+def _search(chain: Chain, it: Iterate, direction: Direction) -> Found | None:
     """The first point on the step, halved from full length, that Armijo's condition on Σf + ρ|c|₁ accepts.
 
     A full step is also taken where it halves the whole gradient (the end of the iteration, where merit is round-off), and
     where it is refused for its constraints one correction of second order is tried.
     """
-    primal, c, g = chain.primal, it.at.violation, it.at.gradient
-    slope = float(np.sum((g * step)[:, primal]) + np.sum((g * it.z)[:, chain.relaxed]))  # ∇f·dx, since A dx = -c
-    wanted = (slope + 0.5 * max(_curvature(chain, it, step), 0.0)) / (0.9 * c) if c > 1e-14 else 0.0
+    step, factors, _, curvature, held = direction
+    c, noise = it.at.violation, NOISE * (abs(it.at.objective) + abs(held))
+    slope = _within(chain, it, step) - (curvature - noise) + held  # ∇f·dx = ∇L̃·dx - νᵀA dx, and A dx = -c
+    wanted = (slope + 0.5 * max(curvature, 0.0)) / (0.9 * c) if c > 1e-14 else 0.0
     it.penalty = max(it.penalty, 1.5 * wanted if wanted > it.penalty else 0.0)
     descent, merit = slope - it.penalty * c, it.at.objective + it.penalty * c
     noise = NOISE * (abs(it.at.objective) + abs(merit))
 
     def accepted(new: Evaluation, length: float) -> bool:
-        return _finite(new) and new.objective + it.penalty * new.violation <= merit + ARMIJO * length * descent + noise
+        return new.finite and new.objective + it.penalty * new.violation <= merit + ARMIJO * length * descent + noise
 
     length = 1.0
     while length >= SHORTEST:
         z = it.z + length * step
         new = chain.evaluate(z)
-        if accepted(new, length) or (length == 1.0 and _finite(new) and _norm(new.gradient) <= 0.5 * _norm(g)):
-            return z, new
-        if length == 1.0 and _finite(new) and new.violation >= c:
+        if accepted(new, length) or (length == 1.0 and new.finite and new.norm <= 0.5 * it.at.norm):
+            return Found(z, new, length == 1.0)
+        if length == 1.0 and new.finite and new.violation >= c:
             z = z + _correction(chain, new, factors)
             new = chain.evaluate(z)
             if accepted(new, length):
-                return z, new
+                return Found(z, new, False)
         length *= 0.5
     return None
 
 
-def _damped(chain: Chain, it: Iterate, step: np.ndarray, factors) -> tuple[np.ndarray, Evaluation] | None:
+def _damped(chain: Chain, it: Iterate, direction: Direction) -> Found | None:
     """The first point on the halved step at which the next simplified step is shorter: Deuflhard's natural monotonicity."""
+    step, factors = direction.step, direction.factors
     length, size = 1.0, _norm(step)
     while length >= SHORTEST:
         z = it.z + length * step
         new = chain.evaluate(z)
-        if _finite(new):
+        if new.finite:
             following = factors.solve(-new.gradient)
             if _norm(following) <= (1.0 - 0.5 * length) * size or size <= 1e-12 * (1.0 + _norm(z)):
-                return z, new
+                return Found(z, new, length == 1.0)
         length *= 0.5
     return None
 
@@ -202,13 +243,14 @@ def _restore(chain: Chain, it: Iterate, settings: Settings, linear: Linear) -> b
         step = _correction(chain, it.at, factors)
         new = chain.evaluate(it.z + step)
         before, after = _norm(it.at.gradient[:, ~chain.primal]), _norm(new.gradient[:, ~chain.primal])
-        if _finite(new) and after < before * (1.0 - 1e-3):
-            it.z, it.at, damping = it.z + step, new, max(damping / 10.0, DAMPING[0])
+        if new.finite and after < before * (1.0 - 1e-3):
+            _move(chain, it, it.z + step, new)
+            damping = max(damping / 10.0, DAMPING[0])
             it.iterations += 1
         else:
             damping *= 10.0
     if it.at.violation > 0.1 * begin:
-        violated = it.at.violation > 1e3 * settings.tolerance * _size(chain, it)
+        violated = it.at.violation > 1e3 * settings.tolerance * it.size
         it.end = End.INFEASIBLE if violated and damping > DAMPING[2] else End.NOT_CONVERGED
         return False
     _estimate_multipliers(chain, it, linear)
@@ -221,17 +263,14 @@ def _estimate_multipliers(chain: Chain, it: Iterate, linear: Linear) -> None:
     factors = linear.factor(z, 1.0, 1e-12, plain=True)
     found = factors.solve(np.where(chain.primal, -chain.evaluate(z).gradient, 0.0))
     if np.all(np.isfinite(found)):
-        it.z = np.where(chain.primal, it.z, found)
-        it.at, it.penalty = chain.evaluate(it.z), 1e-8
+        z = np.where(chain.primal, it.z, found)
+        _move(chain, it, z, chain.evaluate(z))
+        it.penalty = 1e-8
 
 
-def _size(chain: Chain, it: Iterate) -> float:
-    return 1.0 + float(np.max(np.abs(it.z[:, chain.primal]), initial=0.0))
+def _size(chain: Chain, z: np.ndarray) -> float:
+    return 1.0 + float(np.abs(z[:, chain.path]).max(initial=0.0))
 
 
 def _norm(gradient: np.ndarray) -> float:
     return float(np.linalg.norm(gradient))
-
-
-def _finite(at: Evaluation) -> bool:
-    return bool(np.isfinite(at.objective) and np.isfinite(at.violation) and np.all(np.isfinite(at.gradient)))

@@ -69,6 +69,7 @@ class Machine:
         unplaced = [t._replace(start=0, number=0) for t in terms]
         self.patterns = tuple(_structure(t, kind, self.size) for t, kind in zip(unplaced, self.kinds, strict=True))
         self.first = [_compiled_gradient(t, kind, self.size) for t, kind in zip(unplaced, self.kinds, strict=True)]
+        self.ranges = [np.array([t.start, t.number], dtype=np.int64) for t in terms]
 
     def evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Σf and the gradient of L̃ at the path z (blocks, b)."""
@@ -95,11 +96,15 @@ class Machine:
             run(term.number, read, rows, self.shared, [band.ctypes.data + into])
 
 
+    @functools.cached_property
+    def times(self) -> list[Callable]:
+        unplaced = [t._replace(start=0, number=0) for t in self.terms]
+        return [_compiled_product(t, kind, self.size) for t, kind in zip(unplaced, self.kinds, strict=True)]
+
     def product(self, z: np.ndarray, x: np.ndarray) -> np.ndarray:
         """The second derivatives of L̃ at z times x, both (blocks, b); rows of fixed components are not zero."""
         z, x, found = np.ascontiguousarray(z), np.ascontiguousarray(x), np.zeros_like(z)
-        for term, kind, rows in zip(self.terms, self.kinds, self.rows, strict=True):
-            run = _compiled_product(term._replace(start=0, number=0), kind, self.size)
+        for term, run, rows in zip(self.terms, self.times, self.rows, strict=True):
             at = 8 * term.start * self.size
             run(term.number, [z.ctypes.data + at, x.ctypes.data + at], rows, self.shared, [found.ctypes.data + at])
         return found
@@ -113,11 +118,6 @@ class Machine:
     def key(self) -> tuple:
         """Equal for sums that differ in their numbers alone."""
         return tuple(t._replace(start=0, number=0) for t in self.terms), tuple(self.kinds), self.size
-
-    @property
-    def ranges(self) -> list[np.ndarray]:
-        """First window and number of windows of every term."""
-        return [np.array([t.start, t.number], dtype=np.int64) for t in self.terms]
 
 
 def _windowed(function: Callable, reads: tuple[Places, ...], kind) -> Windowed:

@@ -182,7 +182,9 @@ def transcribe(
     points_to_look_at = _samples(layout, blocks, sample.reshape(blocks, stride * n))
     relaxed = np.zeros(layout.size, dtype=bool)
     relaxed[layout.part("multipliers")] = relaxed[layout.part("holonomic")] = True
-    chain = Chain(terms, data, problem.parameters, fixed, primal, relaxed, weights, points_to_look_at)
+    chain = Chain(
+        terms, data, problem.parameters, fixed, primal, relaxed, layout.part("slots"), weights, points_to_look_at
+    )
     return Transcription(chain, layout, windows, data)
 
 
