@@ -4,7 +4,7 @@ from dalembert.native.accumulate import Places, Windowed, compile_accumulation, 
 from dalembert.native.cache import CACHE, Cache
 from dalembert.native.compiled import CompiledStep, Sample, compile_step
 from dalembert.native.description import StepFunctions
-from dalembert.native.fronts import Fronts, Summand, plan
+from dalembert.native.fronts import Bound, Fronts, Summand, plan
 from dalembert.native.function import compile_function
 from dalembert.native.graph import Unsupported
 from dalembert.native.handler import register
@@ -14,6 +14,7 @@ from dalembert.native.trace import supported
 __all__ = [
     "CACHE",
     "COUNTS",
+    "Bound",
     "Cache",
     "CompiledStep",
     "Fronts",

@@ -50,11 +50,13 @@ def vanishing(windowed: Windowed) -> list[np.ndarray]:
     return [o == zero for o in outputs]
 
 
-def compile_accumulation(windowed: Windowed, write: Sequence[Places], cache: Cache = CACHE) -> Callable[..., None]:
+def compile_accumulation(
+    windowed: Windowed, write: Sequence[Places], cache: Cache = CACHE
+) -> Callable[[np.ndarray, np.ndarray], Callable[..., None]]:
     """for i < count: array_w[write_w + i stride] += output_w of window i, for every output w.
 
-    The result is called with (count, arrays that are read, rows (count, size), shared (size,), arrays that are written to):
-    float64 in one piece; places are counted from the addresses given, so that a part of an array may be passed.
+    The result takes data of the windows' own, rows (count, size), and shared (size,), and returns a function of (count,
+    addresses that are read, addresses that are written to): float64 in one piece; places are counted from the addresses.
     """
     g, inputs, roots, captured = simplified(windowed)
     if sum(len(w.words) for w in write) != len(roots):
@@ -65,12 +67,16 @@ def compile_accumulation(windowed: Windowed, write: Sequence[Places], cache: Cac
     )
     constants = np.asarray(captured, float)
 
-    def call(count: int, read: Sequence[int], rows: np.ndarray, shared: np.ndarray, written: Sequence[int]) -> None:
-        assert loaded is not None
-        given = np.concatenate([shared, constants]) if len(constants) else shared
-        run(count, *read, rows.ctypes.data, given.ctypes.data, *written)
+    def bind(rows: np.ndarray, shared: np.ndarray) -> Callable[..., None]:
+        kept = (loaded, rows, np.concatenate([shared, constants]))
+        data = (rows.ctypes.data, kept[2].ctypes.data)
 
-    return call
+        def call(count: int, read: Sequence[int], written: Sequence[int], _kept=kept) -> None:
+            run(count, *read, *data, *written)
+
+        return call
+
+    return bind
 
 
 def simplified(windowed: Windowed) -> tuple[Graph, list, list[int], list[float]]:

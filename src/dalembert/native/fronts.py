@@ -4,14 +4,14 @@
 
 The window that moves along the path carries what the eliminated blocks leave to those that follow (a front). Pivots are
 those of an order chosen beforehand: no search, no exchange, and the whole elimination of a block is written out.
-Source: B. M. Irons, A frontal solution program (1970); I. S. Duff, J. K. Reid, The multifrontal solution of indefinite sparse
-symmetric linear equations (1983). Here the order is the same for all blocks, so that the solution must be checked.
+Source: B. M. Irons, A frontal solution program (1970); I. S. Duff, J. K. Reid, The multifrontal solution of indefinite
+sparse symmetric linear equations (1983). Here the order is the same for all blocks, so that solutions must be checked.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -80,28 +80,18 @@ class Fronts:
         self.plan, self.summands = layout, summands
         text, self.constants = _text(summands, layout)
         self.loaded = cache.load(text, plain=True)
-        pointers = 4 + 3 * len(summands)
-        self._factor = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * pointers)(self.loaded.address("factor"))
-        self._solve = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 3)(self.loaded.address("solve"))
+        number = {"first": 5 + 3 * len(summands), "forward": 3, "backward": 2}
+        self.first, self.forward, self.backward = (
+            ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * count)(self.loaded.address(name))
+            for name, count in number.items()
+        )
 
-    def factor(self, z, free, diagonal, ranges: Sequence[np.ndarray], rows: Sequence[np.ndarray], shared) -> np.ndarray:
-        """(blocks, record) from a path z (blocks, b). free: (blocks, b), 1.0 where a component is free and 0.0 where it is
-        fixed; diagonal: (blocks, b), what is added to the diagonal, 1 where a component is fixed. ranges: first window
-        and number of windows of every summand; rows: their data."""
-        found = np.empty((len(z), self.plan.record))
-        arguments = []
-        for summand_range, data, constants in zip(ranges, rows, self.constants, strict=True):
-            given = np.concatenate([shared, constants])
-            arguments += [summand_range, data, given]
-        self._factor(
-            len(z), z.ctypes.data, free.ctypes.data, diagonal.ctypes.data, found.ctypes.data,
-            *(a.ctypes.data for a in arguments),
-        )  # fmt: skip
-        return found
-
-    def solve(self, record: np.ndarray, free: np.ndarray, x: np.ndarray) -> None:
-        """K⁻¹x in place of x, (blocks + reach, b) with zeros after the last block."""
-        self._solve(len(record), record.ctypes.data, free.ctypes.data, x.ctypes.data)
+    def bind(self, free: np.ndarray, ranges: Sequence[np.ndarray], rows: Sequence[np.ndarray], shared: np.ndarray) -> Bound:
+        """For one chain. free: (blocks, b), 1.0 where a component is free and 0.0 where it is fixed. ranges: first window
+        and number of windows of every summand; rows: their data; shared: the data of all."""
+        given = [np.concatenate([shared, constants]) for constants in self.constants]
+        arguments = [a for triple in zip(ranges, rows, given, strict=True) for a in triple]
+        return Bound(self, free, arguments)
 
     @property
     def reach(self) -> int:
@@ -110,14 +100,47 @@ class Fronts:
         return last // self.plan.size
 
 
+class Bound:
+    """The factorizations of one chain."""
+
+    def __init__(self, fronts: Fronts, free: np.ndarray, arguments: Sequence[np.ndarray]):
+        self.fronts, self.free, self._kept = fronts, free, arguments
+        self._arguments = [a.ctypes.data for a in arguments]
+
+    def factor(self, z: np.ndarray, diagonal: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(record, x): L and D of every block, and K⁻¹ right, at a path z (blocks, b). diagonal: (blocks, b), what is added
+        to the diagonal, 1 where a component is fixed. x is a view of an array with room after the last block."""
+        found, x = np.empty((len(z), self.fronts.plan.record)), self._room(right)
+        addresses = (a.ctypes.data for a in (z, self.free, diagonal, found, x))
+        self.fronts.first(len(z), *addresses, *self._arguments)
+        self.fronts.backward(len(z), found.ctypes.data, x.ctypes.data)
+        return found, x[: len(z)]
+
+    def solve(self, record: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """K⁻¹ right, (blocks, b)."""
+        x = self._room(right)
+        self.fronts.forward(len(right), record.ctypes.data, self.free.ctypes.data, x.ctypes.data)
+        self.fronts.backward(len(right), record.ctypes.data, x.ctypes.data)
+        return x[: len(right)]
+
+    def _room(self, right: np.ndarray) -> np.ndarray:
+        x = np.empty((len(right) + self.fronts.reach, right.shape[1]))
+        x[: len(right)], x[len(right) :] = right, 0.0
+        return x
+
+
 def _text(summands: Sequence[Summand], layout: Plan) -> tuple[str, list[np.ndarray]]:
-    factor, constants = _factor(summands, layout)
-    solve = _solve(layout)
-    declared = factor.declared | solve.declared
-    arguments = ", ".join(f"ptr %range{k}, ptr %rows{k}, ptr %shared{k}" for k in range(len(summands)))
-    head = f"define void @factor(i64 %count, ptr %z, ptr %free, ptr %diagonal, ptr %record, {arguments}) nounwind"
-    parts = (factor.function(head), solve.function("define void @solve(i64 %count, ptr %record, ptr %free, ptr %x) nounwind"))
-    return module(*parts, declared=declared), constants
+    first, constants = _factor(summands, layout)
+    forward, backward = _forward(layout), _backward(layout)
+    data = ", ".join(f"ptr %range{k}, ptr %rows{k}, ptr %shared{k}" for k in range(len(summands)))
+    parts = (
+        first.function(
+            f"define void @first(i64 %count, ptr %z, ptr %free, ptr %diagonal, ptr %record, ptr %x, {data}) nounwind"
+        ),
+        forward.function("define void @forward(i64 %count, ptr %record, ptr %free, ptr %x) nounwind"),
+        backward.function("define void @backward(i64 %count, ptr %record, ptr %x) nounwind"),
+    )
+    return module(*parts, declared=first.declared | forward.declared | backward.declared), constants
 
 
 def _factor(summands: Sequence[Summand], layout: Plan) -> tuple[Code, list[np.ndarray]]:
@@ -135,7 +158,10 @@ def _factor(summands: Sequence[Summand], layout: Plan) -> tuple[Code, list[np.nd
             a.add(i, front)
         _hold(c, i, layout, front)
         record = c.at("%record", c.let(f"mul i64 {i}, {layout.record}"))
-        _eliminate(c, layout, {pair: c.load(slot) for pair, slot in front.items()}, record, carried)
+        parts = _eliminate(c, layout, {pair: c.load(slot) for pair, slot in front.items()}, carried)
+        for k, name in enumerate(x for part in parts for x in (*part.inverse, *part.multipliers)):
+            c.store(name, c.at(record, k))
+        _reduce(c, i, layout, parts)
     c.line("ret void")
     return c, [a.constants for a in added]
 
@@ -205,115 +231,125 @@ def _hold(c: Code, i: str, layout: Plan, front: dict[Pair, str]) -> None:
         c.store(c.let(f"fadd contract double {c.load(front[p, p])}, {more}"), front[p, p])
 
 
-def _eliminate(c: Code, layout: Plan, value: dict[Pair, str], record: str, carried: dict[Pair, str]) -> None:
-    at = 0
+class _Part(NamedTuple):
+    """Names of the values of one group of pivots: the upper half of D⁻¹, and L, for every row below those of the group."""
 
-    def entry(p: int, q: int) -> str:
-        return value[min(p, q), max(p, q)]
+    inverse: list[str]
+    multipliers: list[str]
 
-    def keep(x: str) -> None:
-        nonlocal at
-        c.store(x, c.at(record, at))
-        at += 1
 
+def _eliminate(c: Code, layout: Plan, value: dict[Pair, str], carried: dict[Pair, str]) -> list[_Part]:
+    parts = []
     for group, near in zip(layout.pivots, layout.below, strict=True):
-        inverse = _inverse(c, [[entry(p, q) for q in group] for p in group])
-        for x in inverse.values():
-            keep(x)
-        multipliers = {}
-        for q in near:
-            column = [value.get((min(p, q), max(p, q))) for p in group]
-            for row in range(len(group)):
-                terms = [
-                    (inverse[min(row, k), max(row, k)], y)
-                    for k, y in enumerate(column) if y is not None and (min(row, k), max(row, k)) in inverse
-                ]  # fmt: skip
-                multipliers[row, q] = _combined(c, terms)
-                keep(multipliers[row, q])
+        column = {(p, q): value.get((min(p, q), max(p, q))) for p in group for q in (*group, *near)}
+        inverse = _inverse(c, [[column[p, q] for q in group] for p in group])
+        part = _Part(inverse, [])
         for n, q in enumerate(near):
+            entries = [column[p, q] for p in group]
+            multipliers = [_combined(c, zip(_row(inverse, k), entries, strict=True)) for k in range(len(group))]
+            part.multipliers.extend(multipliers)
             for r in near[n:]:
                 held = value.get((q, r))
-                for row, p in enumerate(group):
-                    other = value.get((min(p, r), max(p, r)))
-                    if other is None:
-                        continue
-                    product = c.let(f"fmul contract double {multipliers[row, q]}, {other}")
-                    held = c.let(f"fneg double {product}" if held is None else f"fsub contract double {held}, {product}")
+                for factor, p in zip(multipliers, group, strict=True):
+                    other = column[p, r]
+                    if other is not None:
+                        product = c.let(f"fmul contract double {factor}, {other}")
+                        held = c.let(f"fneg double {product}" if held is None else f"fsub contract double {held}, {product}")
                 if held is not None:
                     value[q, r] = held
+        parts.append(part)
     for p, q in layout.carry:
         c.store(value.get((p + layout.size, q + layout.size), c.constant(0.0)), carried[p, q])
+    return parts
 
 
-def _inverse(c: Code, block: list[list[str]]) -> dict[Pair, str]:
+def _row(inverse: list[str], k: int) -> list[str]:
+    """Row k of D⁻¹ from its upper half."""
+    return inverse if len(inverse) == 1 else inverse[k : k + 2]
+
+
+def _inverse(c: Code, block: list[list[str | None]]) -> list[str]:
     """The upper half of the inverse of a pivot of one or two rows."""
     one = c.constant(1.0)
     if len(block) == 1:
-        return {(0, 0): c.let(f"fdiv double {one}, {block[0][0]}")}
+        return [c.let(f"fdiv double {one}, {block[0][0]}")]
     a, b, d = block[0][0], block[0][1], block[1][1]
     square = c.let(f"fmul contract double {b}, {b}")
     determinant = c.let(f"fsub contract double {c.let(f'fmul contract double {a}, {d}')}, {square}")
     over = c.let(f"fdiv double {one}, {determinant}")
-    return {
-        (0, 0): c.let(f"fmul contract double {d}, {over}"),
-        (0, 1): c.let(f"fneg double {c.let(f'fmul contract double {b}, {over}')}"),
-        (1, 1): c.let(f"fmul contract double {a}, {over}"),
-    }
+    between = c.let(f"fneg double {c.let(f'fmul contract double {b}, {over}')}")
+    return [c.let(f"fmul contract double {d}, {over}"), between, c.let(f"fmul contract double {a}, {over}")]
 
 
-def _combined(c: Code, terms: list[tuple[str, str]]) -> str:
-    total = c.constant(0.0)
-    for n, (a, b) in enumerate(terms):
-        product = c.let(f"fmul contract double {a}, {b}")
-        total = product if n == 0 else c.let(f"fadd contract double {total}, {product}")
-    return total
+def _combined(c: Code, terms: Iterable[tuple[str, str | None]]) -> str:
+    """Σ a b, without the terms that are not there."""
+    total = None
+    for a, b in terms:
+        if b is not None:
+            product = c.let(f"fmul contract double {a}, {b}")
+            total = product if total is None else c.let(f"fadd contract double {total}, {product}")
+    return c.constant(0.0) if total is None else total
 
 
-def _solve(layout: Plan) -> Code:
-    """Lx forward, D⁻¹ on the way, Lᵀx backward."""
+def _forward(layout: Plan) -> Code:
+    """D⁻¹L⁻¹x."""
     c = Code()
-    touched = sorted({*range(layout.size), *(q for near in layout.below for q in near)})
     with c.loop(0, "%count") as i:
-        x, record, base = _opened(c, i, layout, touched)
-        free = c.at("%free", c.let(f"mul i64 {i}, {layout.size}"))
-        for p in range(layout.size):  # what the blocks before have added to fixed components
-            x[p] = c.let(f"fmul double {x[p]}, {c.load(c.at(free, p))}")
-        at = 0
-        for group, near in zip(layout.pivots, layout.below, strict=True):
-            inverse = (0, 0), (0, 1), (1, 1)
-            count = (1, 3)[len(group) - 1]
-            inv = {pair: c.load(c.at(record, at + n)) for n, pair in enumerate(inverse[:count])}
-            at += count
+        _reduce(c, i, layout, _recorded(c, i, layout))
+    c.line("ret void")
+    return c
+
+
+def _recorded(c: Code, i: str, layout: Plan) -> list[_Part]:
+    record, at, parts = c.at("%record", c.let(f"mul i64 {i}, {layout.record}")), 0, []
+    for group, near in zip(layout.pivots, layout.below, strict=True):
+        counts = (1, 3)[len(group) - 1], len(group) * len(near)
+        names = [c.load(c.at(record, at + k)) for k in range(sum(counts))]
+        parts.append(_Part(names[: counts[0]], names[counts[0] :]))
+        at += sum(counts)
+    return parts
+
+
+def _reduce(c: Code, i: str, layout: Plan, parts: Sequence[_Part]) -> None:
+    """The rows of block i of D⁻¹L⁻¹x, and what they change in those below."""
+    base, x = _opened(c, i, layout)
+    free = c.at("%free", c.let(f"mul i64 {i}, {layout.size}"))
+    for p in range(layout.size):  # what the blocks before have added to fixed components
+        x[p] = c.let(f"fmul double {x[p]}, {c.load(c.at(free, p))}")
+    for group, near, part in zip(layout.pivots, layout.below, parts, strict=True):
+        multipliers = iter(part.multipliers)
+        for q in near:
+            for p in group:
+                product = c.let(f"fmul contract double {next(multipliers)}, {x[p]}")
+                x[q] = c.let(f"fsub contract double {x[q]}, {product}")
+        old = [x[p] for p in group]
+        for k, p in enumerate(group):
+            x[p] = _combined(c, zip(_row(part.inverse, k), old, strict=True))
+    for q, name in x.items():
+        c.store(name, c.at(base, q))
+
+
+def _backward(layout: Plan) -> Code:
+    """L⁻ᵀx."""
+    c = Code()
+    with c.loop(0, "%count") as n:
+        i = c.let(f"sub i64 {c.let('sub i64 %count, 1')}, {n}")
+        base, x = _opened(c, i, layout)
+        parts = _recorded(c, i, layout)
+        for group, near, part in zip(layout.pivots[::-1], layout.below[::-1], parts[::-1], strict=True):
+            multipliers = iter(part.multipliers)
             for q in near:
                 for p in group:
-                    product = c.let(f"fmul contract double {c.load(c.at(record, at))}, {x[p]}")
-                    x[q] = c.let(f"fsub contract double {x[q]}, {product}")
-                    at += 1
-            old = [x[p] for p in group]
-            for row, p in enumerate(group):
-                x[p] = _combined(c, [(inv[min(row, k), max(row, k)], y) for k, y in enumerate(old)])
-        for q in touched:
-            c.store(x[q], c.at(base, q))
-    with c.loop(0, "%count") as backward:
-        i = c.let(f"sub i64 {c.let('sub i64 %count, 1')}, {backward}")
-        x, record, base = _opened(c, i, layout, touched)
-        ends = np.cumsum(
-            [(1, 3)[len(p) - 1] + len(p) * len(q) for p, q in zip(layout.pivots, layout.below, strict=True)]
-        ).tolist()
-        for group, near, end in zip(layout.pivots[::-1], layout.below[::-1], ends[::-1], strict=True):
-            at = end - len(group) * len(near)
-            for q in near:
-                for p in group:
-                    product = c.let(f"fmul contract double {c.load(c.at(record, at))}, {x[q]}")
+                    product = c.let(f"fmul contract double {next(multipliers)}, {x[q]}")
                     x[p] = c.let(f"fsub contract double {x[p]}, {product}")
-                    at += 1
         for p in range(layout.size):
             c.store(x[p], c.at(base, p))
     c.line("ret void")
     return c
 
 
-def _opened(c: Code, i: str, layout: Plan, touched: list[int]) -> tuple[dict[int, str], str, str]:
+def _opened(c: Code, i: str, layout: Plan) -> tuple[str, dict[int, str]]:
+    """Where block i of x stands, and its components that the block's elimination touches."""
     base = c.at("%x", c.let(f"mul i64 {i}, {layout.size}"))
-    record = c.at("%record", c.let(f"mul i64 {i}, {layout.record}"))
-    return {q: c.load(c.at(base, q)) for q in touched}, record, base
+    touched = sorted({*range(layout.size), *(q for near in layout.below for q in near)})
+    return base, {q: c.load(c.at(base, q)) for q in touched}

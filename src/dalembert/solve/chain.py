@@ -36,17 +36,19 @@ class Chain:
     """The KKT system of a list of terms. fixed: (blocks, b), components that keep their value.
 
     data: for each term, a tree of arrays with leading axis count; shared: a tree all terms are given. primal: (b,), which
-    components are unknowns and not multipliers; relaxed: multipliers of constraints that are not linear. path: the components
-    by whose change convergence is judged. weights: (blocks, b), the metric of the unknowns. sample: (points, blocks, b), generic points: where second derivatives cannot be
-    read off a program, those that vanish there are taken to vanish.
+    components are unknowns and not multipliers; relaxed: multipliers of constraints that are not linear. path: (b,), the
+    components by whose change convergence is judged. weights: (blocks, b), the metric of the unknowns. sample: (points,
+    blocks, b), generic points: where second derivatives cannot be read off a program, those that vanish there are taken to
+    vanish.
     """
 
-    def __init__(self, terms, data, shared, fixed, primal, relaxed, path: slice, weights, sample):
+    def __init__(self, terms, data, shared, fixed, primal, relaxed, path, weights, sample):
         self.fixed, self.primal, self.relaxed, self.weights = fixed, primal, relaxed, weights
         self.blocks, self.size = fixed.shape
         self.free = np.ascontiguousarray(~fixed, dtype=float)
         self.held = np.ascontiguousarray(fixed, dtype=float)
-        self.path = path
+        self.stopped = np.flatnonzero(fixed)
+        self.path = np.flatnonzero(np.tile(path, self.blocks))
         self.metric = (primal * weights).ravel()
         self.bent = np.tile(relaxed.astype(float), self.blocks)
         self.sign = np.tile(relaxed.astype(float) - primal, self.blocks)
@@ -65,9 +67,13 @@ class Chain:
     def evaluate(self, z: np.ndarray) -> Evaluation:
         """Objective, violation and gradient at a path z (blocks, b)."""
         objective, gradient = self.sums.evaluate(z)
-        np.copyto(gradient, 0.0, where=self.fixed)
         flat = gradient.ravel()
+        flat[self.stopped] = 0.0
         return Evaluation(objective, float(np.abs(flat) @ self.bent), gradient, math.sqrt(flat @ flat))
+
+    def extent(self, z: np.ndarray) -> float:
+        """The largest |component| of the path."""
+        return float(np.abs(z.ravel().take(self.path)).max(initial=0.0))
 
     def raw_gradient(self, z: np.ndarray) -> np.ndarray:
         """The gradient of L̃ with respect to all components, also those that are fixed."""

@@ -1,4 +1,4 @@
-"""Linear systems with the KKT matrix of a chain: by fronts with pivots chosen once, or by banded LU with partial pivoting."""
+"""Linear systems with the KKT matrix of a chain: fronts with pivots chosen once, or banded LU with partial pivoting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from dalembert.algebra import banded as lapack
 from dalembert.algebra.pivots import choose_pivots
-from dalembert.native import Fronts, Unsupported
+from dalembert.native import Bound, Unsupported
 from dalembert.native import banded as machine
 from dalembert.solve.chain import Chain
 from dalembert.solve.sums import Machine
@@ -39,11 +39,10 @@ class Banded:
 class Frontal:
     """K = LDLᵀ with an order of pivots that is the same for all blocks; banded LU takes over where that is not accurate."""
 
-    def __init__(self, linear: Linear, fronts: Fronts, z: np.ndarray, shift: float, relax: float):
+    def __init__(self, linear: Linear, fronts: Bound, z: np.ndarray, shift: float, relax: float):
         self.linear, self.fronts, self.at = linear, fronts, (z, shift, relax)
         self.diagonal = linear.chain.diagonal(shift, relax)
-        sums: Any = linear.chain.sums
-        self.record = fronts.factor(z, linear.chain.free, self.diagonal, sums.ranges, sums.rows, sums.shared)
+        self.record: np.ndarray | None = None  # made with the first solution
         self.other: Banded | None = None
 
     @property
@@ -62,11 +61,11 @@ class Frontal:
 
     def _correct(self, x: np.ndarray, right: np.ndarray) -> bool:
         """Iterative refinement of x; False where it does not converge."""
-        path, sums = self.linear.chain.path, self.linear.chain.sums
+        chain, sums = self.linear.chain, self.linear.chain.sums
         for i in range(CORRECTIONS):
-            product = sums.product(self.at[0], x) * self.linear.chain.free + self.diagonal * x
+            product = sums.product(self.at[0], x) * chain.free + self.diagonal * x
             correction = self._solve(right - product)
-            size, change = (float(np.max(np.abs(y[:, path]))) for y in (x, correction))
+            size, change = chain.extent(x), chain.extent(correction)
             x += correction
             if change <= EXACT * size:
                 self.linear.trusted = i == 0
@@ -76,11 +75,10 @@ class Frontal:
         return False
 
     def _solve(self, right: np.ndarray) -> np.ndarray:
-        chain = self.linear.chain
-        x = np.zeros((chain.blocks + self.fronts.reach, chain.size))
-        x[: chain.blocks] = right
-        self.fronts.solve(self.record, chain.free, x)
-        return x[: chain.blocks]
+        if self.record is not None:
+            return self.fronts.solve(self.record, right)
+        self.record, x = self.fronts.factor(self.at[0], self.diagonal, right)
+        return x
 
 
 class Linear:
@@ -88,7 +86,7 @@ class Linear:
 
     def __init__(self, chain: Chain):
         self.chain, self.trusted, self.looked, self.refusals = chain, False, False, 0
-        self.fronts: Fronts | None = None
+        self.fronts: Bound | None = None
         self.banded: Any
         try:
             self.banded = machine.banded(chain.lower, chain.lower)
@@ -108,7 +106,7 @@ class Linear:
         return float(self.banded.condition(self.banded.factor(matrix), norm)[0])
 
 
-def fronts_of(chain: Chain, z: np.ndarray) -> Fronts | None:
+def fronts_of(chain: Chain, z: np.ndarray) -> Bound | None:
     """The elimination of a chain in machine code, its pivots chosen near z when a chain of its kind is met first."""
     if chain.blocks < SHORTEST or not isinstance(chain.sums, Machine):
         return None

@@ -164,7 +164,7 @@ def _residual(chain: Chain, it: Iterate) -> float:
 
 
 def _update(chain: Chain, it: Iterate, step: np.ndarray) -> float:
-    return float(np.abs(step[:, chain.path]).max(initial=0.0)) / it.size
+    return chain.extent(step) / it.size
 
 
 def _within(chain: Chain, it: Iterate, x: np.ndarray) -> float:
@@ -269,7 +269,7 @@ def _estimate_multipliers(chain: Chain, it: Iterate, linear: Linear) -> None:
 
 
 def _size(chain: Chain, z: np.ndarray) -> float:
-    return 1.0 + float(np.abs(z[:, chain.path]).max(initial=0.0))
+    return 1.0 + chain.extent(z)
 
 
 def _norm(gradient: np.ndarray) -> float:

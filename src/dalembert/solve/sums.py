@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.native import Fronts, Places, Summand, Windowed, compile_accumulation, plan, vanishing
+from dalembert.native import Bound, Fronts, Places, Summand, Windowed, compile_accumulation, plan, vanishing
 
 ORDERS = 5040  # of groups of components that are tried
 Pattern = tuple[tuple[int, ...], tuple[int, ...]]
@@ -68,16 +68,22 @@ class Machine:
             self.kinds.append((tree, tuple(x.shape[1:] for x in arrays), self.shared_tree, self.shared_shapes))
         unplaced = [t._replace(start=0, number=0) for t in terms]
         self.patterns = tuple(_structure(t, kind, self.size) for t, kind in zip(unplaced, self.kinds, strict=True))
-        self.first = [_compiled_gradient(t, kind, self.size) for t, kind in zip(unplaced, self.kinds, strict=True)]
+        self.unplaced = tuple(unplaced)
+        self.first = self._bound(_compiled_gradient)
         self.ranges = [np.array([t.start, t.number], dtype=np.int64) for t in terms]
+
+    def _bound(self, compiled: Callable) -> list[Callable]:
+        every = zip(self.unplaced, self.kinds, self.rows, strict=True)
+        return [compiled(term, kind, self.size)(rows, self.shared) for term, kind, rows in every]
 
     def evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Σf and the gradient of L̃ at the path z (blocks, b)."""
         z = np.ascontiguousarray(z)
-        objective, gradient = np.zeros(1), np.zeros_like(z)
-        for term, run, rows in zip(self.terms, self.first, self.rows, strict=True):
+        objective, gradient = np.zeros(1), np.zeros(z.shape)
+        read, total, written = z.ctypes.data, objective.ctypes.data, gradient.ctypes.data
+        for term, run in zip(self.terms, self.first, strict=True):
             at = 8 * term.start * self.size
-            run(term.number, [z.ctypes.data + at], rows, self.shared, [objective.ctypes.data, gradient.ctypes.data + at])
+            run(term.number, (read + at,), (total, written + at))
         return float(objective[0]), gradient
 
     def add_entries(
@@ -93,31 +99,30 @@ class Machine:
             run = _compiled_entries(term._replace(start=0, number=0), kind, self.size, kept, tuple(position.tolist()), lower)
             at, into = 8 * term.start * self.size, 8 * term.start * self.size * band.shape[-1]
             read = [z.ctypes.data + at, self.free.ctypes.data + at]
-            run(term.number, read, rows, self.shared, [band.ctypes.data + into])
-
+            run(rows, self.shared)(term.number, read, [band.ctypes.data + into])
 
     @functools.cached_property
     def times(self) -> list[Callable]:
-        unplaced = [t._replace(start=0, number=0) for t in self.terms]
-        return [_compiled_product(t, kind, self.size) for t, kind in zip(unplaced, self.kinds, strict=True)]
+        """The products of `product`."""
+        return self._bound(_compiled_product)
 
     def product(self, z: np.ndarray, x: np.ndarray) -> np.ndarray:
         """The second derivatives of L̃ at z times x, both (blocks, b); rows of fixed components are not zero."""
-        z, x, found = np.ascontiguousarray(z), np.ascontiguousarray(x), np.zeros_like(z)
-        for term, run, rows in zip(self.terms, self.times, self.rows, strict=True):
+        z, x, found = np.ascontiguousarray(z), np.ascontiguousarray(x), np.zeros(z.shape)
+        for term, run in zip(self.terms, self.times, strict=True):
             at = 8 * term.start * self.size
-            run(term.number, [z.ctypes.data + at, x.ctypes.data + at], rows, self.shared, [found.ctypes.data + at])
+            run(term.number, (z.ctypes.data + at, x.ctypes.data + at), (found.ctypes.data + at,))
         return found
 
-    def fronts(self, pivots: tuple[tuple[int, ...], ...]) -> Fronts:
-        """The factorization of the second derivatives with these pivots."""
-        unplaced = tuple(t._replace(start=0, number=0) for t in self.terms)
-        return _compiled_fronts(unplaced, tuple(self.kinds), self.patterns, self.size, pivots)
+    def fronts(self, pivots: tuple[tuple[int, ...], ...]) -> Bound:
+        """The factorizations of the second derivatives with these pivots."""
+        made = _compiled_fronts(self.unplaced, tuple(self.kinds), self.patterns, self.size, pivots)
+        return made.bind(self.free, self.ranges, self.rows, self.shared)
 
     @property
     def key(self) -> tuple:
         """Equal for sums that differ in their numbers alone."""
-        return tuple(t._replace(start=0, number=0) for t in self.terms), tuple(self.kinds), self.size
+        return self.unplaced, tuple(self.kinds), self.size
 
 
 def _windowed(function: Callable, reads: tuple[Places, ...], kind) -> Windowed:
@@ -179,7 +184,7 @@ def _compiled_product(term: Term, kind, size: int) -> Callable:
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled_fronts(terms: tuple[Term, ...], kinds: tuple, patterns: tuple[Pattern, ...], size: int, pivots: tuple) -> Fronts:
+def _compiled_fronts(terms: tuple[Term, ...], kinds: tuple, patterns: tuple[Pattern, ...], size: int, pivots) -> Fronts:
     summands = []
     for term, kind, pattern in zip(terms, kinds, patterns, strict=True):
         words = term.words(size)

@@ -179,12 +179,12 @@ def transcribe(
     weights[:] = windows.weights.sum() / blocks
     primal = np.zeros(layout.size, dtype=bool)
     primal[layout.part("slots")] = primal[layout.part("highest")] = True
+    path = np.zeros(layout.size, dtype=bool)
+    path[layout.part("slots")] = True
     points_to_look_at = _samples(layout, blocks, sample.reshape(blocks, stride * n))
     relaxed = np.zeros(layout.size, dtype=bool)
     relaxed[layout.part("multipliers")] = relaxed[layout.part("holonomic")] = True
-    chain = Chain(
-        terms, data, problem.parameters, fixed, primal, relaxed, layout.part("slots"), weights, points_to_look_at
-    )
+    chain = Chain(terms, data, problem.parameters, fixed, primal, relaxed, path, weights, points_to_look_at)
     return Transcription(chain, layout, windows, data)
 
 
