@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dalembert.algebra import banded as lapack
-from dalembert.algebra.pivots import choose_pivots
+from dalembert.algebra.pivots import Pivots, choose_pivots
 from dalembert.native import Bound, Unsupported
 from dalembert.native import banded as machine
 from dalembert.solve.chain import Chain
@@ -19,6 +19,7 @@ SAMPLES = 6  # blocks from which pivots are chosen
 EXACT = 1e-6  # relative correction below which a solution needs no other
 CONTRACTION = 0.1  # relative correction above which fronts are not used
 CORRECTIONS = 6
+NUDGE = 1e-8  # of a diagonal entry, in the scaling in which rows are of size 1
 REFUSALS = 3  # after which fronts are not tried again for the same problem
 
 
@@ -52,15 +53,21 @@ class Frontal:
     def solve(self, right: np.ndarray) -> np.ndarray:
         """K⁻¹ right, (blocks, b), corrected until a correction is small against what it corrects."""
         if self.other is None:
-            x = self._solve(right)
-            if self.linear.trusted or self._correct(x, right):
+            x = self._corrected(right)
+            if x is None and not self.linear.nudged:
+                self.linear.nudged, self.record = True, None
+                x = self._corrected(right)
+            if x is not None:
                 return x
             self.other = Banded(self.linear, *self.at, plain=False)
             self.linear.refusals += 1
         return self.other.solve(right)
 
-    def _correct(self, x: np.ndarray, right: np.ndarray) -> bool:
-        """Iterative refinement of x; False where it does not converge."""
+    def _corrected(self, right: np.ndarray) -> np.ndarray | None:
+        """K⁻¹ right with iterative refinement; None where that does not converge."""
+        x = self._solve(right)
+        if self.linear.trusted:
+            return x
         chain, sums = self.linear.chain, self.linear.chain.sums
         for i in range(CORRECTIONS):
             product = sums.product(self.at[0], x) * chain.free + self.diagonal * x
@@ -69,15 +76,16 @@ class Frontal:
             x += correction
             if change <= EXACT * size:
                 self.linear.trusted = i == 0
-                return True
+                return x
             if not change <= CONTRACTION * size:
-                return False
-        return False
+                return None
+        return None
 
     def _solve(self, right: np.ndarray) -> np.ndarray:
         if self.record is not None:
             return self.fronts.solve(self.record, right)
-        self.record, x = self.fronts.factor(self.at[0], self.diagonal, right)
+        diagonal = self.diagonal + self.linear.nudge if self.linear.nudged else self.diagonal
+        self.record, x = self.fronts.factor(self.at[0], diagonal, right)
         return x
 
 
@@ -87,6 +95,7 @@ class Linear:
     def __init__(self, chain: Chain):
         self.chain, self.trusted, self.looked, self.refusals = chain, False, False, 0
         self.fronts: Bound | None = None
+        self.nudge, self.nudged = np.zeros(0), False
         self.banded: Any
         try:
             self.banded = machine.banded(chain.lower, chain.lower)
@@ -96,7 +105,10 @@ class Linear:
     def factor(self, z: np.ndarray, shift: float = 0.0, relax: float = 0.0, plain: bool = False) -> Banded | Frontal:
         """The matrix at z as `Chain.matrix` gives it, factorized."""
         if not self.looked:
-            self.looked, self.fronts = True, fronts_of(self.chain, z)
+            self.looked = True
+            pivots = _pivots_of(self.chain, z)
+            if pivots is not None:
+                self.fronts, self.nudge = self.chain.sums.fronts(pivots.groups), _nudge(self.chain, pivots.sizes)
         fronts = None if plain or self.refusals >= REFUSALS else self.fronts
         return Banded(self, z, shift, relax, plain) if fronts is None else Frontal(self, fronts, z, shift, relax)
 
@@ -106,21 +118,33 @@ class Linear:
         return float(self.banded.condition(self.banded.factor(matrix), norm)[0])
 
 
-def fronts_of(chain: Chain, z: np.ndarray) -> Bound | None:
-    """The elimination of a chain in machine code, its pivots chosen near z when a chain of its kind is met first."""
+def _pivots_of(chain: Chain, z: np.ndarray) -> Pivots | None:
+    """The pivots of the chain's blocks, chosen near z when a chain of its kind is met first."""
     if chain.blocks < SHORTEST or not isinstance(chain.sums, Machine):
         return None
     key = chain.sums.key
     if key not in _PIVOTS:
         _PIVOTS[key] = _pivots(chain, z)
-    found = _PIVOTS[key]
-    return None if found is None else chain.sums.fronts(found)
+    return _PIVOTS[key]
 
 
-_PIVOTS: dict[Any, tuple[tuple[int, ...], ...] | None] = {}
+_PIVOTS: dict[Any, Pivots | None] = {}
 
 
-def _pivots(chain: Chain, z: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
+def _nudge(chain: Chain, sizes: np.ndarray) -> np.ndarray:
+    """What is added to the diagonal of blocks where a component is fixed, and at the ends, (blocks, b).
+
+    There a multiplier may be eliminated before the unknowns of its constraint, so that its pivot vanishes. With a little of
+    the right sign it does not (R. J. Vanderbei, Symmetric quasidefinite matrices, 1995); the corrections remove the effect.
+    """
+    near = chain.lower // chain.size + 1
+    special = chain.fixed.any(axis=1)
+    special[:near] = special[-near:] = True
+    sign = np.where(chain.primal, 1.0, -1.0)
+    return np.where(chain.fixed | ~special[:, None], 0.0, NUDGE * sign * sizes)
+
+
+def _pivots(chain: Chain, z: np.ndarray) -> Pivots | None:
     """From the matrices of some blocks that are far from what is fixed; None where there are none, or too few unknowns.
 
     Directions of constraints turn along a path: what is a pivot at one point only is told by points at random.
@@ -141,7 +165,7 @@ def _pivots(chain: Chain, z: np.ndarray) -> tuple[tuple[int, ...], ...] | None:
             couplings.append(later)
     if not np.all(np.isfinite(samples)):
         return None
-    return tuple(choose_pivots(np.array(samples), np.array(couplings)))
+    return choose_pivots(np.array(samples), np.array(couplings))
 
 
 def _block(chain: Chain, band: np.ndarray, i: int, near: int) -> tuple[np.ndarray, np.ndarray]:
