@@ -123,6 +123,19 @@ class Bound:
         self.fronts.backward(len(right), record.ctypes.data, x.ctypes.data)
         return x[: len(right)]
 
+    def negative(self, record: np.ndarray) -> int:
+        """How many eigenvalues of D are negative: as many as those of K."""
+        plan, at, count = self.fronts.plan, 0, 0
+        for group, near in zip(plan.pivots, plan.below, strict=True):
+            first = record[:, at] < 0
+            if len(group) == 1:
+                count += int(np.count_nonzero(first))
+            else:
+                mixed = record[:, at] * record[:, at + 2] < record[:, at + 1] ** 2
+                count += int(np.count_nonzero(mixed) + 2 * np.count_nonzero(first & ~mixed))
+            at += (1, 3)[len(group) - 1] + len(group) * len(near)
+        return count
+
     def _room(self, right: np.ndarray) -> np.ndarray:
         x = np.empty((len(right) + self.fronts.reach, right.shape[1]))
         x[: len(right)], x[len(right) :] = right, 0.0

@@ -19,6 +19,7 @@ SAMPLES = 6  # blocks from which pivots are chosen
 EXACT = 1e-6  # relative correction below which a solution needs no other
 CONTRACTION = 0.1  # relative correction above which fronts are not used
 CORRECTIONS = 6
+PROBES, SOUND = 2, 1e-2  # solutions, and their largest relative correction, that show that signs of pivots are right
 NUDGE = 1e-8  # of a diagonal entry, in the scaling in which rows are of size 1
 REFUSALS = 3  # after which fronts are not tried again for the same problem
 
@@ -68,10 +69,9 @@ class Frontal:
         x = self._solve(right)
         if self.linear.trusted:
             return x
-        chain, sums = self.linear.chain, self.linear.chain.sums
+        chain = self.linear.chain
         for i in range(CORRECTIONS):
-            product = sums.product(self.at[0], x) * chain.free + self.diagonal * x
-            correction = self._solve(right - product)
+            correction = self._solve(right - self.product(x))
             size, change = chain.extent(x), chain.extent(correction)
             x += correction
             if change <= EXACT * size:
@@ -80,6 +80,21 @@ class Frontal:
             if not change <= CONTRACTION * size:
                 return None
         return None
+
+    def product(self, x: np.ndarray) -> np.ndarray:
+        """K x."""
+        chain: Any = self.linear.chain
+        return chain.sums.product(self.at[0], x) * chain.free + self.diagonal * x
+
+    def change(self, right: np.ndarray) -> float:
+        """The largest relative change of a component of K⁻¹ right by its first correction."""
+        x = self._solve(right)
+        correction = np.abs(self._solve(right - self.product(x)))
+        return float(np.max(correction.max(axis=0) / np.abs(x).max(axis=0), where=np.abs(x).max(axis=0) > 0, initial=0.0))
+
+    def negative(self) -> int:
+        """How many pivots are negative."""
+        return 0 if self.record is None else self.fronts.negative(self.record)
 
     def _solve(self, right: np.ndarray) -> np.ndarray:
         if self.record is not None:
@@ -111,6 +126,21 @@ class Linear:
                 self.fronts, self.nudge = self.chain.sums.fronts(pivots.groups), _nudge(self.chain, pivots.sizes)
         fronts = None if plain or self.refusals >= REFUSALS else self.fronts
         return Banded(self, z, shift, relax, plain) if fronts is None else Frontal(self, fronts, z, shift, relax)
+
+    def negative(self, z: np.ndarray) -> int | None:
+        """How many eigenvalues of the matrix at z are negative; None where fronts cannot tell.
+
+        The pivots are those of K + E with E from rounding. Where |K⁻¹E| < 1 no K + tE, 0 ≤ t ≤ 1, is singular, and K has as
+        many; K⁻¹E is what the first correction of a solution measures, here of random ones.
+        """
+        factors = self.factor(z)
+        if not isinstance(factors, Frontal):
+            return None
+        random = np.random.default_rng(0)
+        for _ in range(PROBES):
+            if not factors.change(factors.product(random.standard_normal(z.shape) * self.chain.free)) <= SOUND:
+                return None
+        return factors.negative()
 
     def condition(self, matrix: np.ndarray) -> float:
         """Estimate of the 1-norm condition of the equilibrated matrix, which is overwritten."""

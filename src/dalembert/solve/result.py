@@ -27,7 +27,7 @@ def solution_of(made: Transcription, it: Iterate, scheme: WindowMap, linear: Lin
     chain, layout, w, z = made.chain, made.layout, made.windows, it.z
     band = chain.matrix(z)
     rows = chain.from_rows(np.max(np.abs(band), axis=2))
-    negative, flat = inertia_of(chain, band) if certify and it.end is End.CONVERGED else (-1, -1)
+    negative, flat = inertia_of(chain, linear, z, band) if certify and it.end is End.CONVERGED else (-1, -1)
     condition = linear.condition(band) if certify else np.nan
     slots = z[:, layout.part("slots")].reshape(-1, layout.n)
     raw = chain.raw_gradient(z)[:, layout.part("slots")].reshape(-1, layout.n)

@@ -205,6 +205,7 @@ def slot_jets(w: Windows, slots: np.ndarray) -> np.ndarray:
     return np.asarray(_jets(w, jnp.asarray(slots))).reshape(w.times.size, -1, slots.shape[1])
 
 
+@eqx.filter_jit
 def _jets(w: Windows, slots) -> jax.Array:
     """(W, S, k+1, n)."""
     index = np.arange(len(w.times))[:, None] * w.stride + np.arange(w.width)
