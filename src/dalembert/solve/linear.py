@@ -16,7 +16,7 @@ from dalembert.solve.sums import Machine
 
 SHORTEST = 150  # blocks; a shorter chain is solved before the elimination is compiled
 SAMPLES = 6  # blocks from which pivots are chosen
-EXACT = 1e-6  # relative correction below which a solution needs no other
+EXACT = 1e-3  # relative correction below which a solution needs no other
 CONTRACTION = 0.1  # relative correction above which fronts are not used
 CORRECTIONS = 6
 PROBES, SOUND = 2, 1e-2  # solutions, and their largest relative correction, that show that signs of pivots are right
