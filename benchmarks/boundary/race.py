@@ -21,9 +21,11 @@ import numpy as np
 from benchmarks.boundary import sphere
 
 import dalembert as da
+from dalembert.algebra import banded as lapack
+from dalembert.native import banded as machine
 from dalembert.solve.linear import Linear
 from dalembert.solve.newton import Settings, minimise
-from dalembert.solve.prepare import prepare
+from dalembert.solve.prepare import Request, prepare
 from dalembert.solve.transcription import Transcription, first_values, transcribe
 
 PROBLEM = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda q: q @ q - 1.0), derivatives=2)
@@ -37,9 +39,9 @@ def transcribed(steps: int) -> tuple[Transcription, np.ndarray]:
     t = np.linspace(0.0, sphere.T, steps + 1)
     inner = {float(t[i]): q for i, q in zip(indices[2:-2], given[2:-2], strict=True)}
     ends = (da.Nodes(given[:2]), da.Nodes(given[-2:]))
-    base = prepare(PROBLEM, *ends, inner, sphere.T, steps, None, None, guess)
-    made = transcribe(PROBLEM, base.windows, 3, base.given.fixed, base.given.values)
-    return made, first_values(PROBLEM, made, base.given.values)
+    base = prepare(PROBLEM, [Request(*ends, inner, guess)], sphere.T, steps, None, None)
+    made = transcribe(PROBLEM, base.windows, 3, base.fixed, base.values[0])
+    return made, first_values(PROBLEM, made, base.values)[0]
 
 
 def ours(steps: int, tolerance: float) -> tuple[Callable[[], object], Transcription, np.ndarray]:
@@ -88,7 +90,8 @@ def per_node(repeats: int) -> None:
         )
 
 
-def batch(repeats: int, steps: int = 200, number: int = 1000) -> None:
+def batch(steps: int, number: int = 1000) -> None:
+    """Also where the points of every spline are its own. The factorizations are LAPACK's, of the same matrices."""
     random = np.random.default_rng(0)
     points = {}
     for i, q in enumerate(sphere.POINTS[1:-1]):
@@ -98,24 +101,28 @@ def batch(repeats: int, steps: int = 200, number: int = 1000) -> None:
         "initial": (np.tile(sphere.POINTS[0], (number, 1)), np.tile(sphere.START_VELOCITY, (number, 1))),
         "final": (np.tile(sphere.POINTS[-1], (number, 1)), np.tile(sphere.END_VELOCITY, (number, 1))),
     }
-    few = {name: tuple(x[:4] for x in end) for name, end in ends.items()}
-    da.solve_batch(PROBLEM, **few, through={t: q[:4] for t, q in points.items()}, T=1.0, steps=steps)  # compiles
-    begin = time.perf_counter()
-    found = da.solve_batch(PROBLEM, **ends, through=points, T=1.0, steps=steps)
-    each = (time.perf_counter() - begin) / number
-    iterations = np.mean([int(s.statistics.factorizations) for s in found])
-    _, made, z = ours(steps, 1e-8)
-    linear = Linear(made.chain)
-    matrices = [made.chain.matrix(z) for _ in range(repeats)]
-    begin = time.perf_counter()
-    for m in matrices:
-        linear.factor(m)
-    factor = (time.perf_counter() - begin) / repeats
+
+    def solve():
+        return da.solve_batch(PROBLEM, **ends, through=points, T=1.0, steps=steps, threads=1)
+
+    solve()  # compiles
+    begin = time.process_time()
+    found = solve()
+    each = (time.process_time() - begin) / number
+    factorizations = np.mean([int(s.statistics.factorizations) for s in found])
+    made, z = transcribed(steps)
+    matrices = [made.chain.matrix(z) for _ in range(50)]
+    factor = {}
+    for name, banded in (("LAPACK's", lapack.banded), ("dalembert's banded", machine.banded)):
+        method, copies = banded(made.chain.lower, made.chain.lower), [m.copy() for m in matrices]
+        begin = time.process_time()
+        for m in copies:
+            method.factor(m)
+        factor[name] = (time.process_time() - begin) / len(copies)
     solved = sum(s.outcome is da.Outcome.SUCCESS for s in found)
-    ratio = each / (iterations * factor)
     print(
-        f"{number} splines, N = {steps}: {solved} solved, {iterations:.1f} factorizations each; "
-        f"{ratio:.2f} times these alone"
+        f"{number} splines, N = {steps}: {solved} solved, {factorizations:.1f} factorizations each; the whole takes "
+        + " and ".join(f"{each / (factorizations * t):.2f} times {name} alone" for name, t in factor.items())
     )
 
 
@@ -125,7 +132,8 @@ def main() -> None:
     repeats = parser.parse_args().repeats
     against_ipopt(repeats)
     per_node(max(3, repeats // 3))
-    batch(repeats)
+    for steps in (200, 1000):
+        batch(steps)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from dalembert.path import Outcome
 
@@ -33,14 +33,14 @@ class BoundaryStatistics(eqx.Module):
     the 1-norm condition of the equilibrated KKT matrix.
     """
 
-    iterations: Int[Array, ""]
-    factorizations: Int[Array, ""]
-    restorations: Int[Array, ""]
-    update: Float[Array, ""]
-    residual: Float[Array, ""]
-    violation: Float[Array, ""]
-    shift: Float[Array, ""]
-    condition: Float[Array, ""]
+    iterations: Int[np.ndarray, ""]
+    factorizations: Int[np.ndarray, ""]
+    restorations: Int[np.ndarray, ""]
+    update: Float[np.ndarray, ""]
+    residual: Float[np.ndarray, ""]
+    violation: Float[np.ndarray, ""]
+    shift: Float[np.ndarray, ""]
+    condition: Float[np.ndarray, ""]
 
 
 class Solution(eqx.Module):
@@ -54,19 +54,19 @@ class Solution(eqx.Module):
     that change it to third order only.
     """
 
-    t: Float[Array, "nodes"]
-    q: Float[Array, "nodes n"]
-    v: Float[Array, "nodes n"]
-    t_multipliers: Float[Array, "windows"]
-    jets: Float[Array, "windows k+1 n"]
-    multipliers: Float[Array, "windows m"]
-    holonomic_multipliers: Float[Array, "nodes mh"]
-    momenta_initial: Float[Array, "k n"] | None
-    momenta_final: Float[Array, "k n"] | None
-    action: Float[Array, ""]
-    negative_directions: Int[Array, ""]
-    flat_directions: Int[Array, ""]
-    code: Int[Array, ""]
+    t: Float[np.ndarray, "nodes"]
+    q: Float[np.ndarray, "nodes n"]
+    v: Float[np.ndarray, "nodes n"]
+    t_multipliers: Float[np.ndarray, "windows"]
+    jets: Float[np.ndarray, "windows k+1 n"]
+    multipliers: Float[np.ndarray, "windows m"]
+    holonomic_multipliers: Float[np.ndarray, "nodes mh"]
+    momenta_initial: Float[np.ndarray, "k n"] | None
+    momenta_final: Float[np.ndarray, "k n"] | None
+    action: Float[np.ndarray, ""]
+    negative_directions: Int[np.ndarray, ""]
+    flat_directions: Int[np.ndarray, ""]
+    code: Int[np.ndarray, ""]
     statistics: BoundaryStatistics
     scheme: str = eqx.field(static=True)
 

@@ -193,7 +193,7 @@ def test_discrete_lagrangian_given_directly():
 
 
 def test_portable_sums_agree_with_machine_code():
-    from dalembert.solve.prepare import prepare
+    from dalembert.solve.prepare import Request, prepare
     from dalembert.solve.sums import Machine, Portable
     from dalembert.solve.transcription import first_values, transcribe
 
@@ -203,9 +203,9 @@ def test_portable_sums_agree_with_machine_code():
         parameters={"m": 0.5}, time_dependent=True,
     )  # fmt: skip
     start = ([0.6, 0.8],)
-    base = prepare(problem, start, None, None, 1.0, 8, None, None, None)
-    made = transcribe(problem, base.windows, 2, base.given.fixed, base.given.values)
-    z = first_values(problem, made, base.given.values) + 0.1
+    base = prepare(problem, [Request(start)], 1.0, 8, None, None)
+    made = transcribe(problem, base.windows, 2, base.fixed, base.values[0])
+    z = first_values(problem, made, base.values)[0] + 0.1
     machine = made.chain.sums
     assert isinstance(machine, Machine)
     random = np.random.default_rng(1).standard_normal((2, *z.shape))

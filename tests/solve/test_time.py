@@ -59,12 +59,12 @@ def test_fixed_steps_as_constraints_leave_the_q_equation_alone():
     x = np.array(nodes)
     x[:, 1] = np.asarray(plain.q[:, 0])
     # The q equations of the problem with time at fixed steps vanish on the plain solution; those of t fix the multipliers.
-    from dalembert.solve.prepare import prepare
+    from dalembert.solve.prepare import Request, prepare
     from dalembert.solve.transcription import first_values, transcribe
 
-    base = prepare(fixed, ends["initial"], ends["final"], None, 1.0, steps, None, da.Points(), x)
-    made = transcribe(fixed, base.windows, 2, base.given.fixed, base.given.values)
-    gradient = made.chain.evaluate(first_values(fixed, made, x)).gradient[:, made.layout.part("slots")]
+    base = prepare(fixed, [Request(ends["initial"], ends["final"], None, x)], 1.0, steps, None, da.Points())
+    made = transcribe(fixed, base.windows, 2, base.fixed, base.values[0])
+    gradient = made.chain.evaluate(first_values(fixed, made, x[None])[0]).gradient[:, made.layout.part("slots")]
     assert np.max(np.abs(gradient[:, 1])) < 1e-10
     assert np.max(np.abs(gradient[:, 0])) > 1e-6
 

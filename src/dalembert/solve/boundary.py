@@ -13,7 +13,7 @@ from dalembert.path import Outcome
 from dalembert.solution import Solution, SolveError
 from dalembert.solve.ends import Nodes
 from dalembert.solve.newton import Settings
-from dalembert.solve.prepare import extremal, prepare
+from dalembert.solve.prepare import Request, extremals, prepare
 from dalembert.systems.variational import VariationalProblem
 
 
@@ -51,8 +51,8 @@ def solve(
     Source: Colombo, Martín de Diego, Zuccalli, eq. (3.4); ends by derivatives are windows with coinciding knots, which the
     paper lacks.
     """
-    prepared = prepare(problem, initial, final, through, T, steps, times, scheme, guess)
-    solution = extremal(prepared, settings(tolerance, max_iterations, seek), certify)
+    prepared = prepare(problem, [Request(initial, final, through, guess)], T, steps, times, scheme)
+    solution = extremals(prepared, settings(tolerance, max_iterations, seek), certify)[0]
     if throw and solution.outcome is not Outcome.SUCCESS:
         raise SolveError(solution)
     return solution

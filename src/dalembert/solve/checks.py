@@ -38,17 +38,26 @@ def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarr
     _check_regular(problem, hessian, np.concatenate([highest, holonomic_slopes], axis=1))
 
 
-def check_end_constraints(problem: VariationalProblem, end: End | None, name: str, t: float) -> None:
-    """φ(q, v, …) = 0 where an end gives all that φ reads."""
-    if end is None or end.nodes:
+def check_end_constraints(problem: VariationalProblem, ends: list[End | None], name: str, t: float) -> None:
+    """φ(q, v, …) = 0 where an end gives all that φ reads, for the ends of a batch."""
+    first = ends[0]
+    if first is None or first.nodes:
         return
-    for i, (order, f) in enumerate(problem.differential):
-        if order < len(end.values):
-            off = np.atleast_1d(problem.call(f, *(jnp.asarray(x) for x in end.values[: order + 1]), t=jnp.asarray(t)))
-            if np.max(np.abs(off)) > ZERO * (1.0 + np.max(np.abs(end.values))):
-                raise InconsistentDataError(
-                    f"{name}: constraint {i} is {off} there, and not 0: the given derivatives do not satisfy it"
-                )
+    given = np.stack([e.values for e in ends if e is not None])
+    for i, (order, _) in enumerate(problem.differential):
+        if order < len(first.values):
+            offs = np.asarray(_end_values(problem, i, given[:, : order + 1], t))
+            for off, values in zip(offs, given, strict=True):
+                if np.max(np.abs(off)) > ZERO * (1.0 + np.max(np.abs(values))):
+                    raise InconsistentDataError(
+                        f"{name}: constraint {i} is {off} there, and not 0: the given derivatives do not satisfy it"
+                    )
+
+
+@eqx.filter_jit
+def _end_values(problem: VariationalProblem, i: int, jets, t):
+    f = problem.differential[i][1]
+    return jax.vmap(lambda jet: jnp.atleast_1d(problem.call(f, *jet, t=t)))(jnp.asarray(jets))
 
 
 @eqx.filter_jit

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.discretize.windows import Windows
-from dalembert.solve.ends import Given
 from dalembert.systems import InconsistentDataError
 from dalembert.systems.variational import VariationalProblem, constraint_numbers, holonomic_constraints
 
@@ -16,44 +15,46 @@ ON = 1e-8  # largest |φ| of a given point that is taken as zero
 PROJECTIONS = 20
 
 
-def check_points(problem: VariationalProblem, w: Windows, given: Given, points: np.ndarray) -> None:
-    """φ(q) = 0 at given positions, ∂φ/∂q v + ∂φ/∂t = 0 at given velocities; InconsistentDataError naming what is off."""
-    if not constraint_numbers(problem, given.values.shape[1])[1]:
+def check_points(problem: VariationalProblem, w: Windows, fixed: np.ndarray, values: np.ndarray, points: np.ndarray) -> None:
+    """φ(q) = 0 at given positions, ∂φ/∂q v + ∂φ/∂t = 0 at given velocities; InconsistentDataError naming what is off.
+
+    values: (batch, slots, n), of which the slots `fixed` are given.
+    """
+    if not constraint_numbers(problem, values.shape[2])[1]:
         return
     names = {0: "initial", len(w.t) - 1: "final"} | {int(i): f"through: the point at t = {w.t[i]:g}" for i in points}
-    for slot in np.flatnonzero(given.fixed & (w.orders <= 1)):
-        node, t = int(w.owners[slot]), w.t[w.owners[slot]]
-        q = jnp.asarray(given.values[w.nodes[node]])
-        name = names.get(node, f"node {node}")
-        if w.orders[slot] == 0:
-            off, what = holonomic_constraints(problem, q, t), "φ(q)"
-        else:
-            _, off = jax.jvp(
-                lambda x, s: holonomic_constraints(problem, x, s), (q, t), (jnp.asarray(given.values[slot]), 1.0)
-            )
-            what = "dφ/dt = ∂φ/∂q v"
-        if float(jnp.max(jnp.abs(off))) > ON * (1.0 + float(jnp.max(jnp.abs(q)))):
-            raise InconsistentDataError(
-                f"{name}: {what} = {np.asarray(off)} there, and not 0: it does not satisfy the holonomic constraints"
-            )
+    for slot in np.flatnonzero(fixed & (w.orders <= 1)):
+        node, positions = int(w.owners[slot]), values[:, w.nodes[w.owners[slot]]]
+        velocities = np.zeros_like(positions) if w.orders[slot] == 0 else values[:, slot]
+        position, rate = (np.asarray(x) for x in _values(problem, positions, velocities, w.t[node]))
+        offs, what = (position, "φ(q)") if w.orders[slot] == 0 else (rate, "dφ/dt = ∂φ/∂q v")
+        for off, q in zip(offs, positions, strict=True):
+            if np.max(np.abs(off)) > ON * (1.0 + np.max(np.abs(q))):
+                raise InconsistentDataError(
+                    f"{names.get(node, f'node {node}')}: {what} = {off} there, and not 0: it does not satisfy the holonomic "
+                    "constraints"
+                )
 
 
-def onto_constraints(problem: VariationalProblem, w: Windows, given: Given) -> np.ndarray:
-    """The slots (slots, n) with every free position moved to a near point of φ = 0, and free velocities made tangent."""
-    if not constraint_numbers(problem, given.values.shape[1])[1]:
-        return given.values
-    values = given.values.copy()
-    free = ~given.fixed[w.nodes]
-    moved = np.asarray(_project(problem, jnp.asarray(values[w.nodes]), jnp.asarray(w.t)))
-    good = free & np.all(np.isfinite(moved), axis=1)
-    values[w.nodes[good]] = moved[good]
-    slots = np.flatnonzero((w.orders == 1) & ~given.fixed)
+def onto_constraints(problem: VariationalProblem, w: Windows, fixed: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The slots (batch, slots, n) with every free position moved to a near point of φ = 0, and free velocities tangent."""
+    if not constraint_numbers(problem, values.shape[2])[1]:
+        return values
+    values = values.copy()
+    moved = np.asarray(_project(problem, values[:, w.nodes], w.t))
+    good = ~fixed[w.nodes] & np.all(np.isfinite(moved), axis=2)
+    values[:, w.nodes] = np.where(good[:, :, None], moved, values[:, w.nodes])
+    slots = np.flatnonzero((w.orders == 1) & ~fixed)
     if len(slots):
         owners = w.owners[slots]
-        values[slots] = np.asarray(
-            _tangent(problem, jnp.asarray(values[w.nodes[owners]]), jnp.asarray(values[slots]), jnp.asarray(w.t[owners]))
-        )
+        values[:, slots] = np.asarray(_tangent(problem, values[:, w.nodes[owners]], values[:, slots], w.t[owners]))
     return values
+
+
+@eqx.filter_jit
+def _values(problem, q, v, t):
+    """φ and its rate for a batch of positions and velocities."""
+    return jax.vmap(lambda x, u: jax.jvp(lambda y, s: holonomic_constraints(problem, y, s), (x, t), (u, 1.0)))(q, v)
 
 
 @eqx.filter_jit
@@ -65,7 +66,7 @@ def _project(problem, q, t):
 
         return jax.lax.fori_loop(0, PROJECTIONS, step, x)
 
-    return jax.vmap(one)(q, t)
+    return jax.vmap(lambda batch: jax.vmap(one)(batch, t))(jnp.asarray(q))
 
 
 @eqx.filter_jit
@@ -75,4 +76,4 @@ def _tangent(problem, q, v, t):
         jac = jax.jacfwd(lambda z: holonomic_constraints(problem, z, s))(x)
         return u - jac.T @ jnp.linalg.solve(jac @ jac.T, off)
 
-    return jax.vmap(one)(q, v, t)
+    return jax.vmap(lambda x, u: jax.vmap(one)(x, u, t))(jnp.asarray(q), jnp.asarray(v))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +13,7 @@ from dalembert.path import Outcome
 from dalembert.solution import Solution
 from dalembert.solve.boundary import settings
 from dalembert.solve.ends import Nodes
-from dalembert.solve.prepare import Prepared, extremal, prepare
-from dalembert.solve.transcription import transcribe
+from dalembert.solve.prepare import Prepared, Request, extremals, prepare
 from dalembert.systems.variational import VariationalProblem
 
 WAVES = 6  # sines in a drawn guess
@@ -48,17 +46,17 @@ def solve_batch(
     """
     options = settings(tolerance, max_iterations, seek)
     size = _batch_size(initial, final, through, guess)
-
-    def prepared(i: int) -> Prepared:
-        points = None if through is None else {t: np.asarray(q)[i] for t, q in through.items()}
-        path = None if guess is None else np.asarray(guess)[i]
-        return prepare(problem, _entry(initial, i), _entry(final, i), points, T, steps, times, scheme, path)
-
-    if size == 0:
+    points = {t: np.asarray(q) for t, q in (through or {}).items()}
+    requests = [
+        Request(
+            _entry(initial, i), _entry(final, i), {t: q[i] for t, q in points.items()} or None,
+            None if guess is None else guess[i],
+        )
+        for i in range(size)
+    ]  # fmt: skip
+    if not requests:
         return []
-    first = prepared(0)
-    made = transcribe(problem, first.windows, first.given.values.shape[1], first.given.fixed, first.given.values)
-    return _each(lambda i: extremal(first if i == 0 else prepared(i), options, certify, made), size, threads)
+    return extremals(prepare(problem, requests, T, steps, times, scheme), options, certify, _threads(threads))
 
 
 class Extremals(NamedTuple):
@@ -93,23 +91,19 @@ def multistart(
     points, `spread` times its extent (or 1, for a coordinate that does not move). The other arguments are those of `solve`.
     """
     options = settings(tolerance, max_iterations, seek)
-    base = prepare(problem, initial, final, through, T, steps, times, scheme, None)
-    paths = _draw(base, starts, spread, seed) if isinstance(starts, int) else np.asarray(starts, dtype=float)
-    made = transcribe(problem, base.windows, base.given.values.shape[1], base.given.fixed, base.given.values)
+    given = Request(initial, final, through)
 
-    def one(i: int) -> Solution:
-        prepared = prepare(problem, initial, final, through, T, steps, times, scheme, paths[i])
-        return extremal(prepared, options, False, made)
+    def prepared(guesses) -> Prepared:
+        return prepare(problem, [given._replace(guess=g) for g in guesses], T, steps, times, scheme)
 
-    def certified(s: Solution) -> Solution:
-        return extremal(prepare(problem, initial, final, through, T, steps, times, scheme, s), options, True)
-
-    return _distinct(_each(one, len(paths), threads), certified)
+    paths = _draw(prepared([None]), starts, spread, seed) if isinstance(starts, int) else np.asarray(starts, dtype=float)
+    found = extremals(prepared(paths), options, False, _threads(threads)) if len(paths) else []
+    return _distinct(found, lambda s: extremals(prepared([s]), options, True)[0])
 
 
 def _draw(base: Prepared, starts: int, spread: float, seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
-    path, t = base.path, base.windows.t
+    t, path = base.windows.t, base.values[0][base.windows.nodes]
     extent = np.ptp(path, axis=0)
     scale = spread * np.where(extent > 0, extent, 1.0)
     waves = np.sin(np.pi * np.arange(1, WAVES + 1)[:, None] * (t - t[0]) / (t[-1] - t[0]))
@@ -132,9 +126,8 @@ def _distinct(found: list[Solution], certified: Callable[[Solution], Solution]) 
     return Extremals([certified(s) for s in different], hits, len(found) - len(solved))
 
 
-def _each(one: Callable[[int], Solution], size: int, threads: int | None) -> list[Solution]:
-    with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
-        return list(pool.map(one, range(size)))
+def _threads(threads: int | None) -> int:
+    return threads or len(os.sched_getaffinity(0))
 
 
 def _entry(end, i: int):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,65 +11,93 @@ import numpy as np
 from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, windows
 from dalembert.solution import Solution
 from dalembert.solve.checks import check_end_constraints, check_problem
-from dalembert.solve.ends import Given, Nodes, fill_slots, grid_nodes, read_end, read_through, read_times
+from dalembert.solve.ends import End, Nodes, fill_slots, grid_nodes, read_end, read_through, read_times
 from dalembert.solve.linear import Linear
 from dalembert.solve.manifold import check_points, onto_constraints
 from dalembert.solve.newton import Settings, minimise
-from dalembert.solve.result import solution_of
+from dalembert.solve.result import Ended, ended, solutions_of
 from dalembert.solve.transcription import Transcription, first_values, slot_jets, transcribe
 from dalembert.systems import check_x64
 from dalembert.systems.variational import VariationalProblem, constraint_numbers
 
 
 class Prepared(NamedTuple):
-    """A boundary problem, checked."""
+    """Boundary problems that differ in what is given, checked. values: (batch, slots, n), the first paths."""
 
     problem: VariationalProblem
     windows: Windows
-    given: Given
+    fixed: np.ndarray
+    values: np.ndarray
     scheme: WindowMap
-    guess: Any
-
-    @property
-    def path(self) -> np.ndarray:
-        """The first path, (N+1, n)."""
-        return self.given.values[self.windows.nodes]
+    guesses: list[Any]
 
 
-def prepare(problem, initial, final, through, T, steps, times, scheme, guess) -> Prepared:
-    """Arguments as `solve` takes them."""
+class Request(NamedTuple):
+    """What one problem of a batch is given, as `solve` takes it."""
+
+    initial: Any = None
+    final: Any = None
+    through: Any = None
+    guess: Any = None
+
+
+def prepare(problem, requests: Sequence[Request], T, steps, times, scheme) -> Prepared:
+    """Arguments as `solve` takes them; requests give the same derivatives at the same times."""
     check_x64()
     scheme = Interpolated() if scheme is None else scheme
-    start, end = read_end(initial, "initial", problem.derivatives), read_end(final, "final", problem.derivatives)
-    n = _dimension(problem, start, end, through, guess)
-    constraint_numbers(problem, n)
     k = problem.derivatives
+    ends = [[read_end(r.initial, "initial", k), read_end(r.final, "final", k)] for r in requests]
+    n = _dimension(problem, *ends[0], requests[0].through, requests[0].guess)
+    for name, e in (pair for both in ends for pair in zip(("initial", "final"), both, strict=True)):
+        if e is not None and e.values.shape[1] != n:
+            raise ValueError(f"{name}: found {e.values.shape[1]} numbers; the problem has n = {n} coordinates")
+    constraint_numbers(problem, n)
     least, why = (1, "at least one step is needed") if scheme.repeats(k) > 1 else (2 * k + 1, f"N > 2k = {2 * k} is needed")
     t = read_times(T, steps, times, least, why)
-    where, points = read_through(through, n)
-    if isinstance(scheme, Points) and not all(isinstance(e, Nodes) for e in (initial, final)):
+    between = [read_through(r.through, n) for r in requests]
+    where = between[0][0]
+    if isinstance(scheme, Points) and not all(isinstance(e, Nodes) for e in (requests[0].initial, requests[0].final)):
         raise ValueError("initial, final: a discrete Lagrangian given directly (scheme=Points()) needs Nodes at both ends")
+    start, end = (_side([both[i] for both in ends]) for i in (0, 1))
     w = windows(scheme, k, t, (start is None or not start.nodes, end is None or not end.nodes))
-    given = fill_slots(w, start, end, where, points, n, _guess_nodes(guess, t, n))
-    check_end_constraints(problem, start, "initial", t[0])
-    check_end_constraints(problem, end, "final", t[-1])
-    check_points(problem, w, given, grid_nodes(t, where))
-    given = Given(given.fixed, onto_constraints(problem, w, given))
+    guesses = [_guess_nodes(r.guess, t, n) for r in requests]
+    guess = None if guesses[0] is None else np.concatenate(guesses, axis=1)
+    points = np.concatenate([p for _, p in between], axis=1)
+    given = fill_slots(w, start, end, where, points, n * len(requests), guess)
+    values = np.ascontiguousarray(np.moveaxis(given.values.reshape(len(w.orders), len(requests), n), 1, 0))
+    for i, (name, time) in enumerate((("initial", t[0]), ("final", t[-1]))):
+        check_end_constraints(problem, [both[i] for both in ends], name, time)
+    check_points(problem, w, given.fixed, values, grid_nodes(t, where))
+    values = onto_constraints(problem, w, given.fixed, values)
     if w.differenced:
-        check_problem(problem, slot_jets(w, given.values), w.times.ravel())
-    return Prepared(problem, w, given, scheme, guess)
+        check_problem(problem, slot_jets(w, values[0]), w.times.ravel())
+    return Prepared(problem, w, given.fixed, values, scheme, [r.guess for r in requests])
 
 
-def extremal(prepared: Prepared, settings: Settings, certify: bool, made: Transcription | None = None) -> Solution:
-    """The end of Newton's iteration. made: of another problem that differs in the values of its fixed slots alone."""
-    problem, w, given, scheme, guess = prepared
-    if made is None:
-        made = transcribe(problem, w, given.values.shape[1], given.fixed, given.values)
-    z = first_values(problem, made, given.values)
-    if isinstance(guess, Solution):
-        _warm_multipliers(made, z, guess)
-    linear = Linear(made.chain)
-    return solution_of(made, minimise(made.chain, z, settings, linear), scheme, linear, certify)
+def _side(ends: list[End | None]) -> End | None:
+    """The ends of all requests side by side, as if they were coordinates of one."""
+    if ends[0] is None:
+        return None
+    return End(np.concatenate([e.values for e in ends if e is not None], axis=1), ends[0].nodes)
+
+
+def extremals(prepared: Prepared, settings: Settings, certify: bool, threads: int = 1) -> list[Solution]:
+    """The ends of Newton's iterations."""
+    problem, w, fixed, values, scheme, guesses = prepared
+    made = transcribe(problem, w, values.shape[2], fixed, values[0])
+    z = first_values(problem, made, values)
+    for path, guess in zip(z, guesses, strict=True):
+        if isinstance(guess, Solution):
+            _warm_multipliers(made, path, guess)
+
+    def one(path: np.ndarray) -> Ended:
+        linear = Linear(made.chain)
+        return ended(made, minimise(made.chain, path, settings, linear), linear, certify)
+
+    if threads == 1 or len(z) == 1:
+        return solutions_of(made, [one(path) for path in z], scheme)
+    with ThreadPoolExecutor(threads) as pool:
+        return solutions_of(made, list(pool.map(one, z)), scheme)
 
 
 def _dimension(problem, start, end, through, guess) -> int:
@@ -82,9 +111,6 @@ def _dimension(problem, start, end, through, guess) -> int:
         if not candidates:
             raise TypeError("initial: give something at an end, a point between, a guess, or the problem's coordinates=")
         n = int(candidates[0])
-    for name, e in (("initial", start), ("final", end)):
-        if e is not None and e.values.shape[1] != n:
-            raise ValueError(f"{name}: found {e.values.shape[1]} numbers; the problem has n = {n} coordinates")
     return n
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dalembert.discretize.windows import WindowMap, Windows
@@ -22,30 +20,49 @@ OUTCOMES = {
 }  # fmt: skip
 
 
-def solution_of(made: Transcription, it: Iterate, scheme: WindowMap, linear: Linear, certify: bool) -> Solution:
-    """The end of an iteration as a Solution; certify: with its kind and the condition of its equations."""
-    chain, layout, w, z = made.chain, made.layout, made.windows, it.z
-    band = chain.matrix(z)
-    rows = chain.from_rows(np.max(np.abs(band), axis=2))
-    negative, flat = inertia_of(chain, linear, z, band) if certify and it.end is End.CONVERGED else (-1, -1)
-    condition = linear.condition(band) if certify else np.nan
+class Ended(NamedTuple):
+    """The end of an iteration, and what was measured there."""
+
+    it: Iterate
+    residual: float
+    inertia: tuple[int, int]
+    condition: float
+
+
+def ended(made: Transcription, it: Iterate, linear: Linear, certify: bool) -> Ended:
+    """certify: with the kind of the extremal and the condition of its equations."""
+    chain = made.chain
+    band = chain.matrix(it.z)
+    rows = chain.from_rows(np.maximum(band.max(axis=2), -band.min(axis=2)))
+    residual = float(np.max(np.abs(it.at.gradient) / np.where(rows > 0, rows, 1.0)))
+    inertia = inertia_of(chain, linear, it.z, band) if certify and it.end is End.CONVERGED else (-1, -1)
+    return Ended(it, residual, inertia, linear.condition(band) if certify else np.nan)
+
+
+def solutions_of(made: Transcription, ends: list[Ended], scheme: WindowMap) -> list[Solution]:
+    """The ends of iterations as Solutions."""
+    jets = made.jets(np.stack([e.it.z for e in ends]))
+    return [_solution(made, e, j, scheme.name) for e, j in zip(ends, jets, strict=True)]
+
+
+def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) -> Solution:
+    chain, layout, w, it, z = made.chain, made.layout, made.windows, end.it, end.it.z
     slots = z[:, layout.part("slots")].reshape(-1, layout.n)
     raw = chain.raw_gradient(z)[:, layout.part("slots")].reshape(-1, layout.n)
     own, m, holonomic = made.carriers, layout.m, layout.holonomic
-    residual = np.max(np.abs(it.at.gradient) / np.where(rows > 0, rows, 1.0))
-    numbers = (
-        it.iterations, it.factorizations, it.restorations, it.update, residual, it.at.violation, it.shift, condition,
-    )  # fmt: skip
-    statistics = BoundaryStatistics(*(jnp.asarray(x) for x in numbers))
-    values: Any = {
-        "t": w.t, "q": slots[w.nodes], "v": _velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": made.jets(z),
+    values: dict[str, Any] = {
+        "t": w.t, "q": slots[w.nodes], "v": _velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": jets,
         "multipliers": z[own, layout.part("multipliers")].reshape(w.times.size, m),
         "holonomic_multipliers": z[:, layout.part("holonomic")].reshape(len(w.orders), holonomic)[w.nodes],
         "momenta_initial": _momenta(w, raw, 0, -1.0, layout.k),
         "momenta_final": _momenta(w, raw, len(w.t) - 1, 1.0, layout.k),
-        "action": it.at.objective, "negative_directions": negative, "flat_directions": flat, "code": int(OUTCOMES[it.end]),
+        "action": np.asarray(it.at.objective), "negative_directions": np.asarray(end.inertia[0]),
+        "flat_directions": np.asarray(end.inertia[1]), "code": np.asarray(int(OUTCOMES[it.end])),
     }  # fmt: skip
-    return Solution(**jax.tree.map(jnp.asarray, values), statistics=statistics, scheme=scheme.name)
+    numbers: Any = (
+        it.iterations, it.factorizations, it.restorations, it.update, end.residual, it.at.violation, it.shift, end.condition,
+    )  # fmt: skip
+    return Solution(**values, statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)), scheme=scheme)
 
 
 def _momenta(w: Windows, gradient: np.ndarray, node: int, sign: float, k: int):

@@ -137,13 +137,13 @@ class Transcription(NamedTuple):
         return slice(self.layout.attached, self.layout.attached + len(self.windows.times))
 
     def jets(self, z: np.ndarray) -> np.ndarray:
-        """(W·S, k+1, n): what the windows of one path (blocks, b) see."""
+        """(batch, W·S, k+1, n): what the windows of paths (batch, blocks, b) see."""
         a = self.layout
-        slots = z[:, a.part("slots")].reshape(-1, a.n)
-        jets = np.array(_jets(self.windows, jnp.asarray(slots)))
+        slots = z[:, :, a.part("slots")].reshape(len(z), -1, a.n)
+        jets = np.array(_jets(self.windows, slots))
         if a.carried:
-            jets[:, :, -1] = z[self.carriers, a.part("highest")].reshape(-1, a.points, a.n)
-        return jets.reshape(-1, a.k + 1, a.n)
+            jets[:, :, :, -1] = z[:, self.carriers, a.part("highest")].reshape(len(z), -1, a.points, a.n)
+        return jets.reshape(len(z), -1, a.k + 1, a.n)
 
 
 def transcribe(
@@ -189,27 +189,30 @@ def transcribe(
 
 
 def first_values(problem: VariationalProblem, made: Transcription, slots: np.ndarray) -> np.ndarray:
-    """(blocks, b) from slots (slots, n): y as the slots have it, μ = ∂L/∂q⁽ᵏ⁾ there, the other multipliers zero."""
-    a, w = made.layout, made.windows
-    z = np.zeros(made.chain.fixed.shape)
-    z[:, a.part("slots")] = slots.reshape(-1, a.stride * a.n)
+    """(batch, blocks, b) from slots (batch, slots, n): y as the slots have it, μ = ∂L/∂q⁽ᵏ⁾ there, the other multipliers
+    zero."""
+    a, w, batch = made.layout, made.windows, len(slots)
+    z = np.zeros((batch, *made.chain.fixed.shape))
+    z[:, :, a.part("slots")] = slots.reshape(batch, -1, a.stride * a.n)
     if a.carried:
-        jets = _jets(w, jnp.asarray(slots))
-        z[made.carriers, a.part("highest")] = np.asarray(jets[:, :, -1]).reshape(-1, a.carried)
-        z[made.carriers, a.part("momentum")] = np.asarray(_highest_momentum(problem, jets, w.times)).reshape(-1, a.carried)
+        jets = _jets(w, slots)
+        z[:, made.carriers, a.part("highest")] = np.asarray(jets[:, :, :, -1]).reshape(batch, -1, a.carried)
+        momenta = np.asarray(_highest_momentum(problem, jets, w.times))
+        z[:, made.carriers, a.part("momentum")] = momenta.reshape(batch, -1, a.carried)
     return z
 
 
 def slot_jets(w: Windows, slots: np.ndarray) -> np.ndarray:
     """(W·S, k+1, n): the jets of a path (slots, n)."""
-    return np.asarray(_jets(w, jnp.asarray(slots))).reshape(w.times.size, -1, slots.shape[1])
+    return np.asarray(_jets(w, slots[None])).reshape(w.times.size, -1, slots.shape[1])
 
 
 @eqx.filter_jit
 def _jets(w: Windows, slots) -> jax.Array:
-    """(W, S, k+1, n)."""
+    """(batch, W, S, k+1, n) from slots (batch, slots, n)."""
     index = np.arange(len(w.times))[:, None] * w.stride + np.arange(w.width)
-    return jax.vmap(lambda rows, chained, x: window_jets(rows, chained, x, w.stride))(w.rows, w.chained, slots[index])
+    one = jax.vmap(lambda rows, chained, x: window_jets(rows, chained, x, w.stride))
+    return jax.vmap(lambda x: one(w.rows, w.chained, x[index]))(jnp.asarray(slots))
 
 
 @eqx.filter_jit
@@ -217,7 +220,7 @@ def _highest_momentum(problem: VariationalProblem, jets, times):
     def momentum(jet, t):
         return jax.grad(lambda y: density(problem, (*(jet[j] for j in range(problem.derivatives)), y), t))(jet[-1])
 
-    return jax.vmap(jax.vmap(momentum))(jets, times)
+    return jax.vmap(lambda batch: jax.vmap(jax.vmap(momentum))(batch, times))(jets)
 
 
 def _add_holonomic(
