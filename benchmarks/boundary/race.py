@@ -47,8 +47,8 @@ def transcribed(steps: int) -> tuple[Transcription, np.ndarray]:
 def ours(steps: int, tolerance: float) -> tuple[Callable[[], object], Transcription, np.ndarray]:
     """A call of the iteration alone."""
     made, z = transcribed(steps)
-    linear, settings = Linear(made.chain), Settings(tolerance)
-    return lambda: minimise(made.chain, z, settings, linear), made, z
+    linear, settings = Linear(made.chain, z), Settings(tolerance)
+    return lambda: minimise(made.chain, z, settings, linear.fresh()), made, z
 
 
 def seconds(calls: list[Callable[[], object]], repeats: int) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import Any
 
@@ -105,25 +106,32 @@ class Frontal:
 
 
 class Linear:
-    """Factorizations of the KKT matrix of a chain. trusted: solutions by fronts need no correction near the present path."""
+    """Factorizations of the KKT matrix of a chain; z: a path, near which pivots are chosen.
 
-    def __init__(self, chain: Chain):
-        self.chain, self.trusted, self.looked, self.refusals = chain, False, False, 0
+    trusted: solutions by fronts need no correction near the present path; nudged: they need a nudge; refusals: how often
+    they failed. `fresh` gives the same without this history.
+    """
+
+    def __init__(self, chain: Chain, z: np.ndarray):
+        self.chain, self.trusted, self.nudged, self.refusals = chain, False, False, 0
         self.fronts: Bound | None = None
-        self.nudge, self.nudged = np.zeros(0), False
+        pivots = _pivots_of(chain, z)
+        if pivots is not None:
+            self.fronts, self.nudge = chain.sums.fronts(pivots.groups), _nudge(chain, pivots.sizes)
         self.banded: Any
         try:
             self.banded = machine.banded(chain.lower, chain.lower)
         except Unsupported:
             self.banded = lapack.banded(chain.lower, chain.lower)
 
+    def fresh(self) -> Linear:
+        """For another iteration."""
+        new = copy.copy(self)
+        new.trusted, new.nudged, new.refusals = False, False, 0
+        return new
+
     def factor(self, z: np.ndarray, shift: float = 0.0, relax: float = 0.0, plain: bool = False) -> Banded | Frontal:
         """The matrix at z as `Chain.matrix` gives it, factorized."""
-        if not self.looked:
-            self.looked = True
-            pivots = _pivots_of(self.chain, z)
-            if pivots is not None:
-                self.fronts, self.nudge = self.chain.sums.fronts(pivots.groups), _nudge(self.chain, pivots.sizes)
         fronts = None if plain or self.refusals >= REFUSALS else self.fronts
         return Banded(self, z, shift, relax, plain) if fronts is None else Frontal(self, fronts, z, shift, relax)
 

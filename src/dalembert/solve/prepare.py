@@ -90,9 +90,11 @@ def extremals(prepared: Prepared, settings: Settings, certify: bool, threads: in
         if isinstance(guess, Solution):
             _warm_multipliers(made, path, guess)
 
+    linear = Linear(made.chain, z[0])
+
     def one(path: np.ndarray) -> Ended:
-        linear = Linear(made.chain)
-        return ended(made, minimise(made.chain, path, settings, linear), linear, certify)
+        solver = linear.fresh()
+        return ended(made, minimise(made.chain, path, settings, solver), solver, certify)
 
     if threads == 1 or len(z) == 1:
         return solutions_of(made, [one(path) for path in z], scheme)

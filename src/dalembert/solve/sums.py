@@ -70,6 +70,7 @@ class Machine:
         self.patterns = tuple(_structure(t, kind, self.size) for t, kind in zip(unplaced, self.kinds, strict=True))
         self.unplaced = tuple(unplaced)
         self.first = self._bound(_compiled_gradient)
+        self.entries: dict[bool, list[Callable]] = {}
         self.ranges = [np.array([t.start, t.number], dtype=np.int64) for t in terms]
 
     def _bound(self, compiled: Callable) -> list[Callable]:
@@ -93,13 +94,17 @@ class Machine:
 
         without: components between which they are left out.
         """
-        z = np.ascontiguousarray(z)
-        for term, kind, pattern, rows in zip(self.terms, self.kinds, self.patterns, self.rows, strict=True):
-            kept = pattern if without is None else _between(term, pattern, without)
-            run = _compiled_entries(term._replace(start=0, number=0), kind, self.size, kept, tuple(position.tolist()), lower)
+        z, whole = np.ascontiguousarray(z), without is None
+        if whole not in self.entries:
+            self.entries[whole] = [
+                _compiled_entries(t, kind, self.size, _between(t, p, without), tuple(position.tolist()), lower)(
+                    rows, self.shared
+                )
+                for t, kind, p, rows in zip(self.unplaced, self.kinds, self.patterns, self.rows, strict=True)
+            ]
+        for term, run in zip(self.terms, self.entries[whole], strict=True):
             at, into = 8 * term.start * self.size, 8 * term.start * self.size * band.shape[-1]
-            read = [z.ctypes.data + at, self.free.ctypes.data + at]
-            run(rows, self.shared)(term.number, read, [band.ctypes.data + into])
+            run(term.number, (z.ctypes.data + at, self.free.ctypes.data + at), (band.ctypes.data + into,))
 
     @functools.cached_property
     def times(self) -> list[Callable]:
@@ -119,7 +124,7 @@ class Machine:
         made = _compiled_fronts(self.unplaced, tuple(self.kinds), self.patterns, self.size, pivots)
         return made.bind(self.free, self.ranges, self.rows, self.shared)
 
-    @property
+    @functools.cached_property
     def key(self) -> tuple:
         """Equal for sums that differ in their numbers alone."""
         return self.unplaced, tuple(self.kinds), self.size
@@ -199,8 +204,10 @@ def _compiled_fronts(terms: tuple[Term, ...], kinds: tuple, patterns: tuple[Patt
     return Fronts(summands, plan([pair for s in summands for pair in s.entries], size, pivots))
 
 
-def _between(term: Term, pattern: Pattern, components: np.ndarray) -> Pattern:
+def _between(term: Term, pattern: Pattern, components: np.ndarray | None) -> Pattern:
     """The entries of a pattern that are not between two of the components."""
+    if components is None:
+        return pattern
     kept = [
         (r, c)
         for r, c in zip(*pattern, strict=True)
