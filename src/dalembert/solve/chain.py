@@ -46,11 +46,11 @@ class Chain:
         self.fixed, self.primal, self.relaxed, self.weights = fixed, primal, relaxed, weights
         self.blocks, self.size = fixed.shape
         self.free = np.ascontiguousarray(~fixed, dtype=float)
-        self.held = np.ascontiguousarray(fixed, dtype=float)
+        self.unit = np.ascontiguousarray(fixed, dtype=float)
         self.stopped = np.flatnonzero(fixed)
         self.path = np.flatnonzero(np.tile(path, self.blocks))
         self.metric = (primal * weights).ravel()
-        self.bent = np.tile(relaxed.astype(float), self.blocks)
+        self.bent = np.flatnonzero(np.tile(relaxed, self.blocks))
         self.sign = np.tile(relaxed.astype(float) - primal, self.blocks)
         try:
             self.sums: Machine | Portable = Machine(tuple(terms), data, shared, fixed)
@@ -69,11 +69,15 @@ class Chain:
         objective, gradient = self.sums.evaluate(z)
         flat = gradient.ravel()
         flat[self.stopped] = 0.0
-        return Evaluation(objective, float(np.abs(flat) @ self.bent), gradient, math.sqrt(flat @ flat))
+        return Evaluation(objective, float(np.abs(flat.take(self.bent)).sum()), gradient, math.sqrt(flat @ flat))
 
     def extent(self, z: np.ndarray) -> float:
         """The largest |component| of the path."""
         return float(np.abs(z.ravel().take(self.path)).max(initial=0.0))
+
+    def held(self, gradient: np.ndarray, z: np.ndarray) -> float:
+        """Σ cᵀν for the multipliers in z, without those of linear constraints."""
+        return float(gradient.ravel().take(self.bent) @ z.ravel().take(self.bent))
 
     def raw_gradient(self, z: np.ndarray) -> np.ndarray:
         """The gradient of L̃ with respect to all components, also those that are fixed."""
@@ -92,7 +96,7 @@ class Chain:
     def diagonal(self, shift: float, relax: float) -> np.ndarray:
         """What `matrix` adds to the diagonal, (blocks, b)."""
         if not shift and not relax:
-            return self.held
+            return self.unit
         added = np.where(self.primal, shift, -relax * self.relaxed) * self.weights
         return np.where(self.fixed, 1.0, added)
 

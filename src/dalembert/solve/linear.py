@@ -117,7 +117,8 @@ class Linear:
         self.fronts: Bound | None = None
         pivots = _pivots_of(chain, z)
         if pivots is not None:
-            self.fronts, self.nudge = chain.sums.fronts(pivots.groups), _nudge(chain, pivots.sizes)
+            sums: Any = chain.sums
+            self.fronts, self.nudge = sums.fronts(pivots.groups), _nudge(chain, pivots.sizes)
         self.banded: Any
         try:
             self.banded = machine.banded(chain.lower, chain.lower)

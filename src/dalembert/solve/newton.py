@@ -139,7 +139,7 @@ def _direction(chain: Chain, it: Iterate, settings: Settings, linear: Linear) ->
     """
     it.shift = 0.0 if it.shift < FIRST_SHIFT else it.shift / 3.0
     relax, gradient = 0.0, it.at.gradient.ravel()
-    held = _within(chain, it, it.z)
+    held = chain.held(it.at.gradient, it.z)
     noise = NOISE * (abs(it.at.objective) + abs(held))
     while it.shift <= LARGEST_SHIFT:
         factors = linear.factor(it.z, it.shift, relax)
@@ -167,11 +167,6 @@ def _update(chain: Chain, it: Iterate, step: np.ndarray) -> float:
     return chain.extent(step) / it.size
 
 
-def _within(chain: Chain, it: Iterate, x: np.ndarray) -> float:
-    """Σ cᵀν for the multipliers in x, without those of linear constraints."""
-    return float((it.at.gradient.ravel() * chain.bent) @ x.ravel())
-
-
 class Found(NamedTuple):
     """An accepted point; whole: after the whole step and nothing else."""
 
@@ -188,7 +183,7 @@ def _search(chain: Chain, it: Iterate, direction: Direction) -> Found | None:
     """
     step, factors, _, curvature, held = direction
     c, noise = it.at.violation, NOISE * (abs(it.at.objective) + abs(held))
-    slope = _within(chain, it, step) - (curvature - noise) + held  # ∇f·dx = ∇L̃·dx - νᵀA dx, and A dx = -c
+    slope = chain.held(it.at.gradient, step) - (curvature - noise) + held  # ∇f·dx = ∇L̃·dx - νᵀA dx, and A dx = -c
     wanted = (slope + 0.5 * max(curvature, 0.0)) / (0.9 * c) if c > 1e-14 else 0.0
     it.penalty = max(it.penalty, 1.5 * wanted if wanted > it.penalty else 0.0)
     descent, merit = slope - it.penalty * c, it.at.objective + it.penalty * c
@@ -199,7 +194,7 @@ def _search(chain: Chain, it: Iterate, direction: Direction) -> Found | None:
 
     length = 1.0
     while length >= SHORTEST:
-        z = it.z + length * step
+        z = it.z + (step if length == 1.0 else length * step)
         new = chain.evaluate(z)
         if accepted(new, length) or (length == 1.0 and new.finite and new.norm <= 0.5 * it.at.norm):
             return Found(z, new, length == 1.0)

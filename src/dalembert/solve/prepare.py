@@ -47,7 +47,7 @@ def prepare(problem, requests: Sequence[Request], T, steps, times, scheme) -> Pr
     scheme = Interpolated() if scheme is None else scheme
     k = problem.derivatives
     ends = [[read_end(r.initial, "initial", k), read_end(r.final, "final", k)] for r in requests]
-    n = _dimension(problem, *ends[0], requests[0].through, requests[0].guess)
+    n = _dimension(problem, ends[0][0], ends[0][1], requests[0].through, requests[0].guess)
     for name, e in (pair for both in ends for pair in zip(("initial", "final"), both, strict=True)):
         if e is not None and e.values.shape[1] != n:
             raise ValueError(f"{name}: found {e.values.shape[1]} numbers; the problem has n = {n} coordinates")
@@ -60,8 +60,8 @@ def prepare(problem, requests: Sequence[Request], T, steps, times, scheme) -> Pr
         raise ValueError("initial, final: a discrete Lagrangian given directly (scheme=Points()) needs Nodes at both ends")
     start, end = (_side([both[i] for both in ends]) for i in (0, 1))
     w = windows(scheme, k, t, (start is None or not start.nodes, end is None or not end.nodes))
-    guesses = [_guess_nodes(r.guess, t, n) for r in requests]
-    guess = None if guesses[0] is None else np.concatenate(guesses, axis=1)
+    guesses = [_guess_nodes(r.guess, t, n) for r in requests if r.guess is not None]
+    guess = np.concatenate(guesses, axis=1) if guesses else None
     points = np.concatenate([p for _, p in between], axis=1)
     given = fill_slots(w, start, end, where, points, n * len(requests), guess)
     values = np.ascontiguousarray(np.moveaxis(given.values.reshape(len(w.orders), len(requests), n), 1, 0))
@@ -116,9 +116,7 @@ def _dimension(problem, start, end, through, guess) -> int:
     return n
 
 
-def _guess_nodes(guess, t: np.ndarray, n: int):
-    if guess is None:
-        return None
+def _guess_nodes(guess, t: np.ndarray, n: int) -> np.ndarray:
     if isinstance(guess, Solution):
         inside = np.clip(t, float(guess.t[0]), float(guess.t[-1]))
         return guess.interpolate(inside)
