@@ -44,15 +44,13 @@ def onto_constraints(problem: VariationalProblem, w: Windows, given: Given) -> n
         return given.values
     values = given.values.copy()
     free = ~given.fixed[w.nodes]
-    moved = np.asarray(_project(problem, jnp.asarray(values[w.nodes]), jnp.asarray(w.t)))
+    moved = np.asarray(_project(problem, values[w.nodes], w.t))
     good = free & np.all(np.isfinite(moved), axis=1)
     values[w.nodes[good]] = moved[good]
     slots = np.flatnonzero((w.orders == 1) & ~given.fixed)
     if len(slots):
         owners = w.owners[slots]
-        values[slots] = np.asarray(
-            _tangent(problem, jnp.asarray(values[w.nodes[owners]]), jnp.asarray(values[slots]), jnp.asarray(w.t[owners]))
-        )
+        values[slots] = np.asarray(_tangent(problem, values[w.nodes[owners]], values[slots], w.t[owners]))
     return values
 
 

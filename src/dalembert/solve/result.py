@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dalembert.discretize.windows import WindowMap, Windows
@@ -36,7 +35,8 @@ def solution_of(made: Transcription, it: Iterate, scheme: WindowMap, linear: Lin
     numbers = (
         it.iterations, it.factorizations, it.restorations, it.update, residual, it.at.violation, it.shift, condition,
     )  # fmt: skip
-    statistics = BoundaryStatistics(*(jnp.asarray(x) for x in numbers))
+    # By device_put: jnp.asarray would compile a program for every shape.
+    statistics = BoundaryStatistics(*jax.device_put(numbers))
     values: Any = {
         "t": w.t, "q": slots[w.nodes], "v": _velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": made.jets(z),
         "multipliers": z[own, layout.part("multipliers")].reshape(w.times.size, m),
@@ -45,7 +45,7 @@ def solution_of(made: Transcription, it: Iterate, scheme: WindowMap, linear: Lin
         "momenta_final": _momenta(w, raw, len(w.t) - 1, 1.0, layout.k),
         "action": it.at.objective, "negative_directions": negative, "flat_directions": flat, "code": int(OUTCOMES[it.end]),
     }  # fmt: skip
-    return Solution(**jax.tree.map(jnp.asarray, values), statistics=statistics, scheme=scheme.name)
+    return Solution(**jax.device_put(values), statistics=statistics, scheme=scheme.name)
 
 
 def _momenta(w: Windows, gradient: np.ndarray, node: int, sign: float, k: int):
