@@ -54,7 +54,7 @@ def poincare_cartan(
     """
     k = problem.derivatives
     points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k)
-    slopes = jax.grad(lambda x: node_action(problem, chosen, x, free, h * jnp.arange(2 * k), t0))(points)
+    slopes = _slopes(problem, chosen, points, free, jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float))
     return PoincareCartan(-slopes[:k], slopes[k:])
 
 
@@ -74,7 +74,14 @@ def euler_lagrange_operator(
     """
     k = problem.derivatives
     points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k + 1)
-    return jax.grad(lambda x: node_action(problem, chosen, x, free, h * jnp.arange(2 * k + 1), t0))(points)[k]
+    return _slopes(problem, chosen, points, free, jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float))[k]
+
+
+@eqx.filter_jit
+def _slopes(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, multipliers, h, t0) -> Nodes:
+    """∂/∂q_i Σ L̃_d of all nodes, h apart."""
+    times = h * jnp.arange(nodes.shape[0])
+    return jax.grad(lambda x: node_action(problem, scheme, x, multipliers, times, t0))(nodes)
 
 
 def node_action(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, multipliers, times, t0: Any = 0.0):

@@ -54,9 +54,7 @@ def solved(beam: Beam, problem: VariationalProblem, t: Float[np.ndarray, "N+1"])
     """The extremal in (t, q) near the beam at the times t; at each end two nodes are given, on the beam."""
     x = np.stack([t, beam.exact(t)[0]], axis=1)
     first, last, count = Nodes(x[:2]), Nodes(x[-2:]), np.arange(len(t), dtype=float)
-    return solve(
-        problem, initial=first, final=last, times=count, scheme=Points(), guess=x, seek="extremal", throw=False
-    )
+    return solve(problem, initial=first, final=last, times=count, scheme=Points(), guess=x, seek="extremal", throw=False)
 
 
 @eqx.filter_jit
