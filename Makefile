@@ -9,6 +9,11 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 EXAMPLES = $(shell find examples -name '*.py' ! -name '_*' 2>/dev/null | sort)
 
+# XLA's quick way of compiling, as in tests/conftest.py, where its default way has tests of its own: most of the time of the
+# examples is compilation. `make EXAMPLES_XLA_FLAGS= examples` takes the defaults.
+EXAMPLES_XLA_FLAGS ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false \
+  --xla_cpu_parallel_codegen_split_count=1
+
 export MPLBACKEND := Agg
 export NO_MKDOCS_2_WARNING := 1
 
@@ -49,7 +54,7 @@ browser: docs $(VENV)/.with-browser  ## open every built page in headless Chromi
 examples: $(VENV)/.with-run  ## run every example with its fast setting; results go to out/examples
 	@set -e; for script in $(EXAMPLES); do \
 	  name=$${script#examples/}; folder=out/examples/$${name%.py}; mkdir -p $$folder; began=$$(date +%s); \
-	  DALEMBERT_EXAMPLES_FAST=1 $(BIN)/python $$script $$folder > $$folder/output.txt 2>&1 \
+	  DALEMBERT_EXAMPLES_FAST=1 XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" $(BIN)/python $$script $$folder > $$folder/output.txt 2>&1 \
 	    || { tail -n 40 $$folder/output.txt; echo "$$script failed"; exit 1; }; \
 	  echo "$$script: $$(( $$(date +%s) - began )) s"; \
 	done

@@ -71,7 +71,8 @@ def test_the_identity_of_the_one_forms():
     """d(Σ L̃_d) = Θ⁺ - Θ⁻ + Σ EL̃_d dq for a path of 2k + 2 nodes: Theorem 3.1 by differentiation."""
     problem, nodes = da.VariationalProblem(lagrangian, constraint, derivatives=2), smooth_nodes(6)
     free = np.array([[0.4], [0.5], [0.1], [-0.3]])
-    slopes = jax.grad(lambda x: node_action(problem, da.Interpolated(), x, free, H * jnp.arange(6)))(jnp.asarray(nodes))
+    action = lambda x: node_action(problem, da.Interpolated(), x, free, H * jnp.arange(6))  # noqa: E731
+    slopes = jax.jit(jax.grad(action))(nodes)
     first = da.measure.poincare_cartan(problem, nodes[:4], free[:2], h=H)
     last = da.measure.poincare_cartan(problem, nodes[2:], free[2:], h=H, t0=2 * H)
     np.testing.assert_allclose(slopes[:2], -first.minus, rtol=1e-12)

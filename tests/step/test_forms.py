@@ -162,17 +162,23 @@ def test_holonomic_nodes_and_velocities_stay_on_the_manifold():
     assert np.max(np.abs(spin - spin[0])) < 1e-12
 
 
-def test_gallery_agrees_with_its_closed_forms():
-    for entry in ENTRIES.values():
-        if entry.exact is None:
-            continue
-        errors = []
-        for h in (0.02, 0.01):
-            path = da.simulate(entry.system, entry.q0, entry.v0, h=h, steps=round(4.0 / h))
-            q, v = entry.exact(path.t)
-            errors.append(max(np.abs(path.q - q).max(), np.abs(path.v - v).max()))
-        assert errors[1] < 1e-3, entry.name
-        assert abs(np.log2(errors[0] / errors[1]) - 2.0) < 0.05, entry.name
+# By d'Alembert's principle the Heisenberg problem moves on a straight line, and the mid-point of the constraint, bilinear
+# in q and v, is exact on it: its errors are rounding errors.
+EXACT = {"heisenberg"}
+
+
+@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.exact is not None])
+def test_gallery_agrees_with_its_closed_forms(name):
+    entry, errors = ENTRIES[name], []
+    for h in (0.02, 0.01):
+        path = da.simulate(entry.system, entry.q0, entry.v0, h=h, steps=round(4.0 / h))
+        q, v = entry.exact(path.t)
+        errors.append(max(np.abs(path.q - q).max(), np.abs(path.v - v).max()))
+    if name in EXACT:
+        assert max(errors) < 1e-13
+    else:
+        assert 1e-9 < errors[1] < 1e-3
+        assert abs(np.log2(errors[0] / errors[1]) - 2.0) < 0.05
 
 
 def test_multipliers_keep_the_order_of_the_constraints():

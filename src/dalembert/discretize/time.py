@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import factorial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,8 +76,6 @@ def with_time(
 
 
 def _with_parameters(problem: VariationalProblem, p) -> VariationalProblem:
-    import equinox as eqx
-
     return eqx.tree_at(lambda s: s.parameters, problem, p)
 
 
@@ -135,6 +134,7 @@ def _hermite(x: tuple, k: int) -> list:
     return points
 
 
+@eqx.filter_jit
 def energies(problem: VariationalProblem, x: Float[Array | np.ndarray, "N+1 n+1"]) -> Float[Array, "N-k"]:
     """E_i = -∂/∂h_i Σ_j L_d of the windows that contain the step h_i, at i = k-1 … N-k, of nodes (t, q) of `with_time`.
 

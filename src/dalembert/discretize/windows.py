@@ -13,6 +13,7 @@ from math import factorial
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -182,6 +183,7 @@ def windows(scheme: WindowMap, k: int, t: Float[np.ndarray, "N+1"], jets: tuple[
     )
 
 
+@functools.partial(jax.jit, static_argnames="stride")
 def window_jets(rows, chained, x: Float[Array, "width n"], stride: int) -> Float[Array, "S k+1 n"]:
     """The jets (q, q̇, …, q⁽ᵏ⁾) at the S points of one window, from its slots."""
     before = jnp.concatenate([jnp.zeros((stride, x.shape[1])), x[:-stride]])

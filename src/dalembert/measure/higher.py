@@ -54,7 +54,7 @@ def poincare_cartan(
     """
     k = problem.derivatives
     points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k)
-    slopes = jax.grad(lambda x: node_action(problem, chosen, x, free, h * jnp.arange(2 * k), t0))(points)
+    slopes = _slopes(problem, chosen, points, free, jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float))
     return PoincareCartan(-slopes[:k], slopes[k:])
 
 
@@ -74,7 +74,14 @@ def euler_lagrange_operator(
     """
     k = problem.derivatives
     points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k + 1)
-    return jax.grad(lambda x: node_action(problem, chosen, x, free, h * jnp.arange(2 * k + 1), t0))(points)[k]
+    return _slopes(problem, chosen, points, free, jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float))[k]
+
+
+@eqx.filter_jit
+def _slopes(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, multipliers, h, t0) -> Nodes:
+    """∂/∂q_i Σ L̃_d of all nodes, h apart."""
+    times = h * jnp.arange(nodes.shape[0])
+    return jax.grad(lambda x: node_action(problem, scheme, x, multipliers, times, t0))(nodes)
 
 
 def node_action(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, multipliers, times, t0: Any = 0.0):
@@ -188,16 +195,15 @@ def higher_flow(problem: VariationalProblem, nodes, multipliers, h, t0, scheme) 
     return flow, jnp.concatenate([points.ravel(), free.ravel()])
 
 
-def path_windows(problem: VariationalProblem, path: Path) -> tuple[Array, Array, Array]:
+def path_windows(problem: VariationalProblem, q, multipliers, t) -> tuple[Array, Array, Array]:
     """All runs of 2k neighbouring nodes with the multipliers of their k windows and the time of the first one.
 
     Multipliers of the windows before the first step are initial data and no part of the path: it begins where they
     are known.
     """
-    check_neighbours(path)
-    k, q = problem.derivatives, jnp.asarray(path.q)
+    k = problem.derivatives
     m, _ = constraint_numbers(problem, q.shape[1])
-    rows = jnp.asarray(path.multipliers) if m else jnp.zeros((q.shape[0] - k, 0))
+    rows = multipliers if m else jnp.zeros((q.shape[0] - k, 0))
     begin = q.shape[0] - k - rows.shape[0]
     count = rows.shape[0] - k + 1
     if count < 1:
@@ -205,7 +211,7 @@ def path_windows(problem: VariationalProblem, path: Path) -> tuple[Array, Array,
             f"path: has {q.shape[0]} nodes and {rows.shape[0]} windows; {2 * k} nodes with {k} windows are needed"
         )
     index = jnp.arange(count)[:, None]
-    return q[begin + index + jnp.arange(2 * k)], rows[index + jnp.arange(k)], path.t[begin : begin + count]
+    return q[begin + index + jnp.arange(2 * k)], rows[index + jnp.arange(k)], t[begin : begin + count]
 
 
 def higher_momentum(
@@ -217,18 +223,26 @@ def higher_momentum(
     differences, of order 2k-1: |ΔJ| ≤ 4^{k-1} ε |q| |ξ_Q| |L_{q⁽ᵏ⁾q⁽ᵏ⁾}|/h^{2k-1} to leading order, whatever the
     number of steps. Source: Colombo, Martín de Diego, Zuccalli, Remark 3.5.
     """
-    chosen, k = chosen_windows(scheme), problem.derivatives
-    nodes, multipliers, t = path_windows(problem, path)
+    chosen = chosen_windows(scheme)
+    check_neighbours(path)
+    shape = jax.eval_shape(lambda q, t: problem.call(generator, q[0], t=t[0]), path.q, path.t).shape
+    if shape != path.q.shape[1:]:
+        raise ValueError(f"generator: returns shape {shape}; a direction of shape {path.q.shape[1:]} is needed")
+    return Invariant(*_momenta(problem, chosen, generator, path.q, path.multipliers, path.t, path.h))
+
+
+@eqx.filter_jit
+def _momenta(problem: VariationalProblem, scheme: WindowMap, generator: Callable, q, multipliers, t, h):
+    """Times and values, in one program: outside of one every small operation is compiled for every length of a path."""
+    k = problem.derivatives
 
     def value(points, free, begin):
-        momenta = momenta_of_nodes(problem, chosen, points, free, path.h, begin).momenta
-        direction = jnp.stack([problem.call(generator, x, t=begin + (k + i) * path.h) for i, x in enumerate(points[k:])])
-        return jnp.sum(momenta * forward_differences(direction, path.h))
+        momenta = momenta_of_nodes(problem, scheme, points, free, h, begin).momenta
+        direction = jnp.stack([problem.call(generator, x, t=begin + (k + i) * h) for i, x in enumerate(points[k:])])
+        return jnp.sum(momenta * forward_differences(direction, h))
 
-    shape = jax.eval_shape(lambda: problem.call(generator, nodes[0, 0], t=t[0])).shape
-    if shape != nodes.shape[2:]:
-        raise ValueError(f"generator: returns shape {shape}; a direction of shape {nodes.shape[2:]} is needed")
-    return Invariant(t + (2 * k - 1) * path.h, eqx.filter_jit(jax.vmap(value))(nodes, multipliers, t))
+    nodes, rows, begin = path_windows(problem, q, multipliers, t)
+    return begin + (2 * k - 1) * h, jax.vmap(value)(nodes, rows, begin)
 
 
 def higher_energy(problem: VariationalProblem, path: Path, scheme: Scheme | WindowMap | None) -> Invariant:
@@ -237,17 +251,23 @@ def higher_energy(problem: VariationalProblem, path: Path, scheme: Scheme | Wind
     The sum has the weights (t_{i+k} - t_i)/k, so that E_i tends to the energy Σ_j p_j·q⁽ʲ⁺¹⁾ - L. With a fixed
     step it oscillates, with an amplitude O(h²). Source: Colombo, Martín de Diego, Zuccalli, section 4.1, divided by k.
     """
-    chosen, k = chosen_windows(scheme), problem.derivatives
-    nodes, multipliers, t = path_windows(problem, path)
+    check_neighbours(path)
+    return Invariant(*_energies(problem, chosen_windows(scheme), path.q, path.multipliers, path.t, path.h))
+
+
+@eqx.filter_jit
+def _energies(problem: VariationalProblem, scheme: WindowMap, q, multipliers, t, h):
+    k = problem.derivatives
 
     def value(points, free, begin):
         def action(step):
-            times = path.h * jnp.arange(2 * k) + (step - path.h) * (jnp.arange(2 * k) >= k)
-            return node_action(problem, chosen, points, free, times, begin)
+            times = h * jnp.arange(2 * k) + (step - h) * (jnp.arange(2 * k) >= k)
+            return node_action(problem, scheme, points, free, times, begin)
 
-        return -jax.grad(action)(path.h)
+        return -jax.grad(action)(h)
 
-    return Invariant(t + (k - 0.5) * path.h, eqx.filter_jit(jax.vmap(value))(nodes, multipliers, t))
+    nodes, rows, begin = path_windows(problem, q, multipliers, t)
+    return begin + (k - 0.5) * h, jax.vmap(value)(nodes, rows, begin)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,26 +304,32 @@ def higher_regularity(
     Holonomic constraints are paired: ∂φᵀμ at the middle node with φ = 0 at the newest. Rows are scaled to unit length.
     Source: Colombo, Martín de Diego, Zuccalli, Proposition 3.2, transposed as in the theorem on implicit functions.
     """
-    k = problem.derivatives
-    nodes, multipliers, t = path_windows(problem, path)
-    if nodes.shape[0] < 2:
-        raise ValueError(f"path: has {path.q.shape[0]} nodes; {2 * k + 1} with their multipliers are needed")
-    flow, _ = higher_flow(problem, nodes[0], multipliers[0], path.h, t[0], scheme)
+    check_neighbours(path)
+    data = _matrices(problem, chosen_windows(scheme), path.q, path.multipliers, path.t, path.h, every)
+    matrices, residual, begin = (np.asarray(x) for x in data)
+    times = begin + problem.derivatives * float(path.h)
+    found = condition("the matrix of the flow", matrices, matrices.shape[1], times)
+    return FlowRegularity(times, found, residual)
 
-    @eqx.filter_jit
-    def at(points, free, newest, begin):
-        here = HigherFlow(problem, flow.scheme, flow.h, begin, flow.n, flow.m, flow.mh)
+
+@eqx.filter_jit
+def _matrices(problem: VariationalProblem, scheme: WindowMap, q, multipliers, t, h, every: int):
+    """(matrix, residual, time of the first node) at every run of 2k+1 nodes."""
+    nodes, rows, begin = path_windows(problem, q, multipliers, t)
+    if nodes.shape[0] < 2:
+        raise ValueError(f"path: has {q.shape[0]} nodes; {2 * problem.derivatives + 1} with their multipliers are needed")
+    n = q.shape[1]
+
+    def at(points, free, newest, start):
+        flow = HigherFlow(problem, scheme, h, start, n, *constraint_numbers(problem, n))
         x = jnp.concatenate([points.ravel(), free.ravel()])
-        start = jnp.concatenate([newest[0], newest[1], jnp.zeros(flow.mh)])
-        matrix = jax.jacfwd(here.equations)(start, x)
+        z = jnp.concatenate([newest[0], newest[1], jnp.zeros(flow.mh)])
+        matrix = jax.jacfwd(flow.equations)(z, x)
         motion = jnp.abs(matrix) < _ROUNDING * jnp.max(jnp.abs(matrix[: flow.n]))
         matrix = jnp.where(motion & (jnp.arange(len(matrix)) < flow.n)[:, None], 0.0, matrix)
-        left, columns = here.equations(start, x), matrix[:, flow.n + flow.m :]
+        left, columns = flow.equations(z, x), matrix[:, flow.n + flow.m :]
         return matrix, jnp.max(jnp.abs(left - columns @ jnp.linalg.pinv(columns) @ left))
 
-    newest = nodes[1:, -1], multipliers[1:, -1]
-    chosen = jax.tree.map(lambda x: x[::every], (nodes[:-1], multipliers[:-1], newest, t[:-1]))
-    matrices, residual = jax.vmap(at)(*chosen)
-    times = np.asarray(chosen[-1]) + k * float(path.h)
-    found = condition("the matrix of the flow", np.asarray(matrices), matrices.shape[1], times)
-    return FlowRegularity(times, found, np.asarray(residual))
+    newest = nodes[1:, -1], rows[1:, -1]
+    chosen = jax.tree.map(lambda x: x[::every], (nodes[:-1], rows[:-1], newest, begin[:-1]))
+    return *jax.vmap(at)(*chosen), chosen[-1]

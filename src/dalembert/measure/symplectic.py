@@ -160,9 +160,9 @@ def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable |
 def _higher_defect(flow: HigherFlow, x: Float[Array, "k"], step: Callable | None) -> SymplecticDefect:
     z, info = flow.solve(x)
     chosen = (lambda y: flow.step(y, z)) if step is None else step
-    end, slope = chosen(x), jax.jacfwd(chosen)(x)
-    before = -exterior_derivative(lambda y: flow.theta(y, flow.t), x)
-    after = -exterior_derivative(lambda y: flow.theta(y, flow.t + flow.h), end)
+    slope, end = jax.jacfwd(lambda y: _twice(chosen(y)), has_aux=True)(x)
+    form = lambda y, t: -exterior_derivative(lambda u: flow.theta(u, t), y)  # noqa: E731
+    before, after = jax.vmap(form)(jnp.stack([x, end]), flow.t + flow.h * jnp.arange(2.0))  # compiled once for both ends
     basis = tangent_basis(flow.restrictions, x)
     solved = (~(info.singular | info.not_finite | info.not_converged)) | (step is not None)
     zero = jnp.zeros_like(before)

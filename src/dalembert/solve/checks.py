@@ -25,7 +25,7 @@ def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarr
     chosen = np.unique(np.linspace(0, len(jets) - 1, SAMPLES).astype(int))
     random = np.random.default_rng(0)
     jet = jets[chosen] + APART * random.standard_normal(jets[chosen].shape) * (1.0 + np.abs(jets[chosen]))
-    found = jax.tree.map(np.asarray, _derivatives(problem, jnp.asarray(jet), jnp.asarray(times[chosen])))
+    found = jax.tree.map(np.asarray, _derivatives(problem, jet, times[chosen]))
     values, slopes, holonomic_values, holonomic_slopes, hessian, highest = found
     if not all(np.all(np.isfinite(x)) for x in found):
         return

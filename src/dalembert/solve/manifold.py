@@ -51,6 +51,11 @@ def onto_constraints(problem: VariationalProblem, w: Windows, fixed: np.ndarray,
     return values
 
 
+def _solved(gram, side):
+    """gram⁻¹ side; one constraint needs no call of LAPACK, which takes longer to compile than all else here."""
+    return side / gram[0, 0] if side.shape[0] == 1 else jnp.linalg.solve(gram, side)
+
+
 @eqx.filter_jit
 def _values(problem, q, v, t):
     """φ and its rate for a batch of positions and velocities."""
@@ -62,7 +67,7 @@ def _project(problem, q, t):
     def one(x, s):
         def step(_, y):
             phi, jac = holonomic_constraints(problem, y, s), jax.jacfwd(lambda z: holonomic_constraints(problem, z, s))(y)
-            return y - jac.T @ jnp.linalg.solve(jac @ jac.T, phi)
+            return y - jac.T @ _solved(jac @ jac.T, phi)
 
         return jax.lax.fori_loop(0, PROJECTIONS, step, x)
 
@@ -74,6 +79,6 @@ def _tangent(problem, q, v, t):
     def one(x, u, s):
         _, off = jax.jvp(lambda y, r: holonomic_constraints(problem, y, r), (x, s), (u, jnp.ones(())))
         jac = jax.jacfwd(lambda z: holonomic_constraints(problem, z, s))(x)
-        return u - jac.T @ jnp.linalg.solve(jac @ jac.T, off)
+        return u - jac.T @ _solved(jac @ jac.T, off)
 
     return jax.vmap(lambda x, u: jax.vmap(one)(x, u, t))(jnp.asarray(q), jnp.asarray(v))

@@ -74,12 +74,13 @@ def _forward(q, v, *parameters):
 
 def _on_its_times(raw: Path) -> Path:
     """A path on R × Q as a path on Q."""
-    t, q = raw.q[:, 0], raw.q[:, 1:]
-    index = jnp.interp(raw.t_multipliers, raw.t, t)
-    return dataclasses.replace(
-        raw, t=t, q=q, t_velocity=0.5 * (t[1:] + t[:-1]), v=jnp.diff(q, axis=0) / jnp.diff(t)[:, None], t_multipliers=index,
-        constraint_forces=raw.constraint_forces[:, 1:], h=t[1] - t[0], levels=("mid", raw.levels[1]),
-    )  # fmt: skip
+    x, forces = np.asarray(raw.q), np.asarray(raw.constraint_forces)
+    t, q = x[:, 0], x[:, 1:]
+    found = {
+        "t": t, "q": q, "t_velocity": 0.5 * (t[1:] + t[:-1]), "v": np.diff(q, axis=0) / np.diff(t)[:, None],
+        "t_multipliers": np.interp(raw.t_multipliers, raw.t, t), "constraint_forces": forces[:, 1:], "h": t[1] - t[0],
+    }  # fmt: skip
+    return dataclasses.replace(raw, **jax.device_put(found), levels=("mid", raw.levels[1]))
 
 
 def _other_root(free: VariationalProblem, last: np.ndarray, k: int) -> bool:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,11 +18,12 @@ from dalembert.path import Outcome, Path, StepError
 from dalembert.step.arguments import check_callbacks, check_run
 from dalembert.step.assemble import path_of
 from dalembert.step.branch import Branch, Least, Nearest
-from dalembert.step.carry import Choices, SampledFeedback, first_carry
+from dalembert.step.carry import Carry, Choices, SampledFeedback, first_carry
 from dalembert.step.diagnose import diagnosis
 from dalembert.step.native_run import native_first, native_run
 from dalembert.step.native_traced import native_traced_run
 from dalembert.step.prepare import Given, prepare_any
+from dalembert.step.prepared import Prepared
 from dalembert.step.provenance import provenance
 from dalembert.step.run import chunked_run, traced_run
 from dalembert.step.start import Starter
@@ -86,14 +88,11 @@ def simulate(
     carry = first_carry(program, prepared.q, prepared.s, begin, step, initial, prepared.expected)
     every = steps if save_every is None else save_every
     inside = is_traced(program, carry, begin, step, prepared.expected)
-    native, other = (native_traced_run, traced_run) if inside else (native_run, chunked_run)
-    arguments = (program, choices, carry, begin, step, steps, every)
-    if choose_backend(backend, branch) == "native":
-        carry, rows = native_first(native, other, *arguments)
-    else:
-        carry, rows = other(*arguments)
+    chosen = choose_backend(backend, branch)
     if inside:
-        return path_of(jnp, prepared, carry, rows, begin, step, every, choices)
+        return _inside(prepared, choices, carry, begin, step, steps, every, chosen)
+    arguments = (program, choices, carry, begin, step, steps, every)
+    carry, rows = native_first(native_run, chunked_run, *arguments) if chosen == "native" else chunked_run(*arguments)
     carry = carry._replace(code=np.asarray(int(diagnosis(program, choices, carry, begin, step))))
     # By NumPy: every small operation of JAX is compiled when it is first met, jnp.asarray too, for every shape.
     prepared, carry, rows = jax.tree.map(np.asarray, (prepared, carry, rows))
@@ -108,6 +107,18 @@ def simulate(
     if throw and Outcome(int(path.code)).failed:
         raise StepError(path)
     return path
+
+
+@eqx.filter_jit
+def _inside(prepared: Prepared, choices: Choices, carry: Carry, t0, h, steps: int, every: int, backend: str) -> Path:
+    """The run under tracing, as one program: under grad or vmap alone, without jit, it would be traced and compiled anew by
+    every call, and its last operations one by one."""
+    arguments = (prepared.program, choices, carry, t0, h, steps, every)
+    if backend == "native":
+        carry, rows = native_first(native_traced_run, traced_run, *arguments)
+    else:
+        carry, rows = traced_run(*arguments)
+    return path_of(jnp, prepared, carry, rows, t0, h, every, choices)
 
 
 def choose_backend(backend: str | None, branch: Branch | None) -> str:

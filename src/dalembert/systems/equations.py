@@ -136,6 +136,11 @@ def acceleration(system: System, q: Vector, v: Vector, t: Time = 0.0) -> tuple[V
     (from a_i = i/100: constraints such as a² = c(q, v) are singular at a = 0 itself).
     Source: Borda, Fernández, Grillo, eq. (1); Jiménez, Scheurle, eqs. (22, 23) for linear nonholonomic constraints.
     """
+    return _acceleration(system, q, v, jnp.asarray(t, dtype=float))
+
+
+@eqx.filter_jit  # one program, and not one for each of its operations by every call outside of jit
+def _acceleration(system: System, q: Vector, v: Vector, t) -> tuple[Vector, Rows, Solve]:
     n = q.shape[0]
     m = jax.eval_shape(lambda: all_reactions(system, q, v, jnp.zeros_like(v), t)).shape[0]
     scale = lambda z: 1.0 + jnp.abs(z)  # noqa: E731

@@ -53,13 +53,8 @@ def equidistributed(g: Float[np.ndarray, "grid"], steps: int) -> Float[np.ndarra
 def solved(beam: Beam, problem: VariationalProblem, t: Float[np.ndarray, "N+1"]) -> Solution:
     """The extremal in (t, q) near the beam at the times t; at each end two nodes are given, on the beam."""
     x = np.stack([t, beam.exact(t)[0]], axis=1)
-    first, last, count = Nodes(x[:2]), Nodes(x[-2:]), jnp.arange(len(t), dtype=float)
-    return solve(
-        problem, initial=first, final=last, times=count, scheme=Points(), guess=jnp.asarray(x), seek="extremal", throw=False
-    )
-
-
-energies_of = eqx.filter_jit(energies)
+    first, last, count = Nodes(x[:2]), Nodes(x[-2:]), np.arange(len(t), dtype=float)
+    return solve(problem, initial=first, final=last, times=count, scheme=Points(), guess=x, seek="extremal", throw=False)
 
 
 @eqx.filter_jit
@@ -109,7 +104,7 @@ def measured(beam: Beam, steps: int) -> FreeSteps:
     solution = solved(beam, problem, t)
     x = np.asarray(solution.q)
     energy, slopes, h = (
-        np.asarray(energies_of(problem, solution.q)),
+        np.asarray(energies(problem, solution.q)),
         np.asarray(time_slopes(problem, solution.q)),
         np.diff(x[:, 0]),
     )
@@ -128,7 +123,7 @@ def equal_step_energies(beam: Beam, problem: VariationalProblem, steps: int) -> 
     t = np.linspace(0.0, 1.0, steps + 1)
     q = beam.exact(t)[0][:, None]
     fixed = solve(beam.problem, initial=Nodes(q[:2]), final=Nodes(q[-2:]), T=1.0, steps=steps, certify=False)
-    return np.asarray(energies_of(problem, jnp.column_stack([t, fixed.q[:, 0]])))
+    return np.asarray(energies(problem, np.column_stack([t, fixed.q[:, 0]])))
 
 
 def signs() -> list[tuple[Beam, str, float, float]]:

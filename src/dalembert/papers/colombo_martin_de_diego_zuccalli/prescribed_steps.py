@@ -59,9 +59,6 @@ class Constrained(eqx.Module):
         return self.action(x) + z[2 * n - 3 :] @ self.constraints(x)
 
 
-energies_of = eqx.filter_jit(energies)
-
-
 @eqx.filter_jit
 def _equations(c: Constrained, z):
     return jax.grad(c.augmented)(z), jax.hessian(c.augmented)(z)
@@ -70,7 +67,7 @@ def _equations(c: Constrained, z):
 def extremal(c: Constrained, z: Float[np.ndarray, "unknowns"]) -> Float[np.ndarray, "unknowns"]:
     """Newton's method on the dense KKT equations: independent of `solve`, which has no free final time."""
     for _ in range(ITERATIONS):
-        gradient, hessian = (np.asarray(x) for x in _equations(c, jnp.asarray(z)))
+        gradient, hessian = (np.asarray(x) for x in _equations(c, z))
         change = np.linalg.solve(hessian, gradient)
         z = z - change
         if np.max(np.abs(change)) < TOLERANCE * (1 + np.max(np.abs(z))):
@@ -90,7 +87,7 @@ def guess(c: Constrained, steps: int) -> Float[np.ndarray, "unknowns"]:
 def on_fixed_times(t: Float[np.ndarray, "N+1"]) -> Float[np.ndarray, "N+1"]:
     """The q equations alone, with the same given nodes and the times t."""
     ends = Nodes(np.zeros((2, 1)))
-    return np.asarray(solve(BEAM, initial=ends, final=ends, times=jnp.asarray(t), certify=False).q)[:, 0]
+    return np.asarray(solve(BEAM, initial=ends, final=ends, times=t, certify=False).q)[:, 0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +124,7 @@ def measured(strength: float, steps: int) -> Prescribed:
     c = problem_of(strength, steps)
     z = extremal(c, guess(c, steps))
     nodes = c.nodes(jnp.asarray(z))
-    x, energy = np.asarray(nodes), np.asarray(energies_of(c.problem, nodes))
+    x, energy = np.asarray(nodes), np.asarray(energies(c.problem, nodes))
     return Prescribed(x[:, 0], x[:, 1], z[2 * steps - 3 :], on_fixed_times(x[:, 0]), energy, steps * np.diff(x[1:-1, 0]))
 
 

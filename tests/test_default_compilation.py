@@ -1,0 +1,22 @@
+"""XLA's default way of compiling: the tests set quick flags for all programs, see conftest.py; these run without them too."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+# One flow, one ensemble, one boundary problem: each compares the JAX back-end with the native one.
+CHOSEN = [
+    "tests/native/test_agreement.py::test_a_thousand_steps[curvature particle-nodes]",
+    "tests/step/test_ensemble.py::test_outcomes_are_each_lanes_own_and_those_of_jax",
+    "tests/solve/test_boundary.py::test_portable_sums_agree_with_machine_code",
+]
+
+
+def test_back_ends_agree_under_xlas_defaults():
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | {"XLA_FLAGS": ""}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *CHOSEN]
+    found = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert found.returncode == 0, found.stdout
+    assert f"{len(CHOSEN)} passed" in found.stdout
