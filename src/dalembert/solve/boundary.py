@@ -51,6 +51,8 @@ def solve(
     Source: Colombo, Martín de Diego, Zuccalli, eq. (3.4); ends by derivatives are windows with coinciding knots, which the
     paper lacks.
     """
+    if not isinstance(problem, VariationalProblem):
+        raise TypeError(f"problem: found {type(problem).__name__}; boundary problems belong to a VariationalProblem")
     prepared = prepare(problem, initial, final, through, T, steps, times, scheme, guess)
     solution = extremal(prepared, settings(tolerance, max_iterations, seek), certify)
     if throw and solution.outcome is not Outcome.SUCCESS:

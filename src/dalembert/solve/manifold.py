@@ -50,9 +50,11 @@ def onto_constraints(problem: VariationalProblem, w: Windows, given: Given) -> n
     slots = np.flatnonzero((w.orders == 1) & ~given.fixed)
     if len(slots):
         owners = w.owners[slots]
-        values[slots] = np.asarray(
+        tangent = np.asarray(
             _tangent(problem, jnp.asarray(values[w.nodes[owners]]), jnp.asarray(values[slots]), jnp.asarray(w.t[owners]))
         )
+        good = np.all(np.isfinite(tangent), axis=1)  # dependent constraints are named later
+        values[slots[good]] = tangent[good]
     return values
 
 
