@@ -125,6 +125,18 @@ def test_steps_of_their_own_length_along_ten_orbits():
     assert np.ptp(cross * (1 + steps**2 / (4 * radius**3))) < 1e-11  # q × D₂L_d
 
 
+def test_free_steps_on_a_sphere():
+    """The constraint to rounding; the force at a node balances gravity and the discrete acceleration of uneven steps."""
+    pendulum = da.VariationalProblem(lambda q, v: 0.5 * v @ v - q[2], da.Holonomic(lambda q: q @ q - 1))
+    nodes = [[0.6, 0.0, -0.8], [0.55, 0.06, -np.sqrt(1 - 0.55**2 - 0.06**2)]]
+    path = da.simulate_free_steps(pendulum, nodes, [0.0, 0.05], steps=20)
+    assert np.abs(np.sum(np.asarray(path.q) ** 2, axis=1) - 1).max() < 1e-15
+    steps, v = np.diff(path.t), np.asarray(path.v)
+    assert steps.max() > 1.3 * steps.min()
+    a = np.diff(v, axis=0) / (0.5 * (steps[1:] + steps[:-1]))[:, None]
+    np.testing.assert_allclose(path.constraint_forces, a + np.array([0, 0, 1.0]), atol=1e-11)
+
+
 def turn(q, v, a):
     """Nonlinear, bounded near circles about the origin."""
     return 0.5 * a @ a - 1.25 * v @ v + 0.5 * q @ q + 0.05 * (q @ q) ** 2
@@ -177,5 +189,9 @@ def test_bad_nodes_are_named():
     second = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, lambda q, v, a: a[0], derivatives=2)
     with pytest.raises(ValueError, match="give q and its first 1 derivatives at two times"):
         da.simulate_free_steps(second, [[0.0], [0.1]], [0.0, 0.1], steps=5)
+    with pytest.raises(ValueError, match="steps: found 1; the start gives 2 nodes"):
+        da.simulate_free_steps(quartic, [[0.0], [0.1]], [0.0, 0.1], steps=1)
+    with pytest.raises(da.RankDeficientError, match="singular Lagrangian"):
+        da.simulate_free_steps(da.VariationalProblem(lambda q, v: q @ q), [[0.0], [0.1]], [0.0, 0.1], steps=5)
     with pytest.raises(ValueError, match="Hermite windows takes no constraints"):
         da.simulate_free_steps(second, [[[0.0], [1.0]], [[0.1], [1.0]]], [0.0, 0.1], steps=5)

@@ -14,9 +14,10 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton
 from dalembert.discretize import Hermite, Interpolated, Points, WindowMap, with_time
+from dalembert.discretize.higher import forward_differences
 from dalembert.path import Outcome, Path, Statistics, StepError
 from dalembert.step.higher import HigherProgram
-from dalembert.step.higher_arguments import as_multipliers, check_consistent, check_first_step
+from dalembert.step.higher_arguments import as_multipliers, check_consistent, check_first_step, check_regular
 from dalembert.step.next_time import next_step
 from dalembert.step.start_higher import Begun, from_nodes
 from dalembert.systems import VariationalProblem, check_x64
@@ -65,10 +66,13 @@ def simulate_free_steps(
     free = with_time(problem, scheme, forward=False)
     sizes = constraint_numbers(free, x.shape[1])
     given = as_multipliers(multipliers, free.derivatives, sizes[0])
+    _check_flow(problem, x, n, hermite)
     if any(sizes):
         check_consistent(free, Points(), jnp.asarray(x), False, 1.0, 0.0)
     program = HigherProgram(free, Points(), *sizes, len(x))
     options, count = Newton(tolerance, max_iterations), steps + 1 - len(x)
+    if count < 1:
+        raise ValueError(f"steps: found {steps}; the start gives {len(x)} nodes already, those of {len(x) - 1} steps")
     begun, rows = _run(
         problem, scheme, sizes, jnp.asarray(x), given, options, jnp.asarray(count), CHUNK * ceil(count / CHUNK)
     )
@@ -89,11 +93,24 @@ def _first_nodes(problem: VariationalProblem, nodes, times, hermite: bool) -> tu
     if q.ndim != (3 if hermite else 2) or len(q) != known or t.shape != (known,) or (hermite and q.shape[1] != k):
         what = f"q and its first {k - 1} derivatives at two times" if hermite else f"the first {known} nodes"
         raise ValueError(f"nodes, times: found shapes {q.shape} and {t.shape}; give {what}, {shape}, and times ({known},)")
+    if not (np.all(np.isfinite(q)) and np.all(np.isfinite(t))):
+        raise ValueError("nodes, times: found NaN or infinity; every number must be finite")
     if not np.all(np.diff(t) > 0):
         raise ValueError(f"times: found {t}; they must increase")
     if hermite and (problem.differential or problem.holonomic):
         raise ValueError("scheme: a flow of Hermite windows takes no constraints; give Interpolated() and 2k nodes")
     return np.column_stack([t, q.reshape(known, -1)]), q.shape[-1]
+
+
+def _check_flow(problem: VariationalProblem, x: Float[np.ndarray, "known x"], n: int, hermite: bool) -> None:
+    """L determines q⁽ᵏ⁾; the discrete equations may be regular without that, and their solutions mean nothing."""
+    k, q = problem.derivatives, x[:, 1:].reshape(-1, n)
+    rest = (
+        np.concatenate([q[:k], np.zeros((k, n))])
+        if hermite
+        else forward_differences(jnp.asarray(q), np.diff(x[:, 0]).mean())
+    )
+    check_regular(problem, jnp.asarray(rest), jnp.zeros(constraint_numbers(problem, n)[0]), jnp.asarray(x[0, 0]))
 
 
 def _state(begun: Begun) -> Float[Array, "s"]:
@@ -135,6 +152,10 @@ def _path(x: Float[np.ndarray, "known x"], found, program: HigherProgram, n: int
     x = np.concatenate([x, nodes[:done]])
     t, q = x[:, 0], x[:, 1 : 1 + n]
     place = len(x) - done - 1 + np.arange(done) + program.multiplier_time
+    if program.mh and not program.m:  # μ(t) of L + μᵀφ: a node has half of the steps beside it
+        index = place.astype(int)
+        own = 0.5 * (t[index + 1] - t[np.maximum(index - 1, 0)])[:, None]
+        multipliers, forces = multipliers[:done] / own, forces[:done] / own
     known: dict[str, Any] = {
         "t": t, "q": q, "t_velocity": t if hermite else 0.5 * (t[1:] + t[:-1]),
         "v": x[:, 1 + n : 1 + 2 * n] if hermite else np.diff(q, axis=0) / np.diff(t)[:, None],
