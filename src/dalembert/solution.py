@@ -47,7 +47,8 @@ class Solution(eqx.Module):
     """An extremal of a discrete variational problem between given ends.
 
     q, v: positions and velocities at the nodes t. jets: (q, q̇, …, q⁽ᵏ⁾) as the windows see them, at t_multipliers, with the
-    multipliers of the differential constraints there; holonomic_multipliers: at the nodes, 0 where a position is given.
+    multipliers λ of the differential constraints there; holonomic_multipliers: μ at the nodes, 0 where a position is given;
+    both of L + λᵀφ + μᵀφ_holonomic, so that they tend to functions of time.
     momenta_initial, momenta_final: the Ostrogradsky momenta p⁽ʲ⁾ conjugate to q⁽ʲ⁾ at the ends, by the discrete Legendre
     maps; None where nodes are given. action: Σ L_d. negative_directions: the number of independent variations that satisfy
     the linearised constraints and lower the action (0 at a minimum), -1 where it was not counted; flat_directions: of those

@@ -116,3 +116,18 @@ def test_plotting_leaves_pyplot_and_the_back_end_alone():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "False", done.stderr
+
+
+def test_a_solution_is_drawn_too():
+    beam = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a + q[0], lambda q, v, a: v[1] - q[0], derivatives=2)
+    solution = da.solve(beam, initial=([0.0, 0.0],), final=([0.0, 1.0],), T=1.0, steps=6)
+    figure = da.plot(solution, title="beam", exact=lambda t: np.zeros((*np.shape(t), 2)))
+    assert labels(figure) == ["q", "dq/dt", "d²q/dt²", "λ"]
+    np.testing.assert_array_equal(figure.axes[0].lines[-1].get_ydata(), solution.q[:, 1])
+    np.testing.assert_array_equal(figure.axes[3].lines[0].get_xdata(), solution.t_multipliers)
+    with pytest.raises(ValueError, match="velocities, curve: belong to the figure of a Path"):
+        da.plot(solution, velocities=True)
+    with pytest.raises(ValueError, match="exact: belongs to the figure of a Solution"):
+        da.plot(run("pendulum", steps=3), exact=np.sin)
+    with pytest.raises(TypeError, match="path: found dict"):
+        da.plot({})

@@ -54,11 +54,42 @@ def test_mistakes_are_named(problem, changes, error, message):
         (free, lambda q, v, a: jnp.array([a[0] - v[1], 2 * a[0] - 2 * v[1]]), ValueError, "component 1 is redundant"),
         (free, [lambda q, v, a: a[0] - v[1], lambda q, v, a: a[0] - v[1] - 1], ValueError, "component 1 contradicts"),
         (free, lambda q, v, a: jnp.zeros(()) * q[0] + 1.0, ValueError, "component 0 depends on nothing"),
+        (free, lambda q, v, a: jnp.array([a[0], a[1], v[0] - q[1]]), ValueError, "3 with derivatives and 0 holonomic"),
     ],
 )
 def test_unsuitable_problems_are_named(lagrangian, constraints, error, message):
     with pytest.raises(error, match=message):
         da.solve(da.VariationalProblem(lagrangian, constraints, derivatives=2), **REST)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "message"),
+    [
+        (
+            [da.Holonomic(lambda q: q[0] - q[1]), da.Holonomic(lambda q: q[0] - q[1] - 1.0)],
+            "holonomic ones.: component 1 contra",
+        ),
+        (da.Holonomic(lambda q: jnp.array([q[0] - q[1], 2 * q[0] - 2 * q[1]])), "holonomic ones.: component 1 is redundant"),
+        (
+            [da.Holonomic(lambda q: q @ q - 1), da.Nonholonomic(lambda q, v: q @ v)],
+            "not holonomic.: component 0 is redundant",
+        ),
+        (
+            [da.Holonomic(lambda q: q @ q - 1), da.Nonholonomic(lambda q, v: q @ v - 1)],
+            "component 0 contradicts the holonomic",
+        ),
+    ],
+)
+def test_constraints_that_depend_on_each_other_are_named_whatever_the_ends(constraints, message):
+    """Free ends, so that nothing but the constraints themselves is wrong; a third coordinate leaves room for them."""
+    problem = da.VariationalProblem(free, constraints, derivatives=2)
+    with pytest.raises(da.RankDeficientError, match=message):
+        da.solve(problem, guess=np.linspace(0.4, 1.0, 11)[:, None] * np.ones(3), T=1.0, steps=10)
+
+
+def test_a_system_is_no_variational_problem():
+    with pytest.raises(TypeError, match="problem: found System"):
+        da.solve(da.System(lambda q, v: 0.5 * v @ v), **REST)
 
 
 def test_arguments_of_a_problem_are_checked():

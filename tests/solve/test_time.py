@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import dalembert as da
 
@@ -82,28 +83,101 @@ def test_hermite_nodes_move_to_where_the_action_is_less():
     assert abs(float(s.action) - exact) < 0.5 * abs(float(even.action) - exact)
 
 
-def test_steps_of_their_own_length_keep_energy_and_end_with_an_outcome():
-    quartic = da.VariationalProblem(lambda q, v: 0.5 * v @ v - 0.25 * q[0] ** 4)
-    with pytest.raises(da.StepError) as error:
-        da.simulate_free_steps(quartic, [[0.0], [0.1]], [0.0, 0.1], steps=200)
-    path = error.value.path
-    x = np.column_stack([path.t, path.q])[:100]
-    energies = np.asarray(da.energies(da.with_time(quartic), x))
-    assert np.ptp(energies) < 1e-10
-    steps = np.diff(x[:, 0])
-    assert steps.max() > 1.2 * steps.min() > 0.0
-    assert path.outcome.failed
-    assert path.steps > 100
-
-
 def test_no_positive_step_is_an_outcome():
-    """At rest at a turning point the next equation of energy has no positive step: the path ends there and says so."""
+    """The error density changes its sign; the path ends there, says when, and fixed steps go on."""
     quartic = da.VariationalProblem(lambda q, v: 0.5 * v @ v - 0.25 * q[0] ** 4)
-    path = da.simulate_free_steps(quartic, [[1.0], [0.999]], [0.0, 0.05], steps=50, throw=False)
+    given = {"nodes": [[1.0], [0.999]], "times": [0.0, 0.05], "steps": 200}
+    path = da.simulate_free_steps(quartic, **given, throw=False)
     assert path.outcome is da.Outcome.NO_POSITIVE_STEP
+    assert 20 < path.steps < 199
+    assert path.statistics.failed_time == path.t[-1]
+    assert np.diff(path.t).min() > 0
+    energies = np.asarray(da.energies(da.with_time(quartic), np.column_stack([path.t, path.q])))
+    assert np.ptp(energies) < 1e-12
     assert "fixed steps" in path.describe()
-    onward = da.simulate(quartic, nodes=path.q[-2:], h=float(path.t[-1] - path.t[-2]), steps=20)
-    assert onward.outcome is da.Outcome.SUCCESS
+    h = float(path.t[-1] - path.t[-2])
+    for nodes in (path.q[-2:], path.interpolate(path.t[-1] - h * np.arange(2)[::-1])[0]):
+        assert da.simulate(quartic, nodes=nodes, h=h, steps=20).outcome is da.Outcome.SUCCESS
+    with pytest.raises(da.StepError):
+        da.simulate_free_steps(quartic, **given)
+
+
+def kepler(t, e=0.3):
+    """The closed form, semi-major axis and GM one."""
+    eccentric = t
+    for _ in range(30):
+        eccentric -= (eccentric - e * np.sin(eccentric) - t) / (1 - e * np.cos(eccentric))
+    return np.array([np.cos(eccentric) - e, np.sqrt(1 - e * e) * np.sin(eccentric)])
+
+
+def test_steps_of_their_own_length_along_ten_orbits():
+    """k = 1: the root opposite, h < 0, is as near as the right one; energy and angular momentum to rounding of Δq/h."""
+    problem = da.VariationalProblem(lambda q, v: 0.5 * v @ v + 1 / jnp.sqrt(q @ q))
+    path = da.simulate_free_steps(problem, [kepler(3.0), kepler(3.05)], [3.0, 3.05], steps=1500)
+    assert path.outcome is da.Outcome.SUCCESS
+    steps = np.diff(path.t)
+    assert 2.0 < steps.max() / steps.min() < 3.0
+    assert float(path.t[-1]) > 40.0
+    energies = np.asarray(da.energies(da.with_time(problem), np.column_stack([path.t, path.q])))
+    assert np.ptp(energies) < 1e-11
+    middle = 0.5 * (path.q[1:] + path.q[:-1])
+    cross, radius = middle[:, 0] * path.v[:, 1] - middle[:, 1] * path.v[:, 0], np.linalg.norm(middle, axis=1)
+    assert np.ptp(cross * (1 + steps**2 / (4 * radius**3))) < 1e-11  # q × D₂L_d
+
+
+def test_free_steps_on_a_sphere():
+    """The constraint to rounding; the force at a node balances gravity and the discrete acceleration of uneven steps."""
+    pendulum = da.VariationalProblem(lambda q, v: 0.5 * v @ v - q[2], da.Holonomic(lambda q: q @ q - 1))
+    nodes = [[0.6, 0.0, -0.8], [0.55, 0.06, -np.sqrt(1 - 0.55**2 - 0.06**2)]]
+    path = da.simulate_free_steps(pendulum, nodes, [0.0, 0.05], steps=20)
+    assert np.abs(np.sum(np.asarray(path.q) ** 2, axis=1) - 1).max() < 1e-15
+    steps, v = np.diff(path.t), np.asarray(path.v)
+    assert steps.max() > 1.3 * steps.min()
+    a = np.diff(v, axis=0) / (0.5 * (steps[1:] + steps[:-1]))[:, None]
+    np.testing.assert_allclose(path.constraint_forces, a + np.array([0, 0, 1.0]), atol=1e-11)
+
+
+def turn(q, v, a):
+    """Nonlinear, bounded near circles about the origin."""
+    return 0.5 * a @ a - 1.25 * v @ v + 0.5 * q @ q + 0.05 * (q @ q) ** 2
+
+
+TURN = da.VariationalProblem(turn, derivatives=2)
+
+
+def turned(t):
+    """(q, v) at the times t by Euler and Lagrange: q⁗ + 5/2 q̈ + q + |q|² q/5 = 0."""
+
+    def rate(_, x):
+        q, v, a, j = x.reshape(4, 2)
+        return np.concatenate([v, a, j, -2.5 * a - q - 0.2 * (q @ q) * q])
+
+    start = np.array([1.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0, -1.0])
+    found = solve_ivp(rate, (0.0, max(t)), start, "DOP853", t, rtol=1e-12, atol=1e-13)
+    return found.y.T.reshape(-1, 4, 2)[:, :2]
+
+
+def test_steps_of_their_own_length_of_second_order():
+    path = da.simulate_free_steps(TURN, turned([0.0, 0.3]), [0.0, 0.3], steps=1200)
+    steps = np.diff(path.t)
+    assert 1.2 < steps.max() / steps.min() < 2.0
+    x = np.column_stack([path.t, path.q, path.v])
+    energies = np.asarray(da.energies(da.with_time(TURN, da.Hermite()), x))
+    assert np.ptp(energies) < 1e-9  # ε|q|·12/h³ is 1e-13 in a step, and adds up
+    at = int(np.searchsorted(path.t, 10.0))
+    np.testing.assert_allclose(np.stack([path.q[at], path.v[at]]), turned([0.0, float(path.t[at])])[1], atol=1e-3)
+
+
+def test_windows_of_nodes_double_a_deviation_of_the_steps():
+    """δ_{i+1} = -2δ_i for k = 2 with nodes alone: the recursion of the paper's adaptive method is unstable."""
+    runs = []
+    for late in (0.0, 1e-7):
+        times = 0.1 * np.arange(4) + late * np.array([0, 0, 0, 1])
+        path = da.simulate_free_steps(TURN, turned(times)[:, 0], times, steps=11, scheme=da.Interpolated(), throw=False)
+        runs.append(np.diff(path.t))
+    count = min(len(x) for x in runs)
+    deviation = runs[1][:count] - runs[0][:count]
+    np.testing.assert_allclose(deviation[-3:] / deviation[-4:-1], -2.0, rtol=0.15)
 
 
 def test_bad_nodes_are_named():
@@ -112,3 +186,12 @@ def test_bad_nodes_are_named():
         da.simulate_free_steps(quartic, [[0.0]], [0.0], steps=5)
     with pytest.raises(ValueError, match="they must increase"):
         da.simulate_free_steps(quartic, [[0.0], [0.1]], [0.1, 0.0], steps=5)
+    second = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, lambda q, v, a: a[0], derivatives=2)
+    with pytest.raises(ValueError, match="give q and its first 1 derivatives at two times"):
+        da.simulate_free_steps(second, [[0.0], [0.1]], [0.0, 0.1], steps=5)
+    with pytest.raises(ValueError, match="steps: found 1; the start gives 2 nodes"):
+        da.simulate_free_steps(quartic, [[0.0], [0.1]], [0.0, 0.1], steps=1)
+    with pytest.raises(da.RankDeficientError, match="singular Lagrangian"):
+        da.simulate_free_steps(da.VariationalProblem(lambda q, v: q @ q), [[0.0], [0.1]], [0.0, 0.1], steps=5)
+    with pytest.raises(ValueError, match="Hermite windows takes no constraints"):
+        da.simulate_free_steps(second, [[[0.0], [1.0]], [[0.1], [1.0]]], [0.0, 0.1], steps=5)

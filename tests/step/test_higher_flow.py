@@ -9,6 +9,7 @@ import dalembert as da
 from dalembert.discretize.higher import starting_windows
 from dalembert.discretize.windows import windows
 from dalembert.gallery.heisenberg import exact, heisenberg
+from dalembert.systems import lift
 
 CIRCLE = {"q0": (0.3, -0.2, 0.1), "v0": (1.0, 0.5, -0.2 * 1.0 - 0.3 * 0.5)}
 
@@ -125,6 +126,48 @@ def test_one_word_changes_the_principle(vakonomic):
     other = da.simulate(heisenberg("dalembert"), **CIRCLE, h=0.05, steps=40)
     np.testing.assert_allclose(other.q, exact(other.t, **CIRCLE)[0], atol=1e-13)
     assert np.abs(other.q - vakonomic[0].q).max() > 0.1
+
+
+def test_four_derivatives():
+    """k = 4: q⁽⁸⁾ = |q|² q, which the unit circle solves; second order, and symplectic."""
+    problem = da.VariationalProblem(lambda q, v, a, j, s: 0.5 * s @ s - 0.25 * (q @ q) ** 2, derivatives=4)
+    circle = lambda t: np.stack([np.cos(t), np.sin(t)], axis=-1)  # noqa: E731
+    jets = circle(0.5 * np.pi * np.arange(8))
+    runs = [da.simulate(problem, jets=jets, h=1 / N, steps=N) for N in (10, 20, 40)]
+    errors = np.array([np.abs(p.q - circle(np.asarray(p.t))).max() for p in runs])
+    assert np.log2(errors[:-1] / errors[1:]) == pytest.approx([2.0, 2.0], abs=0.1)
+    wide = da.measure.symplectic_defect(problem, nodes=circle(0.5 * np.arange(8)), h=0.5)  # momenta of nodes are ~ h⁻⁷
+    assert float(wide.size) < 1e-12 * float(jnp.abs(wide.omega).max())
+
+
+def test_lifts_of_a_function():
+    """T⁽³⁾f against the derivatives of f along a curve with these derivatives."""
+    f = lambda q: jnp.array([jnp.exp(q[0]) * q[1], q @ q])  # noqa: E731
+    along = lambda t: f(jnp.array([jnp.sin(t), 1 + t**3]))  # noqa: E731
+    t = 0.7
+    jet = np.array([[np.sin(t), 1 + t**3], [np.cos(t), 3 * t**2], [-np.sin(t), 6 * t], [-np.cos(t), 6.0]])
+    wanted = [along(t), jax.jacfwd(along)(t), jax.jacfwd(jax.jacfwd(along))(t), jax.jacfwd(jax.jacfwd(jax.jacfwd(along)))(t)]
+    np.testing.assert_allclose(np.stack(lift(f, 3)(jnp.asarray(jet))), np.stack(wanted), rtol=1e-13)
+
+
+def test_many_flows_at_once(problem):
+    """The lanes of an ensemble, over jets and over parameters, are the single runs."""
+    many = da.ensemble(problem, jets=np.stack([JETS, 1.1 * JETS]), h=0.05, steps=10, t0=0.5, parameters={"c": [1.3, 0.9]})
+    for i, (scale, c) in enumerate([(1.0, 1.3), (1.1, 0.9)]):
+        one = da.simulate(problem.replace(c=c), jets=scale * JETS, h=0.05, steps=10, t0=0.5)
+        np.testing.assert_allclose(many.q[i], one.q, atol=1e-14)
+
+
+def test_alternating_nodes_beyond_the_smallest_scale():
+    """L = ½εq̈² + ½q̇²: a layer at the end decays by (2√ε - h)/(2√ε + h) in each node, which alternates for h > 2√ε."""
+    for epsilon in (1e-4, 4e-2):
+        layer = da.VariationalProblem(
+            lambda q, v, a, p: 0.5 * p["e"] * a @ a + 0.5 * v @ v, derivatives=2, parameters={"e": epsilon}
+        )
+        path = da.solve(layer, initial=([0.0], [1.0]), final=([0.0], [0.0]), T=3.0, steps=30)
+        bends = np.diff(np.asarray(path.q[:, 0]), n=2)[1:6]
+        wanted = (2 * np.sqrt(epsilon) - 0.1) / (2 * np.sqrt(epsilon) + 0.1)
+        np.testing.assert_allclose(bends[1:] / bends[:-1], wanted, rtol=1e-4)
 
 
 def sphere(q):

@@ -182,3 +182,42 @@ def test_a_traced_path_is_refused():
 
     with pytest.raises(ValueError, match="path: is traced"):
         jax.jit(traced)(1.0)
+
+
+def solved(given: dict, constraints=(), **options):
+    problem = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a + jnp.cos(q[0]) * v[1], constraints, derivatives=2)
+    return da.solve(problem, **given, T=1.0, steps=6, throw=False, **options)
+
+
+SOLUTIONS = {
+    "momenta": lambda: solved({"initial": ([0.0, 0.1], [0.3, 0.0]), "final": ([1.0, 1.0],)}, scheme=da.Hermite()),
+    "nodes and multipliers": lambda: solved(
+        {"initial": da.Nodes([[0.0, 0.0], [0.1, 0.0]]), "final": ([1.0, 0.0],)}, lambda q, v, a: a[1] - v[0] * q[1]
+    ),
+    "holonomic, not certified": lambda: solved(
+        {"initial": ([1.0, 0.0],), "final": ([0.0, 1.0],)}, da.Holonomic(lambda q: q @ q - 1), certify=False
+    ),
+    "infeasible": lambda: solved({"initial": ([0.0, 0.0],), "final": ([1.0, 1.0],)}, da.Nonholonomic(lambda q, v: v[0])),
+}
+
+
+@pytest.mark.parametrize("make", SOLUTIONS.values(), ids=SOLUTIONS.keys())
+def test_a_round_trip_of_a_solution_changes_no_bit(make, tmp_path):
+    solution = make()
+    da.save(solution, tmp_path / "solution.nc")
+    found = da.load(tmp_path / "solution.nc")
+    assert same(found, solution)
+    assert (found.kind, found.describe()) == (solution.kind, solution.describe())
+    data = da.to_xarray(solution)
+    assert data.q.dims == ("node", "coordinate")
+    assert data.jets.dims == ("window", "derivative", "coordinate")
+    assert data.attrs["kind"] == solution.kind
+    assert data.attrs["outcome"] == solution.outcome.name.lower()
+
+
+def test_what_a_solution_has_not_is_named():
+    solution = SOLUTIONS["momenta"]()
+    with pytest.raises(ValueError, match="is a solution"):
+        da.matches(solution, PENDULUM.system)
+    with pytest.raises(ValueError, match="holds a batch"):
+        da.to_xarray(jax.tree.map(lambda x: jnp.stack([x, x]), solution))

@@ -35,8 +35,7 @@ from dalembert.measure import Order
 from dalembert.measure import order as measured_order
 from dalembert.papers import PAPERS
 from dalembert.path import Outcome
-from dalembert.show import plot, plot_solution
-from dalembert.solution import Solution
+from dalembert.show import plot
 from dalembert.solve import solve as solved
 from dalembert.step import simulate
 from dalembert.step.start import STARTERS
@@ -136,13 +135,13 @@ def solve(
     steps: Annotated[int | None, typer.Option(help="number of steps")] = None,
     scheme: Annotated[str, typer.Option(help=", ".join(MAPS))] = "interpolated",
     tolerance: Annotated[float, typer.Option(help="on the last update, relative to the size of the path")] = 1e-9,
-    file: Annotated[File | None, typer.Option("--save", help="NumPy file to write, such as solution.npz")] = None,
+    file: Annotated[File | None, typer.Option("--save", help="NetCDF file to write, such as solution.nc")] = None,
     picture: Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")] = None,
 ) -> None:
     """Solve a boundary problem; print how it went, and store or plot the solution. One that is not found exits 1."""
     with _one_line_errors():
         entry = named_boundary_problem(name, parameter)
-        check_target(file, (".npz",), "--save")
+        check_target(file, (".nc", ".nc4", ".h5"), "--save")
         check_target(picture, (".png", ".pdf", ".svg"), "--plot")
         solution = solved(
             entry.problem, **entry.boundary, steps=entry.steps if steps is None else steps, scheme=named_windows(scheme),
@@ -154,20 +153,11 @@ def solve(
             error = np.abs(np.asarray(solution.q) - entry.exact(solution.t)).max()
             _console().print(Text(f"largest error of q against the closed form {error:.2e}"))
         if file is not None:
-            _save_solution(solution, file)
+            save(solution, file)
         if picture is not None:
-            plot_solution(solution, title=entry.title, exact=None if parameter else entry.exact).savefig(picture)
+            plot(solution, title=entry.title, exact=None if parameter else entry.exact).savefig(picture)
     if failed:
         raise typer.Exit(1)
-
-
-def _save_solution(solution: Solution, file: File) -> None:
-    """t, q, v, the jets and the multipliers under their names."""
-    s = solution
-    np.savez(
-        file, t=s.t, q=s.q, v=s.v, t_multipliers=s.t_multipliers, jets=s.jets, multipliers=s.multipliers,
-        holonomic_multipliers=s.holonomic_multipliers, action=s.action,
-    )  # fmt: skip
 
 
 @app.command()

@@ -61,7 +61,7 @@ def with_time(
 
     def holonomic(x, *p):
         given = _with_parameters(problem, p[0]) if p else problem
-        return holonomic_constraints(given, x[1:], x[0])
+        return holonomic_constraints(given, x[1 : 1 + (x.shape[0] - 1) // (k if hermite else 1)], x[0])
 
     def prescribed(*arguments):
         x, p = split(arguments)

@@ -41,13 +41,10 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def plot(path: Path, *, title: str | None = None, velocities: bool = False, curve: bool | None = None) -> Figure:
+def plot_path(path: Path, *, title: str | None = None, velocities: bool = False, curve: bool | None = None) -> Figure:
     """q over its times; the curve in configuration space for n = 2, 3; multipliers λ and constraint forces Rᵀλ over theirs.
 
-    For a servo-constraint the last are the control law. velocities: add v, at its own times. curve: draw the
-    configuration space curve or not; by default for n = 2 and 3. A run that ended early is marked with time and reason.
-    Returns a matplotlib Figure: figure.savefig("run.pdf"), or its value in a notebook.
-    Raises TypeError for what is no Path, ValueError for a traced path, for a batch, and for curve=True with other n.
+    As `plot`. For a servo-constraint the forces are the control law.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure

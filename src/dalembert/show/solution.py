@@ -9,6 +9,7 @@ import numpy as np
 from dalembert.show.figure import COLOURS, STYLE
 from dalembert.show.panels import subscript
 from dalembert.solution import Solution
+from dalembert.systems import is_traced
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,11 +20,15 @@ DERIVATIVES = ("q", "dq/dt", "d²q/dt²", "d³q/dt³", "d⁴q/dt⁴")
 def plot_solution(solution: Solution, *, title: str | None = None, exact: Any = None) -> Figure:
     """q at the nodes, its derivatives up to the k-th as the windows see them, and multipliers, each over its own times.
 
-    exact(t) → q (…, n), drawn dashed behind q. Returns a matplotlib Figure.
+    exact(t) → q (…, n), drawn grey behind q. Returns a matplotlib Figure. ValueError where it is traced or a batch.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
+    if is_traced(solution):
+        raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then plot it")
+    if np.ndim(solution.code):
+        raise ValueError(f"path: holds a batch of shape {np.shape(solution.code)}; plot its solutions one by one")
     content = _panels(solution)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(6.2, 1.5 * len(content) + 0.9), layout="constrained")

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.algebra import numerical_rank
+from dalembert.discretize.higher import holonomic_derivatives
 from dalembert.solve.ends import End
 from dalembert.systems import InconsistentDataError, RankDeficientError
 from dalembert.systems.variational import VariationalProblem, density, differential_constraints, holonomic_constraints
@@ -27,6 +28,12 @@ def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarr
     jet = jets[chosen] + APART * random.standard_normal(jets[chosen].shape) * (1.0 + np.abs(jets[chosen]))
     found = jax.tree.map(np.asarray, _derivatives(problem, jet, times[chosen]))
     values, slopes, holonomic_values, holonomic_slopes, hessian, highest = found
+    n, m, mh = jets.shape[2], slopes.shape[1], holonomic_slopes.shape[1]
+    if m + mh > n:
+        raise RankDeficientError(
+            f"constraints: found {m} with derivatives and {mh} holonomic equations for n = {n} coordinates; at most n are "
+            "independent along a path. Leave out those that follow from the others"
+        )
     if not all(np.all(np.isfinite(x)) for x in found):
         return
     _check_rank(
@@ -35,6 +42,8 @@ def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarr
         "constraints (those that are not holonomic)",
     )
     _check_rank(holonomic_values, holonomic_slopes, "constraints (the holonomic ones)")
+    if m and mh:
+        _check_against_holonomic(problem, jet, times[chosen], values, slopes.reshape(*slopes.shape[:2], -1))
     _check_regular(problem, hessian, np.concatenate([highest, holonomic_slopes], axis=1))
 
 
@@ -97,6 +106,37 @@ def _check_rank(values: np.ndarray, slopes: np.ndarray, name: str) -> None:
         else "contradicts the others: their gradients agree, their values do not"
     )
     raise RankDeficientError(f"{name}: component {row} {what}")
+
+
+def _check_against_holonomic(problem: VariationalProblem, jets, times, values, slopes) -> None:
+    """Equations that are a combination of φ, dφ/dt, …, dᵏφ/dtᵏ of the holonomic constraints at every sample."""
+    found = [np.asarray(x) for x in _holonomic_rates(problem, jnp.asarray(jets), jnp.asarray(times))]
+    if not all(np.all(np.isfinite(x)) for x in found) or not all(numerical_rank(s).full for s in found[1]):
+        return
+    for row in range(slopes.shape[1]):
+        off = []
+        for known, rates, value, slope in zip(*found, values[:, row], slopes[:, row], strict=True):
+            if numerical_rank(np.vstack([rates, slope])).full:
+                break
+            weights = np.linalg.lstsq(rates.T, slope, rcond=None)[0]
+            off.append(abs(value - weights @ known) / (1.0 + abs(value)))
+        else:
+            what = "is redundant: it follows from" if max(off) <= ZERO else "contradicts"
+            raise RankDeficientError(
+                f"constraints (those that are not holonomic): component {row} {what} the holonomic ones and their time "
+                "derivatives. Leave it out"
+            )
+
+
+@eqx.filter_jit
+def _holonomic_rates(problem: VariationalProblem, jets, times):
+    """φ, …, dᵏφ/dtᵏ, (samples, (k+1)mh), and their slopes in the jets."""
+
+    def one(jet, t):
+        rates = lambda x: holonomic_derivatives(problem, x.reshape(jet.shape), t).ravel()  # noqa: E731
+        return rates(jet.ravel()), jax.jacfwd(rates)(jet.ravel())
+
+    return jax.vmap(one)(jets, times)
 
 
 def _check_regular(problem: VariationalProblem, hessian: np.ndarray, rows: np.ndarray) -> None:

@@ -47,7 +47,9 @@ def onto_constraints(problem: VariationalProblem, w: Windows, fixed: np.ndarray,
     slots = np.flatnonzero((w.orders == 1) & ~fixed)
     if len(slots):
         owners = w.owners[slots]
-        values[:, slots] = np.asarray(_tangent(problem, values[:, w.nodes[owners]], values[:, slots], w.t[owners]))
+        tangent = np.asarray(_tangent(problem, values[:, w.nodes[owners]], values[:, slots], w.t[owners]))
+        good = np.all(np.isfinite(tangent), axis=2)  # dependent constraints are named later
+        values[:, slots] = np.where(good[:, :, None], tangent, values[:, slots])
     return values
 
 

@@ -60,7 +60,9 @@ def simulate(
     instead of (q0, v0), and h, 1 if not given, only scales time and multipliers. A VariationalProblem of order k
     takes jets, (2k, n), q and its first 2k-1 derivatives at t0, or nodes, (2k, n), its first nodes, and with
     differential constraints multipliers, (k, m): λ and its first k-1 derivatives at t0, or λ of the first k
-    windows; its scheme is Interpolated() or Averaged().
+    windows; its scheme is Interpolated() or Averaged(). There the
+    multipliers of holonomic constraints are reported where there are no differential ones, else those of the latter
+    alone; constraint_forces are NaN with differential constraints, whose forces belong to no single step.
     scheme: maps and form; starter: how a two step form gets its second node. branch: which root, where there are several.
     save_every: keep every that many states (and the last); None keeps only the last. reduce: (function, initial) with
     function(value, t, q, v, multipliers) → value, over all steps. `stop(q, v[, t][, p])`: ends the run after the step at

@@ -70,7 +70,7 @@ def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, 
         derivatives = given if nodes is None else forward_differences(given, h)  # to first order: enough to look at a rank
         if chosen.differenced:  # a discrete Lagrangian is not defined where all points coincide
             check_regular(problem, derivatives, free[0], t0)
-    begun = (_from_jets if nodes is None else _from_nodes)(problem, chosen, given, free, mh, t0, h)
+    begun = (_from_jets if nodes is None else from_nodes)(problem, chosen, given, free, mh, t0, h)
     program = HigherProgram(problem, chosen, m, mh, known)
     s = jnp.concatenate([begun.b[1:].ravel(), begun.momenta.ravel()])
     if not traced:
@@ -103,7 +103,8 @@ def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
 
 
 @eqx.filter_jit
-def _from_nodes(problem, scheme, nodes, multipliers, mh: int, t0, h) -> Begun:
+def from_nodes(problem, scheme, nodes, multipliers, mh: int, t0, h) -> Begun:
+    """The momenta are those of the k windows that end at the last k nodes."""
     k = problem.derivatives
     state = momenta_of_nodes(problem, scheme, nodes, multipliers, h, t0)
     last = forward_differences(nodes[k - 1 :], h)[-1]

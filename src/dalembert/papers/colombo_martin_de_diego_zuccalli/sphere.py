@@ -127,16 +127,13 @@ def changes(ladder: list[Solution]) -> list[float]:
 
 
 def formula_error(solution: Solution) -> tuple[float, float]:
-    """(largest |λ_k - printed| over the largest λ, largest left side of the printed equations) at k ∉ I.
-
-    `solve` returns multipliers of nodes for the weight (N-1)/(N+1), the mean of the N-1 windows of weight 1 over N+1 nodes.
-    """
+    """(largest |λ_k - printed| over the largest λ, largest left side of the printed equations) at k ∉ I."""
     steps = len(solution.t) - 1
     given = [round(steps * i / (len(ANGLES) - 1)) for i in range(1, len(ANGLES) - 1)]
     free = np.array([k for k in range(2, steps - 1) if k not in given])
     q, h = np.asarray(solution.q), 1.0 / steps
     formula = printed_multipliers(q, h)[free - 2]
-    found = np.asarray(solution.holonomic_multipliers)[free, 0] * (steps - 1) / (steps + 1)
+    found = np.asarray(solution.holonomic_multipliers)[free, 0]
     difference = float(np.max(np.abs(found - formula)) / np.max(np.abs(formula)))
     return difference, float(np.max(np.abs(printed_residual(q, h)[free - 2])))
 

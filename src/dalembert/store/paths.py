@@ -1,4 +1,4 @@
-"""A path as a labelled data set and as a NetCDF file, with everything needed to run it again.
+"""A path as a labelled data set, with everything needed to run it again.
 
 Dimensions: `node`, `mid`, `interior`, one per time level, and `held` for a sampled feedback; `coordinate` with the names
 of q; `multiplier`; `lane` in front for the paths of a vmapped run. A level's own times are its coordinate: the dimension
@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path as File
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.discretize import DiscreteSystem
 from dalembert.path import Outcome, Path, Provenance, Statistics
-from dalembert.step.provenance import provenance
-from dalembert.systems import System, is_traced
+from dalembert.systems import is_traced
 
 if TYPE_CHECKING:
     import xarray
 
 FORMAT = 1
-SUFFIXES = (".nc", ".nc4", ".h5")
 LENGTH, TIME = "coordinate unit", "time unit"
 FORCE = "unit of the Lagrangian / coordinate unit"
 # variable: (field of its times, last axis, long_name, units)
@@ -54,7 +49,7 @@ STATISTICS = {
 }
 
 
-def to_xarray(path: Path) -> xarray.Dataset:
+def path_to_xarray(path: Path) -> xarray.Dataset:
     """The path as a Dataset: q(node, coordinate), v, multipliers and forces on their own levels, with labels and units.
 
     `data.q.sel(coordinate="x")` is a labelled series over its times. Statistics, step and outcome are scalar variables;
@@ -85,13 +80,8 @@ def to_xarray(path: Path) -> xarray.Dataset:
     return xr.Dataset(variables, _coordinates(path, lanes, dimension), attributes)
 
 
-def from_xarray(data: xarray.Dataset) -> Path:
-    """The Path that `to_xarray` was given, bit for bit. ValueError where the data set was not made by dalembert."""
-    version = data.attrs.get("dalembert_format")
-    if version is None:
-        raise ValueError("data: no dalembert path: the attribute dalembert_format is missing")
-    if int(version) > FORMAT:
-        raise ValueError(f"data: written in format {int(version)}, this dalembert reads up to {FORMAT}; update it")
+def path_from_xarray(data: xarray.Dataset) -> Path:
+    """The Path that `path_to_xarray` was given, bit for bit."""
     fields: dict[str, Any] = {name: jnp.asarray(data[name].values) for name in (*VARIABLES, *SCALARS) if name in data}
     lanes = np.ndim(fields["code"])
     for name, (times, *_) in VARIABLES.items():
@@ -106,70 +96,11 @@ def from_xarray(data: xarray.Dataset) -> Path:
     )
 
 
-def save(path: Path, file: str | os.PathLike) -> None:
-    """Write the path to a NetCDF-4 file (.nc), which every NetCDF or HDF5 library can read.
-
-    A file of that name is replaced once the new one is complete. Raises TypeError and ValueError as `to_xarray`,
-    ValueError for another ending, FileNotFoundError where the folder does not exist.
-    """
-    target = _named(file)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"file: the folder {target.parent} does not exist; make it first")
-    data = to_xarray(path)
-    plain = {str(name): {"_FillValue": None} for name, x in data.variables.items() if x.dtype.kind == "f"}
-    partial = target.with_name(target.name + ".part")
-    try:
-        data.to_netcdf(partial, engine="h5netcdf", encoding=plain)
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def load(file: str | os.PathLike) -> Path:
-    """The path stored by `save`, equal bit for bit, with outcome, statistics and provenance.
-
-    Raises FileNotFoundError, and ValueError for a file that is no NetCDF file or was not written by dalembert.
-    """
-    import xarray as xr
-
-    source = File(file)
-    if not source.is_file():
-        raise FileNotFoundError(f"file: {source} does not exist")
-    try:
-        data = xr.load_dataset(source, engine="h5netcdf", mask_and_scale=False, decode_times=False)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"file: {source} cannot be read as a NetCDF file ({error})") from error
-    try:
-        return from_xarray(data)
-    except (ValueError, KeyError) as error:
-        detail = error.args[0] if isinstance(error, ValueError) else f"{error} is missing"
-        raise ValueError(f"file: {source} was not written by dalembert.save ({detail})") from error
-
-
-def matches(path: Path | str | os.PathLike, system: System | DiscreteSystem) -> bool:
-    """Whether the source hash stored with a path (or in a file) is that of this system's functions.
-
-    Compares the source text of Lagrangian, constraints and forces; parameters and captured values are not part of it.
-    ValueError where the path carries no provenance, because it was computed under jit, vmap or grad.
-    """
-    run = path if isinstance(path, Path) else load(path)
-    if run.provenance is None:
-        raise ValueError("path: carries no provenance (it was computed under jit, vmap or grad), so nothing to compare")
-    return run.provenance.source_hash == provenance(system, None, "", None).source_hash
-
-
 def _check_path(path: object) -> None:
     if not isinstance(path, Path):
         raise TypeError(f"path: found {type(path).__name__}; give the Path that simulate returned")
     if is_traced(path):
         raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then store it")
-
-
-def _named(file: str | os.PathLike) -> File:
-    target = File(file)
-    if target.suffix not in SUFFIXES:
-        raise ValueError(f"file: found '{target}'; a path is stored as NetCDF, give a name that ends in {SUFFIXES[0]}")
-    return target
 
 
 def _dimensions(path: Path) -> dict[str, str]:

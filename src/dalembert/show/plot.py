@@ -1,0 +1,39 @@
+"""plot: the figure of whatever simulate or solve returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dalembert.path import Path
+from dalembert.show.figure import plot_path
+from dalembert.show.solution import plot_solution
+from dalembert.solution import Solution
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def plot(
+    path: Path | Solution,
+    *,
+    title: str | None = None,
+    velocities: bool = False,
+    curve: bool | None = None,
+    exact: Callable | None = None,
+) -> Figure:
+    """Of a path: q over its times; the curve in configuration space for n = 2, 3; multipliers λ and forces Rᵀλ over theirs.
+
+    velocities: add v, at its own times. curve: draw the configuration space curve or not; by default for n = 2 and 3. A run
+    that ended early is marked with time and reason. Of a solution: q at the nodes, the derivatives up to the k-th and the
+    multipliers over their own times; exact(t) → q (…, n) is drawn behind q; velocities and curve do not apply.
+    Returns a matplotlib Figure: figure.savefig("run.pdf"), or its value in a notebook.
+    Raises TypeError for anything else, ValueError for a traced path, for a batch, and for options that do not apply.
+    """
+    if not isinstance(path, Solution):
+        if exact is not None:
+            raise ValueError("exact: belongs to the figure of a Solution; draw it over that of a Path yourself")
+        return plot_path(path, title=title, velocities=velocities, curve=curve)
+    if velocities or curve is not None:
+        raise ValueError("velocities, curve: belong to the figure of a Path; that of a Solution always shows velocities")
+    return plot_solution(path, title=title, exact=exact)

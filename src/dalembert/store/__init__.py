@@ -1,0 +1,5 @@
+"""Paths and solutions as labelled data sets and as NetCDF files."""
+
+from dalembert.store.files import from_xarray, load, matches, save, to_xarray
+
+__all__ = ["from_xarray", "load", "matches", "save", "to_xarray"]

@@ -1,0 +1,72 @@
+"""A solution of a boundary problem as a labelled data set.
+
+Dimensions: `node` and `window` with their times, `coordinate`, `derivative` of the jets, `momentum` (k of them at an end),
+`multiplier` and `holonomic` for the two kinds of constraints.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.path import Outcome
+from dalembert.solution import BoundaryStatistics, Solution
+from dalembert.store.paths import FORCE, FORMAT, LENGTH, TIME
+from dalembert.systems import is_traced
+
+if TYPE_CHECKING:
+    import xarray
+
+CONTENT = "solution"
+# variable: (dimensions, long_name, units)
+VARIABLES = {
+    "q": (("node", "coordinate"), "position", LENGTH),
+    "v": (("node", "coordinate"), "velocity", f"{LENGTH} / {TIME}"),
+    "jets": (("window", "derivative", "coordinate"), "derivatives q⁽ʲ⁾ as the windows see them", f"{LENGTH} / {TIME}ʲ"),
+    "multipliers": (("window", "multiplier"), "multiplier λ of the differential constraints", "unit of L / unit of φ"),
+    "holonomic_multipliers": (("node", "holonomic"), "multiplier of the holonomic constraints", "unit of L / unit of φ"),
+    "momenta_initial": (("momentum", "coordinate"), "Ostrogradsky momentum p⁽ʲ⁾ at the first node", f"{FORCE} · {TIME}ʲ⁺¹"),
+    "momenta_final": (("momentum", "coordinate"), "Ostrogradsky momentum p⁽ʲ⁾ at the last node", f"{FORCE} · {TIME}ʲ⁺¹"),
+    "action": ((), "discrete action", f"unit of the Lagrangian · {TIME}"),
+    "negative_directions": ((), "independent variations that lower the action, -1: not counted", "1"),
+    "flat_directions": ((), "independent variations that change the action to third order only", "1"),
+    "code": ((), "how the iteration ended", "1"),
+}
+
+
+def solution_to_xarray(solution: Solution) -> xarray.Dataset:
+    """The solution as a Dataset; ValueError for a traced one and for a batch."""
+    import xarray as xr
+
+    if is_traced(solution):
+        raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then store it")
+    if np.ndim(solution.code):
+        raise ValueError(f"path: holds a batch of shape {np.shape(solution.code)}; store its solutions one by one")
+    s, found = solution, {}
+    for name, (axes, long_name, units) in VARIABLES.items():
+        if getattr(s, name) is not None:
+            found[name] = (axes, np.asarray(getattr(s, name)), {"long_name": long_name, "units": units})
+    for field in dataclasses.fields(BoundaryStatistics):
+        found[field.name] = ((), np.asarray(getattr(s.statistics, field.name)), {"long_name": f"{field.name} of the solver"})
+    times: dict[str, Any] = {
+        name: (name, np.asarray(t), {"long_name": f"time of level {name}", "units": TIME, "axis": "T"})
+        for name, t in (("node", s.t), ("window", s.t_multipliers))
+    }
+    names = ("coordinate", [f"q{i}" for i in range(s.q.shape[1])], {"long_name": "name of the generalised coordinate"})
+    attributes = {
+        "dalembert_format": FORMAT, "content": CONTENT, "title": "extremal of a boundary problem computed by dalembert",
+        "windows": s.scheme, "kind": s.kind, "outcome": Outcome(int(s.code)).name.lower(), "description": s.describe(),
+    }  # fmt: skip
+    return xr.Dataset(found, {**times, "coordinate": names}, attributes)
+
+
+def solution_from_xarray(data: xarray.Dataset) -> Solution:
+    """The Solution that `solution_to_xarray` was given, bit for bit."""
+    values: dict[str, Any] = {name: jnp.asarray(data[name].values) if name in data else None for name in VARIABLES}
+    names = [field.name for field in dataclasses.fields(BoundaryStatistics)]
+    statistics = BoundaryStatistics(**{name: jnp.asarray(data[name].values) for name in names})
+    times = {"t": jnp.asarray(data["node"].values), "t_multipliers": jnp.asarray(data["window"].values)}
+    return Solution(**values, **times, statistics=statistics, scheme=data.attrs["windows"])
