@@ -1,4 +1,4 @@
-"""XLA's default way of compiling: the tests set quick flags for all programs, see conftest.py; these run without them too."""
+"""XLA's default way of compiling: conftest.py sets quick flags for all tests; these run without them too."""
 
 import os
 import subprocess
