@@ -51,8 +51,6 @@ def solve(
     Source: Colombo, Martín de Diego, Zuccalli, eq. (3.4); ends by derivatives are windows with coinciding knots, which the
     paper lacks.
     """
-    if not isinstance(problem, VariationalProblem):
-        raise TypeError(f"problem: found {type(problem).__name__}; boundary problems belong to a VariationalProblem")
     prepared = prepare(problem, [Request(initial, final, through, guess)], T, steps, times, scheme)
     solution = extremals(prepared, settings(tolerance, max_iterations, seek), certify)[0]
     if throw and solution.outcome is not Outcome.SUCCESS:

@@ -44,6 +44,8 @@ class Request(NamedTuple):
 def prepare(problem, requests: Sequence[Request], T, steps, times, scheme) -> Prepared:
     """Arguments as `solve` takes them; requests give the same derivatives at the same times."""
     check_x64()
+    if not isinstance(problem, VariationalProblem):
+        raise TypeError(f"problem: found {type(problem).__name__}; boundary problems belong to a VariationalProblem")
     scheme = Interpolated() if scheme is None else scheme
     k = problem.derivatives
     ends = [[read_end(r.initial, "initial", k), read_end(r.final, "final", k)] for r in requests]

@@ -53,7 +53,7 @@ def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) ->
     values: dict[str, Any] = {
         "t": w.t, "q": slots[w.nodes], "v": _velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": jets,
         "multipliers": z[own, layout.part("multipliers")].reshape(w.times.size, m),
-        "holonomic_multipliers": _holonomic(w, z[:, layout.part("holonomic")].reshape(len(w.orders), holonomic)),
+        "holonomic_multipliers": z[:, layout.part("holonomic")].reshape(len(w.orders), holonomic)[w.nodes],
         "momenta_initial": _momenta(w, raw, 0, -1.0, layout.k),
         "momenta_final": _momenta(w, raw, len(w.t) - 1, 1.0, layout.k),
         "action": np.asarray(it.at.objective), "negative_directions": np.asarray(end.inertia[0]),
@@ -69,16 +69,6 @@ def _momenta(w: Windows, gradient: np.ndarray, node: int, sign: float, k: int):
     """p⁽ʲ⁾ = ∓ ∂(Σ L̃_d)/∂q⁽ʲ⁾ at an end that holds its derivatives."""
     run = np.flatnonzero(w.owners == node)
     return None if len(run) < k else sign * gradient[run[np.argsort(w.orders[run])]]
-
-
-def _holonomic(w: Windows, multipliers: np.ndarray) -> np.ndarray:
-    """μ of L + μᵀφ at the nodes, (N+1, mh), or of L_d + μᵀφ for `Points`.
-
-    φ enters the iteration with the same weight at all nodes; here it has half of the steps beside it.
-    """
-    steps = np.diff(w.t)
-    own = 0.5 * (np.append(steps, 0.0) + np.append(0.0, steps)) if w.differenced else np.ones(len(w.t))
-    return multipliers[w.nodes] * (w.weights.sum() / len(w.nodes) / own)[:, None]
 
 
 def _velocities(w: Windows, slots: np.ndarray) -> np.ndarray:

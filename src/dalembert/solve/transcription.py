@@ -226,12 +226,16 @@ def _highest_momentum(problem: VariationalProblem, jets, times):
 def _add_holonomic(
     windows: Windows, layout: Layout, bare, fixed_slots: np.ndarray, fixed: np.ndarray, terms: list, data: list
 ) -> None:
-    """φ at every position that is not fixed, and its time derivatives at the derivatives that are not."""
+    """φ at every position that is not fixed, and its time derivatives at the derivatives that are not.
+
+    A node's weight is half of the steps beside it, so that its multiplier is that of L + μᵀφ.
+    """
     part, n, k, stride, blocks = layout.part("holonomic"), layout.n, layout.k, layout.stride, len(fixed)
     fixed[:, part] = np.repeat(fixed_slots.reshape(blocks, stride), layout.holonomic, axis=1)
-    weight = windows.weights.sum() / len(windows.nodes)
+    steps = np.diff(windows.t)
+    own = 0.5 * (np.append(steps, 0.0) + np.append(0.0, steps)) if windows.differenced else np.ones(len(windows.t))
 
-    def add(blocks_of_slots: list[int], begin: int, start: int, times) -> None:
+    def add(blocks_of_slots: list[int], begin: int, start: int, times, weights) -> None:
         """Slots l = 0 … of a node stand in the blocks start + blocks_of_slots[l]; constraints from derivative `begin` on."""
         spread = stride == 1
         slots = [(o, (0 if spread else l) * n + i) for l, o in enumerate(blocks_of_slots) for i in range(n)]
@@ -242,17 +246,17 @@ def _add_holonomic(
         function = NodeTerm(bare, n, len(blocks_of_slots), begin)
         multipliers = tuple(range(len(slots), len(slots) + len(own)))
         terms.append(_term(function, [*slots, *own], multipliers, start, len(times)))
-        data.append((np.full(len(times), weight), np.asarray(times)))
+        data.append((weights, np.asarray(times)))
 
     if stride > 1:
-        add([0] * stride, 0, 0, windows.t)
+        add([0] * stride, 0, 0, windows.t, own)
         return
     first, last = int(windows.nodes[0]), int(windows.nodes[-1])
-    add([0], 0, first, windows.t)
+    add([0], 0, first, windows.t, own)
     if first and not fixed_slots[:first].all():
-        add(list(range(k - 1, -1, -1)), 1, 0, windows.t[:1])
+        add(list(range(k - 1, -1, -1)), 1, 0, windows.t[:1], own[:1])
     if last + 1 < blocks and not fixed_slots[last + 1 :].all():
-        add(list(range(k)), 1, last, windows.t[-1:])
+        add(list(range(k)), 1, last, windows.t[-1:], own[-1:])
 
 
 def _samples(layout: Layout, blocks: int, path: np.ndarray) -> np.ndarray:

@@ -49,11 +49,12 @@ def minimum_of_1_4(steps: int = 8) -> dict[str, float]:
         return h * jnp.sum(cost + z[3 * steps - 3 :] * constraint)
 
     z = jnp.concatenate([q[1:-1].ravel(), free])
-    eigenvalues = np.linalg.eigvalsh(np.asarray(jax.hessian(augmented)(z)))
+    slope, hessian = jax.jit(lambda x: (jax.grad(augmented)(x), jax.hessian(augmented)(x)))(z)
+    eigenvalues = np.linalg.eigvalsh(np.asarray(hessian))
     return {
         "negative": float(np.sum(eigenvalues < 0)),
         "multipliers": float(steps),
-        "slope": float(jnp.max(jnp.abs(jax.grad(augmented)(z)))),
+        "slope": float(np.max(np.abs(slope))),
     }
 
 
@@ -95,7 +96,7 @@ def equations_of_4_4() -> dict[str, int]:
 def index_sets(steps: int = 7) -> dict[str, float]:
     """k = 2, N = 7: multipliers of the action, printed number N-k; multipliers that one node equation reads, printed N-k."""
     q, free = forms.sample(steps + 1)
-    reads = jax.jacfwd(lambda f: jax.grad(forms.action)(jnp.asarray(q), f)[3])(jnp.asarray(free))
+    reads = jax.jit(jax.jacfwd(lambda f: jax.grad(forms.action)(q, f)[3]))(free)
     return {
         "windows": float(len(free)),
         "printed": float(steps - 2),

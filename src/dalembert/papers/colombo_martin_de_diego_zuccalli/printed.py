@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,12 +25,14 @@ def second_difference(t, q):
     return (q[2] - q[1]) / (t[2] - t[1]) ** 2 - (q[1] - q[0]) / ((t[1] - t[0]) * (t[2] - t[1]))
 
 
+@functools.partial(jax.jit, static_argnames="varying")
 def beam_lagrangian(t, q, varying: bool = True):
     """(4.3) as discretized in example 4.1; with μ = ρ = 1 if not varying."""
     m, r = (mu(jnp.mean(t)), rho(jnp.mean(t))) if varying else (1.0, 1.0)
     return 0.5 * m * second_difference(t, q) ** 2 + r * jnp.mean(q)
 
 
+@functools.partial(jax.jit, static_argnames="varying")
 def beam_action(t: Float[Array, "p"], q: Float[Array, "p"], varying: bool = True):
     """(4.1) for k = 2."""
     index = jnp.arange(t.shape[0] - 2)[:, None] + jnp.arange(3)
