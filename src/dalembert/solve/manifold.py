@@ -9,7 +9,7 @@ import numpy as np
 
 from dalembert.discretize.windows import Windows
 from dalembert.systems import InconsistentDataError
-from dalembert.systems.variational import VariationalProblem, constraint_numbers, holonomic_constraints
+from dalembert.systems.variational import VariationalProblem, holonomic_constraints
 
 ON = 1e-8  # largest |φ| of a given point that is taken as zero
 PROJECTIONS = 20
@@ -20,7 +20,7 @@ def check_points(problem: VariationalProblem, w: Windows, fixed: np.ndarray, val
 
     values: (batch, slots, n), of which the slots `fixed` are given.
     """
-    if not constraint_numbers(problem, values.shape[2])[1]:
+    if not problem.holonomic:
         return
     names = {0: "initial", len(w.t) - 1: "final"} | {int(i): f"through: the point at t = {w.t[i]:g}" for i in points}
     for slot in np.flatnonzero(fixed & (w.orders <= 1)):
@@ -38,7 +38,7 @@ def check_points(problem: VariationalProblem, w: Windows, fixed: np.ndarray, val
 
 def onto_constraints(problem: VariationalProblem, w: Windows, fixed: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The slots (batch, slots, n) with every free position moved to a near point of φ = 0, and free velocities tangent."""
-    if not constraint_numbers(problem, values.shape[2])[1]:
+    if not problem.holonomic:
         return values
     values = values.copy()
     moved = np.asarray(_project(problem, values[:, w.nodes], w.t))

@@ -7,6 +7,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.systems.constraints import Holonomic, Kinematic, Lyapunov, WithForces
@@ -99,7 +100,7 @@ def holonomic_constraints(problem: VariationalProblem, q: Float[Array, "n"], t) 
 
 def constraint_numbers(problem: VariationalProblem, n: int) -> tuple[int, int]:
     """Numbers of differential and of holonomic constraints; errors that name a function of the wrong shape."""
-    return traced(_check_functions, problem, jnp.zeros(n))
+    return traced(_check_functions, problem, np.zeros(n))
 
 
 def _check_functions(problem: VariationalProblem, q) -> tuple[int, int]:
