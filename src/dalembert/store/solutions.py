@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from dalembert.path import Outcome
@@ -65,8 +64,8 @@ def solution_to_xarray(solution: Solution) -> xarray.Dataset:
 
 def solution_from_xarray(data: xarray.Dataset) -> Solution:
     """The Solution that `solution_to_xarray` was given, bit for bit."""
-    values: dict[str, Any] = {name: jnp.asarray(data[name].values) if name in data else None for name in VARIABLES}
+    values: dict[str, Any] = {name: np.array(data[name].values) if name in data else None for name in VARIABLES}
     names = [field.name for field in dataclasses.fields(BoundaryStatistics)]
-    statistics = BoundaryStatistics(**{name: jnp.asarray(data[name].values) for name in names})
-    times = {"t": jnp.asarray(data["node"].values), "t_multipliers": jnp.asarray(data["window"].values)}
+    statistics = BoundaryStatistics(**{name: np.array(data[name].values) for name in names})
+    times = {"t": np.array(data["node"].values), "t_multipliers": np.asarray(data["window"].values)}
     return Solution(**values, **times, statistics=statistics, scheme=data.attrs["windows"])

@@ -58,7 +58,7 @@ def solved(beam: Beam, problem: VariationalProblem, t: Float[np.ndarray, "N+1"])
 
 
 @eqx.filter_jit
-def time_slopes(problem: VariationalProblem, x: Float[Array, "N+1 2"]) -> Float[Array, "N-1"]:
+def time_slopes(problem: VariationalProblem, x: Float[Array | np.ndarray, "N+1 2"]) -> Float[Array, "N-1"]:
     """½(h_i + h_{i+1}) ∂L̄_d/∂t_i of every window: all its times move together."""
 
     def one(window):
