@@ -2,7 +2,8 @@
 
     python examples/papers/colombo_martin_de_diego_zuccalli.py out/colombo_martin_de_diego_zuccalli
 
-Takes three to four minutes, most of them to compile; two minutes with DALEMBERT_EXAMPLES_FAST=1.
+Takes two to three minutes, most of them to compile; about one minute with DALEMBERT_EXAMPLES_FAST=1 and the flags that
+`make examples` gives to XLA.
 """
 
 import os
