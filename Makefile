@@ -52,12 +52,11 @@ browser: docs $(VENV)/.with-browser  ## open every built page in headless Chromi
 	$(BIN)/python tests/browser/check_pages.py site
 
 examples: $(VENV)/.with-run  ## run every example with its fast setting; results go to out/examples
-	@set -e; for script in $(EXAMPLES); do \
-	  name=$${script#examples/}; folder=out/examples/$${name%.py}; mkdir -p $$folder; began=$$(date +%s); \
-	  DALEMBERT_EXAMPLES_FAST=1 XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" $(BIN)/python $$script $$folder > $$folder/output.txt 2>&1 \
-	    || { tail -n 40 $$folder/output.txt; echo "$$script failed"; exit 1; }; \
-	  echo "$$script: $$(( $$(date +%s) - began )) s"; \
-	done
+	@printf '%s\n' $(EXAMPLES) | DALEMBERT_EXAMPLES_FAST=1 XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" xargs -P $(WORKERS) -I{} sh -c '\
+	  name=$${1#examples/}; folder=out/examples/$${name%.py}; mkdir -p $$folder; began=$$(date +%s); \
+	  $(BIN)/python $$1 $$folder > $$folder/output.txt 2>&1 \
+	    || { tail -n 40 $$folder/output.txt; echo "$$1 failed"; exit 255; }; \
+	  echo "$$1: $$(( $$(date +%s) - began )) s"' example {}
 
 clean:  ## remove everything the Makefile made
 	rm -rf .venv out site build dist .pytest_cache .ruff_cache .hypothesis .cache
