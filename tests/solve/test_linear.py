@@ -1,4 +1,4 @@
-"""The two factorizations of a chain: fronts with fixed pivots against banded LU, where pivots vanish at ends and fixed nodes."""
+"""The factorizations of a chain: fronts with fixed pivots against banded LU, where pivots vanish at ends and fixed nodes."""
 
 import sys
 

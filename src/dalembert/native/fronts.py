@@ -74,10 +74,14 @@ def plan(entries: Sequence[Pair], size: int, pivots: Sequence[tuple[int, ...]]) 
 
 
 class Fronts:
-    """Factorization and solution for the sum of some summands: machine code, called with addresses."""
+    """Factorization and solution for the sum of some summands: machine code, called with addresses.
+
+    reach: blocks after a block that are coupled to it. record: numbers of a block that are kept.
+    """
 
     def __init__(self, summands: Sequence[Summand], layout: Plan, cache: Cache = CACHE):
-        self.plan, self.summands = layout, summands
+        self.plan, self.summands, self.record = layout, summands, layout.record
+        self.reach = max((q for near in layout.below for q in near), default=0) // layout.size
         text, self.constants = _text(summands, layout)
         self.loaded = cache.load(text, plain=True)
         number = {"first": 5 + 3 * len(summands), "forward": 3, "backward": 2}
@@ -93,34 +97,29 @@ class Fronts:
         arguments = [a for triple in zip(ranges, rows, given, strict=True) for a in triple]
         return Bound(self, free, arguments)
 
-    @property
-    def reach(self) -> int:
-        """Blocks after a block that are coupled to it."""
-        last = max((q for near in self.plan.below for q in near), default=0)
-        return last // self.plan.size
-
 
 class Bound:
     """The factorizations of one chain."""
 
     def __init__(self, fronts: Fronts, free: np.ndarray, arguments: Sequence[np.ndarray]):
-        self.fronts, self.free, self._kept = fronts, free, arguments
+        self.fronts, self.free, self._kept, self._free = fronts, free, arguments, free.ctypes.data
         self._arguments = [a.ctypes.data for a in arguments]
 
     def factor(self, z: np.ndarray, diagonal: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(record, x): L and D of every block, and K⁻¹ right, at a path z (blocks, b). diagonal: (blocks, b), what is added
         to the diagonal, 1 where a component is fixed. x is a view of an array with room after the last block."""
-        found, x = np.empty((len(z), self.fronts.plan.record)), self._room(right)
-        addresses = (a.ctypes.data for a in (z, self.free, diagonal, found, x))
-        self.fronts.first(len(z), *addresses, *self._arguments)
-        self.fronts.backward(len(z), found.ctypes.data, x.ctypes.data)
+        found, x = np.empty((len(z), self.fronts.record)), self._room(right)
+        into, room = found.ctypes.data, x.ctypes.data
+        self.fronts.first(len(z), z.ctypes.data, self._free, diagonal.ctypes.data, into, room, *self._arguments)
+        self.fronts.backward(len(z), into, room)
         return found, x[: len(z)]
 
     def solve(self, record: np.ndarray, right: np.ndarray) -> np.ndarray:
         """K⁻¹ right, (blocks, b)."""
         x = self._room(right)
-        self.fronts.forward(len(right), record.ctypes.data, self.free.ctypes.data, x.ctypes.data)
-        self.fronts.backward(len(right), record.ctypes.data, x.ctypes.data)
+        kept, room = record.ctypes.data, x.ctypes.data
+        self.fronts.forward(len(right), kept, self._free, room)
+        self.fronts.backward(len(right), kept, room)
         return x[: len(right)]
 
     def negative(self, record: np.ndarray) -> int:

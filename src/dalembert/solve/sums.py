@@ -80,12 +80,12 @@ class Machine:
     def evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Σf and the gradient of L̃ at the path z (blocks, b)."""
         z = np.ascontiguousarray(z)
-        objective, gradient = np.zeros(1), np.zeros(z.shape)
-        read, total, written = z.ctypes.data, objective.ctypes.data, gradient.ctypes.data
+        found = np.zeros(z.size + 1)  # the gradient, then the objective
+        read, written = z.ctypes.data, found.ctypes.data
         for term, run in zip(self.terms, self.first, strict=True):
             at = 8 * term.start * self.size
-            run(term.number, (read + at,), (total, written + at))
-        return float(objective[0]), gradient
+            run(term.number, (read + at,), (written + 8 * z.size, written + at))
+        return float(found[-1]), found[:-1].reshape(z.shape)
 
     def add_entries(
         self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None
