@@ -29,7 +29,7 @@ demo: $(VENV)/.with-run  ## run the demonstration; pictures and pages go to out/
 	$(BIN)/python examples/demo.py out/demo
 
 test: $(VENV)/.with-test  ## run the tests
-	$(BIN)/python -m pytest -q -n $(WORKERS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 check: format lint types  ## format the code, then lint and type-check it
 

@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# One flow, one ensemble, one boundary problem: each compares the JAX back-end with the native one.
+# One flow and one boundary problem: each compares the JAX back-end with the native one.
 CHOSEN = [
     "tests/native/test_agreement.py::test_a_thousand_steps[curvature particle-nodes]",
-    "tests/step/test_ensemble.py::test_outcomes_are_each_lanes_own_and_those_of_jax",
     "tests/solve/test_boundary.py::test_portable_sums_agree_with_machine_code",
 ]
 
