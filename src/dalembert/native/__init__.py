@@ -3,6 +3,7 @@
 from dalembert.native.accumulate import Places, Windowed, compile_accumulation, vanishing
 from dalembert.native.cache import CACHE, Cache
 from dalembert.native.compiled import CompiledStep, Sample, compile_step
+from dalembert.native.descent import CONVERGED, Sum, descend
 from dalembert.native.description import StepFunctions
 from dalembert.native.fronts import Bound, Fronts, Summand, plan
 from dalembert.native.function import compile_function
@@ -13,6 +14,7 @@ from dalembert.native.trace import supported
 
 __all__ = [
     "CACHE",
+    "CONVERGED",
     "COUNTS",
     "Bound",
     "Cache",
@@ -21,6 +23,7 @@ __all__ = [
     "Places",
     "Sample",
     "StepFunctions",
+    "Sum",
     "Summand",
     "Unsupported",
     "Windowed",
@@ -28,6 +31,7 @@ __all__ = [
     "compile_function",
     "compile_step",
     "counts",
+    "descend",
     "plan",
     "register",
     "supported",

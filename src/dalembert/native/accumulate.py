@@ -14,6 +14,7 @@ from dalembert.native.code import Code, module
 from dalembert.native.depend import Dependence
 from dalembert.native.emit import Emitter, Values
 from dalembert.native.graph import Graph
+from dalembert.native.machine import Loaded
 from dalembert.native.simplify import gather_factors, share_reciprocals
 from dalembert.native.trace import Tracer
 
@@ -43,6 +44,17 @@ class Windowed:
         return [*((len(p.words),) for p in self.read), *self.row, *self.shared]
 
 
+class Accumulation:
+    """The loop with its data. addresses: of the machine code, of the rows and of what all windows share."""
+
+    def __init__(self, run: Callable, loaded: Loaded, rows: np.ndarray, shared: np.ndarray):
+        self._run, self._kept = run, (loaded, rows, shared)
+        self.addresses = loaded.address("windows"), rows.ctypes.data, shared.ctypes.data
+
+    def __call__(self, count: int, read: Sequence[int], written: Sequence[int]) -> None:
+        self._run(count, *read, *self.addresses[1:], *written)
+
+
 def vanishing(windowed: Windowed) -> list[np.ndarray]:
     """For every output, which of its entries are identically zero, as the graph of the function shows it."""
     g, _, outputs, _ = _trace(windowed)
@@ -52,7 +64,7 @@ def vanishing(windowed: Windowed) -> list[np.ndarray]:
 
 def compile_accumulation(
     windowed: Windowed, write: Sequence[Places], cache: Cache = CACHE
-) -> Callable[[np.ndarray, np.ndarray], Callable[..., None]]:
+) -> Callable[[np.ndarray, np.ndarray], Accumulation]:
     """for i < count: array_w[write_w + i stride] += output_w of window i, for every output w.
 
     The result takes data of the windows' own, rows (count, size), and shared (size,), and returns a function of (count,
@@ -67,16 +79,7 @@ def compile_accumulation(
     )
     constants = np.asarray(captured, float)
 
-    def bind(rows: np.ndarray, shared: np.ndarray) -> Callable[..., None]:
-        kept = (loaded, rows, np.concatenate([shared, constants]))
-        data = (rows.ctypes.data, kept[2].ctypes.data)
-
-        def call(count: int, read: Sequence[int], written: Sequence[int], _kept=kept) -> None:
-            run(count, *read, *data, *written)
-
-        return call
-
-    return bind
+    return lambda rows, shared: Accumulation(run, loaded, rows, np.concatenate([shared, constants]))
 
 
 def simplified(windowed: Windowed) -> tuple[Graph, list, list[int], list[float]]:

@@ -85,8 +85,9 @@ class Fronts:
         text, self.constants = _text(summands, layout)
         self.loaded = cache.load(text, plain=True)
         number = {"first": 5 + 3 * len(summands), "forward": 3, "backward": 2}
+        self.addresses = {name: self.loaded.address(name) for name in number}
         self.first, self.forward, self.backward = (
-            ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * count)(self.loaded.address(name))
+            ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * count)(self.addresses[name])
             for name, count in number.items()
         )
 
@@ -103,14 +104,14 @@ class Bound:
 
     def __init__(self, fronts: Fronts, free: np.ndarray, arguments: Sequence[np.ndarray]):
         self.fronts, self.free, self._kept, self._free = fronts, free, arguments, free.ctypes.data
-        self._arguments = [a.ctypes.data for a in arguments]
+        self.data = [a.ctypes.data for a in arguments]
 
     def factor(self, z: np.ndarray, diagonal: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(record, x): L and D of every block, and K⁻¹ right, at a path z (blocks, b). diagonal: (blocks, b), what is added
         to the diagonal, 1 where a component is fixed. x is a view of an array with room after the last block."""
         found, x = np.empty((len(z), self.fronts.record)), self._room(right)
         into, room = found.ctypes.data, x.ctypes.data
-        self.fronts.first(len(z), z.ctypes.data, self._free, diagonal.ctypes.data, into, room, *self._arguments)
+        self.fronts.first(len(z), z.ctypes.data, self._free, diagonal.ctypes.data, into, room, *self.data)
         self.fronts.backward(len(z), into, room)
         return found, x[: len(z)]
 

@@ -13,6 +13,7 @@ from dalembert.algebra.pivots import Pivots, choose_pivots
 from dalembert.native import Bound, Unsupported
 from dalembert.native import banded as machine
 from dalembert.solve.chain import Chain
+from dalembert.solve.descent import Descent
 from dalembert.solve.sums import Machine
 
 SHORTEST = 150  # blocks; a shorter chain is solved before the elimination is compiled
@@ -115,10 +116,12 @@ class Linear:
     def __init__(self, chain: Chain, z: np.ndarray):
         self.chain, self.trusted, self.nudged, self.refusals = chain, False, False, 0
         self.fronts: Bound | None = None
+        self.descent: Descent | None = None
         pivots = _pivots_of(chain, z)
         if pivots is not None:
             sums: Any = chain.sums
             self.fronts, self.nudge = sums.fronts(pivots.groups), _nudge(chain, pivots.sizes)
+            self.descent = Descent(chain, self.fronts)
         self.banded: Any
         try:
             self.banded = machine.banded(chain.lower, chain.lower)

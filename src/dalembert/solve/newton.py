@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dalembert.solve.chain import Chain, Evaluation
-from dalembert.solve.linear import Banded, Frontal, Linear
+from dalembert.solve.linear import EXACT, Banded, Frontal, Linear
 
 
 class End(enum.IntEnum):
@@ -71,6 +71,8 @@ def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear) ->
     if not it.at.finite:
         it.end = End.NOT_FINITE
         return it
+    if _descended(chain, it, settings, linear):
+        return it
     while it.iterations < settings.max_iterations:
         direction = _direction(chain, it, settings, linear)
         if direction is None:
@@ -95,6 +97,25 @@ def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear) ->
         if found is None and not (settings.minimum and _restore(chain, it, settings, linear)):
             break
     return it
+
+
+def _descended(chain: Chain, it: Iterate, settings: Settings, linear: Linear) -> bool:
+    """Whole steps by machine code, as long as they are accepted; whether that was all."""
+    if linear.descent is None or not settings.minimum:
+        return False
+    numbers = {
+        "tolerance": settings.tolerance, "extent": it.size, "before": it.update, "penalty": it.penalty,
+        "objective": it.at.objective, "violation": it.at.violation, "norm": it.at.norm**2, "update": it.update,
+        "iterations": it.iterations, "trusted": float(linear.trusted), "noise": NOISE, "least": CURVATURE, "armijo": ARMIJO,
+        "exact": EXACT,
+    }  # fmt: skip
+    it.z, it.at, found, converged = linear.descent.run(it.z, it.at, numbers, settings.max_iterations)
+    it.size, it.update, it.penalty = found["extent"], found["update"], found["penalty"]
+    it.factorizations += int(found["iterations"]) - it.iterations
+    it.iterations = int(found["iterations"])
+    if converged:
+        it.end = End.CONVERGED
+    return converged
 
 
 def _move(chain: Chain, it: Iterate, z: np.ndarray, at: Evaluation) -> None:

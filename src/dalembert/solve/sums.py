@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.native import Bound, Fronts, Places, Summand, Windowed, compile_accumulation, plan, vanishing
+from dalembert.native import Bound, Fronts, Places, Sum, Summand, Windowed, compile_accumulation, plan, vanishing
 
 ORDERS = 5040  # of groups of components that are tried
 Pattern = tuple[tuple[int, ...], tuple[int, ...]]
@@ -118,6 +118,11 @@ class Machine:
             at = 8 * term.start * self.size
             run(term.number, (z.ctypes.data + at, x.ctypes.data + at), (found.ctypes.data + at,))
         return found
+
+    def parts(self) -> list[Sum]:
+        """Gradients and products as `descend` takes them."""
+        every = zip(self.terms, self.first, self.times, strict=True)
+        return [Sum(f.addresses, p.addresses, t.number, 8 * t.start * self.size) for t, f, p in every]
 
     def fronts(self, pivots: tuple[tuple[int, ...], ...]) -> Bound:
         """The factorizations of the second derivatives with these pivots."""
