@@ -80,3 +80,38 @@ def test_ten_thousand_nodes_on_the_sphere():
     ends = da.solve(SPHERE, **given, steps=2000, certify=False)
     errors = [np.max(np.abs(s.q[:: len(s.q) // 1000] - many.q[::10])) for s in (few, ends)]
     assert 3.8 < errors[0] / errors[1] < 4.4  # 4.1: the best is not exact either
+
+
+WILD = np.stack([T + 0.5 * np.sin(7 * T), np.pi * T + 2.0 * np.sin(9 * T) * (1 - T)], axis=1)
+LOOPS = {
+    "from a good guess": CASES["free ends"],
+    "with constraints": CASES["multipliers at fixed ends"],
+    "from a poor guess": (
+        CART, {"initial": ([0.0, 0.0], [0.0, 0.0]), "final": ([1.0, np.pi], [0.0, 0.0]), "guess": WILD}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_the_loop_in_machine_code_is_the_iteration(name, monkeypatch):
+    """Step by step the same, until a step is refused and the portable iteration goes on."""
+    problem, given = LOOPS[name]
+    one = da.solve(problem, **given, T=1.0, steps=160, throw=False)
+    monkeypatch.setattr(sys.modules["dalembert.solve.newton"], "_descended", lambda *_: False)
+    other = da.solve(problem, **given, T=1.0, steps=160, throw=False)
+    assert one.outcome is other.outcome is da.Outcome.SUCCESS
+    assert int(one.statistics.iterations) == int(other.statistics.iterations)
+    if name == "from a poor guess":
+        assert int(one.statistics.iterations) > 8
+    assert np.max(np.abs(one.q - other.q)) < 1e-9
+    assert abs(float(one.action) - float(other.action)) < 1e-10 * abs(float(other.action))
+
+
+def test_the_loop_leaves_what_is_not_finite_to_others():
+    """√ of a negative number on the way: the steps are shortened, as without machine code."""
+    root = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a - 50.0 * jnp.sqrt(q[0]), derivatives=2)
+    s = da.solve(root, initial=([1.0], [-3.9]), final=([1.0], [3.9]), T=1.0, steps=160, throw=False)
+    assert s.outcome is da.Outcome.SUCCESS
+    assert np.all(np.isfinite(s.q))
+    coarse = da.solve(root, initial=([1.0], [-3.9]), final=([1.0], [3.9]), T=1.0, steps=80)
+    assert np.max(np.abs(s.q[::2] - coarse.q)) < 1e-2

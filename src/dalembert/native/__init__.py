@@ -1,11 +1,12 @@
 """From JAX functions to machine code: jaxpr → scalar graph → LLVM. Knows no mechanics."""
 
-from dalembert.native.accumulate import Places, Windowed, compile_accumulation, vanishing
+from dalembert.native.accumulate import Accumulation, Places, Windowed, compile_accumulation, vanishing
 from dalembert.native.cache import CACHE, Cache
 from dalembert.native.compiled import CompiledStep, Sample, compile_step
 from dalembert.native.descent import CONVERGED, Sum, descend
 from dalembert.native.description import StepFunctions
-from dalembert.native.fronts import Bound, Fronts, Summand, plan
+from dalembert.native.front_plan import Summand, plan
+from dalembert.native.fronts import Bound, Fronts
 from dalembert.native.function import compile_function
 from dalembert.native.graph import Unsupported
 from dalembert.native.handler import register
@@ -16,6 +17,7 @@ __all__ = [
     "CACHE",
     "CONVERGED",
     "COUNTS",
+    "Accumulation",
     "Bound",
     "Cache",
     "CompiledStep",

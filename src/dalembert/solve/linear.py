@@ -120,8 +120,8 @@ class Linear:
         pivots = _pivots_of(chain, z)
         if pivots is not None:
             sums: Any = chain.sums
-            self.fronts, self.nudge = sums.fronts(pivots.groups), _nudge(chain, pivots.sizes)
-            self.descent = Descent(chain, self.fronts)
+            fronts = sums.fronts(pivots.groups)
+            self.fronts, self.nudge, self.descent = fronts, _nudge(chain, pivots.sizes), Descent(chain, fronts)
         self.banded: Any
         try:
             self.banded = machine.banded(chain.lower, chain.lower)

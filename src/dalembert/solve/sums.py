@@ -11,7 +11,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.native import Bound, Fronts, Places, Sum, Summand, Windowed, compile_accumulation, plan, vanishing
+from dalembert.native import (
+    Accumulation,
+    Bound,
+    Fronts,
+    Places,
+    Sum,
+    Summand,
+    Windowed,
+    compile_accumulation,
+    plan,
+    vanishing,
+)
 
 ORDERS = 5040  # of groups of components that are tried
 Pattern = tuple[tuple[int, ...], tuple[int, ...]]
@@ -73,7 +84,7 @@ class Machine:
         self.entries: dict[bool, list[Callable]] = {}
         self.ranges = [np.array([t.start, t.number], dtype=np.int64) for t in terms]
 
-    def _bound(self, compiled: Callable) -> list[Callable]:
+    def _bound(self, compiled: Callable) -> list[Accumulation]:
         every = zip(self.unplaced, self.kinds, self.rows, strict=True)
         return [compiled(term, kind, self.size)(rows, self.shared) for term, kind, rows in every]
 
@@ -107,7 +118,7 @@ class Machine:
             run(term.number, (z.ctypes.data + at, self.free.ctypes.data + at), (band.ctypes.data + into,))
 
     @functools.cached_property
-    def times(self) -> list[Callable]:
+    def times(self) -> list[Accumulation]:
         """The products of `product`."""
         return self._bound(_compiled_product)
 
