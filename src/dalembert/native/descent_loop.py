@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dalembert.native.code import Code, module
 
 WORDS = (
-    "blocks", "size", "tail", "z", "g", "new_z", "new_g", "x", "y", "record", "free", "diagonal", "stopped", "stopped_count",
-    "path", "path_count", "bent", "bent_count", "sign", "metric", "first", "forward", "backward", "most",
+    "blocks", "size", "tail", "z", "g", "new_z", "new_g", "x", "y", "record", "free", "marks", "diagonal", "stopped",
+    "stopped_count", "path", "path_count", "bent", "bent_count", "sign", "metric", "first", "forward", "backward", "most",
 )  # fmt: skip
 SCALARS = (
     "tolerance", "extent", "before", "penalty", "objective", "violation", "norm", "update", "iterations", "trusted", "noise",
@@ -46,7 +46,7 @@ class DescentLoop:
         c.label("step")
         self._until(self._less("iterations", c.let(f"sitofp i64 {self.word['most']} to double")))
         self._negative_gradient("x")
-        self._call("first", "blocks", "z", "free", "diagonal", "record", "x", more=self.data)
+        self._call("first", "blocks", "z", "free", "marks", "diagonal", "record", "x", more=self.data)
         self._call("backward", "blocks", "record", "x")
         self._verify()
         step, curvature, metric, held, within = self._products()
@@ -264,7 +264,7 @@ class DescentLoop:
             negative = c.let(f"fneg double {self._plus(self._item('g', i), whole)}")
             c.store(negative, c.at(self.word["y"], i))
         self._room("y")
-        self._call("forward", "blocks", "record", "free", "y")
+        self._call("forward", "blocks", "record", "free", "marks", "y")
         self._call("backward", "blocks", "record", "y")
         bound = self._times(self.get("exact"), self._extent("x"))
         self._until(c.let(f"fcmp ole double {self._extent('y')}, {bound}"))
@@ -283,7 +283,7 @@ class DescentLoop:
         c.fork(c.let(f"and i1 {near}, {self._finite(before)}"), try_it, on)
         c.label(try_it)
         self._negative_gradient("y")
-        self._call("forward", "blocks", "record", "free", "y")
+        self._call("forward", "blocks", "record", "free", "marks", "y")
         self._call("backward", "blocks", "record", "y")
         size = self.get("extent")
         last = c.let(f"fdiv double {self._extent('y')}, {size}")

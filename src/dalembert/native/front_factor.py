@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +20,10 @@ def text(summands: Sequence[Summand], layout: Plan) -> tuple[str, list[np.ndarra
     data = ", ".join(f"ptr %range{k}, ptr %rows{k}, ptr %shared{k}" for k in range(len(summands)))
     parts = (
         first.function(
-            f"define void @first(i64 %count, ptr %z, ptr %free, ptr %diagonal, ptr %record, ptr %x, {data}) nounwind"
+            "define void @first(i64 %count, ptr %z, ptr %free, ptr %marks, ptr %diagonal, ptr %record, ptr %x, "
+            f"{data}) nounwind"
         ),
-        forward.function("define void @forward(i64 %count, ptr %record, ptr %free, ptr %x) nounwind"),
+        forward.function("define void @forward(i64 %count, ptr %record, ptr %free, ptr %marks, ptr %x) nounwind"),
         backward.function("define void @backward(i64 %count, ptr %record, ptr %x) nounwind"),
     )
     return module(*parts, declared=first.declared | forward.declared | backward.declared), constants
@@ -94,25 +96,29 @@ class _Added:
 
 
 def _hold(c: Code, i: str, layout: Plan, front: dict[Pair, str]) -> None:
-    """Rows and columns of fixed components of the block vanish; then the diagonal is added."""
-    base = c.let(f"mul i64 {i}, {layout.size}")
-    free = [c.load(c.at(c.at("%free", base), p)) for p in range(layout.size)]
-    least = c.intrinsic("minnum", *free[:1], c.constant(1.0))
-    for f in free[1:]:
-        less = c.let(f"fcmp olt double {f}, {least}")
-        least = c.let(f"select i1 {less}, double {f}, double {least}")
-    some, none = c.name("held"), c.name("free")
-    c.fork(c.let(f"fcmp olt double {least}, {c.constant(1.0)}"), some, none, likely=False)
+    """Where the block is marked: rows and columns of its fixed components vanish, then the diagonal is added."""
+    with _marked(c, i):
+        base = c.let(f"mul i64 {i}, {layout.size}")
+        free = [c.load(c.at(c.at("%free", base), p)) for p in range(layout.size)]
+        for (p, q), slot in front.items():
+            if p < layout.size:
+                value = c.let(f"fmul double {c.load(slot)}, {free[p]}")
+                c.store(c.let(f"fmul double {value}, {free[q]}") if p != q and q < layout.size else value, slot)
+        for p in range(layout.size):
+            more = c.load(c.at(c.at("%diagonal", base), p))
+            c.store(c.let(f"fadd contract double {c.load(front[p, p])}, {more}"), front[p, p])
+
+
+@contextlib.contextmanager
+def _marked(c: Code, i: str) -> Iterator[None]:
+    """What is done in marked blocks only; few are, and what changes there is kept in slots."""
+    some, none = c.name("marked"), c.name("plain")
+    mark = c.load(c.at("%marks", i))
+    c.fork(c.let(f"fcmp une double {mark}, {c.constant(0.0)}"), some, none, likely=False)
     c.label(some)
-    for (p, q), slot in front.items():
-        if p < layout.size:
-            value = c.let(f"fmul double {c.load(slot)}, {free[p]}")
-            c.store(c.let(f"fmul double {value}, {free[q]}") if p != q and q < layout.size else value, slot)
+    yield
     c.go(none)
     c.label(none)
-    for p in range(layout.size):
-        more = c.load(c.at(c.at("%diagonal", base), p))
-        c.store(c.let(f"fadd contract double {c.load(front[p, p])}, {more}"), front[p, p])
 
 
 class _Part(NamedTuple):
@@ -197,9 +203,14 @@ def _recorded(c: Code, i: str, layout: Plan) -> list[_Part]:
 def _reduce(c: Code, i: str, layout: Plan, parts: Sequence[_Part]) -> None:
     """The rows of block i of D⁻¹L⁻¹x, and what they change in those below."""
     base, x = _opened(c, i, layout)
-    free = c.at("%free", c.let(f"mul i64 {i}, {layout.size}"))
-    for p in range(layout.size):  # what the blocks before have added to fixed components
-        x[p] = c.let(f"fmul double {x[p]}, {c.load(c.at(free, p))}")
+    slots = [c.slot("x") for _ in range(layout.size)]
+    for p, slot in enumerate(slots):
+        c.store(x[p], slot)
+    with _marked(c, i):  # what the blocks before have added to fixed components
+        free = c.at("%free", c.let(f"mul i64 {i}, {layout.size}"))
+        for p, slot in enumerate(slots):
+            c.store(c.let(f"fmul double {x[p]}, {c.load(c.at(free, p))}"), slot)
+    x.update((p, c.load(slot)) for p, slot in enumerate(slots))
     for group, near, part in zip(layout.pivots, layout.below, parts, strict=True):
         multipliers = iter(part.multipliers)
         for q in near:

@@ -31,7 +31,7 @@ class Fronts:
         self.reach = max((q for near in layout.below for q in near), default=0) // layout.size
         code, self.constants = text(summands, layout)
         self.loaded = cache.load(code, plain=True)
-        number = {"first": 5 + 3 * len(summands), "forward": 3, "backward": 2}
+        number = {"first": 6 + 3 * len(summands), "forward": 4, "backward": 2}
         self.addresses = {name: self.loaded.address(name) for name in number}
         self.first, self.forward, self.backward = (
             ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * count)(self.addresses[name])
@@ -47,18 +47,22 @@ class Fronts:
 
 
 class Bound:
-    """The factorizations of one chain."""
+    """The factorizations of one chain. marks: (blocks,), not zero where a component is fixed."""
 
     def __init__(self, fronts: Fronts, free: np.ndarray, arguments: Sequence[np.ndarray]):
-        self.fronts, self.free, self._kept, self._free = fronts, free, arguments, free.ctypes.data
+        self.fronts, self.free, self._arguments = fronts, free, arguments
+        self.unit, self.marks, self._all = 1.0 - free, (1.0 - free).max(axis=1), np.ones(len(free))
         self.data = [a.ctypes.data for a in arguments]
+        self._free, self._unit, self._marks = (a.ctypes.data for a in (self.free, self.unit, self.marks))
 
-    def factor(self, z: np.ndarray, diagonal: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def factor(self, z: np.ndarray, diagonal: np.ndarray | None, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(record, x): L and D of every block, and K⁻¹ right, at a path z (blocks, b). diagonal: (blocks, b), what is added
-        to the diagonal, 1 where a component is fixed. x is a view of an array with room after the last block."""
+        to the diagonal, 1 where a component is fixed; None: nothing elsewhere. x is a view of an array with room after the
+        last block."""
         found, x = np.empty((len(z), self.fronts.record)), self._room(right)
         into, room = found.ctypes.data, x.ctypes.data
-        self.fronts.first(len(z), z.ctypes.data, self._free, diagonal.ctypes.data, into, room, *self.data)
+        marks, added = (self._marks, self._unit) if diagonal is None else (self._all.ctypes.data, diagonal.ctypes.data)
+        self.fronts.first(len(z), z.ctypes.data, self._free, marks, added, into, room, *self.data)
         self.fronts.backward(len(z), into, room)
         return found, x[: len(z)]
 
@@ -66,7 +70,7 @@ class Bound:
         """K⁻¹ right, (blocks, b)."""
         x = self._room(right)
         kept, room = record.ctypes.data, x.ctypes.data
-        self.fronts.forward(len(right), kept, self._free, room)
+        self.fronts.forward(len(right), kept, self._free, self._marks, room)
         self.fronts.backward(len(right), kept, room)
         return x[: len(right)]
 

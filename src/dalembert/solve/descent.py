@@ -20,7 +20,10 @@ class Descent:
         self._kept = {
             name: np.ascontiguousarray(getattr(chain, name)) for name in ("stopped", "path", "bent", "sign", "metric")
         }
-        self.fixed = {name: a.ctypes.data for name, a in (self._kept | {"free": chain.free, "diagonal": chain.unit}).items()}
+        self.fixed = {
+            name: a.ctypes.data
+            for name, a in (self._kept | {"free": chain.free, "marks": fronts.marks, "diagonal": chain.unit}).items()
+        }
         self.fixed |= {f"{name}_count": len(self._kept[name]) for name in ("stopped", "path", "bent")}
         self.fixed |= fronts.fronts.addresses
         tail, n = fronts.fronts.reach * chain.size, chain.blocks * chain.size

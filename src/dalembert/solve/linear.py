@@ -101,7 +101,9 @@ class Frontal:
     def _solve(self, right: np.ndarray) -> np.ndarray:
         if self.record is not None:
             return self.fronts.solve(self.record, right)
-        diagonal = self.diagonal + self.linear.nudge if self.linear.nudged else self.diagonal
+        diagonal = None if self.diagonal is self.linear.chain.unit else self.diagonal
+        if self.linear.nudged:
+            diagonal = self.diagonal + self.linear.nudge
         self.record, x = self.fronts.factor(self.at[0], diagonal, right)
         return x
 
