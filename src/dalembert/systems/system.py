@@ -66,16 +66,24 @@ class System(eqx.Module):
         self.time_dependent = bool(time_dependent)
 
     def call(self, function: Callable, *arguments, t):
-        """`function(*arguments[, t][, p])`: the one place that knows which trailing arguments a user's function takes."""
-        if self.time_dependent:
-            arguments = (*arguments, t)
-        if self.parameters is not None:
-            arguments = (*arguments, self.parameters)
-        return jnp.asarray(function(*arguments))  # so that tuples and lists of numbers will do
+        """`function(*arguments[, t][, p])`."""
+        return call_function(self, function, *arguments, t=t)
 
     def replace(self, **values) -> System:
         """The same system with other parameter values; nothing is compiled again where shapes stay the same."""
         return replace_parameters(self, values)
+
+
+def call_function(system, function: Callable, *arguments, t):
+    """`function(*arguments[, t][, p])`: the one place that knows which trailing arguments a user's function takes.
+
+    system: anything with `time_dependent` and `parameters`.
+    """
+    if system.time_dependent:
+        arguments = (*arguments, t)
+    if system.parameters is not None:
+        arguments = (*arguments, system.parameters)
+    return jnp.asarray(function(*arguments))  # so that tuples and lists of numbers will do
 
 
 def replace_parameters(system, values: Mapping[str, Any]):

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from dalembert.systems.constraints import Holonomic, Kinematic, Lyapunov, WithForces
 from dalembert.systems.shapes import output_shape, traced
-from dalembert.systems.system import as_arrays, names_of, replace_parameters
+from dalembert.systems.system import as_arrays, call_function, names_of, replace_parameters
 
 HIGHEST = 4  # derivatives; the windows of the discrete problem have one node more
 
@@ -70,11 +70,7 @@ class VariationalProblem(eqx.Module):
 
     def call(self, function: Callable, *arguments, t):
         """`function(*arguments[, t][, p])`."""
-        if self.time_dependent:
-            arguments = (*arguments, t)
-        if self.parameters is not None:
-            arguments = (*arguments, self.parameters)
-        return jnp.asarray(function(*arguments))
+        return call_function(self, function, *arguments, t=t)
 
     def replace(self, **values) -> VariationalProblem:
         """The same problem with other parameter values; nothing is compiled again where shapes stay the same."""
