@@ -27,7 +27,7 @@ class Fronts:
     """
 
     def __init__(self, summands: Sequence[Summand], layout: Plan, cache: Cache = CACHE):
-        self.plan, self.summands, self.record = layout, summands, layout.record
+        self.plan, self.record = layout, layout.record
         self.reach = max((q for near in layout.below for q in near), default=0) // layout.size
         code, self.constants = text(summands, layout)
         self.loaded = cache.load(code, plain=True)

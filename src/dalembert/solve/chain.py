@@ -64,6 +64,11 @@ class Chain:
     def width(self) -> int:
         return 3 * self.lower + 1
 
+    @property
+    def near(self) -> int:
+        """How many blocks on either side a block may be coupled to."""
+        return self.lower // self.size + 1
+
     def evaluate(self, z: np.ndarray) -> Evaluation:
         """Objective, violation and gradient at a path z (blocks, b)."""
         objective, gradient = self.sums.evaluate(z)
@@ -92,6 +97,11 @@ class Chain:
         self.sums.add_entries(z, band, self.position, self.lower, self.primal if plain else None)
         band.reshape(self.blocks, self.size, self.width)[..., self.lower] += self.diagonal(shift, relax)[:, self.ordered]
         return band
+
+    def residual(self, gradient: np.ndarray, matrix: np.ndarray) -> float:
+        """The largest component of a gradient, divided by the largest entry of its row of the KKT matrix."""
+        rows = self.from_rows(np.maximum(matrix.max(axis=2), -matrix.min(axis=2)))
+        return float(np.max(np.abs(gradient) / np.where(rows > 0.0, rows, 1.0)))
 
     def diagonal(self, shift: float, relax: float) -> np.ndarray:
         """What `matrix` adds to the diagonal, (blocks, b)."""

@@ -16,7 +16,7 @@ class Descent:
 
     def __init__(self, chain: Chain, fronts: Bound):
         sums: Any = chain.sums
-        self.chain, self.fronts, self.sums = chain, fronts, sums.parts()
+        self.fronts, self.sums = fronts, sums.parts()
         self._kept = {
             name: np.ascontiguousarray(getattr(chain, name)) for name in ("stopped", "path", "bent", "sign", "metric")
         }

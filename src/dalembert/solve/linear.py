@@ -181,9 +181,8 @@ def _nudge(chain: Chain, sizes: np.ndarray) -> np.ndarray:
     There a multiplier may be eliminated before the unknowns of its constraint, so that its pivot vanishes. With a little of
     the right sign it does not (R. J. Vanderbei, Symmetric quasidefinite matrices, 1995); the corrections remove the effect.
     """
-    near = chain.lower // chain.size + 1
     special = chain.fixed.any(axis=1)
-    special[:near] = special[-near:] = True
+    special[: chain.near] = special[-chain.near :] = True
     sign = np.where(chain.primal, 1.0, -1.0)
     return np.where(chain.fixed | ~special[:, None], 0.0, NUDGE * sign * sizes)
 
@@ -194,7 +193,7 @@ def _pivots(chain: Chain, z: np.ndarray) -> Pivots | None:
     Directions of constraints turn along a path: what is a pivot at one point only is told by points at random.
     """
     held = np.flatnonzero(np.r_[True, chain.fixed.any(axis=1), True])
-    near = chain.lower // chain.size + 1  # blocks that a block may be coupled to
+    near = chain.near
     inside = [i for a, e in itertools.pairwise(held.tolist()) for i in range(a + near, e - 1 - near)]
     if not inside:
         return None

@@ -84,7 +84,7 @@ def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear) ->
         before, it.update = it.update, direction.update
         small = max(it.update, it.at.violation / it.size) <= settings.tolerance
         small = small and (
-            it.shift == 0.0 or _residual(chain, it) <= 1e-3 * settings.tolerance
+            it.shift == 0.0 or chain.residual(it.at.gradient, chain.matrix(it.z)) <= 1e-3 * settings.tolerance
         )  # a large shift: a short step
         found = (_search if settings.minimum else _damped)(chain, it, direction)
         it.iterations += 1
@@ -176,12 +176,6 @@ def _direction(chain: Chain, it: Iterate, settings: Settings, linear: Linear) ->
                 return Direction(step, factors, update, curvature, held)
         it.shift = max(8.0 * it.shift, FIRST_SHIFT)
     return None
-
-
-def _residual(chain: Chain, it: Iterate) -> float:
-    """The largest component of the gradient, by the largest entry of its row of the KKT matrix."""
-    rows = chain.from_rows(np.max(np.abs(chain.matrix(it.z)), axis=2))
-    return float(np.max(np.abs(it.at.gradient) / np.where(rows > 0.0, rows, 1.0)))
 
 
 def _update(chain: Chain, it: Iterate, step: np.ndarray) -> float:

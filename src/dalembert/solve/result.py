@@ -33,8 +33,7 @@ def ended(made: Transcription, it: Iterate, linear: Linear, certify: bool) -> En
     """certify: with the kind of the extremal and the condition of its equations."""
     chain = made.chain
     band = chain.matrix(it.z)
-    rows = chain.from_rows(np.maximum(band.max(axis=2), -band.min(axis=2)))
-    residual = float(np.max(np.abs(it.at.gradient) / np.where(rows > 0, rows, 1.0)))
+    residual = chain.residual(it.at.gradient, band)
     inertia = inertia_of(chain, linear, it.z, band) if certify and it.end is End.CONVERGED else (-1, -1)
     return Ended(it, residual, inertia, linear.condition(band) if certify else np.nan)
 
