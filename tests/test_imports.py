@@ -21,6 +21,7 @@ PACKAGE = "dalembert"
 SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
+    ("numbers",),
     ("path",),
     ("solution",),
     ("algebra", "native"),

@@ -12,6 +12,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
+from dalembert.numbers import as_array, described, whole_number
+
 
 class Outcome(enum.IntEnum):
     """How a run ended. The message gives the cause and what can be done about it."""
@@ -147,6 +149,8 @@ class Path(eqx.Module):
         """The i-th path of a batch, cut off at its last solved step."""
         if np.ndim(self.code) != 1:
             raise ValueError("lane: this is a single path; lanes belong to the path of an ensemble or of vmap")
+        size = self.code.shape[0]
+        whole_number(i, "i", -size, size - 1)  # beyond the last one JAX would take the last one
         one = jax.tree.map(lambda x: x[i], self)
         changes = {}
         for time, values in (("t", ("q",)), ("t_velocity", ("v",)), ("t_multipliers", ("multipliers", "constraint_forces")),
@@ -187,7 +191,7 @@ class Path(eqx.Module):
         otherwise second order differences of q, and the orders are three and two. Needs three saved nodes.
         The interpolant does not satisfy the constraints between nodes. Times outside the path raise ValueError.
         """
-        times = jnp.asarray(t, dtype=float)
+        times = as_array(t, "t")
         if self.t.shape[0] < 3:
             raise ValueError(f"t: the path has {self.t.shape[0]} saved nodes; interpolation needs at least 3")
         if not isinstance(times, Tracer) and not isinstance(self.t, Tracer):
@@ -221,6 +225,12 @@ def _slopes(t: Float[Array, "nodes"], q: Float[Array, "nodes n"]) -> Float[Array
     bend = jnp.diff(chord, axis=0) / (width[:-1] + width[1:])
     inner = chord[:-1] + width[:-1] * bend
     return jnp.concatenate([(chord[0] - width[0] * bend[0])[None], inner, (chord[-1] + width[-1] * bend[-1])[None]])
+
+
+def check_path(path: object) -> None:
+    """TypeError for anything but a Path."""
+    if not isinstance(path, Path):
+        raise TypeError(f"path: found {described(path)}; give the Path that simulate returned")
 
 
 class StepError(RuntimeError):

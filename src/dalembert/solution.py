@@ -6,6 +6,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
+from dalembert.numbers import as_numbers
 from dalembert.path import Outcome
 
 MESSAGES = {
@@ -108,7 +109,7 @@ class Solution(eqx.Module):
 
     def interpolate(self, t: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... n"]:
         """q at times between nodes, by the cubic Hermite polynomials of q and v; ValueError for times outside."""
-        times = np.asarray(t, dtype=float)
+        times = as_numbers(t, "t")
         nodes, q, v = (np.asarray(x) for x in (self.t, self.q, self.v))
         slack = 1e-12 * (nodes[-1] - nodes[0])
         if times.size and not (times.min() >= nodes[0] - slack and times.max() <= nodes[-1] + slack):

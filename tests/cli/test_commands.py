@@ -24,6 +24,8 @@ lost = da.System(
 )
 nodes = da.Scheme("nodes")
 number = 3
+dated = Entry("dated", "Dated", "L", "none", falling, ("2020-01-01", 0.0), (1.0, 2.0), 0.1, 1.0)
+slow = Entry("slow", "Slow", "L", "none", falling, (0.0, 0.0), (1.0, 2.0), "0.1", 1.0)
 """
 
 
@@ -31,6 +33,7 @@ number = 3
 def folder(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(USER_FILE)
     (tmp_path / "broken.py").write_text("import no_such_module")
+    (tmp_path / "leaves.py").write_text("raise SystemExit(0)")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -133,6 +136,42 @@ BAD = {
     "no length": (["run", "mine.py:falling", "--q0", "0,0", "--v0", "0,0", "--h", "1"], "--steps or --time is needed"),
     "no scheme": (["run", "pendulum", "--scheme", "mine.py:number"], "a Scheme is needed"),
     "steps of order": (["order", "pendulum", "--h", "0.1", "--h", "0.07", "--time", "2"], "not a multiple"),
+    "huge number of steps": (
+        ["run", "pendulum", "--steps", str(2**63)],
+        f"steps: found {2**63}; give a whole number, from 1",
+    ),
+    "no steps": (["run", "pendulum", "--steps", "0"], "steps: found 0; give a whole number, 1 or more"),
+    "states": (["run", "pendulum", "--steps", str(2**53)], "too many states to keep with save_every=1"),
+    "tiny step": (["run", "pendulum", "--h", "1e-300"], "--time, --h: found 50 and 1e-300, which are 5e+301 steps"),
+    "endless steps": (["run", "pendulum", "--time", "1e300", "--h", "1e-300"], "which are inf steps"),
+    "nan step": (["run", "pendulum", "--h", "nan"], "--h: found nan"),
+    "save every": (["run", "pendulum", "--save-every", "0"], "save_every: found 0; give a whole number"),
+    "nan": (["run", "pendulum", "--q0", "nan"], "q0: found nan at index 0"),
+    "complex": (["run", "pendulum", "--v0", "1j"], "--v0: found '1j'; give numbers"),
+    "empty": (["run", "pendulum", "--q0", ""], "--q0: found ''"),
+    "nan parameter": (["run", "pendulum", "--set", "g_over_l=nan"], "--set g_over_l=nan: replace['g_over_l']: found nan"),
+    "two numbers": (["run", "pendulum", "--set", "g_over_l=1,2"], "replace['g_over_l']: found shape (2,)"),
+    "parameter without name": (["run", "pendulum", "--set", "=2"], "--set =2: replace: found ; the parameters are"),
+    "coordinate of a branch": (
+        ["run", "pendulum", "--branch", "nearest-previous:7"],
+        "branch: found Nearest(coordinates=(7,)",
+    ),
+    "half a coordinate": (["run", "pendulum", "--branch", "nearest-previous:0.5"], "behind it are whole numbers"),
+    "dates": (["run", "mine.py:dated"], "q0: found tuple ('2020-01-01', 0.0), which is not an array of numbers"),
+    "step as text": (["run", "mine.py:slow"], "--h: found str '0.1', which is not a number"),
+    "file that leaves": (["run", "leaves.py:system"], "leaves.py: SystemExit: 0"),
+    "nan of order": (["order", "pendulum", "--h", "nan", "--h", "0.1", "--time", "2"], "h: found nan at index 0"),
+    "time of order": (["order", "pendulum", "--h", "0.1", "--h", "0.05", "--time", "-2"], "time: found -2.0"),
+    "coordinate": (
+        ["order", "pendulum", "--h", "0.1", "--h", "0.05", "--time", "2", "--coordinates", "z"],
+        "coordinates: found 'z'",
+    ),
+    "nan of check": (["check", "pendulum", "--q0", "inf"], "q0: found inf at index 0"),
+    "steps of solve": (["solve", "elastic_beam", "--steps", str(2**63)], f"steps: found {2**63}; give a whole number"),
+    "no step of solve": (["solve", "elastic_beam", "--steps", "-1"], "steps: found -1; give a whole number"),
+    "tolerance of solve": (["solve", "elastic_beam", "--tolerance", "nan"], "tolerance: found nan; give a number between"),
+    "scheme of solve": (["solve", "elastic_beam", "--scheme", "euler"], "--scheme: found euler; there are interpolated"),
+    "parameter of solve": (["solve", "elastic_beam", "--set", "rho=inf"], "--set rho=inf: replace['rho']: found inf"),
     "unknown paper": (["reproduce", "principia"], "no paper of the collection; there are borda-fernandez-grillo"),
 }
 

@@ -191,7 +191,7 @@ def test_points_that_no_chart_joins():
     ("arguments", "words"),
     [
         ((da.System(lagrangian), lambda q, v: v[0], 0.1), "no constraint to deform"),
-        ((SYSTEM, 0.3, 0.1), "g: found float"),
+        ((SYSTEM, 0.3, 0.1), "g: found 0.3; give a function"),
         ((DEFORMED, lambda q, v, p: v[0], 0.1), "without the name 'delta'"),
     ],
 )

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path as File
 from typing import Any, Literal, NamedTuple, cast
 
-import jax.numpy as jnp
 import numpy as np
 
 from dalembert.discretize import Scheme
 from dalembert.discretize.windows import MAPS, WindowMap
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
+from dalembert.numbers import MOST, as_positive
 from dalembert.step import Avoid, Branch, Nearest
 from dalembert.step.start import STARTERS, Starter
 from dalembert.systems import System
@@ -90,7 +90,7 @@ def _from_file(reference: str) -> Any:
     sys.path.insert(0, str(source.resolve().parent))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{file}: {type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)
@@ -112,7 +112,10 @@ def _with_parameters(system: Any, parameters: list[str] | None) -> Any:
         if not equals:
             raise ValueError(f"--set {text}: give name=value, such as m=2")
         numbers = _numbers(value, f"--set {name}")
-        system = system.replace(**{name.strip(): numbers if "," in value else numbers[0]})
+        try:
+            system = system.replace(**{name.strip(): numbers if "," in value else numbers[0]})
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"--set {text}: {error}") from error
     return system
 
 
@@ -124,7 +127,7 @@ def needed(value: Any, option: str, name: str) -> Any:
 
 def _numbers(text: str, name: str) -> Any:
     try:
-        return jnp.asarray([float(x) for x in text.split(",")])
+        return np.array([float(x) for x in text.split(",")])
     except ValueError:
         raise ValueError(f"{name}: found {text!r}; give numbers between commas, such as 0,1.5") from None
 
@@ -134,12 +137,11 @@ def step_count(h: float, steps: int | None, time: float | None, name: str) -> in
         raise ValueError("--steps, --time: found both; give one of them")
     if steps is not None:
         return steps
-    wanted = needed(time, "steps or --time", name)
-    if not (np.isfinite(wanted) and wanted > 0):
-        raise ValueError(f"--time: found {wanted}; give a positive, finite time")
-    if not h > 0:
-        raise ValueError(f"--h: found {h}; give a positive, finite step")
-    return max(1, round(wanted / h))
+    wanted = as_positive(needed(time, "steps or --time", name), "--time", "a positive, finite time")
+    number = wanted / as_positive(h, "--h", "a positive, finite step")
+    if not number <= MOST:
+        raise ValueError(f"--time, --h: found {wanted:g} and {h:g}, which are {number:g} steps; give a longer step")
+    return max(1, round(number))
 
 
 def named_scheme(name: str, order: int = 2) -> Scheme | None:
@@ -189,7 +191,12 @@ def named_branch(name: str | None) -> Branch | None:
         raise ValueError(f"--branch: found {name}; there are {', '.join(BRANCHES)}, or give file.py:name")
     if kind == "avoid":
         return Avoid()
-    chosen = None if not components else [int(x) for x in _numbers(components, "--branch")]
+    chosen = None
+    if components:
+        try:
+            chosen = [int(x) for x in components.split(",")]
+        except ValueError:
+            raise ValueError(f"--branch: found {name}; the coordinates behind it are whole numbers, such as 0,1") from None
     return Nearest("prediction" if kind == "nearest-prediction" else "previous", chosen)
 
 

@@ -10,8 +10,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dalembert.numbers import as_function, described, whole_number
 from dalembert.systems.annihilator import annihilator
 from dalembert.systems.system import as_arrays, names_of, replace_parameters
+
+HIGHEST = 64  # nodes before the last one in a window
 
 
 class DiscreteSystem(eqx.Module):
@@ -52,18 +55,15 @@ class DiscreteSystem(eqx.Module):
         for name, function in (("lagrangian", lagrangian), ("kinematic", kinematic), ("reactions", reactions),
                                ("virtual", virtual), ("initial", initial)):  # fmt: skip
             if function is not None and not callable(function):
-                raise TypeError(f"{name}: found {type(function).__name__}; give a function of the nodes")
+                raise TypeError(f"{name}: found {described(function)}; give a function of the nodes")
         if lagrangian is None:
             raise TypeError("lagrangian: found None; give a function L_d(q0, q1)")
         if (kinematic is None) != (reactions is None and virtual is None):
             raise ValueError("kinematic, reactions, virtual: D_K and D_V have the same number m; give both or neither")
         if reactions is not None and virtual is not None:
             raise ValueError("reactions, virtual: found both; give the constraint forces or the virtual displacements")
-        if isinstance(order, bool) or not isinstance(order, int) or order < 1:
-            raise ValueError(f"order: found {order!r}; D_K lives on Q^(order+1), order ≥ 1")
-        chosen = order if factor is None else factor
-        if isinstance(chosen, bool) or not isinstance(chosen, int) or not 1 <= chosen <= order + 1:
-            raise ValueError(f"factor: found {chosen!r}; D_V lives over one of the points 1 to {order + 1} of the window")
+        order = whole_number(order, "order", 1, HIGHEST)
+        chosen = order if factor is None else whole_number(factor, "factor", 1, order + 1)
         if chosen < order:
             raise ValueError(
                 f"factor: found {chosen} with order {order}; the equation at a node would read later nodes and cannot be "
@@ -80,6 +80,8 @@ class DiscreteSystem(eqx.Module):
 
         constraint(q0, q1): () or (m,). reactions(q): rows spanning D°, (m, n) or (n,).
         """
+        as_function(constraint, "constraint", "φ_d(q0, q1)")
+        as_function(reactions, "reactions", "of q that returns (m, n)")
         return cls(
             lagrangian,
             lambda q0, q1, q2, *p: constraint(q1, q2, *p),
@@ -91,6 +93,7 @@ class DiscreteSystem(eqx.Module):
     @classmethod
     def holonomic(cls, lagrangian, constraint, **options) -> DiscreteSystem:
         """D integrable, D_d = ∪ N×N with leaves N = {φ = 0}, Remarks 3.4, 5.2: φ(q₂) = 0, reactions ∂φ/∂q at q₁."""
+        as_function(constraint, "constraint", "φ(q)")
         return cls(
             lagrangian,
             lambda q0, q1, q2, *p: constraint(q2, *p),

@@ -7,6 +7,8 @@ To add a map, subclass PairMap or TripleMap; a scheme takes any instance.
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from dalembert.numbers import as_number
+
 Vector = Float[Array, "n"]
 
 
@@ -31,9 +33,7 @@ class Beta(PairMap):
     weight: float = eqx.field(static=True)
 
     def __init__(self, beta: float = 0.5):
-        if not 0.0 <= beta <= 1.0:
-            raise ValueError(f"beta: found {beta}; give a number from 0 to 1")
-        self.weight = float(beta)
+        self.weight = as_number(beta, "beta", "a number from 0 to 1", lambda x: 0.0 <= x <= 1.0)
 
     def __call__(self, q0, d, h):
         return q0 + self.weight * d, d / h

@@ -10,8 +10,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from dalembert.discretize.maps import PairMap
-from dalembert.path import Path
+from dalembert.discretize.maps import Beta, PairMap
+from dalembert.discretize.scheme import check_map
+from dalembert.numbers import as_vector, described
+from dalembert.path import Path, check_path
 
 
 class Redefined(NamedTuple):
@@ -30,6 +32,12 @@ def redefined(path: Path, rho: PairMap, *, first: tuple | None = None, last: tup
     exactly, on the original nodes it does not. Errors: ValueError for a path whose states are not nodes, or are thinned.
     Source: Jiménez, Scheurle, Definition 5.6, Proposition 5.3, Remarks 5.7, 5.8.
     """
+    check_path(path)
+    if not isinstance(rho, PairMap):
+        raise TypeError(f"rho: found {described(rho)}; give a PairMap, such as Beta(0.5)")
+    if type(rho) is not Beta:
+        check_map(rho, "rho", path.q.shape[-1])
+    ends = [_point(path, end, name, given) for end, name, given in ((0, "first", first), (-1, "last", last))]
     if path.levels[0] != "mid":
         raise ValueError("path: its states are points (q, v) already; nodes come from the form 'nodes' or a DiscreteSystem")
     if not isinstance(path.t, Tracer) and np.any(np.abs(np.diff(path.t) - path.h) > 1e-6 * np.abs(path.h)):
@@ -37,12 +45,15 @@ def redefined(path: Path, rho: PairMap, *, first: tuple | None = None, last: tup
     d = jnp.diff(path.q, axis=0)
     q, v = jax.vmap(lambda x, y: rho(x, y, path.h))(path.q[:-1], d)
     inner = Redefined(path.t[:-1] + rho.weight * path.h, q, v)
-    parts = [part for part in (_point(path.t[:1], first), inner, _point(path.t[-1:], last)) if part is not None]
+    parts = [part for part in (ends[0], inner, ends[1]) if part is not None]
     return Redefined(*(jnp.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _point(t: Float[Array, "1"], given: tuple | None) -> Redefined | None:
+def _point(path: Path, end: int, name: str, given: tuple | None) -> Redefined | None:
+    """A point (q, v) put before or behind the others, at the first or the last time of the path."""
     if given is None:
         return None
-    q, v = (jnp.asarray(x, dtype=float)[None] for x in given)
-    return Redefined(t, q, v)
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise TypeError(f"{name}: found {described(given)}; give a pair (q, v) of arrays (n,)")
+    q, v = (as_vector(x, f"{name}[{i}]", path.q.shape[-1]) for i, x in enumerate(given))
+    return Redefined(path.t[end][None], q[None], v[None])

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from typing import Literal
 
 import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
 
 from dalembert.discretize.composition import ORDERS, composition, not_self_adjoint
 from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
+from dalembert.numbers import as_choice, as_flag, as_number, described, whole_number
 from dalembert.systems import Lyapunov, System
+from dalembert.systems.shapes import output_shape, traced
 
 Form = Literal["drift_kick_drift", "kick_drift_kick", "nodes"]
 FORMS: tuple[str, ...] = ("drift_kick_drift", "kick_drift_kick", "nodes")
@@ -55,10 +59,8 @@ class Scheme(eqx.Module):
         state: Beta | None = None,
         order: int = 2,
     ):
-        if form is not None and form not in FORMS:
-            raise ValueError(f"form: found {form!r}; the forms are {', '.join(FORMS)}")
-        self.form = form
-        maps = (action,) if isinstance(action, PairMap) else action
+        self.form = None if form is None else as_choice(form, "form", FORMS, "forms")
+        maps = action if action is None or isinstance(action, list | tuple) else (action,)
         self.action = None if maps is None else tuple(_map("action", one, None, PairMap) for one in maps)
         if self.action == ():
             raise ValueError("action: found no map; give one PairMap, or several to be averaged")
@@ -66,7 +68,7 @@ class Scheme(eqx.Module):
         self.variational = _map("variational", variational, Central(), TripleMap)
         self.distribution = _map("distribution", distribution, Beta(0.5), PairMap)
         self.state = _map("state", state, self.distribution if isinstance(self.distribution, Beta) else Beta(0.5), Beta)
-        if isinstance(order, bool) or order not in ORDERS:
+        if whole_number(order, "order") not in ORDERS:
             raise ValueError(f"order: found {order!r}; the orders are {', '.join(map(str, ORDERS))}")
         self.order = int(order)
         self._check_composition()
@@ -103,7 +105,8 @@ class Scheme(eqx.Module):
         eq. (86); β = 1: eqs. (91, 92). They keep D exactly at (q̃, v). redefined=False: the state is (q_k, (q_k-q_{k-1})/h)
         instead, eqs. (97, 100b): of order 1 for every β, and with β ≠ 1 on a deformed constraint, eq. (98).
         """
-        return cls("drift_kick_drift", action=Beta(beta), distribution=Beta(beta), state=Beta(beta if redefined else 1.0))
+        state = Beta(beta if as_flag(redefined, "redefined") else 1.0)
+        return cls("drift_kick_drift", action=Beta(beta), distribution=Beta(beta), state=state)
 
     def action_for(self, system: System) -> tuple[PairMap, ...]:
         """The maps of the action used for this system."""
@@ -129,5 +132,34 @@ def _map(name: str, given, default, kind: type):
     if given is None and default is not None:
         return default
     if not isinstance(given, kind):
-        raise TypeError(f"{name}: found {type(given).__name__}; give a {kind.__name__}, such as {default or Beta(0.5)!r}")
+        raise TypeError(f"{name}: found {described(given)}; give a {kind.__name__}, such as {default or Beta(0.5)!r}")
     return given
+
+
+def check_maps(scheme: Scheme, n: int) -> None:
+    """Errors in maps of the user's own: what they return for points of n coordinates."""
+    named = [("action", one) for one in scheme.action or ()]
+    named += [(name, getattr(scheme, name)) for name in ("kinematic", "variational", "distribution")]
+    for name, one in named:
+        if type(one) not in (Beta, Central):
+            check_map(one, f"scheme: {name}", n)
+
+
+def check_map(one: PairMap | TripleMap, name: str, n: int) -> None:
+    """A map returns (q, v), or (q, v, a), of shape (n,) each."""
+    shape = traced(_shape_of, one, name, np.zeros(n))
+    wanted = (2 if isinstance(one, PairMap) else 3, n)
+    if shape != wanted:
+        raise ValueError(f"{name}: returns shapes {shape}; {wanted[0]} arrays ({n},) are needed")
+    if isinstance(one, PairMap):
+        as_number(one.weight, f"{name}: its weight")
+
+
+def _shape_of(one: PairMap | TripleMap, name: str, q) -> tuple[int, ...]:
+    h = jnp.ones(())
+
+    def result():
+        found = one(q, q, h) if isinstance(one, PairMap) else one(q, q, q, h)
+        return jnp.stack([jnp.asarray(x) for x in found])
+
+    return output_shape(result, name, "q0, d, h" if isinstance(one, PairMap) else "q1, d0, d1, h")

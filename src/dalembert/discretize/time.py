@@ -11,9 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize.windows import Averaged, Hermite, Interpolated, WindowMap
+from dalembert.discretize.windows import Averaged, Hermite, Interpolated, WindowMap, as_windows
+from dalembert.numbers import as_array, as_flag, as_function
 from dalembert.systems.constraints import Holonomic
-from dalembert.systems.variational import VariationalProblem, density, differential_constraints, holonomic_constraints
+from dalembert.systems.variational import (
+    VariationalProblem,
+    check_problem,
+    constraint_numbers,
+    density,
+    differential_constraints,
+    holonomic_constraints,
+)
 
 
 def with_time(
@@ -34,7 +42,11 @@ def with_time(
     forward: the action is infinite where time does not increase, so that no path is accepted that goes back.
     Source: Colombo, Martín de Diego, Zuccalli, section 4.1, eq. (4.1), divided by k; end of section 4.2.
     """
-    scheme = Interpolated() if scheme is None else scheme
+    check_problem(problem)
+    as_flag(forward, "forward")
+    scheme = Interpolated() if scheme is None else as_windows(scheme)
+    if step is not None:
+        as_function(step, "step", "of the nodes (q₀, …, q_k) that returns the length of their first step")
     k = problem.derivatives
     hermite = isinstance(scheme, Hermite) and k > 1
     nodes = 1 if hermite else k
@@ -134,13 +146,23 @@ def _hermite(x: tuple, k: int) -> list:
     return points
 
 
-@eqx.filter_jit
 def energies(problem: VariationalProblem, x: Float[Array | np.ndarray, "N+1 n+1"]) -> Float[Array, "N-k"]:
     """E_i = -∂/∂h_i Σ_j L_d of the windows that contain the step h_i, at i = k-1 … N-k, of nodes (t, q) of `with_time`.
 
     Moving all later nodes by the same time changes h_i alone: E_i = -Σ_{l>i} ∂(Σ L_d)/∂t_l, over the windows that contain
     both i and i+1. Source: the same, the display after (4.1); its E is k times this one.
+    Errors: TypeError, ValueError naming the argument.
     """
+    check_problem(problem)
+    nodes, k = as_array(x, "x"), problem.derivatives
+    if nodes.ndim != 2 or nodes.shape[0] < 2 * k or nodes.shape[1] < 2:
+        raise ValueError(f"x: found shape {nodes.shape}; give {2 * k} nodes (t, q) or more, shape (N+1, n+1)")
+    constraint_numbers(problem, nodes.shape[1])
+    return _energies(problem, nodes)
+
+
+@eqx.filter_jit
+def _energies(problem: VariationalProblem, x: Float[Array, "N+1 n+1"]) -> Float[Array, "N-k"]:
     k = problem.derivatives
 
     def energy(nodes):
@@ -156,4 +178,4 @@ def energies(problem: VariationalProblem, x: Float[Array | np.ndarray, "N+1 n+1"
         return -jax.grad(moved)(0.0)
 
     index = np.arange(x.shape[0] - 2 * k + 1)[:, None] + np.arange(2 * k)
-    return jax.vmap(energy)(jnp.asarray(x)[index])
+    return jax.vmap(energy)(x[index])

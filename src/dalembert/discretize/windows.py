@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from dalembert.numbers import described, first_line
 from dalembert.systems.variational import VariationalProblem, density, differential_constraints
 
 
@@ -139,6 +140,13 @@ class Points(WindowMap):
         return table[0]
 
 
+def as_windows(scheme: Any) -> WindowMap:
+    """TypeError for anything but windows."""
+    if not isinstance(scheme, WindowMap) or not hasattr(scheme, "name"):  # the base has none
+        raise TypeError(f"scheme: found {described(scheme)}; give Interpolated(), Averaged() or Hermite()")
+    return scheme
+
+
 MAPS = {cls.name: cls for cls in (Interpolated, Averaged, Hermite, Points)}
 
 
@@ -208,6 +216,15 @@ def window_action(problem: VariationalProblem, jets: Float[Array, "S k+1 n"], ti
 @functools.lru_cache(maxsize=256)
 def _window(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
     """(rows, times, weights) of one window, knots counted from its first: whole numbers, then exact, or floats."""
+    try:
+        return _evaluated(scheme, k, knots, orders)
+    except Exception as error:
+        if type(scheme) in MAPS.values():
+            raise
+        raise TypeError(f"scheme: {type(scheme).__name__} could not be evaluated: {first_line(error)}") from error
+
+
+def _evaluated(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
     exact = isinstance(knots[0], int)
     positions = [Fraction(x) if exact else np.longdouble(x) for x in knots]
     table = _divided_differences(positions, orders, k)

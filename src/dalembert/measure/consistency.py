@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize import Scheme
-from dalembert.measure.embedding import ON_D, as_steps
-from dalembert.measure.order import Comparison, Convergence, converge
+from dalembert.measure.embedding import ON_D
+from dalembert.measure.order import Comparison, Convergence, converge, decreasing_steps
 from dalembert.measure.perturbation import Perturbation, SchemeMap, perturbation
 from dalembert.systems import System
 from dalembert.systems.connection import as_points
@@ -97,8 +97,8 @@ def consistency(
     Source: Jiménez, Scheurle, Definition 4.2 and Remark 4.3. Since a scheme's λ may belong to the middle of a step, it is
     measured at its own time as well: the definition's s is then 0 although that λ is of higher order.
     """
-    steps = as_steps(h)
-    points, speeds = as_points(q0, v0)
+    steps = decreasing_steps(h)
+    points, speeds = as_points(q0, v0, ("q0", "v0"))
     made = perturbation(system, points, speeds, scheme=scheme, step=step, t0=t0, dependent=dependent, tolerance=tolerance)
     found = jax.tree.map(np.asarray, _errors(made, points, speeds, jnp.asarray(steps)))
     done = np.isfinite(found["q"][0])

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import Scheme
-from dalembert.measure.order import EPSILON, Comparison, Convergence, converge
+from dalembert.measure.order import EPSILON, Comparison, Convergence, converge, decreasing_steps
 from dalembert.measure.perturbation import Perturbation, perturbation
+from dalembert.numbers import whole_number
 from dalembert.systems import InconsistentDataError, System
 from dalembert.systems.connection import as_points
 from dalembert.systems.reduction import violation
@@ -113,15 +114,13 @@ def embedding(
     Source: Jiménez, Scheurle, Proposition 4.1, Corollary 4.1. What is measured is the bound on g: that the perturbed flow
     gives Φ back is an identity.
     """
-    steps = as_steps(h)
-    points, speeds = as_points(q0, v0)
-    if order is not None and not (isinstance(order, int) and order > 0):
-        raise ValueError(f"order: found {order!r}; give a whole number, 1 or more")
-    if not (isinstance(phases, int) and phases >= 2 and phases % 2 == 0):
+    steps = decreasing_steps(h)
+    points, speeds = as_points(q0, v0, ("q0", "v0"))
+    if order is not None:
+        whole_number(order, "order", most=64)
+    if whole_number(phases, "phases", 2, 100_000) % 2:
         raise ValueError(f"phases: found {phases!r}; give an even number, 2 or more")
     made = perturbation(system, points, speeds, scheme=scheme, step=step, t0=t0, dependent=dependent, tolerance=tolerance)
-    if step is not None:
-        _check_step(made, steps[0], points[0], speeds[0])
     flows = dataclasses.replace(made, step=_no_step)  # what follows is compiled once for all maps
     mapped, off = _mapped(made, points, speeds, jnp.asarray(steps))
     residual = np.asarray(off)
@@ -177,27 +176,3 @@ def _sizes(made: Perturbation, points, speeds, mapped, steps, tau) -> dict:
 
     every = jax.vmap(lambda h, ends: jax.vmap(lambda q, v, end: one(h, q, v, end))(points, speeds, ends))(steps, mapped)
     return jax.tree.map(lambda x: jnp.max(x, axis=1), every)
-
-
-def as_steps(h: Sequence[float]) -> Float[np.ndarray, "K"]:
-    """Two or more positive, decreasing steps."""
-    values = np.asarray(h, dtype=float)
-    if values.ndim != 1 or values.size < 2:
-        raise ValueError(f"h: found shape {values.shape}; give two or more steps, such as [0.1, 0.05, 0.025]")
-    if not (np.all(np.isfinite(values)) and np.all(values > 0) and np.all(np.diff(values) < 0)):
-        raise ValueError(f"h: found {values.tolist()}; give positive, finite, decreasing steps")
-    return values
-
-
-def _check_step(made: Perturbation, h, q, v) -> None:
-    """The shape of what a map returns, and that it can be traced at all."""
-    try:
-        found = jax.eval_shape(lambda a, b, c: made.step(a, b, c), jnp.asarray(h), q, v)
-        shapes = [jnp.shape(x) for x in found]
-    except Exception as error:
-        raise TypeError(
-            f"step: could not be traced: {type(error).__name__}: {str(error).splitlines()[0]}. It is called as (h, q, v) "
-            "with arrays of JAX, and returns (q, v)"
-        ) from error
-    if shapes != [q.shape, v.shape]:
-        raise ValueError(f"step: returns shapes {shapes}; (q, v) of shape {q.shape} each are needed")

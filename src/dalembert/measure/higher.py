@@ -19,13 +19,15 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import Scheme
 from dalembert.discretize.higher import forward_differences, momenta_of_nodes, node_defects
-from dalembert.discretize.windows import Hermite, Interpolated, WindowMap, window_action
+from dalembert.discretize.windows import Hermite, Interpolated, WindowMap, as_windows, window_action
 from dalembert.measure.condition import Condition, condition
 from dalembert.measure.invariant import Invariant
-from dalembert.measure.nodes import check_neighbours, implicit
-from dalembert.path import Path
+from dalembert.measure.nodes import check_neighbours, check_single, implicit
+from dalembert.numbers import as_array, as_number, as_positive, described
+from dalembert.path import Path, check_path
 from dalembert.systems import VariationalProblem
-from dalembert.systems.variational import constraint_numbers, holonomic_constraints
+from dalembert.systems.shapes import output_shape, traced, trailing
+from dalembert.systems.variational import check_problem, constraint_numbers, holonomic_constraints
 
 Nodes = Float[Array, "p n"]
 _ROUNDING = 1e-12  # entries of D₁D_{k+1}L̃_d this much below the largest: differences of knots, and no dependence
@@ -52,9 +54,10 @@ def poincare_cartan(
     nodes: (2k, n). multipliers: (k, m), those of the k windows, scaled to λ(t). Units: of momentum.
     Source: Colombo, Martín de Diego, Zuccalli, Theorem 3.1 and eq. (3.6), with weighted constraints, see `window_action`.
     """
+    check_problem(problem)
     k = problem.derivatives
     points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k)
-    slopes = _slopes(problem, chosen, points, free, jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float))
+    slopes = _slopes(problem, chosen, points, free, *_clock(h, t0))
     return PoincareCartan(-slopes[:k], slopes[k:])
 
 
@@ -72,9 +75,15 @@ def euler_lagrange_operator(
     nodes: (2k+1, n); multipliers: (k+1, m). Holonomic constraint forces are not contained: it is then -h ∂φᵀμ.
     Source: Colombo, Martín de Diego, Zuccalli, Theorem 3.1.
     """
+    check_problem(problem)
     k = problem.derivatives
     points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k + 1)
-    return _slopes(problem, chosen, points, free, jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float))[k]
+    return _slopes(problem, chosen, points, free, *_clock(h, t0))[k]
+
+
+def _clock(h, t0) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    length, begin = as_positive(h, "h", "a positive, finite step"), as_number(t0, "t0", "a finite time")
+    return jnp.asarray(length, dtype=float), jnp.asarray(begin, dtype=float)
 
 
 @eqx.filter_jit
@@ -110,11 +119,11 @@ def _knot_action(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, t
 
 
 def _given(problem: VariationalProblem, nodes, multipliers, scheme, count: int):
-    points, k = jnp.asarray(nodes, dtype=float), problem.derivatives
-    if points.ndim != 2 or points.shape[0] != count:
+    points, k = as_array(nodes, "nodes"), problem.derivatives
+    if points.ndim != 2 or points.shape[0] != count or points.shape[1] == 0:
         raise ValueError(f"nodes: found shape {points.shape}; give {count} nodes, shape ({count}, n)")
     m, _ = constraint_numbers(problem, points.shape[1])
-    free = jnp.zeros((count - k, m)) if multipliers is None and not m else jnp.asarray(multipliers, dtype=float)
+    free = jnp.zeros((count - k, m)) if multipliers is None and not m else as_array(multipliers, "multipliers")
     if free.shape != (count - k, m):
         raise ValueError(
             f"multipliers: found shape {free.shape}; one row of {m} for each window, {(count - k, m)}, is needed"
@@ -124,9 +133,9 @@ def _given(problem: VariationalProblem, nodes, multipliers, scheme, count: int):
 
 def chosen_windows(scheme) -> WindowMap:
     """The scheme's windows, Interpolated if None; ValueError for those which no flow of nodes has."""
-    chosen = Interpolated() if scheme is None else scheme
-    if not isinstance(chosen, WindowMap) or isinstance(chosen, Hermite):
-        raise ValueError(f"scheme: found {type(chosen).__name__}; give Interpolated() or Averaged()")
+    chosen = Interpolated() if scheme is None else as_windows(scheme)
+    if isinstance(chosen, Hermite):
+        raise ValueError(f"scheme: found {described(chosen)}; give Interpolated() or Averaged()")
     return chosen
 
 
@@ -189,9 +198,7 @@ def higher_flow(problem: VariationalProblem, nodes, multipliers, h, t0, scheme) 
     """Υ_d and the point x of M̃_d × ℝ^{km}."""
     points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * problem.derivatives)
     n = points.shape[1]
-    flow = HigherFlow(
-        problem, chosen, jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float), n, *constraint_numbers(problem, n)
-    )
+    flow = HigherFlow(problem, chosen, *_clock(h, t0), n, *constraint_numbers(problem, n))
     return flow, jnp.concatenate([points.ravel(), free.ravel()])
 
 
@@ -224,11 +231,25 @@ def higher_momentum(
     number of steps. Source: Colombo, Martín de Diego, Zuccalli, Remark 3.5.
     """
     chosen = chosen_windows(scheme)
-    check_neighbours(path)
-    shape = jax.eval_shape(lambda q, t: problem.call(generator, q[0], t=t[0]), path.q, path.t).shape
+    _check_path(problem, path)
+    shape = traced(_direction_shape, problem, generator, path.q[0], path.t[0])
     if shape != path.q.shape[1:]:
         raise ValueError(f"generator: returns shape {shape}; a direction of shape {path.q.shape[1:]} is needed")
     return Invariant(*_momenta(problem, chosen, generator, path.q, path.multipliers, path.t, path.h))
+
+
+def _check_path(problem: VariationalProblem, path: Path) -> None:
+    """Errors for what is no path of the problem, as far as numbers of coordinates and multipliers tell, or is thinned."""
+    check_path(path)
+    check_single(path)
+    m, _ = constraint_numbers(problem, path.q.shape[1])
+    if m and path.multipliers.shape[1] != m:
+        raise ValueError(f"path: has {path.multipliers.shape[1]} multipliers, the problem {m}; give a path of this problem")
+    check_neighbours(path)
+
+
+def _direction_shape(problem: VariationalProblem, generator: Callable, q, t) -> tuple[int, ...]:
+    return output_shape(lambda: problem.call(generator, q, t=t), "generator", "q" + trailing(problem))
 
 
 @eqx.filter_jit
@@ -251,7 +272,7 @@ def higher_energy(problem: VariationalProblem, path: Path, scheme: Scheme | Wind
     The sum has the weights (t_{i+k} - t_i)/k, so that E_i tends to the energy Σ_j p_j·q⁽ʲ⁺¹⁾ - L. With a fixed
     step it oscillates, with an amplitude O(h²). Source: Colombo, Martín de Diego, Zuccalli, section 4.1, divided by k.
     """
-    check_neighbours(path)
+    _check_path(problem, path)
     return Invariant(*_energies(problem, chosen_windows(scheme), path.q, path.multipliers, path.t, path.h))
 
 
@@ -304,7 +325,7 @@ def higher_regularity(
     Holonomic constraints are paired: ∂φᵀμ at the middle node with φ = 0 at the newest. Rows are scaled to unit length.
     Source: Colombo, Martín de Diego, Zuccalli, Proposition 3.2, transposed as in the theorem on implicit functions.
     """
-    check_neighbours(path)
+    _check_path(problem, path)
     data = _matrices(problem, chosen_windows(scheme), path.q, path.multipliers, path.t, path.h, every)
     matrices, residual, begin = (np.asarray(x) for x in data)
     times = begin + problem.derivatives * float(path.h)

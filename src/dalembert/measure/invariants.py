@@ -14,11 +14,13 @@ from dalembert.discretize.windows import WindowMap
 from dalembert.measure.higher import higher_energy, higher_momentum
 from dalembert.measure.invariant import Invariant
 from dalembert.measure.nodes import check_neighbours, form_of, node_view, states_of
+from dalembert.numbers import as_function
 from dalembert.path import Path
 from dalembert.systems import Lyapunov, System, VariationalProblem
 from dalembert.systems import energy as energy_at
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import deflatable, first_derivative, lyapunov_control, value
+from dalembert.systems.shapes import output_shape, trailing
 
 
 def energy(system: System | VariationalProblem, path: Path, *, scheme: WindowMap | None = None) -> Invariant:
@@ -31,9 +33,7 @@ def energy(system: System | VariationalProblem, path: Path, *, scheme: WindowMap
     """
     if isinstance(system, VariationalProblem):
         return higher_energy(system, path, scheme)
-    if not isinstance(system, System):
-        raise TypeError(f"system: found {type(system).__name__}; the energy needs the Lagrangian of a System")
-    q, v, t = states_of(path)
+    q, v, t = states_of(system, path)
     return Invariant(t, jax.vmap(lambda x, w, s: energy_at(system, x, w, s))(q, v, t))
 
 
@@ -55,6 +55,7 @@ def momentum(
     Raises ValueError where the scheme is not the path's or the generator's shape is not (n,).
     Source: discrete Noether theorem, Marsden, West, Discrete mechanics and variational integrators, Theorem 1.3.3.
     """
+    as_function(generator, "generator", "of q that returns a direction (n,)")
     if isinstance(system, VariationalProblem):
         return higher_momentum(system, path, generator, scheme)
     chosen, form = form_of(path, system, scheme)
@@ -68,7 +69,7 @@ def momentum(
             ahead = (1.0 - chosen.state.weight) * h
             q, t = q + ahead * v, t + ahead
         p = jax.vmap(lambda x, w, s: view.momentum(x - h * w, x, s - h))(q, v, t)
-    shape = jax.eval_shape(lambda: jnp.asarray(_generate(system, generator, q[0], t[0]))).shape
+    shape = output_shape(lambda: _generate(system, generator, q[0], t[0]), "generator", "q" + trailing(system))
     if shape != q.shape[1:]:
         raise ValueError(f"generator: returns shape {shape}; a direction of shape {q.shape[1:]} is needed")
     return Invariant(t, jax.vmap(lambda x, y, s: y @ _generate(system, generator, x, s))(q, p, t))

@@ -30,9 +30,7 @@ def multipliers(system: System, path: Path) -> Multipliers:
     Where velocities lie half way between nodes the position is the mid-point, as in `energy`.
     Errors: TypeError for what is no System. Source: Jiménez, Scheurle, Remark 4.3, eq. (23).
     """
-    if not isinstance(system, System):
-        raise TypeError(f"system: found {type(system).__name__}; λ(q, v) needs the Lagrangian of a System")
-    q, v, t = states_of(path)
+    q, v, t = states_of(system, path)
 
     def at(q, v, t):
         a, found, _ = acceleration(system, q, v, t)

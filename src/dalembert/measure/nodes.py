@@ -13,12 +13,17 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, discrete_force, legendre_plus
+from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.windows import WindowMap
-from dalembert.path import Path
+from dalembert.numbers import as_positive, described
+from dalembert.path import Path, check_path
+from dalembert.step.arguments import check_discrete
 from dalembert.step.program import StepProgram
 from dalembert.step.programs import DiscreteProgram, NodeProgram
 from dalembert.systems import System, is_traced
 from dalembert.systems.equations import value
+from dalembert.systems.shapes import check_shapes
+from dalembert.systems.system import check_system
 
 Vector = Float[Array, "n"]
 
@@ -120,46 +125,47 @@ def implicit(equations: Callable, z: Float[Array, "z"]) -> Float[Array, "z"]:
 
 def node_view(system: System | DiscreteSystem, scheme: Scheme | WindowMap | None, h, n: int) -> NodeView:
     """The view for n coordinates; TypeError or ValueError where no map (q₀,q₁) → (q₁,q₂) exists."""
-    step = jnp.asarray(h, dtype=float)
-    if not is_traced(step) and not (step.ndim == 0 and bool(jnp.isfinite(step)) and float(step) > 0):
-        raise ValueError(f"h: found {h}; give a positive, finite step")
+    step = jnp.asarray(as_positive(h, "h", "a positive, finite step"), dtype=float)
     points = jnp.zeros(n)
     if isinstance(system, DiscreteSystem):
         if system.nodes_needed != 2:
             raise ValueError(
                 f"system: its flow needs {system.nodes_needed} nodes; the theorems are about pairs (order, factor 2)"
             )
-        window = [points] * (system.order + 1)
-        kinematic = system.kinematic
-        count = 0 if kinematic is None else _length(lambda: system.call(kinematic, *window))
+        count = check_discrete(system, jnp.zeros((2, n)))
         return NodeView(system, Scheme("nodes"), step, ((2, count),) if count else ())
-    if not isinstance(system, System):
-        raise TypeError(f"system: found {type(system).__name__}; give a System or a DiscreteSystem")
+    check_kind(system)
     chosen = Scheme("nodes") if scheme is None else own_scheme(scheme)
+    check_maps(chosen, n)
     if chosen.form == "kick_drift_kick":
         raise ValueError("scheme: kick_drift_kick is no flow of pairs of nodes; give nodes and Scheme('nodes')")
-    zero, rows = jnp.asarray(0.0), []
-    for c in system.constraints:
-        shape = jax.eval_shape(value, system, c, points, points, points, zero).shape
-        rows.append((c.order, shape[0]))
-    return NodeView(system, chosen, step, tuple(rows))
+    numbers = check_shapes(system, points, points, jnp.zeros(()))
+    return NodeView(system, chosen, step, tuple((c.order, m) for c, m in zip(system.constraints, numbers, strict=True)))
 
 
-def _length(function) -> int:
-    return jax.eval_shape(lambda: jnp.atleast_1d(function())).shape[0]
+def check_kind(system: System | DiscreteSystem) -> None:
+    """TypeError for what is no system."""
+    if not isinstance(system, System | DiscreteSystem):
+        raise TypeError(f"system: found {described(system)}; give a System or a DiscreteSystem")
 
 
 def own_scheme(scheme: Scheme | WindowMap) -> Scheme:
     """ValueError for the windows of a VariationalProblem."""
     if isinstance(scheme, WindowMap):
         raise ValueError(f"scheme: {type(scheme).__name__} belongs to a VariationalProblem; give a Scheme")
+    if not isinstance(scheme, Scheme):
+        raise TypeError(f"scheme: found {described(scheme)}; give a Scheme")
     return scheme
 
 
 def form_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | WindowMap | None) -> tuple[Scheme, str]:
     """The scheme that made the path, and its form; ValueError where the path shows that it was another one."""
+    check_path(path)
+    check_kind(system)
+    check_single(path)
     if isinstance(system, DiscreteSystem):
         return Scheme("nodes"), "nodes"
+    _check_fits(system, path)
     chosen = Scheme() if scheme is None else own_scheme(scheme)
     form = chosen.form_for(system)
     level = "mid" if form == "nodes" else "node"
@@ -171,11 +177,29 @@ def form_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | Window
     return chosen, form
 
 
-def states_of(path: Path) -> tuple[Array, Array, Array]:
+def states_of(system: System, path: Path) -> tuple[Array, Array, Array]:
     """q, v, t at the velocities' times; where these lie half way between nodes the position is the mid-point, q - (h/2)v."""
+    check_system(system)
+    check_path(path)
+    check_single(path)
+    _check_fits(system, path)
     v, t = jnp.asarray(path.v), jnp.asarray(path.t_velocity)
     q = jnp.asarray(path.q)[-v.shape[0] :]
     return (q - 0.5 * path.h * v if path.levels[0] == "mid" else q), v, t
+
+
+def _check_fits(system: System, path: Path) -> None:
+    """The system's functions take states of the path; by NumPy's zeros, as slices of the path would be compiled."""
+    point = np.zeros(path.q.shape[-1])
+    check_shapes(system, point, point, np.zeros(()))
+
+
+def check_single(path: Path) -> None:
+    """ValueError for a batch of paths, and for a path without a state."""
+    if np.ndim(path.code):
+        raise ValueError(f"path: holds a batch of shape {np.shape(path.code)}; give one lane, such as path.lane(0)")
+    if path.v.shape[0] == 0:
+        raise ValueError("path: holds no state with a velocity")
 
 
 def check_neighbours(path: Path) -> None:

@@ -13,10 +13,12 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize import Scheme
+from dalembert.numbers import as_function, as_number, as_numbers, as_positive, as_tolerance, as_vector, called, described
 from dalembert.path import Outcome, Path
 from dalembert.step import Branch, simulate
 from dalembert.step.start import Starter
 from dalembert.systems import System, acceleration, reference
+from dalembert.systems.system import check_system
 
 EPSILON = np.finfo(float).eps
 SAFETY = 1e3  # rounding errors of all steps added up, times this, are the floor: a fit above it sees truncation only
@@ -122,8 +124,15 @@ def order(
     scheme, starter, branch, tolerance: as for `simulate`.
     A run that fails is kept and left out of the fit. Errors: ValueError, TypeError naming the argument.
     """
+    check_system(system)
     steps = _steps(h, time)
-    chosen = _indices(system, coordinates, np.size(q0))
+    n = as_vector(q0, "q0").shape[0]
+    as_vector(v0, "v0", n)
+    chosen = _indices(system, coordinates, n)
+    as_number(t0, "t0", "a finite time")
+    as_tolerance(reference_tolerance, "reference_tolerance")
+    if exact is not None:
+        as_function(exact, "exact", "of t (K,) that returns (q, v), each (K, n)")
     paths = tuple(
         simulate(system, q0, v0, h=float(time) / n, steps=n, t0=t0, scheme=scheme, starter=starter, branch=branch,
                  tolerance=tolerance, throw=False)
@@ -207,13 +216,8 @@ def converge(h: np.ndarray, steps: list[int], done: np.ndarray, table: list[Comp
 
 
 def _steps(h: Sequence[float], time: float) -> list[int]:
-    if np.ndim(time) or not (np.isfinite(time) and time > 0):
-        raise ValueError(f"time: found {time}; give a positive, finite length of the runs")
-    values = np.asarray(h, dtype=float)
-    if values.ndim != 1 or values.size < 2:
-        raise ValueError(f"h: found shape {values.shape}; give two or more steps, such as [0.1, 0.05, 0.025]")
-    if not (np.all(np.isfinite(values)) and np.all(values > 0) and np.all(np.diff(values) < 0)):
-        raise ValueError(f"h: found {values.tolist()}; give positive, finite, decreasing steps")
+    as_positive(time, "time", "a positive, finite length of the runs")
+    values = decreasing_steps(h)
     counts = np.rint(time / values)
     wrong = values[(counts < 2) | (np.abs(counts * values - time) > 1e-9 * time)]
     if wrong.size:
@@ -221,17 +225,27 @@ def _steps(h: Sequence[float], time: float) -> list[int]:
     return [int(n) for n in counts]
 
 
+def decreasing_steps(h: Sequence[float]) -> Float[np.ndarray, "K"]:
+    """Two or more positive, decreasing steps."""
+    values = as_numbers(h, "h")
+    if values.ndim != 1 or values.size < 2:
+        raise ValueError(f"h: found shape {values.shape}; give two or more steps, such as [0.1, 0.05, 0.025]")
+    if not (np.all(values > 0) and np.all(np.diff(values) < 0)):
+        raise ValueError(f"h: found {values.tolist()}; give positive, decreasing steps")
+    return values
+
+
 def _indices(system: System, coordinates: Sequence[str | int] | None, n: int) -> list[int]:
     if coordinates is None:
         return list(range(n))
-    if isinstance(coordinates, str) or not len(coordinates):
+    if isinstance(coordinates, str) or not isinstance(coordinates, Sequence) or not len(coordinates):
         raise ValueError(f"coordinates: found {coordinates!r}; give a sequence of names or indices")
     names = list(system.coordinates or ())
     found = []
     for wanted in coordinates:
         if isinstance(wanted, str) and wanted in names:
             found.append(names.index(wanted))
-        elif not isinstance(wanted, str) and 0 <= wanted < n:
+        elif isinstance(wanted, int | np.integer) and not isinstance(wanted, bool) and 0 <= wanted < n:
             found.append(int(wanted))
         else:
             raise ValueError(f"coordinates: found {wanted!r}; the coordinates are {', '.join(names) or f'0 to {n - 1}'}")
@@ -240,9 +254,10 @@ def _indices(system: System, coordinates: Sequence[str | int] | None, n: int) ->
 
 def _evaluated(exact: Exact, times: np.ndarray, q0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """exact at the times, with its shapes and its initial values checked."""
-    if not callable(exact):
-        raise TypeError(f"exact: found {type(exact).__name__}; give a function of t (K,) that returns (q, v), each (K, n)")
-    q, v = (np.asarray(x, dtype=float) for x in exact(times))
+    found = called(exact, "exact", "t (K,), and returns (q, v), each (K, n)", times)
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        raise TypeError(f"exact: returns {described(found)}; a pair (q, v) of arrays (K, n) is needed")
+    q, v = (as_numbers(x, "exact: a result") for x in found)
     shape = (times.size, q0.size)
     if q.shape != shape or v.shape != shape:
         raise ValueError(f"exact: returns shapes {q.shape} and {v.shape}; (q, v) of shape {shape} each are needed")

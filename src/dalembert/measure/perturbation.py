@@ -15,12 +15,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import Scheme
+from dalembert.numbers import as_number, as_tolerance, as_vector, first_line
 from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.systems import Connection, System, connection, cutoff, reduction
 from dalembert.systems.adapted import flow
-from dalembert.systems.connection import compiled
+from dalembert.systems.connection import as_points, compiled
 from dalembert.systems.reduction import check_first_order, explicit_terms, velocity_constraints
+from dalembert.systems.shapes import check_indices, check_shapes
 
 Vector = Float[Array, "n"]
 Adapted = Float[Array, "two_n_minus_m"]
@@ -166,13 +168,31 @@ def perturbation(
     Errors: those of `connection` and `reduction`; TypeError, ValueError for scheme and step.
     """
     check_first_order(system, "perturbation", holonomic=False)
-    if not 0 < tolerance < 1:
-        raise ValueError(f"tolerance: found {tolerance}; give a number between 0 and 1")
-    chart = connection(system, q0, v0, t0, dependent=dependent)
-    for q, v in zip(jnp.atleast_2d(jnp.asarray(q0)), jnp.atleast_2d(jnp.asarray(v0)), strict=True):
-        reduction(system, q, v, t0)
-    begin = jnp.asarray(t0, dtype=float)
-    return Perturbation(chart, one_step_map(system, scheme, step, begin), begin, float(tolerance))
+    accuracy, start = float(as_tolerance(tolerance)), as_number(t0, "t0", "a finite time")
+    points, speeds = as_points(q0, v0, ("q0", "v0"))
+    chart = connection(system, points, speeds, start, dependent=dependent)
+    for q, v in zip(points, speeds, strict=True):
+        reduction(system, q, v, start)
+    begin = jnp.asarray(start, dtype=float)
+    made = one_step_map(system, scheme, step, begin)
+    if step is not None:
+        _check_step(step, points[0], speeds[0])
+    return Perturbation(chart, made, begin, accuracy)
+
+
+def _check_step(step: Callable, q: Vector, v: Vector) -> None:
+    """The shape of what a map returns, and that it can be traced at all."""
+    try:
+        jaxpr, found = jax.make_jaxpr(step, return_shape=True)(jnp.ones(()), q, v)
+        shapes = [x.shape for x in found]
+    except Exception as error:
+        raise TypeError(
+            f"step: could not be traced: {type(error).__name__}: {first_line(error)}. It is called as (h, q, v) "
+            "with arrays of JAX, and returns (q, v)"
+        ) from error
+    check_indices(jaxpr, "step")
+    if shapes != [q.shape, v.shape]:
+        raise ValueError(f"step: returns shapes {shapes}; (q, v) of shape {q.shape} each are needed")
 
 
 def one_step_map(system: System, scheme: Scheme | None, step: Callable | None, t0) -> Callable:
@@ -193,7 +213,6 @@ def one_step_map(system: System, scheme: Scheme | None, step: Callable | None, t
     return SchemeMap(system, scheme, t0)
 
 
-@eqx.filter_jit
 def projected_perturbation(system: System, q: Vector, v: Vector, g_q: Vector, g_v: Vector, t=0.0) -> tuple[Vector, Array]:
     """(ĝ_v - m⁻¹RᵀC⁻¹ s, -C⁻¹ s), s = φ_q ĝ_q + φ_v ĝ_v: what a perturbation (ĝ_q, ĝ_v) of the differential-algebraic
     equation does to v̇ and to λ, on D.
@@ -203,6 +222,17 @@ def projected_perturbation(system: System, q: Vector, v: Vector, g_q: Vector, g_
     Source: Jiménez, Scheurle, Remark 4.5, eqs. (51-59). Their simplification (62-65) rests on m = μᵀC⁻¹μ, Lemma 4.4, whose
     right side has rank m < n: it is not used.
     """
+    check_first_order(system, "projected_perturbation")
+    q = as_vector(q, "q")
+    given = (as_vector(x, name, q.shape[0]) for name, x in (("v", v), ("g_q", g_q), ("g_v", g_v)))
+    now = jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
+    v, g_q, g_v = given
+    check_shapes(system, q, v, now)
+    return _projected(system, q, v, g_q, g_v, now)
+
+
+@eqx.filter_jit
+def _projected(system: System, q: Vector, v: Vector, g_q: Vector, g_v: Vector, t) -> tuple[Vector, Array]:
     terms = explicit_terms(system, q, v, t)
     s = jax.jvp(lambda x, w: velocity_constraints(system, x, w, t), (q, v), (g_q, g_v))[1]
     if not s.shape[0]:

@@ -15,6 +15,7 @@ from dalembert.discretize.windows import WindowMap
 from dalembert.measure.condition import Condition, condition
 from dalembert.measure.higher import FlowRegularity, higher_regularity
 from dalembert.measure.nodes import NodeView, node_view, nodes_of
+from dalembert.numbers import as_number, as_numbers, whole_number
 from dalembert.path import Path
 from dalembert.systems import System, VariationalProblem, check_x64
 
@@ -84,6 +85,7 @@ def regularity(
     the full rank stays constant, and condition 2 implies it wherever D_K gives m equations for q₂.
     """
     check_x64()
+    whole_number(every, "every")
     if isinstance(system, VariationalProblem):
         if not isinstance(nodes, Path):
             raise TypeError(
@@ -96,9 +98,7 @@ def regularity(
     else:
         points = _points(nodes)
         view = node_view(system, scheme, 1.0 if h is None else h, points.shape[1])
-        times = t0 + view.h * jnp.arange(points.shape[0])
-    if not isinstance(every, int) or every < 1:
-        raise ValueError(f"every: found {every!r}; give a whole number, 1 or more")
+        times = as_number(t0, "t0", "a finite time") + view.h * jnp.arange(points.shape[0])
     t = times[1:-1:every]
     n, m = points.shape[1], view.m
     found = jax.tree.map(np.asarray, _derivatives(view, points[:-2:every], points[1:-1:every], points[2::every], t))
@@ -115,11 +115,9 @@ def regularity(
 
 
 def _points(nodes) -> Float[Array, "K n"]:
-    points = jnp.asarray(nodes, dtype=float)
-    if points.ndim != 2 or points.shape[0] < 3:
+    points = jnp.asarray(as_numbers(nodes, "nodes"))
+    if points.ndim != 2 or points.shape[0] < 3 or points.shape[1] == 0:
         raise ValueError(f"nodes: found shape {points.shape}; give three or more nodes, shape (K, n), or a path")
-    if not bool(jnp.all(jnp.isfinite(points))):
-        raise ValueError("nodes: every number must be finite")
     return points
 
 

@@ -16,6 +16,7 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.measure.higher import HigherFlow, higher_flow
 from dalembert.measure.nodes import NodeView, implicit, node_view
+from dalembert.numbers import as_function, as_number, as_positive, as_tolerance, as_vector, whole_number
 from dalembert.systems import (
     InconsistentDataError,
     RankDeficientError,
@@ -27,8 +28,9 @@ from dalembert.systems import (
     is_traced,
     momentum,
 )
-from dalembert.systems.checks import CONSISTENT, as_vector, velocity_residuals
+from dalembert.systems.checks import CONSISTENT, velocity_residuals
 from dalembert.systems.equations import all_reactions, force, kkt_residual
+from dalembert.systems.shapes import output_shape
 
 Matrix = Float[Array, "d d"]
 Vector = Float[Array, "n"]
@@ -102,8 +104,13 @@ def symplectic_defect(
     covector is taken from the forces, where eq. (4) says that it is equal; for a wrong flow the two sides differ.
     """
     check_x64()
+    if step is not None:
+        as_function(step, "step", "(q0, q1) → q2, or of the flat (nodes, multipliers)")
     if isinstance(system, VariationalProblem):
-        result = _higher_defect(*higher_flow(system, nodes, multipliers, h, t0, scheme), step)
+        flow, x = higher_flow(system, nodes, multipliers, h, t0, scheme)
+        if step is not None:
+            _check_map(step, x.shape, x)
+        result = _higher_defect(flow, x, step)
         if not is_traced(result) and not bool(result.solved):
             raise RuntimeError(
                 "symplectic_defect: the step from these nodes could not be solved; see dalembert.measure.regularity"
@@ -111,7 +118,10 @@ def symplectic_defect(
         return result
     first = as_vector(q0, "q0")
     second = as_vector(q1, "q1", first.shape[0])
-    view, t = node_view(system, scheme, h, first.shape[0]), jnp.asarray(t0, dtype=float)
+    view = node_view(system, scheme, h, first.shape[0])
+    t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
+    if step is not None:
+        _check_map(step, first.shape, first, second)
     traced = is_traced(view, first, second, t)
     if not traced:
         _check_pair(view, first, second, t)
@@ -119,6 +129,19 @@ def symplectic_defect(
     if not traced and not bool(result.solved):
         raise RuntimeError("symplectic_defect: the step from (q0, q1) could not be solved; see dalembert.measure.regularity")
     return result
+
+
+def _check_map(step: Callable, shape: tuple[int, ...], *arguments) -> None:
+    """A map of the user returns what the system's own flow returns."""
+
+    def look(*x):
+        found.append(output_shape(lambda: step(*x), "step", "q0, q1" if len(x) == 2 else "x"))
+        return jnp.zeros(())
+
+    found: list = []
+    jax.eval_shape(look, *arguments)
+    if found[0] != shape:
+        raise ValueError(f"step: returns shape {found[0]}; shape {shape} is needed")
 
 
 def exterior_derivative(one_form: Callable, x: Float[Array, "k"]) -> Float[Array, "k k"]:
@@ -218,11 +241,11 @@ def flow_symplectic_defect(
     equals it on trajectories: with D_EL L itself the theorem would hold along any second order equation.
     """
     check_x64()
-    if not is_traced(t) and not (np.isfinite(t) and t > 0):
-        raise ValueError(f"t: found {t}; give a positive, finite time")
-    begin = jnp.asarray(t0, dtype=float)
-    q, v = check_initial_data(system, q0, v0, t0)
-    result = _continuous_defect(system, q, v, begin, jnp.asarray(t, dtype=float), tolerance, max_steps)
+    duration = jnp.asarray(as_positive(t, "t", "a positive, finite time"), dtype=float)
+    begin = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
+    accuracy, most = as_tolerance(tolerance), whole_number(max_steps, "max_steps")
+    q, v = check_initial_data(system, q0, v0, begin)
+    result = _continuous_defect(system, q, v, begin, duration, accuracy, most)
     if not is_traced(result) and not bool(result.solved):
         raise RuntimeError("flow_symplectic_defect: the integration failed; shorten t, or raise max_steps or the tolerance")
     return result

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from dalembert.numbers import as_flag, as_function, described
 from dalembert.path import Path
 from dalembert.show.figure import plot_path
 from dalembert.show.solution import plot_solution
@@ -30,6 +31,13 @@ def plot(
     Returns a matplotlib Figure: figure.savefig("run.pdf"), or its value in a notebook.
     Raises TypeError for anything else, ValueError for a traced path, for a batch, and for options that do not apply.
     """
+    as_flag(velocities, "velocities")
+    if curve is not None:
+        as_flag(curve, "curve")
+    if exact is not None:
+        as_function(exact, "exact", "of times (K,) that returns q (K, n)")
+    if title is not None and not isinstance(title, str):
+        raise TypeError(f"title: found {described(title)}; give a text")
     if not isinstance(path, Solution):
         if exact is not None:
             raise ValueError("exact: belongs to the figure of a Solution; draw it over that of a Path yourself")

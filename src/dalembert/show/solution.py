@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dalembert.numbers import called, real_numbers
 from dalembert.show.figure import COLOURS, STYLE
 from dalembert.show.panels import subscript
 from dalembert.solution import Solution
@@ -35,7 +37,7 @@ def plot_solution(solution: Solution, *, title: str | None = None, exact: Any = 
         axes = figure.subplots(len(content), 1, sharex=True, squeeze=False)[:, 0]
         if exact is not None:
             fine = np.linspace(float(solution.t[0]), float(solution.t[-1]), 400)
-            axes[0].plot(fine, exact(fine), color="0.6", linewidth=2.5)
+            axes[0].plot(fine, _exact(exact, fine, np.shape(solution.q)[1]), color="0.6", linewidth=2.5)
         for ax, (label, t, values) in zip(axes, content, strict=True):
             for i, column in enumerate(values.T):
                 ax.plot(t, column, color=COLOURS[i % len(COLOURS)], label=f"q{subscript(i)}")
@@ -47,6 +49,14 @@ def plot_solution(solution: Solution, *, title: str | None = None, exact: Any = 
         heading = [title or "", "" if solution.outcome.name == "SUCCESS" else solution.outcome.message]
         figure.suptitle("\n".join(x for x in heading if x), fontsize=10)
     return figure
+
+
+def _exact(exact: Callable, t: np.ndarray, n: int) -> np.ndarray:
+    """q at the times, of the user's function."""
+    q = real_numbers(called(exact, "exact", "times (K,), and returns q (K, n)", t), "exact: its result")
+    if q.shape not in ((len(t), n), (len(t),) if n == 1 else ()):
+        raise ValueError(f"exact: returns shape {q.shape}; q of shape {(len(t), n)} is needed")
+    return q
 
 
 def _panels(solution: Solution) -> list[tuple[str, np.ndarray, np.ndarray]]:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize.windows import WindowMap
+from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
 from dalembert.path import Outcome
 from dalembert.solution import Solution, SolveError
 from dalembert.solve.ends import Nodes
@@ -51,8 +52,11 @@ def solve(
     Source: Colombo, Martín de Diego, Zuccalli, eq. (3.4); ends by derivatives are windows with coinciding knots, which the
     paper lacks.
     """
+    options = settings(tolerance, max_iterations, seek)
+    as_flag(certify, "certify")
+    as_flag(throw, "throw")
     prepared = prepare(problem, [Request(initial, final, through, guess)], T, steps, times, scheme)
-    solution = extremals(prepared, settings(tolerance, max_iterations, seek), certify)[0]
+    solution = extremals(prepared, options, certify)[0]
     if throw and solution.outcome is not Outcome.SUCCESS:
         raise SolveError(solution)
     return solution
@@ -60,10 +64,5 @@ def solve(
 
 def settings(tolerance: float, max_iterations: int, seek: str) -> Settings:
     """Checked settings of the iteration."""
-    if seek not in ("minimum", "extremal"):
-        raise ValueError(f"seek: found {seek!r}; give 'minimum' or 'extremal'")
-    if not 0.0 < tolerance < 1.0:
-        raise ValueError(f"tolerance: found {tolerance}; give a number between 0 and 1, such as 1e-9")
-    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 1:
-        raise ValueError(f"max_iterations: found {max_iterations!r}; give a whole number, at least 1")
-    return Settings(tolerance, max_iterations, seek == "minimum")
+    as_choice(seek, "seek", ("minimum", "extremal"), "kinds to seek")
+    return Settings(as_tolerance(tolerance), whole_number(max_iterations, "max_iterations"), seek == "minimum")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize.windows import Windows
+from dalembert.numbers import MOST_NODES, as_number, as_numbers, as_positive, described, whole_number
 
 
 class Nodes(eqx.Module):
@@ -18,7 +19,9 @@ class Nodes(eqx.Module):
     q: Float[np.ndarray, "k n"]
 
     def __init__(self, q):
-        self.q = np.asarray(q, dtype=float)
+        self.q = as_numbers(q, "q")
+        if self.q.ndim not in (2, 3) or not self.q.size:
+            raise ValueError(f"q: found shape {self.q.shape}; give nodes of shape (k, n), for a batch (batch, k, n)")
 
 
 class End(NamedTuple):
@@ -38,17 +41,22 @@ def read_end(given: Any, name: str, k: int) -> End | None:
                 f"{name}: found nodes of shape {given.q.shape}; a problem with {k} derivatives has {k} given nodes "
                 f"at an end, ({k}, n)"
             )
-        return End(_finite(given.q, name), True)
-    if not isinstance(given, Sequence) or isinstance(given, str):
+        return End(given.q, True)
+    if not isinstance(given, list | tuple):
         raise TypeError(
-            f"{name}: found {type(given).__name__}; give a tuple (q,), (q, v), … of arrays (n,), or Nodes(array (k, n))"
+            f"{name}: found {described(given)}; give a tuple (q,), (q, v), … of arrays (n,), or Nodes(array (k, n))"
         )
-    if not 1 <= len(given) <= k:
-        raise ValueError(f"{name}: found {len(given)} arrays; give q and at most {k - 1} of its derivatives")
-    rows = [np.atleast_1d(np.asarray(x, dtype=float)) for x in given]
-    if any(r.shape != rows[0].shape or r.ndim != 1 for r in rows):
+    rows = [as_numbers(x, f"{name}[{i}]") for i, x in enumerate(given)]
+    if any(r.ndim == 0 for r in rows):  # [0.0, 0.0] may be meant as q of two coordinates, or as (q, q̇) of one
+        raise ValueError(
+            f"{name}: found a number where an array (n,) belongs; give a tuple of arrays, such as ([x, y],) for q alone, "
+            "([x], [v]) for q and its derivative of one coordinate"
+        )
+    if not 1 <= len(rows) <= k:
+        raise ValueError(f"{name}: found {len(rows)} arrays; give q and at most {k - 1} of its derivatives")
+    if any(r.shape != rows[0].shape or r.ndim != 1 or not r.size for r in rows):
         raise ValueError(f"{name}: found shapes {[r.shape for r in rows]}; every one is (n,)")
-    return End(_finite(np.array(rows), name), False)
+    return End(np.array(rows), False)
 
 
 def read_through(through: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -57,12 +65,15 @@ def read_through(through: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(0), np.zeros((0, n))
     if not isinstance(through, Mapping):
         raise TypeError(f"through: found {type(through).__name__}; give a mapping {{t: q}} from times to points")
-    times = np.array(sorted(float(t) for t in through))
-    by_time = {float(t): np.atleast_1d(np.asarray(q, dtype=float)) for t, q in through.items()}
+    by_time = {
+        as_number(t, "through: a time", "times as keys, {t: q}"): np.atleast_1d(as_numbers(q, f"through[{t!r}]"))
+        for t, q in through.items()
+    }
+    times = np.array(sorted(by_time))
     for t, q in by_time.items():
         if q.shape != (n,):
             raise ValueError(f"through: the point at t = {t:g} has shape {q.shape}; the problem has n = {n} coordinates")
-    return times, _finite(np.array([by_time[t] for t in times]).reshape(-1, n), "through")
+    return times, np.array([by_time[t] for t in times]).reshape(-1, n)
 
 
 def read_times(T: Any, steps: Any, times: Any, least: int, why: str) -> np.ndarray:
@@ -70,15 +81,16 @@ def read_times(T: Any, steps: Any, times: Any, least: int, why: str) -> np.ndarr
     if times is not None:
         if T is not None or steps is not None:
             raise ValueError("times: found with T or steps; give the times of all nodes, or T and steps")
-        t = np.asarray(times, dtype=float)
-        if t.ndim != 1 or not np.all(np.isfinite(t)) or np.any(np.diff(t) <= 0):
-            raise ValueError("times: give the times of all nodes, (N+1,), finite and increasing")
+        t = as_numbers(times, "times")
+        if t.ndim != 1 or np.any(np.diff(t) <= 0):
+            raise ValueError("times: give the times of all nodes, (N+1,), increasing")
+        if len(t) - 1 < least:
+            raise ValueError(f"times: found N = {len(t) - 1}; {why}")
     else:
-        if isinstance(steps, bool) or not isinstance(steps, int | np.integer):
-            raise TypeError(f"steps: found {steps!r}; give the number of steps N")
-        if T is None or not np.isfinite(T) or T <= 0:
-            raise ValueError(f"T: found {T!r}; give the time between the ends, positive")
-        t = np.linspace(0.0, float(T), max(int(steps), 0) + 1)
+        if T is None and steps is None:
+            raise TypeError("T, steps, times: are missing; give T and steps, or the times of all nodes")
+        length = as_positive(T, "T", "the time between the ends, positive and finite")
+        t = np.linspace(0.0, length, whole_number(steps, "steps", most=MOST_NODES) + 1)
     if len(t) - 1 < least:
         raise ValueError(f"steps: found N = {len(t) - 1}; {why}")
     return t
@@ -166,9 +178,3 @@ def smooth_path(t: np.ndarray, initial: End | None, final: End | None, times: np
     boundary: Any = tuple(slopes)
     spline = CubicSpline(np.array(where)[order], np.array(what)[order], bc_type=boundary)
     return lambda s, order: spline(s, order) if order <= 3 else np.zeros((len(s), n))
-
-
-def _finite(values: np.ndarray, name: str) -> np.ndarray:
-    if not np.all(np.isfinite(values)):
-        raise ValueError(f"{name}: found NaN or infinity; every number must be finite")
-    return values

@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.numbers import MOST_THREADS, as_flag, as_numbers, as_positive, described, whole_number
 from dalembert.path import Outcome
 from dalembert.solution import Solution
 from dalembert.solve.boundary import settings
 from dalembert.solve.ends import Nodes
 from dalembert.solve.prepare import Prepared, Request, extremals, prepare
-from dalembert.systems.variational import VariationalProblem
+from dalembert.systems.variational import VariationalProblem, check_problem
 
 WAVES = 6  # sines in a drawn guess
+MOST_STARTS = 100_000
 SAME = 1e-6  # relative difference of two paths that count as one
 
 
@@ -44,19 +46,23 @@ def solve_batch(
     Solution.outcome.
     Errors: as `solve`, for the first entry that is wrong; ValueError where the leading axes differ.
     """
-    options = settings(tolerance, max_iterations, seek)
-    size = _batch_size(initial, final, through, guess)
-    points = {t: np.asarray(q) for t, q in (through or {}).items()}
+    options, workers = settings(tolerance, max_iterations, seek), _threads(threads)
+    as_flag(certify, "certify")
+    check_problem(problem)
+    initial, final = _read_ends(initial, "initial"), _read_ends(final, "final")
+    points = _read_points(through)
+    guesses = _read_guesses(guess)
+    size = _batch_size(initial, final, points, guesses)
     requests = [
         Request(
             _entry(initial, i), _entry(final, i), {t: q[i] for t, q in points.items()} or None,
-            None if guess is None else guess[i],
+            None if guesses is None else guesses[i],
         )
         for i in range(size)
     ]  # fmt: skip
     if not requests:
         return []
-    return extremals(prepare(problem, requests, T, steps, times, scheme), options, certify, _threads(threads))
+    return extremals(prepare(problem, requests, T, steps, times, scheme), options, certify, workers)
 
 
 class Extremals(NamedTuple):
@@ -90,14 +96,20 @@ def multistart(
     starts: guesses, or their number; drawn ones add Σⱼ aⱼ sin(jπt/T)/j with normal aⱼ to the smooth path through the given
     points, `spread` times its extent (or 1, for a coordinate that does not move). The other arguments are those of `solve`.
     """
-    options = settings(tolerance, max_iterations, seek)
+    options, workers = settings(tolerance, max_iterations, seek), _threads(threads)
+    as_positive(spread, "spread")
+    whole_number(seed, "seed", 0)
+    drawn = np.ndim(starts) == 0
+    guesses = whole_number(starts, "starts", 0, MOST_STARTS) if drawn else as_numbers(starts, "starts")
+    if not isinstance(guesses, int) and guesses.ndim != 3:
+        raise ValueError(f"starts: found shape {guesses.shape}; give the number of starts, or guesses (starts, N+1, n)")
     given = Request(initial, final, through)
 
     def prepared(guesses) -> Prepared:
         return prepare(problem, [given._replace(guess=g) for g in guesses], T, steps, times, scheme)
 
-    paths = _draw(prepared([None]), starts, spread, seed) if isinstance(starts, int) else np.asarray(starts, dtype=float)
-    found = extremals(prepared(paths), options, False, _threads(threads)) if len(paths) else []
+    paths = _draw(prepared([None]), guesses, spread, seed) if isinstance(guesses, int) else guesses
+    found = extremals(prepared(paths), options, False, workers) if len(paths) else []
     return _distinct(found, lambda s: extremals(prepared([s]), options, True)[0])
 
 
@@ -127,26 +139,57 @@ def _distinct(found: list[Solution], certified: Callable[[Solution], Solution]) 
 
 
 def _threads(threads: int | None) -> int:
-    return threads or len(os.sched_getaffinity(0))
+    return len(os.sched_getaffinity(0)) if threads is None else whole_number(threads, "threads", most=MOST_THREADS)
+
+
+def _read_ends(end, name: str):
+    """What is given at an end, its arrays as numbers with a leading axis."""
+    if end is None or isinstance(end, Nodes):
+        return end
+    if not isinstance(end, list | tuple):
+        raise TypeError(f"{name}: found {described(end)}; give a tuple of arrays (batch, n), or Nodes(array (batch, k, n))")
+    arrays = tuple(as_numbers(x, f"{name}[{i}]") for i, x in enumerate(end))
+    if any(x.ndim < 2 for x in arrays):
+        raise ValueError(f"{name}: found shapes {[x.shape for x in arrays]}; every one is (batch, n)")
+    return arrays
+
+
+def _read_guesses(guess):
+    """A path, or a Solution, for each entry."""
+    if guess is None or (isinstance(guess, list | tuple) and guess and all(isinstance(x, Solution) for x in guess)):
+        return guess
+    paths = as_numbers(guess, "guess")
+    if paths.ndim != 3:
+        raise ValueError(f"guess: found shape {paths.shape}; give paths (batch, N+1, n), or a list of Solutions")
+    return paths
+
+
+def _read_points(through) -> dict[Any, np.ndarray]:
+    if not isinstance(through, Mapping | None):
+        raise TypeError(f"through: found {described(through)}; give a mapping {{t: q}} from times to points (batch, n)")
+    points = {t: as_numbers(q, f"through[{t!r}]") for t, q in (through or {}).items()}
+    if any(q.ndim < 1 for q in points.values()):
+        raise ValueError(f"through: found shapes {[q.shape for q in points.values()]}; every point is (batch, n)")
+    return points
 
 
 def _entry(end, i: int):
     if end is None:
         return None
-    return Nodes(np.asarray(end.q)[i]) if isinstance(end, Nodes) else tuple(np.asarray(x)[i] for x in end)
+    return Nodes(end.q[i]) if isinstance(end, Nodes) else tuple(x[i] for x in end)
 
 
-def _batch_size(initial, final, through, guess) -> int:
+def _batch_size(initial, final, points: dict[Any, np.ndarray], guess) -> int:
     """The common leading axis."""
     sizes = {}
     for name, end in (("initial", initial), ("final", final)):
         if end is not None:
             for x in (end.q,) if isinstance(end, Nodes) else end:
-                sizes.setdefault(len(np.asarray(x)), name)
-    for q in (through or {}).values():
-        sizes.setdefault(len(np.asarray(q)), "through")
+                sizes.setdefault(len(x), name)
+    for q in points.values():
+        sizes.setdefault(len(q), "through")
     if guess is not None:
-        sizes.setdefault(len(np.asarray(guess)), "guess")
+        sizes.setdefault(len(guess), "guess")
     if len(sizes) != 1:
         found = ", ".join(f"{name} {size}" for size, name in sizes.items()) or "none"
         raise ValueError(

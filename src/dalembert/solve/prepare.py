@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, windows
+from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, as_windows, windows
+from dalembert.numbers import as_numbers
 from dalembert.solution import Solution
 from dalembert.solve.checks import check_end_constraints, check_problem
 from dalembert.solve.ends import End, Nodes, fill_slots, grid_nodes, read_end, read_through, read_times
@@ -19,6 +20,7 @@ from dalembert.solve.result import Ended, ended, solutions_of
 from dalembert.solve.transcription import Transcription, first_values, slot_jets, transcribe
 from dalembert.systems import check_x64
 from dalembert.systems.variational import VariationalProblem, constraint_numbers
+from dalembert.systems.variational import check_problem as check_variational
 
 
 class Prepared(NamedTuple):
@@ -44,9 +46,8 @@ class Request(NamedTuple):
 def prepare(problem, requests: Sequence[Request], T, steps, times, scheme) -> Prepared:
     """Arguments as `solve` takes them; requests give the same derivatives at the same times."""
     check_x64()
-    if not isinstance(problem, VariationalProblem):
-        raise TypeError(f"problem: found {type(problem).__name__}; boundary problems belong to a VariationalProblem")
-    scheme = Interpolated() if scheme is None else scheme
+    check_variational(problem)
+    scheme = Interpolated() if scheme is None else as_windows(scheme)
     k = problem.derivatives
     ends = [[read_end(r.initial, "initial", k), read_end(r.final, "final", k)] for r in requests]
     n = _dimension(problem, ends[0][0], ends[0][1], requests[0].through, requests[0].guess)
@@ -110,23 +111,32 @@ def _dimension(problem, start, end, through, guess) -> int:
         n = len(problem.coordinates)
     else:
         candidates = [e.values.shape[1] for e in (start, end) if e is not None]
-        candidates += [np.size(q) for q in (through or {}).values()] if isinstance(through, Mapping) else []
-        candidates += [np.shape(guess.q if isinstance(guess, Solution) else guess)[-1]] if guess is not None else []
+        candidates += [np.size(q) for q in through.values()] if isinstance(through, Mapping) else []
+        candidates += [] if guess is None else [_guess_path(guess).shape[-1]]
         if not candidates:
             raise TypeError("initial: give something at an end, a point between, a guess, or the problem's coordinates=")
         n = int(candidates[0])
+        if n == 0:
+            raise ValueError("initial, final, through, guess: found an array without numbers; a point has n coordinates")
     return n
 
 
+def _guess_path(guess) -> np.ndarray:
+    """The guess's own nodes, (…, n)."""
+    path = as_numbers(guess.q if isinstance(guess, Solution) else guess, "guess")
+    if path.ndim != 2:
+        raise ValueError(f"guess: found shape {path.shape}; give a path (N+1, n), one row per node, or a Solution")
+    return path
+
+
 def _guess_nodes(guess, t: np.ndarray, n: int) -> np.ndarray:
+    path = _guess_path(guess)
     if isinstance(guess, Solution):
-        inside = np.clip(t, float(guess.t[0]), float(guess.t[-1]))
-        return guess.interpolate(inside)
-    path = np.asarray(guess, dtype=float)
+        if path.shape[1] != n:
+            raise ValueError(f"guess: found a Solution of {path.shape[1]} coordinates; the problem has n = {n}")
+        return guess.interpolate(np.clip(t, float(guess.t[0]), float(guess.t[-1])))
     if path.shape != (len(t), n):
         raise ValueError(f"guess: found shape {path.shape}; give a path {(len(t), n)}, one row per node")
-    if not np.all(np.isfinite(path)):
-        raise ValueError("guess: found NaN or infinity; every number must be finite")
     return path
 
 

@@ -11,10 +11,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize.windows import WindowMap
+from dalembert.numbers import MOST_NODES, as_flag, as_number, as_numbers, called, described, whole_number
 from dalembert.solution import Solution
 from dalembert.solve.boundary import solve
 from dalembert.systems.checks import check_x64
 from dalembert.systems.manifolds import Embedded, Manifold, ambient_spline, riemannian_spline
+from dalembert.systems.manifolds.manifold import check_functions
+from dalembert.systems.manifolds.splines import check_manifold
 
 ON = 1e-8  # distance from the manifold, relative to the point's size, that is taken as rounding
 SAMPLES = 1001  # of the straight line between two points; an odd number, so that its middle is one of them
@@ -51,14 +54,16 @@ def spline(
     Source: Colombo, Martín de Diego, Zuccalli, sections 2.2 and 4.4.
     """
     check_x64()
+    check_manifold(manifold)
+    as_flag(ambient, "ambient")
     problem = ambient_spline(manifold, derivatives) if ambient else riemannian_spline(manifold, derivatives)
     times, places = _read_points(manifold, points)
     ends = [_read_end(manifold, given, name, place, derivatives)
             for given, name, place in ((initial, "initial", places[0]), (final, "final", places[-1]))]  # fmt: skip
     t = grid(times, steps)
     path = _projected_lines(manifold, t, times, places) if guess is None else guess
-    if not isinstance(path, Solution):
-        path = jnp.asarray(path(t) if callable(path) else path, dtype=float)
+    if callable(path):
+        path = called(path, "guess", "the times (N+1,), and returns a path (N+1, n)", t)
     return solve(
         problem, initial=ends[0], final=ends[1], through=dict(zip(times[1:-1].tolist(), places[1:-1], strict=True)),
         times=jnp.asarray(t), scheme=scheme, guess=path, tolerance=tolerance, max_iterations=max_iterations, throw=throw,
@@ -67,8 +72,7 @@ def spline(
 
 def grid(times: Float[np.ndarray, "p"], steps: int) -> Float[np.ndarray, "N+1"]:
     """N+1 nodes, those times among them: equal steps where that is possible, otherwise in every stretch for itself."""
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer):
-        raise TypeError(f"steps: found {steps!r}; give the number of steps N")
+    whole_number(steps, "steps", most=MOST_NODES)
     stretches = np.diff(times)
     if steps < len(stretches):
         raise ValueError(f"steps: found {steps}; {len(times)} points have {len(stretches)} stretches between them")
@@ -90,12 +94,14 @@ def _read_points(manifold: Manifold, points) -> tuple[Float[np.ndarray, "p"], Fl
         raise TypeError(f"points: found {type(points).__name__}; give a mapping {{t: q}} from times to points")
     if len(points) < 2:
         raise ValueError(f"points: found {len(points)}; a curve needs at least two, at its ends")
-    given = sorted((float(t), np.asarray(q, dtype=float)) for t, q in zip(points, points.values(), strict=True))
-    times, places = np.array([t for t, _ in given]), [q for _, q in given]
-    if any(q.ndim != 1 or q.shape != places[0].shape for q in places):
+    by_time = {
+        as_number(t, "points: a time", "times as keys, {t: q}"): as_numbers(q, f"points[{t!r}]") for t, q in points.items()
+    }
+    times = np.array(sorted(by_time))
+    places = [by_time[t] for t in times]
+    if any(q.ndim != 1 or not q.size or q.shape != places[0].shape for q in places):
         raise ValueError(f"points: found shapes {[q.shape for q in places]}; every one is (n,)")
-    if not (np.all(np.isfinite(times)) and np.all(np.isfinite(places))):
-        raise ValueError("points: found NaN or infinity; every number must be finite")
+    check_functions(manifold, places[0].shape[0])
     return times, _on_manifold(manifold, times, np.array(places))
 
 
@@ -118,9 +124,9 @@ def _read_end(manifold: Manifold, given, name: str, q: Float[np.ndarray, "n"], k
     """(q, q̇, …) at an end, with derivatives that a curve on the manifold can have."""
     if given is None:
         return (q,)
-    if np.ndim(given) < 2 and not isinstance(given, tuple | list):
-        raise TypeError(f"{name}: found an array; give a tuple of derivatives, (v,) or (v, a)")
-    jet = [q, *(np.asarray(x, dtype=float) for x in given)]
+    if not isinstance(given, tuple | list):
+        raise TypeError(f"{name}: found {described(given)}; give a tuple of derivatives, (v,) or (v, a)")
+    jet = [q, *(as_numbers(x, f"{name}[{i}]") for i, x in enumerate(given))]
     if not 2 <= len(jet) <= k:
         raise ValueError(
             f"{name}: found {len(jet) - 1} derivatives; a spline with derivatives={k} is given 1 to {k - 1}, or none"

@@ -13,6 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, newton, root
+from dalembert.numbers import as_choice, as_function, described, whole_number
 from dalembert.step.program import EPSILON, StepProgram
 
 Unknowns = Float[Array, "z"]
@@ -33,9 +34,12 @@ class Nearest(Branch):
     coordinates: tuple[int, ...] | None = eqx.field(static=True)
 
     def __init__(self, to: Literal["prediction", "previous"] = "prediction", coordinates=None):
-        if to not in ("prediction", "previous"):
-            raise ValueError(f"to: found {to!r}; a root is nearest to the 'prediction' or to the 'previous' position")
-        self.to, self.coordinates = to, None if coordinates is None else tuple(coordinates)
+        self.to = as_choice(to, "to", ("prediction", "previous"), "positions that a root may be nearest to")
+        if coordinates is not None and (not isinstance(coordinates, list | tuple | range) or not len(coordinates)):
+            raise TypeError(
+                f"coordinates: found {described(coordinates)}; give the indices of those that count, such as (0,)"
+            )
+        self.coordinates = None if coordinates is None else tuple(whole_number(i, "coordinates", 0) for i in coordinates)
 
 
 class Least(Branch):
@@ -47,9 +51,7 @@ class Least(Branch):
     function: Callable = eqx.field(static=True)
 
     def __init__(self, function: Callable):
-        if not callable(function):
-            raise TypeError(f"function: found {type(function).__name__}; give a function of (q, v)")
-        self.function = function
+        self.function = as_function(function, "function", "of (q, v) that returns a number")
 
 
 class Avoid(Branch):
@@ -63,9 +65,7 @@ class Avoid(Branch):
     factor: Callable | None = eqx.field(static=True)
 
     def __init__(self, factor: Callable | None = None):
-        if factor is not None and not callable(factor):
-            raise TypeError(f"factor: found {type(factor).__name__}; give a function of (q, v)")
-        self.factor = factor
+        self.factor = None if factor is None else as_function(factor, "factor", "of (q, v) that returns a number")
 
 
 class Call(NamedTuple):

@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Newton
+from dalembert.numbers import as_function, whole_number
 from dalembert.step.branch import Branch
 from dalembert.step.program import StepProgram
 from dalembert.systems.shapes import traced
@@ -29,11 +30,8 @@ class SampledFeedback(eqx.Module):
     every: int = eqx.field(static=True)
 
     def __init__(self, law: Callable, every: int = 1):
-        if not callable(law):
-            raise TypeError(f"law: found {type(law).__name__}; give a function of (q, v) that returns (n,)")
-        if int(every) != every or every < 1:
-            raise ValueError(f"every: found {every}; give a whole number of steps, 1 or more")
-        self.law, self.every = law, int(every)
+        self.law = as_function(law, "law", "of (q, v) that returns (n,)")
+        self.every = whole_number(every, "every")
 
 
 class Choices(eqx.Module):

@@ -15,13 +15,14 @@ from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.native import COUNTS
+from dalembert.numbers import MOST_THREADS, described, whole_number
 from dalembert.path import Path
-from dalembert.step.arguments import batch_size, check_batch, check_callbacks, check_run
+from dalembert.step.arguments import batch_size, check_batch, check_callbacks, check_run, initial_value
 from dalembert.step.assemble import path_of
 from dalembert.step.branch import Branch
 from dalembert.step.carry import Carry, Choices, SampledFeedback, first_carry
-from dalembert.step.native_run import columns_of, compiled, counts_of, native_first, packed, unpacked
-from dalembert.step.prepare import Given, prepare_any
+from dalembert.step.native_run import columns_of, compiled, counts_of, empty_rows, native_first, packed, unpacked
+from dalembert.step.prepare import Given, check_any_system, prepare_any
 from dalembert.step.prepared import Prepared
 from dalembert.step.run import row_of, rows_of, traced_run
 from dalembert.step.simulate import choose_backend
@@ -73,26 +74,29 @@ def ensemble(
     if h is None and isinstance(system, DiscreteSystem):
         h = 1.0
     check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, branch, feedback, scheme, reduce)
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise ValueError(f"threads: found {threads!r}; give a whole number, 1 or more, or None for all processors")
-    data = Given(q0, v0, nodes, jets, multipliers)._asdict()
-    if is_traced(system, data, parameters, h, t0):
+    steps, every = int(steps), int(steps if save_every is None else save_every)
+    chosen = choose_backend(backend, branch)
+    if threads is not None:
+        whole_number(threads, "threads", most=MOST_THREADS)
+    if parameters is not None and not isinstance(parameters, Mapping):
+        raise TypeError(f"parameters: found {described(parameters)}; give a mapping from names to values (B, …)")
+    check_any_system(system)
+    given, axes = check_batch(system, Given(q0, v0, nodes, jets, multipliers)._asdict(), dict(parameters or {}))
+    if is_traced(system, given, h, t0):
         raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
-    given, axes = check_batch(system, data, dict(parameters or {}))
-    size, step, begin = batch_size(given, axes), jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float)
+    size, step, begin = batch_size(system, given, axes), jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float)
     first = jax.tree.map(lambda axis, x: x if axis is None else x[0], axes, given, is_leaf=lambda x: x is None)
     start = (begin, step, MANY, scheme, starter, branch)
     # With every check of a single run; the batch is compiled for any number of steps.
     one = _begin_one(_with(system, first["parameters"]), first, begin, step, steps, scheme, starter, branch)
     if isinstance(system, System):
         check_many(system, given, axes, begin)
-    check_callbacks(one.program, one.q, one.s, begin, step, stop, domain, feedback, reduce)
-    choices = Choices(branch, Newton(tolerance, max_iterations), stop, domain, feedback, reduce and reduce[0])
-    initial = jax.tree.map(jnp.asarray, reduce[1]) if reduce else None
-    every = steps if save_every is None else save_every
+    choices = Choices(branch, Newton(float(tolerance), int(max_iterations)), stop, domain, feedback, reduce and reduce[0])
+    initial = initial_value(reduce[1]) if reduce else None
+    check_callbacks(one.program, one.q, one.s, begin, step, choices, initial)
     prepared, carry = _begin(system, given, axes, size, start, initial)
     arguments = (prepared, choices, carry, begin, step, steps, every, threads)
-    if choose_backend(backend, branch) == "native":
+    if chosen == "native":
         carry, rows = native_first(_native, _jax, *arguments)
     else:
         carry, rows = _jax(*arguments)
@@ -145,7 +149,7 @@ def _native(prepared: Prepared, choices: Choices, carry: Carry, t0, h, steps: in
     count = np.repeat(counts_of(prepared.program, choices, lead, steps, every)[None], size, axis=0)
     count[:, COUNTS.index("known")] = carry.known
     start, rows = rows_of(lead, steps, every)
-    table = np.empty((size, rows - start, code.row_size))
+    table = empty_rows((size, rows - start, code.row_size))
     code.run_many(state, count, inputs, table, threads)
     _repeat_last(table, count[:, COUNTS.index("rows")], jax.tree.map(np.asarray, row_of(prepared.program, carry)), code)
     columns = columns_of(code, table)

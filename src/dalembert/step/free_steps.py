@@ -15,13 +15,15 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton
 from dalembert.discretize import Hermite, Interpolated, Points, WindowMap, with_time
 from dalembert.discretize.higher import forward_differences
+from dalembert.discretize.windows import as_windows
+from dalembert.numbers import MOST_NODES, as_flag, as_numbers, as_tolerance, whole_number
 from dalembert.path import Outcome, Path, Statistics, StepError
 from dalembert.step.higher import HigherProgram
 from dalembert.step.higher_arguments import as_multipliers, check_consistent, check_first_step, check_regular
 from dalembert.step.next_time import next_step
 from dalembert.step.start_higher import Begun, from_nodes
 from dalembert.systems import VariationalProblem, check_x64
-from dalembert.systems.variational import constraint_numbers
+from dalembert.systems.variational import check_problem, constraint_numbers
 
 CHUNK = 256  # the program is compiled for numbers of steps up to multiples of this
 
@@ -60,7 +62,11 @@ def simulate_free_steps(
     Ortiz (1999).
     """
     check_x64()
-    scheme = (Interpolated() if problem.derivatives == 1 else Hermite()) if scheme is None else scheme
+    check_problem(problem)
+    as_flag(throw, "throw")
+    whole_number(steps, "steps", most=MOST_NODES)
+    options = Newton(as_tolerance(tolerance), whole_number(max_iterations, "max_iterations"))
+    scheme = (Interpolated() if problem.derivatives == 1 else Hermite()) if scheme is None else as_windows(scheme)
     hermite = isinstance(scheme, Hermite) and problem.derivatives > 1
     x, n = _first_nodes(problem, nodes, times, hermite)
     free = with_time(problem, scheme, forward=False)
@@ -70,7 +76,7 @@ def simulate_free_steps(
     if any(sizes):
         check_consistent(free, Points(), jnp.asarray(x), False, 1.0, 0.0)
     program = HigherProgram(free, Points(), *sizes, len(x))
-    options, count = Newton(tolerance, max_iterations), steps + 1 - len(x)
+    count = steps + 1 - len(x)
     if count < 1:
         raise ValueError(f"steps: found {steps}; the start gives {len(x)} nodes already, those of {len(x) - 1} steps")
     begun, rows = _run(
@@ -88,13 +94,11 @@ def simulate_free_steps(
 def _first_nodes(problem: VariationalProblem, nodes, times, hermite: bool) -> tuple[Float[np.ndarray, "known x"], int]:
     """The first nodes (t, q) or (t, q, q̇, …), and n."""
     k = problem.derivatives
-    q, t = np.asarray(nodes, dtype=float), np.asarray(times, dtype=float)
+    q, t = as_numbers(nodes, "nodes"), as_numbers(times, "times")
     known, shape = (2, f"(2, {k}, n)") if hermite else (2 * k, f"({2 * k}, n)")
     if q.ndim != (3 if hermite else 2) or len(q) != known or t.shape != (known,) or (hermite and q.shape[1] != k):
         what = f"q and its first {k - 1} derivatives at two times" if hermite else f"the first {known} nodes"
         raise ValueError(f"nodes, times: found shapes {q.shape} and {t.shape}; give {what}, {shape}, and times ({known},)")
-    if not (np.all(np.isfinite(q)) and np.all(np.isfinite(t))):
-        raise ValueError("nodes, times: found NaN or infinity; every number must be finite")
     if not np.all(np.diff(t) > 0):
         raise ValueError(f"times: found {t}; they must increase")
     if hermite and (problem.differential or problem.holonomic):

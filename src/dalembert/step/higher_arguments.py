@@ -11,23 +11,19 @@ from jaxtyping import Array, Float
 from dalembert.algebra import numerical_rank
 from dalembert.discretize.higher import node_defects
 from dalembert.discretize.windows import WindowMap
+from dalembert.numbers import as_array
 from dalembert.step.higher import HigherProgram
-from dalembert.systems import VariationalProblem, is_traced
+from dalembert.systems import VariationalProblem
 from dalembert.systems.checks import CONSISTENT, InconsistentDataError, RankDeficientError
 from dalembert.systems.ostrogradsky import constraint_rates, highest_matrix
 
 
 def as_rows(value, name: str, rows: int) -> Float[Array, "rows n"]:
     """`value` as a float array (rows, n), finite."""
-    try:
-        array = jnp.stack([jnp.asarray(row, dtype=float) for row in value])
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name}: found {value!r}, which is no array of numbers of shape ({rows}, n) ({error})") from None
+    array = as_array(value, name)
     if array.ndim != 2 or array.shape[0] != rows or array.shape[1] == 0:
         what = f"q and its first {rows - 1} derivatives" if name == "jets" else f"the first {rows} nodes"
         raise ValueError(f"{name}: found shape {array.shape}; give {what}, shape ({rows}, n)")
-    if not is_traced(array) and not bool(jnp.all(jnp.isfinite(array))):
-        raise ValueError(f"{name}: found {np.asarray(array)}; every number must be finite")
     return array
 
 
@@ -39,11 +35,9 @@ def as_multipliers(value, k: int, m: int) -> Float[Array, "k m"]:
             f"{m}), λ and its first "
             f"{k - 1} derivatives with jets, λ of the first {k} windows with nodes"
         )
-    array = jnp.zeros((k, 0)) if value is None else jnp.asarray(value, dtype=float)
+    array = jnp.zeros((k, 0)) if value is None else as_array(value, "multipliers")
     if array.shape != (k, m):
         raise ValueError(f"multipliers: found shape {array.shape}; {k} rows of m = {m} numbers, shape {(k, m)}, are needed")
-    if not is_traced(array) and not bool(jnp.all(jnp.isfinite(array))):
-        raise ValueError(f"multipliers: found {np.asarray(array)}; every number must be finite")
     return array
 
 

@@ -51,10 +51,21 @@ def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
     state, inputs = packed(np, native, choices, carry, t0, h)
     count = counts_of(program, choices, int(carry.k), steps, every)
     count[1:6] = [int(getattr(carry, name)) for name in COUNTS[1:6]]
-    table = np.empty((math.ceil(steps / every) + 1, code.row_size))
+    table = empty_rows((math.ceil(steps / every) + 1, code.row_size))
     code.run(state, count, inputs, table)
     columns = columns_of(code, table[: count[COUNTS.index("rows")]])
     return unpacked(np, code, carry, state, count, columns), columns
+
+
+def empty_rows(shape: tuple[int, ...]) -> np.ndarray:
+    """Room for what is kept of a run, or of many; a named error before the run where there is not enough."""
+    try:
+        return np.empty(shape)
+    except (MemoryError, ValueError) as error:  # ValueError beyond the address space
+        raise ValueError(
+            f"steps: the states to keep, an array of shape {shape}, do not fit into memory; give save_every, or None for "
+            "the last only"
+        ) from error
 
 
 def counts_of(program: StepProgram, choices: Choices, k: int, steps: int, every: int) -> np.ndarray:
@@ -115,9 +126,11 @@ def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Nat
     """Machine code for the program's structure; other values of its arrays, h, N and states share it."""
     arrays, static = eqx.partition(program, eqx.is_array)
     leaves, tree = jax.tree.flatten(arrays)
-    rebuild = lambda new: eqx.combine(jax.tree.unflatten(tree, list(new)), static)  # noqa: E731
+    flags = tuple(x.dtype == bool for x in leaves)  # machine code has numbers alone
+    typed = lambda new: [x != 0 if flag else x for x, flag in zip(new, flags, strict=True)]  # noqa: E731
+    rebuild = lambda new: eqx.combine(jax.tree.unflatten(tree, typed(new)), static)  # noqa: E731
     reduced = jax.tree.structure(carry.reduced), tuple((np.shape(x), x.dtype) for x in jax.tree.leaves(carry.reduced))
-    key = (jax.tree.structure(program), tuple(x.shape for x in leaves), carry.q.shape, carry.s.shape, choices.branch,
+    key = (jax.tree.structure(program), tuple(x.shape for x in leaves), flags, carry.q.shape, carry.s.shape, choices.branch,
            choices.stop, choices.domain, choices.feedback and choices.feedback.law, choices.reduce, reduced)  # fmt: skip
     found = _COMPILED.get(key)
     if found is None or not (found.written_out or _is_tracer(carry.q)):

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.windows import WindowMap
+from dalembert.numbers import as_vector, described
 from dalembert.step.arguments import as_nodes, check_discrete
-from dalembert.step.branch import Avoid, Branch
+from dalembert.step.branch import Avoid, Branch, Nearest
 from dalembert.step.composed import Composed
 from dalembert.step.prepared import Prepared
 from dalembert.step.program import StepProgram
@@ -38,28 +40,48 @@ def prepare_any(
     system, given: Given, t0, h, steps: int, scheme: Scheme | WindowMap | None, starter: Starter, branch
 ) -> Prepared:
     """The program and its data for a System, a DiscreteSystem or a VariationalProblem, each from its own initial data."""
+    check_any_system(system)
     for name in ("jets", "multipliers"):
         if getattr(given, name) is not None and not isinstance(system, VariationalProblem):
             raise ValueError(f"{name}: belong to a VariationalProblem; a {type(system).__name__} does not take them")
     if isinstance(system, VariationalProblem):
         jets = given.jets
-        if jets is None and (given.q0 is not None or given.v0 is not None):
-            jets = (given.q0, given.v0)  # all there is to give for one derivative
+        if given.q0 is not None or given.v0 is not None:
+            jets = _first_jet(system, given)
         return begin_higher(system, scheme, jets, given.nodes, given.multipliers, t0, h, steps)
     if isinstance(scheme, WindowMap):
         raise ValueError(f"scheme: {type(scheme).__name__} belongs to a VariationalProblem; give a Scheme")
     if isinstance(system, DiscreteSystem):
         return prepare_discrete(system, given.nodes, given.q0, given.v0, h, steps, scheme)
-    if not isinstance(system, System):
-        raise TypeError(f"system: found {type(system).__name__}; give a System, a DiscreteSystem or a VariationalProblem")
     if given.nodes is not None:
         raise ValueError("nodes: a System starts from q0 and v0; nodes belong to a DiscreteSystem")
     return prepare(system, given.q0, given.v0, t0, h, scheme or Scheme(), starter, branch)
 
 
+def check_any_system(system) -> None:
+    """TypeError for what has no discrete flow."""
+    if not isinstance(system, System | DiscreteSystem | VariationalProblem):
+        raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
+
+
+def _first_jet(problem: VariationalProblem, given: Given):
+    """(q0, v0), all there is to give for one derivative."""
+    if problem.derivatives > 1 or given.jets is not None or given.nodes is not None:
+        raise ValueError(
+            f"q0, v0: belong to a problem of one derivative; give jets, shape ({2 * problem.derivatives}, n), or nodes"
+        )
+    q = as_vector(given.q0, "q0")
+    return jnp.stack([q, as_vector(given.v0, "v0", q.shape[0])])
+
+
 def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, branch: Branch | None) -> Prepared:
     """Check the data and choose the program: its form, its state, and its first nodes."""
     q, v = check_initial_data(system, q0, v0, t0)
+    check_maps(scheme, q.shape[0])
+    if isinstance(branch, Nearest) and max(branch.coordinates or (0,)) >= q.shape[0]:
+        raise ValueError(
+            f"branch: found Nearest(coordinates={branch.coordinates}); the system has coordinates 0 to {q.shape[0] - 1}"
+        )
     if isinstance(branch, Avoid) and branch.factor is None and not deflatable(system):
         raise ValueError(
             "branch: Avoid() without a factor needs one Lyapunov constraint and no other constraint on accelerations; "
@@ -98,6 +120,11 @@ def _kinds(system: System, q, v, t) -> tuple[tuple[int, int], ...]:
 _second_node = eqx.filter_jit(second_node)
 
 
+@eqx.filter_jit
+def _first_action(system: DiscreteSystem, points):
+    return system.call(system.lagrangian, points[0], points[1])
+
+
 def prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h, steps: int, scheme) -> Prepared:
     r = system.nodes_needed
     if nodes is None or q0 is not None or v0 is not None:
@@ -112,6 +139,8 @@ def prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h, steps: int, schem
     m = check_discrete(system, points)
     if not is_traced(system, points):
         check_parameters(system)
+        if not np.isfinite(value := float(_first_action(system, points))):
+            raise ValueError(f"lagrangian: is {value} at the first two nodes; it must be finite there")
         if system.initial is not None:
             left = np.atleast_1d(np.asarray(system.call(system.initial, points[0], points[1])))
             if not np.max(np.abs(left)) <= 1e-8:

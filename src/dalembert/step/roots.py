@@ -12,11 +12,14 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, newton
 from dalembert.discretize import Scheme
+from dalembert.discretize.scheme import check_maps
+from dalembert.numbers import as_number, as_positive, as_vector, described, whole_number
 from dalembert.step.branch import Call, second_root
 from dalembert.step.prepare import program_for
 from dalembert.step.program import StepProgram
-from dalembert.systems import System, check_initial_data
+from dalembert.systems import System, check_initial_data, is_traced
 
+MOST_STARTS = 1_000_000
 _OPTIONS = Newton(tolerance=1e-11, max_iterations=60)
 
 
@@ -48,11 +51,20 @@ def roots(
     all roots of arbitrary equations for certain.
     Errors: as `simulate`; an empty list means that no root was found.
     """
-    position, velocity = check_initial_data(system, q, v, t)
-    chosen = scheme or Scheme()
-    program = program_for(system, position, velocity, jnp.asarray(t), chosen, deflate=False)
-    call = Call(position, velocity, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float), jnp.zeros_like(position))
-    table = jax.tree.map(np.asarray, _search(program, call, starts, jax.random.key(seed)))
+    if scheme is not None and not isinstance(scheme, Scheme):
+        raise TypeError(f"scheme: found {described(scheme)}; give a Scheme")
+    length, now = as_positive(h, "h", "a positive, finite step"), as_number(t, "t", "a finite time")
+    number, key = whole_number(starts, "starts", most=MOST_STARTS), whole_number(seed, "seed", 0, 2**63 - 1)
+    position = as_vector(q, "q")
+    velocity = as_vector(v, "v", position.shape[0])
+    if is_traced(system, position, velocity, length, now):
+        raise TypeError("roots: works on numbers and not under jit, vmap or grad")
+    check_initial_data(system, position, velocity, now)
+    time = jnp.asarray(now, dtype=float)
+    check_maps(scheme or Scheme(), position.shape[0])
+    program = program_for(system, position, velocity, time, scheme or Scheme(), deflate=False)
+    call = Call(position, velocity, time, jnp.asarray(length, dtype=float), jnp.zeros_like(position))
+    table = jax.tree.map(np.asarray, _search(program, call, number, jax.random.key(key)))
     return _distinct(table)
 
 

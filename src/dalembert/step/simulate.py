@@ -14,8 +14,9 @@ import numpy as np
 from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
+from dalembert.numbers import as_choice, as_flag
 from dalembert.path import Outcome, Path, StepError
-from dalembert.step.arguments import check_callbacks, check_run
+from dalembert.step.arguments import check_callbacks, check_run, initial_value
 from dalembert.step.assemble import path_of
 from dalembert.step.branch import Branch, Least, Nearest
 from dalembert.step.carry import Carry, Choices, SampledFeedback, first_carry
@@ -80,17 +81,18 @@ def simulate(
     if h is None and isinstance(system, DiscreteSystem):
         h = 1.0
     check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, branch, feedback, scheme, reduce)
+    as_flag(throw, "throw")
+    steps, every = int(steps), int(steps if save_every is None else save_every)
+    chosen = choose_backend(backend, branch)
     step, begin = jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float)
     given = Given(q0, v0, nodes, jets, multipliers)
     prepared = prepare_any(system, given, begin, step, steps, scheme, starter, branch)
     program = prepared.program
-    check_callbacks(program, prepared.q, prepared.s, begin, step, stop, domain, feedback, reduce)
-    choices = Choices(branch, Newton(tolerance, max_iterations), stop, domain, feedback, reduce and reduce[0])
-    initial = jax.tree.map(jnp.asarray, reduce[1]) if reduce else None
+    choices = Choices(branch, Newton(float(tolerance), int(max_iterations)), stop, domain, feedback, reduce and reduce[0])
+    initial = initial_value(reduce[1]) if reduce else None
+    check_callbacks(program, prepared.q, prepared.s, begin, step, choices, initial)
     carry = first_carry(program, prepared.q, prepared.s, begin, step, initial, prepared.expected)
-    every = steps if save_every is None else save_every
     inside = is_traced(program, carry, begin, step, prepared.expected)
-    chosen = choose_backend(backend, branch)
     if inside:
         return _inside(prepared, choices, carry, begin, step, steps, every, chosen)
     arguments = (program, choices, carry, begin, step, steps, every)
@@ -125,8 +127,6 @@ def _inside(prepared: Prepared, choices: Choices, carry: Carry, t0, h, steps: in
 
 def choose_backend(backend: str | None, branch: Branch | None) -> str:
     """The native one on CPUs, where no rule needs the other."""
-    if backend not in (None, "jax", "native"):
-        raise ValueError(f"backend: found {backend!r}; the back-ends are 'native' and 'jax', None chooses")
     if backend is not None:
-        return backend
+        return as_choice(backend, "backend", ("native", "jax"), "back-ends, if one is given,")
     return "native" if jax.default_backend() == "cpu" and not isinstance(branch, Nearest | Least) else "jax"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, root
@@ -19,14 +20,14 @@ from dalembert.discretize.higher import (
     starting_windows,
     window_equations,
 )
-from dalembert.discretize.windows import Hermite, Interpolated, WindowMap
+from dalembert.discretize.windows import Hermite, Interpolated, as_windows
 from dalembert.step.higher import HigherProgram
 from dalembert.step.higher_arguments import as_multipliers, as_rows, check_consistent, check_first_step, check_regular
 from dalembert.step.prepared import Prepared
 from dalembert.systems import VariationalProblem, is_traced
 from dalembert.systems.checks import check_parameters
 from dalembert.systems.ostrogradsky import ostrogradsky_momenta
-from dalembert.systems.variational import constraint_numbers
+from dalembert.systems.variational import constraint_numbers, density
 
 _START = Newton(tolerance=1e-12, max_iterations=50)
 
@@ -42,8 +43,8 @@ class Begun(NamedTuple):
 
 def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, t0, h, steps: int) -> Prepared:
     """The program and the data of its first step; every mistake in the arguments is an error here."""
-    k, chosen = problem.derivatives, Interpolated() if scheme is None else scheme
-    if not isinstance(chosen, WindowMap) or isinstance(chosen, Hermite):
+    k, chosen = problem.derivatives, Interpolated() if scheme is None else as_windows(scheme)
+    if isinstance(chosen, Hermite):
         raise ValueError(
             f"scheme: found {type(chosen).__name__}; the flow of a VariationalProblem takes Interpolated(), Points() or "
             f"Averaged(), windows of "
@@ -69,6 +70,8 @@ def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, 
         check_consistent(problem, chosen, given, nodes is None, h, t0)
         derivatives = given if nodes is None else forward_differences(given, h)  # to first order: enough to look at a rank
         if chosen.differenced:  # a discrete Lagrangian is not defined where all points coincide
+            if not np.isfinite(value := float(_density(problem, derivatives, t0))):
+                raise ValueError(f"lagrangian: is {value} at t0; it must be finite there")
             check_regular(problem, derivatives, free[0], t0)
     begun = (_from_jets if nodes is None else from_nodes)(problem, chosen, given, free, mh, t0, h)
     program = HigherProgram(problem, chosen, m, mh, known)
@@ -76,6 +79,11 @@ def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, 
     if not traced:
         check_first_step(program, begun.b[0], s, begun.z, t0 + (known - 1) * h, h)
     return Prepared(program, begun.nodes, begun.b[0], s, begun.z)
+
+
+@eqx.filter_jit
+def _density(problem: VariationalProblem, derivatives, t0) -> Float[Array, ""]:
+    return density(problem, tuple(derivatives[: problem.derivatives + 1]), t0)
 
 
 @eqx.filter_jit

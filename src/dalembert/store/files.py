@@ -7,12 +7,13 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING
 
 from dalembert.discretize import DiscreteSystem
+from dalembert.numbers import described
 from dalembert.path import Path
 from dalembert.solution import Solution
 from dalembert.step.provenance import provenance
 from dalembert.store.paths import FORMAT, path_from_xarray, path_to_xarray
 from dalembert.store.solutions import CONTENT, solution_from_xarray, solution_to_xarray
-from dalembert.systems import System
+from dalembert.systems import System, VariationalProblem
 
 if TYPE_CHECKING:
     import xarray
@@ -33,6 +34,8 @@ def to_xarray(path: Path | Solution) -> xarray.Dataset:
 
 def from_xarray(data: xarray.Dataset) -> Path | Solution:
     """What `to_xarray` was given, bit for bit. ValueError where the data set was not made by dalembert."""
+    if not hasattr(data, "attrs"):
+        raise TypeError(f"data: found {described(data)}; give the Dataset that to_xarray returned")
     version = data.attrs.get("dalembert_format")
     if version is None:
         raise ValueError("data: no dalembert path: the attribute dalembert_format is missing")
@@ -67,7 +70,7 @@ def load(file: str | os.PathLike) -> Path | Solution:
     """
     import xarray as xr
 
-    source = File(file)
+    source = _as_file(file)
     if not source.is_file():
         raise FileNotFoundError(f"file: {source} does not exist")
     try:
@@ -87,6 +90,8 @@ def matches(path: Path | str | os.PathLike, system: System | DiscreteSystem) -> 
     Compares the source text of Lagrangian, constraints and forces; parameters and captured values are not part of it.
     ValueError where the path carries no provenance, because it was computed under jit, vmap or grad, or is a solution.
     """
+    if not isinstance(system, System | DiscreteSystem | VariationalProblem):
+        raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
     run = path if isinstance(path, Path | Solution) else load(path)
     if isinstance(run, Solution) or run.provenance is None:
         why = "is a solution" if isinstance(run, Solution) else "was computed under jit, vmap or grad"
@@ -94,8 +99,14 @@ def matches(path: Path | str | os.PathLike, system: System | DiscreteSystem) -> 
     return run.provenance.source_hash == provenance(system, None, "", None).source_hash
 
 
+def _as_file(file: str | os.PathLike) -> File:
+    if not isinstance(file, str | os.PathLike):
+        raise TypeError(f"file: found {described(file)}; give the name of a file")
+    return File(file)
+
+
 def _named(file: str | os.PathLike) -> File:
-    target = File(file)
+    target = _as_file(file)
     if target.suffix not in SUFFIXES:
         raise ValueError(f"file: found '{target}'; a path is stored as NetCDF, give a name that ends in {SUFFIXES[0]}")
     return target

@@ -3,6 +3,7 @@
 For constraints on velocities also: the explicit formula for (λ, v̇), solvability, coordinates on D and curves inside it.
 """
 
+from dalembert.numbers import is_traced
 from dalembert.systems import manifolds
 from dalembert.systems.adapted import AdaptedReference, ChartChange, adapted_reference
 from dalembert.systems.checks import (
@@ -10,7 +11,6 @@ from dalembert.systems.checks import (
     RankDeficientError,
     check_initial_data,
     check_x64,
-    is_traced,
 )
 from dalembert.systems.connection import Connection, connection
 from dalembert.systems.consistent import Projection, project

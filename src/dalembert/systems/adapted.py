@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.numbers import as_vector, is_traced
 from dalembert.systems.charts import name_of
-from dalembert.systems.checks import check_initial_data, is_traced
+from dalembert.systems.checks import check_initial_data
 from dalembert.systems.connection import Connection, connection
 from dalembert.systems.reduction import explicit_terms, reduction, violation
 from dalembert.systems.reference import check_times
-from dalembert.systems.system import System
+from dalembert.systems.system import System, check_system
 
 MOST_CHANGES = 1000
 
@@ -71,7 +72,9 @@ def adapted_reference(
     Errors: those of `connection`, `reduction` and `reference`; RuntimeError where the integration fails.
     Source: Jiménez, Scheurle, eq. (46), and (106) for nonlinear constraints; the changes of chart are ours.
     """
+    check_system(system)
     times = check_times(t, tolerance)
+    q0, v0 = as_vector(q0, "q0"), as_vector(v0, "v0")
     if is_traced(system, q0, v0, times):
         raise TypeError("adapted_reference: the charts are chosen by numbers; it does not work under jit, vmap or grad")
     q, v = check_initial_data(system, q0, v0, times[0])

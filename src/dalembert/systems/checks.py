@@ -8,22 +8,23 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array
 
 from dalembert.algebra import numerical_rank
+from dalembert.numbers import as_number, as_vector, is_traced
 from dalembert.systems.constraints import Constraint, Lyapunov
 from dalembert.systems.equations import (
     acceleration,
     all_reactions,
     first_derivative,
+    force,
     kkt_residual,
     reactions,
     reduced,
     value,
 )
 from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System
+from dalembert.systems.system import System, check_system
 
 CONSISTENT = 1e-8  # largest residual of φ(q0), dφ/dt, φ(q0, v0), relative to 1, that is taken as zero
 
@@ -36,15 +37,6 @@ class RankDeficientError(ValueError):
     """Constraints are redundant or contradictory, reactions dependent, or the mass degenerate on the motions left."""
 
 
-def is_traced(*trees) -> bool:
-    """True inside jit, vmap or grad: values cannot be looked at, shapes can.
-
-    Under vmap and grad the arguments tell; under jit every operation is traced, also on constants.
-    """
-    probe = jnp.add(0.0, 0.0)
-    return any(isinstance(leaf, Tracer) for leaf in (probe, *jax.tree.leaves(trees)))
-
-
 def check_x64() -> None:
     """Second differences in single precision are noise, so every entry point asks for x64."""
     if jnp.zeros(()).dtype != jnp.float64:  # what jax_enable_x64 decides
@@ -52,23 +44,6 @@ def check_x64() -> None:
             "jax_enable_x64 is off: dalembert needs float64 (second differences in float32 are noise). Importing "
             "dalembert turns it on; something turned it off again. Use jax.config.update('jax_enable_x64', True)"
         )
-
-
-def as_vector(value, name: str, n: int | None = None):
-    """`value` as a float array (n,), finite."""
-    if value is None:
-        raise TypeError(f"{name}: is missing; give one number per coordinate, shape (n,)")
-    try:
-        array = jnp.asarray(value, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name}: found {type(value).__name__}, which is not an array of numbers ({error})") from None
-    if array.ndim != 1 or array.shape[0] == 0:
-        raise ValueError(f"{name}: found shape {array.shape}; give one number per coordinate, shape (n,)")
-    if n is not None and array.shape[0] != n:
-        raise ValueError(f"{name}: found {array.shape[0]} numbers; the system has n = {n} coordinates")
-    if not is_traced(array) and not bool(jnp.all(jnp.isfinite(array))):
-        raise ValueError(f"{name}: found {np.asarray(array)}; every number must be finite")
-    return array
 
 
 def has_basis(c: Constraint) -> bool:
@@ -102,9 +77,10 @@ def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0):
     RankDeficientError where (a, λ) is not determined.
     """
     check_x64()
+    check_system(system)
     q = as_vector(q0, "q0")
     v = as_vector(v0, "v0", q.shape[0])
-    t = jnp.asarray(t0, dtype=float)
+    t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
     check_shapes(system, q, v, t)
     if not is_traced(system, q, v, t):
         check_parameters(system)
@@ -165,6 +141,7 @@ class _Found(NamedTuple):
     """Everything the checks look at, computed in one compiled call."""
 
     lagrangian: Array
+    forces: Array
     values: list
     reactions: list
     virtual: dict
@@ -193,6 +170,7 @@ def _look(system: System, q, v, t) -> _Found:
     jacobian = jax.jacfwd(equations)(at)
     return _Found(
         system.call(system.lagrangian, q, v, t=t),
+        force(system, q, v, t),
         [value(system, c, q, v, rest, t) for c in system.constraints],
         [reactions(system, c, q, v, rest, t) for c in system.constraints],
         {i: virtual_basis(system, c, q, v, rest, t) for i, c in enumerate(system.constraints) if has_basis(c)},
@@ -221,6 +199,8 @@ def check_parameters(system) -> None:
 def _check_values(system: System, found: _Found, q, v) -> None:
     if not np.isfinite(found.lagrangian):
         raise ValueError(f"lagrangian: is {float(found.lagrangian)} at q0, v0; it must be finite there")
+    if not np.all(np.isfinite(found.forces)):
+        raise ValueError(f"forces: is {found.forces} at q0 = {np.asarray(q)}, v0 = {np.asarray(v)}; it must be finite there")
     for i, c in enumerate(system.constraints):
         for what, result in (("phi", found.values[i]), ("reactions", found.reactions[i])):
             if not np.all(np.isfinite(result)):

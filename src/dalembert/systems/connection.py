@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Newton, root
+from dalembert.numbers import as_array, as_number, as_vector
 from dalembert.systems.charts import (
     USABLE,
     best_chart,
@@ -21,7 +22,7 @@ from dalembert.systems.charts import (
     least_quality,
     name_of,
 )
-from dalembert.systems.checks import as_vector, check_x64
+from dalembert.systems.checks import check_x64
 from dalembert.systems.equations import Time
 from dalembert.systems.integrability import AFFINE, affinity
 from dalembert.systems.reduction import check_first_order, constraint_rows, explicit_terms, velocity_constraints
@@ -171,7 +172,7 @@ def connection(system: System, q, v, t: Time = 0.0, *, dependent: Sequence[int |
     check_x64()
     check_first_order(system, "connection", holonomic=False)
     points, speeds = as_points(q, v)
-    n, now = points.shape[1], jnp.asarray(t, dtype=float)
+    n, now = points.shape[1], jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
     m = sum(check_shapes(system, points[0], speeds[0], now))
     rows, bends = (np.asarray(x) for x in _rows(system, points, speeds, now))
     if m == 0:
@@ -185,18 +186,17 @@ def connection(system: System, q, v, t: Time = 0.0, *, dependent: Sequence[int |
     return Connection(system, order, speeds[0][order[n - m :]], bool(np.all(bends <= AFFINE)))
 
 
-def as_points(q, v) -> tuple[Float[Array, "B n"], Float[Array, "B n"]]:
+def as_points(q, v, names: tuple[str, str] = ("q", "v")) -> tuple[Float[Array, "B n"], Float[Array, "B n"]]:
     """One point (n,) or several (B, n), as (B, n), finite and of one shape."""
-    found = []
-    for name, given in (("q", q), ("v", v)):
-        shape = np.shape(given)
-        if len(shape) == 2 and shape[0]:
-            found.append(jnp.stack([as_vector(row, f"{name}[{i}]") for i, row in enumerate(given)]))
-        else:
-            found.append(as_vector(given, name)[None])
-    if found[0].shape != found[1].shape:
-        raise ValueError(f"q, v: found shapes {np.shape(q)} and {np.shape(v)}; they must agree")
-    return found[0], found[1]
+    points, speeds = (_rows_of(given, name) for given, name in zip((q, v), names, strict=True))
+    if points.shape != speeds.shape:
+        raise ValueError(f"{', '.join(names)}: found {points.shape} and {speeds.shape}, points first; they must agree")
+    return points, speeds
+
+
+def _rows_of(given, name: str) -> Float[Array, "B n"]:
+    array = as_vector(None, name) if given is None else as_array(given, name)
+    return array if array.ndim == 2 and array.size else as_vector(array, name)[None]
 
 
 @eqx.filter_jit

@@ -10,17 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
-from dalembert.systems.checks import (
-    InconsistentDataError,
-    RankDeficientError,
-    as_vector,
-    check_parameters,
-    check_x64,
-    is_traced,
-)
+from dalembert.numbers import as_number, as_vector, is_traced
+from dalembert.systems.checks import InconsistentDataError, RankDeficientError, check_parameters, check_x64
 from dalembert.systems.equations import first_derivative, value
 from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System
+from dalembert.systems.system import System, check_system
 
 
 class Projection(NamedTuple):
@@ -44,10 +38,11 @@ def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
     Constraints on accelerations restrict neither q nor v.
     """
     check_x64()
+    check_system(system)
     q, v = as_vector(q0, "q0"), as_vector(v0, "v0")
     if is_traced(system, q, v, t0):
         raise TypeError("project: works on numbers and not under jit, vmap or grad; project first, then trace the run")
-    t = jnp.asarray(t0, dtype=float)
+    t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
     check_shapes(system, q, as_vector(v, "v0", q.shape[0]), t)
     check_parameters(system)
     holonomic = [c for c in system.constraints if c.order == 0]

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import equinox as eqx
 import numpy as np
 
+from dalembert.numbers import as_function, as_numbers
+
 
 class Constraint(eqx.Module):
     """Base of the four kinds. `order` is the highest derivative of q in the constraint."""
@@ -32,7 +34,7 @@ class Holonomic(Kinematic):
     phi: Callable = eqx.field(static=True)
 
     def __init__(self, phi: Callable):
-        self.phi = _callable(phi, "phi")
+        self.phi = as_function(phi, "phi", "φ that returns () or (m,)")
 
 
 class WithForces(Kinematic):
@@ -43,11 +45,11 @@ class WithForces(Kinematic):
     virtual: Callable | None = eqx.field(static=True, default=None)
 
     def __init__(self, phi: Callable, *, reactions: Callable | None = None, virtual: Callable | None = None):
-        self.phi = _callable(phi, "phi")
+        self.phi = as_function(phi, "phi", "φ that returns () or (m,)")
         if reactions is not None and virtual is not None:
             raise ValueError("reactions, virtual: found both; give the constraint forces or the virtual displacements")
-        self.reactions = None if reactions is None else _callable(reactions, "reactions")
-        self.virtual = None if virtual is None else _callable(virtual, "virtual")
+        self.reactions = None if reactions is None else as_function(reactions, "reactions", "that returns (m, n)")
+        self.virtual = None if virtual is None else as_function(virtual, "virtual", "that returns (n, n-m)")
 
 
 class Nonholonomic(WithForces):
@@ -83,22 +85,16 @@ class Lyapunov(Constraint):
     actuated: int | tuple[float, ...] | Callable = eqx.field(static=True)
 
     def __init__(self, V: Callable, F: Callable, actuated: Any):
-        self.V, self.F = _callable(V, "V"), _callable(F, "F")
+        self.V, self.F = as_function(V, "V", "V(q, v)"), as_function(F, "F", "F(q, v)")
         if callable(actuated):
             self.actuated = actuated
         elif isinstance(actuated, int | np.integer) and not isinstance(actuated, bool):
             self.actuated = int(actuated)
         else:
-            try:
-                self.actuated = tuple(float(x) for x in np.asarray(actuated, dtype=float))
-            except (TypeError, ValueError):
-                raise TypeError(
-                    f"actuated: found {type(actuated).__name__}; give the index of one coordinate, a row of n numbers, "
-                    "or a function of q that returns such a row"
-                ) from None
-
-
-def _callable(value, name: str) -> Callable:
-    if not callable(value):
-        raise TypeError(f"{name}: found {type(value).__name__}; give a function")
-    return value
+            row = as_numbers(actuated, "actuated")
+            if row.ndim != 1 or not row.size:
+                raise ValueError(
+                    f"actuated: found shape {row.shape}; give the index of one coordinate, a row of n numbers, or a "
+                    "function of q that returns such a row"
+                )
+            self.actuated = tuple(row.tolist())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import jax.numpy as jnp
 
+from dalembert.numbers import as_function, as_number
 from dalembert.systems.constraints import Nonholonomic
 from dalembert.systems.reduction import check_first_order
 from dalembert.systems.system import System
@@ -20,8 +21,7 @@ def deformed(system: System, g: Callable, delta: float) -> System:
     Source: Jiménez, Scheurle, Remark 6.1, eqs. (101-105).
     """
     check_first_order(system, "deformed", holonomic=False)
-    if not callable(g):
-        raise TypeError(f"g: found {type(g).__name__}; give a function g(q, v) that returns () or (m,)")
+    as_function(g, "g", "g(q, v) that returns () or (m,)")
     constraints = [c for c in system.constraints if isinstance(c, Nonholonomic)]
     if not constraints:
         raise ValueError("system: has no constraint to deform; give one with Nonholonomic(φ)")
@@ -45,6 +45,6 @@ def deformed(system: System, g: Callable, delta: float) -> System:
         Nonholonomic(phi),
         forces=None if system.forces is None else plain(system.forces),
         coordinates=system.coordinates,
-        parameters={**(given or {}), "delta": delta},
+        parameters={**(given or {}), "delta": as_number(delta, "delta")},
         time_dependent=system.time_dependent,
     )

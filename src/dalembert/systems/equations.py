@@ -11,9 +11,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, root
+from dalembert.numbers import as_number, as_vector
 from dalembert.systems.annihilator import annihilator
 from dalembert.systems.constraints import Constraint, Holonomic, Kinematic, Lyapunov, Nonholonomic, WithForces
-from dalembert.systems.system import System
+from dalembert.systems.shapes import check_shapes
+from dalembert.systems.system import System, check_system
 
 Vector = Float[Array, "n"]
 Rows = Float[Array, "m"]
@@ -25,12 +27,27 @@ _EXACT = Newton(tolerance=1e-11, max_iterations=50)
 
 def momentum(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Vector:
     """p = ∂L/∂v (Legendre transform)."""
+    q, v, t = _state(system, q, v, t)
+    check_shapes(system, q, v, t)
+    return _momentum(system, q, v, t)
+
+
+def _momentum(system: System, q: Vector, v: Vector, t) -> Vector:
     return jax.grad(lambda w: system.call(system.lagrangian, q, w, t=t))(v)
+
+
+def _state(system: System, q, v, t) -> tuple[Vector, Vector, Array]:
+    """(q, v, t) as a user gave them, as arrays; TypeError, ValueError naming what is wrong with them."""
+    check_system(system)
+    x = as_vector(q, "q")
+    return x, as_vector(v, "v", x.shape[0]), jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
 
 
 def energy(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, ""]:
     """E = v · ∂L/∂v - L."""
-    return v @ momentum(system, q, v, t) - system.call(system.lagrangian, q, v, t=t)
+    q, v, t = _state(system, q, v, t)
+    check_shapes(system, q, v, t)
+    return v @ _momentum(system, q, v, t) - system.call(system.lagrangian, q, v, t=t)
 
 
 def force(system: System, q: Vector, v: Vector, t) -> Vector:
@@ -41,7 +58,7 @@ def force(system: System, q: Vector, v: Vector, t) -> Vector:
 def euler_lagrange(system: System, q: Vector, v: Vector, a: Vector, t) -> Vector:
     """d/dt L_v - L_q - f along (v, a)."""
     now = jnp.asarray(t, dtype=float)
-    rate = jax.jvp(lambda *x: momentum(system, *x), (q, v, now), (v, a, jnp.ones_like(now)))[1]
+    rate = jax.jvp(lambda *x: _momentum(system, *x), (q, v, now), (v, a, jnp.ones_like(now)))[1]
     slope = jax.grad(lambda x: system.call(system.lagrangian, x, v, t=t))(q)
     return rate - slope - force(system, q, v, t)
 
@@ -136,13 +153,12 @@ def acceleration(system: System, q: Vector, v: Vector, t: Time = 0.0) -> tuple[V
     (from a_i = i/100: constraints such as a² = c(q, v) are singular at a = 0 itself).
     Source: Borda, Fernández, Grillo, eq. (1); Jiménez, Scheurle, eqs. (22, 23) for linear nonholonomic constraints.
     """
-    return _acceleration(system, q, v, jnp.asarray(t, dtype=float))
+    return _acceleration(system, *_state(system, q, v, t))
 
 
 @eqx.filter_jit  # one program, and not one for each of its operations by every call outside of jit
 def _acceleration(system: System, q: Vector, v: Vector, t) -> tuple[Vector, Rows, Solve]:
-    n = q.shape[0]
-    m = jax.eval_shape(lambda: all_reactions(system, q, v, jnp.zeros_like(v), t)).shape[0]
+    n, m = q.shape[0], sum(check_shapes(system, q, v, t))  # here, and not before: once, when the program is traced
     scale = lambda z: 1.0 + jnp.abs(z)  # noqa: E731
     start = jnp.concatenate([0.01 * jnp.arange(1.0, n + 1.0), jnp.zeros(m)])
     z, info = root(lambda x: kkt_residual(system, q, v, t, x), start, scale, _EXACT)

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.numbers import as_number, as_positive, as_vector, described
 from dalembert.systems.charts import USABLE
-from dalembert.systems.checks import CONSISTENT, InconsistentDataError, as_vector
+from dalembert.systems.checks import CONSISTENT, InconsistentDataError
 from dalembert.systems.connection import Connection, connection
 from dalembert.systems.reduction import violation
 from dalembert.systems.system import System
@@ -52,13 +53,13 @@ def interpolant(system: System, first, second, *, duration: float = 1.0, t0: flo
     or the chart ends in between, with what to do.
     Source: Jiménez, Scheurle, Definition 3.1 and Proposition 3.1, eqs. (30-33).
     """
-    if not duration > 0:
-        raise ValueError(f"duration: found {duration!r}; give a positive number")
-    pairs = [tuple(as_vector(x, f"{name}[{i}]") for i, x in enumerate(pair)) for name, pair in
-             (("first", first), ("second", second))]  # fmt: skip
-    points, speeds = (jnp.stack(x) for x in zip(*pairs, strict=True))
-    chart = connection(system, points, speeds, t0, dependent=dependent)
-    times = jnp.asarray([t0, t0 + duration], dtype=float)
+    length, begin = as_positive(duration, "duration"), as_number(t0, "t0", "a finite time")
+    ends = [as_pair(first, "first"), as_pair(second, "second")]
+    if ends[0][0].shape != ends[1][0].shape:
+        raise ValueError(f"second: found {ends[1][0].shape[0]} numbers; the first point has {ends[0][0].shape[0]}")
+    points, speeds = (jnp.stack(x) for x in zip(*ends, strict=True))
+    chart = connection(system, points, speeds, begin, dependent=dependent)
+    times = jnp.asarray([begin, begin + length], dtype=float)
     for name, q, v, t in zip(("first", "second"), points, speeds, times, strict=True):
         size = float(violation(system, q, v, t))
         if not size <= CONSISTENT:
@@ -66,6 +67,14 @@ def interpolant(system: System, first, second, *, duration: float = 1.0, t0: flo
     curve = Interpolant(chart, jax.vmap(chart.coordinates)(points, speeds), times[0], times[1] - times[0])
     _check_between(curve)
     return curve
+
+
+def as_pair(given, name: str) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
+    """(q, v), two arrays (n,)."""
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise TypeError(f"{name}: found {described(given)}; give a pair (q, v) of arrays (n,)")
+    q = as_vector(given[0], f"{name}[0]")
+    return q, as_vector(given[1], f"{name}[1]", q.shape[0])
 
 
 @eqx.filter_jit

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, newton
-from dalembert.systems.checks import is_traced
+from dalembert.numbers import as_array, as_flag, is_traced, whole_number
 from dalembert.systems.reference import check_times
 from dalembert.systems.variational import (
     VariationalProblem,
+    check_problem,
     constraint_numbers,
     density,
     differential_constraints,
@@ -131,21 +132,21 @@ def ostrogradsky(
     [[L̃_kk, φ_kᵀ], [φ_k, 0]] regular; φ = 0 then holds as long as the equations are solved. Raises ValueError and
     TypeError for shapes and for constraints of lower order, RuntimeError where the integration fails.
     """
+    check_problem(problem)
+    as_flag(throw, "throw")
     times = check_times(t, tolerance)
-    if not isinstance(problem, VariationalProblem):
-        raise TypeError(f"problem: found {type(problem).__name__}; give a VariationalProblem")
-    k, start = problem.derivatives, jnp.asarray(derivatives, dtype=float)
-    if start.ndim != 2 or start.shape[0] != 2 * k:
+    k, start = problem.derivatives, as_array(derivatives, "derivatives")
+    if start.ndim != 2 or start.shape[0] != 2 * k or start.shape[1] == 0:
         raise ValueError(
             f"derivatives: found shape {start.shape}; give q and its first {2 * k - 1} derivatives, ({2 * k}, n)"
         )
     if problem.holonomic or any(order < k for order, _ in problem.differential):
         raise ValueError(f"problem: a constraint has less than {k} derivatives; differentiate it until q⁽ᵏ⁾ appears")
     m, _ = constraint_numbers(problem, start.shape[1])
-    free = jnp.zeros((k, m)) if multipliers is None else jnp.asarray(multipliers, dtype=float)
+    free = jnp.zeros((k, m)) if multipliers is None else as_array(multipliers, "multipliers")
     if free.shape != (k, m):
         raise ValueError(f"multipliers: found shape {free.shape}; λ and its first {k - 1} derivatives have shape {(k, m)}")
-    result = _integrate(problem, start, free, times, tolerance, max_steps)
+    result = _integrate(problem, start, free, times, tolerance, whole_number(max_steps, "max_steps"))
     if throw and not is_traced(result) and not bool(result.succeeded):
         reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
         raise RuntimeError(

@@ -14,10 +14,11 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
 from dalembert.algebra.newton import value_and_jacobian
-from dalembert.systems.checks import RankDeficientError, as_vector, check_x64, is_traced
+from dalembert.numbers import as_number, as_vector, is_traced
+from dalembert.systems.checks import RankDeficientError, check_x64
 from dalembert.systems.equations import Time, all_reactions, euler_lagrange, first_derivative, reduced, value
 from dalembert.systems.shapes import check_shapes
-from dalembert.systems.system import System
+from dalembert.systems.system import System, check_system
 
 Vector = Float[Array, "n"]
 Rows = Float[Array, "m"]
@@ -102,7 +103,7 @@ def reduction(system: System, q, v, t: Time = 0.0) -> Reduction:
     check_first_order(system, "reduction")
     x = as_vector(q, "q")
     w = as_vector(v, "v", x.shape[0])
-    now = jnp.asarray(t, dtype=float)
+    now = jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
     check_shapes(system, x, w, now)
     terms = _terms(system, x, w, now)
     if not is_traced(terms):
@@ -112,8 +113,7 @@ def reduction(system: System, q, v, t: Time = 0.0) -> Reduction:
 
 def check_first_order(system, name: str, holonomic: bool = True) -> None:
     """TypeError or ValueError where a constraint restricts something else than q and v."""
-    if not isinstance(system, System):
-        raise TypeError(f"system: found {type(system).__name__}; give a System")
+    check_system(system)
     for i, c in enumerate(system.constraints):
         if c.order == 2:
             raise ValueError(

@@ -6,12 +6,12 @@ import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.systems.checks import check_initial_data, is_traced, velocity_residuals
+from dalembert.numbers import as_flag, as_increasing, as_tolerance, is_traced, whole_number
+from dalembert.systems.checks import check_initial_data, velocity_residuals
 from dalembert.systems.equations import acceleration
-from dalembert.systems.system import System
+from dalembert.systems.system import System, check_system
 
 
 class Reference(eqx.Module):
@@ -47,14 +47,14 @@ def reference(
     order 0 and 1 hold through their derivatives only, so they drift; the drift is reported, not removed.
     Raises what `simulate` raises for bad data, and RuntimeError with the time reached where the integration fails.
     """
+    check_system(system)
+    as_flag(throw, "throw")
     times = check_times(t, tolerance)
-    if not isinstance(system, System):
-        raise TypeError(f"system: found {type(system).__name__}; give a System")
     if solver is not None and not isinstance(solver, diffrax.AbstractSolver):
         raise TypeError(f"solver: found {type(solver).__name__}; give a solver of diffrax, such as diffrax.Dopri8()")
     q, v = check_initial_data(system, q0, v0, times[0])
     chosen = diffrax.Dopri8() if solver is None else solver
-    steps = 10_000_000 if max_steps is None else max_steps
+    steps = 10_000_000 if max_steps is None else whole_number(max_steps, "max_steps")
     result = _integrate(system, q, v, times, tolerance, chosen, steps)
     if throw and not is_traced(result) and not bool(result.succeeded):
         reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
@@ -67,14 +67,8 @@ def reference(
 
 def check_times(t, tolerance) -> Float[Array, "times"]:
     """The times of a reference solution as an array, and its tolerance checked."""
-    times = jnp.asarray(t, dtype=float)
-    if times.ndim != 1 or times.shape[0] < 2:
-        raise ValueError(f"t: found shape {times.shape}; give at least two increasing times, the first the initial one")
-    if not is_traced(times) and not bool(jnp.all(jnp.isfinite(times)) & jnp.all(jnp.diff(times) > 0)):
-        raise ValueError(f"t: found {np.asarray(times)}; the times must be finite and increase")
-    if not 0 < tolerance < 1:
-        raise ValueError(f"tolerance: found {tolerance}; give a number between 0 and 1")
-    return times
+    as_tolerance(tolerance)
+    return as_increasing(t, "t", "at least two increasing times, the first the initial one")
 
 
 @eqx.filter_jit

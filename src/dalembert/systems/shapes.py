@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax
-import jax.extend as jex
 import jax.numpy as jnp
 
 from dalembert.systems.constraints import Constraint, Kinematic, Lyapunov, WithForces
+from dalembert.systems.indices import index_outside
 from dalembert.systems.system import System
 
 
@@ -24,20 +24,27 @@ def output_shape(function: Callable[[], object], name: str, arguments: str) -> t
             f"{name}: returns {result.dtype}; a real floating point result is needed (it is differentiated). "
             "It may not depend on its arguments, or round them; write 0.5 and not 1 // 2"
         )
-    outside = _index_outside(jaxpr)
-    if outside is not None:
-        raise ValueError(
-            f"{name}: reads index {outside[0]} of an array of {outside[1]}; JAX would read another entry without an error"
-        )
+    check_indices(jaxpr, name)
     return tuple(result.shape)
 
 
 def condition_shape(function: Callable[[], object], name: str, arguments: str) -> tuple[int, ...]:
     """As `output_shape`, of a function that returns true or false."""
-    _, result = _trace(function, name, arguments)
+    jaxpr, result = _trace(function, name, arguments)
     if result.dtype != bool:
         raise TypeError(f"{name}: returns {result.dtype}; a condition such as q[0] > 1 is needed")
+    check_indices(jaxpr, name)
     return tuple(result.shape)
+
+
+def check_indices(jaxpr, name: str) -> None:
+    """ValueError where a traced function of the user reads or writes outside of an array."""
+    outside = index_outside(jaxpr.jaxpr, jaxpr.consts)
+    if outside is not None:
+        raise ValueError(
+            f"{name}: reads index {outside[0]} of an array of {outside[1]}; JAX would read another entry, or write none, "
+            "without an error"
+        )
 
 
 REMEMBERED = 256
@@ -96,31 +103,6 @@ def _trace(function: Callable[[], object], name: str, arguments: str):
             f"{name}: could not be evaluated: {type(error).__name__}: {error}. It is called as f({arguments}) with vectors "
             "of shape (n,), t only if time_dependent=True, p only if parameters are given; it returns numbers"
         ) from error
-
-
-def _index_outside(jaxpr) -> tuple[int, int] | None:
-    """A constant index outside its array, and the length there: JAX clamps it, which hides a wrong number of coordinates.
-
-    Such an index is left in the program as a dynamic slice at a constant; constants of it are worked out here.
-    """
-    known = {}
-    for equation in jaxpr.eqns:
-        values = [known.get(x) if isinstance(x, jex.core.Var) else x.val for x in equation.invars]
-        if equation.primitive.name == "dynamic_slice":
-            sizes = equation.params["slice_sizes"]
-            for start, length, size in zip(values[1:], equation.invars[0].aval.shape, sizes, strict=False):
-                if start is not None and not 0 <= start <= length - size:
-                    return int(start), length
-        elif equation.primitive.name in _FOLDED and all(x is not None for x in values):
-            known[equation.outvars[0]] = _FOLDED[equation.primitive.name](*values)
-    return None
-
-
-_FOLDED: dict[str, Callable] = {
-    "lt": lambda a, b: a < b,
-    "add": lambda a, b: a + b,
-    "select_n": lambda which, *cases: cases[int(which)],
-}
 
 
 def check_shapes(system: System, q, v, t) -> list[int]:

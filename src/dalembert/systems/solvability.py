@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Array
 
 from dalembert.algebra import numerical_rank
-from dalembert.systems.checks import CONSISTENT, as_vector, check_parameters, check_x64, is_traced, velocity_residuals
+from dalembert.numbers import as_number, as_vector, is_traced
+from dalembert.systems.checks import CONSISTENT, check_parameters, check_x64, velocity_residuals
 from dalembert.systems.constraints import Nonholonomic
 from dalembert.systems.integrability import AFFINE, Frobenius, affinity, forms_and_slopes, judge
 from dalembert.systems.reduction import (
@@ -219,7 +220,7 @@ def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
     v = as_vector(v0, "v0", q.shape[0])
     if is_traced(system, q, v, t0):
         raise TypeError("solvability: works on numbers and not under jit, vmap or grad")
-    t = jnp.asarray(t0, dtype=float)
+    t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
     m = sum(check_shapes(system, q, v, t))
     check_parameters(system)
     random = np.random.default_rng(0).uniform(-1.0, 1.0, (2, POINTS, q.shape[0]))

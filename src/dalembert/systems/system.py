@@ -9,8 +9,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
-from dalembert.systems.constraints import Constraint
+from dalembert.numbers import as_array, as_flag, as_function, described
+from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov, WithForces
 
 
 class System(eqx.Module):
@@ -18,8 +20,9 @@ class System(eqx.Module):
 
     lagrangian(q, v): scalar. constraints: one, or a sequence, of Holonomic, Nonholonomic, SecondOrder, Lyapunov.
     forces(q, v): (n,), external and dissipative generalised forces. coordinates: the names of q. parameters: a mapping
-    (or any tree) of numbers and arrays. With parameters every function takes a trailing p; with time_dependent=True a
-    trailing t before it: L(q, v, t, p).
+    (or any tree) of real, finite numbers and arrays, which become float64; True and False, and arrays of them, stay what
+    they are: flags, to choose with jnp.where. With parameters every function takes a trailing p; with time_dependent=True
+    a trailing t before it: L(q, v, t, p).
 
     A System is a pytree: functions are static, parameters are leaves, so that it passes through jit, vmap and grad.
     Source: Borda, Fernández, Grillo, Definitions 2.1 and 2.2, with m reactions instead of the subspace C_V.
@@ -42,10 +45,9 @@ class System(eqx.Module):
         parameters: Any = None,
         time_dependent: bool = False,
     ):
-        if not callable(lagrangian):
-            raise TypeError(f"lagrangian: found {type(lagrangian).__name__}; give a function L(q, v)")
-        if forces is not None and not callable(forces):
-            raise TypeError(f"forces: found {type(forces).__name__}; give a function f(q, v) that returns (n,)")
+        as_function(lagrangian, "lagrangian", "L(q, v)")
+        if forces is not None:
+            as_function(forces, "forces", "f(q, v) that returns (n,)")
         if isinstance(constraints, Constraint):
             constraints = (constraints,)
         elif not isinstance(constraints, Sequence):
@@ -55,15 +57,15 @@ class System(eqx.Module):
             )
         given = tuple(constraints)
         for i, constraint in enumerate(given):
-            if not isinstance(constraint, Constraint):
+            if not isinstance(constraint, Holonomic | WithForces | Lyapunov):
                 raise TypeError(
-                    f"constraints: item {i} is a {type(constraint).__name__}; give Holonomic, Nonholonomic, SecondOrder "
+                    f"constraints: item {i} is {described(constraint)}; give Holonomic, Nonholonomic, SecondOrder "
                     "or Lyapunov"
                 )
         self.lagrangian, self.constraints, self.forces = lagrangian, given, forces
         self.coordinates = None if coordinates is None else names_of(coordinates)
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
-        self.time_dependent = bool(time_dependent)
+        self.time_dependent = as_flag(time_dependent, "time_dependent")
 
     def call(self, function: Callable, *arguments, t):
         """`function(*arguments[, t][, p])`."""
@@ -92,36 +94,36 @@ def replace_parameters(system, values: Mapping[str, Any]):
         raise TypeError("replace: this system has no mapping of parameters; build it with parameters={...}")
     unknown = sorted(set(values) - set(system.parameters))
     if unknown:
-        raise ValueError(f"replace: found {', '.join(unknown)}; the parameters are {', '.join(system.parameters)}")
+        raise ValueError(f"replace: found {', '.join(unknown)}; the parameters are {', '.join(map(str, system.parameters))}")
     new = dict(system.parameters)
     for name, value in as_arrays(values, "replace").items():
-        if jnp.shape(value) != jnp.shape(new[name]):
-            raise ValueError(
-                f"replace: {name} has shape {jnp.shape(value)}, the system was built with {jnp.shape(new[name])}"
-            )
+        before, after = (jax.tree.map(lambda x: (jnp.shape(x), _is_flag(x)), y) for y in (new[name], value))
+        if before != after:
+            raise ValueError(f"replace[{name!r}]: found {_kinds(value)}; the system was built with {_kinds(new[name])}")
         new[name] = value
     return eqx.tree_at(lambda s: s.parameters, system, new)
 
 
 def as_arrays(tree: Any, name: str) -> Any:
-    """A tree of parameters as float arrays, mappings as plain dicts; lists and tuples of numbers are arrays."""
+    """A tree of parameters as float arrays, mappings as plain dicts; lists and tuples of numbers are arrays.
+
+    Booleans stay: a flag chooses between formulas, and 1.0 in its place would be another type to `~` and `&`.
+    """
 
     def leaf(path, x):
-        try:
-            array = None if isinstance(x, str) else jnp.asarray(np.asarray(x) if isinstance(x, list | tuple) else x)
-        except (TypeError, ValueError):
-            array = None
-        if array is None or not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool):
-            raise TypeError(
-                f"{name}{jax.tree_util.keystr(path)}: found {type(x).__name__}; a parameter is a number or an array of "
-                "numbers (functions belong into the Lagrangian and the constraints themselves)"
-            )
-        # astype also drops JAX's weak type: 1.0 and np.float64(1.0) must not compile two programs.
-        real = jnp.issubdtype(array.dtype, jnp.integer) or jnp.issubdtype(array.dtype, jnp.floating)
-        return array.astype(float) if real else array
+        where = f"{name}{jax.tree_util.keystr(path)}"
+        if callable(x):
+            raise TypeError(f"{where}: found {described(x)}; functions belong into the Lagrangian and the constraints")
+        return jnp.array(x) if _is_flag(x) else as_array(x, where)
 
     mapped = dict(tree) if isinstance(tree, Mapping) else tree
     return jax.tree_util.tree_map_with_path(leaf, mapped, is_leaf=_is_leaf)
+
+
+def _is_flag(x: Any) -> bool:
+    if isinstance(x, list | tuple):
+        return bool(x) and all(map(_is_flag, x))
+    return isinstance(x, bool) or (isinstance(x, np.ndarray | np.generic | jax.Array | Tracer) and x.dtype == bool)
 
 
 def _is_leaf(x: Any) -> bool:
@@ -129,6 +131,19 @@ def _is_leaf(x: Any) -> bool:
     if isinstance(x, list | tuple):
         return not hasattr(x, "_fields") and all(_is_leaf(y) and y is not None for y in x)
     return x is None or isinstance(x, str | int | float | complex)
+
+
+def _kinds(tree: Any) -> str:
+    """Shapes of a parameter's arrays, and which of them are flags, for a message."""
+    leaves = jax.tree.leaves(tree)
+    flags = (" of true and false" if _is_flag(x) else "" for x in leaves)
+    return ", ".join(f"shape {jnp.shape(x)}{flag}" for x, flag in zip(leaves, flags, strict=True)) or "nothing"
+
+
+def check_system(system: Any) -> None:
+    """TypeError for anything but a System."""
+    if not isinstance(system, System):
+        raise TypeError(f"system: found {described(system)}; give a System")
 
 
 def names_of(coordinates: Sequence[str]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.numbers import as_flag, as_function, described, whole_number
 from dalembert.systems.constraints import Holonomic, Kinematic, Lyapunov, WithForces
 from dalembert.systems.shapes import output_shape, traced
 from dalembert.systems.system import as_arrays, call_function, names_of, replace_parameters
@@ -48,12 +49,8 @@ class VariationalProblem(eqx.Module):
         parameters: Any = None,
         time_dependent: bool = False,
     ):
-        if not callable(lagrangian):
-            raise TypeError(f"lagrangian: found {type(lagrangian).__name__}; give a function L(q, v, …)")
-        if isinstance(derivatives, bool) or not isinstance(derivatives, int) or not 1 <= derivatives <= HIGHEST:
-            raise ValueError(
-                f"derivatives: found {derivatives!r}; L depends on q and its first k derivatives, k = 1 to {HIGHEST}"
-            )
+        as_function(lagrangian, "lagrangian", "L(q, v, …)")
+        derivatives = whole_number(derivatives, "derivatives", 1, HIGHEST)
         given = (constraints,) if isinstance(constraints, Kinematic | Lyapunov) or callable(constraints) else constraints
         if not isinstance(given, Sequence):
             raise TypeError(
@@ -66,7 +63,7 @@ class VariationalProblem(eqx.Module):
         )
         self.coordinates = None if coordinates is None else names_of(coordinates)
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
-        self.time_dependent = bool(time_dependent)
+        self.time_dependent = as_flag(time_dependent, "time_dependent")
 
     def call(self, function: Callable, *arguments, t):
         """`function(*arguments[, t][, p])`."""
@@ -75,6 +72,12 @@ class VariationalProblem(eqx.Module):
     def replace(self, **values) -> VariationalProblem:
         """The same problem with other parameter values; nothing is compiled again where shapes stay the same."""
         return replace_parameters(self, values)
+
+
+def check_problem(problem: Any) -> None:
+    """TypeError for anything but a VariationalProblem."""
+    if not isinstance(problem, VariationalProblem):
+        raise TypeError(f"problem: found {described(problem)}; give a VariationalProblem")
 
 
 def density(problem: VariationalProblem, jet: Sequence[Float[Array, "n"]], t) -> Float[Array, ""]:

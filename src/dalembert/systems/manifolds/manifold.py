@@ -14,6 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.numbers import as_array, as_function, as_positive
+from dalembert.systems.shapes import output_shape, traced
+
 Vector = Float[Array, "n"]
 
 ITERATIONS = 100  # of the projection; from within the reach of the manifold it takes fewer than ten
@@ -137,6 +140,9 @@ class Chart(Manifold):
 
     metric: Callable
 
+    def __post_init__(self):
+        as_function(self.metric, "metric", "of q that returns (n, n)")
+
     def gram(self, q):
         return jnp.asarray(self.metric(q))
 
@@ -154,6 +160,12 @@ class Embedded(Manifold):
 
     phi: Callable
     metric: Callable | float = 1.0
+
+    def __post_init__(self):
+        as_function(self.phi, "phi", "of q that returns () or (m,)")
+        if not callable(self.metric):
+            number = as_positive(self.metric, "metric", "a positive, finite number, or a function of q that returns (n, n)")
+            object.__setattr__(self, "metric", number)
 
     def gram(self, q):
         return jnp.asarray(self.metric(q)) if callable(self.metric) else self.metric * jnp.eye(q.shape[0])
@@ -173,20 +185,44 @@ class Embedded(Manifold):
 
     def distance(self, q: Float[Array, "... n"]) -> Float[np.ndarray, "..."]:
         """|φ'⁺φ|, the distance in Rⁿ from q to the manifold up to terms of second order."""
-        return np.linalg.norm(np.asarray(_newton_step(self, jnp.asarray(q, dtype=float))), axis=-1)
+        return np.linalg.norm(np.asarray(_newton_step(self, _as_points(self, q))), axis=-1)
 
     def project(self, q: Float[Array, "... n"]) -> Float[Array, "... n"]:
         """Points of the manifold by q ← q - φ'⁺φ, Gauss-Newton's iteration: on a sphere the nearest ones.
 
         NaN where there is none, as at the centre of a sphere. Not under jit.
         """
-        points = jnp.asarray(q, dtype=float)
+        points = _as_points(self, q)
         for _ in range(ITERATIONS):
             step = _newton_step(self, points)
             points = points - step
             if not float(jnp.nanmax(jnp.abs(step), initial=0.0)) > 4e-16 * float(jnp.nanmax(jnp.abs(points), initial=1.0)):
                 break
         return points
+
+
+def check_functions(manifold: Manifold, n: int) -> None:
+    """Shapes of what the functions of a manifold return at a point (n,)."""
+    traced(_check_functions, manifold, np.zeros(n))
+
+
+def _check_functions(manifold: Manifold, q) -> None:
+    n = q.shape[0]
+    if isinstance(manifold, Embedded):
+        shape = output_shape(lambda: manifold.phi(q), "phi", "q")
+        if len(shape) > 1 or not 0 < sum(shape or (1,)) < n:
+            raise ValueError(f"phi: returns shape {shape} for points of {n} numbers; give () or (m,), 0 < m < n")
+    metric = getattr(manifold, "metric", None)
+    if callable(metric) and (shape := output_shape(lambda: metric(q), "metric", "q")) != (n, n):
+        raise ValueError(f"metric: returns shape {shape}; a matrix of shape {(n, n)} is needed")
+
+
+def _as_points(manifold: Manifold, q) -> Float[Array, "... n"]:
+    points = as_array(q, "q")
+    if points.ndim == 0 or not points.shape[-1]:
+        raise ValueError(f"q: found shape {points.shape}; give points (n,), or several (…, n)")
+    check_functions(manifold, points.shape[-1])
+    return points
 
 
 def _christoffel(metric: Callable, q: Vector) -> Float[Array, "n n n"]:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.numbers import as_choice, as_numbers, as_positive
 from dalembert.systems.manifolds.manifold import Chart, Embedded
 
 
@@ -20,21 +21,20 @@ def sphere(radius: float = 1.0) -> Embedded:
 
 def ellipsoid(axes: Sequence[float]) -> Embedded:
     """{Σ(qᵢ/aᵢ)² = 1} in Rⁿ with the metric of Rⁿ. axes: the n half axes."""
-    return Embedded(_Ellipsoid(tuple(_positive(a, "axes") for a in axes)))
+    return Embedded(_Ellipsoid(tuple(_several(axes, "axes").tolist())))
 
 
 def torus(radius: float = 2.0, tube: float = 1.0) -> Embedded:
     """{(√(x² + y²) - R)² + z² = r²} in R³ with the metric of R³, R > r; curved both ways."""
-    if not _positive(radius, "radius") > _positive(tube, "tube"):
+    outer, inner = _positive(radius, "radius"), _positive(tube, "tube")
+    if not outer > inner:
         raise ValueError(f"tube: found {tube} with radius {radius}; the tube's radius is the smaller one")
-    return Embedded(_Torus(float(radius), float(tube)))
+    return Embedded(_Torus(outer, inner))
 
 
 def hyperbolic_plane(model: Literal["half plane", "disk"] = "half plane") -> Chart:
     """Curvature -1: G = 1/y² on y > 0, or 4/(1 - |w|²)² on |w| < 1. w = (z - i)/(z + i) for z = x + iy."""
-    if model not in _HYPERBOLIC:
-        raise ValueError(f"model: found {model!r}; there are {', '.join(map(repr, _HYPERBOLIC))}")
-    return Chart(_HYPERBOLIC[model])
+    return Chart(_HYPERBOLIC[as_choice(model, "model", _HYPERBOLIC, "models")])
 
 
 def rotations(inertia: float | Sequence[float] = 1.0) -> Embedded:
@@ -43,12 +43,12 @@ def rotations(inertia: float | Sequence[float] = 1.0) -> Embedded:
     inertia: J, a number or the three of a diagonal matrix. For a number j it is 4j|q̇|², S³ scaled: then Dq̇/dt is ω̇, and
     cubics satisfy d³ω/dt³ = ω̈ × ω. q and -q are one rotation: give the one nearer to the point before.
     """
-    if not isinstance(inertia, Sequence):
+    if np.ndim(inertia) == 0:
         return Embedded(_Sphere(1.0), 4.0 * _positive(inertia, "inertia"))
-    if len(inertia) != 3:
-        raise ValueError(f"inertia: found {len(inertia)} numbers; give one, or the three of a diagonal matrix")
-    a, b, c = (_positive(j, "inertia") for j in inertia)
-    return Embedded(_Sphere(1.0), _LeftInvariant((a, b, c)))
+    moments = _several(inertia, "inertia").tolist()
+    if len(moments) != 3:
+        raise ValueError(f"inertia: found {len(moments)} numbers; give one, or the three of a diagonal matrix")
+    return Embedded(_Sphere(1.0), _LeftInvariant(tuple(moments)))
 
 
 def left_translation(q: Float[Array, "4"]) -> Float[Array, "4 4"]:
@@ -105,7 +105,12 @@ _HYPERBOLIC = {"half plane": _half_plane, "disk": _disk}
 
 
 def _positive(value, name: str) -> float:
-    found = float(value)
-    if not (np.isfinite(found) and found > 0):
-        raise ValueError(f"{name}: found {value!r}; give positive, finite numbers")
+    as_numbers(value, name)  # a manifold is known before tracing: its numbers are part of its functions
+    return as_positive(value, name, "positive, finite numbers")
+
+
+def _several(values, name: str) -> Float[np.ndarray, "k"]:
+    found = as_numbers(values, name)
+    if found.ndim != 1 or not found.size or not np.all(found > 0):
+        raise ValueError(f"{name}: found {values!r}; give positive, finite numbers, one after the other")
     return found

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from jaxtyping import Array, Float
 
+from dalembert.numbers import as_array, described
 from dalembert.systems.constraints import Holonomic
-from dalembert.systems.manifolds.manifold import Embedded, Manifold
+from dalembert.systems.manifolds.manifold import Embedded, Manifold, check_functions
 from dalembert.systems.variational import VariationalProblem
 
 
@@ -17,7 +18,7 @@ def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalPr
 
     On an embedded manifold φ(q) = 0 is a holonomic constraint. Source: Colombo, Martín de Diego, Zuccalli, section 2.2.
     """
-    _check(manifold, Manifold)
+    check_manifold(manifold)
     return VariationalProblem(RiemannianAcceleration(manifold), _constraints(manifold), derivatives=derivatives)
 
 
@@ -26,7 +27,7 @@ def ambient_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProbl
 
     On a sphere, k = 2, |q̈|² = |Dq̇/dt|² + |q̇|⁴/r²: not a Riemannian cubic. Source: the same, section 4.4.
     """
-    _check(manifold, Embedded)
+    check_manifold(manifold, Embedded)
     return VariationalProblem(AmbientAcceleration(manifold), _constraints(manifold), derivatives=derivatives)
 
 
@@ -35,8 +36,13 @@ def euler_lagrange(manifold: Manifold, jet: Sequence[Float[Array, "n"]]) -> Floa
 
     jet = (q, q̇, …, q⁽²ᵏ⁾) of a curve on the manifold. Source: the same, section 2.2.
     """
-    if len(jet) < 3 or len(jet) % 2 == 0:
-        raise ValueError(f"jet: found {len(jet)} arrays; give q and its first 2k derivatives")
+    check_manifold(manifold)
+    rows = as_array(jet, "jet")
+    if rows.ndim != 2 or len(rows) < 3 or len(rows) % 2 == 0:
+        found = f"{len(rows)} arrays" if rows.ndim == 2 else f"shape {rows.shape}"
+        raise ValueError(f"jet: found {found}; give q and its first 2k derivatives, each (n,)")
+    check_functions(manifold, rows.shape[1])
+    jet = list(rows)
     k = len(jet) // 2
     fields = manifold.covariant_derivatives(jet)
     residual = fields[2 * k - 1]
@@ -70,7 +76,9 @@ def _constraints(manifold: Manifold) -> tuple[Holonomic, ...]:
     return (Holonomic(manifold.phi),) if isinstance(manifold, Embedded) else ()
 
 
-def _check(manifold, kind: type) -> None:
+def check_manifold(manifold, kind: type = Manifold) -> None:
+    """TypeError for anything but a manifold."""
     if not isinstance(manifold, kind):
         wanted = "Embedded, as an ambient acceleration needs an embedding" if kind is Embedded else "Chart or Embedded"
-        raise TypeError(f"manifold: found {type(manifold).__name__}; give a manifold, {wanted}")
+        found = type(manifold).__name__ if isinstance(manifold, Manifold) else described(manifold)
+        raise TypeError(f"manifold: found {found}; give a manifold, {wanted}")

@@ -1,0 +1,253 @@
+"""What a user gives as data: real, finite numbers, as float64 arrays.
+
+Every argument that holds data comes through here before anything is computed with it, so that no run is lost to what stood
+wrong at its beginning. Each error names the argument, what was found, and what is right. Traced values (inside jit, vmap and
+grad) have a type and a shape, which are checked, and no numbers yet.
+"""
+
+from __future__ import annotations
+
+import operator
+import reprlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float
+
+MOST = 2**53  # above it whole numbers, and with them the times t0 + k h, are not exact in float64
+MOST_ROWS = 2**36  # states of one run that are kept: terabytes
+MOST_THREADS = 4096
+MOST_NODES = 10**8  # of one boundary problem, all of them unknown at once
+
+_TRUTH = "true and false are no data, give 1.0 and 0.0"
+_REAL = {
+    "b": _TRUTH,
+    "c": "give real numbers, the real and the imaginary part as two of them",
+    "M": "give times and dates as numbers, in the unit of time of the Lagrangian",
+    "m": "give times and dates as numbers, in the unit of time of the Lagrangian",
+    "S": "give numbers and not text",
+    "U": "give numbers and not text",
+}
+_PLAIN = "give real numbers, such as a list of floats or an array of float64"
+
+
+def as_numbers(value: Any, name: str) -> Float[np.ndarray, "..."]:
+    """`value` as a NumPy array of its own of finite float64 numbers; TypeError, ValueError naming the argument."""
+    if holds_tracer(value):
+        raise TypeError(f"{name}: found a traced value; this works on numbers, and not under jit, vmap or grad")
+    array = np.array(real_numbers(value, name), dtype=float)
+    _check_finite(array, name)
+    return array
+
+
+def real_numbers(value: Any, name: str, right: str = _PLAIN, what: str = "an array of numbers") -> np.ndarray:
+    """`value` as an array of real numbers, of whatever precision; it may be infinite or NaN."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name}: found a masked array; leave out what is masked, or say which number stands there: filled(0.0)"
+        )
+    if isinstance(value, list | tuple):
+        _check_entries(value, name)
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # whatever __array__ of a foreign class raises, or rows of different lengths
+        raise TypeError(f"{name}: found {described(value)}, which is not {what} ({first_line(error)})") from None
+    _check_kind(array, value, name, right, what)
+    return array
+
+
+def as_array(value: Any, name: str) -> Float[Array, "..."]:
+    """As `as_numbers`, as an array of JAX; traced values pass, if their type is real."""
+    if not holds_tracer(value):
+        if isinstance(value, jax.Array) and value.dtype == np.float64 and not value.weak_type:
+            _check_finite(np.asarray(value), name)
+            return value  # as it is: an array of JAX does not change
+        return jnp.asarray(as_numbers(value, name))
+    if isinstance(value, list | tuple):
+        _check_entries(value, name)
+    try:
+        array = jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name}: found {described(value)}, which is not an array of numbers ({first_line(error)})"
+        ) from None
+    _check_kind(array, value, name)
+    return array.astype(float)
+
+
+def as_number(value: Any, name: str, right: str = "a finite number", valid: Callable[[Any], bool] | None = None) -> Any:
+    """One number: a float, or a traced array (). right: what is right, in words; valid: and by a condition."""
+    if holds_tracer(value):
+        array = as_array(value, name)
+        if array.ndim:
+            raise ValueError(f"{name}: found shape {array.shape}; give {right}")
+        return array
+    array = real_numbers(value, name, f"give {right}", "a number")
+    if array.ndim:
+        raise ValueError(f"{name}: found {described(value)}; give {right}")
+    number = float(array)
+    if not np.isfinite(number) or (valid is not None and not valid(number)):
+        raise ValueError(f"{name}: found {value!r}; give {right}")
+    return number
+
+
+def as_positive(value: Any, name: str, right: str = "a positive, finite number") -> Any:
+    """One number above 0."""
+    return as_number(value, name, right, lambda x: x > 0)
+
+
+def as_tolerance(value: Any, name: str = "tolerance") -> Any:
+    """One number between 0 and 1, known before tracing."""
+    if holds_tracer(value):
+        raise TypeError(f"{name}: found a traced value; give a number")
+    return as_number(value, name, "a number between 0 and 1, such as 1e-9", lambda x: 0 < x < 1)
+
+
+def as_vector(value: Any, name: str, n: int | None = None) -> Float[Array, "n"]:
+    """One number per coordinate, (n,)."""
+    if value is None:
+        raise TypeError(f"{name}: is missing; give one number per coordinate, shape (n,)")
+    array = as_array(value, name)
+    if array.ndim != 1 or array.shape[0] == 0:
+        raise ValueError(f"{name}: found shape {array.shape}; give one number per coordinate, shape (n,)")
+    if n is not None and array.shape[0] != n:
+        raise ValueError(f"{name}: found {array.shape[0]} numbers; the system has n = {n} coordinates")
+    return array
+
+
+def whole_number(value: Any, name: str, least: int = 1, most: int = MOST) -> int:
+    """`value` as an int from least to most; true and false, and floats, are none."""
+    try:
+        number = None if _holds_truth(value) else operator.index(value)
+    except TypeError:
+        number = None
+    which = f"from {least} to {most}" if most < MOST or (number or 0) > most else f"{least} or more"
+    if number is None:
+        raise TypeError(f"{name}: found {described(value)}; give a whole number, {which}")
+    if not least <= number <= most:
+        raise ValueError(f"{name}: found {described(number)}; give a whole number, {which}")
+    return number
+
+
+def as_increasing(value: Any, name: str, right: str) -> Float[Array, "times"]:
+    """Two or more increasing times."""
+    times = as_array(value, name)
+    if times.ndim != 1 or times.shape[0] < 2:
+        raise ValueError(f"{name}: found shape {times.shape}; give {right}")
+    if not isinstance(times, Tracer) and not np.all(np.diff(np.asarray(times)) > 0):
+        raise ValueError(f"{name}: found {np.asarray(times)}; the times must increase")
+    return times
+
+
+def as_flag(value: Any, name: str) -> bool:
+    """True or False, and nothing that Python takes for one of them: "no" is true."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}: found {described(value)}; give True or False")
+    return bool(value)
+
+
+def as_choice(value: Any, name: str, choices: Iterable[str], what: str) -> Any:
+    """One of several words. what: the words' plural, for the message."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name}: found {value!r}; the {what} are {', '.join(choices)}")
+    return value
+
+
+def as_function(value: Any, name: str, what: str) -> Callable:
+    """TypeError where `value` cannot be called, or has no hash, by which compiled code is found again.
+
+    what: its arguments and results, in words.
+    """
+    if not callable(value):
+        raise TypeError(f"{name}: found {described(value)}; give a function {what}")
+    try:
+        hash(value)
+    except TypeError:
+        kind = type(value).__name__
+        raise TypeError(
+            f"{name}: found a {kind}, which has no hash; a dataclass has one with frozen=True, or give a function {what}"
+        ) from None
+    return value
+
+
+def called(function: Callable, name: str, how: str, *arguments: Any) -> Any:
+    """function(*arguments), which a user wrote for NumPy; TypeError with what it raised. how: it is called, in words."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        what = f"{name}: could not be evaluated: {type(error).__name__}: {first_line(error)}"
+        raise TypeError(f"{what}. It is called with {how}") from error
+
+
+def is_traced(*trees) -> bool:
+    """True inside jit, vmap or grad: values cannot be looked at, shapes can.
+
+    Under vmap and grad the arguments tell; under jit every operation is traced, also on constants.
+    """
+    probe = jnp.add(0.0, 0.0)
+    return any(isinstance(leaf, Tracer) for leaf in (probe, *jax.tree.leaves(trees)))
+
+
+def holds_tracer(value: Any) -> bool:
+    """Whether a number, an array, or nested lists of them are being traced."""
+    if isinstance(value, list | tuple):
+        return any(holds_tracer(x) for x in value if not isinstance(x, float))
+    return isinstance(value, Tracer)
+
+
+def described(value: Any) -> str:
+    """What was found, briefly, for a message."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"an integer of {value.bit_length()} bits"  # Python refuses to write the longest of them
+    if isinstance(value, np.ma.MaskedArray):
+        return "a masked array"
+    if isinstance(value, np.ndarray | jax.Array) and value.ndim:
+        return f"an array of {value.dtype}, shape {value.shape}"
+    if callable(value):
+        return type(value).__name__ if not hasattr(value, "__name__") else f"{type(value).__name__} {value.__name__}"
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    return f"{type(value).__name__} {reprlib.repr(value)}"
+
+
+def _check_kind(array: Any, value: Any, name: str, right: str = _PLAIN, what: str = "an array of numbers") -> None:
+    kind = array.dtype.kind
+    if kind in "iuf" or (kind == "V" and jnp.issubdtype(array.dtype, jnp.floating)):  # bfloat16 and its like are "V"
+        return
+    raise TypeError(f"{name}: found {described(value)}, which is not {what}; {_REAL.get(kind, right)}")
+
+
+def _check_entries(rows: list | tuple, name: str) -> None:
+    """NumPy makes numbers of the booleans and the masked entries in a list."""
+    for i, x in enumerate(rows):
+        if type(x) is float:
+            continue
+        if isinstance(x, list | tuple):
+            _check_entries(x, f"{name}[{i}]")
+        elif isinstance(x, np.ma.MaskedArray):
+            raise TypeError(f"{name}[{i}]: found a masked entry; leave it out, or say which number stands there")
+        elif _holds_truth(x):
+            raise TypeError(f"{name}[{i}]: found {described(x)}; {_TRUTH}")
+
+
+def _holds_truth(x: Any) -> bool:
+    return isinstance(x, bool) or getattr(getattr(x, "dtype", None), "kind", "") == "b"
+
+
+def _check_finite(array: np.ndarray, name: str) -> None:
+    good = np.isfinite(array)
+    if good.all():
+        return
+    at = tuple(int(i) for i in np.argwhere(~good)[0])
+    more = f" ({np.count_nonzero(~good)} such numbers)" if np.count_nonzero(~good) > 1 else ""
+    where = f" at index {', '.join(map(str, at))}" if at else ""
+    raise ValueError(f"{name}: found {array[at]}{where}{more}; every number must be finite")
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without the pages that follow."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,147 @@
+"""Indices outside of their array in a traced function: JAX reads or writes another entry, or none, without an error.
+
+Such an index, if it is a constant, stands in the traced program as a number, or as a few operations on constants, which are
+worked out here by NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.extend as jex
+import numpy as np
+from jax.core import Tracer
+
+LARGEST = 4096  # numbers in an array of indices that is worked out
+
+
+class _Outside(Exception):
+    """Carries (index, length) out of the functions that the traced one calls."""
+
+
+def index_outside(jaxpr, constants: Sequence[Any]) -> tuple[int, int] | None:
+    """The first constant index of a traced program that lies outside of its array, and the length there."""
+    try:
+        _walk(jaxpr, constants, [None] * len(jaxpr.invars))
+    except _Outside as found:
+        return found.args
+    return None
+
+
+def _walk(jaxpr, constants: Sequence[Any], arguments: Sequence[Any]) -> list[np.ndarray | None]:
+    """The results of a program that are constants; None for the others."""
+    known: dict = dict(zip(jaxpr.constvars, map(_small, constants), strict=True))
+    known |= dict(zip(jaxpr.invars, arguments, strict=True))
+
+    def value(x):
+        return known.get(x) if isinstance(x, jex.core.Var) else _small(x.val)
+
+    for equation in jaxpr.eqns:
+        values, name = [value(x) for x in equation.invars], equation.primitive.name
+        if (read := _READS.get("scatter" if name.startswith("scatter") else name)) is not None:
+            read(equation, values)
+        elif (inner := _inner(equation)) is not None:
+            known |= dict(zip(equation.outvars, _walk(*inner, values), strict=True))
+        elif name in _FOLDED and all(x is not None for x in values) and equation.outvars[0].aval.size <= LARGEST:
+            known[equation.outvars[0]] = _FOLDED[name](equation, *values)
+    return [value(x) for x in jaxpr.outvars]
+
+
+def _small(value) -> np.ndarray | None:
+    """The value of a constant that may be an index."""
+    if not isinstance(value, int | np.ndarray | np.generic | jax.Array) or isinstance(value, Tracer):
+        return None
+    return np.asarray(value) if np.size(value) <= LARGEST and jax.numpy.result_type(value).kind in "iub" else None
+
+
+def _inner(equation):
+    """The program and the constants of a function under jit, or the like: it is called once, with these arguments."""
+    found = equation.params.get("jaxpr", equation.params.get("call_jaxpr")) if equation.primitive.name in _CALLS else None
+    if isinstance(found, jex.core.ClosedJaxpr):
+        return found.jaxpr, found.consts
+    return None if found is None else (found, ())
+
+
+_CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat", "remat2")
+
+
+def _slice(equation, values) -> None:
+    """dynamic_slice(x, start, …), which JAX moves inside."""
+    _check(values[1:], equation.invars[0].aval.shape, equation.params["slice_sizes"])
+
+
+def _update_slice(equation, values) -> None:
+    _check(values[2:], equation.invars[0].aval.shape, equation.invars[1].aval.shape)
+
+
+def _gather(equation, values) -> None:
+    """x[indices]; not where the user has said by mode= or fill_value= what is to be read outside."""
+    mode, fill = str(equation.params["mode"]), equation.params["fill_value"]
+    if "CLIP" not in mode and not ("FILL" in mode and fill is not None and not np.isnan(fill)):
+        axes = equation.params["dimension_numbers"].start_index_map
+        _check_columns(values[1], axes, equation.invars[0].aval.shape, equation.params["slice_sizes"])
+
+
+def _scatter(equation, values) -> None:
+    """x.at[indices].set(…), .add(…), …"""
+    numbers, shape = equation.params["dimension_numbers"], equation.invars[0].aval.shape
+    window = [equation.invars[2].aval.shape[i] for i in numbers.update_window_dims]
+    single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    sizes = [1 if i in single else window.pop(0) for i in range(len(shape))]
+    if "CLIP" not in str(equation.params["mode"]):
+        _check_columns(values[1], numbers.scatter_dims_to_operand_dims, shape, sizes)
+
+
+def _check_columns(indices, axes: Sequence[int], shape, sizes) -> None:
+    """indices: (…, k), a column for each of the axes."""
+    if indices is not None:
+        _check([indices[..., k] for k in range(len(axes))], [shape[i] for i in axes], [sizes[i] for i in axes])
+
+
+def _check(starts, lengths, sizes) -> None:
+    for start, length, size in zip(starts, lengths, sizes, strict=True):
+        flat = np.ravel(0 if start is None else start)
+        outside = flat[(flat < 0) | (flat > length - size)]
+        if outside.size and start is not None:
+            raise _Outside(int(outside[0]), int(length))
+
+
+_READS: dict[str, Callable] = {
+    "dynamic_slice": _slice,
+    "dynamic_update_slice": _update_slice,
+    "gather": _gather,
+    "scatter": _scatter,
+}
+
+
+def _broadcast(equation, x):
+    shape, axes = equation.params["shape"], equation.params["broadcast_dimensions"]
+    wide = [1] * len(shape)
+    for axis, length in zip(axes, x.shape, strict=True):
+        wide[axis] = length
+    return np.broadcast_to(x.reshape(wide), shape)
+
+
+def _iota(equation):
+    shape, axis = equation.params["shape"], equation.params["dimension"]
+    return np.broadcast_to(np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+
+
+_FOLDED: dict[str, Callable] = {
+    "lt": lambda _, a, b: a < b,
+    "add": lambda _, a, b: a + b,
+    "sub": lambda _, a, b: a - b,
+    "mul": lambda _, a, b: a * b,
+    "neg": lambda _, a: -a,
+    "select_n": lambda _, which, *cases: np.choose(which.astype(int), cases),
+    "convert_element_type": lambda e, x: x.astype(e.params["new_dtype"]),
+    "broadcast_in_dim": _broadcast,
+    "reshape": lambda e, x: x.reshape(e.params["new_sizes"]),
+    "squeeze": lambda e, x: x.reshape(e.outvars[0].aval.shape),
+    "expand_dims": lambda e, x: x.reshape(e.outvars[0].aval.shape),
+    "concatenate": lambda e, *x: np.concatenate(x, axis=e.params["dimension"]),
+    "stack": lambda e, *x: np.stack(x, axis=e.params["axis"]),
+    "iota": _iota,
+}

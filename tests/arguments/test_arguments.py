@@ -1,0 +1,365 @@
+"""Every argument of every public function, given what it cannot be: an error whose message begins with the argument's name.
+
+CALLS has one call of each function that would succeed, KINDS what an argument of some name is, and WRONG what is no such
+thing. An argument that has no kind fails.
+"""
+
+import datetime
+import functools
+import inspect
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dalembert as da
+
+NAMED = (ValueError, TypeError, OSError, RuntimeError)
+
+
+def free(q, v):
+    return 0.5 * (v @ v)
+
+
+def turn(q):
+    return jnp.array([-q[1], q[0]])
+
+
+FREE = da.System(free)
+NAMES = da.System(lambda q, v, p: 0.5 * p["m"] * (v @ v), parameters={"m": 1.0, "on": True}, coordinates=("x", "y"))
+ROLLING = da.System(free, da.Nonholonomic(lambda q, v: v[1] - q[0] * v[0]))
+DISCRETE = da.DiscreteSystem(lambda q0, q1: 0.5 * (q1 - q0) @ (q1 - q0))
+STRAIGHT = da.VariationalProblem(free)
+BENT = da.VariationalProblem(lambda q, v, a: 0.5 * (a @ a), derivatives=2)
+VAKONOMIC = da.VariationalProblem(free, da.Nonholonomic(lambda q, v: v[1] - q[0] * v[0]))
+SPHERE = da.manifolds.sphere()
+NODES = da.Scheme("nodes")
+
+
+@functools.cache
+def path():
+    return da.simulate(FREE, [0.0, 0.0], [1.0, 1.0], h=0.1, steps=4, scheme=NODES, backend="jax")
+
+
+@functools.cache
+def batch():
+    return jax.tree.map(lambda x: jnp.stack([x, x]), path())
+
+
+@functools.cache
+def solution():
+    return da.solve(STRAIGHT, initial=([0.0, 0.0],), final=([1.0, 1.0],), T=1.0, steps=5, certify=False)
+
+
+def generator():
+    yield 1.0
+
+
+MASKED = np.ma.array([1.0, 1.0], mask=[False, True])
+DATE = datetime.datetime(2020, 1, 1)
+ANYTHING = {"text": "1.0", "dict": {}, "function": free, "complex": 1j, "date": DATE, "object": object()}
+NO_DATA = {
+    **ANYTHING, "None": None, "bool": True, "generator": generator(), "complex array": np.array([1j, 0.0]),
+    "a bool in a list": [1.0, True], "bool array": np.array([True, False]), "texts": ["1.0", "2.0"],
+    "None in a list": [1.0, None], "dates": np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]"),
+    "masked": MASKED, "masked in a list": [1.0, np.ma.masked], "objects": np.array([1.0, 2.0], dtype=object),
+    "huge integers": [10**400, 1], "ragged": [[1.0], [1.0, 2.0]], "nan": [1.0, np.nan], "inf": np.array([np.inf, 1.0]),
+    "nan of JAX": jnp.array([1.0, jnp.nan]), "empty": [], "five axes": np.zeros((1, 1, 1, 1, 1)),
+}  # fmt: skip
+NO_NUMBER = {
+    **ANYTHING, "None": None, "bool": True, "nan": np.nan, "inf": np.inf, "array": [0.1], "masked": np.ma.masked,
+    "huge": 10**400, "time": np.timedelta64(1, "s"), "nan of JAX": jnp.array(jnp.nan),
+}  # fmt: skip
+NO_COUNT = {
+    **ANYTHING, "None": None, "bool": True, "float": 2.0, "nan": np.nan, "array": [3], "negative": -1, "huge": 2**63,
+}  # fmt: skip
+NO_CLASS = {**ANYTHING, "None": None, "number": 3, "path": path, "system": FREE, "problem": BENT, "discrete": DISCRETE}
+POINT, OTHER = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]  # of the sphere
+PLACE = [0.0, 0.0]
+WRONG = {
+    "vector": NO_DATA | {"number": 1.0, "matrix": np.zeros((2, 2)), "longer": [1.0, 1.0, 1.0]},
+    "several": NO_DATA | {"number": 1.0, "longer": [1.0, 1.0, 1.0]},
+    "rows": NO_DATA | {"number": 1.0, "vector": [1.0, 2.0], "a nan inside": [[0.0, 0.0], [1.0, np.nan]]},
+    "times": NO_DATA | {"number": 1.0, "matrix": np.zeros((2, 2)), "falling": [1.0, 0.0], "standing": [0.0, 0.0]},
+    "steps": NO_DATA | {"number": 1.0, "growing": [0.1, 0.2], "one": [0.1], "negative": [0.1, -0.1]},
+    "number": NO_NUMBER,
+    "positive": NO_NUMBER | {"zero": 0.0, "negative": -0.1},
+    "fraction": NO_NUMBER | {"zero": 0.0, "negative": -0.1, "one": 1.0},
+    "part": NO_NUMBER | {"negative": -0.1, "two": 2.0},
+    "count": NO_COUNT | {"zero": 0},
+    "index": NO_COUNT | {"beyond": 7, "negative": -7},
+    "small": NO_COUNT | {"zero": 0, "large": 9},
+    "seed": NO_COUNT,
+    "flag": ANYTHING | {"None": None, "one": 1, "no": "no"},
+    "function": {"None": None, "number": 3.0, "text": "f", "dict": {}, "list": [free]},
+    "word": ANYTHING | {"None": None, "number": 3, "list": ["a"], "array": np.zeros(2)},
+    "names": {"text": "xy", "number": 3, "numbers": (1, 2), "twice": ("x", "x"), "function": free},
+    "which": {"number": 3, "function": free, "beyond": (7,), "negative": (-7,), "name": ("z",), "float": (0.5,),
+              "None in it": (None,)},
+    "end": ANYTHING | {
+        "number": 1.0, "numbers": [0.0, 0.0, 0.0], "one number": (0.0,), "array": np.zeros((1, 2)), "none": (),
+        "nan": ([0.0, np.nan],), "texts": (["a", "b"],), "four": (PLACE,) * 4, "different": (PLACE, [0.0]),
+        "matrix": (np.zeros((2, 2)),), "bool": ([True, False],), "complex": ([1j, 0.0],), "masked": (MASKED,),
+        "nodes": da.Nodes(np.zeros((9, 2)))},
+    "ends": ANYTHING | {
+        "number": 1.0, "numbers": [0.0, 0.0], "array": np.zeros((2, 2)), "nan": ([[0.0, np.nan]] * 2,),
+        "texts": (["a", "b"],), "bool": ([[True, False]] * 2,), "masked": (MASKED,), "vector": (PLACE,)},
+    "through": {label: x for label, x in ANYTHING.items() if label != "dict"} | {
+        "list": [0.5], "number": 1.0, "text as time": {"0.5": PLACE}, "nan as time": {np.nan: PLACE},
+        "bool as time": {True: PLACE}, "no node": {0.123: PLACE}, "outside": {7.0: PLACE}, "none": {0.4: None},
+        "nan": {0.4: [0.0, np.nan]}, "number as point": {0.4: 1.0}, "texts": {0.4: ["a", "b"]},
+        "bool": {0.4: [True, False]}},
+    "points": ANYTHING | {
+        "None": None, "list": [0.5], "one": {0.0: POINT}, "text as time": {"0": POINT, 1.0: OTHER},
+        "nan": {0.0: [1.0, 0.0, np.nan], 1.0: OTHER}, "off": {0.0: [2.0, 0.0, 0.0], 1.0: OTHER},
+        "ragged": {0.0: [1.0, 0.0], 1.0: OTHER}, "numbers": {0.0: 1.0, 1.0: 2.0},
+        "opposite": {0.0: POINT, 1.0: [-1.0, 0.0, 0.0]}},
+    "pair": ANYTHING | {"None": None, "number": 1.0, "one": (PLACE,), "three": (PLACE,) * 3, "numbers": (0.0, 1.0),
+                        "nan": ([0.0, np.nan], PLACE), "different": (PLACE, [0.0])},
+    "system": {label: x for label, x in NO_CLASS.items() if label != "system"} | {"class": da.System},
+    "any system": ANYTHING | {"None": None, "number": 3, "path": path, "class": da.System},
+    "problem": {label: x for label, x in NO_CLASS.items() if label != "problem"} | {"class": da.VariationalProblem},
+    "manifold": NO_CLASS | {"class": da.manifolds.Embedded},
+    "path": ANYTHING | {"None": None, "number": 3, "array": np.zeros((3, 2)), "system": FREE, "list": [1]},
+    "scheme": ANYTHING | {"number": 3, "map": da.Beta(), "class": da.Scheme, "name": "nodes", "list": [da.Scheme()]},
+    "windows": ANYTHING | {"number": 3, "scheme": da.Scheme(), "class": da.Hermite, "name": "hermite",
+                           "base": da.WindowMap()},
+    "map": ANYTHING | {"number": 3, "scheme": da.Scheme(), "class": da.Beta},
+    "triple": ANYTHING | {"number": 3, "pair": da.Beta(), "class": da.Central},
+    "constraints": ANYTHING | {"None": None, "number": 3, "numbers": [3], "class": da.Holonomic, "system": FREE,
+                               "base": da.Constraint()},
+    "tree": {"text": "m", "function": free, "None": {"m": None}, "object": {"m": object()}, "complex": {"m": 1j},
+             "nan": {"m": np.nan}, "masked": {"m": MASKED}, "date": {"m": DATE}, "text inside": {"m": "1.0"},
+             "deep": {"m": {"k": [1.0, "a"]}}, "huge": {"m": 10**400}, "mixed": {"m": [1.0, True]}},
+    "branch": ANYTHING | {"number": 3, "name": "avoid", "class": da.Avoid, "base": da.Branch(), "plain": da.Avoid(),
+                          "beyond": da.Nearest(coordinates=(7,)), "no row": da.Avoid(lambda q, v: q[0])},
+    "feedback": ANYTHING | {"number": 3, "class": da.SampledFeedback},
+    "reduce": ANYTHING | {"number": 3, "one": (free,), "three": (free, 0.0, 0.0), "turned": (0.0, free),
+                          **{f"{label} in it": (lambda value, *_: value, x) for label, x in
+                             (("text", "a"), ("None", None), ("complex", 1j), ("masked", MASKED))}},
+    "solver": ANYTHING | {"number": 3, "name": "Dopri8"},
+    "file": {"None": None, "number": 3, "function": free, "dict": {}, "nowhere": "no/such/folder/run.nc"},
+    "data": ANYTHING | {"None": None, "number": 3, "array": np.zeros(3)},
+    "title": {"number": 3, "function": free, "dict": {}},
+}  # fmt: skip
+
+KINDS = {
+    "vector": "q0 v0 q1 q v g_q g_v", "rows": "nodes jets x jet", "rows or None": "multipliers guess", "times": "times",
+    "number": "t0 t delta m on", "positive": "h T time duration spread radius tube inertia", "part": "beta",
+    "fraction": "tolerance reference_tolerance", "count": "steps max_iterations max_steps starts every phases",
+    "count or None": "save_every threads", "seed": "seed", "small": "derivatives order", "small or None": "factor",
+    "flag": "throw certify ambient forward redefined velocities time_dependent", "flag or None": "curve",
+    "function": "g generator lagrangian phi V F constraint law function metric",
+    "function or None": "stop domain step exact forces kinematic reactions virtual initial",
+    "word": "starter seek to model", "word or None": "backend form", "names": "coordinates", "which": "dependent",
+    "pair": "first second", "end": "final", "through": "through", "points": "points", "system": "system",
+    "problem": "problem", "manifold": "manifold", "path": "path", "scheme": "scheme", "map": "rho action distribution state",
+    "triple": "variational", "constraints": "constraints", "tree": "parameters", "branch": "branch",
+    "feedback": "feedback", "reduce": "reduce", "solver": "solver", "file": "file", "data": "data", "title": "title",
+    "index": "i",
+}  # fmt: skip
+KIND_OF = {name: kind for kind, names in KINDS.items() for name in names.split()}
+ELSEWHERE = None  # the argument belongs to another call of the same function
+
+STATE = {"system": FREE, "q0": PLACE, "v0": [1.0, 1.0]}
+PAIRS = {"system": DISCRETE, "nodes": [PLACE, [0.1, 0.1]]}
+JETS = {"system": VAKONOMIC, "jets": [PLACE, [1.0, 0.0]], "multipliers": [[0.5]]}
+ROLLS = {"system": ROLLING, "q0": PLACE, "v0": [1.0, 0.0]}
+AT = {"system": FREE, "q": PLACE, "v": [1.0, 1.0]}
+RUN = {"h": 0.1, "steps": 4, "backend": "jax"}
+ENDS = {"problem": STRAIGHT, "initial": (PLACE,), "final": ([1.0, 1.0],)}
+MANY = {"problem": STRAIGHT, "initial": ([PLACE] * 2,), "final": ([PLACE] * 2,)}
+GRID, TIMES = {"T": 1.0, "steps": 5}, {"times": np.linspace(0.0, 1.0, 6)}
+NONE_OF_THEM = dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE)
+SOLVED = {"initial": "end", "scheme": "windows", "times": ELSEWHERE}
+FLOW = {"problem": VAKONOMIC, "multipliers": [[0.5]], "h": 0.1}
+M, F = da.measure, da.manifolds
+
+# name: function, arguments with which it succeeds, and what an argument is where its name does not tell
+CALLS = {
+    "simulate": (da.simulate, STATE | RUN, NONE_OF_THEM),
+    "simulate a discrete system": (da.simulate, PAIRS | RUN, {"nodes": "rows"}),
+    "simulate a flow": (da.simulate, JETS | RUN, {"jets": "rows", "multipliers": "rows", "scheme": "windows"}),
+    "ensemble": (da.ensemble, STATE | {"q0": [PLACE] * 3, **RUN}, NONE_OF_THEM | {"q0": "several", "v0": "several"}),
+    "ensemble of parameters": (da.ensemble, STATE | {"system": NAMES, **RUN}, {"parameters": "tree"}),
+    "ensemble of a discrete system": (da.ensemble, PAIRS | {"nodes": [PAIRS["nodes"]] * 2, **RUN}, {"nodes": "rows"}),
+    "ensemble of a flow": (da.ensemble, JETS | {"jets": [JETS["jets"]] * 2, **RUN}, {"jets": "rows", "multipliers": "rows"}),
+    "free steps": (da.simulate_free_steps, {"problem": STRAIGHT, "nodes": np.eye(2), "times": [0.0, 0.1], "steps": 4},
+                   {"scheme": "windows"}),
+    "roots": (da.roots, AT | {"h": 0.1}, {}),
+    "reference": (da.reference, STATE | {"t": [0.0, 1.0]}, {"t": "times", "max_steps": "count or None"}),
+    "adapted_reference": (da.adapted_reference, ROLLS | {"t": [0.0, 1.0]}, {"t": "times"}),
+    "project": (da.project, STATE, {}),
+    "solvability": (da.solvability, STATE, {}),
+    "reduction": (da.reduction, AT, {}),
+    "acceleration": (da.acceleration, AT, {}),
+    "energy": (da.energy, AT, {}),
+    "momentum": (da.momentum, AT, {}),
+    "connection": (da.connection, AT | {"system": ROLLING}, {"q": "several", "v": "several"}),
+    "interpolant": (da.interpolant, {"system": ROLLING, "first": (PLACE, PLACE), "second": (PLACE, PLACE)}, {}),
+    "deformed": (da.deformed, {"system": ROLLING, "g": free, "delta": 0.1}, {}),
+    "ostrogradsky": (da.ostrogradsky, {"problem": STRAIGHT, "derivatives": [PLACE, PLACE], "t": [0.0, 1.0]},
+                     {"derivatives": "rows", "t": "times"}),
+    "with_time": (da.with_time, {"problem": STRAIGHT}, {"scheme": "windows"}),
+    "energies": (da.energies, {"problem": da.with_time(STRAIGHT), "x": np.arange(9.0).reshape(3, 3)}, {}),
+    "redefined": (da.redefined, {"path": path, "rho": da.Beta()}, {"first": "pair or None", "last": "pair or None"}),
+    "solve": (da.solve, ENDS | GRID, SOLVED),
+    "solve at times": (da.solve, ENDS | TIMES, {"times": "times or None"}),
+    "solve_batch": (da.solve_batch, MANY | GRID, SOLVED | {"initial": "ends", "final": "ends"}),
+    "solve_batch at times": (da.solve_batch, MANY | TIMES, {"times": "times or None"}),
+    "multistart": (da.multistart, ENDS | GRID | {"starts": 2}, SOLVED | {"starts": "seed"}),
+    "multistart at times": (da.multistart, ENDS | TIMES | {"starts": 2}, {"times": "times or None"}),
+    "spline": (da.spline, {"manifold": SPHERE, "points": {0.0: POINT, 1.0: OTHER}, "steps": 6},
+               {"initial": "end", "scheme": "windows"}),
+    "plot": (da.plot, {"path": path}, {"exact": ELSEWHERE}),
+    "plot a solution": (da.plot, {"path": solution}, {"exact": "function or None"}),
+    "save": (da.save, {"path": path, "file": "run.nc"}, {}),
+    "load": (da.load, {"file": "run.nc"}, {}),
+    "matches": (da.matches, {"path": path, "system": FREE}, {"path": ELSEWHERE, "system": "any system"}),
+    "to_xarray": (da.to_xarray, {"path": path}, {}),
+    "from_xarray": (da.from_xarray, {"data": None}, {}),
+    "System": (da.System, {"lagrangian": free}, {}),
+    "System.replace": (NAMES.replace, {"m": 2.0, "on": False}, {"values": ELSEWHERE}),
+    "VariationalProblem": (da.VariationalProblem, {"lagrangian": free}, {"constraints": ELSEWHERE}),
+    "DiscreteSystem": (da.DiscreteSystem, {"lagrangian": free}, {"order": "count"}),
+    "DiscreteSystem.nonholonomic": (
+        da.DiscreteSystem.nonholonomic, {"lagrangian": free, "constraint": free, "reactions": free},
+        {"reactions": "function", "options": ELSEWHERE}),
+    "DiscreteSystem.holonomic": (
+        da.DiscreteSystem.holonomic, {"lagrangian": free, "constraint": free}, {"options": ELSEWHERE}),
+    "Holonomic": (da.Holonomic, {"phi": free}, {}),
+    "Nonholonomic": (da.Nonholonomic, {"phi": free}, {}),
+    "SecondOrder": (da.SecondOrder, {"phi": free}, {}),
+    "Lyapunov": (da.Lyapunov, {"V": free, "F": free, "actuated": 0}, {"actuated": "rows"}),
+    "Scheme": (da.Scheme, {}, {"kinematic": "triple"}),
+    "Scheme.jimenez_scheurle": (da.Scheme.jimenez_scheurle, {}, {}),
+    "Beta": (da.Beta, {}, {}),
+    "Nearest": (da.Nearest, {}, {"coordinates": "which"}),
+    "Least": (da.Least, {"function": free}, {}),
+    "Avoid": (da.Avoid, {}, {"factor": "function or None"}),
+    "SampledFeedback": (da.SampledFeedback, {"law": free}, {}),
+    "Nodes": (da.Nodes, {"q": [PLACE]}, {"q": "rows"}),
+    "Path.interpolate": (lambda t: path().interpolate(t), {"t": 0.1}, {}),
+    "Path.lane": (lambda i: batch().lane(i), {"i": 0}, {}),
+    "Solution.interpolate": (lambda t: solution().interpolate(t), {"t": 0.1}, {}),
+    "measure.order": (M.order, STATE | {"time": 1.0, "h": [0.5, 0.25]}, {"h": "steps", "coordinates": "which"}),
+    "measure.consistency": (M.consistency, ROLLS | {"h": [0.2, 0.1]}, {"h": "steps", "q0": "several", "v0": "several"}),
+    "measure.embedding": (M.embedding, ROLLS | {"h": [0.2, 0.1]},
+                          {"h": "steps", "q0": "several", "v0": "several", "order": "count or None"}),
+    "measure.perturbation": (M.perturbation, ROLLS, {"q0": "several", "v0": "several"}),
+    "measure.projected_perturbation": (
+        M.projected_perturbation, AT | {"system": ROLLING, "g_q": PLACE, "g_v": PLACE}, {}),
+    "measure.energy": (M.energy, {"system": FREE, "path": path}, {"scheme": ELSEWHERE}),
+    "measure.energy of a flow": (M.energy, {"system": STRAIGHT, "path": path}, {"scheme": "windows"}),
+    "measure.momentum": (M.momentum, {"system": FREE, "path": path, "generator": turn, "scheme": NODES},
+                         {"system": "any system"}),
+    "measure.multipliers": (M.multipliers, {"system": FREE, "path": path}, {}),
+    "measure.constraint_residual": (M.constraint_residual, {"system": FREE, "path": path, "scheme": NODES},
+                                    {"system": "any system"}),
+    "measure.regularity": (M.regularity, {"system": FREE, "nodes": np.eye(3, 2), "h": 0.1},
+                           {"system": "any system", "h": "positive or None"}),
+    "measure.symplectic_defect": (M.symplectic_defect, {"system": FREE, "q0": PLACE, "q1": [0.1, 0.1], "h": 0.1},
+                                  {"system": "any system", "nodes": ELSEWHERE, "multipliers": ELSEWHERE}),
+    "measure.symplectic_defect of a flow": (
+        M.symplectic_defect, {"system": VAKONOMIC, "nodes": [PLACE, [0.1, 0.0]], "multipliers": [[0.5]], "h": 0.1},
+        {"nodes": "rows", "multipliers": "rows", "scheme": "windows"}),
+    "measure.flow_symplectic_defect": (M.flow_symplectic_defect, STATE | {"t": 1.0}, {"t": "positive"}),
+    "measure.poincare_cartan": (M.poincare_cartan, FLOW | {"nodes": np.eye(2)},
+                                {"scheme": "windows", "multipliers": "rows"}),
+    "measure.euler_lagrange_operator": (
+        M.euler_lagrange_operator, FLOW | {"nodes": np.eye(3, 2), "multipliers": [[0.5]] * 2},
+        {"scheme": "windows", "multipliers": "rows"}),
+    "manifolds.sphere": (F.sphere, {}, {}),
+    "manifolds.ellipsoid": (F.ellipsoid, {"axes": [1.0, 2.0]}, {"axes": "rows"}),
+    "manifolds.torus": (F.torus, {}, {}),
+    "manifolds.hyperbolic_plane": (F.hyperbolic_plane, {}, {}),
+    "manifolds.rotations": (F.rotations, {}, {}),
+    "manifolds.Chart": (F.Chart, {"metric": free}, {}),
+    "manifolds.Embedded": (F.Embedded, {"phi": free}, {"metric": "positive"}),
+    "manifolds.riemannian_spline": (F.riemannian_spline, {"manifold": SPHERE}, {}),
+    "manifolds.ambient_spline": (F.ambient_spline, {"manifold": SPHERE}, {}),
+    "manifolds.euler_lagrange": (F.euler_lagrange, {"manifold": SPHERE, "jet": np.eye(3)}, {}),
+    "Embedded.project": (SPHERE.project, {"q": POINT}, {"q": "rows"}),
+    "Embedded.distance": (SPHERE.distance, {"q": POINT}, {"q": "rows"}),
+}  # fmt: skip
+
+# What is wrong in general, and not there, or not by itself. With three numbers in q0 it is v0 that has too few.
+RIGHT = {
+    ("simulate", "system"): {"problem", "discrete"},
+    ("ensemble", "system"): {"problem", "discrete"},
+    ("System.replace", "on"): {"bool"},
+    ("Lyapunov", "actuated"): {"function", "vector"},
+    ("Nearest", "coordinates"): {"beyond"},
+    ("Path.interpolate", "t"): {"array"},
+    ("Solution.interpolate", "t"): {"array"},
+    ("measure.energy", "system"): {"problem"},
+    ("manifolds.ellipsoid", "axes"): {"vector"},
+    ("manifolds.Embedded", "metric"): {"function"},
+    ("Embedded.project", "q"): {"vector", "five axes"},
+    ("Embedded.distance", "q"): {"vector", "five axes"},
+}
+
+
+def arguments_of(name: str) -> dict[str, str | None]:
+    """What each argument of a call is; of a second call of a function those that are named."""
+    function, given, special = CALLS[name]
+    known = {
+        argument: special.get(argument, KIND_OF.get(argument, "unknown"))
+        for argument in inspect.signature(function).parameters
+    }
+    if name == "System.replace":
+        known = {argument: KIND_OF[argument] for argument in given}
+    first = next(other for other, (f, *_) in CALLS.items() if f is function) == name
+    return known if first else {argument: kind for argument, kind in known.items() if argument in special}
+
+
+ROWS = [(name, argument) for name in CALLS for argument, kind in arguments_of(name).items() if kind is not ELSEWHERE]
+
+
+def wrong_values(name: str, argument: str) -> dict:
+    """Wrong values of an argument by label."""
+    kind = arguments_of(name)[argument]
+    right = RIGHT.get((name, argument), set()) | ({"longer"} if argument in ("q0", "q") else set())
+    right = right | ({"None"} if kind.endswith(" or None") else set())
+    return {label: x for label, x in WRONG[kind.removesuffix(" or None")].items() if label not in right}
+
+
+def mistake(call, argument: str) -> str | None:
+    """What is wrong with the error of a call: it raises none, or its message does not begin with the argument's name."""
+    try:
+        call()
+    except NAMED as error:
+        head = str(error).partition(": ")[0]
+        return None if re.search(rf"\b{re.escape(argument)}\b", head) else f"{type(error).__name__}: {error}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+@pytest.mark.parametrize(("name", "argument"), ROWS, ids=map("-".join, ROWS))
+def test_wrong_arguments_are_named(name, argument):
+    function, given, _ = CALLS[name]
+    ready = {key: x() if x is path or x is solution else x for key, x in given.items()}
+    found = {}
+    for label, value in wrong_values(name, argument).items():
+        wrong = value() if value is path else value
+        if (what := mistake(lambda wrong=wrong: function(**ready | {argument: wrong}), argument)) is not None:
+            found[label] = what
+    assert not found
+
+
+def test_every_argument_of_every_function_has_a_kind():
+    """In one of the calls of the function."""
+    public = [getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__]
+    covered = {}
+    for name, (function, *_) in CALLS.items():
+        covered.setdefault(id(function), set()).update(a for a, kind in arguments_of(name).items() if kind is not ELSEWHERE)
+    for function in filter(inspect.isfunction, public):
+        missing = set(inspect.signature(function).parameters) - covered.get(id(function), set())
+        assert missing <= ({"path"} if function is da.matches else set()), f"{function.__name__}: {missing}"
+
+
+def test_there_are_many_cases():
+    assert sum(len(wrong_values(*row)) for row in ROWS) > 4000
