@@ -60,6 +60,12 @@ def test_traced_values_have_a_type_and_a_shape():
         jax.jit(lambda x: as_numbers(x, "x"))(1.0)
 
 
+def test_keys_of_random_numbers_are_none():
+    for call in (lambda key: as_array(key, "x"), jax.jit(lambda key: as_array(key, "x"))):
+        with pytest.raises(TypeError, match=r"x: found .*which is not an array of numbers"):
+            call(jax.random.key(0))
+
+
 def test_constants_are_looked_at_inside_jit_too():
     with pytest.raises(ValueError, match="x: found nan at index 1"):
         jax.jit(lambda x: x + as_array([0.0, np.nan], "x"))(1.0)

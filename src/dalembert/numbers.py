@@ -195,7 +195,7 @@ def is_traced(*trees) -> bool:
 def holds_tracer(value: Any) -> bool:
     """Whether a number, an array, or nested lists of them are being traced."""
     if isinstance(value, list | tuple):
-        return any(holds_tracer(x) for x in value if not isinstance(x, float))
+        return not _plain(value) and any(map(holds_tracer, value))
     return isinstance(value, Tracer)
 
 
@@ -211,27 +211,33 @@ def described(value: Any) -> str:
         return type(value).__name__ if not hasattr(value, "__name__") else f"{type(value).__name__} {value.__name__}"
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
-    return f"{type(value).__name__} {reprlib.repr(value)}"
+    return f"{type(value).__name__} {' '.join(reprlib.repr(value).split())}"
 
 
 def _check_kind(array: Any, value: Any, name: str, right: str = _PLAIN, what: str = "an array of numbers") -> None:
-    kind = array.dtype.kind
-    if kind in "iuf" or (kind == "V" and jnp.issubdtype(array.dtype, jnp.floating)):  # bfloat16 and its like are "V"
+    kind = getattr(array.dtype, "kind", "")  # a key of jax.random has none
+    if kind in ("i", "u", "f") or (kind == "V" and jnp.issubdtype(array.dtype, jnp.floating)):  # bfloat16 is of kind "V"
         return
     raise TypeError(f"{name}: found {described(value)}, which is not {what}; {_REAL.get(kind, right)}")
 
 
 def _check_entries(rows: list | tuple, name: str) -> None:
     """NumPy makes numbers of the booleans and the masked entries in a list."""
+    if _plain(rows):
+        return
     for i, x in enumerate(rows):
-        if type(x) is float:
-            continue
         if isinstance(x, list | tuple):
             _check_entries(x, f"{name}[{i}]")
         elif isinstance(x, np.ma.MaskedArray):
             raise TypeError(f"{name}[{i}]: found a masked entry; leave it out, or say which number stands there")
         elif _holds_truth(x):
             raise TypeError(f"{name}[{i}]: found {described(x)}; {_TRUTH}")
+
+
+def _plain(rows: list | tuple) -> bool:
+    """Whether a list, nested or not, holds floats and integers of Python alone: most do, and may be long."""
+    kinds = set(map(type, rows))
+    return kinds <= {float, int} or (kinds <= {list, tuple} and all(map(_plain, rows)))
 
 
 def _holds_truth(x: Any) -> bool:

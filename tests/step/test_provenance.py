@@ -2,6 +2,8 @@
 
 import json
 
+import equinox as eqx
+import jax
 import numpy as np
 
 import dalembert as da
@@ -35,6 +37,23 @@ def test_kinds_of_constraints_and_callbacks_are_recorded():
     first = run(da.System(lagrangian, da.Nonholonomic(phi)), stop=condition)
     assert "q[0] > 5.0" in json.loads(first.run)["stop"]
     assert first.source.startswith("# System, Nonholonomic")
+
+
+class Masses(eqx.Module):
+    """Parameters in a class of the user's."""
+
+    m: jax.Array
+    on: bool
+
+
+def test_parameters_of_every_kind_are_recorded():
+    for parameters, recorded in (
+        ({"m": 2.0, "on": True}, {"m": 2.0, "on": True}),
+        (Masses(np.array(2.0), True), {".m": 2.0, ".on": True}),
+        ({("m", 1): 2.0}, {"[('m', 1)]": 2.0}),
+    ):
+        found = run(da.System(lambda q, v, p: 0.5 * v @ v, parameters=parameters)).parameters
+        assert json.loads(found) == recorded
 
 
 def test_functions_that_capture_each_other_end():

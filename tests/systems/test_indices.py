@@ -7,6 +7,16 @@ import pytest
 
 from dalembert.systems.indices import index_outside
 
+KEY = jax.random.key(0)
+
+
+@jax.custom_vjp
+def entry(x, i):
+    return x[i]
+
+
+entry.defvjp(lambda x, i: (x[i], None), lambda _, c: (c, None))
+
 OUTSIDE = {
     "one": lambda q: q[7],
     "below": lambda q: q[-4],
@@ -30,7 +40,8 @@ OUTSIDE = {
     "in jit": lambda q: jax.jit(lambda x, i: x[i])(q, 7),
     "behind jit": lambda q: q[jax.jit(lambda i: i + 6)(jnp.array([0, 1]))],
     "in checkpoint": lambda q: jax.checkpoint(lambda x: x[jnp.array([9])])(q),
-    "in a custom derivative": lambda q: jax.nn.relu(q)[jnp.array([9])],
+    "behind a custom derivative": lambda q: jax.nn.relu(q)[jnp.array([9])],
+    "in a custom derivative": lambda q: entry(q, 9),
 }
 INSIDE = {
     "one": lambda q: q[2],
@@ -56,6 +67,12 @@ INSIDE = {
     "segments": lambda q: jax.ops.segment_sum(q, jnp.array([0, 1, 1]), 2),
     "along an axis": lambda q: jnp.take_along_axis(q, jnp.array([2, 1]), 0),
     "inserted": lambda q: jnp.insert(jnp.delete(q, 1), 1, 0.0),
+    "random": lambda q: q + jax.random.normal(KEY, (3,)),
+    "only in a branch": lambda q: jax.lax.cond(q[0] > 0, lambda x: x[0], lambda x: x[2], q),
+    "loop": lambda q: jax.lax.fori_loop(0, 3, lambda i, total: total + q[i], 0.0),
+    "scan": lambda q: jax.lax.scan(lambda total, i: (total + q[i], None), 0.0, jnp.arange(3))[0],
+    "derivative": lambda q: jax.grad(lambda x: x[jnp.array([1, 2])].sum())(q) + jax.hessian(lambda x: x[1] ** 3)(q),
+    "small integers": lambda q: q[jnp.array([0, -1], dtype=jnp.int8)] + q[jnp.array([0, 2], dtype=jnp.uint8)],
     "quantile": lambda q: jnp.quantile(q, 0.3) + jnp.median(q),
 }
 

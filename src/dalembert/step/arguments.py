@@ -5,7 +5,6 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.core import Tracer
 
 from dalembert.discretize import DiscreteSystem, Scheme
@@ -18,6 +17,7 @@ from dalembert.numbers import (
     as_positive,
     as_tolerance,
     described,
+    real_numbers,
     whole_number,
 )
 from dalembert.step.branch import Avoid, Least, Nearest, call_system
@@ -26,7 +26,7 @@ from dalembert.step.program import StepProgram
 from dalembert.step.start import STARTERS
 from dalembert.systems import System, VariationalProblem
 from dalembert.systems.shapes import check_indices, condition_shape, output_shape, traced, trailing
-from dalembert.systems.system import as_arrays
+from dalembert.systems.system import as_parameter, is_flag
 
 
 def check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, branch, feedback, scheme, reduce) -> None:
@@ -115,10 +115,8 @@ def initial_value(initial):
     """The value with which a reducer begins: a tree of real numbers or flags, which may be infinite, of any type."""
 
     def leaf(path, x):
-        array = np.asarray(x) if not isinstance(x, Tracer) else x
-        if array.dtype.kind not in "biuf" or isinstance(x, np.ma.MaskedArray):
-            where = f"reduce: the initial value{jax.tree_util.keystr(path)}"
-            raise TypeError(f"{where} is {described(x)}; give real numbers, or true and false")
+        if not (isinstance(x, Tracer) or is_flag(x)):
+            real_numbers(x, f"reduce: the initial value{jax.tree_util.keystr(path)}")
         return jnp.asarray(x)
 
     return jax.tree_util.tree_map_with_path(leaf, initial, is_leaf=lambda x: x is None)
@@ -178,14 +176,14 @@ def check_batch(system, data: dict, parameters: dict) -> tuple[dict, dict]:
     unknown = sorted(str(name) for name in set(parameters) - set(known or {}))
     if unknown:
         raise ValueError(f"parameters: found {', '.join(unknown)}; the parameters are {', '.join(map(str, known))}")
-    given["parameters"] = as_arrays(parameters, "parameters")
+    given["parameters"] = {name: as_parameter(x, f"parameters[{name!r}]") for name, x in parameters.items()}
     axes["parameters"] = {name: _parameter_axis(x, known[name], name) for name, x in given["parameters"].items()}
     return given, axes
 
 
 def _parameter_axis(x, one, name: str) -> int | None:
-    if not eqx.is_array(x) or not eqx.is_array(one):
-        raise TypeError(f"parameters[{name!r}]: found several arrays; a batch has one array, with an axis of runs in front")
+    if not eqx.is_array(one):
+        raise TypeError(f"parameters[{name!r}]: the system has several arrays under this name; a batch needs one")
     axis = _axis(x, one.ndim, f"parameters[{name!r}]")
     if x.shape[0 if axis is None else 1 :] != one.shape or (x.dtype == bool) != (one.dtype == bool):
         raise ValueError(

@@ -38,7 +38,7 @@ def provenance(
         system=", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in functions),
         source=source,
         source_hash=hashlib.sha256(source.encode()).hexdigest(),
-        parameters=json.dumps(jax.tree.map(lambda x: np.asarray(x).tolist(), system.parameters)),
+        parameters=_parameters(system.parameters),
         coordinates=system.coordinates or (),
         scheme=_scheme(system, scheme),
         starter=starter,
@@ -46,6 +46,15 @@ def provenance(
         run=json.dumps({name: _plain(value) for name, value in run.items() if value is not None}),
         versions=json.dumps({"python": sys.version.split()[0], **{name: _version(name) for name in PACKAGES}}),
     )
+
+
+def _parameters(tree: Any) -> str:
+    """The tree of parameters as JSON; what JSON has no word for, such as a class of the user's, as a list of its leaves."""
+    try:
+        return json.dumps(jax.tree.map(lambda x: np.asarray(x).tolist(), tree))
+    except TypeError:
+        leaves = jax.tree_util.tree_leaves_with_path(tree)
+        return json.dumps({jax.tree_util.keystr(path): np.asarray(x).tolist() for path, x in leaves})
 
 
 def _scheme(system, scheme) -> str:

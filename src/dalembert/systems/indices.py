@@ -1,7 +1,7 @@
 """Indices outside of their array in a traced function: JAX reads or writes another entry, or none, without an error.
 
 Such an index, if it is a constant, stands in the traced program as a number, or as a few operations on constants, which are
-worked out here by NumPy.
+worked out here by NumPy. Looked at is what every call of the function does, not the branches of a cond or bodies of loops.
 """
 
 from __future__ import annotations
@@ -53,15 +53,18 @@ def _small(value) -> np.ndarray | None:
     """The value of a constant that may be an index."""
     if not isinstance(value, int | np.ndarray | np.generic | jax.Array) or isinstance(value, Tracer):
         return None
-    return np.asarray(value) if np.size(value) <= LARGEST and jax.numpy.result_type(value).kind in "iub" else None
+    whole = getattr(getattr(value, "dtype", np.dtype(int)), "kind", "") in ("i", "u", "b")  # a key of jax.random has none
+    return np.asarray(value) if whole and np.size(value) <= LARGEST else None
 
 
 def _inner(equation):
     """The program and the constants of a function under jit, or the like: it is called once, with these arguments."""
     found = equation.params.get("jaxpr", equation.params.get("call_jaxpr")) if equation.primitive.name in _CALLS else None
-    if isinstance(found, jex.core.ClosedJaxpr):
-        return found.jaxpr, found.consts
-    return None if found is None else (found, ())
+    if found is None:
+        return None
+    inner, constants = (found.jaxpr, found.consts) if isinstance(found, jex.core.ClosedJaxpr) else (found, ())
+    same = len(inner.invars) == len(equation.invars) and len(inner.outvars) == len(equation.outvars)
+    return (inner, constants) if same else None
 
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat", "remat2")

@@ -40,6 +40,7 @@ class Interpolant(eqx.Module):
 
     def __call__(self, t) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
         """(q, v) at one time; jax.vmap for several."""
+        t = as_number(t, "t", "a finite time")
         weight = cutoff((t - self.t0) / self.duration)
         return self.chart.point(weight * self.ends[0] + (1.0 - weight) * self.ends[1], t)
 

@@ -97,7 +97,7 @@ def replace_parameters(system, values: Mapping[str, Any]):
         raise ValueError(f"replace: found {', '.join(unknown)}; the parameters are {', '.join(map(str, system.parameters))}")
     new = dict(system.parameters)
     for name, value in as_arrays(values, "replace").items():
-        before, after = (jax.tree.map(lambda x: (jnp.shape(x), _is_flag(x)), y) for y in (new[name], value))
+        before, after = (jax.tree.map(lambda x: (jnp.shape(x), is_flag(x)), y) for y in (new[name], value))
         if before != after:
             raise ValueError(f"replace[{name!r}]: found {_kinds(value)}; the system was built with {_kinds(new[name])}")
         new[name] = value
@@ -109,20 +109,22 @@ def as_arrays(tree: Any, name: str) -> Any:
 
     Booleans stay: a flag chooses between formulas, and 1.0 in its place would be another type to `~` and `&`.
     """
-
-    def leaf(path, x):
-        where = f"{name}{jax.tree_util.keystr(path)}"
-        if callable(x):
-            raise TypeError(f"{where}: found {described(x)}; functions belong into the Lagrangian and the constraints")
-        return jnp.array(x) if _is_flag(x) else as_array(x, where)
-
     mapped = dict(tree) if isinstance(tree, Mapping) else tree
+    leaf = lambda path, x: as_parameter(x, f"{name}{jax.tree_util.keystr(path)}")  # noqa: E731
     return jax.tree_util.tree_map_with_path(leaf, mapped, is_leaf=_is_leaf)
 
 
-def _is_flag(x: Any) -> bool:
+def as_parameter(x: Any, name: str) -> jax.Array:
+    """One array of numbers, or of flags."""
+    if callable(x):
+        raise TypeError(f"{name}: found {described(x)}; functions belong into the Lagrangian and the constraints")
+    return jnp.array(x) if is_flag(x) else as_array(x, name)
+
+
+def is_flag(x: Any) -> bool:
+    """True or False, or an array or nested lists of them."""
     if isinstance(x, list | tuple):
-        return bool(x) and all(map(_is_flag, x))
+        return bool(x) and all(map(is_flag, x))
     return isinstance(x, bool) or (isinstance(x, np.ndarray | np.generic | jax.Array | Tracer) and x.dtype == bool)
 
 
@@ -136,7 +138,7 @@ def _is_leaf(x: Any) -> bool:
 def _kinds(tree: Any) -> str:
     """Shapes of a parameter's arrays, and which of them are flags, for a message."""
     leaves = jax.tree.leaves(tree)
-    flags = (" of true and false" if _is_flag(x) else "" for x in leaves)
+    flags = (" of true and false" if is_flag(x) else "" for x in leaves)
     return ", ".join(f"shape {jnp.shape(x)}{flag}" for x, flag in zip(leaves, flags, strict=True)) or "nothing"
 
 
