@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.tracing import Jitted
+
 Vector = Float[Array, "n"]
 
 ITERATIONS = 100  # of the projection; from within the reach of the manifold it takes fewer than ten
@@ -206,7 +208,7 @@ def _inverse(a: Float[Array, "m m"]) -> Float[Array, "m m"]:
     return jnp.linalg.inv(a)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@Jitted
 def _newton_step(manifold: Embedded, q: Float[Array, "... n"]) -> Float[Array, "... n"]:
     """φ'⁺φ at many points."""
 
