@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -35,7 +36,7 @@ Adapted = Float[Array, "two_n_minus_m"]
 _CLOSE = Newton(tolerance=1e-11, max_iterations=50)
 
 
-def compiled(method: Callable) -> Callable:
+def compiled(method: Callable) -> Callable[..., Any]:
     """A method under jit; plain numbers become arrays first, so that another value compiles nothing again."""
     inside = Jitted(method)
 

@@ -4,5 +4,6 @@ from dalembert.tracing.arguments import split
 from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.jitted import Jitted, reading
 from dalembert.tracing.remembered import Remembered, remembered
+from dalembert.tracing.sources import source
 
-__all__ = ["Jitted", "Remembered", "Walk", "reading", "remembered", "split"]
+__all__ = ["Jitted", "Remembered", "Walk", "reading", "remembered", "source", "split"]

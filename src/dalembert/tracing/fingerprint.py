@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from dalembert.tracing.reads import reads
+from dalembert.tracing.reads import REMEMBERING, reads
 
 DEEPEST = 60  # containers in containers; what lies deeper is not looked into
 MOST = 20_000  # objects looked into by one call
@@ -54,13 +54,14 @@ class Walk:
     """One pass over functions, systems, schemes, and whatever contains them; `of` gives the key of an object.
 
     objects: what was met that can change, and functions. reads_data: whether functions read anything that is no function.
+    hands_on: whether they may hand functions to a part of JAX that keeps what it has traced of them.
     lasting: False where something was read that cannot be compared, which counts as new at every call, or a traced value,
     which must not be kept.
     """
 
     def __init__(self) -> None:
         self.objects: list[Same] = []
-        self.reads_data, self.lasting = False, True
+        self.reads_data, self.hands_on, self.lasting = False, False, True
         self._open: dict[int, int] = {}
         self._count = 0
 
@@ -87,7 +88,7 @@ class Walk:
     @staticmethod
     def of_library(kind: type) -> bool:
         """Whether a class is not the user's own, so that its functions do not change."""
-        return _of_library(kind.__module__)
+        return is_library(kind.__module__)
 
     def unknown(self) -> object:
         """A key that is equal to no other."""
@@ -105,12 +106,13 @@ _CODE = (types.FunctionType, types.MethodType, types.ModuleType, type)
 
 
 def _function(walk: Walk, f: types.FunctionType) -> Any:
-    library = _of_library(f.__globals__.get("__name__"))
+    library = is_library(f.__globals__.get("__name__"))
     if library and not (f.__closure__ or f.__defaults__ or f.__kwdefaults__ or f.__dict__):
         return Same(f)
     walk.objects.append(Same(f))
     known = reads(f.__code__)
-    parts = [known.content]
+    walk.hands_on = walk.hands_on or (known.hands_on and not library)
+    parts: list[Any] = [known.content]
     for found in (f.__defaults__, f.__kwdefaults__):
         if found:
             parts.append(walk.value(found))
@@ -130,7 +132,7 @@ def _function(walk: Walk, f: types.FunctionType) -> Any:
         for name, chains in known.imports.items():
             parts.append(_chains(walk, sys.modules.get(name), chains))
     if "__wrapped__" in f.__dict__:
-        parts.append(walk.value(f.__wrapped__))
+        parts.append(walk.value(f.__dict__["__wrapped__"]))
     return tuple(parts)
 
 
@@ -140,10 +142,36 @@ _WHOLE = ((),)
 def _chains(walk: Walk, value: Any, chains: tuple[tuple[str, ...], ...]) -> Any:
     """What the code reads of a value: of a module of the user's the attributes that it names, of all else everything."""
     if not isinstance(value, types.ModuleType):
+        walk.hands_on = walk.hands_on or getattr(value, "__name__", None) in REMEMBERING or not _plain(value)
         return walk.value(value)
-    if _of_library(value.__name__):
+    if is_library(value.__name__):
+        plain = value.__name__ in PLAIN or (value is jax and all(chain and chain[0] in _PLAIN_OF_JAX for chain in chains))
+        walk.hands_on = walk.hands_on or not plain
         return Same(value)
     return tuple(_chain(walk, value, chain) for chain in chains)
+
+
+# Modules of which no function keeps what it has traced of a function that it is given, but those in REMEMBERING.
+PLAIN = frozenset([
+    "jax", "jax.numpy", "jax.numpy.linalg", "jax.lax", "jax.nn", "jax.scipy.special", "numpy", "numpy.linalg", "math",
+    "cmath", "operator", "functools", "builtins", "scipy.special",
+])  # fmt: skip
+_PLAIN_OF_JAX = frozenset([
+    "numpy", "lax", "nn", "vmap", "grad", "value_and_grad", "jvp", "jacfwd", "jacrev", "jacobian", "hessian", "Array",
+])  # fmt: skip
+
+
+def _plain(value: Any) -> bool:
+    """Whether a function of a library is from a plain module; functions of the user's are looked into anyway."""
+    module = getattr(value, "__module__", None)
+    if not callable(value) or not is_library(module):
+        return True
+    assert module is not None
+    return (
+        module in PLAIN
+        or module.split(".")[0] in ("dalembert", "numpy")
+        or module.startswith(("jax._src.numpy", "jax._src.lax"))
+    )
 
 
 def _chain(walk: Walk, module: types.ModuleType, chain: tuple[str, ...]) -> Any:
@@ -169,7 +197,7 @@ def _partial(walk: Walk, f: functools.partial) -> Any:
 
 
 def _module(walk: Walk, module: types.ModuleType) -> Any:
-    return Same(module) if _of_library(module.__name__) else walk.unknown()
+    return Same(module) if is_library(module.__name__) else walk.unknown()
 
 
 def _sequence(walk: Walk, x: Any) -> Any:
@@ -270,14 +298,15 @@ def _remember(x: Any, content: Any, key: Any) -> None:
 def _wrapper(walk: Walk, f: Any) -> Any:
     """A function compiled or wrapped by a library: jnp.sin is itself; of jax.jit(f) count the wrapper and what f reads."""
     inner = getattr(f, "__wrapped__", None)
-    if inner is None or _of_library(getattr(f, "__module__", None)):
+    if inner is None or is_library(getattr(f, "__module__", None)):
         return Same(f)
+    walk.hands_on = True
     return Same(f), walk.of(inner)
 
 
 def _class(walk: Walk, kind: type) -> Any:
     """A class of a library is itself; of a class of the user's all functions and values in its body count."""
-    if _of_library(kind.__module__):
+    if is_library(kind.__module__):
         return Same(kind)
     members = [(name, walk.value(x)) for name, x in vars(kind).items() if name not in _MACHINERY]
     return (Same(kind), tuple(members), *(walk.of(base) for base in kind.__mro__[1:-1]))
@@ -300,13 +329,14 @@ def _descriptor(walk: Walk, x: Any) -> Any:
 def _instance(walk: Walk, x: Any) -> Any:
     """An object: its class, and all its attributes, by value; of an array or a number also that."""
     kind = type(x)
+    walk.hands_on = walk.hands_on or (callable(x) and is_library(kind.__module__) and not isinstance(x, eqx.Module))
     if not _frozen(kind):
         walk.objects.append(Same(x))
     parts = [] if (base := _base(kind)) is object else [walk.value(_as(base, x))]
     slots = [name for each in kind.__mro__ for name in _names(each.__dict__.get("__slots__", ()))]
     state = getattr(x, "__dict__", None)
     if base is object and kind.__basicsize__ > _explained(kind, slots):  # state of C code, which does not show
-        shown = callable(x) and _of_library(getattr(x, "__module__", None))
+        shown = callable(x) and is_library(getattr(x, "__module__", None))
         return Same(x) if shown else walk.unknown()
     parts += [(name, walk.value(value)) for name, value in (state or {}).items()]
     parts += [(name, walk.value(getattr(x, name))) for name in slots if name not in _HIDDEN and hasattr(x, name)]
@@ -378,7 +408,7 @@ def _rule(kind: type) -> Callable[[Walk, Any], Any]:
 
 
 @functools.cache
-def _of_library(module: str | None) -> bool:
+def is_library(module: str | None) -> bool:
     """Whether a module is Python's, installed, or part of this package: its own values do not change."""
     if module is None:
         return False

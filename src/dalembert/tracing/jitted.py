@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import threading
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from dalembert.tracing.fingerprint import Same, Walk
 from dalembert.tracing.remembered import Remembered
 
 MOST = 512  # programs that are kept
+CONTEXTS = 512  # after which JAX's own memory is emptied
 # JAX keeps what it has traced of inner functions, as of the body of a scan or a jitted helper, by the function alone. Under
 # another value of this context it traces them again.
 _context = jax.make_user_context(default_value=None)
@@ -31,10 +32,17 @@ _NUMBERS: Remembered[int] = Remembered(4 * MOST)
 
 
 def _number(walk: Walk, key: Hashable) -> int | None:
-    """The number that stands for what was read in this context; None where no data were, so that nothing can change."""
-    if not walk.lasting:
-        return next(_numbers)
-    return _NUMBERS.get(key) or _NUMBERS.put(key, next(_numbers)) if walk.reads_data else None
+    """The number that stands for what was read in this context; None where inner functions of these cannot have changed."""
+    if not walk.hands_on or (walk.lasting and not walk.reads_data):
+        return None
+    found = _NUMBERS.get(key) if walk.lasting else None
+    if found is None:
+        found = next(_numbers)
+        if found % CONTEXTS == 0:
+            jax.clear_caches()  # JAX keeps what it has traced in each context without limit
+        if walk.lasting:
+            _NUMBERS.put(key, found)
+    return found
 
 
 def reading(*things: Any):
@@ -61,21 +69,24 @@ class _Call(threading.local):
     out: Any = None
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 PROGRAMS: Remembered[_Entry] = Remembered(MOST)
 TEXTS: Remembered[_Entry] = Remembered(MOST)
 
 
-class Jitted:
+class Jitted(Generic[P, R]):
     """function(*arguments) as a program of XLA: arrays in the arguments are its inputs, all else belongs to its fingerprint.
 
     Under tracing it becomes a part of the outer program.
     """
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Callable[P, R]):
         functools.update_wrapper(self, function)
         self.function, self.name, self._call = function, getattr(function, "__name__", "program"), _Call()
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
         given, arrays, walk = (arguments, named), [], Walk()
         key = self, split(walk, given, arrays)
         if not walk.lasting:
@@ -105,7 +116,8 @@ class Jitted:
         """The program for new arguments, and its result: one that is there already, if only the fingerprint is new."""
         if [id(x) for x in taken_apart(given)[1]] != [id(x) for x in arrays]:
             raise TypeError(f"{self.name}: an argument holds arrays in an order that is not that of its tree")
-        run, context, text = self._jitted(), _number(walk, key), None
+        run: Any = self._jitted()
+        context, text = _number(walk, key), None
         if not any(isinstance(x, Tracer) for x in (jnp.add(0.0, 0.0), *arrays)):  # under jit all operations are traced
             lowered = self._run(run.lower, context, given, arrays).as_text()
             text = self, hashlib.sha256(lowered.encode()).digest()
@@ -121,7 +133,8 @@ class Jitted:
     def _jitted(self) -> Callable:
         def traced(arrays: list) -> list:
             arguments, named = taken_apart(self._call.given)[0].filled(arrays)
-            result, walk = self.function(*arguments, **named), Walk()
+            function: Callable[..., Any] = self.function
+            result, walk = function(*arguments, **named), Walk()
             split(walk, result, [])
             out, found = taken_apart(result)
             self._call.out = out, bool(walk.objects)

@@ -19,12 +19,14 @@ class Reads(NamedTuple):
     """content: of the code, equal for equal texts. globals, free, imports: name → chains of attributes read of it.
 
     An empty chain stands for the object itself. Code nested in the function, as in a lambda or a comprehension, counts.
+    hands_on: whether it names a transformation of JAX that keeps what it has traced of the functions it is given.
     """
 
     content: tuple
     globals: dict[str, tuple[tuple[str, ...], ...]]
     free: dict[str, tuple[tuple[str, ...], ...]]
     imports: dict[str, tuple[tuple[str, ...], ...]]
+    hands_on: bool
 
 
 _KNOWN: dict[int, tuple[weakref.ref, Reads]] = {}
@@ -38,10 +40,24 @@ def reads(code: CodeType) -> Reads:
     chains: dict[str, dict[str, set]] = {"globals": {}, "free": {}, "imports": {}}
     _collect(code, chains)
     sorted_chains = {kind: {name: tuple(sorted(of)) for name, of in sorted(named.items())} for kind, named in chains.items()}
-    found = Reads(_content(code), **sorted_chains)
+    found = Reads(_content(code), **sorted_chains, hands_on=_hands_on(code))
     at = id(code)
     _KNOWN[at] = (weakref.ref(code, lambda _: _KNOWN.pop(at, None)), found)
     return found
+
+
+# By their names, wherever they come from; plain calls, vmap and derivatives keep nothing.
+REMEMBERING = frozenset([
+    "jit", "filter_jit", "pjit", "scan", "cond", "switch", "while_loop", "fori_loop", "map", "associative_scan", "reduce",
+    "reduce_window", "piecewise", "custom_jvp", "custom_vjp", "custom_root", "custom_linear_solve", "custom_gradient",
+    "closure_convert", "filter_closure_convert", "checkpoint", "remat", "filter_custom_jvp", "filter_custom_vjp", "getattr",
+    "linearize", "vjp", "pure_callback", "io_callback", "shard_map", "pmap", "named_call",
+])  # fmt: skip
+
+
+def _hands_on(code: CodeType) -> bool:
+    inner = (c for c in code.co_consts if isinstance(c, CodeType))
+    return not REMEMBERING.isdisjoint(code.co_names) or any(_hands_on(c) for c in inner)
 
 
 def _content(code: CodeType) -> tuple:
