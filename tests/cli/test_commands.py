@@ -1,7 +1,9 @@
 """The command line: what it prints and writes, and its exit codes: 0, 1 for a run that fails, 2 for bad input."""
 
+import errno
 import os
 import re
+import tempfile
 
 import matplotlib.image
 import numpy as np
@@ -31,6 +33,7 @@ number = 3
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(USER_FILE)
+    (tmp_path / "folder.nc").mkdir()
     (tmp_path / "broken.py").write_text("import no_such_module")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -142,6 +145,24 @@ def test_a_file_that_appears_during_the_run_is_kept_and_so_is_the_run(folder, mo
     assert da.load("run.nc").steps == 6
 
 
+def test_a_run_that_cannot_be_stored_where_it_should_be_is_stored_elsewhere(folder, monkeypatch):
+    full = [OSError(errno.ENOSPC, "No space left on device")]
+
+    def reserve(*_):
+        if full:
+            raise full.pop()
+
+    monkeypatch.setattr(os, "posix_fallocate", reserve)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    output = call("run", "pendulum", "--steps", 5, "--save", "run.nc", code=2)
+    assert "No space left on device" in output
+    refuge = re.search(r"It is in (\S+) instead", output).group(1)
+    assert da.load(refuge).steps == 5
+    assert not (folder / "run.nc").exists()
+    full += [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.ENOSPC, "No space left here either")]
+    assert "left here either" in call("run", "pendulum", "--steps", 5, "--save", "run.nc", code=2)
+
+
 def test_a_folder_of_results_is_kept(folder):
     (folder / "results").mkdir()
     (folder / "results" / "mine.txt").write_text("precious")
@@ -171,6 +192,7 @@ BAD = {
     "backend": (["run", "pendulum", "--backend", "fortran"], "--backend: found 'fortran'; there are native, jax"),
     "inconsistent data": (["run", "nonholonomic_particle", "--v0", "0,0,1"], "dalembert.project"),
     "folder": (["run", "pendulum", "--save", "no/run.nc"], "--save: the folder no does not exist"),
+    "a folder": (["run", "pendulum", "--save", "folder.nc", "--force"], "not written (it is a folder)"),
     "ending": (["run", "pendulum", "--plot", "run.doc"], "--plot: found run.doc"),
     "no file": (["run", "none.py:system"], "none.py: no such file"),
     "no name": (["run", "mine.py"], "give the file and the name in it"),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path as File
 
 from dalembert.path import Path
 from dalembert.solution import Solution
 from dalembert.store import save
-from dalembert.store.atomic import write
+from dalembert.store.atomic import check, write
 
 STORED = (".nc", ".nc4", ".h5")
 DRAWN = (".png", ".pdf", ".svg")
@@ -29,6 +31,7 @@ def check_target(file: File | None, endings: tuple[str, ...], option: str, force
         raise PermissionError(f"{option}: the folder {file.parent} cannot be written to")
     if file.exists() and not force:
         raise FileExistsError(f"{option}: {file} exists; --force replaces it, or give another name")
+    check(file)
 
 
 def check_folder(folder: File, force: bool) -> None:
@@ -56,9 +59,16 @@ def draw(figure, file: File, force: bool) -> None:
 
 
 def _output(file: File, option: str, force: bool, writing: Callable[[File], None]) -> None:
-    """Somebody may have finished a file of that name during the run: both are kept."""
+    """Somebody may have finished a file of that name during the run: both are kept. A full disk has a refuge."""
     place = file if force or not file.exists() else _free(file)
-    writing(place)
+    try:
+        writing(place)
+    except OSError as error:
+        refuge = File(tempfile.mkdtemp(prefix="dalembert-")) / file.name
+        with contextlib.suppress(OSError):
+            writing(refuge)
+            raise RuntimeError(f"{option}: {error}. It is in {refuge} instead; move it to a safe place") from error
+        raise
     if place != file:
         raise FileExistsError(f"{option}: {file} was written by another program during the run and is kept; this is {place}")
 

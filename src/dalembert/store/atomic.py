@@ -7,6 +7,7 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path as File
 from typing import IO
 
@@ -23,9 +24,22 @@ def write(target: str | os.PathLike, *content: bytes | memoryview) -> None:
     gives. Another hard link to it keeps the old content.
     Errors: OSError with the target as file name (PermissionError, IsADirectoryError, …); then nothing has changed.
     """
-    place = File(os.path.realpath(target))
-    try:
+    with _named(target):
+        place = File(os.path.realpath(target))
         _write(place, _replaced(place), content)
+
+
+def check(target: str | os.PathLike) -> None:
+    """Raises OSError where `write` would refuse to replace what stands at the target: before the content is computed."""
+    with _named(target):
+        _replaced(File(os.path.realpath(target)))
+
+
+@contextlib.contextmanager
+def _named(target: str | os.PathLike) -> Iterator[None]:
+    """Errors of the system with the name that was asked for, and not that of the temporary."""
+    try:
+        yield
     except OSError as error:
         reason = f"file: not written ({error.strerror or error}); what was there before is unchanged"
         raise OSError(error.errno or errno.EIO, reason, os.fspath(target)) from error
