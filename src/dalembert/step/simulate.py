@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,6 +27,7 @@ from dalembert.step.provenance import provenance
 from dalembert.step.run import chunked_run, traced_run
 from dalembert.step.start import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
+from dalembert.tracing import Jitted
 
 
 def simulate(
@@ -111,7 +111,7 @@ def simulate(
     return path
 
 
-@eqx.filter_jit
+@Jitted
 def _inside(prepared: Prepared, choices: Choices, carry: Carry, t0, h, steps: int, every: int, backend: str) -> Path:
     """The run under tracing, as one program: under grad or vmap alone, without jit, it would be traced and compiled anew by
     every call, and its last operations one by one."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.pickling import reduced
+from dalembert.tracing import reading
 
 
 class System(eqx.Module):
@@ -86,7 +87,8 @@ def call_function(system, function: Callable, *arguments, t):
         arguments = (*arguments, t)
     if system.parameters is not None:
         arguments = (*arguments, system.parameters)
-    return jnp.asarray(function(*arguments))  # so that tuples and lists of numbers will do
+    with reading(function):
+        return jnp.asarray(function(*arguments))  # so that tuples and lists of numbers will do
 
 
 def replace_parameters(system, values: Mapping[str, Any]):

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.systems.pickling import reduced
+from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
 
@@ -210,7 +211,7 @@ def _inverse(a: Float[Array, "m m"]) -> Float[Array, "m m"]:
     return jnp.linalg.inv(a)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@Jitted
 def _newton_step(manifold: Embedded, q: Float[Array, "... n"]) -> Float[Array, "... n"]:
     """φ'⁺φ at many points."""
 
