@@ -20,6 +20,7 @@ from dalembert.step import simulate
 from dalembert.systems import Connection, System, connection, cutoff, reduction
 from dalembert.systems.adapted import flow
 from dalembert.systems.connection import compiled
+from dalembert.systems.pickling import reduced
 from dalembert.systems.reduction import check_first_order, explicit_terms, velocity_constraints
 from dalembert.tracing import Jitted
 
@@ -68,6 +69,8 @@ class Perturbation(eqx.Module):
     step: Callable
     t0: Float[Array, ""]
     tolerance: float = eqx.field(static=True)
+
+    __reduce__ = reduced
 
     @compiled
     def map(self, h, xi: Adapted) -> Adapted:

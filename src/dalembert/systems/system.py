@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.systems.constraints import Constraint
+from dalembert.systems.pickling import reduced
 from dalembert.tracing import reading
 
 
@@ -32,6 +33,8 @@ class System(eqx.Module):
     coordinates: tuple[str, ...] | None = eqx.field(static=True)
     parameters: Any
     time_dependent: bool = eqx.field(static=True)
+
+    __reduce__ = reduced
 
     def __init__(
         self,

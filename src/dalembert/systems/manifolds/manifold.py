@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.systems.pickling import reduced
 from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
@@ -28,6 +29,8 @@ class Manifold(abc.ABC):
     Two manifolds of equal functions are equal, and share compiled code. A point q (n,) is one of Rⁿ, or of a chart.
     Nothing is checked: a vector that shall be tangent is taken to be.
     """
+
+    __reduce__ = reduced
 
     @abc.abstractmethod
     def gram(self, q: Vector) -> Float[Array, "n n"]:
