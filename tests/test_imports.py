@@ -22,7 +22,7 @@ SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
     ("numbers",),
-    ("path",),
+    ("path", "tracing"),
     ("solution",),
     ("algebra", "native"),
     ("systems",),

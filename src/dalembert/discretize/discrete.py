@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from dalembert.numbers import as_function, described, whole_number
 from dalembert.systems.annihilator import annihilator
+from dalembert.systems.pickling import made, reduced
 from dalembert.systems.system import as_arrays, names_of, replace_parameters
 
 HIGHEST = 64  # nodes before the last one in a window
@@ -38,6 +39,8 @@ class DiscreteSystem(eqx.Module):
     factor: int = eqx.field(static=True)
     coordinates: tuple[str, ...] | None = eqx.field(static=True)
     parameters: Any
+
+    __reduce__ = reduced
 
     def __init__(
         self,
@@ -84,9 +87,9 @@ class DiscreteSystem(eqx.Module):
         as_function(reactions, "reactions", "of q that returns (m, n)")
         return cls(
             lagrangian,
-            lambda q0, q1, q2, *p: constraint(q1, q2, *p),
-            reactions=lambda q0, q1, q2, *p: reactions(q1, *p),
-            initial=lambda q0, q1, *p: constraint(q0, q1, *p),
+            _on_last_pair(constraint),
+            reactions=_at_middle(reactions),
+            initial=_on_first_pair(constraint),
             **options,
         )
 
@@ -96,9 +99,9 @@ class DiscreteSystem(eqx.Module):
         as_function(constraint, "constraint", "φ(q)")
         return cls(
             lagrangian,
-            lambda q0, q1, q2, *p: constraint(q2, *p),
-            reactions=lambda q0, q1, q2, *p: jax.jacfwd(lambda x: jnp.atleast_1d(jnp.asarray(constraint(x, *p))))(q1),
-            initial=lambda q0, q1, *p: jnp.concatenate([jnp.atleast_1d(jnp.asarray(constraint(x, *p))) for x in (q0, q1)]),
+            _at_end(constraint),
+            reactions=_gradient_at_middle(constraint),
+            initial=_at_both(constraint),
             **options,
         )
 
@@ -115,6 +118,36 @@ class DiscreteSystem(eqx.Module):
     def replace(self, **values) -> DiscreteSystem:
         """The same system with other parameter values; nothing is compiled again where shapes stay the same."""
         return replace_parameters(self, values)
+
+
+@made
+def _on_last_pair(constraint: Callable) -> Callable:
+    return lambda q0, q1, q2, *p: constraint(q1, q2, *p)
+
+
+@made
+def _on_first_pair(constraint: Callable) -> Callable:
+    return lambda q0, q1, *p: constraint(q0, q1, *p)
+
+
+@made
+def _at_middle(reactions: Callable) -> Callable:
+    return lambda q0, q1, q2, *p: reactions(q1, *p)
+
+
+@made
+def _at_end(constraint: Callable) -> Callable:
+    return lambda q0, q1, q2, *p: constraint(q2, *p)
+
+
+@made
+def _gradient_at_middle(constraint: Callable) -> Callable:
+    return lambda q0, q1, q2, *p: jax.jacfwd(lambda x: jnp.atleast_1d(jnp.asarray(constraint(x, *p))))(q1)
+
+
+@made
+def _at_both(constraint: Callable) -> Callable:
+    return lambda q0, q1, *p: jnp.concatenate([jnp.atleast_1d(jnp.asarray(constraint(x, *p))) for x in (q0, q1)])
 
 
 def node_reactions(system: DiscreteSystem, window: Sequence[Float[Array, "n"]]) -> Float[Array, "m n"]:

@@ -22,6 +22,7 @@ from dalembert.systems.variational import (
     differential_constraints,
     holonomic_constraints,
 )
+from dalembert.tracing import Jitted
 
 
 def with_time(
@@ -161,7 +162,7 @@ def energies(problem: VariationalProblem, x: Float[Array | np.ndarray, "N+1 n+1"
     return _energies(problem, nodes)
 
 
-@eqx.filter_jit
+@Jitted
 def _energies(problem: VariationalProblem, x: Float[Array, "N+1 n+1"]) -> Float[Array, "N-k"]:
     k = problem.derivatives
 

@@ -28,6 +28,7 @@ from dalembert.path import Path, check_path
 from dalembert.systems import VariationalProblem
 from dalembert.systems.shapes import output_shape, traced, trailing
 from dalembert.systems.variational import check_problem, constraint_numbers, holonomic_constraints
+from dalembert.tracing import Jitted
 
 Nodes = Float[Array, "p n"]
 _ROUNDING = 1e-12  # entries of D₁D_{k+1}L̃_d this much below the largest: differences of knots, and no dependence
@@ -86,7 +87,7 @@ def _clock(h, t0) -> tuple[Float[Array, ""], Float[Array, ""]]:
     return jnp.asarray(length, dtype=float), jnp.asarray(begin, dtype=float)
 
 
-@eqx.filter_jit
+@Jitted
 def _slopes(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, multipliers, h, t0) -> Nodes:
     """∂/∂q_i Σ L̃_d of all nodes, h apart."""
     times = h * jnp.arange(nodes.shape[0])
@@ -252,7 +253,7 @@ def _direction_shape(problem: VariationalProblem, generator: Callable, q, t) -> 
     return output_shape(lambda: problem.call(generator, q, t=t), "generator", "q" + trailing(problem))
 
 
-@eqx.filter_jit
+@Jitted
 def _momenta(problem: VariationalProblem, scheme: WindowMap, generator: Callable, q, multipliers, t, h):
     """Times and values, in one program: outside of one every small operation is compiled for every length of a path."""
     k = problem.derivatives
@@ -276,7 +277,7 @@ def higher_energy(problem: VariationalProblem, path: Path, scheme: Scheme | Wind
     return Invariant(*_energies(problem, chosen_windows(scheme), path.q, path.multipliers, path.t, path.h))
 
 
-@eqx.filter_jit
+@Jitted
 def _energies(problem: VariationalProblem, scheme: WindowMap, q, multipliers, t, h):
     k = problem.derivatives
 
@@ -333,7 +334,7 @@ def higher_regularity(
     return FlowRegularity(times, found, residual)
 
 
-@eqx.filter_jit
+@Jitted
 def _matrices(problem: VariationalProblem, scheme: WindowMap, q, multipliers, t, h, every: int):
     """(matrix, residual, time of the first node) at every run of 2k+1 nodes."""
     nodes, rows, begin = path_windows(problem, q, multipliers, t)

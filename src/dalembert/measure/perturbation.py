@@ -21,8 +21,10 @@ from dalembert.step import simulate
 from dalembert.systems import Connection, System, connection, cutoff, reduction
 from dalembert.systems.adapted import flow
 from dalembert.systems.connection import as_points, compiled
+from dalembert.systems.pickling import reduced
 from dalembert.systems.reduction import check_first_order, explicit_terms, velocity_constraints
 from dalembert.systems.shapes import check_indices, check_shapes
+from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
 Adapted = Float[Array, "two_n_minus_m"]
@@ -69,6 +71,8 @@ class Perturbation(eqx.Module):
     step: Callable
     t0: Float[Array, ""]
     tolerance: float = eqx.field(static=True)
+
+    __reduce__ = reduced
 
     @compiled
     def map(self, h, xi: Adapted) -> Adapted:
@@ -231,7 +235,7 @@ def projected_perturbation(system: System, q: Vector, v: Vector, g_q: Vector, g_
     return _projected(system, q, v, g_q, g_v, now)
 
 
-@eqx.filter_jit
+@Jitted
 def _projected(system: System, q: Vector, v: Vector, g_q: Vector, g_v: Vector, t) -> tuple[Vector, Array]:
     terms = explicit_terms(system, q, v, t)
     s = jax.jvp(lambda x, w: velocity_constraints(system, x, w, t), (q, v), (g_q, g_v))[1]

@@ -14,6 +14,7 @@ from dalembert.algebra import Newton
 from dalembert.numbers import as_function, whole_number
 from dalembert.step.branch import Branch
 from dalembert.step.program import StepProgram
+from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import traced
 
 HISTORY = 4  # solved stages kept for the prediction
@@ -28,6 +29,8 @@ class SampledFeedback(eqx.Module):
 
     law: Callable = eqx.field(static=True)
     every: int = eqx.field(static=True)
+
+    __reduce__ = reduced
 
     def __init__(self, law: Callable, every: int = 1):
         self.law = as_function(law, "law", "of (q, v) that returns (n,)")

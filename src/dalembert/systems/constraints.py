@@ -10,12 +10,15 @@ import equinox as eqx
 import numpy as np
 
 from dalembert.numbers import as_function, as_numbers
+from dalembert.systems.pickling import reduced
 
 
 class Constraint(eqx.Module):
     """Base of the four kinds. `order` is the highest derivative of q in the constraint."""
 
     order: ClassVar[int]
+
+    __reduce__ = reduced
 
 
 class Kinematic(Constraint):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,7 @@ from dalembert.systems.annihilator import annihilator
 from dalembert.systems.constraints import Constraint, Holonomic, Kinematic, Lyapunov, Nonholonomic, WithForces
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System, check_system
+from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
 Rows = Float[Array, "m"]
@@ -156,7 +156,7 @@ def acceleration(system: System, q: Vector, v: Vector, t: Time = 0.0) -> tuple[V
     return _acceleration(system, *_state(system, q, v, t))
 
 
-@eqx.filter_jit  # one program, and not one for each of its operations by every call outside of jit
+@Jitted  # one program, and not one for each of its operations by every call outside of jit
 def _acceleration(system: System, q: Vector, v: Vector, t) -> tuple[Vector, Rows, Solve]:
     n, m = q.shape[0], sum(check_shapes(system, q, v, t))  # here, and not before: once, when the program is traced
     scale = lambda z: 1.0 + jnp.abs(z)  # noqa: E731
@@ -187,7 +187,7 @@ class _Affine(NamedTuple):
     size: Float[Array, ""]
 
 
-@eqx.filter_jit  # traced once, however often the equations and their derivatives ask for it
+@Jitted  # traced once, however often the equations and their derivatives ask for it
 def _affine_in_control(system: System, q: Vector, v: Vector, t) -> _Affine:
     n = q.shape[0]
     (lyapunov,) = [c for c in system.constraints if isinstance(c, Lyapunov)]
@@ -209,7 +209,7 @@ def _affine_in_control(system: System, q: Vector, v: Vector, t) -> _Affine:
     return _Affine(vq @ v + vv @ drift + vt + dissipation, vv @ response, drift, response, size)
 
 
-@eqx.filter_jit
+@Jitted
 def lyapunov_control(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Rows:
     """λ = -φ₀(q,v)/u(q,v), (1,), continued through u = 0 where φ₀ vanishes with u (V solves the matching equation).
 

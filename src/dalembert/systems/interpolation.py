@@ -14,6 +14,7 @@ from dalembert.systems.checks import CONSISTENT, InconsistentDataError
 from dalembert.systems.connection import Connection, connection
 from dalembert.systems.reduction import violation
 from dalembert.systems.system import System
+from dalembert.tracing import Jitted
 
 SAMPLES = 33  # points of the curve at which the chart is looked at
 
@@ -78,7 +79,7 @@ def as_pair(given, name: str) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
     return q, as_vector(given[1], f"{name}[1]", q.shape[0])
 
 
-@eqx.filter_jit
+@Jitted
 def _along(curve: Interpolant):
     """The quality of the chart along the curve."""
     times = curve.t0 + curve.duration * jnp.linspace(0.0, 1.0, SAMPLES)

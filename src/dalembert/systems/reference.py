@@ -12,6 +12,7 @@ from dalembert.numbers import as_flag, as_increasing, as_tolerance, is_traced, w
 from dalembert.systems.checks import check_initial_data, velocity_residuals
 from dalembert.systems.equations import acceleration
 from dalembert.systems.system import System, check_system
+from dalembert.tracing import Jitted
 
 
 class Reference(eqx.Module):
@@ -71,7 +72,7 @@ def check_times(t, tolerance) -> Float[Array, "times"]:
     return as_increasing(t, "t", "at least two increasing times, the first the initial one")
 
 
-@eqx.filter_jit
+@Jitted
 def _integrate(system, q, v, times, tolerance, solver, max_steps: int) -> Reference:
     n = q.shape[0]
 

@@ -13,6 +13,8 @@ from jax.core import Tracer
 
 from dalembert.numbers import as_array, as_flag, as_function, described
 from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov, WithForces
+from dalembert.systems.pickling import reduced
+from dalembert.tracing import reading
 
 
 class System(eqx.Module):
@@ -34,6 +36,8 @@ class System(eqx.Module):
     coordinates: tuple[str, ...] | None = eqx.field(static=True)
     parameters: Any
     time_dependent: bool = eqx.field(static=True)
+
+    __reduce__ = reduced
 
     def __init__(
         self,
@@ -85,7 +89,8 @@ def call_function(system, function: Callable, *arguments, t):
         arguments = (*arguments, t)
     if system.parameters is not None:
         arguments = (*arguments, system.parameters)
-    return jnp.asarray(function(*arguments))  # so that tuples and lists of numbers will do
+    with reading(function):
+        return jnp.asarray(function(*arguments))  # so that tuples and lists of numbers will do
 
 
 def replace_parameters(system, values: Mapping[str, Any]):

@@ -15,7 +15,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.numbers import as_array, as_function, as_positive
+from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import output_shape, traced
+from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
 
@@ -29,6 +31,8 @@ class Manifold(abc.ABC):
     Two manifolds of equal functions are equal, and share compiled code. A point q (n,) is one of Rⁿ, or of a chart.
     Nothing is checked: a vector that shall be tangent is taken to be.
     """
+
+    __reduce__ = reduced
 
     @abc.abstractmethod
     def gram(self, q: Vector) -> Float[Array, "n n"]:
@@ -242,7 +246,7 @@ def _inverse(a: Float[Array, "m m"]) -> Float[Array, "m m"]:
     return jnp.linalg.inv(a)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@Jitted
 def _newton_step(manifold: Embedded, q: Float[Array, "... n"]) -> Float[Array, "... n"]:
     """φ'⁺φ at many points."""
 
