@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 import reprlib
+from collections import UserList, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,6 +23,8 @@ MOST = 2**53  # above it whole numbers, and with them the times t0 + k h, are no
 MOST_ROWS = 2**36  # states of one run that are kept: terabytes
 MOST_THREADS = 4096
 MOST_NODES = 10**8  # of one boundary problem, all of them unknown at once
+
+ROWS = (list, tuple, deque, UserList)  # whose entries are looked at one by one
 
 _TRUTH = "true and false are no data, give 1.0 and 0.0"
 _REAL = {
@@ -39,7 +42,9 @@ def as_numbers(value: Any, name: str) -> Float[np.ndarray, "..."]:
     """`value` as a NumPy array of its own of finite float64 numbers; TypeError, ValueError naming the argument."""
     if holds_tracer(value):
         raise TypeError(f"{name}: found a traced value; this works on numbers, and not under jit, vmap or grad")
-    array = np.array(real_numbers(value, name), dtype=float)
+    given = real_numbers(value, name)
+    with np.errstate(over="ignore"):  # what is finite in longer floats alone is infinite here, and refused
+        array = np.array(given, dtype=float)
     _check_finite(array, name)
     return array
 
@@ -50,8 +55,8 @@ def real_numbers(value: Any, name: str, right: str = _PLAIN, what: str = "an arr
         raise TypeError(
             f"{name}: found a masked array; leave out what is masked, or say which number stands there: filled(0.0)"
         )
-    if isinstance(value, list | tuple):
-        _check_entries(value, name)
+    if isinstance(value, ROWS):
+        _check_rows(value, name)
     try:
         array = np.asarray(value)
     except Exception as error:  # whatever __array__ of a foreign class raises, or rows of different lengths
@@ -67,8 +72,8 @@ def as_array(value: Any, name: str) -> Float[Array, "..."]:
             _check_finite(np.asarray(value), name)
             return value  # as it is: an array of JAX does not change
         return jnp.asarray(as_numbers(value, name))
-    if isinstance(value, list | tuple):
-        _check_entries(value, name)
+    if isinstance(value, ROWS):
+        _check_rows(value, name)
     try:
         array = jnp.asarray(value)
     except (TypeError, ValueError) as error:
@@ -194,8 +199,15 @@ def is_traced(*trees) -> bool:
 
 def holds_tracer(value: Any) -> bool:
     """Whether a number, an array, or nested lists of them are being traced."""
-    if isinstance(value, list | tuple):
-        return not _plain(value) and any(map(holds_tracer, value))
+    try:
+        return _holds_tracer(value)
+    except RecursionError:  # a list in itself, which is refused later
+        return False
+
+
+def _holds_tracer(value: Any) -> bool:
+    if isinstance(value, ROWS):
+        return not _plain(value) and any(map(_holds_tracer, value))
     return isinstance(value, Tracer)
 
 
@@ -221,12 +233,18 @@ def _check_kind(array: Any, value: Any, name: str, right: str = _PLAIN, what: st
     raise TypeError(f"{name}: found {described(value)}, which is not {what}; {_REAL.get(kind, right)}")
 
 
-def _check_entries(rows: list | tuple, name: str) -> None:
+def _check_rows(rows: Iterable, name: str) -> None:
     """NumPy makes numbers of the booleans and the masked entries in a list."""
-    if _plain(rows):
-        return
+    try:
+        if not _plain(rows):
+            _check_entries(rows, name)
+    except RecursionError:
+        raise TypeError(f"{name}: found a list that contains itself; {_PLAIN}") from None
+
+
+def _check_entries(rows: Iterable, name: str) -> None:
     for i, x in enumerate(rows):
-        if isinstance(x, list | tuple):
+        if isinstance(x, ROWS):
             _check_entries(x, f"{name}[{i}]")
         elif isinstance(x, np.ma.MaskedArray):
             raise TypeError(f"{name}[{i}]: found a masked entry; leave it out, or say which number stands there")
@@ -234,10 +252,10 @@ def _check_entries(rows: list | tuple, name: str) -> None:
             raise TypeError(f"{name}[{i}]: found {described(x)}; {_TRUTH}")
 
 
-def _plain(rows: list | tuple) -> bool:
+def _plain(rows: Iterable) -> bool:
     """Whether a list, nested or not, holds floats and integers of Python alone: most do, and may be long."""
     kinds = set(map(type, rows))
-    return kinds <= {float, int} or (kinds <= {list, tuple} and all(map(_plain, rows)))
+    return kinds <= {float, int} or (kinds <= {list, tuple, deque, UserList} and all(map(_plain, rows)))
 
 
 def _holds_truth(x: Any) -> bool:

@@ -53,8 +53,8 @@ _MESSAGES = {
         "Newton's iteration did not reach the tolerance. Reduce h, or raise max_iterations or the tolerance"
     ),
     Outcome.NOT_FINITE: (
-        "a function of the system returned NaN or infinity. Look at the Lagrangian and the constraints at the last "
-        "state of the path; reduce h if the state left their domain"
+        "a function of the system returned NaN or infinity. Look at the Lagrangian, the forces and the constraints at "
+        "the last state of the path; reduce h if the state left their domain"
     ),
     Outcome.INFEASIBLE: (
         "no path near the guess satisfies the constraints with these ends: this one violates them least (a minimum of |φ|² "

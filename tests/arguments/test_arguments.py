@@ -4,6 +4,7 @@ CALLS has one call of each function that would succeed, KINDS what an argument o
 thing. An argument that has no kind fails.
 """
 
+import collections
 import datetime
 import functools
 import inspect
@@ -53,10 +54,22 @@ def solution():
     return da.solve(STRAIGHT, initial=([0.0, 0.0],), final=([1.0, 1.0],), T=1.0, steps=5, certify=False)
 
 
+@functools.cache
+def chart():
+    return da.connection(ROLLING, PLACE, [1.0, 0.0])
+
+
+@functools.cache
+def perturbed():
+    return da.measure.perturbation(ROLLING, PLACE, [1.0, 0.0])
+
+
 def generator():
     yield 1.0
 
 
+ITSELF = [1.0]
+ITSELF.append(ITSELF)
 MASKED = np.ma.array([1.0, 1.0], mask=[False, True])
 DATE = datetime.datetime(2020, 1, 1)
 ANYTHING = {"text": "1.0", "dict": {}, "function": free, "complex": 1j, "date": DATE, "object": object()}
@@ -65,7 +78,9 @@ NO_DATA = {
     "a bool in a list": [1.0, True], "bool array": np.array([True, False]), "texts": ["1.0", "2.0"],
     "None in a list": [1.0, None], "dates": np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]"),
     "masked": MASKED, "masked in a list": [1.0, np.ma.masked], "objects": np.array([1.0, 2.0], dtype=object),
-    "huge integers": [10**400, 1], "ragged": [[1.0], [1.0, 2.0]], "nan": [1.0, np.nan], "inf": np.array([np.inf, 1.0]),
+    "huge integers": [10**400, 1], "huge long floats": np.array([np.longdouble("1e400"), 0.0]),
+    "bools in a deque": collections.deque([1.0, True]),
+    "a list in itself": ITSELF, "ragged": [[1.0], [1.0, 2.0]], "nan": [1.0, np.nan], "inf": np.array([np.inf, 1.0]),
     "nan of JAX": jnp.array([1.0, jnp.nan]), "empty": [], "five axes": np.zeros((1, 1, 1, 1, 1)),
 }  # fmt: skip
 NO_NUMBER = {
@@ -132,7 +147,8 @@ WRONG = {
                                "base": da.Constraint()},
     "tree": {"text": "m", "function": free, "None": {"m": None}, "object": {"m": object()}, "complex": {"m": 1j},
              "nan": {"m": np.nan}, "masked": {"m": MASKED}, "date": {"m": DATE}, "text inside": {"m": "1.0"},
-             "deep": {"m": {"k": [1.0, "a"]}}, "huge": {"m": 10**400}, "mixed": {"m": [1.0, True]}},
+             "deep": {"m": {"k": [1.0, "a"]}}, "in itself": {"m": ITSELF},
+             "huge": {"m": 10**400}, "mixed": {"m": [1.0, True]}},
     "branch": ANYTHING | {"number": 3, "name": "avoid", "class": da.Avoid, "base": da.Branch(), "plain": da.Avoid(),
                           "beyond": da.Nearest(coordinates=(7,)), "no row": da.Avoid(lambda q, v: q[0])},
     "feedback": ANYTHING | {"number": 3, "class": da.SampledFeedback},
@@ -146,7 +162,7 @@ WRONG = {
 }  # fmt: skip
 
 KINDS = {
-    "vector": "q0 v0 q1 q v g_q g_v", "rows": "nodes jets x jet", "rows or None": "multipliers guess", "times": "times",
+    "vector": "q0 v0 q1 q v w xi g_q g_v", "rows": "nodes jets x jet", "rows or None": "multipliers guess", "times": "times",
     "number": "t0 t delta m on", "positive": "h T time duration spread radius tube inertia", "part": "beta",
     "fraction": "tolerance reference_tolerance", "count": "steps max_iterations max_steps starts every phases",
     "count or None": "save_every threads", "seed": "seed", "small": "derivatives order", "small or None": "factor",
@@ -172,6 +188,7 @@ RUN = {"h": 0.1, "steps": 4, "backend": "jax"}
 ENDS = {"problem": STRAIGHT, "initial": (PLACE,), "final": ([1.0, 1.0],)}
 MANY = {"problem": STRAIGHT, "initial": ([PLACE] * 2,), "final": ([PLACE] * 2,)}
 GRID, TIMES = {"T": 1.0, "steps": 5}, {"times": np.linspace(0.0, 1.0, 6)}
+XI, POINT_AND_SPEED = [0.0, 0.0, 1.0], {"q": PLACE, "v": [1.0, 0.0]}  # of the chart
 NONE_OF_THEM = dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE)
 SOLVED = {"initial": "end", "scheme": "windows", "times": ELSEWHERE}
 FLOW = {"problem": VAKONOMIC, "multipliers": [[0.5]], "h": 0.1}
@@ -271,6 +288,15 @@ CALLS = {
     "measure.euler_lagrange_operator": (
         M.euler_lagrange_operator, FLOW | {"nodes": np.eye(3, 2), "multipliers": [[0.5]] * 2},
         {"scheme": "windows", "multipliers": "rows"}),
+    "Connection.coordinates": (lambda q, v: chart().coordinates(q, v), POINT_AND_SPEED, {}),
+    "Connection.point": (lambda xi, t: chart().point(xi, t), {"xi": XI, "t": 0.0}, {}),
+    "Connection.quality": (lambda q, v, t: chart().quality(q, v, t), POINT_AND_SPEED | {"t": 0.0}, {}),
+    "Connection.vertical": (lambda q, v, w: chart().vertical(q, v, w), POINT_AND_SPEED | {"w": PLACE}, {}),
+    "Perturbation": (lambda h, tau, xi: perturbed()(h, tau, xi), {"h": 0.1, "tau": 0.5, "xi": XI},
+                     {"h": "number", "tau": "number"}),
+    "Perturbation.pushed": (lambda h, tau, q, v: perturbed().pushed(h, tau, q, v),
+                            POINT_AND_SPEED | {"h": 0.1, "tau": 0.5}, {"h": "number", "tau": "number"}),
+    "Perturbation.period": (lambda h, q, v: perturbed().period(h, q, v), POINT_AND_SPEED | {"h": 0.1}, {}),
     "manifolds.sphere": (F.sphere, {}, {}),
     "manifolds.ellipsoid": (F.ellipsoid, {"axes": [1.0, 2.0]}, {"axes": "rows"}),
     "manifolds.torus": (F.torus, {}, {}),
@@ -322,6 +348,8 @@ def wrong_values(name: str, argument: str) -> dict:
     """Wrong values of an argument by label."""
     kind = arguments_of(name)[argument]
     right = RIGHT.get((name, argument), set()) | ({"longer"} if argument in ("q0", "q") else set())
+    if name.startswith(("Connection.", "Perturbation")):  # what was computed may be NaN
+        right = right | {"nan of JAX"} | ({"longer"} if argument == "xi" else set())
     right = right | ({"None"} if kind.endswith(" or None") else set())
     return {label: x for label, x in WRONG[kind.removesuffix(" or None")].items() if label not in right}
 
@@ -356,9 +384,31 @@ def test_every_argument_of_every_function_has_a_kind():
     covered = {}
     for name, (function, *_) in CALLS.items():
         covered.setdefault(id(function), set()).update(a for a, kind in arguments_of(name).items() if kind is not ELSEWHERE)
-    for function in filter(inspect.isfunction, public):
+    for function in public:
+        if inspect.isclass(function) or inspect.ismodule(function):  # a Jitted is no function for inspect
+            continue
         missing = set(inspect.signature(function).parameters) - covered.get(id(function), set())
         assert missing <= ({"path"} if function is da.matches else set()), f"{function.__name__}: {missing}"
+
+
+def test_every_class_that_a_user_builds_is_in_the_table():
+    """The others are made by the library, are bases of the user's classes, or take no argument."""
+    made = (
+        "AdaptedReference", "BoundaryStatistics", "Condition", "Connection", "Consistency", "Convergence",
+        "Embedding", "Extremals", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Order",
+        "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "Projection", "Provenance",
+        "Redefined", "Reduction", "Reference", "Regularity", "Residual", "Root", "Solution", "Solvability",
+        "Statistics", "SymplecticDefect",
+    )  # fmt: skip
+    public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}
+    for name, kind in public.items():
+        if (
+            inspect.isclass(kind)
+            and not issubclass(kind, Exception)
+            and name not in made
+            and inspect.signature(kind).parameters
+        ):
+            assert any(function is kind for function, *_ in CALLS.values()), name
 
 
 def test_there_are_many_cases():

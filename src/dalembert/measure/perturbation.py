@@ -15,12 +15,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import Scheme
-from dalembert.numbers import as_number, as_tolerance, as_vector, first_line
+from dalembert.numbers import as_number, as_positive, as_tolerance, as_vector, first_line
 from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.systems import Connection, System, connection, cutoff, reduction
 from dalembert.systems.adapted import flow
-from dalembert.systems.connection import as_points, compiled
+from dalembert.systems.connection import as_points, chart_argument, compiled
 from dalembert.systems.pickling import reduced
 from dalembert.systems.reduction import check_first_order, explicit_terms, velocity_constraints
 from dalembert.systems.shapes import check_indices, check_shapes
@@ -103,9 +103,10 @@ class Perturbation(eqx.Module):
 
     def pushed(self, h, tau, q: Vector, v: Vector) -> tuple[Vector, Vector]:
         """ε^p ∇ψ g = ε^p (g̃_q, g̃_v) at a point of D, tangent to D: the perturbation of (q̇, v̇), eqs. (48-50)."""
+        h, tau = chart_argument(self.chart, "h", h), chart_argument(self.chart, "tau", tau)
         xi, t = self.chart.coordinates(q, v), self.t0 + tau * h
         both = self.chart.tangent(xi, t) @ self(h, tau, xi)
-        return both[: q.shape[0]], both[q.shape[0] :]
+        return both[: self.chart.n], both[self.chart.n :]
 
     def period(self, h, q: Vector, v: Vector) -> tuple[Vector, Vector]:
         """The perturbed equation integrated over one period: Φ(ε, (q, v)) again, to 10 tolerance. It checks all of this.
@@ -114,12 +115,15 @@ class Perturbation(eqx.Module):
         """
         import scipy.integrate  # loads with its first use
 
-        def field(t, xi):
+        h = as_positive(h, "h", "a positive, finite step")
+
+        def field(t, at):
+            xi = jnp.asarray(at)
             return np.asarray(self.chart.field(xi, self.t0 + t) + self(h, t / h, xi))
 
-        begin = np.asarray(self.chart.coordinates(jnp.asarray(q), jnp.asarray(v)))
+        begin = np.asarray(self.chart.coordinates(q, v))
         wanted = {"method": "DOP853", "rtol": 10 * self.tolerance, "atol": 10 * self.tolerance}
-        found = scipy.integrate.solve_ivp(field, (0.0, float(h)), begin, **wanted)
+        found = scipy.integrate.solve_ivp(field, (0.0, h), begin, **wanted)
         if not found.success:
             raise RuntimeError(f"period: the perturbed equation could not be integrated: {found.message}")
         return self.chart.point(jnp.asarray(found.y[:, -1]), self.t0 + h)

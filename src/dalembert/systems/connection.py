@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,14 +39,30 @@ _CLOSE = Newton(tolerance=1e-11, max_iterations=50)
 
 
 def compiled(method: Callable) -> Callable[..., Any]:
-    """A method under jit; plain numbers become arrays first, so that another value compiles nothing again."""
+    """A method of a chart, or of what has one, under jit; plain numbers become arrays first, so that another value compiles
+    nothing again. TypeError, ValueError naming an argument of another type or shape."""
     inside = Jitted(method)
+    names = tuple(inspect.signature(method).parameters)[1:]
 
     @functools.wraps(method)
     def call(self, *given):
-        return inside(self, *(x if x is None else jnp.asarray(x, dtype=float) for x in given))
+        chart = getattr(self, "chart", self)
+        return inside(self, *(chart_argument(chart, *pair) for pair in zip(names, given, strict=False)))
 
     return call
+
+
+def chart_argument(chart: Connection, name: str, given):
+    """A point ξ, q, a vector or a number, by the argument's name, as an array. What was computed may be NaN, and stays."""
+    if given is None and name == "mapped":  # the one that may be left out
+        return None
+    array = given if isinstance(given, jax.Array) and given.dtype == float and not given.weak_type else as_array(given, name)
+    wanted = (2 * chart.n - chart.m,) if name in ("xi", "mapped") else (chart.n,) if name in ("q", "v", "w") else ()
+    if array.shape != wanted:
+        raise ValueError(
+            f"{name}: found shape {array.shape}; the chart has n = {chart.n}, m = {chart.m}: give shape {wanted}"
+        )
+    return array
 
 
 class Connection(eqx.Module):
@@ -55,7 +72,7 @@ class Connection(eqx.Module):
     where the chart was made. affine: whether φ is affine in v; then v^α is computed exactly, otherwise it is Newton's root
     from `near`, and derivatives come from the implicit function theorem. A (m, n-m) = φ_α⁻¹φ_a of φ_v = (φ_a, φ_α). For
     linear constraints A(q) is an Ehresmann connection in coordinates, for others the slope of v^α as a function of v^a.
-    The methods are compiled, take numbers and traced values alike, and check nothing. Time t is 0 unless given.
+    The methods are compiled, take numbers and traced values alike, and check types and shapes. Time t is 0 unless given.
     Source: Jiménez, Scheurle, Section 3.1, eqs. (27, 28, 29, 46); Remark 6.1, eq. (106), for nonlinear constraints.
     """
 
@@ -86,6 +103,7 @@ class Connection(eqx.Module):
 
     def coordinates(self, q: Vector, v: Vector) -> Adapted:
         """ξ = (q, v^a) of a point of D."""
+        q, v = chart_argument(self, "q", q), chart_argument(self, "v", v)
         return jnp.concatenate([q, v[self._free]])
 
     @compiled
