@@ -46,16 +46,18 @@ def compiled(method: Callable) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self, *given):
+        if len(given) > len(names):
+            raise TypeError(f"{method.__name__}: found {len(given)} arguments; they are {', '.join(names)}")
         chart = getattr(self, "chart", self)
-        return inside(self, *(chart_argument(chart, *pair) for pair in zip(names, given, strict=False)))
+        pairs = zip(names, given, strict=False)
+        missing = lambda name, x: x is None and name == "mapped"  # noqa: E731  the one that may be left out
+        return inside(self, *(x if missing(name, x) else chart_argument(chart, name, x) for name, x in pairs))
 
     return call
 
 
-def chart_argument(chart: Connection, name: str, given):
+def chart_argument(chart: Connection, name: str, given) -> Array:
     """A point ξ, q, a vector or a number, by the argument's name, as an array. What was computed may be NaN, and stays."""
-    if given is None and name == "mapped":  # the one that may be left out
-        return None
     array = given if isinstance(given, jax.Array) and given.dtype == float and not given.weak_type else as_array(given, name)
     wanted = (2 * chart.n - chart.m,) if name in ("xi", "mapped") else (chart.n,) if name in ("q", "v", "w") else ()
     if array.shape != wanted:
