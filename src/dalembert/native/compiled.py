@@ -21,6 +21,7 @@ from dalembert.native.lanes import Lanes
 from dalembert.native.layout import COUNTS, Layout, total
 from dalembert.native.loop import Run
 from dalembert.native.machine import Loaded, lanes_of_processor
+from dalembert.native.place import refusing
 from dalembert.native.roots import Plan, Roots, choose_plan, roots_of
 
 
@@ -129,11 +130,12 @@ def _ensemble(cache: Cache) -> Any:
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 4)(address)
 
 
+@refusing
 def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> CompiledStep:
     """Translate and compile a step; Unsupported tells what cannot be translated."""
     translated = translate(step)
     layout = Layout(
-        n=step.n, k=step.k, z=len(translated.f), m=len(translated.multipliers), r=step.reduced,
+        n=step.n, k=step.k, z=len(translated.f), m=len(translated.multipliers), r=sum(step.reduced),
         p=len(sample.p), captured=len(translated.captured), stages=len(step.weights),
     )  # fmt: skip
     plan = choose_plan(translated, _samples(translated, sample))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from dalembert.discretize.windows import WindowMap
 from dalembert.step.branch import Branch, call_system
 from dalembert.step.carry import SampledFeedback
 from dalembert.step.program import StepProgram
+from dalembert.step.reduced import promoted
 from dalembert.step.start import STARTERS
 from dalembert.systems import System, VariationalProblem, is_traced
 from dalembert.systems.checks import as_vector
@@ -52,8 +55,8 @@ def _is_number(x) -> bool:
     return found.ndim == 0 and found.dtype.kind in "iuf" and bool(np.isfinite(found))
 
 
-def check_callbacks(program: StepProgram, q, s, t, h, stop, domain, feedback, reduce) -> None:
-    """What stop, domain, a feedback law and a reducer return."""
+def check_callbacks(program: StepProgram, q, s, t, h, stop, domain, feedback, reduce) -> Any:
+    """What stop, domain, a feedback law and a reducer return; gives the first value of the latter, in its final types."""
     system: System | DiscreteSystem | VariationalProblem = program.system  # type: ignore[attr-defined]
     names = trailing(system)
     if feedback is not None and isinstance(system, VariationalProblem):
@@ -62,7 +65,7 @@ def check_callbacks(program: StepProgram, q, s, t, h, stop, domain, feedback, re
         if function is not None and not callable(function):
             raise TypeError(f"{name}: found {type(function).__name__}; give a function of (q, v) that returns true or false")
     if stop is None and domain is None and feedback is None and reduce is None:
-        return
+        return None
 
     def look(program, q, v, t):
         for name, function in (("stop", stop), ("domain", domain)):
@@ -75,11 +78,10 @@ def check_callbacks(program: StepProgram, q, s, t, h, stop, domain, feedback, re
                 raise ValueError(f"feedback law: returns shape {shape}; a generalised force of shape {q.shape} is needed")
 
     traced(look, program, q, program.velocity(s), t)
-    if reduce is not None:
-        _check_reducer(program, q, s, t, h, *reduce)
+    return None if reduce is None else _first_reduced(program, q, s, t, h, *reduce)
 
 
-def _check_reducer(program: StepProgram, q, s, t, h, function, initial) -> None:
+def _first_reduced(program: StepProgram, q, s, t, h, function, initial) -> Any:
     before = jax.tree.map(jnp.asarray, initial)
     multipliers = jax.eval_shape(
         lambda: program.outputs(program.guess(q, s, t, h), q, s, t, h, jnp.zeros_like(q)).multipliers
@@ -93,6 +95,8 @@ def _check_reducer(program: StepProgram, q, s, t, h, function, initial) -> None:
     shapes = [jax.tree.map(jnp.shape, tree) for tree in (before, after)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"reduce: returns shapes {shapes[1]}; the initial value has {shapes[0]}, and they must agree")
+    one = lambda value, m: function(value, t, q, program.velocity(s), m)  # noqa: E731
+    return promoted(lambda value: jax.eval_shape(one, value, multipliers), before)
 
 
 def as_nodes(nodes, r: int):

@@ -86,9 +86,8 @@ def ensemble(
     one = _begin_one(_with(system, first["parameters"]), first, begin, step, steps, scheme, starter, branch)
     if isinstance(system, System):
         check_many(system, given, axes, begin)
-    check_callbacks(one.program, one.q, one.s, begin, step, stop, domain, feedback, reduce)
+    initial = check_callbacks(one.program, one.q, one.s, begin, step, stop, domain, feedback, reduce)
     choices = Choices(branch, Newton(tolerance, max_iterations), stop, domain, feedback, reduce and reduce[0])
-    initial = jax.tree.map(jnp.asarray, reduce[1]) if reduce else None
     every = steps if save_every is None else save_every
     prepared, carry = _begin(system, given, axes, size, start, initial)
     arguments = (prepared, choices, carry, begin, step, steps, every, threads)

@@ -84,9 +84,8 @@ def simulate(
     given = Given(q0, v0, nodes, jets, multipliers)
     prepared = prepare_any(system, given, begin, step, steps, scheme, starter, branch)
     program = prepared.program
-    check_callbacks(program, prepared.q, prepared.s, begin, step, stop, domain, feedback, reduce)
+    initial = check_callbacks(program, prepared.q, prepared.s, begin, step, stop, domain, feedback, reduce)
     choices = Choices(branch, Newton(tolerance, max_iterations), stop, domain, feedback, reduce and reduce[0])
-    initial = jax.tree.map(jnp.asarray, reduce[1]) if reduce else None
     carry = first_carry(program, prepared.q, prepared.s, begin, step, initial, prepared.expected)
     every = steps if save_every is None else save_every
     inside = is_traced(program, carry, begin, step, prepared.expected)
