@@ -44,7 +44,7 @@ def declared_backwards(x):
     return 0.1 * x
 
 
-declared_backwards.defvjp(lambda x: (declared_backwards(x), None), lambda _, ct: (0.2 * ct,))
+declared_backwards.defvjp(lambda x: (0.1 * x, None), lambda _, ct: (0.2 * ct,))
 
 # Each is affine in z, or has a derivative that does not depend on z; `proven` tells whether its operations prove the former.
 PROVEN = {

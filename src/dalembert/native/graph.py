@@ -290,8 +290,14 @@ def _extreme(g: Graph, a: int, b: int) -> int | None:
     return a if a == b else None
 
 
-def _narrow(op: str):
-    return lambda g, a: a if g.nodes[a][0] == op else None
+def _narrow(op: str) -> Callable[[Graph, int], int | None]:
+    """An integer that is narrow already, or was a truth value, is as it was."""
+
+    def rule(g: Graph, a: int) -> int | None:
+        before, *operands = g.nodes[a]
+        return a if before == op or (before == "int" and g.kind[operands[0]] == "b") else None
+
+    return rule
 
 
 def _abs(g: Graph, a: int) -> int | None:
