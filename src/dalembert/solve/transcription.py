@@ -26,6 +26,7 @@ from dalembert.systems.variational import (
     density,
     holonomic_constraints,
 )
+from dalembert.tracing import Jitted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,7 +210,7 @@ def slot_jets(w: Windows, slots: np.ndarray) -> np.ndarray:
     return np.asarray(_jets(w, slots[None])).reshape(w.times.size, -1, slots.shape[1])
 
 
-@eqx.filter_jit
+@Jitted
 def _jets(w: Windows, slots) -> jax.Array:
     """(batch, W, S, k+1, n) from slots (batch, slots, n)."""
     index = np.arange(len(w.times))[:, None] * w.stride + np.arange(w.width)
@@ -217,7 +218,7 @@ def _jets(w: Windows, slots) -> jax.Array:
     return jax.vmap(lambda x: one(w.rows, w.chained, x[index]))(jnp.asarray(slots))
 
 
-@eqx.filter_jit
+@Jitted
 def _highest_momentum(problem: VariationalProblem, jets, times):
     def momentum(jet, t):
         return jax.grad(lambda y: density(problem, (*(jet[j] for j in range(problem.derivatives)), y), t))(jet[-1])
