@@ -103,6 +103,7 @@ class CompiledStep:
         return np.array([numbers[name] for name in TABLE], np.int64)
 
     @functools.cached_property
+    @refusing
     def _lanes(self) -> Loaded | None:
         """The run in lanes, compiled when it is first needed; None where the elimination is not written out."""
         step, roots, plan = self._parts

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from dalembert.native import COUNTS, CompiledStep, Sample, StepFunctions, Unsupported, compile_step, counts
+from dalembert.native import COUNTS, CompiledStep, Sample, StepFunctions, Unsupported, check_type, compile_step, counts
 from dalembert.step.branch import Avoid, call_system, divided_by_factor
 from dalembert.step.carry import Carry, Choices
 from dalembert.step.program import StepProgram
@@ -114,7 +114,12 @@ def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Nat
     """Machine code for the program's structure; other values of its arrays, h, N and states share it."""
     arrays, static = eqx.partition(program, eqx.is_array)
     leaves, tree = jax.tree.flatten(arrays)
-    rebuild = lambda new: eqx.combine(jax.tree.unflatten(tree, list(new)), static)  # noqa: E731
+    types = [x.dtype for x in leaves]  # machine code is given doubles
+
+    def rebuild(new) -> StepProgram:
+        typed = [jnp.asarray(x, dtype) for x, dtype in zip(new, types, strict=True)]
+        return eqx.combine(jax.tree.unflatten(tree, typed), static)
+
     reduced = jax.tree.structure(carry.reduced), tuple((np.shape(x), x.dtype) for x in jax.tree.leaves(carry.reduced))
     walk = Walk()
     rules = (choices.branch, choices.stop, choices.domain, choices.feedback and choices.feedback.law, choices.reduce)
@@ -128,6 +133,7 @@ def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Nat
 
 
 def _compile(program, choices: Choices, carry: Carry, leaves, rebuild, t0, h) -> CompiledStep:
+    _check_types(carry, leaves)
     p = [_known(x, 1.0) for x in leaves]
     sample = Sample(_known(carry.q, 0.5), _known(carry.s, 1.0), float(_known(t0, 0.0)[0]), float(_known(h, 0.01)[0]),
                     np.concatenate(p) if p else np.zeros(0))  # fmt: skip
@@ -137,6 +143,15 @@ def _compile(program, choices: Choices, carry: Carry, leaves, rebuild, t0, h) ->
         if reason.place is not None:
             reason.role = _role(program, choices, reason.place.codes)
         raise
+
+
+def _check_types(carry: Carry, leaves) -> None:
+    """What of a run's own arrays doubles cannot stand for."""
+    for x in jax.tree.leaves(carry.reduced):
+        check_type("reduce", x.dtype)
+    for x in leaves:
+        if x.dtype.kind not in "fb" and x.dtype.itemsize > 4:
+            raise Unsupported("array", f"of {x.dtype} in a callable object; numbers below 2**31 fit into int32")
 
 
 def _role(program, choices: Choices, codes: tuple[CodeType, ...]) -> str:
