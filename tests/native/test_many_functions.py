@@ -27,11 +27,12 @@ POINTS = {
     "first nan": [np.nan, 0.2, np.nan, 1.0], "infinite": [np.inf, -np.inf, 0.2, 1.0],
 }  # fmt: skip
 FALLING_BACK = frozenset([
-    "i0", "ldexp", "erfinv", "gammaln", "digamma", "gammainc", "betainc", "i0e", "i1e", "convolve", "eigh", "qr", "svd", "pinv",
-    "expm", "reduce_window", "sort", "median", "quantile", "top_k", "interp", "fft", "signbit", "argsort", "frexp", "copysign",
-    "nextafter", "digitize", "searchsorted", "searchsorted all", "histogram", "unique", "two indices", "dynamic_update_slice",
-    "scatter apply", "while of the state", "uint64", "bitwise", "shift", "population_count", "pure_callback", "float32",
-    "float16", "complex", "normal", "random by state", "bitcast",
+    "i0", "ldexp", "erfinv", "gammaln", "digamma", "gammainc", "betainc", "i0e", "i1e", "convolve", "eigh", "qr",
+    "svd", "pinv", "expm", "reduce_window", "sort", "median", "quantile", "top_k", "interp", "fft", "signbit",
+    "argsort", "frexp", "copysign", "nextafter", "digitize", "searchsorted", "searchsorted all", "histogram",
+    "unique", "two indices", "dynamic_update_slice", "scatter apply", "while of the state", "uint64", "bitwise",
+    "shift", "population_count", "pure_callback", "float32", "float16", "complex", "normal", "random by state",
+    "bitcast",
 ])  # fmt: skip
 # docs/native.md: 0·x is 0 also where x is infinite or NaN; and LAPACK leaves what it found of a matrix with NaN.
 ZERO_TIMES_INFINITY = {("zeros", "vander"), ("nan", "vander"), ("first nan", "vander"), ("infinite", "polyval")}

@@ -96,7 +96,7 @@ LOOKED_UP = da.System(
 
 
 def test_branches_tables_and_choices_are_translated_and_agree():
-    """No warning: warnings are errors here. One step from a state is the trapezoidal rule, solved by fixed-point iteration."""
+    """No warning: warnings are errors here. Every step satisfies the trapezoidal rule, with the forces by NumPy."""
 
     def pull(q, v):
         table, at = np.asarray(TABLE), lambda i: np.asarray(TABLE)[min(max(i if i >= 0 else i + 3, 0), 2)]
@@ -114,7 +114,7 @@ def test_branches_tables_and_choices_are_translated_and_agree():
 
 def test_truth_values_in_parameters_are_truth_values():
     """Their sum is "or", as in JAX, and not 2."""
-    force = lambda q, v, p: -(p["on"] + p["on"]) * q  # noqa: E731
+    force = lambda q, v, p: -((p["on"] + p["on"]) * q)  # noqa: E731
     system = da.System(lambda q, v, p: 0.5 * v @ v, forces=force, parameters={"on": np.array([True, False, True])})
     native, jax_ = (da.simulate(system, Q0, V0, backend=b, **OPTIONS) for b in ("native", "jax"))
     np.testing.assert_allclose(native.q, jax_.q, atol=1e-15)

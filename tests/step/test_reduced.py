@@ -22,7 +22,7 @@ REDUCERS = {
     "past 2**63": (2**63 - 3, lambda r, q: r + 1, np.int64(-(2**63) + STEPS - 3)),
     "int32": (np.int32(2**31 - 3), lambda r, q: r + (q[0] > 0), np.int32(-(2**31) + STEPS - 3)),
     "uint8": (np.uint8(3), lambda r, q: r * np.uint8(3), np.uint8(3 ** (STEPS + 1) % 256)),
-    "truth": (False, lambda r, q: r | (q[1] < 0.4), np.bool_(True)),  # noqa: FBT003
+    "truth": (False, lambda r, q: r | (q[1] < 0.4), np.bool_(True)),
     "several": (
         {"n": np.zeros(2, int), "far": 0.0, "all": np.array([True, True])},
         lambda r, q: {"n": r["n"] + (q > 0.4), "far": jnp.maximum(r["far"], q @ q), "all": r["all"] & (q > 0.3)},
