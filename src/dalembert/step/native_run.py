@@ -133,7 +133,8 @@ def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Nat
 
 
 def _compile(program, choices: Choices, carry: Carry, leaves, rebuild, t0, h) -> CompiledStep:
-    _check_types(carry, leaves)
+    for x in jax.tree.leaves(carry.reduced):
+        check_type("reduce", x.dtype)
     p = [_known(x, 1.0) for x in leaves]
     sample = Sample(_known(carry.q, 0.5), _known(carry.s, 1.0), float(_known(t0, 0.0)[0]), float(_known(h, 0.01)[0]),
                     np.concatenate(p) if p else np.zeros(0))  # fmt: skip
@@ -143,15 +144,6 @@ def _compile(program, choices: Choices, carry: Carry, leaves, rebuild, t0, h) ->
         if reason.place is not None:
             reason.role = _role(program, choices, reason.place.codes)
         raise
-
-
-def _check_types(carry: Carry, leaves) -> None:
-    """What of a run's own arrays doubles cannot stand for."""
-    for x in jax.tree.leaves(carry.reduced):
-        check_type("reduce", x.dtype)
-    for x in leaves:
-        if x.dtype.kind not in "fb" and x.dtype.itemsize > 4:
-            raise Unsupported("array", f"of {x.dtype} in a callable object; numbers below 2**31 fit into int32")
 
 
 def _role(program, choices: Choices, codes: tuple[CodeType, ...]) -> str:
