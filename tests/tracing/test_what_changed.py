@@ -337,8 +337,6 @@ def test_nothing_is_compiled_past_the_fingerprints():
     assert len(files) > 150
     for file in files:
         text, name = file.read_text(encoding="utf-8"), file.relative_to(SOURCES).as_posix()
-        if name.startswith("tracing/"):
-            continue
         assert "filter_jit" not in text, name
         if "jax.jit(" in text or "@jax.jit" in text or "partial(jax.jit" in text:
             assert name in NO_FUNCTION_OF_THE_USER or "with reading(" in text, name
