@@ -181,7 +181,9 @@ def test_random_systems(weights, which, linear, v0):
 def test_what_cannot_be_translated_runs_on_jax_with_one_warning():
     system = da.System(lambda q, v: 0.5 * v @ v - jnp.sort(q) @ jnp.array([0.5, 1.5]))
     run = lambda backend: da.simulate(system, [0.0, 1.0], [0.0, 0.1], h=0.1, steps=3, backend=backend)  # noqa: E731
-    with pytest.warns(UserWarning, match="because of sort: ") as told:
+    with pytest.warns(
+        UserWarning, match=r"because of `jnp.sort\(q\)` \(test_agreement.py, line \d+\) in lagrangian: "
+    ) as told:
         paths = [run("native"), run("native")]
     assert len(told) == 1
     np.testing.assert_array_equal(paths[0].q, run("jax").q)

@@ -144,7 +144,7 @@ def test_the_run_is_generated_for_arm():
         advance=lambda z, q, s, t, h, p: (h * z, z),
         outputs=lambda z, q, s, t, h, held, p: (z[:1], z), velocity=lambda s, p: s,
         stop=lambda q, v, t, p: q[0] > 9.0, domain=lambda q, v, t, p: t < 9.0, law=lambda q, v, t, p: -v,
-        reduce=lambda r, t, q, v, m, p: r + jnp.sum(q), reduced=1,
+        reduce=lambda r, w, t, q, v, m, p: (r + jnp.sum(q), w + 1), reduced=(1, 1),
     )  # fmt: skip
     compile_step(step, Sample(np.ones(2), np.ones(2), 0.0, 0.1, np.ones(1)), cache)
     assert ["@run(" in text for text, _ in cache.texts].count(True) == 1

@@ -123,6 +123,11 @@ def test_pivots_inside_a_function_are_chosen_at_run_time():
         np.testing.assert_allclose(found, np.linalg.solve(matrix, X[:2]), rtol=1e-14)
 
 
+def test_a_quotient_may_come_before_the_root_of_its_denominator():
+    """1/b is (1/√b)² only where √b is known already."""
+    agree(lambda x: [x / (1 + x @ x), x / jnp.sqrt(1 + x @ x), x[0] / ((1 + x @ x) * x[1])], X)
+
+
 def test_nan_passes_through_maxima_and_branches():
     f = compile_function(lambda x: jnp.stack([jnp.maximum(x[0], x[1]), jnp.minimum(x[1], x[0]), jnp.max(x)]), X)
     assert np.isnan(f([np.nan, 1.0, 2.0, 3.0])[0]).all()

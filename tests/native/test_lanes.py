@@ -155,7 +155,7 @@ def test_every_lane_takes_its_own_side_of_a_branch():
 def test_laws_reductions_and_thinning():
     step = step_of(
         lambda z, q, t, h, p: z + p * jnp.sin(q), law=lambda q, v, t, p: 0.3 * jnp.cos(q + t),
-        reduce=lambda r, t, q, v, m, p: jnp.stack([jnp.maximum(r[0], q[0]), r[1] + m[0]]), reduced=2,
+        reduce=lambda r, w, t, q, v, m, p: (jnp.stack([jnp.maximum(r[0], q[0]), r[1] + m[0]]), w), reduced=(2, 0),
     )  # fmt: skip
     agree(Batch(step, np.linspace(-1, 2, 21), np.linspace(0.5, 2, 21), every=11, law_every=4))
 

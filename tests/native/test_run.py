@@ -156,7 +156,7 @@ def test_a_sampled_law_is_held_in_between():
 def test_a_reduction_over_all_steps():
     step = scalar_step(
         lambda z, q, t, h, p: z - 1.0,
-        reduce=lambda r, t, q, v, m, p: jnp.stack([jnp.maximum(r[0], t), r[1] + q[0], r[2] + m[0]]), reduced=3,
+        reduce=lambda r, w, t, q, v, m, p: (jnp.stack([jnp.maximum(r[0], t), r[1] + q[0], r[2] + m[0]]), w), reduced=(3, 0),
     )  # fmt: skip
     _, found = run(step, every=100)
     np.testing.assert_allclose(found.carry["reduced"], [1.0, sum(1 + 0.1 * k for k in range(1, 11)), 20.0], rtol=1e-14)

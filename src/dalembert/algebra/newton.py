@@ -11,6 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from dalembert.algebra.jumps import may_jump
+
 # A pivot this much smaller than the largest of the row-scaled matrix is taken as zero. Row scaling makes a healthy
 # matrix have pivots between about h² and 1, so that 1e-13 leaves room for h = 1e-5.
 SINGULAR_PIVOT = 1e-13
@@ -51,10 +53,14 @@ def newton(
 
     scale(z): (z,) positive; infinity excludes a component from the test. The update that passes the test is applied,
     so that the error left is about the square of the tolerance. Rows are scaled to unit maximum before elimination.
+    Where F may jump, or its derivatives may not be its own, the update from the new point, with the same Jacobian, must pass
+    the test, too: a small update alone does not tell that the residual is small.
     `residual` is the largest row-scaled |F_i| at the last evaluation, which precedes the last update. A singular matrix or
     a number that is not finite counts as "not converged" where the scaled update before exceeded ASTRAY: the iteration had
     lost its way, and where it then ends is chance.
     """
+
+    judged = may_jump(function, start)
 
     def iterate(carry: tuple[Array, Solve, Array]) -> tuple[Array, Solve, Array]:
         z, info, _ = carry
@@ -84,7 +90,11 @@ def newton(
         # An exact root has a zero residual even where the matrix is singular: nothing is left to solve.
         exact = finite & jnp.all(f == 0)
         flags = {name: getattr(info, name) & ~exact for name in ("singular", "not_finite", "not_converged")}
-        done = (size <= options.tolerance) | failed | exact
+        passed = size <= options.tolerance
+        if judged:
+            following = jax.scipy.linalg.lu_solve((lu, pivots), function(new) / row)
+            passed &= jnp.max(jnp.abs(following) / scale(new)) <= options.tolerance
+        done = passed | failed | exact
         return jnp.where(exact | failed, z, new), info._replace(**flags), done
 
     def unfinished(carry: tuple[Array, Solve, Array]) -> Array:

@@ -5,6 +5,7 @@ from dalembert.native.cache import CACHE, Cache
 from dalembert.native.compiled import CompiledStep, Sample, compile_step
 from dalembert.native.descent import CONVERGED, Sum, descend
 from dalembert.native.description import StepFunctions
+from dalembert.native.elementwise import check_type
 from dalembert.native.front_plan import Summand, plan
 from dalembert.native.fronts import Bound, Fronts
 from dalembert.native.function import compile_function
@@ -29,6 +30,7 @@ __all__ = [
     "Summand",
     "Unsupported",
     "Windowed",
+    "check_type",
     "compile_accumulation",
     "compile_function",
     "compile_step",

@@ -15,6 +15,7 @@ from dalembert.native.depend import Dependence
 from dalembert.native.emit import Emitter, Values
 from dalembert.native.graph import Graph
 from dalembert.native.machine import Loaded
+from dalembert.native.place import refusing
 from dalembert.native.simplify import gather_factors, share_reciprocals
 from dalembert.native.trace import Tracer
 
@@ -55,6 +56,7 @@ class Accumulation:
         self._run(count, *read, *self.addresses[1:], *written)
 
 
+@refusing
 def vanishing(windowed: Windowed) -> list[np.ndarray]:
     """For every output, which of its entries are identically zero, as the graph of the function shows it."""
     g, _, outputs, _ = _trace(windowed)
@@ -62,6 +64,7 @@ def vanishing(windowed: Windowed) -> list[np.ndarray]:
     return [o == zero for o in outputs]
 
 
+@refusing
 def compile_accumulation(
     windowed: Windowed, write: Sequence[Places], cache: Cache = CACHE
 ) -> Callable[[np.ndarray, np.ndarray], Accumulation]:

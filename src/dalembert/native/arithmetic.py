@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -36,7 +37,10 @@ LIBRARY = frozenset(
     ]
 )
 COMPARISONS = frozenset(["lt", "le", "gt", "ge", "eq", "ne"])
-LOGICAL = frozenset(["and", "or", "xor", "not", "finite"])
+LOGICAL = frozenset(["and", "or", "xor", "not", "finite", "agree"])
+NARROW = {
+    name: (int(name.strip("uint")), name[0] == "i") for name in ("int8", "int16", "int32", "uint8", "uint16", "uint32")
+}
 
 
 def kind_of_result(op: str, last_operand: str) -> str:
@@ -45,7 +49,13 @@ def kind_of_result(op: str, last_operand: str) -> str:
         return "b"
     if op == "float":
         return "f"
-    return "i" if op == "int" else last_operand
+    return "i" if op == "int" or op in NARROW else last_operand
+
+
+def wrapped(value: int, bits: int = 64, signed: bool = True) -> int:
+    """The integer of so many bits that differs from the value by a multiple of 2^bits."""
+    low = value % 2**bits
+    return low - 2**bits if signed and low >= 2 ** (bits - 1) else low
 
 
 def _quiet(function: Callable) -> Callable:
@@ -57,13 +67,22 @@ def _quiet(function: Callable) -> Callable:
 
 
 def _divide(a, b):
+    """Towards zero; -1 is the quotient of integers by zero, as in XLA."""
     if isinstance(a, float):
         return np.float64(a) / np.float64(b)
-    return math.trunc(a / b) if abs(a) < 2**52 else int(abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
+    return (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1) if b else -1
 
 
 def _remainder(a, b):
-    return np.fmod(a, b) if isinstance(a, float) else int(math.fmod(a, b))
+    """a - b·(a/b); a itself where the integer b is zero."""
+    return np.fmod(a, b) if isinstance(a, float) else a - b * _divide(a, b) if b else a
+
+
+def _whole(a) -> int:
+    """A number without its fraction, within 64 bits; 0 for NaN."""
+    if isinstance(a, float) and not abs(a) < 2.0**63:
+        return 0 if math.isnan(a) else 2**63 - 1 if a > 0 else -(2**63)
+    return int(a)
 
 
 def _round(a):
@@ -89,8 +108,9 @@ FOLD: dict[str, Callable] = {
     "lt": lambda a, b: bool(a < b), "le": lambda a, b: bool(a <= b), "gt": lambda a, b: bool(a > b),
     "ge": lambda a, b: bool(a >= b), "eq": lambda a, b: bool(a == b), "ne": lambda a, b: bool(a != b),
     "and": lambda a, b: bool(a and b), "or": lambda a, b: bool(a or b), "xor": lambda a, b: bool(a) != bool(b),
-    "not": lambda a: not a, "finite": lambda a: bool(np.isfinite(a)),
-    "select": lambda c, a, b: a if c else b, "float": float, "int": lambda a: int(a),
+    "not": lambda a: not a, "agree": lambda a: a, "finite": lambda a: bool(np.isfinite(a)),
+    "select": lambda c, a, b: a if c else b, "float": float, "int": _whole,
+    **{name: functools.partial(wrapped, bits=bits, signed=signed) for name, (bits, signed) in NARROW.items()},
     "erf": math.erf, "erfc": math.erfc, "lgamma": _lgamma,
     "atan2": np.arctan2, "pow": _quiet(np.power),
     **{name: _quiet(getattr(np, name)) for name in _NUMPY},

@@ -54,10 +54,10 @@ class Code:
         self.lines.append(f"  {value} = {text}")
         return value
 
-    def constant(self, value: float | bool) -> str:
-        """A number or truth value, the same in all lanes."""
-        text = str(value).lower() if isinstance(value, bool) else real(value)
-        kind = "i1" if isinstance(value, bool) else "double"
+    def constant(self, value: float | bool, kind: str = "double") -> str:
+        """A number or truth value, the same in all lanes; kind: "i64" for an integer."""
+        text = str(value).lower() if isinstance(value, bool) else real(value) if kind == "double" else str(value)
+        kind = "i1" if isinstance(value, bool) else kind
         return text if self.width == 1 else f"splat ({kind} {text})"
 
     def slot(self, hint: str, kind: str | None = None, count: int = 1) -> str:
@@ -118,6 +118,11 @@ class Code:
         """One of LLVM's own functions of numbers."""
         suffix = "f64" if self.width == 1 else f"v{self.width}f64"
         return self.call(self.real, f"llvm.{name}.{suffix}", *((self.real, v) for v in x))
+
+    def whole_intrinsic(self, name: str, *x: str) -> str:
+        """One of LLVM's own functions of integers."""
+        suffix = "i64" if self.width == 1 else f"v{self.width}i64"
+        return self.call(self.whole, f"llvm.{name}.{suffix}", *((self.whole, v) for v in x))
 
     def some(self, condition: str) -> str:
         """Whether a truth value holds in any lane."""

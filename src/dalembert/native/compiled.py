@@ -21,6 +21,7 @@ from dalembert.native.lanes import Lanes
 from dalembert.native.layout import COUNTS, Layout, total
 from dalembert.native.loop import Run
 from dalembert.native.machine import Loaded, lanes_of_processor
+from dalembert.native.place import refusing
 from dalembert.native.roots import Plan, Roots, choose_plan, roots_of
 
 
@@ -102,6 +103,7 @@ class CompiledStep:
         return np.array([numbers[name] for name in TABLE], np.int64)
 
     @functools.cached_property
+    @refusing
     def _lanes(self) -> Loaded | None:
         """The run in lanes, compiled when it is first needed; None where the elimination is not written out."""
         step, roots, plan = self._parts
@@ -129,11 +131,12 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@refusing
 def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> CompiledStep:
     """Translate and compile a step; Unsupported tells what cannot be translated."""
     translated = translate(step)
     layout = Layout(
-        n=step.n, k=step.k, z=len(translated.f), m=len(translated.multipliers), r=step.reduced,
+        n=step.n, k=step.k, z=len(translated.f), m=len(translated.multipliers), r=sum(step.reduced),
         p=len(sample.p), captured=len(translated.captured), stages=len(step.weights),
     )  # fmt: skip
     plan = choose_plan(translated, _samples(translated, sample))

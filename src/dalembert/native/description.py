@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from dalembert.native.depend import Dependence
 from dalembert.native.graph import Graph
+from dalembert.native.proof import Equations
 from dalembert.native.trace import Tracer
 
 _CUBIC = np.array([[[0, 0, 0, 0], [1, 0, 0, 0], [2, -1, 0, 0], [3, -3, 1, 0], [4, -6, 4, -1]]], float)
@@ -26,9 +28,9 @@ class StepFunctions:
     (n,), new s (k,)). outputs(z, q, s, t, h, held, p) → (multipliers (m,), force (n,)). velocity(s, p) → (n,).
     factor(z, q, s, t, h, p) → (): its sign is counted; None: the determinant's. stop, domain (q, v, t, p) → truth value.
     law(q, v, t, p) → held (n,).
-    reduce(r, t, q, v, multipliers, p) → r, with `reduced` its length. p: the arrays of the program, of shapes `shapes`.
-    weights: a step is made of stages, each a step with weights[i] h. extrapolation: (stages, 5, 4), the weights of the last
-    solutions, newest first, in the prediction, by how many are known.
+    reduce(r, w, t, q, v, multipliers, p) → (r, w), of numbers r and integers w, with `reduced` their lengths. p: the
+    arrays of the program, of shapes `shapes`. weights: a step is made of stages, each a step with weights[i] h.
+    extrapolation: (stages, 5, 4), the weights of the last solutions, newest first, in the prediction, by how many are known.
     """
 
     n: int
@@ -45,23 +47,25 @@ class StepFunctions:
     domain: Callable | None = None
     law: Callable | None = None
     reduce: Callable | None = None
-    reduced: int = 0
+    reduced: tuple[int, int] = (0, 0)
     weights: tuple[float, ...] = (1.0,)
     extrapolation: np.ndarray = dataclasses.field(default_factory=lambda: _CUBIC)
 
 
 @dataclasses.dataclass
 class Translated:
-    """A step as nodes of a graph. Inputs: z (the iterate), w (the accepted z), q, s, t, h, held, reduced, p, captured; and
-    what rounding has cut off: lost of q, low of s, cut of w.
+    """A step as nodes of a graph. Inputs: z (the iterate), w (the accepted z), q, s, t, h, held, reduced, p, captured;
+    what rounding has cut off: lost of q, low of s, cut of w; and again, F at another point than the Jacobian.
 
-    f, jacobian: at z. scale, and all that follows the solution, at w: new_q and lost with compensation, new_s; multipliers,
-    force; velocity of new_s and of s; factor, inside, stop, new_reduced or None. law: at the state before the step.
+    f, jacobian: at z. declared: nodes whose part in the Jacobian is what somebody says. scale, and all that follows the
+    solution, at w: new_q and lost with compensation, new_s; multipliers, force; velocity of new_s and of s; factor, inside,
+    stop, new_reduced or None. law: at the state before the step.
     """
 
     graph: Graph
     depend: Dependence
     captured: np.ndarray
+    declared: set[int]
     f: list[int]
     jacobian: np.ndarray
     guess: list[int]
@@ -91,14 +95,24 @@ class Translated:
         return found
 
     def _level(self, i: int) -> int:
-        if self.depend.on(i, "z", "w", "cut", "moved"):
+        if self.depend.on(i, "z", "w", "cut", "moved", "again"):
             return 2
         return 1 if self.depend.on(i, "q", "s", "low", "t", "held", "lost", "reduced") else 0
 
+    @functools.cached_property
+    def equations(self) -> Equations:
+        """What is proven of F."""
+        return Equations(self.graph, self.f, self.jacobian, self.declared)
+
+    @property
+    def everything(self) -> range:
+        """Indices of all equations, and of all unknowns."""
+        return range(len(self.f))
+
     @property
     def linear(self) -> bool:
-        """Whether F is affine in z: its Jacobian does not depend on z."""
-        return not any(self.depend.on(int(i), "z") for i in self.jacobian.ravel())
+        """Whether F is proven to be affine in z."""
+        return self.equations.affine(self.everything, self.everything)
 
 
 def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
@@ -106,23 +120,25 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     graph = Graph(limit)
     tracer, n, k = Tracer(graph), step.n, step.k
     q, s, t, h = (graph.vector(*x) for x in (("q", n), ("s", k), ("t", 1), ("h", 1)))
-    held, lost, reduced = (graph.vector(*x) for x in (("held", n), ("lost", n), ("reduced", step.reduced)))
+    held, lost = (graph.vector(*x) for x in (("held", n), ("lost", n)))
+    reduced = graph.vector("reduced", sum(step.reduced), step.reduced[1])
     t, h = t.reshape(()), h.reshape(())
     held = held if step.law else np.full(n, graph.zero)  # without a law nothing is ever held
     flat = graph.vector("p", sum(int(np.prod(x, initial=1)) for x in step.shapes))
     p = [a.reshape(x) for a, x in zip(np.split(flat, np.cumsum([np.prod(x, dtype=int) for x in step.shapes])[:-1]),
                                       step.shapes, strict=False)] if step.shapes else []  # fmt: skip
 
-    def trace(function: Callable, *inputs: np.ndarray) -> list[np.ndarray]:
-        shapes = [jax.ShapeDtypeStruct(a.shape, jnp.float64) for a in inputs]
+    def trace(function: Callable, *inputs: np.ndarray, by: Callable = tracer.trace) -> Any:
+        shapes = [jax.ShapeDtypeStruct(a.shape, "int64" if _whole(graph, a) else "float64") for a in inputs]
         leaves = tuple(jax.ShapeDtypeStruct(a.shape, jnp.float64) for a in p)
         call = lambda *x: function(*x[: len(inputs)], x[len(inputs) :])  # noqa: E731
-        return tracer.trace(call, *inputs, *p, shapes=[*shapes, *leaves])
+        return by(call, *inputs, *p, shapes=[*shapes, *leaves])
 
     (guess,) = trace(step.guess, q, s, t, h)
     z, w = graph.vector("z", guess.size), graph.vector("w", guess.size)
     low, cut = graph.vector("low", k), graph.vector("cut", guess.size)
     jacobian, f = trace(_with_jacobian(step.residual), z, q, s, t, h, held)
+    trace(step.residual, z, q, s, t, h, held, by=tracer.declare)
     (scale,) = trace(step.scale, w, q, s, h)
     increment, new_s = trace(step.advance, w, q, s, t, h)
     new_s, new_low = _compensated(graph, new_s, s, low, cut)
@@ -145,16 +161,23 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
 
     (factor,) = trace(step.factor, w, q, s, t, h) if step.factor else (None,)
     (law,) = trace(step.law, q, velocity, t) if step.law else (None,)
-    (after,) = trace(step.reduce, reduced, end, new_q, new_velocity, multipliers) if step.reduce else (None,)
+    after = None
+    if step.reduce:
+        values = np.split(reduced, [step.reduced[0]])
+        after = np.concatenate(trace(step.reduce, *values, end, new_q, new_velocity, multipliers))
     inside, stop = condition(step.domain), condition(step.stop)
     lists: list[Any] = [None if a is None else a.ravel().tolist() for a in
                         (f, guess, scale, new_q, new_s, new_low, multipliers, force, new_velocity, law, after)]  # fmt: skip
     f, guess, scale, new_q, new_s, new_low, multipliers, force, new_velocity, law, after = lists
     return Translated(
-        graph, Dependence(graph), np.array(tracer.captured), f, jacobian, guess, scale, new_q, new_lost, new_s, new_low,
-        multipliers, force, new_velocity, None if factor is None else int(factor),
+        graph, Dependence(graph), np.array(tracer.captured), tracer.declared, f, jacobian, guess, scale, new_q, new_lost,
+        new_s, new_low, multipliers, force, new_velocity, None if factor is None else int(factor),
         inside, stop, law, after, step.weights, step.extrapolation,
     )  # fmt: skip
+
+
+def _whole(graph: Graph, nodes: np.ndarray) -> bool:
+    return nodes.size > 0 and graph.kind[int(nodes.flat[0])] == "i"
 
 
 def _with_jacobian(residual: Callable) -> Callable:

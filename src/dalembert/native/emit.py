@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dalembert.native import integers
 from dalembert.native.arithmetic import COMPARISONS, LIBRARY
 from dalembert.native.code import PURE, Code
 from dalembert.native.depend import eager
@@ -13,13 +14,17 @@ from dalembert.native.mathematics import vector_function
 Values = dict[int, str]  # node → name of its value
 _BINARY = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv"}
 _COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
+_COMPARE_TRUTH = {"lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge", "eq": "eq", "ne": "ne"}
 _INTRINSIC = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "nearest": "rint", "round": "round",
-              "int": "trunc", "sin": "sin", "cos": "cos", "exp": "exp", "exp2": "exp2", "log": "log",
+              "sin": "sin", "cos": "cos", "exp": "exp", "exp2": "exp2", "log": "log",
               "pow": "pow"}  # fmt: skip
 
 
 class Emitter:
-    """Writes graph nodes as instructions; `fast` takes maxima without care for NaN, where NaN has been excluded before."""
+    """Writes graph nodes as instructions.
+
+    fast: maxima without care for NaN, where another test excludes it: never for a function of the user's.
+    """
 
     def __init__(self, graph: Graph, code: Code):
         self.graph, self.code = graph, code
@@ -53,9 +58,17 @@ class Emitter:
         values[i], values[other] = (sine, cosine) if op == "sin" else (cosine, sine)
 
     def bind(self, values: Values, name: str, given: Sequence[str]) -> None:
-        """Give the input vector called `name` its values."""
+        """Give the input vector called `name` its values; an integer is the bits of a double."""
         for i, value in enumerate(given):
-            values[self.graph.variable(name, i)] = value
+            node = self.graph.variable(name, i)
+            whole = self.graph.kind[node] == "i"
+            values[node] = self.code.let(f"bitcast {self.code.real} {value} to {self.code.whole}") if whole else value
+
+    def stored(self, roots: Sequence[int], values: Values) -> list[str]:
+        """As `emit`, with integers as the bits of doubles."""
+        found = zip(roots, self.emit(roots, values), strict=True)
+        return [self.code.let(f"bitcast {self.code.whole} {x} to {self.code.real}") if self.graph.kind[i] == "i" else x
+                for i, x in found]  # fmt: skip
 
     def hoist(self, roots: Sequence[int], values: Values, changes: Callable[[int], int], level: int) -> None:
         """Compute what the roots need and what `changes` no more often than `level`."""
@@ -66,41 +79,50 @@ class Emitter:
         g, code = self.graph, self.code
         op, *args = g.nodes[i]
         if op == "const":
-            return code.constant(args[0] if g.kind[i] == "b" else float(args[0]))
+            return code.constant(args[0], "i64" if g.kind[i] == "i" else "double")
         if op == "var":
             raise KeyError(f"input {args[0]}[{args[1]}] has no value here")
         if op == "branch":
             return self._branch(args, values, fast) if code.width == 1 else self._sides(args, values, fast)
         if op == "pick":
             return values[args[0]].split()[args[1]]
-        x = [values[j] for j in args]
-        if op in _BINARY:
-            whole = op == "div" and g.kind[i] == "i"
-            quotient = code.let(f"{_BINARY[op]} {code.real} {x[0]}, {x[1]}")
-            return code.intrinsic("trunc", quotient) if whole else quotient
+        x, kind = [values[j] for j in args], g.kind[args[-1]]
+        if op == "select":
+            return code.let(f"select {code.truth} {x[0]}, {self._type(kind)} {x[1]}, {self._type(kind)} {x[2]}")
+        if op in ("float", "int"):
+            return self._converted(op, x[0], kind)
         if op in COMPARISONS:
-            kind = g.kind[args[0]]
-            compare = f"icmp {op} {code.truth}" if kind == "b" else f"fcmp {_COMPARE[op]} {code.real}"
-            return code.let(f"{compare} {x[0]}, {x[1]}")
-        return self._other(op, x, g.kind[args[-1]], fast)
+            return self._compared(op, x, kind)
+        if kind == "i":
+            return integers.operation(code, op, x)
+        if op in _BINARY:
+            return code.let(f"{_BINARY[op]} {code.real} {x[0]}, {x[1]}")
+        return self._other(op, x, fast)
 
-    def _other(self, op: str, x: list[str], kind: str, fast: bool) -> str:
+    def _compared(self, op: str, x: list[str], kind: str) -> str:
+        if kind == "i":
+            return integers.compare(self.code, op, x)
+        compare = f"icmp {_COMPARE_TRUTH[op]} {self.code.truth}" if kind == "b" else f"fcmp {_COMPARE[op]} {self.code.real}"
+        return self.code.let(f"{compare} {x[0]}, {x[1]}")
+
+    def _converted(self, op: str, x: str, kind: str) -> str:
+        code, wanted = self.code, self.code.real if op == "float" else self.code.whole
+        if kind == "b":
+            return code.let(f"{'uitofp' if op == 'float' else 'zext'} {code.truth} {x} to {wanted}")
+        return code.let(f"sitofp {code.whole} {x} to {wanted}") if op == "float" else integers.from_number(code, x)
+
+    def _other(self, op: str, x: list[str], fast: bool) -> str:
         code, real_, truth = self.code, self.code.real, self.code.truth
         if op == "neg":
             return code.let(f"fneg {real_} {x[0]}")
-        if op == "select":
-            t = truth if kind == "b" else real_
-            return code.let(f"select {truth} {x[0]}, {t} {x[1]}, {t} {x[2]}")
         if op in ("and", "or", "xor"):
             return code.let(f"{op} {truth} {x[0]}, {x[1]}")
         if op == "not":
             return code.let(f"xor {truth} {x[0]}, {code.constant(True)}")
+        if op == "agree":
+            return x[0]
         if op in ("max", "min"):
             return self._extreme(op, x, fast)
-        if op in ("float", "int") and kind == "b":
-            return code.let(f"uitofp {truth} {x[0]} to {real_}")
-        if op == "float":
-            return x[0]
         if op == "finite":
             return code.let(f"fcmp olt {real_} {code.absolute(x[0])}, {code.constant(float('inf'))}")
         if op == "sign":
@@ -176,4 +198,7 @@ class Emitter:
         ]
 
     def _kinds(self, nodes: Sequence[int]) -> list[str]:
-        return [self.code.truth if self.graph.kind[j] == "b" else self.code.real for j in nodes]
+        return [self._type(self.graph.kind[j]) for j in nodes]
+
+    def _type(self, kind: str) -> str:
+        return {"f": self.code.real, "i": self.code.whole, "b": self.code.truth}[kind]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dalembert.native.arithmetic import FOLD
+from dalembert.native.arithmetic import FOLD, wrapped
 from dalembert.native.depend import reached
 from dalembert.native.graph import Graph
 
@@ -31,4 +31,5 @@ def evaluate(g: Graph, roots: Sequence[int], inputs: Mapping[str, np.ndarray]) -
 
 
 def _item(x):
-    return x.item() if isinstance(x, np.generic) else x
+    x = x.item() if isinstance(x, np.generic) else x
+    return wrapped(x) if isinstance(x, int) and not isinstance(x, bool) else x

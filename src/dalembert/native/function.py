@@ -14,10 +14,12 @@ from dalembert.native.code import Code, module
 from dalembert.native.depend import Dependence
 from dalembert.native.emit import Emitter, Values
 from dalembert.native.graph import Graph
+from dalembert.native.place import refusing
 from dalembert.native.simplify import gather_factors, share_reciprocals
 from dalembert.native.trace import Tracer
 
 
+@refusing
 def compile_function(function: Callable, *examples: Any, cache: Cache = CACHE) -> Callable[..., list[np.ndarray]]:
     """function as machine code for arguments of the shapes of `examples`; float64 in and out, as a flat list."""
     g = Graph()
@@ -27,7 +29,7 @@ def compile_function(function: Callable, *examples: Any, cache: Cache = CACHE) -
     outputs = tracer.trace(function, *inputs, shapes=shapes)
     depend = Dependence(g)
     level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(inputs)))))  # noqa: E731
-    roots = [i for o in outputs for i in o.ravel().tolist()]
+    roots = [g.number(i) for o in outputs for i in o.ravel().tolist()]
     roots = share_reciprocals(g, gather_factors(g, roots, level), level)
     loaded = cache.load(_text(g, [x.size for x in inputs], len(tracer.captured), roots), plain=True)
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(loaded.address("evaluate"))
@@ -51,9 +53,7 @@ def _text(g: Graph, sizes: list[int], captured: int, roots: list[int]) -> str:
             values[g.variable(name, i)] = code.load(code.at("%given", at + i))
         at += size
     for i, value in enumerate(Emitter(g, code).emit(roots, values)):
-        kind = g.kind[roots[i]]
-        number = code.let(f"uitofp i1 {value} to double") if kind == "b" else value
-        code.store(number, code.at("%result", i))
+        code.store(value, code.at("%result", i))
     code.line("ret void")
     head = "define void @evaluate(ptr noalias %given, ptr noalias %result) nounwind"
     return module(code.function(head), declared=code.declared)

@@ -1,7 +1,8 @@
 """A hash-consed graph of scalar operations: every node exists once, constants are folded, zeros are structural.
 
 A node is (operation, *operands) with operands as indices of earlier nodes; so the list is in topological order. Kinds:
-"f" double, "i" integer (held exactly in a double while it is not constant), "b" truth value.
+"f" double, "i" integer of 64 bits that wraps around, "b" truth value. Narrower integers are wrapped by an operation of
+their name.
 
 Simplifications keep values to rounding, with four exceptions that are taken on purpose: 0·x = 0, x - x = 0 and
 (x·y)/x = y hold also where x is infinite or NaN, and a zero that results from constants has no sign. The zeros come from
@@ -13,21 +14,31 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from dalembert.native.arithmetic import FOLD, kind_of_result
+from dalembert.native.arithmetic import FOLD, NARROW, kind_of_result, wrapped
 
 Node = tuple
 
 
 class Unsupported(Exception):
-    """What cannot be translated, or not within the budget: `what` names the primitive, `why` the reason."""
+    """What cannot be translated, or not within the budget: `what` names the primitive, `why` the reason.
+
+    place: where the user wrote it, if that is known. role: what the function is in which it stands, if a caller knows.
+    """
 
     def __init__(self, what: str, why: str):
         self.what, self.why = what, why
-        super().__init__(f"{what}: {why}")
+        self.place: Any = None
+        self.role = ""
+        super().__init__(what, why)
+
+    def __str__(self) -> str:
+        if self.place is None:
+            return f"{self.what}: {self.why}"
+        return f"{self.place}{self.role and f' in {self.role}'}: {self.why}"
 
 
 class Graph:
@@ -59,7 +70,8 @@ class Graph:
         if isinstance(value, bool | np.bool_):
             return self._intern(("b", bool(value)), ("const", bool(value)), "b")
         if isinstance(value, int | np.integer):
-            return self._intern(("i", int(value)), ("const", int(value)), "i")
+            whole = wrapped(int(value))
+            return self._intern(("i", whole), ("const", whole), "i")
         number = float(value)
         return self._intern(("f", struct.pack("<d", number)), ("const", number), "f")
 
@@ -67,9 +79,9 @@ class Graph:
         """An input: component `index` of the vector called `name`."""
         return self._intern(("var", name, index), ("var", name, index), kind)
 
-    def vector(self, name: str, size: int) -> np.ndarray:
-        """The inputs name[0 … size-1] as an array of nodes."""
-        return np.array([self.variable(name, i) for i in range(size)], dtype=np.int64)
+    def vector(self, name: str, size: int, whole: int = 0) -> np.ndarray:
+        """The inputs name[0 … size-1] as an array of nodes, the last `whole` of them integers."""
+        return np.array([self.variable(name, i, "i" if i >= size - whole else "f") for i in range(size)], dtype=np.int64)
 
     def value(self, i: int) -> float | int | bool | None:
         """The constant at node i, or None."""
@@ -95,6 +107,10 @@ class Graph:
         """The node op(*args) as it is, without simplification."""
         key = (op, *args)
         return self._intern(key, key, kind_of_result(op, self.kind[args[-1]]))
+
+    def number(self, i: int) -> int:
+        """The node as a double; a truth value is 0 or 1."""
+        return i if self.kind[i] == "f" else self.apply("float", i)
 
     def choose(self, condition: int, if_true: Sequence[int], if_false: Sequence[int]) -> list[int]:
         """Nodes of a branch of which only one side is evaluated at run time.
@@ -274,6 +290,16 @@ def _extreme(g: Graph, a: int, b: int) -> int | None:
     return a if a == b else None
 
 
+def _narrow(op: str) -> Callable[[Graph, int], int | None]:
+    """An integer that is narrow already, or was a truth value, is as it was."""
+
+    def rule(g: Graph, a: int) -> int | None:
+        before, *operands = g.nodes[a]
+        return a if before == op or (before == "int" and g.kind[operands[0]] == "b") else None
+
+    return rule
+
+
 def _abs(g: Graph, a: int) -> int | None:
     if (inner := _negated(g, a)) is not None:
         return g.apply("abs", inner)
@@ -283,4 +309,5 @@ def _abs(g: Graph, a: int) -> int | None:
 _RULES = {
     "add": _add, "sub": _sub, "mul": _mul, "div": _div, "neg": _neg, "pow": _pow, "select": _select,
     "and": _and, "or": _or, "max": _extreme, "min": _extreme, "abs": _abs,
+    **{name: _narrow(name) for name in NARROW},
 }  # fmt: skip

@@ -7,9 +7,19 @@ from collections.abc import Sequence
 from dalembert.native.code import real
 from dalembert.native.dense import ASTRAY, EXACT, NOT_FINITE, SOLVED
 from dalembert.native.emit import Values
+from dalembert.native.lane_state import LaneState
 from dalembert.native.roots import Plan
 from dalembert.native.state import State
 from dalembert.path import Outcome
+
+
+def following(state: State | LaneState, plan: Plan, inner: Values, values: Values, w: list[str]) -> list[str]:
+    """The head's update from w with the Jacobian at z, where `inner` is: what jumps between them is seen in it."""
+    there, again, rows = dict(values), dict(inner), sorted(plan.head.rows)
+    state.emitter.bind(there, "z", w)
+    f = state.emitter.emit([state.roots.f[i] for i in rows], there)
+    again |= {state.step.graph.variable("again", i): value for i, value in zip(rows, f, strict=True)}
+    return state.emitter.emit(state.roots.following, again)
 
 
 class Iteration:
@@ -43,7 +53,7 @@ class Iteration:
     def _direct(self, plan: Plan, inner: Values, values: Values, z: list[str]) -> None:
         """Newton's update of the head; the tail stays as predicted until the head is solved."""
         c, r = self.state.code, self.state.roots
-        *update, check = self.state.emitter.emit([*r.update, *r.check], inner, fast=True)
+        *update, check = self.state.emitter.emit([*r.update, *r.check], inner)
         # Far from a root the rows may have any size, which the check of the pivots does not know.
         astray = c.load(self.state.astray, "i1")
         check = c.let(f"select i1 {astray}, double {real(float('inf'))}, double {check}")
@@ -54,7 +64,14 @@ class Iteration:
             w[j] = c.let(f"fsub double {z[j]}, {x}")
         self.state.store(self.state.w, w)
         if not plan.affine:
-            self._test(values, dict(zip(head, update, strict=True)), w, "solved.head", "again")
+            self._test(
+                values, dict(zip(head, update, strict=True)), w, "passed.head" if plan.judged else "solved.head", "again"
+            )
+        if plan.judged:
+            c.label("passed.head")
+            after = following(self.state, plan, inner, values, w)
+            self._test(values, dict(zip(head, after, strict=True)), w, "solved.head", "again", judged=True)
+        if not plan.affine:
             c.label("solved.head")
         self._keep_cut(z, w, dict(zip(head, update, strict=True)))
         known = dict(values)
@@ -82,7 +99,7 @@ class Iteration:
         """The unknowns that follow linearly from the head, starting from the predicted ones."""
         c, r, tail = self.state.code, self.state.roots, sorted(plan.tail.columns)
         self.state.emitter.bind(known, "z", w)
-        *update, check = self.state.emitter.emit([*r.tail_update, *r.tail_check], known, fast=True)
+        *update, check = self.state.emitter.emit([*r.tail_update, *r.tail_check], known)
         self._checked(plan, update, check, "solved.tail")
         solved = [c.let(f"fsub double {w[j]}, {x}") for j, x in zip(tail, update, strict=True)]
         self.state.store([self.state.w[j] for j in tail], solved)
@@ -96,17 +113,10 @@ class Iteration:
         c.label(label)
 
     def _pivoted(self, inner: Values, values: Values, z: list[str]) -> None:
-        c, n = self.state.code, self.state.layout.z
+        c = self.state.code
         c.label("pivot")
-        self.state.write("right", self.state.emitter.emit(self.state.roots.f, inner, fast=True))
-        with c.loop(0, n * n) as i:
-            c.store("0.0", c.at(self.state.part["matrix"], i))
-        for i, node in enumerate(self.state.roots.jacobian):
-            if node != self.state.g.zero:
-                c.store(self.state.emitter.emit([node], inner, fast=True)[0], c.at(self.state.part["matrix"], i))
+        code = self._by_pivots(inner, self.state.emitter.emit(self.state.roots.f, inner))
         c.store(c.let(f"add i64 {self.state.count('slow')}, 1"), self.state.i["slow"], "i64")
-        arguments = ", ".join(f"ptr {self.state.part[name]}" for name in ("matrix", "right", "report"))
-        code = c.let(f"call i64 %solver(i64 {n}, {arguments})")
         c.store(c.load(self.state.part["report"]), self.state.size)
         c.store(c.load(c.at(self.state.part["report"], 1)), self.state.sign)
         c.line(f"switch i64 {code}, label %singular [ i64 {SOLVED}, label %solved i64 {EXACT}, label %exact"
@@ -125,16 +135,43 @@ class Iteration:
         self._keep_moved(new)
         c.fork(self.state.all_finite(new), "solved.finite", "not_finite", True)
         c.label("solved.finite")
-        if self.state.step.linear and self.state.plan is not None:
+        step = self.state.step
+        judged = step.equations.judged(step.everything, step.everything)
+        if step.linear and self.state.plan is not None:
             c.go("accept")
         else:
-            self._test(values, dict(enumerate(update)), new, "accept", "again")
+            self._test(values, dict(enumerate(update)), new, "passed" if judged else "accept", "again")
+        if judged:
+            self._judge(inner, values, new)
         for name, outcome in (("singular", Outcome.SINGULAR), ("not_finite", Outcome.NOT_FINITE)):
             c.label(name)
             self.state.fail(outcome, self.state.astray)
 
-    def _test(self, values: Values, update: dict[int, str], w: list[str], yes: str, no: str) -> None:
-        """Whether every tested |update_i| ≤ tolerance · scale_i at the new z."""
+    def _by_pivots(self, inner: Values, right: list[str]) -> str:
+        """The system with the Jacobian at z, solved with pivoting; returns the code of the outcome."""
+        c, n = self.state.code, self.state.layout.z
+        self.state.write("right", right)
+        with c.loop(0, n * n) as i:
+            c.store("0.0", c.at(self.state.part["matrix"], i))
+        for i, node in enumerate(self.state.roots.jacobian):
+            if node != self.state.g.zero:
+                c.store(self.state.emitter.emit([node], inner)[0], c.at(self.state.part["matrix"], i))
+        arguments = ", ".join(f"ptr {self.state.part[name]}" for name in ("matrix", "right", "report"))
+        return c.let(f"call i64 %solver(i64 {n}, {arguments})")
+
+    def _judge(self, inner: Values, values: Values, w: list[str]) -> None:
+        """As in `_direct`: the update from w, with the same Jacobian, must pass the test, too."""
+        c, there = self.state.code, dict(values)
+        c.label("passed")
+        self.state.emitter.bind(there, "z", w)
+        code = self._by_pivots(inner, self.state.emitter.emit(self.state.roots.f, there))
+        c.line(f"switch i64 {code}, label %again [ i64 {SOLVED}, label %following i64 {EXACT}, label %accept ]")
+        c.label("following")
+        update = dict(enumerate(self.state.read("right")))
+        self._test(values, update, w, "accept", "again", judged=True)
+
+    def _test(self, values: Values, update: dict[int, str], w: list[str], yes: str, no: str, judged: bool = False) -> None:
+        """Whether every tested |update_i| ≤ tolerance · scale_i at the new z; judged: of the update that follows on it."""
         c, inside, passed, near = self.state.code, dict(values), "true", "true"
         self.state.emitter.bind(inside, "w", w)
         groups: dict[int, list[str]] = {}
@@ -148,7 +185,8 @@ class Iteration:
             passed = c.let(f"and i1 {passed}, {c.let(f'fcmp ole double {largest}, {bound}')}")
             limit = c.let(f"fmul double {scale}, {real(ASTRAY)}")
             near = c.let(f"and i1 {near}, {c.let(f'fcmp ole double {largest}, {limit}')}")
-        c.store(c.let(f"xor i1 {near}, true"), self.state.astray, "i1")  # as in algebra/newton.py
+        if not judged:
+            c.store(c.let(f"xor i1 {near}, true"), self.state.astray, "i1")  # as in algebra/newton.py
         c.fork(passed, yes, no)
 
     def _report(self, plan: Plan, inner: Values, known: Values) -> None:
@@ -165,7 +203,7 @@ class Iteration:
                 c.label("count.sign")
             bits = "-1" if plan.parity else "0"
             emit = self.state.emitter.emit
-            for pivot in (*emit(r.pivots, inner, fast=True), *emit(r.tail_pivots, known, fast=True)):
+            for pivot in (*emit(r.pivots, inner), *emit(r.tail_pivots, known)):
                 bits = c.let(f"xor i64 {bits}, {c.let(f'bitcast double {pivot} to i64')}")
             negative = c.let(f"icmp slt i64 {bits}, 0")
             c.store(c.let(f"select i1 {negative}, double -1.0, double 1.0"), self.state.sign)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dalembert.native.dense import ASTRAY
 from dalembert.native.emit import Values
+from dalembert.native.iterate import following
 from dalembert.native.lane_state import LaneState
 
 
@@ -25,7 +26,7 @@ class LaneIteration:
         inner = dict(values)
         z = [c.load(x) for x in self.state.z]
         self.state.emitter.bind(inner, "z", z)
-        *update, check = self.state.emitter.emit([*self.state.roots.update, *self.state.roots.check], inner, fast=True)
+        *update, check = self.state.emitter.emit([*self.state.roots.update, *self.state.roots.check], inner)
         solved = self._checked(update, check, c.load(self.state.alive, c.truth))
         head, w = sorted(self.state.plan.head.columns), list(z)
         for j, x in zip(head, update, strict=True):
@@ -38,6 +39,10 @@ class LaneIteration:
             c.store(solved, self.state.good, c.truth)
             return inner
         passed, near = self._passed(values, dict(zip(head, update, strict=True)), w)
+        if self.state.plan.judged:
+            after = following(self.state, self.state.plan, inner, values, w)
+            small, _ = self._passed(values, dict(zip(head, after, strict=True)), w)
+            passed = c.let(f"and {c.truth} {passed}, {small}")
         solved = c.let(f"and {c.truth} {solved}, {near}")
         c.store(c.let(f"and {c.truth} {solved}, {passed}"), self.state.good, c.truth)
         more = c.let(f"and {c.truth} {solved}, {c.let(f'xor {c.truth} {passed}, {c.constant(True)}')}")
@@ -74,12 +79,12 @@ class LaneIteration:
         c, r, known = self.state.code, self.state.roots, dict(values)
         w, tail = [c.load(x) for x in self.state.w], sorted(self.state.plan.tail.columns)
         self.state.emitter.bind(known, "z", w)
-        *update, check = self.state.emitter.emit([*r.tail_update, *r.tail_check], known, fast=True)
+        *update, check = self.state.emitter.emit([*r.tail_update, *r.tail_check], known)
         c.store(self._checked(update, check, c.load(self.state.good, c.truth)), self.state.good, c.truth)
         solved = [c.let(f"fsub {c.real} {w[j]}, {x}") for j, x in zip(tail, update, strict=True)]
         self.state.store([self.state.w[j] for j in tail], solved)
         self._keep_cut(w, dict(zip(tail, solved, strict=True)), dict(zip(tail, update, strict=True)))
-        return [] if r.factor else self.state.emitter.emit(r.tail_pivots, known, fast=True)
+        return [] if r.factor else self.state.emitter.emit(r.tail_pivots, known)
 
     def _passed(self, values: Values, update: dict[int, str], w: list[str]) -> tuple[str, str]:
         """Whether every tested |update_i| ≤ tolerance · scale_i at the new z, and whether ≤ ASTRAY · scale_i."""

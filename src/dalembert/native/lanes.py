@@ -126,7 +126,7 @@ class Lanes:
     def _accept(self, values: Values, inner: Values, tail_pivots: list[str]) -> None:
         c, r, emit = self.state.code, self.state.roots, self.state.emitter.emit
         size = c.constant(0.0) if self.state.plan.affine else emit(r.size, inner, fast=True)[0]
-        pivots = [] if r.factor else [*emit(r.pivots, inner, fast=True), *tail_pivots]
+        pivots = [] if r.factor else [*emit(r.pivots, inner), *tail_pivots]
         self.state.emitter.bind(values, "w", [c.load(x) for x in self.state.w])
         for name, slots in (("cut", self.state.cut), ("moved", self.state.moved)):
             for j, slot in slots.items():
@@ -142,7 +142,7 @@ class Lanes:
         c.store(out, self.state.out, c.truth)
         c.fork(c.some(out), "write", "keep", False)
         c.label("keep")
-        reduced = emit(r.new_reduced, values)
+        reduced = self.state.emitter.stored(r.new_reduced, values)
         if last and reduced:
             pairs = zip(reduced, self.state.read("reduced"), strict=True)
             reduced = [c.let(f"select i1 {last}, {c.real} {new}, {c.real} {old}") for new, old in pairs]

@@ -5,6 +5,7 @@ A pivot is chosen at run time by comparisons, as LAPACK does, but only among ent
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,12 +18,15 @@ LARGEST = 12  # rows of a matrix inside the user's functions that is factored by
 
 
 def _bring_largest(g: Graph, k: int, matrix: Nodes, *others: Nodes) -> int:
-    """Swap the row below k with the largest entry of column k into row k; the same rows of `others`. Returns its index."""
+    """Swap the row below k with the largest entry of column k into row k; the same rows of `others`. Returns its index.
+
+    Which row it is makes no difference to what is solved.
+    """
     best, largest = g.constant(k), g.apply("abs", int(matrix[k, k]))
     rows = [i for i in range(k + 1, matrix.shape[0]) if matrix[i, k] != g.zero]
     for i in rows:
         size = g.apply("abs", int(matrix[i, k]))
-        larger = g.apply("gt", size, largest)
+        larger = g.apply("agree", g.apply("gt", size, largest))
         best = g.apply("select", larger, g.constant(i), best)
         largest = g.apply("select", larger, size, largest)
     for i in rows:
@@ -135,15 +139,20 @@ def _triangular_solve(g: Graph, eqn, a: Nodes, b: Nodes) -> Nodes:
 
 
 def _cholesky(g: Graph, eqn, a: Nodes) -> Nodes:
+    """L with A = L Lᵀ; NaN where A is not positive definite."""
     result = np.full_like(a, g.zero)
     for batch in np.ndindex(*a.shape[:-2]):
-        work, low = a[batch], result[batch]
+        work, low, definite = a[batch], result[batch], g.true
         for j in range(len(work)):
             rest = [g.apply("mul", int(x), int(x)) for x in low[j, :j]]
-            low[j, j] = g.apply("sqrt", g.apply("sub", int(work[j, j]), g.total(rest)))
+            square = g.apply("sub", int(work[j, j]), g.total(rest))
+            definite = g.apply("and", definite, g.apply("gt", square, g.zero))
+            low[j, j] = g.apply("sqrt", square)
             for i in range(j + 1, len(work)):
                 dot = g.total(g.apply("mul", int(x), int(y)) for x, y in zip(low[i, :j], low[j, :j], strict=True))
                 low[i, j] = g.apply("div", g.apply("sub", int(work[i, j]), dot), int(low[j, j]))
+        lower = np.tril_indices(len(work))
+        low[lower] = elementwise(g, "select", np.asarray(definite), low[lower], np.asarray(g.constant(math.nan)))
     return result
 
 

@@ -173,7 +173,7 @@ class Run:
         if r.stop:
             stopped = self.state.emitter.emit(r.stop, values)[0]
             c.store(c.let(f"select i1 {stopped}, i64 {int(Outcome.STOPPED)}, i64 0"), self.state.i["code"], "i64")
-        self.state.write("reduced", self.state.emitter.emit(r.new_reduced, values))
+        self.state.write("reduced", self.state.emitter.stored(r.new_reduced, values))
         self._count_crossing(values)
         for name in ("q", "s"):
             self.state.write(f"before_{name}", [c.load(x) for x in self.state.d[name]])

@@ -21,12 +21,14 @@ LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; be
 class Plan:
     """How the linear systems are solved: the pivots of the head, which is iterated, and of the tail, solved once after.
 
-    affine: the head's equations are affine in its unknowns, and one solution of it is enough, too.
+    affine: the head's equations are proven to be affine in its unknowns, and one solution of it is enough, too.
+    judged: they may jump, or their Jacobian is not proven: the update from the result must be small, too.
     """
 
     head: Order
     tail: Order
     affine: bool
+    judged: bool
 
     @property
     def growth(self) -> float:
@@ -47,12 +49,13 @@ def choose_plan(step: Translated, samples: np.ndarray) -> Plan | None:
     """The plan for a step whose Jacobian has the values `samples` (s, n, n); None where loops are to do it."""
     entries = step.jacobian
     levels = np.array([step.level(int(i)) for i in entries.ravel()]).reshape(entries.shape)
-    parts = split(step.graph, entries)
+    parts = split(step.graph, step.equations)
     orders = [_order_of(part, entries != step.graph.zero, levels, samples) for part in parts]
     if orders[0] is None or orders[1] is None:
         return None
-    head = entries[np.ix_(parts[0].rows, parts[0].columns)]
-    plan = Plan(orders[0], orders[1], not any(step.depend.on(int(i), "z") for i in head.ravel()))
+    head = parts[0].rows, parts[0].columns
+    affine = step.equations.affine(*head)
+    plan = Plan(orders[0], orders[1], affine, not affine and step.equations.judged(*head))
     return plan if plan.operations <= LARGEST_WRITTEN else None
 
 
@@ -69,7 +72,8 @@ class Roots:
     """f, jacobian (by rows): the system. update, check, pivots: the head's written-out solution; empty if there is none;
     tail_…: the tail's, with the head's solution in z. Updates are in the order of the plan's sorted columns.
 
-    size: largest scaled residual of the head. The others are as in Translated.
+    size: largest scaled residual of the head. following: the head's update from another point, with this Jacobian, of F
+    there, `again`; empty if it is not asked for. The others are as in Translated.
     """
 
     f: list[int]
@@ -81,6 +85,7 @@ class Roots:
     tail_check: list[int]
     tail_pivots: list[int]
     size: list[int]
+    following: list[int]
     guess: list[int]
     scale: list[int]
     new_q: list[int]
@@ -112,7 +117,8 @@ class Roots:
     def stepped(self) -> list[int]:
         """What is computed in every step, apart from conditions and laws."""
         return [*self.f, *self.jacobian, *self.update, *self.check, *self.tail_update, *self.tail_check, *self.size,
-                *self.new_q, *self.new_s, *self.scale, *self.multipliers, *self.force, *self.new_velocity]  # fmt: skip
+                *self.following, *self.new_q, *self.new_s, *self.scale, *self.multipliers, *self.force,
+                *self.new_velocity]  # fmt: skip
 
 
 def roots_of(step: Translated, plan: Plan | None) -> Roots:
@@ -131,9 +137,10 @@ def roots_of(step: Translated, plan: Plan | None) -> Roots:
     one = lambda x: [] if x is None else [x]  # noqa: E731
     parts = Roots(
         f, jacobian.ravel().tolist(), *_nodes(head, bool(plan)), *_nodes(tail, bool(plan and plan.tail.rows)), [size],
-        step.guess, step.scale, step.new_q, step.new_lost, new_s, new_low, step.multipliers, step.force,
-        _replaced(g, step.new_velocity, after), one(step.factor), _replaced(g, one(step.inside), after),
-        _replaced(g, one(step.stop), after), step.law or [], _replaced(g, step.new_reduced or [], after),
+        _following(step, jacobian, plan), step.guess, step.scale, step.new_q, step.new_lost, new_s, new_low,
+        step.multipliers, step.force, _replaced(g, step.new_velocity, after), one(step.factor),
+        _replaced(g, one(step.inside), after), _replaced(g, one(step.stop), after), step.law or [],
+        _replaced(g, step.new_reduced or [], after),
     )  # fmt: skip
     names = [field.name for field in dataclasses.fields(Roots)]
     lists = [getattr(parts, name) for name in names]
@@ -152,6 +159,14 @@ def _eliminated(step: Translated, f: list[int], jacobian: np.ndarray, plan: Plan
         every = _replaced(g, [*f, *jacobian.ravel().tolist()], known)
         f, jacobian = every[: len(f)], np.array(every[len(f) :], np.int64).reshape(jacobian.shape)
     return eliminate(g, f, jacobian, order, step.level, plan.growth)
+
+
+def _following(step: Translated, jacobian: np.ndarray, plan: Plan | None) -> list[int]:
+    if plan is None or not plan.judged:
+        return []
+    again = step.graph.vector("again", len(step.f)).tolist()
+    found = eliminate(step.graph, again, jacobian, plan.head, step.level, plan.growth)
+    return [found.update[j] for j in sorted(found.update)]
 
 
 def _replaced(g: Graph, roots: list[int], known: dict[int, int]) -> list[int]:

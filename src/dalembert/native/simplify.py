@@ -105,7 +105,9 @@ class _Reciprocals:
 
     def of(self, b: int, new: dict[int, int]) -> int:
         if b not in self.known:
-            parts = [self.root[b]] * 2 if b in self.root else self.g.nodes[b][1:] if self.follows(b) else ()
+            parts = self.g.nodes[b][1:] if self.follows(b) else ()
+            if b in self.root:  # the root itself may come later, and then b is divided by
+                parts = [self.root[b]] * 2 if self.root[b] in new else ()
             if parts:
                 self.known[b] = self.g.apply("mul", *(self.of(j, new) for j in parts))
             else:

@@ -46,7 +46,9 @@ class Stages:
         g, c = self.step.graph, self.code
         users = [g.nodes[i] for i in eager(g, roots) if self.step.level(i) > 0 and g.nodes[i][0] not in ("branch", "var")]
         needed = {j for node in users for j in operands(node)} | set(roots)
-        self.prepared = sorted(j for j in needed if self.step.level(j) == 0 and self.step.depend.on(j, "h"))
+        self.prepared = sorted(
+            j for j in needed if g.kind[j] == "f" and self.step.level(j) == 0 and self.step.depend.on(j, "h")
+        )
         self.table = c.slot("stages", "double", self.number * len(self.prepared))
         with c.loop(0, self.number) as i:
             inside = dict(values)

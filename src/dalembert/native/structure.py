@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.native.elementwise import Nodes, concrete, constants, elementwise
+from dalembert.native.elementwise import Nodes, concrete, constants, converted, elementwise
 from dalembert.native.graph import Graph, Unsupported, paired
 
 
 def _known(g: Graph, nodes: Nodes, primitive: str) -> np.ndarray:
     values = concrete(g, nodes)
     if values is None:
-        raise Unsupported(primitive, "with an index that is computed from the state")
+        raise Unsupported(primitive, "with indices that are computed from the state")
     return values.astype(np.int64)
 
 
@@ -91,22 +91,54 @@ def _positions(indices, grid, window_axes, skipped, index_map, batching, operand
     return tuple(at), inside
 
 
-def _gather(g: Graph, eqn, x: Nodes, indices: Nodes) -> Nodes:
-    known = concrete(g, indices)
-    if known is not None:
-        return _gather_at(g, eqn, x, known.astype(np.int64))
-    if indices.shape[-1] != 1:
-        raise Unsupported("gather", "with several indices that are computed from the state")
-    axis = eqn.params["dimension_numbers"].start_index_map[0]
-    choices = range(x.shape[axis] - eqn.params["slice_sizes"][axis] + 1)
-    offset, grid = eqn.params["dimension_numbers"].offset_dims, np.indices(eqn.outvars[0].aval.shape)
-    batch = tuple(a for d, a in enumerate(grid) if d not in offset)
-    chosen = indices[(*batch, 0)]
-    result = _gather_at(g, eqn, x, np.zeros(indices.shape, np.int64))
-    for k in choices[1:]:
-        here = _gather_at(g, eqn, x, np.full(indices.shape, k, np.int64))
-        result = elementwise(g, "select", elementwise(g, "eq", chosen, np.asarray(g.constant(k))), here, result)
+def _moving(g: Graph, name: str, indices: Nodes) -> tuple[np.ndarray, int | None]:
+    """The values of the indices, and the one column of them that is computed from the state; None where there is none."""
+    columns = [concrete(g, indices[..., k]) for k in range(indices.shape[-1])]
+    moving = [k for k, column in enumerate(columns) if column is None]
+    if len(moving) > 1:
+        raise Unsupported(name, "with several indices that are computed from the state")
+    zeros = np.zeros(indices.shape[:-1], np.int64)
+    known = np.stack([zeros if column is None else column.astype(np.int64) for column in columns] or [zeros], axis=-1)
+    return known[..., : len(columns)], moving[0] if moving else None
+
+
+def _at(known: np.ndarray, column: int, value: int) -> np.ndarray:
+    """The indices with one value in all of a column."""
+    result = known.copy()
+    result[..., column] = value
     return result
+
+
+def _gather(g: Graph, eqn, x: Nodes, indices: Nodes) -> Nodes:
+    """An index that is computed chooses among all its values; one outside is moved to the nearest, or gives `_fill`."""
+    if "ONE_HOT" in str(eqn.params["mode"]):
+        raise Unsupported("gather", "in the mode one_hot")
+    known, column = _moving(g, "gather", indices)
+    result = _gather_at(g, eqn, x, known)
+    if column is None:
+        return result
+    d, grid = eqn.params["dimension_numbers"], np.indices(eqn.outvars[0].aval.shape)
+    axis = d.start_index_map[column]
+    last = x.shape[axis] - eqn.params["slice_sizes"][axis]
+    chosen = indices[(*(a for k, a in enumerate(grid) if k not in d.offset_dims), column)]
+    for k in range(1, last + 1):
+        reached = elementwise(g, "ge", chosen, np.asarray(g.constant(k)))
+        result = elementwise(g, "select", reached, _gather_at(g, eqn, x, _at(known, column, k)), result)
+    if "FILL" not in str(eqn.params["mode"]):
+        return result
+    ends = (("ge", 0), ("le", last))
+    inside = elementwise(g, "and", *(elementwise(g, op, chosen, np.asarray(g.constant(k))) for op, k in ends))
+    return elementwise(g, "select", inside, result, np.asarray(_fill(g, eqn)))
+
+
+def _fill(g: Graph, eqn) -> int:
+    """What stands for an element outside; if none is given NaN, true, the least signed or the largest unsigned integer."""
+    given, dtype = eqn.params["fill_value"], eqn.outvars[0].aval.dtype
+    if given is None and dtype.kind in "iu":
+        given = np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
+    elif given is None:
+        given = math.nan if dtype.kind == "f" else True
+    return int(constants(g, np.asarray(given, dtype)))
 
 
 def _gather_at(g: Graph, eqn, x: Nodes, indices: np.ndarray) -> Nodes:
@@ -117,38 +149,47 @@ def _gather_at(g: Graph, eqn, x: Nodes, indices: np.ndarray) -> Nodes:
     at, inside = _positions(indices, grid, d.offset_dims, skipped, d.start_index_map, batching, x.shape, p["slice_sizes"])
     result = x[at]
     if "FILL" in str(p["mode"]) and not inside.all():
-        kind = eqn.outvars[0].aval.dtype.kind
-        fill = p["fill_value"] if p["fill_value"] is not None else (math.nan if kind == "f" else 0)
-        result = np.where(inside, result, g.constant(fill))
+        result = np.where(inside, result, _fill(g, eqn))
     return result
 
 
 def _scatter(combine: str | None) -> Callable:
     def scatter(g: Graph, eqn, x: Nodes, indices: Nodes, updates: Nodes) -> Nodes:
-        known, result = concrete(g, indices), x.copy()
-        if known is not None:
-            _scatter_at(g, eqn, combine, result, known.astype(np.int64), updates, None)
+        if combine is None and eqn.params["update_jaxpr"] is not None:
+            raise Unsupported("scatter", "with a function of what is there")
+        known, column = _moving(g, "scatter", indices)
+        result, d = x.copy(), eqn.params["dimension_numbers"]
+        if column is None:
+            _scatter_at(g, eqn, combine, result, known, updates, None)
             return result
-        if indices.shape[-1] != 1:
-            raise Unsupported("scatter", "with several indices that are computed from the state")
-        d = eqn.params["dimension_numbers"]
-        batch = tuple(a for k, a in enumerate(np.indices(updates.shape)) if k not in d.update_window_dims)
-        chosen = indices[(*batch, 0)]
-        for k in range(x.shape[d.scatter_dims_to_operand_dims[0]]):
+        axis, grid = d.scatter_dims_to_operand_dims[column], np.indices(updates.shape)
+        last = x.shape[axis] - _window_sizes(d, updates.shape, x.ndim)[axis]
+        chosen = indices[(*(a for k, a in enumerate(grid) if k not in d.update_window_dims), column)]
+        if "CLIP" in str(eqn.params["mode"]):
+            chosen = elementwise(g, "min", elementwise(g, "max", chosen, np.asarray(g.constant(0))), constants(g, last))
+        chosen = np.broadcast_to(chosen, updates.shape)
+        for k in range(last + 1):
             here = elementwise(g, "eq", chosen, np.asarray(g.constant(k)))
-            _scatter_at(g, eqn, combine, result, np.full(indices.shape, k, np.int64), updates, here)
+            _scatter_at(g, eqn, combine, result, _at(known, column, k), updates, here)
         return result
 
     return scatter
+
+
+def _window_sizes(d, updates: tuple[int, ...], ndim: int) -> list[int]:
+    """How far a window of the updates reaches along each axis of the operand."""
+    skipped = {*d.inserted_window_dims, *d.operand_batching_dims}
+    sizes = [1] * ndim
+    for axis, along in zip(d.update_window_dims, (k for k in range(ndim) if k not in skipped), strict=True):
+        sizes[along] = updates[axis]
+    return sizes
 
 
 def _scatter_at(g: Graph, eqn, combine, result: Nodes, indices: np.ndarray, updates: Nodes, where: Nodes | None) -> None:
     """Write updates into result, or combine them with what is there; with `where`, only where that is true."""
     p, d = eqn.params, eqn.params["dimension_numbers"]
     skipped = {*d.inserted_window_dims, *d.operand_batching_dims}
-    sizes, window = [1] * result.ndim, list(d.update_window_dims)
-    for axis, along in zip(window, (k for k in range(result.ndim) if k not in skipped), strict=True):
-        sizes[along] = updates.shape[axis]
+    sizes, window = _window_sizes(d, updates.shape, result.ndim), list(d.update_window_dims)
     batching = (d.operand_batching_dims, d.scatter_indices_batching_dims)
     grid = np.indices(updates.shape)
     at, inside = _positions(indices, grid, window, skipped, d.scatter_dims_to_operand_dims, batching, result.shape, sizes)
@@ -157,24 +198,29 @@ def _scatter_at(g: Graph, eqn, combine, result: Nodes, indices: np.ndarray, upda
     conditions = np.full(updates.shape, g.true) if where is None else where
     for *place, value, here in zip(*columns, updates[keep].tolist(), conditions[keep].tolist(), strict=True):
         old = int(result[tuple(place)])
-        new = value if combine is None else g.apply(combine, old, value)
+        new = value if combine is None else int(elementwise(g, combine, np.asarray(old), np.asarray(value)))
         result[tuple(place)] = g.apply("select", here, new, old)
 
 
-def _reduce(op: str, empty: Any) -> Callable:
+def _reduce(op: str) -> Callable:
     def reduce(g: Graph, eqn, x: Nodes) -> Nodes:
         axes = eqn.params["axes"]
         kept = [d for d in range(x.ndim) if d not in axes]
         size = math.prod(x.shape[d] for d in axes)
         rows = np.transpose(x, [*kept, *axes]).reshape(*(x.shape[d] for d in kept), size)
-        start = False if op == "or" else True if op == "and" else empty
-        if eqn.outvars[0].aval.dtype.kind in "iu" and op in ("add", "mul"):
-            start = int(empty)
         columns = [rows[..., k] for k in range(size)]
         combine = lambda a, b: elementwise(g, op, a, b)  # noqa: E731
-        return paired(combine, columns, constants(g, np.full(rows.shape[:-1], start)))
+        return paired(combine, columns, constants(g, np.full(rows.shape[:-1], _empty(op, eqn.outvars[0].aval.dtype))))
 
     return reduce
+
+
+def _empty(op: str, dtype: np.dtype) -> Any:
+    """What op gives for nothing."""
+    if op in ("max", "min") and dtype.kind in "iu":
+        return getattr(np.iinfo(dtype), "min" if op == "max" else "max")
+    value = {"add": 0, "mul": 1, "max": -math.inf, "min": math.inf, "and": True, "or": False}[op]
+    return np.asarray(value, dtype)
 
 
 def _cumulative(op: str) -> Callable:
@@ -191,6 +237,8 @@ def _cumulative(op: str) -> Callable:
 
 
 def _dot_general(g: Graph, eqn, a: Nodes, b: Nodes) -> Nodes:
+    dtype = eqn.outvars[0].aval.dtype
+    a, b = (converted(g, x, v.aval.dtype, dtype) for x, v in zip((a, b), eqn.invars, strict=True))
     (left, right), (left_batch, right_batch) = eqn.params["dimension_numbers"]
     rows = [d for d in range(a.ndim) if d not in (*left, *left_batch)]
     columns = [d for d in range(b.ndim) if d not in (*right, *right_batch)]
@@ -199,8 +247,7 @@ def _dot_general(g: Graph, eqn, a: Nodes, b: Nodes) -> Nodes:
     x = np.transpose(a, [*left_batch, *rows, *left]).reshape(*batch, math.prod(a.shape[d] for d in rows), 1, inner)
     y = np.transpose(b, [*right_batch, *columns, *right]).reshape(*batch, 1, math.prod(b.shape[d] for d in columns), inner)
     shape = (*batch, *(a.shape[d] for d in rows), *(b.shape[d] for d in columns))
-    zero = g.zero if eqn.outvars[0].aval.dtype.kind == "f" else g.constant(0)
-    result = np.full((*batch, x.shape[-3], y.shape[-2]), zero, np.int64)
+    result = constants(g, np.zeros((*batch, x.shape[-3], y.shape[-2]), dtype))
     for k in range(inner):
         result = elementwise(g, "add", result, elementwise(g, "mul", x[..., k], y[..., k]))
     return result.reshape(shape)
@@ -219,16 +266,26 @@ def _split(g: Graph, eqn, x: Nodes) -> list[Nodes]:
 
 
 def _argument(op: str) -> Callable:
+    """The first of the best elements, and of those that are NaN if there are such."""
+
     def argument(g: Graph, eqn, x: Nodes) -> Nodes:
         rows = np.moveaxis(x, eqn.params["axes"][0], 0)
         best, index = rows[0], constants(g, np.zeros(rows.shape[1:], np.int64))
         for k in range(1, rows.shape[0]):
             better = elementwise(g, op, rows[k], best)
+            if eqn.invars[0].aval.dtype.kind == "f":
+                worse, valid = elementwise(g, "ne", rows[k], rows[k]), elementwise(g, "eq", best, best)
+                better = elementwise(g, "or", better, elementwise(g, "and", worse, valid))
             best = elementwise(g, "select", better, rows[k], best)
             index = elementwise(g, "select", better, np.asarray(g.constant(k)), index)
         return index
 
     return argument
+
+
+def _nothing(g: Graph, eqn) -> Nodes:
+    """An array that is never read."""
+    return constants(g, np.zeros(eqn.outvars[0].aval.shape, eqn.outvars[0].aval.dtype))
 
 
 def _expand(g: Graph, eqn, x: Nodes) -> Nodes:
@@ -237,6 +294,8 @@ def _expand(g: Graph, eqn, x: Nodes) -> Nodes:
 
 STRUCTURE: dict[str, Callable[..., Any]] = {
     "broadcast_in_dim": _broadcast, "slice": _slice, "pad": _pad, "iota": _iota, "split": _split,
+    "convert_element_type": lambda g, eqn, x: converted(g, x, eqn.invars[0].aval.dtype, eqn.params["new_dtype"]),
+    "empty": _nothing, "empty2": _nothing,
     "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "gather": _gather,
     "reshape": _expand, "squeeze": _expand, "expand_dims": _expand,
     "transpose": lambda g, eqn, x: np.transpose(x, eqn.params["permutation"]),
@@ -246,11 +305,12 @@ STRUCTURE: dict[str, Callable[..., Any]] = {
     "unstack": lambda g, eqn, x: list(np.moveaxis(x, eqn.params["axis"], 0)),
     "tile": lambda g, eqn, x: np.tile(x, eqn.params["reps"]),
     "scatter": _scatter(None), "scatter-add": _scatter("add"), "scatter_add": _scatter("add"),
-    "scatter-mul": _scatter("mul"), "scatter_mul": _scatter("mul"),
+    "scatter-sub": _scatter("sub"), "scatter_sub": _scatter("sub"), "scatter-mul": _scatter("mul"),
+    "scatter_mul": _scatter("mul"),
     "scatter_min": _scatter("min"), "scatter_max": _scatter("max"),
     "scatter-min": _scatter("min"), "scatter-max": _scatter("max"),
-    "reduce_sum": _reduce("add", 0.0), "reduce_prod": _reduce("mul", 1.0), "reduce_max": _reduce("max", -math.inf),
-    "reduce_min": _reduce("min", math.inf), "reduce_and": _reduce("and", True), "reduce_or": _reduce("or", False),
+    "reduce_sum": _reduce("add"), "reduce_prod": _reduce("mul"), "reduce_max": _reduce("max"),
+    "reduce_min": _reduce("min"), "reduce_and": _reduce("and"), "reduce_or": _reduce("or"),
     "cumsum": _cumulative("add"), "cumprod": _cumulative("mul"), "cummax": _cumulative("max"),
     "cummin": _cumulative("min"), "dot_general": _dot_general,
     "argmax": _argument("gt"), "argmin": _argument("lt"),

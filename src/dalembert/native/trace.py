@@ -14,32 +14,46 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
-from dalembert.native.elementwise import ELEMENTWISE, Nodes, constants
+from dalembert.native.elementwise import ELEMENTWISE, Nodes, check_type, constants, narrowed
 from dalembert.native.graph import Graph, Unsupported
 from dalembert.native.linear import LINEAR, linear_solve
+from dalembert.native.place import place_of, told
 from dalembert.native.structure import STRUCTURE
 from dalembert.tracing import reading
 
 INNER = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
          "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr",
          "remat": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}  # fmt: skip
+CUSTOM = frozenset(["stop_gradient", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"])
 LONGEST_LOOP = 10_000
 LARGEST_CAPTURE = 100_000
 
 
 class Tracer:
-    """Translates functions into one graph, and collects the values of captured arrays in the order they are met."""
+    """Translates functions into one graph, and collects the values of captured arrays in the order they are met.
+
+    declared: nodes whose effect on a derivative is what somebody says, by stop_gradient or a rule of their own.
+    """
 
     def __init__(self, graph: Graph):
         self.graph = graph
         self.captured: list[float] = []
+        self.declared: set[int] = set()
         self._seen: dict[int, tuple[Any, Nodes]] = {}
+        self._inside: list[Any] = []  # the equations that are being translated, one within the other
 
     def trace(self, function: Callable, *inputs: Nodes, shapes: Sequence[jax.ShapeDtypeStruct]) -> list[Nodes]:
         """The outputs of function at arrays of nodes; `shapes` are the shapes and types it is traced with."""
         with reading(function):
             jaxpr = jax.make_jaxpr(function)(*shapes)
         return self.run(jaxpr.jaxpr, jaxpr.consts, list(inputs))
+
+    def declare(self, function: Callable, *inputs: Nodes, shapes: Sequence[jax.ShapeDtypeStruct]) -> None:
+        """Find the nodes of `declared` in a function that is differentiated elsewhere: a derivative does not show them."""
+        with reading(function):
+            jaxpr = jax.make_jaxpr(function)(*shapes)
+        if _mentions(jaxpr.jaxpr, CUSTOM):
+            self.run(jaxpr.jaxpr, jaxpr.consts, list(inputs))
 
     def lift(self, value: Any) -> Nodes:
         """Nodes of a captured array."""
@@ -68,13 +82,16 @@ class Tracer:
         values: dict[Any, Nodes] = {}
 
         def read(atom) -> Nodes:
-            return constants(self.graph, atom.val) if isinstance(atom, Literal) else values[atom]
+            if isinstance(atom, Literal):
+                aval: Any = atom.aval
+                return constants(self.graph, np.asarray(atom.val, aval.dtype))
+            return values[atom]
 
         values.update(zip(jaxpr.constvars, (self.lift(c) for c in consts), strict=True))
         values.update(zip(jaxpr.invars, args, strict=True))
         for eqn in _needed(jaxpr):
             used = [a if k in _used(eqn) else None for k, a in enumerate(eqn.invars)]
-            outputs = self._apply(eqn, [None if a is None else read(a) for a in used])
+            outputs = self._translated(eqn, [None if a is None else read(a) for a in used])
             values.update(zip(eqn.outvars, outputs, strict=True))
         return [read(v) for v in jaxpr.outvars]
 
@@ -82,27 +99,37 @@ class Tracer:
         """Outputs of a jaxpr that may carry its own constants."""
         return self.run(jaxpr.jaxpr, jaxpr.consts, args) if hasattr(jaxpr, "jaxpr") else self.run(jaxpr, [], args)
 
+    def _translated(self, eqn, x: list[Any]) -> list[Nodes]:
+        """The outputs of an equation; Unsupported, with its place, where that fails for whatever reason."""
+        self._inside.append(eqn)
+        try:
+            return self._apply(eqn, x)
+        except Exception as error:
+            found = error if isinstance(error, Unsupported) else Unsupported(eqn.primitive.name, told(error))
+            found.place = found.place or place_of(self._inside)
+            raise found from error
+        finally:
+            self._inside.pop()
+
     def _apply(self, eqn, x: list[Any]) -> list[Nodes]:
         name, g = eqn.primitive.name, self.graph
-        _check_types(eqn)
-        if name in ELEMENTWISE:
-            return [ELEMENTWISE[name](g, eqn.params, *x)]
-        if name in STRUCTURE or name in LINEAR:
-            result = (STRUCTURE if name in STRUCTURE else LINEAR)[name](g, eqn, *x)
-            return list(result) if eqn.primitive.multiple_results else [result]
+        for v in (*eqn.outvars, *eqn.invars):
+            if hasattr(v.aval, "dtype"):
+                check_type(name, v.aval.dtype)
+        if name in CUSTOM:
+            self.declared.update(i for a in x for i in a.ravel().tolist())
         if name in INNER:
             return self.closed(eqn.params[INNER[name]], x)
-        control = _CONTROL.get(name)
-        if control is None:
-            raise Unsupported(name, "this primitive has no translation")
-        return control(self, eqn, x)
-
-
-def _check_types(eqn) -> None:
-    for v in (*eqn.outvars, *eqn.invars):
-        dtype = getattr(v.aval, "dtype", None)
-        if dtype is not None and (dtype.kind not in "fiub" or dtype in (np.float32, np.float16)):
-            raise Unsupported(eqn.primitive.name, f"on {dtype}; only float64, integers and booleans are translated")
+        if name in _CONTROL:
+            return _CONTROL[name](self, eqn, x)
+        if name in ELEMENTWISE:
+            result: Any = ELEMENTWISE[name](g, eqn.params, *x)
+        elif name in STRUCTURE or name in LINEAR:
+            result = (STRUCTURE if name in STRUCTURE else LINEAR)[name](g, eqn, *x)
+        else:
+            raise Unsupported(name, "there is no translation of it")
+        results = result if eqn.primitive.multiple_results else [result]
+        return [narrowed(g, y, v.aval.dtype) for y, v in zip(results, eqn.outvars, strict=True)]
 
 
 def _used(eqn) -> range | list[int]:
@@ -122,6 +149,16 @@ def _needed(jaxpr) -> list:
             kept.append(eqn)
             wanted |= {eqn.invars[k] for k in _used(eqn) if not isinstance(eqn.invars[k], Literal)}
     return kept[::-1]
+
+
+def _mentions(jaxpr, names: frozenset[str]) -> bool:
+    """Whether one of some primitives occurs."""
+    for eqn in jaxpr.eqns:
+        parts = (p if isinstance(p, tuple | list) else (p,) for p in eqn.params.values())
+        inner = [getattr(p, "jaxpr", p) for part in parts for p in part]
+        if eqn.primitive.name in names or any(hasattr(j, "eqns") and _mentions(j, names) for j in inner):
+            return True
+    return False
 
 
 def _cond(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:

@@ -39,10 +39,10 @@ class Chain:
     components are unknowns and not multipliers; relaxed: multipliers of constraints that are not linear. path: (b,), the
     components by whose change convergence is judged. weights: (blocks, b), the metric of the unknowns. sample: (points,
     blocks, b), generic points: where second derivatives cannot be read off a program, those that vanish there are taken to
-    vanish.
+    vanish. role: which of somebody's functions some pieces of code belong to, for a warning.
     """
 
-    def __init__(self, terms, data, shared, fixed, primal, relaxed, path, weights, sample):
+    def __init__(self, terms, data, shared, fixed, primal, relaxed, path, weights, sample, role=lambda codes: ""):
         self.fixed, self.primal, self.relaxed, self.weights = fixed, primal, relaxed, weights
         self.blocks, self.size = fixed.shape
         self.free = np.ascontiguousarray(~fixed, dtype=float)
@@ -55,6 +55,8 @@ class Chain:
         try:
             self.sums: Machine | Portable = Machine(tuple(terms), data, shared, fixed)
         except Unsupported as reason:
+            if reason.place is not None:
+                reason.role = role(reason.place.codes)
             warnings.warn(f"{reason}; the boundary problem runs on JAX", stacklevel=2)
             self.sums = Portable(tuple(terms), data, shared, fixed, sample)
         self.position, self.lower = narrow_order(tuple(terms), self.sums.patterns, self.size)

@@ -19,6 +19,7 @@ import numpy as np
 from dalembert.discretize.windows import Windows, window_action, window_jets
 from dalembert.solve.chain import Chain
 from dalembert.solve.sums import Term
+from dalembert.systems.roles import role_of
 from dalembert.systems.variational import (
     VariationalProblem,
     constraint_numbers,
@@ -185,7 +186,8 @@ def transcribe(
     points_to_look_at = _samples(layout, blocks, sample.reshape(blocks, stride * n))
     relaxed = np.zeros(layout.size, dtype=bool)
     relaxed[layout.part("multipliers")] = relaxed[layout.part("holonomic")] = True
-    chain = Chain(terms, data, problem.parameters, fixed, primal, relaxed, path, weights, points_to_look_at)
+    chain = Chain(terms, data, problem.parameters, fixed, primal, relaxed, path, weights, points_to_look_at,
+                  lambda codes: role_of(codes, problem, {}))  # fmt: skip
     return Transcription(chain, layout, windows, data)
 
 

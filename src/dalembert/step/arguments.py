@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -23,6 +25,7 @@ from dalembert.numbers import (
 from dalembert.step.branch import Avoid, Least, Nearest, call_system
 from dalembert.step.carry import Choices, SampledFeedback
 from dalembert.step.program import StepProgram
+from dalembert.step.reduced import promoted
 from dalembert.step.start import STARTERS
 from dalembert.systems import System, VariationalProblem
 from dalembert.systems.shapes import check_indices, condition_shape, output_shape, traced, trailing
@@ -56,8 +59,9 @@ def check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, bran
         )
 
 
-def check_callbacks(program: StepProgram, q, s, t, h, choices: Choices, initial) -> None:
-    """What stop, domain, a feedback law, a branch's function and a reducer, which begins with `initial`, return."""
+def check_callbacks(program: StepProgram, q, s, t, h, choices: Choices, initial) -> Any:
+    """What stop, domain, a feedback law, a branch's function and a reducer return; gives the value with which the latter
+    begins, `initial`, in its final types."""
     stop, domain, feedback = choices.stop, choices.domain, choices.feedback
     system: System | DiscreteSystem | VariationalProblem = program.system  # type: ignore[attr-defined]
     names = trailing(system)
@@ -68,7 +72,7 @@ def check_callbacks(program: StepProgram, q, s, t, h, choices: Choices, initial)
             raise TypeError(f"{name}: found {described(function)}; give a function of (q, v) that returns true or false")
     rule = getattr(choices.branch, "function", None) or getattr(choices.branch, "factor", None)
     if stop is None and domain is None and feedback is None and rule is None and choices.reduce is None:
-        return
+        return initial
 
     def look(program, q, v, t):
         for name, function in (("stop", stop), ("domain", domain)):
@@ -86,11 +90,10 @@ def check_callbacks(program: StepProgram, q, s, t, h, choices: Choices, initial)
                 raise ValueError(f"branch: its function returns shape {shape}; a scalar is needed")
 
     traced(look, program, q, program.velocity(s), t)
-    if choices.reduce is not None:
-        _check_reducer(program, q, s, t, h, choices.reduce, initial)
+    return initial if choices.reduce is None else _first_reduced(program, q, s, t, h, choices.reduce, initial)
 
 
-def _check_reducer(program: StepProgram, q, s, t, h, function, before) -> None:
+def _first_reduced(program: StepProgram, q, s, t, h, function, before) -> Any:
     multipliers = jax.eval_shape(
         lambda: program.outputs(program.guess(q, s, t, h), q, s, t, h, jnp.zeros_like(q)).multipliers
     )
@@ -106,9 +109,10 @@ def _check_reducer(program: StepProgram, q, s, t, h, function, before) -> None:
     if shapes[0] != shapes[1]:
         raise ValueError(f"reduce: returns shapes {shapes[1]}; the initial value has {shapes[0]}, and they must agree")
     check_indices(jaxpr, "reduce")
-    types = [jax.tree.map(lambda x: str(x.dtype), tree) for tree in (before, after)]
-    if types[0] != types[1]:
-        raise TypeError(f"reduce: returns {types[1]}; the initial value is {types[0]}, and they must agree: 0.0 is not 0")
+    if any(jnp.issubdtype(x.dtype, jnp.complexfloating) for x in jax.tree.leaves(after)):
+        raise TypeError("reduce: returns complex numbers; give the real and the imaginary part as two of them")
+    one = lambda value, m: function(value, t, q, program.velocity(s), m)  # noqa: E731
+    return promoted(lambda value: jax.eval_shape(one, value, multipliers), before)
 
 
 def initial_value(initial):

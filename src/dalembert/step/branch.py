@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from dalembert.algebra import Newton, Solve, newton, root
+from dalembert.algebra import Newton, Solve, agree, newton, root
 from dalembert.numbers import as_choice, as_function, described, whole_number
 from dalembert.step.program import EPSILON, StepProgram
 from dalembert.systems.pickling import reduced
@@ -105,7 +105,7 @@ def divided_row(function, factor, row: int):
             means = jax.vmap(rate)(jnp.asarray(_NODES)).T @ _WEIGHTS
             return means[0] / means[1]
 
-        return f.at[row].set(lax.cond(lax.stop_gradient(trusted), lambda _: f[row] / u, near, None))
+        return f.at[row].set(lax.cond(agree(trusted), lambda _: f[row] / u, near, None))
 
     return divided
 

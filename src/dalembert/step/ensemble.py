@@ -94,7 +94,7 @@ def ensemble(
         check_many(system, given, axes, begin)
     choices = Choices(branch, Newton(float(tolerance), int(max_iterations)), stop, domain, feedback, reduce and reduce[0])
     initial = initial_value(reduce[1]) if reduce else None
-    check_callbacks(one.program, one.q, one.s, begin, step, choices, initial)
+    initial = check_callbacks(one.program, one.q, one.s, begin, step, choices, initial)
     prepared, carry = _begin(system, given, axes, size, start, initial)
     arguments = (prepared, choices, carry, begin, step, steps, every, threads)
     if chosen == "native":

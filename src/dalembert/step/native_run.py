@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from dalembert.native import COUNTS, CompiledStep, Sample, StepFunctions, Unsupported, compile_step, counts
+from dalembert.native import COUNTS, CompiledStep, Sample, StepFunctions, Unsupported, check_type, compile_step, counts
 from dalembert.step.branch import Avoid, call_system, divided_by_factor
 from dalembert.step.carry import Carry, Choices
 from dalembert.step.program import StepProgram
+from dalembert.step.reduced import as_doubles, flat, from_doubles, lengths
 from dalembert.step.stages import extrapolation
+from dalembert.systems.roles import role_of
 from dalembert.tracing import Remembered, Walk, split
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
@@ -82,7 +84,7 @@ def counts_of(program: StepProgram, choices: Choices, k: int, steps: int, every:
 def packed(xp, native: Native, choices: Choices, carry: Carry, t0, h, size: int | None = None):
     """The carry and the inputs as the machine code reads them, by NumPy or jax.numpy; of `size` runs, if that is given."""
     parts = (carry.q, carry.lost, carry.s, carry.history, carry.held, carry.sign, carry.residual, carry.failed_residual,
-             *jax.tree.leaves(carry.reduced), carry.q, carry.s, 0 * carry.s)  # fmt: skip
+             *as_doubles(xp, carry.reduced), carry.q, carry.s, 0 * carry.s)  # fmt: skip
     shared = (t0, h, choices.options.tolerance), native.leaves, (native.code.captured,)
 
     def flat(x):
@@ -107,11 +109,6 @@ def columns_of(code: CompiledStep, table) -> dict[str, Any]:
 def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[str, Any]) -> Carry:
     """The carry after the run, from one that has its structure; of many runs where the arrays have a leading axis."""
     part = {name: xp.asarray(state[..., at : at + size]) for name, (at, size) in code.layout.carry.items()}
-    leaves, tree = jax.tree.flatten(carry.reduced)
-    lead = state.ndim - 1
-    ends = np.cumsum([0, *(int(np.prod(np.shape(x)[lead:], dtype=int)) for x in leaves)])
-    reduced = [part["reduced"][..., a:b].reshape(np.shape(x)).astype(x.dtype)
-               for a, b, x in zip(ends[:-1], ends[1:], leaves, strict=True)]  # fmt: skip
     scalar = {name: part[name][..., 0] for name in ("sign", "residual", "failed_residual")}
     saved = ("multipliers", "force") if columns["k"].shape[-1] else ()
     return carry._replace(
@@ -119,7 +116,8 @@ def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[s
         **{name: xp.asarray(columns[name][..., -1, :]) for name in saved},
         k=xp.asarray(count[..., 0]) // code.layout.stages,
         **{name: xp.asarray(count[..., i]) for i, name in enumerate(COUNTS[:6]) if name != "k"},
-        history=part["history"].reshape(carry.history.shape), reduced=jax.tree.unflatten(tree, reduced),
+        history=part["history"].reshape(carry.history.shape),
+        reduced=from_doubles(xp, part["reduced"], carry.reduced, state.ndim - 1),
     )  # fmt: skip
 
 
@@ -127,9 +125,12 @@ def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Nat
     """Machine code for the program's structure; other values of its arrays, h, N and states share it."""
     arrays, static = eqx.partition(program, eqx.is_array)
     leaves, tree = jax.tree.flatten(arrays)
-    flags = tuple(x.dtype == bool for x in leaves)  # machine code has numbers alone
-    typed = lambda new: [x != 0 if flag else x for x, flag in zip(new, flags, strict=True)]  # noqa: E731
-    rebuild = lambda new: eqx.combine(jax.tree.unflatten(tree, typed(new)), static)  # noqa: E731
+    types = [x.dtype for x in leaves]  # machine code is given doubles
+
+    def rebuild(new) -> StepProgram:
+        typed = [jnp.asarray(x, dtype) for x, dtype in zip(new, types, strict=True)]
+        return eqx.combine(jax.tree.unflatten(tree, typed), static)
+
     reduced = jax.tree.structure(carry.reduced), tuple((np.shape(x), x.dtype) for x in jax.tree.leaves(carry.reduced))
     walk = Walk()
     rules = (choices.branch, choices.stop, choices.domain, choices.feedback and choices.feedback.law, choices.reduce)
@@ -143,13 +144,26 @@ def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Nat
 
 
 def _compile(program, choices: Choices, carry: Carry, leaves, rebuild, t0, h) -> CompiledStep:
+    for x in jax.tree.leaves(carry.reduced):
+        check_type("reduce", x.dtype)
     p = [_known(x, 1.0) for x in leaves]
     sample = Sample(_known(carry.q, 0.5), _known(carry.s, 1.0), float(_known(t0, 0.0)[0]), float(_known(h, 0.01)[0]),
                     np.concatenate(p) if p else np.zeros(0))  # fmt: skip
     try:
         return compile_step(_functions(program, choices, carry, leaves, rebuild), sample)
-    except jax.errors.TracerArrayConversionError as error:
-        raise Unsupported("constant", "a function closes over a value that is being traced; make it a parameter") from error
+    except Unsupported as reason:
+        if reason.place is not None:
+            reason.role = _role(program, choices, reason.place.codes)
+        raise
+
+
+def _role(program, choices: Choices, codes: tuple[CodeType, ...]) -> str:
+    """Which of the user's functions these are the code of."""
+    others = {
+        "stop": choices.stop, "domain": choices.domain, "feedback law": choices.feedback and choices.feedback.law,
+        "reduce": choices.reduce, "branch factor": getattr(choices.branch, "factor", None),
+    }  # fmt: skip
+    return role_of(codes, program.system, others)
 
 
 def _known(value, about: float) -> np.ndarray:
@@ -167,17 +181,10 @@ def _functions(program, choices: Choices, carry: Carry, leaves, rebuild) -> Step
     def method(name: str):
         return lambda *x: getattr(rebuild(x[-1]), name)(*x[:-1])
 
-    def callback(function):
-        return function and (lambda q, v, t, p: jnp.asarray(call_system(rebuild(p), function, q, v, t)))
+    def callback(function, dtype=None):
+        return function and (lambda q, v, t, p: jnp.asarray(call_system(rebuild(p), function, q, v, t), dtype))
 
-    # The structure of the reduced value, from zeros: the value itself may be traced.
-    example = jax.tree.map(lambda x: jnp.zeros(np.shape(x), x.dtype), carry.reduced)
-    flat, join = jax.flatten_util.ravel_pytree(example)
-
-    def reduce(r, t, q, v, multipliers, p):
-        assert choices.reduce is not None
-        return jax.flatten_util.ravel_pytree(choices.reduce(join(r), t, q, v, multipliers))[0]
-
+    reduce = choices.reduce and flat(choices.reduce, carry.reduced)
     point = (carry.history[0], carry.q, carry.s, jnp.zeros(()), jnp.ones(()))
     has_factor = eqx.filter_eval_shape(lambda: program.factor(*point)) is not None
     return StepFunctions(
@@ -187,8 +194,8 @@ def _functions(program, choices: Choices, carry: Carry, leaves, rebuild) -> Step
         outputs=lambda *x: tuple(method("outputs")(*x)), velocity=method("velocity"),
         factor=method("factor") if has_factor else None,
         stop=callback(choices.stop), domain=callback(choices.domain),
-        law=callback(choices.feedback and choices.feedback.law),
-        reduce=reduce if choices.reduce else None, reduced=flat.size,
+        law=callback(choices.feedback and choices.feedback.law, float),
+        reduce=reduce and (lambda *x: reduce(*x[:-1])), reduced=lengths(carry.reduced),
         weights=program.weights, extrapolation=extrapolation(program),
     )  # fmt: skip
 

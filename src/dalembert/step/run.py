@@ -15,6 +15,7 @@ from dalembert.path import Outcome
 from dalembert.step.branch import call_system
 from dalembert.step.carry import Carry, Choices
 from dalembert.step.program import StepProgram
+from dalembert.step.reduced import as_before
 from dalembert.step.stages import stages
 from dalembert.tracing import Jitted
 
@@ -45,7 +46,8 @@ def _step(program: StepProgram, choices: Choices, t0, h, carry: Carry) -> Carry:
         code = jnp.where(solved & stop, int(Outcome.STOPPED), code)
     reduced = carry.reduced
     if choices.reduce is not None:
-        reduced = choices.reduce(carry.reduced, t + h, moved.q, v, outputs.multipliers)
+        after_it = choices.reduce(carry.reduced, t + h, moved.q, v, outputs.multipliers)
+        reduced = as_before(after_it, carry.reduced)
     after = Carry(
         q=moved.q,
         lost=moved.lost,

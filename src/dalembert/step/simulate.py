@@ -90,7 +90,7 @@ def simulate(
     program = prepared.program
     choices = Choices(branch, Newton(float(tolerance), int(max_iterations)), stop, domain, feedback, reduce and reduce[0])
     initial = initial_value(reduce[1]) if reduce else None
-    check_callbacks(program, prepared.q, prepared.s, begin, step, choices, initial)
+    initial = check_callbacks(program, prepared.q, prepared.s, begin, step, choices, initial)
     carry = first_carry(program, prepared.q, prepared.s, begin, step, initial, prepared.expected)
     inside = is_traced(program, carry, begin, step, prepared.expected)
     if inside:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra import Newton, Solve, root
+from dalembert.algebra import Newton, Solve, agree, root
 from dalembert.numbers import as_number, as_vector
 from dalembert.systems.annihilator import annihilator
 from dalembert.systems.constraints import Constraint, Holonomic, Kinematic, Lyapunov, Nonholonomic, WithForces
@@ -240,6 +240,6 @@ def lyapunov_control(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Row
         s = jax.lax.fori_loop(0, 3, to_zero, jnp.asarray(0.0))
         means = jax.vmap(lambda x: jnp.stack(slopes(s * x)[1]))(jnp.asarray(_NODES)).T @ _WEIGHTS
         left = _affine_in_control(system, q, v + s * w, t)
-        return jnp.where(jnp.abs(left.phi) <= 1e-9 * left.size, -means[0] / means[1], -here.phi / here.u)
+        return jnp.where(agree(jnp.abs(left.phi) <= 1e-9 * left.size), -means[0] / means[1], -here.phi / here.u)
 
-    return jax.lax.cond(trusted, far, near, None)[None]
+    return jax.lax.cond(agree(trusted), far, near, None)[None]
