@@ -50,7 +50,7 @@ def as_multipliers(value, k: int, m: int) -> Float[Array, "k m"]:
 def check_consistent(problem: VariationalProblem, scheme: WindowMap, given, jets: bool, h, t0) -> None:
     """φ and the derivatives of it which jets determine are zero; φ at all nodes and Φ_d at their windows, M̃_d."""
     if jets:
-        left, what = constraint_rates(problem, given, t0), "φ and its time derivatives must vanish"
+        left, what = jax.tree.leaves(constraint_rates(problem, given, t0)), "φ and its time derivatives must vanish"
     else:
         left, what = node_defects(problem, scheme, given, h, t0), "φ at the nodes and Φ_d at their windows must vanish"
     values = np.concatenate([np.zeros(1), *(np.ravel(x) for x in left)])

@@ -72,8 +72,9 @@ def ostrogradsky_momenta(
 
 
 @eqx.filter_jit
-def constraint_rates(problem: VariationalProblem, derivatives: Float[Array, "2k n"], t) -> list:
-    """φ, dφ/dt, … of every constraint, as many as (q, …, q⁽²ᵏ⁻¹⁾) determine: all vanish on a solution."""
+def constraint_rates(problem: VariationalProblem, derivatives: Float[Array, "r n"], t) -> list[list[Array]]:
+    """[φ, dφ/dt, …] of every constraint, the holonomic ones first, as many as (q, …, q⁽ʳ⁻¹⁾) determine: all vanish on a
+    solution."""
     out = []
     for order, f in (*((0, f) for f in problem.holonomic), *problem.differential):
 
@@ -81,7 +82,7 @@ def constraint_rates(problem: VariationalProblem, derivatives: Float[Array, "2k 
             jet = [_curve(derivatives[j:], s) for j in range(order + 1)]
             return jnp.atleast_1d(problem.call(f, *jet, t=t + s))
 
-        out += _taylor(along, len(derivatives) - 1 - order)
+        out.append(_taylor(along, len(derivatives) - 1 - order) if order < len(derivatives) else [])
     return out
 
 
