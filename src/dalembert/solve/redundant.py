@@ -59,7 +59,7 @@ def _left_out(matrix: np.ndarray, fixed: np.ndarray) -> np.ndarray | None:
     if not len(null):
         return None
     given = np.flatnonzero(fixed)
-    later = 1.0 + 1e-6 * np.arange(len(given))  # of two components that are alike the one at the end
+    later = 1.0 + np.arange(len(given)) / len(given)  # of two components that do as well the one at the end
     _, _, pivots = qr((scaled[given] @ null.T * later[:, None]).T, pivoting=True, mode="economic")
     out = np.zeros(len(fixed), dtype=bool)
     out[given[pivots[: len(null)]]] = True

@@ -31,17 +31,20 @@ def as_rows(value, name: str, rows: int) -> Float[Array, "rows n"]:
     return array
 
 
-def as_multipliers(value, k: int, m: int) -> Float[Array, "k m"]:
-    """The multipliers that are initial data, finite."""
+def as_multipliers(value, order: int, m: int) -> Float[Array, "r m"]:
+    """The multipliers that are initial data, finite; order: r, of the constraints."""
     if value is None and m:
         raise ValueError(
-            f"multipliers: are missing; with {m} differential constraints λ is free initial data: give ({k}, "
-            f"{m}), λ and its first "
-            f"{k - 1} derivatives with jets, λ of the first {k} windows with nodes"
+            f"multipliers: are missing; with {m} differential constraints of order {order} λ is free initial data: give "
+            f"({order}, {m}), λ and its first {order - 1} derivatives with jets, λ of the {order} windows that lie across the "
+            "middle of the nodes with nodes"
         )
-    array = jnp.zeros((k, 0)) if value is None else jnp.asarray(value, dtype=float)
-    if array.shape != (k, m):
-        raise ValueError(f"multipliers: found shape {array.shape}; {k} rows of m = {m} numbers, shape {(k, m)}, are needed")
+    array = jnp.zeros((order, 0)) if value is None else jnp.asarray(value, dtype=float)
+    if array.shape != (order, m):
+        raise ValueError(
+            f"multipliers: found shape {array.shape}; {order} rows of m = {m} numbers, shape {(order, m)}, are needed: the "
+            f"constraints have the order {order}, and further derivatives of λ follow from the equations"
+        )
     if not is_traced(array) and not bool(jnp.all(jnp.isfinite(array))):
         raise ValueError(f"multipliers: found {np.asarray(array)}; every number must be finite")
     return array

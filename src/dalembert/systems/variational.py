@@ -118,6 +118,18 @@ def orders_of(problem: VariationalProblem, n: int) -> tuple[int, ...]:
     return traced(_orders, problem, np.zeros(n))
 
 
+def common_order(problem: VariationalProblem) -> int:
+    """The order of the differential constraints, k where there are none; ValueError where there are several."""
+    orders = sorted({order for order, _ in problem.differential}) or [problem.derivatives]
+    if len(orders) > 1:
+        raise ValueError(
+            f"constraints: found some of order {orders[0]} and some of order {orders[-1]}; their multipliers live at different "
+            "times, and a flow takes differential constraints of one order. Differentiate those of lower order, or solve the "
+            "boundary problem"
+        )
+    return orders[0]
+
+
 def _orders(problem: VariationalProblem, q) -> tuple[int, ...]:
     jet, t = [q] * (problem.derivatives + 1), jnp.zeros(())
     sizes = [jnp.size(problem.call(f, *jet[: order + 1], t=t)) for order, f in problem.differential]
