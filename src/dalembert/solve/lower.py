@@ -15,7 +15,10 @@ import numpy as np
 
 from dalembert.discretize.constraint_windows import constraint_windows, ends_with_derivatives, inner_points
 from dalembert.discretize.windows import Windows, window_jets
+from dalembert.systems import InconsistentDataError
 from dalembert.systems.variational import VariationalProblem, constraints_of_order, with_parameters
+
+GIVEN = 1e-8  # largest |φ| on nodes that are given, relative to the path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +87,21 @@ def groups_of(orders: tuple[int, ...], w: Windows, k: int, begin: int, fixed_slo
         found.append(Group(order, equations, own, first, attached, begin, free, clean & (free if spread else True)))
         begin += (1 if spread else k) * len(equations)
     return found
+
+
+def check_given_windows(groups: list[Group], gradient: np.ndarray, size: float) -> None:
+    """InconsistentDataError where all nodes of a window are given and φ ≠ 0 there. gradient: of L̃, by the multipliers wφ."""
+    for g in groups:
+        blocks = g.first + g.attached + np.flatnonzero(~g.free)
+        values = gradient[blocks, g.begin : g.begin + g.size].reshape(len(blocks), g.windows.times.shape[1], -1)
+        off = np.abs(values / g.windows.weights[~g.free][:, :, None]).max(axis=(1, 2), initial=0.0)
+        if np.any(off > GIVEN * (1.0 + size)):
+            worst = int(np.argmax(off))
+            raise InconsistentDataError(
+                f"initial, final, through: the nodes given at t = {g.windows.times[~g.free][worst, 0]:g} are all that a constraint "
+                f"of order {g.order} reads there, and it is {off[worst]:.3g}, not 0. Give nodes that satisfy the discrete "
+                "constraint, or derivatives at the ends"
+            )
 
 
 def node_weights(w: Windows, k: int, order: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from dalembert.solve.checks import check_end_constraints, check_problem
 from dalembert.solve.ends import End, Nodes, fill_slots, grid_nodes, read_end, read_through, read_times
 from dalembert.solve.linear import Linear
 from dalembert.solve.manifold import check_points, onto_constraints
+from dalembert.solve.lower import check_given_windows
 from dalembert.solve.newton import Settings, minimise
 from dalembert.solve.redundant import check_met, redundant
 from dalembert.solve.result import Ended, ended, solutions_of
@@ -95,6 +96,8 @@ def extremals(prepared: Prepared, settings: Settings, certify: bool, threads: in
         made = transcribe(problem, w, values.shape[2], fixed, values[0], left_out)
     z = first_values(problem, made, values)
     for path, guess in zip(z, guesses, strict=True):
+        if not all(group.free.all() for group in made.groups):
+            check_given_windows(made.groups, made.chain.raw_gradient(path), made.chain.extent(path))
         if isinstance(guess, Solution):
             _warm_multipliers(made, path, guess)
 
