@@ -98,9 +98,9 @@ def check_given_windows(groups: list[Group], gradient: np.ndarray, size: float) 
         if np.any(off > GIVEN * (1.0 + size)):
             worst = int(np.argmax(off))
             raise InconsistentDataError(
-                f"initial, final, through: the nodes given at t = {g.windows.times[~g.free][worst, 0]:g} are all that a constraint "
-                f"of order {g.order} reads there, and it is {off[worst]:.3g}, not 0. Give nodes that satisfy the discrete "
-                "constraint, or derivatives at the ends"
+                f"initial, final, through: a constraint of order {g.order} reads nothing but what is given at t = "
+                f"{g.windows.times[~g.free][worst, 0]:g}, and it is {off[worst]:.3g}, not 0. Give nodes that satisfy the discrete "
+                "constraint, or derivatives at the ends and more steps"
             )
 
 

@@ -8,7 +8,10 @@ from jaxtyping import Float
 from dalembert.discretize.constraint_windows import ends_with_derivatives
 from dalembert.solve.alternation import ROUNDING, Sequence, alternation
 from dalembert.solve.linear import Linear
+from dalembert.solve.newton import End, Iterate
 from dalembert.solve.transcription import Transcription
+
+REFINEMENTS = 2
 
 
 def differential(made: Transcription, z: np.ndarray) -> Float[np.ndarray, "windows m"]:
@@ -35,6 +38,22 @@ def holonomic(made: Transcription, z: np.ndarray) -> Float[np.ndarray, "nodes mh
     at = np.flatnonzero(~clean & ~given)
     found[at] = continued(w.t[clean & ~given], found[clean & ~given], w.t[at])
     return found
+
+
+def refined(made: Transcription, it: Iterate, linear: Linear) -> None:
+    """One more step for the multipliers of lower order, on which convergence is not judged.
+
+    They are differences of order 2k-j of the path: what the factorization leaves of it near the ends is large in them.
+    """
+    if not made.groups or it.end is not End.CONVERGED:
+        return
+    factors = linear.factor(it.z)
+    for _ in range(REFINEMENTS):
+        step = factors.solve(-it.at.gradient)
+        new = made.chain.evaluate(it.z + step)
+        if not (new.finite and made.chain.extent(step) <= it.update * it.size + np.finfo(float).eps):
+            return
+        it.z, it.at = it.z + step, new
 
 
 def alternating(made: Transcription, z: np.ndarray, linear: Linear) -> float:

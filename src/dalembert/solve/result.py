@@ -11,7 +11,7 @@ from dalembert.path import Outcome
 from dalembert.solution import BoundaryStatistics, Solution
 from dalembert.solve.certify import inertia_of
 from dalembert.solve.linear import Linear
-from dalembert.solve.multipliers import alternating, differential, holonomic
+from dalembert.solve.multipliers import alternating, differential, holonomic, refined
 from dalembert.solve.newton import End, Iterate
 from dalembert.solve.transcription import Transcription
 
@@ -35,6 +35,7 @@ def ended(made: Transcription, it: Iterate, linear: Linear, certify: bool) -> En
     """certify: with the kind of the extremal and the condition of its equations. What has converged to multipliers that
     alternate from node to node is no solution."""
     chain = made.chain
+    refined(made, it, linear)
     band = chain.matrix(it.z)
     residual = chain.residual(it.at.gradient, band)
     alternation = alternating(made, it.z, linear) if it.end is End.CONVERGED else 0.0
