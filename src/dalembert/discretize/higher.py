@@ -19,7 +19,6 @@ here all numbers are of the size of the problem's.
 
 from __future__ import annotations
 
-import functools
 from fractions import Fraction
 from math import factorial
 from typing import NamedTuple
@@ -31,6 +30,7 @@ from jaxtyping import Array, Float
 
 from dalembert.discretize.windows import WindowMap, window_action
 from dalembert.systems.variational import VariationalProblem, common_order, constraints_of_order, holonomic_constraints
+from dalembert.tracing import remembered
 
 Differences = Float[Array, "k n"]
 Numbers = Array | np.ndarray
@@ -172,7 +172,13 @@ def shifted_back(b: Differences, h) -> Differences:
 
 
 def momenta_of_nodes(
-    problem: VariationalProblem, scheme: WindowMap, nodes: Float[Array, "2k n"], multipliers: Float[Array, "r m"], h, t, origin=0.0
+    problem: VariationalProblem,
+    scheme: WindowMap,
+    nodes: Float[Array, "2k n"],
+    multipliers: Float[Array, "r m"],
+    h,
+    t,
+    origin=0.0,
 ) -> State:
     """(u, Π) at the node k of 2k nodes, h apart from t on: Π = ∂/∂u of Σ L̃_d over the k windows, the first k
     nodes held fixed. origin: what positions are counted from.
@@ -201,7 +207,9 @@ def momenta_of_nodes(
         total = jnp.sum(jax.vmap(one)(points[index], free, t + h * jnp.arange(k)))
         if order < k:
             begin = k - order + jnp.arange(order)
-            total = total + jnp.sum(jax.vmap(short)(points[begin[:, None] + jnp.arange(order + 1)], multipliers, t + h * begin))
+            total = total + jnp.sum(
+                jax.vmap(short)(points[begin[:, None] + jnp.arange(order + 1)], multipliers, t + h * begin)
+            )
         return total
 
     return State(u, jax.grad(action)(u))
@@ -269,7 +277,7 @@ def _scaled(unit: Window, h, t) -> Window:
     )
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def _unit_window(scheme: WindowMap, k: int, knots: tuple[int, ...]) -> Window:
     """By exact arithmetic: zeros of the matrix are zeros, so that no large number is multiplied by a small one."""
     t = [Fraction(x) for x in knots]

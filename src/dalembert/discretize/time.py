@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from math import factorial
 
@@ -23,6 +22,7 @@ from dalembert.systems.variational import (
     orders_of,
     with_parameters,
 )
+from dalembert.tracing import Jitted
 
 
 def with_time(
@@ -39,8 +39,8 @@ def with_time(
     Returns the problem on (t, q), to be solved with scheme=Points(). scheme: Interpolated (the default) or Averaged; with
     Hermite the nodes are (t, q, q̇, …, q⁽ᵏ⁻¹⁾), the windows have two of them and 2k+1 Gauss points: more than a fixed mesh
     needs, so that the nodes move to where the action is approximated best and not to where the quadrature errs. step(q₀, …,
-    q_k): the prescribed t_{1} - t_{0}, as a constraint: the q equations then contain its derivative. Constraints of lower order
-    than L are functions of fewer nodes, see `constraint_windows`; Hermite takes holonomic ones alone.
+    q_k): the prescribed t_{1} - t_{0}, as a constraint: the q equations then contain its derivative. Constraints of lower
+    order than L are functions of fewer nodes, see `constraint_windows`; Hermite takes holonomic ones alone.
     forward: the action is infinite where time does not increase, so that no path is accepted that goes back.
     Source: Colombo, Martín de Diego, Zuccalli, section 4.1, eq. (4.1), divided by k; end of section 4.2.
     """
@@ -150,23 +150,25 @@ def _hermite(x: tuple, k: int) -> list:
     return points
 
 
-def energies(problem: VariationalProblem, x, multipliers: Float[Array | np.ndarray, "W m"] | None = None) -> Float[Array, "E"]:
+def energies(
+    problem: VariationalProblem, x, multipliers: Float[Array | np.ndarray, "W m"] | None = None
+) -> Float[Array, "E"]:
     """E_i = -∂/∂h_i Σ_j L̃_d of the windows that contain the step h_i, L̃_d = L_d + λᵀΦ_d, i = k-1 … N-k.
 
     problem: on (t, q), of `with_time`. x: its Solution; the Path of `simulate_free_steps`, whose energies begin where its
     multipliers do; or nodes (N+1, n+1), with differential constraints together with the multipliers (N+1-k, m) of their
-    windows, those of constraints on fewer nodes by the first of them. Moving all later nodes by the same time changes h_i alone:
-    E_i = -Σ_{l>i} ∂(Σ L̃_d)/∂t_l, over the windows that contain both i and i+1.
-    Errors: ValueError where constraints need multipliers and there are none. Source: the same, the display after (4.1), for L̃_d;
-    its E is k times this one.
+    windows, those of constraints on fewer nodes by the first of them. Moving all later nodes by the same time changes h_i
+    alone: E_i = -Σ_{l>i} ∂(Σ L̃_d)/∂t_l, over the windows that contain both i and i+1.
+    Errors: ValueError where constraints need multipliers and there are none. Source: the same, the display after (4.1), for
+    L̃_d; its E is k times this one.
     """
     nodes, free = _nodes_of(x, multipliers)
     k, n = problem.derivatives, nodes.shape[1]
     orders = orders_of(problem, n)
     if orders and free is None:
         raise ValueError(
-            f"multipliers: are missing; the energy of a problem with {len(orders)} differential constraints is that of L + λᵀφ: "
-            "give the Solution, or the nodes and the multipliers of their windows"
+            f"multipliers: are missing; the energy of a problem with {len(orders)} differential constraints is that of "
+            "L + λᵀφ: give the Solution, or the nodes and the multipliers of their windows"
         )
     free = np.zeros((len(nodes) - k, 0)) if free is None or not orders else np.asarray(free, dtype=float)
     if free.ndim != 2 or free.shape[1] != len(orders) or not k <= len(free) <= len(nodes) - k:
@@ -190,7 +192,7 @@ def _nodes_of(x, multipliers) -> tuple[np.ndarray, np.ndarray | None]:
     return nodes, None if multipliers is None else np.asarray(multipliers)
 
 
-@functools.partial(jax.jit, static_argnums=1)
+@Jitted
 def _energies(problem: VariationalProblem, orders: tuple[int, ...], x, multipliers):
     k, known = problem.derivatives, x.shape[0] - problem.derivatives - multipliers.shape[0]
     reach = k - min(orders, default=k)  # windows of 2k nodes that no constraint reads across their middle

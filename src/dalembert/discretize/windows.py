@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dalembert.systems.variational import VariationalProblem, constraints_of_order, density
+from dalembert.tracing import remembered
 
 
 class Windows(NamedTuple):
@@ -198,8 +199,9 @@ def window_action(problem: VariationalProblem, jets: Float[Array, "S k+1 n"], ti
     """(L_d, Φ_d) of one window: L_d = Σ_s w_s L(jet_s, t_s), a scalar, and Φ_d = (w_s φ(jet_s, t_s)), (S, m_k).
 
     Of the constraints those of the order k of L alone: those of lower order have windows of their own, see
-    `constraint_windows`. The augmented L̃_d = L_d + Σ_s λ_sᵀ Φ_d,s then has multipliers λ_s → λ(t_s). Colombo, Martín de Diego, Zuccalli, section
-    3.2, where the constraints are not weighted: their λⁱ is w λ_s. Their action (4.1) is k times the sum of these L_d.
+    `constraint_windows`. The augmented L̃_d = L_d + Σ_s λ_sᵀ Φ_d,s then has multipliers λ_s → λ(t_s). Colombo, Martín de
+    Diego, Zuccalli, section 3.2, where the constraints are not weighted: their λⁱ is w λ_s. Their action (4.1) is k times
+    the sum of these L_d.
     """
     parts = []
     for s in range(jets.shape[0]):
@@ -213,7 +215,7 @@ def window_action(problem: VariationalProblem, jets: Float[Array, "S k+1 n"], ti
     return sum(p[0] for p in parts), jnp.stack([p[1] for p in parts])
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def _window(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
     """(rows, times, weights) of one window, knots counted from its first: whole numbers, then exact, or floats."""
     exact = isinstance(knots[0], int)

@@ -1,7 +1,7 @@
 """Multipliers that alternate from node to node: no discretization of a function λ(t), however small the residual is.
 
-At times t_i with values λ_i let A_i = 3/8 (λ_i - cubic through i±1, i±2) and M_i = λ_i - line through i±2. A wave of phase θ from
-node to node has A = sin⁴(θ/2) and M = 2 sin²θ: M does not see θ = π, and what has more than three nodes in a period is
+At times t_i with values λ_i let A_i = 3/8 (λ_i - cubic through i±1, i±2) and M_i = λ_i - line through i±2. A wave of phase θ
+from node to node has A = sin⁴(θ/2) and M = 2 sin²θ: M does not see θ = π, and what has more than three nodes in a period is
 smaller in A than in M. A sequence alternates where A is the larger one, and not small against λ.
 """
 

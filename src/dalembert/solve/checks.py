@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +18,7 @@ from dalembert.systems.variational import (
     holonomic_constraints,
     orders_of,
 )
+from dalembert.tracing import Jitted
 
 SAMPLES = 5
 APART = 0.1  # how far from the first path the other sample points are
@@ -77,12 +77,12 @@ def check_end_constraints(problem: VariationalProblem, ends: list[End | None], n
                     )
 
 
-@eqx.filter_jit
+@Jitted
 def _end_values(problem: VariationalProblem, jets, t):
     return jax.vmap(lambda jet: constraint_rates(problem, jet, t))(jnp.asarray(jets))
 
 
-@eqx.filter_jit
+@Jitted
 def _derivatives(problem: VariationalProblem, jets, times):
     def one(jet, t):
         def phi(x):
@@ -155,7 +155,7 @@ def _check_against_holonomic(problem: VariationalProblem, jets, times, values, s
             )
 
 
-@eqx.filter_jit
+@Jitted
 def _holonomic_rates(problem: VariationalProblem, jets, times):
     """φ, …, dᵏφ/dtᵏ, (samples, (k+1)mh), and their slopes in the jets."""
 

@@ -1,8 +1,8 @@
 """Constraints that fix a function of the ends: Σ_i (-d/dt)ⁱ(φ_{q⁽ⁱ⁾}ᵀ λ) = 0 for some λ(t) on every path with φ = 0.
 
-Then ∫ λᵀφ dt is the same for all paths between given ends, as for v₀ - 2v₁ = d/dt (q₀ - 2q₁): what is given at one end follows
-from the other, and λ is determined up to that function. Looked for on a path at random, so that what is found does not belong
-to a special one; all functions are polynomials, differentiated through their values at Chebyshev's points.
+Then ∫ λᵀφ dt is the same for all paths between given ends, as for v₀ - 2v₁ = d/dt (q₀ - 2q₁): what is given at one end
+follows from the other, and λ is determined up to that function. Looked for on a path at random, so that what is found does
+not belong to a special one; all functions are polynomials, differentiated through their values at Chebyshev's points.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _random_jets(start: float, end: float, q, order: int) -> Float[np.ndarray, "
     random = np.zeros((6, q.shape[1]))
     random[2:] = SPREAD * (np.abs(q).max() or 1.0) * np.random.default_rng(1).standard_normal((4, q.shape[1]))
     random[:2] = 0.5 * (q[-1] + q[0]), 0.5 * (q[-1] - q[0])
-    rows = [random]
+    rows: list[np.ndarray] = [random]
     for _ in range(order):
         rows.append(2.0 / (end - start) * legendre.legder(rows[-1], axis=0))
     return np.stack([legendre.legval(_places(), c).T for c in rows], axis=1)

@@ -35,7 +35,9 @@ class LowerTerm:
         rows, chained, times, weights = data
         problem = with_parameters(self.problem, parameters)
         jets = window_jets(rows, chained, z[: self.width * self.n].reshape(self.width, self.n), self.stride)
-        values = [w * constraints_of_order(problem, self.order, jet, t) for jet, t, w in zip(jets, times, weights, strict=True)]
+        values = [
+            w * constraints_of_order(problem, self.order, jet, t) for jet, t, w in zip(jets, times, weights, strict=True)
+        ]
         return jnp.zeros(()), jnp.concatenate(values)
 
 
@@ -80,11 +82,12 @@ def groups_of(orders: tuple[int, ...], w: Windows, k: int, begin: int, fixed_slo
         spread, d, sides = w.stride == 1, k - order, ends_with_derivatives(w)
         first, count = d if spread and sides[0] else 0, len(own.times)
         slots = first * w.stride + np.arange(count)[:, None] * w.stride + np.arange(own.width)
-        free, clean = ~fixed_slots[slots].all(axis=1), np.ones(count, dtype=bool)
+        free, clean = np.any(~fixed_slots[slots], axis=1), np.ones(count, dtype=bool)
         if spread:
             clean[: d * sides[0]] = clean[count - d * sides[1] :] = False
         attached = order // 2 if spread else 0
-        found.append(Group(order, equations, own, first, attached, begin, free, clean & (free if spread else True)))
+        clean &= free | (not spread)
+        found.append(Group(order, equations, own, first, attached, begin, free, clean))
         begin += (1 if spread else k) * len(equations)
     return found
 
@@ -99,8 +102,8 @@ def check_given_windows(groups: list[Group], gradient: np.ndarray, size: float) 
             worst = int(np.argmax(off))
             raise InconsistentDataError(
                 f"initial, final, through: a constraint of order {g.order} reads nothing but what is given at t = "
-                f"{g.windows.times[~g.free][worst, 0]:g}, and it is {off[worst]:.3g}, not 0. Give nodes that satisfy the discrete "
-                "constraint, or derivatives at the ends and more steps"
+                f"{g.windows.times[~g.free][worst, 0]:g}, and it is {off[worst]:.3g}, not 0. Give nodes that satisfy the "
+                "discrete constraint, or derivatives at the ends and more steps"
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from dalembert.discretize.windows import Windows
 from dalembert.systems import InconsistentDataError
 from dalembert.systems.variational import VariationalProblem, holonomic_constraints
+from dalembert.tracing import Jitted
 
 ON = 1e-8  # largest |φ| of a given point that is taken as zero
 PROJECTIONS = 20
@@ -58,13 +58,13 @@ def _solved(gram, side):
     return side / gram[0, 0] if side.shape[0] == 1 else jnp.linalg.solve(gram, side)
 
 
-@eqx.filter_jit
+@Jitted
 def _values(problem, q, v, t):
     """φ and its rate for a batch of positions and velocities."""
     return jax.vmap(lambda x, u: jax.jvp(lambda y, s: holonomic_constraints(problem, y, s), (x, t), (u, 1.0)))(q, v)
 
 
-@eqx.filter_jit
+@Jitted
 def _project(problem, q, t):
     def one(x, s):
         def step(_, y):
@@ -76,7 +76,7 @@ def _project(problem, q, t):
     return jax.vmap(lambda batch: jax.vmap(one)(batch, t))(jnp.asarray(q))
 
 
-@eqx.filter_jit
+@Jitted
 def _tangent(problem, q, v, t):
     def one(x, u, s):
         _, off = jax.jvp(lambda y, r: holonomic_constraints(problem, y, r), (x, s), (u, jnp.ones(())))

@@ -13,8 +13,8 @@ from dalembert.solution import Solution
 from dalembert.solve.checks import check_end_constraints, check_problem
 from dalembert.solve.ends import End, Nodes, fill_slots, grid_nodes, read_end, read_through, read_times
 from dalembert.solve.linear import Linear
-from dalembert.solve.manifold import check_points, onto_constraints
 from dalembert.solve.lower import check_given_windows
+from dalembert.solve.manifold import check_points, onto_constraints
 from dalembert.solve.newton import Settings, minimise
 from dalembert.solve.redundant import check_met, redundant
 from dalembert.solve.result import Ended, ended, solutions_of

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +19,7 @@ from dalembert.solve.linear import Linear
 from dalembert.solve.transcription import Transcription, slot_jets
 from dalembert.systems import InconsistentDataError
 from dalembert.systems.variational import VariationalProblem, constraints_of_order, orders_of
+from dalembert.tracing import Jitted
 
 KEPT = 0.05  # Aᵀy on what is free, relative to what is given; what is less is an error of the discretization
 RELAX, ITERATIONS = 1e-12, 4
@@ -60,7 +60,7 @@ def _left_out(matrix: np.ndarray, fixed: np.ndarray) -> np.ndarray | None:
         return None
     given = np.flatnonzero(fixed)
     later = 1.0 + np.arange(len(given)) / len(given)  # of two components that do as well the one at the end
-    _, _, pivots = qr((scaled[given] @ null.T * later[:, None]).T, pivoting=True, mode="economic")
+    pivots = qr((scaled[given] @ null.T * later[:, None]).T, pivoting=True, mode="economic")[-1]
     out = np.zeros(len(fixed), dtype=bool)
     out[given[pivots[: len(null)]]] = True
     return out
@@ -86,10 +86,10 @@ def check_met(
             node = int(w.owners[slot])
             where = {0: "initial", len(w.t) - 1: "final"}.get(node, f"through: the point at t = {w.t[node]:g}")
             raise InconsistentDataError(
-                f"{where}: component {i} of derivative {w.orders[slot]} is {given[slot, i]:.9g}, where the constraints and the "
-                f"other given data lead to {slots[slot, i]:.9g}: a constraint fixes a function of what both ends give. Correct "
-                "the data, or leave a component free. If they agree, the discrete constraint keeps the function to the order of "
-                "the scheme only: give the function itself, as Holonomic(…) or a constraint of lower order"
+                f"{where}: component {i} of derivative {w.orders[slot]} is {given[slot, i]:.9g}, where the constraints and "
+                f"the other given data lead to {slots[slot, i]:.9g}: a constraint fixes a function of what both ends give. "
+                "Correct the data, or leave a component free. If they agree, the discrete constraint keeps the function to "
+                "the order of the scheme only: give the function itself, as Holonomic(…) or a constraint of lower order"
             )
 
 
@@ -100,7 +100,7 @@ def _linearised(problem: VariationalProblem, order: int) -> Callable:
     return call
 
 
-@eqx.filter_jit
+@Jitted
 def _slopes(problem: VariationalProblem, order: int, jets, times):
     def one(jet, t):
         phi = lambda x: constraints_of_order(problem, order, tuple(x), t)  # noqa: E731

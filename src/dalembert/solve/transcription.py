@@ -2,8 +2,8 @@
 
 Block of a node: slots x (stride, n); for k ≥ 2 the highest derivative y at every point of a window as an unknown of its own,
 with y = Σ rows x as a constraint whose multiplier is the highest momentum μ; multipliers λ of the differential constraints
-at these points, those of lower order than L at windows of their own; multipliers of the holonomic constraints. The system is then of first order in time: literal k-th
-differences of k-th differences would have the condition N²ᵏ, this one has Nᵏ.
+at these points, those of lower order than L at windows of their own; multipliers of the holonomic constraints. The system is
+then of first order in time: literal k-th differences of k-th differences would have the condition N²ᵏ, this one has Nᵏ.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,7 +29,7 @@ from dalembert.systems.variational import (
     orders_of,
     with_parameters,
 )
-
+from dalembert.tracing import Jitted
 
 OWN = ("highest", "momentum", "multipliers")  # parts of a block that belong to a window
 
@@ -120,7 +119,9 @@ class NodeTerm:
                 return constraints_of_order(problem, self.order, jet, time + s)
             return holonomic_constraints(problem, jet[0], time + s)
 
-        return jnp.zeros(()), weight * jnp.concatenate([derivative(i, 0.0) for i in range(self.begin, self.slots - self.order)])
+        return jnp.zeros(()), weight * jnp.concatenate(
+            [derivative(i, 0.0) for i in range(self.begin, self.slots - self.order)]
+        )
 
     def curve(self, derivatives, s):
         """The polynomial with these derivatives at s = 0."""
@@ -236,7 +237,7 @@ def slot_jets(w: Windows, slots: np.ndarray) -> np.ndarray:
     return np.asarray(_jets(w, slots[None])).reshape(w.times.size, -1, slots.shape[1])
 
 
-@eqx.filter_jit
+@Jitted
 def _jets(w: Windows, slots) -> jax.Array:
     """(batch, W, S, k+1, n) from slots (batch, slots, n)."""
     index = np.arange(len(w.times))[:, None] * w.stride + np.arange(w.width)
@@ -244,7 +245,7 @@ def _jets(w: Windows, slots) -> jax.Array:
     return jax.vmap(lambda x: one(w.rows, w.chained, x[index]))(jnp.asarray(slots))
 
 
-@eqx.filter_jit
+@Jitted
 def _highest_momentum(problem: VariationalProblem, jets, times):
     def momentum(jet, t):
         return jax.grad(lambda y: density(problem, (*(jet[j] for j in range(problem.derivatives)), y), t))(jet[-1])
@@ -279,7 +280,9 @@ def _add_rates(
         slots = _slots(k, k, layout.n)
         places = [*slots, *((0, begin + c) for c in range((k - j) * m))]
         weights = node_weights(windows, k, j)
-        terms.append(_term(NodeTerm(bare, layout.n, k, 0, j), places, tuple(range(len(slots), len(places))), 0, len(windows.t)))
+        terms.append(
+            _term(NodeTerm(bare, layout.n, k, 0, j), places, tuple(range(len(slots), len(places))), 0, len(windows.t))
+        )
         data.append((weights, windows.t))
         fixed[:, begin : begin + (k - j) * m] = np.repeat(fixed_slots.reshape(-1, k)[:, j:], m, axis=1)
         return

@@ -26,8 +26,8 @@ class HigherProgram(StepProgram):
     Source: Colombo, Martín de Diego, Zuccalli, eq. (3.5). q: the newest node, at t. s = (b_1, …, b_k, Π_0, …,
     Π_{k-1}): its differences backwards, b_j = ∇ʲq/hʲ, and the momenta Θ⁺ of the k newest nodes. The k multipliers
     which the paper's state has besides are contained in Π. m, mh: numbers of differential and holonomic
-    constraints, with multipliers λ at the middle of its first r+1 nodes, r being their order, and μ at its first node. nodes:
-    known before the first step.
+    constraints, with multipliers λ at the middle of its first r+1 nodes, r being their order, and μ at its first node.
+    nodes: known before the first step.
     """
 
     system: VariationalProblem

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +14,7 @@ from dalembert.step.higher import HigherProgram
 from dalembert.systems import VariationalProblem, is_traced
 from dalembert.systems.checks import CONSISTENT, InconsistentDataError, RankDeficientError
 from dalembert.systems.ostrogradsky import constraint_rates, highest_matrix
+from dalembert.tracing import Jitted
 
 
 def as_rows(value, name: str, rows: int) -> Float[Array, "rows n"]:
@@ -36,8 +36,8 @@ def as_multipliers(value, order: int, m: int) -> Float[Array, "r m"]:
     if value is None and m:
         raise ValueError(
             f"multipliers: are missing; with {m} differential constraints of order {order} λ is free initial data: give "
-            f"({order}, {m}), λ and its first {order - 1} derivatives with jets, λ of the {order} windows that lie across the "
-            "middle of the nodes with nodes"
+            f"({order}, {m}), λ and its first {order - 1} derivatives with jets, λ of the {order} windows that lie across "
+            "the middle of the nodes with nodes"
         )
     array = jnp.zeros((order, 0)) if value is None else jnp.asarray(value, dtype=float)
     if array.shape != (order, m):
@@ -101,6 +101,6 @@ def check_first_step(program: HigherProgram, q, s, z, t, h) -> None:
         )
 
 
-@eqx.filter_jit
+@Jitted
 def _matrix(program: HigherProgram, q, s, z, t, h):
     return jax.jacfwd(lambda x: program.residual(x, q, s, t, h, jnp.zeros_like(q)))(z)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import factorial
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -17,8 +16,8 @@ from dalembert.discretize.higher import (
     equal_window,
     forward_differences,
     momenta_of_nodes,
-    short_constraints,
     shifted_forth,
+    short_constraints,
     starting_windows,
     window_equations,
 )
@@ -31,6 +30,7 @@ from dalembert.systems.checks import check_parameters
 from dalembert.systems.orders import true_orders
 from dalembert.systems.ostrogradsky import next_derivatives, ostrogradsky_momenta
 from dalembert.systems.variational import common_order, constraint_numbers, holonomic_constraints
+from dalembert.tracing import Jitted
 
 _PROJECTIONS = 6
 _START = Newton(tolerance=1e-12, max_iterations=50)
@@ -86,7 +86,7 @@ def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, 
     return Prepared(program, begun.nodes, begun.b[0], s, begun.z)
 
 
-@eqx.filter_jit
+@Jitted
 def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
     """Ostrogradsky's momenta at t0 are those of the first window, whose knots coincide but one; k windows lead to node k.
 
@@ -110,7 +110,7 @@ def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
     return Begun(jnp.concatenate([jets[:1], nodes]), b, state.momenta, z[-1])
 
 
-@eqx.filter_jit
+@Jitted
 def from_nodes(problem, scheme, nodes, multipliers, mh: int, t0, h, origin=0.0) -> Begun:
     """The momenta are those of the k windows that end at the last k nodes. origin: what the nodes are counted from."""
     k = problem.derivatives
@@ -120,7 +120,7 @@ def from_nodes(problem, scheme, nodes, multipliers, mh: int, t0, h, origin=0.0) 
     return Begun(nodes + origin, b, state.momenta, jnp.concatenate([last, multipliers[-1], jnp.zeros(mh)]))
 
 
-@eqx.filter_jit
+@Jitted
 def _from_taylor(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
     """Constraints of order r < k: the first 2k nodes and r multipliers by Taylor's polynomials of degree 2k and r, whose
     last coefficients follow from the equations; the nodes are moved onto the discrete constraints. Second order.
@@ -131,9 +131,10 @@ def _from_taylor(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
     highest, rate = next_derivatives(problem, jets, multipliers, t0)
     rates, free = jnp.concatenate([jets[1:], highest[None]]), jnp.concatenate([multipliers, rate[None]])
     taylor = lambda rows, first, s: sum(x * s ** (first + i) / factorial(first + i) for i, x in enumerate(rows))  # noqa: E731
-    nodes = [taylor(rates, 1, i * h) for i in range(2 * k)]
+    nodes = [jnp.zeros_like(jets[0])]
     for i in range(1, 2 * k):
-        nodes[i] = _onto_constraints(problem, scheme, nodes[max(i - order, 0) : i + 1], jets[0], t0 + i * h, h)
+        near = [*nodes[max(i - order, 0) :], taylor(rates, 1, i * h)]
+        nodes.append(_onto_constraints(problem, scheme, near, jets[0], t0 + i * h, h))
     short = equal_window(scheme, order, h, 0.0)
     given = jnp.stack([taylor(free, 0, short.middle + (k - order + i) * h) for i in range(order)])
     return from_nodes(problem, scheme, jnp.stack(nodes), given, mh, t0, h, jets[0])

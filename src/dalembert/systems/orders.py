@@ -81,5 +81,5 @@ def _dependence(problem: VariationalProblem, given: int, function: Callable, n: 
         zero = vanishing(Windowed(slopes, (place,), (), ((), *(jnp.shape(x) for x in leaves))))[0]
     except Unsupported:
         return [given] * jnp.size(problem.call(function, *[jnp.zeros(n)] * (given + 1), t=jnp.zeros(())))
-    dependent = ~zero.reshape(-1, given + 1, n).all(axis=2)
+    dependent = np.any(~zero.reshape(-1, given + 1, n), axis=2)
     return [given if not row.any() else int(np.max(np.flatnonzero(row))) for row in dependent]

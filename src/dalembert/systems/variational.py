@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.systems.constraints import Holonomic, Kinematic, Lyapunov, WithForces
+from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import output_shape, traced
 from dalembert.systems.system import as_arrays, call_function, names_of, replace_parameters
 
@@ -38,6 +39,8 @@ class VariationalProblem(eqx.Module):
     coordinates: tuple[str, ...] | None = eqx.field(static=True)
     parameters: Any
     time_dependent: bool = eqx.field(static=True)
+
+    __reduce__ = reduced
 
     def __init__(
         self,
@@ -123,9 +126,9 @@ def common_order(problem: VariationalProblem) -> int:
     orders = sorted({order for order, _ in problem.differential}) or [problem.derivatives]
     if len(orders) > 1:
         raise ValueError(
-            f"constraints: found some of order {orders[0]} and some of order {orders[-1]}; their multipliers live at different "
-            "times, and a flow takes differential constraints of one order. Differentiate those of lower order, or solve the "
-            "boundary problem"
+            f"constraints: found some of order {orders[0]} and some of order {orders[-1]}; their multipliers live at "
+            "different times, and a flow takes differential constraints of one order. Differentiate those of lower order, "
+            "or solve the boundary problem"
         )
     return orders[0]
 
