@@ -71,13 +71,13 @@ class Unknowns(NamedTuple):
 
 def equal_window(scheme: WindowMap, k: int, h, t) -> Window:
     """The window of k+1 equal steps h from the time t on."""
-    return _scaled(_unit_window(scheme, k, tuple(range(k + 1))), h, t)._replace(order=None)
+    return _scaled(_unit_window(scheme, k, tuple(range(k + 1))), h, t, scheme.differenced)._replace(order=None)
 
 
 def starting_windows(scheme: WindowMap, k: int, h, t) -> Window:
     """The k windows whose first knots coincide at t, with k, …, 1 of them there: a leading axis of k."""
     found = [_unit_window(scheme, k, (0,) * (k - s) + tuple(range(1, s + 2))) for s in range(k)]
-    return jax.vmap(lambda w: _scaled(w, h, t))(Window(*(np.stack(x) for x in zip(*found, strict=True))))
+    return jax.vmap(lambda w: _scaled(w, h, t, scheme.differenced))(Window(*(np.stack(x) for x in zip(*found, strict=True))))
 
 
 def window_equations(
@@ -268,10 +268,10 @@ def holonomic_derivatives(problem: VariationalProblem, jet: Float[Array, "k n"],
     return jnp.stack([derivative(j, 0.0) for j in range(jet.shape[0])])
 
 
-def _scaled(unit: Window, h, t) -> Window:
-    """A window of unit steps with steps h, from the time t on."""
+def _scaled(unit: Window, h, t, differenced: bool) -> Window:
+    """A window of unit steps with steps h, from the time t on. differenced: its jet is (q, q̇, …) and not nodes."""
     index = np.arange(len(unit.newest))
-    powers = h ** np.maximum(index - index[:, None], 0)
+    powers = h ** np.maximum(index - index[:, None] * differenced, 0)
     return Window(
         unit.jet * powers, unit.spans * h, unit.newest * h**index, t + unit.begin * h, t + unit.middle * h, unit.order
     )
