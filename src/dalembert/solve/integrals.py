@@ -18,7 +18,7 @@ POINTS, DEGREE = 48, 24  # of the path, and of the λ that are tried
 EXACT = 1e-5  # of the left side above, relative to its terms; what is no integral is of order 1
 NOT_IN = 1e-6  # of the largest term: what is less in a coordinate is rounding
 SPREAD = 0.1  # of the path, relative to the size of what is given
-STEPS, SOLVED = 60, 1e-11  # of the iteration onto φ = 0, and what is left of its terms
+STEPS, SOLVED, CUT = 30, 1e-11, 1e-13  # of the iteration onto φ = 0, and what is left of its terms
 
 
 class Curve(NamedTuple):
@@ -66,7 +66,7 @@ Linearised = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def find_integrals(t: Float[np.ndarray, "N+1"], q: Float[np.ndarray, "N+1 n"], order: int, linearised: Linearised):
-    """The Integrals of constraints of one order on paths of the size of q, or None.
+    """The Integrals of constraints of orders up to this one, holonomic ones too, on paths of the size of q, or None.
 
     linearised(jets (POINTS, order+1, n), times): φ (POINTS, m) and its derivatives by the jet (POINTS, m, order+1, n).
     """
@@ -93,25 +93,40 @@ def find_integrals(t: Float[np.ndarray, "N+1"], q: Float[np.ndarray, "N+1 n"], o
 
 
 def _on_constraints(t, q, order: int, linearised: Linearised) -> Curve | None:
-    """A path with φ = 0: its highest derivative is the nearest to one chosen at random that solves φ = 0 at every point.
-
-    Picard's iteration: lower derivatives are integrals of it.
-    """
+    """A path with φ = 0 at every point, near one chosen at random: Newton's method, by steps of least size, on its highest
+    derivative and what it begins with; the others are integrals of these."""
     start, end = float(t[0]), float(t[-1])
     curve = Curve(_random_jets(start, end, q, order), start, end)
-    integrate = curve.integrate
-    jets = curve.jets.copy()
+    rows = _integrals_of(curve, order)
+    unknown = np.concatenate([curve.jets[0, :order] * _scales(curve, order), curve.jets[:, order] * (end - start) ** order])
     for _ in range(STEPS):
-        for i in range(order - 1, -1, -1):
-            jets[:, i] = jets[0, i] + integrate @ jets[:, i + 1]
+        jets = np.einsum("ipc,cn->pin", rows, unknown)
         values, slopes = linearised(jets, curve.times)
         if not (np.all(np.isfinite(values)) and np.all(np.isfinite(slopes))):
             return None
         terms = np.abs(slopes * jets[:, None]).sum(axis=(2, 3)).max(axis=0)
         if np.all(np.abs(values).max(axis=0) <= SOLVED * terms):
             return curve._replace(jets=jets)
-        jets[:, order] -= np.einsum("pnm,pm->pn", np.linalg.pinv(slopes[:, :, order]), values)
+        matrix = np.einsum("pmin,ipc->pmcn", slopes, rows).reshape(values.size, -1)
+        unknown = unknown - np.linalg.lstsq(matrix, values.ravel(), rcond=CUT)[0].reshape(unknown.shape)
     return None
+
+
+def _scales(curve: Curve, order: int) -> Float[np.ndarray, "order 1"]:
+    """Tˡ, by which the l-th derivative is multiplied to have the unit of the positions."""
+    return (curve.end - curve.start) ** np.arange(order)[:, None]
+
+
+def _integrals_of(curve: Curve, order: int) -> Float[np.ndarray, "order+1 POINTS order+POINTS"]:
+    """(q, …, q⁽ᵒʳᵈᵉʳ⁾) at the points from Tˡq⁽ˡ⁾ at the first of them, l < order, and Tᵒʳᵈᵉʳ q⁽ᵒʳᵈᵉʳ⁾ at all."""
+    rows = np.zeros((order + 1, POINTS, order + POINTS))
+    rows[order, :, order:] = np.eye(POINTS)
+    for i in range(order - 1, -1, -1):
+        rows[i] = curve.integrate @ rows[i + 1]
+        rows[i, :, i] += 1.0
+    rows[:, :, order:] /= (curve.end - curve.start) ** order
+    rows[:, :, :order] /= _scales(curve, order)[:, 0]
+    return rows
 
 
 def _random_jets(start: float, end: float, q, order: int) -> Float[np.ndarray, "POINTS order+1 n"]:

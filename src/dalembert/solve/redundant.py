@@ -18,7 +18,7 @@ from dalembert.solve.integrals import Curve, find_integrals
 from dalembert.solve.linear import Linear
 from dalembert.solve.transcription import Transcription, slot_jets
 from dalembert.systems import InconsistentDataError
-from dalembert.systems.variational import VariationalProblem, constraints_of_order, orders_of
+from dalembert.systems.variational import VariationalProblem, differential_constraints, holonomic_constraints, orders_of
 from dalembert.tracing import Jitted
 
 KEPT = 0.05  # Aᵀy on what is free, relative to what is given; what is less is an error of the discretization
@@ -31,23 +31,21 @@ def redundant(
 ) -> Bool[np.ndarray, "slots n"] | None:
     """Components of what is given that follow from the others, or None; q: a path, for its size."""
     w, slots = made.windows, made.layout.part("slots")
-    for order in sorted(set(orders_of(problem, made.layout.n))):
-        found = find_integrals(w.t, q, order, _linearised(problem, order))
-        if found is None:
-            continue
-        z = _on_curve(made, found.curve)
-        inner = np.count_nonzero(made.chain.fixed[:, slots].reshape(len(w.orders), -1)[w.nodes[1:-1]].all(axis=1))
-        weights = (w.t[-1] - w.t[0]) ** -_derivatives(made).astype(float)
-        weights[~made.chain.fixed] *= np.sqrt(len(z))  # forces, per time; what is given has momenta
-        plain, primal = made.chain.raw_gradient(z), made.chain.primal
-        columns = [
-            ((made.chain.raw_gradient(z + y) - plain) * weights * primal).ravel()
-            for y in _dependent(made, z, found.multipliers.shape[1] * (1 + inner))
-        ]
-        left_out = _left_out(np.stack(columns, axis=1), made.chain.fixed.ravel())
-        if left_out is not None:
-            return left_out.reshape(z.shape)[:, slots].reshape(len(w.orders), -1)
-    return None
+    order = max(orders_of(problem, made.layout.n))
+    found = find_integrals(w.t, q, order, _linearised(problem))
+    if found is None:
+        return None
+    z = _on_curve(made, found.curve)
+    inner = np.count_nonzero(made.chain.fixed[:, slots].reshape(len(w.orders), -1)[w.nodes[1:-1]].all(axis=1))
+    weights = (w.t[-1] - w.t[0]) ** -_derivatives(made).astype(float)
+    weights[~made.chain.fixed] *= np.sqrt(len(z))  # forces, per time; what is given has momenta
+    plain, primal = made.chain.raw_gradient(z), made.chain.primal
+    columns = [
+        ((made.chain.raw_gradient(z + y) - plain) * weights * primal).ravel()
+        for y in _dependent(made, z, found.multipliers.shape[1] * (1 + inner))
+    ]
+    left_out = _left_out(np.stack(columns, axis=1), made.chain.fixed.ravel())
+    return None if left_out is None else left_out.reshape(z.shape)[:, slots].reshape(len(w.orders), -1)
 
 
 def _left_out(matrix: np.ndarray, fixed: np.ndarray) -> np.ndarray | None:
@@ -93,17 +91,21 @@ def check_met(
             )
 
 
-def _linearised(problem: VariationalProblem, order: int) -> Callable:
+def _linearised(problem: VariationalProblem) -> Callable:
     def call(jets, times):
-        return tuple(np.asarray(x) for x in _slopes(problem, order, jnp.asarray(jets), jnp.asarray(times)))
+        return tuple(np.asarray(x) for x in _slopes(problem, jnp.asarray(jets), jnp.asarray(times)))
 
     return call
 
 
 @Jitted
-def _slopes(problem: VariationalProblem, order: int, jets, times):
+def _slopes(problem: VariationalProblem, jets, times):
+    """φ of all constraints and its derivatives by the jet."""
+
     def one(jet, t):
-        phi = lambda x: constraints_of_order(problem, order, tuple(x), t)  # noqa: E731
+        def phi(x):
+            return jnp.concatenate([holonomic_constraints(problem, x[0], t), differential_constraints(problem, tuple(x), t)])
+
         return phi(jet), jax.jacfwd(phi)(jet)
 
     return jax.vmap(one)(jets, times)
