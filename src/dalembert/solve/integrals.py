@@ -15,6 +15,7 @@ from jaxtyping import Float
 from numpy.polynomial import chebyshev, legendre
 
 POINTS, DEGREE = 48, 24  # of the path, and of the λ that are tried
+DECAY = 4.0  # how much smoother than necessary the path is
 EXACT = 1e-5  # of the left side above, relative to its terms; what is no integral is of order 1
 NOT_IN = 1e-6  # of the largest term: what is less in a coordinate is rounding
 SPREAD = 0.1  # of the path, relative to the size of what is given
@@ -98,7 +99,12 @@ def _on_constraints(t, q, order: int, linearised: Linearised) -> Curve | None:
     start, end = float(t[0]), float(t[-1])
     curve = Curve(_random_jets(start, end, q, order), start, end)
     rows = _integrals_of(curve, order)
-    unknown = np.concatenate([curve.jets[0, :order] * _scales(curve, order), curve.jets[:, order] * (end - start) ** order])
+    unknown = np.concatenate(
+        [
+            curve.jets[0, :order] * _scales(curve, order),
+            np.linalg.solve(_smooth(), curve.jets[:, order] * (end - start) ** order),
+        ]
+    )
     for _ in range(STEPS):
         jets = np.einsum("ipc,cn->pin", rows, unknown)
         values, slopes = linearised(jets, curve.times)
@@ -112,6 +118,12 @@ def _on_constraints(t, q, order: int, linearised: Linearised) -> Curve | None:
     return None
 
 
+def _smooth() -> Float[np.ndarray, "POINTS POINTS"]:
+    """Values at the points from coefficients of Legendre's polynomials, those of higher degrees scaled down: what changes
+    these least stays smooth, and so do the λ that are looked for."""
+    return legendre.legvander(_places(), POINTS - 1) * (1.0 + np.arange(POINTS)) ** -DECAY
+
+
 def _scales(curve: Curve, order: int) -> Float[np.ndarray, "order 1"]:
     """Tˡ, by which the l-th derivative is multiplied to have the unit of the positions."""
     return (curve.end - curve.start) ** np.arange(order)[:, None]
@@ -120,7 +132,7 @@ def _scales(curve: Curve, order: int) -> Float[np.ndarray, "order 1"]:
 def _integrals_of(curve: Curve, order: int) -> Float[np.ndarray, "order+1 POINTS order+POINTS"]:
     """(q, …, q⁽ᵒʳᵈᵉʳ⁾) at the points from Tˡq⁽ˡ⁾ at the first of them, l < order, and Tᵒʳᵈᵉʳ q⁽ᵒʳᵈᵉʳ⁾ at all."""
     rows = np.zeros((order + 1, POINTS, order + POINTS))
-    rows[order, :, order:] = np.eye(POINTS)
+    rows[order, :, order:] = _smooth()
     for i in range(order - 1, -1, -1):
         rows[i] = curve.integrate @ rows[i + 1]
         rows[i, :, i] += 1.0
