@@ -31,8 +31,8 @@ class BoundaryStatistics(eqx.Module):
     change of the path, relative to its size; residual: largest component of the node equations, divided by the largest entry
     of its row; violation: Σ h|φ|; shift: what was added to the second derivatives in the last step; condition: estimate of
     the 1-norm condition of the equilibrated KKT matrix; alternation: the largest part of a multiplier that changes its sign
-    from node to node, relative to the multiplier, where it is no part of a smooth function (0 otherwise): beside
-    Outcome.SUCCESS it is rounding, and the multipliers have no digits.
+    from node to node, relative to the multiplier, where it is no part of a smooth function: 0 otherwise, NaN in files that
+    do not say. Beside Outcome.SUCCESS it is rounding, and the multipliers have no digits.
     """
 
     iterations: Int[np.ndarray, ""]
@@ -109,7 +109,7 @@ class Solution(eqx.Module):
             f"scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, "
             f"condition {float(s.condition):.1e}",
             *([f"multipliers alternate from node to node, by {float(s.alternation):.1e} of their size"
-               + ": rounding, they have no digits" * (self.outcome is Outcome.SUCCESS)] if s.alternation else []),
+               + ": rounding, they have no digits" * (self.outcome is Outcome.SUCCESS)] if s.alternation > 0.0 else []),
         ])  # fmt: skip
 
     def interpolate(self, t: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... n"]:
