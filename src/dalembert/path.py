@@ -27,6 +27,7 @@ class Outcome(enum.IntEnum):
     LEFT_DOMAIN = 6
     INFEASIBLE = 7
     NO_POSITIVE_STEP = 8
+    ALTERNATING = 9
 
     @property
     def message(self) -> str:
@@ -63,6 +64,11 @@ _MESSAGES = {
     Outcome.NO_POSITIVE_STEP: (
         "the energy equation has no positive next step near the last one, as at a turning point of the motion. Go on from "
         "here with fixed steps"
+    ),
+    Outcome.ALTERNATING: (
+        "the multipliers alternate from node to node and are no function of time, although the equations hold: a constraint "
+        "contains one of lower order, or the steps are too long for it. Give that constraint itself, or take Hermite() or "
+        "more steps"
     ),
     Outcome.LEFT_DOMAIN: "the state left the domain given by domain=. The last state of the path is the last one inside",
 }

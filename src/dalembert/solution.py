@@ -31,7 +31,9 @@ class BoundaryStatistics(eqx.Module):
     iterations, factorizations, restorations: their numbers (a restoration reduces the constraints alone). update: last
     change of the path, relative to its size; residual: largest component of the node equations, divided by the largest entry
     of its row; violation: Σ h|φ|; shift: what was added to the second derivatives in the last step; condition: estimate of
-    the 1-norm condition of the equilibrated KKT matrix.
+    the 1-norm condition of the equilibrated KKT matrix; alternation: the largest part of a multiplier that changes its sign
+    from node to node, relative to the multiplier, where it is no part of a smooth function: 0 otherwise, NaN in files that
+    do not say. Beside Outcome.SUCCESS it is rounding, and the multipliers have no digits.
     """
 
     iterations: Int[np.ndarray, ""]
@@ -42,6 +44,7 @@ class BoundaryStatistics(eqx.Module):
     violation: Float[np.ndarray, ""]
     shift: Float[np.ndarray, ""]
     condition: Float[np.ndarray, ""]
+    alternation: Float[np.ndarray, ""]
 
 
 class Solution(eqx.Module):
@@ -80,7 +83,8 @@ class Solution(eqx.Module):
     def kind(self) -> str:
         """The kind of critical point, as counted by the inertia of the KKT matrix."""
         if self.outcome is not Outcome.SUCCESS:
-            return "least violation" if self.outcome is Outcome.INFEASIBLE else "not a critical point"
+            other = {Outcome.INFEASIBLE: "least violation", Outcome.ALTERNATING: "multipliers not resolved"}
+            return other.get(self.outcome, "not a critical point")
         negative, flat = int(self.negative_directions), int(self.flat_directions)
         if negative < 0:
             return "not certified"
@@ -105,6 +109,8 @@ class Solution(eqx.Module):
             f"{int(s.restorations)} restorations; last update {float(s.update):.2e}, "
             f"scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, "
             f"condition {float(s.condition):.1e}",
+            *([f"multipliers alternate from node to node, by {float(s.alternation):.1e} of their size"
+               + ": rounding, they have no digits" * (self.outcome is Outcome.SUCCESS)] if s.alternation > 0.0 else []),
         ])  # fmt: skip
 
     def interpolate(self, t: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... n"]:

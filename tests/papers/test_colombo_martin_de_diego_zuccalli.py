@@ -4,6 +4,7 @@ The whole run takes minutes, nearly all of them to compile, and is left to the e
 """
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,11 +110,32 @@ def test_an_arc_is_found_to_second_order():
     assert np.log2(errors[0] / errors[1]) == pytest.approx(2, abs=0.05)
 
 
-def test_the_flow_and_the_boundary_problem_are_one_equation():
-    path = flow.run(100)
-    exact = flow.speeds(4000)
-    assert np.max(np.abs(path.q - exact[::40, :2])) < 0.2  # of a circle of radius 3.3, h = 0.2; the order is in tests/step
-    assert flow.between_its_nodes(path, 20) < 1e-9
+PAGE = (Path(__file__).parents[2] / "docs/papers/colombo-martin-de-diego-zuccalli.md").read_text(encoding="utf-8")
+
+
+def test_the_flow_has_the_numbers_of_the_page():
+    """With the two longer steps of three; "the boundary problem between nodes of the path gives the path"."""
+    result = flow.measure(fast=True)
+    order, energy, momenta, symplectic = re.search(
+        r"The order is ([\d.]+)\. The momenta .* vary by (\S+) without drift, the energy\n"
+        r"by an amount of order ([\d.]+)\. .* to (\S+)\. The", PAGE,
+    ).group(1, 3, 2, 4)  # fmt: skip
+    assert result.order == pytest.approx(float(order), abs=0.03)
+    assert result.energy_order == pytest.approx(float(energy), abs=0.02)
+    assert max(np.ptp(values) for values in result.momenta.values()) < 2 * float(momenta)
+    assert result.symplectic < 3 * float(symplectic)
+    assert result.boundary < 1e-9
+    assert (result.rank, result.smallest > 1e-3) == (3, True)
+
+
+def test_a_constraint_of_lower_order_on_the_paper_s_windows():
+    """λ of the windows over the true one, its growth, and the regular matrix: the sentence of the page."""
+    found_here = flow.alternating()
+    assert found_here["rank"] == 3
+    printed = re.search(r"windows is (\S+) and (\S+) times the true one, and grows (\d+) times", PAGE).groups()
+    measured = (found_here["first"], found_here["second"], found_here["growth"])
+    for number, text in zip(measured, printed, strict=True):
+        assert number == pytest.approx(float(text.replace("−", "-")), rel=0.03)
 
 
 def test_theorem_3_1_and_what_remark_3_3_leaves_out():
@@ -151,6 +173,19 @@ def test_corrections_without_a_boundary_problem():
     assert list(found.numbers(checks.redundant_constraints).values()) == [38, 20, 18]
     assert found.numbers(checks.holonomic_matrix) == {"printed": 3, "paired": 4}
     assert found.numbers(checks.equations_of_4_4) == {"unknowns": 136, "equations": 131, "nodes without": 5}
+
+
+@pytest.mark.parametrize(("measure", "words"), [
+    (checks.regularity, "determinant {0:.0f} as printed, {1:.0f} correct"),
+    (checks.holonomic_matrix, "size 4: rank {0:.0f}, so paired {1:.0f}"),
+    (checks.index_sets, "{0:.0f} multipliers, {2:.0f} in a node equation, \\(N - k = {1:.0f}\\)"),
+    (checks.derivative_by_times, "beam, \\(j = 1\\): {0:.1f}, not {1:.1f}"),
+    (checks.weights, "1000 steps: {0:.3f}"),
+    (forms.remark_3_3, "{0:.1e}, where"),
+])  # fmt: skip
+def test_the_page_prints_what_is_measured(measure, words):
+    text = words.format(*found.numbers(measure).values())
+    assert re.sub(r"e-0(\d)", r"e-\1", text) in PAGE
 
 
 def test_every_correction_has_its_number(monkeypatch):

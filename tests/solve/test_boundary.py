@@ -178,8 +178,10 @@ def test_refinement_and_warm_start():
     cold = da.solve(BOUND, **ends, steps=40)
     assert int(again.statistics.iterations) < int(cold.statistics.iterations)
     assert np.max(np.abs(again.q - cold.q)) < 1e-9
-    other = da.solve(BOUND.replace(mu=0.7), **ends, steps=40, guess=fine)
-    assert float(other.action) != float(fine.action)
+    assert np.max(np.abs(again.multipliers - cold.multipliers)) < 1e-7
+    other, bare = [da.solve(BOUND.replace(mu=0.7), **ends, steps=40, guess=guess) for guess in (fine, None)]
+    assert np.max(np.abs(other.q - bare.q)) < 1e-9  # and not what it was begun with
+    assert np.max(np.abs(other.q - fine.q)) > 1e-3
 
 
 def test_discrete_lagrangian_given_directly():

@@ -33,6 +33,35 @@ def test_free_nodes_keep_the_energy():
     np.testing.assert_allclose(steps, steps[::-1], atol=1e-9)  # as symmetric as the beam
 
 
+def test_energies_are_those_of_the_constrained_lagrangian():
+    """Without λᵀΦ_d they vary; with the multipliers they are constant, of a Solution and of a Path of free steps."""
+    rolling = da.Nonholonomic(lambda q, v: v[1] - q[0] - 0.2)
+    problem = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a + 24.0 * q[0], rolling, derivatives=2)
+    ends = {"initial": ([0.0, 0.0], [0.0, 0.2]), "final": ([0.0, 0.18], [0.0, 0.2])}
+    even = da.solve(problem, **ends, T=1.0, steps=12)
+    nodes, with_time = np.column_stack([even.t, even.q]), da.with_time(problem)
+    ends = {"initial": da.Nodes(nodes[:2]), "final": da.Nodes(nodes[-2:])}
+    s = da.solve(with_time, **ends, T=1.0, steps=12, scheme=da.Points(), guess=nodes, seek="extremal")
+    assert np.ptp(np.asarray(da.energies(with_time, s))) < 1e-12
+    assert np.ptp(np.asarray(da.energies(with_time, s.q, 0 * s.multipliers))) > 0.1
+    with pytest.raises(ValueError, match="multipliers: are missing"):
+        da.energies(with_time, s.q)
+    with pytest.raises(ValueError, match="multipliers: found"):
+        da.energies(with_time, s, s.multipliers)
+
+    contact = da.Nonholonomic(lambda q, v: v[2] - (q[1] * v[0] - q[0] * v[1]) - 0.5 - q[0])
+    free = da.VariationalProblem(lambda q, v: 0.5 * v @ v - 0.3 * (q[0] ** 2 + q[0] ** 4) - 0.2 * q[1] ** 2, contact)
+    first = np.array([0.3, -0.2, 0.1])
+    step = 0.05 * np.array([1.0, 0.5, 0.0])
+    m = first + 0.5 * step
+    step[2] = m[1] * step[0] - m[0] * step[1] + 0.05 * (0.5 + m[0])
+    path = da.simulate_free_steps(free, [first, first + step], [0.0, 0.05], steps=200, multipliers=[[0.7]])
+    assert np.ptp(np.diff(path.t)) > 1e-3  # the steps do change
+    assert np.ptp(np.asarray(da.energies(da.with_time(free), path))) < 1e-11
+    bare = np.column_stack([path.t, path.q])
+    assert np.ptp(np.asarray(da.energies(da.with_time(free), bare, np.zeros((len(bare) - 1, 1))))) > 0.1
+
+
 def test_energy_changes_by_the_explicit_dependence_on_time():
     """E_i - E_{i-1} = -(h_i + h_{i+1})/k ∂L_d/∂t of the window that begins at i."""
     problem = da.VariationalProblem(
@@ -55,19 +84,25 @@ def test_fixed_steps_as_constraints_leave_the_q_equation_alone():
     with_time = da.with_time(BEAM, step=lambda *q: 1.0 / steps + 0.0 * q[0][0])
     ends = {"initial": da.Nodes(nodes[:2]), "final": da.Nodes(nodes[-2:-1].tolist() + nodes[-1:].tolist())}
     plain = da.solve(BEAM, initial=da.Nodes(nodes[:2, 1:]), final=da.Nodes(nodes[-2:, 1:]), T=1.0, steps=steps)
-    free = da.with_time(BEAM)
-    fixed = da.VariationalProblem(free.lagrangian, with_time.differential[0][1], derivatives=2)
+    free_time = da.with_time(BEAM)
+    fixed = da.VariationalProblem(free_time.lagrangian, with_time.differential[0][1], derivatives=2)
     x = np.array(nodes)
     x[:, 1] = np.asarray(plain.q[:, 0])
-    # The q equations of the problem with time at fixed steps vanish on the plain solution; those of t fix the multipliers.
+    # The q equations of the problem with time at fixed steps vanish on the plain solution, whatever the multipliers are.
     from dalembert.solve.prepare import Request, prepare
     from dalembert.solve.transcription import first_values, transcribe
 
     base = prepare(fixed, [Request(ends["initial"], ends["final"], None, x)], 1.0, steps, None, da.Points())
     made = transcribe(fixed, base.windows, 2, base.fixed, base.values[0])
-    gradient = made.chain.evaluate(first_values(fixed, made, x[None])[0]).gradient[:, made.layout.part("slots")]
+    z = first_values(fixed, made, x[None])[0]
+    free = np.random.default_rng(0).standard_normal((len(made.windows.times), 1))
+    z[made.carriers, made.layout.part("multipliers")] = free
+    gradient = made.chain.evaluate(z).gradient[2:-2, made.layout.part("slots")]
     assert np.max(np.abs(gradient[:, 1])) < 1e-10
-    assert np.max(np.abs(gradient[:, 0])) > 1e-6
+    # E_{i} - E_{i-1} + λ_{i-1} - λ_i is the equation of t_i: the multiplier is the energy, which is not constant here.
+    energies = np.asarray(da.energies(free_time, x))
+    np.testing.assert_allclose(gradient[:, 0] - (free[1:-1] - free[2:])[:, 0], np.diff(energies), atol=1e-9)
+    assert np.ptp(energies) > 1e-6
 
 
 def test_hermite_nodes_move_to_where_the_action_is_less():
@@ -79,7 +114,10 @@ def test_hermite_nodes_move_to_where_the_action_is_less():
     even = da.solve(load, **clamped, steps=4)
     nodes = np.concatenate([np.asarray(even.t)[:, None], even.q, even.v], axis=1)
     ends = {"initial": da.Nodes(nodes[:1]), "final": da.Nodes(nodes[-1:])}
-    s = da.solve(da.with_time(load, da.Hermite()), **ends, T=1.0, steps=4, scheme=da.Points(), guess=nodes, throw=False)
+    s = da.solve(da.with_time(load, da.Hermite()), **ends, T=1.0, steps=4, scheme=da.Points(), guess=nodes)
+    assert s.outcome is da.Outcome.SUCCESS
+    assert float(s.statistics.residual) < 1e-12
+    assert float(s.q[1, 0]) < 0.1  # the load falls to 1/e at 0.033
     assert abs(float(s.action) - exact) < 0.5 * abs(float(even.action) - exact)
 
 

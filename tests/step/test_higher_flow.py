@@ -225,7 +225,7 @@ def test_a_constraint_of_order_two():
         ({"jets": JETS, "nodes": JETS}, ValueError, "give one of them"),
         ({"jets": JETS * np.nan}, ValueError, "finite"),
         ({"jets": JETS, "scheme": da.Hermite()}, ValueError, "scheme: found Hermite"),
-        ({"jets": JETS, "scheme": da.Scheme()}, ValueError, "scheme: found Scheme"),
+        ({"jets": JETS, "scheme": da.Scheme()}, TypeError, "scheme: found Scheme"),
         ({"jets": JETS, "multipliers": [[1.0]]}, ValueError, "multipliers: found shape"),
         ({"jets": JETS, "steps": 1}, ValueError, "steps: found 1"),
         ({"jets": JETS, "feedback": da.SampledFeedback(lambda q, v: q)}, ValueError, "feedback"),

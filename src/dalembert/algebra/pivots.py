@@ -19,8 +19,9 @@ class Pivots(NamedTuple):
     sizes: Float[np.ndarray, " b"]
 
 
-def choose_pivots(samples: Float[np.ndarray, "m b b"], coupling: Float[np.ndarray, "m b w"]) -> Pivots:
-    """Groups of one or two rows of S such that LDLᵀ = [S E; Eᵀ 0] in this order has small multipliers in all samples.
+def choose_pivots(samples: Float[np.ndarray, "m b b"], coupling: Float[np.ndarray, "m b w"]) -> Pivots | None:
+    """Groups of one or two rows of S such that LDLᵀ = [S E; Eᵀ 0] in this order has small multipliers in all samples; None
+    where every pivot that is left is singular in one of them, as where a row of S is zero.
 
     coupling: E, the columns that are not eliminated. Among pivots with multipliers up to 2 in every sample, in the scaling
     |row| = 1, that with the fewest neighbours is next; where there is none, that with the smallest multipliers.
@@ -32,7 +33,9 @@ def choose_pivots(samples: Float[np.ndarray, "m b b"], coupling: Float[np.ndarra
     while left:
         groups = [(p,) for p in left] + list(itertools.combinations(left, 2))
         ranked = [(*_cost(a, group, left, b), group) for group in groups]
-        group = min(ranked)[-1]
+        _, largest, group = min(ranked)
+        if not np.isfinite(largest):
+            return None
         order.append(group)
         left = [p for p in left if p not in group]
         rest = [*left, *range(b, a.shape[1])]
@@ -62,7 +65,7 @@ def _cost(a: np.ndarray, group: tuple[int, ...], left: list[int], b: int) -> tup
     block = a[:, group][:, :, group]
     determinant = np.linalg.det(block)
     if np.any(np.abs(determinant) < 1e-30):
-        return a.shape[1] ** 2, np.inf
+        return a.shape[1] ** 2 + 1, np.inf
     largest = float(np.max(np.abs(np.linalg.solve(block, rows)), initial=0.0))
     neighbours = int(np.count_nonzero(np.any(rows != 0.0, axis=(0, 1))))
     return (neighbours, largest) if largest <= LARGEST else (a.shape[1] ** 2, largest)

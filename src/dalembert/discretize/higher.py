@@ -9,6 +9,9 @@ coordinates: with W = Π + ∂L̃_d/∂u, the covector on all k+1 points,
     Π'_0 = W_0,   Π'_j = W_j - g_j Π'_{j-1},   0 = W_k - g_k Π'_{k-1},   Φ_d = 0.
 
 The third equation is Σ_j D_j L̃_d = 0 at the oldest point, eq. (3.4): it says that W has no component along δq_0.
+A constraint of lower order r < k, and a holonomic one, r = 0, is taken on r+1 points: its multiplier λ with those where the
+window begins, in L̃_d, and φ = 0 where it ends. So all of φ = 0 on a path are solved, each once, and the multipliers that
+reach into the next window are r: the state has as many dimensions as that of the continuous problem.
 Ostrogradsky's equations dΠ_j/dt = L_{q⁽ʲ⁾} - Π_{j-1}, Π_{k-1} = L_{q⁽ᵏ⁾}, are its limit. In the printed form
 momenta of size 1/hᵏ cancel each other, and rounding is amplified by 1/h^{2k-1} in the derivative of order 2k-1;
 here all numbers are of the size of the problem's.
@@ -26,7 +29,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize.windows import WindowMap, window_action
-from dalembert.systems.variational import VariationalProblem, differential_constraints, holonomic_constraints
+from dalembert.systems.variational import VariationalProblem, common_order, constraints_of_order, holonomic_constraints
 from dalembert.tracing import remembered
 
 Differences = Float[Array, "k n"]
@@ -58,8 +61,8 @@ class State(NamedTuple):
 
 
 class Unknowns(NamedTuple):
-    """What a window adds: u_k, the multipliers λ of Φ_d, scaled to λ(t), and those of holonomic constraints, see
-    `holonomic_size`."""
+    """What a window adds: u_k, the multipliers of differential constraints and those of holonomic ones, both times
+    h^{k-r}, see `multiplier_size`."""
 
     highest: Float[Array, "n"]
     multipliers: Float[Array, "m"]
@@ -68,22 +71,23 @@ class Unknowns(NamedTuple):
 
 def equal_window(scheme: WindowMap, k: int, h, t) -> Window:
     """The window of k+1 equal steps h from the time t on."""
-    return _scaled(_unit_window(scheme, k, tuple(range(k + 1))), h, t)._replace(order=None)
+    return _scaled(_unit_window(scheme, k, tuple(range(k + 1))), h, t, scheme.differenced)._replace(order=None)
 
 
 def starting_windows(scheme: WindowMap, k: int, h, t) -> Window:
     """The k windows whose first knots coincide at t, with k, …, 1 of them there: a leading axis of k."""
     found = [_unit_window(scheme, k, (0,) * (k - s) + tuple(range(1, s + 2))) for s in range(k)]
-    return jax.vmap(lambda w: _scaled(w, h, t))(Window(*(np.stack(x) for x in zip(*found, strict=True))))
+    return jax.vmap(lambda w: _scaled(w, h, t, scheme.differenced))(Window(*(np.stack(x) for x in zip(*found, strict=True))))
 
 
 def window_equations(
-    problem: VariationalProblem, window: Window, state: State, new: Unknowns
+    problem: VariationalProblem, window: Window, state: State, new: Unknowns, short: Window | None = None
 ) -> tuple[Float[Array, "n_plus_m"], State]:
     """The n + m + mh left sides of the equations above, the first divided by g_k; and the state at the next window.
 
-    A holonomic constraint is paired as in Colombo, Martín de Diego, Zuccalli, section 4.4: the multiplier of dφ at
-    the oldest point with φ = 0 at the newest one. Where the oldest slot holds q⁽ʲ⁾ it is the multiplier of dʲφ/dtʲ.
+    short: the window of r+1 points with which this one begins, where the differential constraints have the order r < k; the
+    steps are equal. A holonomic constraint is paired as in Colombo, Martín de Diego, Zuccalli, section 4.4: the multiplier
+    of dφ at the oldest point with φ = 0 at the newest one. Where the oldest slot holds q⁽ʲ⁾ it is the multiplier of dʲφ/dtʲ.
     """
     u = jnp.concatenate([state.u, new.highest[None]])
 
@@ -91,17 +95,41 @@ def window_equations(
         jets = (window.jet @ x)[None]
         action, defects = window_action(problem, jets, window.middle[None], window.spans[-1:])
         forces = new.holonomic @ _oldest_constraint(problem, window, x) / holonomic_chain(window)
-        return action + jnp.sum(new.multipliers * defects[0]) + forces, defects[0]
+        if short is None:
+            return action + jnp.sum(new.multipliers * defects[0]) + forces, defects[0] / window.spans[-1]
+        h, reach = short.spans[0], x.shape[0] - short.jet.shape[0]
+        multipliers = new.multipliers / multiplier_size(problem.derivatives, reach, h)
+        forces = forces + h * multipliers @ short_constraints(problem, short, x)
+        return action + forces, short_constraints(problem, _moved(short, reach), _ahead(x, reach, h))
 
-    slopes, defects = jax.grad(augmented, has_aux=True)(u)
+    slopes, differential = jax.grad(augmented, has_aux=True)(u)
     momenta = []
     for j in range(u.shape[0] - 1):
         momentum = state.momenta[j] + slopes[j]
         momenta.append(momentum - window.spans[j - 1] * momenta[-1] if j else momentum)
     last = slopes[-1] / window.spans[-1] - momenta[-1]
     rows = holonomic_constraints(problem, jnp.asarray(window.newest @ u), newest_time(window))
-    equations = jnp.concatenate([last, defects / window.spans[-1], rows])
+    equations = jnp.concatenate([last, differential, rows])
     return equations, State(u[:-1] + window.spans[:, None] * u[1:], jnp.stack(momenta))
+
+
+def short_constraints(problem: VariationalProblem, short: Window, u: Float[Array, "p n"]) -> Float[Array, "m"]:
+    """φ of the constraints of order r on a window of r+1 points that begins like u."""
+    order = len(short.jet) - 1
+    return constraints_of_order(problem, order, tuple(short.jet @ u[: order + 1]), short.middle)
+
+
+def _moved(window: Window, steps: int) -> Window:
+    """The window so many steps later."""
+    later = steps * window.spans[0]
+    return window._replace(begin=window.begin + later, middle=window.middle + later)
+
+
+def _ahead(u: Float[Array, "p n"], steps: int, h) -> Float[Array, "r n"]:
+    """The differences at a point so many steps later, on the same points."""
+    for _ in range(steps):
+        u = u[:-1] + h * u[1:]
+    return u
 
 
 def holonomic_chain(window: Window) -> Float[Array, ""]:
@@ -113,9 +141,13 @@ def holonomic_chain(window: Window) -> Float[Array, ""]:
     return jnp.prod(jnp.where(later, window.spans, 1.0))
 
 
-def holonomic_size(k: int, h):
-    """Unknowns.holonomic = hᵏ μ(t) on equal steps: of the size of u_k's change, so that the equations stay scaled."""
-    return h**k
+def multiplier_size(k: int, reach: int, h):
+    """Unknowns.multipliers = h^reach λ(t) for constraints on reach = k-r points less than L, r = 0 for holonomic ones.
+
+    Their force reaches q⁽ᵏ⁾ through so many sums, and the equations stay scaled.
+    """
+    assert 0 <= reach <= k
+    return h**reach
 
 
 def newest_time(window: Window):
@@ -140,40 +172,60 @@ def shifted_back(b: Differences, h) -> Differences:
 
 
 def momenta_of_nodes(
-    problem: VariationalProblem, scheme: WindowMap, nodes: Float[Array, "2k n"], multipliers: Float[Array, "k m"], h, t
+    problem: VariationalProblem,
+    scheme: WindowMap,
+    nodes: Float[Array, "2k n"],
+    multipliers: Float[Array, "r m"],
+    h,
+    t,
+    origin=0.0,
 ) -> State:
     """(u, Π) at the node k of 2k nodes, h apart from t on: Π = ∂/∂u of Σ L̃_d over the k windows, the first k
-    nodes held fixed.
+    nodes held fixed. origin: what positions are counted from.
 
-    Rounding: ε|q|/h^{2k-1}, because the nodes are numbers of full size.
+    multipliers: λ of the r windows of the constraints, of order r, that have nodes on both sides. Rounding: ε|q|/h^{2k-1},
+    because the nodes are numbers of full size.
     """
-    k = problem.derivatives
-    first, u = nodes[:k], forward_differences(nodes[k:], h)
+    k, order = problem.derivatives, common_order(problem)
+    first, u = nodes[:k], forward_differences(nodes[k:], h).at[0].add(origin)
 
     index = jnp.arange(k)[:, None] + jnp.arange(k + 1)
 
     def one(points, free, begin):
         window = equal_window(scheme, k, h, begin)
-        inside = forward_differences(points, h).at[0].add(nodes[k])
+        inside = forward_differences(points, h).at[0].add(u[0])
         parts = window_action(problem, jnp.asarray(window.jet @ inside)[None], window.middle[None], window.spans[-1:])
-        return parts[0] + jnp.sum(free * parts[1][0])
+        return parts[0] + (jnp.sum(free * parts[1][0]) if order == k else 0.0)
+
+    def short(points, free, begin):
+        inside = forward_differences(points, h).at[0].add(u[0])
+        return h * free @ short_constraints(problem, equal_window(scheme, order, h, begin), inside)
 
     def action(x):
-        points = jnp.concatenate([first - nodes[k], _points(x, h) - nodes[k]])
-        return jnp.sum(jax.vmap(one)(points[index], multipliers, t + h * jnp.arange(k)))
+        points = jnp.concatenate([first - nodes[k], _points(x.at[0].add(-u[0]), h)])
+        free = multipliers if order == k else jnp.zeros((k, 0))
+        total = jnp.sum(jax.vmap(one)(points[index], free, t + h * jnp.arange(k)))
+        if order < k:
+            begin = k - order + jnp.arange(order)
+            total = total + jnp.sum(
+                jax.vmap(short)(points[begin[:, None] + jnp.arange(order + 1)], multipliers, t + h * begin)
+            )
+        return total
 
     return State(u, jax.grad(action)(u))
 
 
 def node_defects(problem: VariationalProblem, scheme: WindowMap, nodes: Float[Array, "p n"], h, t) -> list:
-    """[φ(q_i), (p, mh), at every node; Φ_d/h, (p-k, m), at every window], the nodes h apart from t on."""
-    k, window = problem.derivatives, equal_window(scheme, problem.derivatives, h, t)
+    """[φ(q_i), (p, mh), at every node; Φ_d/h, (p-r, m), at every window of the constraints, of order r], the nodes h apart
+    from t on."""
+    order = common_order(problem)
+    window = equal_window(scheme, order, h, t)
     times = t + h * jnp.arange(nodes.shape[0])
-    index = jnp.arange(nodes.shape[0] - k)[:, None] + jnp.arange(k + 1)
+    index = jnp.arange(nodes.shape[0] - order)[:, None] + jnp.arange(order + 1)
 
     def defect(points, begin):
-        jets = window.jet @ forward_differences(points, h)
-        return differential_constraints(problem, tuple(jets), window.middle - t + begin)
+        here = window._replace(middle=window.middle - t + begin)
+        return short_constraints(problem, here, forward_differences(points, h))
 
     held = jax.vmap(lambda q, s: holonomic_constraints(problem, q, s))(nodes, times)
     return [held, jax.vmap(defect)(nodes[index], times[: len(index)])]
@@ -216,10 +268,10 @@ def holonomic_derivatives(problem: VariationalProblem, jet: Float[Array, "k n"],
     return jnp.stack([derivative(j, 0.0) for j in range(jet.shape[0])])
 
 
-def _scaled(unit: Window, h, t) -> Window:
-    """A window of unit steps with steps h, from the time t on."""
+def _scaled(unit: Window, h, t, differenced: bool) -> Window:
+    """A window of unit steps with steps h, from the time t on. differenced: its jet is (q, q̇, …) and not nodes."""
     index = np.arange(len(unit.newest))
-    powers = h ** np.maximum(index - index[:, None], 0)
+    powers = h ** np.maximum(index - index[:, None] * differenced, 0)
     return Window(
         unit.jet * powers, unit.spans * h, unit.newest * h**index, t + unit.begin * h, t + unit.middle * h, unit.order
     )

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import factorial
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize.windows import Averaged, Hermite, Interpolated, WindowMap, as_windows
-from dalembert.numbers import as_array, as_flag, as_function
-from dalembert.systems.constraints import Holonomic
+from dalembert.numbers import as_flag, as_function, as_numbers
+from dalembert.path import Path
+from dalembert.solution import Solution
+from dalembert.systems.constraints import Holonomic, Nonholonomic, SecondOrder
 from dalembert.systems.variational import (
     VariationalProblem,
     check_problem,
     constraint_numbers,
+    constraints_of_order,
     density,
-    differential_constraints,
     holonomic_constraints,
+    orders_of,
+    with_parameters,
 )
 from dalembert.tracing import Jitted
 
@@ -39,7 +42,8 @@ def with_time(
     Returns the problem on (t, q), to be solved with scheme=Points(). scheme: Interpolated (the default) or Averaged; with
     Hermite the nodes are (t, q, q̇, …, q⁽ᵏ⁻¹⁾), the windows have two of them and 2k+1 Gauss points: more than a fixed mesh
     needs, so that the nodes move to where the action is approximated best and not to where the quadrature errs. step(q₀, …,
-    q_k): the prescribed t_{1} - t_{0}, as a constraint: the q equations then contain its derivative.
+    q_k): the prescribed t_{1} - t_{0}, as a constraint: the q equations then contain its derivative. Constraints of lower
+    order than L are functions of fewer nodes, see `constraint_windows`; Hermite takes holonomic ones alone.
     forward: the action is infinite where time does not increase, so that no path is accepted that goes back.
     Source: Colombo, Martín de Diego, Zuccalli, section 4.1, eq. (4.1), divided by k; end of section 4.2.
     """
@@ -51,45 +55,51 @@ def with_time(
     k = problem.derivatives
     hermite = isinstance(scheme, Hermite) and k > 1
     nodes = 1 if hermite else k
-
-    def parts(x: tuple, p) -> tuple[Float[Array, ""], Float[Array, "m"]]:
-        given = problem if p is None else _with_parameters(problem, p)
-        points = (
-            _hermite(x, k) if hermite else [_window(jnp.stack([y[0] for y in x]), jnp.stack([y[1:] for y in x]), scheme)]
-        )
-        action = sum((w * density(given, jet, t) for jet, t, w in points), jnp.zeros(()))
-        if forward:
-            later = jnp.stack([y[0] for y in x])
-            action = jnp.where(jnp.all(later[1:] > later[:-1]), action, jnp.inf)
-        return action, jnp.concatenate([w * differential_constraints(given, jet, t) for jet, t, w in points])
+    if hermite and problem.differential:
+        raise ValueError("scheme: Hermite() with free times takes no differential constraints; give Interpolated()")
 
     def split(arguments):
-        return (arguments[:-1], arguments[-1]) if problem.parameters is not None else (arguments, None)
+        """The nodes and the problem with its parameters."""
+        if problem.parameters is None:
+            return arguments, problem
+        return arguments[:-1], with_parameters(problem, arguments[-1])
+
+    def points(x: tuple) -> list:
+        return _hermite(x, k) if hermite else [_window(jnp.stack([y[0] for y in x]), jnp.stack([y[1:] for y in x]), scheme)]
 
     def lagrangian(*arguments):
-        return parts(*split(arguments))[0]
+        x, given = split(arguments)
+        action = sum((w * density(given, jet, t) for jet, t, w in points(x)), jnp.zeros(()))
+        later = jnp.stack([y[0] for y in x])
+        return jnp.where(jnp.all(later[1:] > later[:-1]), action, jnp.inf) if forward else action
 
-    def differential(*arguments):
-        return parts(*split(arguments))[1]
+    def differential(order: int, f: Callable) -> Callable:
+        def windowed(*arguments):
+            x, given = split(arguments)
+            ((jet, t, w),) = points(x)
+            return w * jnp.atleast_1d(given.call(f, *jet[: order + 1], t=t))
+
+        return windowed
 
     def holonomic(x, *p):
-        given = _with_parameters(problem, p[0]) if p else problem
+        given = with_parameters(problem, p[0]) if p else problem
         return holonomic_constraints(given, x[1 : 1 + (x.shape[0] - 1) // (k if hermite else 1)], x[0])
 
     def prescribed(*arguments):
-        x, p = split(arguments)
+        x, given = split(arguments)
         assert step is not None
-        return x[1][0] - x[0][0] - step(*(y[1:] for y in x), *(() if p is None else (p,)))
+        return x[1][0] - x[0][0] - step(*(y[1:] for y in x), *(() if problem.parameters is None else (given.parameters,)))
 
-    constraints = [differential] if problem.differential else []
+    constraints: list = [_of_nodes(order, k, differential(order, f)) for order, f in problem.differential]
     constraints += [prescribed] if step is not None else []
     constraints += [Holonomic(holonomic)] if problem.holonomic else []
     names = None if problem.coordinates is None or hermite else ("t", *problem.coordinates)
     return VariationalProblem(lagrangian, constraints, derivatives=nodes, coordinates=names, parameters=problem.parameters)
 
 
-def _with_parameters(problem: VariationalProblem, p) -> VariationalProblem:
-    return eqx.tree_at(lambda s: s.parameters, problem, p)
+def _of_nodes(order: int, k: int, function: Callable):
+    """A constraint that is given order+1 nodes."""
+    return function if order == k else {1: Nonholonomic, 2: SecondOrder}[order](function)
 
 
 def _window(t: Float[Array, "k+1"], q: Float[Array, "k+1 n"], scheme: WindowMap):
@@ -147,36 +157,74 @@ def _hermite(x: tuple, k: int) -> list:
     return points
 
 
-def energies(problem: VariationalProblem, x: Float[Array | np.ndarray, "N+1 n+1"]) -> Float[Array, "N-k"]:
-    """E_i = -∂/∂h_i Σ_j L_d of the windows that contain the step h_i, at i = k-1 … N-k, of nodes (t, q) of `with_time`.
+def energies(
+    problem: VariationalProblem, x, multipliers: Float[Array | np.ndarray, "W m"] | None = None
+) -> Float[Array, "E"]:
+    """E_i = -∂/∂h_i Σ_j L̃_d of the windows that contain the step h_i, L̃_d = L_d + λᵀΦ_d, i = k-1 … N-k.
 
-    Moving all later nodes by the same time changes h_i alone: E_i = -Σ_{l>i} ∂(Σ L_d)/∂t_l, over the windows that contain
-    both i and i+1. Source: the same, the display after (4.1); its E is k times this one.
-    Errors: TypeError, ValueError naming the argument.
+    problem: on (t, q), of `with_time`. x: its Solution; the Path of `simulate_free_steps`, whose energies begin where its
+    multipliers do; or nodes (N+1, n+1), with differential constraints together with the multipliers (N+1-k, m) of their
+    windows, those of constraints on fewer nodes by the first of them. Moving all later nodes by the same time changes h_i
+    alone: E_i = -Σ_{l>i} ∂(Σ L̃_d)/∂t_l, over the windows that contain both i and i+1.
+    Errors: TypeError, ValueError naming the argument; ValueError where constraints need multipliers and there are none.
+    Source: the same, the display after (4.1), for L̃_d; its E is k times this one.
     """
     check_problem(problem)
-    nodes, k = as_array(x, "x"), problem.derivatives
-    if nodes.ndim != 2 or nodes.shape[0] < 2 * k or nodes.shape[1] < 2:
+    nodes, free = _nodes_of(problem, x, multipliers)
+    k, n = problem.derivatives, nodes.shape[1]
+    if len(nodes) < 2 * k or n < 2:
         raise ValueError(f"x: found shape {nodes.shape}; give {2 * k} nodes (t, q) or more, shape (N+1, n+1)")
-    constraint_numbers(problem, nodes.shape[1])
-    return _energies(problem, nodes)
+    constraint_numbers(problem, n)
+    orders = orders_of(problem, n)
+    if orders and free is None:
+        raise ValueError(
+            f"multipliers: are missing; the energy of a problem with {len(orders)} differential constraints is that of "
+            "L + λᵀφ: give the Solution, or the nodes and the multipliers of their windows"
+        )
+    free = np.zeros((len(nodes) - k, 0)) if free is None else free
+    if free.ndim != 2 or free.shape[1] != len(orders) or not k <= len(free) <= len(nodes) - k:
+        raise ValueError(
+            f"multipliers: found shape {free.shape}; {len(nodes)} nodes have {len(nodes) - k} windows with {len(orders)} "
+            "multipliers each"
+        )
+    return _energies(problem, orders, jnp.asarray(nodes), jnp.asarray(free))
+
+
+def _nodes_of(problem: VariationalProblem, x, multipliers) -> tuple[np.ndarray, np.ndarray | None]:
+    """Nodes (t, q) and multipliers of a Solution, a Path or arrays."""
+    if isinstance(x, Solution | Path):
+        if multipliers is not None:
+            raise ValueError(
+                f"multipliers: found {described(multipliers)}; a {type(x).__name__} has its own, leave them out"
+            )
+        rest = (np.asarray(x.v),) if isinstance(x, Path) and x.levels[0] == "node" else ()
+        nodes = np.asarray(x.q) if isinstance(x, Solution) else np.column_stack([x.t, x.q, *rest])
+        return nodes, np.asarray(x.multipliers) if problem.differential else None
+    nodes = as_numbers(x, "x")
+    if nodes.ndim != 2:
+        raise ValueError(f"x: found shape {nodes.shape}; give nodes (t, q), (N+1, n+1), or a Solution")
+    return nodes, None if multipliers is None else as_numbers(multipliers, "multipliers")
 
 
 @Jitted
-def _energies(problem: VariationalProblem, x: Float[Array, "N+1 n+1"]) -> Float[Array, "N-k"]:
-    k = problem.derivatives
+def _energies(problem: VariationalProblem, orders: tuple[int, ...], x, multipliers):
+    k, known = problem.derivatives, x.shape[0] - problem.derivatives - multipliers.shape[0]
+    reach = k - min(orders, default=k)  # windows of 2k nodes that no constraint reads across their middle
+    used = range(reach, k)
 
-    def energy(nodes):
+    def energy(nodes, free):
         def moved(shift):
-            total = 0.0
-            for first in range(k):
-                window = nodes[first : first + k + 1]
-                later = np.arange(first, first + k + 1) >= k
-                window = window.at[:, 0].add(shift * later)
-                total = total + density(problem, tuple(window), window[0, 0])
+            later = nodes.at[:, 0].add(shift * (np.arange(2 * k) >= k))
+            total = sum(density(problem, tuple(later[i : i + k + 1]), later[i, 0]) for i in range(k))
+            for order in set(orders):
+                columns = np.flatnonzero(np.array(orders) == order)
+                for i in range(k - order, k):
+                    defects = constraints_of_order(problem, order, tuple(later[i : i + order + 1]), later[i, 0])
+                    total = total + free[i - reach, columns] @ defects
             return total
 
         return -jax.grad(moved)(0.0)
 
-    index = np.arange(x.shape[0] - 2 * k + 1)[:, None] + np.arange(2 * k)
-    return jax.vmap(energy)(x[index])
+    begin = max(known - reach, 0)
+    index = begin + np.arange(x.shape[0] - 2 * k + 1 - begin)[:, None]
+    return jax.vmap(energy)(x[index + np.arange(2 * k)], multipliers[index - known + np.array(used, dtype=int)])

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dalembert.numbers import described, first_line
-from dalembert.systems.variational import VariationalProblem, density, differential_constraints
+from dalembert.systems.variational import VariationalProblem, constraints_of_order, density
 from dalembert.tracing import remembered
 
 
@@ -29,8 +29,7 @@ class Windows(NamedTuple):
     rows: jet⁽ʲ⁾ = rows[i, s, j] · y, where y = x but for positions after the first, which are reduced by the position
     before: large positions cancel before they are multiplied by 1/hʲ. chained: 1 where y is such a difference, to the slot
     `stride` before. times, weights: of the points; the weights add up to the time covered. orders, owners: which derivative
-    of which node a slot holds. nodes: the slot of each node's position, t: its time. differenced: whether
-    the highest entry of the jet is a k-th difference.
+    of which node a slot holds. nodes: the slot of each node's position, t: its time. scheme: whose windows they are.
     """
 
     rows: Float[np.ndarray, "W S k+1 width"]
@@ -42,11 +41,16 @@ class Windows(NamedTuple):
     nodes: Int[np.ndarray, "N+1"]
     t: Float[np.ndarray, "N+1"]
     stride: int
-    differenced: bool
+    scheme: WindowMap
 
     @property
     def width(self) -> int:
         return self.rows.shape[-1]
+
+    @property
+    def differenced(self) -> bool:
+        """Whether the highest entry of the jet is a k-th difference."""
+        return self.scheme.differenced
 
 
 class WindowMap(eqx.Module):
@@ -188,7 +192,7 @@ def windows(scheme: WindowMap, k: int, t: Float[np.ndarray, "N+1"], jets: tuple[
         np.flatnonzero(orders == 0),
         t,
         stride,
-        scheme.differenced,
+        scheme,
     )
 
 
@@ -200,16 +204,21 @@ def window_jets(rows, chained, x: Float[Array, "width n"], stride: int) -> Float
 
 
 def window_action(problem: VariationalProblem, jets: Float[Array, "S k+1 n"], times, weights):
-    """(L_d, Φ_d) of one window: L_d = Σ_s w_s L(jet_s, t_s), a scalar, and Φ_d = (w_s φ(jet_s, t_s)), (S, m).
+    """(L_d, Φ_d) of one window: L_d = Σ_s w_s L(jet_s, t_s), a scalar, and Φ_d = (w_s φ(jet_s, t_s)), (S, m_k).
 
-    The augmented L̃_d = L_d + Σ_s λ_sᵀ Φ_d,s then has multipliers λ_s → λ(t_s). Colombo, Martín de Diego, Zuccalli, section
-    3.2, where the constraints are not weighted: their λⁱ is w λ_s. Their action (4.1) is k times the sum of these L_d.
+    Of the constraints those of the order k of L alone: those of lower order have windows of their own, see
+    `constraint_windows`. The augmented L̃_d = L_d + Σ_s λ_sᵀ Φ_d,s then has multipliers λ_s → λ(t_s). Colombo, Martín de
+    Diego, Zuccalli, section 3.2, where the constraints are not weighted: their λⁱ is w λ_s. Their action (4.1) is k times
+    the sum of these L_d.
     """
     parts = []
     for s in range(jets.shape[0]):
         jet = tuple(jets[s, j] for j in range(jets.shape[1]))
         parts.append(
-            (weights[s] * density(problem, jet, times[s]), weights[s] * differential_constraints(problem, jet, times[s]))
+            (
+                weights[s] * density(problem, jet, times[s]),
+                weights[s] * constraints_of_order(problem, problem.derivatives, jet, times[s]),
+            )
         )
     return sum(p[0] for p in parts), jnp.stack([p[1] for p in parts])
 

@@ -19,15 +19,23 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import Scheme
 from dalembert.discretize.higher import forward_differences, momenta_of_nodes, node_defects
-from dalembert.discretize.windows import Hermite, Interpolated, WindowMap, as_windows, window_action
+from dalembert.discretize.windows import Hermite, Interpolated, WindowMap, as_windows
 from dalembert.measure.condition import Condition, condition
 from dalembert.measure.invariant import Invariant
 from dalembert.measure.nodes import check_neighbours, check_single, implicit
 from dalembert.numbers import as_array, as_number, as_positive, described
 from dalembert.path import Path, check_path
 from dalembert.systems import VariationalProblem
+from dalembert.systems.orders import true_orders
 from dalembert.systems.shapes import output_shape, traced, trailing
-from dalembert.systems.variational import check_problem, constraint_numbers, holonomic_constraints
+from dalembert.systems.variational import (
+    check_problem,
+    common_order,
+    constraint_numbers,
+    constraints_of_order,
+    density,
+    holonomic_constraints,
+)
 from dalembert.tracing import Jitted
 
 Nodes = Float[Array, "p n"]
@@ -52,12 +60,13 @@ def poincare_cartan(
 ) -> PoincareCartan:
     """d(L̃_d⁰ + … + L̃_d^{k-1}) = Θ⁺ - Θ⁻ + Σ Φ_d dλ at 2k nodes, h apart from t0 on.
 
-    nodes: (2k, n). multipliers: (k, m), those of the k windows, scaled to λ(t). Units: of momentum.
+    nodes: (2k, n). multipliers: (r, m), those of the r windows of the constraints, of order r, that have nodes on both sides
+    of the middle, for r = k of all windows; scaled to λ(t). Units: of momentum.
     Source: Colombo, Martín de Diego, Zuccalli, Theorem 3.1 and eq. (3.6), with weighted constraints, see `window_action`.
     """
     check_problem(problem)
     k = problem.derivatives
-    points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k)
+    problem, points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k)
     slopes = _slopes(problem, chosen, points, free, *_clock(h, t0))
     return PoincareCartan(-slopes[:k], slopes[k:])
 
@@ -73,12 +82,13 @@ def euler_lagrange_operator(
 ) -> Float[Array, "n"]:
     """EL̃_d = Σ_j D_j L̃_d at the middle one of 2k+1 nodes; over h it tends to Σ_j (-d/dt)ʲ ∂L̃/∂q⁽ʲ⁾. Zero on trajectories.
 
-    nodes: (2k+1, n); multipliers: (k+1, m). Holonomic constraint forces are not contained: it is then -h ∂φᵀμ.
+    nodes: (2k+1, n); multipliers: (r+1, m), of the windows that contain the middle node. Holonomic constraint forces are not
+    contained: it is then -h ∂φᵀμ.
     Source: Colombo, Martín de Diego, Zuccalli, Theorem 3.1.
     """
     check_problem(problem)
     k = problem.derivatives
-    points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k + 1)
+    problem, points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * k + 1)
     return _slopes(problem, chosen, points, free, *_clock(h, t0))[k]
 
 
@@ -97,39 +107,55 @@ def _slopes(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, multip
 def node_action(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, multipliers, times, t0: Any = 0.0):
     """Σ L̃_d over all windows of k+1 neighbouring nodes, at any times, counted from t0.
 
-    Apart from t0, because the differences of large times would be known to fewer digits.
+    multipliers: of the windows of r+1 nodes from node k-r to node p-1-(k-r) of p, r the order of the constraints: for r < k
+    those at the ends are left out, which belong to no difference of Θ⁺ and Θ⁻. Times are counted from t0
+    because the differences of large times would be known to fewer digits.
     """
-    index = jnp.arange(nodes.shape[0] - problem.derivatives)[:, None] + jnp.arange(problem.derivatives + 1)
-    action, defects = jax.vmap(lambda x, t: _knot_action(problem, scheme, x, t, t0))(nodes[index], times[index])
-    return jnp.sum(action) + jnp.sum(multipliers * defects)
+    k, order = problem.derivatives, common_order(problem)
+    index = jnp.arange(nodes.shape[0] - k)[:, None] + jnp.arange(k + 1)
+    action = jnp.sum(jax.vmap(lambda x, t: _knot_action(problem, scheme, x, t, t0)[0])(nodes[index], times[index]))
+    if not multipliers.size:
+        return action
+    index = k - order + jnp.arange(multipliers.shape[0])[:, None] + jnp.arange(order + 1)
+    defects = jax.vmap(lambda x, t: _knot_action(problem, scheme, x, t, t0)[1])(nodes[index], times[index])
+    return action + jnp.sum(multipliers * defects)
 
 
 def _knot_action(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, times, t0):
-    """(L_d, Φ_d) of one window of k+1 nodes, differentiable with respect to their times too."""
-    k = problem.derivatives
-    positions = [times[i] - times[0] for i in range(k + 1)]
-    table = [[nodes[i] for i in range(k + 1)]]
-    for j in range(1, k + 1):
+    """(L_d, Φ_d) of one window, differentiable with respect to its times too: L_d of k+1 nodes, Φ_d of the constraints of
+    the order that the window has."""
+    order = nodes.shape[0] - 1
+    positions = [times[i] - times[0] for i in range(order + 1)]
+    table = [[nodes[i] for i in range(order + 1)]]
+    for j in range(1, order + 1):
         last = table[-1]
-        table.append([(last[l + 1] - last[l]) / (positions[l + j] - positions[l]) for l in range(k + 1 - j)])
+        table.append([(last[l + 1] - last[l]) / (positions[l + j] - positions[l]) for l in range(order + 1 - j)])
     ((place, weight),) = scheme.points(positions)
-    jet = jnp.stack(scheme.jet(table, positions, place, k))
-    middle = (t0 + times[0] + place)[None]
-    action, defects = window_action(problem, jet[None], middle, jnp.asarray(weight)[None])
-    return action, defects[0]
+    jet, middle = tuple(scheme.jet(table, positions, place, order)), t0 + times[0] + place
+    action = weight * density(problem, jet, middle) if order == problem.derivatives else jnp.zeros(())
+    return action, weight * constraints_of_order(problem, order, jet, middle)
 
 
 def _given(problem: VariationalProblem, nodes, multipliers, scheme, count: int):
-    points, k = as_array(nodes, "nodes"), problem.derivatives
+    """(problem, nodes, multipliers, scheme), checked; the problem with the orders that its constraints have."""
+    points, k, chosen = as_array(nodes, "nodes"), problem.derivatives, chosen_windows(scheme)
     if points.ndim != 2 or points.shape[0] != count or points.shape[1] == 0:
         raise ValueError(f"nodes: found shape {points.shape}; give {count} nodes, shape ({count}, n)")
     m, _ = constraint_numbers(problem, points.shape[1])
-    free = jnp.zeros((count - k, m)) if multipliers is None and not m else as_array(multipliers, "multipliers")
-    if free.shape != (count - k, m):
+    problem = with_orders(problem, chosen, points.shape[1])
+    rows = count - 2 * k + common_order(problem)
+    free = jnp.zeros((rows, m)) if multipliers is None and not m else as_array(multipliers, "multipliers")
+    if free.shape != (rows, m):
         raise ValueError(
-            f"multipliers: found shape {free.shape}; one row of {m} for each window, {(count - k, m)}, is needed"
+            f"multipliers: found shape {free.shape}; one row of {m} for each window of the constraints that lies across the "
+            f"middle of the nodes, {(rows, m)}, is needed"
         )
-    return points, free, chosen_windows(scheme)
+    return problem, points, free, chosen
+
+
+def with_orders(problem: VariationalProblem, scheme: WindowMap, n: int) -> VariationalProblem:
+    """The problem as the flow has it, see `true_orders`."""
+    return true_orders(problem, n) if scheme.differenced else problem
 
 
 def chosen_windows(scheme) -> WindowMap:
@@ -141,7 +167,10 @@ def chosen_windows(scheme) -> WindowMap:
 
 
 class HigherFlow(eqx.Module):
-    """Υ_d at x = (2k nodes, k multipliers), flat, by eq. (3.4) as it is printed; and what restricts x: M̃_d × ℝ^{km}."""
+    """Υ_d at x = (2k nodes, r multipliers), flat, by eq. (3.4) as it is printed; and what restricts x: M̃_d × ℝ^{rm}.
+
+    r is the order of the differential constraints; in the paper it is k.
+    """
 
     problem: VariationalProblem
     scheme: WindowMap
@@ -152,8 +181,8 @@ class HigherFlow(eqx.Module):
     mh: int = eqx.field(static=True)
 
     def split(self, x):
-        k = self.problem.derivatives
-        return x[: 2 * k * self.n].reshape(2 * k, self.n), x[2 * k * self.n :].reshape(k, self.m)
+        k, order = self.problem.derivatives, common_order(self.problem)
+        return x[: 2 * k * self.n].reshape(2 * k, self.n), x[2 * k * self.n :].reshape(order, self.m)
 
     def theta(self, x, t) -> Float[Array, "x"]:
         """Θ⁺."""
@@ -196,30 +225,32 @@ class HigherFlow(eqx.Module):
 
 
 def higher_flow(problem: VariationalProblem, nodes, multipliers, h, t0, scheme) -> tuple[HigherFlow, Float[Array, "x"]]:
-    """Υ_d and the point x of M̃_d × ℝ^{km}."""
-    points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * problem.derivatives)
+    """Υ_d and the point x of M̃_d × ℝ^{rm}."""
+    problem, points, free, chosen = _given(problem, nodes, multipliers, scheme, 2 * problem.derivatives)
     n = points.shape[1]
     flow = HigherFlow(problem, chosen, *_clock(h, t0), n, *constraint_numbers(problem, n))
     return flow, jnp.concatenate([points.ravel(), free.ravel()])
 
 
 def path_windows(problem: VariationalProblem, q, multipliers, t) -> tuple[Array, Array, Array]:
-    """All runs of 2k neighbouring nodes with the multipliers of their k windows and the time of the first one.
+    """All runs of 2k neighbouring nodes with the multipliers of their r windows and the time of the first one.
 
     Multipliers of the windows before the first step are initial data and no part of the path: it begins where they
     are known.
     """
-    k = problem.derivatives
+    k, order = problem.derivatives, common_order(problem)
     m, _ = constraint_numbers(problem, q.shape[1])
     rows = multipliers if m else jnp.zeros((q.shape[0] - k, 0))
-    begin = q.shape[0] - k - rows.shape[0]
-    count = rows.shape[0] - k + 1
+    known = q.shape[0] - k - rows.shape[0]  # the node with which the first window begins whose multiplier is known
+    begin = max(known - (k - order), 0)
+    count = q.shape[0] - 2 * k + 1 - begin
     if count < 1:
         raise ValueError(
-            f"path: has {q.shape[0]} nodes and {rows.shape[0]} windows; {2 * k} nodes with {k} windows are needed"
+            f"path: has {q.shape[0]} nodes and {rows.shape[0]} windows; {2 * k} nodes with {order} windows are needed"
         )
     index = jnp.arange(count)[:, None]
-    return q[begin + index + jnp.arange(2 * k)], rows[index + jnp.arange(k)], t[begin : begin + count]
+    free = rows[begin + k - order - known + index + jnp.arange(order)]
+    return q[begin + index + jnp.arange(2 * k)], free, t[begin : begin + count]
 
 
 def higher_momentum(
@@ -233,6 +264,7 @@ def higher_momentum(
     """
     chosen = chosen_windows(scheme)
     _check_path(problem, path)
+    problem = with_orders(problem, chosen, path.q.shape[1])
     shape = traced(_direction_shape, problem, generator, path.q[0], path.t[0])
     if shape != path.q.shape[1:]:
         raise ValueError(f"generator: returns shape {shape}; a direction of shape {path.q.shape[1:]} is needed")
@@ -274,7 +306,9 @@ def higher_energy(problem: VariationalProblem, path: Path, scheme: Scheme | Wind
     step it oscillates, with an amplitude O(h²). Source: Colombo, Martín de Diego, Zuccalli, section 4.1, divided by k.
     """
     _check_path(problem, path)
-    return Invariant(*_energies(problem, chosen_windows(scheme), path.q, path.multipliers, path.t, path.h))
+    chosen = chosen_windows(scheme)
+    problem = with_orders(problem, chosen, path.q.shape[1])
+    return Invariant(*_energies(problem, chosen, path.q, path.multipliers, path.t, path.h))
 
 
 @Jitted
@@ -327,7 +361,9 @@ def higher_regularity(
     Source: Colombo, Martín de Diego, Zuccalli, Proposition 3.2, transposed as in the theorem on implicit functions.
     """
     _check_path(problem, path)
-    data = _matrices(problem, chosen_windows(scheme), path.q, path.multipliers, path.t, path.h, every)
+    chosen = chosen_windows(scheme)
+    problem = with_orders(problem, chosen, path.q.shape[1])
+    data = _matrices(problem, chosen, path.q, path.multipliers, path.t, path.h, every)
     matrices, residual, begin = (np.asarray(x) for x in data)
     times = begin + problem.derivatives * float(path.h)
     found = condition("the matrix of the flow", matrices, matrices.shape[1], times)

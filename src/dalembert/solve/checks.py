@@ -10,7 +10,14 @@ from dalembert.algebra import numerical_rank
 from dalembert.discretize.higher import holonomic_derivatives
 from dalembert.solve.ends import End
 from dalembert.systems import InconsistentDataError, RankDeficientError
-from dalembert.systems.variational import VariationalProblem, density, differential_constraints, holonomic_constraints
+from dalembert.systems.ostrogradsky import constraint_rates
+from dalembert.systems.variational import (
+    VariationalProblem,
+    density,
+    differential_constraints,
+    holonomic_constraints,
+    orders_of,
+)
 from dalembert.tracing import Jitted
 
 SAMPLES = 5
@@ -27,7 +34,7 @@ def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarr
     random = np.random.default_rng(0)
     jet = jets[chosen] + APART * random.standard_normal(jets[chosen].shape) * (1.0 + np.abs(jets[chosen]))
     found = jax.tree.map(np.asarray, _derivatives(problem, jet, times[chosen]))
-    values, slopes, holonomic_values, holonomic_slopes, hessian, highest = found
+    values, slopes, holonomic_values, holonomic_slopes, hessian = found
     n, m, mh = jets.shape[2], slopes.shape[1], holonomic_slopes.shape[1]
     if m + mh > n:
         raise RankDeficientError(
@@ -44,29 +51,35 @@ def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarr
     _check_rank(holonomic_values, holonomic_slopes, "constraints (the holonomic ones)")
     if m and mh:
         _check_against_holonomic(problem, jet, times[chosen], values, slopes.reshape(*slopes.shape[:2], -1))
+    highest = slopes[:, np.arange(m), list(orders_of(problem, n))]
+    _check_highest(np.concatenate([highest, holonomic_slopes], axis=1), m)
     _check_regular(problem, hessian, np.concatenate([highest, holonomic_slopes], axis=1))
 
 
 def check_end_constraints(problem: VariationalProblem, ends: list[End | None], name: str, t: float) -> None:
-    """φ(q, v, …) = 0 where an end gives all that φ reads, for the ends of a batch."""
+    """φ(q, v, …) = 0 where an end gives all that φ reads, and dⁱφ/dtⁱ = 0 where it gives more, for the ends of a batch.
+
+    Given derivatives repeat what the constraint implies: that is no constraint of its own, but they have to agree.
+    """
     first = ends[0]
     if first is None or first.nodes:
         return
     given = np.stack([e.values for e in ends if e is not None])
-    for i, (order, _) in enumerate(problem.differential):
-        if order < len(first.values):
-            offs = np.asarray(_end_values(problem, i, given[:, : order + 1], t))
-            for off, values in zip(offs, given, strict=True):
+    for i, rates in enumerate(_end_values(problem, given, t)):
+        inner = i >= len(problem.holonomic)
+        what = f"constraint {i - len(problem.holonomic)}" if inner else f"holonomic constraint {i}"
+        for order, offs in enumerate(rates[0 if inner else 2 :], 0 if inner else 2):  # φ and dφ/dt: see `check_points`
+            rate = "" if not order else f"derivative {order} of "
+            for off, values in zip(np.asarray(offs), given, strict=True):
                 if np.max(np.abs(off)) > ZERO * (1.0 + np.max(np.abs(values))):
                     raise InconsistentDataError(
-                        f"{name}: constraint {i} is {off} there, and not 0: the given derivatives do not satisfy it"
+                        f"{name}: {rate}{what} is {off} there, and not 0: the given derivatives do not satisfy it"
                     )
 
 
 @Jitted
-def _end_values(problem: VariationalProblem, i: int, jets, t):
-    f = problem.differential[i][1]
-    return jax.vmap(lambda jet: jnp.atleast_1d(problem.call(f, *jet, t=t)))(jnp.asarray(jets))
+def _end_values(problem: VariationalProblem, jets, t):
+    return jax.vmap(lambda jet: constraint_rates(problem, jet, t))(jnp.asarray(jets))
 
 
 @Jitted
@@ -79,7 +92,7 @@ def _derivatives(problem: VariationalProblem, jets, times):
         slopes = jax.jacfwd(phi)(jet)
         return (
             phi(jet), slopes, holonomic_constraints(problem, jet[0], t),
-            jax.jacfwd(lambda q: holonomic_constraints(problem, q, t))(jet[0]), hessian, slopes[:, -1],
+            jax.jacfwd(lambda q: holonomic_constraints(problem, q, t))(jet[0]), hessian,
         )  # fmt: skip
 
     return jax.vmap(one)(jets, times)
@@ -106,6 +119,20 @@ def _check_rank(values: np.ndarray, slopes: np.ndarray, name: str) -> None:
         else "contradicts the others: their gradients agree, their values do not"
     )
     raise RankDeficientError(f"{name}: component {row} {what}")
+
+
+def _check_highest(rows: np.ndarray, m: int) -> None:
+    """The gradients by the highest derivatives are independent: otherwise a combination of rates has a lower order."""
+    if not m:
+        return
+    ranks = [numerical_rank(r) for r in rows]
+    if not any(r.full for r in ranks):
+        row = ranks[0].dependent_rows[0]
+        name = f"component {row} of those with derivatives" if row < m else f"holonomic component {row - m}"
+        raise RankDeficientError(
+            f"constraints: {name} has a gradient by its highest derivative that depends on those of the others, so that a "
+            "combination of them and their time derivatives is a constraint of lower order. Give that one in its place"
+        )
 
 
 def _check_against_holonomic(problem: VariationalProblem, jets, times, values, slopes) -> None:
@@ -140,7 +167,7 @@ def _holonomic_rates(problem: VariationalProblem, jets, times):
 
 
 def _check_regular(problem: VariationalProblem, hessian: np.ndarray, rows: np.ndarray) -> None:
-    """∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the kernel of ∂φ/∂q⁽ᵏ⁾ and ∂φ_holonomic/∂q."""
+    """∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the kernel of the constraints' gradients by their highest derivatives."""
     worst = []
     for h, a in zip(hessian, rows, strict=True):
         _, s, right = np.linalg.svd(a) if len(a) else (None, np.zeros(0), np.eye(h.shape[0]))

@@ -29,6 +29,7 @@ class End(enum.IntEnum):
     NOT_CONVERGED = 2
     NOT_FINITE = 3
     INFEASIBLE = 4
+    ALTERNATING = 5
 
 
 @dataclasses.dataclass(frozen=True)

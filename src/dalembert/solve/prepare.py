@@ -14,11 +14,14 @@ from dalembert.solution import Solution
 from dalembert.solve.checks import check_end_constraints, check_problem
 from dalembert.solve.ends import End, Nodes, fill_slots, grid_nodes, read_end, read_through, read_times
 from dalembert.solve.linear import Linear
+from dalembert.solve.lower import check_given_windows
 from dalembert.solve.manifold import check_points, onto_constraints
 from dalembert.solve.newton import Settings, minimise
+from dalembert.solve.redundant import check_met, redundant
 from dalembert.solve.result import Ended, ended, solutions_of
 from dalembert.solve.transcription import Transcription, first_values, slot_jets, transcribe
 from dalembert.systems import check_x64
+from dalembert.systems.orders import true_orders
 from dalembert.systems.variational import VariationalProblem, constraint_numbers
 from dalembert.systems.variational import check_problem as check_variational
 
@@ -55,6 +58,7 @@ def prepare(problem, requests: Sequence[Request], T, steps, times, scheme) -> Pr
         if e is not None and e.values.shape[1] != n:
             raise ValueError(f"{name}: found {e.values.shape[1]} numbers; the problem has n = {n} coordinates")
     constraint_numbers(problem, n)
+    problem = true_orders(problem, n) if scheme.differenced else problem
     least, why = (1, "at least one step is needed") if scheme.repeats(k) > 1 else (2 * k + 1, f"N > 2k = {2 * k} is needed")
     t = read_times(T, steps, times, least, why)
     between = [read_through(r.through, n) for r in requests]
@@ -68,12 +72,12 @@ def prepare(problem, requests: Sequence[Request], T, steps, times, scheme) -> Pr
     points = np.concatenate([p for _, p in between], axis=1)
     given = fill_slots(w, start, end, where, points, n * len(requests), guess)
     values = np.ascontiguousarray(np.moveaxis(given.values.reshape(len(w.orders), len(requests), n), 1, 0))
-    for i, (name, time) in enumerate((("initial", t[0]), ("final", t[-1]))):
-        check_end_constraints(problem, [both[i] for both in ends], name, time)
     check_points(problem, w, given.fixed, values, grid_nodes(t, where))
     values = onto_constraints(problem, w, given.fixed, values)
     if w.differenced:
         check_problem(problem, slot_jets(w, values[0]), w.times.ravel())
+    for i, (name, time) in enumerate((("initial", t[0]), ("final", t[-1]))):
+        check_end_constraints(problem, [both[i] for both in ends], name, time)
     return Prepared(problem, w, given.fixed, values, scheme, [r.guess for r in requests])
 
 
@@ -88,8 +92,13 @@ def extremals(prepared: Prepared, settings: Settings, certify: bool, threads: in
     """The ends of Newton's iterations."""
     problem, w, fixed, values, scheme, guesses = prepared
     made = transcribe(problem, w, values.shape[2], fixed, values[0])
+    left_out = redundant(problem, made, values[0][w.nodes]) if problem.differential and w.differenced else None
+    if left_out is not None:
+        made = transcribe(problem, w, values.shape[2], fixed, values[0], left_out)
     z = first_values(problem, made, values)
     for path, guess in zip(z, guesses, strict=True):
+        if not all(group.free.all() for group in made.groups):
+            check_given_windows(made.groups, made.chain.raw_gradient(path), made.chain.extent(path))
         if isinstance(guess, Solution):
             _warm_multipliers(made, path, guess)
 
@@ -100,9 +109,14 @@ def extremals(prepared: Prepared, settings: Settings, certify: bool, threads: in
         return ended(made, minimise(made.chain, path, settings, solver), solver, certify)
 
     if threads == 1 or len(z) == 1:
-        return solutions_of(made, [one(path) for path in z], scheme)
-    with ThreadPoolExecutor(threads) as pool:
-        return solutions_of(made, list(pool.map(one, z)), scheme)
+        ends = [one(path) for path in z]
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            ends = list(pool.map(one, z))
+    if left_out is not None:
+        for end, given in zip(ends, values, strict=True):
+            check_met(made, left_out, end.it.z, given)
+    return solutions_of(made, ends, scheme)
 
 
 def _dimension(problem, start, end, through, guess) -> int:
@@ -143,12 +157,23 @@ def _guess_nodes(guess, t: np.ndarray, n: int) -> np.ndarray:
 def _warm_multipliers(made: Transcription, z: np.ndarray, guess: Solution) -> None:
     """The multipliers of a known solution, at the times of this one."""
     w, layout = made.windows, made.layout
-    for values, known, times, block, part in (
-        (guess.multipliers, guess.t_multipliers, w.times, made.carriers, "multipliers"),
-        (guess.holonomic_multipliers, guess.t, w.t, made.blocks_of_nodes, "holonomic"),
-    ):
+    known, found = guess.t_multipliers, np.asarray(guess.multipliers)
+    for group in made.groups:
+        own = _at(known, found[:, group.equations], group.windows.times)
+        blocks = group.first + group.attached + np.arange(len(own))
+        z[blocks, group.begin : group.begin + group.size] = own.reshape(len(own), -1)
+    parts = (
+        (known, found[:, list(made.equations)], w.times, made.carriers, "multipliers"),
+        (guess.t, np.asarray(guess.holonomic_multipliers), w.t, made.blocks_of_nodes, "holonomic"),
+    )
+    for times, values, wanted, block, part in parts:
         if values.shape[1]:
-            new = np.stack([np.interp(times.ravel(), known, column) for column in np.asarray(values).T], axis=1)
-            new = new.reshape(len(times), -1)
+            new = _at(times, values, wanted).reshape(len(wanted), -1)
             begin = layout.part(part).start
             z[block, begin : begin + new.shape[1]] = new
+
+
+def _at(times: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Values (K, m) at other times, (*wanted, m)."""
+    columns = [np.interp(wanted.ravel(), times, column) for column in values.T]
+    return np.stack(columns, axis=1).reshape(*wanted.shape, -1) if columns else np.zeros((*wanted.shape, 0))

@@ -11,31 +11,37 @@ from dalembert.path import Outcome
 from dalembert.solution import BoundaryStatistics, Solution
 from dalembert.solve.certify import inertia_of
 from dalembert.solve.linear import Linear
+from dalembert.solve.multipliers import alternating, differential, holonomic, refined
 from dalembert.solve.newton import End, Iterate
 from dalembert.solve.transcription import Transcription
 
 OUTCOMES = {
     End.CONVERGED: Outcome.SUCCESS, End.SINGULAR: Outcome.SINGULAR, End.NOT_CONVERGED: Outcome.NOT_CONVERGED,
-    End.NOT_FINITE: Outcome.NOT_FINITE, End.INFEASIBLE: Outcome.INFEASIBLE,
+    End.NOT_FINITE: Outcome.NOT_FINITE, End.INFEASIBLE: Outcome.INFEASIBLE, End.ALTERNATING: Outcome.ALTERNATING,
 }  # fmt: skip
 
 
 class Ended(NamedTuple):
-    """The end of an iteration, and what was measured there."""
+    """The end of an iteration, and what was measured there. alternation: see `multipliers.alternating`."""
 
     it: Iterate
     residual: float
+    alternation: float
     inertia: tuple[int, int]
     condition: float
 
 
 def ended(made: Transcription, it: Iterate, linear: Linear, certify: bool) -> Ended:
-    """certify: with the kind of the extremal and the condition of its equations."""
+    """certify: with the kind of the extremal and the condition of its equations. What has converged to multipliers that
+    alternate from node to node is no solution."""
     chain = made.chain
+    refined(made, it, linear)
     band = chain.matrix(it.z)
     residual = chain.residual(it.at.gradient, band)
+    alternation = alternating(made, it.z, linear) if it.end is End.CONVERGED else 0.0
+    it.end = End.ALTERNATING if alternation > 0.0 else it.end
     inertia = inertia_of(chain, linear, it.z, band) if certify and it.end is End.CONVERGED else (-1, -1)
-    return Ended(it, residual, inertia, linear.condition(band) if certify else np.nan)
+    return Ended(it, residual, alternation, inertia, linear.condition(band) if certify else np.nan)
 
 
 def solutions_of(made: Transcription, ends: list[Ended], scheme: WindowMap) -> list[Solution]:
@@ -48,11 +54,9 @@ def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) ->
     chain, layout, w, it, z = made.chain, made.layout, made.windows, end.it, end.it.z
     slots = z[:, layout.part("slots")].reshape(-1, layout.n)
     raw = chain.raw_gradient(z)[:, layout.part("slots")].reshape(-1, layout.n)
-    own, m, holonomic = made.carriers, layout.m, layout.holonomic
     values: dict[str, Any] = {
         "t": w.t, "q": slots[w.nodes], "v": _velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": jets,
-        "multipliers": z[own, layout.part("multipliers")].reshape(w.times.size, m),
-        "holonomic_multipliers": z[:, layout.part("holonomic")].reshape(len(w.orders), holonomic)[w.nodes],
+        "multipliers": differential(made, z), "holonomic_multipliers": holonomic(made, z),
         "momenta_initial": _momenta(w, raw, 0, -1.0, layout.k),
         "momenta_final": _momenta(w, raw, len(w.t) - 1, 1.0, layout.k),
         "action": np.asarray(it.at.objective), "negative_directions": np.asarray(end.inertia[0]),
@@ -60,6 +64,7 @@ def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) ->
     }  # fmt: skip
     numbers: Any = (
         it.iterations, it.factorizations, it.restorations, it.update, end.residual, it.at.violation, it.shift, end.condition,
+        abs(end.alternation),
     )  # fmt: skip
     return Solution(**values, statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)), scheme=scheme)
 

@@ -2,8 +2,8 @@
 
 Block of a node: slots x (stride, n); for k ≥ 2 the highest derivative y at every point of a window as an unknown of its own,
 with y = Σ rows x as a constraint whose multiplier is the highest momentum μ; multipliers λ of the differential constraints
-at these points; multipliers of the holonomic constraints. The system is then of first order in time: literal k-th
-differences of k-th differences would have the condition N²ᵏ, this one has Nᵏ.
+at these points, those of lower order than L at windows of their own; multipliers of the holonomic constraints. The system is
+then of first order in time: literal k-th differences of k-th differences would have the condition N²ᵏ, this one has Nᵏ.
 """
 
 from __future__ import annotations
@@ -11,22 +11,28 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.discretize.constraint_windows import ends_with_derivatives
 from dalembert.discretize.windows import Windows, window_action, window_jets
 from dalembert.solve.chain import Chain
+from dalembert.solve.lower import Group, LowerTerm, groups_of, node_weights
 from dalembert.solve.sums import Term
 from dalembert.systems.roles import role_of
 from dalembert.systems.variational import (
     VariationalProblem,
     constraint_numbers,
+    constraints_of_order,
     density,
     holonomic_constraints,
+    orders_of,
+    with_parameters,
 )
 from dalembert.tracing import Jitted
+
+OWN = ("highest", "momentum", "multipliers")  # parts of a block that belong to a window
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +45,7 @@ class Layout:
     stride: int
     width: int
     m: int
+    lower: int  # multipliers of differential constraints of lower order than L
     holonomic: int
     attached: int  # the block, counted from its first, that carries the unknowns of a window
     carries: bool  # whether the highest derivatives are unknowns of their own; for k = 1 nothing would be gained
@@ -51,7 +58,7 @@ class Layout:
     def part(self, name: str) -> slice:
         sizes = {
             "slots": self.stride * self.n, "highest": self.carried, "momentum": self.carried,
-            "multipliers": self.points * self.m, "holonomic": self.stride * self.holonomic,
+            "multipliers": self.points * self.m, "lower": self.lower, "holonomic": self.stride * self.holonomic,
         }  # fmt: skip
         begin = 0
         for key, size in sizes.items():
@@ -59,6 +66,9 @@ class Layout:
                 return slice(begin, begin + size)
             begin += size
         raise KeyError(name)
+
+    def components(self, name: str) -> range:
+        return range(*self.part(name).indices(self.size))
 
     @property
     def size(self) -> int:
@@ -75,7 +85,7 @@ class WindowTerm:
     def __call__(self, z, data, parameters):
         rows, chained, times, weights = data
         a = self.layout
-        problem = _with(self.problem, parameters)
+        problem = with_parameters(self.problem, parameters)
         jets = window_jets(rows, chained, z[: a.width * a.n].reshape(a.width, a.n), a.stride)
         defects = jnp.zeros(0)
         if a.carried:
@@ -88,32 +98,38 @@ class WindowTerm:
 
 @dataclasses.dataclass(frozen=True)
 class NodeTerm:
-    """w dʲ/dsʲ φ(Σ_l x_l sˡ/l!) at s = 0 for the slots x_0 … of one node, j = begin …: φ on positions, its rates on q⁽ʲ⁾."""
+    """w dⁱ/dsⁱ φ(q, q̇, …, q⁽ᵒʳᵈᵉʳ⁾) at s = 0 along q = Σ_l x_l sˡ/l!, x_0 … the slots of one node, i = begin …: φ and the
+    rates that belong to q⁽ᵒʳᵈᵉʳ⁺ⁱ⁾. order 0: the holonomic constraints."""
 
     problem: VariationalProblem
     n: int
     slots: int
     begin: int = 0
+    order: int = 0
 
     def __call__(self, z, data, parameters):
         weight, time = data
-        problem = _with(self.problem, parameters)
+        problem = with_parameters(self.problem, parameters)
         x = z[: self.slots * self.n].reshape(self.slots, self.n)
 
-        def derivative(j: int, s):
-            if j == 0:
-                q = sum((x[l] * s**l / _FACTORIALS[l] for l in range(self.slots)), jnp.zeros(self.n))
-                return holonomic_constraints(problem, q, time + s)
-            return jax.jacfwd(lambda r: derivative(j - 1, r))(s)
+        def derivative(i: int, s):
+            if i > 0:
+                return jax.jacfwd(lambda r: derivative(i - 1, r))(s)
+            jet = [self.curve(x[l:], s) for l in range(self.order + 1)]
+            if self.order:
+                return constraints_of_order(problem, self.order, jet, time + s)
+            return holonomic_constraints(problem, jet[0], time + s)
 
-        return jnp.zeros(()), weight * jnp.concatenate([derivative(j, 0.0) for j in range(self.begin, self.slots)])
+        return jnp.zeros(()), weight * jnp.concatenate(
+            [derivative(i, 0.0) for i in range(self.begin, self.slots - self.order)]
+        )
+
+    def curve(self, derivatives, s):
+        """The polynomial with these derivatives at s = 0."""
+        return sum((x * s**l / _FACTORIALS[l] for l, x in enumerate(derivatives)), jnp.zeros(self.n))
 
 
 _FACTORIALS = (1.0, 1.0, 2.0, 6.0)
-
-
-def _with(problem: VariationalProblem, parameters) -> VariationalProblem:
-    return eqx.tree_at(lambda p: p.parameters, problem, parameters, is_leaf=lambda x: x is None)
 
 
 def _term(function, places: list[tuple[int, int]], multipliers: tuple[int, ...], start: int, number: int) -> Term:
@@ -122,12 +138,15 @@ def _term(function, places: list[tuple[int, int]], multipliers: tuple[int, ...],
 
 
 class Transcription(NamedTuple):
-    """A chain, where its parts stand, and the windows it was made from."""
+    """A chain, where its parts stand, and the windows it was made from. equations: the places among all differential
+    constraints of those of L's own order; groups: those of lower order."""
 
     chain: Chain
     layout: Layout
     windows: Windows
     data: list
+    equations: tuple[int, ...]
+    groups: list[Group]
 
     @property
     def blocks_of_nodes(self) -> np.ndarray:
@@ -149,32 +168,41 @@ class Transcription(NamedTuple):
 
 
 def transcribe(
-    problem: VariationalProblem, windows: Windows, n: int, fixed_slots: np.ndarray, sample: np.ndarray
+    problem: VariationalProblem,
+    windows: Windows,
+    n: int,
+    fixed_slots: np.ndarray,
+    sample: np.ndarray,
+    left_out: np.ndarray | None = None,
 ) -> Transcription:
-    """The chain of a problem. fixed_slots: (slots,), those that keep their value. sample: (slots, n), a path to look at."""
-    m, holonomic = constraint_numbers(problem, n)
+    """The chain of a problem. fixed_slots: (slots,), those that keep their value, but for the components left_out (slots,
+    n). sample: (slots, n), a path to look at."""
+    orders, holonomic = orders_of(problem, n), constraint_numbers(problem, n)[1]
     stride, k = windows.stride, problem.derivatives
     count, points = windows.times.shape
     blocks = len(windows.orders) // stride
+    equations = tuple(i for i, order in enumerate(orders) if order == k)
+    lower = (len(orders) - len(equations)) * (1 if stride == 1 else k)
     layout = Layout(
-        n, k, points, stride, windows.width, m, holonomic, 0 if stride > 1 else k // 2, k > 1 and windows.differenced
-    )
-    bare = _with(problem, None)
+        n, k, points, stride, windows.width, len(equations), lower, holonomic, 0 if stride > 1 else k // 2,
+        k > 1 and windows.differenced,
+    )  # fmt: skip
+    bare = with_parameters(problem, None)
     terms, data = [], []
-    slot_offsets = [(s // stride, (s % stride) * n + i) for s in range(windows.width) for i in range(n)]
-    own = [
-        (layout.attached, c)
-        for name in ("highest", "momentum", "multipliers")
-        for c in range(*layout.part(name).indices(layout.size))
-    ]
-    places = [*slot_offsets, *own]
-    shift = len(slot_offsets) + layout.carried
+    places = [*_slots(windows.width, stride, n), *((layout.attached, c) for name in OWN for c in layout.components(name))]
+    shift = windows.width * n + layout.carried
     terms.append(_term(WindowTerm(bare, layout), places, tuple(range(shift, len(places))), 0, count))
     data.append((windows.rows, windows.chained, windows.times, windows.weights))
     fixed = np.ones((blocks, layout.size), dtype=bool)
     fixed[:, layout.part("slots")] = np.repeat(fixed_slots.reshape(blocks, stride), n, axis=1)
-    for name in ("highest", "momentum", "multipliers"):
+    if left_out is not None:
+        fixed[:, layout.part("slots")] &= ~left_out.reshape(blocks, -1)
+    for name in OWN:
         fixed[layout.attached : layout.attached + count, layout.part(name)] = False
+    groups = groups_of(orders, windows, k, layout.part("lower").start, fixed_slots)
+    for group in groups:
+        _add_lower(group, layout, bare, fixed, terms, data)
+        _add_rates(group, windows, layout, bare, fixed_slots, fixed, terms, data)
     if holonomic:
         _add_holonomic(windows, layout, bare, fixed_slots, fixed, terms, data)
     weights = np.zeros((blocks, layout.size))
@@ -185,10 +213,11 @@ def transcribe(
     path[layout.part("slots")][:n] = True  # positions: rounding of their derivatives grows with every order
     points_to_look_at = _samples(layout, blocks, sample.reshape(blocks, stride * n))
     relaxed = np.zeros(layout.size, dtype=bool)
-    relaxed[layout.part("multipliers")] = relaxed[layout.part("holonomic")] = True
+    for name in ("multipliers", "lower", "holonomic"):
+        relaxed[layout.part(name)] = True
     chain = Chain(terms, data, problem.parameters, fixed, primal, relaxed, path, weights, points_to_look_at,
                   lambda codes: role_of(codes, problem, {}))  # fmt: skip
-    return Transcription(chain, layout, windows, data)
+    return Transcription(chain, layout, windows, data, equations, groups)
 
 
 def first_values(problem: VariationalProblem, made: Transcription, slots: np.ndarray) -> np.ndarray:
@@ -224,6 +253,54 @@ def _highest_momentum(problem: VariationalProblem, jets, times):
         return jax.grad(lambda y: density(problem, (*(jet[j] for j in range(problem.derivatives)), y), t))(jet[-1])
 
     return jax.vmap(lambda batch: jax.vmap(jax.vmap(momentum))(batch, times))(jets)
+
+
+def _slots(width: int, stride: int, n: int) -> list[tuple[int, int]]:
+    """(block, component) of the numbers in the slots of a window."""
+    return [(s // stride, (s % stride) * n + i) for s in range(width) for i in range(n)]
+
+
+def _add_lower(group: Group, layout: Layout, bare, fixed: np.ndarray, terms: list, data: list) -> None:
+    """φ at the windows of a group; where all that it reads is given it has no multiplier."""
+    w, start = group.windows, group.first
+    slots = _slots(w.width, layout.stride, layout.n)
+    places = [*slots, *((group.attached, group.begin + c) for c in range(group.size))]
+    function = LowerTerm(bare, group.order, layout.n, w.width, layout.stride)
+    terms.append(_term(function, places, tuple(range(len(slots), len(places))), start, len(w.times)))
+    data.append((w.rows, w.chained, w.times, w.weights))
+    blocks = start + group.attached + np.flatnonzero(group.free)
+    fixed[blocks, group.begin : group.begin + group.size] = False
+
+
+def _add_rates(
+    group: Group, windows: Windows, layout: Layout, bare, fixed_slots: np.ndarray, fixed: np.ndarray, terms: list, data: list
+) -> None:
+    """φ and its rates at the nodes that hold derivatives, for every free q⁽ᵒʳᵈᵉʳ⁺ⁱ⁾ that with i."""
+    k, j, m = layout.k, group.order, len(group.equations)
+    if layout.stride > 1:
+        begin = group.begin + group.size
+        slots = _slots(k, k, layout.n)
+        places = [*slots, *((0, begin + c) for c in range((k - j) * m))]
+        weights = node_weights(windows, k, j)
+        terms.append(
+            _term(NodeTerm(bare, layout.n, k, 0, j), places, tuple(range(len(slots), len(places))), 0, len(windows.t))
+        )
+        data.append((weights, windows.t))
+        fixed[:, begin : begin + (k - j) * m] = np.repeat(fixed_slots.reshape(-1, k)[:, j:], m, axis=1)
+        return
+    sides = zip(ends_with_derivatives(windows), (0, int(windows.nodes[-1])), (0, -1), strict=True)
+    for held, start, node in sides:
+        blocks = list(range(k - 1, -1, -1)) if node == 0 else list(range(k))  # of q, q̇, …, from the first of them
+        rates = [l for l in range(j, k) if held and not fixed_slots[start + blocks[l]]]
+        if not rates:
+            continue
+        slots = [(blocks[l], i) for l in range(k) for i in range(layout.n)]
+        places = [*slots, *((blocks[l], group.begin + c) for l in rates for c in range(m))]
+        function = NodeTerm(bare, layout.n, k, rates[0] - j, j)
+        terms.append(_term(function, places, tuple(range(len(slots), len(places))), start, 1))
+        data.append((np.array([np.diff(windows.t)[node]]), windows.t[[node]]))
+        for l in rates:
+            fixed[start + blocks[l], group.begin : group.begin + m] = False
 
 
 def _add_holonomic(

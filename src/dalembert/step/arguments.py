@@ -22,7 +22,7 @@ from dalembert.numbers import (
     real_numbers,
     whole_number,
 )
-from dalembert.step.branch import Avoid, Least, Nearest, call_system
+from dalembert.step.branch import Avoid, Least, Nearest, call_system, divided
 from dalembert.step.carry import Choices, SampledFeedback
 from dalembert.step.program import StepProgram
 from dalembert.step.reduced import promoted
@@ -70,6 +70,8 @@ def check_callbacks(program: StepProgram, q, s, t, h, choices: Choices, initial)
     for name, function in (("stop", stop), ("domain", domain)):
         if function is not None and not callable(function):
             raise TypeError(f"{name}: found {described(function)}; give a function of (q, v) that returns true or false")
+    if isinstance(choices.branch, Avoid) and choices.branch.factor is not None:
+        divided(program, q.shape[0])
     rule = getattr(choices.branch, "function", None) or getattr(choices.branch, "factor", None)
     if stop is None and domain is None and feedback is None and rule is None and choices.reduce is None:
         return initial

@@ -166,11 +166,17 @@ def solve_step(
 
 def divided_by_factor(program: StepProgram, branch: Avoid, z: Unknowns, q, s, t, h, held) -> Unknowns:
     """The equations of a step with the row of its constraint on accelerations divided by the rule's factor."""
-    row, call = program.constrained_row(q.shape[0]), Call(q, s, t, h, held)
-    if row is None:
-        raise ValueError("branch: Avoid(factor) divides the row of one constraint on accelerations; found none or several")
+    row, call = divided(program, q.shape[0]), Call(q, s, t, h, held)
     equations = lambda x: program.residual(x, *call)  # noqa: E731
     return divided_row(equations, lambda x: _factor(program, branch, x, call), row)(z)
+
+
+def divided(program: StepProgram, n: int) -> int:
+    """The row that is divided by a factor."""
+    row = program.constrained_row(n)
+    if row is None:
+        raise ValueError("branch: Avoid(factor) divides the row of one constraint on accelerations; found none or several")
+    return row
 
 
 def _factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Call) -> Float[Array, ""]:

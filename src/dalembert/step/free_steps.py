@@ -22,7 +22,7 @@ from dalembert.step.higher_arguments import as_multipliers, check_consistent, ch
 from dalembert.step.next_time import next_step
 from dalembert.step.start_higher import Begun, from_nodes
 from dalembert.systems import VariationalProblem, check_x64
-from dalembert.systems.variational import check_problem, constraint_numbers
+from dalembert.systems.variational import check_problem, common_order, constraint_numbers
 from dalembert.tracing import Jitted
 
 CHUNK = 256  # the program is compiled for numbers of steps up to multiples of this
@@ -71,7 +71,7 @@ def simulate_free_steps(
     x, n = _first_nodes(problem, nodes, times, hermite)
     free = with_time(problem, scheme, forward=False)
     sizes = constraint_numbers(free, x.shape[1])
-    given = as_multipliers(multipliers, free.derivatives, sizes[0])
+    given = as_multipliers(multipliers, common_order(free), sizes[0])
     _check_flow(problem, x, n, hermite)
     if any(sizes):
         check_consistent(free, Points(), jnp.asarray(x), False, 1.0, 0.0)

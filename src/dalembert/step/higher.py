@@ -11,22 +11,23 @@ from dalembert.discretize.higher import (
     Unknowns,
     Window,
     equal_window,
-    holonomic_size,
+    multiplier_size,
     shifted_back,
     window_equations,
 )
 from dalembert.discretize.windows import WindowMap
 from dalembert.step.program import EPSILON, Outputs, StepProgram, Vector
-from dalembert.systems.variational import VariationalProblem, holonomic_constraints
+from dalembert.systems.variational import VariationalProblem, common_order, holonomic_constraints
 
 
 class HigherProgram(StepProgram):
-    """z = (Δᵏq/hᵏ, λ, hᵏμ) of the window that begins k-1 nodes before q.
+    """z = (Δᵏq/hᵏ, hᵏ⁻ʳλ, hᵏμ) of the window that begins k-1 nodes before q.
 
     Source: Colombo, Martín de Diego, Zuccalli, eq. (3.5). q: the newest node, at t. s = (b_1, …, b_k, Π_0, …,
     Π_{k-1}): its differences backwards, b_j = ∇ʲq/hʲ, and the momenta Θ⁺ of the k newest nodes. The k multipliers
     which the paper's state has besides are contained in Π. m, mh: numbers of differential and holonomic
-    constraints, with multipliers λ at the middle of the window and μ at its first node. nodes: known before the first step.
+    constraints, with multipliers λ at the middle of its first r+1 nodes, r being their order, and μ at its first node.
+    nodes: known before the first step.
     """
 
     system: VariationalProblem
@@ -40,12 +41,17 @@ class HigherProgram(StepProgram):
         return self.system.derivatives
 
     @property
+    def order(self) -> int:
+        """r."""
+        return common_order(self.system)
+
+    @property
     def lead(self) -> int:
         return self.nodes - 1
 
     @property
     def multiplier_time(self) -> float:
-        return 1.0 - (0.5 * self.k if self.m or not self.mh else self.k)
+        return 1.0 - self.k + (0.5 * self.order if self.m or not self.mh else 0.0)
 
     @property
     def levels(self) -> tuple[str, str]:
@@ -68,7 +74,8 @@ class HigherProgram(StepProgram):
         return Unknowns(z[:n], z[n : n + self.m], z[n + self.m :])
 
     def solved(self, z, q, s, t, h):
-        return window_equations(self.system, self.window(t, h), self.state(q, s, h), self.unpack(z, q.shape[0]))
+        short = equal_window(self.scheme, self.order, h, t - (self.k - 1) * h) if self.order < self.k else None
+        return window_equations(self.system, self.window(t, h), self.state(q, s, h), self.unpack(z, q.shape[0]), short)
 
     def residual(self, z, q, s, t, h, held):
         return self.solved(z, q, s, t, h)[0]
@@ -101,10 +108,11 @@ class HigherProgram(StepProgram):
 
     def outputs(self, z, q, s, t, h, held):
         new, oldest = self.unpack(z, q.shape[0]), self.state(q, s, h).u[0]
-        forces = new.holonomic / holonomic_size(self.k, h)
+        forces = new.holonomic / multiplier_size(self.k, self.k, h)
         rows = jax.jacfwd(lambda x: holonomic_constraints(self.system, x, t - (self.k - 1) * h))(oldest)
         force = jnp.full_like(q, jnp.nan) if self.m else rows.T @ forces
-        return Outputs(new.multipliers if self.m or not self.mh else forces, force)
+        multipliers = new.multipliers / multiplier_size(self.k, self.k - self.order, h)
+        return Outputs(multipliers if self.m or not self.mh else forces, force)
 
     def middle(self, z, q, s, t, h):
         return q, 0.5 * (self.differences(q, s)[1] + self.new_differences(z, q, s, h)[0]), t

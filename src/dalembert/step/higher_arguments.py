@@ -27,24 +27,27 @@ def as_rows(value, name: str, rows: int) -> Float[Array, "rows n"]:
     return array
 
 
-def as_multipliers(value, k: int, m: int) -> Float[Array, "k m"]:
-    """The multipliers that are initial data, finite."""
+def as_multipliers(value, order: int, m: int) -> Float[Array, "r m"]:
+    """The multipliers that are initial data, finite; order: r, of the constraints."""
     if value is None and m:
         raise ValueError(
-            f"multipliers: are missing; with {m} differential constraints λ is free initial data: give ({k}, "
-            f"{m}), λ and its first "
-            f"{k - 1} derivatives with jets, λ of the first {k} windows with nodes"
+            f"multipliers: are missing; with {m} differential constraints of order {order} λ is free initial data: give "
+            f"({order}, {m}), λ and its first {order - 1} derivatives with jets, λ of the {order} windows that lie across "
+            "the middle of the nodes with nodes"
         )
-    array = jnp.zeros((k, 0)) if value is None else as_array(value, "multipliers")
-    if array.shape != (k, m):
-        raise ValueError(f"multipliers: found shape {array.shape}; {k} rows of m = {m} numbers, shape {(k, m)}, are needed")
+    array = jnp.zeros((order, 0)) if value is None else as_array(value, "multipliers")
+    if array.shape != (order, m):
+        raise ValueError(
+            f"multipliers: found shape {array.shape}; {order} rows of m = {m} numbers, shape {(order, m)}, are needed: the "
+            f"constraints have the order {order}, and further derivatives of λ follow from the equations"
+        )
     return array
 
 
 def check_consistent(problem: VariationalProblem, scheme: WindowMap, given, jets: bool, h, t0) -> None:
     """φ and the derivatives of it which jets determine are zero; φ at all nodes and Φ_d at their windows, M̃_d."""
     if jets:
-        left, what = constraint_rates(problem, given, t0), "φ and its time derivatives must vanish"
+        left, what = jax.tree.leaves(constraint_rates(problem, given, t0)), "φ and its time derivatives must vanish"
     else:
         left, what = node_defects(problem, scheme, given, h, t0), "φ at the nodes and Φ_d at their windows must vanish"
     values = np.concatenate([np.zeros(1), *(np.ravel(x) for x in left)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import factorial
 from typing import NamedTuple
 
 import jax
@@ -13,9 +14,11 @@ from dalembert.algebra import Newton, root
 from dalembert.discretize.higher import (
     State,
     Unknowns,
+    equal_window,
     forward_differences,
     momenta_of_nodes,
     shifted_forth,
+    short_constraints,
     starting_windows,
     window_equations,
 )
@@ -25,10 +28,12 @@ from dalembert.step.higher_arguments import as_multipliers, as_rows, check_consi
 from dalembert.step.prepared import Prepared
 from dalembert.systems import VariationalProblem, is_traced
 from dalembert.systems.checks import check_parameters
-from dalembert.systems.ostrogradsky import ostrogradsky_momenta
-from dalembert.systems.variational import constraint_numbers, density
+from dalembert.systems.orders import true_orders
+from dalembert.systems.ostrogradsky import next_derivatives, ostrogradsky_momenta
+from dalembert.systems.variational import common_order, constraint_numbers, density, holonomic_constraints
 from dalembert.tracing import Jitted
 
+_PROJECTIONS = 6
 _START = Newton(tolerance=1e-12, max_iterations=50)
 
 
@@ -60,8 +65,10 @@ def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, 
     if problem.coordinates is not None and len(problem.coordinates) != n:
         raise ValueError(f"jets, nodes: found n = {n}; the problem names {len(problem.coordinates)} coordinates")
     m, mh = constraint_numbers(problem, n)
-    free = as_multipliers(multipliers, k, m)
-    known = k + 1 if nodes is None else 2 * k
+    problem = true_orders(problem, n) if chosen.differenced else problem
+    order = common_order(problem)
+    free = as_multipliers(multipliers, order, m)
+    known = k + 1 if nodes is None and order == k else 2 * k
     if steps < known - 1:
         raise ValueError(f"steps: found {steps}; the start gives {known} nodes already, those of {known - 1} steps")
     traced = is_traced(problem, given, free, t0, h)
@@ -73,7 +80,8 @@ def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, 
             if not np.isfinite(value := float(_density(problem, derivatives, t0))):
                 raise ValueError(f"lagrangian: is {value} at t0; it must be finite there")
             check_regular(problem, derivatives, free[0], t0)
-    begun = (_from_jets if nodes is None else from_nodes)(problem, chosen, given, free, mh, t0, h)
+    start = from_nodes if nodes is not None else _from_jets if order == k else _from_taylor
+    begun = start(problem, chosen, given, free, mh, t0, h)
     program = HigherProgram(problem, chosen, m, mh, known)
     s = jnp.concatenate([begun.b[1:].ravel(), begun.momenta.ravel()])
     if not traced:
@@ -111,10 +119,48 @@ def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
 
 
 @Jitted
-def from_nodes(problem, scheme, nodes, multipliers, mh: int, t0, h) -> Begun:
-    """The momenta are those of the k windows that end at the last k nodes."""
+def from_nodes(problem, scheme, nodes, multipliers, mh: int, t0, h, origin=0.0) -> Begun:
+    """The momenta are those of the k windows that end at the last k nodes. origin: what the nodes are counted from."""
     k = problem.derivatives
-    state = momenta_of_nodes(problem, scheme, nodes, multipliers, h, t0)
+    state = momenta_of_nodes(problem, scheme, nodes, multipliers, h, t0, origin)
     last = forward_differences(nodes[k - 1 :], h)[-1]
-    b = jnp.concatenate([shifted_forth(state.u, h), last[None]]).at[0].set(nodes[-1])
-    return Begun(nodes, b, state.momenta, jnp.concatenate([last, multipliers[-1], jnp.zeros(mh)]))
+    b = jnp.concatenate([shifted_forth(state.u, h), last[None]]).at[0].set(nodes[-1] + origin)
+    return Begun(nodes + origin, b, state.momenta, jnp.concatenate([last, multipliers[-1], jnp.zeros(mh)]))
+
+
+@Jitted
+def _from_taylor(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
+    """Constraints of order r < k: the first 2k nodes and r multipliers by Taylor's polynomials of degree 2k and r, whose
+    last coefficients follow from the equations; the nodes are moved onto the discrete constraints. Second order.
+
+    Windows with knots that coincide would put a point mass into the multipliers of the first windows.
+    """
+    k, order = problem.derivatives, multipliers.shape[0]
+    highest, rate = next_derivatives(problem, jets, multipliers, t0)
+    rates, free = jnp.concatenate([jets[1:], highest[None]]), jnp.concatenate([multipliers, rate[None]])
+    taylor = lambda rows, first, s: sum(x * s ** (first + i) / factorial(first + i) for i, x in enumerate(rows))  # noqa: E731
+    nodes = [jnp.zeros_like(jets[0])]
+    for i in range(1, 2 * k):
+        near = [*nodes[max(i - order, 0) :], taylor(rates, 1, i * h)]
+        nodes.append(_onto_constraints(problem, scheme, near, jets[0], t0 + i * h, h))
+    short = equal_window(scheme, order, h, 0.0)
+    given = jnp.stack([taylor(free, 0, short.middle + (k - order + i) * h) for i in range(order)])
+    return from_nodes(problem, scheme, jnp.stack(nodes), given, mh, t0, h, jets[0])
+
+
+def _onto_constraints(problem, scheme, nodes: list, origin, t, h) -> Float[Array, "n"]:
+    """The last of some neighbouring nodes, at t, moved by the least amount so that its constraints hold."""
+    order, before = common_order(problem), len(nodes) - 1
+
+    def left(last):
+        differences = forward_differences(jnp.stack([*nodes[:-1], last]), h).at[0].add(origin)
+        rows = [holonomic_constraints(problem, last + origin, t)]
+        if before == order:
+            rows.append(h**order * short_constraints(problem, equal_window(scheme, order, h, t - order * h), differences))
+        return jnp.concatenate(rows)
+
+    def step(_, last):
+        matrix = jax.jacfwd(left)(last)
+        return last - matrix.T @ jnp.linalg.solve(matrix @ matrix.T, left(last))
+
+    return jax.lax.fori_loop(0, _PROJECTIONS, step, nodes[-1])

@@ -70,15 +70,21 @@ def solution_from_xarray(data: xarray.Dataset) -> Solution:
     """The Solution that `solution_to_xarray` was given, bit for bit; ValueError naming what is missing or malformed."""
     layout = check_solution(data)
     values: dict[str, Any] = {name: np.array(data[name].values) if name in layout else None for name in VARIABLES}
-    statistics = BoundaryStatistics(**{name: np.array(data[name].values) for name in _STATISTICS})
+    numbers = {name: np.array(data[name].values if name in data else np.nan) for name in _STATISTICS}
+    statistics = BoundaryStatistics(**numbers)
     times = {"t": np.array(data["node"].values), "t_multipliers": np.asarray(data["window"].values)}
     return Solution(**values, **times, statistics=statistics, scheme=attribute(data, "windows"))
+
+
+def _present(data: xarray.Dataset) -> tuple[str, ...]:
+    """The statistics that a file has to hold; files from before multipliers were looked at know nothing of `alternation`."""
+    return tuple(name for name in _STATISTICS if name in data or name != "alternation")
 
 
 def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
     """Whether the data set holds a solution, and dimensions and kind of its variables; ValueError naming what is wrong."""
     found = {name: axes for name, (axes, *_) in VARIABLES.items() if name in data or name not in MOMENTA}
-    found |= {"node": ("node",), "window": ("window",)} | dict.fromkeys(_STATISTICS, ())
+    found |= {"node": ("node",), "window": ("window",)} | dict.fromkeys(_present(data), ())
     layout = {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}
     check_variables(data, layout)
     check_outcomes(data)

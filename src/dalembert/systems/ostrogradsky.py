@@ -20,6 +20,7 @@ from dalembert.systems.variational import (
     constraint_numbers,
     density,
     differential_constraints,
+    holonomic_constraints,
 )
 from dalembert.tracing import Jitted
 
@@ -74,8 +75,9 @@ def ostrogradsky_momenta(
 
 
 @Jitted
-def constraint_rates(problem: VariationalProblem, derivatives: Float[Array, "2k n"], t) -> list:
-    """φ, dφ/dt, … of every constraint, as many as (q, …, q⁽²ᵏ⁻¹⁾) determine: all vanish on a solution."""
+def constraint_rates(problem: VariationalProblem, derivatives: Float[Array, "r n"], t) -> list[list[Array]]:
+    """[φ, dφ/dt, …] of every constraint, the holonomic ones first, as many as (q, …, q⁽ʳ⁻¹⁾) determine: all vanish on a
+    solution."""
     out = []
     for order, f in (*((0, f) for f in problem.holonomic), *problem.differential):
 
@@ -83,7 +85,7 @@ def constraint_rates(problem: VariationalProblem, derivatives: Float[Array, "2k 
             jet = [_curve(derivatives[j:], s) for j in range(order + 1)]
             return jnp.atleast_1d(problem.call(f, *jet, t=t + s))
 
-        out += _taylor(along, len(derivatives) - 1 - order)
+        out.append(_taylor(along, len(derivatives) - 1 - order) if order < len(derivatives) else [])
     return out
 
 
@@ -102,6 +104,30 @@ def highest_matrix(problem: VariationalProblem, derivatives: Float[Array, "2k n"
     stacked = jnp.concatenate(rows)
     corner = jnp.zeros((len(stacked), len(stacked)))
     return jnp.block([[hessian, stacked.T], [stacked, corner]])
+
+
+def next_derivatives(
+    problem: VariationalProblem, derivatives: Float[Array, "2k n"], multipliers: Float[Array, "r m"], t
+) -> tuple[Float[Array, "n"], Float[Array, "m"]]:
+    """(q⁽²ᵏ⁾, λ⁽ʳ⁾), r < k the order of the differential constraints, from what determines them: Σ_j (-d/dt)ʲ ∂L̃/∂q⁽ʲ⁾ +
+    φ_qᵀμ = 0 with the derivatives of order 2k of every constraint, φ holonomic."""
+    k, n, m = problem.derivatives, derivatives.shape[1], multipliers.shape[1]
+
+    def equations(z):
+        own, free = jnp.concatenate([derivatives, z[None, :n]]), jnp.concatenate([multipliers, z[None, n : n + m]])
+
+        def gradients(s):
+            jet = tuple(_curve(own[j:], s) for j in range(k + 1))
+            return jnp.stack(jax.grad(lambda x: _augmented(problem, x, _curve(free, s), t + s))(jet))
+
+        rates, held = _taylor(gradients, k), lambda q: holonomic_constraints(problem, q, t)
+        force = sum((-1.0) ** j * rates[j][j] for j in range(k + 1)) + jax.vjp(held, own[0])[1](z[n + m :])[0]
+        return jnp.concatenate([force, *(found[-1] for found in constraint_rates(problem, own, t))])
+
+    start = jnp.zeros(n + m + jax.eval_shape(lambda q: holonomic_constraints(problem, q, t), derivatives[0]).shape[0])
+    left, matrix = equations(start), jax.jacfwd(equations)(start)  # which are linear
+    found = jnp.linalg.solve(matrix, -left)
+    return found[:n], found[n : n + m]
 
 
 def highest_derivative(problem: VariationalProblem, state: Float[Array, "2k n"], t, guess: Float[Array, "n_plus_m"]):

@@ -24,7 +24,8 @@ class VariationalProblem(eqx.Module):
 
     lagrangian(q, v, …): scalar function of q and its first k derivatives. derivatives: k, 1 to 4. constraints: one or
     several of Holonomic(φ(q)), Nonholonomic(φ(q, v)), SecondOrder(φ(q, v, a)) without reactions of their own, or plain
-    functions φ(q, v, …) of all k derivatives; each () or (m,). With parameters every function takes a trailing p, with
+    functions φ(q, v, …) of all k derivatives; each () or (m,). What counts as the order of an equation is the highest
+    derivative it depends on, see `true_orders`. With parameters every function takes a trailing p, with
     time_dependent=True a trailing t before it. Euler-Lagrange: Σⱼ (-1)ʲ dʲ/dtʲ ∂(L + λᵀφ)/∂q⁽ʲ⁾ = 0.
 
     For k = 1 and a constraint on velocities this is the vakonomic principle where `System` is d'Alembert's: the same
@@ -83,6 +84,11 @@ def check_problem(problem: Any) -> None:
         raise TypeError(f"problem: found {described(problem)}; give a VariationalProblem")
 
 
+def with_parameters(problem: VariationalProblem, parameters: Any) -> VariationalProblem:
+    """The problem with other parameters of the same structure, or with none at all."""
+    return eqx.tree_at(lambda p: p.parameters, problem, parameters, is_leaf=lambda x: x is None)
+
+
 def density(problem: VariationalProblem, jet: Sequence[Float[Array, "n"]], t) -> Float[Array, ""]:
     """L(q, q̇, …, q⁽ᵏ⁾, t) at jet = (q, q̇, …, q⁽ᵏ⁾)."""
     return problem.call(problem.lagrangian, *jet, t=t)
@@ -91,6 +97,14 @@ def density(problem: VariationalProblem, jet: Sequence[Float[Array, "n"]], t) ->
 def differential_constraints(problem: VariationalProblem, jet: Sequence[Float[Array, "n"]], t) -> Float[Array, "m"]:
     """φ(q, q̇, …, q⁽ᵏ⁾, t), those that are not holonomic, stacked."""
     values = [jnp.atleast_1d(problem.call(f, *jet[: order + 1], t=t)) for order, f in problem.differential]
+    return jnp.concatenate(values) if values else jnp.zeros(0)
+
+
+def constraints_of_order(
+    problem: VariationalProblem, order: int, jet: Sequence[Float[Array, "n"]], t
+) -> Float[Array, "m_order"]:
+    """Those of `differential_constraints` that read q and `order` derivatives, stacked."""
+    values = [jnp.atleast_1d(problem.call(f, *jet[: order + 1], t=t)) for own, f in problem.differential if own == order]
     return jnp.concatenate(values) if values else jnp.zeros(0)
 
 
@@ -103,6 +117,29 @@ def holonomic_constraints(problem: VariationalProblem, q: Float[Array, "n"], t) 
 def constraint_numbers(problem: VariationalProblem, n: int) -> tuple[int, int]:
     """Numbers of differential and of holonomic constraints; errors that name a function of the wrong shape."""
     return traced(_check_functions, problem, np.zeros(n))
+
+
+def orders_of(problem: VariationalProblem, n: int) -> tuple[int, ...]:
+    """How many derivatives every differential equation reads, (m,), in the order of `differential_constraints`."""
+    return traced(_orders, problem, np.zeros(n))
+
+
+def common_order(problem: VariationalProblem) -> int:
+    """The order of the differential constraints, k where there are none; ValueError where there are several."""
+    orders = sorted({order for order, _ in problem.differential}) or [problem.derivatives]
+    if len(orders) > 1:
+        raise ValueError(
+            f"constraints: found some of order {orders[0]} and some of order {orders[-1]}; their multipliers live at "
+            "different times, and a flow takes differential constraints of one order. Differentiate those of lower order, "
+            "or solve the boundary problem"
+        )
+    return orders[0]
+
+
+def _orders(problem: VariationalProblem, q) -> tuple[int, ...]:
+    jet, t = [q] * (problem.derivatives + 1), jnp.zeros(())
+    sizes = [jnp.size(problem.call(f, *jet[: order + 1], t=t)) for order, f in problem.differential]
+    return tuple(order for (order, _), size in zip(problem.differential, sizes, strict=True) for _ in range(size))
 
 
 def _check_functions(problem: VariationalProblem, q) -> tuple[int, int]:

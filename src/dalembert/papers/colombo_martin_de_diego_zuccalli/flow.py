@@ -7,19 +7,21 @@ with. λ has an equation of its own and two initial values.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from dalembert import measure as measured
+from dalembert.discretize import Points
 from dalembert.papers.colombo_martin_de_diego_zuccalli.forms import BENT, CURVATURE
 from dalembert.papers.convergence import fitted_slope
 from dalembert.papers.drawing import BLUE, GREEN, RED, Save, panels
 from dalembert.path import Path
 from dalembert.solve import Nodes, solve
 from dalembert.step import simulate
-from dalembert.systems import Nonholonomic, VariationalProblem
+from dalembert.systems import VariationalProblem
 
 TIME = 20.0
 STEPS = (200, 400, 800)
@@ -35,7 +37,11 @@ def speeds(steps: int = FINE, time: float = TIME) -> Float[np.ndarray, "N+1 5"]:
     def field(y):
         return np.array([y[3] * np.cos(y[2]), y[3] * np.sin(y[2]), CURVATURE * y[3], y[4], _force(y[3])])
 
-    h, y = time / steps, np.array([0.0, 0.0, 0.0, SPEED, 0.0])
+    return runge_kutta(field, np.array([0.0, 0.0, 0.0, SPEED, 0.0]), time / steps, steps)
+
+
+def runge_kutta(field: Callable, y: Float[np.ndarray, "s"], h: float, steps: int) -> Float[np.ndarray, "N+1 s"]:
+    """ẏ = field(y) by the classical method."""
     rows = [y]
     for _ in range(steps):
         a = field(y)
@@ -142,26 +148,49 @@ def measure(fast: bool = False) -> Flow:
     )  # fmt: skip
 
 
-# Elastica: a constraint of lower order than L, for which Υ_d exists and is of no use.
-ELASTICA = VariationalProblem(
-    lambda q, v, a: 0.5 * a @ a, Nonholonomic(lambda q, v: 0.5 * (v @ v - 1.0)), derivatives=2, coordinates=("x", "y")
-)
+# Elastica on the paper's windows: the constraint on velocities is a function of all k+1 nodes, and Υ_d is of no use.
 TENSION, TURN = np.array([1.0, 0.5]), 1.5  # p and θ̇(0); θ(0) = 0, θ̈ = -p·n
 
 
+def elastica(h: float) -> VariationalProblem:
+    """L_d and Φ_d of ½|q̈|² and ½(|q̇|² - 1) on three nodes."""
+
+    def action(x, y, z):
+        return 0.5 * jnp.sum((z - 2 * y + x) ** 2) / h**3
+
+    def speed(x, y, z):
+        return 0.5 * h * (jnp.sum(((z - x) / (2 * h)) ** 2) - 1.0)
+
+    return VariationalProblem(action, speed, derivatives=2, coordinates=("x", "y"))
+
+
+def bent(h: float) -> Float[np.ndarray, "5 4"]:
+    """(x, y, θ, θ̇) of the rod at the first five nodes."""
+
+    def field(y):
+        c, s = np.cos(y[2]), np.sin(y[2])
+        return np.array([c, s, y[3], TENSION @ [s, -c]])
+
+    return runge_kutta(field, np.array([0.0, 0.0, 0.0, TURN]), h / 50, 200)[::50]
+
+
 def alternating(steps: int = 40, h: float = 0.02) -> dict[str, float]:
-    """Elastica, |v| = 1: λ of the first windows over the true one, and |λ| at the end over its largest true value."""
-    e, n = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    start = np.stack([0 * e, e, TURN * n, -(TENSION @ n) * n - TURN**2 * e])
-    true, rate = TENSION @ e - TURN**2, 3 * TURN * (TENSION @ n)
-    path = simulate(ELASTICA, jets=start, multipliers=np.array([[true], [rate]]), h=h, steps=steps)
+    """Elastica, |v| = 1: λ of the windows after the given ones over the true one, and how much |λ| grows."""
+    state, problem = bent(h), elastica(h)
+    q = state[:4, :2].copy()
+    for i in (2, 3):  # onto Φ_d = 0
+        chord = q[i] - q[i - 2]
+        q[i] = q[i - 2] + 2 * h * chord / np.linalg.norm(chord)
+    true = TENSION @ np.array([np.cos(state[:, 2]), np.sin(state[:, 2])]) - state[:, 3] ** 2
+    path = simulate(problem, nodes=q, multipliers=true[1:3, None], h=h, steps=steps + 2, scheme=Points())
     found = np.asarray(path.multipliers)[:, 0]
-    regular = matrices(ELASTICA, path)
+    regular = measured.regularity(problem, path, scheme=Points())
+    assert isinstance(regular, measured.FlowRegularity)
     return {
-        "first": float(found[0] / true),
-        "second": float(found[1] / true),
+        "first": float(found[0] / true[3]),
+        "second": float(found[1] / true[4]),
         "growth": float(np.abs(found[-2:]).max() / np.abs(found[:2]).max()),
-        "rank": float(regular.ranks.min()),
+        "rank": float(regular.matrix.ranks.min()),
     }
 
 

@@ -167,8 +167,8 @@ L = ½|q̈|² - ½|q̇|², v × a = κ|v|³, κ = 0.3, 20 time units, h = 0.1, 0
 - Υ_d*Ω = Ω on M̃_d × R^{{km}} to {symplectic}.
 - The boundary problem between nodes of the path gives the path: {boundary}.
 - **The regularity of Proposition 3.2 is not enough for a constraint of lower order than L.** Elastica, L = ½|q̈|², |q̇| = 1,
-  k = 2, from exact data: the matrix is regular, λ of the first windows is {elastica} times the true one, and λ grows
-  {growth} times within 40 steps.
+  q̇ = (q₂-q₀)/2h, from exact data: the matrix is regular, λ of the next windows is {elastica} times the true one, and λ
+  grows {growth} times within 40 steps.
 
 ## Printed formulas that do not hold
 
