@@ -25,6 +25,7 @@ class Outcome(enum.IntEnum):
     LEFT_DOMAIN = 6
     INFEASIBLE = 7
     NO_POSITIVE_STEP = 8
+    CROSSED = 9
 
     @property
     def message(self) -> str:
@@ -62,6 +63,13 @@ _MESSAGES = {
         "the energy equation has no positive next step near the last one, as at a turning point of the motion. Go on from "
         "here with fixed steps"
     ),
+    Outcome.CROSSED: (
+        "the equations of the step became singular on the way to the next node and no factor explains it: their "
+        "determinant changed its sign, or the gradient of a constraint on accelerations turned back. The motion may end here, "
+        "in infinite speed, or meet another branch. With a smaller h the time of it stays if it belongs to the motion, and goes if the "
+        "steps were too long. Where a factor u of a constraint vanishes there, branch=Avoid(u) divides it out; a rule such "
+        "as branch=Nearest('prediction') chooses between branches that meet"
+    ),
     Outcome.LEFT_DOMAIN: "the state left the domain given by domain=. The last state of the path is the last one inside",
 }
 
@@ -71,14 +79,16 @@ class Statistics(eqx.Module):
 
     iterations: Newton iterations, total; max_iterations: in one step; residual: largest row-scaled residual norm at the
     last evaluation of a step (in the native run, of the equations that are iterated); crossings: number of times the factor
-    u (or the Jacobian determinant) changed sign, i.e. two roots of a step crossed; failed_step, failed_time,
-    failed_residual: of the step that could not be solved (-1, nan, nan if there is none).
+    u (or, under a rule that chooses among roots, the Jacobian determinant) changed sign, i.e. two roots of a step crossed;
+    turns: number of steps in which the velocity turned by more than a right angle, two in an oscillation of one coordinate;
+    failed_step, failed_time, failed_residual: of the step that could not be solved (-1, nan, nan if there is none).
     """
 
     iterations: Int[Array, ""]
     max_iterations: Int[Array, ""]
     residual: Float[Array, ""]
     crossings: Int[Array, ""]
+    turns: Int[Array, ""]
     failed_step: Int[Array, ""]
     failed_time: Float[Array, ""]
     failed_residual: Float[Array, ""]

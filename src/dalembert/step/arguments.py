@@ -15,6 +15,7 @@ from dalembert.step.start import STARTERS
 from dalembert.systems import System, VariationalProblem, is_traced
 from dalembert.systems.checks import as_vector
 from dalembert.systems.shapes import condition_shape, output_shape, traced, trailing
+from dalembert.systems.sizes import check_resolved
 
 
 def check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, branch, feedback, scheme, reduce) -> None:
@@ -30,6 +31,8 @@ def check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, bran
             continue
         if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 1:
             raise ValueError(f"{name}: found {number!r}; give a whole number, 1 or more")
+    if not is_traced(h, t0):
+        check_resolved("t0, h", max(abs(t0), abs(t0 + steps * h)), h)
     if starter not in STARTERS:
         raise ValueError(f"starter: found {starter!r}; the starters are {', '.join(STARTERS)}")
     if not (_is_number(tolerance) and 0 < tolerance < 1):

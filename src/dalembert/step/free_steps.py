@@ -21,6 +21,7 @@ from dalembert.step.higher_arguments import as_multipliers, check_consistent, ch
 from dalembert.step.next_time import next_step
 from dalembert.step.start_higher import Begun, from_nodes
 from dalembert.systems import VariationalProblem, check_x64
+from dalembert.systems.sizes import check_resolved
 from dalembert.systems.variational import constraint_numbers
 
 CHUNK = 256  # the program is compiled for numbers of steps up to multiples of this
@@ -97,6 +98,7 @@ def _first_nodes(problem: VariationalProblem, nodes, times, hermite: bool) -> tu
         raise ValueError("nodes, times: found NaN or infinity; every number must be finite")
     if not np.all(np.diff(t) > 0):
         raise ValueError(f"times: found {t}; they must increase")
+    check_resolved("times", np.abs(t).max(), np.diff(t).min())
     if hermite and (problem.differential or problem.holonomic):
         raise ValueError("scheme: a flow of Hermite windows takes no constraints; give Interpolated() and 2k nodes")
     return np.column_stack([t, q.reshape(known, -1)]), q.shape[-1]
@@ -143,6 +145,12 @@ def _run(problem, scheme, sizes: tuple[int, int], nodes, multipliers, options: N
     return begun, lax.scan(one, (start, jnp.asarray(0)), jnp.arange(length))[1]
 
 
+def _turns(q: Float[np.ndarray, "nodes n"]) -> int:
+    """Steps in which the velocity turned by more than a right angle."""
+    v = np.diff(q, axis=0)
+    return int(np.count_nonzero(np.einsum("ki,ki->k", v[1:], v[:-1]) < 0))
+
+
 def _path(x: Float[np.ndarray, "known x"], found, program: HigherProgram, n: int, hermite: bool) -> Path:
     """A path on R × Q as a path on Q."""
     nodes, multipliers, forces, codes, iterations, residuals = found
@@ -164,7 +172,8 @@ def _path(x: Float[np.ndarray, "known x"], found, program: HigherProgram, n: int
     }  # fmt: skip
     worked: dict[str, Any] = {
         "iterations": iterations.sum(), "max_iterations": iterations.max(initial=0),
-        "residual": residuals[:done].max(initial=0.0), "crossings": 0, "failed_step": len(x) - 1 if code else -1,
+        "residual": residuals[:done].max(initial=0.0), "crossings": 0, "turns": _turns(q),
+        "failed_step": len(x) - 1 if code else -1,
         "failed_time": t[-1] if code else np.nan, "failed_residual": residuals[done] if code else np.nan,
     }  # fmt: skip
     path = Path(**known, statistics=Statistics(**worked), levels=("node" if hermite else "mid", program.levels[1]))

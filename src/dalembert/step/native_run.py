@@ -50,7 +50,7 @@ def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
     code = native.code
     state, inputs = packed(np, native, choices, carry, t0, h)
     count = counts_of(program, choices, int(carry.k), steps, every)
-    count[1:6] = [int(getattr(carry, name)) for name in COUNTS[1:6]]
+    count[1:7] = [int(getattr(carry, name)) for name in COUNTS[1:7]]
     table = np.empty((math.ceil(steps / every) + 1, code.row_size))
     code.run(state, count, inputs, table)
     columns = columns_of(code, table[: count[COUNTS.index("rows")]])
@@ -100,13 +100,13 @@ def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[s
     ends = np.cumsum([0, *(int(np.prod(np.shape(x)[lead:], dtype=int)) for x in leaves)])
     reduced = [part["reduced"][..., a:b].reshape(np.shape(x)).astype(x.dtype)
                for a, b, x in zip(ends[:-1], ends[1:], leaves, strict=True)]  # fmt: skip
-    scalar = {name: part[name][..., 0] for name in ("sign", "residual", "failed_residual")}
+    scalar = {name: part[name][..., 0] for name in ("residual", "failed_residual")}
     saved = ("multipliers", "force") if columns["k"].shape[-1] else ()
     return carry._replace(
-        **{name: part[name] for name in ("q", "lost", "s", "held")}, **scalar,
+        **{name: part[name] for name in ("q", "lost", "s", "held", "sign")}, **scalar,
         **{name: xp.asarray(columns[name][..., -1, :]) for name in saved},
         k=xp.asarray(count[..., 0]) // code.layout.stages,
-        **{name: xp.asarray(count[..., i]) for i, name in enumerate(COUNTS[:6]) if name != "k"},
+        **{name: xp.asarray(count[..., i]) for i, name in enumerate(COUNTS[:7]) if name != "k"},
         history=part["history"].reshape(carry.history.shape), reduced=jax.tree.unflatten(tree, reduced),
     )  # fmt: skip
 
@@ -166,12 +166,15 @@ def _functions(program, choices: Choices, carry: Carry, leaves, rebuild) -> Step
 
     point = (carry.history[0], carry.q, carry.s, jnp.zeros(()), jnp.ones(()))
     has_factor = eqx.filter_eval_shape(lambda: program.factor(*point)) is not None
+    ends = choices.branch is None and not has_factor  # nothing explains a crossing
+    watched = ends and eqx.filter_eval_shape(lambda: program.overlap(*point)) is not None
     return StepFunctions(
         n=carry.q.size, k=carry.s.size, shapes=tuple(x.shape for x in leaves),
         residual=_residual(choices, rebuild) or method("residual"),
         guess=method("guess"), scale=method("scale"), advance=method("advance"),
         outputs=lambda *x: tuple(method("outputs")(*x)), velocity=method("velocity"),
-        factor=method("factor") if has_factor else None,
+        factor=method("factor") if has_factor else None, ends=ends,
+        overlap=method("overlap") if watched else None,
         stop=callback(choices.stop), domain=callback(choices.domain),
         law=callback(choices.feedback and choices.feedback.law),
         reduce=reduce if choices.reduce else None, reduced=flat.size,

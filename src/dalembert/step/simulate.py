@@ -25,6 +25,7 @@ from dalembert.step.native_traced import native_traced_run
 from dalembert.step.prepare import Given, prepare_any
 from dalembert.step.prepared import Prepared
 from dalembert.step.provenance import provenance
+from dalembert.step.resolution import warn_of_turns
 from dalembert.step.run import chunked_run, traced_run
 from dalembert.step.start import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
@@ -106,6 +107,7 @@ def simulate(
         feedback=feedback and feedback.law, reduce=reduce and reduce[0],
     )  # fmt: skip
     path = dataclasses.replace(path, provenance=record)
+    warn_of_turns(path)
     if throw and Outcome(int(path.code)).failed:
         raise StepError(path)
     return path

@@ -43,6 +43,7 @@ STATISTICS = {
     "max_iterations": ("Newton iterations, largest number in one step", "1"),
     "residual": ("largest row-scaled residual at the end of a step", "1"),
     "crossings": ("number of times two roots of a step crossed", "1"),
+    "turns": ("number of steps in which the velocity turned by more than a right angle, -1 if not counted", "1"),
     "failed_step": ("step that could not be solved, -1 if there is none", "1"),
     "failed_time": ("time of the step that could not be solved", TIME),
     "failed_residual": ("row-scaled residual of the step that could not be solved", "1"),
@@ -89,11 +90,16 @@ def path_from_xarray(data: xarray.Dataset) -> Path:
             fields[times] = jnp.asarray(data[_time_name(str(data[name].dims[-2]), lanes)].values)
     return Path(
         **fields,
-        statistics=Statistics(**{name: jnp.asarray(data[name].values) for name in STATISTICS}),
+        statistics=Statistics(**{name: _statistic(data, name, np.shape(fields["code"])) for name in STATISTICS}),
         reduced=_rebuild_reduced(json.loads(data.attrs["reduced"]), data),
         levels=(data.attrs["level_of_velocities"], data.attrs["level_of_multipliers"]),
         provenance=_provenance(data.attrs),
     )
+
+
+def _statistic(data: xarray.Dataset, name: str, shape: tuple[int, ...]):
+    """A statistic; files from before steps were tested for their turns have no number of them."""
+    return jnp.asarray(data[name].values) if name in data else jnp.full(shape, -1)
 
 
 def _check_path(path: object) -> None:
