@@ -65,10 +65,10 @@ _MESSAGES = {
     ),
     Outcome.CROSSED: (
         "the equations of the step became singular on the way to the next node and no factor explains it: their "
-        "determinant changed its sign, or the gradient of a constraint on accelerations turned back. The motion may end here, "
-        "in infinite speed, or meet another branch. With a smaller h the time of it stays if it belongs to the motion, and goes if the "
-        "steps were too long. Where a factor u of a constraint vanishes there, branch=Avoid(u) divides it out; a rule such "
-        "as branch=Nearest('prediction') chooses between branches that meet"
+        "determinant changed its sign, or the gradient of a constraint on accelerations turned back. The motion may end "
+        "here, in infinite speed, or meet another branch. With a smaller h the time of it stays if it belongs to the "
+        "motion, and goes if the steps were too long. Where a factor u of a constraint vanishes there, branch=Avoid(u) "
+        "divides it out; a rule such as branch=Nearest('prediction') chooses between branches that meet"
     ),
     Outcome.LEFT_DOMAIN: "the state left the domain given by domain=. The last state of the path is the last one inside",
 }

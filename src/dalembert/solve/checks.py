@@ -10,24 +10,43 @@ import numpy as np
 from dalembert.algebra import numerical_rank
 from dalembert.discretize.higher import holonomic_derivatives
 from dalembert.solve.ends import End
+from dalembert.solve.sizes import Densities, Sizes
 from dalembert.systems import InconsistentDataError, RankDeficientError
+from dalembert.systems.sizes import allowed
 from dalembert.systems.variational import VariationalProblem, density, differential_constraints, holonomic_constraints
 
 SAMPLES = 5
-APART = 0.1  # how far from the first path the other sample points are
+APART = 0.1  # how far from the first path the other sample points are, in typical sizes
 ZERO = 1e-8
+SINGULAR = 1e-10
 
 
-def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray) -> None:
+def densities(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray) -> Densities:
+    """Medians of derivatives of L and of the constraints on the first path, 0 where they are not finite."""
+    chosen = _chosen(jets)
+    found = jax.tree.map(np.asarray, _derivatives(problem, jets[chosen], times[chosen]))
+    _, slopes, _, holonomic, hessian, _ = found
+    parts = np.diagonal(hessian, axis1=1, axis2=2), slopes, holonomic
+    return Densities(*(np.median(np.where(np.isfinite(x), np.abs(x), 0.0), axis=0) for x in parts))
+
+
+def _chosen(jets: np.ndarray) -> np.ndarray:
+    return np.unique(np.linspace(0, len(jets) - 1, SAMPLES).astype(int))
+
+
+def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray, sizes: Sizes) -> None:
     """Rank of the constraints and regularity of L at sample points: RankDeficientError, ValueError naming what is wrong.
 
     jets: (W, k+1, n) of the first path at times (W,). What is wrong at all samples is wrong; at some it may be a bad guess.
     """
-    chosen = np.unique(np.linspace(0, len(jets) - 1, SAMPLES).astype(int))
+    chosen = _chosen(jets)
     random = np.random.default_rng(0)
-    jet = jets[chosen] + APART * random.standard_normal(jets[chosen].shape) * (1.0 + np.abs(jets[chosen]))
+    size = sizes.of(np.arange(jets.shape[1]))
+    jet = jets[chosen] + APART * random.standard_normal(jets[chosen].shape) * (size + np.abs(jets[chosen]))
     found = jax.tree.map(np.asarray, _derivatives(problem, jet, times[chosen]))
     values, slopes, holonomic_values, holonomic_slopes, hessian, highest = found
+    slopes, holonomic_slopes, highest = slopes * size, holonomic_slopes * size[0], highest * size[-1]
+    hessian = hessian * size[-1] * size[-1][:, None]
     n, m, mh = jets.shape[2], slopes.shape[1], holonomic_slopes.shape[1]
     if m + mh > n:
         raise RankDeficientError(
@@ -43,11 +62,11 @@ def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarr
     )
     _check_rank(holonomic_values, holonomic_slopes, "constraints (the holonomic ones)")
     if m and mh:
-        _check_against_holonomic(problem, jet, times[chosen], values, slopes.reshape(*slopes.shape[:2], -1))
+        _check_against_holonomic(problem, jet, times[chosen], values, slopes.reshape(*slopes.shape[:2], -1), size)
     _check_regular(problem, hessian, np.concatenate([highest, holonomic_slopes], axis=1))
 
 
-def check_end_constraints(problem: VariationalProblem, ends: list[End | None], name: str, t: float) -> None:
+def check_end_constraints(problem: VariationalProblem, ends: list[End | None], name: str, t: float, sizes: Sizes) -> None:
     """φ(q, v, …) = 0 where an end gives all that φ reads, for the ends of a batch."""
     first = ends[0]
     if first is None or first.nodes:
@@ -55,9 +74,13 @@ def check_end_constraints(problem: VariationalProblem, ends: list[End | None], n
     given = np.stack([e.values for e in ends if e is not None])
     for i, (order, _) in enumerate(problem.differential):
         if order < len(first.values):
-            offs = np.asarray(_end_values(problem, i, given[:, : order + 1], t))
-            for off, values in zip(offs, given, strict=True):
-                if np.max(np.abs(off)) > ZERO * (1.0 + np.max(np.abs(values))):
+            jets = given[:, : order + 1]
+            offs, slopes = (np.asarray(x) for x in _end_values(problem, i, jets, t))
+            near = np.broadcast_to(sizes.of(np.arange(order + 1)), jets.shape).copy()
+            near[:, 1:] = np.maximum(near[:, 1:], np.abs(jets[:, 1:]))
+            flat = [x.reshape(*x.shape[:-2], -1) for x in (slopes, near, jets)]
+            for off, limit in zip(offs, allowed(flat[0], flat[1], flat[2]), strict=True):
+                if not np.all(np.abs(off) <= limit):
                     raise InconsistentDataError(
                         f"{name}: constraint {i} is {off} there, and not 0: the given derivatives do not satisfy it"
                     )
@@ -66,7 +89,8 @@ def check_end_constraints(problem: VariationalProblem, ends: list[End | None], n
 @eqx.filter_jit
 def _end_values(problem: VariationalProblem, i: int, jets, t):
     f = problem.differential[i][1]
-    return jax.vmap(lambda jet: jnp.atleast_1d(problem.call(f, *jet, t=t)))(jnp.asarray(jets))
+    value = lambda jet: jnp.atleast_1d(problem.call(f, *jet, t=t))  # noqa: E731
+    return jax.vmap(lambda jet: (value(jet), jax.jacfwd(value)(jet)))(jnp.asarray(jets))
 
 
 @eqx.filter_jit
@@ -97,7 +121,7 @@ def _check_rank(values: np.ndarray, slopes: np.ndarray, name: str) -> None:
     agree = True
     for value, slope in zip(values, slopes, strict=True):
         weights = np.linalg.lstsq(slope[others].T, slope[row], rcond=None)[0] if others else np.zeros(0)
-        agree &= abs(value[row] - weights @ value[others]) <= ZERO * (1.0 + abs(value[row]))
+        agree &= bool(abs(value[row] - weights @ value[others]) <= ZERO * (np.abs(slope[row]).max() + abs(value[row])))
     if np.max(np.abs(slopes[:, row])) == 0.0:
         raise RankDeficientError(f"{name}: component {row} depends on nothing that moves; leave it out or correct it")
     what = (
@@ -108,9 +132,10 @@ def _check_rank(values: np.ndarray, slopes: np.ndarray, name: str) -> None:
     raise RankDeficientError(f"{name}: component {row} {what}")
 
 
-def _check_against_holonomic(problem: VariationalProblem, jets, times, values, slopes) -> None:
+def _check_against_holonomic(problem: VariationalProblem, jets, times, values, slopes, size) -> None:
     """Equations that are a combination of φ, dφ/dt, …, dᵏφ/dtᵏ of the holonomic constraints at every sample."""
     found = [np.asarray(x) for x in _holonomic_rates(problem, jnp.asarray(jets), jnp.asarray(times))]
+    found[1] = found[1] * size.ravel()
     if not all(np.all(np.isfinite(x)) for x in found) or not all(numerical_rank(s).full for s in found[1]):
         return
     for row in range(slopes.shape[1]):
@@ -119,7 +144,7 @@ def _check_against_holonomic(problem: VariationalProblem, jets, times, values, s
             if numerical_rank(np.vstack([rates, slope])).full:
                 break
             weights = np.linalg.lstsq(rates.T, slope, rcond=None)[0]
-            off.append(abs(value - weights @ known) / (1.0 + abs(value)))
+            off.append(abs(value - weights @ known) / (np.abs(slope).max() + abs(value)))
         else:
             what = "is redundant: it follows from" if max(off) <= ZERO else "contradicts"
             raise RankDeficientError(
@@ -140,13 +165,15 @@ def _holonomic_rates(problem: VariationalProblem, jets, times):
 
 
 def _check_regular(problem: VariationalProblem, hessian: np.ndarray, rows: np.ndarray) -> None:
-    """∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the kernel of ∂φ/∂q⁽ᵏ⁾ and ∂φ_holonomic/∂q."""
+    """∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the kernel of ∂φ/∂q⁽ᵏ⁾ and ∂φ_holonomic/∂q, all in typical sizes."""
     worst = []
     for h, a in zip(hessian, rows, strict=True):
+        lengths = np.linalg.norm(a, axis=1, keepdims=True)
+        a = a / np.where(lengths > 0.0, lengths, 1.0)
         _, s, right = np.linalg.svd(a) if len(a) else (None, np.zeros(0), np.eye(h.shape[0]))
-        kernel = right[int(np.sum(s > 1e-10 * max(1.0, s.max(initial=0.0)))) :].T
+        kernel = right[int(np.sum(s > SINGULAR)) :].T
         reduced = kernel.T @ h @ kernel
-        if not kernel.shape[1] or np.min(np.abs(np.linalg.eigvalsh(reduced))) > 1e-10 * max(1.0, np.abs(h).max()):
+        if not kernel.shape[1] or np.min(np.abs(np.linalg.eigvalsh(reduced))) > SINGULAR * np.abs(h).max():
             return
         worst.append(np.abs(kernel @ np.linalg.eigh(reduced)[1][:, np.argmin(np.abs(np.linalg.eigvalsh(reduced)))]))
     names = problem.coordinates or [f"q[{i}]" for i in range(hessian.shape[1])]

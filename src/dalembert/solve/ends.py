@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize.windows import Windows
+from dalembert.systems.sizes import check_resolved
 
 
 class Nodes(eqx.Module):
@@ -73,6 +74,7 @@ def read_times(T: Any, steps: Any, times: Any, least: int, why: str) -> np.ndarr
         t = np.asarray(times, dtype=float)
         if t.ndim != 1 or not np.all(np.isfinite(t)) or np.any(np.diff(t) <= 0):
             raise ValueError("times: give the times of all nodes, (N+1,), finite and increasing")
+        check_resolved("times", np.abs(t).max(), np.diff(t).min(initial=np.inf))
     else:
         if isinstance(steps, bool) or not isinstance(steps, int | np.integer):
             raise TypeError(f"steps: found {steps!r}; give the number of steps N")

@@ -32,6 +32,7 @@ def spline(
     ambient: bool = False,
     scheme: WindowMap | None = None,
     guess: Callable | Float[Array, "N+1 n"] | Solution | None = None,
+    scales: Float[Array, "n"] | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     throw: bool = True,
@@ -61,7 +62,8 @@ def spline(
         path = jnp.asarray(path(t) if callable(path) else path, dtype=float)
     return solve(
         problem, initial=ends[0], final=ends[1], through=dict(zip(times[1:-1].tolist(), places[1:-1], strict=True)),
-        times=jnp.asarray(t), scheme=scheme, guess=path, tolerance=tolerance, max_iterations=max_iterations, throw=throw,
+        times=jnp.asarray(t), scheme=scheme, guess=path, scales=scales, tolerance=tolerance,
+        max_iterations=max_iterations, throw=throw,
     )  # fmt: skip
 
 

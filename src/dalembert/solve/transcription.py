@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.discretize.windows import Windows, window_action, window_jets
-from dalembert.solve.chain import Chain
+from dalembert.solve.chain import Chain, Scales
+from dalembert.solve.sizes import Sizes, power_of_two
 from dalembert.solve.sums import Term
 from dalembert.systems.variational import (
     VariationalProblem,
@@ -147,10 +148,13 @@ class Transcription(NamedTuple):
 
 
 def transcribe(
-    problem: VariationalProblem, windows: Windows, n: int, fixed_slots: np.ndarray, sample: np.ndarray
-) -> Transcription:
-    """The chain of a problem. fixed_slots: (slots,), those that keep their value. sample: (slots, n), a path to look at."""
+    problem: VariationalProblem, windows: Windows, n: int, fixed_slots: np.ndarray, sample: np.ndarray,
+    sizes: Sizes | None = None,
+) -> Transcription:  # fmt: skip
+    """The chain of a problem. fixed_slots: (slots,), those that keep their value. sample: (slots, n), a path to look at.
+    sizes: 1 if not given."""
     m, holonomic = constraint_numbers(problem, n)
+    sizes = Sizes(np.ones(n), 1.0, 1.0, np.ones(m), np.ones(holonomic)) if sizes is None else sizes
     stride, k = windows.stride, problem.derivatives
     count, points = windows.times.shape
     blocks = len(windows.orders) // stride
@@ -175,16 +179,17 @@ def transcribe(
         fixed[layout.attached : layout.attached + count, layout.part(name)] = False
     if holonomic:
         _add_holonomic(windows, layout, bare, fixed_slots, fixed, terms, data)
-    weights = np.zeros((blocks, layout.size))
-    weights[:] = windows.weights.sum() / blocks
     primal = np.zeros(layout.size, dtype=bool)
     primal[layout.part("slots")] = primal[layout.part("highest")] = True
-    path = np.zeros(layout.size, dtype=bool)
-    path[layout.part("slots")][:n] = True  # positions: rounding of their derivatives grows with every order
-    points_to_look_at = _samples(layout, blocks, sample.reshape(blocks, stride * n))
+    # Positions, and the free derivatives at ends; between them rounding of derivatives grows with every order.
+    judged = np.flatnonzero((windows.orders == 0) | (~fixed_slots & (stride == 1)))
+    path = (judged // stride * layout.size + judged % stride * n)[:, None] + np.arange(n)
+    scales = _scales(windows, layout, sizes, blocks)
+    points_to_look_at = _samples(scales, sample.reshape(blocks, stride * n))
     relaxed = np.zeros(layout.size, dtype=bool)
     relaxed[layout.part("multipliers")] = relaxed[layout.part("holonomic")] = True
-    chain = Chain(terms, data, problem.parameters, fixed, primal, relaxed, path, weights, points_to_look_at)
+    spans = sizes.time ** windows.orders[judged].astype(float)
+    chain = Chain(terms, data, problem.parameters, fixed, primal, relaxed, path, spans, scales, points_to_look_at)
     return Transcription(chain, layout, windows, data)
 
 
@@ -259,9 +264,29 @@ def _add_holonomic(
         add(list(range(k)), 1, last, windows.t[-1:], own[-1:])
 
 
-def _samples(layout: Layout, blocks: int, path: np.ndarray) -> np.ndarray:
+def _scales(windows: Windows, layout: Layout, sizes: Sizes, blocks: int) -> Scales:
+    """The units of the components: s/Tⁱ of slots and highest derivatives, σTᵏ/s of their momenta, σ/γ of multipliers."""
+    orders = windows.orders.reshape(blocks, layout.stride)
+    total = float(windows.weights.sum())
+    units, residuals = np.ones((blocks, layout.size)), np.zeros((blocks, layout.size))
+    highest = sizes.of(layout.k if windows.differenced else 0)
+    rates = sizes.time ** -orders.astype(float)[..., None] * sizes.holonomic
+    for name, value in (
+        ("slots", sizes.of(orders).reshape(blocks, -1)),
+        ("highest", np.tile(highest, layout.points)[: layout.carried]),
+        ("momentum", np.tile(sizes.action / highest, layout.points)[: layout.carried]),
+        ("multipliers", np.tile(sizes.action / sizes.differential, layout.points)),
+        ("holonomic", (sizes.action / rates).reshape(blocks, -1)),
+    ):
+        units[:, layout.part(name)] = power_of_two(value)
+    residuals[:, layout.part("multipliers")] = np.tile(1.0 / (sizes.differential * total), layout.points)
+    residuals[:, layout.part("holonomic")] = (1.0 / (rates * total)).reshape(blocks, -1)
+    return Scales(sizes.positions, units, residuals, sizes.action * total)
+
+
+def _samples(scales: Scales, path: np.ndarray) -> np.ndarray:
     """Three generic points near a path: entries that vanish at all of them are taken to vanish everywhere."""
     random = np.random.default_rng(0)
-    z = random.standard_normal((3, blocks, layout.size))
-    z[:, :, layout.part("slots")] = path + 0.1 * random.standard_normal((3, *path.shape))
+    z = random.standard_normal((3, *scales.units.shape)) * scales.units
+    z[:, :, : path.shape[1]] = path + 0.1 * z[:, :, : path.shape[1]]
     return z
