@@ -198,7 +198,7 @@ def test_times_that_do_not_resolve_the_steps():
 
 @pytest.mark.parametrize("u", [1e-10, 1.0, 1e6])
 def test_points_off_a_small_or_a_large_sphere_are_refused(u):
-    problem, ends, rest = PROBLEMS["sphere, in one loop of machine code"]
+    problem, ends, _ = PROBLEMS["sphere, in one loop of machine code"]
     for o in (0.0, 1e6 * u):
         given = [tuple(o * (i == 0) + u * np.asarray(x) for i, x in enumerate(end)) for end in ends]
         good = da.solve(problem.replace(u=u, o=o), initial=given[0], final=given[1], T=1.0, steps=20)

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from dalembert.native.code import Code, module
 
 WORDS = (
     "blocks", "size", "tail", "z", "g", "new_z", "new_g", "x", "y", "record", "free", "marks", "diagonal", "stopped",
-    "stopped_count", "path", "path_count", "spans", "coordinates", "positions", "sizes", "extents", "bent", "bent_count",
-    "residuals", "sign", "metric", "units", "first", "forward", "backward", "most",
+    "stopped_count", "path", "path_count", "spans", "positions", "sizes", "bent", "bent_count", "residuals",
+    "sign", "metric", "units", "first", "forward", "backward", "most",
 )  # fmt: skip
 SCALARS = (
-    "tolerance", "reach", "before", "penalty", "objective", "violation", "norm", "update", "iterations", "trusted", "noise",
+    "tolerance", "before", "penalty", "objective", "violation", "norm", "update", "iterations", "trusted", "noise",
     "least", "armijo", "exact",
 )  # fmt: skip
 TERM = ("gradient", "gradient_rows", "gradient_shared", "product", "product_rows", "product_shared", "number", "offset")
 REFUSED, CONVERGED = 0, 1
-COUNTS = {"blocks", "size", "tail", "stopped_count", "path_count", "coordinates", "bent_count", "most"}
+COUNTS = {"blocks", "size", "tail", "stopped_count", "path_count", "bent_count", "most"}
 
 
 class DescentLoop:
-    """The loop. Addresses and counts are read once, numbers stay in stack slots."""
+    """The loop. Addresses and counts are read once, numbers stay in stack slots; coordinates: n."""
 
-    def __init__(self, terms: int, data: int):
+    def __init__(self, terms: int, data: int, coordinates: int):
         self.c = c = Code()
         self.word = {
             name: c.load(c.at("%job", k, "i64"), "i64" if name in COUNTS else "ptr") for k, name in enumerate(WORDS)
@@ -40,6 +41,10 @@ class DescentLoop:
             c.store(c.load(c.at("%values", k)), self.slot[name])
         self.n = c.let(f"mul i64 {self.word['blocks']}, {self.word['size']}")
         self.status = c.slot("status", "i64")
+        self.sizes, self.positions = (
+            [self._item(name, str(j)) for j in range(coordinates)] for name in ("sizes", "positions")
+        )
+        self.reach, self.ratio = [c.slot("reach") for _ in self.sizes], c.slot("ratio")
 
     def text(self) -> str:
         c = self.c
@@ -59,7 +64,7 @@ class DescentLoop:
         convex = c.let(f"fcmp oge double {curvature}, {self._times(self.get('least'), metric)}")
         tolerance = self.get("tolerance")
         self._until(c.let(f"or i1 {convex}, {c.let(f'fcmp ole double {update}, {tolerance}')}"))
-        feasible = c.let(f"fdiv double {self.get('violation')}, {self.get('reach')}")
+        feasible = c.let(f"fdiv double {self.get('violation')}, {c.load(self.ratio)}")
         small = c.let(f"fcmp ole double {c.maximum([update, feasible])}, {tolerance}")
         self._add("new_z", "z", "x")
         found = self._evaluate("new_z", "new_g")
@@ -151,38 +156,35 @@ class DescentLoop:
     def _index(self, name: str, i: str) -> str:
         return self.c.load(self.c.at(self.word[name], i, "i64"), "i64")
 
-    def _extent(self, name: str, coordinate: str) -> str:
-        """max|v| over the positions of a coordinate."""
-        c, n = self.c, self.word["coordinates"]
-        largest = c.slot("largest")
-        c.store(c.constant(0.0), largest)
+    def _extents(self, name: str) -> list[str]:
+        """max|v_j| over the positions of every coordinate."""
+        c, n = self.c, len(self.sizes)
+        largest = [c.slot("largest") for _ in range(n)]
+        for slot in largest:
+            c.store(c.constant(0.0), slot)
         with c.loop(0, self.word["path_count"]) as i:
-            place = c.let(f"add i64 {c.let(f'mul i64 {i}, {n}')}, {coordinate}")
-            self._raise(
-                largest, self._times(self._item("spans", i), self._abs(self._item(name, self._index("path", place))))
-            )
-        return c.load(largest)
+            first, span = c.at(self.word["path"], c.let(f"mul i64 {i}, {n}"), "i64"), self._item("spans", i)
+            for j, slot in enumerate(largest):
+                value = self._abs(self._item(name, c.load(c.at(first, j, "i64"), "i64")))
+                c.store(self._larger(c.load(slot), self._times(span, value)), slot)
+        return [c.load(slot) for slot in largest]
 
-    def _raise(self, slot: str, value: str) -> None:
-        c, known = self.c, self.c.load(slot)
-        c.store(c.let(f"select i1 {c.let(f'fcmp ogt double {value}, {known}')}, double {value}, double {known}"), slot)
+    def _larger(self, known: str, value: str) -> str:
+        return self.c.let(f"select i1 {self.c.let(f'fcmp ogt double {value}, {known}')}, double {value}, double {known}")
 
     def _change(self, name: str) -> str:
         """max|v_j| / (s_j + max|q_j|), the largest of all coordinates."""
-        c, largest = self.c, self.c.slot("change")
-        c.store(c.constant(0.0), largest)
-        with c.loop(0, self.word["coordinates"]) as j:
-            self._raise(largest, c.let(f"fdiv double {self._extent(name, j)}, {self._item('extents', j)}"))
-        return c.load(largest)
+        pairs = zip(self._extents(name), self.reach, strict=True)
+        ratios = [self.c.let(f"fdiv double {value}, {self.c.load(slot)}") for value, slot in pairs]
+        return functools.reduce(self._larger, ratios)
 
     def _measure(self) -> None:
         """s + max|q| of every coordinate, and the largest of them in typical sizes."""
-        c = self.c
-        self.put("reach", c.constant(0.0))
-        with c.loop(0, self.word["coordinates"]) as j:
-            size = self._plus(self._item("sizes", j), self._extent("z", j))
-            c.store(size, c.at(self.word["extents"], j))
-            self._raise(self.slot["reach"], c.let(f"fdiv double {size}, {self._item('positions', j)}"))
+        found = [self._plus(size, value) for size, value in zip(self.sizes, self._extents("z"), strict=True)]
+        for slot, value in zip(self.reach, found, strict=True):
+            self.c.store(value, slot)
+        ratios = [self.c.let(f"fdiv double {x}, {s}") for x, s in zip(found, self.positions, strict=True)]
+        self.c.store(functools.reduce(self._larger, ratios), self.ratio)
 
     def _room(self, name: str) -> None:
         self._fill(self.c.at(self.word[name], self.n), self.word["tail"])
@@ -312,7 +314,7 @@ class DescentLoop:
         self._call("forward", "blocks", "record", "free", "marks", "y")
         self._call("backward", "blocks", "record", "y")
         last = self._change("y")
-        largest = c.maximum([last, c.let(f"fdiv double {self.get('violation')}, {self.get('reach')}")])
+        largest = c.maximum([last, c.let(f"fdiv double {self.get('violation')}, {c.load(self.ratio)}")])
         inside, done = c.name("inside"), c.name("done")
         c.fork(c.let(f"fcmp ole double {largest}, {tolerance}"), inside, on)
         c.label(inside)

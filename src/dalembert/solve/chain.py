@@ -59,6 +59,7 @@ class Chain:
         self.unit = np.ascontiguousarray(fixed, dtype=float)
         self.stopped = np.flatnonzero(fixed)
         self.path, self.spans = np.ascontiguousarray(path), np.ascontiguousarray(spans)
+        self.by_coordinate = np.ascontiguousarray(path.T)  # the largest number of a row is found sooner than of a column
         self.bent = np.flatnonzero(np.tile(relaxed, self.blocks))
         self.sign = np.tile(relaxed.astype(float) - primal, self.blocks)
         try:
@@ -69,6 +70,7 @@ class Chain:
         self.position, self.lower = narrow_order(tuple(terms), self.sums.patterns, self.size)
         self.ordered = np.argsort(self.position)
         self.positions, self.units, self.action = scales.positions, scales.units, scales.action
+        self.flat_units = self.units.ravel()
         self.curvature = (
             scales.action / self.blocks
         )  # of a component in its unit, against which second derivatives are shifted
@@ -90,13 +92,13 @@ class Chain:
         objective, gradient = self.sums.evaluate(z)
         flat = gradient.ravel()
         flat[self.stopped] = 0.0
-        scaled = flat * self.units.ravel()
+        scaled = flat * self.flat_units
         violation = float(np.abs(flat.take(self.bent)) @ self.residuals)
         return Evaluation(objective, violation, gradient, math.sqrt(scaled @ scaled))
 
     def extents(self, z: np.ndarray) -> np.ndarray:
         """(n,): the largest |position| of every coordinate."""
-        return (np.abs(z.ravel().take(self.path)) * self.spans[:, None]).max(axis=0, initial=0.0)
+        return (np.abs(z.ravel().take(self.by_coordinate)) * self.spans).max(axis=1, initial=0.0)
 
     def extent(self, z: np.ndarray) -> float:
         """The largest |position|, in typical sizes."""

@@ -22,28 +22,25 @@ SINGULAR = 1e-10
 
 
 def densities(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray) -> Densities:
-    """Medians of derivatives of L and of the constraints on the first path, 0 where they are not finite."""
-    chosen = _chosen(jets)
-    found = jax.tree.map(np.asarray, _derivatives(problem, jets[chosen], times[chosen]))
+    """Medians of derivatives of L and of the constraints at jets (samples, k+1, n) of the first path, 0 where they are not
+    finite."""
+    found = jax.tree.map(np.asarray, _derivatives(problem, jets, times))
     _, slopes, _, holonomic, hessian, _ = found
     parts = np.diagonal(hessian, axis1=1, axis2=2), slopes, holonomic
-    return Densities(*(np.median(np.where(np.isfinite(x), np.abs(x), 0.0), axis=0) for x in parts))
-
-
-def _chosen(jets: np.ndarray) -> np.ndarray:
-    return np.unique(np.linspace(0, len(jets) - 1, SAMPLES).astype(int))
+    # By sorting: np.median takes ten times as long for so few numbers.
+    ordered = [np.sort(np.where(np.isfinite(x), np.abs(x), 0.0), axis=0) for x in parts]
+    return Densities(*(x[len(x) // 2] for x in ordered))
 
 
 def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray, sizes: Sizes) -> None:
     """Rank of the constraints and regularity of L at sample points: RankDeficientError, ValueError naming what is wrong.
 
-    jets: (W, k+1, n) of the first path at times (W,). What is wrong at all samples is wrong; at some it may be a bad guess.
+    jets: (samples, k+1, n) of the first path. What is wrong at all samples is wrong; at some it may be a bad guess.
     """
-    chosen = _chosen(jets)
     random = np.random.default_rng(0)
     size = sizes.of(np.arange(jets.shape[1]))
-    jet = jets[chosen] + APART * random.standard_normal(jets[chosen].shape) * (size + np.abs(jets[chosen]))
-    found = jax.tree.map(np.asarray, _derivatives(problem, jet, times[chosen]))
+    jet = jets + APART * random.standard_normal(jets.shape) * (size + np.abs(jets))
+    found = jax.tree.map(np.asarray, _derivatives(problem, jet, times))
     values, slopes, holonomic_values, holonomic_slopes, hessian, highest = found
     slopes, holonomic_slopes, highest = slopes * size, holonomic_slopes * size[0], highest * size[-1]
     hessian = hessian * size[-1] * size[-1][:, None]
@@ -62,7 +59,7 @@ def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarr
     )
     _check_rank(holonomic_values, holonomic_slopes, "constraints (the holonomic ones)")
     if m and mh:
-        _check_against_holonomic(problem, jet, times[chosen], values, slopes.reshape(*slopes.shape[:2], -1), size)
+        _check_against_holonomic(problem, jet, times, values, slopes.reshape(*slopes.shape[:2], -1), size)
     _check_regular(problem, hessian, np.concatenate([highest, holonomic_slopes], axis=1))
 
 

@@ -25,14 +25,14 @@ class Descent:
             name: a.ctypes.data
             for name, a in (self._kept | {"free": chain.free, "marks": fronts.marks, "diagonal": chain.unit}).items()
         }
-        self.fixed |= {f"{name}_count": len(self._kept[name]) for name in ("stopped", "path", "bent")}
-        self.fixed["coordinates"] = len(chain.positions)
+        self.fixed |= {f"{name}_count": len(self._kept[name]) for name in ("stopped", "bent")}
+        self.fixed["path_count"], self.coordinates = len(chain.spans), len(chain.positions)
         self.fixed |= fronts.fronts.addresses
         tail, n = fronts.fronts.reach * chain.size, chain.blocks * chain.size
         self.fixed |= {"blocks": chain.blocks, "size": chain.size, "tail": tail}
         sizes = {
             "z": n, "g": n + 1, "new_z": n, "new_g": n + 1, "x": n + tail, "y": n + tail,
-            "sizes": len(chain.positions), "extents": len(chain.positions), "record": chain.blocks * fronts.fronts.record,
+            "sizes": len(chain.positions), "record": chain.blocks * fronts.fronts.record,
         }  # fmt: skip
         self._room = sum(sizes.values())
         self._places = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
@@ -49,7 +49,7 @@ class Descent:
         room[:n], room[places["g"] : places["g"] + n] = z.ravel(), at.gradient.ravel()
         room[places["sizes"] : places["sizes"] + len(sizes)] = sizes
         words = self.fixed | {name: room.ctypes.data + 8 * start for name, start in places.items()} | {"most": most}
-        status, found = descend(words, numbers, self.sums, self.fronts.data)
+        status, found = descend(words, numbers, self.sums, self.fronts.data, self.coordinates)
         path, gradient = (room[places[name] : places[name] + n].reshape(z.shape).copy() for name in ("z", "g"))
         self._rooms.append(room)
         new = Evaluation(found["objective"], found["violation"], gradient, math.sqrt(found["norm"]))

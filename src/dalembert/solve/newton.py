@@ -33,13 +33,11 @@ class End(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """tolerance: on Newton's update and on the constraints, relative to the path. minimum: seek one, or any extremal.
-    scales: (n,), the user's typical sizes of the coordinates, None where they are read off the data."""
+    """tolerance: on Newton's update and on the constraints, relative to the path. minimum: seek one, or any extremal."""
 
     tolerance: float = 1e-9
     max_iterations: int = 200
     minimum: bool = True
-    scales: np.ndarray | None = None
 
 
 ARMIJO = 1e-4
@@ -60,8 +58,8 @@ class Iterate:
     z: np.ndarray
     at: Evaluation
     sizes: np.ndarray
-    reach: np.ndarray
     penalty: float
+    reach: np.ndarray | None = None  # computed where it is asked for
     shift: float = 0.0
     iterations: int = 0
     restorations: int = 0
@@ -70,9 +68,10 @@ class Iterate:
     end: End = End.NOT_CONVERGED
 
 
-def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear, sizes: np.ndarray) -> Iterate:
-    """Newton's iteration from the path z (blocks, b); sizes: (n,), typical of its coordinates."""
-    it = Iterate(z.copy(), chain.evaluate(z), sizes, sizes + chain.extents(z), PENALTY * chain.action)
+def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear, sizes: np.ndarray | None = None) -> Iterate:
+    """Newton's iteration from the path z (blocks, b); sizes: (n,), typical of its coordinates, the chain's if not given."""
+    sizes = chain.positions if sizes is None else sizes
+    it = Iterate(z.copy(), chain.evaluate(z), sizes, PENALTY * chain.action)
     if not it.at.finite:
         it.end = End.NOT_FINITE
         return it
@@ -109,13 +108,13 @@ def _descended(chain: Chain, it: Iterate, settings: Settings, linear: Linear) ->
     if linear.descent is None or not settings.minimum:
         return False
     numbers = {
-        "tolerance": settings.tolerance, "reach": _reach(chain, it), "before": it.update, "penalty": it.penalty,
+        "tolerance": settings.tolerance, "before": it.update, "penalty": it.penalty,
         "objective": it.at.objective, "violation": it.at.violation, "norm": it.at.norm**2, "update": it.update,
         "iterations": it.iterations, "trusted": float(linear.trusted), "noise": NOISE, "least": CURVATURE, "armijo": ARMIJO,
         "exact": EXACT,
     }  # fmt: skip
     it.z, it.at, found, converged = linear.descent.run(it.z, it.at, it.sizes, numbers, settings.max_iterations)
-    it.reach, it.update, it.penalty = it.sizes + chain.extents(it.z), found["update"], found["penalty"]
+    it.reach, it.update, it.penalty = None, found["update"], found["penalty"]
     it.factorizations += int(found["iterations"]) - it.iterations
     it.iterations = int(found["iterations"])
     if converged:
@@ -124,7 +123,7 @@ def _descended(chain: Chain, it: Iterate, settings: Settings, linear: Linear) ->
 
 
 def _move(chain: Chain, it: Iterate, z: np.ndarray, at: Evaluation) -> None:
-    it.z, it.at, it.reach = z, at, it.sizes + chain.extents(z)
+    it.z, it.at, it.reach = z, at, None
 
 
 def _nearly(chain: Chain, it: Iterate, before: float, factors, settings: Settings) -> bool:
@@ -184,17 +183,19 @@ def _direction(chain: Chain, it: Iterate, settings: Settings, linear: Linear) ->
 
 
 def _update(chain: Chain, it: Iterate, step: np.ndarray) -> float:
-    return float(np.max(chain.extents(step) / it.reach))
+    return float(np.max(chain.extents(step) / _reach(chain, it)))
 
 
-def _reach(chain: Chain, it: Iterate) -> float:
-    """The largest coordinate, in typical sizes."""
-    return float(np.max(it.reach / chain.positions))
+def _reach(chain: Chain, it: Iterate) -> np.ndarray:
+    """s + max|q|, (n,)."""
+    if it.reach is None:
+        it.reach = it.sizes + chain.extents(it.z)
+    return it.reach
 
 
 def _violation(chain: Chain, it: Iterate) -> float:
     """That of the constraints, relative to what they are where positions are as large as those of the path."""
-    return it.at.violation / _reach(chain, it)
+    return it.at.violation / float(np.max(_reach(chain, it) / chain.positions)) if it.at.violation else 0.0
 
 
 class Found(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 
 from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, windows
 from dalembert.solution import Solution
-from dalembert.solve.checks import check_end_constraints, check_problem, densities
+from dalembert.solve.checks import SAMPLES, check_end_constraints, check_problem, densities
 from dalembert.solve.ends import End, Nodes, fill_slots, grid_nodes, read_end, read_through, read_times
 from dalembert.solve.linear import Linear
 from dalembert.solve.manifold import check_points, onto_constraints
@@ -18,7 +18,7 @@ from dalembert.solve.newton import Settings, minimise
 from dalembert.solve.origin import moved, moved_back
 from dalembert.solve.result import Ended, ended, solutions_of
 from dalembert.solve.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
-from dalembert.solve.transcription import Transcription, first_values, slot_jets, transcribe
+from dalembert.solve.transcription import Transcription, first_values, sampled_jets, transcribe
 from dalembert.systems import check_x64
 from dalembert.systems.sizes import as_scales, with_inertia
 from dalembert.systems.variational import VariationalProblem, constraint_numbers
@@ -89,7 +89,7 @@ def prepare(problem, requests: Sequence[Request], T, steps, times, scheme, scale
     extents = np.array([extents_of(*each) for each in zip(held, paths, strict=True)])
     values[:, w.orders == 0] -= origin
     near = moved(problem, origin, not w.differenced)
-    found = densities(near, slot_jets(w, values[0]), w.times.ravel())
+    found = densities(near, *sampled_jets(w, values[0], SAMPLES))
     made = Prepared(near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found)
     sizes = made.sizes(extents.max(axis=0))
     for i, (name, time) in enumerate((("initial", t[0]), ("final", t[-1]))):
@@ -97,7 +97,7 @@ def prepare(problem, requests: Sequence[Request], T, steps, times, scheme, scale
     check_points(near, w, given.fixed, values, grid_nodes(t, where), sizes, origin)
     values = onto_constraints(near, w, given.fixed, values)
     if w.differenced:
-        check_problem(near, slot_jets(w, values[0]), w.times.ravel(), sizes)
+        check_problem(near, *sampled_jets(w, values[0], SAMPLES), sizes)
     return made._replace(values=values)
 
 

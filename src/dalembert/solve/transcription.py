@@ -207,9 +207,13 @@ def first_values(problem: VariationalProblem, made: Transcription, slots: np.nda
     return z
 
 
-def slot_jets(w: Windows, slots: np.ndarray) -> np.ndarray:
-    """(W·S, k+1, n): the jets of a path (slots, n)."""
-    return np.asarray(_jets(w, slots[None])).reshape(w.times.size, -1, slots.shape[1])
+def sampled_jets(w: Windows, slots: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Jets (number, k+1, n) of a path (slots, n) at some windows, and their times; by NumPy, as they are few."""
+    chosen = np.unique(np.linspace(0, len(w.times) - 1, number).astype(int))
+    x = slots[chosen[:, None] * w.stride + np.arange(w.width)]
+    x[:, w.stride :] -= w.chained[chosen][:, w.stride :, None] * x[:, : -w.stride].copy()
+    middle = w.times.shape[1] // 2
+    return np.einsum("ijw,iwn->ijn", w.rows[chosen, middle], x), w.times[chosen, middle]
 
 
 @eqx.filter_jit
@@ -269,16 +273,17 @@ def _scales(windows: Windows, layout: Layout, sizes: Sizes, blocks: int) -> Scal
     orders = windows.orders.reshape(blocks, layout.stride)
     total = float(windows.weights.sum())
     units, residuals = np.ones((blocks, layout.size)), np.zeros((blocks, layout.size))
-    highest = sizes.of(layout.k if windows.differenced else 0)
-    rates = sizes.time ** -orders.astype(float)[..., None] * sizes.holonomic
+    highest, every = sizes.of(layout.k if windows.differenced else 0), np.arange(layout.k + 1)
+    by_order = sizes.time ** -every.astype(float)[:, None] * sizes.holonomic  # of the derivatives of φ
+    rates = by_order[orders]
     for name, value in (
-        ("slots", sizes.of(orders).reshape(blocks, -1)),
-        ("highest", np.tile(highest, layout.points)[: layout.carried]),
-        ("momentum", np.tile(sizes.action / highest, layout.points)[: layout.carried]),
-        ("multipliers", np.tile(sizes.action / sizes.differential, layout.points)),
-        ("holonomic", (sizes.action / rates).reshape(blocks, -1)),
+        ("slots", power_of_two(sizes.of(every))[orders].reshape(blocks, -1)),
+        ("highest", power_of_two(np.tile(highest, layout.points)[: layout.carried])),
+        ("momentum", power_of_two(np.tile(sizes.action / highest, layout.points)[: layout.carried])),
+        ("multipliers", power_of_two(np.tile(sizes.action / sizes.differential, layout.points))),
+        ("holonomic", power_of_two(sizes.action / by_order)[orders].reshape(blocks, -1)),
     ):
-        units[:, layout.part(name)] = power_of_two(value)
+        units[:, layout.part(name)] = value
     residuals[:, layout.part("multipliers")] = np.tile(1.0 / (sizes.differential * total), layout.points)
     residuals[:, layout.part("holonomic")] = (1.0 / (rates * total)).reshape(blocks, -1)
     return Scales(sizes.positions, units, residuals, sizes.action * total)
