@@ -1,6 +1,8 @@
 """The Python code of the README and the tutorial runs as it is printed, in the order in which it is printed."""
 
 import re
+import sys
+import types
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -56,6 +58,17 @@ def test_the_page_on_constraints_on_velocities_prints_what_it_shows(capsys):
     shown = re.findall(r"^    (.*)$", (ROOT / "docs/nonholonomic.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == ["[0.25]", *shown]
     assert names["chart"].dependent == (2,)
+
+
+def test_the_page_on_files_and_processes(folder):
+    module = sys.modules["study_of_the_page"] = types.ModuleType("study_of_the_page")  # where its functions have names
+    try:
+        names = run("docs/storing.md", vars(module), at_least=2)
+    finally:
+        del sys.modules["study_of_the_page"]
+    assert names["again"].provenance == names["path"].provenance
+    np.testing.assert_array_equal(names["again"].q, names["path"].q)
+    assert (folder / "run.nc").exists()
 
 
 def test_gallery_page(folder):

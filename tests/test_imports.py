@@ -21,7 +21,7 @@ PACKAGE = "dalembert"
 SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
-    ("path",),
+    ("path", "tracing"),
     ("solution",),
     ("algebra", "native"),
     ("systems",),

@@ -42,7 +42,7 @@ from dalembert.step import (  # noqa: E402
     simulate,
     simulate_free_steps,
 )
-from dalembert.store import from_xarray, load, matches, save, to_xarray  # noqa: E402
+from dalembert.store import FileError, from_xarray, load, matches, save, to_xarray  # noqa: E402
 from dalembert.systems import (  # noqa: E402
     AdaptedReference,
     Connection,
@@ -90,6 +90,7 @@ __all__ = [
     "Constraint",
     "DiscreteSystem",
     "Extremals",
+    "FileError",
     "Hermite",
     "Holonomic",
     "InconsistentDataError",

@@ -239,3 +239,7 @@ class StepError(RuntimeError):
     def __init__(self, path: Path):
         self.path = path
         super().__init__(path.describe())
+
+    def __reduce__(self):
+        """From a process of a pool: pickle would call StepError with the message alone."""
+        return type(self), (self.path,), vars(self)

@@ -126,3 +126,7 @@ class SolveError(RuntimeError):
     def __init__(self, solution: Solution):
         self.solution = solution
         super().__init__(solution.describe())
+
+    def __reduce__(self):
+        """From a process of a pool: pickle would call SolveError with the message alone."""
+        return type(self), (self.solution,), vars(self)

@@ -1,6 +1,9 @@
 """The command line: what it prints and writes, and its exit codes: 0, 1 for a run that fails, 2 for bad input."""
 
+import errno
+import os
 import re
+import tempfile
 
 import matplotlib.image
 import numpy as np
@@ -8,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dalembert as da
-from dalembert.cli import app
+from dalembert.cli import app, commands
 from dalembert.gallery import ENTRIES, PROBLEMS
 
 USER_FILE = """
@@ -30,6 +33,7 @@ number = 3
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(USER_FILE)
+    (tmp_path / "folder.nc").mkdir()
     (tmp_path / "broken.py").write_text("import no_such_module")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -107,6 +111,72 @@ def test_order_prints_a_table_of_errors_and_orders():
     assert slopes == pytest.approx([2, 2], abs=0.05)
 
 
+def test_a_finished_file_is_replaced_with_force_only(folder):
+    """Path and figure, of run and of solve; the refusal comes before the run."""
+    words = {"run": ["run", "pendulum", "--steps", 5], "solve": ["solve", "minimum_jerk", "--steps", 10]}
+    for name, command in words.items():
+        call(*command, "--save", f"{name}.nc", "--plot", f"{name}.png")
+        old = {x.name: x.read_bytes() for x in folder.glob(f"{name}.*")}
+        assert len(old) == 2
+        for option, file in (("--save", f"{name}.nc"), ("--plot", f"{name}.png")):
+            refused = call(*command, option, file, code=2)
+            assert refused == f"dalembert: {option}: {file} exists; --force replaces it, or give another name\n"
+        assert {x.name: x.read_bytes() for x in folder.glob(f"{name}.*")} == old
+    before = (folder / "run.png").stat().st_ino
+    call("run", "pendulum", "--steps", 7, "--save", "run.nc", "--plot", "run.png", "--force")
+    assert da.load("run.nc").steps == 7
+    assert (folder / "run.png").stat().st_ino != before
+    assert matplotlib.image.imread("run.png").shape[0] > 200
+    assert not list(folder.glob(".dalembert*"))
+
+
+def test_a_file_that_appears_during_the_run_is_kept_and_so_is_the_run(folder, monkeypatch):
+    def slow(*arguments, **options):
+        path = da.simulate(*arguments, **options)
+        (folder / "run.nc").write_text("finished by another")
+        return path
+
+    monkeypatch.setattr(commands, "simulate", slow)
+    output = call("run", "pendulum", "--steps", 5, "--save", "run.nc", code=2)
+    assert "--save: run.nc was written by another program during the run and is kept; this is run-2.nc" in output
+    assert (folder / "run.nc").read_text() == "finished by another"
+    assert da.load("run-2.nc").steps == 5
+    call("run", "pendulum", "--steps", 6, "--save", "run.nc", "--force")
+    assert da.load("run.nc").steps == 6
+
+
+def test_a_run_that_cannot_be_stored_where_it_should_be_is_stored_elsewhere(folder, monkeypatch):
+    full = [OSError(errno.ENOSPC, "No space left on device")]
+
+    def reserve(*_):
+        if full:
+            raise full.pop()
+
+    monkeypatch.setattr(os, "posix_fallocate", reserve)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    output = call("run", "pendulum", "--steps", 5, "--save", "run.nc", code=2)
+    assert "No space left on device" in output
+    refuge = re.search(r"It is in (\S+) instead", output).group(1)
+    assert da.load(refuge).steps == 5
+    assert not (folder / "run.nc").exists()
+    full += [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.ENOSPC, "No space left here either")]
+    assert "left here either" in call("run", "pendulum", "--steps", 5, "--save", "run.nc", code=2)
+
+
+def test_a_folder_of_results_is_kept(folder):
+    (folder / "results").mkdir()
+    (folder / "results" / "mine.txt").write_text("precious")
+    paper = ["reproduce", "borda-fernandez-grillo", "--fast", "--folder"]
+    assert "--folder: results holds files; --force writes over them" in call(*paper, "results", code=2)
+    assert "--folder: mine.py is a file" in call(*paper, "mine.py", code=2)
+    assert [x.name for x in (folder / "results").iterdir()] == ["mine.txt"]
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_the_run(folder, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda place, mode: False)  # what it says of such a folder, but not to root
+    assert "--save: the folder . cannot be written to" in call("run", "pendulum", "--save", "run.nc", code=2)
+
+
 BAD = {
     "unknown system": (["run", "pendulumm"], "no system of the gallery; there are car_with_trailers, chain"),
     "unknown parameter": (["run", "pendulum", "--set", "l=2"], "the parameters are g_over_l"),
@@ -122,6 +192,7 @@ BAD = {
     "backend": (["run", "pendulum", "--backend", "fortran"], "--backend: found 'fortran'; there are native, jax"),
     "inconsistent data": (["run", "nonholonomic_particle", "--v0", "0,0,1"], "dalembert.project"),
     "folder": (["run", "pendulum", "--save", "no/run.nc"], "--save: the folder no does not exist"),
+    "a folder": (["run", "pendulum", "--save", "folder.nc", "--force"], "not written (it is a folder)"),
     "ending": (["run", "pendulum", "--plot", "run.doc"], "--plot: found run.doc"),
     "no file": (["run", "none.py:system"], "none.py: no such file"),
     "no name": (["run", "mine.py"], "give the file and the name in it"),

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import subprocess
 import sys
+import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dalembert.native import Cache, Sample, StepFunctions, Unsupported, compile_function, compile_step, machine
+import dalembert as da
+from dalembert.native import (
+    CACHE,
+    Cache,
+    Sample,
+    StepFunctions,
+    Unsupported,
+    compile_function,
+    compile_step,
+    folder,
+    handles,
+    machine,
+)
+from dalembert.step import native_run
+from dalembert.tracing import jitted
 
 
 def compiled(folder, shift=1.5):
@@ -139,3 +156,98 @@ def test_the_run_is_generated_for_arm():
 
 def test_unsupported_is_told_in_words():
     assert str(Unsupported("sort", "no translation")) == "sort: no translation"
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_a_folder_that_others_can_write_to_is_not_used(tmp_path, mode):
+    """What lies there is executed: whoever can write there could run code as this user."""
+    tmp_path.chmod(mode)
+    with pytest.warns(UserWarning, match=r"DALEMBERT_CACHE: machine code is not kept.*can be written by others"):
+        cache, _ = compiled(tmp_path)
+    assert cache.compilations == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+@pytest.mark.parametrize("what", ["folder", "entry"])
+def test_what_another_user_has_put_there_is_not_executed(tmp_path, what):
+    compiled(tmp_path)
+    (entry,) = tmp_path.iterdir()
+    os.chown(tmp_path if what == "folder" else entry, 12345, 12345)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        cache, _ = compiled(tmp_path)
+    assert (cache.compilations, cache.reads) == (1, 0)
+    assert [w for w in told if "belongs to another user" in str(w.message)] != [] or what == "entry"
+
+
+def test_entries_that_others_can_write_and_links_are_not_read(tmp_path):
+    compiled(tmp_path)
+    (entry,) = tmp_path.iterdir()
+    entry.chmod(0o666)
+    assert compiled(tmp_path)[0].reads == 0
+    assert entry.stat().st_mode & 0o777 == 0o600  # written again
+    entry.rename(tmp_path / "elsewhere")
+    entry.symlink_to(tmp_path / "elsewhere")
+    assert compiled(tmp_path)[0].reads == 0
+    assert not entry.is_symlink()
+
+
+def test_a_relative_folder_is_not_used(tmp_path, monkeypatch):
+    """Or the working folder would be a source of code."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(UserWarning, match="'here' is a relative path"):
+        cache, _ = compiled("here")
+    assert cache.compilations == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_folder_is_the_owners_alone(tmp_path):
+    compiled(tmp_path / "new")
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    assert [f.stat().st_mode & 0o777 for f in (tmp_path / "new").iterdir()] == [0o600]
+
+
+def test_the_files_used_least_recently_go_when_there_are_too_many(tmp_path, monkeypatch):
+    monkeypatch.setattr(folder, "LARGEST", 3500)
+    kept = folder.PrivateFolder(tmp_path)
+    with kept:
+        for i, name in enumerate(("a.o", "b.o", "c.o.1.tmp")):
+            kept.write(name, bytes(1000))
+            os.utime(tmp_path / name, (i, i))
+        assert len(kept.read("a.o")) == 1000  # now the one used last
+        kept.write("d.o", bytes(900))
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["a.o", "d.o"]
+
+
+def test_code_in_memory_stays_while_it_is_used():
+    cache = Cache(None, kept=2)
+    functions = [compile_function(lambda x, i=i: x + i, np.ones(1), cache=cache) for i in range(5)]
+    assert [f(np.ones(1))[0][0] for f in functions] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    compile_function(lambda x: x + 0, np.ones(1), cache=cache)
+    assert cache.compilations == 5  # found again, because it is still in use
+    del functions
+    gc.collect()
+    compile_function(lambda x: x + 1, np.ones(1), cache=cache)
+    assert cache.compilations == 6
+
+
+def test_programs_of_xla_hold_on_to_their_code():
+    """And let it go with themselves; one that asks for code that is gone gets an error."""
+    system = da.System(lambda q, v, p: 0.5 * v @ v - p["k"] * jnp.cos(q[0]) ** 3, parameters={"k": 1.0})
+    before = set(handles._HANDLES)
+    run = jax.jit(lambda k: da.simulate(system.replace(k=k), [1.0], [0.1], h=0.1, steps=20).q).lower(2.0).compile()
+    (key,) = set(handles._HANDLES) - before
+    expected = da.simulate(system.replace(k=2.0), [1.0], [0.1], h=0.1, steps=20).q
+    for memory in (native_run._COMPILED, jitted.PROGRAMS, jitted.TEXTS, CACHE._kept):
+        memory.clear()
+    jax.clear_caches()
+    gc.collect()
+    np.testing.assert_array_equal(run(2.0), expected)
+    del run
+    gc.collect()
+    assert key not in handles._HANDLES
+    lost = handles.Handle.__new__(handles.Handle)
+    lost.key, lost.row_size = key, 4
+    with pytest.raises(jax.errors.JaxRuntimeError, match="is no longer loaded"):
+        jax.jit(lambda x: handles.run_by_xla(lost, x, jnp.zeros(30, int), x, 3))(jnp.zeros(50)).block_until_ready()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
+from dalembert.tracing import Remembered
 
 linear = sys.modules["dalembert.solve.linear"]
 
@@ -63,7 +64,7 @@ def test_a_factorization_that_is_not_accurate_is_not_used(monkeypatch):
         return pivots._replace(groups=((9,), *(g for g in pivots.groups if 9 not in g)))  # a multiplier first: 0
 
     monkeypatch.setattr(linear, "_pivots", wrong)
-    monkeypatch.setattr(linear, "_PIVOTS", {})
+    monkeypatch.setattr(linear, "_PIVOTS", Remembered(1))
     used, banded = [], linear.Banded
     monkeypatch.setattr(linear, "Banded", lambda *a, **k: used.append(a) or banded(*a, **k))
     again = da.solve(problem, **given, T=1.0, steps=160)

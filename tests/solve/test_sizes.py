@@ -13,8 +13,8 @@ from dalembert.native import Unsupported
 # natural numbers, the extents are 1 or nearly so.
 NATURAL = {"u": 1.0, "o": 0.0, "c": 1.0}
 UNITS = [
-    {"u": 1e-9}, {"u": 1e9}, {"u": 1e-9, "c": 1e12}, {"c": 1e-12}, {"u": 1e6, "c": 1e-12}, {"o": 1e6}, {"o": -1e6, "c": 1e12},
-    {"u": 1e-9, "o": -1e-3},
+    {"u": 1e-9}, {"u": 1e9}, {"u": 1e-9, "c": 1e12}, {"c": 1e-12}, {"u": 1e6, "c": 1e-12},
+    {"o": 1e6}, {"o": -1e6, "c": 1e12}, {"u": 1e-9, "o": -1e-3},
 ]  # fmt: skip
 
 

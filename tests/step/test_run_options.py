@@ -11,7 +11,7 @@ from scipy.integrate import solve_ivp
 
 import dalembert as da
 from dalembert.gallery import ENTRIES
-from dalembert.step.run import _chunk
+from dalembert.native import CACHE
 
 PENDULUM = ENTRIES["pendulum"]
 CURVATURE = ENTRIES["curvature_particle"]
@@ -236,12 +236,24 @@ def test_traced_equals_untraced(form):
     assert int(traced.outcome) == plain.outcome == 0
 
 
-def test_nothing_is_compiled_again():
+COMPILED = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda name, *_, **__: COMPILED.append(name) if "compile" in name else None
+)
+
+
+@pytest.mark.parametrize("backend", ["native", "jax"])
+def test_nothing_is_compiled_again(backend):
     """Parameters, data, h, N, thinning and t0 are arguments of one compiled program."""
-    go = lambda system, **options: da.simulate(system, [0.1, 0.0], [1.0, 1.0], **{"h": H, "steps": 7, **options})  # noqa: E731
+
+    def go(system, **options):
+        da.simulate(system, [0.1, 0.0], [1.0, 1.0], **{"h": H, "steps": 7, "backend": backend, **options})
+
     go(CURVATURE.system)
-    before = _chunk._cached._cache_size()
+    go(CURVATURE.system.replace(k=0.6))
+    before = len(COMPILED), CACHE.compilations, CACHE.reads
+    assert before[0] > 0
     go(CURVATURE.system.replace(k=0.5, m=np.float64(3.0)))
     for options in ({"h": 0.02}, {"steps": np.int64(300)}, {"save_every": 3}, {"t0": 4.0}, {"save_every": None}):
         go(CURVATURE.system, **options)
-    assert _chunk._cached._cache_size() == before
+    assert (len(COMPILED), CACHE.compilations, CACHE.reads) == before

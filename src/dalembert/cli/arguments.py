@@ -198,13 +198,3 @@ def _of_type(reference: str, kind: type) -> Any:
     if not isinstance(found, kind):
         raise TypeError(f"{reference}: found {type(found).__name__}; a {kind.__name__} is needed")
     return found
-
-
-def check_target(file: File | None, endings: tuple[str, ...], option: str) -> None:
-    """Before the run: a path that took an hour shall not be lost to a misspelt folder."""
-    if file is None:
-        return
-    if file.suffix not in endings:
-        raise ValueError(f"{option}: found {file}; give a name that ends in {', '.join(endings)}")
-    if not file.parent.is_dir():
-        raise FileNotFoundError(f"{option}: the folder {file.parent} does not exist; make it first")

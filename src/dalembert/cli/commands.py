@@ -17,7 +17,6 @@ from dalembert.cli.arguments import (
     BACKENDS,
     BRANCHES,
     SCHEMES,
-    check_target,
     named_backend,
     named_boundary_problem,
     named_branch,
@@ -29,6 +28,7 @@ from dalembert.cli.arguments import (
     step_count,
     with_data,
 )
+from dalembert.cli.output import DRAWN, STORED, check_folder, check_target, draw, store
 from dalembert.discretize.windows import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS
 from dalembert.measure import Order
@@ -39,7 +39,6 @@ from dalembert.show import plot
 from dalembert.solve import solve as solved
 from dalembert.step import simulate
 from dalembert.step.start import STARTERS
-from dalembert.store import save
 from dalembert.systems import solvability
 
 app = typer.Typer(
@@ -59,6 +58,8 @@ BranchName = Annotated[
     str | None,
     typer.Option(help=f"{', '.join(BRANCHES)}; :0,1 behind it names the coordinates that count; or file.py:name"),
 ]
+Figure = Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")]
+Force = Annotated[bool, typer.Option("--force", help="replace files that exist")]
 
 
 @app.command("list")
@@ -96,15 +97,16 @@ def run(
     ] = None,
     save_every: Annotated[int, typer.Option(help="keep every that many states")] = 1,
     file: Annotated[File | None, typer.Option("--save", help="NetCDF file to write, such as run.nc")] = None,
-    picture: Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")] = None,
+    picture: Figure = None,
+    force: Force = False,
 ) -> None:
     """Simulate a system; print how it went, and store or plot the path. A run that fails keeps its path and exits 1."""
     with _one_line_errors():
         problem = with_data(named_problem(name), parameter, q0, v0)
         step = needed(h if h is not None else problem.h, "h", name)
         count = step_count(step, steps, time if time is not None or steps is not None else problem.time, name)
-        check_target(file, (".nc", ".nc4", ".h5"), "--save")
-        check_target(picture, (".png", ".pdf", ".svg"), "--plot")
+        check_target(file, STORED, "--save", force)
+        check_target(picture, DRAWN, "--plot", force)
         path = simulate(
             problem.system,
             problem.q0,
@@ -121,9 +123,9 @@ def run(
         failed = Outcome(int(path.code)).failed
         _console(stderr=failed).print(Text(path.describe()))
         if file is not None:
-            save(path, file)
+            store(path, file, force)
         if picture is not None:
-            plot(path, title=name).savefig(picture)
+            draw(plot(path, title=name), picture, force)
     if failed:
         raise typer.Exit(1)
 
@@ -136,13 +138,14 @@ def solve(
     scheme: Annotated[str, typer.Option(help=", ".join(MAPS))] = "interpolated",
     tolerance: Annotated[float, typer.Option(help="on the last update, relative to the size of the path")] = 1e-9,
     file: Annotated[File | None, typer.Option("--save", help="NetCDF file to write, such as solution.nc")] = None,
-    picture: Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")] = None,
+    picture: Figure = None,
+    force: Force = False,
 ) -> None:
     """Solve a boundary problem; print how it went, and store or plot the solution. One that is not found exits 1."""
     with _one_line_errors():
         entry = named_boundary_problem(name, parameter)
-        check_target(file, (".nc", ".nc4", ".h5"), "--save")
-        check_target(picture, (".png", ".pdf", ".svg"), "--plot")
+        check_target(file, STORED, "--save", force)
+        check_target(picture, DRAWN, "--plot", force)
         solution = solved(
             entry.problem, **entry.boundary, steps=entry.steps if steps is None else steps, scheme=named_windows(scheme),
             tolerance=tolerance, throw=False,
@@ -153,9 +156,9 @@ def solve(
             error = np.abs(np.asarray(solution.q) - entry.exact(solution.t)).max()
             _console().print(Text(f"largest error of q against the closed form {error:.2e}"))
         if file is not None:
-            save(solution, file)
+            store(solution, file, force)
         if picture is not None:
-            plot(solution, title=entry.title, exact=None if parameter else entry.exact).savefig(picture)
+            draw(plot(solution, title=entry.title, exact=None if parameter else entry.exact), picture, force)
     if failed:
         raise typer.Exit(1)
 
@@ -224,6 +227,7 @@ def reproduce(
     paper: Annotated[str, typer.Argument(help=", ".join(PAPERS))],
     folder: Annotated[File | None, typer.Option(help="where to write; out/NAME by default")] = None,
     fast: Annotated[bool, typer.Option("--fast", help="fewer steps, to see that everything works")] = False,
+    force: Force = False,
 ) -> None:
     """Write the figures and tables of a paper, and what differs from print, into a folder."""
     with _one_line_errors():
@@ -232,6 +236,7 @@ def reproduce(
         if found is None:
             raise ValueError(f"{paper}: no paper of the collection; there are {', '.join(known)}")
         target = folder if folder is not None else File("out") / paper
+        check_folder(target, force)
         found.run(target, fast=fast)
         _console().print(Text(f"{found.title}: {target}"))
 

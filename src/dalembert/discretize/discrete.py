@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dalembert.systems.annihilator import annihilator
+from dalembert.systems.pickling import made, reduced
 from dalembert.systems.system import as_arrays, names_of, replace_parameters
 
 
@@ -35,6 +36,8 @@ class DiscreteSystem(eqx.Module):
     factor: int = eqx.field(static=True)
     coordinates: tuple[str, ...] | None = eqx.field(static=True)
     parameters: Any
+
+    __reduce__ = reduced
 
     def __init__(
         self,
@@ -82,9 +85,9 @@ class DiscreteSystem(eqx.Module):
         """
         return cls(
             lagrangian,
-            lambda q0, q1, q2, *p: constraint(q1, q2, *p),
-            reactions=lambda q0, q1, q2, *p: reactions(q1, *p),
-            initial=lambda q0, q1, *p: constraint(q0, q1, *p),
+            _on_last_pair(constraint),
+            reactions=_at_middle(reactions),
+            initial=_on_first_pair(constraint),
             **options,
         )
 
@@ -93,9 +96,9 @@ class DiscreteSystem(eqx.Module):
         """D integrable, D_d = ∪ N×N with leaves N = {φ = 0}, Remarks 3.4, 5.2: φ(q₂) = 0, reactions ∂φ/∂q at q₁."""
         return cls(
             lagrangian,
-            lambda q0, q1, q2, *p: constraint(q2, *p),
-            reactions=lambda q0, q1, q2, *p: jax.jacfwd(lambda x: jnp.atleast_1d(jnp.asarray(constraint(x, *p))))(q1),
-            initial=lambda q0, q1, *p: jnp.concatenate([jnp.atleast_1d(jnp.asarray(constraint(x, *p))) for x in (q0, q1)]),
+            _at_end(constraint),
+            reactions=_gradient_at_middle(constraint),
+            initial=_at_both(constraint),
             **options,
         )
 
@@ -112,6 +115,36 @@ class DiscreteSystem(eqx.Module):
     def replace(self, **values) -> DiscreteSystem:
         """The same system with other parameter values; nothing is compiled again where shapes stay the same."""
         return replace_parameters(self, values)
+
+
+@made
+def _on_last_pair(constraint: Callable) -> Callable:
+    return lambda q0, q1, q2, *p: constraint(q1, q2, *p)
+
+
+@made
+def _on_first_pair(constraint: Callable) -> Callable:
+    return lambda q0, q1, *p: constraint(q0, q1, *p)
+
+
+@made
+def _at_middle(reactions: Callable) -> Callable:
+    return lambda q0, q1, q2, *p: reactions(q1, *p)
+
+
+@made
+def _at_end(constraint: Callable) -> Callable:
+    return lambda q0, q1, q2, *p: constraint(q2, *p)
+
+
+@made
+def _gradient_at_middle(constraint: Callable) -> Callable:
+    return lambda q0, q1, q2, *p: jax.jacfwd(lambda x: jnp.atleast_1d(jnp.asarray(constraint(x, *p))))(q1)
+
+
+@made
+def _at_both(constraint: Callable) -> Callable:
+    return lambda q0, q1, *p: jnp.concatenate([jnp.atleast_1d(jnp.asarray(constraint(x, *p))) for x in (q0, q1)])
 
 
 def node_reactions(system: DiscreteSystem, window: Sequence[Float[Array, "n"]]) -> Float[Array, "m n"]:

@@ -16,7 +16,6 @@ here all numbers are of the size of the problem's.
 
 from __future__ import annotations
 
-import functools
 from fractions import Fraction
 from math import factorial
 from typing import NamedTuple
@@ -28,6 +27,7 @@ from jaxtyping import Array, Float
 
 from dalembert.discretize.windows import WindowMap, window_action
 from dalembert.systems.variational import VariationalProblem, differential_constraints, holonomic_constraints
+from dalembert.tracing import remembered
 
 Differences = Float[Array, "k n"]
 Numbers = Array | np.ndarray
@@ -225,7 +225,7 @@ def _scaled(unit: Window, h, t) -> Window:
     )
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def _unit_window(scheme: WindowMap, k: int, knots: tuple[int, ...]) -> Window:
     """By exact arithmetic: zeros of the matrix are zeros, so that no large number is multiplied by a small one."""
     t = [Fraction(x) for x in knots]

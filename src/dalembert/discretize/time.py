@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from dalembert.discretize.windows import Averaged, Hermite, Interpolated, WindowMap
 from dalembert.systems.constraints import Holonomic
 from dalembert.systems.variational import VariationalProblem, density, differential_constraints, holonomic_constraints
+from dalembert.tracing import Jitted
 
 
 def with_time(
@@ -134,7 +135,7 @@ def _hermite(x: tuple, k: int) -> list:
     return points
 
 
-@eqx.filter_jit
+@Jitted
 def energies(problem: VariationalProblem, x: Float[Array | np.ndarray, "N+1 n+1"]) -> Float[Array, "N-k"]:
     """E_i = -∂/∂h_i Σ_j L_d of the windows that contain the step h_i, at i = k-1 … N-k, of nodes (t, q) of `with_time`.
 

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dalembert.systems.variational import VariationalProblem, density, differential_constraints
+from dalembert.tracing import remembered
 
 
 class Windows(NamedTuple):
@@ -205,7 +206,7 @@ def window_action(problem: VariationalProblem, jets: Float[Array, "S k+1 n"], ti
     return sum(p[0] for p in parts), jnp.stack([p[1] for p in parts])
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def _window(scheme: WindowMap, k: int, knots: tuple, orders: tuple[int, ...]):
     """(rows, times, weights) of one window, knots counted from its first: whole numbers, then exact, or floats."""
     exact = isinstance(knots[0], int)

@@ -15,6 +15,7 @@ import numpy as np
 
 from dalembert.gallery.entry import Entry
 from dalembert.systems import SecondOrder, System
+from dalembert.systems.pickling import made
 
 
 def lagrangian(q, v, p):
@@ -28,16 +29,21 @@ def normal(q, v, a, p):
 def curvature_particle(k: Callable | None = None, parameters: dict | None = None) -> System:
     """k: function k(q, p) of the position, the constant p["k"] if None; parameters: those of k, besides m."""
 
+    return System(
+        lagrangian,
+        SecondOrder(_curvature(k), reactions=normal),
+        coordinates=("x", "y"),
+        parameters={"m": 1.0, **({"k": 1.0} if k is None else {}), **(parameters or {})},
+    )
+
+
+@made
+def _curvature(k: Callable | None) -> Callable:
     def curvature(q, v, a, p):
         wanted = p["k"] if k is None else k(q, p)
         return (v[0] * a[1] - a[0] * v[1]) / (v @ v) ** 1.5 - wanted
 
-    return System(
-        lagrangian,
-        SecondOrder(curvature, reactions=normal),
-        coordinates=("x", "y"),
-        parameters={"m": 1.0, **({"k": 1.0} if k is None else {}), **(parameters or {})},
-    )
+    return curvature
 
 
 def exact(t, k: float = 1.0, m: float = 1.0):

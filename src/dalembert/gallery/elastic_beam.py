@@ -6,12 +6,14 @@ Constant stiffness μ and load ρ: q = -ρt²(1-t)²/(24μ). Source: Colombo, Ma
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import numpy as np
 
 from dalembert.gallery.entry import BoundaryEntry
 from dalembert.systems import VariationalProblem
+from dalembert.systems.pickling import reduced
 
 CLAMPED = ((0.0,), (0.0,))  # (q, q̇) at both ends
 
@@ -27,15 +29,21 @@ class Varying:
     mu: Callable
     rho: Callable
 
+    __reduce__ = reduced
+
     def __call__(self, q, v, a, t):
         return 0.5 * self.mu(t) * a[0] ** 2 + self.rho(t) * q[0]
+
+
+def constant(value, t):
+    return value
 
 
 def elastic_beam(mu: float | Callable = 1.0, rho: float | Callable = 24.0) -> VariationalProblem:
     """Stiffness and load: two numbers, then parameters mu and rho; or at least one function of t."""
     if not callable(mu) and not callable(rho):
         return VariationalProblem(lagrangian, derivatives=2, coordinates=("q",), parameters={"mu": mu, "rho": rho})
-    varying = Varying(*(x if callable(x) else lambda t, x=x: x for x in (mu, rho)))
+    varying = Varying(*(x if callable(x) else functools.partial(constant, x) for x in (mu, rho)))
     return VariationalProblem(varying, derivatives=2, coordinates=("q",), time_dependent=True)
 
 

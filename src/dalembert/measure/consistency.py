@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +17,7 @@ from dalembert.measure.perturbation import Perturbation, SchemeMap, perturbation
 from dalembert.systems import System
 from dalembert.systems.connection import as_points
 from dalembert.systems.reduction import explicit_terms, violation
+from dalembert.tracing import Jitted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +112,7 @@ def consistency(
     return Consistency(fit("q"), fit("v"), lambdas["end"], lambdas["own"], lambdas["again"], found["residual"])
 
 
-@eqx.filter_jit
+@Jitted
 def _errors(made: Perturbation, points, speeds, steps) -> dict:
     """For each quantity the error and the size, (K,) each."""
     system, chart = made.chart.system, made.chart

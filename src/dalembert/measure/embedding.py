@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from dalembert.measure.perturbation import Perturbation, perturbation
 from dalembert.systems import InconsistentDataError, System
 from dalembert.systems.connection import as_points
 from dalembert.systems.reduction import violation
+from dalembert.tracing import Jitted
 
 WITHIN = 0.1  # distance of the fitted exponent from the declared order that still agrees with it
 ON_D = 1e-8  # largest |φ| after one step that counts as a step on D
@@ -149,7 +149,7 @@ def _no_step(h, q, v):
     raise AssertionError("the map is known already")
 
 
-@eqx.filter_jit
+@Jitted
 def _mapped(made: Perturbation, points, speeds, steps) -> tuple[Float[Array, "K B xi"], Float[Array, "K"]]:
     """Φ in ξ for every step and point, and the largest |φ| after it, over the points; nan where a step failed."""
 
@@ -163,7 +163,7 @@ def _mapped(made: Perturbation, points, speeds, steps) -> tuple[Float[Array, "K 
     return mapped, jnp.max(off, axis=1)
 
 
-@eqx.filter_jit
+@Jitted
 def _sizes(made: Perturbation, points, speeds, mapped, steps, tau) -> dict:
     def one(h, q, v, end):
         y = made.chart.coordinates(q, v)

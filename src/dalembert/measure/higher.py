@@ -26,6 +26,7 @@ from dalembert.measure.nodes import check_neighbours, implicit
 from dalembert.path import Path
 from dalembert.systems import VariationalProblem
 from dalembert.systems.variational import constraint_numbers, holonomic_constraints
+from dalembert.tracing import Jitted
 
 Nodes = Float[Array, "p n"]
 _ROUNDING = 1e-12  # entries of D₁D_{k+1}L̃_d this much below the largest: differences of knots, and no dependence
@@ -77,7 +78,7 @@ def euler_lagrange_operator(
     return _slopes(problem, chosen, points, free, jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float))[k]
 
 
-@eqx.filter_jit
+@Jitted
 def _slopes(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, multipliers, h, t0) -> Nodes:
     """∂/∂q_i Σ L̃_d of all nodes, h apart."""
     times = h * jnp.arange(nodes.shape[0])
@@ -231,7 +232,7 @@ def higher_momentum(
     return Invariant(*_momenta(problem, chosen, generator, path.q, path.multipliers, path.t, path.h))
 
 
-@eqx.filter_jit
+@Jitted
 def _momenta(problem: VariationalProblem, scheme: WindowMap, generator: Callable, q, multipliers, t, h):
     """Times and values, in one program: outside of one every small operation is compiled for every length of a path."""
     k = problem.derivatives
@@ -255,7 +256,7 @@ def higher_energy(problem: VariationalProblem, path: Path, scheme: Scheme | Wind
     return Invariant(*_energies(problem, chosen_windows(scheme), path.q, path.multipliers, path.t, path.h))
 
 
-@eqx.filter_jit
+@Jitted
 def _energies(problem: VariationalProblem, scheme: WindowMap, q, multipliers, t, h):
     k = problem.derivatives
 
@@ -312,7 +313,7 @@ def higher_regularity(
     return FlowRegularity(times, found, residual)
 
 
-@eqx.filter_jit
+@Jitted
 def _matrices(problem: VariationalProblem, scheme: WindowMap, q, multipliers, t, h, every: int):
     """(matrix, residual, time of the first node) at every run of 2k+1 nodes."""
     nodes, rows, begin = path_windows(problem, q, multipliers, t)

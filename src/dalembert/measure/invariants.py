@@ -19,6 +19,7 @@ from dalembert.systems import Lyapunov, System, VariationalProblem
 from dalembert.systems import energy as energy_at
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import deflatable, first_derivative, lyapunov_control, value
+from dalembert.tracing import reading
 
 
 def energy(system: System | VariationalProblem, path: Path, *, scheme: WindowMap | None = None) -> Invariant:
@@ -168,4 +169,5 @@ def _discrete_residuals(system: DiscreteSystem, path: Path) -> tuple[Residual, .
 
 
 def _residual(name: str, t, function: Callable, x, w, a) -> Residual:
-    return Residual(name, np.asarray(t), np.asarray(jax.jit(jax.vmap(function))(x, w, a, t)))
+    with reading(function):
+        return Residual(name, np.asarray(t), np.asarray(jax.jit(jax.vmap(function))(x, w, a, t)))

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from dalembert.path import Outcome, Path
 from dalembert.step import Branch, simulate
 from dalembert.step.start import Starter
 from dalembert.systems import System, acceleration, reference
+from dalembert.tracing import Jitted
 
 EPSILON = np.finfo(float).eps
 SAFETY = 1e3  # rounding errors of all steps added up, times this, are the floor: a fit above it sees truncation only
@@ -158,7 +158,7 @@ class _Truth:
         return self.values[name][np.searchsorted(self.times, times)]
 
 
-@eqx.filter_jit
+@Jitted
 def _multipliers(system: System, q, v, t):
     return jax.vmap(lambda x, w, s: acceleration(system, x, w, s)[1])(q, v, t)
 

@@ -20,7 +20,9 @@ from dalembert.step import simulate
 from dalembert.systems import Connection, System, connection, cutoff, reduction
 from dalembert.systems.adapted import flow
 from dalembert.systems.connection import compiled
+from dalembert.systems.pickling import reduced
 from dalembert.systems.reduction import check_first_order, explicit_terms, velocity_constraints
+from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
 Adapted = Float[Array, "two_n_minus_m"]
@@ -67,6 +69,8 @@ class Perturbation(eqx.Module):
     step: Callable
     t0: Float[Array, ""]
     tolerance: float = eqx.field(static=True)
+
+    __reduce__ = reduced
 
     @compiled
     def map(self, h, xi: Adapted) -> Adapted:
@@ -193,7 +197,7 @@ def one_step_map(system: System, scheme: Scheme | None, step: Callable | None, t
     return SchemeMap(system, scheme, t0)
 
 
-@eqx.filter_jit
+@Jitted
 def projected_perturbation(system: System, q: Vector, v: Vector, g_q: Vector, g_v: Vector, t=0.0) -> tuple[Vector, Array]:
     """(ĝ_v - m⁻¹RᵀC⁻¹ s, -C⁻¹ s), s = φ_q ĝ_q + φ_v ĝ_v: what a perturbation (ĝ_q, ĝ_v) of the differential-algebraic
     equation does to v̇ and to λ, on D.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from dalembert.measure.higher import FlowRegularity, higher_regularity
 from dalembert.measure.nodes import NodeView, node_view, nodes_of
 from dalembert.path import Path
 from dalembert.systems import System, VariationalProblem, check_x64
+from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
 
@@ -123,7 +123,7 @@ def _points(nodes) -> Float[Array, "K n"]:
     return points
 
 
-@eqx.filter_jit
+@Jitted
 def _derivatives(view: NodeView, q0, q1, q2, t) -> dict[str, Array]:
     return jax.vmap(lambda *x: _at_window(view, *x))(q0, q1, q2, t)
 

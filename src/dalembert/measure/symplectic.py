@@ -29,6 +29,7 @@ from dalembert.systems import (
 )
 from dalembert.systems.checks import CONSISTENT, as_vector, velocity_residuals
 from dalembert.systems.equations import all_reactions, force, kkt_residual
+from dalembert.tracing import Jitted
 
 Matrix = Float[Array, "d d"]
 Vector = Float[Array, "n"]
@@ -127,7 +128,7 @@ def exterior_derivative(one_form: Callable, x: Float[Array, "k"]) -> Float[Array
     return slopes.T - slopes
 
 
-@eqx.filter_jit
+@Jitted
 def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable | None) -> SymplecticDefect:
     n, x, now = q0.shape[0], jnp.concatenate([q0, q1]), t + view.h
     solved = jnp.asarray(True)
@@ -156,7 +157,7 @@ def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable |
     return _restricted(basis, before, forward.T @ after @ forward, slopes.T - slopes, form, q2, left, solved)
 
 
-@eqx.filter_jit
+@Jitted
 def _higher_defect(flow: HigherFlow, x: Float[Array, "k"], step: Callable | None) -> SymplecticDefect:
     z, info = flow.solve(x)
     chosen = (lambda y: flow.step(y, z)) if step is None else step
@@ -228,7 +229,7 @@ def flow_symplectic_defect(
     return result
 
 
-@eqx.filter_jit
+@Jitted
 def _continuous_defect(system: System, q, v, t0, t, tolerance: float, max_steps: int) -> SymplecticDefect:
     n, y0 = q.shape[0], jnp.concatenate([q, v])
     theta = lambda y, s: jnp.concatenate([momentum(system, y[:n], y[n:], s), jnp.zeros(n)])  # noqa: E731

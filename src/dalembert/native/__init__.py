@@ -9,7 +9,7 @@ from dalembert.native.front_plan import Summand, plan
 from dalembert.native.fronts import Bound, Fronts
 from dalembert.native.function import compile_function
 from dalembert.native.graph import Unsupported
-from dalembert.native.handler import register
+from dalembert.native.handles import register, run_by_xla
 from dalembert.native.layout import COUNTS, counts
 from dalembert.native.trace import supported
 
@@ -36,6 +36,7 @@ __all__ = [
     "descend",
     "plan",
     "register",
+    "run_by_xla",
     "supported",
     "vanishing",
 ]

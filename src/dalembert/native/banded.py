@@ -147,7 +147,7 @@ class Banded:
         self._calls[name](job, threads)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=32)
 def banded(lower: int, upper: int) -> Banded:
     """The factorizations for one bandwidth; compiled once, and kept on disk like all machine code."""
     if lower < 0 or upper < 0:

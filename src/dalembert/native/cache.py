@@ -1,17 +1,21 @@
-"""Machine code kept on disk, keyed by its content: text, processor and compiler version."""
+"""Machine code by its content: in memory as long as it is used, and on disk where only its owner can write."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-import tempfile
 import threading
+import warnings
+import weakref
 from pathlib import Path
 
+from dalembert.native.folder import PrivateFolder
 from dalembert.native.machine import OPTIMIZATION, Loaded, binding, compile_object, host
+from dalembert.tracing import Remembered
 
 MAGIC = b"dalembert object 1\n"
+KEPT = 512  # codes that stay in memory though nothing uses them at the moment
 
 
 def default_folder() -> Path | None:
@@ -30,23 +34,27 @@ class Cache:
     """Machine code by the text it was compiled from: in memory, then on disk, then by compiling.
 
     compilations, reads: how often code was compiled, and how often taken from disk. A damaged file is ignored and
-    written again; a folder that cannot be read or written costs nothing but the compilation.
+    written again; a folder that cannot be read or written costs nothing but the compilation, and so does one that others can
+    write to, with a warning: what lies on disk is executed. Code that somebody holds on to stays in memory; of the rest,
+    what was used last.
     """
 
-    def __init__(self, folder: Path | str | None = ""):
+    def __init__(self, folder: Path | str | None = "", kept: int = KEPT):
         self.folder = default_folder() if folder == "" else None if folder is None else Path(folder)
         self.compilations = 0
         self.reads = 0
-        self._loaded: dict[str, Loaded] = {}
+        self._kept: Remembered[Loaded] = Remembered(kept)
+        self._loaded: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
 
     def load(self, text: str, plain: bool) -> Loaded:
         """The machine code of an LLVM module, in memory. plain: as in compile_object."""
         key = self.key(text, plain)
         with self._lock:
-            if key not in self._loaded:
-                self._loaded[key] = self._load(key, text, plain)
-            return self._loaded[key]
+            found = self._loaded.get(key)
+            if found is None:
+                found = self._loaded[key] = self._load(key, text, plain)
+            return self._kept.put(key, found)
 
     @staticmethod
     def key(text: str, plain: bool) -> str:
@@ -64,31 +72,36 @@ class Cache:
         self._write(key, data)
         return Loaded(data)
 
-    def _read(self, key: str) -> bytes | None:
-        """The stored object; None if there is none, or if its checksum is wrong."""
+    def _folder(self) -> PrivateFolder | None:
+        """The folder, opened; None if there is none that can be trusted."""
         if self.folder is None:
             return None
         try:
-            stored = (self.folder / f"{key}.o").read_bytes()
+            return PrivateFolder(self.folder)
+        except PermissionError as reason:
+            warnings.warn(f"DALEMBERT_CACHE: machine code is not kept, because {reason}", stacklevel=2)
+            self.folder = None
         except OSError:
+            pass
+        return None
+
+    def _read(self, key: str) -> bytes | None:
+        """The stored object; None if there is none, if another user could have written it, or if its checksum is wrong."""
+        folder = self._folder()
+        if folder is None:
             return None
-        head, data = stored[: len(MAGIC) + 32], stored[len(MAGIC) + 32 :]
-        return data if head == MAGIC + hashlib.sha256(data).digest() else None
+        with folder, contextlib.suppress(OSError):
+            stored = folder.read(f"{key}.o")
+            head, data = stored[: len(MAGIC) + 32], stored[len(MAGIC) + 32 :]
+            return data if head == MAGIC + hashlib.sha256(data).digest() else None
+        return None
 
     def _write(self, key: str, data: bytes) -> None:
-        """Store under a temporary name, then rename: other processes see the whole file or none."""
-        if self.folder is None:
+        folder = self._folder()
+        if folder is None:
             return
-        with contextlib.suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=f"{key}.", suffix=".tmp")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(MAGIC + hashlib.sha256(data).digest() + data)
-                os.replace(temporary, self.folder / f"{key}.o")
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
+        with folder, contextlib.suppress(OSError):
+            folder.write(f"{key}.o", MAGIC + hashlib.sha256(data).digest() + data)
 
 
 CACHE = Cache()  # the one all compilations share

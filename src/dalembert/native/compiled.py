@@ -86,7 +86,7 @@ class CompiledStep:
             raise ValueError(f"inputs: found {len(inputs)} rows; 1 or {number} are needed")
         strides = (0 if len(inputs) == 1 else inputs.shape[1], rows[0].size if number else 0)
         arrays = (self.table(True), carry, count, inputs, rows)
-        _ensemble(self.cache)(*(a.ctypes.data for a in arrays), number, *strides, threads or processors())
+        self._driver(*(a.ctypes.data for a in arrays), number, *strides, threads or processors())
 
     def table(self, lanes: bool) -> np.ndarray:
         """What @ensemble needs to know of this code, see ensemble.TABLE; its addresses hold as long as this object."""
@@ -109,6 +109,11 @@ class CompiledStep:
             return None
         return self.cache.load(Lanes(step, self.layout, roots, plan, lanes_of_processor()).text(), plain=True)
 
+    @functools.cached_property
+    def _driver(self) -> Any:
+        self._driver_code = self.cache.load(ensemble(), plain=False)  # held as long as its address
+        return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 4)(self._driver_code.address("ensemble"))
+
     def inputs(self, t0: float, h: float, tolerance: float, p: np.ndarray) -> np.ndarray:
         """The array of settings, the program's arrays and the captured numbers."""
         return np.concatenate([[t0, h, tolerance], np.ravel(p), self.captured]).astype(float)
@@ -122,11 +127,6 @@ def _check(array: np.ndarray, size: int) -> None:
 def processors() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _ensemble(cache: Cache) -> Any:
-    address = cache.load(ensemble(), plain=False).address("ensemble")
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 4)(address)
 
 
 def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> CompiledStep:

@@ -1,28 +1,31 @@
-"""The compiled run behind XLA's calling convention, so that jitted and batched programs can call it."""
+"""The machine code that XLA calls: by the key that comes with a call it finds the compiled run, and runs it."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import re
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from dalembert.native.code import Code, module
-from dalembert.native.compiled import CompiledStep, processors
-from dalembert.native.ensemble import TABLE, ensemble
+from dalembert.native.ensemble import TABLE
 from dalembert.native.graph import Unsupported
-from dalembert.native.layout import COUNTS, total
-from dalembert.native.machine import Loaded
+from dalembert.native.layout import COUNTS
 
 # Offsets in the structures of xla/ffi/api/c_api.h, in bytes.
-_FRAME = {"extension": 8, "arguments": 72, "results": 112}
+_FRAME = {"extension": 8, "api": 16, "arguments": 72, "results": 112}
 _BUFFER = {"data": 24, "rank": 32, "dims": 40}
 _EXTENSION = {"type": 8, "metadata": 24}
 _METADATA = {"major": 24, "minor": 28}
+_CREATE_ERROR = 48  # in the table of functions
+_ERROR = {"size": 0, "extension": 8, "message": 16, "code": 24, "end": 32}
+_INTERNAL = 13  # code of an internal error
 MAJOR = 0  # of the interface these offsets belong to
+
+SLOTS = 65536  # codes that XLA may know at the same time
+SLOT = ("key", "table", "users")  # words of a slot; users: calls that are running
+GONE = b"dalembert: the machine code of this program is no longer loaded"
 
 
 @functools.cache
@@ -39,39 +42,82 @@ def interface() -> tuple[int, int]:
 
 
 def handler(major: int, minor: int) -> str:
-    """Module with  ptr @handler(ptr frame)  for  (carry, count, inputs) → (carry, count, rows), and the table it uses.
+    """Module with  ptr @handler(ptr frame)  for  (carry, count, inputs, key) → (carry, count, rows), and the slots it reads.
 
-    Arrays may have leading axes, the same for all: so many runs. The table is filled in after loading: ensemble.TABLE,
-    then the address of @ensemble, the length of the inputs, the number of threads.
+    Arrays may have leading axes, the same for all: so many runs. A table: ensemble.TABLE, then the address of @ensemble, the
+    length of the inputs, the number of threads. An unknown key is an error of XLA.
     """
     c = Code()
     extension = c.load(_byte(c, "%frame", _FRAME["extension"]), "ptr")
-    c.fork(c.let(f"icmp eq ptr {extension}, null"), "work", "asked")
+    c.fork(c.let(f"icmp eq ptr {extension}, null"), "find", "asked")
     c.label("asked")
     kind = c.load(_byte(c, extension, _EXTENSION["type"]), "i32")
-    c.fork(c.let(f"icmp eq i32 {kind}, 1"), "metadata", "work")
+    c.fork(c.let(f"icmp eq i32 {kind}, 1"), "metadata", "find")
     c.label("metadata")
     metadata = c.load(_byte(c, extension, _EXTENSION["metadata"]), "ptr")
     for name, number in (("major", major), ("minor", minor)):
         c.store(str(number), _byte(c, metadata, _METADATA[name]), "i32")
     c.line("ret ptr null")
-    c.label("work")
-    _work(c)
+    c.label("find")
+    arguments, results = (c.load(_byte(c, "%frame", _FRAME[x]), "ptr") for x in ("arguments", "results"))
+    buffers = {name: c.load(c.at(arguments, i, "ptr"), "ptr") for i, name in enumerate(("carry", "count", "inputs", "key"))}
+    buffers |= {name: c.load(c.at(results, i, "ptr"), "ptr") for i, name in enumerate(("new carry", "new count", "rows"))}
+    data = {name: c.load(_byte(c, b, _BUFFER["data"]), "ptr") for name, b in buffers.items()}
+    users, table = _found(c, c.load(data["key"], "i64"))
+    _work(c, buffers, data, table)
+    c.line(f"atomicrmw sub ptr {users}, i64 1 seq_cst")
     c.line("ret ptr null")
-    table = f"@table = global [{len(TABLE) + 3} x i64] zeroinitializer"
-    return module(table, c.function("define ptr @handler(ptr %frame) nounwind"), declared=c.declared)
+    _refuse(c)
+    slots = f"@slots = global [{len(SLOT) * SLOTS} x i64] zeroinitializer\n@used = global i64 0"
+    message = f'@gone = internal constant [{len(GONE) + 1} x i8] c"{GONE.decode()}\\00"'
+    return module(slots, message, c.function("define ptr @handler(ptr %frame) nounwind"), declared=c.declared)
 
 
 def _byte(c: Code, pointer: str, offset: int) -> str:
     return c.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
 
-def _work(c: Code) -> None:
+def _found(c: Code, key: str) -> tuple[str, str]:
+    """(address of the number of users, table) of the slot with this key, now in use; goes to "gone" where there is none."""
+    at, used = c.slot("at", "i64"), c.let("load atomic i64, ptr @used acquire, align 8")
+    c.store("0", at, "i64")
+    c.go("look")
+    c.label("look")
+    i = c.load(at, "i64")
+    c.fork(c.let(f"icmp slt i64 {i}, {used}"), "compare", "gone")
+    c.label("compare")
+    place = {name: c.at("@slots", c.let(f"add i64 {c.let(f'mul i64 {i}, {len(SLOT)}')}, {k}"), "i64")
+             for k, name in enumerate(SLOT)}  # fmt: skip
+    c.store(c.let(f"add i64 {i}, 1"), at, "i64")
+    here = c.let(f"load atomic i64, ptr {place['key']} acquire, align 8")
+    c.fork(c.let(f"icmp eq i64 {here}, {key}"), "enter", "look")
+    c.label("enter")  # first in use, then read: whoever empties the slot does it the other way round
+    c.line(f"atomicrmw add ptr {place['users']}, i64 1 seq_cst")
+    table = c.let(f"load atomic i64, ptr {place['table']} seq_cst, align 8")
+    again = c.let(f"load atomic i64, ptr {place['key']} seq_cst, align 8")
+    there = c.let(f"and i1 {c.let(f'icmp ne i64 {table}, 0')}, {c.let(f'icmp eq i64 {again}, {key}')}")
+    c.fork(there, "run", "leave")
+    c.label("leave")
+    c.line(f"atomicrmw sub ptr {place['users']}, i64 1 seq_cst")
+    c.go("look")
+    c.label("run")
+    return place["users"], c.let(f"inttoptr i64 {table} to ptr")
+
+
+def _refuse(c: Code) -> None:
+    """Return an error."""
+    c.label("gone")
+    c.slots.append(f"  %error = alloca [{_ERROR['end']} x i8], align 8")
+    values = {"size": (str(_ERROR["end"]), "i64"), "extension": ("null", "ptr"), "message": ("@gone", "ptr"),
+              "code": (str(_INTERNAL), "i32")}  # fmt: skip
+    for name, (value, kind) in values.items():
+        c.store(value, _byte(c, "%error", _ERROR[name]), kind)
+    create = c.load(_byte(c, c.load(_byte(c, "%frame", _FRAME["api"]), "ptr"), _CREATE_ERROR), "ptr")
+    c.line(f"ret ptr {c.let(f'call ptr {create}(ptr %error)')}")
+
+
+def _work(c: Code, buffers: dict[str, str], data: dict[str, str], table: str) -> None:
     """Copy carry and count to the results, and run there."""
-    arguments, results = (c.load(_byte(c, "%frame", _FRAME[x]), "ptr") for x in ("arguments", "results"))
-    buffers = {name: c.load(c.at(arguments, i, "ptr"), "ptr") for i, name in enumerate(("carry", "count", "inputs"))}
-    buffers |= {name: c.load(c.at(results, i, "ptr"), "ptr") for i, name in enumerate(("new carry", "new count", "rows"))}
-    data = {name: c.load(_byte(c, b, _BUFFER["data"]), "ptr") for name, b in buffers.items()}
     sizes = {name: _size(c, buffers[name]) for name in ("carry", "count", "rows")}
     number = c.let(f"sdiv i64 {sizes['count']}, {len(COUNTS)}")
     for name in ("carry", "count"):
@@ -80,13 +126,12 @@ def _work(c: Code) -> None:
     c.fork(c.let(f"icmp sgt i64 {number}, 0"), "some", "none")
     c.label("some")
     rows = c.let(f"sdiv i64 {sizes['rows']}, {number}")
-    table = {
-        name: c.load(c.at("@table", len(TABLE) + i, "i64"), "i64") for i, name in enumerate(("call", "inputs", "threads"))
-    }
-    call = c.let(f"inttoptr i64 {table['call']} to ptr")
-    arrays = ", ".join(f"ptr {x}" for x in ("@table", *(data[n] for n in ("new carry", "new count", "inputs", "rows"))))
-    numbers = ", ".join(f"i64 {x}" for x in (number, table["inputs"], rows, table["threads"]))
+    known = {name: c.load(c.at(table, len(TABLE) + i, "i64"), "i64") for i, name in enumerate(("call", "inputs", "threads"))}
+    call = c.let(f"inttoptr i64 {known['call']} to ptr")
+    arrays = ", ".join(f"ptr {x}" for x in (table, *(data[n] for n in ("new carry", "new count", "inputs", "rows"))))
+    numbers = ", ".join(f"i64 {x}" for x in (number, known["inputs"], rows, known["threads"]))
     c.line(f"call void {call}({arrays}, {numbers})")
+    c.go("none")
     c.label("none")
 
 
@@ -98,22 +143,3 @@ def _size(c: Code, buffer: str) -> str:
     with c.loop(0, rank) as i:
         c.store(c.let(f"mul i64 {c.load(size, 'i64')}, {c.load(c.at(dims, i, 'i64'), 'i64')}"), size, "i64")
     return c.load(size, "i64")
-
-
-_REGISTERED: dict[str, tuple[CompiledStep, Loaded, Loaded]] = {}  # kept alive as long as XLA may call them
-
-
-def register(code: CompiledStep, lanes: bool) -> str:
-    """The name under which XLA knows the run: made from the content of its code. lanes: compile them, for batches."""
-    name = f"dalembert_{'lanes' if lanes else 'run'}_{code.key[:24]}"
-    if name not in _REGISTERED:
-        text = f"; {name}\n" + handler(*interface())  # a table of its own for every name
-        loaded, driver = code.cache.load(text, plain=False), code.cache.load(ensemble(), plain=False)
-        extra = [driver.address("ensemble"), total(code.layout.inputs), processors()]
-        numbers = np.concatenate([code.table(lanes), np.array(extra, np.int64)])
-        ctypes.memmove(loaded.variable("table"), numbers.ctypes.data, numbers.nbytes)
-        capsule = ctypes.pythonapi.PyCapsule_New
-        capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        jax.ffi.register_ffi_target(name, capsule(loaded.address("handler"), None, None), platform="cpu")
-        _REGISTERED[name] = code, loaded, driver
-    return name

@@ -18,6 +18,7 @@ from dalembert.native.elementwise import ELEMENTWISE, Nodes, constants
 from dalembert.native.graph import Graph, Unsupported
 from dalembert.native.linear import LINEAR, linear_solve
 from dalembert.native.structure import STRUCTURE
+from dalembert.tracing import reading
 
 INNER = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
          "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr",
@@ -36,7 +37,8 @@ class Tracer:
 
     def trace(self, function: Callable, *inputs: Nodes, shapes: Sequence[jax.ShapeDtypeStruct]) -> list[Nodes]:
         """The outputs of function at arrays of nodes; `shapes` are the shapes and types it is traced with."""
-        jaxpr = jax.make_jaxpr(function)(*shapes)
+        with reading(function):
+            jaxpr = jax.make_jaxpr(function)(*shapes)
         return self.run(jaxpr.jaxpr, jaxpr.consts, list(inputs))
 
     def lift(self, value: Any) -> Nodes:

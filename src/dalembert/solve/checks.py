@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,7 @@ from dalembert.solve.sizes import Densities, Sizes
 from dalembert.systems import InconsistentDataError, RankDeficientError
 from dalembert.systems.sizes import allowed
 from dalembert.systems.variational import VariationalProblem, density, differential_constraints, holonomic_constraints
+from dalembert.tracing import Jitted
 
 SAMPLES = 5
 APART = 0.1  # how far from the first path the other sample points are, in typical sizes
@@ -83,14 +83,14 @@ def check_end_constraints(problem: VariationalProblem, ends: list[End | None], n
                     )
 
 
-@eqx.filter_jit
+@Jitted
 def _end_values(problem: VariationalProblem, i: int, jets, t):
     f = problem.differential[i][1]
     value = lambda jet: jnp.atleast_1d(problem.call(f, *jet, t=t))  # noqa: E731
     return jax.vmap(lambda jet: (value(jet), jax.jacfwd(value)(jet)))(jnp.asarray(jets))
 
 
-@eqx.filter_jit
+@Jitted
 def _derivatives(problem: VariationalProblem, jets, times):
     def one(jet, t):
         def phi(x):
@@ -150,7 +150,7 @@ def _check_against_holonomic(problem: VariationalProblem, jets, times, values, s
             )
 
 
-@eqx.filter_jit
+@Jitted
 def _holonomic_rates(problem: VariationalProblem, jets, times):
     """φ, …, dᵏφ/dtᵏ, (samples, (k+1)mh), and their slopes in the jets."""
 

@@ -15,6 +15,7 @@ from dalembert.native import banded as machine
 from dalembert.solve.chain import Chain
 from dalembert.solve.descent import Descent
 from dalembert.solve.sums import Machine
+from dalembert.tracing import Remembered, Walk
 
 SHORTEST = 150  # blocks; a shorter chain is solved before the elimination is compiled
 SAMPLES = 6  # blocks from which pivots are chosen
@@ -167,13 +168,13 @@ def _pivots_of(chain: Chain, z: np.ndarray) -> Pivots | None:
     """The pivots of the chain's blocks, chosen near z when a chain of its kind is met first."""
     if chain.blocks < SHORTEST or not isinstance(chain.sums, Machine):
         return None
-    key = chain.sums.key
-    if key not in _PIVOTS:
-        _PIVOTS[key] = _pivots(chain, z)
-    return _PIVOTS[key]
+    walk = Walk()
+    key = walk.of(chain.sums.key)
+    known = _PIVOTS.get(key) if walk.lasting else None
+    return (known or _PIVOTS.put(key, (_pivots(chain, z),)))[0]
 
 
-_PIVOTS: dict[Any, Pivots | None] = {}
+_PIVOTS: Remembered[tuple[Pivots | None]] = Remembered(256)
 
 
 def _nudge(chain: Chain, sizes: np.ndarray) -> np.ndarray:

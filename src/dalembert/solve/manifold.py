@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +11,7 @@ from dalembert.solve.sizes import Sizes
 from dalembert.systems import InconsistentDataError
 from dalembert.systems.sizes import allowed
 from dalembert.systems.variational import VariationalProblem, holonomic_constraints
+from dalembert.tracing import Jitted
 
 PROJECTIONS = 20
 
@@ -65,14 +65,14 @@ def _solved(gram, side):
     return side / gram[0, 0] if side.shape[0] == 1 else jnp.linalg.solve(gram, side)
 
 
-@eqx.filter_jit
+@Jitted
 def _values(problem, q, v, t):
     """φ and its rate, and ∂φ/∂q, for a batch of positions and velocities."""
     phi = lambda y, s: holonomic_constraints(problem, y, s)  # noqa: E731
     return jax.vmap(lambda x, u: (jax.jvp(phi, (x, t), (u, 1.0)), jax.jacfwd(phi)(x, t)))(q, v)
 
 
-@eqx.filter_jit
+@Jitted
 def _project(problem, q, t):
     def one(x, s):
         def step(_, y):
@@ -84,7 +84,7 @@ def _project(problem, q, t):
     return jax.vmap(lambda batch: jax.vmap(one)(batch, t))(jnp.asarray(q))
 
 
-@eqx.filter_jit
+@Jitted
 def _tangent(problem, q, v, t):
     def one(x, u, s):
         _, off = jax.jvp(lambda y, r: holonomic_constraints(problem, y, r), (x, s), (u, jnp.ones(())))

@@ -23,6 +23,7 @@ from dalembert.native import (
     plan,
     vanishing,
 )
+from dalembert.tracing import Jitted, remembered
 
 ORDERS = 5040  # of groups of components that are tried
 Pattern = tuple[tuple[int, ...], tuple[int, ...]]
@@ -160,7 +161,7 @@ def _windowed(function: Callable, reads: tuple[Places, ...], kind) -> Windowed:
     return Windowed(flat, reads, row, shared)
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def _structure(term: Term, kind, size: int) -> Pattern:
     """Rows and columns of the second derivatives that are not identically zero."""
     windowed = _windowed(lambda z, data, shared: (term.second(z, data, shared),), (Places(term.words(size), size),), kind)
@@ -168,7 +169,7 @@ def _structure(term: Term, kind, size: int) -> Pattern:
     return tuple(rows.tolist()), tuple(columns.tolist())
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def _compiled_gradient(term: Term, kind, size: int) -> Callable:
     place = Places(term.words(size), size)
 
@@ -179,7 +180,7 @@ def _compiled_gradient(term: Term, kind, size: int) -> Callable:
     return compile_accumulation(_windowed(both, (place,), kind), (Places((0,), 0), place))
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: tuple[int, ...], lower: int) -> Callable:
     place = Places(term.words(size), size)
     rows, columns = (np.asarray(p, dtype=int) for p in pattern)
@@ -196,7 +197,7 @@ def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: t
     return compile_accumulation(_windowed(entries, (place, place), kind), (Places(tuple(words), size * width),))
 
 
-@functools.lru_cache(maxsize=256)
+@remembered(256)
 def _compiled_product(term: Term, kind, size: int) -> Callable:
     place = Places(term.words(size), size)
 
@@ -206,7 +207,7 @@ def _compiled_product(term: Term, kind, size: int) -> Callable:
     return compile_accumulation(_windowed(product, (place, place), kind), (place,))
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def _compiled_fronts(terms: tuple[Term, ...], kinds: tuple, patterns: tuple[Pattern, ...], size: int, pivots) -> Fronts:
     summands = []
     for term, kind, pattern in zip(terms, kinds, patterns, strict=True):
@@ -285,12 +286,12 @@ def _local(term: Term, z):
     return jnp.stack([z[term.start + o : term.start + o + term.number, c] for o, c in places], axis=1)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@Jitted
 def _seconds(term: Term, data, shared, sample):
     return jax.vmap(lambda z: jax.vmap(lambda x, d: term.second(x, d, shared))(_local(term, z), data))(sample)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@Jitted
 def _evaluate(terms, data, shared, z):
     objective, gradient = 0.0, jnp.zeros_like(z)
     for term, given in zip(terms, data, strict=True):
@@ -303,7 +304,7 @@ def _evaluate(terms, data, shared, z):
     return objective, gradient
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@Jitted
 def _entries(terms, patterns, data, shared, z):
     """Of every term, the second derivatives of L̃ that do not vanish, (entries, count)."""
     values = []

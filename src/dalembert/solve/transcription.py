@@ -26,6 +26,7 @@ from dalembert.systems.variational import (
     density,
     holonomic_constraints,
 )
+from dalembert.tracing import Jitted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,7 +217,7 @@ def sampled_jets(w: Windows, slots: np.ndarray, number: int) -> tuple[np.ndarray
     return np.einsum("ijw,iwn->ijn", w.rows[chosen, middle], x), w.times[chosen, middle]
 
 
-@eqx.filter_jit
+@Jitted
 def _jets(w: Windows, slots) -> jax.Array:
     """(batch, W, S, k+1, n) from slots (batch, slots, n)."""
     index = np.arange(len(w.times))[:, None] * w.stride + np.arange(w.width)
@@ -224,7 +225,7 @@ def _jets(w: Windows, slots) -> jax.Array:
     return jax.vmap(lambda x: one(w.rows, w.chained, x[index]))(jnp.asarray(slots))
 
 
-@eqx.filter_jit
+@Jitted
 def _highest_momentum(problem: VariationalProblem, jets, times):
     def momentum(jet, t):
         return jax.grad(lambda y: density(problem, (*(jet[j] for j in range(problem.derivatives)), y), t))(jet[-1])

@@ -14,12 +14,15 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, newton, root
 from dalembert.step.program import EPSILON, StepProgram
+from dalembert.systems.pickling import reduced
 
 Unknowns = Float[Array, "z"]
 
 
 class Branch(eqx.Module):
     """Base of the rules. Without a rule a step follows the root that Newton's iteration reaches from the prediction."""
+
+    __reduce__ = reduced
 
 
 class Nearest(Branch):

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 from dalembert.algebra import Newton
 from dalembert.step.branch import Branch
 from dalembert.step.program import StepProgram
+from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import traced
 
 HISTORY = 4  # solved stages kept for the prediction
@@ -27,6 +28,8 @@ class SampledFeedback(eqx.Module):
 
     law: Callable = eqx.field(static=True)
     every: int = eqx.field(static=True)
+
+    __reduce__ = reduced
 
     def __init__(self, law: Callable, every: int = 1):
         if not callable(law):

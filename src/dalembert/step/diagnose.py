@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optimistix as optx
@@ -15,6 +14,7 @@ from dalembert.path import Outcome
 from dalembert.step.carry import Carry, Choices
 from dalembert.step.program import StepProgram
 from dalembert.step.stages import prediction, stages
+from dalembert.tracing import Jitted
 
 _UNSOLVED = (Outcome.NOT_CONVERGED, Outcome.SINGULAR, Outcome.NOT_FINITE)
 _FLAT = 1e-6  # relative smallest singular value under which a row-scaled matrix is called singular
@@ -47,7 +47,7 @@ class _Point(NamedTuple):
     flatness: Float[Array, ""]
 
 
-@eqx.filter_jit
+@Jitted
 def _least(program: StepProgram, choices: Choices, carry: Carry, t0, h):
     t = t0 + carry.k * h
     reached, stage = carry, 0

@@ -29,6 +29,7 @@ from dalembert.step.simulate import choose_backend
 from dalembert.step.start import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.checks import check_many
+from dalembert.tracing import Jitted
 
 MANY = 2**62
 
@@ -112,7 +113,7 @@ def _begin_one(system, given: dict, t0, h, steps: int, scheme, starter, branch) 
     return prepare_any(system, data, t0, h, steps, scheme, starter, branch)
 
 
-@eqx.filter_jit
+@Jitted
 def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) -> tuple[Prepared, Carry]:
     """Every run's program and carry, with a leading axis in all arrays."""
     t0, h, steps, scheme, starter, branch = start
@@ -124,7 +125,7 @@ def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) ->
     return eqx.filter_vmap(one, in_axes=(axes,), axis_size=size)(given)
 
 
-@eqx.filter_jit
+@Jitted
 def _traced(program, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
     return eqx.filter_vmap(lambda p, c: traced_run(p, choices, c, t0, h, steps, every))(program, carry)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +22,7 @@ from dalembert.step.start_higher import Begun, from_nodes
 from dalembert.systems import VariationalProblem, check_x64
 from dalembert.systems.sizes import check_resolved
 from dalembert.systems.variational import constraint_numbers
+from dalembert.tracing import Jitted
 
 CHUNK = 256  # the program is compiled for numbers of steps up to multiples of this
 
@@ -119,7 +119,7 @@ def _state(begun: Begun) -> Float[Array, "s"]:
     return jnp.concatenate([begun.b[1:].ravel(), begun.momenta.ravel()])
 
 
-@eqx.filter_jit
+@Jitted
 def _run(problem, scheme, sizes: tuple[int, int], nodes, multipliers, options: Newton, count, length: int):
     """Where it starts, and (node, multipliers, force, code, iterations, residual) of every step, 0 where none is taken."""
     free = with_time(problem, scheme, forward=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +14,7 @@ from dalembert.step.higher import HigherProgram
 from dalembert.systems import VariationalProblem, is_traced
 from dalembert.systems.checks import CONSISTENT, InconsistentDataError, RankDeficientError
 from dalembert.systems.ostrogradsky import constraint_rates, highest_matrix
+from dalembert.tracing import Jitted
 
 
 def as_rows(value, name: str, rows: int) -> Float[Array, "rows n"]:
@@ -98,6 +98,6 @@ def check_first_step(program: HigherProgram, q, s, z, t, h) -> None:
         )
 
 
-@eqx.filter_jit
+@Jitted
 def _matrix(program: HigherProgram, q, s, z, t, h):
     return jax.jacfwd(lambda x: program.residual(x, q, s, t, h, jnp.zeros_like(q)))(z)

@@ -19,9 +19,10 @@ from dalembert.step.branch import Avoid, call_system, divided_by_factor
 from dalembert.step.carry import Carry, Choices
 from dalembert.step.program import StepProgram
 from dalembert.step.stages import extrapolation
+from dalembert.tracing import Remembered, Walk, split
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
-_COMPILED: dict[Any, CompiledStep] = {}
+_COMPILED: Remembered[CompiledStep] = Remembered(REMEMBERED)
 _told: set[str] = set()
 
 
@@ -117,14 +118,14 @@ def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Nat
     leaves, tree = jax.tree.flatten(arrays)
     rebuild = lambda new: eqx.combine(jax.tree.unflatten(tree, list(new)), static)  # noqa: E731
     reduced = jax.tree.structure(carry.reduced), tuple((np.shape(x), x.dtype) for x in jax.tree.leaves(carry.reduced))
-    key = (jax.tree.structure(program), tuple(x.shape for x in leaves), carry.q.shape, carry.s.shape, choices.branch,
-           choices.stop, choices.domain, choices.feedback and choices.feedback.law, choices.reduce, reduced)  # fmt: skip
-    found = _COMPILED.get(key)
+    walk = Walk()
+    rules = (choices.branch, choices.stop, choices.domain, choices.feedback and choices.feedback.law, choices.reduce)
+    key = split(walk, program, []), walk.of(rules), carry.q.shape, carry.s.shape, reduced
+    found = _COMPILED.get(key) if walk.lasting else None
     if found is None or not (found.written_out or _is_tracer(carry.q)):
         found = _compile(program, choices, carry, leaves, rebuild, t0, h)
-        while len(_COMPILED) >= REMEMBERED:
-            _COMPILED.pop(next(iter(_COMPILED)))
-        _COMPILED[key] = found
+        if walk.lasting:
+            _COMPILED.put(key, found)
     return Native(found, leaves, rebuild)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from dalembert.native import COUNTS, CompiledStep, register
+from dalembert.native import COUNTS, CompiledStep, register, run_by_xla
 from dalembert.step.carry import Carry, Choices
 from dalembert.step.native_run import Native, columns_of, compiled, counts_of, packed, unpacked
 from dalembert.step.program import StepProgram
@@ -52,11 +52,7 @@ def _call(code: CompiledStep, state, count, inputs, rows: int):
     """One run, or a batch of them in lanes."""
 
     def foreign(lanes: bool, state, count, inputs):
-        lead = state.shape[:-1]
-        shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (state, count)]
-        shapes.append(jax.ShapeDtypeStruct((*lead, rows, code.row_size), state.dtype))
-        name = register(code, lanes)
-        return tuple(jax.ffi.ffi_call(name, shapes, vmap_method="broadcast_all")(state, count, inputs))
+        return tuple(run_by_xla(register(code, lanes), state, count, inputs, rows))
 
     @jax.custom_batching.custom_vmap
     def call(*arrays):

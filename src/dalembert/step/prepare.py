@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -22,6 +21,7 @@ from dalembert.systems import System, VariationalProblem, check_initial_data, is
 from dalembert.systems.checks import InconsistentDataError, check_parameters, initial_acceleration
 from dalembert.systems.equations import deflatable, value
 from dalembert.systems.shapes import traced
+from dalembert.tracing import Jitted
 
 
 class Given(NamedTuple):
@@ -95,7 +95,7 @@ def _kinds(system: System, q, v, t) -> tuple[tuple[int, int], ...]:
     return tuple((c.order, value(system, c, q, v, rest, t).shape[0]) for c in system.constraints)
 
 
-_second_node = eqx.filter_jit(second_node)
+_second_node = Jitted(second_node)
 
 
 def prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h, steps: int, scheme) -> Prepared:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import inspect
 import json
-import re
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -19,6 +17,7 @@ from dalembert.discretize.windows import Interpolated, WindowMap
 from dalembert.path import Provenance
 from dalembert.step.branch import Branch
 from dalembert.systems import System, VariationalProblem
+from dalembert.tracing import source
 
 PACKAGES = ("dalembert", "jax", "jaxlib", "equinox", "numpy", "diffrax")
 
@@ -33,11 +32,11 @@ def provenance(
     """The functions of the system by name and source, its parameters, scheme, starter, branch, run and versions."""
     functions = _functions(system)
     kinds = [type(part).__name__ for part in (system, *getattr(system, "constraints", ()))]
-    source = "\n".join([f"# {', '.join(kinds)}", *(_source(f) for f in functions)])
+    text = "\n".join([f"# {', '.join(kinds)}", *(source(f) for f in functions)])
     return Provenance(
         system=", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in functions),
-        source=source,
-        source_hash=hashlib.sha256(source.encode()).hexdigest(),
+        source=text,
+        source_hash=hashlib.sha256(text.encode()).hexdigest(),
         parameters=json.dumps(jax.tree.map(lambda x: np.asarray(x).tolist(), system.parameters)),
         coordinates=system.coordinates or (),
         scheme=_scheme(system, scheme),
@@ -60,43 +59,7 @@ def _functions(system) -> list:
     else:
         parts = [system, *getattr(system, "constraints", ())]
         found = [value for part in parts for value in vars(part).values() if callable(value)]
-    return list(dict.fromkeys(found))
-
-
-def _source(function, seen: tuple = ()) -> str:
-    """Source of a function, with the values that it has captured from around it: the same text may mean other equations."""
-    try:
-        text = inspect.getsource(function)
-    except (OSError, TypeError):
-        code = getattr(function, "__code__", None)
-        text = (
-            re.sub(r" at 0x[0-9a-f]+", "", repr(function))
-            if code is None
-            else f"{code.co_code.hex()} {code.co_consts} {code.co_names}"
-        )
-    cells = getattr(function, "__closure__", None) or ()
-    names = function.__code__.co_freevars if cells else ()
-    return "\n".join(
-        [text.rstrip(), *(f"# {n} = {_captured(c, (*seen, function))}" for n, c in zip(names, cells, strict=True))]
-    )
-
-
-def _captured(cell, seen: tuple) -> str:
-    try:
-        value = cell.cell_contents
-    except ValueError:
-        return "not yet set"
-    if callable(value):
-        inner = inspect.unwrap(value)
-        return "a function above" if any(inner is f for f in seen) else _source(inner, seen)
-    if isinstance(value, np.ndarray | jax.Array):
-        array = np.asarray(value)
-        return (
-            json.dumps(array.tolist())
-            if array.size <= 64
-            else f"{array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
-        )
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    return list({id(f): f for f in found}.values())
 
 
 def _branch(branch: Branch | None) -> str:
@@ -105,7 +68,7 @@ def _branch(branch: Branch | None) -> str:
 
 def _plain(value: Any) -> Any:
     if callable(value):
-        return _source(value)
+        return source(value)
     return np.asarray(value).tolist() if not isinstance(value, str | int | float) else value
 
 

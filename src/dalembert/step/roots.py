@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,7 @@ from dalembert.step.branch import Call, second_root
 from dalembert.step.prepare import program_for
 from dalembert.step.program import StepProgram
 from dalembert.systems import System, check_initial_data
+from dalembert.tracing import Jitted
 
 _OPTIONS = Newton(tolerance=1e-11, max_iterations=60)
 
@@ -56,7 +56,7 @@ def roots(
     return _distinct(table)
 
 
-@eqx.filter_jit
+@Jitted
 def _search(program: StepProgram, call: Call, starts: int, key) -> dict[str, Array]:
     equations = lambda z: program.residual(z, *call)  # noqa: E731
     scale = lambda z: program.scale(z, call.q, call.s, call.h)  # noqa: E731

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from dalembert.step.branch import call_system
 from dalembert.step.carry import Carry, Choices
 from dalembert.step.program import StepProgram
 from dalembert.step.stages import stages
+from dalembert.tracing import Jitted
 
 CHUNK = 256  # saved states per compiled call outside tracing
 
@@ -112,7 +112,7 @@ def rows_of(lead: int, steps: int, every: int) -> tuple[int, int]:
     return sum(min(every * (1 + i), steps) <= lead for i in range(min(rows, lead))), rows
 
 
-@eqx.filter_jit
+@Jitted
 def _chunk(program: StepProgram, choices: Choices, carry: Carry, t0, h, first, steps, every):
     """CHUNK rows, for any numbers of steps: first is the index of the first row, `every` nodes apart, up to `steps`."""
 

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,6 +28,7 @@ from dalembert.step.resolution import warn_of_turns
 from dalembert.step.run import chunked_run, traced_run
 from dalembert.step.start import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
+from dalembert.tracing import Jitted
 
 
 def simulate(
@@ -94,26 +94,25 @@ def simulate(
     chosen = choose_backend(backend, branch)
     if inside:
         return _inside(prepared, choices, carry, begin, step, steps, every, chosen)
+    record = provenance(
+        system, scheme, starter, branch, h=h, steps=steps, t0=t0, save_every=save_every, **given._asdict(),
+        tolerance=tolerance, max_iterations=max_iterations, stop=stop, domain=domain,
+        feedback=feedback and feedback.law, reduce=reduce and reduce[0],
+    )  # fmt: skip
     arguments = (program, choices, carry, begin, step, steps, every)
     carry, rows = native_first(native_run, chunked_run, *arguments) if chosen == "native" else chunked_run(*arguments)
     carry = carry._replace(code=np.asarray(int(diagnosis(program, choices, carry, begin, step))))
     # By NumPy: every small operation of JAX is compiled when it is first met, jnp.asarray too, for every shape.
     prepared, carry, rows = jax.tree.map(np.asarray, (prepared, carry, rows))
     path = path_of(np, prepared, carry, rows, np.asarray(begin), np.asarray(step), every, choices)
-    path = jax.device_put(path)
-    record = provenance(
-        system, scheme, starter, branch, h=h, steps=steps, t0=t0, save_every=save_every, **given._asdict(),
-        tolerance=tolerance, max_iterations=max_iterations, stop=stop, domain=domain,
-        feedback=feedback and feedback.law, reduce=reduce and reduce[0],
-    )  # fmt: skip
-    path = dataclasses.replace(path, provenance=record)
+    path = dataclasses.replace(jax.device_put(path), provenance=record)
     warn_of_turns(path)
     if throw and Outcome(int(path.code)).failed:
         raise StepError(path)
     return path
 
 
-@eqx.filter_jit
+@Jitted
 def _inside(prepared: Prepared, choices: Choices, carry: Carry, t0, h, steps: int, every: int, backend: str) -> Path:
     """The run under tracing, as one program: under grad or vmap alone, without jit, it would be traced and compiled anew by
     every call, and its last operations one by one."""

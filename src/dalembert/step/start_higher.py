@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -27,6 +26,7 @@ from dalembert.systems import VariationalProblem, is_traced
 from dalembert.systems.checks import check_parameters
 from dalembert.systems.ostrogradsky import ostrogradsky_momenta
 from dalembert.systems.variational import constraint_numbers
+from dalembert.tracing import Jitted
 
 _START = Newton(tolerance=1e-12, max_iterations=50)
 
@@ -78,7 +78,7 @@ def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, 
     return Prepared(program, begun.nodes, begun.b[0], s, begun.z)
 
 
-@eqx.filter_jit
+@Jitted
 def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
     """Ostrogradsky's momenta at t0 are those of the first window, whose knots coincide but one; k windows lead to node k.
 
@@ -102,7 +102,7 @@ def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
     return Begun(jnp.concatenate([jets[:1], nodes]), b, state.momenta, z[-1])
 
 
-@eqx.filter_jit
+@Jitted
 def from_nodes(problem, scheme, nodes, multipliers, mh: int, t0, h) -> Begun:
     """The momenta are those of the k windows that end at the last k nodes."""
     k = problem.derivatives

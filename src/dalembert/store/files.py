@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 from pathlib import Path as File
 from typing import TYPE_CHECKING
@@ -10,8 +12,11 @@ from dalembert.discretize import DiscreteSystem
 from dalembert.path import Path
 from dalembert.solution import Solution
 from dalembert.step.provenance import provenance
-from dalembert.store.paths import FORMAT, path_from_xarray, path_to_xarray
-from dalembert.store.solutions import CONTENT, solution_from_xarray, solution_to_xarray
+from dalembert.store.atomic import write
+from dalembert.store.checks import check_format
+from dalembert.store.checksum import NOTE, FileError, last_line, verified
+from dalembert.store.paths import check_path, path_from_xarray, path_to_xarray
+from dalembert.store.solutions import CONTENT, check_solution, solution_from_xarray, solution_to_xarray
 from dalembert.systems import System
 
 if TYPE_CHECKING:
@@ -32,53 +37,49 @@ def to_xarray(path: Path | Solution) -> xarray.Dataset:
 
 
 def from_xarray(data: xarray.Dataset) -> Path | Solution:
-    """What `to_xarray` was given, bit for bit. ValueError where the data set was not made by dalembert."""
-    version = data.attrs.get("dalembert_format")
-    if version is None:
-        raise ValueError("data: no dalembert path: the attribute dalembert_format is missing")
-    if int(version) > FORMAT:
-        raise ValueError(f"data: written in format {int(version)}, this dalembert reads up to {FORMAT}; update it")
+    """What `to_xarray` was given, bit for bit.
+
+    Raises ValueError where the data set was not made by dalembert, or a variable is missing, has other dimensions, another
+    type or values that no path has: the message names it.
+    """
+    check_format(data)
     return solution_from_xarray(data) if data.attrs.get("content") == CONTENT else path_from_xarray(data)
 
 
 def save(path: Path | Solution, file: str | os.PathLike) -> None:
     """Write a path or a solution to a NetCDF-4 file (.nc), which every NetCDF or HDF5 library can read.
 
-    A file of that name is replaced once the new one is complete. Raises TypeError and ValueError as `to_xarray`,
-    ValueError for another ending, FileNotFoundError where the folder does not exist.
+    A file of that name is replaced, in one step: at any moment a reader finds the old file or the new one, and after any
+    error, a full disk too, the old one is unchanged and the path still in memory. The file is made in memory first, which
+    takes three times its size. A symbolic link is followed; mode, and owner where the system allows it, are kept. A save
+    that is killed may leave a temporary `.dalembert-….part` beside the file. Raises TypeError and ValueError as `to_xarray`,
+    ValueError for another ending, FileNotFoundError where the folder does not exist, OSError where it cannot be written,
+    MemoryError.
     """
     target = _named(file)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"file: the folder {target.parent} does not exist; make it first")
-    data = to_xarray(path)
-    plain = {str(name): {"_FillValue": None} for name, x in data.variables.items() if x.dtype.kind == "f"}
-    partial = target.with_name(target.name + ".part")
-    try:
-        data.to_netcdf(partial, engine="h5netcdf", encoding=plain)
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    content = _netcdf(_sound(to_xarray(path)))
+    write(target, content, last_line(content))
 
 
 def load(file: str | os.PathLike) -> Path | Solution:
     """The path or solution stored by `save`, equal bit for bit, with outcome, statistics and provenance.
 
-    Raises FileNotFoundError, and ValueError for a file that is no NetCDF file or was not written by dalembert.
+    The checksum in the last line of the file is checked first; files of versions before it have none and are read without.
+    Raises FileError, a ValueError, for a file that is damaged, no NetCDF file, or not written by `save`; FileNotFoundError,
+    PermissionError and other OSErrors where it cannot be read at all.
     """
-    import xarray as xr
-
     source = File(file)
-    if not source.is_file():
-        raise FileNotFoundError(f"file: {source} does not exist")
     try:
-        data = xr.load_dataset(source, engine="h5netcdf", mask_and_scale=False, decode_times=False)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"file: {source} cannot be read as a NetCDF file ({error})") from error
+        content = source.read_bytes()  # at once, so that a save meanwhile does not matter
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, "file: does not exist", os.fspath(source)) from None
+    data = _dataset(content, source, verified(content, source))
     try:
         return from_xarray(data)
-    except (ValueError, KeyError) as error:
-        detail = error.args[0] if isinstance(error, ValueError) else f"{error} is missing"
-        raise ValueError(f"file: {source} was not written by dalembert.save ({detail})") from error
+    except ValueError as error:
+        raise FileError(source, f"was not written by dalembert.save ({error})") from error
 
 
 def matches(path: Path | str | os.PathLike, system: System | DiscreteSystem) -> bool:
@@ -99,3 +100,38 @@ def _named(file: str | os.PathLike) -> File:
     if target.suffix not in SUFFIXES:
         raise ValueError(f"file: found '{target}'; a path is stored as NetCDF, give a name that ends in {SUFFIXES[0]}")
     return target
+
+
+def _sound(data: xarray.Dataset) -> xarray.Dataset:
+    """The same data set, if `load` will take it."""
+    try:
+        check_solution(data) if data.attrs.get("content") == CONTENT else check_path(data)
+    except ValueError as error:
+        raise ValueError(f"path: is no path that a run returns, and could not be loaded again ({error})") from error
+    return data
+
+
+def _netcdf(data: xarray.Dataset) -> memoryview:
+    """The bytes of a NetCDF-4 file.
+
+    HDF5 ends the process when a write fails, on a full disk as in a full memory: so it writes to memory, and only after as
+    much of it was had. An allocation that is never touched costs nothing.
+    """
+    bytearray(3 * data.nbytes + 2**24)
+    plain = {str(name): {"_FillValue": None} for name, x in data.variables.items() if x.dtype.kind == "f"}
+    content = io.BytesIO()
+    data.assign_attrs(checksum=NOTE).to_netcdf(content, engine="h5netcdf", encoding=plain)
+    return content.getbuffer()
+
+
+def _dataset(content: bytes, source: File, checked: bool) -> xarray.Dataset:
+    """The data set in the bytes of a file. What unchecked bytes make HDF5 raise is about them, whatever it is."""
+    import xarray as xr
+
+    try:
+        return xr.load_dataset(io.BytesIO(content), engine="h5netcdf", mask_and_scale=False, decode_times=False)
+    except Exception as error:
+        if isinstance(error, ImportError) or (checked and isinstance(error, MemoryError)):
+            raise
+        detail = str(error) or type(error).__name__
+        raise FileError(source, f"cannot be read as a NetCDF file ({detail})") from error

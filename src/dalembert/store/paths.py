@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -17,14 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.path import Outcome, Path, Provenance, Statistics
+from dalembert.store.checks import FORMAT, REAL, WHOLE, attribute, check_outcomes, check_variables, variable
+from dalembert.store.reduced import reduced_from_xarray, reduced_to_variables
 from dalembert.systems import is_traced
 
 if TYPE_CHECKING:
     import xarray
 
-FORMAT = 1
 LENGTH, TIME = "coordinate unit", "time unit"
 FORCE = "unit of the Lagrangian / coordinate unit"
+# The other scalars are real.
+COUNTED = ("steps_done", "code", "iterations", "max_iterations", "crossings", "turns", "failed_step")
 # variable: (field of its times, last axis, long_name, units)
 VARIABLES = {
     "q": ("t", "coordinate", "position", LENGTH),
@@ -60,7 +62,7 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     import xarray as xr
 
     _check_path(path)
-    lanes = tuple("lane" if i == 0 else f"lane_{i}" for i in range(np.ndim(path.code)))
+    lanes = _lanes(np.ndim(path.code))
     dimension = _dimensions(path)
     variables: dict[str, Any] = {}
     for name, (times, axis, long_name, units) in VARIABLES.items():
@@ -73,33 +75,65 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     variables["code"][2].update(
         flag_values=np.array([int(o) for o in Outcome]), flag_meanings=" ".join(o.name.lower() for o in Outcome)
     )
-    tree, leaves = _flatten_reduced(path.reduced)
-    for i, leaf in enumerate(leaves):
-        axes = tuple(f"reduced_{i}_{j}" for j in range(leaf.ndim))
-        variables[f"reduced_{i}"] = (axes, leaf, {"long_name": "value of the reducer over all steps"})
-    attributes = _attributes(path) | {"reduced": json.dumps(tree)}
-    return xr.Dataset(variables, _coordinates(path, lanes, dimension), attributes)
+    tree, leaves = reduced_to_variables(path.reduced)
+    attributes = _attributes(path) | {"reduced": tree}
+    return xr.Dataset(variables | leaves, _coordinates(path, lanes, dimension), attributes)
 
 
 def path_from_xarray(data: xarray.Dataset) -> Path:
-    """The Path that `path_to_xarray` was given, bit for bit."""
-    fields: dict[str, Any] = {name: jnp.asarray(data[name].values) for name in (*VARIABLES, *SCALARS) if name in data}
+    """The Path that `path_to_xarray` was given, bit for bit; ValueError naming what is missing or malformed."""
+    layout = check_path(data)
+    fields: dict[str, Any] = {name: jnp.asarray(data[name].values) for name in (*VARIABLES, *SCALARS) if name in layout}
     lanes = np.ndim(fields["code"])
     for name, (times, *_) in VARIABLES.items():
-        if name in data:
+        if name in layout:
             fields[times] = jnp.asarray(data[_time_name(str(data[name].dims[-2]), lanes)].values)
     return Path(
         **fields,
         statistics=Statistics(**{name: _statistic(data, name, np.shape(fields["code"])) for name in STATISTICS}),
-        reduced=_rebuild_reduced(json.loads(data.attrs["reduced"]), data),
-        levels=(data.attrs["level_of_velocities"], data.attrs["level_of_multipliers"]),
-        provenance=_provenance(data.attrs),
+        reduced=reduced_from_xarray(data),
+        levels=(attribute(data, "level_of_velocities"), attribute(data, "level_of_multipliers")),
+        provenance=_provenance(data),
     )
 
 
-def _statistic(data: xarray.Dataset, name: str, shape: tuple[int, ...]):
-    """A statistic; files from before steps were tested for their turns have no number of them."""
-    return jnp.asarray(data[name].values) if name in data else jnp.full(shape, -1)
+def _statistic(data: xarray.Dataset, name: str, shape: tuple[int, ...]) -> jax.Array:
+    """A statistic; files from before the turns of the velocity were counted have no number of them."""
+    return jnp.asarray(data[name].values) if name in data or name != "turns" else jnp.full(shape, -1)
+
+
+def check_path(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
+    """Whether the data set holds a path, and the dimensions and kind of its variables; ValueError naming what is wrong."""
+    layout = _layout(data)
+    check_variables(data, layout)
+    check_outcomes(data)
+    _check_lengths(data, layout)
+    return layout
+
+
+def _layout(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
+    """Dimensions and kind that every variable of a path has, the times of the levels among them."""
+    lanes = _lanes(len(variable(data, "code").dims))
+    wanted = _levels((attribute(data, "level_of_velocities"), attribute(data, "level_of_multipliers")))
+    found = {}
+    for name, (times, axis, *_) in VARIABLES.items():
+        if name in data or name != "feedback":
+            dimensions = variable(data, name).dims
+            other = _apart(wanted[times], times)  # the name of a level whose times are not those of its namesake
+            level = other if other in dimensions else wanted[times]
+            found[name] = ((*lanes, level, axis), REAL)
+            found[_time_name(level, len(lanes))] = ((*lanes, level), REAL)
+    scalars = [name for name in (*SCALARS, *STATISTICS) if name in data or name != "turns"]
+    return found | {name: (lanes, WHOLE if name in COUNTED else REAL) for name in scalars}
+
+
+def _check_lengths(data: xarray.Dataset, layout: dict[str, tuple[tuple[str, ...], str]]) -> None:
+    """Velocities are at the nodes or between them, and no level has more times than the nodes."""
+    nodes = data["q"].shape[-2]
+    for name in VARIABLES:
+        count = data[name].shape[-2] if name in layout else 0
+        if count > nodes or (name == "v" and count < nodes - 1):
+            raise ValueError(f"data: {name} has {count} times and q has {nodes}; the rows of a path belong together")
 
 
 def _check_path(path: object) -> None:
@@ -109,14 +143,26 @@ def _check_path(path: object) -> None:
         raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then store it")
 
 
+def _lanes(count: int) -> tuple[str, ...]:
+    return tuple("lane" if i == 0 else f"lane_{i}" for i in range(count))
+
+
+def _levels(levels: tuple[str, str]) -> dict[str, str]:
+    return {"t": "node", "t_velocity": levels[0], "t_multipliers": levels[1], "t_feedback": "held"}
+
+
+def _apart(level: str, field: str) -> str:
+    return f"{level}_{field.removeprefix('t_')}"
+
+
 def _dimensions(path: Path) -> dict[str, str]:
     """Which dimension each field of times lies on; equal names need equal times, so that levels are never mixed."""
-    wanted = {"t": "node", "t_velocity": path.levels[0], "t_multipliers": path.levels[1], "t_feedback": "held"}
+    wanted = _levels(path.levels)
     taken: dict[str, np.ndarray] = {}
     for field, level in wanted.items():
         times = np.asarray(getattr(path, field)) if getattr(path, field) is not None else np.zeros(0)
         if level in taken and not np.array_equal(taken[level], times):
-            level = wanted[field] = f"{level}_{field.removeprefix('t_')}"
+            level = wanted[field] = _apart(level, field)
         taken[level] = times
     return wanted
 
@@ -164,46 +210,14 @@ def _text(value: str | tuple[str, ...]) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _provenance(attributes: dict[Any, Any]) -> Provenance | None:
-    if "source_hash" not in attributes:
+def _provenance(data: xarray.Dataset) -> Provenance | None:
+    if "source_hash" not in data.attrs:
         return None
-    texts = {f.name: str(attributes[_attribute(f.name)]) for f in dataclasses.fields(Provenance)}
-    return Provenance(**{**texts, "coordinates": tuple(json.loads(texts["coordinates"]))})
-
-
-def _flatten_reduced(value: Any) -> tuple[Any, list[np.ndarray]]:
-    """The reducer's value as a JSON tree of leaf numbers, and its leaves; other containers than dict, list and tuple
-    become dicts of their leaves."""
-    leaves: list[np.ndarray] = []
-
-    def visit(node: Any) -> Any:
-        if node is None:
-            return {"none": None}
-        if type(node) is dict and all(isinstance(key, str) for key in node):
-            return {"dict": {key: visit(child) for key, child in node.items()}}
-        if type(node) in (list, tuple):
-            return {type(node).__name__: [visit(child) for child in node]}
-        below = jax.tree_util.tree_leaves_with_path(node)
-        if len(below) != 1 or below[0][0]:
-            return {"dict": {jax.tree_util.keystr(key): visit(leaf) for key, leaf in below}}
-        leaves.append(_numbers(node))
-        return {"leaf": len(leaves) - 1}
-
-    return visit(value), leaves
-
-
-def _numbers(leaf: Any) -> np.ndarray:
-    array = np.asarray(leaf)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"path: reduced holds values of type {array.dtype}; real numbers can be stored")
-    return array
-
-
-def _rebuild_reduced(tree: dict[str, Any], data: xarray.Dataset) -> Any:
-    (kind, content), *_ = tree.items()
-    if kind == "leaf":
-        return jnp.asarray(data[f"reduced_{content}"].values)
-    if kind == "dict":
-        return {key: _rebuild_reduced(child, data) for key, child in content.items()}
-    children: Iterator[Any] = (_rebuild_reduced(child, data) for child in content or ())
-    return {"none": lambda: None, "list": lambda: list(children), "tuple": lambda: tuple(children)}[kind]()
+    texts = {f.name: attribute(data, _attribute(f.name)) for f in dataclasses.fields(Provenance)}
+    try:
+        names = json.loads(texts["coordinates"])
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"data: the attribute coordinate_names is {texts['coordinates']!r}; a list of names is right")
+    return Provenance(**{**texts, "coordinates": tuple(names)})

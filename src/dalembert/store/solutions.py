@@ -13,13 +13,17 @@ import numpy as np
 
 from dalembert.path import Outcome
 from dalembert.solution import BoundaryStatistics, Solution
-from dalembert.store.paths import FORCE, FORMAT, LENGTH, TIME
+from dalembert.store.checks import FORMAT, REAL, WHOLE, attribute, check_outcomes, check_variables
+from dalembert.store.paths import FORCE, LENGTH, TIME
 from dalembert.systems import is_traced
 
 if TYPE_CHECKING:
     import xarray
 
 CONTENT = "solution"
+COUNTED = ("negative_directions", "flat_directions", "code", "iterations", "factorizations", "restorations")
+MOMENTA = ("momenta_initial", "momenta_final")  # each is there where the end is given by derivatives
+_STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
 # variable: (dimensions, long_name, units)
 VARIABLES = {
     "q": (("node", "coordinate"), "position", LENGTH),
@@ -48,8 +52,8 @@ def solution_to_xarray(solution: Solution) -> xarray.Dataset:
     for name, (axes, long_name, units) in VARIABLES.items():
         if getattr(s, name) is not None:
             found[name] = (axes, np.asarray(getattr(s, name)), {"long_name": long_name, "units": units})
-    for field in dataclasses.fields(BoundaryStatistics):
-        found[field.name] = ((), np.asarray(getattr(s.statistics, field.name)), {"long_name": f"{field.name} of the solver"})
+    for name in _STATISTICS:
+        found[name] = ((), np.asarray(getattr(s.statistics, name)), {"long_name": f"{name} of the solver"})
     times: dict[str, Any] = {
         name: (name, np.asarray(t), {"long_name": f"time of level {name}", "units": TIME, "axis": "T"})
         for name, t in (("node", s.t), ("window", s.t_multipliers))
@@ -63,9 +67,19 @@ def solution_to_xarray(solution: Solution) -> xarray.Dataset:
 
 
 def solution_from_xarray(data: xarray.Dataset) -> Solution:
-    """The Solution that `solution_to_xarray` was given, bit for bit."""
-    values: dict[str, Any] = {name: np.array(data[name].values) if name in data else None for name in VARIABLES}
-    names = [field.name for field in dataclasses.fields(BoundaryStatistics)]
-    statistics = BoundaryStatistics(**{name: np.array(data[name].values) for name in names})
+    """The Solution that `solution_to_xarray` was given, bit for bit; ValueError naming what is missing or malformed."""
+    layout = check_solution(data)
+    values: dict[str, Any] = {name: np.array(data[name].values) if name in layout else None for name in VARIABLES}
+    statistics = BoundaryStatistics(**{name: np.array(data[name].values) for name in _STATISTICS})
     times = {"t": np.array(data["node"].values), "t_multipliers": np.asarray(data["window"].values)}
-    return Solution(**values, **times, statistics=statistics, scheme=data.attrs["windows"])
+    return Solution(**values, **times, statistics=statistics, scheme=attribute(data, "windows"))
+
+
+def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
+    """Whether the data set holds a solution, and dimensions and kind of its variables; ValueError naming what is wrong."""
+    found = {name: axes for name, (axes, *_) in VARIABLES.items() if name in data or name not in MOMENTA}
+    found |= {"node": ("node",), "window": ("window",)} | dict.fromkeys(_STATISTICS, ())
+    layout = {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}
+    check_variables(data, layout)
+    check_outcomes(data)
+    return layout

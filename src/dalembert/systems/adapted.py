@@ -6,7 +6,6 @@ import dataclasses
 from typing import NamedTuple
 
 import diffrax
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +17,7 @@ from dalembert.systems.connection import Connection, connection
 from dalembert.systems.reduction import explicit_terms, reduction, violation
 from dalembert.systems.reference import check_times
 from dalembert.systems.system import System
+from dalembert.tracing import Jitted
 
 MOST_CHANGES = 1000
 
@@ -111,7 +111,7 @@ class _Segment(NamedTuple):
     steps: Array
 
 
-@eqx.filter_jit
+@Jitted
 def _segment(chart: Connection, start, xi, times, tolerance) -> _Segment:
     """From `start` to the last time, or to the first step after which the chart is worn.
 
@@ -149,7 +149,7 @@ def _segment(chart: Connection, start, xi, times, tolerance) -> _Segment:
     )
 
 
-@eqx.filter_jit
+@Jitted
 def _look(system: System, q, v, t):
     def one(x, w, s):
         return explicit_terms(system, x, w, s).multipliers, violation(system, x, w, s)

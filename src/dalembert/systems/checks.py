@@ -24,6 +24,7 @@ from dalembert.systems.equations import (
 )
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System
+from dalembert.tracing import Jitted
 
 CONSISTENT = 1e-8  # largest residual of φ(q0), dφ/dt, φ(q0, v0), relative to 1, that is taken as zero
 
@@ -152,7 +153,7 @@ def check_many(system: System, given: dict, axes: dict, t0) -> None:
             )
 
 
-@eqx.filter_jit
+@Jitted
 def _look_many(system: System, given: dict, axes: dict, t0):
     def one(given: dict):
         system_ = system.replace(**given["parameters"]) if given["parameters"] else system
@@ -181,7 +182,7 @@ class _Found(NamedTuple):
     multipliers: Array
 
 
-@eqx.filter_jit
+@Jitted
 def _look(system: System, q, v, t) -> _Found:
     rest = jnp.zeros_like(q)
     a, multipliers, info = acceleration(system, q, v, t)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -27,6 +28,7 @@ from dalembert.systems.integrability import AFFINE, affinity
 from dalembert.systems.reduction import check_first_order, constraint_rows, explicit_terms, velocity_constraints
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System
+from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
 Adapted = Float[Array, "two_n_minus_m"]
@@ -34,9 +36,9 @@ Adapted = Float[Array, "two_n_minus_m"]
 _CLOSE = Newton(tolerance=1e-11, max_iterations=50)
 
 
-def compiled(method: Callable) -> Callable:
+def compiled(method: Callable) -> Callable[..., Any]:
     """A method under jit; plain numbers become arrays first, so that another value compiles nothing again."""
-    inside = eqx.filter_jit(method)
+    inside = Jitted(method)
 
     @functools.wraps(method)
     def call(self, *given):
@@ -199,7 +201,7 @@ def as_points(q, v) -> tuple[Float[Array, "B n"], Float[Array, "B n"]]:
     return found[0], found[1]
 
 
-@eqx.filter_jit
+@Jitted
 def _rows(system: System, points, speeds, t):
     """φ_v at every point, and its relative change when v changes."""
     n = points.shape[1]

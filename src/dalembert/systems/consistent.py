@@ -21,6 +21,7 @@ from dalembert.systems.checks import (
 from dalembert.systems.equations import first_derivative, value
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System
+from dalembert.tracing import reading
 
 
 class Projection(NamedTuple):
@@ -56,13 +57,15 @@ def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
     def positions(x):
         return jnp.concatenate([value(system, c, x, v, v, t) for c in holonomic])
 
-    new_q = _nearest(positions, q, "q0") if holonomic else q
+    with reading(system):
+        new_q = _nearest(positions, q, "q0") if holonomic else q
 
     def velocities(w):
         rows = [first_derivative(system, c, new_q, w, t) for c in holonomic]
         return jnp.concatenate(rows + [value(system, c, new_q, w, w, t) for c in nonholonomic])
 
-    new_v = _nearest(velocities, v, "v0") if holonomic or nonholonomic else v
+    with reading(system):
+        new_v = _nearest(velocities, v, "v0") if holonomic or nonholonomic else v
     return Projection(new_q, new_v, float(jnp.linalg.norm(new_q - q)), float(jnp.linalg.norm(new_v - jnp.asarray(v))))
 
 

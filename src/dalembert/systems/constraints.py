@@ -9,11 +9,15 @@ from typing import Any, ClassVar
 import equinox as eqx
 import numpy as np
 
+from dalembert.systems.pickling import reduced
+
 
 class Constraint(eqx.Module):
     """Base of the four kinds. `order` is the highest derivative of q in the constraint."""
 
     order: ClassVar[int]
+
+    __reduce__ = reduced
 
 
 class Kinematic(Constraint):

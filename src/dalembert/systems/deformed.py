@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import jax.numpy as jnp
 
 from dalembert.systems.constraints import Nonholonomic
+from dalembert.systems.pickling import made
 from dalembert.systems.reduction import check_first_order
 from dalembert.systems.system import System
 
@@ -32,19 +33,29 @@ def deformed(system: System, g: Callable, delta: float) -> System:
         raise ValueError("system: its parameters must be a mapping without the name 'delta', which the deformation takes")
 
     def plain(function: Callable) -> Callable:
-        return function if given is not None else lambda *x: function(*x[:-1])
-
-    phis, bend = [plain(c.phi) for c in constraints], plain(g)
-
-    def phi(*x):
-        rows = jnp.concatenate([jnp.atleast_1d(one(*x)) for one in phis])
-        return rows + x[-1]["delta"] * jnp.reshape(jnp.asarray(bend(*x)), rows.shape)
+        return function if given is not None else _without_parameters(function)
 
     return System(
         plain(system.lagrangian),
-        Nonholonomic(phi),
+        Nonholonomic(_bent(tuple(plain(c.phi) for c in constraints), plain(g))),
         forces=None if system.forces is None else plain(system.forces),
         coordinates=system.coordinates,
         parameters={**(given or {}), "delta": delta},
         time_dependent=system.time_dependent,
     )
+
+
+@made
+def _without_parameters(function: Callable) -> Callable:
+    return lambda *x: function(*x[:-1])
+
+
+@made
+def _bent(phis: tuple[Callable, ...], bend: Callable) -> Callable:
+    """φ + δ g."""
+
+    def phi(*x):
+        rows = jnp.concatenate([jnp.atleast_1d(one(*x)) for one in phis])
+        return rows + x[-1]["delta"] * jnp.reshape(jnp.asarray(bend(*x)), rows.shape)
+
+    return phi

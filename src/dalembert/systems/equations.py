@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,7 @@ from dalembert.algebra import Newton, Solve, root
 from dalembert.systems.annihilator import annihilator
 from dalembert.systems.constraints import Constraint, Holonomic, Kinematic, Lyapunov, Nonholonomic, WithForces
 from dalembert.systems.system import System
+from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
 Rows = Float[Array, "m"]
@@ -139,7 +139,7 @@ def acceleration(system: System, q: Vector, v: Vector, t: Time = 0.0) -> tuple[V
     return _acceleration(system, q, v, jnp.asarray(t, dtype=float))
 
 
-@eqx.filter_jit  # one program, and not one for each of its operations by every call outside of jit
+@Jitted  # one program, and not one for each of its operations by every call outside of jit
 def _acceleration(system: System, q: Vector, v: Vector, t) -> tuple[Vector, Rows, Solve]:
     n = q.shape[0]
     m = jax.eval_shape(lambda: all_reactions(system, q, v, jnp.zeros_like(v), t)).shape[0]
@@ -171,7 +171,7 @@ class _Affine(NamedTuple):
     size: Float[Array, ""]
 
 
-@eqx.filter_jit  # traced once, however often the equations and their derivatives ask for it
+@Jitted  # traced once, however often the equations and their derivatives ask for it
 def _affine_in_control(system: System, q: Vector, v: Vector, t) -> _Affine:
     n = q.shape[0]
     (lyapunov,) = [c for c in system.constraints if isinstance(c, Lyapunov)]
@@ -193,7 +193,7 @@ def _affine_in_control(system: System, q: Vector, v: Vector, t) -> _Affine:
     return _Affine(vq @ v + vv @ drift + vt + dissipation, vv @ response, drift, response, size)
 
 
-@eqx.filter_jit
+@Jitted
 def lyapunov_control(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Rows:
     """λ = -φ₀(q,v)/u(q,v), (1,), continued through u = 0 where φ₀ vanishes with u (V solves the matching equation).
 

@@ -13,6 +13,7 @@ from dalembert.systems.checks import CONSISTENT, InconsistentDataError, as_vecto
 from dalembert.systems.connection import Connection, connection
 from dalembert.systems.reduction import violation
 from dalembert.systems.system import System
+from dalembert.tracing import Jitted
 
 SAMPLES = 33  # points of the curve at which the chart is looked at
 
@@ -68,7 +69,7 @@ def interpolant(system: System, first, second, *, duration: float = 1.0, t0: flo
     return curve
 
 
-@eqx.filter_jit
+@Jitted
 def _along(curve: Interpolant):
     """The quality of the chart along the curve."""
     times = curve.t0 + curve.duration * jnp.linspace(0.0, 1.0, SAMPLES)

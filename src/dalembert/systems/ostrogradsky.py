@@ -20,6 +20,7 @@ from dalembert.systems.variational import (
     density,
     differential_constraints,
 )
+from dalembert.tracing import Jitted
 
 _CLOSE = Newton(tolerance=1e-12, max_iterations=30)
 
@@ -71,7 +72,7 @@ def ostrogradsky_momenta(
     return jnp.stack([sum((-1.0) ** i * rates[i][j + 1 + i] for i in range(k - j)) for j in range(k)])
 
 
-@eqx.filter_jit
+@Jitted
 def constraint_rates(problem: VariationalProblem, derivatives: Float[Array, "2k n"], t) -> list:
     """φ, dφ/dt, … of every constraint, as many as (q, …, q⁽²ᵏ⁻¹⁾) determine: all vanish on a solution."""
     out = []
@@ -85,7 +86,7 @@ def constraint_rates(problem: VariationalProblem, derivatives: Float[Array, "2k 
     return out
 
 
-@eqx.filter_jit
+@Jitted
 def highest_matrix(problem: VariationalProblem, derivatives: Float[Array, "2k n"], multipliers: Float[Array, "m"], t):
     """[[∂²L̃/∂q⁽ᵏ⁾², Rᵀ], [R, 0]], R the gradients of every constraint with respect to the highest derivative it is given.
 
@@ -157,7 +158,7 @@ def ostrogradsky(
     return result
 
 
-@eqx.filter_jit
+@Jitted
 def _integrate(problem, derivatives, multipliers, times, tolerance, max_steps: int) -> Ostrogradsky:
     k, n = problem.derivatives, derivatives.shape[1]
     guess = jnp.concatenate([derivatives[k], multipliers[0]])

@@ -18,6 +18,7 @@ from dalembert.systems.checks import RankDeficientError, as_vector, check_x64, i
 from dalembert.systems.equations import Time, all_reactions, euler_lagrange, first_derivative, reduced, value
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System
+from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
 Rows = Float[Array, "m"]
@@ -84,7 +85,7 @@ def explicit_terms(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Reduc
     return Reduction(free + forces @ multipliers, multipliers, free, mass, rows, rate, reactions, coupling)
 
 
-_terms = eqx.filter_jit(explicit_terms)
+_terms = Jitted(explicit_terms)
 
 
 def reduction(system: System, q, v, t: Time = 0.0) -> Reduction:

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from dalembert.systems.checks import check_initial_data, is_traced, velocity_residuals
 from dalembert.systems.equations import acceleration
 from dalembert.systems.system import System
+from dalembert.tracing import Jitted
 
 
 class Reference(eqx.Module):
@@ -77,7 +78,7 @@ def check_times(t, tolerance) -> Float[Array, "times"]:
     return times
 
 
-@eqx.filter_jit
+@Jitted
 def _integrate(system, q, v, times, tolerance, solver, max_steps: int) -> Reference:
     n = q.shape[0]
 

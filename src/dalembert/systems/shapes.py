@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from dalembert.systems.constraints import Constraint, Kinematic, Lyapunov, WithForces
 from dalembert.systems.system import System
+from dalembert.tracing import Remembered, Walk, reading, split
 
 
 def output_shape(function: Callable[[], object], name: str, arguments: str) -> tuple[int, ...]:
@@ -40,29 +41,22 @@ def condition_shape(function: Callable[[], object], name: str, arguments: str) -
     return tuple(result.shape)
 
 
-REMEMBERED = 256
-_PASSED: dict = {}
+_PASSED: Remembered[list] = Remembered(256)
 
 
 def traced(check: Callable, *arguments):
     """check(*arguments) with traced arguments; what it returns is plain data (shapes, counts).
 
-    Shapes depend on functions and shapes alone: a check that has passed is not made again for the same ones. Functions that
-    close over others (here: lists of callbacks) are checked every time.
+    Shapes depend on functions and shapes alone: a check that has passed is not made again while what the functions read
+    stays the same.
     """
-    leaves, structure = jax.tree.flatten(eqx.filter(arguments, eqx.is_array_like))
-    static = jax.tree.structure(arguments)
-    key = (check, structure, static, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves))
-    try:
-        known = None if check.__closure__ else _PASSED.get(key)
-    except TypeError:  # a static field that cannot be hashed
-        return _traced(check, arguments)
+    walk = Walk()
+    key = walk.of(check), split(walk, arguments, [])
+    known = _PASSED.get(key) if walk.lasting else None
     if known is None:
         known = [_traced(check, arguments)]
-        if not check.__closure__:
-            while len(_PASSED) >= REMEMBERED:
-                _PASSED.pop(next(iter(_PASSED)))
-            _PASSED[key] = known
+        if walk.lasting:
+            _PASSED.put(key, known)
     return known[0]
 
 
@@ -73,7 +67,8 @@ def _traced(check: Callable, arguments):
         found.append(check(*given))
         return jnp.zeros(())
 
-    eqx.filter_eval_shape(look, arguments)
+    with reading(check, arguments):
+        eqx.filter_eval_shape(look, arguments)
     return found[0]
 
 

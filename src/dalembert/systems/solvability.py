@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +24,7 @@ from dalembert.systems.reduction import (
 )
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System
+from dalembert.tracing import Jitted
 
 POINTS = 8  # nearby points at which rank and integrability are looked at
 NEARBY = 0.05  # their distance in each coordinate, relative to 1 + |q_i|
@@ -188,7 +188,7 @@ class _Found(NamedTuple):
     slopes: Array
 
 
-@eqx.filter_jit
+@Jitted
 def _look(system: System, q, v, t, points, speeds) -> _Found:
     every = jnp.concatenate([q[None], points])
     omega, slopes = jax.vmap(lambda x: forms_and_slopes(system, x, v, t))(every)

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.systems.constraints import Constraint
+from dalembert.systems.pickling import reduced
+from dalembert.tracing import reading
 
 
 class System(eqx.Module):
@@ -31,6 +33,8 @@ class System(eqx.Module):
     coordinates: tuple[str, ...] | None = eqx.field(static=True)
     parameters: Any
     time_dependent: bool = eqx.field(static=True)
+
+    __reduce__ = reduced
 
     def __init__(
         self,
@@ -83,7 +87,8 @@ def call_function(system, function: Callable, *arguments, t):
         arguments = (*arguments, t)
     if system.parameters is not None:
         arguments = (*arguments, system.parameters)
-    return jnp.asarray(function(*arguments))  # so that tuples and lists of numbers will do
+    with reading(function):
+        return jnp.asarray(function(*arguments))  # so that tuples and lists of numbers will do
 
 
 def replace_parameters(system, values: Mapping[str, Any]):

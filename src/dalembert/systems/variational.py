@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.systems.constraints import Holonomic, Kinematic, Lyapunov, WithForces
+from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import output_shape, traced
 from dalembert.systems.system import as_arrays, call_function, names_of, replace_parameters
 
@@ -37,6 +38,8 @@ class VariationalProblem(eqx.Module):
     coordinates: tuple[str, ...] | None = eqx.field(static=True)
     parameters: Any
     time_dependent: bool = eqx.field(static=True)
+
+    __reduce__ = reduced
 
     def __init__(
         self,

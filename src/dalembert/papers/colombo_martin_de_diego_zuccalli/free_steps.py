@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +19,7 @@ from dalembert.solution import Solution
 from dalembert.solve import Nodes, solve
 from dalembert.systems import VariationalProblem
 from dalembert.systems.variational import density
+from dalembert.tracing import Jitted
 
 STEPS = (10, 20, 40)
 DEGREE = 40
@@ -57,7 +57,7 @@ def solved(beam: Beam, problem: VariationalProblem, t: Float[np.ndarray, "N+1"])
     return solve(problem, initial=first, final=last, times=count, scheme=Points(), guess=x, seek="extremal", throw=False)
 
 
-@eqx.filter_jit
+@Jitted
 def time_slopes(problem: VariationalProblem, x: Float[Array | np.ndarray, "N+1 2"]) -> Float[Array, "N-1"]:
     """½(h_i + h_{i+1}) ∂L̄_d/∂t_i of every window: all its times move together."""
 

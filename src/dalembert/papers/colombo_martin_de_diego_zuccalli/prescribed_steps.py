@@ -16,6 +16,7 @@ from dalembert.papers.drawing import BLUE, GREY, RED, Save, panels
 from dalembert.solve import Nodes, solve
 from dalembert.systems import VariationalProblem
 from dalembert.systems.variational import density
+from dalembert.tracing import Jitted
 
 LOAD = 384.0  # bends the beam by 1 in the middle
 HEAVY = Beam(
@@ -59,7 +60,7 @@ class Constrained(eqx.Module):
         return self.action(x) + z[2 * n - 3 :] @ self.constraints(x)
 
 
-@eqx.filter_jit
+@Jitted
 def _equations(c: Constrained, z):
     return jax.grad(c.augmented)(z), jax.hessian(c.augmented)(z)
 

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from dalembert.gallery import car_with_trailers, contact_oscillator, nonholonomi
 from dalembert.papers.convergence import Method
 from dalembert.papers.drawing import BLUE, GOLD, GREEN, GREY, RED
 from dalembert.systems import System, acceleration
+from dalembert.tracing import Jitted
 
 EXPLICIT = Method("explicit", "β = 0, explicit (81, 82)", Scheme.jimenez_scheurle(0.0))
 IMPLICIT = Method("implicit", "β = ½, implicit (86)", Scheme.jimenez_scheurle(0.5))
@@ -98,6 +98,6 @@ def multipliers_at(system: System, q, v) -> Float[np.ndarray, "K m"]:
     return np.concatenate(rows)
 
 
-@eqx.filter_jit
+@Jitted
 def _rows(system: System, q, v):
     return jax.vmap(lambda x, w: acceleration(system, x, w, 0.0)[1])(q, v)

@@ -14,6 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.systems.pickling import reduced
+from dalembert.tracing import Jitted
+
 Vector = Float[Array, "n"]
 
 ITERATIONS = 100  # of the projection; from within the reach of the manifold it takes fewer than ten
@@ -26,6 +29,8 @@ class Manifold(abc.ABC):
     Two manifolds of equal functions are equal, and share compiled code. A point q (n,) is one of Rⁿ, or of a chart.
     Nothing is checked: a vector that shall be tangent is taken to be.
     """
+
+    __reduce__ = reduced
 
     @abc.abstractmethod
     def gram(self, q: Vector) -> Float[Array, "n n"]:
@@ -206,7 +211,7 @@ def _inverse(a: Float[Array, "m m"]) -> Float[Array, "m m"]:
     return jnp.linalg.inv(a)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@Jitted
 def _newton_step(manifold: Embedded, q: Float[Array, "... n"]) -> Float[Array, "... n"]:
     """φ'⁺φ at many points."""
 

@@ -1,0 +1,78 @@
+"""Where the commands write. A finished file is replaced only with --force, and nothing that was computed is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path as File
+
+from dalembert.path import Path
+from dalembert.solution import Solution
+from dalembert.store import save
+from dalembert.store.atomic import check, write
+
+STORED = (".nc", ".nc4", ".h5")
+DRAWN = (".png", ".pdf", ".svg")
+
+
+def check_target(file: File | None, endings: tuple[str, ...], option: str, force: bool) -> None:
+    """Before the run: a path that took an hour shall not be lost to a misspelt folder, nor to a name that is taken."""
+    if file is None:
+        return
+    if file.suffix not in endings:
+        raise ValueError(f"{option}: found {file}; give a name that ends in {', '.join(endings)}")
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"{option}: the folder {file.parent} does not exist; make it first")
+    if not os.access(file.parent, os.W_OK):
+        raise PermissionError(f"{option}: the folder {file.parent} cannot be written to")
+    if file.exists() and not force:
+        raise FileExistsError(f"{option}: {file} exists; --force replaces it, or give another name")
+    check(file)
+
+
+def check_folder(folder: File, force: bool) -> None:
+    """A folder that holds results keeps them."""
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"--folder: {folder} is a file; give the name of a folder")
+    if folder.is_dir() and any(folder.iterdir()) and not force:
+        raise FileExistsError(f"--folder: {folder} holds files; --force writes over them, or give another folder")
+
+
+def store(path: Path | Solution, file: File, force: bool) -> None:
+    """The path as a NetCDF file."""
+    _output(file, "--save", force, lambda place: save(path, place))
+
+
+def draw(figure, file: File, force: bool) -> None:
+    """The figure in the format of the file's ending."""
+
+    def saved(place: File) -> None:
+        content = io.BytesIO()
+        figure.savefig(content, format=place.suffix[1:])
+        write(place, content.getbuffer())
+
+    _output(file, "--plot", force, saved)
+
+
+def _output(file: File, option: str, force: bool, writing: Callable[[File], None]) -> None:
+    """Somebody may have finished a file of that name during the run: both are kept. A full disk has a refuge."""
+    place = file if force or not file.exists() else _free(file)
+    try:
+        writing(place)
+    except OSError as error:
+        refuge = File(tempfile.mkdtemp(prefix="dalembert-")) / file.name
+        with contextlib.suppress(OSError):
+            writing(refuge)
+            raise RuntimeError(f"{option}: {error}. It is in {refuge} instead; move it to a safe place") from error
+        raise
+    if place != file:
+        raise FileExistsError(f"{option}: {file} was written by another program during the run and is kept; this is {place}")
+
+
+def _free(file: File) -> File:
+    names = (file.with_stem(f"{file.stem}-{i}") for i in itertools.count(2))
+    return next(name for name in names if not name.exists())

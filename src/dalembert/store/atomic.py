@@ -1,0 +1,121 @@
+"""A file written whole or not at all: the old content is there until the new one is on the disk, then the new one is."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path as File
+from typing import IO
+
+# What a file system answers that cannot reserve space, or flush a folder: both are kindnesses, and writing goes on without.
+_UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def write(target: str | os.PathLike, *content: bytes | memoryview) -> None:
+    """The pieces of content as the file `target`, in one step: a reader finds the old file or the new one, never half.
+
+    They go to a temporary of a new name beside the target, `.dalembert-….part`, whose space is reserved first; it is flushed
+    to the disk and renamed. A symbolic link is followed, as by `open`: the file it points to is replaced, the link stays.
+    A file that is replaced keeps its mode, and its owner and group where the system allows that; a new one has what `open`
+    gives. Another hard link to it keeps the old content.
+    Errors: OSError with the target as file name (PermissionError, IsADirectoryError, …); then nothing has changed.
+    """
+    with _named(target):
+        place = File(os.path.realpath(target))
+        _write(place, _replaced(place), content)
+
+
+def check(target: str | os.PathLike) -> None:
+    """Raises OSError where `write` would refuse to replace what stands at the target: before the content is computed."""
+    with _named(target):
+        _replaced(File(os.path.realpath(target)))
+
+
+@contextlib.contextmanager
+def _named(target: str | os.PathLike) -> Iterator[None]:
+    """Errors of the system with the name that was asked for, and not that of the temporary."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"file: not written ({error.strerror or error}); what was there before is unchanged"
+        raise OSError(error.errno or errno.EIO, reason, os.fspath(target)) from error
+
+
+def _write(place: File, old: os.stat_result | None, content: tuple[bytes | memoryview, ...]) -> None:
+    partial = place.with_name(f".dalembert-{secrets.token_hex(8)}.part")
+    # Until it has the mode of the old file, nobody else may read what will perhaps be private.
+    mode = 0o666 if old is None else 0o600
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+    try:
+        with open(handle, "wb") as stream:
+            _reserve(stream, sum(len(piece) for piece in content))
+            for piece in content:
+                stream.write(piece)
+            stream.flush()
+            if old is not None:
+                _inherit(stream, old)
+            os.fsync(stream.fileno())
+        os.replace(partial, place)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise
+    _flush_folder(place.parent)
+
+
+def _replaced(place: File) -> os.stat_result | None:
+    """What stands at the place, None if nothing does; OSError where it must not be replaced."""
+    try:
+        found = os.stat(place)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is a device, a pipe or a socket, and no file")
+    if not os.access(place, os.W_OK):  # renaming asks only the folder; a file made read-only shall stay what it is
+        raise PermissionError(errno.EACCES, "the file there is read-only")
+    return found
+
+
+def _reserve(stream: IO[bytes], size: int) -> None:
+    """A disk that is too full says so here, before anything is written."""
+    if hasattr(os, "posix_fallocate") and size:
+        try:
+            os.posix_fallocate(stream.fileno(), 0, size)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+
+
+def _inherit(stream: IO[bytes], old: os.stat_result) -> None:
+    """Owner and group as far as the system allows, each for itself; then the mode, which a change of owner may cut."""
+    if os.name != "posix":
+        return
+    new = os.fstat(stream.fileno())
+    for wanted, found, owner in ((old.st_uid, new.st_uid, (old.st_uid, -1)), (old.st_gid, new.st_gid, (-1, old.st_gid))):
+        if wanted != found:
+            with contextlib.suppress(PermissionError):
+                os.fchown(stream.fileno(), *owner)
+    os.fchmod(stream.fileno(), stat.S_IMODE(old.st_mode))
+
+
+def _flush_folder(folder: File) -> None:
+    """The new name, too, survives a power failure. A folder that may not be read cannot be flushed by us."""
+    if os.name != "posix":
+        return
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+    finally:
+        os.close(handle)

@@ -1,0 +1,9 @@
+"""What a user's functions read, and what is kept for as long as that stays the same. Begin with `jitted`."""
+
+from dalembert.tracing.arguments import split
+from dalembert.tracing.fingerprint import Walk
+from dalembert.tracing.jitted import Jitted, reading
+from dalembert.tracing.remembered import Remembered, remembered
+from dalembert.tracing.sources import source
+
+__all__ = ["Jitted", "Remembered", "Walk", "reading", "remembered", "source", "split"]

@@ -1,0 +1,77 @@
+"""Trees of arguments and results: the arrays in them, and all the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from dalembert.tracing.fingerprint import Walk
+
+ARRAYS = (jax.Array, np.ndarray, np.generic)
+
+
+def split(walk: Walk, x: Any, arrays: list) -> Any:
+    """The key of a tree, in which arrays count by shape and type only; they are appended to `arrays` in JAX's order."""
+    if isinstance(x, ARRAYS):
+        arrays.append(x)
+        return x.shape, x.dtype, getattr(x, "weak_type", False)
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return (kind, *[split(walk, y, arrays) for y in x])
+    if kind is dict:
+        return (kind, *[(name, split(walk, x[name], arrays)) for name in sorted(x)])
+    if x is None or kind in _LEAVES:
+        return walk.of(x)
+    if issubclass(kind, eqx.Module):
+        content, fields = _fields(kind)
+        parts = [split(walk, getattr(x, name), arrays) if dynamic else walk.of(getattr(x, name))
+                 for name, dynamic in fields if hasattr(x, name)]  # fmt: skip
+        return (kind if content else walk.of(kind), *parts)
+    level = jax.tree_util.default_registry.flatten_one_level(x)
+    if level is None:
+        return walk.of(x)
+    children, other = level
+    return (walk.of(kind), walk.of(other), *[split(walk, y, arrays) for y in children])
+
+
+_LEAVES = frozenset([int, float, str, bool, type(lambda: 0)])
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[bool, tuple[tuple[str, bool], ...]]:
+    """Whether a class of modules is a library's, and the names of its fields, with whether arrays in them are inputs."""
+    named = tuple((f.name, not f.metadata.get("static", False)) for f in dataclasses.fields(kind))
+    return Walk.of_library(kind), named
+
+
+class Tree(NamedTuple):
+    """A tree without its arrays. leaves: what stands at its leaves, PLACE where an array was."""
+
+    structure: Any
+    leaves: tuple
+
+    def filled(self, arrays: Sequence) -> Any:
+        """The tree with these arrays."""
+        following = iter(arrays)
+        return jax.tree.unflatten(self.structure, [next(following) if x is PLACE else x for x in self.leaves])
+
+
+class _Place:
+    def __repr__(self) -> str:
+        return "PLACE"
+
+
+PLACE = _Place()
+
+
+def taken_apart(tree: Any) -> tuple[Tree, list]:
+    """A tree without its arrays, and the arrays."""
+    leaves, structure = jax.tree.flatten(tree)
+    arrays = [x for x in leaves if isinstance(x, ARRAYS)]
+    return Tree(structure, tuple(PLACE if isinstance(x, ARRAYS) else x for x in leaves)), arrays

@@ -1,0 +1,144 @@
+"""Programs that XLA compiles, kept for as long as everything that their functions read stays the same.
+
+jax.jit compiles a function object once and does not see what changes behind it: a global, a closure, an array changed in
+place. Here a program is found by fingerprint. A changed fingerprint means tracing again; XLA compiles again only where the
+traced program differs. The programs used least recently go when there are too many.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from dalembert.tracing.arguments import Tree, split, taken_apart
+from dalembert.tracing.fingerprint import Same, Walk
+from dalembert.tracing.remembered import Remembered
+
+MOST = 512  # programs that are kept
+CONTEXTS = 512  # after which JAX's own memory is emptied
+# JAX keeps what it has traced of inner functions, as of the body of a scan or a jitted helper, by the function alone. Under
+# another value of this context it traces them again.
+_context = jax.make_user_context(default_value=None)
+_numbers = itertools.count(1)
+_NUMBERS: Remembered[int] = Remembered(4 * MOST)
+
+
+def _number(walk: Walk, key: Hashable) -> int | None:
+    """The number that stands for what was read in this context; None where inner functions of these cannot have changed."""
+    if not walk.hands_on or (walk.lasting and not walk.reads_data):
+        return None
+    found = _NUMBERS.get(key) if walk.lasting else None
+    if found is None:
+        found = next(_numbers)
+        if found % CONTEXTS == 0:
+            jax.clear_caches()  # JAX keeps what it has traced in each context without limit
+        if walk.lasting:
+            _NUMBERS.put(key, found)
+    return found
+
+
+def reading(*things: Any):
+    """Context in which JAX traces the inner functions of `things` anew, if they read data that have changed."""
+    walk = Walk()
+    key = tuple([walk.of(thing) for thing in things])
+    return _context(_number(walk, key))
+
+
+class _Entry(NamedTuple):
+    """run: arrays → arrays, in this context. out: the tree that is returned. bound: the objects of the arguments that
+    can change, where some are in that tree, so that others of equal content do not serve."""
+
+    run: Callable
+    context: int | None
+    out: Tree
+    bound: tuple[Same, ...]
+
+
+class _Call(threading.local):
+    """What the present call of this thread gave, and what its trace returned."""
+
+    given: Any = None
+    out: Any = None
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+PROGRAMS: Remembered[_Entry] = Remembered(MOST)
+TEXTS: Remembered[_Entry] = Remembered(MOST)
+
+
+class Jitted(Generic[P, R]):
+    """function(*arguments) as a program of XLA: arrays in the arguments are its inputs, all else belongs to its fingerprint.
+
+    Under tracing it becomes a part of the outer program.
+    """
+
+    def __init__(self, function: Callable[P, R]):
+        functools.update_wrapper(self, function)
+        self.function, self.name, self._call = function, getattr(function, "__name__", "program"), _Call()
+
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
+        given, arrays, walk = (arguments, named), [], Walk()
+        key = self, split(walk, given, arrays)
+        if not walk.lasting:
+            return self._new(given, arrays, walk, key)[1]
+        entry = PROGRAMS.get(key)
+        if entry is not None and entry.bound:
+            key = *key, tuple(walk.objects)
+            entry = PROGRAMS.get(key)
+        if entry is None:
+            entry, result = self._new(given, arrays, walk, key)
+            PROGRAMS.put(key, entry)
+            if entry.bound and len(key) == 2:
+                PROGRAMS.put((*key, entry.bound), entry)
+            return result
+        return entry.out.filled(self._run(entry.run, entry.context, given, arrays))
+
+    def _run(self, run: Callable, context: int | None, given: Any, arrays: list) -> Any:
+        outer = self._call.given  # of the same function, where it calls itself
+        self._call.given = given
+        try:
+            with _context(context):
+                return run(arrays)
+        finally:
+            self._call.given = outer
+
+    def _new(self, given: Any, arrays: list, walk: Walk, key: Hashable) -> tuple[_Entry, Any]:
+        """The program for new arguments, and its result: one that is there already, if only the fingerprint is new."""
+        if [id(x) for x in taken_apart(given)[1]] != [id(x) for x in arrays]:
+            raise TypeError(f"{self.name}: an argument holds arrays in an order that is not that of its tree")
+        run: Any = self._jitted()
+        context, text = _number(walk, key), None
+        if not any(isinstance(x, Tracer) for x in (jnp.add(0.0, 0.0), *arrays)):  # under jit all operations are traced
+            lowered = self._run(run.lower, context, given, arrays).as_text()
+            text = self, hashlib.sha256(lowered.encode()).digest()
+            known = TEXTS.get(text)
+            run, context = (run, context) if known is None else (known.run, known.context)
+        found = self._run(run, context, given, arrays)
+        out, changeable = self._call.out
+        entry = _Entry(run, context, out, tuple(walk.objects) if changeable else ())
+        if text is not None:
+            TEXTS.put(text, entry)
+        return entry, out.filled(found)
+
+    def _jitted(self) -> Callable:
+        def traced(arrays: list) -> list:
+            arguments, named = taken_apart(self._call.given)[0].filled(arrays)
+            function: Callable[..., Any] = self.function
+            result, walk = function(*arguments, **named), Walk()
+            split(walk, result, [])
+            out, found = taken_apart(result)
+            self._call.out = out, bool(walk.objects)
+            return found
+
+        traced.__name__ = traced.__qualname__ = self.name
+        return jax.jit(traced)
