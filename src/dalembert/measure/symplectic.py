@@ -27,8 +27,10 @@ from dalembert.systems import (
     is_traced,
     momentum,
 )
-from dalembert.systems.checks import CONSISTENT, as_vector, velocity_residuals
+from dalembert.systems.checks import as_vector
+from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.equations import all_reactions, force, kkt_residual
+from dalembert.systems.sizes import CONSISTENT
 from dalembert.tracing import Jitted
 
 Matrix = Float[Array, "d d"]
@@ -222,7 +224,7 @@ def flow_symplectic_defect(
     if not is_traced(t) and not (np.isfinite(t) and t > 0):
         raise ValueError(f"t: found {t}; give a positive, finite time")
     begin = jnp.asarray(t0, dtype=float)
-    q, v = check_initial_data(system, q0, v0, t0)
+    q, v = check_initial_data(system, q0, v0, t0, t)
     result = _continuous_defect(system, q, v, begin, jnp.asarray(t, dtype=float), tolerance, max_steps)
     if not is_traced(result) and not bool(result.solved):
         raise RuntimeError("flow_symplectic_defect: the integration failed; shorten t, or raise max_steps or the tolerance")

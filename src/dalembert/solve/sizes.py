@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize.windows import Windows
+from dalembert.systems.sizes import power_of_two
 
 SLIGHT = 1e-3  # part of the first path's extent that counts where the given positions lie closer together
 FAR = 2.0  # extents: a path farther than that from zero is counted from an origin of its own
@@ -74,9 +75,3 @@ def sizes_of(positions: Float[np.ndarray, "n"], w: Windows, found: Densities) ->
 
 def _positive(x):
     return np.where(np.isfinite(x) & (np.asarray(x) > 0.0), x, 1.0)[()]
-
-
-def power_of_two(x, upwards: bool = False):
-    """The nearest power of two, or the next one that is not smaller: by these nothing is rounded."""
-    exponent = np.log2(x)
-    return np.exp2(np.ceil(exponent) if upwards else np.round(exponent))

@@ -18,8 +18,9 @@ import numpy as np
 
 from dalembert.discretize.windows import Windows, window_action, window_jets
 from dalembert.solve.chain import Chain, Scales
-from dalembert.solve.sizes import Sizes, power_of_two
+from dalembert.solve.sizes import Sizes
 from dalembert.solve.sums import Term
+from dalembert.systems.sizes import power_of_two
 from dalembert.systems.variational import (
     VariationalProblem,
     constraint_numbers,

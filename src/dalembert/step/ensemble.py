@@ -25,10 +25,12 @@ from dalembert.step.prepare import Given, prepare_any
 from dalembert.step.prepared import Prepared
 from dalembert.step.resolution import warn_of_turns
 from dalembert.step.run import row_of, rows_of, traced_run
+from dalembert.step.scaled import Scaled, in_units
 from dalembert.step.simulate import choose_backend
 from dalembert.step.start import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.checks import check_many
+from dalembert.systems.consistency import STEPS
 from dalembert.tracing import Jitted
 
 MANY = 2**62
@@ -83,11 +85,11 @@ def ensemble(
     given, axes = check_batch(system, data, dict(parameters or {}))
     size, step, begin = batch_size(given, axes), jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float)
     first = jax.tree.map(lambda axis, x: x if axis is None else x[0], axes, given, is_leaf=lambda x: x is None)
-    start = (begin, step, MANY, scheme, starter, branch)
     # With every check of a single run; the batch is compiled for any number of steps.
     one = _begin_one(_with(system, first["parameters"]), first, begin, step, steps, scheme, starter, branch)
+    start = (begin, step, MANY, scheme, starter, branch, one.program.units if isinstance(one.program, Scaled) else None)
     if isinstance(system, System):
-        check_many(system, given, axes, begin)
+        check_many(system, given, axes, begin, STEPS * float(step))
     check_callbacks(one.program, one.q, one.s, begin, step, stop, domain, feedback, reduce)
     choices = Choices(branch, Newton(tolerance, max_iterations), stop, domain, feedback, reduce and reduce[0])
     initial = jax.tree.map(jnp.asarray, reduce[1]) if reduce else None
@@ -116,10 +118,11 @@ def _begin_one(system, given: dict, t0, h, steps: int, scheme, starter, branch) 
 @Jitted
 def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) -> tuple[Prepared, Carry]:
     """Every run's program and carry, with a leading axis in all arrays."""
-    t0, h, steps, scheme, starter, branch = start
+    t0, h, steps, scheme, starter, branch, units = start
 
     def one(given: dict) -> tuple[Prepared, Carry]:
         prepared = _begin_one(_with(system, given["parameters"]), given, t0, h, steps, scheme, starter, branch)
+        prepared = prepared if units is None else in_units(prepared, units)  # those of the first run, for all
         return prepared, first_carry(prepared.program, prepared.q, prepared.s, t0, h, initial, prepared.expected)
 
     return eqx.filter_vmap(one, in_axes=(axes,), axis_size=size)(given)

@@ -12,7 +12,7 @@ from dalembert.discretize.higher import node_defects
 from dalembert.discretize.windows import WindowMap
 from dalembert.step.higher import HigherProgram
 from dalembert.systems import VariationalProblem, is_traced
-from dalembert.systems.checks import CONSISTENT, InconsistentDataError, RankDeficientError
+from dalembert.systems.checks import InconsistentDataError, RankDeficientError
 from dalembert.systems.ostrogradsky import constraint_rates, highest_matrix
 from dalembert.tracing import Jitted
 

@@ -15,10 +15,12 @@ from dalembert.step.composed import Composed
 from dalembert.step.prepared import Prepared
 from dalembert.step.program import StepProgram
 from dalembert.step.programs import DiscreteProgram, KickDriftKick, NodeProgram
+from dalembert.step.scaled import in_units, units_for
 from dalembert.step.start import Starter, second_node
 from dalembert.step.start_higher import begin_higher
 from dalembert.systems import System, VariationalProblem, check_initial_data, is_traced
 from dalembert.systems.checks import InconsistentDataError, check_parameters, initial_acceleration
+from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import deflatable, value
 from dalembert.systems.shapes import traced
 from dalembert.tracing import Jitted
@@ -59,7 +61,7 @@ def prepare_any(
 
 def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, branch: Branch | None) -> Prepared:
     """Check the data and choose the program: its form, its state, and its first nodes."""
-    q, v = check_initial_data(system, q0, v0, t0)
+    q, v = check_initial_data(system, q0, v0, t0, None if is_traced(h) else STEPS * h)
     if isinstance(branch, Avoid) and branch.factor is None and not deflatable(system):
         raise ValueError(
             "branch: Avoid() without a factor needs one Lyapunov constraint and no other constraint on accelerations; "
@@ -67,11 +69,14 @@ def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, bra
         )
     deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
     program = program_for(system, q, v, t0, scheme, deflate)
-    a, multipliers = initial_acceleration(system, q, v, t0)
+    a, multipliers, matrix = initial_acceleration(system, q, v, t0)
     if program.lead == 0:
-        return Prepared(program, q[None], q, v, program.expect(v, h, a, multipliers))
-    d = _second_node(system, scheme, starter, q, v, t0, h)
-    return Prepared(program, jnp.stack([q, q + d]), q + d, d / h, program.expect(d / h, h, a, multipliers))
+        made = Prepared(program, q[None], q, v, program.expect(v, h, a, multipliers))
+    else:
+        d = _second_node(system, scheme, starter, q, v, t0, h)
+        made = Prepared(program, jnp.stack([q, q + d]), q + d, d / h, program.expect(d / h, h, a, multipliers))
+    units = None if matrix is None or is_traced(h) else units_for(made, matrix, t0, h)
+    return made if units is None else in_units(made, units)
 
 
 def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> StepProgram:

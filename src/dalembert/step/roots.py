@@ -15,6 +15,7 @@ from dalembert.step.branch import Call, second_root
 from dalembert.step.prepare import program_for
 from dalembert.step.program import StepProgram
 from dalembert.systems import System, check_initial_data
+from dalembert.systems.consistency import STEPS
 from dalembert.tracing import Jitted
 
 _OPTIONS = Newton(tolerance=1e-11, max_iterations=60)
@@ -48,7 +49,7 @@ def roots(
     all roots of arbitrary equations for certain.
     Errors: as `simulate`; an empty list means that no root was found.
     """
-    position, velocity = check_initial_data(system, q, v, t)
+    position, velocity = check_initial_data(system, q, v, t, STEPS * h)
     chosen = scheme or Scheme()
     program = program_for(system, position, velocity, jnp.asarray(t), chosen, deflate=False)
     call = Call(position, velocity, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float), jnp.zeros_like(position))

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, Solve, root
 from dalembert.systems.annihilator import annihilator
 from dalembert.systems.constraints import Constraint, Holonomic, Kinematic, Lyapunov, Nonholonomic, WithForces
+from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System
 from dalembert.tracing import Jitted
 
@@ -145,7 +146,7 @@ def _acceleration(system: System, q: Vector, v: Vector, t) -> tuple[Vector, Rows
     m = jax.eval_shape(lambda: all_reactions(system, q, v, jnp.zeros_like(v), t)).shape[0]
     scale = lambda z: 1.0 + jnp.abs(z)  # noqa: E731
     start = jnp.concatenate([0.01 * jnp.arange(1.0, n + 1.0), jnp.zeros(m)])
-    z, info = root(lambda x: kkt_residual(system, q, v, t, x), start, scale, _EXACT)
+    z, info = root(lambda x: kkt_residual(system, q, v, t, x), start, scale, _EXACT, lambda x: units_of(x, n, jnp))
     return z[:n], z[n:], info
 
 

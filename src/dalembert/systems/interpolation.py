@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.systems.charts import USABLE
-from dalembert.systems.checks import CONSISTENT, InconsistentDataError, as_vector
+from dalembert.systems.checks import InconsistentDataError, as_vector
 from dalembert.systems.connection import Connection, connection
 from dalembert.systems.reduction import violation
+from dalembert.systems.sizes import CONSISTENT
 from dalembert.systems.system import System
 from dalembert.tracing import Jitted
 

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.systems.checks import check_initial_data, is_traced, velocity_residuals
+from dalembert.systems.checks import check_initial_data, is_traced
+from dalembert.systems.consistency import STEPS, velocity_residuals
 from dalembert.systems.equations import acceleration
 from dalembert.systems.system import System
 from dalembert.tracing import Jitted
@@ -53,7 +54,7 @@ def reference(
         raise TypeError(f"system: found {type(system).__name__}; give a System")
     if solver is not None and not isinstance(solver, diffrax.AbstractSolver):
         raise TypeError(f"solver: found {type(solver).__name__}; give a solver of diffrax, such as diffrax.Dopri8()")
-    q, v = check_initial_data(system, q0, v0, times[0])
+    q, v = check_initial_data(system, q0, v0, times[0], time_scale(times))
     chosen = diffrax.Dopri8() if solver is None else solver
     steps = 10_000_000 if max_steps is None else max_steps
     result = _integrate(system, q, v, times, tolerance, chosen, steps)
@@ -76,6 +77,11 @@ def check_times(t, tolerance) -> Float[Array, "times"]:
     if not 0 < tolerance < 1:
         raise ValueError(f"tolerance: found {tolerance}; give a number between 0 and 1")
     return times
+
+
+def time_scale(times: Float[Array, "times"]) -> Float[Array, ""]:
+    """In which a motion asked for at these times moves by about its own size."""
+    return jnp.minimum(STEPS * (times[1] - times[0]), times[-1] - times[0])
 
 
 @Jitted

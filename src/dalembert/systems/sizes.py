@@ -23,6 +23,28 @@ def with_inertia(sizes: Float[np.ndarray, "n"], inertia: Float[np.ndarray, "n"])
     return np.where(found > 0.0, found, np.max(found, initial=0.0))
 
 
+def units_of(matrix: Float[np.ndarray, "z z"], n: int, xp=np) -> Float[np.ndarray, "z"]:
+    """1/√|M_jj| for each of n accelerations, and for the multipliers what brings their columns to 1 in rows of size 1.
+
+    matrix: [[M, -Rᵀ], [J, 0]] of (a, λ). In these units its rank and the pivots of its elimination say the same in all
+    units of the coordinates, of the Lagrangian and of the constraints. Powers of two: nothing is rounded by them.
+    """
+    inertia = xp.abs(xp.diagonal(matrix)[:n])
+    least = xp.min(xp.where(inertia > 0.0, inertia, np.inf), initial=np.inf)
+    inertia = xp.where(inertia > 0.0, inertia, xp.where(xp.isfinite(least), least, 1.0))
+    own = inertia**-0.5
+    scaled = xp.abs(matrix) * xp.concatenate([own, xp.ones(len(matrix) - n)])
+    motion = xp.max(scaled[:n, :n], axis=1, initial=0.0)
+    columns = xp.max(scaled[:n, n:] / xp.where(motion > 0.0, motion, 1.0)[:, None], axis=0, initial=0.0)
+    return power_of_two(xp.concatenate([own, 1.0 / xp.where(columns > 0.0, columns, 1.0)]), xp=xp)
+
+
+def power_of_two(x, upwards: bool = False, xp=np):
+    """The nearest power of two, or the next one that is not smaller: by these nothing is rounded."""
+    exponent = xp.log2(x)
+    return xp.exp2(xp.ceil(exponent) if upwards else xp.round(exponent))
+
+
 def allowed(
     slopes: Float[np.ndarray, "... m n"], sizes, values, tolerance: float = CONSISTENT
 ) -> Float[np.ndarray, "... m"]:

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Array
 
 from dalembert.algebra import numerical_rank
-from dalembert.systems.checks import CONSISTENT, as_vector, check_parameters, check_x64, is_traced, velocity_residuals
+from dalembert.systems.checks import as_vector, check_parameters, check_x64, is_traced
+from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.constraints import Nonholonomic
 from dalembert.systems.integrability import AFFINE, Frobenius, affinity, forms_and_slopes, judge
 from dalembert.systems.reduction import (
@@ -23,6 +24,7 @@ from dalembert.systems.reduction import (
     explicit_terms,
 )
 from dalembert.systems.shapes import check_shapes
+from dalembert.systems.sizes import CONSISTENT
 from dalembert.systems.system import System
 from dalembert.tracing import Jitted
 
