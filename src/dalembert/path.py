@@ -181,7 +181,7 @@ class Path(eqx.Module):
             f"{self.steps} steps of h = {float(self.h):g} from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}",
             f"outcome: {outcome.name.lower().replace('_', ' ')}: {outcome.message}",
             f"Newton iterations: {int(s.iterations)} in all, at most {int(s.max_iterations)} in a step; "
-            f"largest scaled residual {float(s.residual):.2e}; root crossings: {int(s.crossings)}",
+            f"largest scaled residual {float(s.residual):.2e}; root crossings: {int(s.crossings)}{self._rate()}",
         ]
         if outcome.failed:
             lines.append(
@@ -189,6 +189,12 @@ class Path(eqx.Module):
                 f"scaled residual {float(s.failed_residual):.3e}"
             )
         return "\n".join(lines)
+
+    def _rate(self) -> str:
+        time = abs(float(self.h)) * int(self.steps_done)
+        return (
+            f", {int(self.statistics.crossings) / time:.3g} per unit of time" if self.statistics.crossings and time else ""
+        )
 
     def interpolate(self, t: Float[Array, "..."]) -> tuple[Float[Array, "... n"], Float[Array, "... n"]]:
         """(q, v) at times between nodes: cubic Hermite interpolation of q, v its derivative.

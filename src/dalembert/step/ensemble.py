@@ -23,7 +23,7 @@ from dalembert.step.carry import Carry, Choices, SampledFeedback, first_carry
 from dalembert.step.native_run import columns_of, compiled, counts_of, native_first, packed, unpacked
 from dalembert.step.prepare import Given, prepare_any
 from dalembert.step.prepared import Prepared
-from dalembert.step.resolution import warn_of_turns
+from dalembert.step.resolution import warn_of_resolution
 from dalembert.step.run import row_of, rows_of, traced_run
 from dalembert.step.scaled import Scaled, in_units
 from dalembert.step.simulate import choose_backend
@@ -102,7 +102,7 @@ def ensemble(
         carry, rows = _jax(*arguments)
     path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, float(begin), float(step), every, choices)
     path = dataclasses.replace(path, h=np.full(size, path.h))
-    warn_of_turns(path)
+    warn_of_resolution(path)
     return jax.device_put(path)  # jnp.asarray would compile a program for every shape
 
 
