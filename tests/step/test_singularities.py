@@ -130,3 +130,20 @@ def test_what_has_come_to_rest_is_not_called_coarse(backend):
     damped = da.System(lambda q, v: 0.5 * v @ v - 2 * jnp.cosh(q[0] - 1.0), forces=lambda q, v: -4 * v)
     path = da.simulate(damped, [1.5], [0.0], h=0.05, steps=4000, backend=backend)
     assert float(path.q[-1, 0]) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_crossings_that_follow_each_other_too_closely_are_told():
+    """(a - sin ωt) a = 0: its roots cross where sin ωt = 0, here in two of three steps, and a = 0 is followed."""
+    omega = 2 * np.pi / 0.03
+    roots = da.System(
+        lambda q, v, t: 0.5 * v @ v,
+        da.SecondOrder(
+            lambda q, v, a, t: (a[0] - jnp.sin(omega * t + 0.5)) * a[0], reactions=lambda q, v, a, t: jnp.array([1.0])
+        ),
+        time_dependent=True,
+    )
+    with pytest.warns(UserWarning, match=r"in \d\d % of the steps two roots of a step crossed, 6\d(\.\d)? times in a unit"):
+        path = da.simulate(roots, [0.0], [0.0], h=0.01, steps=60, branch=da.Nearest("prediction"))
+    assert np.all(np.asarray(path.q) == 0.0)
+    assert int(path.statistics.crossings) == pytest.approx(40, abs=2)
+    assert "per unit of time" in path.describe()

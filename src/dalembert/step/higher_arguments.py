@@ -13,7 +13,9 @@ from dalembert.discretize.windows import WindowMap
 from dalembert.step.higher import HigherProgram
 from dalembert.systems import VariationalProblem, is_traced
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError
+from dalembert.systems.consistency import STEPS, STILL
 from dalembert.systems.ostrogradsky import constraint_rates, highest_matrix
+from dalembert.systems.sizes import allowed, with_inertia
 from dalembert.tracing import Jitted
 
 
@@ -49,13 +51,32 @@ def as_multipliers(value, k: int, m: int) -> Float[Array, "k m"]:
 
 def check_consistent(problem: VariationalProblem, scheme: WindowMap, given, jets: bool, h, t0) -> None:
     """φ and the derivatives of it which jets determine are zero; φ at all nodes and Φ_d at their windows, M̃_d."""
-    if jets:
-        left, what = constraint_rates(problem, given, t0), "φ and its time derivatives must vanish"
-    else:
-        left, what = node_defects(problem, scheme, given, h, t0), "φ at the nodes and Φ_d at their windows must vanish"
-    values = np.concatenate([np.zeros(1), *(np.ravel(x) for x in left)])
-    if not np.max(np.abs(values)) <= CONSISTENT:
-        raise InconsistentDataError(f"{'jets' if jets else 'nodes'}: {what}; they are {values[1:]}")
+    what = "φ and its time derivatives must vanish" if jets else "φ at the nodes and Φ_d at their windows must vanish"
+    values, slopes = (np.asarray(x) for x in _restrictions(problem, scheme, given, jets, h, t0))
+    sizes = _sizes(np.asarray(given), jets, STEPS * float(h))
+    limits = allowed(slopes.reshape(len(values), given.size), sizes.ravel(), np.asarray(given).ravel())
+    if not np.all(np.abs(values) <= limits):
+        raise InconsistentDataError(f"{'jets' if jets else 'nodes'}: {what}; they are {values}")
+
+
+@Jitted
+def _restrictions(problem: VariationalProblem, scheme: WindowMap, given, jets: bool, h, t0):
+    """The values (m,) and their derivatives (m, 2k, n) by what is given."""
+
+    def values(x):
+        left = constraint_rates(problem, x, t0) if jets else node_defects(problem, scheme, x, h, t0)
+        return jnp.concatenate([jnp.zeros(0), *(jnp.ravel(y) for y in left)])
+
+    return values(given), jax.jacfwd(values)(given)
+
+
+def _sizes(given: np.ndarray, jets: bool, time: float) -> np.ndarray:
+    """Of each number given: how far positions move in `time`, over powers of it for derivatives; |q| where nothing moves."""
+    orders = np.arange(len(given))[:, None] if jets else np.zeros((len(given), 1))
+    moves = np.abs(given[1:]) * time ** orders[1:] if jets else STEPS * np.abs(np.diff(given, axis=0))
+    reach = moves.max(axis=0, initial=0.0)
+    still = np.max(reach) <= STILL * np.max(np.abs(given[0]))
+    return with_inertia(np.abs(given[0]) if still else reach, np.ones(given.shape[1])) / time**orders
 
 
 def check_regular(problem: VariationalProblem, derivatives, multipliers, t0) -> None:

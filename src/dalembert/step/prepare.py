@@ -23,6 +23,7 @@ from dalembert.systems.checks import InconsistentDataError, check_parameters, in
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import deflatable, value
 from dalembert.systems.shapes import traced
+from dalembert.systems.sizes import allowed, with_inertia
 from dalembert.tracing import Jitted
 
 
@@ -103,6 +104,14 @@ def _kinds(system: System, q, v, t) -> tuple[tuple[int, int], ...]:
 _second_node = Jitted(second_node)
 
 
+@Jitted
+def _initial(system: DiscreteSystem, points):
+    """The initial condition and its derivative by the first two nodes, (m, 2, n)."""
+    assert system.initial is not None
+    function = lambda x: jnp.atleast_1d(system.call(system.initial, x[0], x[1]))  # noqa: E731
+    return function(points[:2]), jax.jacfwd(function)(points[:2])
+
+
 def prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h, steps: int, scheme) -> Prepared:
     r = system.nodes_needed
     if nodes is None or q0 is not None or v0 is not None:
@@ -118,8 +127,11 @@ def prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h, steps: int, schem
     if not is_traced(system, points):
         check_parameters(system)
         if system.initial is not None:
-            left = np.atleast_1d(np.asarray(system.call(system.initial, points[0], points[1])))
-            if not np.max(np.abs(left)) <= 1e-8:
+            left, slopes = (np.asarray(x) for x in _initial(system, points))
+            both = np.asarray(points[:2])
+            apart = STEPS * np.abs(both[1] - both[0])
+            size = with_inertia(apart if np.any(apart) else np.abs(both[0]), np.ones(len(apart)))
+            if not np.all(np.abs(left) <= allowed(slopes.reshape(len(left), -1), np.tile(size, 2), both.ravel())):
                 raise InconsistentDataError(
                     f"nodes: the first two must lie in D_d, where the initial condition is 0; it is {left}"
                 )
