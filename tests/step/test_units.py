@@ -119,3 +119,25 @@ def test_time_does_not_stand_still():
             da.simulate(ROD, Q0, V0, h=0.01, steps=10, t0=t0)
         with pytest.raises(ValueError, match=r"t0, h: found steps of 0\.01 at times up to"):
             da.ensemble(ROD, Q0[None], V0[None], h=0.01, steps=10, t0=t0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_flows_of_higher_order(backend):
+    """½|q̈|² on a circle: (cos ωt, sin ωt) is exact for the continuous flow; the discrete one is compared with itself."""
+    bending = da.VariationalProblem(
+        lambda q, v, a, p: 0.5 * p["c"] * (a @ a) / p["u"] ** 2, da.Holonomic(circle), derivatives=2, parameters=NATURAL
+    )
+    jets = np.array([[1.0, 0.0], [0.0, 1.3], [-(1.3**2), 0.0], [0.0, -(1.3**3)]])
+    paths = []
+    for change in ({}, {"u": 1e-9}, {"u": 1e9}, {"c": 1e12}, {"o": 1e6}):
+        u, o, c = (change.get(name, NATURAL[name]) for name in "uoc")
+        given, problem = u * jets, bending.replace(u=u, o=o, c=c)
+        given[0] += o
+        path = da.simulate(problem, jets=given, h=0.02, steps=60, backend=backend)
+        paths.append((np.asarray(path.q) - o) / u)
+        assert np.max(np.abs(paths[-1] - paths[0])) < 1e-13 + 1e-14 * o
+        given[0] += 2 * u * jets[0]
+        with pytest.raises(da.InconsistentDataError, match="jets: φ"):
+            da.simulate(problem, jets=given, h=0.02, steps=60, backend=backend)
+    angle = 1.3 * 0.02 * np.arange(61)
+    assert np.max(np.abs(paths[0] - np.stack([np.cos(angle), np.sin(angle)], axis=1))) < 1e-3

@@ -16,7 +16,7 @@ from dalembert.discretize import Hermite, Interpolated, Points, WindowMap, with_
 from dalembert.discretize.higher import forward_differences
 from dalembert.path import Outcome, Path, Statistics, StepError
 from dalembert.step.higher import HigherProgram
-from dalembert.step.higher_arguments import as_multipliers, check_consistent, check_first_step, check_regular
+from dalembert.step.higher_arguments import as_multipliers, check_consistent, check_regular, first_matrix
 from dalembert.step.next_time import next_step
 from dalembert.step.start_higher import Begun, from_nodes
 from dalembert.systems import VariationalProblem, check_x64
@@ -80,7 +80,7 @@ def simulate_free_steps(
     path = _path(x, jax.tree.map(lambda y: np.asarray(y)[:count], rows), program, n, hermite)
     failed = Outcome(int(path.code)).failed
     if failed and path.steps == 0:  # is there a flow at all?
-        check_first_step(program, begun.b[0], _state(begun), begun.z, 0.0, 1.0)
+        first_matrix(program, begun.b[0], _state(begun), begun.z, 0.0, 1.0)
     if failed and throw:
         raise StepError(path)
     return path

@@ -15,7 +15,7 @@ from dalembert.systems import VariationalProblem, is_traced
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError
 from dalembert.systems.consistency import STEPS, STILL
 from dalembert.systems.ostrogradsky import constraint_rates, highest_matrix
-from dalembert.systems.sizes import allowed, with_inertia
+from dalembert.systems.sizes import allowed, units_of, with_inertia
 from dalembert.tracing import Jitted
 
 
@@ -92,7 +92,7 @@ def check_regular(problem: VariationalProblem, derivatives, multipliers, t0) -> 
         )
     if not np.all(np.isfinite(matrix)):
         raise RankDeficientError(f"jets: ∂²L/∂q⁽ᵏ⁾² is not finite at t0: {matrix[:n, :n]}")
-    if (found := numerical_rank(matrix)).full:
+    if (found := numerical_rank(matrix * units_of(matrix, n))).full:
         return
     if not np.any(matrix[:n, :n]):
         raise RankDeficientError(
@@ -106,17 +106,18 @@ def check_regular(problem: VariationalProblem, derivatives, multipliers, t0) -> 
     )
 
 
-def check_first_step(program: HigherProgram, q, s, z, t, h) -> None:
-    """The matrix of Proposition 3.2 is regular at the first window."""
+def first_matrix(program: HigherProgram, q, s, z, t, h) -> np.ndarray:
+    """The matrix of Proposition 3.2 at the first window, regular."""
     if not np.all(np.isfinite(np.asarray(z))):
         raise RankDeficientError("jets: the first windows could not be solved from these derivatives; reduce h")
     matrix = np.asarray(_matrix(program, q, s, z, t, h))
-    if not (found := numerical_rank(matrix, 1e-13)).full:
+    if not (found := numerical_rank(matrix * units_of(matrix, len(q)), 1e-13)).full:
         raise RankDeficientError(
             f"lagrangian: the matrix [[D₁D_{{k+1}}L̃_d, D₁Φᵀ], [D_{{k+1}}Φ, 0]] of the first step, "
             f"{matrix.shape[0]} rows, has rank "
             f"{found.rank}: the flow does not exist at these data"
         )
+    return matrix
 
 
 @Jitted

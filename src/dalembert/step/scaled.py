@@ -61,7 +61,8 @@ class Scaled(StepProgram):
         return self.base.expect(s, h, a, multipliers) / self.units.unknowns
 
     def scale(self, z, q, s, h):
-        return self.base.scale(z, q / self.units.positions, s / self.units.positions, h)
+        own = self.units.positions
+        return self.base.scale(z, q / own, s / jnp.tile(own, s.shape[0] // own.shape[0]), h)
 
     def advance(self, z, q, s, t, h):
         return self.base.advance(z * self.units.unknowns, q, s, t, h)
