@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive
-from jax.interpreters import mlir
+from jax.interpreters import batching, mlir
 
 from dalembert.native.cache import CACHE
 from dalembert.native.compiled import CompiledStep, processors
@@ -99,7 +99,8 @@ def register(code: CompiledStep, lanes: bool) -> Handle:
 
 def run_by_xla(handle: Handle, state: Any, count: Any, inputs: Any, rows: int) -> list:
     """(carry, count, rows) after a run, or after a batch of runs, as part of a traced program."""
-    return _run.bind(state, count, inputs, jnp.asarray(handle.key, dtype=np.int64), handle=handle, rows=rows)
+    key = jnp.asarray(handle.key, dtype=np.int64)
+    return _run.bind(state, count, inputs, key, handle=handle, rows=rows)
 
 
 _run = Primitive("dalembert_run")
@@ -115,3 +116,15 @@ def _(state, count, inputs, key, *, handle: Handle, rows: int):
 def _(ctx, *operands, handle: Handle, rows: int):
     ctx.module_context.add_keepalive(handle)
     return jax.ffi.ffi_lowering(TARGET)(ctx, *operands)
+
+
+def _batch(arguments, axes, *, handle: Handle, rows: int):
+    """A batch of batches: one more leading axis of all arrays."""
+    *arrays, key = arguments
+    size = next(x.shape[axis] for x, axis in zip(arrays, axes, strict=False) if axis is not None)
+    wide = [batching.bdim_at_front(x, axis, size) for x, axis in zip(arrays, axes, strict=False)]
+    results = _run.bind(*wide, key, handle=handle, rows=rows)
+    return results, [0] * len(results)
+
+
+batching.primitive_batchers[_run] = _batch

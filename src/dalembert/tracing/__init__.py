@@ -1,5 +1,6 @@
 """What a user's functions read, and what is kept for as long as that stays the same. Begin with `jitted`."""
 
+from dalembert.tracing import contents, functions  # noqa: F401  they register their rules
 from dalembert.tracing.arguments import split
 from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.jitted import Jitted, reading

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from dalembert.tracing.fingerprint import Walk
+from dalembert.tracing.libraries import is_library
 
 ARRAYS = (jax.Array, np.ndarray, np.generic)
 
@@ -47,7 +48,7 @@ _LEAVES = frozenset([int, float, str, bool, type(lambda: 0)])
 def _fields(kind: type) -> tuple[bool, tuple[tuple[str, bool], ...]]:
     """Whether a class of modules is a library's, and the names of its fields, with whether arrays in them are inputs."""
     named = tuple((f.name, not f.metadata.get("static", False)) for f in dataclasses.fields(kind))
-    return Walk.of_library(kind), named
+    return is_library(kind.__module__), named
 
 
 class Tree(NamedTuple):

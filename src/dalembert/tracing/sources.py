@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dalembert.tracing.fingerprint import is_library
+from dalembert.tracing.libraries import is_library
 from dalembert.tracing.reads import reads
 
 SHOWN = 64  # numbers of an array that are written out
