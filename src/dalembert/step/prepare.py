@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
@@ -62,7 +63,8 @@ def prepare_any(
 
 def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, branch: Branch | None) -> Prepared:
     """Check the data and choose the program: its form, its state, and its first nodes."""
-    q, v = check_initial_data(system, q0, v0, t0, None if is_traced(h) else STEPS * h)
+    known = not isinstance(h, Tracer)
+    q, v = check_initial_data(system, q0, v0, t0, STEPS * float(h) if known else None)
     if isinstance(branch, Avoid) and branch.factor is None and not deflatable(system):
         raise ValueError(
             "branch: Avoid() without a factor needs one Lyapunov constraint and no other constraint on accelerations; "
@@ -76,7 +78,7 @@ def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, bra
     else:
         d = _second_node(system, scheme, starter, q, v, t0, h)
         made = Prepared(program, jnp.stack([q, q + d]), q + d, d / h, program.expect(d / h, h, a, multipliers))
-    units = None if matrix is None or is_traced(h) else units_for(made, matrix, t0, h)
+    units = None if matrix is None or not known else units_for(made, matrix, t0, h)
     return made if units is None else in_units(made, units)
 
 

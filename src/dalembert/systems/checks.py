@@ -101,7 +101,7 @@ def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: fl
             return q, v
         found = jax.tree.map(np.asarray, look)
         _check_values(system, found, q, v)
-        _check_consistent(system, found, q, v, t, None if is_traced(time) else time)
+        _check_consistent(system, found, q, v, t, None if isinstance(time, Tracer) else time)
         found = _in_units(found, q.shape[0])
         informative = bool(found.solved | found.linear)  # else the rank at a = 0 says nothing about that at the solution
         if informative:

@@ -74,22 +74,26 @@ class Runs(NamedTuple):
 
     @classmethod
     def one(cls, system: System, q, v, t) -> Runs:
-        given = {"q0": q[None], "v0": v[None], "parameters": {}}
+        given = {"q0": np.asarray(q)[None], "v0": np.asarray(v)[None], "parameters": {}}
         return cls(system, given, {"q0": 0, "v0": 0, "parameters": {}}, t)
 
     def restrictions(self, **changes) -> dict[str, Restriction]:
         axes = self.axes | dict.fromkeys(changes, 0)
-        return jax.tree.map(np.asarray, _restrictions(self.system, self.given | changes, axes, self.t))
+        return jax.tree.map(np.asarray, _restrictions(self.system, _arrays(self.given | changes), axes, self.t))
 
     def motions(self) -> tuple[np.ndarray, np.ndarray]:
         """Accelerations and |∂²L/∂v_j²|, (B, n) each."""
-        a, inertia = _motions(self.system, self.given, self.axes, self.t)
+        a, inertia = _motions(self.system, _arrays(self.given), self.axes, self.t)
         return np.asarray(a), np.asarray(inertia)
 
     def states(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """q and v, (B, n) each."""
         q, v = (np.asarray(self.given[name], dtype=float) for name in ("q0", "v0"))
         return tuple(np.broadcast_to(x, (number, x.shape[-1])) for x in (q, v))
+
+
+def _arrays(given: dict) -> dict:
+    return jax.tree.map(jnp.asarray, given)
 
 
 @Jitted
