@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -109,8 +110,9 @@ _second_node = Jitted(second_node)
 @Jitted
 def _initial(system: DiscreteSystem, points):
     """The initial condition and its derivative by the first two nodes, (m, 2, n)."""
-    assert system.initial is not None
-    function = lambda x: jnp.atleast_1d(system.call(system.initial, x[0], x[1]))  # noqa: E731
+    condition = system.initial
+    assert condition is not None
+    function = lambda x: jnp.atleast_1d(system.call(condition, x[0], x[1]))  # noqa: E731
     return function(points[:2]), jax.jacfwd(function)(points[:2])
 
 

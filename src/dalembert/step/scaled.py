@@ -109,6 +109,7 @@ def units_for(prepared: Prepared, matrix: Float[np.ndarray, "k k"], t0, h) -> Un
     if apart <= FAR and (len(own) == n or np.max(across) <= FAR):
         return None
     z = prepared.expected
+    assert z is not None  # a program that starts from numbers expects what follows
     finite = np.isfinite(np.asarray(prepared.program.scale(z, prepared.q, prepared.s, h)))
     found = np.asarray(_matrix(prepared.program, z, prepared.q, prepared.s, t0, h))
     velocities = int(finite.sum())

@@ -89,7 +89,7 @@ class Runs(NamedTuple):
     def states(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """q and v, (B, n) each."""
         q, v = (np.asarray(self.given[name], dtype=float) for name in ("q0", "v0"))
-        return tuple(np.broadcast_to(x, (number, x.shape[-1])) for x in (q, v))
+        return np.broadcast_to(q, (number, q.shape[-1])), np.broadcast_to(v, (number, v.shape[-1]))
 
 
 def _arrays(given: dict) -> dict:
@@ -144,7 +144,7 @@ def violation_of(runs: Runs, time: float | None, found: dict[str, Restriction] |
         bad &= np.concatenate(off, axis=1)
         for key, of in zip(chosen, np.split(bad, np.cumsum([r.shape[1] for r in values])[:-1], axis=1), strict=True):
             if np.any(of):
-                return Violation(key, found[key].value, np.any(of, axis=1))
+                return Violation(key, np.asarray(found[key].value), np.any(of, axis=1))
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
 
@@ -23,11 +25,11 @@ def with_inertia(sizes: Float[np.ndarray, "n"], inertia: Float[np.ndarray, "n"])
     return np.where(found > 0.0, found, np.max(found, initial=0.0))
 
 
-def units_of(matrix: Float[np.ndarray, "z z"], n: int, xp=np) -> Float[np.ndarray, "z"]:
+def units_of(matrix: Any, n: int, xp=np) -> Any:
     """1/√|M_jj| for each of n accelerations, and for the multipliers what brings their columns to 1 in rows of size 1.
 
-    matrix: [[M, -Rᵀ], [J, 0]] of (a, λ). In these units its rank and the pivots of its elimination say the same in all
-    units of the coordinates, of the Lagrangian and of the constraints. Powers of two: nothing is rounded by them.
+    matrix: [[M, -Rᵀ], [J, 0]] of (a, λ), an array of NumPy or of xp = jax.numpy. In these units its rank and the pivots
+    of its elimination say the same in all units of the coordinates, of the Lagrangian and of the constraints. Powers of two: nothing is rounded by them.
     """
     inertia = xp.abs(xp.diagonal(matrix)[:n])
     least = xp.min(xp.where(inertia > 0.0, inertia, np.inf), initial=np.inf)
