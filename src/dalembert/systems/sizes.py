@@ -29,7 +29,8 @@ def units_of(matrix: Any, n: int, xp=np) -> Any:
     """1/√|M_jj| for each of n accelerations, and for the multipliers what brings their columns to 1 in rows of size 1.
 
     matrix: [[M, -Rᵀ], [J, 0]] of (a, λ), an array of NumPy or of xp = jax.numpy. In these units its rank and the pivots
-    of its elimination say the same in all units of the coordinates, of the Lagrangian and of the constraints. Powers of two: nothing is rounded by them.
+    of its elimination say the same in all units of the coordinates, of the Lagrangian and of the constraints. Powers of
+    two: nothing is rounded by them.
     """
     inertia = xp.abs(xp.diagonal(matrix)[:n])
     least = xp.min(xp.where(inertia > 0.0, inertia, np.inf), initial=np.inf)
