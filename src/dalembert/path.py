@@ -28,6 +28,7 @@ class Outcome(enum.IntEnum):
     INFEASIBLE = 7
     NO_POSITIVE_STEP = 8
     ALTERNATING = 9
+    CROSSED = 10
 
     @property
     def message(self) -> str:
@@ -70,6 +71,13 @@ _MESSAGES = {
         "contains one of lower order, or the steps are too long for it. Give that constraint itself, or take Hermite() or "
         "more steps"
     ),
+    Outcome.CROSSED: (
+        "the equations of the step became singular on the way to the next node and no factor explains it: their "
+        "determinant changed its sign, or the gradient of a constraint on accelerations turned back. The motion may end "
+        "here, in infinite speed, or meet another branch. With a smaller h the time of it stays if it belongs to the "
+        "motion, and goes if the steps were too long. Where a factor u of a constraint vanishes there, branch=Avoid(u) "
+        "divides it out; a rule such as branch=Nearest('prediction') chooses between branches that meet"
+    ),
     Outcome.LEFT_DOMAIN: "the state left the domain given by domain=. The last state of the path is the last one inside",
 }
 
@@ -79,14 +87,16 @@ class Statistics(eqx.Module):
 
     iterations: Newton iterations, total; max_iterations: in one step; residual: largest row-scaled residual norm at the
     last evaluation of a step (in the native run, of the equations that are iterated); crossings: number of times the factor
-    u (or the Jacobian determinant) changed sign, i.e. two roots of a step crossed; failed_step, failed_time,
-    failed_residual: of the step that could not be solved (-1, nan, nan if there is none).
+    u (or, under a rule that chooses among roots, the Jacobian determinant) changed sign, i.e. two roots of a step crossed;
+    turns: number of steps in which the velocity turned by more than a right angle, two in an oscillation of one coordinate;
+    failed_step, failed_time, failed_residual: of the step that could not be solved (-1, nan, nan if there is none).
     """
 
     iterations: Int[Array, ""]
     max_iterations: Int[Array, ""]
     residual: Float[Array, ""]
     crossings: Int[Array, ""]
+    turns: Int[Array, ""]
     failed_step: Int[Array, ""]
     failed_time: Float[Array, ""]
     failed_residual: Float[Array, ""]
@@ -181,7 +191,7 @@ class Path(eqx.Module):
             f"{self.steps} steps of h = {float(self.h):g} from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}",
             f"outcome: {outcome.name.lower().replace('_', ' ')}: {outcome.message}",
             f"Newton iterations: {int(s.iterations)} in all, at most {int(s.max_iterations)} in a step; "
-            f"largest scaled residual {float(s.residual):.2e}; root crossings: {int(s.crossings)}",
+            f"largest scaled residual {float(s.residual):.2e}; root crossings: {int(s.crossings)}{self._rate()}",
         ]
         if outcome.failed:
             lines.append(
@@ -189,6 +199,12 @@ class Path(eqx.Module):
                 f"scaled residual {float(s.failed_residual):.3e}"
             )
         return "\n".join(lines)
+
+    def _rate(self) -> str:
+        time = abs(float(self.h)) * int(self.steps_done)
+        return (
+            f", {int(self.statistics.crossings) / time:.3g} per unit of time" if self.statistics.crossings and time else ""
+        )
 
     def interpolate(self, t: Float[Array, "..."]) -> tuple[Float[Array, "... n"], Float[Array, "... n"]]:
         """(q, v) at times between nodes: cubic Hermite interpolation of q, v its derivative.

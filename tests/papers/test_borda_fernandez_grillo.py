@@ -1,8 +1,8 @@
 """Borda, Fernández, Grillo: the tables, the orders behind the printed slopes, and the values of V.
 
 The particle is compared with its closed form. The pendulum is compared with ṗ₁ = M sin θ, ṗ₂ = -ρ tanh u - K in momenta,
-integrated here by diffrax: independent of the library's own index reduction, and quick to compile. Of the six steps of its
-table the four from 0.4 to 0.025 are run, to stay well below a minute; the example runs all.
+integrated here by diffrax: independent of the library's own index reduction, and quick to compile. All six steps of its
+table are run, and every rule of the table of roots on the page.
 """
 
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ import pytest
 from dalembert.gallery.inertia_wheel_pendulum import PARAMETERS as P
 from dalembert.gallery.inertia_wheel_pendulum import gains, lyapunov
 from dalembert.papers import PAPERS
-from dalembert.papers.borda_fernandez_grillo import particle, pendulum, sketches
+from dalembert.papers.borda_fernandez_grillo import branches, particle, pendulum, sketches
 from dalembert.papers.convergence import EXACT, ONE_STEP, PRINTED
 from dalembert.papers.drawing import saving
 
@@ -25,11 +25,16 @@ PARTICLE = {  # largest error of x over [0, 500] for h = 0.2, 0.1, 0.05, 0.02, 0
     PRINTED: (2.1122, 2.0441, 0.77560, 0.14163, 0.041470, 0.013386),
     EXACT: (2.0320, 2.0084, 0.85198, 0.14092, 0.035264, 0.0088168),
 }
-PENDULUM = {  # largest error of θ over [0, 2000] for h = 0.4, 0.1, 0.05, 0.025
-    PRINTED: (1.0685, 0.32871, 0.080440, 0.016646),
-    EXACT: (0.96991, 0.37565, 0.10283, 0.025815),
+PENDULUM = {  # largest error of θ over [0, 2000] for h = 0.4, 0.2, 0.1, 0.05, 0.025, 0.0125
+    PRINTED: (1.0685, 0.78425, 0.32871, 0.080440, 0.016646, 0.0082957),
+    EXACT: (0.96991, 0.81448, 0.37565, 0.10283, 0.025815, 0.0064553),
 }
-PENDULUM_STEPS = (0.4, 0.1, 0.05, 0.025)
+ROOTS = {  # percent of the steps on u = 0, time of the first, V at the end, largest error of θ, at h = 0.1 (the page)
+    "avoid the factor u (default)": (0.0, np.nan, 197.43, 0.329),
+    "nearest to the previous θ (printed)": (35, 1.3, 214.33, 1.020),
+    "nearest to the prediction": (24, 28.8, 115.36, 0.144),
+    "least V": (2.7, 28.8, 197.72, 0.330),
+}
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +71,7 @@ def test_errors_of_the_particle(method):
 
 @pytest.mark.parametrize("method", PENDULUM, ids=lambda method: method.name)
 def test_errors_of_the_pendulum(method, wheel):
-    measured = pendulum.convergence(method, pendulum.TIME, wheel, PENDULUM_STEPS)[0].error
+    measured = pendulum.convergence(method, pendulum.TIME, wheel, pendulum.STEPS)[0].error
     assert measured == pytest.approx(np.array(PENDULUM[method]), rel=THREE_DIGITS)
 
 
@@ -87,6 +92,21 @@ def test_the_printed_error_is_a_turn_of_first_and_a_lag_of_second_order():
     measured = particle.convergence(PRINTED, particle.TIME, (0.01, 0.005))
     predicted = particle.predicted_error(measured.h, particle.TIME)
     assert measured.error == pytest.approx(predicted, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_roots_that_the_rules_take(name, wheel):
+    rule = branches.follow(name, branches.RULES[name], wheel)
+    share, first, value, error = ROOTS[name]
+    assert rule.outcome == "SUCCESS"
+    assert 100 * rule.share == pytest.approx(share, rel=0.02)
+    if name == "nearest to the prediction":  # rounding decides when it first goes astray, and with it all that follows
+        assert rule.first < 30.0
+        assert abs(rule.error - ROOTS["avoid the factor u (default)"][3]) > 0.1
+        return
+    assert rule.first == pytest.approx(first, abs=0.05, nan_ok=True)
+    assert rule.lyapunov[-1] == pytest.approx(value, abs=0.005)
+    assert rule.error == pytest.approx(error, abs=0.0005)
 
 
 def test_v_has_not_vanished_at_500(wheel):

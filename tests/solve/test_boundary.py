@@ -206,12 +206,12 @@ def test_portable_sums_agree_with_machine_code():
     )  # fmt: skip
     start = ([0.6, 0.8],)
     base = prepare(problem, [Request(start)], 1.0, 8, None, None)
-    made = transcribe(problem, base.windows, 2, base.fixed, base.values[0])
+    made = transcribe(problem, base.windows, 2, base.fixed, base.values[0], base.sizes(np.array([2.0, 3.0])))
     z = first_values(problem, made, base.values)[0] + 0.1
     machine = made.chain.sums
     assert isinstance(machine, Machine)
     random = np.random.default_rng(1).standard_normal((2, *z.shape))
-    portable = Portable(machine.terms, made.data, problem.parameters, made.chain.fixed, random)
+    portable = Portable(machine.terms, made.data, problem.parameters, made.chain.fixed, made.chain.units, random)
     for one, other in zip(machine.evaluate(z), portable.evaluate(z), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     bands = [np.zeros((1, z.size, made.chain.width)) for _ in range(2)]

@@ -138,13 +138,13 @@ def test_multistart_finds_a_cheaper_swing_up():
     """The extremal near the straight line costs 58.81 in the limit of fine meshes; it is a local minimum only."""
     problem = da.VariationalProblem(force, pole, derivatives=2)
     line = da.solve(problem, **SWING_UP)
-    found = da.multistart(problem, 12, spread=0.7, seed=1, **SWING_UP)
+    found = da.multistart(problem, 24, spread=0.7, seed=1, **SWING_UP)
     assert line.kind == "minimum"
     assert 57.0 < float(line.action) < 59.0
     assert float(found.solutions[0].action) < float(line.action) - 0.5
     assert all(s.kind == "minimum" for s in found.solutions)
-    assert sum(found.hits) + found.failed == 12
-    assert found.failed <= 1
+    assert sum(found.hits) + found.failed == 24
+    assert found.failed <= 2
 
 
 def test_batch_agrees_with_single_problems():

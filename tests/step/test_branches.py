@@ -135,13 +135,18 @@ def test_least_value_follows_the_physical_branch_with_short_excursions():
     assert np.max(np.abs(path.q[:, 0] - default.q[:, 0])) < 5e-3
 
 
-def test_crossings_are_counted_by_the_determinant_where_no_factor_is_known():
+def test_a_crossing_that_no_factor_explains_ends_the_run_without_a_rule():
     """(a - (t - t*)) a = 0 has the roots a = 0 and a = t - t*, which cross once, between two nodes."""
     system = da.System(
         lambda q, v, t: 0.5 * v @ v,
         da.SecondOrder(lambda q, v, a, t: (a[0] - (t - 0.512)) * a[0], reactions=lambda q, v, a, t: jnp.array([1.0])),
         time_dependent=True,
     )
-    path = da.simulate(system, [0.0], [0.0], h=0.01, steps=100)
-    assert np.all(np.asarray(path.q) == 0.0)  # the followed root is not left at the crossing
+    for backend in ("native", "jax"):
+        ended = da.simulate(system, [0.0], [0.0], h=0.01, steps=100, throw=False, backend=backend)
+        assert ended.outcome is da.Outcome.CROSSED
+        assert float(ended.statistics.failed_time) == pytest.approx(0.51)
+        assert np.all(np.asarray(ended.q) == 0.0)
+    path = da.simulate(system, [0.0], [0.0], h=0.01, steps=100, branch=da.Nearest("prediction"))
+    assert np.all(np.asarray(path.q) == 0.0)  # the root that is followed is not left
     assert int(path.statistics.crossings) == 1

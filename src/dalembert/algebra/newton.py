@@ -48,11 +48,13 @@ def newton(
     start: Float[Array, "z"],
     scale: Callable[[Float[Array, "z"]], Float[Array, "z"]],
     options: Newton,
+    units: Callable[[Float[Array, "z z"]], Float[Array, "z"]] | None = None,
 ) -> tuple[Float[Array, "z"], Solve]:
     """Solve F(z) = 0 by z ← z - F'(z)⁻¹F(z) until every |update_i| ≤ tolerance · scale_i(z).
 
     scale(z): (z,) positive; infinity excludes a component from the test. The update that passes the test is applied,
-    so that the error left is about the square of the tolerance. Rows are scaled to unit maximum before elimination.
+    so that the error left is about the square of the tolerance. Rows are scaled to unit maximum before elimination, and
+    before them columns by units(F'), (z,) positive, where the unknowns have units of their own.
     Where F may jump, or its derivatives may not be its own, the update from the new point, with the same Jacobian, must pass
     the test, too: a small update alone does not tell that the residual is small.
     `residual` is the largest row-scaled |F_i| at the last evaluation, which precedes the last update. A singular matrix or
@@ -65,14 +67,17 @@ def newton(
     def iterate(carry: tuple[Array, Solve, Array]) -> tuple[Array, Solve, Array]:
         z, info, _ = carry
         f, jacobian = value_and_jacobian(function, z)
-        row = jnp.max(jnp.abs(jacobian), axis=1)
+        unit = None if units is None else units(jacobian)
+        matrix = jacobian if unit is None else jacobian * unit
+        row = jnp.max(jnp.abs(matrix), axis=1)
         row = jnp.where(row > 0, row, 1.0)
-        lu, pivots = jax.scipy.linalg.lu_factor(jacobian / row[:, None])
+        lu, pivots = jax.scipy.linalg.lu_factor(matrix / row[:, None])
         diagonal = jnp.diagonal(lu)
         magnitude = jnp.abs(diagonal)
         finite = jnp.all(jnp.isfinite(f)) & jnp.all(jnp.isfinite(jacobian))
         singular = finite & (jnp.min(magnitude) <= SINGULAR_PIVOT * jnp.max(magnitude))
-        update = jax.scipy.linalg.lu_solve((lu, pivots), f / row)
+        solved = jax.scipy.linalg.lu_solve((lu, pivots), f / row)
+        update = solved if unit is None else solved * unit
         new = z - update
         swaps = jnp.sum(pivots != jnp.arange(pivots.shape[0]))
         size = jnp.max(jnp.abs(update) / scale(new))
@@ -112,12 +117,13 @@ def root(
     start: Float[Array, "z"],
     scale: Callable[[Float[Array, "z"]], Float[Array, "z"]],
     options: Newton,
+    units: Callable[[Float[Array, "z z"]], Float[Array, "z"]] | None = None,
 ) -> tuple[Float[Array, "z"], Solve]:
     """As `newton`, differentiable: dz = -F_z⁻¹ F_θ dθ (implicit function theorem), whatever the iteration did."""
 
     def solve(f, z0):
         # custom_root gives auxiliary outputs tangents of their own type, which integers and truth values may not have.
-        z, info = newton(f, z0, scale, options)
+        z, info = newton(f, z0, scale, options, units)
         return z, jax.tree.map(lambda x: x.astype(float), info)
 
     def tangent(linear, y):

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize.windows import Averaged, Hermite, Interpolated, WindowMap, as_windows
-from dalembert.numbers import as_flag, as_function, as_numbers
+from dalembert.numbers import as_flag, as_function, as_numbers, described
 from dalembert.path import Path
 from dalembert.solution import Solution
 from dalembert.systems.constraints import Holonomic, Nonholonomic, SecondOrder

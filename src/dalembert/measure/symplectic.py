@@ -28,9 +28,10 @@ from dalembert.systems import (
     is_traced,
     momentum,
 )
-from dalembert.systems.checks import CONSISTENT, velocity_residuals
+from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.equations import all_reactions, force, kkt_residual
 from dalembert.systems.shapes import output_shape
+from dalembert.systems.sizes import CONSISTENT
 from dalembert.tracing import Jitted
 
 Matrix = Float[Array, "d d"]
@@ -245,7 +246,7 @@ def flow_symplectic_defect(
     duration = jnp.asarray(as_positive(t, "t", "a positive, finite time"), dtype=float)
     begin = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
     accuracy, most = as_tolerance(tolerance), whole_number(max_steps, "max_steps")
-    q, v = check_initial_data(system, q0, v0, begin)
+    q, v = check_initial_data(system, q0, v0, begin, t)
     result = _continuous_defect(system, q, v, begin, duration, accuracy, most)
     if not is_traced(result) and not bool(result.solved):
         raise RuntimeError("flow_symplectic_defect: the integration failed; shorten t, or raise max_steps or the tolerance")

@@ -35,24 +35,31 @@ class Sum(NamedTuple):
 
 
 def descend(
-    words: dict[str, int], scalars: dict[str, float], sums: Sequence[Sum], data: Sequence[int], cache: Cache = CACHE
+    words: dict[str, int],
+    scalars: dict[str, float],
+    sums: Sequence[Sum],
+    data: Sequence[int],
+    coordinates: int,
+    cache: Cache = CACHE,
 ) -> tuple[int, dict[str, float]]:
     """(CONVERGED or REFUSED, the scalars at the end). words: counts and addresses by the names in WORDS; data: the last
-    arguments of `first`. z and g, the path and its gradient, are those of the last accepted step; norm is squared."""
-    run = _compiled(len(sums), len(data), cache)
+    arguments of `first`; coordinates: n. z and g, the path and its gradient, are those of the last accepted step; norm is
+    squared."""
+    run = _compiled(len(sums), len(data), coordinates, cache)
     job = np.array([*(words[name] for name in WORDS), *(w for s in sums for w in s.words), *data], dtype=np.int64)
     values = np.array([scalars[name] for name in SCALARS])
     status = run(job.ctypes.data, values.ctypes.data)
     return int(status), dict(zip(SCALARS, values.tolist(), strict=True))
 
 
-_RUNS: dict[tuple[int, int], tuple[Callable, object]] = {}
+_RUNS: dict[tuple[int, ...], tuple[Callable, object]] = {}
 
 
-def _compiled(terms: int, data: int, cache: Cache) -> Callable:
-    if (terms, data) not in _RUNS:
-        loaded = cache.load(DescentLoop(terms, data).text(), plain=False)
-        _RUNS[terms, data] = (
+def _compiled(terms: int, data: int, coordinates: int, cache: Cache) -> Callable:
+    key = terms, data, coordinates
+    if key not in _RUNS:
+        loaded = cache.load(DescentLoop(*key).text(), plain=False)
+        _RUNS[key] = (
             ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(loaded.address("descend")), loaded
         )  # fmt: skip
-    return _RUNS[terms, data][0]
+    return _RUNS[key][0]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from dalembert.native.code import Code, module
 
 WORDS = (
     "blocks", "size", "tail", "z", "g", "new_z", "new_g", "x", "y", "record", "free", "marks", "diagonal", "stopped",
-    "stopped_count", "path", "path_count", "bent", "bent_count", "sign", "metric", "first", "forward", "backward", "most",
+    "stopped_count", "path", "path_count", "spans", "positions", "sizes", "bent", "bent_count", "residuals",
+    "sign", "metric", "units", "first", "forward", "backward", "most",
 )  # fmt: skip
 SCALARS = (
-    "tolerance", "extent", "before", "penalty", "objective", "violation", "norm", "update", "iterations", "trusted", "noise",
+    "tolerance", "before", "penalty", "objective", "violation", "norm", "update", "iterations", "trusted", "noise",
     "least", "armijo", "exact",
 )  # fmt: skip
 TERM = ("gradient", "gradient_rows", "gradient_shared", "product", "product_rows", "product_shared", "number", "offset")
@@ -20,9 +22,9 @@ COUNTS = {"blocks", "size", "tail", "stopped_count", "path_count", "bent_count",
 
 
 class DescentLoop:
-    """The loop. Addresses and counts are read once, numbers stay in stack slots."""
+    """The loop. Addresses and counts are read once, numbers stay in stack slots; coordinates: n."""
 
-    def __init__(self, terms: int, data: int):
+    def __init__(self, terms: int, data: int, coordinates: int):
         self.c = c = Code()
         self.word = {
             name: c.load(c.at("%job", k, "i64"), "i64" if name in COUNTS else "ptr") for k, name in enumerate(WORDS)
@@ -39,10 +41,15 @@ class DescentLoop:
             c.store(c.load(c.at("%values", k)), self.slot[name])
         self.n = c.let(f"mul i64 {self.word['blocks']}, {self.word['size']}")
         self.status = c.slot("status", "i64")
+        self.sizes, self.positions = (
+            [self._item(name, str(j)) for j in range(coordinates)] for name in ("sizes", "positions")
+        )
+        self.reach, self.ratio = [c.slot("reach") for _ in self.sizes], c.slot("ratio")
 
     def text(self) -> str:
         c = self.c
         c.store(str(REFUSED), self.status, "i64")
+        self._measure()
         c.label("step")
         self._until(self._less("iterations", c.let(f"sitofp i64 {self.word['most']} to double")))
         self._negative_gradient("x")
@@ -51,14 +58,13 @@ class DescentLoop:
         self._verify()
         step, curvature, metric, held, within = self._products()
         self._until(self._finite(step))
-        size = self.get("extent")
-        update = c.let(f"fdiv double {self._extent('x')}, {size}")
+        update = self._change("x")
         noise = self._times(self.get("noise"), self._plus(self._abs(self.get("objective")), self._abs(held)))
         curvature = self._plus(curvature, noise)
         convex = c.let(f"fcmp oge double {curvature}, {self._times(self.get('least'), metric)}")
         tolerance = self.get("tolerance")
         self._until(c.let(f"or i1 {convex}, {c.let(f'fcmp ole double {update}, {tolerance}')}"))
-        feasible = c.let(f"fdiv double {self.get('violation')}, {size}")
+        feasible = c.let(f"fdiv double {self.get('violation')}, {c.load(self.ratio)}")
         small = c.let(f"fcmp ole double {c.maximum([update, feasible])}, {tolerance}")
         self._add("new_z", "z", "x")
         found = self._evaluate("new_z", "new_g")
@@ -150,17 +156,35 @@ class DescentLoop:
     def _index(self, name: str, i: str) -> str:
         return self.c.load(self.c.at(self.word[name], i, "i64"), "i64")
 
-    def _extent(self, name: str) -> str:
-        """max|v| over the components of the path."""
-        c = self.c
-        largest = c.slot("largest")
-        c.store(c.constant(0.0), largest)
+    def _extents(self, name: str) -> list[str]:
+        """max|v_j| over the positions of every coordinate."""
+        c, n = self.c, len(self.sizes)
+        largest = [c.slot("largest") for _ in range(n)]
+        for slot in largest:
+            c.store(c.constant(0.0), slot)
         with c.loop(0, self.word["path_count"]) as i:
-            value, known = self._abs(self._item(name, self._index("path", i))), c.load(largest)
-            c.store(
-                c.let(f"select i1 {c.let(f'fcmp ogt double {value}, {known}')}, double {value}, double {known}"), largest
-            )
-        return c.load(largest)
+            first, span = c.at(self.word["path"], c.let(f"mul i64 {i}, {n}"), "i64"), self._item("spans", i)
+            for j, slot in enumerate(largest):
+                value = self._abs(self._item(name, c.load(c.at(first, j, "i64"), "i64")))
+                c.store(self._larger(c.load(slot), self._times(span, value)), slot)
+        return [c.load(slot) for slot in largest]
+
+    def _larger(self, known: str, value: str) -> str:
+        return self.c.let(f"select i1 {self.c.let(f'fcmp ogt double {value}, {known}')}, double {value}, double {known}")
+
+    def _change(self, name: str) -> str:
+        """max|v_j| / (s_j + max|q_j|), the largest of all coordinates."""
+        pairs = zip(self._extents(name), self.reach, strict=True)
+        ratios = [self.c.let(f"fdiv double {value}, {self.c.load(slot)}") for value, slot in pairs]
+        return functools.reduce(self._larger, ratios)
+
+    def _measure(self) -> None:
+        """s + max|q| of every coordinate, and the largest of them in typical sizes."""
+        found = [self._plus(size, value) for size, value in zip(self.sizes, self._extents("z"), strict=True)]
+        for slot, value in zip(self.reach, found, strict=True):
+            self.c.store(value, slot)
+        ratios = [self.c.let(f"fdiv double {x}, {s}") for x, s in zip(found, self.positions, strict=True)]
+        self.c.store(functools.reduce(self._larger, ratios), self.ratio)
 
     def _room(self, name: str) -> None:
         self._fill(self.c.at(self.word[name], self.n), self.word["tail"])
@@ -196,7 +220,7 @@ class DescentLoop:
         return [*self._total(self.n, dense, 3), *self._total(self.word["bent_count"], bent, 2)]
 
     def _evaluate(self, z: str, g: str) -> tuple[str, str, str]:
-        """(Σf, Σ|c|, |∇L̃|²) at z, and the gradient."""
+        """(Σf, Σ|c|, |∇L̃|²) at z, in their units, and the gradient."""
         c = self.c
         self._fill(self.word[g], c.let(f"add i64 {self.n}, 1"))
         total = c.at(self.word[g], self.n)
@@ -206,10 +230,14 @@ class DescentLoop:
             c.line(f"call void {t['gradient']}({arguments}, ptr {total}, ptr {write})")
         with c.loop(0, self.word["stopped_count"]) as i:
             c.store(c.constant(0.0), c.at(self.word[g], self._index("stopped", i)))
-        violation = self._total(self.word["bent_count"], lambda i: [self._abs(self._item(g, self._index("bent", i)))], 1)[0]
+
+        def residual(i: str) -> list[str]:
+            return [self._times(self._item("residuals", i), self._abs(self._item(g, self._index("bent", i))))]
+
+        violation = self._total(self.word["bent_count"], residual, 1)[0]
 
         def square(i: str) -> list[str]:
-            value = self._item(g, i)
+            value = self._times(self._item("units", i), self._item(g, i))
             return [self._times(value, value)]
 
         return c.load(total), violation, self._total(self.n, square, 1)[0]
@@ -245,7 +273,7 @@ class DescentLoop:
         self._copy("g", "new_g")
         for name, value in zip(("objective", "violation", "norm"), found, strict=True):
             self.put(name, value)
-        self.put("extent", self._plus(self.c.constant(1.0), self._extent("z")))
+        self._measure()
 
     def _verify(self) -> None:
         """One correction of the first solution; it ends the loop where that is not small."""
@@ -266,8 +294,8 @@ class DescentLoop:
         self._room("y")
         self._call("forward", "blocks", "record", "free", "marks", "y")
         self._call("backward", "blocks", "record", "y")
-        bound = self._times(self.get("exact"), self._extent("x"))
-        self._until(c.let(f"fcmp ole double {self._extent('y')}, {bound}"))
+        bound = self._times(self.get("exact"), self._change("x"))
+        self._until(c.let(f"fcmp ole double {self._change('y')}, {bound}"))
         self.put("trusted", c.constant(1.0))
         self._add("x", "x", "y")
         c.go(on)
@@ -285,9 +313,8 @@ class DescentLoop:
         self._negative_gradient("y")
         self._call("forward", "blocks", "record", "free", "marks", "y")
         self._call("backward", "blocks", "record", "y")
-        size = self.get("extent")
-        last = c.let(f"fdiv double {self._extent('y')}, {size}")
-        largest = c.maximum([last, c.let(f"fdiv double {self.get('violation')}, {size}")])
+        last = self._change("y")
+        largest = c.maximum([last, c.let(f"fdiv double {self.get('violation')}, {c.load(self.ratio)}")])
         inside, done = c.name("inside"), c.name("done")
         c.fork(c.let(f"fcmp ole double {largest}, {tolerance}"), inside, on)
         c.label(inside)

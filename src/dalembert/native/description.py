@@ -26,8 +26,9 @@ class StepFunctions:
     n, k: lengths of q and s. residual(z, q, s, t, h, held, p) → (z,). guess(q, s, t, h, p) → (z,).
     scale(z, q, s, h, p) → (z,), infinite where an unknown is not tested. advance(z, q, s, t, h, p) → (increment
     (n,), new s (k,)). outputs(z, q, s, t, h, held, p) → (multipliers (m,), force (n,)). velocity(s, p) → (n,).
-    factor(z, q, s, t, h, p) → (): its sign is counted; None: the determinant's. stop, domain (q, v, t, p) → truth value.
-    law(q, v, t, p) → held (n,).
+    factor(z, q, s, t, h, p) → (): its sign is watched; None: the determinant's. ends: a change of the sign ends the run,
+    otherwise it is counted. overlap(z, q, s, t, h, p) → (): ends the run where it is negative. stop, domain (q, v, t, p) →
+    truth value. law(q, v, t, p) → held (n,).
     reduce(r, w, t, q, v, multipliers, p) → (r, w), of numbers r and integers w, with `reduced` their lengths. p: the
     arrays of the program, of shapes `shapes`. weights: a step is made of stages, each a step with weights[i] h.
     extrapolation: (stages, 5, 4), the weights of the last solutions, newest first, in the prediction, by how many are known.
@@ -43,6 +44,8 @@ class StepFunctions:
     outputs: Callable
     velocity: Callable
     factor: Callable | None = None
+    ends: bool = False
+    overlap: Callable | None = None
     stop: Callable | None = None
     domain: Callable | None = None
     law: Callable | None = None
@@ -58,8 +61,9 @@ class Translated:
     what rounding has cut off: lost of q, low of s, cut of w; and again, F at another point than the Jacobian.
 
     f, jacobian: at z. declared: nodes whose part in the Jacobian is what somebody says. scale, and all that follows the
-    solution, at w: new_q and lost with compensation, new_s; multipliers, force; velocity of new_s and of s; factor, inside,
-    stop, new_reduced or None. law: at the state before the step.
+    solution, at w: new_q and lost with compensation, new_s; multipliers, force; velocity of new_s and of s; turned: the
+    scalar product of the velocities before and after the whole step, which begins at s, with stages at `since`; factor,
+    overlap, inside, stop, new_reduced or None. law: at the state before the step.
     """
 
     graph: Graph
@@ -77,7 +81,10 @@ class Translated:
     multipliers: list[int]
     force: list[int]
     new_velocity: list[int]
+    turned: int
     factor: int | None
+    ends: bool
+    overlap: int | None
     inside: int | None
     stop: int | None
     law: list[int] | None
@@ -97,7 +104,7 @@ class Translated:
     def _level(self, i: int) -> int:
         if self.depend.on(i, "z", "w", "cut", "moved", "again"):
             return 2
-        return 1 if self.depend.on(i, "q", "s", "low", "t", "held", "lost", "reduced") else 0
+        return 1 if self.depend.on(i, "q", "s", "low", "t", "held", "lost", "reduced", "since") else 0
 
     @functools.cached_property
     def equations(self) -> Equations:
@@ -148,6 +155,8 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     multipliers, force = trace(step.outputs, w, q, s, t, h, held)
     (velocity,) = trace(step.velocity, s)
     (new_velocity,) = trace(step.velocity, new_s)
+    (start,) = trace(step.velocity, s if len(step.weights) == 1 else graph.vector("since", k))
+    turned = graph.total(graph.apply("mul", int(a), int(b)) for a, b in zip(start, new_velocity, strict=True))
     end = np.asarray(graph.apply("add", int(t), int(h)))
 
     def condition(function: Callable | None) -> int | None:
@@ -160,6 +169,7 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
         return every
 
     (factor,) = trace(step.factor, w, q, s, t, h) if step.factor else (None,)
+    (overlap,) = trace(step.overlap, w, q, s, t, h) if step.overlap else (None,)
     (law,) = trace(step.law, q, velocity, t) if step.law else (None,)
     after = None
     if step.reduce:
@@ -171,8 +181,8 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     f, guess, scale, new_q, new_s, new_low, multipliers, force, new_velocity, law, after = lists
     return Translated(
         graph, Dependence(graph), np.array(tracer.captured), tracer.declared, f, jacobian, guess, scale, new_q, new_lost,
-        new_s, new_low, multipliers, force, new_velocity, None if factor is None else int(factor),
-        inside, stop, law, after, step.weights, step.extrapolation,
+        new_s, new_low, multipliers, force, new_velocity, turned, None if factor is None else int(factor),
+        step.ends, None if overlap is None else int(overlap), inside, stop, law, after, step.weights, step.extrapolation,
     )  # fmt: skip
 
 

@@ -197,10 +197,6 @@ class Iteration:
         c, r = self.state.code, self.state.roots
         c.store("0.0" if plan.affine else self.state.emitter.emit(r.size, inner, fast=True)[0], self.state.size)
         if not r.factor:
-            last = self.state.stages.last()
-            if last:  # crossings are counted at the end of a step
-                c.fork(last, "count.sign", "accept", False)
-                c.label("count.sign")
             bits = "-1" if plan.parity else "0"
             emit = self.state.emitter.emit
             for pivot in (*emit(r.pivots, inner), *emit(r.tail_pivots, known)):

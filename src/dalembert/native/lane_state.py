@@ -13,7 +13,7 @@ from dalembert.native.stages import Stages
 
 SHARED = ("known", "rows", "saved", "target")  # counts that lanes of one group have in common
 FIXED = ("last", "every", "limit", "law_every", "first")
-OWN = ("iterations", "max_iterations", "crossings")
+OWN = ("iterations", "max_iterations", "crossings", "turns")
 STATE = ("q", "lost", "s", "held", "sign", "residual", "reduced", "before_q", "before_s", "low")
 
 

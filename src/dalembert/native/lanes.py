@@ -1,9 +1,9 @@
 """The run in lanes: W trajectories side by side in vectors, each with its own outcome.
 
 Lanes share the node index. A lane that needs more than the written-out elimination - a pivot fails its check, a number is
-not finite, Newton's iteration does not end, the domain is left, the run is stopped - is written back as it was before that
-step, and masked; the scalar run takes it from there. No lane's arithmetic depends on another lane: an iterate that has
-converged is kept while others go on, so that its last evaluation is repeated bit by bit.
+not finite, Newton's iteration does not end, the domain is left, a singularity is crossed, the run is stopped - is written
+back as it was before that step, and masked; the scalar run takes it from there. No lane's arithmetic depends on another
+lane: an iterate that has converged is kept while others go on, so that its last evaluation is repeated bit by bit.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class Lanes:
         new = {name: emit(roots, values) for name, roots in parts.items()}
         good = c.load(self.state.good, c.truth)
         last = self.state.stages.last()
-        for passed in self._conditions(values, [*new["q"], *new["s"]], last):
+        sign, crossed = self._crossed(values, pivots, last)
+        for passed in self._conditions(values, [*new["q"], *new["s"]], last, crossed):
             good = c.let(f"and {c.truth} {good}, {passed}")
         alive = c.load(self.state.alive, c.truth)
         out = c.let(f"and {c.truth} {alive}, {c.let(f'xor {c.truth} {good}, {c.constant(True)}')}")
@@ -147,7 +148,7 @@ class Lanes:
             pairs = zip(reduced, self.state.read("reduced"), strict=True)
             reduced = [c.let(f"select i1 {last}, {c.real} {new}, {c.real} {old}") for new, old in pairs]
         self.state.store(self.state.part["reduced"], reduced)
-        self._count_crossing(values, pivots, last)
+        self._count(values, sign, crossed, last)
         (residual,) = self.state.part["residual"]
         c.store(c.maximum([size, c.load(residual)]), residual)
         for name in ("q", "s"):
@@ -157,30 +158,55 @@ class Lanes:
         self._remember()
         self._save(values, new["q"])
 
-    def _conditions(self, values: Values, numbers: list[str], last: str | None) -> list[str]:
+    def _conditions(self, values: Values, numbers: list[str], last: str | None, crossed: str) -> list[str]:
         """Truth values that hold where the step is an ordinary one; domain and stop are read at the end of its stages."""
         c, r = self.state.code, self.state.roots
-        finite = c.let(f"fcmp oeq {c.real} {c.vanishing(numbers)}, {c.constant(0.0)}")
+        always = [c.let(f"fcmp oeq {c.real} {c.vanishing(numbers)}, {c.constant(0.0)}")]
+        if r.overlap:
+            always.append(c.let(f"fcmp uge {c.real} {self.state.emitter.emit(r.overlap, values)[0]}, {c.constant(0.0)}"))
+        if self.state.step.ends:
+            always.append(c.let(f"xor {c.truth} {crossed}, {c.constant(True)}"))
         stopped = [c.let(f"xor {c.truth} {x}, {c.constant(True)}") for x in self.state.emitter.emit(r.stop, values)]
         users = [*self.state.emitter.emit(r.inside, values), *stopped]
         if last:
             users = [c.let(f"select i1 {last}, {c.truth} {x}, {c.truth} {c.constant(True)}") for x in users]
-        return [finite, *users]
+        return [*always, *users]
 
-    def _count_crossing(self, values: Values, pivots: list[str], last: str | None) -> None:
-        c, zero, (slot,) = self.state.code, self.state.code.constant(0.0), self.state.part["sign"]
-        old = c.load(slot)
+    def _crossed(self, values: Values, pivots: list[str], last: str | None) -> tuple[str, str]:
+        """The sign of the factor or of the determinant, and whether it is another than before.
+
+        It is watched in every stage where a change ends the run, otherwise at the end of a step: 0 is no sign.
+        """
+        c, zero, back = self.state.code, self.state.code.constant(0.0), self.state.stages.backwards()
+        old, *other = self.state.read("sign")
+        if back:
+            old = c.let(f"select i1 {back}, {c.real} {other[0]}, {c.real} {old}")
         now = (
             self.state.emitter.sign(self.state.emitter.emit(self.state.roots.factor, values)[0])
             if self.state.roots.factor
             else self._sign(pivots)
         )
-        if last:
+        if last and not self.state.step.ends:
             now = c.let(f"select i1 {last}, {c.real} {now}, {c.real} {zero}")
-        crossed = c.let(f"fcmp olt {c.real} {c.let(f'fmul {c.real} {now}, {old}')}, {zero}")
-        self.state.add("crossings", c.let(f"zext {c.truth} {crossed} to {c.whole}"))
-        none = c.let(f"fcmp oeq {c.real} {now}, {zero}")
-        c.store(c.let(f"select {c.truth} {none}, {c.real} {old}, {c.real} {now}"), slot)
+        return now, c.let(f"fcmp olt {c.real} {c.let(f'fmul {c.real} {now}, {old}')}, {zero}")
+
+    def _count(self, values: Values, sign: str, crossed: str, last: str | None) -> None:
+        """Crossings that do not end the run, and steps that turned the velocity by more than a right angle."""
+        c, zero, back = self.state.code, self.state.code.constant(0.0), self.state.stages.backwards()
+        if not self.state.step.ends:
+            self.state.add("crossings", c.let(f"zext {c.truth} {crossed} to {c.whole}"))
+        none = c.let(f"fcmp oeq {c.real} {sign}, {zero}")
+        for slot, other in zip(self.state.part["sign"], ("true", "false"), strict=False):
+            old = c.load(slot)
+            new = c.let(f"select {c.truth} {none}, {c.real} {old}, {c.real} {sign}")
+            there = c.let(f"icmp eq i1 {back}, {other}") if back else None
+            c.store(c.let(f"select i1 {there}, {c.real} {old}, {c.real} {new}") if there else new, slot)
+        if last:
+            self.state.emitter.bind(values, "since", self.state.read("begin_s"))
+        turned = c.let(f"fcmp olt {c.real} {self.state.emitter.emit(self.state.roots.turned, values)[0]}, {zero}")
+        if last:
+            turned = c.let(f"and {c.truth} {c.broadcast(last, 'i1')}, {turned}")
+        self.state.add("turns", c.let(f"zext {c.truth} {turned} to {c.whole}"))
 
     def _sign(self, pivots: list[str]) -> str:
         """The determinant's sign."""

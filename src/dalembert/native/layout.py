@@ -9,7 +9,7 @@ import numpy as np
 HISTORY = 4  # solved steps kept for the cubic prediction
 # What a run counts, in stages where a step has several; then what it is told: the node to stop at now, the last one, how
 # often to save and to sample a law.
-COUNTS = ("k", "known", "code", "iterations", "max_iterations", "crossings", "rows", "slow", "saved", "target",
+COUNTS = ("k", "known", "code", "iterations", "max_iterations", "crossings", "turns", "rows", "slow", "saved", "target",
           "until", "last", "every", "limit", "law_every", "first")  # fmt: skip
 SINCE = ("q", "lost", "s", "low", "before_q", "before_s", "held")  # kept from the beginning of a step with stages
 SETTINGS = ("t0", "h", "tolerance")
@@ -19,11 +19,11 @@ SETTINGS = ("t0", "h", "tolerance")
 class Layout:
     """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
 
-    `carry`: q, lost, s, history (4, z), held, sign, residual, failed_residual, reduced, the state one step before, and low,
-    what s has lost to rounding. With stages, `begin`: q, lost, s, low, the state one stage before, held and z, as they
-    were when the step began, to go back to where one of its stages fails.
-    `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured.
-    A row of output: q, velocity, multipliers, force, held, node index.
+    `carry`: q, lost, s, history (4, z), held, sign (of stages forwards and of those backwards), residual, failed_residual,
+    reduced, the state one step before, and low, what s has lost to rounding. With stages, `begin`: q, lost, s, low, the
+    state one stage before, held and z, as they were when the step began, to go back to where one of its stages fails.
+    `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured. A row of output: q,
+    velocity, multipliers, force, held, node index.
     """
 
     n: int
@@ -34,12 +34,13 @@ class Layout:
     p: int
     captured: int
     stages: int = 1
+    sides: int = 1
 
     @property
     def carry(self) -> dict[str, tuple[int, int]]:
         """Name → (offset, length)."""
         lengths = {
-            "q": self.n, "lost": self.n, "s": self.k, "history": HISTORY * self.z, "held": self.n, "sign": 1,
+            "q": self.n, "lost": self.n, "s": self.k, "history": HISTORY * self.z, "held": self.n, "sign": self.sides,
             "residual": 1, "failed_residual": 1, "reduced": self.r, "before_q": self.n, "before_s": self.k,
             "low": self.k,
         }  # fmt: skip

@@ -152,6 +152,14 @@ class Run:
         for name, slots in (("cut", self.state.cut), ("moved", self.state.moved)):
             for j, slot in slots.items():
                 values[self.state.g.variable(name, j)] = c.load(slot)
+        if r.overlap:
+            negative = c.let(f"fcmp olt double {self.state.emitter.emit(r.overlap, values)[0]}, 0.0")
+            c.fork(negative, "turned_back", "forwards", False)
+            c.label("turned_back")
+            self.state.fail(Outcome.CROSSED)
+            c.label("forwards")
+        if self.state.step.ends:
+            self._cross(values)
         parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
         new = {name: self.state.emitter.emit(roots, values) for name, roots in parts.items()}
         last = self.state.stages.last()
@@ -170,11 +178,13 @@ class Run:
             c.label("left_domain")
             self.state.fail(Outcome.LEFT_DOMAIN)
             c.label("inside")
+        if not self.state.step.ends:
+            self._cross(values)
         if r.stop:
             stopped = self.state.emitter.emit(r.stop, values)[0]
             c.store(c.let(f"select i1 {stopped}, i64 {int(Outcome.STOPPED)}, i64 0"), self.state.i["code"], "i64")
         self.state.write("reduced", self.state.emitter.stored(r.new_reduced, values))
-        self._count_crossing(values)
+        self._count_turn(values)
         for name in ("q", "s"):
             self.state.write(f"before_{name}", [c.load(x) for x in self.state.d[name]])
         for name, given in new.items():
@@ -182,17 +192,33 @@ class Run:
         self._remember()
         self._save(values, new["q"])
 
-    def _count_crossing(self, values: Values) -> None:
+    def _cross(self, values: Values) -> None:
+        """A change of the sign ends the run, or is counted."""
         c, new = self.state.code, self.state.sign
-        old = c.load(self.state.part["sign"])
+        back = self.state.stages.backwards()
+        kept = c.at(self.state.part["sign"], c.let(f"zext i1 {back} to i64") if back else 0)
+        old = c.load(kept)
         if self.state.roots.factor:
             value = self.state.emitter.emit(self.state.roots.factor, values)[0]
             c.store(self.state.emitter.sign(value), new)
         now = c.load(new)
         crossed = c.let(f"fcmp olt double {c.let(f'fmul double {now}, {old}')}, 0.0")
-        self.state.add("crossings", c.let(f"zext i1 {crossed} to i64"))
+        if self.state.step.ends:
+            c.fork(crossed, "crossed", "same_side", False)
+            c.label("crossed")
+            self.state.fail(Outcome.CROSSED)
+            c.label("same_side")
+        else:
+            self.state.add("crossings", c.let(f"zext i1 {crossed} to i64"))
         none = c.let(f"fcmp oeq double {now}, 0.0")
-        c.store(c.let(f"select i1 {none}, double {old}, double {now}"), self.state.part["sign"])
+        c.store(c.let(f"select i1 {none}, double {old}, double {now}"), kept)
+
+    def _count_turn(self, values: Values) -> None:
+        c = self.state.code
+        if self.state.stages.number > 1:
+            self.state.emitter.bind(values, "since", self.state.read("begin_s"))
+        turned = c.let(f"fcmp olt double {self.state.emitter.emit(self.state.roots.turned, values)[0]}, 0.0")
+        self.state.add("turns", c.let(f"zext i1 {turned} to i64"))
 
     def _remember(self, history: bool = True) -> None:
         """Counters, statistics, and the history of z if it is read again."""

@@ -95,7 +95,9 @@ class Roots:
     multipliers: list[int]
     force: list[int]
     new_velocity: list[int]
+    turned: list[int]
     factor: list[int]
+    overlap: list[int]
     inside: list[int]
     stop: list[int]
     law: list[int]
@@ -138,9 +140,9 @@ def roots_of(step: Translated, plan: Plan | None) -> Roots:
     parts = Roots(
         f, jacobian.ravel().tolist(), *_nodes(head, bool(plan)), *_nodes(tail, bool(plan and plan.tail.rows)), [size],
         _following(step, jacobian, plan), step.guess, step.scale, step.new_q, step.new_lost, new_s, new_low,
-        step.multipliers, step.force, _replaced(g, step.new_velocity, after), one(step.factor),
-        _replaced(g, one(step.inside), after), _replaced(g, one(step.stop), after), step.law or [],
-        _replaced(g, step.new_reduced or [], after),
+        step.multipliers, step.force, _replaced(g, step.new_velocity, after), _replaced(g, [step.turned], after),
+        one(step.factor), _replaced(g, one(step.overlap), after), _replaced(g, one(step.inside), after),
+        _replaced(g, one(step.stop), after), step.law or [], _replaced(g, step.new_reduced or [], after),
     )  # fmt: skip
     names = [field.name for field in dataclasses.fields(Roots)]
     lists = [getattr(parts, name) for name in names]

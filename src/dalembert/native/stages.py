@@ -83,6 +83,12 @@ class Stages:
         """Whether the step ends with this stage; None where it always does."""
         return None if self.number == 1 else self.code.let(f"icmp eq i64 {self.now}, {self.number - 1}")
 
+    def backwards(self) -> str | None:
+        """Whether the stage that is under way goes back in time; None where none does."""
+        if min(self.step.weights) > 0:
+            return None
+        return self.code.let(f"fcmp olt double {self.part('gammas', self.now)}, 0.0")
+
     def node(self, k: str) -> str:
         """The number of whole steps in k, as a double."""
         c = self.code

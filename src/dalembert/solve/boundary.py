@@ -29,6 +29,7 @@ def solve(
     times: Float[Array | np.ndarray, "N+1"] | None = None,
     scheme: WindowMap | None = None,
     guess: Float[Array | np.ndarray, "N+1 n"] | Solution | None = None,
+    scales: Float[Array | np.ndarray, "n"] | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     seek: Literal["minimum", "extremal"] = "minimum",
@@ -42,20 +43,19 @@ def solve(
     conditions); or Nodes(array (k, n)), the first (last) k nodes; None: all free. through: {t: q}, points to pass, at times
     of nodes. T and steps: N equal steps from 0 to T; or times (N+1,). scheme: Interpolated() (second order, the default),
     Averaged() (the paper's) or Hermite() (order 2k). guess: a path (N+1, n), or a Solution on any nodes, whose multipliers
-    are used too: a warm start or the refinement of a mesh. tolerance: on the last update and on the constraints, relative to
-    the size of the path. seek: a minimum, or the extremal of any kind near the guess, as mechanical actions over long times
-    have no minimum. certify: count the negative directions of the second variation (Solution.kind) and estimate the
-    condition of the equations.
-    Returns a Solution. Where none is found: SolveError with the last path, or the path of least violation where the
-    constraints cannot be met; with throw=False that Solution itself, its outcome telling why.
-    Errors: TypeError, ValueError, InconsistentDataError, RankDeficientError naming the argument.
-    Source: Colombo, Martín de Diego, Zuccalli, eq. (3.4); ends by derivatives are windows with coinciding knots, which the
-    paper lacks.
+    are used too: a warm start or the refinement of a mesh. scales: typical sizes of the coordinates, (n,), by default read
+    off the ends, points and guess (docs/boundary.md). tolerance: on the last update and on the constraints, of every
+    coordinate relative to its size. seek: a minimum, or the extremal of any kind near the guess, as mechanical actions over
+    long times have no minimum. certify: count the negative directions of the second variation (Solution.kind) and estimate
+    the condition of the equations. Returns a Solution. Where none is found: SolveError with the last path, or the path of
+    least violation where the constraints cannot be met; with throw=False that Solution itself, its outcome telling why.
+    Errors: TypeError, ValueError, InconsistentDataError, RankDeficientError naming the argument. Source: Colombo, Martín de
+    Diego, Zuccalli, eq. (3.4); ends by derivatives are windows with coinciding knots, which the paper lacks.
     """
     options = settings(tolerance, max_iterations, seek)
     as_flag(certify, "certify")
     as_flag(throw, "throw")
-    prepared = prepare(problem, [Request(initial, final, through, guess)], T, steps, times, scheme)
+    prepared = prepare(problem, [Request(initial, final, through, guess)], T, steps, times, scheme, scales)
     solution = extremals(prepared, options, certify)[0]
     if throw and solution.outcome is not Outcome.SUCCESS:
         raise SolveError(solution)

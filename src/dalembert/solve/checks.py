@@ -9,8 +9,10 @@ import numpy as np
 from dalembert.algebra import numerical_rank
 from dalembert.discretize.higher import holonomic_derivatives
 from dalembert.solve.ends import End
+from dalembert.solve.sizes import Densities, Sizes
 from dalembert.systems import InconsistentDataError, RankDeficientError
 from dalembert.systems.ostrogradsky import constraint_rates
+from dalembert.systems.sizes import allowed
 from dalembert.systems.variational import (
     VariationalProblem,
     density,
@@ -21,20 +23,34 @@ from dalembert.systems.variational import (
 from dalembert.tracing import Jitted
 
 SAMPLES = 5
-APART = 0.1  # how far from the first path the other sample points are
+APART = 0.1  # how far from the first path the other sample points are, in typical sizes
 ZERO = 1e-8
+SINGULAR = 1e-10
 
 
-def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray) -> None:
+def densities(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray) -> Densities:
+    """Medians of derivatives of L and of the constraints at jets (samples, k+1, n) of the first path, 0 where they are not
+    finite."""
+    found = jax.tree.map(np.asarray, _derivatives(problem, jets, times))
+    _, slopes, _, holonomic, hessian = found
+    parts = np.diagonal(hessian, axis1=1, axis2=2), slopes, holonomic
+    # By sorting: np.median takes ten times as long for so few numbers.
+    ordered = [np.sort(np.where(np.isfinite(x), np.abs(x), 0.0), axis=0) for x in parts]
+    return Densities(*(x[len(x) // 2] for x in ordered))
+
+
+def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray, sizes: Sizes) -> None:
     """Rank of the constraints and regularity of L at sample points: RankDeficientError, ValueError naming what is wrong.
 
-    jets: (W, k+1, n) of the first path at times (W,). What is wrong at all samples is wrong; at some it may be a bad guess.
+    jets: (samples, k+1, n) of the first path. What is wrong at all samples is wrong; at some it may be a bad guess.
     """
-    chosen = np.unique(np.linspace(0, len(jets) - 1, SAMPLES).astype(int))
     random = np.random.default_rng(0)
-    jet = jets[chosen] + APART * random.standard_normal(jets[chosen].shape) * (1.0 + np.abs(jets[chosen]))
-    found = jax.tree.map(np.asarray, _derivatives(problem, jet, times[chosen]))
+    size = sizes.of(np.arange(jets.shape[1]))
+    jet = jets + APART * random.standard_normal(jets.shape) * (size + np.abs(jets))
+    found = jax.tree.map(np.asarray, _derivatives(problem, jet, times))
     values, slopes, holonomic_values, holonomic_slopes, hessian = found
+    slopes, holonomic_slopes = slopes * size, holonomic_slopes * size[0]
+    hessian = hessian * size[-1] * size[-1][:, None]
     n, m, mh = jets.shape[2], slopes.shape[1], holonomic_slopes.shape[1]
     if m + mh > n:
         raise RankDeficientError(
@@ -50,13 +66,13 @@ def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarr
     )
     _check_rank(holonomic_values, holonomic_slopes, "constraints (the holonomic ones)")
     if m and mh:
-        _check_against_holonomic(problem, jet, times[chosen], values, slopes.reshape(*slopes.shape[:2], -1))
+        _check_against_holonomic(problem, jet, times, values, slopes.reshape(*slopes.shape[:2], -1), size)
     highest = slopes[:, np.arange(m), list(orders_of(problem, n))]
     _check_highest(np.concatenate([highest, holonomic_slopes], axis=1), m)
     _check_regular(problem, hessian, np.concatenate([highest, holonomic_slopes], axis=1))
 
 
-def check_end_constraints(problem: VariationalProblem, ends: list[End | None], name: str, t: float) -> None:
+def check_end_constraints(problem: VariationalProblem, ends: list[End | None], name: str, t: float, sizes: Sizes) -> None:
     """φ(q, v, …) = 0 where an end gives all that φ reads, and dⁱφ/dtⁱ = 0 where it gives more, for the ends of a batch.
 
     Given derivatives repeat what the constraint implies: that is no constraint of its own, but they have to agree.
@@ -65,13 +81,18 @@ def check_end_constraints(problem: VariationalProblem, ends: list[End | None], n
     if first is None or first.nodes:
         return
     given = np.stack([e.values for e in ends if e is not None])
-    for i, rates in enumerate(_end_values(problem, given, t)):
+    near = np.broadcast_to(sizes.of(np.arange(given.shape[1])), given.shape).copy()
+    near[:, 1:] = np.maximum(near[:, 1:], np.abs(given[:, 1:]))
+    values, slopes = _end_values(problem, given, t)
+    for i, (rates, by_jet) in enumerate(zip(values, slopes, strict=True)):
         inner = i >= len(problem.holonomic)
         what = f"constraint {i - len(problem.holonomic)}" if inner else f"holonomic constraint {i}"
-        for order, offs in enumerate(rates[0 if inner else 2 :], 0 if inner else 2):  # φ and dφ/dt: see `check_points`
+        for order in range(0 if inner else 2, len(rates)):  # φ and dφ/dt of holonomic ones: see `check_points`
             rate = "" if not order else f"derivative {order} of "
-            for off, values in zip(np.asarray(offs), given, strict=True):
-                if np.max(np.abs(off)) > ZERO * (1.0 + np.max(np.abs(values))):
+            offs, rows = np.asarray(rates[order]), np.asarray(by_jet[order])
+            flat = rows.reshape(*rows.shape[:2], -1), near.reshape(len(near), -1), given.reshape(len(given), -1)
+            for off, limit in zip(offs, allowed(*flat), strict=True):
+                if not np.all(np.abs(off) <= limit):
                     raise InconsistentDataError(
                         f"{name}: {rate}{what} is {off} there, and not 0: the given derivatives do not satisfy it"
                     )
@@ -79,7 +100,9 @@ def check_end_constraints(problem: VariationalProblem, ends: list[End | None], n
 
 @Jitted
 def _end_values(problem: VariationalProblem, jets, t):
-    return jax.vmap(lambda jet: constraint_rates(problem, jet, t))(jnp.asarray(jets))
+    """The rates of every constraint, and their derivatives by the jet."""
+    rates = lambda jet: constraint_rates(problem, jet, t)  # noqa: E731
+    return jax.vmap(lambda jet: (rates(jet), jax.jacfwd(rates)(jet)))(jnp.asarray(jets))
 
 
 @Jitted
@@ -110,7 +133,7 @@ def _check_rank(values: np.ndarray, slopes: np.ndarray, name: str) -> None:
     agree = True
     for value, slope in zip(values, slopes, strict=True):
         weights = np.linalg.lstsq(slope[others].T, slope[row], rcond=None)[0] if others else np.zeros(0)
-        agree &= abs(value[row] - weights @ value[others]) <= ZERO * (1.0 + abs(value[row]))
+        agree &= bool(abs(value[row] - weights @ value[others]) <= ZERO * (np.abs(slope[row]).max() + abs(value[row])))
     if np.max(np.abs(slopes[:, row])) == 0.0:
         raise RankDeficientError(f"{name}: component {row} depends on nothing that moves; leave it out or correct it")
     what = (
@@ -135,9 +158,10 @@ def _check_highest(rows: np.ndarray, m: int) -> None:
         )
 
 
-def _check_against_holonomic(problem: VariationalProblem, jets, times, values, slopes) -> None:
+def _check_against_holonomic(problem: VariationalProblem, jets, times, values, slopes, size) -> None:
     """Equations that are a combination of φ, dφ/dt, …, dᵏφ/dtᵏ of the holonomic constraints at every sample."""
     found = [np.asarray(x) for x in _holonomic_rates(problem, jnp.asarray(jets), jnp.asarray(times))]
+    found[1] = found[1] * size.ravel()
     if not all(np.all(np.isfinite(x)) for x in found) or not all(numerical_rank(s).full for s in found[1]):
         return
     for row in range(slopes.shape[1]):
@@ -146,7 +170,7 @@ def _check_against_holonomic(problem: VariationalProblem, jets, times, values, s
             if numerical_rank(np.vstack([rates, slope])).full:
                 break
             weights = np.linalg.lstsq(rates.T, slope, rcond=None)[0]
-            off.append(abs(value - weights @ known) / (1.0 + abs(value)))
+            off.append(abs(value - weights @ known) / (np.abs(slope).max() + abs(value)))
         else:
             what = "is redundant: it follows from" if max(off) <= ZERO else "contradicts"
             raise RankDeficientError(
@@ -167,13 +191,15 @@ def _holonomic_rates(problem: VariationalProblem, jets, times):
 
 
 def _check_regular(problem: VariationalProblem, hessian: np.ndarray, rows: np.ndarray) -> None:
-    """∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the kernel of the constraints' gradients by their highest derivatives."""
+    """∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the kernel of the constraints' gradients by their highest derivatives, all in typical sizes."""
     worst = []
     for h, a in zip(hessian, rows, strict=True):
+        lengths = np.linalg.norm(a, axis=1, keepdims=True)
+        a = a / np.where(lengths > 0.0, lengths, 1.0)
         _, s, right = np.linalg.svd(a) if len(a) else (None, np.zeros(0), np.eye(h.shape[0]))
-        kernel = right[int(np.sum(s > 1e-10 * max(1.0, s.max(initial=0.0)))) :].T
+        kernel = right[int(np.sum(s > SINGULAR)) :].T
         reduced = kernel.T @ h @ kernel
-        if not kernel.shape[1] or np.min(np.abs(np.linalg.eigvalsh(reduced))) > 1e-10 * max(1.0, np.abs(h).max()):
+        if not kernel.shape[1] or np.min(np.abs(np.linalg.eigvalsh(reduced))) > SINGULAR * np.abs(h).max():
             return
         worst.append(np.abs(kernel @ np.linalg.eigh(reduced)[1][:, np.argmin(np.abs(np.linalg.eigvalsh(reduced)))]))
     names = problem.coordinates or [f"q[{i}]" for i in range(hessian.shape[1])]

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from dalembert.discretize.windows import Windows
 from dalembert.numbers import MOST_NODES, as_number, as_numbers, as_positive, described, whole_number
+from dalembert.systems.sizes import check_resolved
 
 
 class Nodes(eqx.Module):
@@ -86,6 +87,7 @@ def read_times(T: Any, steps: Any, times: Any, least: int, why: str) -> np.ndarr
             raise ValueError("times: give the times of all nodes, (N+1,), increasing")
         if len(t) - 1 < least:
             raise ValueError(f"times: found N = {len(t) - 1}; {why}")
+        check_resolved("times", np.abs(t).max(), np.diff(t).min(initial=np.inf))
     else:
         if T is None and steps is None:
             raise TypeError("T, steps, times: are missing; give T and steps, or the times of all nodes")

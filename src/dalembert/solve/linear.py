@@ -28,7 +28,7 @@ REFUSALS = 3  # after which fronts are not tried again for the same problem
 
 
 class Banded:
-    """K = PLU, in the order of the band."""
+    """U K U = PLU, U: the units, in the order of the band."""
 
     def __init__(self, linear: Linear, z: np.ndarray, shift: float, relax: float, plain: bool):
         self.linear = linear
@@ -38,7 +38,7 @@ class Banded:
     def solve(self, right: np.ndarray) -> np.ndarray:
         """K⁻¹ right, (blocks, b)."""
         chain = self.linear.chain
-        return chain.from_rows(self.linear.banded.solve(self.factors, chain.to_rows(right)))
+        return chain.units * chain.from_rows(self.linear.banded.solve(self.factors, chain.to_rows(chain.units * right)))
 
 
 class Frontal:
@@ -153,7 +153,8 @@ class Linear:
             return None
         random = np.random.default_rng(0)
         for _ in range(PROBES):
-            if not factors.change(factors.product(random.standard_normal(z.shape) * self.chain.free)) <= SOUND:
+            path = random.standard_normal(z.shape) * self.chain.units * self.chain.free
+            if not factors.change(factors.product(path)) <= SOUND:
                 return None
         return factors.negative()
 
@@ -185,7 +186,7 @@ def _nudge(chain: Chain, sizes: np.ndarray) -> np.ndarray:
     special = chain.fixed.any(axis=1)
     special[: chain.near] = special[-chain.near :] = True
     sign = np.where(chain.primal, 1.0, -1.0)
-    return np.where(chain.fixed | ~special[:, None], 0.0, NUDGE * sign * sizes)
+    return np.where(chain.fixed | ~special[:, None], 0.0, NUDGE * sign * sizes * chain.weights)
 
 
 def _pivots(chain: Chain, z: np.ndarray) -> Pivots | None:
@@ -202,7 +203,7 @@ def _pivots(chain: Chain, z: np.ndarray) -> Pivots | None:
     random = np.random.default_rng(0)
     samples, couplings = [], []
     for spread in (0.0, 1.0):
-        band = chain.matrix(z + spread * random.standard_normal(z.shape))[0]
+        band = chain.matrix(z + spread * random.standard_normal(z.shape) * chain.units)[0] / chain.curvature
         for i in chosen:
             own, later = _block(chain, band, i, near)
             samples.append(own)

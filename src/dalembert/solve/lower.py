@@ -15,6 +15,7 @@ import numpy as np
 
 from dalembert.discretize.constraint_windows import constraint_windows, ends_with_derivatives, inner_points
 from dalembert.discretize.windows import Windows, window_jets
+from dalembert.solve.sizes import Sizes
 from dalembert.systems import InconsistentDataError
 from dalembert.systems.variational import VariationalProblem, constraints_of_order, with_parameters
 
@@ -92,18 +93,21 @@ def groups_of(orders: tuple[int, ...], w: Windows, k: int, begin: int, fixed_slo
     return found
 
 
-def check_given_windows(groups: list[Group], gradient: np.ndarray, size: float) -> None:
-    """InconsistentDataError where all nodes of a window are given and φ ≠ 0 there. gradient: of L̃, by the multipliers wφ."""
+def check_given_windows(groups: list[Group], gradient: np.ndarray, sizes: Sizes, reach: float) -> None:
+    """InconsistentDataError where all nodes of a window are given and φ ≠ 0 there. gradient: of L̃, by the multipliers wφ;
+    reach: the largest position, in typical sizes."""
     for g in groups:
         blocks = g.first + g.attached + np.flatnonzero(~g.free)
         values = gradient[blocks, g.begin : g.begin + g.size].reshape(len(blocks), g.windows.times.shape[1], -1)
-        off = np.abs(values / g.windows.weights[~g.free][:, :, None]).max(axis=(1, 2), initial=0.0)
-        if np.any(off > GIVEN * (1.0 + size)):
-            worst = int(np.argmax(off))
+        off = np.abs(values / g.windows.weights[~g.free][:, :, None])
+        relative = (off / sizes.differential[list(g.equations)]).max(axis=(1, 2), initial=0.0)
+        if np.any(relative > GIVEN * (1.0 + reach)):
+            worst = int(np.argmax(relative))
+            time, value = g.windows.times[~g.free][worst, 0], off[worst].max()
             raise InconsistentDataError(
-                f"initial, final, through: a constraint of order {g.order} reads nothing but what is given at t = "
-                f"{g.windows.times[~g.free][worst, 0]:g}, and it is {off[worst]:.3g}, not 0. Give nodes that satisfy the "
-                "discrete constraint, or derivatives at the ends and more steps"
+                f"initial, final, through: a constraint of order {g.order} reads nothing but what is given at t = {time:g}, "
+                f"and it is {value:.3g}, not 0. Give nodes that satisfy the discrete constraint, or derivatives at the ends "
+                "and more steps"
             )
 
 

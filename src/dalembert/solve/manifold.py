@@ -7,18 +7,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.discretize.windows import Windows
+from dalembert.solve.sizes import Sizes
 from dalembert.systems import InconsistentDataError
+from dalembert.systems.sizes import allowed
 from dalembert.systems.variational import VariationalProblem, holonomic_constraints
 from dalembert.tracing import Jitted
 
-ON = 1e-8  # largest |φ| of a given point that is taken as zero
 PROJECTIONS = 20
 
 
-def check_points(problem: VariationalProblem, w: Windows, fixed: np.ndarray, values: np.ndarray, points: np.ndarray) -> None:
+def check_points(
+    problem: VariationalProblem, w: Windows, fixed: np.ndarray, values: np.ndarray, points: np.ndarray, sizes: Sizes, origin
+) -> None:
     """φ(q) = 0 at given positions, ∂φ/∂q v + ∂φ/∂t = 0 at given velocities; InconsistentDataError naming what is off.
 
-    values: (batch, slots, n), of which the slots `fixed` are given.
+    values: (batch, slots, n), of which the slots `fixed` are given, positions counted from the origin.
     """
     if not problem.holonomic:
         return
@@ -26,10 +29,14 @@ def check_points(problem: VariationalProblem, w: Windows, fixed: np.ndarray, val
     for slot in np.flatnonzero(fixed & (w.orders <= 1)):
         node, positions = int(w.owners[slot]), values[:, w.nodes[w.owners[slot]]]
         velocities = np.zeros_like(positions) if w.orders[slot] == 0 else values[:, slot]
-        position, rate = (np.asarray(x) for x in _values(problem, positions, velocities, w.t[node]))
-        offs, what = (position, "φ(q)") if w.orders[slot] == 0 else (rate, "dφ/dt = ∂φ/∂q v")
-        for off, q in zip(offs, positions, strict=True):
-            if np.max(np.abs(off)) > ON * (1.0 + np.max(np.abs(q))):
+        (position, rate), slopes = jax.tree.map(np.asarray, _values(problem, positions, velocities, w.t[node]))
+        if w.orders[slot] == 0:
+            offs, what, limits = position, "φ(q)", allowed(slopes, sizes.positions, origin + positions)
+        else:
+            speeds = np.maximum(np.abs(velocities), sizes.of(1))
+            offs, what, limits = rate, "dφ/dt = ∂φ/∂q v", allowed(slopes, speeds, velocities)
+        for off, limit in zip(offs, limits, strict=True):
+            if not np.all(np.abs(off) <= limit):
                 raise InconsistentDataError(
                     f"{names.get(node, f'node {node}')}: {what} = {off} there, and not 0: it does not satisfy the holonomic "
                     "constraints"
@@ -60,8 +67,9 @@ def _solved(gram, side):
 
 @Jitted
 def _values(problem, q, v, t):
-    """φ and its rate for a batch of positions and velocities."""
-    return jax.vmap(lambda x, u: jax.jvp(lambda y, s: holonomic_constraints(problem, y, s), (x, t), (u, 1.0)))(q, v)
+    """φ and its rate, and ∂φ/∂q, for a batch of positions and velocities."""
+    phi = lambda y, s: holonomic_constraints(problem, y, s)  # noqa: E731
+    return jax.vmap(lambda x, u: (jax.jvp(phi, (x, t), (u, 1.0)), jax.jacfwd(phi)(x, t)))(q, v)
 
 
 @Jitted

@@ -33,6 +33,7 @@ def solve_batch(
     steps: int | None = None,
     times: Float[Array, "N+1"] | None = None,
     scheme=None,
+    scales: Float[Array, "n"] | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     seek: str = "minimum",
@@ -62,7 +63,7 @@ def solve_batch(
     ]  # fmt: skip
     if not requests:
         return []
-    return extremals(prepare(problem, requests, T, steps, times, scheme), options, certify, workers)
+    return extremals(prepare(problem, requests, T, steps, times, scheme, scales), options, certify, workers)
 
 
 class Extremals(NamedTuple):
@@ -86,6 +87,7 @@ def multistart(
     steps: int | None = None,
     times: Float[Array, "N+1"] | None = None,
     scheme=None,
+    scales: Float[Array, "n"] | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     seek: str = "minimum",
@@ -94,7 +96,8 @@ def multistart(
     """Extremals of the same boundary problem from many guesses.
 
     starts: guesses, or their number; drawn ones add Σⱼ aⱼ sin(jπt/T)/j with normal aⱼ to the smooth path through the given
-    points, `spread` times its extent (or 1, for a coordinate that does not move). The other arguments are those of `solve`.
+    points, `spread` times its extent (or its typical size, for a coordinate that does not move). The other arguments are
+    those of `solve`.
     """
     options, workers = settings(tolerance, max_iterations, seek), _threads(threads)
     as_positive(spread, "spread")
@@ -106,30 +109,32 @@ def multistart(
     given = Request(initial, final, through)
 
     def prepared(guesses) -> Prepared:
-        return prepare(problem, [given._replace(guess=g) for g in guesses], T, steps, times, scheme)
+        return prepare(problem, [given._replace(guess=g) for g in guesses], T, steps, times, scheme, scales)
 
-    paths = _draw(prepared([None]), guesses, spread, seed) if isinstance(guesses, int) else guesses
+    base = prepared([None])
+    paths = _draw(base, guesses, spread, seed) if isinstance(guesses, int) else guesses
     found = extremals(prepared(paths), options, False, workers) if len(paths) else []
-    return _distinct(found, lambda s: extremals(prepared([s]), options, True)[0])
+    sizes = base.sizes(base.extents[0]).positions
+    return _distinct(found, sizes, lambda s: extremals(prepared([s]), options, True)[0])
 
 
 def _draw(base: Prepared, starts: int, spread: float, seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
-    t, path = base.windows.t, base.values[0][base.windows.nodes]
+    t, path = base.windows.t, base.origin + base.values[0][base.windows.nodes]
     extent = np.ptp(path, axis=0)
-    scale = spread * np.where(extent > 0, extent, 1.0)
+    scale = spread * np.where(extent > 0, extent, base.sizes(base.extents[0]).positions)
     waves = np.sin(np.pi * np.arange(1, WAVES + 1)[:, None] * (t - t[0]) / (t[-1] - t[0]))
     heights = random.standard_normal((starts, WAVES, path.shape[1])) * scale / np.arange(1, WAVES + 1)[:, None]
     return path + np.einsum("swn,wt->stn", heights, waves)
 
 
-def _distinct(found: list[Solution], certified: Callable[[Solution], Solution]) -> Extremals:
+def _distinct(found: list[Solution], sizes: np.ndarray, certified: Callable[[Solution], Solution]) -> Extremals:
     solved = sorted((s for s in found if s.outcome is Outcome.SUCCESS), key=lambda s: float(s.action))
     different: list[Solution] = []
     hits: list[int] = []
     for s in solved:
         for i, other in enumerate(different):
-            if np.max(np.abs(s.q - other.q)) <= SAME * (1.0 + float(np.max(np.abs(s.q)))):
+            if np.all(np.abs(s.q - other.q) <= SAME * (sizes + np.ptp(s.q, axis=0))):
                 hits[i] += 1
                 break
         else:

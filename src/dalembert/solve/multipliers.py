@@ -8,7 +8,7 @@ from jaxtyping import Float
 from dalembert.discretize.constraint_windows import ends_with_derivatives
 from dalembert.solve.alternation import ROUNDING, Sequence, alternation
 from dalembert.solve.linear import Linear
-from dalembert.solve.newton import End, Iterate
+from dalembert.solve.newton import End, Iterate, update_of
 from dalembert.solve.transcription import Transcription
 
 REFINEMENTS = 2
@@ -51,7 +51,7 @@ def refined(made: Transcription, it: Iterate, linear: Linear) -> None:
     for _ in range(REFINEMENTS):
         step = factors.solve(-it.at.gradient)
         new = made.chain.evaluate(it.z + step)
-        if not (new.finite and made.chain.extent(step) <= it.update * it.size + np.finfo(float).eps):
+        if not (new.finite and update_of(made.chain, it, step) <= it.update + np.finfo(float).eps):
             return
         it.z, it.at = it.z + step, new
 

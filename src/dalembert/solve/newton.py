@@ -47,18 +47,21 @@ CURVATURE = 1e-10  # least dxᵀ(H + δW)dx, relative to dxᵀWdx
 FIRST_SHIFT, LARGEST_SHIFT = 1e-4, 1e12
 SHORTEST = 1e-7  # step length
 RELAX = 1e-8  # of a singular system
+PENALTY = 1e-8  # the first one, of the constraints' violation, relative to the action
 DAMPING = (1e-12, 1e-8, 1e8)  # of Levenberg and Marquardt: least, first, largest
 
 
 @dataclasses.dataclass
 class Iterate:
-    """The state of the iteration. size: 1 + max|q|; update: the last relative change of the path."""
+    """The state of the iteration. sizes: (n,), s, typical of its coordinates; reach: s + max|q|, of the present path;
+    update: the last change of the path, relative to its reach."""
 
     z: np.ndarray
     at: Evaluation
-    size: float
+    sizes: np.ndarray
+    penalty: float
+    reach: np.ndarray | None = None  # computed where it is asked for
     shift: float = 0.0
-    penalty: float = 1e-8
     iterations: int = 0
     restorations: int = 0
     factorizations: int = 0
@@ -66,9 +69,10 @@ class Iterate:
     end: End = End.NOT_CONVERGED
 
 
-def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear) -> Iterate:
-    """Newton's iteration from the path z (blocks, b)."""
-    it = Iterate(z.copy(), chain.evaluate(z), _size(chain, z))
+def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear, sizes: np.ndarray | None = None) -> Iterate:
+    """Newton's iteration from the path z (blocks, b); sizes: (n,), typical of its coordinates, the chain's if not given."""
+    sizes = chain.positions if sizes is None else sizes
+    it = Iterate(z.copy(), chain.evaluate(z), sizes, PENALTY * chain.action)
     if not it.at.finite:
         it.end = End.NOT_FINITE
         return it
@@ -78,12 +82,12 @@ def minimise(chain: Chain, z: np.ndarray, settings: Settings, linear: Linear) ->
         direction = _direction(chain, it, settings, linear)
         if direction is None:
             it.end = End.SINGULAR
-            if it.at.violation > settings.tolerance * it.size and _restore(chain, it, settings, linear):
+            if _violation(chain, it) > settings.tolerance and _restore(chain, it, settings, linear):
                 it.end = End.NOT_CONVERGED
                 continue
             break
         before, it.update = it.update, direction.update
-        small = max(it.update, it.at.violation / it.size) <= settings.tolerance
+        small = max(it.update, _violation(chain, it)) <= settings.tolerance
         small = small and (
             it.shift == 0.0 or chain.residual(it.at.gradient, chain.matrix(it.z)) <= 1e-3 * settings.tolerance
         )  # a large shift: a short step
@@ -105,13 +109,13 @@ def _descended(chain: Chain, it: Iterate, settings: Settings, linear: Linear) ->
     if linear.descent is None or not settings.minimum:
         return False
     numbers = {
-        "tolerance": settings.tolerance, "extent": it.size, "before": it.update, "penalty": it.penalty,
+        "tolerance": settings.tolerance, "before": it.update, "penalty": it.penalty,
         "objective": it.at.objective, "violation": it.at.violation, "norm": it.at.norm**2, "update": it.update,
         "iterations": it.iterations, "trusted": float(linear.trusted), "noise": NOISE, "least": CURVATURE, "armijo": ARMIJO,
         "exact": EXACT,
     }  # fmt: skip
-    it.z, it.at, found, converged = linear.descent.run(it.z, it.at, numbers, settings.max_iterations)
-    it.size, it.update, it.penalty = found["extent"], found["update"], found["penalty"]
+    it.z, it.at, found, converged = linear.descent.run(it.z, it.at, it.sizes, numbers, settings.max_iterations)
+    it.reach, it.update, it.penalty = None, found["update"], found["penalty"]
     it.factorizations += int(found["iterations"]) - it.iterations
     it.iterations = int(found["iterations"])
     if converged:
@@ -120,7 +124,7 @@ def _descended(chain: Chain, it: Iterate, settings: Settings, linear: Linear) ->
 
 
 def _move(chain: Chain, it: Iterate, z: np.ndarray, at: Evaluation) -> None:
-    it.z, it.at, it.size = z, at, _size(chain, z)
+    it.z, it.at, it.reach = z, at, None
 
 
 def _nearly(chain: Chain, it: Iterate, before: float, factors, settings: Settings) -> bool:
@@ -132,8 +136,8 @@ def _nearly(chain: Chain, it: Iterate, before: float, factors, settings: Setting
     if it.shift or not np.isfinite(before) or it.update * (it.update / before) ** 2 > settings.tolerance:
         return False
     step = factors.solve(-it.at.gradient)
-    update = _update(chain, it, step)
-    if not max(update, it.at.violation / it.size) <= settings.tolerance:
+    update = update_of(chain, it, step)
+    if not max(update, _violation(chain, it)) <= settings.tolerance:
         return False
     new = chain.evaluate(it.z + step)
     if not new.finite:
@@ -171,7 +175,7 @@ def _direction(chain: Chain, it: Iterate, settings: Settings, linear: Linear) ->
         if factors.singular or not np.isfinite(flat @ flat):
             relax = RELAX
         else:
-            update, curvature = _update(chain, it, step), float((gradient * chain.sign) @ flat) + noise
+            update, curvature = update_of(chain, it, step), float((gradient * chain.sign) @ flat) + noise
             convex = not settings.minimum or update <= settings.tolerance
             if convex or curvature >= CURVATURE * float((flat * chain.metric) @ flat):
                 return Direction(step, factors, update, curvature, held)
@@ -179,8 +183,21 @@ def _direction(chain: Chain, it: Iterate, settings: Settings, linear: Linear) ->
     return None
 
 
-def _update(chain: Chain, it: Iterate, step: np.ndarray) -> float:
-    return chain.extent(step) / it.size
+def update_of(chain: Chain, it: Iterate, step: np.ndarray) -> float:
+    """The largest change of a position, relative to what it reaches."""
+    return float(np.max(chain.extents(step) / _reach(chain, it)))
+
+
+def _reach(chain: Chain, it: Iterate) -> np.ndarray:
+    """s + max|q|, (n,)."""
+    if it.reach is None:
+        it.reach = it.sizes + chain.extents(it.z)
+    return it.reach
+
+
+def _violation(chain: Chain, it: Iterate) -> float:
+    """That of the constraints, relative to what they are where positions are as large as those of the path."""
+    return it.at.violation / float(np.max(_reach(chain, it) / chain.positions)) if it.at.violation else 0.0
 
 
 class Found(NamedTuple):
@@ -226,13 +243,15 @@ def _search(chain: Chain, it: Iterate, direction: Direction) -> Found | None:
 def _damped(chain: Chain, it: Iterate, direction: Direction) -> Found | None:
     """The first point on the halved step at which the next simplified step is shorter: Deuflhard's natural monotonicity."""
     step, factors = direction.step, direction.factors
-    length, size = 1.0, _norm(step)
+    length, size = 1.0, _norm(step / chain.units)
     while length >= SHORTEST:
         z = it.z + length * step
         new = chain.evaluate(z)
         if new.finite:
             following = factors.solve(-new.gradient)
-            if _norm(following) <= (1.0 - 0.5 * length) * size or size <= 1e-12 * (1.0 + _norm(z)):
+            if _norm(following / chain.units) <= (1.0 - 0.5 * length) * size or size <= 1e-12 * (
+                1.0 + _norm(z / chain.units)
+            ):
                 return Found(z, new, length == 1.0)
         length *= 0.5
     return None
@@ -253,7 +272,7 @@ def _restore(chain: Chain, it: Iterate, settings: Settings, linear: Linear) -> b
         it.factorizations += 1
         step = _correction(chain, it.at, factors)
         new = chain.evaluate(it.z + step)
-        before, after = _norm(it.at.gradient[:, ~chain.primal]), _norm(new.gradient[:, ~chain.primal])
+        before, after = (_norm((at.gradient * chain.units)[:, ~chain.primal]) for at in (it.at, new))
         if new.finite and after < before * (1.0 - 1e-3):
             _move(chain, it, it.z + step, new)
             damping = max(damping / 10.0, DAMPING[0])
@@ -261,7 +280,7 @@ def _restore(chain: Chain, it: Iterate, settings: Settings, linear: Linear) -> b
         else:
             damping *= 10.0
     if it.at.violation > 0.1 * begin:
-        violated = it.at.violation > 1e3 * settings.tolerance * it.size
+        violated = _violation(chain, it) > 1e3 * settings.tolerance
         it.end = End.INFEASIBLE if violated and damping > DAMPING[2] else End.NOT_CONVERGED
         return False
     _estimate_multipliers(chain, it, linear)
@@ -276,11 +295,7 @@ def _estimate_multipliers(chain: Chain, it: Iterate, linear: Linear) -> None:
     if np.all(np.isfinite(found)):
         z = np.where(chain.primal, it.z, found)
         _move(chain, it, z, chain.evaluate(z))
-        it.penalty = 1e-8
-
-
-def _size(chain: Chain, z: np.ndarray) -> float:
-    return 1.0 + chain.extent(z)
+        it.penalty = PENALTY * chain.action
 
 
 def _norm(gradient: np.ndarray) -> float:

@@ -11,23 +11,30 @@ import numpy as np
 from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, as_windows, windows
 from dalembert.numbers import as_numbers
 from dalembert.solution import Solution
-from dalembert.solve.checks import check_end_constraints, check_problem
+from dalembert.solve.checks import SAMPLES, check_end_constraints, check_problem, densities
 from dalembert.solve.ends import End, Nodes, fill_slots, grid_nodes, read_end, read_through, read_times
 from dalembert.solve.linear import Linear
 from dalembert.solve.lower import check_given_windows
 from dalembert.solve.manifold import check_points, onto_constraints
 from dalembert.solve.newton import Settings, minimise
+from dalembert.solve.origin import moved, moved_back
 from dalembert.solve.redundant import check_met, redundant
 from dalembert.solve.result import Ended, ended, solutions_of
-from dalembert.solve.transcription import Transcription, first_values, slot_jets, transcribe
+from dalembert.solve.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
+from dalembert.solve.transcription import Transcription, first_values, sampled_jets, transcribe
 from dalembert.systems import check_x64
 from dalembert.systems.orders import true_orders
+from dalembert.systems.sizes import as_scales, with_inertia
 from dalembert.systems.variational import VariationalProblem, constraint_numbers
 from dalembert.systems.variational import check_problem as check_variational
 
 
 class Prepared(NamedTuple):
-    """Boundary problems that differ in what is given, checked. values: (batch, slots, n), the first paths."""
+    """Boundary problems that differ in what is given, checked. values: (batch, slots, n), the first paths.
+
+    problem, values: with positions counted from `origin` (n,). extents: (batch, n), of what is given; scales: (n,), the
+    user's sizes, or None. found: what else the sizes are made of.
+    """
 
     problem: VariationalProblem
     windows: Windows
@@ -35,6 +42,15 @@ class Prepared(NamedTuple):
     values: np.ndarray
     scheme: WindowMap
     guesses: list[Any]
+    origin: np.ndarray
+    extents: np.ndarray
+    scales: np.ndarray | None
+    found: Densities
+
+    def sizes(self, extents: np.ndarray) -> Sizes:
+        """All typical sizes, from the extents (n,) of positions; the user's in their place."""
+        given = with_inertia(extents, self.found.inertia) if self.scales is None else self.scales
+        return sizes_of(given, self.windows, self.found)
 
 
 class Request(NamedTuple):
@@ -46,7 +62,7 @@ class Request(NamedTuple):
     guess: Any = None
 
 
-def prepare(problem, requests: Sequence[Request], T, steps, times, scheme) -> Prepared:
+def prepare(problem, requests: Sequence[Request], T, steps, times, scheme, scales=None) -> Prepared:
     """Arguments as `solve` takes them; requests give the same derivatives at the same times."""
     check_x64()
     check_variational(problem)
@@ -59,6 +75,7 @@ def prepare(problem, requests: Sequence[Request], T, steps, times, scheme) -> Pr
             raise ValueError(f"{name}: found {e.values.shape[1]} numbers; the problem has n = {n} coordinates")
     constraint_numbers(problem, n)
     problem = true_orders(problem, n) if scheme.differenced else problem
+    scales = as_scales(scales, n)
     least, why = (1, "at least one step is needed") if scheme.repeats(k) > 1 else (2 * k + 1, f"N > 2k = {2 * k} is needed")
     t = read_times(T, steps, times, least, why)
     between = [read_through(r.through, n) for r in requests]
@@ -72,13 +89,21 @@ def prepare(problem, requests: Sequence[Request], T, steps, times, scheme) -> Pr
     points = np.concatenate([p for _, p in between], axis=1)
     given = fill_slots(w, start, end, where, points, n * len(requests), guess)
     values = np.ascontiguousarray(np.moveaxis(given.values.reshape(len(w.orders), len(requests), n), 1, 0))
-    check_points(problem, w, given.fixed, values, grid_nodes(t, where))
-    values = onto_constraints(problem, w, given.fixed, values)
+    held, paths = values[:, given.fixed & (w.orders == 0)], values[:, w.nodes]
+    origin = origin_of(held.reshape(-1, n), paths.reshape(-1, n))
+    extents = np.array([extents_of(*each) for each in zip(held, paths, strict=True)])
+    values[:, w.orders == 0] -= origin
+    near = moved(problem, origin, not w.differenced)
+    found = densities(near, *sampled_jets(w, values[0], SAMPLES))
+    made = Prepared(near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found)
+    sizes = made.sizes(extents.max(axis=0))
+    check_points(near, w, given.fixed, values, grid_nodes(t, where), sizes, origin)
+    values = onto_constraints(near, w, given.fixed, values)
     if w.differenced:
-        check_problem(problem, slot_jets(w, values[0]), w.times.ravel())
+        check_problem(near, *sampled_jets(w, values[0], SAMPLES), sizes)
     for i, (name, time) in enumerate((("initial", t[0]), ("final", t[-1]))):
-        check_end_constraints(problem, [both[i] for both in ends], name, time)
-    return Prepared(problem, w, given.fixed, values, scheme, [r.guess for r in requests])
+        check_end_constraints(problem, [both[i] for both in ends], name, time, sizes)
+    return made._replace(values=values)
 
 
 def _side(ends: list[End | None]) -> End | None:
@@ -90,33 +115,67 @@ def _side(ends: list[End | None]) -> End | None:
 
 def extremals(prepared: Prepared, settings: Settings, certify: bool, threads: int = 1) -> list[Solution]:
     """The ends of Newton's iterations."""
-    problem, w, fixed, values, scheme, guesses = prepared
-    made = transcribe(problem, w, values.shape[2], fixed, values[0])
-    left_out = redundant(problem, made, values[0][w.nodes]) if problem.differential and w.differenced else None
-    if left_out is not None:
-        made = transcribe(problem, w, values.shape[2], fixed, values[0], left_out)
-    z = first_values(problem, made, values)
-    for path, guess in zip(z, guesses, strict=True):
-        if not all(group.free.all() for group in made.groups):
-            check_given_windows(made.groups, made.chain.raw_gradient(path), made.chain.extent(path))
-        if isinstance(guess, Solution):
-            _warm_multipliers(made, path, guess)
-
+    w, scheme = prepared.windows, prepared.scheme
+    made, z, extents, left_out = _transcribed(prepared)
     linear = Linear(made.chain, z[0])
+    least = 4 * np.finfo(float).eps / settings.tolerance * np.abs(prepared.origin)  # what moves o + x by its last digits
 
-    def one(path: np.ndarray) -> Ended:
-        solver = linear.fresh()
-        return ended(made, minimise(made.chain, path, settings, solver), solver, certify)
+    def one(given: tuple[np.ndarray, np.ndarray]) -> Ended:
+        solver, sizes = linear.fresh(), prepared.sizes(given[1]).positions + least
+        return ended(made, minimise(made.chain, given[0], settings, solver, sizes), solver, certify)
 
+    each = list(zip(z, extents, strict=True))
     if threads == 1 or len(z) == 1:
-        ends = [one(path) for path in z]
+        ends = [one(given) for given in each]
     else:
         with ThreadPoolExecutor(threads) as pool:
-            ends = list(pool.map(one, z))
+            ends = list(pool.map(one, each))
     if left_out is not None:
-        for end, given in zip(ends, values, strict=True):
+        for end, given in zip(ends, prepared.values, strict=True):
             check_met(made, left_out, end.it.z, given)
-    return solutions_of(made, ends, scheme)
+    return [moved_back(s, prepared.origin, not w.differenced) for s in solutions_of(made, ends, scheme)]
+
+
+class Transcribed(NamedTuple):
+    """The chain; the first paths (batch, blocks, b); the extents (batch, n) of the positions; the components of what is given
+    that follow from the others, or None."""
+
+    made: Transcription
+    z: np.ndarray
+    extents: np.ndarray
+    left_out: np.ndarray | None
+
+
+def _transcribed(prepared: Prepared) -> Transcribed:
+    """Where nothing moves on a first path and the user gives no sizes, the extents are those of Newton's first step."""
+    problem, w, fixed, values, _, guesses = prepared[:6]
+
+    def begun(extents: np.ndarray) -> Transcribed:
+        sizes = prepared.sizes(extents.max(axis=0))
+        made, left_out = transcribe(problem, w, values.shape[2], fixed, values[0], sizes), None
+        if problem.differential and w.differenced:
+            left_out = redundant(problem, made, values[0][w.nodes])
+        if left_out is not None:
+            made = transcribe(problem, w, values.shape[2], fixed, values[0], sizes, left_out)
+        z = first_values(problem, made, values)
+        for path, guess in zip(z, guesses, strict=True):
+            if not all(group.free.all() for group in made.groups):
+                check_given_windows(made.groups, made.chain.raw_gradient(path), sizes, made.chain.extent(path))
+            if isinstance(guess, Solution):
+                _warm_multipliers(made, path, guess)
+        return Transcribed(made, z, extents, left_out)
+
+    first = begun(prepared.extents)
+    still = np.flatnonzero(~prepared.extents.any(axis=1))
+    if prepared.scales is not None or not len(still):
+        return first
+    made, z, extents = first.made, first.z, prepared.extents.copy()
+    linear = Linear(made.chain, z[0])
+    for i in still:
+        step = linear.factor(z[i], plain=False).solve(-made.chain.evaluate(z[i]).gradient)
+        moved_by = made.chain.extents(step)
+        extents[i] = SLIGHT * np.where(np.isfinite(moved_by), moved_by, 0.0)
+    return begun(extents)
 
 
 def _dimension(problem, start, end, through, guess) -> int:

@@ -23,21 +23,21 @@ from dalembert.tracing import Jitted
 
 KEPT = 0.05  # Aᵀy on what is free, relative to what is given; what is less is an error of the discretization
 RELAX, ITERATIONS = 1e-12, 4
-MET = 1e-6  # distance of a component from what is given, relative to the path
+MET = 1e-6  # distance of a component from what is given, relative to its size
 
 
 def redundant(
     problem: VariationalProblem, made: Transcription, q: Float[np.ndarray, "N+1 n"]
 ) -> Bool[np.ndarray, "slots n"] | None:
     """Components of what is given that follow from the others, or None; q: a path, for its size."""
-    w, slots = made.windows, made.layout.part("slots")
+    w, slots, size = made.windows, made.layout.part("slots"), made.chain.positions
     order = max(orders_of(problem, made.layout.n))
-    found = find_integrals(w.t, q, order, _linearised(problem))
+    found = find_integrals(w.t, q / size, order, _linearised(problem, size))
     if found is None:
         return None
     z = _on_curve(made, found.curve)
     inner = np.count_nonzero(made.chain.fixed[:, slots].reshape(len(w.orders), -1)[w.nodes[1:-1]].all(axis=1))
-    weights = (w.t[-1] - w.t[0]) ** -_derivatives(made).astype(float)
+    weights = made.chain.units.copy()
     weights[~made.chain.fixed] *= np.sqrt(len(z))  # forces, per time; what is given has momenta
     plain, primal = made.chain.raw_gradient(z), made.chain.primal
     columns = [
@@ -64,23 +64,14 @@ def _left_out(matrix: np.ndarray, fixed: np.ndarray) -> np.ndarray | None:
     return out
 
 
-def _derivatives(made: Transcription) -> np.ndarray:
-    """Which derivative of q a component is, (blocks, b)."""
-    w, layout = made.windows, made.layout
-    out = np.zeros(made.chain.fixed.shape, dtype=int)
-    out[:, layout.part("slots")] = np.repeat(w.orders.reshape(len(out), -1), layout.n, axis=1)
-    out[:, layout.part("highest")] = layout.k
-    return out
-
-
 def check_met(
     made: Transcription, left_out: Bool[np.ndarray, "slots n"], z: np.ndarray, given: Float[np.ndarray, "slots n"]
 ) -> None:
     """InconsistentDataError naming a component that was left out and that the solution z does not meet."""
     w = made.windows
-    slots = z[:, made.layout.part("slots")].reshape(given.shape)
+    slots, size = (x[:, made.layout.part("slots")].reshape(given.shape) for x in (z, made.chain.units))
     for slot, i in np.argwhere(left_out):
-        if not abs(slots[slot, i] - given[slot, i]) <= MET * (1.0 + np.abs(slots).max()):
+        if not abs(slots[slot, i] - given[slot, i]) <= MET * (size[slot, i] + abs(slots[slot, i])):
             node = int(w.owners[slot])
             where = {0: "initial", len(w.t) - 1: "final"}.get(node, f"through: the point at t = {w.t[node]:g}")
             raise InconsistentDataError(
@@ -91,9 +82,12 @@ def check_met(
             )
 
 
-def _linearised(problem: VariationalProblem) -> Callable:
+def _linearised(problem: VariationalProblem, size: Float[np.ndarray, "n"]) -> Callable:
+    """φ and its slopes, for positions in units of their sizes."""
+
     def call(jets, times):
-        return tuple(np.asarray(x) for x in _slopes(problem, jnp.asarray(jets), jnp.asarray(times)))
+        values, slopes = _slopes(problem, jnp.asarray(jets * size), jnp.asarray(times))
+        return np.asarray(values), np.asarray(slopes) * size
 
     return call
 
@@ -116,11 +110,11 @@ def _dependent(made: Transcription, z: np.ndarray, count: int) -> list[np.ndarra
     chain = made.chain
     multipliers = (~chain.fixed & ~chain.primal).ravel()
     factors = Linear(chain, z).factor(z, 1.0, RELAX, plain=True)
-    found = np.random.default_rng(0).standard_normal((z.size, count)) * multipliers[:, None]
+    found, units = np.random.default_rng(0).standard_normal((z.size, count)) * multipliers[:, None], chain.units
     for _ in range(ITERATIONS):
-        solved = [factors.solve(column.reshape(z.shape)).ravel() * multipliers for column in found.T]
+        solved = [(factors.solve(column.reshape(z.shape) / units) / units).ravel() * multipliers for column in found.T]
         found, _ = np.linalg.qr(np.stack(solved, axis=1))
-    return [column.reshape(z.shape) for column in found.T]
+    return [column.reshape(z.shape) * units for column in found.T]
 
 
 def _on_curve(made: Transcription, curve: Curve) -> np.ndarray:
@@ -129,7 +123,7 @@ def _on_curve(made: Transcription, curve: Curve) -> np.ndarray:
     z, rates = np.zeros(made.chain.fixed.shape), [curve.jets[:, 0]]
     for _ in range(int(w.orders.max())):
         rates.append(curve.derive @ rates[-1])
-    slots = curve.at(w.t, np.stack(rates, axis=1))[w.owners, w.orders]
+    slots = made.chain.positions * curve.at(w.t, np.stack(rates, axis=1))[w.owners, w.orders]
     z[:, layout.part("slots")] = slots.reshape(len(z), -1)
     if layout.carried:
         jets = slot_jets(w, slots)

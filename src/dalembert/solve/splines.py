@@ -35,6 +35,7 @@ def spline(
     ambient: bool = False,
     scheme: WindowMap | None = None,
     guess: Callable | Float[Array, "N+1 n"] | Solution | None = None,
+    scales: Float[Array, "n"] | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     throw: bool = True,
@@ -66,7 +67,8 @@ def spline(
         path = called(path, "guess", "the times (N+1,), and returns a path (N+1, n)", t)
     return solve(
         problem, initial=ends[0], final=ends[1], through=dict(zip(times[1:-1].tolist(), places[1:-1], strict=True)),
-        times=jnp.asarray(t), scheme=scheme, guess=path, tolerance=tolerance, max_iterations=max_iterations, throw=throw,
+        times=jnp.asarray(t), scheme=scheme, guess=path, scales=scales, tolerance=tolerance,
+        max_iterations=max_iterations, throw=throw,
     )  # fmt: skip
 
 

@@ -66,9 +66,10 @@ class Term(NamedTuple):
 class Machine:
     """The sums as loops of machine code; Unsupported where a function cannot be translated."""
 
-    def __init__(self, terms: tuple[Term, ...], data: list, shared: Any, fixed: np.ndarray):
+    def __init__(self, terms: tuple[Term, ...], data: list, shared: Any, fixed: np.ndarray, units: np.ndarray):
         self.terms, self.size = terms, fixed.shape[1]
         self.free = np.ascontiguousarray(~fixed, dtype=float)
+        self.units = self.free * units
         leaves, self.shared_tree = jax.tree.flatten(shared)
         self.shared_shapes = tuple(np.shape(x) for x in leaves)
         self.shared = np.concatenate([np.zeros(0), *(np.ravel(np.asarray(x, float)) for x in leaves)])
@@ -102,7 +103,8 @@ class Machine:
     def add_entries(
         self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None
     ) -> None:
-        """Second derivatives of L̃ into a band matrix, zero in rows and columns of what is fixed.
+        """Second derivatives of L̃, times the units of both components, into a band matrix, zero in rows and columns of what
+        is fixed.
 
         without: components between which they are left out.
         """
@@ -116,7 +118,7 @@ class Machine:
             ]
         for term, run in zip(self.terms, self.entries[whole], strict=True):
             at, into = 8 * term.start * self.size, 8 * term.start * self.size * band.shape[-1]
-            run(term.number, (z.ctypes.data + at, self.free.ctypes.data + at), (band.ctypes.data + into,))
+            run(term.number, (z.ctypes.data + at, self.units.ctypes.data + at), (band.ctypes.data + into,))
 
     @functools.cached_property
     def times(self) -> list[Accumulation]:
@@ -184,8 +186,8 @@ def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: t
     rows, columns = (np.asarray(p, dtype=int) for p in pattern)
     width = 3 * lower + 1
 
-    def entries(z, free, data, shared):
-        return (term.second(z, data, shared)[rows, columns] * free[rows] * free[columns],)
+    def entries(z, units, data, shared):
+        return (term.second(z, data, shared)[rows, columns] * units[rows] * units[columns],)
 
     words = []
     for r, c in zip(*pattern, strict=True):
@@ -236,10 +238,12 @@ def _between(term: Term, pattern: Pattern, components: np.ndarray | None) -> Pat
 class Portable:
     """The same sums by JAX, one vmapped function per term."""
 
-    def __init__(self, terms: tuple[Term, ...], data: list, shared: Any, fixed: np.ndarray, sample: np.ndarray):
+    def __init__(
+        self, terms: tuple[Term, ...], data: list, shared: Any, fixed: np.ndarray, units: np.ndarray, sample: np.ndarray
+    ):
         self.terms, self.data, self.shared, self.size = terms, data, shared, fixed.shape[1]
         self.patterns = tuple(_pattern(t, d, shared, sample) for t, d in zip(terms, data, strict=True))
-        self.free = [_free(t, p, fixed) for t, p in zip(terms, self.patterns, strict=True)]
+        self.units = [_units(t, p, ~fixed * units) for t, p in zip(terms, self.patterns, strict=True)]
 
     def evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Σf and the gradient of L̃ at the path z (blocks, b)."""
@@ -252,8 +256,8 @@ class Portable:
         """As `Machine.add_entries`."""
         blocks = band.reshape(-1, self.size, band.shape[-1])
         found = _entries(self.terms, self.patterns, self.data, self.shared, z)
-        for term, pattern, free, values in zip(self.terms, self.patterns, self.free, found, strict=True):
-            for r, c, value in zip(*pattern, np.asarray(values) * free, strict=True):
+        for term, pattern, units, values in zip(self.terms, self.patterns, self.units, found, strict=True):
+            for r, c, value in zip(*pattern, np.asarray(values) * units, strict=True):
                 if without is not None and without[term.components[r]] and without[term.components[c]]:
                     continue
                 here, there = position[term.components[r]], position[term.components[c]]
@@ -269,11 +273,11 @@ def _pattern(term: Term, data, shared, sample: np.ndarray) -> Pattern:
     return tuple(rows.tolist()), tuple(columns.tolist())
 
 
-def _free(term: Term, pattern: Pattern, fixed: np.ndarray) -> np.ndarray:
-    """(entries, count): 1 where neither the row nor the column is fixed."""
+def _units(term: Term, pattern: Pattern, units: np.ndarray) -> np.ndarray:
+    """(entries, count): the product of the units of row and column, 0 where one of them is fixed."""
     places = zip(term.offsets, term.components, strict=True)
-    at = [fixed[term.start + o : term.start + o + term.number, c] for o, c in places]
-    return np.array([~(at[r] | at[c]) for r, c in zip(*pattern, strict=True)], dtype=float).reshape(-1, term.number)
+    at = [units[term.start + o : term.start + o + term.number, c] for o, c in places]
+    return np.array([at[r] * at[c] for r, c in zip(*pattern, strict=True)], dtype=float).reshape(-1, term.number)
 
 
 def _local(term: Term, z):

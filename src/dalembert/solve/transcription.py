@@ -17,10 +17,12 @@ import numpy as np
 
 from dalembert.discretize.constraint_windows import ends_with_derivatives
 from dalembert.discretize.windows import Windows, window_action, window_jets
-from dalembert.solve.chain import Chain
+from dalembert.solve.chain import Chain, Scales
 from dalembert.solve.lower import Group, LowerTerm, groups_of, node_weights
+from dalembert.solve.sizes import Sizes
 from dalembert.solve.sums import Term
 from dalembert.systems.roles import role_of
+from dalembert.systems.sizes import power_of_two
 from dalembert.systems.variational import (
     VariationalProblem,
     constraint_numbers,
@@ -173,6 +175,7 @@ def transcribe(
     n: int,
     fixed_slots: np.ndarray,
     sample: np.ndarray,
+    sizes: Sizes,
     left_out: np.ndarray | None = None,
 ) -> Transcription:
     """The chain of a problem. fixed_slots: (slots,), those that keep their value, but for the components left_out (slots,
@@ -205,17 +208,18 @@ def transcribe(
         _add_rates(group, windows, layout, bare, fixed_slots, fixed, terms, data)
     if holonomic:
         _add_holonomic(windows, layout, bare, fixed_slots, fixed, terms, data)
-    weights = np.zeros((blocks, layout.size))
-    weights[:] = windows.weights.sum() / blocks
     primal = np.zeros(layout.size, dtype=bool)
     primal[layout.part("slots")] = primal[layout.part("highest")] = True
-    path = np.zeros(layout.size, dtype=bool)
-    path[layout.part("slots")][:n] = True  # positions: rounding of their derivatives grows with every order
-    points_to_look_at = _samples(layout, blocks, sample.reshape(blocks, stride * n))
+    # Positions, and the free derivatives at ends; between them rounding of derivatives grows with every order.
+    judged = np.flatnonzero((windows.orders == 0) | (~fixed_slots & (stride == 1)))
+    path = (judged // stride * layout.size + judged % stride * n)[:, None] + np.arange(n)
+    scales = _scales(windows, layout, sizes, equations, groups)
+    points_to_look_at = _samples(scales, sample.reshape(blocks, stride * n))
     relaxed = np.zeros(layout.size, dtype=bool)
     for name in ("multipliers", "lower", "holonomic"):
         relaxed[layout.part(name)] = True
-    chain = Chain(terms, data, problem.parameters, fixed, primal, relaxed, path, weights, points_to_look_at,
+    spans = sizes.time ** windows.orders[judged].astype(float)
+    chain = Chain(terms, data, problem.parameters, fixed, primal, relaxed, path, spans, scales, points_to_look_at,
                   lambda codes: role_of(codes, problem, {}))  # fmt: skip
     return Transcription(chain, layout, windows, data, equations, groups)
 
@@ -237,6 +241,15 @@ def first_values(problem: VariationalProblem, made: Transcription, slots: np.nda
 def slot_jets(w: Windows, slots: np.ndarray) -> np.ndarray:
     """(W·S, k+1, n): the jets of a path (slots, n)."""
     return np.asarray(_jets(w, slots[None])).reshape(w.times.size, -1, slots.shape[1])
+
+
+def sampled_jets(w: Windows, slots: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Jets (number, k+1, n) of a path (slots, n) at some windows, and their times; by NumPy, as they are few."""
+    chosen = np.unique(np.linspace(0, len(w.times) - 1, number).astype(int))
+    x = slots[chosen[:, None] * w.stride + np.arange(w.width)]
+    x[:, w.stride :] -= w.chained[chosen][:, w.stride :, None] * x[:, : -w.stride].copy()
+    middle = w.times.shape[1] // 2
+    return np.einsum("ijw,iwn->ijn", w.rows[chosen, middle], x), w.times[chosen, middle]
 
 
 @Jitted
@@ -339,9 +352,41 @@ def _add_holonomic(
         add(list(range(k)), 1, last, windows.t[-1:], own[-1:])
 
 
-def _samples(layout: Layout, blocks: int, path: np.ndarray) -> np.ndarray:
+def _scales(windows: Windows, layout: Layout, sizes: Sizes, equations: tuple[int, ...], groups: list[Group]) -> Scales:
+    """The units of the components: s/Tⁱ of slots and highest derivatives, σTᵏ/s of their momenta, σ/γ of multipliers."""
+    orders = windows.orders.reshape(-1, layout.stride)
+    blocks, total = len(orders), float(windows.weights.sum())
+    units, residuals = np.ones((blocks, layout.size)), np.zeros((blocks, layout.size))
+    highest, every = sizes.of(layout.k if windows.differenced else 0), np.arange(layout.k + 1)
+    per_time = sizes.time ** -every.astype(float)[:, None]  # of the derivatives of φ
+    for name, value in (
+        ("slots", power_of_two(sizes.of(every))[orders].reshape(blocks, -1)),
+        ("highest", power_of_two(np.tile(highest, layout.points)[: layout.carried])),
+        ("momentum", power_of_two(np.tile(sizes.action / highest, layout.points)[: layout.carried])),
+    ):
+        units[:, layout.part(name)] = value
+    lower = [_lower_sizes(g, layout, orders, per_time * sizes.differential[list(g.equations)]) for g in groups]
+    for name, equation in (
+        ("multipliers", np.tile(sizes.differential[list(equations)], layout.points)),
+        ("lower", np.concatenate([np.zeros((blocks, 0)), *lower], axis=1)),
+        ("holonomic", (per_time * sizes.holonomic)[orders].reshape(blocks, -1)),
+    ):
+        units[:, layout.part(name)] = power_of_two(sizes.action / equation)
+        residuals[:, layout.part(name)] = 1.0 / (equation * total)
+    return Scales(sizes.positions, units, residuals, sizes.action * total)
+
+
+def _lower_sizes(group: Group, layout: Layout, orders: np.ndarray, rates: np.ndarray) -> np.ndarray:
+    """(blocks, ·) of the equations of a group, from those (k+1, m_j) of φ and its rates; orders: of the slots of a block."""
+    if layout.stride == 1:
+        return rates[np.maximum(orders[:, 0] - group.order, 0)]
+    own = np.tile(rates[0], group.windows.times.shape[1])
+    return np.tile(np.concatenate([own, rates[: layout.k - group.order].ravel()]), (len(orders), 1))
+
+
+def _samples(scales: Scales, path: np.ndarray) -> np.ndarray:
     """Three generic points near a path: entries that vanish at all of them are taken to vanish everywhere."""
     random = np.random.default_rng(0)
-    z = random.standard_normal((3, blocks, layout.size))
-    z[:, :, layout.part("slots")] = path + 0.1 * random.standard_normal((3, *path.shape))
+    z = random.standard_normal((3, *scales.units.shape)) * scales.units
+    z[:, :, : path.shape[1]] = path + 0.1 * z[:, :, : path.shape[1]]
     return z

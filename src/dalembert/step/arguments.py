@@ -27,8 +27,9 @@ from dalembert.step.carry import Choices, SampledFeedback
 from dalembert.step.program import StepProgram
 from dalembert.step.reduced import promoted
 from dalembert.step.start import STARTERS
-from dalembert.systems import System, VariationalProblem
+from dalembert.systems import System, VariationalProblem, is_traced
 from dalembert.systems.shapes import check_indices, condition_shape, output_shape, traced, trailing
+from dalembert.systems.sizes import check_resolved
 from dalembert.systems.system import as_parameter, is_flag
 
 
@@ -45,6 +46,8 @@ def check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, bran
         raise ValueError(
             f"steps: found {steps}, too many states to keep with save_every={save_every}; None keeps the last only"
         )
+    if not is_traced(h, t0):
+        check_resolved("t0, h", max(abs(t0), abs(t0 + steps * h)), h)
     as_choice(starter, "starter", STARTERS, "starters")
     as_tolerance(tolerance)
     if branch is not None and not isinstance(branch, Nearest | Least | Avoid):

@@ -96,9 +96,12 @@ def divided_row(function, factor, row: int):
     def divided(z: Unknowns) -> Unknowns:
         f, u = function(z), factor(z)
         jacobian, slope = jax.jacfwd(function)(z), jax.grad(factor)(z)
-        d = jnp.linalg.solve(jacobian.at[row].set(slope), jnp.zeros_like(z).at[row].set(1.0))
+        constant = jnp.all(slope == 0)  # a factor of what is known before the step: there is no line to u = 0
+        d = jnp.linalg.solve(
+            jacobian.at[row].set(jnp.where(constant, jacobian[row], slope)), jnp.zeros_like(z).at[row].set(1.0)
+        )
         noise = EPSILON * (jnp.abs(jacobian[row]) @ jnp.abs(z)) * jnp.linalg.norm(d)
-        trusted = noise * jnp.abs(u) < _TRUSTED * jnp.linalg.norm(z) * jnp.abs(jacobian[row] @ d * u - f[row])
+        trusted = constant | (noise * jnp.abs(u) < _TRUSTED * jnp.linalg.norm(z) * jnp.abs(jacobian[row] @ d * u - f[row]))
 
         def near(_):
             rate = lambda x: jax.jvp(lambda y: jnp.stack([function(y)[row], factor(y)]), (z - x * u * d,), (d,))[1]  # noqa: E731

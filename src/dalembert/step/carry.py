@@ -58,7 +58,9 @@ class Carry(NamedTuple):
     history: Float[Array, "4 z"]
     known: Int[Array, ""]
     held: Float[Array, "n"]
-    sign: Float[Array, ""]
+    sign: Float[
+        Array, "sides"
+    ]  # of the factor or determinant; of stages forwards, and of those backwards where there are any
     multipliers: Float[Array, "m"]
     force: Float[Array, "n"]
     code: Int[Array, ""]
@@ -66,6 +68,7 @@ class Carry(NamedTuple):
     max_iterations: Int[Array, ""]
     residual: Float[Array, ""]
     crossings: Int[Array, ""]
+    turns: Int[Array, ""]
     failed_residual: Float[Array, ""]
     reduced: Any
 
@@ -84,7 +87,7 @@ def first_carry(program: StepProgram, q, s, t, h, reduced: Any, expected: Float[
         history=jnp.zeros((HISTORY, z.shape[0])).at[0].set(lax.stop_gradient(z)),
         known=jnp.asarray(0 if expected is None else 1, dtype=int),
         held=jnp.zeros_like(q),
-        sign=zero,
+        sign=jnp.zeros(sides(program.weights), dtype=float),
         multipliers=jnp.full(m, jnp.nan, dtype=float),
         force=jnp.full_like(q, jnp.nan),
         code=none,
@@ -92,9 +95,15 @@ def first_carry(program: StepProgram, q, s, t, h, reduced: Any, expected: Float[
         max_iterations=none,
         residual=zero,
         crossings=none,
+        turns=none,
         failed_residual=jnp.asarray(jnp.nan, dtype=float),
         reduced=reduced,
     )
+
+
+def sides(weights: tuple[float, ...]) -> int:
+    """Signs that are kept: a determinant may have another sign where a stage goes backwards."""
+    return 2 if min(weights) < 0 else 1
 
 
 def _multipliers(program: StepProgram, z, q, s, t, h) -> tuple[int, ...]:

@@ -67,6 +67,9 @@ class Composed(StepProgram):
     def factor(self, z, q, s, t, h):
         return self.base.factor(z, q, s, t, h)
 
+    def overlap(self, z, q, s, t, h):
+        return self.base.overlap(z, q, s, t, h)
+
     def constrained_row(self, n):
         return self.base.constrained_row(n)
 

@@ -24,11 +24,14 @@ from dalembert.step.carry import Carry, Choices, SampledFeedback, first_carry
 from dalembert.step.native_run import columns_of, compiled, counts_of, empty_rows, native_first, packed, unpacked
 from dalembert.step.prepare import Given, check_any_system, prepare_any
 from dalembert.step.prepared import Prepared
+from dalembert.step.resolution import warn_of_resolution
 from dalembert.step.run import row_of, rows_of, traced_run
+from dalembert.step.scaled import Scaled, in_units
 from dalembert.step.simulate import choose_backend
 from dalembert.step.start import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.checks import check_many
+from dalembert.systems.consistency import STEPS
 from dalembert.tracing import Jitted
 
 MANY = 2**62
@@ -87,11 +90,11 @@ def ensemble(
         raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
     size, step, begin = batch_size(system, given, axes), jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float)
     first = jax.tree.map(lambda axis, x: x if axis is None else x[0], axes, given, is_leaf=lambda x: x is None)
-    start = (begin, step, MANY, scheme, starter, branch)
     # With every check of a single run; the batch is compiled for any number of steps.
     one = _begin_one(_with(system, first["parameters"]), first, begin, step, steps, scheme, starter, branch)
+    start = (begin, step, MANY, scheme, starter, branch, one.program.units if isinstance(one.program, Scaled) else None)
     if isinstance(system, System):
-        check_many(system, given, axes, begin)
+        check_many(system, given, axes, begin, STEPS * float(step))
     choices = Choices(branch, Newton(float(tolerance), int(max_iterations)), stop, domain, feedback, reduce and reduce[0])
     initial = initial_value(reduce[1]) if reduce else None
     initial = check_callbacks(one.program, one.q, one.s, begin, step, choices, initial)
@@ -103,6 +106,7 @@ def ensemble(
         carry, rows = _jax(*arguments)
     path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, float(begin), float(step), every, choices)
     path = dataclasses.replace(path, h=np.full(size, path.h))
+    warn_of_resolution(path)
     return jax.device_put(path)  # jnp.asarray would compile a program for every shape
 
 
@@ -118,10 +122,11 @@ def _begin_one(system, given: dict, t0, h, steps: int, scheme, starter, branch) 
 @Jitted
 def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) -> tuple[Prepared, Carry]:
     """Every run's program and carry, with a leading axis in all arrays."""
-    t0, h, steps, scheme, starter, branch = start
+    t0, h, steps, scheme, starter, branch, units = start
 
     def one(given: dict) -> tuple[Prepared, Carry]:
         prepared = _begin_one(_with(system, given["parameters"]), given, t0, h, steps, scheme, starter, branch)
+        prepared = prepared if units is None else in_units(prepared, units)  # those of the first run, for all
         return prepared, first_carry(prepared.program, prepared.q, prepared.s, t0, h, initial, prepared.expected)
 
     return eqx.filter_vmap(one, in_axes=(axes,), axis_size=size)(given)

@@ -18,10 +18,11 @@ from dalembert.discretize.windows import as_windows
 from dalembert.numbers import MOST_NODES, as_flag, as_numbers, as_tolerance, whole_number
 from dalembert.path import Outcome, Path, Statistics, StepError
 from dalembert.step.higher import HigherProgram
-from dalembert.step.higher_arguments import as_multipliers, check_consistent, check_first_step, check_regular
+from dalembert.step.higher_arguments import as_multipliers, check_consistent, check_regular, first_matrix
 from dalembert.step.next_time import next_step
 from dalembert.step.start_higher import Begun, from_nodes
 from dalembert.systems import VariationalProblem, check_x64
+from dalembert.systems.sizes import check_resolved
 from dalembert.systems.variational import check_problem, common_order, constraint_numbers
 from dalembert.tracing import Jitted
 
@@ -85,7 +86,7 @@ def simulate_free_steps(
     path = _path(x, jax.tree.map(lambda y: np.asarray(y)[:count], rows), program, n, hermite)
     failed = Outcome(int(path.code)).failed
     if failed and path.steps == 0:  # is there a flow at all?
-        check_first_step(program, begun.b[0], _state(begun), begun.z, 0.0, 1.0)
+        first_matrix(program, begun.b[0], _state(begun), begun.z, 0.0, 1.0)
     if failed and throw:
         raise StepError(path)
     return path
@@ -101,6 +102,7 @@ def _first_nodes(problem: VariationalProblem, nodes, times, hermite: bool) -> tu
         raise ValueError(f"nodes, times: found shapes {q.shape} and {t.shape}; give {what}, {shape}, and times ({known},)")
     if not np.all(np.diff(t) > 0):
         raise ValueError(f"times: found {t}; they must increase")
+    check_resolved("times", np.abs(t).max(), np.diff(t).min())
     if hermite and (problem.differential or problem.holonomic):
         raise ValueError("scheme: a flow of Hermite windows takes no constraints; give Interpolated() and 2k nodes")
     return np.column_stack([t, q.reshape(known, -1)]), q.shape[-1]
@@ -147,6 +149,12 @@ def _run(problem, scheme, sizes: tuple[int, int], nodes, multipliers, options: N
     return begun, lax.scan(one, (start, jnp.asarray(0)), jnp.arange(length))[1]
 
 
+def _turns(q: Float[np.ndarray, "nodes n"]) -> int:
+    """Steps in which the velocity turned by more than a right angle."""
+    v = np.diff(q, axis=0)
+    return int(np.count_nonzero(np.einsum("ki,ki->k", v[1:], v[:-1]) < 0))
+
+
 def _path(x: Float[np.ndarray, "known x"], found, program: HigherProgram, n: int, hermite: bool) -> Path:
     """A path on R × Q as a path on Q."""
     nodes, multipliers, forces, codes, iterations, residuals = found
@@ -168,7 +176,8 @@ def _path(x: Float[np.ndarray, "known x"], found, program: HigherProgram, n: int
     }  # fmt: skip
     worked: dict[str, Any] = {
         "iterations": iterations.sum(), "max_iterations": iterations.max(initial=0),
-        "residual": residuals[:done].max(initial=0.0), "crossings": 0, "failed_step": len(x) - 1 if code else -1,
+        "residual": residuals[:done].max(initial=0.0), "crossings": 0, "turns": _turns(q),
+        "failed_step": len(x) - 1 if code else -1,
         "failed_time": t[-1] if code else np.nan, "failed_residual": residuals[done] if code else np.nan,
     }  # fmt: skip
     path = Path(**known, statistics=Statistics(**worked), levels=("node" if hermite else "mid", program.levels[1]))

@@ -13,8 +13,10 @@ from dalembert.discretize.windows import WindowMap
 from dalembert.numbers import as_array
 from dalembert.step.higher import HigherProgram
 from dalembert.systems import VariationalProblem
-from dalembert.systems.checks import CONSISTENT, InconsistentDataError, RankDeficientError
+from dalembert.systems.checks import InconsistentDataError, RankDeficientError
+from dalembert.systems.consistency import STEPS, STILL
 from dalembert.systems.ostrogradsky import constraint_rates, highest_matrix
+from dalembert.systems.sizes import allowed, units_of, with_inertia
 from dalembert.tracing import Jitted
 
 
@@ -46,13 +48,32 @@ def as_multipliers(value, order: int, m: int) -> Float[Array, "r m"]:
 
 def check_consistent(problem: VariationalProblem, scheme: WindowMap, given, jets: bool, h, t0) -> None:
     """φ and the derivatives of it which jets determine are zero; φ at all nodes and Φ_d at their windows, M̃_d."""
-    if jets:
-        left, what = jax.tree.leaves(constraint_rates(problem, given, t0)), "φ and its time derivatives must vanish"
-    else:
-        left, what = node_defects(problem, scheme, given, h, t0), "φ at the nodes and Φ_d at their windows must vanish"
-    values = np.concatenate([np.zeros(1), *(np.ravel(x) for x in left)])
-    if not np.max(np.abs(values)) <= CONSISTENT:
-        raise InconsistentDataError(f"{'jets' if jets else 'nodes'}: {what}; they are {values[1:]}")
+    what = "φ and its time derivatives must vanish" if jets else "φ at the nodes and Φ_d at their windows must vanish"
+    values, slopes = (np.asarray(x) for x in _restrictions(problem, scheme, given, jets, h, t0))
+    sizes = _sizes(np.asarray(given), jets, STEPS * float(h))
+    limits = allowed(slopes.reshape(len(values), given.size), sizes.ravel(), np.asarray(given).ravel())
+    if not np.all(np.abs(values) <= limits):
+        raise InconsistentDataError(f"{'jets' if jets else 'nodes'}: {what}; they are {values}")
+
+
+@Jitted
+def _restrictions(problem: VariationalProblem, scheme: WindowMap, given, jets: bool, h, t0):
+    """The values (m,) and their derivatives (m, 2k, n) by what is given."""
+
+    def values(x):
+        left = constraint_rates(problem, x, t0) if jets else node_defects(problem, scheme, x, h, t0)
+        return jnp.concatenate([jnp.zeros(0), *(jnp.ravel(y) for y in jax.tree.leaves(left))])
+
+    return values(given), jax.jacfwd(values)(given)
+
+
+def _sizes(given: np.ndarray, jets: bool, time: float) -> np.ndarray:
+    """Of each number given: how far positions move in `time`, over powers of it for derivatives; |q| where nothing moves."""
+    orders = np.arange(len(given))[:, None] if jets else np.zeros((len(given), 1))
+    moves = np.abs(given[1:]) * time ** orders[1:] if jets else STEPS * np.abs(np.diff(given, axis=0))
+    reach = moves.max(axis=0, initial=0.0)
+    still = np.max(reach) <= STILL * np.max(np.abs(given[0]))
+    return with_inertia(np.abs(given[0]) if still else reach, np.ones(given.shape[1])) / time**orders
 
 
 def check_regular(problem: VariationalProblem, derivatives, multipliers, t0) -> None:
@@ -68,7 +89,7 @@ def check_regular(problem: VariationalProblem, derivatives, multipliers, t0) -> 
         )
     if not np.all(np.isfinite(matrix)):
         raise RankDeficientError(f"jets: ∂²L/∂q⁽ᵏ⁾² is not finite at t0: {matrix[:n, :n]}")
-    if (found := numerical_rank(matrix)).full:
+    if (found := numerical_rank(matrix * units_of(matrix, n))).full:
         return
     if not np.any(matrix[:n, :n]):
         raise RankDeficientError(
@@ -82,17 +103,18 @@ def check_regular(problem: VariationalProblem, derivatives, multipliers, t0) -> 
     )
 
 
-def check_first_step(program: HigherProgram, q, s, z, t, h) -> None:
-    """The matrix of Proposition 3.2 is regular at the first window."""
+def first_matrix(program: HigherProgram, q, s, z, t, h) -> np.ndarray:
+    """The matrix of Proposition 3.2 at the first window, regular."""
     if not np.all(np.isfinite(np.asarray(z))):
         raise RankDeficientError("jets: the first windows could not be solved from these derivatives; reduce h")
     matrix = np.asarray(_matrix(program, q, s, z, t, h))
-    if not (found := numerical_rank(matrix, 1e-13)).full:
+    if not (found := numerical_rank(matrix * units_of(matrix, len(q)), 1e-13)).full:
         raise RankDeficientError(
             f"lagrangian: the matrix [[D₁D_{{k+1}}L̃_d, D₁Φᵀ], [D_{{k+1}}Φ, 0]] of the first step, "
             f"{matrix.shape[0]} rows, has rank "
             f"{found.rank}: the flow does not exist at these data"
         )
+    return matrix
 
 
 @Jitted

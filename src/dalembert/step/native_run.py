@@ -53,7 +53,7 @@ def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
     code = native.code
     state, inputs = packed(np, native, choices, carry, t0, h)
     count = counts_of(program, choices, int(carry.k), steps, every)
-    count[1:6] = [int(getattr(carry, name)) for name in COUNTS[1:6]]
+    count[1:7] = [int(getattr(carry, name)) for name in COUNTS[1:7]]
     table = empty_rows((math.ceil(steps / every) + 1, code.row_size))
     code.run(state, count, inputs, table)
     columns = columns_of(code, table[: count[COUNTS.index("rows")]])
@@ -109,13 +109,13 @@ def columns_of(code: CompiledStep, table) -> dict[str, Any]:
 def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[str, Any]) -> Carry:
     """The carry after the run, from one that has its structure; of many runs where the arrays have a leading axis."""
     part = {name: xp.asarray(state[..., at : at + size]) for name, (at, size) in code.layout.carry.items()}
-    scalar = {name: part[name][..., 0] for name in ("sign", "residual", "failed_residual")}
+    scalar = {name: part[name][..., 0] for name in ("residual", "failed_residual")}
     saved = ("multipliers", "force") if columns["k"].shape[-1] else ()
     return carry._replace(
-        **{name: part[name] for name in ("q", "lost", "s", "held")}, **scalar,
+        **{name: part[name] for name in ("q", "lost", "s", "held", "sign")}, **scalar,
         **{name: xp.asarray(columns[name][..., -1, :]) for name in saved},
         k=xp.asarray(count[..., 0]) // code.layout.stages,
-        **{name: xp.asarray(count[..., i]) for i, name in enumerate(COUNTS[:6]) if name != "k"},
+        **{name: xp.asarray(count[..., i]) for i, name in enumerate(COUNTS[:7]) if name != "k"},
         history=part["history"].reshape(carry.history.shape),
         reduced=from_doubles(xp, part["reduced"], carry.reduced, state.ndim - 1),
     )  # fmt: skip
@@ -187,12 +187,15 @@ def _functions(program, choices: Choices, carry: Carry, leaves, rebuild) -> Step
     reduce = choices.reduce and flat(choices.reduce, carry.reduced)
     point = (carry.history[0], carry.q, carry.s, jnp.zeros(()), jnp.ones(()))
     has_factor = eqx.filter_eval_shape(lambda: program.factor(*point)) is not None
+    ends = choices.branch is None and not has_factor  # nothing explains a crossing
+    watched = ends and eqx.filter_eval_shape(lambda: program.overlap(*point)) is not None
     return StepFunctions(
         n=carry.q.size, k=carry.s.size, shapes=tuple(x.shape for x in leaves),
         residual=_residual(choices, rebuild) or method("residual"),
         guess=method("guess"), scale=method("scale"), advance=method("advance"),
         outputs=lambda *x: tuple(method("outputs")(*x)), velocity=method("velocity"),
-        factor=method("factor") if has_factor else None,
+        factor=method("factor") if has_factor else None, ends=ends,
+        overlap=method("overlap") if watched else None,
         stop=callback(choices.stop), domain=callback(choices.domain),
         law=callback(choices.feedback and choices.feedback.law, float),
         reduce=reduce and (lambda *x: reduce(*x[:-1])), reduced=lengths(carry.reduced),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.scheme import check_maps
@@ -17,12 +19,15 @@ from dalembert.step.composed import Composed
 from dalembert.step.prepared import Prepared
 from dalembert.step.program import StepProgram
 from dalembert.step.programs import DiscreteProgram, KickDriftKick, NodeProgram
+from dalembert.step.scaled import in_units, units_for
 from dalembert.step.start import Starter, second_node
 from dalembert.step.start_higher import begin_higher
 from dalembert.systems import System, VariationalProblem, check_initial_data, is_traced
 from dalembert.systems.checks import InconsistentDataError, check_parameters, initial_acceleration
+from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import deflatable, value
 from dalembert.systems.shapes import traced
+from dalembert.systems.sizes import allowed, with_inertia
 from dalembert.tracing import Jitted
 
 
@@ -76,7 +81,8 @@ def _first_jet(problem: VariationalProblem, given: Given):
 
 def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, branch: Branch | None) -> Prepared:
     """Check the data and choose the program: its form, its state, and its first nodes."""
-    q, v = check_initial_data(system, q0, v0, t0)
+    known = not isinstance(h, Tracer)
+    q, v = check_initial_data(system, q0, v0, t0, STEPS * float(h) if known else None)
     check_maps(scheme, q.shape[0])
     if isinstance(branch, Nearest) and max(branch.coordinates or (0,)) >= q.shape[0]:
         raise ValueError(
@@ -89,11 +95,14 @@ def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, bra
         )
     deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
     program = program_for(system, q, v, t0, scheme, deflate)
-    a, multipliers = initial_acceleration(system, q, v, t0)
+    a, multipliers, matrix = initial_acceleration(system, q, v, t0)
     if program.lead == 0:
-        return Prepared(program, q[None], q, v, program.expect(v, h, a, multipliers))
-    d = _second_node(system, scheme, starter, q, v, t0, h)
-    return Prepared(program, jnp.stack([q, q + d]), q + d, d / h, program.expect(d / h, h, a, multipliers))
+        made = Prepared(program, q[None], q, v, program.expect(v, h, a, multipliers))
+    else:
+        d = _second_node(system, scheme, starter, q, v, t0, h)
+        made = Prepared(program, jnp.stack([q, q + d]), q + d, d / h, program.expect(d / h, h, a, multipliers))
+    units = None if matrix is None or not known else units_for(made, matrix, t0, h)
+    return made if units is None else in_units(made, units)
 
 
 def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> StepProgram:
@@ -125,6 +134,15 @@ def _first_action(system: DiscreteSystem, points):
     return system.call(system.lagrangian, points[0], points[1])
 
 
+@Jitted
+def _initial(system: DiscreteSystem, points):
+    """The initial condition and its derivative by the first two nodes, (m, 2, n)."""
+    condition = system.initial
+    assert condition is not None
+    function = lambda x: jnp.atleast_1d(system.call(condition, x[0], x[1]))  # noqa: E731
+    return function(points[:2]), jax.jacfwd(function)(points[:2])
+
+
 def prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h, steps: int, scheme) -> Prepared:
     r = system.nodes_needed
     if nodes is None or q0 is not None or v0 is not None:
@@ -142,8 +160,11 @@ def prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h, steps: int, schem
         if not np.isfinite(value := float(_first_action(system, points))):
             raise ValueError(f"lagrangian: is {value} at the first two nodes; it must be finite there")
         if system.initial is not None:
-            left = np.atleast_1d(np.asarray(system.call(system.initial, points[0], points[1])))
-            if not np.max(np.abs(left)) <= 1e-8:
+            left, slopes = (np.asarray(x) for x in _initial(system, points))
+            both = np.asarray(points[:2])
+            apart = STEPS * np.abs(both[1] - both[0])
+            size = with_inertia(apart if np.any(apart) else np.abs(both[0]), np.ones(len(apart)))
+            if not np.all(np.abs(left) <= allowed(slopes.reshape(len(left), -1), np.tile(size, 2), both.ravel())):
                 raise InconsistentDataError(
                     f"nodes: the first two must lie in D_d, where the initial condition is 0; it is {left}"
                 )

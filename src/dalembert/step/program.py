@@ -31,9 +31,10 @@ class StepProgram(eqx.Module):
     advance: (increment (n,), new s). after: (q, v) of the same time, after the step. outputs: multipliers and force.
     middle: (q, v, t) at which constraints on accelerations are read. constrained_row: the index of the one such
     equation, None if there is not exactly one. factor: a scalar whose change of sign is a crossing of two roots, or
-    None to use the sign of the determinant. velocity: the latest one in s. levels: of velocities and multipliers.
-    multiplier_time: in units of h after t. lead: nodes before the first step. weights: the step is made of stages with
-    steps γᵢh, each with these equations; (1,) for most.
+    None to use the sign of the determinant. overlap: a scalar that is negative where gradients which the determinant holds
+    twice turn back within the step, None if there are none. velocity: the latest one in s. levels: of velocities and
+    multipliers. multiplier_time: in units of h after t. lead: nodes before the first step. weights: the step is made of
+    stages with steps γᵢh, each with these equations; (1,) for most.
     """
 
     @property
@@ -77,6 +78,9 @@ class StepProgram(eqx.Module):
         raise NotImplementedError
 
     def factor(self, z: Unknowns, q: Vector, s: State, t, h) -> Float[Array, ""] | None:
+        return None
+
+    def overlap(self, z: Unknowns, q: Vector, s: State, t, h) -> Float[Array, ""] | None:
         return None
 
     def constrained_row(self, n: int) -> int | None:

@@ -1,15 +1,18 @@
 """The steps there are: node equations on or between the nodes, kick-drift-kick, and discrete data of any order."""
 
+from __future__ import annotations
+
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.discrete import discrete_equations
 from dalembert.discretize.discrete import node_reactions as discrete_reactions
 from dalembert.discretize.nodes import Interval, Kick, Node, kick_equations, node_equations, node_reactions
 from dalembert.step.program import Outputs, StepProgram, Vector, velocity_scale
-from dalembert.systems import System
-from dalembert.systems.equations import all_reactions, deflatable, lyapunov_factor
+from dalembert.systems import SecondOrder, System
+from dalembert.systems.equations import all_reactions, deflatable, lyapunov_factor, reactions
 
 Kinds = tuple[tuple[int, int], ...]  # (order, number of equations) of each constraint
 
@@ -20,6 +23,22 @@ def _constrained_row(kinds: Kinds, motions: int, doubled: bool) -> int | None:
         return None
     before = kinds[: next(i for i, kind in enumerate(kinds) if kind[0] == 2)]
     return motions + sum((2 if order == 0 and doubled else 1) * m for order, m in before)
+
+
+def _overlap(program: NodeProgram | KickDriftKick, z, q: Vector, s: Vector, t, h) -> Float[Array, ""] | None:
+    """det(J₀J₁ᵀ), J = ∂φ/∂a of constraints on accelerations with Chetaev's reactions, before and after the step.
+
+    With these J stands in the equations twice, and where it passes through zero their determinant does not change its sign.
+    """
+    both = [
+        c for c in program.system.constraints if isinstance(c, SecondOrder) and c.reactions is None and c.virtual is None
+    ]
+    if not both:
+        return None
+    increment, new = program.advance(z, q, s, t, h)
+    rows = lambda x, v, at: jnp.concatenate([reactions(program.system, c, x, v, (new - s) / h, at) for c in both])  # noqa: E731
+    gram = rows(q, s, t) @ rows(q + increment, new, t + h).T
+    return gram[0, 0] if gram.shape[0] == 1 else jnp.linalg.det(gram)
 
 
 class NodeProgram(StepProgram):
@@ -89,6 +108,9 @@ class NodeProgram(StepProgram):
 
     def factor(self, z, q, s, t, h):
         return lyapunov_factor(self.system, *self.middle(z, q, s, t, h)) if deflatable(self.system) else None
+
+    def overlap(self, z, q, s, t, h):
+        return _overlap(self, z, q, s, t, h)
 
     def constrained_row(self, n):
         return _constrained_row(self.kinds, n, doubled=False)
@@ -162,6 +184,9 @@ class KickDriftKick(StepProgram):
 
     def factor(self, z, q, s, t, h):
         return lyapunov_factor(self.system, *self.middle(z, q, s, t, h)) if deflatable(self.system) else None
+
+    def overlap(self, z, q, s, t, h):
+        return _overlap(self, z, q, s, t, h)
 
     def constrained_row(self, n):
         return _constrained_row(self.kinds, 2 * n, doubled=True)

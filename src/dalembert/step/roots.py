@@ -17,6 +17,7 @@ from dalembert.step.branch import Call, second_root
 from dalembert.step.prepare import program_for
 from dalembert.step.program import StepProgram
 from dalembert.systems import System, check_initial_data, is_traced
+from dalembert.systems.consistency import STEPS
 from dalembert.tracing import Jitted
 
 MOST_STARTS = 1_000_000
@@ -59,7 +60,7 @@ def roots(
     velocity = as_vector(v, "v", position.shape[0])
     if is_traced(system, position, velocity, length, now):
         raise TypeError("roots: works on numbers and not under jit, vmap or grad")
-    check_initial_data(system, position, velocity, now)
+    check_initial_data(system, position, velocity, now, STEPS * length)
     time = jnp.asarray(now, dtype=float)
     check_maps(scheme or Scheme(), position.shape[0])
     program = program_for(system, position, velocity, time, scheme or Scheme(), deflate=False)

@@ -25,6 +25,7 @@ from dalembert.step.native_traced import native_traced_run
 from dalembert.step.prepare import Given, prepare_any
 from dalembert.step.prepared import Prepared
 from dalembert.step.provenance import provenance
+from dalembert.step.resolution import warn_of_resolution
 from dalembert.step.run import chunked_run, traced_run
 from dalembert.step.start import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
@@ -107,6 +108,7 @@ def simulate(
     prepared, carry, rows = jax.tree.map(np.asarray, (prepared, carry, rows))
     path = path_of(np, prepared, carry, rows, np.asarray(begin), np.asarray(step), every, choices)
     path = dataclasses.replace(jax.device_put(path), provenance=record)
+    warn_of_resolution(path)
     if throw and Outcome(int(path.code)).failed:
         raise StepError(path)
     return path

@@ -53,7 +53,8 @@ class Moving(NamedTuple):
     max_iterations: Int[Array, ""]
     residual: Float[Array, ""]
     last_residual: Float[Array, ""]
-    sign: Float[Array, ""]
+    sign: Float[Array, "sides"]
+    crossings: Int[Array, ""]
     stages: Int[Array, ""]
     solved: Any
 
@@ -67,6 +68,15 @@ def _stage(program: StepProgram, choices: Choices, held, moving: Moving, stage, 
     total = increment - moving.lost
     q = moving.q + total
     code = _outcome(info, q, s)
+    now = lax.stop_gradient(info.determinant_sign if factor is None else jnp.sign(factor))
+    side = jnp.asarray(h < 0, dtype=int) if moving.sign.shape[0] > 1 else 0
+    ends = choices.branch is None and factor is None  # nothing explains a crossing
+    watched = True if ends else stage == len(program.weights) - 1
+    crossed = watched & (now * moving.sign[side] < 0)
+    if ends:
+        ended, kept = crossed, program.overlap(z, moving.q, moving.s, t, h)
+        ended = ended if kept is None else ended | (kept < 0)
+        code = jnp.where((code == 0) & ended, int(Outcome.CROSSED), code)
     after = Moving(
         q=q,
         lost=(q - moving.q) - total,
@@ -78,7 +88,8 @@ def _stage(program: StepProgram, choices: Choices, held, moving: Moving, stage, 
         max_iterations=jnp.maximum(moving.max_iterations, info.iterations),
         residual=jnp.maximum(moving.residual, lax.stop_gradient(info.residual)),
         last_residual=lax.stop_gradient(info.residual),
-        sign=lax.stop_gradient(info.determinant_sign if factor is None else jnp.sign(factor)),
+        sign=jnp.where(watched & (now != 0), moving.sign.at[side].set(now), moving.sign),
+        crossings=moving.crossings + crossed,
         stages=moving.stages + 1,
         solved=(z, moving.q, moving.s, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float)),
     )

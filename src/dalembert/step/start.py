@@ -12,6 +12,7 @@ from dalembert.algebra import Newton, newton
 from dalembert.discretize import Scheme
 from dalembert.systems import System, acceleration, reference
 from dalembert.systems.equations import value
+from dalembert.systems.sizes import ROUNDING, units_of
 
 Vector = Float[Array, "n"]
 Starter = Literal["second_order", "first_order", "reference"]
@@ -54,6 +55,7 @@ def _onto(system: System, scheme: Scheme, constraints, q0: Vector, d: Vector, t0
     def equations(z):
         return jnp.concatenate([(z[:n] - d) / h - rows.T @ z[n:], residual(z[:n])])
 
-    scale = lambda z: jnp.full_like(z, jnp.inf).at[:n].set(jnp.linalg.norm(d) + 1e-12)  # noqa: E731
-    z, _ = newton(equations, jnp.concatenate([d, jnp.zeros(rows.shape[0])]), scale, Newton(1e-13, 50))
+    scale = lambda z: jnp.full_like(z, jnp.inf).at[:n].set(jnp.linalg.norm(d) + ROUNDING * jnp.linalg.norm(q0) + 1e-200)  # noqa: E731
+    start = jnp.concatenate([d, jnp.zeros(rows.shape[0])])
+    z, _ = newton(equations, start, scale, Newton(1e-13, 50), lambda x: units_of(x, n, jnp))
     return z[:n]

@@ -24,12 +24,14 @@ from dalembert.discretize.higher import (
 )
 from dalembert.discretize.windows import Hermite, Interpolated, as_windows
 from dalembert.step.higher import HigherProgram
-from dalembert.step.higher_arguments import as_multipliers, as_rows, check_consistent, check_first_step, check_regular
+from dalembert.step.higher_arguments import as_multipliers, as_rows, check_consistent, check_regular, first_matrix
 from dalembert.step.prepared import Prepared
+from dalembert.step.scaled import in_units, units_for
 from dalembert.systems import VariationalProblem, is_traced
 from dalembert.systems.checks import check_parameters
 from dalembert.systems.orders import true_orders
 from dalembert.systems.ostrogradsky import next_derivatives, ostrogradsky_momenta
+from dalembert.systems.sizes import units_of
 from dalembert.systems.variational import common_order, constraint_numbers, density, holonomic_constraints
 from dalembert.tracing import Jitted
 
@@ -84,9 +86,12 @@ def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, 
     begun = start(problem, chosen, given, free, mh, t0, h)
     program = HigherProgram(problem, chosen, m, mh, known)
     s = jnp.concatenate([begun.b[1:].ravel(), begun.momenta.ravel()])
+    made = Prepared(program, begun.nodes, begun.b[0], s, begun.z)
     if not traced:
-        check_first_step(program, begun.b[0], s, begun.z, t0 + (known - 1) * h, h)
-    return Prepared(program, begun.nodes, begun.b[0], s, begun.z)
+        matrix = first_matrix(program, begun.b[0], s, begun.z, t0 + (known - 1) * h, h)
+        units = units_for(made, matrix, t0 + (known - 1) * h, h)
+        made = made if units is None else in_units(made, units)
+    return made
 
 
 @Jitted
@@ -107,8 +112,9 @@ def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
     def one(state: State, window):
         equations = lambda z: window_equations(problem, window, state, Unknowns(z[:n], z[n : n + m], z[n + m :]))  # noqa: E731
         start = jnp.concatenate([jets[k], multipliers[0], jnp.zeros(mh)])
-        scale = lambda z: jnp.full_like(z, jnp.inf).at[:n].set(1e-3 + jnp.max(jnp.abs(z[:n])))  # noqa: E731
-        z, _ = root(lambda x: equations(x)[0], start, scale, _START)
+        size = 1e-3 * jnp.max(jnp.abs(jets[1:])) + 1e-200
+        scale = lambda z: jnp.full_like(z, jnp.inf).at[:n].set(size + jnp.max(jnp.abs(z[:n])))  # noqa: E731
+        z, _ = root(lambda x: equations(x)[0], start, scale, _START, lambda x: units_of(x, n, jnp))
         node = window.newest @ jnp.concatenate([state.u, z[None, :n]])
         return equations(z)[1], (node, z)
 

@@ -11,6 +11,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 LENGTH, TIME = "coordinate unit", "time unit"
 FORCE = "unit of the Lagrangian / coordinate unit"
-COUNTED = ("steps_done", "code", "iterations", "max_iterations", "crossings", "failed_step")  # the other scalars are real
+# The other scalars are real.
+COUNTED = ("steps_done", "code", "iterations", "max_iterations", "crossings", "turns", "failed_step")
 # variable: (field of its times, last axis, long_name, units)
 VARIABLES = {
     "q": ("t", "coordinate", "position", LENGTH),
@@ -43,6 +45,7 @@ STATISTICS = {
     "max_iterations": ("Newton iterations, largest number in one step", "1"),
     "residual": ("largest row-scaled residual at the end of a step", "1"),
     "crossings": ("number of times two roots of a step crossed", "1"),
+    "turns": ("number of steps in which the velocity turned by more than a right angle, -1 if not counted", "1"),
     "failed_step": ("step that could not be solved, -1 if there is none", "1"),
     "failed_time": ("time of the step that could not be solved", TIME),
     "failed_residual": ("row-scaled residual of the step that could not be solved", "1"),
@@ -87,11 +90,16 @@ def path_from_xarray(data: xarray.Dataset) -> Path:
             fields[times] = jnp.asarray(data[_time_name(str(data[name].dims[-2]), lanes)].values)
     return Path(
         **fields,
-        statistics=Statistics(**{name: jnp.asarray(data[name].values) for name in STATISTICS}),
+        statistics=Statistics(**{name: _statistic(data, name, np.shape(fields["code"])) for name in STATISTICS}),
         reduced=reduced_from_xarray(data),
         levels=(attribute(data, "level_of_velocities"), attribute(data, "level_of_multipliers")),
         provenance=_provenance(data),
     )
+
+
+def _statistic(data: xarray.Dataset, name: str, shape: tuple[int, ...]) -> jax.Array:
+    """A statistic; files from before the turns of the velocity were counted have no number of them."""
+    return jnp.asarray(data[name].values) if name in data or name != "turns" else jnp.full(shape, -1)
 
 
 def check_path(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
@@ -115,7 +123,8 @@ def _layout(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
             level = other if other in dimensions else wanted[times]
             found[name] = ((*lanes, level, axis), REAL)
             found[_time_name(level, len(lanes))] = ((*lanes, level), REAL)
-    return found | {name: (lanes, WHOLE if name in COUNTED else REAL) for name in (*SCALARS, *STATISTICS)}
+    scalars = [name for name in (*SCALARS, *STATISTICS) if name in data or name != "turns"]
+    return found | {name: (lanes, WHOLE if name in COUNTED else REAL) for name in scalars}
 
 
 def _check_lengths(data: xarray.Dataset, layout: dict[str, tuple[tuple[str, ...], str]]) -> None:

@@ -16,7 +16,7 @@ from dalembert.systems.charts import name_of
 from dalembert.systems.checks import check_initial_data
 from dalembert.systems.connection import Connection, connection
 from dalembert.systems.reduction import explicit_terms, reduction, violation
-from dalembert.systems.reference import check_times
+from dalembert.systems.reference import check_times, time_scale
 from dalembert.systems.system import System, check_system
 from dalembert.tracing import Jitted
 
@@ -77,7 +77,7 @@ def adapted_reference(
     q0, v0 = as_vector(q0, "q0"), as_vector(v0, "v0")
     if is_traced(system, q0, v0, times):
         raise TypeError("adapted_reference: the charts are chosen by numbers; it does not work under jit, vmap or grad")
-    q, v = check_initial_data(system, q0, v0, times[0])
+    q, v = check_initial_data(system, q0, v0, times[0], time_scale(times))
     reduction(system, q, v, times[0])
     chart = first = connection(system, q, v, times[0], dependent=dependent)
     now, xi, steps, changes = times[0], chart.coordinates(q, v), 0, []

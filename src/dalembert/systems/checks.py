@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array
 
 from dalembert.algebra import numerical_rank
 from dalembert.numbers import as_number, as_vector, is_traced
+from dalembert.systems.consistency import Runs, restrictions, violation_of
 from dalembert.systems.constraints import Constraint, Lyapunov
 from dalembert.systems.equations import (
     acceleration,
     all_reactions,
-    first_derivative,
     force,
     kkt_residual,
     reactions,
@@ -24,10 +24,9 @@ from dalembert.systems.equations import (
     value,
 )
 from dalembert.systems.shapes import check_shapes
+from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System, check_system
 from dalembert.tracing import Jitted
-
-CONSISTENT = 1e-8  # largest residual of φ(q0), dφ/dt, φ(q0, v0), relative to 1, that is taken as zero
 
 
 class InconsistentDataError(ValueError):
@@ -58,21 +57,10 @@ def virtual_basis(system: System, c, q, v, a, t):
     return basis[:, None] if basis.ndim == 1 else basis
 
 
-def velocity_residuals(system: System, q, v, t) -> dict[str, jnp.ndarray]:
-    """What (q, v) must satisfy by themselves: φ(q) and dφ/dt of holonomic, φ(q, v) of nonholonomic constraints."""
-    out = {}
-    for i, c in enumerate(system.constraints):
-        name = f"constraints[{i}] ({type(c).__name__})"
-        if c.order == 0:
-            out[f"{name} at q0"] = value(system, c, q, v, v, t)
-            out[f"d/dt of {name} at (q0, v0)"] = first_derivative(system, c, q, v, t)
-        elif c.order == 1:
-            out[f"{name} at (q0, v0)"] = value(system, c, q, v, v, t)
-    return out
-
-
-def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0):
+def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: float | Array | None = None):
     """(q0, v0) as float arrays, after all checks; only those of shapes where values are traced.
+
+    time: in which the motion is expected to move by about its own size, None where nothing tells.
 
     Raises ValueError or TypeError for shapes and types, InconsistentDataError where the constraints do not hold,
     RankDeficientError where (a, λ) is not determined.
@@ -90,6 +78,8 @@ def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0):
             return q, v
         found = jax.tree.map(np.asarray, look)
         _check_values(system, found, q, v)
+        _check_consistent(system, found, q, v, t, None if isinstance(time, Tracer) else time)
+        found = _in_units(found, q.shape[0])
         informative = bool(found.solved | found.linear)  # else the rank at a = 0 says nothing about that at the solution
         if informative:
             _check_constraints(system, found)
@@ -105,37 +95,30 @@ def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0):
 
 
 def initial_acceleration(system: System, q, v, t):
-    """(a, λ) at the start, from the same compiled call as the checks; not solved for again where values are known."""
+    """(a, λ, matrix) at the start, from the same compiled call as the checks; not solved for again where values are known.
+
+    matrix: the derivative of the equations by (a, λ); None where values are traced.
+    """
     if is_traced(system, q, v, t):
-        return acceleration(system, q, v, t)[:2]
+        return *acceleration(system, q, v, t)[:2], None
     found = _look(system, q, v, t)
-    return found.a, found.multipliers
+    return found.a, found.multipliers, None if is_traced(found) else np.asarray(found.matrix)
 
 
-def check_many(system: System, given: dict, axes: dict, t0) -> None:
+def check_many(system: System, given: dict, axes: dict, t0, time: float) -> None:
     """Initial data of many runs: InconsistentDataError where the constraints do not hold, naming the first such run.
 
-    given: q0, v0 and parameters, arrays with an axis of runs where `axes` has 0.
+    given: q0, v0 and parameters, arrays with an axis of runs where `axes` has 0; time: as for one run.
     """
     chosen = {name: given[name] for name in ("q0", "v0", "parameters")}
-    residuals = _look_many(system, chosen, {name: axes[name] for name in chosen}, t0)
-    for name, residual in residuals.items():
-        size = np.max(np.abs(np.asarray(residual)), axis=-1, initial=0.0)
-        bad = np.flatnonzero(~(size <= CONSISTENT))
-        if bad.size:
-            raise InconsistentDataError(
-                f"q0, v0: {name} is {np.asarray(residual)[bad[0]]} in run {bad[0]} and not 0 "
-                f"({bad.size} of {len(size)} runs). dalembert.project(system, q0, v0) finds the nearest consistent data"
-            )
-
-
-@Jitted
-def _look_many(system: System, given: dict, axes: dict, t0):
-    def one(given: dict):
-        system_ = system.replace(**given["parameters"]) if given["parameters"] else system
-        return velocity_residuals(system_, given["q0"], given["v0"], t0)
-
-    return eqx.filter_vmap(one, in_axes=(axes,))(given)
+    found = violation_of(Runs(system, chosen, {name: axes[name] for name in chosen}, t0), time)
+    if found is not None:
+        first = int(np.argmax(found.runs))
+        raise InconsistentDataError(
+            f"q0, v0: {found.name} is {found.residuals[first]} in run {first} and not 0 "
+            f"({np.count_nonzero(found.runs)} of {len(found.runs)} runs). dalembert.project(system, q0, v0) finds the "
+            "nearest consistent data"
+        )
 
 
 class _Found(NamedTuple):
@@ -146,7 +129,7 @@ class _Found(NamedTuple):
     values: list
     reactions: list
     virtual: dict
-    residuals: dict
+    restrictions: dict
     rows: Array
     reduced: Array
     jacobian: Array
@@ -175,7 +158,7 @@ def _look(system: System, q, v, t) -> _Found:
         [value(system, c, q, v, rest, t) for c in system.constraints],
         [reactions(system, c, q, v, rest, t) for c in system.constraints],
         {i: virtual_basis(system, c, q, v, rest, t) for i, c in enumerate(system.constraints) if has_basis(c)},
-        velocity_residuals(system, q, v, t),
+        restrictions(system, q, v, t),
         all_reactions(system, q, v, at, t),
         equations(at),
         jacobian,
@@ -187,6 +170,15 @@ def _look(system: System, q, v, t) -> _Found:
         at,
         z[q.shape[0] :],
     )
+
+
+def _in_units(found: _Found, n: int) -> _Found:
+    """The matrices whose ranks are looked at, in units of the unknowns that the inertia and the reactions give."""
+    if not np.all(np.isfinite(found.matrix)):
+        return found
+    units = units_of(found.matrix, n)
+    own = units[:n]
+    return found._replace(matrix=found.matrix * units, rows=found.rows * own, jacobian=found.jacobian * own)
 
 
 def check_parameters(system) -> None:
@@ -209,12 +201,18 @@ def _check_values(system: System, found: _Found, q, v) -> None:
                     f"constraints[{i}] ({type(c).__name__}) {what}: is {result} at q0 = {np.asarray(q)}, "
                     f"v0 = {np.asarray(v)}; it must be finite there (is the system at rest where a speed is divided by?)"
                 )
-    for name, residual in found.residuals.items():
-        if np.max(np.abs(residual), initial=0.0) > CONSISTENT:
-            raise InconsistentDataError(
-                f"q0, v0: {name} is {residual} and not 0. dalembert.project(system, q0, v0) finds the nearest "
-                "consistent data and says how far it moved them"
-            )
+
+
+def _check_consistent(system: System, found: _Found, q, v, t, time) -> None:
+    known = jax.tree.map(lambda x: x[None], found.restrictions)
+    if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves(known)):
+        return  # what is not finite is named later
+    violated = violation_of(Runs.one(system, q, v, t), None if time is None else float(time), known)
+    if violated is not None:
+        raise InconsistentDataError(
+            f"q0, v0: {violated.name} is {violated.residuals[0]} and not 0. dalembert.project(system, q0, v0) finds the "
+            "nearest consistent data and says how far it moved them"
+        )
 
 
 def _check_reactions(system: System, found: _Found) -> None:

@@ -14,8 +14,11 @@ from dalembert.numbers import as_number, as_vector, is_traced
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError, check_parameters, check_x64
 from dalembert.systems.equations import first_derivative, value
 from dalembert.systems.shapes import check_shapes
+from dalembert.systems.sizes import ROUNDING
 from dalembert.systems.system import System, check_system
 from dalembert.tracing import reading
+
+EXACT = 1e-10  # residual that is taken for zero, relative to what the way to the point changes
 
 
 class Projection(NamedTuple):
@@ -67,13 +70,14 @@ def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
 def _nearest(function, start, name: str):
     """Gauss-Newton for min |x - start|, f(x) = 0: x ← start - Jᵀ(JJᵀ)⁻¹(f(x) + J(start - x)), J = f'(x)."""
     residual, jacobian = jax.jit(function), jax.jit(jax.jacfwd(function))
-    x, best, since = start, np.inf, 0
+    x, best, since, first, met = start, np.inf, 0, None, False
     for _ in range(100):
         f, j = np.asarray(residual(x)), np.asarray(jacobian(x))
         if not (np.all(np.isfinite(f)) and np.all(np.isfinite(j))):
             raise InconsistentDataError(f"{name}: the constraints are not finite on the way to a consistent point")
         found = numerical_rank(j)
-        if not found.full and x is not start and np.max(np.abs(f)) > 1e-6:
+        first = np.max(np.abs(f)) if first is None else first
+        if not found.full and x is not start and np.max(np.abs(f)) > 1e-6 * first:
             raise InconsistentDataError(
                 f"{name}: no nearby consistent point exists: the residual is still {np.max(np.abs(f)):.3g} where the "
                 "derivatives of the constraints become dependent"
@@ -85,14 +89,16 @@ def _nearest(function, start, name: str):
             )
         new = start - jnp.asarray(j.T @ np.linalg.solve(j @ j.T, f + j @ np.asarray(start - x)))
         step = float(jnp.linalg.norm(new - x))
-        x = new
-        size = float(np.max(np.abs(np.asarray(residual(x)))))
-        if step <= 1e-13 * (1 + float(jnp.linalg.norm(x))) and size <= 1e-10:
+        x, moved = new, np.abs(np.asarray(new - start))
+        size, limit = np.abs(np.asarray(residual(x))), np.abs(j) @ (EXACT * moved + ROUNDING * np.abs(np.asarray(x)))
+        met = np.all(size <= limit)
+        if met and step <= 1e-13 * np.linalg.norm(moved) + ROUNDING * float(jnp.linalg.norm(x)):
             return x
-        best, since = (size, 0) if size < 0.5 * best else (best, since + 1)
+        worst = float(np.max(size))
+        best, since = (worst, 0) if worst < 0.5 * best else (best, since + 1)
         if since > 40:
             break
-    if best <= 1e-10:
+    if met:
         return x
     raise InconsistentDataError(
         f"{name}: no nearby consistent point exists: the smallest residual found is {best:.3g} after 100 iterations"

@@ -14,6 +14,7 @@ from dalembert.numbers import as_number, as_vector
 from dalembert.systems.annihilator import annihilator
 from dalembert.systems.constraints import Constraint, Holonomic, Kinematic, Lyapunov, Nonholonomic, WithForces
 from dalembert.systems.shapes import check_shapes
+from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System, check_system
 from dalembert.tracing import Jitted
 
@@ -161,7 +162,7 @@ def _acceleration(system: System, q: Vector, v: Vector, t) -> tuple[Vector, Rows
     n, m = q.shape[0], sum(check_shapes(system, q, v, t))  # here, and not before: once, when the program is traced
     scale = lambda z: 1.0 + jnp.abs(z)  # noqa: E731
     start = jnp.concatenate([0.01 * jnp.arange(1.0, n + 1.0), jnp.zeros(m)])
-    z, info = root(lambda x: kkt_residual(system, q, v, t, x), start, scale, _EXACT)
+    z, info = root(lambda x: kkt_residual(system, q, v, t, x), start, scale, _EXACT, lambda x: units_of(x, n, jnp))
     return z[:n], z[n:], info
 
 

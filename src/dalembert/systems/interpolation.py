@@ -10,9 +10,10 @@ from jaxtyping import Array, Float
 
 from dalembert.numbers import as_number, as_positive, as_vector, described
 from dalembert.systems.charts import USABLE
-from dalembert.systems.checks import CONSISTENT, InconsistentDataError
+from dalembert.systems.checks import InconsistentDataError
 from dalembert.systems.connection import Connection, connection
 from dalembert.systems.reduction import violation
+from dalembert.systems.sizes import CONSISTENT
 from dalembert.systems.system import System
 from dalembert.tracing import Jitted
 

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dalembert.numbers import as_flag, as_increasing, as_tolerance, is_traced, whole_number
-from dalembert.systems.checks import check_initial_data, velocity_residuals
+from dalembert.systems.checks import check_initial_data
+from dalembert.systems.consistency import STEPS, velocity_residuals
 from dalembert.systems.equations import acceleration
 from dalembert.systems.system import System, check_system
 from dalembert.tracing import Jitted
@@ -53,7 +54,7 @@ def reference(
     times = check_times(t, tolerance)
     if solver is not None and not isinstance(solver, diffrax.AbstractSolver):
         raise TypeError(f"solver: found {type(solver).__name__}; give a solver of diffrax, such as diffrax.Dopri8()")
-    q, v = check_initial_data(system, q0, v0, times[0])
+    q, v = check_initial_data(system, q0, v0, times[0], time_scale(times))
     chosen = diffrax.Dopri8() if solver is None else solver
     steps = 10_000_000 if max_steps is None else whole_number(max_steps, "max_steps")
     result = _integrate(system, q, v, times, tolerance, chosen, steps)
@@ -70,6 +71,11 @@ def check_times(t, tolerance) -> Float[Array, "times"]:
     """The times of a reference solution as an array, and its tolerance checked."""
     as_tolerance(tolerance)
     return as_increasing(t, "t", "at least two increasing times, the first the initial one")
+
+
+def time_scale(times: Float[Array, "times"]) -> Float[Array, ""]:
+    """In which a motion asked for at these times moves by about its own size."""
+    return jnp.minimum(STEPS * (times[1] - times[0]), times[-1] - times[0])
 
 
 @Jitted

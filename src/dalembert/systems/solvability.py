@@ -12,7 +12,8 @@ from jaxtyping import Array
 
 from dalembert.algebra import numerical_rank
 from dalembert.numbers import as_number, as_vector, is_traced
-from dalembert.systems.checks import CONSISTENT, check_parameters, check_x64, velocity_residuals
+from dalembert.systems.checks import check_parameters, check_x64
+from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.constraints import Nonholonomic
 from dalembert.systems.integrability import AFFINE, Frobenius, affinity, forms_and_slopes, judge
 from dalembert.systems.reduction import (
@@ -24,6 +25,7 @@ from dalembert.systems.reduction import (
     explicit_terms,
 )
 from dalembert.systems.shapes import check_shapes
+from dalembert.systems.sizes import CONSISTENT
 from dalembert.systems.system import System
 from dalembert.tracing import Jitted
 

@@ -1,0 +1,43 @@
+"""Whether the steps resolve the motion: the turns of its velocity, and the crossings of its roots."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from dalembert.path import Path
+
+TURNS = 0.4  # part of the steps: an oscillation turns, or crosses, twice, so that it has fewer than five steps
+FEWEST = 10  # steps from which on the part says something
+FEW = "an oscillation has fewer than five steps."
+UNRESOLVED = "The path solves the discrete equations, but its steps do not resolve the motion: reduce h"
+AT_REST = 1e-7  # of |q|: what moves less in a step has come to rest, and its velocity turns by rounding
+
+
+def warn_of_resolution(path: Path) -> None:
+    """A warning where a run, or runs of a batch, turned in more than TURNS of their steps by more than a right angle, and
+    one where roots of a step crossed in as many."""
+    steps = np.asarray(path.steps_done)
+    turns, crossings = (np.asarray(x / np.maximum(steps, 1)) for x in (path.statistics.turns, path.statistics.crossings))
+    turned, crossed = (np.asarray((share > TURNS) & (steps >= FEWEST)) for share in (turns, crossings))
+    if np.any(turned) and np.any(turned := np.asarray(turned & ~_at_rest(path))):  # hardly ever
+        _warn(path, turned, turns, f"the velocity turned by more than a right angle, so that {FEW} {UNRESOLVED}")
+    if np.any(crossed):
+        rate = float(np.max((crossings / np.abs(np.asarray(path.h)))[crossed]))
+        what = f"two roots of a step crossed, {rate:.3g} times in a unit of time, so that {FEW}"
+        _warn(path, crossed, crossings, f"{what} Which root is followed is chance. {UNRESOLVED}")
+
+
+def _at_rest(path: Path) -> np.ndarray:
+    q, v, h = np.asarray(path.q), np.asarray(path.v), np.asarray(path.h)
+    moved = h * np.median(np.abs(v).max(axis=-1), axis=-1)
+    return moved <= AT_REST * np.abs(q).max(axis=(-2, -1))
+
+
+def _warn(path: Path, runs: np.ndarray, shares: np.ndarray, what: str) -> None:
+    where = f"{np.count_nonzero(runs)} of {runs.size} runs, " if runs.ndim else ""
+    found = (
+        f"h: found {float(np.ravel(np.asarray(path.h))[0]):g}; {where}in {100 * np.max(shares[runs]):.0f} % of the steps "
+    )
+    warnings.warn(found + what, stacklevel=4)
