@@ -185,7 +185,7 @@ def test_local_errors_of_a_map_that_leaves_d():
         ({"step": lambda h, q, v: (q[:2], v)}, ValueError, r"step: returns shapes \[\(2,\), \(3,\)\]"),
         ({"h": [0.1, 0.2]}, ValueError, "decreasing"),
         ({"phases": 5}, ValueError, "phases: found 5"),
-        ({"order": 0.5}, ValueError, "order: found 0.5"),
+        ({"order": 0.5}, TypeError, "order: found 0.5"),
     ],
 )
 def test_bad_arguments(options, error, words):

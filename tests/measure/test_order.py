@@ -117,5 +117,5 @@ def test_mistakes_are_named(changes, message):
 
 
 def test_an_exact_solution_that_is_no_function_is_refused():
-    with pytest.raises(TypeError, match="exact: found int"):
+    with pytest.raises(TypeError, match="exact: found 3; give a function"):
         order(PENDULUM.system, PENDULUM.q0, PENDULUM.v0, time=1.0, h=[0.1, 0.05], exact=3)

@@ -16,6 +16,7 @@ import dalembert as da
 from dalembert.native import Unsupported, compile_function
 from dalembert.native.graph import Graph
 from dalembert.native.trace import Tracer
+from dalembert.systems.indices import index_outside
 
 from . import many_functions
 from .many_functions import CONTINUOUS, JUMPING
@@ -126,10 +127,17 @@ def test_a_refusal_names_what_was_written(both):
     assert both.refused["interp"].place.words == "jnp.interp(x, jnp.arange(5.0), T)"
 
 
+def _reads_outside(function) -> bool:
+    """An index outside of an array, which a reducer refuses by name."""
+    program = jax.make_jaxpr(function)(jnp.zeros(4))
+    return index_outside(program.jaxpr, program.consts) is not None
+
+
 def test_lanes_agree_with_one_run(both):
     """The same instructions on vectors: a free particle at rest, whose reduced values are those of the last state."""
     points = [name for name, x in POINTS.items() if np.isfinite(x).all()]
-    names = [name for name in both.names if name in JUMPING]
+    names = [name for name in both.names if name in JUMPING and not _reads_outside(FUNCTIONS[name])]
+    assert len(names) > 20
     start = {name: np.zeros(x.size) for name, x in zip(both.names, both.xla["generic"], strict=True) if name in names}
     last = lambda r, t, q, v, m: {name: FUNCTIONS[name](q) for name in names}  # noqa: E731
     q0 = np.array([POINTS[name] for name in points] * 4)

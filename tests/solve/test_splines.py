@@ -147,7 +147,7 @@ def test_opposite_neighbours_are_refused_and_a_guess_decides():
         ({"points": {0.0: [1.0, 0.0, 0.0]}}, "points: found 1"),
         ({"points": [1.0]}, "points: found list"),
         ({"points": {0.0: [1.0, 0.0, 0.0], 1.0: [1.0, 0.0]}}, "points: found shapes"),
-        ({"points": {0.0: [1.0, 0.0, 0.0], np.nan: [0.0, 1.0, 0.0]}}, "points: found NaN"),
+        ({"points": {0.0: [1.0, 0.0, 0.0], np.nan: [0.0, 1.0, 0.0]}}, "points: a time: found nan"),
         ({"initial": ([1.0, 1.0, 0.0],)}, "initial: derivative 1 is not tangent to the manifold"),
         ({"final": ([1.0, 0.0, 0.0], [0.0, 0.0, 0.0])}, "final: found 2 derivatives"),
         ({"derivatives": 3, "final": ([1.0, 0.0, 0.0], [0.0, 0.0, 0.0])}, "final: derivative 2 misses that of curves"),

@@ -93,7 +93,7 @@ def test_fixed_steps_as_constraints_leave_the_q_equation_alone():
     from dalembert.solve.transcription import first_values, transcribe
 
     base = prepare(fixed, [Request(ends["initial"], ends["final"], None, x)], 1.0, steps, None, da.Points())
-    made = transcribe(fixed, base.windows, 2, base.fixed, base.values[0])
+    made = transcribe(fixed, base.windows, 2, base.fixed, base.values[0], base.sizes(np.ones(2)))
     z = first_values(fixed, made, x[None])[0]
     free = np.random.default_rng(0).standard_normal((len(made.windows.times), 1))
     z[made.carriers, made.layout.part("multipliers")] = free
@@ -106,8 +106,8 @@ def test_fixed_steps_as_constraints_leave_the_q_equation_alone():
 
 
 def test_hermite_nodes_move_to_where_the_action_is_less():
-    load = da.VariationalProblem(
-        lambda q, v, a, t: 0.5 * a @ a + 4000.0 * jnp.exp(-30 * t) * q[0], derivatives=2, time_dependent=True
+    load = da.VariationalProblem(  # one that falls faster leaves the time of the third node open: the error is gone by then
+        lambda q, v, a, t: 0.5 * a @ a + 4000.0 * jnp.exp(-10 * t) * q[0], derivatives=2, time_dependent=True
     )
     clamped = {"initial": ([0.0], [0.0]), "final": ([0.0], [0.0]), "T": 1.0, "scheme": da.Hermite()}
     exact = float(da.solve(load, **clamped, steps=256).action)
@@ -117,7 +117,7 @@ def test_hermite_nodes_move_to_where_the_action_is_less():
     s = da.solve(da.with_time(load, da.Hermite()), **ends, T=1.0, steps=4, scheme=da.Points(), guess=nodes)
     assert s.outcome is da.Outcome.SUCCESS
     assert float(s.statistics.residual) < 1e-12
-    assert float(s.q[1, 0]) < 0.1  # the load falls to 1/e at 0.033
+    assert float(s.q[1, 0]) < 0.1  # the load falls to 1/e at 0.1
     assert abs(float(s.action) - exact) < 0.5 * abs(float(even.action) - exact)
 
 

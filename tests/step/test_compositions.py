@@ -230,12 +230,13 @@ class Shifted(da.PairMap):
         ({"state": da.Beta(1.0)}, "state"),
         ({"form": "nodes"}, "stages of a composition"),
         ({"order": 5}, "the orders are 2, 4, 6, 8"),
-        ({"order": True}, "the orders are 2, 4, 6, 8"),
     ],
 )
 def test_refused(given, says):
     with pytest.raises(ValueError, match=says):
         da.Scheme(**{"order": 4, **given})
+    with pytest.raises(TypeError, match="order: found True"):
+        da.Scheme(order=True)
 
 
 def test_the_trapezoidal_action_is_composed():

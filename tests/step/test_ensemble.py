@@ -125,7 +125,7 @@ def test_mistakes_are_named():
         run(many, np.ones((4, 2)))
     with pytest.raises(ValueError, match="parameters: found x; the parameters are"):
         run(many, one, parameters={"x": 1.0})
-    with pytest.raises(ValueError, match="v0: row 2 is not finite"):
+    with pytest.raises(ValueError, match="v0: found nan at index 2, 1"):
         run(many, np.array([one, one, [1.0, np.nan]]))
     with pytest.raises(ValueError, match=r"q0: found shape \(2, 3, 2\)"):
         run(np.zeros((2, 3, 2)), one)
@@ -179,7 +179,7 @@ def test_the_program_holds_no_address():
     assert "@dalembert_run(" in texts[0]
     assert texts[0] == texts[1]
     contents = [bytes.fromhex(handle.owners[0].key[:16]) for handle in _HANDLES.values()]
-    whole = re.sub(r"0x[0-9A-Fa-f]+|\d+\.\d+[eE][+-]\d+", "", texts[0])
+    whole = re.sub(r"0x[0-9A-Fa-f]+|\d+\.\d+([eE][+-]\d+)?", "", texts[0])
     long = [int(x) for x in re.findall(r"-?\d{12,}", whole)]
     assert len(long) == 1
     assert long[0] in [int.from_bytes(content, "little", signed=True) for content in contents]

@@ -137,7 +137,7 @@ def extremals(prepared: Prepared, settings: Settings, certify: bool, threads: in
 
 
 class Transcribed(NamedTuple):
-    """The chain; the first paths (batch, blocks, b); the extents (batch, n) of the positions; the components of what is given
+    """The chain; first paths (batch, blocks, b); extents (batch, n) of the positions; the components of what is given
     that follow from the others, or None."""
 
     made: Transcription
