@@ -162,7 +162,8 @@ WRONG = {
 }  # fmt: skip
 
 KINDS = {
-    "vector": "q0 v0 q1 q v w xi g_q g_v", "vector or None": "scales", "rows": "nodes jets x jet", "rows or None": "multipliers guess", "times": "times",
+    "vector": "q0 v0 q1 q v w xi g_q g_v", "vector or None": "scales",
+    "rows": "nodes jets x jet", "rows or None": "multipliers guess", "times": "times",
     "number": "t0 t delta m on", "positive": "h T time duration spread radius tube inertia", "part": "beta",
     "fraction": "tolerance reference_tolerance", "count": "steps max_iterations max_steps starts every phases",
     "count or None": "save_every threads", "seed": "seed", "small": "derivatives order", "small or None": "factor",
