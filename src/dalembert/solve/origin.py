@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable
 
@@ -12,6 +11,7 @@ from jaxtyping import Float
 
 from dalembert.solution import Solution
 from dalembert.systems import VariationalProblem
+from dalembert.systems.variational import with_fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,15 +38,13 @@ def moved(problem: VariationalProblem, origin: Float[np.ndarray, "n"], nodes: bo
         return problem
     by_order = lambda order, f: _Moved(f, order + 1 if nodes else 1)  # noqa: E731
     own = {} if problem.parameters is None else {"given": problem.parameters}
-    changed = copy.copy(problem)
-    for name, value in (
-        ("lagrangian", by_order(problem.derivatives, problem.lagrangian)),
-        ("holonomic", tuple(_Moved(f, 1) for f in problem.holonomic)),
-        ("differential", tuple((order, by_order(order, f)) for order, f in problem.differential)),
-        ("parameters", {"origin": jnp.asarray(origin), **own}),
-    ):
-        object.__setattr__(changed, name, value)  # static fields, which equinox has no function to replace
-    return changed
+    return with_fields(
+        problem,
+        lagrangian=by_order(problem.derivatives, problem.lagrangian),
+        holonomic=tuple(_Moved(f, 1) for f in problem.holonomic),
+        differential=tuple((order, by_order(order, f)) for order, f in problem.differential),
+        parameters={"origin": jnp.asarray(origin), **own},
+    )
 
 
 def moved_back(solution: Solution, origin: Float[np.ndarray, "n"], nodes: bool) -> Solution:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.systems.shapes import traced
-from dalembert.systems.variational import VariationalProblem, with_parameters
+from dalembert.systems.variational import VariationalProblem, with_fields, with_parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +49,7 @@ def true_orders(problem: VariationalProblem, n: int) -> VariationalProblem:
         seen += len(orders)
     if tuple(found) == problem.differential:
         return problem
-    changed = copy.copy(problem)
-    object.__setattr__(changed, "differential", tuple(found))  # a static field, which equinox has no function to replace
-    return changed
+    return with_fields(problem, differential=tuple(found))
 
 
 def _split(given: int, function: Callable, orders: list[int]) -> list[tuple[int, Callable]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -82,6 +83,14 @@ def check_problem(problem: Any) -> None:
     """TypeError for anything but a VariationalProblem."""
     if not isinstance(problem, VariationalProblem):
         raise TypeError(f"problem: found {described(problem)}; give a VariationalProblem")
+
+
+def with_fields(problem: VariationalProblem, **fields: Any) -> VariationalProblem:
+    """The problem with other fields, unchecked; static ones too, which equinox has no function to replace."""
+    changed = copy.copy(problem)
+    for name, value in fields.items():
+        object.__setattr__(changed, name, value)
+    return changed
 
 
 def with_parameters(problem: VariationalProblem, parameters: Any) -> VariationalProblem:
