@@ -31,8 +31,8 @@ def alternation(given: Sequence) -> Float[np.ndarray, "m"]:
         return np.zeros(x.shape[1])
     near = np.array([-2, -1, 1, 2])
     index = np.arange(2, len(t) - 2)[:, None]
-    cubic = _weights(t, index, near)
-    line = _weights(t, index, near[[0, 3]])
+    cubic = lagrange_weights(t[index], t[index + near])
+    line = lagrange_weights(t[index], t[index + near[[0, 3]]])
     middle = x[2:-2]
     fine = 0.375 * (middle - np.einsum("iw,iwm->im", cubic, x[index + near]))
     coarse = middle - np.einsum("iw,iwm->im", line, x[index + near[[0, 3]]])
@@ -40,11 +40,10 @@ def alternation(given: Sequence) -> Float[np.ndarray, "m"]:
     return np.where((sizes[0] > LARGE * sizes[1]) & (sizes[0] > SMALL * sizes[2]), sizes[0], 0.0)
 
 
-def _weights(t: np.ndarray, index: np.ndarray, near: np.ndarray) -> np.ndarray:
-    """Lagrange's weights at t_i of the values at t_{i+near}."""
-    at, knots = t[index], t[index + near]
-    columns = []
-    for a in range(len(near)):
-        others = np.delete(np.arange(len(near)), a)
+def lagrange_weights(at: Float[np.ndarray, "K 1"], knots: Float[np.ndarray, "K p"]) -> Float[np.ndarray, "K p"]:
+    """Of the values at the knots, in the polynomial through them at `at`."""
+    columns, places = [], np.arange(knots.shape[1])
+    for a in places:
+        others = np.delete(places, a)
         columns.append(np.prod((at - knots[:, others]) / (knots[:, [a]] - knots[:, others]), axis=1))
     return np.stack(columns, axis=1)

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize.constraint_windows import ends_with_derivatives
-from dalembert.solve.alternation import ROUNDING, Sequence, alternation
+from dalembert.solve.alternation import ROUNDING, Sequence, alternation, lagrange_weights
 from dalembert.solve.linear import Linear
 from dalembert.solve.newton import End, Iterate, update_of
 from dalembert.solve.transcription import Transcription
@@ -81,12 +81,8 @@ def continued(
         return np.full((len(times), values.shape[1]), np.nan)
     nearest = np.searchsorted(0.5 * (known[1:] + known[:-1]), times)
     start = np.clip(nearest - points // 2, 0, len(known) - points)
-    near, out = start[:, None] + np.arange(points), np.zeros((len(times), values.shape[1]))
-    for a in range(points):
-        others = [b for b in range(points) if b != a]
-        weights = [(times - known[near[:, b]]) / (known[near[:, a]] - known[near[:, b]]) for b in others]
-        out += np.prod(weights, axis=0, initial=1.0).reshape(-1, 1) * values[near[:, a]]
-    return out
+    near = start[:, None] + np.arange(points)
+    return np.einsum("tp,tpm->tm", lagrange_weights(times[:, None], known[near]), values[near])
 
 
 def _own(made: Transcription, z: np.ndarray) -> np.ndarray:
