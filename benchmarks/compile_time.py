@@ -16,7 +16,7 @@ from cases import CASES, Case
 
 import dalembert as da
 from dalembert.native import Cache, compile_step
-from dalembert.step import native_run
+from dalembert.step.run import native as native_run
 
 REPEATS = 5
 

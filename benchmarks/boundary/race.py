@@ -22,11 +22,11 @@ from benchmarks.boundary import sphere
 
 import dalembert as da
 from dalembert.algebra import banded as lapack
-from dalembert.native import banded as machine
-from dalembert.solve.linear import Linear
-from dalembert.solve.newton import Settings, minimise
-from dalembert.solve.prepare import Request, prepare
-from dalembert.solve.transcription import Transcription, first_values, transcribe
+from dalembert.boundary.kkt.linear import Linear
+from dalembert.boundary.kkt.transcription import Transcription, first_values, transcribe
+from dalembert.boundary.newton.iteration import Settings, minimise
+from dalembert.boundary.prepare import Request, prepare
+from dalembert.native.band import banded as machine
 
 PROBLEM = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda q: q @ q - 1.0), derivatives=2)
 

@@ -8,6 +8,7 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 from dalembert import measure  # noqa: E402
+from dalembert.boundary import Extremals, Nodes, multistart, solve, solve_batch, spline  # noqa: E402
 from dalembert.discretize import (  # noqa: E402
     Averaged,
     Beta,
@@ -28,7 +29,6 @@ from dalembert.discretize import (  # noqa: E402
 from dalembert.path import Outcome, Path, Provenance, Statistics, StepError  # noqa: E402
 from dalembert.show import plot  # noqa: E402
 from dalembert.solution import BoundaryStatistics, Solution, SolveError  # noqa: E402
-from dalembert.solve import Extremals, Nodes, multistart, solve, solve_batch, spline  # noqa: E402
 from dalembert.step import (  # noqa: E402
     Avoid,
     Branch,

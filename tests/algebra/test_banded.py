@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dalembert.algebra import banded as lapack
-from dalembert.native import banded as native
+from dalembert.native.band import banded as native
 
 BANDS = ((0, 0), (0, 2), (3, 0), (1, 1), (5, 9), (8, 8))
 LENGTHS = (1, 2, 3, 4, 5, 11, 40)

@@ -12,7 +12,8 @@ import dalembert as da
 from dalembert.gallery.chain import chain, slanted
 from dalembert.gallery.curvature_particle import curvature_particle
 from dalembert.gallery.nonholonomic_particle import constraint, nonholonomic_particle
-from dalembert.native import CACHE, Unsupported, machine
+from dalembert.native import CACHE, Unsupported
+from dalembert.native.llvm import jit as machine
 
 
 def controlled_pendulum() -> da.System:

@@ -5,7 +5,7 @@ import pytest
 
 from dalembert.algebra import banded as lapack
 from dalembert.native import Unsupported
-from dalembert.native.banded import banded
+from dalembert.native.band.banded import banded
 
 
 @pytest.fixture(scope="module")

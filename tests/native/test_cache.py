@@ -27,7 +27,7 @@ from dalembert.native import (
     handles,
     machine,
 )
-from dalembert.step import native_run
+from dalembert.step.run import native as native_run
 from dalembert.tracing import jitted
 
 

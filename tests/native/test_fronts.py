@@ -5,8 +5,8 @@ import pytest
 
 from dalembert.algebra.pivots import choose_pivots
 from dalembert.native import Places, Summand, Windowed
-from dalembert.native.front_plan import plan
-from dalembert.native.fronts import Fronts
+from dalembert.native.assembly.frontal import Fronts
+from dalembert.native.assembly.frontal_plan import plan
 
 SIZE, BLOCKS = 3, 12
 WORDS = (0, 1, 2, 3, 4, 5)  # a window reads its block and the next

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from jax.scipy import special
 
-from dalembert.native import COUNTS, Cache, Sample, StepFunctions, compile_step, compiled, counts, machine, mathematics
-from dalembert.native import cache as cache_module
+from dalembert.native import COUNTS, Cache, Sample, StepFunctions, compile_step, counts
+from dalembert.native.llvm import cache as cache_module
+from dalembert.native.llvm import jit as machine
+from dalembert.native.llvm import vector_math as mathematics
+from dalembert.native.stepper import compiled
 from dalembert.path import Outcome
 
 CACHE = Cache(None)

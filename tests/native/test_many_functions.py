@@ -14,8 +14,8 @@ import pytest
 
 import dalembert as da
 from dalembert.native import Unsupported, compile_function
-from dalembert.native.graph import Graph
-from dalembert.native.trace import Tracer
+from dalembert.native.graph.graph import Graph
+from dalembert.native.trace.tracer import Tracer
 from dalembert.systems.indices import index_outside
 
 from . import many_functions

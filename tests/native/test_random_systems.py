@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 import dalembert as da
 from dalembert.algebra import Newton
 from dalembert.gallery import ENTRIES
-from dalembert.step.carry import Carry, Choices, first_carry
-from dalembert.step.native_run import native_run
-from dalembert.step.prepare import prepare, program_for
-from dalembert.step.run import _step
+from dalembert.step.run.loop import _step
+from dalembert.step.run.native import native_run
+from dalembert.step.run.state import Carry, Choices, first_carry
+from dalembert.step.start.prepare import prepare, program_for
 from dalembert.systems.equations import value
 
 COEFFICIENTS, ZERO = 24, jnp.asarray(0.0)

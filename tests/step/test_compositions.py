@@ -11,8 +11,8 @@ import pytest
 import dalembert as da
 from dalembert.discretize.composition import composition
 from dalembert.gallery import ENTRIES
-from dalembert.step.carry import HISTORY
-from dalembert.step.stages import extrapolation
+from dalembert.step.run.stages import extrapolation
+from dalembert.step.run.state import HISTORY
 
 BALL = ENTRIES["spherical_pendulum"]
 

@@ -12,9 +12,9 @@ import pytest
 import dalembert as da
 from dalembert.gallery import ENTRIES
 from dalembert.native import CACHE
-from dalembert.native.handles import _HANDLES
+from dalembert.native.xla.handles import _HANDLES
 from dalembert.path import Outcome
-from dalembert.step import native_run
+from dalembert.step.run import native as native_run
 
 PARTICLE = ENTRIES["curvature_particle"]
 PLAIN = da.System(

@@ -9,8 +9,9 @@ import pytest
 from jax import lax
 
 import dalembert as da
-from dalembert.native import compiled, elementwise
-from dalembert.step import native_run
+from dalembert.native.stepper import compiled
+from dalembert.native.trace import elementwise
+from dalembert.step.run import native as native_run
 
 Q0, V0 = np.array([0.3, -0.4, 0.9]), np.array([0.1, 1.0, -0.3])
 OPTIONS = {"h": 0.1, "steps": 3}

@@ -11,7 +11,7 @@ import dalembert as da
 from dalembert.algebra import Newton, newton
 from dalembert.gallery import ENTRIES
 from dalembert.gallery.curvature_particle import curvature_particle
-from dalembert.step.prepare import program_for
+from dalembert.step.start.prepare import program_for
 
 H = (0.05, 0.025)
 TIME = 2.0

@@ -15,7 +15,7 @@ from dalembert.discretize.windows import MAPS, WindowMap
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
 from dalembert.numbers import MOST, as_positive
 from dalembert.step import Avoid, Branch, Nearest
-from dalembert.step.start import STARTERS, Starter
+from dalembert.step.start.second_node import STARTERS, Starter
 from dalembert.systems import System
 
 SCHEMES = (

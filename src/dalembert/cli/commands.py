@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dalembert.boundary import solve as solved
 from dalembert.cli.arguments import (
     BACKENDS,
     BRANCHES,
@@ -36,9 +37,8 @@ from dalembert.measure import order as measured_order
 from dalembert.papers import PAPERS
 from dalembert.path import Outcome
 from dalembert.show import plot
-from dalembert.solve import solve as solved
 from dalembert.step import simulate
-from dalembert.step.start import STARTERS
+from dalembert.step.start.second_node import STARTERS
 from dalembert.systems import solvability
 
 app = typer.Typer(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dalembert.numbers import as_function, described, whole_number
-from dalembert.systems.annihilator import annihilator
+from dalembert.systems.distribution.annihilator import annihilator
 from dalembert.systems.pickling import made, reduced
 from dalembert.systems.system import as_arrays, names_of, replace_parameters
 

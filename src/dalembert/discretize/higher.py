@@ -29,7 +29,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize.windows import WindowMap, window_action
-from dalembert.systems.variational import VariationalProblem, common_order, constraints_of_order, holonomic_constraints
+from dalembert.systems.higher.variational import (
+    VariationalProblem,
+    common_order,
+    constraints_of_order,
+    holonomic_constraints,
+)
 from dalembert.tracing import remembered
 
 Differences = Float[Array, "k n"]

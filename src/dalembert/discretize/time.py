@@ -15,7 +15,7 @@ from dalembert.numbers import as_flag, as_function, as_numbers, described
 from dalembert.path import Path
 from dalembert.solution import Solution
 from dalembert.systems.constraints import Holonomic, Nonholonomic, SecondOrder
-from dalembert.systems.variational import (
+from dalembert.systems.higher.variational import (
     VariationalProblem,
     check_problem,
     constraint_numbers,

@@ -15,8 +15,8 @@ from dalembert.measure.embedding import ON_D
 from dalembert.measure.order import Comparison, Convergence, converge, decreasing_steps
 from dalembert.measure.perturbation import Perturbation, SchemeMap, perturbation
 from dalembert.systems import System
-from dalembert.systems.connection import as_points
-from dalembert.systems.reduction import explicit_terms, violation
+from dalembert.systems.distribution.connection import as_points
+from dalembert.systems.distribution.reduction import explicit_terms, violation
 from dalembert.tracing import Jitted
 
 

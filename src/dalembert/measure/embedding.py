@@ -15,8 +15,8 @@ from dalembert.measure.order import EPSILON, Comparison, Convergence, converge, 
 from dalembert.measure.perturbation import Perturbation, perturbation
 from dalembert.numbers import whole_number
 from dalembert.systems import InconsistentDataError, System
-from dalembert.systems.connection import as_points
-from dalembert.systems.reduction import violation
+from dalembert.systems.distribution.connection import as_points
+from dalembert.systems.distribution.reduction import violation
 from dalembert.tracing import Jitted
 
 WITHIN = 0.1  # distance of the fitted exponent from the declared order that still agrees with it

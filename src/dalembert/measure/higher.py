@@ -26,9 +26,8 @@ from dalembert.measure.nodes import check_neighbours, check_single, implicit
 from dalembert.numbers import as_array, as_number, as_positive, described
 from dalembert.path import Path, check_path
 from dalembert.systems import VariationalProblem
-from dalembert.systems.orders import true_orders
-from dalembert.systems.shapes import output_shape, traced, trailing
-from dalembert.systems.variational import (
+from dalembert.systems.higher.orders import true_orders
+from dalembert.systems.higher.variational import (
     check_problem,
     common_order,
     constraint_numbers,
@@ -36,6 +35,7 @@ from dalembert.systems.variational import (
     density,
     holonomic_constraints,
 )
+from dalembert.systems.shapes import output_shape, traced, trailing
 from dalembert.tracing import Jitted
 
 Nodes = Float[Array, "p n"]

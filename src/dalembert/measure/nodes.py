@@ -17,9 +17,9 @@ from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.windows import WindowMap
 from dalembert.numbers import as_positive, described
 from dalembert.path import Path, check_path
-from dalembert.step.arguments import check_discrete
-from dalembert.step.program import StepProgram
-from dalembert.step.programs import DiscreteProgram, NodeProgram
+from dalembert.step.programs.base import StepProgram
+from dalembert.step.programs.node import DiscreteProgram, NodeProgram
+from dalembert.step.start.checks import check_discrete
 from dalembert.systems import System, is_traced
 from dalembert.systems.equations import value
 from dalembert.systems.shapes import check_shapes

@@ -15,7 +15,7 @@ from dalembert.discretize import Scheme
 from dalembert.numbers import as_function, as_number, as_numbers, as_positive, as_tolerance, as_vector, called, described
 from dalembert.path import Outcome, Path
 from dalembert.step import Branch, simulate
-from dalembert.step.start import Starter
+from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, acceleration, reference
 from dalembert.systems.system import check_system
 from dalembert.tracing import Jitted

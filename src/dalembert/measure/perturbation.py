@@ -19,10 +19,10 @@ from dalembert.numbers import as_number, as_positive, as_tolerance, as_vector, f
 from dalembert.path import Path
 from dalembert.step import simulate
 from dalembert.systems import Connection, System, connection, cutoff, reduction
-from dalembert.systems.adapted import flow
-from dalembert.systems.connection import as_points, chart_argument, compiled
+from dalembert.systems.distribution.adapted import flow
+from dalembert.systems.distribution.connection import as_points, chart_argument, compiled
+from dalembert.systems.distribution.reduction import check_first_order, explicit_terms, velocity_constraints
 from dalembert.systems.pickling import reduced
-from dalembert.systems.reduction import check_first_order, explicit_terms, velocity_constraints
 from dalembert.systems.shapes import check_indices, check_shapes
 from dalembert.tracing import Jitted
 

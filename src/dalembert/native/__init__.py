@@ -1,18 +1,18 @@
 """From JAX functions to machine code: jaxpr → scalar graph → LLVM. Knows no mechanics."""
 
-from dalembert.native.accumulate import Accumulation, Places, Windowed, compile_accumulation, vanishing
-from dalembert.native.cache import CACHE, Cache
-from dalembert.native.compiled import CompiledStep, Sample, compile_step
-from dalembert.native.descent import CONVERGED, Sum, descend
-from dalembert.native.description import StepFunctions
-from dalembert.native.elementwise import check_type
-from dalembert.native.front_plan import Summand, plan
-from dalembert.native.fronts import Bound, Fronts
-from dalembert.native.function import compile_function
-from dalembert.native.graph import Unsupported
-from dalembert.native.handles import register, run_by_xla
-from dalembert.native.layout import COUNTS, counts
-from dalembert.native.trace import supported
+from dalembert.native.assembly.frontal import Bound, Fronts
+from dalembert.native.assembly.frontal_plan import Summand, plan
+from dalembert.native.assembly.function import compile_function
+from dalembert.native.assembly.newton import CONVERGED, Sum, descend
+from dalembert.native.assembly.windows import Accumulation, Places, Windowed, compile_accumulation, vanishing
+from dalembert.native.graph.graph import Unsupported
+from dalembert.native.llvm.cache import CACHE, Cache
+from dalembert.native.stepper.arrays import COUNTS, counts
+from dalembert.native.stepper.compiled import CompiledStep, Sample, compile_step
+from dalembert.native.stepper.step import StepFunctions
+from dalembert.native.trace.elementwise import check_type
+from dalembert.native.trace.tracer import supported
+from dalembert.native.xla.handles import register, run_by_xla
 
 __all__ = [
     "CACHE",

@@ -1,11 +1,11 @@
 """Initial value problems: starters, the choice of a root, the step as data, and the run."""
 
-from dalembert.step.branch import Avoid, Branch, Least, Nearest
-from dalembert.step.carry import SampledFeedback
 from dalembert.step.ensemble import ensemble
-from dalembert.step.free_steps import simulate_free_steps
-from dalembert.step.program import StepProgram
+from dalembert.step.free.free_steps import simulate_free_steps
+from dalembert.step.programs.base import StepProgram
 from dalembert.step.roots import Root, roots
+from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
+from dalembert.step.run.state import SampledFeedback
 from dalembert.step.simulate import simulate
 
 __all__ = [

@@ -17,18 +17,18 @@ from dalembert.discretize.windows import WindowMap
 from dalembert.native import COUNTS
 from dalembert.numbers import MOST_THREADS, described, whole_number
 from dalembert.path import Path
-from dalembert.step.arguments import batch_size, check_batch, check_callbacks, check_run, initial_value
-from dalembert.step.assemble import path_of
-from dalembert.step.branch import Branch
-from dalembert.step.carry import Carry, Choices, SampledFeedback, first_carry
-from dalembert.step.native_run import columns_of, compiled, counts_of, empty_rows, native_first, packed, unpacked
-from dalembert.step.prepare import Given, check_any_system, prepare_any
-from dalembert.step.prepared import Prepared
-from dalembert.step.resolution import warn_of_resolution
-from dalembert.step.run import row_of, rows_of, traced_run
-from dalembert.step.scaled import Scaled, in_units
+from dalembert.step.programs.scaled import Scaled, in_units
+from dalembert.step.run.assemble import path_of
+from dalembert.step.run.branch import Branch
+from dalembert.step.run.loop import row_of, rows_of, traced_run
+from dalembert.step.run.native import columns_of, compiled, counts_of, empty_rows, native_first, packed, unpacked
+from dalembert.step.run.resolution import warn_of_resolution
+from dalembert.step.run.state import Carry, Choices, SampledFeedback, first_carry
 from dalembert.step.simulate import choose_backend
-from dalembert.step.start import Starter
+from dalembert.step.start.checks import batch_size, check_batch, check_callbacks, check_run, initial_value
+from dalembert.step.start.prepare import Given, check_any_system, prepare_any
+from dalembert.step.start.prepared import Prepared
+from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.checks import check_many
 from dalembert.systems.consistency import STEPS

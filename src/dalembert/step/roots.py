@@ -13,9 +13,9 @@ from dalembert.algebra import Newton, newton
 from dalembert.discretize import Scheme
 from dalembert.discretize.scheme import check_maps
 from dalembert.numbers import as_number, as_positive, as_vector, described, whole_number
-from dalembert.step.branch import Call, second_root
-from dalembert.step.prepare import program_for
-from dalembert.step.program import StepProgram
+from dalembert.step.programs.base import StepProgram
+from dalembert.step.run.branch import Call, second_root
+from dalembert.step.start.prepare import program_for
 from dalembert.systems import System, check_initial_data, is_traced
 from dalembert.systems.consistency import STEPS
 from dalembert.tracing import Jitted

@@ -15,19 +15,19 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.numbers import as_choice, as_flag
 from dalembert.path import Outcome, Path, StepError
-from dalembert.step.arguments import check_callbacks, check_run, initial_value
-from dalembert.step.assemble import path_of
-from dalembert.step.branch import Branch, Least, Nearest
-from dalembert.step.carry import Carry, Choices, SampledFeedback, first_carry
-from dalembert.step.diagnose import diagnosis
-from dalembert.step.native_run import native_first, native_run
-from dalembert.step.native_traced import native_traced_run
-from dalembert.step.prepare import Given, prepare_any
-from dalembert.step.prepared import Prepared
-from dalembert.step.provenance import provenance
-from dalembert.step.resolution import warn_of_resolution
-from dalembert.step.run import chunked_run, traced_run
-from dalembert.step.start import Starter
+from dalembert.step.run.assemble import path_of
+from dalembert.step.run.branch import Branch, Least, Nearest
+from dalembert.step.run.diagnose import diagnosis
+from dalembert.step.run.loop import chunked_run, traced_run
+from dalembert.step.run.native import native_first, native_run
+from dalembert.step.run.native_traced import native_traced_run
+from dalembert.step.run.provenance import provenance
+from dalembert.step.run.resolution import warn_of_resolution
+from dalembert.step.run.state import Carry, Choices, SampledFeedback, first_carry
+from dalembert.step.start.checks import check_callbacks, check_run, initial_value
+from dalembert.step.start.prepare import Given, prepare_any
+from dalembert.step.start.prepared import Prepared
+from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.tracing import Jitted
 

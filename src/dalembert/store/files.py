@@ -12,7 +12,7 @@ from dalembert.discretize import DiscreteSystem
 from dalembert.numbers import described
 from dalembert.path import Path
 from dalembert.solution import Solution
-from dalembert.step.provenance import provenance
+from dalembert.step.run.provenance import provenance
 from dalembert.store.atomic import write
 from dalembert.store.checks import check_format
 from dalembert.store.checksum import NOTE, FileError, last_line, verified

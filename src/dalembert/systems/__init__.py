@@ -5,25 +5,25 @@ For constraints on velocities also: the explicit formula for (λ, v̇), solvabil
 
 from dalembert.numbers import is_traced
 from dalembert.systems import manifolds
-from dalembert.systems.adapted import AdaptedReference, ChartChange, adapted_reference
 from dalembert.systems.checks import (
     InconsistentDataError,
     RankDeficientError,
     check_initial_data,
     check_x64,
 )
-from dalembert.systems.connection import Connection, connection
 from dalembert.systems.consistent import Projection, project
 from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov, Nonholonomic, SecondOrder
-from dalembert.systems.deformed import deformed
+from dalembert.systems.distribution.adapted import AdaptedReference, ChartChange, adapted_reference
+from dalembert.systems.distribution.connection import Connection, connection
+from dalembert.systems.distribution.deformed import deformed
+from dalembert.systems.distribution.interpolation import Interpolant, cutoff, interpolant
+from dalembert.systems.distribution.reduction import Reduction, reduction
+from dalembert.systems.distribution.solvability import Solvability, solvability
 from dalembert.systems.equations import acceleration, energy, momentum
-from dalembert.systems.interpolation import Interpolant, cutoff, interpolant
-from dalembert.systems.ostrogradsky import Ostrogradsky, lift, ostrogradsky, ostrogradsky_momenta
-from dalembert.systems.reduction import Reduction, reduction
+from dalembert.systems.higher.ostrogradsky import Ostrogradsky, lift, ostrogradsky, ostrogradsky_momenta
+from dalembert.systems.higher.variational import VariationalProblem
 from dalembert.systems.reference import Reference, reference
-from dalembert.systems.solvability import Solvability, solvability
 from dalembert.systems.system import System
-from dalembert.systems.variational import VariationalProblem
 
 __all__ = [
     "AdaptedReference",

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, agree, root
 from dalembert.numbers import as_number, as_vector
-from dalembert.systems.annihilator import annihilator
 from dalembert.systems.constraints import Constraint, Holonomic, Kinematic, Lyapunov, Nonholonomic, WithForces
+from dalembert.systems.distribution.annihilator import annihilator
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System, check_system

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from dalembert.boundary import solve
 from dalembert.discretize import Averaged, Hermite, Interpolated
 from dalembert.discretize.windows import WindowMap
 from dalembert.papers.convergence import fitted_slope
 from dalembert.papers.drawing import BLUE, GREEN, RED, Save, panels, step_ticks
-from dalembert.solve import solve
 from dalembert.systems import VariationalProblem
 
 CLAMPED = ([0.0], [0.0])  # (q, q̇)

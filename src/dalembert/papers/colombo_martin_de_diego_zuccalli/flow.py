@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert import measure as measured
+from dalembert.boundary import Nodes, solve
 from dalembert.discretize import Points
 from dalembert.papers.colombo_martin_de_diego_zuccalli.forms import BENT, CURVATURE
 from dalembert.papers.convergence import fitted_slope
 from dalembert.papers.drawing import BLUE, GREEN, RED, Save, panels
 from dalembert.path import Path
-from dalembert.solve import Nodes, solve
 from dalembert.step import simulate
 from dalembert.systems import VariationalProblem
 

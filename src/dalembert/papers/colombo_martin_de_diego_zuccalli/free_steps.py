@@ -10,15 +10,15 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.polynomial.chebyshev import Chebyshev
 
+from dalembert.boundary import Nodes, solve
 from dalembert.discretize import Averaged, Interpolated, Points
 from dalembert.discretize.time import energies, with_time
 from dalembert.discretize.windows import WindowMap
 from dalembert.papers.colombo_martin_de_diego_zuccalli.beam import LOADED, TAPERED, UNIFORM, Beam
 from dalembert.papers.drawing import BLUE, GREEN, GREY, RED, Save, panels
 from dalembert.solution import Solution
-from dalembert.solve import Nodes, solve
 from dalembert.systems import VariationalProblem
-from dalembert.systems.variational import density
+from dalembert.systems.higher.variational import density
 from dalembert.tracing import Jitted
 
 STEPS = (10, 20, 40)

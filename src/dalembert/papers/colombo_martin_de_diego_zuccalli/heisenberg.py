@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
+from dalembert.boundary import solve
 from dalembert.gallery.heisenberg import heisenberg
 from dalembert.papers.convergence import fitted_slope
 from dalembert.papers.drawing import BLUE, RED, Save, panels, step_ticks
 from dalembert.path import Path
 from dalembert.solution import Solution
-from dalembert.solve import solve
 from dalembert.step import simulate
 
 HEIGHT, TIME = 1.0, 2.0

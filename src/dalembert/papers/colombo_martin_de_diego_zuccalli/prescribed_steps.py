@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.boundary import Nodes, solve
 from dalembert.discretize.time import energies, with_time
 from dalembert.papers.colombo_martin_de_diego_zuccalli.beam import Beam
 from dalembert.papers.drawing import BLUE, GREY, RED, Save, panels
-from dalembert.solve import Nodes, solve
 from dalembert.systems import VariationalProblem
-from dalembert.systems.variational import density
+from dalembert.systems.higher.variational import density
 from dalembert.tracing import Jitted
 
 LOAD = 384.0  # bends the beam by 1 in the middle

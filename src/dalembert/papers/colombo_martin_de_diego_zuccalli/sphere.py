@@ -8,11 +8,11 @@ import itertools
 import numpy as np
 from jaxtyping import Float
 
+from dalembert.boundary import Nodes, solve
+from dalembert.boundary import spline as library_spline
 from dalembert.discretize import Points
 from dalembert.papers.drawing import BLUE, RED, Save
 from dalembert.solution import Solution
-from dalembert.solve import Nodes, solve
-from dalembert.solve import spline as library_spline
 from dalembert.systems import Holonomic, VariationalProblem
 from dalembert.systems.manifolds import sphere
 

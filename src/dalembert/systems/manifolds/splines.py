@@ -9,8 +9,8 @@ from jaxtyping import Array, Float
 
 from dalembert.numbers import as_array, described
 from dalembert.systems.constraints import Holonomic
+from dalembert.systems.higher.variational import VariationalProblem
 from dalembert.systems.manifolds.manifold import Embedded, Manifold, check_functions
-from dalembert.systems.variational import VariationalProblem
 
 
 def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProblem:

@@ -1,0 +1,8 @@
+"""Boundary problems: windows stacked into a chain, its KKT equations solved by a globalised Newton method."""
+
+from dalembert.boundary.batch import Extremals, multistart, solve_batch
+from dalembert.boundary.data.ends import Nodes
+from dalembert.boundary.solve import solve
+from dalembert.boundary.spline import spline
+
+__all__ = ["Extremals", "Nodes", "multistart", "solve", "solve_batch", "spline"]

@@ -1,0 +1,212 @@
+"""Errors before the iteration: dependent constraints, a singular Lagrangian, ends off the constraints."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.algebra import numerical_rank
+from dalembert.boundary.data.ends import End
+from dalembert.boundary.data.sizes import Densities, Sizes
+from dalembert.discretize.higher import holonomic_derivatives
+from dalembert.systems import InconsistentDataError, RankDeficientError
+from dalembert.systems.higher.ostrogradsky import constraint_rates
+from dalembert.systems.higher.variational import (
+    VariationalProblem,
+    density,
+    differential_constraints,
+    holonomic_constraints,
+    orders_of,
+)
+from dalembert.systems.sizes import allowed
+from dalembert.tracing import Jitted
+
+SAMPLES = 5
+APART = 0.1  # how far from the first path the other sample points are, in typical sizes
+ZERO = 1e-8
+SINGULAR = 1e-10
+
+
+def densities(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray) -> Densities:
+    """Medians of derivatives of L and of the constraints at jets (samples, k+1, n) of the first path, 0 where they are not
+    finite."""
+    found = jax.tree.map(np.asarray, _derivatives(problem, jets, times))
+    _, slopes, _, holonomic, hessian = found
+    parts = np.diagonal(hessian, axis1=1, axis2=2), slopes, holonomic
+    # By sorting: np.median takes ten times as long for so few numbers.
+    ordered = [np.sort(np.where(np.isfinite(x), np.abs(x), 0.0), axis=0) for x in parts]
+    return Densities(*(x[len(x) // 2] for x in ordered))
+
+
+def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray, sizes: Sizes) -> None:
+    """Rank of the constraints and regularity of L at sample points: RankDeficientError, ValueError naming what is wrong.
+
+    jets: (samples, k+1, n) of the first path. What is wrong at all samples is wrong; at some it may be a bad guess.
+    """
+    random = np.random.default_rng(0)
+    size = sizes.of(np.arange(jets.shape[1]))
+    jet = jets + APART * random.standard_normal(jets.shape) * (size + np.abs(jets))
+    found = jax.tree.map(np.asarray, _derivatives(problem, jet, times))
+    values, slopes, holonomic_values, holonomic_slopes, hessian = found
+    slopes, holonomic_slopes = slopes * size, holonomic_slopes * size[0]
+    hessian = hessian * size[-1] * size[-1][:, None]
+    n, m, mh = jets.shape[2], slopes.shape[1], holonomic_slopes.shape[1]
+    if m + mh > n:
+        raise RankDeficientError(
+            f"constraints: found {m} with derivatives and {mh} holonomic equations for n = {n} coordinates; at most n are "
+            "independent along a path. Leave out those that follow from the others"
+        )
+    if not all(np.all(np.isfinite(x)) for x in found):
+        return
+    _check_rank(
+        values,
+        slopes.reshape(*slopes.shape[:2], slopes.shape[2] * slopes.shape[3]),
+        "constraints (those that are not holonomic)",
+    )
+    _check_rank(holonomic_values, holonomic_slopes, "constraints (the holonomic ones)")
+    if m and mh:
+        _check_against_holonomic(problem, jet, times, values, slopes.reshape(*slopes.shape[:2], -1), size)
+    highest = slopes[:, np.arange(m), list(orders_of(problem, n))]
+    _check_highest(np.concatenate([highest, holonomic_slopes], axis=1), m)
+    _check_regular(problem, hessian, np.concatenate([highest, holonomic_slopes], axis=1))
+
+
+def check_end_constraints(problem: VariationalProblem, ends: list[End | None], name: str, t: float, sizes: Sizes) -> None:
+    """φ(q, v, …) = 0 where an end gives all that φ reads, and dⁱφ/dtⁱ = 0 where it gives more, for the ends of a batch.
+
+    Given derivatives repeat what the constraint implies: that is no constraint of its own, but they have to agree.
+    """
+    first = ends[0]
+    if first is None or first.nodes:
+        return
+    given = np.stack([e.values for e in ends if e is not None])
+    near = np.broadcast_to(sizes.of(np.arange(given.shape[1])), given.shape).copy()
+    near[:, 1:] = np.maximum(near[:, 1:], np.abs(given[:, 1:]))
+    values, slopes = _end_values(problem, given, t)
+    for i, (rates, by_jet) in enumerate(zip(values, slopes, strict=True)):
+        inner = i >= len(problem.holonomic)
+        what = f"constraint {i - len(problem.holonomic)}" if inner else f"holonomic constraint {i}"
+        for order in range(0 if inner else 2, len(rates)):  # φ and dφ/dt of holonomic ones: see `check_points`
+            rate = "" if not order else f"derivative {order} of "
+            offs, rows = np.asarray(rates[order]), np.asarray(by_jet[order])
+            flat = rows.reshape(*rows.shape[:2], -1), near.reshape(len(near), -1), given.reshape(len(given), -1)
+            for off, limit in zip(offs, allowed(*flat), strict=True):
+                if not np.all(np.abs(off) <= limit):
+                    raise InconsistentDataError(
+                        f"{name}: {rate}{what} is {off} there, and not 0: the given derivatives do not satisfy it"
+                    )
+
+
+@Jitted
+def _end_values(problem: VariationalProblem, jets, t):
+    """The rates of every constraint, and their derivatives by the jet."""
+    rates = lambda jet: constraint_rates(problem, jet, t)  # noqa: E731
+    return jax.vmap(lambda jet: (rates(jet), jax.jacfwd(rates)(jet)))(jnp.asarray(jets))
+
+
+@Jitted
+def _derivatives(problem: VariationalProblem, jets, times):
+    def one(jet, t):
+        def phi(x):
+            return differential_constraints(problem, tuple(x), t)
+
+        hessian = jax.hessian(lambda y: density(problem, (*jet[:-1], y), t))(jet[-1])
+        slopes = jax.jacfwd(phi)(jet)
+        return (
+            phi(jet), slopes, holonomic_constraints(problem, jet[0], t),
+            jax.jacfwd(lambda q: holonomic_constraints(problem, q, t))(jet[0]), hessian,
+        )  # fmt: skip
+
+    return jax.vmap(one)(jets, times)
+
+
+def _check_rank(values: np.ndarray, slopes: np.ndarray, name: str) -> None:
+    """Rows that depend on the others at every sample: redundant where the values agree with it, else contradictory."""
+    if not slopes.shape[1]:
+        return
+    ranks = [numerical_rank(s) for s in slopes]
+    if any(r.full for r in ranks):
+        return
+    row = ranks[0].dependent_rows[0]
+    others = [i for i in range(slopes.shape[1]) if i != row]
+    agree = True
+    for value, slope in zip(values, slopes, strict=True):
+        weights = np.linalg.lstsq(slope[others].T, slope[row], rcond=None)[0] if others else np.zeros(0)
+        agree &= bool(abs(value[row] - weights @ value[others]) <= ZERO * (np.abs(slope[row]).max() + abs(value[row])))
+    if np.max(np.abs(slopes[:, row])) == 0.0:
+        raise RankDeficientError(f"{name}: component {row} depends on nothing that moves; leave it out or correct it")
+    what = (
+        "is redundant: it follows from the others. Leave it out"
+        if agree
+        else "contradicts the others: their gradients agree, their values do not"
+    )
+    raise RankDeficientError(f"{name}: component {row} {what}")
+
+
+def _check_highest(rows: np.ndarray, m: int) -> None:
+    """The gradients by the highest derivatives are independent: otherwise a combination of rates has a lower order."""
+    if not m:
+        return
+    ranks = [numerical_rank(r) for r in rows]
+    if not any(r.full for r in ranks):
+        row = ranks[0].dependent_rows[0]
+        name = f"component {row} of those with derivatives" if row < m else f"holonomic component {row - m}"
+        raise RankDeficientError(
+            f"constraints: {name} has a gradient by its highest derivative that depends on those of the others, so that a "
+            "combination of them and their time derivatives is a constraint of lower order. Give that one in its place"
+        )
+
+
+def _check_against_holonomic(problem: VariationalProblem, jets, times, values, slopes, size) -> None:
+    """Equations that are a combination of φ, dφ/dt, …, dᵏφ/dtᵏ of the holonomic constraints at every sample."""
+    found = [np.asarray(x) for x in _holonomic_rates(problem, jnp.asarray(jets), jnp.asarray(times))]
+    found[1] = found[1] * size.ravel()
+    if not all(np.all(np.isfinite(x)) for x in found) or not all(numerical_rank(s).full for s in found[1]):
+        return
+    for row in range(slopes.shape[1]):
+        off = []
+        for known, rates, value, slope in zip(*found, values[:, row], slopes[:, row], strict=True):
+            if numerical_rank(np.vstack([rates, slope])).full:
+                break
+            weights = np.linalg.lstsq(rates.T, slope, rcond=None)[0]
+            off.append(abs(value - weights @ known) / (np.abs(slope).max() + abs(value)))
+        else:
+            what = "is redundant: it follows from" if max(off) <= ZERO else "contradicts"
+            raise RankDeficientError(
+                f"constraints (those that are not holonomic): component {row} {what} the holonomic ones and their time "
+                "derivatives. Leave it out"
+            )
+
+
+@Jitted
+def _holonomic_rates(problem: VariationalProblem, jets, times):
+    """φ, …, dᵏφ/dtᵏ, (samples, (k+1)mh), and their slopes in the jets."""
+
+    def one(jet, t):
+        rates = lambda x: holonomic_derivatives(problem, x.reshape(jet.shape), t).ravel()  # noqa: E731
+        return rates(jet.ravel()), jax.jacfwd(rates)(jet.ravel())
+
+    return jax.vmap(one)(jets, times)
+
+
+def _check_regular(problem: VariationalProblem, hessian: np.ndarray, rows: np.ndarray) -> None:
+    """∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the kernel of the constraints' gradients by their highest derivatives, all in typical sizes."""
+    worst = []
+    for h, a in zip(hessian, rows, strict=True):
+        lengths = np.linalg.norm(a, axis=1, keepdims=True)
+        a = a / np.where(lengths > 0.0, lengths, 1.0)
+        _, s, right = np.linalg.svd(a) if len(a) else (None, np.zeros(0), np.eye(h.shape[0]))
+        kernel = right[int(np.sum(s > SINGULAR)) :].T
+        reduced = kernel.T @ h @ kernel
+        if not kernel.shape[1] or np.min(np.abs(np.linalg.eigvalsh(reduced))) > SINGULAR * np.abs(h).max():
+            return
+        worst.append(np.abs(kernel @ np.linalg.eigh(reduced)[1][:, np.argmin(np.abs(np.linalg.eigvalsh(reduced)))]))
+    names = problem.coordinates or [f"q[{i}]" for i in range(hessian.shape[1])]
+    which = ", ".join(name for name, w in zip(names, np.max(worst, axis=0), strict=True) if w > 0.1)
+    k = problem.derivatives
+    raise ValueError(
+        f"lagrangian: is singular: it depends at most linearly on the {k}-th derivative of {which}, where no constraint "
+        "determines it (∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the directions left by the constraints). Use fewer derivatives, or "
+        "add a term that makes it regular"
+    )

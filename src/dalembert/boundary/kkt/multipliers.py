@@ -1,0 +1,111 @@
+"""The multipliers of a path as functions of time: where they tend to λ(t) and μ(t), continued to where they do not."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from dalembert.boundary.kkt.alternation import ROUNDING, Sequence, alternation, lagrange_weights
+from dalembert.boundary.kkt.linear import Linear
+from dalembert.boundary.kkt.transcription import Transcription
+from dalembert.boundary.newton.iteration import End, Iterate, update_of
+from dalembert.discretize.constraint_windows import ends_with_derivatives
+
+REFINEMENTS = 2
+
+
+def differential(made: Transcription, z: np.ndarray) -> Float[np.ndarray, "windows m"]:
+    """λ at the times of the windows of L, in the order of the problem's equations.
+
+    Those of lower order by the parabola through the three nearest of their own windows that are clean, see `groups_of`.
+    """
+    times = made.windows.times.ravel()
+    found = np.empty((len(times), len(made.equations) + sum(len(g.equations) for g in made.groups)))
+    found[:, list(made.equations)] = _own(made, z)
+    for g in made.groups:
+        found[:, list(g.equations)] = continued(*g.raw(z), times)
+    return found
+
+
+def holonomic(made: Transcription, z: np.ndarray) -> Float[np.ndarray, "nodes mh"]:
+    """μ at the nodes, 0 where a position is given.
+
+    On node windows the k-1 nodes next to an end with derivatives share the end's point masses: there μ is continued.
+    """
+    w = made.windows
+    found = z[:, made.layout.part("holonomic")].reshape(len(w.orders), -1)[w.nodes]
+    clean, given = _clean(made)
+    at = np.flatnonzero(~clean & ~given)
+    found[at] = continued(w.t[clean & ~given], found[clean & ~given], w.t[at])
+    return found
+
+
+def refined(made: Transcription, it: Iterate, linear: Linear) -> None:
+    """One more step for the multipliers of lower order, on which convergence is not judged.
+
+    They are differences of order 2k-j of the path: what the factorization leaves of it near the ends is large in them.
+    """
+    if not made.groups or it.end is not End.CONVERGED:
+        return
+    factors = linear.factor(it.z)
+    for _ in range(REFINEMENTS):
+        step = factors.solve(-it.at.gradient)
+        new = made.chain.evaluate(it.z + step)
+        if not (new.finite and update_of(made.chain, it, step) <= it.update + np.finfo(float).eps):
+            return
+        it.z, it.at = it.z + step, new
+
+
+def alternating(made: Transcription, z: np.ndarray, linear: Linear) -> float:
+    """The largest alternating part of a multiplier over the largest multiplier of its kind, 0 where none alternates.
+
+    Negative where it is no larger than what rounding explains: what one more step of Newton's method changes.
+    """
+    parts = [(alternation(s), s.values) for s in _sequences(made, z)]
+    sizes = [found / np.abs(values).max(axis=0) for found, values in parts if found.any()]
+    if not sizes:
+        return 0.0
+    change = linear.factor(z).solve(-made.chain.evaluate(z).gradient)
+    noise = [np.sqrt(np.mean(s.values**2, axis=0)) for s in _sequences(made, change)]
+    found = max(float(size.max()) for size in sizes)
+    real = any(np.any(part > ROUNDING * n) for (part, _), n in zip(parts, noise, strict=True))
+    return found if real else -found
+
+
+def continued(
+    known: Float[np.ndarray, "K"], values: Float[np.ndarray, "K m"], times: Float[np.ndarray, "T"]
+) -> Float[np.ndarray, "T m"]:
+    """Values at the times known, increasing, at other times: parabolas through the three nearest; NaN without any."""
+    points = min(3, len(known))
+    if not points:
+        return np.full((len(times), values.shape[1]), np.nan)
+    nearest = np.searchsorted(0.5 * (known[1:] + known[:-1]), times)
+    start = np.clip(nearest - points // 2, 0, len(known) - points)
+    near = start[:, None] + np.arange(points)
+    return np.einsum("tp,tpm->tm", lagrange_weights(times[:, None], known[near]), values[near])
+
+
+def _own(made: Transcription, z: np.ndarray) -> np.ndarray:
+    """Of the constraints of L's order, (W·S, m_k)."""
+    own = z[made.carriers, made.layout.part("multipliers")]
+    return own.reshape(made.windows.times.size, len(made.equations))
+
+
+def _clean(made: Transcription) -> tuple[np.ndarray, np.ndarray]:
+    """(N+1,): nodes whose μ tends to μ(t), and nodes whose position is given."""
+    w, k = made.windows, made.layout.k
+    slots = made.chain.fixed[:, made.layout.part("slots")].reshape(len(w.orders), -1)
+    clean = np.ones(len(w.t), dtype=bool)
+    if w.stride == 1 and w.differenced:
+        first, last = ends_with_derivatives(w)
+        clean[: k * first] = clean[len(clean) - k * last :] = False
+    return clean, slots[w.nodes].all(axis=1)
+
+
+def _sequences(made: Transcription, z: np.ndarray) -> list[Sequence]:
+    """The multipliers of every kind where they tend to functions of time."""
+    w = made.windows
+    clean, given = _clean(made)
+    places = z[:, made.layout.part("holonomic")].reshape(len(w.orders), -1)[w.nodes][clean & ~given]
+    groups = [Sequence(*g.raw(z)) for g in made.groups]
+    return [Sequence(w.times.ravel(), _own(made, z)), *groups, Sequence(w.t[clean & ~given], places)]

@@ -1,0 +1,151 @@
+"""Chain: a sum of functions of neighbouring blocks under constraints, its KKT equations and their banded matrix.
+
+    min Σ_w f(z_w)  such that  c(z_w) = 0,   z_w: the components of a few neighbouring blocks,   L̃ = Σ f + νᵀc
+
+Unknowns and multipliers of a time node form one block (b,); the path is an array (blocks, b). Derivatives of one
+window are vmapped, and only the entries that can differ from zero are kept. Knows no mechanics.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+from dalembert.boundary.kkt.assembly import Machine, Portable, narrow_order
+from dalembert.native import Unsupported
+
+
+class Evaluation(NamedTuple):
+    """Σf, Σ|c| without the linear constraints and relative to the size of c, and the gradient of L̃ (blocks, b), zero where a
+    component is fixed, with the Euclidean norm of its components times their units."""
+
+    objective: float
+    violation: float
+    gradient: np.ndarray
+    norm: float
+
+    @property
+    def finite(self) -> bool:
+        return math.isfinite(self.objective) and math.isfinite(self.norm)
+
+
+class Scales(NamedTuple):
+    """Typical sizes. positions: (n,), of the coordinates. units: (blocks, b), of every component of the path, powers of two.
+    residuals: (blocks, b), 1 over the sum of a constraint's sizes; action: of Σf's changes."""
+
+    positions: np.ndarray
+    units: np.ndarray
+    residuals: np.ndarray
+    action: float
+
+
+class Chain:
+    """The KKT system of a list of terms. fixed: (blocks, b), components that keep their value.
+
+    data: for each term, a tree of arrays with leading axis count; shared: a tree all terms are given. primal: (b,), which
+    components are unknowns and not multipliers; relaxed: multipliers of constraints that are not linear. path: (p, n), the
+    places of the positions and of what else convergence is judged by; spans: (p,), factors by which it becomes positions.
+    scales: typical sizes. sample: (points, blocks, b), generic points in these units: where second derivatives cannot be
+    read off a program, those that vanish there are taken to vanish. role: which of somebody's functions some pieces of code
+    belong to, for a warning.
+    """
+
+    def __init__(
+        self, terms, data, shared, fixed, primal, relaxed, path, spans, scales: Scales, sample, role=lambda codes: ""
+    ):
+        self.fixed, self.primal, self.relaxed = fixed, primal, relaxed
+        self.blocks, self.size = fixed.shape
+        self.free = np.ascontiguousarray(~fixed, dtype=float)
+        self.unit = np.ascontiguousarray(fixed, dtype=float)
+        self.stopped = np.flatnonzero(fixed)
+        self.path, self.spans = np.ascontiguousarray(path), np.ascontiguousarray(spans)
+        self.by_coordinate = np.ascontiguousarray(path.T)  # the largest number of a row is found sooner than of a column
+        self.bent = np.flatnonzero(np.tile(relaxed, self.blocks))
+        self.sign = np.tile(relaxed.astype(float) - primal, self.blocks)
+        try:
+            self.sums: Machine | Portable = Machine(tuple(terms), data, shared, fixed, scales.units)
+        except Unsupported as reason:
+            if reason.place is not None:
+                reason.role = role(reason.place.codes)
+            warnings.warn(f"{reason}; the boundary problem runs on JAX", stacklevel=2)
+            self.sums = Portable(tuple(terms), data, shared, fixed, scales.units, sample)
+        self.position, self.lower = narrow_order(tuple(terms), self.sums.patterns, self.size)
+        self.ordered = np.argsort(self.position)
+        self.positions, self.units, self.action = scales.positions, scales.units, scales.action
+        self.flat_units = self.units.ravel()
+        self.curvature = (
+            scales.action / self.blocks
+        )  # of a component in its unit, against which second derivatives are shifted
+        self.weights = self.curvature / scales.units**2  # the metric of the unknowns
+        self.metric = (primal * self.weights).ravel()
+        self.residuals = scales.residuals.ravel()[self.bent]
+
+    @property
+    def width(self) -> int:
+        return 3 * self.lower + 1
+
+    @property
+    def near(self) -> int:
+        """How many blocks on either side a block may be coupled to."""
+        return self.lower // self.size + 1
+
+    def evaluate(self, z: np.ndarray) -> Evaluation:
+        """Objective, violation and gradient at a path z (blocks, b)."""
+        objective, gradient = self.sums.evaluate(z)
+        flat = gradient.ravel()
+        flat[self.stopped] = 0.0
+        scaled = flat * self.flat_units
+        violation = float(np.abs(flat.take(self.bent)) @ self.residuals)
+        return Evaluation(objective, violation, gradient, math.sqrt(scaled @ scaled))
+
+    def extents(self, z: np.ndarray) -> np.ndarray:
+        """(n,): the largest |position| of every coordinate."""
+        return (np.abs(z.ravel().take(self.by_coordinate)) * self.spans).max(axis=1, initial=0.0)
+
+    def extent(self, z: np.ndarray) -> float:
+        """The largest |position|, in typical sizes."""
+        return float(np.max(self.extents(z) / self.positions))
+
+    def held(self, gradient: np.ndarray, z: np.ndarray) -> float:
+        """Σ cᵀν for the multipliers in z, without those of linear constraints."""
+        return float(gradient.ravel().take(self.bent) @ z.ravel().take(self.bent))
+
+    def raw_gradient(self, z: np.ndarray) -> np.ndarray:
+        """The gradient of L̃ with respect to all components, also those that are fixed."""
+        return self.sums.evaluate(z)[1]
+
+    def matrix(self, z: np.ndarray, shift: float = 0.0, relax: float = 0.0, plain: bool = False) -> np.ndarray:
+        """The KKT matrix U K U, U: the units, (1, rows, width), K with shift·weights added to the unknowns and
+        -relax·weights to the multipliers.
+
+        plain: without the second derivatives of L̃, for Gauss-Newton steps. Fixed components have rows with nothing but a
+        diagonal.
+        """
+        band = np.zeros((1, self.blocks * self.size, self.width))
+        self.sums.add_entries(z, band, self.position, self.lower, self.primal if plain else None)
+        added = self.curvature * np.where(self.fixed, 1.0, np.where(self.primal, shift, -relax * self.relaxed))
+        band.reshape(self.blocks, self.size, self.width)[..., self.lower] += added[:, self.ordered]
+        return band
+
+    def residual(self, gradient: np.ndarray, matrix: np.ndarray) -> float:
+        """The largest component of a gradient, in its unit and divided by the largest entry of its row of the KKT matrix."""
+        rows = self.from_rows(np.maximum(matrix.max(axis=2), -matrix.min(axis=2)))
+        return float(np.max(np.abs(gradient * self.units) / np.where(rows > 0.0, rows, 1.0)))
+
+    def diagonal(self, shift: float, relax: float) -> np.ndarray:
+        """What is added to the diagonal of K, (blocks, b)."""
+        if not shift and not relax:
+            return self.unit
+        added = np.where(self.primal, shift, -relax * self.relaxed) * self.weights
+        return np.where(self.fixed, 1.0, added)
+
+    def to_rows(self, z: np.ndarray) -> np.ndarray:
+        """(blocks, b) → (1, rows), in the order of the matrix."""
+        return np.ascontiguousarray(z[:, self.ordered]).reshape(1, -1)
+
+    def from_rows(self, x: np.ndarray) -> np.ndarray:
+        """The way back."""
+        return x.reshape(self.blocks, self.size)[:, self.position]

@@ -1,0 +1,1 @@
+"""Newton's iteration, globalised. Begin with `iteration`."""

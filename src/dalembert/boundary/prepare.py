@@ -1,0 +1,238 @@
+"""From the arguments of a boundary problem to its windows, its fixed slots and a first path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dalembert.boundary.data.checks import SAMPLES, check_end_constraints, check_problem, densities
+from dalembert.boundary.data.ends import End, Nodes, fill_slots, grid_nodes, read_end, read_through, read_times
+from dalembert.boundary.data.holonomic import check_points, onto_constraints
+from dalembert.boundary.data.origin import moved, moved_back
+from dalembert.boundary.data.redundant import check_met, redundant
+from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
+from dalembert.boundary.kkt.linear import Linear
+from dalembert.boundary.kkt.lower import check_given_windows
+from dalembert.boundary.kkt.transcription import Transcription, first_values, sampled_jets, transcribe
+from dalembert.boundary.newton.iteration import Settings, minimise
+from dalembert.boundary.result import Ended, ended, solutions_of
+from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, as_windows, windows
+from dalembert.numbers import as_numbers
+from dalembert.solution import Solution
+from dalembert.systems import check_x64
+from dalembert.systems.higher.orders import true_orders
+from dalembert.systems.higher.variational import VariationalProblem, constraint_numbers
+from dalembert.systems.higher.variational import check_problem as check_variational
+from dalembert.systems.sizes import as_scales, with_inertia
+
+
+class Prepared(NamedTuple):
+    """Boundary problems that differ in what is given, checked. values: (batch, slots, n), the first paths.
+
+    problem, values: with positions counted from `origin` (n,). extents: (batch, n), of what is given; scales: (n,), the
+    user's sizes, or None. found: what else the sizes are made of.
+    """
+
+    problem: VariationalProblem
+    windows: Windows
+    fixed: np.ndarray
+    values: np.ndarray
+    scheme: WindowMap
+    guesses: list[Any]
+    origin: np.ndarray
+    extents: np.ndarray
+    scales: np.ndarray | None
+    found: Densities
+
+    def sizes(self, extents: np.ndarray) -> Sizes:
+        """All typical sizes, from the extents (n,) of positions; the user's in their place."""
+        given = with_inertia(extents, self.found.inertia) if self.scales is None else self.scales
+        return sizes_of(given, self.windows, self.found)
+
+
+class Request(NamedTuple):
+    """What one problem of a batch is given, as `solve` takes it."""
+
+    initial: Any = None
+    final: Any = None
+    through: Any = None
+    guess: Any = None
+
+
+def prepare(problem, requests: Sequence[Request], T, steps, times, scheme, scales=None) -> Prepared:
+    """Arguments as `solve` takes them; requests give the same derivatives at the same times."""
+    check_x64()
+    check_variational(problem)
+    scheme = Interpolated() if scheme is None else as_windows(scheme)
+    k = problem.derivatives
+    ends = [[read_end(r.initial, "initial", k), read_end(r.final, "final", k)] for r in requests]
+    n = _dimension(problem, ends[0][0], ends[0][1], requests[0].through, requests[0].guess)
+    for name, e in (pair for both in ends for pair in zip(("initial", "final"), both, strict=True)):
+        if e is not None and e.values.shape[1] != n:
+            raise ValueError(f"{name}: found {e.values.shape[1]} numbers; the problem has n = {n} coordinates")
+    constraint_numbers(problem, n)
+    problem = true_orders(problem, n) if scheme.differenced else problem
+    scales = as_scales(scales, n)
+    least, why = (1, "at least one step is needed") if scheme.repeats(k) > 1 else (2 * k + 1, f"N > 2k = {2 * k} is needed")
+    t = read_times(T, steps, times, least, why)
+    between = [read_through(r.through, n) for r in requests]
+    where = between[0][0]
+    if isinstance(scheme, Points) and not all(isinstance(e, Nodes) for e in (requests[0].initial, requests[0].final)):
+        raise ValueError("initial, final: a discrete Lagrangian given directly (scheme=Points()) needs Nodes at both ends")
+    start, end = (_side([both[i] for both in ends]) for i in (0, 1))
+    w = windows(scheme, k, t, (start is None or not start.nodes, end is None or not end.nodes))
+    guesses = [_guess_nodes(r.guess, t, n) for r in requests if r.guess is not None]
+    guess = np.concatenate(guesses, axis=1) if guesses else None
+    points = np.concatenate([p for _, p in between], axis=1)
+    given = fill_slots(w, start, end, where, points, n * len(requests), guess)
+    values = np.ascontiguousarray(np.moveaxis(given.values.reshape(len(w.orders), len(requests), n), 1, 0))
+    held, paths = values[:, given.fixed & (w.orders == 0)], values[:, w.nodes]
+    origin = origin_of(held.reshape(-1, n), paths.reshape(-1, n))
+    extents = np.array([extents_of(*each) for each in zip(held, paths, strict=True)])
+    values[:, w.orders == 0] -= origin
+    near = moved(problem, origin, not w.differenced)
+    found = densities(near, *sampled_jets(w, values[0], SAMPLES))
+    made = Prepared(near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found)
+    sizes = made.sizes(extents.max(axis=0))
+    check_points(near, w, given.fixed, values, grid_nodes(t, where), sizes, origin)
+    values = onto_constraints(near, w, given.fixed, values)
+    if w.differenced:
+        check_problem(near, *sampled_jets(w, values[0], SAMPLES), sizes)
+    for i, (name, time) in enumerate((("initial", t[0]), ("final", t[-1]))):
+        check_end_constraints(problem, [both[i] for both in ends], name, time, sizes)
+    return made._replace(values=values)
+
+
+def _side(ends: list[End | None]) -> End | None:
+    """The ends of all requests side by side, as if they were coordinates of one."""
+    if ends[0] is None:
+        return None
+    return End(np.concatenate([e.values for e in ends if e is not None], axis=1), ends[0].nodes)
+
+
+def extremals(prepared: Prepared, settings: Settings, certify: bool, threads: int = 1) -> list[Solution]:
+    """The ends of Newton's iterations."""
+    w, scheme = prepared.windows, prepared.scheme
+    made, z, extents, left_out = _transcribed(prepared)
+    linear = Linear(made.chain, z[0])
+    least = 4 * np.finfo(float).eps / settings.tolerance * np.abs(prepared.origin)  # what moves o + x by its last digits
+
+    def one(given: tuple[np.ndarray, np.ndarray]) -> Ended:
+        solver, sizes = linear.fresh(), prepared.sizes(given[1]).positions + least
+        return ended(made, minimise(made.chain, given[0], settings, solver, sizes), solver, certify)
+
+    each = list(zip(z, extents, strict=True))
+    if threads == 1 or len(z) == 1:
+        ends = [one(given) for given in each]
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            ends = list(pool.map(one, each))
+    if left_out is not None:
+        for end, given in zip(ends, prepared.values, strict=True):
+            check_met(made, left_out, end.it.z, given)
+    return [moved_back(s, prepared.origin, not w.differenced) for s in solutions_of(made, ends, scheme)]
+
+
+class Transcribed(NamedTuple):
+    """The chain; first paths (batch, blocks, b); extents (batch, n) of the positions; the components of what is given
+    that follow from the others, or None."""
+
+    made: Transcription
+    z: np.ndarray
+    extents: np.ndarray
+    left_out: np.ndarray | None
+
+
+def _transcribed(prepared: Prepared) -> Transcribed:
+    """Where nothing moves on a first path and the user gives no sizes, the extents are those of Newton's first step."""
+    problem, w, fixed, values, _, guesses = prepared[:6]
+
+    def begun(extents: np.ndarray) -> Transcribed:
+        sizes = prepared.sizes(extents.max(axis=0))
+        made, left_out = transcribe(problem, w, values.shape[2], fixed, values[0], sizes), None
+        if problem.differential and w.differenced:
+            left_out = redundant(problem, made, values[0][w.nodes])
+        if left_out is not None:
+            made = transcribe(problem, w, values.shape[2], fixed, values[0], sizes, left_out)
+        z = first_values(problem, made, values)
+        for path, guess in zip(z, guesses, strict=True):
+            if not all(group.free.all() for group in made.groups):
+                check_given_windows(made.groups, made.chain.raw_gradient(path), sizes, made.chain.extent(path))
+            if isinstance(guess, Solution):
+                _warm_multipliers(made, path, guess)
+        return Transcribed(made, z, extents, left_out)
+
+    first = begun(prepared.extents)
+    still = np.flatnonzero(~prepared.extents.any(axis=1))
+    if prepared.scales is not None or not len(still):
+        return first
+    made, z, extents = first.made, first.z, prepared.extents.copy()
+    linear = Linear(made.chain, z[0])
+    for i in still:
+        step = linear.factor(z[i], plain=False).solve(-made.chain.evaluate(z[i]).gradient)
+        moved_by = made.chain.extents(step)
+        extents[i] = SLIGHT * np.where(np.isfinite(moved_by), moved_by, 0.0)
+    return begun(extents)
+
+
+def _dimension(problem, start, end, through, guess) -> int:
+    """n, from whatever was given."""
+    if problem.coordinates is not None:
+        n = len(problem.coordinates)
+    else:
+        candidates = [e.values.shape[1] for e in (start, end) if e is not None]
+        candidates += [np.size(q) for q in through.values()] if isinstance(through, Mapping) else []
+        candidates += [] if guess is None else [_guess_path(guess).shape[-1]]
+        if not candidates:
+            raise TypeError("initial: give something at an end, a point between, a guess, or the problem's coordinates=")
+        n = int(candidates[0])
+        if n == 0:
+            raise ValueError("initial, final, through, guess: found an array without numbers; a point has n coordinates")
+    return n
+
+
+def _guess_path(guess) -> np.ndarray:
+    """The guess's own nodes, (…, n)."""
+    path = as_numbers(guess.q if isinstance(guess, Solution) else guess, "guess")
+    if path.ndim != 2:
+        raise ValueError(f"guess: found shape {path.shape}; give a path (N+1, n), one row per node, or a Solution")
+    return path
+
+
+def _guess_nodes(guess, t: np.ndarray, n: int) -> np.ndarray:
+    path = _guess_path(guess)
+    if isinstance(guess, Solution):
+        if path.shape[1] != n:
+            raise ValueError(f"guess: found a Solution of {path.shape[1]} coordinates; the problem has n = {n}")
+        return guess.interpolate(np.clip(t, float(guess.t[0]), float(guess.t[-1])))
+    if path.shape != (len(t), n):
+        raise ValueError(f"guess: found shape {path.shape}; give a path {(len(t), n)}, one row per node")
+    return path
+
+
+def _warm_multipliers(made: Transcription, z: np.ndarray, guess: Solution) -> None:
+    """The multipliers of a known solution, at the times of this one."""
+    w, layout = made.windows, made.layout
+    known, found = guess.t_multipliers, np.asarray(guess.multipliers)
+    for group in made.groups:
+        own = _at(known, found[:, group.equations], group.windows.times)
+        blocks = group.first + group.attached + np.arange(len(own))
+        z[blocks, group.begin : group.begin + group.size] = own.reshape(len(own), -1)
+    parts = (
+        (known, found[:, list(made.equations)], w.times, made.carriers, "multipliers"),
+        (guess.t, np.asarray(guess.holonomic_multipliers), w.t, made.blocks_of_nodes, "holonomic"),
+    )
+    for times, values, wanted, block, part in parts:
+        if values.shape[1]:
+            new = _at(times, values, wanted).reshape(len(wanted), -1)
+            begin = layout.part(part).start
+            z[block, begin : begin + new.shape[1]] = new
+
+
+def _at(times: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Values (K, m) at other times, (*wanted, m)."""
+    columns = [np.interp(wanted.ravel(), times, column) for column in values.T]
+    return np.stack(columns, axis=1).reshape(*wanted.shape, -1) if columns else np.zeros((*wanted.shape, 0))

@@ -1,0 +1,84 @@
+"""From the end of an iteration to a Solution."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dalembert.boundary.kkt.inertia import inertia_of
+from dalembert.boundary.kkt.linear import Linear
+from dalembert.boundary.kkt.multipliers import alternating, differential, holonomic, refined
+from dalembert.boundary.kkt.transcription import Transcription
+from dalembert.boundary.newton.iteration import End, Iterate
+from dalembert.discretize.windows import WindowMap, Windows
+from dalembert.path import Outcome
+from dalembert.solution import BoundaryStatistics, Solution
+
+OUTCOMES = {
+    End.CONVERGED: Outcome.SUCCESS, End.SINGULAR: Outcome.SINGULAR, End.NOT_CONVERGED: Outcome.NOT_CONVERGED,
+    End.NOT_FINITE: Outcome.NOT_FINITE, End.INFEASIBLE: Outcome.INFEASIBLE, End.ALTERNATING: Outcome.ALTERNATING,
+}  # fmt: skip
+
+
+class Ended(NamedTuple):
+    """The end of an iteration, and what was measured there. alternation: see `multipliers.alternating`."""
+
+    it: Iterate
+    residual: float
+    alternation: float
+    inertia: tuple[int, int]
+    condition: float
+
+
+def ended(made: Transcription, it: Iterate, linear: Linear, certify: bool) -> Ended:
+    """certify: with the kind of the extremal and the condition of its equations. What has converged to multipliers that
+    alternate from node to node is no solution."""
+    chain = made.chain
+    refined(made, it, linear)
+    band = chain.matrix(it.z)
+    residual = chain.residual(it.at.gradient, band)
+    alternation = alternating(made, it.z, linear) if it.end is End.CONVERGED else 0.0
+    it.end = End.ALTERNATING if alternation > 0.0 else it.end
+    inertia = inertia_of(chain, linear, it.z, band) if certify and it.end is End.CONVERGED else (-1, -1)
+    return Ended(it, residual, alternation, inertia, linear.condition(band) if certify else np.nan)
+
+
+def solutions_of(made: Transcription, ends: list[Ended], scheme: WindowMap) -> list[Solution]:
+    """The ends of iterations as Solutions."""
+    jets = made.jets(np.stack([e.it.z for e in ends]))
+    return [_solution(made, e, j, scheme.name) for e, j in zip(ends, jets, strict=True)]
+
+
+def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) -> Solution:
+    chain, layout, w, it, z = made.chain, made.layout, made.windows, end.it, end.it.z
+    slots = z[:, layout.part("slots")].reshape(-1, layout.n)
+    raw = chain.raw_gradient(z)[:, layout.part("slots")].reshape(-1, layout.n)
+    values: dict[str, Any] = {
+        "t": w.t, "q": slots[w.nodes], "v": _velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": jets,
+        "multipliers": differential(made, z), "holonomic_multipliers": holonomic(made, z),
+        "momenta_initial": _momenta(w, raw, 0, -1.0, layout.k),
+        "momenta_final": _momenta(w, raw, len(w.t) - 1, 1.0, layout.k),
+        "action": np.asarray(it.at.objective), "negative_directions": np.asarray(end.inertia[0]),
+        "flat_directions": np.asarray(end.inertia[1]), "code": np.asarray(int(OUTCOMES[it.end])),
+    }  # fmt: skip
+    numbers: Any = (
+        it.iterations, it.factorizations, it.restorations, it.update, end.residual, it.at.violation, it.shift, end.condition,
+        abs(end.alternation),
+    )  # fmt: skip
+    return Solution(**values, statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)), scheme=scheme)
+
+
+def _momenta(w: Windows, gradient: np.ndarray, node: int, sign: float, k: int):
+    """p⁽ʲ⁾ = ∓ ∂(Σ L̃_d)/∂q⁽ʲ⁾ at an end that holds its derivatives."""
+    run = np.flatnonzero(w.owners == node)
+    return None if len(run) < k else sign * gradient[run[np.argsort(w.orders[run])]]
+
+
+def _velocities(w: Windows, slots: np.ndarray) -> np.ndarray:
+    """Velocities at the nodes: the unknowns where they are unknowns, otherwise second order differences."""
+    q = slots[w.nodes]
+    v = np.gradient(q, w.t, axis=0, edge_order=2) if len(w.t) > 2 else np.gradient(q, w.t, axis=0)
+    held = w.orders == 1
+    v[w.owners[held]] = slots[held]
+    return v

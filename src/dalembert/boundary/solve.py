@@ -1,0 +1,68 @@
+"""solve: from a variational problem and what is given at its ends to an extremal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.boundary.data.ends import Nodes
+from dalembert.boundary.newton.iteration import Settings
+from dalembert.boundary.prepare import Request, extremals, prepare
+from dalembert.discretize.windows import WindowMap
+from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
+from dalembert.path import Outcome
+from dalembert.solution import Solution, SolveError
+from dalembert.systems.higher.variational import VariationalProblem
+
+
+def solve(
+    problem: VariationalProblem,
+    *,
+    initial: Sequence | Nodes | None = None,
+    final: Sequence | Nodes | None = None,
+    through: Mapping[float, Any] | None = None,
+    T: float | None = None,
+    steps: int | None = None,
+    times: Float[Array | np.ndarray, "N+1"] | None = None,
+    scheme: WindowMap | None = None,
+    guess: Float[Array | np.ndarray, "N+1 n"] | Solution | None = None,
+    scales: Float[Array | np.ndarray, "n"] | None = None,
+    tolerance: float = 1e-9,
+    max_iterations: int = 200,
+    seek: Literal["minimum", "extremal"] = "minimum",
+    certify: bool = True,
+    throw: bool = True,
+) -> Solution:
+    """Σⱼ Dⱼ L̃_d(q_{i-j+1}, …, q_{i-j+1+k}; λ^{i-j+1}) = 0 and Φ_d = 0 between given ends: the extremals of Σ L_d under
+    constraints.
+
+    initial, final: (q,), (q, v), … up to k arrays (n,), the given derivatives at an end, those not given being free (natural
+    conditions); or Nodes(array (k, n)), the first (last) k nodes; None: all free. through: {t: q}, points to pass, at times
+    of nodes. T and steps: N equal steps from 0 to T; or times (N+1,). scheme: Interpolated() (second order, the default),
+    Averaged() (the paper's) or Hermite() (order 2k). guess: a path (N+1, n), or a Solution on any nodes, whose multipliers
+    are used too: a warm start or the refinement of a mesh. scales: typical sizes of the coordinates, (n,), by default read
+    off the ends, points and guess (docs/boundary.md). tolerance: on the last update and on the constraints, of every
+    coordinate relative to its size. seek: a minimum, or the extremal of any kind near the guess, as mechanical actions over
+    long times have no minimum. certify: count the negative directions of the second variation (Solution.kind) and estimate
+    the condition of the equations. Returns a Solution. Where none is found: SolveError with the last path, or the path of
+    least violation where the constraints cannot be met; with throw=False that Solution itself, its outcome telling why.
+    Errors: TypeError, ValueError, InconsistentDataError, RankDeficientError naming the argument. Source: Colombo, Martín de
+    Diego, Zuccalli, eq. (3.4); ends by derivatives are windows with coinciding knots, which the paper lacks.
+    """
+    options = settings(tolerance, max_iterations, seek)
+    as_flag(certify, "certify")
+    as_flag(throw, "throw")
+    prepared = prepare(problem, [Request(initial, final, through, guess)], T, steps, times, scheme, scales)
+    solution = extremals(prepared, options, certify)[0]
+    if throw and solution.outcome is not Outcome.SUCCESS:
+        raise SolveError(solution)
+    return solution
+
+
+def settings(tolerance: float, max_iterations: int, seek: str) -> Settings:
+    """Checked settings of the iteration."""
+    as_choice(seek, "seek", ("minimum", "extremal"), "kinds to seek")
+    return Settings(as_tolerance(tolerance), whole_number(max_iterations, "max_iterations"), seek == "minimum")

@@ -1,0 +1,180 @@
+"""spline: a curve on a manifold through given points that minimises the square of its k-th (covariant) derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.boundary.solve import solve
+from dalembert.discretize.windows import WindowMap
+from dalembert.numbers import MOST_NODES, as_flag, as_number, as_numbers, called, described, whole_number
+from dalembert.solution import Solution
+from dalembert.systems.checks import check_x64
+from dalembert.systems.manifolds import Embedded, Manifold, ambient_spline, riemannian_spline
+from dalembert.systems.manifolds.manifold import check_functions
+from dalembert.systems.manifolds.splines import check_manifold
+
+ON = 1e-8  # distance from the manifold, relative to the point's size, that is taken as rounding
+SAMPLES = 1001  # of the straight line between two points; an odd number, so that its middle is one of them
+JUMP = 0.5  # part of a projected line that lies between two neighbouring samples where the projection jumps
+
+
+def spline(
+    manifold: Manifold,
+    points: Mapping[float, Any],
+    *,
+    derivatives: int = 2,
+    initial: Sequence | None = None,
+    final: Sequence | None = None,
+    steps: int = 100,
+    ambient: bool = False,
+    scheme: WindowMap | None = None,
+    guess: Callable | Float[Array, "N+1 n"] | Solution | None = None,
+    scales: Float[Array, "n"] | None = None,
+    tolerance: float = 1e-9,
+    max_iterations: int = 200,
+    throw: bool = True,
+) -> Solution:
+    """min ½∫ |Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt through points {t: q} of a manifold, k = derivatives: geodesics, Riemannian cubics, quintics.
+
+    initial, final: (q̇,), (q̇, q̈), … up to k-1 derivatives at the first and last time; what is not given there is free
+    (natural: for k = 2 Dq̇/dt = 0). steps: N, from the first time to the last; where the times of the points are not nodes of
+    equal steps, every stretch between two points has equal steps of its own. ambient: min ½∫ |q⁽ᵏ⁾|² dt instead, derivatives
+    in Rⁿ, which is another curve. scheme: Interpolated() (order 2, the default), Averaged() or Hermite() (order 2k).
+    guess: a function of the times (N+1,), a path (N+1, n) on the nodes, or a Solution; by default the straight lines between
+    the points, projected: great circles on a sphere. A spline is a critical point, in general one of several, among which
+    the guess chooses; Solution.kind says whether it is a local minimum. Between nodes take
+    manifold.project(solution.interpolate(t)).
+    Errors: TypeError, ValueError naming the argument: points off the manifold and how far, derivatives that no curve on it
+    has, neighbours joined by several shortest curves. SolveError where no spline is found.
+    Source: Colombo, Martín de Diego, Zuccalli, sections 2.2 and 4.4.
+    """
+    check_x64()
+    check_manifold(manifold)
+    as_flag(ambient, "ambient")
+    problem = ambient_spline(manifold, derivatives) if ambient else riemannian_spline(manifold, derivatives)
+    times, places = _read_points(manifold, points)
+    ends = [_read_end(manifold, given, name, place, derivatives)
+            for given, name, place in ((initial, "initial", places[0]), (final, "final", places[-1]))]  # fmt: skip
+    t = grid(times, steps)
+    path = _projected_lines(manifold, t, times, places) if guess is None else guess
+    if callable(path):
+        path = called(path, "guess", "the times (N+1,), and returns a path (N+1, n)", t)
+    return solve(
+        problem, initial=ends[0], final=ends[1], through=dict(zip(times[1:-1].tolist(), places[1:-1], strict=True)),
+        times=jnp.asarray(t), scheme=scheme, guess=path, scales=scales, tolerance=tolerance,
+        max_iterations=max_iterations, throw=throw,
+    )  # fmt: skip
+
+
+def grid(times: Float[np.ndarray, "p"], steps: int) -> Float[np.ndarray, "N+1"]:
+    """N+1 nodes, those times among them: equal steps where that is possible, otherwise in every stretch for itself."""
+    whole_number(steps, "steps", most=MOST_NODES)
+    stretches = np.diff(times)
+    if steps < len(stretches):
+        raise ValueError(f"steps: found {steps}; {len(times)} points have {len(stretches)} stretches between them")
+    wanted = stretches / (times[-1] - times[0]) * steps
+    counts = np.maximum(np.floor(wanted).astype(int), 1)
+    while counts.sum() < steps:
+        counts[np.argmax(wanted / counts)] += 1
+    while counts.sum() > steps:
+        counts[np.argmax(np.where(counts > 1, counts / wanted, 0.0))] -= 1
+    if np.all(np.abs(wanted - counts) < 1e-9 * steps):
+        return times[0] + (times[-1] - times[0]) * np.arange(steps + 1) / steps
+    parts = [np.linspace(a, b, count, endpoint=False) for a, b, count in zip(times, times[1:], counts, strict=False)]
+    return np.concatenate([*parts, times[-1:]])
+
+
+def _read_points(manifold: Manifold, points) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p n"]]:
+    """Times, increasing, and points of the manifold."""
+    if not isinstance(points, Mapping):
+        raise TypeError(f"points: found {type(points).__name__}; give a mapping {{t: q}} from times to points")
+    if len(points) < 2:
+        raise ValueError(f"points: found {len(points)}; a curve needs at least two, at its ends")
+    by_time = {
+        as_number(t, "points: a time", "times as keys, {t: q}"): as_numbers(q, f"points[{t!r}]") for t, q in points.items()
+    }
+    times = np.array(sorted(by_time))
+    places = [by_time[t] for t in times]
+    if any(q.ndim != 1 or not q.size or q.shape != places[0].shape for q in places):
+        raise ValueError(f"points: found shapes {[q.shape for q in places]}; every one is (n,)")
+    check_functions(manifold, places[0].shape[0])
+    return times, _on_manifold(manifold, times, np.array(places))
+
+
+def _on_manifold(manifold: Manifold, times, places):
+    if not isinstance(manifold, Embedded):
+        for t, q in zip(times, places, strict=True):
+            metric = np.asarray(manifold.gram(jnp.asarray(q)))
+            if not (np.all(np.isfinite(metric)) and np.all(np.linalg.eigvalsh(metric) > 0)):
+                raise ValueError(f"points: at t = {t:g} the metric is not positive definite: {q} is outside the chart")
+        return places
+    distance = manifold.distance(places)
+    off = ~(distance <= ON * (1.0 + np.abs(places).max()))
+    if np.any(off):
+        found = ", ".join(f"{d:.3g} at t = {t:g}" for t, d in zip(times[off], distance[off], strict=True))
+        raise ValueError(f"points: not on the manifold, in distance {found}; manifold.project(q) moves a point onto it")
+    return places
+
+
+def _read_end(manifold: Manifold, given, name: str, q: Float[np.ndarray, "n"], k: int) -> tuple:
+    """(q, q̇, …) at an end, with derivatives that a curve on the manifold can have."""
+    if given is None:
+        return (q,)
+    if not isinstance(given, tuple | list):
+        raise TypeError(f"{name}: found {described(given)}; give a tuple of derivatives, (v,) or (v, a)")
+    jet = [q, *(as_numbers(x, f"{name}[{i}]") for i, x in enumerate(given))]
+    if not 2 <= len(jet) <= k:
+        raise ValueError(
+            f"{name}: found {len(jet) - 1} derivatives; a spline with derivatives={k} is given 1 to {k - 1}, or none"
+        )
+    if any(x.shape != q.shape for x in jet):
+        raise ValueError(f"{name}: found shapes {[x.shape for x in jet[1:]]}; the points have {q.shape}")
+    if isinstance(manifold, Embedded):
+        slope = float(jnp.linalg.norm(manifold.normals(jnp.asarray(q))))
+        for order in range(1, len(jet)):
+            off = float(jnp.linalg.norm(_along(manifold.phi, jet[: order + 1]))) / slope
+            if not off <= ON * (1.0 + max(np.abs(x).max() for x in jet) ** 2):
+                what = (
+                    "is not tangent to the manifold: its normal part is" if order == 1 else "misses that of curves on it by"
+                )
+                raise ValueError(f"{name}: derivative {order} {what} {off:.3g}")
+    return tuple(jet)
+
+
+def _along(phi: Callable, jet: Sequence) -> Array:
+    """dʲφ/dtʲ from jet = (q, q̇, …, q⁽ʲ⁾)."""
+    function: Callable = lambda q: jnp.atleast_1d(phi(q))  # noqa: E731
+    for _ in jet[1:]:
+        function = lambda *x, f=function: jax.jvp(f, x[:-1], x[1:])[1]  # noqa: E731
+    return function(*map(jnp.asarray, jet))
+
+
+def _projected_lines(manifold: Manifold, t, times, places) -> Float[np.ndarray, "N+1 n"]:
+    """The straight lines between neighbouring points, projected to the manifold."""
+    if not isinstance(manifold, Embedded):
+        return _lines(t, times, places)
+    for i in range(len(times) - 1):
+        _check_one_way(manifold, times[i : i + 2], places[i : i + 2])
+    return np.asarray(manifold.project(jnp.asarray(_lines(t, times, places))))
+
+
+def _check_one_way(manifold: Embedded, times, places) -> None:
+    """The projection of a straight line breaks where the shortest way changes from one side to another."""
+    sampled = _lines(np.linspace(times[0], times[1], SAMPLES), times, places)
+    line = np.asarray(manifold.project(jnp.asarray(sampled)))
+    gaps = np.linalg.norm(np.diff(line, axis=0), axis=1)
+    if not np.all(np.isfinite(gaps)) or gaps.max() > JUMP * gaps.sum() > 0:
+        raise ValueError(
+            f"points: those at t = {times[0]:g} and {times[1]:g} are opposite: several shortest curves join them, and as "
+            "many splines minimise. Choose one by guess=, a function t → q that goes its way, or by a point between"
+        )
+
+
+def _lines(t, times, places) -> Float[np.ndarray, "N+1 n"]:
+    return np.stack([np.interp(t, times, column) for column in places.T], axis=1)

@@ -1,0 +1,59 @@
+"""A single JAX function as machine code: the graph without the run around it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from dalembert.native.graph.dependence import Dependence
+from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.simplify import gather_factors, share_reciprocals
+from dalembert.native.llvm.builder import Code, module
+from dalembert.native.llvm.cache import CACHE, Cache
+from dalembert.native.llvm.emit import Emitter, Values
+from dalembert.native.trace.place import refusing
+from dalembert.native.trace.tracer import Tracer
+
+
+@refusing
+def compile_function(function: Callable, *examples: Any, cache: Cache = CACHE) -> Callable[..., list[np.ndarray]]:
+    """function as machine code for arguments of the shapes of `examples`; float64 in and out, as a flat list."""
+    g = Graph()
+    shapes = [jax.ShapeDtypeStruct(np.shape(x), np.float64) for x in examples]
+    inputs = [g.vector(f"x{i}", int(np.prod(s.shape, initial=1))).reshape(s.shape) for i, s in enumerate(shapes)]
+    tracer = Tracer(g)
+    outputs = tracer.trace(function, *inputs, shapes=shapes)
+    depend = Dependence(g)
+    level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(inputs)))))  # noqa: E731
+    roots = [g.number(i) for o in outputs for i in o.ravel().tolist()]
+    roots = share_reciprocals(g, gather_factors(g, roots, level), level)
+    loaded = cache.load(_text(g, [x.size for x in inputs], len(tracer.captured), roots), plain=True)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(loaded.address("evaluate"))
+
+    def call(*values: Any) -> list[np.ndarray]:
+        given = np.concatenate([*(np.ravel(np.asarray(v, float)) for v in values), np.asarray(tracer.captured, float)])
+        result = np.empty(len(roots))
+        assert loaded is not None
+        run(given.ctypes.data, result.ctypes.data)
+        parts = np.split(result, np.cumsum([o.size for o in outputs])[:-1])
+        return [p.reshape(o.shape) for p, o in zip(parts, outputs, strict=True)]
+
+    return call
+
+
+def _text(g: Graph, sizes: list[int], captured: int, roots: list[int]) -> str:
+    code, values, at = Code(), Values(), 0
+    names = [f"x{i}" for i in range(len(sizes))] + ["captured"]
+    for name, size in zip(names, [*sizes, captured], strict=True):
+        for i in range(size):
+            values[g.variable(name, i)] = code.load(code.at("%given", at + i))
+        at += size
+    for i, value in enumerate(Emitter(g, code).emit(roots, values)):
+        code.store(value, code.at("%result", i))
+    code.line("ret void")
+    head = "define void @evaluate(ptr noalias %given, ptr noalias %result) nounwind"
+    return module(code.function(head), declared=code.declared)

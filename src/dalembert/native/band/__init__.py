@@ -1,0 +1,1 @@
+"""The LU factorization of banded matrices in machine code. Begin with `banded`."""

@@ -1,0 +1,1 @@
+"""The graph of scalar operations and its rewriting. Begin with `graph`."""

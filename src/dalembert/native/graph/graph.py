@@ -1,0 +1,313 @@
+"""A hash-consed graph of scalar operations: every node exists once, constants are folded, zeros are structural.
+
+A node is (operation, *operands) with operands as indices of earlier nodes; so the list is in topological order. Kinds:
+"f" double, "i" integer of 64 bits that wraps around, "b" truth value. Narrower integers are wrapped by an operation of
+their name.
+
+Simplifications keep values to rounding, with four exceptions that are taken on purpose: 0·x = 0, x - x = 0 and
+(x·y)/x = y hold also where x is infinite or NaN, and a zero that results from constants has no sign. The zeros come from
+derivatives, where they are zeros of the structure; infinite and NaN values are seen in the residual itself.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dalembert.native.graph.operations import FOLD, NARROW, kind_of_result, wrapped
+
+Node = tuple
+
+
+class Unsupported(Exception):
+    """What cannot be translated, or not within the budget: `what` names the primitive, `why` the reason.
+
+    place: where the user wrote it, if that is known. role: what the function is in which it stands, if a caller knows.
+    """
+
+    def __init__(self, what: str, why: str):
+        self.what, self.why = what, why
+        self.place: Any = None
+        self.role = ""
+        super().__init__(what, why)
+
+    def __str__(self) -> str:
+        if self.place is None:
+            return f"{self.what}: {self.why}"
+        return f"{self.place}{self.role and f' in {self.role}'}: {self.why}"
+
+
+class Graph:
+    """nodes[i] = (operation, *operands); kind[i] in "f", "i", "b". `limit` bounds the number of nodes."""
+
+    def __init__(self, limit: int = 400_000):
+        self.nodes: list[Node] = []
+        self.kind: list[str] = []
+        self.limit = limit
+        self._index: dict[tuple, int] = {}
+        self.zero = self.constant(0.0)
+        self.one = self.constant(1.0)
+        self.true = self.constant(True)
+        self.false = self.constant(False)
+
+    def _intern(self, key: tuple, node: Node, kind: str) -> int:
+        found = self._index.get(key)
+        if found is None:
+            found = len(self.nodes)
+            if found >= self.limit:
+                raise Unsupported("graph", f"more than {self.limit} scalar operations")
+            self.nodes.append(node)
+            self.kind.append(kind)
+            self._index[key] = found
+        return found
+
+    def constant(self, value: float | int | bool) -> int:
+        """A constant; floats are told apart by their bits, so that -0.0 and NaN are kept."""
+        if isinstance(value, bool | np.bool_):
+            return self._intern(("b", bool(value)), ("const", bool(value)), "b")
+        if isinstance(value, int | np.integer):
+            whole = wrapped(int(value))
+            return self._intern(("i", whole), ("const", whole), "i")
+        number = float(value)
+        return self._intern(("f", struct.pack("<d", number)), ("const", number), "f")
+
+    def variable(self, name: str, index: int, kind: str = "f") -> int:
+        """An input: component `index` of the vector called `name`."""
+        return self._intern(("var", name, index), ("var", name, index), kind)
+
+    def vector(self, name: str, size: int, whole: int = 0) -> np.ndarray:
+        """The inputs name[0 … size-1] as an array of nodes, the last `whole` of them integers."""
+        return np.array([self.variable(name, i, "i" if i >= size - whole else "f") for i in range(size)], dtype=np.int64)
+
+    def value(self, i: int) -> float | int | bool | None:
+        """The constant at node i, or None."""
+        node = self.nodes[i]
+        return node[1] if node[0] == "const" else None
+
+    def apply(self, op: str, *args: int) -> int:
+        """The node op(*args), simplified."""
+        nodes = self.nodes
+        if all(nodes[i][0] == "const" for i in args):
+            folded = FOLD[op](*(nodes[i][1] for i in args))
+            return self.zero if folded == 0 and isinstance(folded, float) else self.constant(folded)  # -0 is 0 here
+        rule = _RULES.get(op)
+        if rule is not None:
+            found = rule(self, *args)
+            if found is not None:
+                return found
+        if op in _COMMUTATIVE and args[0] > args[1]:
+            args = (args[1], args[0])
+        return self.raw(op, *args)
+
+    def raw(self, op: str, *args: int) -> int:
+        """The node op(*args) as it is, without simplification."""
+        key = (op, *args)
+        return self._intern(key, key, kind_of_result(op, self.kind[args[-1]]))
+
+    def number(self, i: int) -> int:
+        """The node as a double; a truth value is 0 or 1."""
+        return i if self.kind[i] == "f" else self.apply("float", i)
+
+    def choose(self, condition: int, if_true: Sequence[int], if_false: Sequence[int]) -> list[int]:
+        """Nodes of a branch of which only one side is evaluated at run time.
+
+        All outputs of a branch share one node ("branch", condition, …both sides), so that the sides are entered once.
+        """
+        known = self.value(condition)
+        if known is not None:
+            return list(if_true if known else if_false)
+        if all(a == b for a, b in zip(if_true, if_false, strict=True)):
+            return list(if_true)
+        at = self.branch(condition, if_true, if_false)
+        return [a if a == b else self.pick(at, k) for k, (a, b) in enumerate(zip(if_true, if_false, strict=True))]
+
+    def branch(self, condition: int, if_true: Sequence[int], if_false: Sequence[int]) -> int:
+        """The node of a branch; `pick` gives its outputs."""
+        key = ("branch", condition, tuple(if_true), tuple(if_false))
+        return self._intern(key, key, "b")
+
+    def pick(self, branch: int, k: int) -> int:
+        """Output k of a branch."""
+        key = ("pick", branch, k)
+        return self._intern(key, key, self.kind[self.nodes[branch][2][k]])
+
+    def power(self, x: int, exponent: int) -> int:
+        """x to a whole power, by repeated squaring."""
+        if exponent < 0:
+            return self.apply("div", self.one, self.power(x, -exponent))
+        result, base = None, x
+        while exponent:
+            if exponent & 1:
+                result = base if result is None else self.apply("mul", result, base)
+            exponent >>= 1
+            if exponent:
+                base = self.apply("mul", base, base)
+        return self.one if result is None else result
+
+    def total(self, terms: Iterable[int]) -> int:
+        """The sum, in pairs."""
+        return paired(lambda a, b: self.apply("add", a, b), list(terms), self.zero)
+
+
+_COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or", "xor"})
+
+
+T = TypeVar("T")
+
+
+def paired(combine: Callable[[T, T], T], terms: list[T], empty: T) -> T:
+    """All terms combined in pairs of pairs, so that a processor can do most of it at the same time."""
+    while len(terms) > 1:
+        ends = [terms[-1]] if len(terms) % 2 else []
+        terms = [combine(a, b) for a, b in zip(terms[::2], terms[1::2], strict=False)] + ends
+    return terms[0] if terms else empty
+
+
+def operands(node: Node) -> tuple[int, ...]:
+    """Indices a node refers to, both sides of a branch among them."""
+    if node[0] in ("const", "var"):
+        return ()
+    if node[0] == "branch":
+        return (node[1], *node[2], *node[3])
+    return (node[1],) if node[0] == "pick" else node[1:]
+
+
+def _negated(g: Graph, i: int) -> int | None:
+    return g.nodes[i][1] if g.nodes[i][0] == "neg" else None
+
+
+def _add(g: Graph, a: int, b: int) -> int | None:
+    if g.value(a) == 0:
+        return b
+    if g.value(b) == 0:
+        return a
+    if (inner := _negated(g, b)) is not None:
+        return g.apply("sub", a, inner)
+    if (inner := _negated(g, a)) is not None:
+        return g.apply("sub", b, inner)
+    return None
+
+
+def _sub(g: Graph, a: int, b: int) -> int | None:
+    if g.value(b) == 0:
+        return a
+    if g.value(a) == 0:
+        return g.apply("neg", b)
+    if a == b:
+        return g.constant(0.0 if g.kind[a] == "f" else 0)
+    if (inner := _negated(g, b)) is not None:
+        return g.apply("add", a, inner)
+    return None
+
+
+def _mul(g: Graph, a: int, b: int) -> int | None:
+    for x, y in ((a, b), (b, a)):
+        c = g.value(x)
+        if c == 0:
+            return g.constant(0.0 if g.kind[a] == "f" else 0)
+        if c == 1:
+            return y
+        if c == -1:
+            return g.apply("neg", y)
+        if (inner := _negated(g, x)) is not None:
+            return g.apply("neg", g.apply("mul", inner, y))
+        if c is not None and g.nodes[y][0] == "mul":
+            for p, q in (g.nodes[y][1:], g.nodes[y][:0:-1]):
+                if (factor := g.value(p)) is not None:
+                    return g.apply("mul", g.constant(c * factor), q)
+    return None
+
+
+def _div(g: Graph, a: int, b: int) -> int | None:
+    top, bottom = g.value(a), g.value(b)
+    if g.kind[a] != "f":
+        return None
+    if top == 0 and bottom is None:
+        return g.zero
+    if bottom == 1:
+        return a
+    if bottom == -1:
+        return g.apply("neg", a)
+    if bottom is not None and math.isfinite(bottom) and bottom != 0 and math.frexp(bottom)[0] in (0.5, -0.5):
+        return g.apply("mul", a, g.constant(1.0 / bottom))  # a power of two: exact
+    if (inner := _negated(g, a)) is not None:
+        return g.apply("neg", g.apply("div", inner, b))
+    if (inner := _negated(g, b)) is not None:
+        return g.apply("neg", g.apply("div", a, inner))
+    if g.nodes[a][0] == "mul" and b in g.nodes[a][1:]:
+        return g.nodes[a][2] if g.nodes[a][1] == b else g.nodes[a][1]
+    return None
+
+
+def _neg(g: Graph, a: int) -> int | None:
+    if (inner := _negated(g, a)) is not None:
+        return inner
+    return g.apply("sub", g.nodes[a][2], g.nodes[a][1]) if g.nodes[a][0] == "sub" else None
+
+
+def _pow(g: Graph, a: int, b: int) -> int | None:
+    c = g.value(b)
+    if c is None:
+        return None
+    if float(c).is_integer() and abs(c) <= 64:
+        return g.power(a, int(c))
+    if c == 0.5:
+        return g.apply("sqrt", a)
+    if abs(2 * c) <= 16 and float(2 * c).is_integer():  # x^(k+½) = xᵏ √x
+        positive = g.apply("mul", g.power(a, math.floor(abs(c))), g.apply("sqrt", a))
+        return positive if c > 0 else g.apply("div", g.one, positive)
+    return None
+
+
+def _select(g: Graph, c: int, a: int, b: int) -> int | None:
+    known = g.value(c)
+    if known is not None:
+        return a if known else b
+    if a == b:
+        return a
+    return c if (a, b) == (g.true, g.false) else None
+
+
+def _and(g: Graph, a: int, b: int) -> int | None:
+    for x, y in ((a, b), (b, a)):
+        if g.value(x) is not None:
+            return y if g.value(x) else g.false
+    return a if a == b else None
+
+
+def _or(g: Graph, a: int, b: int) -> int | None:
+    for x, y in ((a, b), (b, a)):
+        if g.value(x) is not None:
+            return g.true if g.value(x) else y
+    return a if a == b else None
+
+
+def _extreme(g: Graph, a: int, b: int) -> int | None:
+    return a if a == b else None
+
+
+def _narrow(op: str) -> Callable[[Graph, int], int | None]:
+    """An integer that is narrow already, or was a truth value, is as it was."""
+
+    def rule(g: Graph, a: int) -> int | None:
+        before, *operands = g.nodes[a]
+        return a if before == op or (before == "int" and g.kind[operands[0]] == "b") else None
+
+    return rule
+
+
+def _abs(g: Graph, a: int) -> int | None:
+    if (inner := _negated(g, a)) is not None:
+        return g.apply("abs", inner)
+    return a if g.nodes[a][0] in ("abs", "sqrt") else None
+
+
+_RULES = {
+    "add": _add, "sub": _sub, "mul": _mul, "div": _div, "neg": _neg, "pow": _pow, "select": _select,
+    "and": _and, "or": _or, "max": _extreme, "min": _extreme, "abs": _abs,
+    **{name: _narrow(name) for name in NARROW},
+}  # fmt: skip

@@ -1,0 +1,169 @@
+"""LLVM assembly as text: a small builder of functions."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from dalembert.native.graph.graph import paired
+
+PURE = "nounwind willreturn memory(none)"  # of a function whose value depends on its arguments alone
+
+
+def module(*parts: str, declared: Iterable[str]) -> str:
+    """A module of functions and variables, with what it takes from outside and the weights that `Code.fork` refers to."""
+    weights = ('!0 = !{!"branch_weights", i32 100000, i32 1}', '!1 = !{!"branch_weights", i32 1, i32 100000}')
+    return "\n".join([*parts, *sorted(declared), *weights])
+
+
+def real(value: float) -> str:
+    """A double as LLVM writes it, bit by bit."""
+    return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"
+
+
+class Code:
+    """The body of one function. Variables are stack slots; LLVM turns those whose address is not taken into registers.
+
+    width: how many runs are computed side by side. A number is a double, or a vector of `width` doubles: `real`; a truth
+    value is `truth`.
+    """
+
+    def __init__(self, width: int = 1) -> None:
+        self.width = width
+        self.real = "double" if width == 1 else f"<{width} x double>"
+        self.truth = "i1" if width == 1 else f"<{width} x i1>"
+        self.whole = "i64" if width == 1 else f"<{width} x i64>"
+        self.align = 8 if width == 1 else 64
+        self.slots: list[str] = []
+        self.lines: list[str] = []
+        self.declared: set[str] = set()
+        self.block = "start"
+        self._names = 0
+
+    def name(self, hint: str = "x") -> str:
+        self._names += 1
+        return f"{hint}.{self._names}"
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def let(self, text: str) -> str:
+        """A new value."""
+        value = "%" + self.name()
+        self.lines.append(f"  {value} = {text}")
+        return value
+
+    def constant(self, value: float | bool, kind: str = "double") -> str:
+        """A number or truth value, the same in all lanes; kind: "i64" for an integer."""
+        text = str(value).lower() if isinstance(value, bool) else real(value) if kind == "double" else str(value)
+        kind = "i1" if isinstance(value, bool) else kind
+        return text if self.width == 1 else f"splat ({kind} {text})"
+
+    def slot(self, hint: str, kind: str | None = None, count: int = 1) -> str:
+        """A stack slot."""
+        value = "%" + self.name(hint)
+        self.slots.append(f"  {value} = alloca {kind or self.real}, i64 {count}, align {self.align}")
+        return value
+
+    def load(self, pointer: str, kind: str | None = None) -> str:
+        return self.let(f"load {kind or self.real}, ptr {pointer}, align 8")
+
+    def store(self, value: str, pointer: str, kind: str | None = None) -> None:
+        self.line(f"store {kind or self.real} {value}, ptr {pointer}, align 8")
+
+    def broadcast(self, value: str, kind: str, width: int | None = None) -> str:
+        """A number in every place of a vector, as long as there are lanes if no width is given."""
+        width = width or self.width
+        whole = f"<{width} x {kind}>"
+        first = self.let(f"insertelement {whole} poison, {kind} {value}, i64 0")
+        return self.let(f"shufflevector {whole} {first}, {whole} poison, <{width} x i32> zeroinitializer")
+
+    def act(self, function: str, *args: tuple[str, str]) -> None:
+        """A call of an outside function that returns nothing."""
+        self.declared.add(f"declare void @{function}({', '.join(k for k, _ in args)})")
+        self.line(f"call void @{function}({', '.join(f'{k} {v}' for k, v in args)})")
+
+    def at(self, pointer: str, index: int | str, kind: str = "double") -> str:
+        """The address of an element."""
+        return pointer if index == 0 else self.let(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {index}")
+
+    def chunks(self, count: int) -> Iterator[tuple[int, int]]:
+        """(start, width) of vectors of 8, 4, 2 or 1 numbers that together hold `count`."""
+        at = 0
+        while at < count:
+            width = next(w for w in (8, 4, 2, 1) if at + w <= count)
+            yield at, width
+            at += width
+
+    def maximum(self, values: Sequence[str]) -> str:
+        """The largest of some numbers that are not NaN."""
+
+        def larger(a: str, b: str) -> str:
+            more = self.let(f"fcmp ogt {self.real} {a}, {b}")
+            return self.let(f"select {self.truth} {more}, {self.real} {a}, {self.real} {b}")
+
+        return paired(larger, list(values), self.constant(0.0))
+
+    def vanishing(self, values: Sequence[str]) -> str:
+        """0 if all numbers are finite, NaN if one is not."""
+        zero = self.constant(0.0)
+        terms = [self.let(f"fmul contract {self.real} {x}, {zero}") for x in values]
+        return paired(lambda a, b: self.let(f"fadd contract {self.real} {a}, {b}"), terms, zero)
+
+    def absolute(self, x: str) -> str:
+        return self.intrinsic("fabs", x)
+
+    def intrinsic(self, name: str, *x: str) -> str:
+        """One of LLVM's own functions of numbers."""
+        suffix = "f64" if self.width == 1 else f"v{self.width}f64"
+        return self.call(self.real, f"llvm.{name}.{suffix}", *((self.real, v) for v in x))
+
+    def whole_intrinsic(self, name: str, *x: str) -> str:
+        """One of LLVM's own functions of integers."""
+        suffix = "i64" if self.width == 1 else f"v{self.width}i64"
+        return self.call(self.whole, f"llvm.{name}.{suffix}", *((self.whole, v) for v in x))
+
+    def some(self, condition: str) -> str:
+        """Whether a truth value holds in any lane."""
+        if self.width == 1:
+            return condition
+        return self.call("i1", f"llvm.vector.reduce.or.v{self.width}i1", (self.truth, condition))
+
+    def label(self, name: str) -> None:
+        """Begin a block, from the end of the one before if that did not leave."""
+        if self.lines and not self.lines[-1].startswith(("  br", "  ret", "  switch")):
+            self.line(f"br label %{name}")
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def go(self, name: str) -> None:
+        self.line(f"br label %{name}")
+
+    def fork(self, condition: str, yes: str, no: str, likely: bool | None = None) -> None:
+        """Two ways; `likely` tells which is usual, so that the other is laid out of the way."""
+        weight = "" if likely is None else ", !prof !0" if likely else ", !prof !1"
+        self.line(f"br i1 {condition}, label %{yes}, label %{no}{weight}")
+
+    def call(self, kind: str, function: str, *args: tuple[str, str], attributes: str = "") -> str:
+        """The value of a call of an outside function."""
+        self.declared.add(f"declare {kind} @{function}({', '.join(k for k, _ in args)}) {attributes}".rstrip())
+        return self.let(f"call {kind} @{function}({', '.join(f'{k} {v}' for k, v in args)})")
+
+    @contextlib.contextmanager
+    def loop(self, start: int | str, end: int | str) -> Iterator[str]:
+        """for i in range(start, end)."""
+        counter, head, body, done = self.slot("i", "i64"), self.name("head"), self.name("body"), self.name("done")
+        self.store(str(start), counter, "i64")
+        self.label(head)
+        i = self.load(counter, "i64")
+        self.fork(self.let(f"icmp slt i64 {i}, {end}"), body, done)
+        self.label(body)
+        yield i
+        self.store(self.let(f"add i64 {i}, 1"), counter, "i64")
+        self.go(head)
+        self.label(done)
+
+    def function(self, head: str) -> str:
+        """The text of the function."""
+        return "\n".join([head + " {", "start:", *self.slots, *self.lines, "}"])

@@ -1,0 +1,167 @@
+"""The pivoted solver, in loops: for Jacobians whose pivots fail the check, and for large dense ones."""
+
+from __future__ import annotations
+
+from dalembert.native.llvm.builder import Code, real
+
+SOLVED, SINGULAR, NOT_FINITE, EXACT = range(4)
+# As in algebra/newton.py, so that the two back-ends report the same outcomes.
+SINGULAR_PIVOT, ASTRAY = 1e-13, 0.5
+
+
+def pivoted_solver(size: int | None = None) -> str:
+    """LLVM module with  i64 @pivoted(i64 n, ptr a, ptr b, ptr report): b ← a⁻¹b, a (n, n) by rows.
+
+    With a size, n is that number, so that the loops are compiled for it.
+    Rows are scaled to unit maximum, then partial pivoting. report[0]: largest row-scaled |b_i|; report[1]: sign of the
+    determinant. Returns SOLVED; EXACT (b is zero: nothing to solve); SINGULAR (a pivot is at most SINGULAR_PIVOT of the
+    largest); NOT_FINITE (an entry of a or b is).
+    """
+    c = Code()
+    n = "%n" if size is None else str(size)
+    finite, zero, residual = c.slot("finite", "i1"), c.slot("zero", "i1"), c.slot("residual")
+    for slot in (finite, zero):
+        c.store("true", slot, "i1")
+    c.store("0.0", residual)
+    with c.loop(0, n) as i:
+        _scale_row(c, n, i, finite, zero, residual)
+    c.store(c.load(residual), "%report")
+    c.fork(c.load(finite, "i1"), "factor", "bad")
+    c.label("bad")
+    c.line(f"ret i64 {NOT_FINITE}")
+    c.label("factor")
+    low, high, sign = c.slot("low"), c.slot("high"), c.slot("sign")
+    for slot, start in ((low, real(float("inf"))), (high, "0.0"), (sign, "1.0")):
+        c.store(start, slot)
+    with c.loop(0, n) as k:
+        _swap_pivot(c, n, k, sign)
+        _note_pivot(c, n, k, low, high, sign)
+        _eliminate_below(c, n, k)
+    _substitute_back(c, n)
+    c.store(c.load(sign), c.at("%report", 1))
+    limit = c.let(f"fmul double {c.load(high)}, {real(SINGULAR_PIVOT)}")
+    singular = c.let(f"fcmp ole double {c.load(low)}, {limit}")
+    code = c.let(f"select i1 {singular}, i64 {SINGULAR}, i64 {SOLVED}")
+    exact = c.load(zero, "i1")
+    code = c.let(f"select i1 {exact}, i64 {EXACT}, i64 {code}")
+    c.line(f"ret i64 {code}")
+    head = "define i64 @pivoted(i64 %n, ptr noalias %a, ptr noalias %b, ptr noalias %report) nounwind"
+    return "\n".join([c.function(head), *sorted(c.declared)])
+
+
+def _absolute(c: Code, x: str) -> str:
+    return c.call("double", "llvm.fabs.f64", ("double", x))
+
+
+def _entry(c: Code, n: str, i: str, j: str) -> str:
+    start = c.let(f"mul i64 {i}, {n}")
+    return c.at("%a", c.let(f"add i64 {start}, {j}"))
+
+
+def _raise(c: Code, slot: str, value: str) -> None:
+    """slot ← max(slot, value)."""
+    old = c.load(slot)
+    larger = c.let(f"fcmp ogt double {value}, {old}")
+    c.store(c.let(f"select i1 {larger}, double {value}, double {old}"), slot)
+
+
+def _and(c: Code, slot: str, condition: str) -> None:
+    old = c.load(slot, "i1")
+    c.store(c.let(f"and i1 {old}, {condition}"), slot, "i1")
+
+
+def _scale_row(c: Code, n: str, i: str, finite: str, zero: str, residual: str) -> None:
+    largest, total = c.slot("largest"), c.slot("total")
+    c.store("0.0", largest)
+    right = c.at("%b", i)
+    b = c.load(right)
+    c.store(_absolute(c, b), total)
+    with c.loop(0, n) as j:
+        size = _absolute(c, c.load(_entry(c, n, i, j)))
+        _raise(c, largest, size)
+        not_finite = c.let(f"fcmp uge double {size}, {real(float('inf'))}")
+        c.store(c.let(f"select i1 {not_finite}, double {size}, double {c.load(total)}"), total)
+    _and(c, finite, c.let(f"fcmp olt double {c.load(total)}, {real(float('inf'))}"))
+    _and(c, zero, c.let(f"fcmp oeq double {b}, 0.0"))
+    size = c.load(largest)
+    positive = c.let(f"fcmp ogt double {size}, 0.0")
+    scale = c.let(f"select i1 {positive}, double {size}, double 1.0")
+    with c.loop(0, n) as j:
+        entry = _entry(c, n, i, j)
+        c.store(c.let(f"fdiv double {c.load(entry)}, {scale}"), entry)
+    scaled = c.let(f"fdiv double {b}, {scale}")
+    c.store(scaled, right)
+    size = _absolute(c, scaled)
+    old = c.load(residual)
+    keep = c.let(f"fcmp ule double {size}, {old}")
+    valid = c.let(f"fcmp ord double {size}, {size}")
+    keep = c.let(f"and i1 {keep}, {valid}")
+    c.store(c.let(f"select i1 {keep}, double {old}, double {size}"), residual)
+
+
+def _swap_pivot(c: Code, n: str, k: str, sign: str) -> None:
+    best, largest = c.slot("best", "i64"), c.slot("largest")
+    c.store(k, best, "i64")
+    c.store(_absolute(c, c.load(_entry(c, n, k, k))), largest)
+    with c.loop(c.let(f"add i64 {k}, 1"), n) as i:
+        size = _absolute(c, c.load(_entry(c, n, i, k)))
+        larger = c.let(f"fcmp ogt double {size}, {c.load(largest)}")
+        c.store(c.let(f"select i1 {larger}, i64 {i}, i64 {c.load(best, 'i64')}"), best, "i64")
+        _raise(c, largest, size)
+    row = c.load(best, "i64")
+    swap, done = c.name("swap"), c.name("swapped")
+    c.fork(c.let(f"icmp eq i64 {row}, {k}"), done, swap)
+    c.label(swap)
+    c.store(c.let(f"fneg double {c.load(sign)}"), sign)
+    with c.loop(0, n) as j:
+        _exchange(c, _entry(c, n, k, j), _entry(c, n, row, j))
+    _exchange(c, c.at("%b", k), c.at("%b", row))
+    c.label(done)
+
+
+def _exchange(c: Code, first: str, second: str) -> None:
+    x, y = c.load(first), c.load(second)
+    c.store(y, first)
+    c.store(x, second)
+
+
+def _note_pivot(c: Code, n: str, k: str, low: str, high: str, sign: str) -> None:
+    pivot = c.load(_entry(c, n, k, k))
+    size = _absolute(c, pivot)
+    _raise(c, high, size)
+    old = c.load(low)
+    smaller = c.let(f"fcmp olt double {size}, {old}")
+    c.store(c.let(f"select i1 {smaller}, double {size}, double {old}"), low)
+    old = c.load(sign)
+    turned, negative = c.let(f"fneg double {old}"), c.let(f"fcmp olt double {pivot}, 0.0")
+    turned = c.let(f"select i1 {negative}, double {turned}, double {old}")
+    zero = c.let(f"fcmp oeq double {pivot}, 0.0")
+    c.store(c.let(f"select i1 {zero}, double 0.0, double {turned}"), sign)
+
+
+def _eliminate_below(c: Code, n: str, k: str) -> None:
+    inverse = c.let(f"fdiv double 1.0, {c.load(_entry(c, n, k, k))}")
+    after = c.let(f"add i64 {k}, 1")
+    above = c.load(c.at("%b", k))
+    with c.loop(after, n) as i:
+        factor = c.let(f"fmul double {c.load(_entry(c, n, i, k))}, {inverse}")
+        with c.loop(after, n) as j:
+            entry = _entry(c, n, i, j)
+            product = c.let(f"fmul contract double {factor}, {c.load(_entry(c, n, k, j))}")
+            c.store(c.let(f"fsub contract double {c.load(entry)}, {product}"), entry)
+        right = c.at("%b", i)
+        product = c.let(f"fmul contract double {factor}, {above}")
+        c.store(c.let(f"fsub contract double {c.load(right)}, {product}"), right)
+
+
+def _substitute_back(c: Code, n: str) -> None:
+    with c.loop(0, n) as up:
+        k = c.let(f"sub i64 {c.let(f'sub i64 {n}, 1')}, {up}")
+        right = c.at("%b", k)
+        rest = c.slot("rest")
+        c.store(c.load(right), rest)
+        with c.loop(c.let(f"add i64 {k}, 1"), n) as j:
+            entry, known = c.load(_entry(c, n, k, j)), c.load(c.at("%b", j))
+            product = c.let(f"fmul contract double {entry}, {known}")
+            c.store(c.let(f"fsub contract double {c.load(rest)}, {product}"), rest)
+        c.store(c.let(f"fdiv double {c.load(rest)}, {c.load(_entry(c, n, k, k))}"), right)

@@ -1,0 +1,204 @@
+"""Graph nodes as instructions of LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dalembert.native.graph.dependence import eager
+from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.operations import COMPARISONS, LIBRARY
+from dalembert.native.llvm import integers
+from dalembert.native.llvm.builder import PURE, Code
+from dalembert.native.llvm.vector_math import vector_function
+
+Values = dict[int, str]  # node → name of its value
+_BINARY = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv"}
+_COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
+_COMPARE_TRUTH = {"lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge", "eq": "eq", "ne": "ne"}
+_INTRINSIC = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil", "nearest": "rint", "round": "round",
+              "sin": "sin", "cos": "cos", "exp": "exp", "exp2": "exp2", "log": "log",
+              "pow": "pow"}  # fmt: skip
+
+
+class Emitter:
+    """Writes graph nodes as instructions.
+
+    fast: maxima without care for NaN, where another test excludes it: never for a function of the user's.
+    """
+
+    def __init__(self, graph: Graph, code: Code):
+        self.graph, self.code = graph, code
+
+    def emit(self, roots: Sequence[int], values: Values, fast: bool = False) -> list[str]:
+        """Names of the roots' values; every node that is not in `values` yet is computed here and added."""
+        wanted = eager(self.graph, roots, values)
+        partner = self._partners(wanted)
+        for i in wanted:
+            if i in partner and i not in values:
+                self._sine_and_cosine(i, partner[i], values)
+            elif i not in values:
+                values[i] = self._node(i, values, fast)
+        return [values[r] for r in roots]
+
+    def _partners(self, wanted: Sequence[int]) -> dict[int, int]:
+        """Sines and cosines of the same angle that are wanted together."""
+        found: dict[int, int] = {}
+        here = {self.graph.nodes[i]: i for i in wanted if self.graph.nodes[i][0] in ("sin", "cos")}
+        for (op, angle), i in here.items():
+            other = here.get(("cos" if op == "sin" else "sin", angle))
+            if other is not None and self.code.width == 1:
+                found[i] = other
+        return found
+
+    def _sine_and_cosine(self, i: int, other: int, values: Values) -> None:
+        """Both by one call of the library."""
+        code, (op, angle) = self.code, self.graph.nodes[i]
+        both = code.call("{ double, double }", "llvm.sincos.f64", ("double", values[angle]))
+        sine, cosine = (code.let(f"extractvalue {{ double, double }} {both}, {k}") for k in (0, 1))
+        values[i], values[other] = (sine, cosine) if op == "sin" else (cosine, sine)
+
+    def bind(self, values: Values, name: str, given: Sequence[str]) -> None:
+        """Give the input vector called `name` its values; an integer is the bits of a double."""
+        for i, value in enumerate(given):
+            node = self.graph.variable(name, i)
+            whole = self.graph.kind[node] == "i"
+            values[node] = self.code.let(f"bitcast {self.code.real} {value} to {self.code.whole}") if whole else value
+
+    def stored(self, roots: Sequence[int], values: Values) -> list[str]:
+        """As `emit`, with integers as the bits of doubles."""
+        found = zip(roots, self.emit(roots, values), strict=True)
+        return [self.code.let(f"bitcast {self.code.whole} {x} to {self.code.real}") if self.graph.kind[i] == "i" else x
+                for i, x in found]  # fmt: skip
+
+    def hoist(self, roots: Sequence[int], values: Values, changes: Callable[[int], int], level: int) -> None:
+        """Compute what the roots need and what `changes` no more often than `level`."""
+        nodes = [i for i in eager(self.graph, roots, values) if changes(i) <= level]
+        self.emit([i for i in nodes if self.graph.nodes[i][0] not in ("const", "pick")], values)
+
+    def _node(self, i: int, values: Values, fast: bool) -> str:
+        g, code = self.graph, self.code
+        op, *args = g.nodes[i]
+        if op == "const":
+            return code.constant(args[0], "i64" if g.kind[i] == "i" else "double")
+        if op == "var":
+            raise KeyError(f"input {args[0]}[{args[1]}] has no value here")
+        if op == "branch":
+            return self._branch(args, values, fast) if code.width == 1 else self._sides(args, values, fast)
+        if op == "pick":
+            return values[args[0]].split()[args[1]]
+        x, kind = [values[j] for j in args], g.kind[args[-1]]
+        if op == "select":
+            return code.let(f"select {code.truth} {x[0]}, {self._type(kind)} {x[1]}, {self._type(kind)} {x[2]}")
+        if op in ("float", "int"):
+            return self._converted(op, x[0], kind)
+        if op in COMPARISONS:
+            return self._compared(op, x, kind)
+        if kind == "i":
+            return integers.operation(code, op, x)
+        if op in _BINARY:
+            return code.let(f"{_BINARY[op]} {code.real} {x[0]}, {x[1]}")
+        return self._other(op, x, fast)
+
+    def _compared(self, op: str, x: list[str], kind: str) -> str:
+        if kind == "i":
+            return integers.compare(self.code, op, x)
+        compare = f"icmp {_COMPARE_TRUTH[op]} {self.code.truth}" if kind == "b" else f"fcmp {_COMPARE[op]} {self.code.real}"
+        return self.code.let(f"{compare} {x[0]}, {x[1]}")
+
+    def _converted(self, op: str, x: str, kind: str) -> str:
+        code, wanted = self.code, self.code.real if op == "float" else self.code.whole
+        if kind == "b":
+            return code.let(f"{'uitofp' if op == 'float' else 'zext'} {code.truth} {x} to {wanted}")
+        return code.let(f"sitofp {code.whole} {x} to {wanted}") if op == "float" else integers.from_number(code, x)
+
+    def _other(self, op: str, x: list[str], fast: bool) -> str:
+        code, real_, truth = self.code, self.code.real, self.code.truth
+        if op == "neg":
+            return code.let(f"fneg {real_} {x[0]}")
+        if op in ("and", "or", "xor"):
+            return code.let(f"{op} {truth} {x[0]}, {x[1]}")
+        if op == "not":
+            return code.let(f"xor {truth} {x[0]}, {code.constant(True)}")
+        if op == "agree":
+            return x[0]
+        if op in ("max", "min"):
+            return self._extreme(op, x, fast)
+        if op == "finite":
+            return code.let(f"fcmp olt {real_} {code.absolute(x[0])}, {code.constant(float('inf'))}")
+        if op == "sign":
+            return self.sign(x[0])
+        if code.width > 1 and op in LIBRARY:
+            return vector_function(code, op, x)
+        if op in _INTRINSIC:
+            return code.intrinsic(_INTRINSIC[op], *x)
+        if op not in LIBRARY:
+            raise KeyError(op)
+        return code.call("double", op, *(("double", v) for v in x), attributes=PURE)
+
+    def sign(self, x: str) -> str:
+        """1, -1, or x itself where it is zero or NaN."""
+        code, kind = self.code, self.code.real
+        up, down = (code.let(f"fcmp {c} {kind} {x}, {code.constant(0.0)}") for c in ("ogt", "olt"))
+        low = code.let(f"select {code.truth} {down}, {kind} {code.constant(-1.0)}, {kind} {x}")
+        return code.let(f"select {code.truth} {up}, {kind} {code.constant(1.0)}, {kind} {low}")
+
+    def _extreme(self, op: str, x: list[str], fast: bool) -> str:
+        """max or min; NaN if either is, as in JAX."""
+        code, kind = self.code, self.code.real
+        better = code.let(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {x[0]}, {x[1]}")
+        best = code.let(f"select {code.truth} {better}, {kind} {x[0]}, {kind} {x[1]}")
+        if fast:
+            return best
+        invalid = code.let(f"fcmp uno {kind} {x[0]}, {x[0]}")
+        return code.let(f"select {code.truth} {invalid}, {kind} {x[0]}, {kind} {best}")
+
+    def _branch(self, args: list, values: Values, fast: bool) -> str:
+        """Both sides of a branch in blocks of their own; its value is the list of its outputs."""
+        code = self.code
+        condition, *sides = args
+        labels = [code.name("yes"), code.name("no")]
+        done, results = code.name("joined"), []
+        code.fork(values[condition], labels[0], labels[1])
+        for label, side in zip(labels, sides, strict=True):
+            code.label(label)
+            inside = self.emit(side, dict(values), fast)
+            results.append((inside, code.block))
+            code.go(done)
+        code.label(done)
+        (yes, from_yes), (no, from_no) = results
+        return " ".join(
+            code.let(f"phi {kind} [ {a}, %{from_yes} ], [ {b}, %{from_no} ]")
+            for kind, a, b in zip(self._kinds(sides[0]), yes, no, strict=True)
+        )
+
+    def _sides(self, args: list, values: Values, fast: bool) -> str:
+        """As `_branch`, in lanes: a side is computed if any lane takes it, and each lane picks its own."""
+        code = self.code
+        condition, *sides = args
+        kinds, taken = self._kinds(sides[0]), values[condition]
+        other = code.let(f"xor {code.truth} {taken}, {code.constant(True)}")
+        results = [self._where_needed(c, side, kinds, values, fast) for c, side in zip((taken, other), sides, strict=True)]
+        return " ".join(
+            code.let(f"select {code.truth} {taken}, {kind} {a}, {kind} {b}")
+            for kind, a, b in zip(kinds, *results, strict=True)
+        )
+
+    def _where_needed(self, condition: str, side: Sequence[int], kinds: list[str], values: Values, fast: bool) -> list[str]:
+        code = self.code
+        before, needed, done = code.block, code.name("needed"), code.name("joined")
+        code.fork(code.some(condition), needed, done)
+        code.label(needed)
+        inside = self.emit(side, dict(values), fast)
+        after = code.block
+        code.go(done)
+        code.label(done)
+        return [
+            code.let(f"phi {kind} [ {x}, %{after} ], [ zeroinitializer, %{before} ]")
+            for kind, x in zip(kinds, inside, strict=True)
+        ]
+
+    def _kinds(self, nodes: Sequence[int]) -> list[str]:
+        return [self._type(self.graph.kind[j]) for j in nodes]
+
+    def _type(self, kind: str) -> str:
+        return {"f": self.code.real, "i": self.code.whole, "b": self.code.truth}[kind]

@@ -1,0 +1,103 @@
+"""LLVM through llvmlite: from assembly text to machine code in memory. llvmlite is loaded at the first use."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes.util
+import functools
+from typing import Any
+
+from dalembert.native.graph.graph import Unsupported
+
+OPTIMIZATION = 2
+VECTOR_LIBRARY = "libmvec.so.1"  # of the GNU C library on x86-64; errors of at most 4 units in the last place
+
+
+@functools.cache
+def binding() -> Any:
+    """llvmlite.binding, ready for this processor; Unsupported if it is missing or refuses the processor."""
+    try:
+        import llvmlite.binding as llvm
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        library = ctypes.util.find_library("m")
+        if library is not None:
+            llvm.load_library_permanently(library)
+        with contextlib.suppress(RuntimeError):  # not everywhere; mathematics.py uses it only where it is found here
+            llvm.load_library_permanently(VECTOR_LIBRARY)
+    except Exception as error:
+        raise Unsupported("llvmlite", f"cannot be used here: {error}") from error
+    return llvm
+
+
+@functools.cache
+def host() -> tuple[str, str, str]:
+    """Triple, processor and features code is made for."""
+    llvm = binding()
+    return llvm.get_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def target(triple: str, cpu: str, features: str) -> Any:
+    """The target machine for a triple."""
+    llvm = binding()
+    return llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=OPTIMIZATION, reloc="pic", jit=True
+    )
+
+
+def compile_object(text: str, plain: bool, triple: str | None = None, cpu: str = "", features: str = "") -> bytes:
+    """Assembly text → an object file, for this machine or for the given triple.
+
+    plain: the text is long and without loops to improve: only registers are assigned and blocks joined, the graph having
+    been simplified before; LLVM's whole program takes ten times as long there and gains nothing.
+    """
+    llvm = binding()
+    if triple is None:
+        triple, cpu, features = host()
+    machine = target(triple, cpu, features)
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = triple, str(machine.target_data)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=OPTIMIZATION)
+    options.loop_vectorization = options.slp_vectorization = True
+    builder = llvm.create_pass_builder(machine, options)
+    passes = _short_passes(llvm) if plain else builder.getModulePassManager()
+    passes.run(module, builder)
+    return machine.emit_object(module)
+
+
+def _short_passes(llvm: Any) -> Any:
+    passes = llvm.create_new_module_pass_manager()
+    for add in (passes.add_sroa_pass, passes.add_simplify_cfg_pass, passes.add_aggressive_dce_pass):
+        add()
+    return passes
+
+
+class Loaded:
+    """An object file in memory, and its functions; it stays as long as this object."""
+
+    def __init__(self, data: bytes):
+        llvm = binding()
+        empty = llvm.parse_assembly("")
+        self._engine = llvm.create_mcjit_compiler(empty, target(*host()))
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Where a function stands."""
+        address = self._engine.get_function_address(name)
+        if address == 0:
+            raise Unsupported("machine code", f"holds no function {name}")
+        return address
+
+    def variable(self, name: str) -> int:
+        """Where a global variable stands."""
+        return self._engine.get_global_value_address(name)
+
+
+@functools.cache
+def lanes_of_processor() -> int:
+    """Doubles in one vector register of this processor, times two where registers are few: enough to hide latencies."""
+    features = host()[2].split(",")
+    return 16 if "+avx512f" in features else 8

@@ -1,0 +1,133 @@
+"""Many runs: groups of lanes shared out over threads, and the same behind XLA's calling convention."""
+
+from __future__ import annotations
+
+from dalembert.native.llvm.builder import Code, module
+from dalembert.native.stepper.arrays import COUNTS
+
+# Steps after which lanes that the scalar run has taken join their group again: few at the start, where a first step often
+# needs the pivoted solver, then twice as many each time. They depend on nothing else: a lane's bits are its own.
+FIRST_CHUNK, CHUNK = 4, 64
+WORTH_THREADS = 4096  # steps of all runs together under which no thread is started
+MOST_THREADS = 256
+# What @ensemble is told of the code it runs: addresses of @run, @lanes (0: none) and @pivoted; lengths; lanes.
+TABLE = ("run", "lanes", "solver", "carry", "scratch", "width")
+JOB = ("table", "carry", "count", "inputs", "rows", "number", "inputs_stride", "rows_stride", "next")
+
+
+def ensemble() -> str:
+    """Module with  @ensemble(ptr table, carry, count, inputs, rows, i64 number, inputs_stride, rows_stride, threads).
+
+    Arrays as in Layout, one after the other for each run; a stride of 0 shares the inputs. Runs are advanced to their last
+    node; groups are taken by whichever thread is free. A thread that cannot be started costs nothing but its speed.
+    """
+    work, start = Code(), Code()
+    _work(work)
+    _start(start)
+    arguments = ", ".join([f"ptr %{x}" for x in JOB[:5]] + [f"i64 %{x}" for x in (*JOB[5:8], "threads")])
+    return module(
+        work.function("define internal ptr @work(ptr %job) nounwind"),
+        start.function(f"define void @ensemble({arguments}) nounwind"),
+        declared=work.declared | start.declared,
+    )
+
+
+def _field(c: Code, name: str) -> str:
+    return c.at("%job", JOB.index(name), "i64")
+
+
+def _start(c: Code) -> None:
+    """Fill in the job, start the other threads, work, and wait for them."""
+    c.slots.append(f"  %job = alloca [{len(JOB)} x i64], align 8")
+    for name in JOB[:5]:
+        c.store(f"%{name}", _field(c, name), "ptr")
+    for name in JOB[5:8]:
+        c.store(f"%{name}", _field(c, name), "i64")
+    c.store("0", _field(c, "next"), "i64")
+    width = c.load(c.at("%table", TABLE.index("width"), "i64"), "i64")
+    above = c.let(f"add i64 %number, {c.let(f'sub i64 {width}, 1')}")
+    groups = c.let(f"sdiv i64 {above}, {width}")
+    useful = c.call("i64", "llvm.smin.i64", ("i64", groups), ("i64", "%threads"))
+    useful = c.call("i64", "llvm.smin.i64", ("i64", useful), ("i64", str(MOST_THREADS)))
+    last = c.load(c.at("%count", COUNTS.index("last"), "i64"), "i64")
+    enough = c.let(f"icmp sgt i64 {c.let(f'mul i64 {last}, %number')}, {WORTH_THREADS}")
+    others = c.let(f"select i1 {enough}, i64 {c.let(f'sub i64 {useful}, 1')}, i64 0")
+    handles = c.slot("handles", "i64", MOST_THREADS)
+    started = c.slot("started", "i64")
+    c.store("0", started, "i64")
+    with c.loop(0, others):
+        place = c.at(handles, c.load(started, "i64"), "i64")
+        failed = c.call("i32", "pthread_create", ("ptr", place), ("ptr", "null"), ("ptr", "@work"), ("ptr", "%job"))
+        more = c.let(f"zext i1 {c.let(f'icmp eq i32 {failed}, 0')} to i64")
+        c.store(c.let(f"add i64 {c.load(started, 'i64')}, {more}"), started, "i64")
+    c.let("call ptr @work(ptr %job)")
+    with c.loop(0, c.load(started, "i64")) as i:
+        c.call("i32", "pthread_join", ("i64", c.load(c.at(handles, i, "i64"), "i64")), ("ptr", "null"))
+    c.line("ret void")
+
+
+def _work(c: Code) -> None:
+    """Take groups until none is left."""
+    table = c.load(_field(c, "table"), "ptr")
+    given = {name: c.load(_field(c, name), "ptr") for name in JOB[1:5]}
+    given |= {name: c.load(_field(c, name), "i64") for name in JOB[5:8]}
+    known = {name: c.load(c.at(table, i, "i64"), "i64") for i, name in enumerate(TABLE)}
+    for name in ("run", "lanes", "solver"):
+        known[name] = c.let(f"inttoptr i64 {known[name]} to ptr")
+    c.line(f"%scratch = alloca double, i64 {known['scratch']}, align 64")
+    c.label("take")
+    first = c.let(f"atomicrmw add ptr {_field(c, 'next')}, i64 {known['width']} seq_cst")
+    c.fork(c.let(f"icmp slt i64 {first}, {given['number']}"), "group", "done")
+    c.label("group")
+    left = c.let(f"sub i64 {given['number']}, {first}")
+    size = c.call("i64", "llvm.smin.i64", ("i64", known["width"]), ("i64", left))
+    part = _part(c, given, known, first)
+    last = c.load(c.at(part["count"], COUNTS.index("last"), "i64"), "i64")
+    k = c.slot("k", "i64")
+    c.store(c.load(c.at(part["count"], COUNTS.index("k"), "i64"), "i64"), k, "i64")
+    chunk = c.slot("chunk", "i64")
+    c.store(str(FIRST_CHUNK), chunk, "i64")
+    c.label("chunk")
+    now = c.load(k, "i64")
+    c.fork(c.let(f"icmp slt i64 {now}, {last}"), "advance", "take")
+    c.label("advance")
+    none = c.let(f"icmp eq ptr {known['lanes']}, null")
+    end = c.let(f"add i64 {now}, {c.load(chunk, 'i64')}")
+    further = c.let(f"select i1 {none}, i64 {last}, i64 {end}")
+    until = c.call("i64", "llvm.smin.i64", ("i64", further), ("i64", last))
+    _advance(c, given, known, part, size, now, until, none)
+    c.store(until, k, "i64")
+    longer = c.call("i64", "llvm.smin.i64", ("i64", c.let(f"shl i64 {c.load(chunk, 'i64')}, 1")), ("i64", str(CHUNK)))
+    c.store(longer, chunk, "i64")
+    c.go("chunk")
+    c.label("done")
+    c.line("ret ptr null")
+
+
+def _part(c: Code, given: dict, known: dict, first: str) -> dict[str, str]:
+    """Addresses of the arrays of run `first`."""
+    strides = (("carry", known["carry"]), ("inputs", given["inputs_stride"]), ("rows", given["rows_stride"]))
+    found = {name: c.at(given[name], c.let(f"mul i64 {first}, {stride}"), "double") for name, stride in strides}
+    found["count"] = c.at(given["count"], c.let(f"mul i64 {first}, {len(COUNTS)}"), "i64")
+    return found
+
+
+def _advance(c: Code, given: dict, known: dict, part: dict, size: str, now: str, until: str, none: str) -> None:
+    """Bring a group to node `until`: in lanes, then one by one those that have not got there."""
+    c.fork(none, "one.by.one", "together")
+    c.label("together")
+    numbers = (size, given["inputs_stride"], given["rows_stride"], now, until)
+    arrays = ", ".join(f"ptr {part[x]}" for x in ("carry", "count", "inputs", "rows"))
+    c.line(f"call void {known['lanes']}({arrays}, {', '.join(f'i64 {x}' for x in numbers)})")
+    c.label("one.by.one")
+    with c.loop(0, size) as i:
+        own = _part(c, {**given, **part}, known, i)
+        c.store(until, c.at(own["count"], COUNTS.index("until"), "i64"), "i64")
+        k, code = (c.load(c.at(own["count"], COUNTS.index(x), "i64"), "i64") for x in ("k", "code"))
+        behind = c.let(f"and i1 {c.let(f'icmp slt i64 {k}, {until}')}, {c.let(f'icmp eq i64 {code}, 0')}")
+        alone, joined = c.name("alone"), c.name("joined")
+        c.fork(behind, alone, joined)
+        c.label(alone)
+        arrays = ", ".join(f"ptr {own[x]}" for x in ("carry", "count", "inputs", "rows"))
+        c.line(f"call void {known['run']}({arrays}, ptr %scratch, ptr {known['solver']})")
+        c.label(joined)

@@ -1,0 +1,180 @@
+"""From the description of a step to functions that run it, once or many times side by side."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dalembert.native.graph.dependence import reached
+from dalembert.native.graph.evaluate import evaluate
+from dalembert.native.llvm.cache import CACHE, Cache
+from dalembert.native.llvm.dense import pivoted_solver
+from dalembert.native.llvm.jit import Loaded, lanes_of_processor
+from dalembert.native.stepper.arrays import COUNTS, Layout, total
+from dalembert.native.stepper.batch import TABLE, ensemble
+from dalembert.native.stepper.lane_run import Lanes
+from dalembert.native.stepper.linear_systems import Plan, Roots, choose_plan, roots_of
+from dalembert.native.stepper.run import Run
+from dalembert.native.stepper.step import StepFunctions, Translated, translate
+from dalembert.native.trace.place import refusing
+
+
+@dataclasses.dataclass
+class Sample:
+    """A state at which the pivots are chosen: q, s, t, h, and p (the program's arrays, flat)."""
+
+    q: np.ndarray
+    s: np.ndarray
+    t: float
+    h: float
+    p: np.ndarray
+
+
+@dataclasses.dataclass
+class CompiledStep:
+    """A compiled run. layout: of its arrays; captured: the numbers the functions close over; key: hash of its code."""
+
+    layout: Layout
+    captured: np.ndarray
+    operations: int
+    linear: bool
+    written_out: bool
+    key: str
+    cache: Cache
+    _parts: tuple[Translated, Roots, Plan | None]
+    _code: Loaded
+    _solver: Loaded
+
+    def __post_init__(self) -> None:
+        self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 6)(self._code.address("run"))
+        self._pivoted = self._solver.address("pivoted")
+
+    @property
+    def carry_size(self) -> int:
+        """Length of the carry."""
+        return total(self.layout.carry)
+
+    @property
+    def row_size(self) -> int:
+        """Length of a row."""
+        return total(self.layout.row)
+
+    def run(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray) -> None:
+        """Advance one run in place. carry, inputs, rows: float64 and count: int64, as in Layout; contiguous."""
+        for array, size in ((carry, self.carry_size), (count, len(COUNTS)), (inputs, total(self.layout.inputs)), (rows, 0)):
+            _check(array, size)
+        scratch = np.empty(total(self.layout.scratch))
+        self._run(*(a.ctypes.data for a in (carry, count, inputs, rows, scratch)), self._pivoted)
+
+    def run_many(
+        self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray, threads: int | None = None
+    ) -> None:
+        """Advance many runs in place, in lanes: arrays with one leading axis (B,); inputs (1, i) are shared by all.
+
+        threads: all processors if None.
+        """
+        number = len(carry)
+        for array, size in ((carry, self.carry_size), (count, len(COUNTS)), (rows, 0)):
+            _check(array, number * size)
+        _check(inputs, len(inputs) * total(self.layout.inputs))
+        if len(inputs) not in (1, number):
+            raise ValueError(f"inputs: found {len(inputs)} rows; 1 or {number} are needed")
+        strides = (0 if len(inputs) == 1 else inputs.shape[1], rows[0].size if number else 0)
+        arrays = (self.table(True), carry, count, inputs, rows)
+        self._driver(*(a.ctypes.data for a in arrays), number, *strides, threads or processors())
+
+    def table(self, lanes: bool) -> np.ndarray:
+        """What @ensemble needs to know of this code, see ensemble.TABLE; its addresses hold as long as this object."""
+        kernel = self._lanes if lanes else None
+        numbers = {
+            "run": self._code.address("run"),
+            "lanes": kernel.address("lanes") if kernel else 0,
+            "solver": self._pivoted,
+            "carry": self.carry_size,
+            "scratch": total(self.layout.scratch),
+            "width": lanes_of_processor() if kernel else 1,
+        }
+        return np.array([numbers[name] for name in TABLE], np.int64)
+
+    @functools.cached_property
+    @refusing
+    def _lanes(self) -> Loaded | None:
+        """The run in lanes, compiled when it is first needed; None where the elimination is not written out."""
+        step, roots, plan = self._parts
+        if plan is None:
+            return None
+        return self.cache.load(Lanes(step, self.layout, roots, plan, lanes_of_processor()).text(), plain=True)
+
+    @functools.cached_property
+    def _driver(self) -> Any:
+        self._driver_code = self.cache.load(ensemble(), plain=False)  # held as long as its address
+        return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 4)(self._driver_code.address("ensemble"))
+
+    def inputs(self, t0: float, h: float, tolerance: float, p: np.ndarray) -> np.ndarray:
+        """The array of settings, the program's arrays and the captured numbers."""
+        return np.concatenate([[t0, h, tolerance], np.ravel(p), self.captured]).astype(float)
+
+
+def _check(array: np.ndarray, size: int) -> None:
+    if not array.flags.c_contiguous or array.size < size:
+        raise ValueError(f"found an array of {array.size} numbers; {size} in one piece are needed")
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@refusing
+def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> CompiledStep:
+    """Translate and compile a step; Unsupported tells what cannot be translated."""
+    translated = translate(step)
+    layout = Layout(
+        n=step.n, k=step.k, z=len(translated.f), m=len(translated.multipliers), r=sum(step.reduced),
+        p=len(sample.p), captured=len(translated.captured), stages=len(step.weights),
+        sides=2 if min(step.weights) < 0 else 1,
+    )  # fmt: skip
+    plan = choose_plan(translated, _samples(translated, sample))
+    roots = roots_of(translated, plan)
+    text = Run(translated, layout, roots, plan).text()
+    solver = cache.load(pivoted_solver(None if plan is not None else layout.z), plain=False)
+    code = cache.load(text, plain=True)
+    size = len(reached(translated.graph, [*roots.f, *roots.jacobian, *roots.update, *roots.tail_update]))
+    parts = (translated, roots, plan)
+    return CompiledStep(
+        layout,
+        translated.captured,
+        size,
+        translated.linear,
+        plan is not None,
+        Cache.key(text, True),
+        cache,
+        parts,
+        code,
+        solver,
+    )
+
+
+def _samples(step: Translated, sample: Sample) -> np.ndarray:
+    """The Jacobian near the guess, at a few points, (s, n, n)."""
+    inputs = {
+        "q": sample.q, "s": sample.s, "t": np.array([sample.t]), "h": np.array([sample.h]), "p": sample.p,
+        "captured": step.captured, "held": np.zeros(len(sample.q)),
+    }  # fmt: skip
+    guess = evaluate(step.graph, step.guess, inputs).astype(float)
+    entries = [int(i) for i in step.jacobian.ravel()]
+    values = [evaluate(step.graph, entries, {**inputs, "z": z}).astype(float) for z in _around(guess)]
+    return np.stack(values).reshape(-1, *step.jacobian.shape)
+
+
+def _around(z: np.ndarray) -> Sequence[np.ndarray]:
+    """Points near z, the same at every call, so that the same program gives the same code."""
+    noise: Any = np.random.default_rng(0)
+    size = 1e-2 * (np.max(np.abs(z), initial=0.0) or 1.0)
+    return [z + size * noise.standard_normal(z.shape) for _ in range(2)]

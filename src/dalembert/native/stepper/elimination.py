@@ -1,0 +1,184 @@
+"""Newton's linear system written out: pivots chosen once, from structure and a numeric sample, then checked at run time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dalembert.native.graph.graph import Graph
+from dalembert.native.trace.elementwise import Nodes
+
+THRESHOLD = 0.1  # a pivot of the sample is at least this part of the largest entry of its column, rows scaled
+# Limits of the sum of squares of the scaled multipliers; beyond them the pivoted solver takes over. An iteration corrects
+# what one elimination loses, and its last update is small; a linear system is solved once.
+GROWTH = {"iterated": 1e12, "linear": 1e6}
+SMALLEST = 1e-11  # a pivot smaller than this part of its row is left to the pivoted solver's judgement
+NEGLIGIBLE = 1e-20  # factor that keeps finite pivots out of the sum
+WEIGHTS = (0.0, 0.3, 1.0)  # cost of one operation done once per run, once per step, once per iteration
+DIVISION = 8.0  # cost of a division in operations
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """rows[k], columns[k]: the k-th pivot. scale[k]: size of that row in the sample. operations: of the elimination."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    scale: tuple[float, ...]
+    operations: int
+
+
+def parity(orders: Sequence[Order]) -> int:
+    """0 if the rows and columns of all pivots, in their order, are together an even permutation, 1 if odd."""
+    rows, columns = ([i for o in orders for i in getattr(o, name)] for name in ("rows", "columns"))
+    return (_parity(rows) + _parity(columns)) % 2
+
+
+def _parity(permutation: list[int]) -> int:
+    left, odd = list(permutation), 0
+    for k in range(len(left)):
+        while left[k] != k:
+            at = left[k]
+            left[k], left[at] = left[at], left[k]
+            odd ^= 1
+    return odd
+
+
+def choose_order(pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> Order | None:
+    """Pivots with the least work inside the iteration, none of them small in any sample; None if there is no such order.
+
+    pattern: (n, n) of truth values, False for zeros of the structure. levels: (n, n), how often an entry changes (0, 1, 2).
+    samples: (s, n, n) numeric Jacobians. Source: Markowitz's rule with threshold pivoting, weighted by
+    how often work is done.
+    """
+    n = pattern.shape[0]
+    size = np.max(np.abs(samples), axis=(0, 2), initial=0.0)
+    if not np.all(np.isfinite(samples)) or np.any(size == 0):
+        return None
+    work = samples / size[:, None]
+    pattern, levels = pattern.copy(), np.where(pattern, levels, 0)
+    rows, columns, operations = [], [], 0
+    free_rows, free_columns = np.ones(n, bool), np.ones(n, bool)
+    for _ in range(n):
+        live = pattern & free_rows[:, None] & free_columns[None, :]
+        magnitude = np.abs(work) * live
+        allowed = live & np.all(magnitude >= THRESHOLD * magnitude.max(axis=1, keepdims=True), axis=0)
+        allowed &= np.all(magnitude > 1e-13, axis=0)
+        if not allowed.any():
+            return None
+        cost = np.where(allowed, _cost(live, levels), np.inf)
+        i, j = np.unravel_index(np.argmin(cost), cost.shape)
+        below, beside = live[:, j].copy(), live[i].copy()
+        below[i], beside[j] = False, False
+        operations += int(2 * below.sum() * (beside.sum() + 1) + beside.sum() + 2)
+        factors = work[:, below, j] / work[:, i, j][:, None]
+        work[:, below] -= factors[:, :, None] * work[:, i][:, None, :]
+        block = np.ix_(below, beside)
+        level = np.maximum(np.maximum(levels[below, j][:, None], levels[i, beside][None, :]), levels[i, j])
+        levels[block] = np.maximum(levels[block], level)
+        pattern[block] = True
+        free_rows[i] = free_columns[j] = False
+        rows.append(int(i))
+        columns.append(int(j))
+    return Order(tuple(rows), tuple(columns), tuple(float(size[i]) for i in rows), operations)
+
+
+def within(order: Order, rows: Sequence[int], columns: Sequence[int]) -> Order:
+    """The order of a part of a system as one of the whole."""
+    moved = tuple(rows[i] for i in order.rows), tuple(columns[j] for j in order.columns)
+    return dataclasses.replace(order, rows=moved[0], columns=moved[1])
+
+
+def _cost(live: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Weighted operations if the entry is the next pivot: products of its row with its column, and its reciprocal."""
+
+    def others(mask: np.ndarray, axis: int) -> np.ndarray:
+        return mask.sum(axis=axis, keepdims=True) - mask
+
+    below, beside = others(live, 0), others(live, 1)
+    cost = WEIGHTS[0] * below * beside + WEIGHTS[2] * below
+    for level in (1, 2):
+        low = live & (levels < level)
+        cheap = np.where(levels < level, others(low, 0) * others(low, 1), 0)
+        cost = cost + (WEIGHTS[level] - WEIGHTS[level - 1]) * (below * beside - cheap)
+    return cost + DIVISION * np.asarray(WEIGHTS)[levels] + 1e-3 * (below + beside)
+
+
+@dataclasses.dataclass(frozen=True)
+class Elimination:
+    """update: unknown → node of its part of F′⁻¹F. check: must be at most `growth`. pivots: signs make the determinant's."""
+
+    update: dict[int, int]
+    check: int
+    pivots: list[int]
+
+
+def eliminate(
+    g: Graph, f: Sequence[int], jacobian: Nodes, order: Order, level: Callable[[int], int], growth: float
+) -> Elimination:
+    """Nodes of the solution of F′ x = F with the given pivots, in the rows and columns these have.
+
+    Products are formed so that factors that change seldom come first: they are then computed outside the iteration.
+    """
+    pairs = list(zip(order.rows, order.columns, order.scale, strict=True))
+    size = {r: scale for r, _, scale in pairs}
+    a = {(i, j): int(jacobian[i, j]) for i in order.rows for j in order.columns if jacobian[i, j] != g.zero}
+    b = {i: int(f[i]) for i in order.rows}
+    left, terms = set(order.rows), _Sum(g, level)
+    inverses, pivots = [], []
+    for k, (r, c, scale) in enumerate(pairs):
+        left.remove(r)
+        inverse = g.apply("div", g.one, a[r, c])
+        inverses.append(inverse)
+        pivots.append(a[r, c])
+        terms.add(inverse, scale * SMALLEST * math.sqrt(growth))
+        terms.add(a[r, c], NEGLIGIBLE / scale)  # an infinite pivot would pass as 1/pivot = 0
+        later = [j for j in order.columns[k + 1 :] if (r, j) in a]
+        for i in sorted(left):
+            if (i, c) not in a:
+                continue
+            entry = a.pop((i, c))
+            factor = g.apply("mul", entry, inverse)
+            terms.add(factor, scale / size[i])
+            for j in later:
+                product = _product(g, level, entry, inverse, a[r, j])
+                a[i, j] = g.apply("sub", a.get((i, j), g.zero), product)
+            b[i] = g.apply("sub", b[i], g.apply("mul", factor, b[r]))
+    update: dict[int, int] = {}
+    for k, (r, c, _) in reversed(list(enumerate(pairs))):
+        rest = b[r]
+        for j in order.columns[k + 1 :]:
+            if (r, j) in a:
+                rest = g.apply("sub", rest, g.apply("mul", a[r, j], update[j]))
+        update[c] = g.apply("mul", rest, inverses[k])
+    return Elimination(update, terms.total(), pivots)
+
+
+class _Sum:
+    """Σ (scaleᵢ xᵢ)², the scales rounded to powers of 16 so that they do not vary with small changes of the sample.
+
+    Terms are added where they arise, so that none is kept long; terms of one scale are multiplied by it together.
+    """
+
+    def __init__(self, g: Graph, level: Callable[[int], int]):
+        self.g, self.level = g, level
+        self.chains: dict[tuple[int, float], list[int]] = {}
+
+    def add(self, x: int, scale: float) -> None:
+        factor = 256.0 ** round(math.log(scale, 16))
+        chains = self.chains.setdefault((self.level(x), factor), [self.g.zero, self.g.zero])
+        chains.append(self.g.apply("add", chains.pop(0), self.g.apply("mul", x, x)))
+
+    def total(self) -> int:
+        g, parts = self.g, sorted(self.chains.items())
+        return g.total(g.apply("mul", g.total(chains), g.constant(factor)) for (_, factor), chains in parts)
+
+
+def _product(g: Graph, level: Callable[[int], int], entry: int, inverse: int, other: int) -> int:
+    """entry · inverse · other, the two factors that change least multiplied first."""
+    if max(level(inverse), level(other)) < level(entry):
+        return g.apply("mul", entry, g.apply("mul", inverse, other))
+    return g.apply("mul", g.apply("mul", entry, inverse), other)

@@ -1,0 +1,227 @@
+"""A step as plain functions of flat arrays, and its translation into one graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.native.graph.dependence import Dependence
+from dalembert.native.graph.graph import Graph
+from dalembert.native.trace.proof import Equations
+from dalembert.native.trace.tracer import Tracer
+
+_CUBIC = np.array([[[0, 0, 0, 0], [1, 0, 0, 0], [2, -1, 0, 0], [3, -3, 1, 0], [4, -6, 4, -1]]], float)
+
+
+@dataclasses.dataclass(frozen=True)
+class StepFunctions:
+    """A step  F(z; q, s, t, h, held) = 0,  q ← q + increment,  s ← new, as functions that JAX can trace.
+
+    n, k: lengths of q and s. residual(z, q, s, t, h, held, p) → (z,). guess(q, s, t, h, p) → (z,).
+    scale(z, q, s, h, p) → (z,), infinite where an unknown is not tested. advance(z, q, s, t, h, p) → (increment
+    (n,), new s (k,)). outputs(z, q, s, t, h, held, p) → (multipliers (m,), force (n,)). velocity(s, p) → (n,).
+    factor(z, q, s, t, h, p) → (): its sign is watched; None: the determinant's. ends: a change of the sign ends the run,
+    otherwise it is counted. overlap(z, q, s, t, h, p) → (): ends the run where it is negative. stop, domain (q, v, t, p) →
+    truth value. law(q, v, t, p) → held (n,).
+    reduce(r, w, t, q, v, multipliers, p) → (r, w), of numbers r and integers w, with `reduced` their lengths. p: the
+    arrays of the program, of shapes `shapes`. weights: a step is made of stages, each a step with weights[i] h.
+    extrapolation: (stages, 5, 4), the weights of the last solutions, newest first, in the prediction, by how many are known.
+    """
+
+    n: int
+    k: int
+    shapes: tuple[tuple[int, ...], ...]
+    residual: Callable
+    guess: Callable
+    scale: Callable
+    advance: Callable
+    outputs: Callable
+    velocity: Callable
+    factor: Callable | None = None
+    ends: bool = False
+    overlap: Callable | None = None
+    stop: Callable | None = None
+    domain: Callable | None = None
+    law: Callable | None = None
+    reduce: Callable | None = None
+    reduced: tuple[int, int] = (0, 0)
+    weights: tuple[float, ...] = (1.0,)
+    extrapolation: np.ndarray = dataclasses.field(default_factory=lambda: _CUBIC)
+
+
+@dataclasses.dataclass
+class Translated:
+    """A step as nodes of a graph. Inputs: z (the iterate), w (the accepted z), q, s, t, h, held, reduced, p, captured;
+    what rounding has cut off: lost of q, low of s, cut of w; and again, F at another point than the Jacobian.
+
+    f, jacobian: at z. declared: nodes whose part in the Jacobian is what somebody says. scale, and all that follows the
+    solution, at w: new_q and lost with compensation, new_s; multipliers, force; velocity of new_s and of s; turned: the
+    scalar product of the velocities before and after the whole step, which begins at s, with stages at `since`; factor,
+    overlap, inside, stop, new_reduced or None. law: at the state before the step.
+    """
+
+    graph: Graph
+    depend: Dependence
+    captured: np.ndarray
+    declared: set[int]
+    f: list[int]
+    jacobian: np.ndarray
+    guess: list[int]
+    scale: list[int]
+    new_q: list[int]
+    new_lost: list[int]
+    new_s: list[int]
+    new_low: list[int]
+    multipliers: list[int]
+    force: list[int]
+    new_velocity: list[int]
+    turned: int
+    factor: int | None
+    ends: bool
+    overlap: int | None
+    inside: int | None
+    stop: int | None
+    law: list[int] | None
+    new_reduced: list[int] | None
+    weights: tuple[float, ...]
+    extrapolation: np.ndarray
+
+    _levels: dict[int, int] = dataclasses.field(default_factory=dict)
+
+    def level(self, i: int) -> int:
+        """How often node i changes: 0 once per run (for every stage), 1 once per step or stage, 2 once per iteration."""
+        found = self._levels.get(i)
+        if found is None:
+            found = self._levels[i] = self._level(i)
+        return found
+
+    def _level(self, i: int) -> int:
+        if self.depend.on(i, "z", "w", "cut", "moved", "again"):
+            return 2
+        return 1 if self.depend.on(i, "q", "s", "low", "t", "held", "lost", "reduced", "since") else 0
+
+    @functools.cached_property
+    def equations(self) -> Equations:
+        """What is proven of F."""
+        return Equations(self.graph, self.f, self.jacobian, self.declared)
+
+    @property
+    def everything(self) -> range:
+        """Indices of all equations, and of all unknowns."""
+        return range(len(self.f))
+
+    @property
+    def linear(self) -> bool:
+        """Whether F is proven to be affine in z."""
+        return self.equations.affine(self.everything, self.everything)
+
+
+def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
+    """Trace every function of the step once, into one graph."""
+    graph = Graph(limit)
+    tracer, n, k = Tracer(graph), step.n, step.k
+    q, s, t, h = (graph.vector(*x) for x in (("q", n), ("s", k), ("t", 1), ("h", 1)))
+    held, lost = (graph.vector(*x) for x in (("held", n), ("lost", n)))
+    reduced = graph.vector("reduced", sum(step.reduced), step.reduced[1])
+    t, h = t.reshape(()), h.reshape(())
+    held = held if step.law else np.full(n, graph.zero)  # without a law nothing is ever held
+    flat = graph.vector("p", sum(int(np.prod(x, initial=1)) for x in step.shapes))
+    p = [a.reshape(x) for a, x in zip(np.split(flat, np.cumsum([np.prod(x, dtype=int) for x in step.shapes])[:-1]),
+                                      step.shapes, strict=False)] if step.shapes else []  # fmt: skip
+
+    def trace(function: Callable, *inputs: np.ndarray, by: Callable = tracer.trace) -> Any:
+        shapes = [jax.ShapeDtypeStruct(a.shape, "int64" if _whole(graph, a) else "float64") for a in inputs]
+        leaves = tuple(jax.ShapeDtypeStruct(a.shape, jnp.float64) for a in p)
+        call = lambda *x: function(*x[: len(inputs)], x[len(inputs) :])  # noqa: E731
+        return by(call, *inputs, *p, shapes=[*shapes, *leaves])
+
+    (guess,) = trace(step.guess, q, s, t, h)
+    z, w = graph.vector("z", guess.size), graph.vector("w", guess.size)
+    low, cut = graph.vector("low", k), graph.vector("cut", guess.size)
+    jacobian, f = trace(_with_jacobian(step.residual), z, q, s, t, h, held)
+    trace(step.residual, z, q, s, t, h, held, by=tracer.declare)
+    (scale,) = trace(step.scale, w, q, s, h)
+    increment, new_s = trace(step.advance, w, q, s, t, h)
+    new_s, new_low = _compensated(graph, new_s, s, low, cut)
+    total = [_less(graph, int(a), int(b)) for a, b in zip(increment, lost, strict=True)]
+    new_q = np.array([graph.raw("add", int(a), b) for a, b in zip(q, total, strict=True)], np.int64)
+    new_lost = [graph.raw("sub", graph.raw("sub", int(a), int(b)), c) for a, b, c in zip(new_q, q, total, strict=True)]
+    multipliers, force = trace(step.outputs, w, q, s, t, h, held)
+    (velocity,) = trace(step.velocity, s)
+    (new_velocity,) = trace(step.velocity, new_s)
+    (start,) = trace(step.velocity, s if len(step.weights) == 1 else graph.vector("since", k))
+    turned = graph.total(graph.apply("mul", int(a), int(b)) for a, b in zip(start, new_velocity, strict=True))
+    end = np.asarray(graph.apply("add", int(t), int(h)))
+
+    def condition(function: Callable | None) -> int | None:
+        if function is None:
+            return None
+        (answer,) = trace(function, new_q, new_velocity, end)
+        every = graph.true
+        for i in answer.ravel().tolist():
+            every = graph.apply("and", every, i)
+        return every
+
+    (factor,) = trace(step.factor, w, q, s, t, h) if step.factor else (None,)
+    (overlap,) = trace(step.overlap, w, q, s, t, h) if step.overlap else (None,)
+    (law,) = trace(step.law, q, velocity, t) if step.law else (None,)
+    after = None
+    if step.reduce:
+        values = np.split(reduced, [step.reduced[0]])
+        after = np.concatenate(trace(step.reduce, *values, end, new_q, new_velocity, multipliers))
+    inside, stop = condition(step.domain), condition(step.stop)
+    lists: list[Any] = [None if a is None else a.ravel().tolist() for a in
+                        (f, guess, scale, new_q, new_s, new_low, multipliers, force, new_velocity, law, after)]  # fmt: skip
+    f, guess, scale, new_q, new_s, new_low, multipliers, force, new_velocity, law, after = lists
+    return Translated(
+        graph, Dependence(graph), np.array(tracer.captured), tracer.declared, f, jacobian, guess, scale, new_q, new_lost,
+        new_s, new_low, multipliers, force, new_velocity, turned, None if factor is None else int(factor),
+        step.ends, None if overlap is None else int(overlap), inside, stop, law, after, step.weights, step.extrapolation,
+    )  # fmt: skip
+
+
+def _whole(graph: Graph, nodes: np.ndarray) -> bool:
+    return nodes.size > 0 and graph.kind[int(nodes.flat[0])] == "i"
+
+
+def _with_jacobian(residual: Callable) -> Callable:
+    """z, … ↦ (∂F/∂z, F), the residual computed once for both."""
+
+    def both(z, *rest):
+        return jax.jacfwd(lambda x: (value := residual(x, *rest), value), has_aux=True)(z)
+
+    return both
+
+
+def _less(g: Graph, increment: int, lost: int) -> int:
+    """increment - lost, formed first where the increment's first term is: that is known before the step is solved."""
+    op, *terms = g.nodes[increment]
+    if op != "add":
+        return g.apply("sub", increment, lost)
+    return g.apply("add", g.apply("sub", terms[0], lost), terms[1])
+
+
+def _compensated(g: Graph, new_s: np.ndarray, s: np.ndarray, low: np.ndarray, cut: np.ndarray) -> tuple[Any, Any]:
+    """(new s, new low): where s becomes an unknown w_j, it is summed with what rounding cut off before.
+
+    s + ((w_j - s) + (cut_j + low)): a solution near s differs from it by a number that is known exactly, and the update of
+    Newton's last iteration is known to more digits than z - update. Source: Hairer, Lubich, Wanner, Geometric Numerical
+    Integration, Section VIII.5, for increments of any one step method.
+    """
+    sums, lows = [], []
+    for new, old, rest in zip(new_s.tolist(), s.tolist(), low.tolist(), strict=True):
+        node = g.nodes[new]
+        if node[0] != "var" or node[1] != "w":
+            sums.append(new)
+            lows.append(g.zero)
+            continue
+        part = g.raw("add", g.raw("sub", new, old), g.raw("add", int(cut[node[2]]), rest))
+        sums.append(g.raw("add", old, part))
+        lows.append(g.raw("sub", part, g.raw("sub", sums[-1], old)))
+    return np.array(sums, np.int64), np.array(lows, np.int64)

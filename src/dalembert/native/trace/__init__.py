@@ -1,0 +1,1 @@
+"""From the programs that JAX traces to the graph. Begin with `tracer`."""

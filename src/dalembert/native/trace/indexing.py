@@ -1,0 +1,317 @@
+"""Primitives of JAX that move elements, and reductions, on arrays of graph nodes: index arithmetic, done by NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dalembert.native.graph.graph import Graph, Unsupported, paired
+from dalembert.native.trace.elementwise import Nodes, concrete, constants, converted, elementwise
+
+
+def _known(g: Graph, nodes: Nodes, primitive: str) -> np.ndarray:
+    values = concrete(g, nodes)
+    if values is None:
+        raise Unsupported(primitive, "with indices that are computed from the state")
+    return values.astype(np.int64)
+
+
+def _broadcast(g: Graph, eqn, x: Nodes) -> Nodes:
+    shape = [1] * len(eqn.params["shape"])
+    for axis, size in zip(eqn.params["broadcast_dimensions"], x.shape, strict=True):
+        shape[axis] = size
+    return np.broadcast_to(x.reshape(shape), eqn.params["shape"])
+
+
+def _slice(g: Graph, eqn, x: Nodes) -> Nodes:
+    p = eqn.params
+    strides = p["strides"] or (1,) * x.ndim
+    return x[tuple(slice(a, b, s) for a, b, s in zip(p["start_indices"], p["limit_indices"], strides, strict=True))]
+
+
+def _pad(g: Graph, eqn, x: Nodes, value: Nodes) -> Nodes:
+    result = x
+    for axis, (low, high, interior) in enumerate(eqn.params["padding_config"]):
+        size = result.shape[axis]
+        spread = size + max(size - 1, 0) * interior
+        moved = np.full((spread + max(low, 0) + max(high, 0), *np.delete(result.shape, axis)), int(value), np.int64)
+        moved[max(low, 0) : max(low, 0) + spread : interior + 1] = np.moveaxis(result, axis, 0)
+        moved = moved[max(-low, 0) : moved.shape[0] - max(-high, 0)]
+        result = np.moveaxis(moved, 0, axis)
+    return result
+
+
+def _window(g: Graph, name: str, x: Nodes, starts: tuple[Nodes, ...], sizes) -> tuple[slice, ...]:
+    at = [int(_known(g, s, name)) for s in starts]
+    at = [min(max(a, 0), n - size) for a, n, size in zip(at, x.shape, sizes, strict=True)]
+    return tuple(slice(a, a + size) for a, size in zip(at, sizes, strict=True))
+
+
+def _dynamic_slice(g: Graph, eqn, x: Nodes, *starts: Nodes) -> Nodes:
+    moving = [axis for axis, s in enumerate(starts) if concrete(g, s) is None]
+    if len(moving) == 1:  # one index is computed from the state: choose among all its values
+        (axis,) = moving
+        last = x.shape[axis] - eqn.params["slice_sizes"][axis]
+        at = [[*starts[:axis], np.asarray(g.constant(k)), *starts[axis + 1 :]] for k in range(last + 1)]
+        result = _dynamic_slice(g, eqn, x, *at[0])
+        for k in range(1, last + 1):
+            reached = np.asarray(g.apply("ge", int(starts[axis]), g.constant(k)))
+            result = elementwise(g, "select", reached, _dynamic_slice(g, eqn, x, *at[k]), result)
+        return result
+    return x[_window(g, "dynamic_slice", x, starts, eqn.params["slice_sizes"])]
+
+
+def _dynamic_update_slice(g: Graph, eqn, x: Nodes, update: Nodes, *starts: Nodes) -> Nodes:
+    result = x.copy()
+    result[_window(g, "dynamic_update_slice", x, starts, update.shape)] = update
+    return result
+
+
+def _positions(indices, grid, window_axes, skipped, index_map, batching, operand_shape, sizes):
+    """Indices into the operand for every element of a gather's output (or a scatter's updates); and which are inside.
+
+    grid: one array of coordinates per axis of the output. window_axes: its axes that run inside a slice. skipped: axes
+    of the operand that no window axis runs along. sizes: of a slice, along each axis of the operand.
+    """
+    batch = tuple(grid[d] for d in range(len(grid)) if d not in window_axes)
+    at = [np.zeros(grid[0].shape if len(grid) else (), np.int64) for _ in operand_shape]
+    along = [d for d in range(len(operand_shape)) if d not in skipped]
+    for axis, d in zip(window_axes, along, strict=True):
+        at[d] = at[d] + grid[axis]
+    inside = np.ones(at[0].shape if at else (), bool)
+    for k, d in enumerate(index_map):
+        start = indices[(*batch, k)]
+        inside &= (start >= 0) & (start <= operand_shape[d] - sizes[d])
+        at[d] = at[d] + np.clip(start, 0, operand_shape[d] - sizes[d])
+    for d, source in zip(*batching, strict=True):
+        at[d] = at[d] + batch[source]
+    return tuple(at), inside
+
+
+def _moving(g: Graph, name: str, indices: Nodes) -> tuple[np.ndarray, int | None]:
+    """The values of the indices, and the one column of them that is computed from the state; None where there is none."""
+    columns = [concrete(g, indices[..., k]) for k in range(indices.shape[-1])]
+    moving = [k for k, column in enumerate(columns) if column is None]
+    if len(moving) > 1:
+        raise Unsupported(name, "with several indices that are computed from the state")
+    zeros = np.zeros(indices.shape[:-1], np.int64)
+    known = np.stack([zeros if column is None else column.astype(np.int64) for column in columns] or [zeros], axis=-1)
+    return known[..., : len(columns)], moving[0] if moving else None
+
+
+def _at(known: np.ndarray, column: int, value: int) -> np.ndarray:
+    """The indices with one value in all of a column."""
+    result = known.copy()
+    result[..., column] = value
+    return result
+
+
+def _gather(g: Graph, eqn, x: Nodes, indices: Nodes) -> Nodes:
+    """An index that is computed chooses among all its values; one outside is moved to the nearest, or gives `_fill`."""
+    if "ONE_HOT" in str(eqn.params["mode"]):
+        raise Unsupported("gather", "in the mode one_hot")
+    known, column = _moving(g, "gather", indices)
+    result = _gather_at(g, eqn, x, known)
+    if column is None:
+        return result
+    d, grid = eqn.params["dimension_numbers"], np.indices(eqn.outvars[0].aval.shape)
+    axis = d.start_index_map[column]
+    last = x.shape[axis] - eqn.params["slice_sizes"][axis]
+    chosen = indices[(*(a for k, a in enumerate(grid) if k not in d.offset_dims), column)]
+    for k in range(1, last + 1):
+        reached = elementwise(g, "ge", chosen, np.asarray(g.constant(k)))
+        result = elementwise(g, "select", reached, _gather_at(g, eqn, x, _at(known, column, k)), result)
+    if "FILL" not in str(eqn.params["mode"]):
+        return result
+    ends = (("ge", 0), ("le", last))
+    inside = elementwise(g, "and", *(elementwise(g, op, chosen, np.asarray(g.constant(k))) for op, k in ends))
+    return elementwise(g, "select", inside, result, np.asarray(_fill(g, eqn)))
+
+
+def _fill(g: Graph, eqn) -> int:
+    """What stands for an element outside; if none is given NaN, true, the least signed or the largest unsigned integer."""
+    given, dtype = eqn.params["fill_value"], eqn.outvars[0].aval.dtype
+    if given is None and dtype.kind in "iu":
+        given = np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
+    elif given is None:
+        given = math.nan if dtype.kind == "f" else True
+    return int(constants(g, np.asarray(given, dtype)))
+
+
+def _gather_at(g: Graph, eqn, x: Nodes, indices: np.ndarray) -> Nodes:
+    p, d = eqn.params, eqn.params["dimension_numbers"]
+    grid = np.indices(eqn.outvars[0].aval.shape)
+    skipped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
+    batching = (d.operand_batching_dims, d.start_indices_batching_dims)
+    at, inside = _positions(indices, grid, d.offset_dims, skipped, d.start_index_map, batching, x.shape, p["slice_sizes"])
+    result = x[at]
+    if "FILL" in str(p["mode"]) and not inside.all():
+        result = np.where(inside, result, _fill(g, eqn))
+    return result
+
+
+def _scatter(combine: str | None) -> Callable:
+    def scatter(g: Graph, eqn, x: Nodes, indices: Nodes, updates: Nodes) -> Nodes:
+        if combine is None and eqn.params["update_jaxpr"] is not None:
+            raise Unsupported("scatter", "with a function of what is there")
+        known, column = _moving(g, "scatter", indices)
+        result, d = x.copy(), eqn.params["dimension_numbers"]
+        if column is None:
+            _scatter_at(g, eqn, combine, result, known, updates, None)
+            return result
+        axis, grid = d.scatter_dims_to_operand_dims[column], np.indices(updates.shape)
+        last = x.shape[axis] - _window_sizes(d, updates.shape, x.ndim)[axis]
+        chosen = indices[(*(a for k, a in enumerate(grid) if k not in d.update_window_dims), column)]
+        if "CLIP" in str(eqn.params["mode"]):
+            chosen = elementwise(g, "min", elementwise(g, "max", chosen, np.asarray(g.constant(0))), constants(g, last))
+        chosen = np.broadcast_to(chosen, updates.shape)
+        for k in range(last + 1):
+            here = elementwise(g, "eq", chosen, np.asarray(g.constant(k)))
+            _scatter_at(g, eqn, combine, result, _at(known, column, k), updates, here)
+        return result
+
+    return scatter
+
+
+def _window_sizes(d, updates: tuple[int, ...], ndim: int) -> list[int]:
+    """How far a window of the updates reaches along each axis of the operand."""
+    skipped = {*d.inserted_window_dims, *d.operand_batching_dims}
+    sizes = [1] * ndim
+    for axis, along in zip(d.update_window_dims, (k for k in range(ndim) if k not in skipped), strict=True):
+        sizes[along] = updates[axis]
+    return sizes
+
+
+def _scatter_at(g: Graph, eqn, combine, result: Nodes, indices: np.ndarray, updates: Nodes, where: Nodes | None) -> None:
+    """Write updates into result, or combine them with what is there; with `where`, only where that is true."""
+    p, d = eqn.params, eqn.params["dimension_numbers"]
+    skipped = {*d.inserted_window_dims, *d.operand_batching_dims}
+    sizes, window = _window_sizes(d, updates.shape, result.ndim), list(d.update_window_dims)
+    batching = (d.operand_batching_dims, d.scatter_indices_batching_dims)
+    grid = np.indices(updates.shape)
+    at, inside = _positions(indices, grid, window, skipped, d.scatter_dims_to_operand_dims, batching, result.shape, sizes)
+    keep = inside if "CLIP" not in str(p["mode"]) else np.ones_like(inside)
+    columns = [np.broadcast_to(a, updates.shape)[keep].tolist() for a in at]
+    conditions = np.full(updates.shape, g.true) if where is None else where
+    for *place, value, here in zip(*columns, updates[keep].tolist(), conditions[keep].tolist(), strict=True):
+        old = int(result[tuple(place)])
+        new = value if combine is None else int(elementwise(g, combine, np.asarray(old), np.asarray(value)))
+        result[tuple(place)] = g.apply("select", here, new, old)
+
+
+def _reduce(op: str) -> Callable:
+    def reduce(g: Graph, eqn, x: Nodes) -> Nodes:
+        axes = eqn.params["axes"]
+        kept = [d for d in range(x.ndim) if d not in axes]
+        size = math.prod(x.shape[d] for d in axes)
+        rows = np.transpose(x, [*kept, *axes]).reshape(*(x.shape[d] for d in kept), size)
+        columns = [rows[..., k] for k in range(size)]
+        combine = lambda a, b: elementwise(g, op, a, b)  # noqa: E731
+        return paired(combine, columns, constants(g, np.full(rows.shape[:-1], _empty(op, eqn.outvars[0].aval.dtype))))
+
+    return reduce
+
+
+def _empty(op: str, dtype: np.dtype) -> Any:
+    """What op gives for nothing."""
+    if op in ("max", "min") and dtype.kind in "iu":
+        return getattr(np.iinfo(dtype), "min" if op == "max" else "max")
+    value = {"add": 0, "mul": 1, "max": -math.inf, "min": math.inf, "and": True, "or": False}[op]
+    return np.asarray(value, dtype)
+
+
+def _cumulative(op: str) -> Callable:
+    def accumulate(g: Graph, eqn, x: Nodes) -> Nodes:
+        rows = np.moveaxis(x, eqn.params["axis"], 0)
+        rows = rows[::-1] if eqn.params["reverse"] else rows
+        out = [rows[0]] if rows.shape[0] else []
+        for row in rows[1:]:
+            out.append(elementwise(g, op, out[-1], row))
+        stacked = np.stack(out) if out else rows
+        return np.moveaxis(stacked[::-1] if eqn.params["reverse"] else stacked, 0, eqn.params["axis"])
+
+    return accumulate
+
+
+def _dot_general(g: Graph, eqn, a: Nodes, b: Nodes) -> Nodes:
+    dtype = eqn.outvars[0].aval.dtype
+    a, b = (converted(g, x, v.aval.dtype, dtype) for x, v in zip((a, b), eqn.invars, strict=True))
+    (left, right), (left_batch, right_batch) = eqn.params["dimension_numbers"]
+    rows = [d for d in range(a.ndim) if d not in (*left, *left_batch)]
+    columns = [d for d in range(b.ndim) if d not in (*right, *right_batch)]
+    batch = [a.shape[d] for d in left_batch]
+    inner = math.prod(a.shape[d] for d in left)
+    x = np.transpose(a, [*left_batch, *rows, *left]).reshape(*batch, math.prod(a.shape[d] for d in rows), 1, inner)
+    y = np.transpose(b, [*right_batch, *columns, *right]).reshape(*batch, 1, math.prod(b.shape[d] for d in columns), inner)
+    shape = (*batch, *(a.shape[d] for d in rows), *(b.shape[d] for d in columns))
+    result = constants(g, np.zeros((*batch, x.shape[-3], y.shape[-2]), dtype))
+    for k in range(inner):
+        result = elementwise(g, "add", result, elementwise(g, "mul", x[..., k], y[..., k]))
+    return result.reshape(shape)
+
+
+def _iota(g: Graph, eqn) -> Nodes:
+    p = eqn.params
+    along = np.arange(p["shape"][p["dimension"]], dtype=p["dtype"])
+    shape = [1] * len(p["shape"])
+    shape[p["dimension"]] = -1
+    return constants(g, np.broadcast_to(along.reshape(shape), p["shape"]))
+
+
+def _split(g: Graph, eqn, x: Nodes) -> list[Nodes]:
+    return np.split(x, np.cumsum(eqn.params["sizes"])[:-1], axis=eqn.params["axis"])
+
+
+def _argument(op: str) -> Callable:
+    """The first of the best elements, and of those that are NaN if there are such."""
+
+    def argument(g: Graph, eqn, x: Nodes) -> Nodes:
+        rows = np.moveaxis(x, eqn.params["axes"][0], 0)
+        best, index = rows[0], constants(g, np.zeros(rows.shape[1:], np.int64))
+        for k in range(1, rows.shape[0]):
+            better = elementwise(g, op, rows[k], best)
+            if eqn.invars[0].aval.dtype.kind == "f":
+                worse, valid = elementwise(g, "ne", rows[k], rows[k]), elementwise(g, "eq", best, best)
+                better = elementwise(g, "or", better, elementwise(g, "and", worse, valid))
+            best = elementwise(g, "select", better, rows[k], best)
+            index = elementwise(g, "select", better, np.asarray(g.constant(k)), index)
+        return index
+
+    return argument
+
+
+def _nothing(g: Graph, eqn) -> Nodes:
+    """An array that is never read."""
+    return constants(g, np.zeros(eqn.outvars[0].aval.shape, eqn.outvars[0].aval.dtype))
+
+
+def _expand(g: Graph, eqn, x: Nodes) -> Nodes:
+    return x.reshape(eqn.outvars[0].aval.shape)
+
+
+STRUCTURE: dict[str, Callable[..., Any]] = {
+    "broadcast_in_dim": _broadcast, "slice": _slice, "pad": _pad, "iota": _iota, "split": _split,
+    "convert_element_type": lambda g, eqn, x: converted(g, x, eqn.invars[0].aval.dtype, eqn.params["new_dtype"]),
+    "empty": _nothing, "empty2": _nothing,
+    "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "gather": _gather,
+    "reshape": _expand, "squeeze": _expand, "expand_dims": _expand,
+    "transpose": lambda g, eqn, x: np.transpose(x, eqn.params["permutation"]),
+    "rev": lambda g, eqn, x: np.flip(x, eqn.params["dimensions"]),
+    "concatenate": lambda g, eqn, *x: np.concatenate(x, axis=eqn.params["dimension"]),
+    "stack": lambda g, eqn, *x: np.stack(x, axis=eqn.params["axis"]),
+    "unstack": lambda g, eqn, x: list(np.moveaxis(x, eqn.params["axis"], 0)),
+    "tile": lambda g, eqn, x: np.tile(x, eqn.params["reps"]),
+    "scatter": _scatter(None), "scatter-add": _scatter("add"), "scatter_add": _scatter("add"),
+    "scatter-sub": _scatter("sub"), "scatter_sub": _scatter("sub"), "scatter-mul": _scatter("mul"),
+    "scatter_mul": _scatter("mul"),
+    "scatter_min": _scatter("min"), "scatter_max": _scatter("max"),
+    "scatter-min": _scatter("min"), "scatter-max": _scatter("max"),
+    "reduce_sum": _reduce("add"), "reduce_prod": _reduce("mul"), "reduce_max": _reduce("max"),
+    "reduce_min": _reduce("min"), "reduce_and": _reduce("and"), "reduce_or": _reduce("or"),
+    "cumsum": _cumulative("add"), "cumprod": _cumulative("mul"), "cummax": _cumulative("max"),
+    "cummin": _cumulative("min"), "dot_general": _dot_general,
+    "argmax": _argument("gt"), "argmin": _argument("lt"),
+}  # fmt: skip

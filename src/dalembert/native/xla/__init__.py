@@ -1,0 +1,1 @@
+"""Compiled runs behind XLA's calling convention. Begin with `handles`."""

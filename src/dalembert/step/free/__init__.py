@@ -1,0 +1,1 @@
+"""Steps whose length is an unknown. Begin with `free_steps`."""

@@ -1,0 +1,184 @@
+"""Steps of their own length: the flow of a variational problem on R × Q, where the energy equation gives the next time."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from dalembert.algebra import Newton
+from dalembert.discretize import Hermite, Interpolated, Points, WindowMap, with_time
+from dalembert.discretize.higher import forward_differences
+from dalembert.discretize.windows import as_windows
+from dalembert.numbers import MOST_NODES, as_flag, as_numbers, as_tolerance, whole_number
+from dalembert.path import Outcome, Path, Statistics, StepError
+from dalembert.step.free.next_time import next_step
+from dalembert.step.programs.higher import HigherProgram
+from dalembert.step.start.higher import Begun, from_nodes
+from dalembert.step.start.higher_checks import as_multipliers, check_consistent, check_regular, first_matrix
+from dalembert.systems import VariationalProblem, check_x64
+from dalembert.systems.higher.variational import check_problem, common_order, constraint_numbers
+from dalembert.systems.sizes import check_resolved
+from dalembert.tracing import Jitted
+
+CHUNK = 256  # the program is compiled for numbers of steps up to multiples of this
+
+
+def simulate_free_steps(
+    problem: VariationalProblem,
+    nodes: Float[Array, "nodes n"],
+    times: Float[Array, "nodes"],
+    *,
+    steps: int,
+    multipliers=None,
+    scheme: WindowMap | None = None,
+    tolerance: float = 1e-9,
+    max_iterations: int = 25,
+    throw: bool = True,
+) -> Path:
+    """Σ_j D_j L̃_d = 0 in q and in t: E_i - E_{i-1} = -(h_i + … + h_{i+k-1})/k ∂L_d/∂t, the steps h_i unknown.
+
+    Symplectic, and energy and momentum conserving where L does not depend on time. For k = 1 nodes are the first two,
+    (2, n), at times (2,); their energy is the one that is kept. For k > 1 the windows are Hermite's, and nodes (2, k, n)
+    are q, …, q⁽ᵏ⁻¹⁾ at two times. steps: N, with the first. Returns a Path whose t are the times found; v are difference
+    quotients between nodes, for k > 1 the velocities of the nodes.
+
+    The step is the positive root nearest to the last one. The energy of a step is off by hᵖ g(q, q̇, …), and steps exist
+    where g keeps its sign along the motion: hᵖ⁺¹ g is constant in the mean. Where no positive next step is found the outcome
+    is NO_POSITIVE_STEP, with the time; g has a zero there, as near turning points. Go on with fixed steps:
+    `simulate(problem, nodes=path.interpolate(path.t[-1] - h * np.arange(2 * k)[::-1])[0], h=h, …)`, for k = 1 with the
+    nodes `path.q[-2:]` themselves and their h.
+
+    scheme: Interpolated() or Averaged() with nodes (2k, n) at times (2k,): the paper's windows of k+1 nodes. Their equation
+    of the energy connects 2k-1 neighbouring steps and is unstable as a recursion: for k = 2 the error of the action is
+    Σ g (h_i³ + h_i²h_{i+1} + h_ih_{i+1}²), deviations from a smooth mesh obey 4δ_{i-1} + 10δ_i + 4δ_{i+1} = 0 and grow like
+    (-2)ⁱ, whatever L and however small h is. As boundary problems the same equations are well posed.
+    Errors: ValueError naming the argument; StepError with the partial path, unless throw=False.
+    Source: Colombo, Martín de Diego, Zuccalli, section 4.1, where the windows have nodes alone; for k = 1 Kane, Marsden,
+    Ortiz (1999).
+    """
+    check_x64()
+    check_problem(problem)
+    as_flag(throw, "throw")
+    whole_number(steps, "steps", most=MOST_NODES)
+    options = Newton(as_tolerance(tolerance), whole_number(max_iterations, "max_iterations"))
+    scheme = (Interpolated() if problem.derivatives == 1 else Hermite()) if scheme is None else as_windows(scheme)
+    hermite = isinstance(scheme, Hermite) and problem.derivatives > 1
+    x, n = _first_nodes(problem, nodes, times, hermite)
+    free = with_time(problem, scheme, forward=False)
+    sizes = constraint_numbers(free, x.shape[1])
+    given = as_multipliers(multipliers, common_order(free), sizes[0])
+    _check_flow(problem, x, n, hermite)
+    if any(sizes):
+        check_consistent(free, Points(), jnp.asarray(x), False, 1.0, 0.0)
+    program = HigherProgram(free, Points(), *sizes, len(x))
+    count = steps + 1 - len(x)
+    if count < 1:
+        raise ValueError(f"steps: found {steps}; the start gives {len(x)} nodes already, those of {len(x) - 1} steps")
+    begun, rows = _run(
+        problem, scheme, sizes, jnp.asarray(x), given, options, jnp.asarray(count), CHUNK * ceil(count / CHUNK)
+    )
+    path = _path(x, jax.tree.map(lambda y: np.asarray(y)[:count], rows), program, n, hermite)
+    failed = Outcome(int(path.code)).failed
+    if failed and path.steps == 0:  # is there a flow at all?
+        first_matrix(program, begun.b[0], _state(begun), begun.z, 0.0, 1.0)
+    if failed and throw:
+        raise StepError(path)
+    return path
+
+
+def _first_nodes(problem: VariationalProblem, nodes, times, hermite: bool) -> tuple[Float[np.ndarray, "known x"], int]:
+    """The first nodes (t, q) or (t, q, q̇, …), and n."""
+    k = problem.derivatives
+    q, t = as_numbers(nodes, "nodes"), as_numbers(times, "times")
+    known, shape = (2, f"(2, {k}, n)") if hermite else (2 * k, f"({2 * k}, n)")
+    if q.ndim != (3 if hermite else 2) or len(q) != known or t.shape != (known,) or (hermite and q.shape[1] != k):
+        what = f"q and its first {k - 1} derivatives at two times" if hermite else f"the first {known} nodes"
+        raise ValueError(f"nodes, times: found shapes {q.shape} and {t.shape}; give {what}, {shape}, and times ({known},)")
+    if not np.all(np.diff(t) > 0):
+        raise ValueError(f"times: found {t}; they must increase")
+    check_resolved("times", np.abs(t).max(), np.diff(t).min())
+    if hermite and (problem.differential or problem.holonomic):
+        raise ValueError("scheme: a flow of Hermite windows takes no constraints; give Interpolated() and 2k nodes")
+    return np.column_stack([t, q.reshape(known, -1)]), q.shape[-1]
+
+
+def _check_flow(problem: VariationalProblem, x: Float[np.ndarray, "known x"], n: int, hermite: bool) -> None:
+    """L determines q⁽ᵏ⁾; the discrete equations may be regular without that, and their solutions mean nothing."""
+    k, q = problem.derivatives, x[:, 1:].reshape(-1, n)
+    rest = (
+        np.concatenate([q[:k], np.zeros((k, n))])
+        if hermite
+        else forward_differences(jnp.asarray(q), np.diff(x[:, 0]).mean())
+    )
+    check_regular(problem, jnp.asarray(rest), jnp.zeros(constraint_numbers(problem, n)[0]), jnp.asarray(x[0, 0]))
+
+
+def _state(begun: Begun) -> Float[Array, "s"]:
+    return jnp.concatenate([begun.b[1:].ravel(), begun.momenta.ravel()])
+
+
+@Jitted
+def _run(problem, scheme, sizes: tuple[int, int], nodes, multipliers, options: Newton, count, length: int):
+    """Where it starts, and (node, multipliers, force, code, iterations, residual) of every step, 0 where none is taken."""
+    free = with_time(problem, scheme, forward=False)
+    begun = from_nodes(free, Points(), nodes, multipliers, sizes[1], 0.0, 1.0)
+    program = HigherProgram(free, Points(), *sizes, nodes.shape[0])
+
+    def step(carry):
+        q, lost, s, z = carry
+        found = next_step(program, q, s, z, options)
+        increment, s = program.advance(found.z, q, s, 0.0, 1.0)
+        new = q + (increment - lost)
+        output = program.outputs(found.z, q, carry[2], 0.0, 1.0, jnp.zeros_like(q))
+        row = (new, output.multipliers, output.force, found.code, found.iterations, found.residual)
+        return (new, (new - q) - (increment - lost), s, found.z), row
+
+    def one(carry, i):
+        state, code = carry
+        state, row = lax.cond((code == 0) & (i < count), step, lambda c: (c, jax.tree.map(jnp.zeros_like, empty)), state)
+        return (state, code + row[3]), row
+
+    start = (begun.b[0], jnp.zeros_like(begun.b[0]), _state(begun), begun.z)
+    empty = jax.eval_shape(lambda c: step(c)[1], start)
+    return begun, lax.scan(one, (start, jnp.asarray(0)), jnp.arange(length))[1]
+
+
+def _turns(q: Float[np.ndarray, "nodes n"]) -> int:
+    """Steps in which the velocity turned by more than a right angle."""
+    v = np.diff(q, axis=0)
+    return int(np.count_nonzero(np.einsum("ki,ki->k", v[1:], v[:-1]) < 0))
+
+
+def _path(x: Float[np.ndarray, "known x"], found, program: HigherProgram, n: int, hermite: bool) -> Path:
+    """A path on R × Q as a path on Q."""
+    nodes, multipliers, forces, codes, iterations, residuals = found
+    failed = np.flatnonzero(codes)
+    done = int(failed[0]) if failed.size else len(codes)
+    code = int(codes[done]) if failed.size else int(Outcome.SUCCESS)
+    x = np.concatenate([x, nodes[:done]])
+    t, q = x[:, 0], x[:, 1 : 1 + n]
+    place = len(x) - done - 1 + np.arange(done) + program.multiplier_time
+    if program.mh and not program.m:  # μ(t) of L + μᵀφ: a node has half of the steps beside it
+        index = place.astype(int)
+        own = 0.5 * (t[index + 1] - t[np.maximum(index - 1, 0)])[:, None]
+        multipliers, forces = multipliers[:done] / own, forces[:done] / own
+    known: dict[str, Any] = {
+        "t": t, "q": q, "t_velocity": t if hermite else 0.5 * (t[1:] + t[:-1]),
+        "v": x[:, 1 + n : 1 + 2 * n] if hermite else np.diff(q, axis=0) / np.diff(t)[:, None],
+        "t_multipliers": np.interp(place, np.arange(len(t)), t), "multipliers": multipliers[:done],
+        "constraint_forces": forces[:done, 1 : 1 + n], "h": t[1] - t[0], "steps_done": done, "code": code,
+    }  # fmt: skip
+    worked: dict[str, Any] = {
+        "iterations": iterations.sum(), "max_iterations": iterations.max(initial=0),
+        "residual": residuals[:done].max(initial=0.0), "crossings": 0, "turns": _turns(q),
+        "failed_step": len(x) - 1 if code else -1,
+        "failed_time": t[-1] if code else np.nan, "failed_residual": residuals[done] if code else np.nan,
+    }  # fmt: skip
+    path = Path(**known, statistics=Statistics(**worked), levels=("node" if hermite else "mid", program.levels[1]))
+    return jax.tree.map(jnp.asarray, path)

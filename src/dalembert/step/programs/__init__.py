@@ -1,0 +1,1 @@
+"""The equations of a step, one method per file. Begin with `base`."""

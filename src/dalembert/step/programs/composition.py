@@ -1,0 +1,85 @@
+"""A step composed of stages, each with the equations of another step and a step of its own."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from dalembert.step.programs.base import Outputs, StepProgram
+from dalembert.step.programs.node import KickDriftKick, NodeProgram
+from dalembert.systems import Lyapunov, System
+from dalembert.systems.equations import all_reactions, kkt_residual
+
+_ITERATIONS = 3  # for multipliers whose equations are not affine, from an error of O(h) that is squared each time
+
+
+class Composed(StepProgram):
+    """φ_{γ_s h} ∘ … ∘ φ_{γ₁ h} of a self-adjoint step φ; multipliers are λ(q, v) of the continuous equations after the step.
+
+    Source of the multipliers: Jiménez, Scheurle, Remark 4.3, eq. (23), here for constraints of every order. The equations
+    of (a, λ) are affine but where φ(q, v, a) or R(q, v, a) is not, and solved from the last stage's mean a and its λ.
+    """
+
+    base: NodeProgram | KickDriftKick
+    weights_: tuple[float, ...] = eqx.field(static=True)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return self.weights_
+
+    @property
+    def system(self) -> System:
+        """That of the step which is composed."""
+        return self.base.system
+
+    @property
+    def multiplier_time(self) -> float:
+        return 1.0
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        return ("node", "node")
+
+    @property
+    def lead(self) -> int:
+        return 0
+
+    def residual(self, z, q, s, t, h, held):
+        return self.base.residual(z, q, s, t, h, held)
+
+    def guess(self, q, s, t, h):
+        return self.base.guess(q, s, t, h)
+
+    def expect(self, s, h, a, multipliers):
+        return self.base.expect(s, self.weights[0] * h, a, multipliers)
+
+    def scale(self, z, q, s, h):
+        return self.base.scale(z, q, s, h)
+
+    def advance(self, z, q, s, t, h):
+        return self.base.advance(z, q, s, t, h)
+
+    def after(self, z, q, s, h):
+        return self.base.after(z, q, s, h)
+
+    def middle(self, z, q, s, t, h):
+        return self.base.middle(z, q, s, t, h)
+
+    def factor(self, z, q, s, t, h):
+        return self.base.factor(z, q, s, t, h)
+
+    def overlap(self, z, q, s, t, h):
+        return self.base.overlap(z, q, s, t, h)
+
+    def constrained_row(self, n):
+        return self.base.constrained_row(n)
+
+    def outputs(self, z, q, s, t, h, held):
+        increment, v = self.base.advance(z, q, s, t, h)
+        x, n = q + increment, q.shape[0]
+        start = jnp.concatenate([(v - s) / h, self.base.outputs(z, q, s, t, h, held).multipliers])
+        equations = lambda y: kkt_residual(self.system, x, v, t + h, y).at[:n].add(-held)  # noqa: E731
+        second = any(c.order == 2 and not isinstance(c, Lyapunov) for c in self.system.constraints)
+        for _ in range(_ITERATIONS if second else 1):
+            start = start - jnp.linalg.solve(jax.jacfwd(equations)(start), equations(start))
+        rows = all_reactions(self.system, x, v, start[:n], t + h)
+        return Outputs(start[n:], rows.T @ start[n:])

@@ -1,0 +1,258 @@
+"""The steps there are: node equations on or between the nodes, kick-drift-kick, and discrete data of any order."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.discrete import discrete_equations
+from dalembert.discretize.discrete import node_reactions as discrete_reactions
+from dalembert.discretize.nodes import Interval, Kick, Node, kick_equations, node_equations, node_reactions
+from dalembert.step.programs.base import Outputs, StepProgram, Vector, velocity_scale
+from dalembert.systems import SecondOrder, System
+from dalembert.systems.equations import all_reactions, deflatable, lyapunov_factor, reactions
+
+Kinds = tuple[tuple[int, int], ...]  # (order, number of equations) of each constraint
+
+
+def _constrained_row(kinds: Kinds, motions: int, doubled: bool) -> int | None:
+    """Row of the one equation of order 2, after the equations of motion; holonomic ones may take two rows each."""
+    if sum(m for order, m in kinds if order == 2) != 1:
+        return None
+    before = kinds[: next(i for i, kind in enumerate(kinds) if kind[0] == 2)]
+    return motions + sum((2 if order == 0 and doubled else 1) * m for order, m in before)
+
+
+def _overlap(program: NodeProgram | KickDriftKick, z, q: Vector, s: Vector, t, h) -> Float[Array, ""] | None:
+    """det(J₀J₁ᵀ), J = ∂φ/∂a of constraints on accelerations with Chetaev's reactions, before and after the step.
+
+    With these J stands in the equations twice, and where it passes through zero their determinant does not change its sign.
+    """
+    both = [
+        c for c in program.system.constraints if isinstance(c, SecondOrder) and c.reactions is None and c.virtual is None
+    ]
+    if not both:
+        return None
+    increment, new = program.advance(z, q, s, t, h)
+    rows = lambda x, v, at: jnp.concatenate([reactions(program.system, c, x, v, (new - s) / h, at) for c in both])  # noqa: E731
+    gram = rows(q, s, t) @ rows(q + increment, new, t + h).T
+    return gram[0, 0] if gram.shape[0] == 1 else jnp.linalg.det(gram)
+
+
+class NodeProgram(StepProgram):
+    """z = (v', λ) with q₂ = q₁ + h v': the node equations, stepped on nodes or between them.
+
+    The state is (q̃, v = (q₁-q₀)/h) with q₁ = q̃ + ahead · h v. ahead: 0 … 1, share of the step from the state to the node.
+    two_step: the state is that of two given nodes, ahead = 0; otherwise it starts from (q₀, v₀) itself.
+    """
+
+    system: System
+    scheme: Scheme
+    kinds: Kinds = eqx.field(static=True)
+    ahead: float = eqx.field(static=True)
+    two_step: bool = eqx.field(static=True)
+    deflate: bool = eqx.field(static=True)
+
+    @property
+    def multiplier_time(self) -> float:
+        return self.ahead
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        if self.two_step:
+            return ("mid", "interior")
+        return ("node", "mid" if self.ahead == 0.5 else "node")
+
+    @property
+    def lead(self) -> int:
+        return 1 if self.two_step else 0
+
+    def node(self, z, q, s, t, h) -> Node:
+        n = q.shape[0]
+        known = Interval(q, h * s, t - (1.0 - self.ahead) * h, h, 1.0 - self.ahead)
+        return Node(q + self.ahead * h * s, h * s, h * z[:n], t + self.ahead * h, h, known)
+
+    def residual(self, z, q, s, t, h, held):
+        node = self.node(z, q, s, t, h)
+        return node_equations(self.scheme, self.system, node, z[q.shape[0] :], held, self.deflate)
+
+    def guess(self, q, s, t, h):
+        return jnp.concatenate([s, jnp.zeros(sum(m for _, m in self.kinds))])
+
+    def expect(self, s, h, a, multipliers):
+        return jnp.concatenate([s + h * a, multipliers])
+
+    def scale(self, z, q, s, h):
+        n = q.shape[0]
+        return jnp.full_like(z, jnp.inf).at[:n].set(velocity_scale(z[:n], s, q, h))
+
+    def advance(self, z, q, s, t, h):
+        new = z[: q.shape[0]]
+        return (self.ahead * h) * s + ((1.0 - self.ahead) * h) * new, new
+
+    def after(self, z, q, s, h):
+        v = z[: q.shape[0]]
+        return q + h * (self.ahead * s + (0.5 if self.two_step else 1.0 - self.ahead) * v), v
+
+    def outputs(self, z, q, s, t, h, held):
+        multipliers = z[q.shape[0] :]
+        rows = node_reactions(self.scheme, self.system, self.node(z, q, s, t, h))
+        return Outputs(multipliers, rows.T @ multipliers)
+
+    def middle(self, z, q, s, t, h):
+        node = self.node(z, q, s, t, h)
+        x, v, _ = self.scheme.kinematic(node.q, node.d0, node.d1, h)
+        return x, v, node.t
+
+    def factor(self, z, q, s, t, h):
+        return lyapunov_factor(self.system, *self.middle(z, q, s, t, h)) if deflatable(self.system) else None
+
+    def overlap(self, z, q, s, t, h):
+        return _overlap(self, z, q, s, t, h)
+
+    def constrained_row(self, n):
+        return _constrained_row(self.kinds, n, doubled=False)
+
+
+class KickDriftKick(StepProgram):
+    """z = (V, v₁, λ⁻ and λ⁺ of holonomic, λ of other constraints): the state (q, v) satisfies the constraints."""
+
+    system: System
+    scheme: Scheme
+    kinds: Kinds = eqx.field(static=True)
+    deflate: bool = eqx.field(static=True)
+
+    @property
+    def multiplier_time(self) -> float:
+        return 0.5
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        return ("node", "mid")
+
+    @property
+    def lead(self) -> int:
+        return 0
+
+    def unpack(self, z, n: int) -> Kick:
+        left, right, at = [jnp.zeros(0)], [jnp.zeros(0)], 2 * n
+        for order, m in self.kinds:
+            left.append(z[at : at + m])
+            at += m if order == 0 else 0
+            right.append(z[at : at + m])
+            at += m
+        return Kick(z[:n], z[n : 2 * n], jnp.concatenate(left), jnp.concatenate(right))
+
+    def residual(self, z, q, s, t, h, held):
+        kick = self.unpack(z, q.shape[0])
+        return kick_equations(self.scheme, self.system, q, s, t, h, kick, held, self.deflate)
+
+    def guess(self, q, s, t, h):
+        return jnp.concatenate([s, s, jnp.zeros(sum((2 if order == 0 else 1) * m for order, m in self.kinds))])
+
+    def expect(self, s, h, a, multipliers):
+        parts, at = [s + 0.5 * h * a, s + h * a], 0
+        for order, m in self.kinds:
+            parts += [multipliers[at : at + m]] * (2 if order == 0 else 1)
+            at += m
+        return jnp.concatenate(parts)
+
+    def scale(self, z, q, s, h):
+        n = q.shape[0]
+        return jnp.full_like(z, jnp.inf).at[: 2 * n].set(velocity_scale(z[: 2 * n], s, q, h))
+
+    def advance(self, z, q, s, t, h):
+        n = q.shape[0]
+        return h * z[:n], z[n : 2 * n]
+
+    def after(self, z, q, s, h):
+        n = q.shape[0]
+        return q + h * z[:n], z[n : 2 * n]
+
+    def outputs(self, z, q, s, t, h, held):
+        kick = self.unpack(z, q.shape[0])
+        multipliers = 0.5 * (kick.left + kick.right)
+        middle, a = q + 0.5 * h * kick.mean, (kick.v - s) / h
+        rows = all_reactions(self.system, middle, kick.mean, a, t + 0.5 * h)
+        return Outputs(multipliers, rows.T @ multipliers)
+
+    def middle(self, z, q, s, t, h):
+        mean = z[: q.shape[0]]
+        return q + 0.5 * h * mean, mean, t + 0.5 * h
+
+    def factor(self, z, q, s, t, h):
+        return lyapunov_factor(self.system, *self.middle(z, q, s, t, h)) if deflatable(self.system) else None
+
+    def overlap(self, z, q, s, t, h):
+        return _overlap(self, z, q, s, t, h)
+
+    def constrained_row(self, n):
+        return _constrained_row(self.kinds, 2 * n, doubled=True)
+
+
+class DiscreteProgram(StepProgram):
+    """z = (v', λ), q₂ = q₁ + h v', from discrete data; s stacks the last differences over h, the latest first."""
+
+    system: DiscreteSystem
+    m: int = eqx.field(static=True)
+
+    @property
+    def multiplier_time(self) -> float:
+        return 0.0
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        return ("mid", "interior")
+
+    def nodes(self, z, q, s, h) -> list[Vector]:
+        n = q.shape[0]
+        out = [q + h * z[:n], q]
+        for i in range(self.system.nodes_needed - 1):
+            out.append(out[-1] - h * s[i * n : (i + 1) * n])
+        return out[::-1]
+
+    def residual(self, z, q, s, t, h, held):
+        n = q.shape[0]
+        equations = discrete_equations(self.system, self.nodes(z, q, s, h), z[n:], h)
+        return equations.at[:n].add(h * held)
+
+    def guess(self, q, s, t, h):
+        return jnp.concatenate([s[: q.shape[0]], jnp.zeros(self.m)])
+
+    def expect(self, s, h, a, multipliers):
+        return jnp.concatenate([s[: a.shape[0]] + h * a, multipliers])
+
+    def scale(self, z, q, s, h):
+        n = q.shape[0]
+        return jnp.full_like(z, jnp.inf).at[:n].set(velocity_scale(z[:n], s, q, h))
+
+    def advance(self, z, q, s, t, h):
+        n = q.shape[0]
+        return h * z[:n], jnp.concatenate([z[:n], s[:-n]])
+
+    def after(self, z, q, s, h):
+        v = z[: q.shape[0]]
+        return q + 0.5 * h * v, v
+
+    def outputs(self, z, q, s, t, h, held):
+        n, nodes = q.shape[0], self.nodes(z, q, s, h)
+        k, j = self.system.order, self.system.factor
+        start = len(nodes) - 1 - j
+        rows = discrete_reactions(self.system, nodes[start : start + k + 1])
+        return Outputs(z[n:], rows.T @ z[n:])
+
+    def middle(self, z, q, s, t, h):
+        n = q.shape[0]
+        return q, 0.5 * (s[:n] + z[:n]), t
+
+    def constrained_row(self, n):
+        return n if self.m == 1 else None
+
+    def velocity(self, s):
+        return s[: s.shape[0] // (self.system.nodes_needed - 1)]
+
+    @property
+    def lead(self) -> int:
+        return self.system.nodes_needed - 1

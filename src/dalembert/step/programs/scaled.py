@@ -1,0 +1,126 @@
+"""A step in units of its unknowns, where those of the data are so far apart that rounding would decide."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.step.programs.base import Outputs, StepProgram
+from dalembert.step.start.prepared import Prepared
+from dalembert.systems.sizes import power_of_two, units_of
+from dalembert.tracing import Jitted
+
+FAR = 2.0**20  # the ratio of units from which on they count: below, an ordinary step has digits enough
+
+
+class Units(NamedTuple):
+    """positions: those of the coordinates, in which the kinetic energy has inertias 1. unknowns: those of z."""
+
+    positions: Float[Array, "n"]
+    unknowns: Float[Array, "z"]
+
+
+class Scaled(StepProgram):
+    """The step of `base` with z in `units`: F(z·u; q, s, t, h, held) = 0. Velocities are small against the largest of all
+    in units of their coordinates."""
+
+    base: StepProgram
+    units: Units
+
+    @property
+    def system(self):
+        return self.base.system  # type: ignore[attr-defined]
+
+    @property
+    def weights(self):
+        return self.base.weights
+
+    @property
+    def multiplier_time(self):
+        return self.base.multiplier_time
+
+    @property
+    def levels(self):
+        return self.base.levels
+
+    @property
+    def lead(self):
+        return self.base.lead
+
+    def residual(self, z, q, s, t, h, held):
+        return self.base.residual(z * self.units.unknowns, q, s, t, h, held)
+
+    def guess(self, q, s, t, h):
+        return self.base.guess(q, s, t, h) / self.units.unknowns
+
+    def expect(self, s, h, a, multipliers):
+        return self.base.expect(s, h, a, multipliers) / self.units.unknowns
+
+    def scale(self, z, q, s, h):
+        own = self.units.positions
+        return self.base.scale(z, q / own, s / jnp.tile(own, s.shape[0] // own.shape[0]), h)
+
+    def advance(self, z, q, s, t, h):
+        return self.base.advance(z * self.units.unknowns, q, s, t, h)
+
+    def after(self, z, q, s, h):
+        return self.base.after(z * self.units.unknowns, q, s, h)
+
+    def outputs(self, z, q, s, t, h, held) -> Outputs:
+        return self.base.outputs(z * self.units.unknowns, q, s, t, h, held)
+
+    def middle(self, z, q, s, t, h):
+        return self.base.middle(z * self.units.unknowns, q, s, t, h)
+
+    def factor(self, z, q, s, t, h):
+        return self.base.factor(z * self.units.unknowns, q, s, t, h)
+
+    def overlap(self, z, q, s, t, h):
+        return self.base.overlap(z * self.units.unknowns, q, s, t, h)
+
+    def constrained_row(self, n):
+        return self.base.constrained_row(n)
+
+    def velocity(self, s):
+        return self.base.velocity(s)
+
+
+def in_units(prepared: Prepared, units: Units) -> Prepared:
+    """The same start, with the program and its expectation in units."""
+    expected = None if prepared.expected is None else prepared.expected / units.unknowns
+    return prepared._replace(program=Scaled(prepared.program, units), expected=expected)
+
+
+def units_for(prepared: Prepared, matrix: Float[np.ndarray, "k k"], t0, h) -> Units | None:
+    """The units of a step whose continuous equations have this matrix of (a, λ); None where they are near enough to 1.
+
+    Multipliers are as many as the step has, so that their units are read off the step's own matrix.
+    """
+    n = prepared.q.shape[0]
+    if not np.all(np.isfinite(matrix)):
+        return None
+    own = units_of(matrix, n)
+    apart = own[:n].max() / own[:n].min()
+    across = np.concatenate([own[n:] / own[:n].max(), own[:n].min() / own[n:]])
+    if apart <= FAR and (len(own) == n or np.max(across) <= FAR):
+        return None
+    z = prepared.expected
+    assert z is not None  # a program that starts from numbers expects what follows
+    finite = np.isfinite(np.asarray(prepared.program.scale(z, prepared.q, prepared.s, h)))
+    found = np.asarray(_matrix(prepared.program, z, prepared.q, prepared.s, t0, h))
+    velocities = int(finite.sum())
+    unknowns = np.concatenate([np.tile(own[:n], velocities // n), np.ones(len(found) - velocities)])
+    rows = np.abs(found) * unknowns
+    size = rows[:, :velocities].max(axis=1)
+    held = (rows[:, velocities:] / np.where(size > 0.0, size, 1.0)[:, None]).max(axis=0, initial=0.0)
+    unknowns[velocities:] = power_of_two(1.0 / np.where(held > 0.0, held, 1.0))
+    return Units(jnp.asarray(own[:n]), jnp.asarray(unknowns))
+
+
+@Jitted
+def _matrix(program: StepProgram, z, q, s, t, h):
+    return jax.jacfwd(lambda x: program.residual(x, q, s, t, h, jnp.zeros_like(q)))(z)

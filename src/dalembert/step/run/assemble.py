@@ -1,0 +1,54 @@
+"""From the rows of a run to a Path: every variable with its own times."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dalembert.path import Outcome, Path, Statistics
+from dalembert.step.run.state import Carry, Choices
+from dalembert.step.start.prepared import Prepared
+
+
+def path_of(xp, prepared: Prepared, carry: Carry, rows: dict, t0, h, every: int, choices: Choices) -> Path:
+    """The path of one run, or of many with a leading axis in every array; xp: NumPy or jax.numpy."""
+    program = prepared.program
+    known = [k for k in range(prepared.nodes.shape[-2]) if k % every == 0]
+    moving = [k for k in known if k > 0]
+    mid = program.levels[0] == "mid"
+    first_v = xp.diff(prepared.nodes, axis=-2)[..., np.array(moving, int) - 1, :] / h if mid else prepared.s[..., None, :]
+    t_first = t0 + xp.asarray(moving if mid else [0], dtype=float) * h
+    t_rows = t0 + xp.asarray(rows["k"]) * h
+    failed = (carry.code != 0) & (carry.code != int(Outcome.STOPPED))
+    t_v = _joined(xp, t_first, t_rows) - (0.5 * h if mid else 0.0)
+    statistics = Statistics(
+        iterations=carry.iterations,
+        max_iterations=carry.max_iterations,
+        residual=carry.residual,
+        crossings=carry.crossings,
+        turns=carry.turns,
+        failed_step=xp.where(failed, carry.k, -1),
+        failed_time=xp.where(failed, t0 + carry.k * h, xp.nan),
+        failed_residual=carry.failed_residual,
+    )
+    return Path(
+        t=_joined(xp, t0 + xp.asarray(known, dtype=float) * h, t_rows),
+        q=xp.concatenate([prepared.nodes[..., np.array(known, int), :], rows["q"]], axis=-2),
+        t_velocity=t_v,
+        v=xp.concatenate([first_v, rows["v"]], axis=-2),
+        t_multipliers=t_rows + (program.multiplier_time - 1.0) * h,
+        multipliers=xp.asarray(rows["multipliers"]),
+        constraint_forces=xp.asarray(rows["force"]),
+        h=h,
+        steps_done=carry.k - program.lead,
+        code=carry.code,
+        statistics=statistics,
+        t_feedback=None if choices.feedback is None else t_rows - h,
+        feedback=None if choices.feedback is None else xp.asarray(rows["held"]),
+        reduced=None if choices.reduce is None else carry.reduced,
+        levels=program.levels,
+    )
+
+
+def _joined(xp, first, rows):
+    """Times before the first row, the same for all runs, and those of the rows."""
+    return xp.concatenate([xp.broadcast_to(first, (*rows.shape[:-1], first.shape[0])), rows], axis=-1)

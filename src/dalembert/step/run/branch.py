@@ -1,0 +1,203 @@
+"""Which root of a step to take, where there are several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from dalembert.algebra import Newton, Solve, agree, newton, root
+from dalembert.numbers import as_choice, as_function, described, whole_number
+from dalembert.step.programs.base import EPSILON, StepProgram
+from dalembert.systems.pickling import reduced
+
+Unknowns = Float[Array, "z"]
+
+
+class Branch(eqx.Module):
+    """Base of the rules. Without a rule a step follows the root that Newton's iteration reaches from the prediction."""
+
+    __reduce__ = reduced
+
+
+class Nearest(Branch):
+    """Of the two roots near the prediction, the one nearest to it, or to the previous position.
+
+    Distances are Euclidean, in q. coordinates: the components that count (all by default).
+    Borda, Fernández, Grillo, Section 4.2.2, take the root whose θ is nearest to the previous θ: coordinates=(0,).
+    """
+
+    to: Literal["prediction", "previous"] = eqx.field(static=True)
+    coordinates: tuple[int, ...] | None = eqx.field(static=True)
+
+    def __init__(self, to: Literal["prediction", "previous"] = "prediction", coordinates=None):
+        self.to = as_choice(to, "to", ("prediction", "previous"), "positions that a root may be nearest to")
+        if coordinates is not None and (not isinstance(coordinates, list | tuple | range) or not len(coordinates)):
+            raise TypeError(
+                f"coordinates: found {described(coordinates)}; give the indices of those that count, such as (0,)"
+            )
+        self.coordinates = None if coordinates is None else tuple(whole_number(i, "coordinates", 0) for i in coordinates)
+
+
+class Least(Branch):
+    """Of the two roots near the prediction, the one with the least `function(q, v[, t][, p])` after the step.
+
+    (q, v) belong together: ((q₁+q₂)/2, (q₂-q₁)/h), or the node and its velocity in the form kick_drift_kick.
+    """
+
+    function: Callable = eqx.field(static=True)
+
+    def __init__(self, function: Callable):
+        self.function = as_function(function, "function", "of (q, v) that returns a number")
+
+
+class Avoid(Branch):
+    """The root that is left after a factor u is divided out of the constraint: φ = u w, solve w = 0.
+
+    Without argument, for a Lyapunov constraint: u is the coefficient of the multiplier, found by differentiation, and
+    the step solves λ = -φ₀/u (see dalembert.Lyapunov). With `factor(q, v[, t][, p])` → (): the row of the one second order
+    constraint is divided by u at the kinematic map's (q, v); near u = 0 the quotient is a quotient of mean derivatives.
+    """
+
+    factor: Callable | None = eqx.field(static=True)
+
+    def __init__(self, factor: Callable | None = None):
+        self.factor = None if factor is None else as_function(factor, "factor", "of (q, v) that returns a number")
+
+
+class Call(NamedTuple):
+    """Arguments of a step that are not unknowns."""
+
+    q: Float[Array, "n"]
+    s: Float[Array, "k"]
+    t: Float[Array, ""]
+    h: Float[Array, ""]
+    held: Float[Array, "n"]
+
+
+_NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(6) + np.array([[1.0], [0.0]])) * 0.5
+_TRUSTED = 1e-12  # relative change of the unknowns by round-off up to which the quotient φ/u is used as it is
+_CLOSE = 1e-5  # distance of two roots, in units of the unknowns, under which F(z + r d)/r is a mean derivative
+
+
+def divided_row(function, factor, row: int):
+    """F with F_row replaced by F_row / u, continued through u = 0, where F_row vanishes with u on the other rows.
+
+    With F′_others d = 0 and u′d = 1, w = F_row / u changes along d at the rate w′ = (F′_row d - w)/u. Where round-off in
+    the quotient would move the root, the quotient is ⟨F′_row d⟩/⟨u′ d⟩, mean values between z and z* = z - u d, where u = 0.
+    """
+
+    def divided(z: Unknowns) -> Unknowns:
+        f, u = function(z), factor(z)
+        jacobian, slope = jax.jacfwd(function)(z), jax.grad(factor)(z)
+        constant = jnp.all(slope == 0)  # a factor of what is known before the step: there is no line to u = 0
+        d = jnp.linalg.solve(
+            jacobian.at[row].set(jnp.where(constant, jacobian[row], slope)), jnp.zeros_like(z).at[row].set(1.0)
+        )
+        noise = EPSILON * (jnp.abs(jacobian[row]) @ jnp.abs(z)) * jnp.linalg.norm(d)
+        trusted = constant | (noise * jnp.abs(u) < _TRUSTED * jnp.linalg.norm(z) * jnp.abs(jacobian[row] @ d * u - f[row]))
+
+        def near(_):
+            rate = lambda x: jax.jvp(lambda y: jnp.stack([function(y)[row], factor(y)]), (z - x * u * d,), (d,))[1]  # noqa: E731
+            means = jax.vmap(rate)(jnp.asarray(_NODES)).T @ _WEIGHTS
+            return means[0] / means[1]
+
+        return f.at[row].set(lax.cond(agree(trusted), lambda _: f[row] / u, near, None))
+
+    return divided
+
+
+def second_root(function, z: Unknowns, scale, options: Newton) -> tuple[Unknowns, Array]:
+    """Another root near z of F = 0, z + r d with |d| = 1, and whether it was found.
+
+    Unknowns (d, r) of the divided system F(z + r d)/r = 0, |d|² = 1, where F(z + r d)/r is the mean of F′d between the two
+    points if they are close: it is regular where the two roots meet (r = 0), so that crossings do no harm. Start: the
+    direction d of the smallest singular value of F′(z) and r = -2 (y·F′d)/(y·F″dd), y the left singular vector. Where the
+    roots are apart the result is polished by Newton's method on F itself.
+    """
+    size = jnp.where(jnp.isinf(scale(z)), 1.0 + jnp.abs(z), scale(z))
+    scaled = lambda x: function(z + size * x)  # noqa: E731
+    zero = jnp.zeros_like(z)
+    jacobian = jax.jacfwd(scaled)(zero)
+    rows = jnp.max(jnp.abs(jacobian), axis=1)
+    rows = jnp.where(rows > 0, rows, 1.0)
+    u, values, vt = jnp.linalg.svd(jacobian / rows[:, None])
+    d0, y = vt[-1], u[:, -1] / rows
+    bend = y @ jax.jvp(lambda x: jax.jvp(scaled, (x,), (d0,))[1], (zero,), (d0,))[1]
+    r0 = -2.0 * values[-1] / jnp.where(bend == 0, 1e-300, bend)
+
+    def divided(x):
+        d, r = x[:-1], x[-1]
+        close = jnp.abs(r) < _CLOSE
+        mean = jax.vmap(lambda w: jax.jvp(scaled, (w * r * d,), (d,))[1])(jnp.asarray(_NODES)).T @ _WEIGHTS
+        slopes = jnp.where(close, mean, scaled(r * d) / jnp.where(close, 1.0, r))
+        return jnp.concatenate([slopes / rows, (d @ d - 1.0)[None]])
+
+    x, info = newton(divided, jnp.concatenate([d0, r0[None]]), lambda w: 1.0 + jnp.abs(w), options)
+    found = ~(info.singular | info.not_finite | info.not_converged)
+    candidate = z + size * x[-1] * x[:-1]
+    polished, check = newton(function, candidate, scale, options)
+    same = jnp.linalg.norm((polished - candidate) / size) < 0.1 * jnp.abs(x[-1])
+    good = same & ~(check.singular | check.not_finite | check.not_converged)
+    return jnp.where(found, jnp.where(good, polished, candidate), z), found
+
+
+def solve_step(
+    program: StepProgram, branch: Branch | None, call: Call, start: Unknowns, options: Newton
+) -> tuple[Unknowns, Solve]:
+    """The root of the step that the rule chooses, starting from the prediction."""
+    equations = lambda z: program.residual(z, *call)  # noqa: E731
+    if isinstance(branch, Avoid) and branch.factor is not None:
+        equations = lambda z: divided_by_factor(program, branch, z, *call)  # noqa: E731
+    scale = lambda z: program.scale(z, call.q, call.s, call.h)  # noqa: E731
+    z, info = root(equations, start, scale, options)
+    if not isinstance(branch, Nearest | Least):
+        return z, info
+    other, found = second_root(equations, z, scale, options)
+    measure = lambda x: _measure(program, branch, x, start, call)  # noqa: E731
+    better = found & (measure(other) < measure(z))
+    chosen, again = root(equations, jnp.where(better, other, z), scale, options)
+    both = info.iterations + again.iterations
+    return chosen, again._replace(iterations=both)
+
+
+def divided_by_factor(program: StepProgram, branch: Avoid, z: Unknowns, q, s, t, h, held) -> Unknowns:
+    """The equations of a step with the row of its constraint on accelerations divided by the rule's factor."""
+    row, call = divided(program, q.shape[0]), Call(q, s, t, h, held)
+    equations = lambda x: program.residual(x, *call)  # noqa: E731
+    return divided_row(equations, lambda x: _factor(program, branch, x, call), row)(z)
+
+
+def divided(program: StepProgram, n: int) -> int:
+    """The row that is divided by a factor."""
+    row = program.constrained_row(n)
+    if row is None:
+        raise ValueError("branch: Avoid(factor) divides the row of one constraint on accelerations; found none or several")
+    return row
+
+
+def _factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Call) -> Float[Array, ""]:
+    q, v, t = program.middle(z, call.q, call.s, call.t, call.h)
+    return call_system(program, branch.factor, q, v, t)
+
+
+def _measure(program: StepProgram, branch: Nearest | Least, z: Unknowns, start: Unknowns, call: Call):
+    if isinstance(branch, Nearest):
+        increment = program.advance(z, call.q, call.s, call.t, call.h)[0]
+        if branch.to == "prediction":
+            increment = increment - program.advance(start, call.q, call.s, call.t, call.h)[0]
+        return jnp.linalg.norm(increment if branch.coordinates is None else increment[jnp.array(branch.coordinates)])
+    q, v = program.after(z, call.q, call.s, call.h)
+    return call_system(program, branch.function, q, v, call.t + call.h)
+
+
+def call_system(program, function, q, v, t):
+    """`function(q, v[, t][, p])` with the trailing arguments of the program's system."""
+    system = program.system
+    return system.call(function, q, v, t=t) if hasattr(system, "time_dependent") else system.call(function, q, v)

@@ -1,0 +1,76 @@
+"""Why a step could not be solved: is there a solution near at all?"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optimistix as optx
+from jax import lax
+from jaxtyping import Array, Float
+
+from dalembert.path import Outcome
+from dalembert.step.programs.base import StepProgram
+from dalembert.step.run.stages import prediction, stages
+from dalembert.step.run.state import Carry, Choices
+from dalembert.tracing import Jitted
+
+_UNSOLVED = (Outcome.NOT_CONVERGED, Outcome.SINGULAR, Outcome.NOT_FINITE)
+_FLAT = 1e-6  # relative smallest singular value under which a row-scaled matrix is called singular
+
+
+def diagnosis(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Outcome:
+    """The outcome of a run, told apart where Newton's iteration lost its way: its last point says little about the step.
+
+    |F|² (rows scaled) is minimized from the prediction by Levenberg-Marquardt. A local minimum with F ≠ 0, where the
+    gradient vanishes: NO_SOLUTION. A zero with a regular matrix: NOT_CONVERGED, there is a root that Newton missed. Where
+    the matrix is singular or not finite at the prediction, or neither is found, Newton's own verdict stands.
+    """
+    outcome = Outcome(int(carry.code))
+    if outcome not in _UNSOLVED:
+        return outcome
+    start, end, gradient = _least(program, choices, carry, t0, h)
+    regular = bool(start.flatness > _FLAT)  # false where it is NaN
+    if outcome is Outcome.NOT_CONVERGED or regular:
+        if bool((end.residual > 1e-6) & (gradient < 1e-4 * end.residual)):
+            return Outcome.NO_SOLUTION
+        if bool((end.residual <= 1e-6) & (end.flatness > _FLAT)):
+            return Outcome.NOT_CONVERGED
+    return outcome
+
+
+class _Point(NamedTuple):
+    """|F| and the ratio of the smallest to the largest singular value of F′, rows scaled."""
+
+    residual: Float[Array, ""]
+    flatness: Float[Array, ""]
+
+
+@Jitted
+def _least(program: StepProgram, choices: Choices, carry: Carry, t0, h):
+    t = t0 + carry.k * h
+    reached, stage = carry, 0
+    if len(program.weights) > 1:  # walk to the stage that failed
+        reached = stages(program, choices, carry.held, carry._replace(code=jnp.zeros_like(carry.code)), t, h)
+        gammas = jnp.asarray(program.weights)
+        stage = jnp.minimum(reached.stages, len(program.weights) - 1)
+        t, h = t + h * (jnp.cumsum(gammas) - gammas)[stage], h * gammas[stage]
+    start = prediction(program, stage, reached, t, h)
+    equations = lambda z: program.residual(z, reached.q, reached.s, t, h, carry.held)  # noqa: E731
+    rows = jnp.max(jnp.abs(jax.jacfwd(equations)(start)), axis=1)
+    rows = jnp.where(jnp.isfinite(rows) & (rows > 0), rows, 1.0)
+    scaled = lambda z, _: equations(z) / rows  # noqa: E731
+
+    def point(z) -> _Point:
+        values = jnp.linalg.svd(jax.jacfwd(lambda x: scaled(x, None))(z), compute_uv=False)
+        return _Point(jnp.linalg.norm(scaled(z, None)), values[-1] / values[0])
+
+    half = lambda z: 0.5 * jnp.sum(scaled(z, None) ** 2)  # noqa: E731
+    gradient = jax.grad(half)
+    solver = optx.LevenbergMarquardt(rtol=1e-12, atol=1e-12)
+    found = optx.least_squares(scaled, solver, start, max_steps=500, throw=False).value
+    # Where F ≠ 0 Levenberg-Marquardt converges slowly: finish with Newton's method on the gradient, if that descends.
+    lowest = lax.fori_loop(0, 10, lambda _, z: z - jnp.linalg.solve(jax.hessian(half)(z), gradient(z)), found)
+    found = jnp.where(half(lowest) <= half(found), lowest, found)
+    return point(start), point(found), jnp.linalg.norm(gradient(found)) / (1.0 + jnp.max(jnp.abs(found)))

@@ -1,0 +1,213 @@
+"""The run in machine code: a StepProgram handed to the native back-end, with the same carry and rows as run.py."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from dalembert.native import COUNTS, CompiledStep, Sample, StepFunctions, Unsupported, check_type, compile_step, counts
+from dalembert.step.programs.base import StepProgram
+from dalembert.step.run.branch import Avoid, call_system, divided_by_factor
+from dalembert.step.run.reduced import as_doubles, flat, from_doubles, lengths
+from dalembert.step.run.stages import extrapolation
+from dalembert.step.run.state import Carry, Choices
+from dalembert.systems.roles import role_of
+from dalembert.tracing import Remembered, Walk, split
+
+REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
+_COMPILED: Remembered[CompiledStep] = Remembered(REMEMBERED)
+_told: set[str] = set()
+
+
+class Native(NamedTuple):
+    """A program in machine code: its code, its arrays, and how to put other arrays in their place."""
+
+    code: CompiledStep
+    leaves: list
+    rebuild: Callable[[Any], StepProgram]
+
+
+def native_first(native: Callable, other: Callable, *arguments):
+    """native(*arguments); other(*arguments), with one warning for each reason, where the program cannot be translated."""
+    try:
+        return native(*arguments)
+    except Unsupported as reason:
+        if str(reason) not in _told:
+            _told.add(str(reason))
+            warnings.warn(f"backend: the slower JAX back-end is used, because of {reason}", stacklevel=3)
+        return other(*arguments)
+
+
+def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+    """As `chunked_run`; Unsupported where the program cannot be translated."""
+    native = compiled(program, choices, carry, t0, h)
+    code = native.code
+    state, inputs = packed(np, native, choices, carry, t0, h)
+    count = counts_of(program, choices, int(carry.k), steps, every)
+    count[1:7] = [int(getattr(carry, name)) for name in COUNTS[1:7]]
+    table = empty_rows((math.ceil(steps / every) + 1, code.row_size))
+    code.run(state, count, inputs, table)
+    columns = columns_of(code, table[: count[COUNTS.index("rows")]])
+    return unpacked(np, code, carry, state, count, columns), columns
+
+
+def empty_rows(shape: tuple[int, ...]) -> np.ndarray:
+    """Room for what is kept of a run, or of many; a named error before the run where there is not enough."""
+    try:
+        return np.empty(shape)
+    except (MemoryError, ValueError) as error:  # ValueError beyond the address space
+        raise ValueError(
+            f"steps: the states to keep, an array of shape {shape}, do not fit into memory; give save_every, or None for "
+            "the last only"
+        ) from error
+
+
+def counts_of(program: StepProgram, choices: Choices, k: int, steps: int, every: int) -> np.ndarray:
+    """What a run that begins at node k is told and counts; machine code counts stages."""
+    nodes = {
+        "k": k, "saved": k, "target": min((k // every + 1) * every, steps), "until": steps, "last": steps, "every": every,
+        "first": program.lead, "law_every": 1 if choices.feedback is None else choices.feedback.every,
+    }  # fmt: skip
+    stages = len(program.weights)
+    return counts(**{name: stages * number for name, number in nodes.items()}, limit=choices.options.max_iterations)
+
+
+def packed(xp, native: Native, choices: Choices, carry: Carry, t0, h, size: int | None = None):
+    """The carry and the inputs as the machine code reads them, by NumPy or jax.numpy; of `size` runs, if that is given."""
+    parts = (carry.q, carry.lost, carry.s, carry.history, carry.held, carry.sign, carry.residual, carry.failed_residual,
+             *as_doubles(xp, carry.reduced), carry.q, carry.s, 0 * carry.s)  # fmt: skip
+    shared = (t0, h, choices.options.tolerance), native.leaves, (native.code.captured,)
+
+    def flat(x):
+        return xp.ravel(xp.asarray(x, float)) if size is None else np.reshape(np.asarray(x, float), (size, -1))
+
+    def same(x):
+        return flat(x) if size is None else np.broadcast_to(np.ravel(x), (size, np.size(x)))
+
+    if native.code.layout.stages > 1:
+        parts += (carry.q, carry.lost, carry.s, 0 * carry.s, carry.q, carry.s, carry.held, carry.history[..., 0, :])
+    state = [flat(x) for x in parts]
+    inputs = [*map(same, shared[0]), *map(flat, shared[1]), *map(same, shared[2])]
+    return xp.concatenate(state, axis=-1), xp.concatenate(inputs, axis=-1)
+
+
+def columns_of(code: CompiledStep, table) -> dict[str, Any]:
+    """Rows (…, N, ·) by name."""
+    columns = {name: table[..., at : at + size] for name, (at, size) in code.layout.row.items()}
+    return {**columns, "k": columns["k"][..., 0].astype(int) // code.layout.stages}
+
+
+def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[str, Any]) -> Carry:
+    """The carry after the run, from one that has its structure; of many runs where the arrays have a leading axis."""
+    part = {name: xp.asarray(state[..., at : at + size]) for name, (at, size) in code.layout.carry.items()}
+    scalar = {name: part[name][..., 0] for name in ("residual", "failed_residual")}
+    saved = ("multipliers", "force") if columns["k"].shape[-1] else ()
+    return carry._replace(
+        **{name: part[name] for name in ("q", "lost", "s", "held", "sign")}, **scalar,
+        **{name: xp.asarray(columns[name][..., -1, :]) for name in saved},
+        k=xp.asarray(count[..., 0]) // code.layout.stages,
+        **{name: xp.asarray(count[..., i]) for i, name in enumerate(COUNTS[:7]) if name != "k"},
+        history=part["history"].reshape(carry.history.shape),
+        reduced=from_doubles(xp, part["reduced"], carry.reduced, state.ndim - 1),
+    )  # fmt: skip
+
+
+def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Native:
+    """Machine code for the program's structure; other values of its arrays, h, N and states share it."""
+    arrays, static = eqx.partition(program, eqx.is_array)
+    leaves, tree = jax.tree.flatten(arrays)
+    types = [x.dtype for x in leaves]  # machine code is given doubles
+
+    def rebuild(new) -> StepProgram:
+        typed = [jnp.asarray(x, dtype) for x, dtype in zip(new, types, strict=True)]
+        return eqx.combine(jax.tree.unflatten(tree, typed), static)
+
+    reduced = jax.tree.structure(carry.reduced), tuple((np.shape(x), x.dtype) for x in jax.tree.leaves(carry.reduced))
+    walk = Walk()
+    rules = (choices.branch, choices.stop, choices.domain, choices.feedback and choices.feedback.law, choices.reduce)
+    key = split(walk, program, []), walk.of(rules), carry.q.shape, carry.s.shape, reduced
+    found = _COMPILED.get(key) if walk.lasting else None
+    if found is None or not (found.written_out or _is_tracer(carry.q)):
+        found = _compile(program, choices, carry, leaves, rebuild, t0, h)
+        if walk.lasting:
+            _COMPILED.put(key, found)
+    return Native(found, leaves, rebuild)
+
+
+def _compile(program, choices: Choices, carry: Carry, leaves, rebuild, t0, h) -> CompiledStep:
+    for x in jax.tree.leaves(carry.reduced):
+        check_type("reduce", x.dtype)
+    p = [_known(x, 1.0) for x in leaves]
+    sample = Sample(_known(carry.q, 0.5), _known(carry.s, 1.0), float(_known(t0, 0.0)[0]), float(_known(h, 0.01)[0]),
+                    np.concatenate(p) if p else np.zeros(0))  # fmt: skip
+    try:
+        return compile_step(_functions(program, choices, carry, leaves, rebuild), sample)
+    except Unsupported as reason:
+        if reason.place is not None:
+            reason.role = _role(program, choices, reason.place.codes)
+        raise
+
+
+def _role(program, choices: Choices, codes: tuple[CodeType, ...]) -> str:
+    """Which of the user's functions these are the code of."""
+    others = {
+        "stop": choices.stop, "domain": choices.domain, "feedback law": choices.feedback and choices.feedback.law,
+        "reduce": choices.reduce, "branch factor": getattr(choices.branch, "factor", None),
+    }  # fmt: skip
+    return role_of(codes, program.system, others)
+
+
+def _known(value, about: float) -> np.ndarray:
+    """The numbers of an array, flat; others where they are not known yet: they only serve to choose pivots."""
+    if not _is_tracer(value):
+        return np.ravel(np.asarray(value, float))
+    return about * (1.0 + 0.3 * np.random.default_rng(1).standard_normal(int(np.prod(np.shape(value), initial=1))))
+
+
+def _is_tracer(value) -> bool:
+    return isinstance(value, Tracer)
+
+
+def _functions(program, choices: Choices, carry: Carry, leaves, rebuild) -> StepFunctions:
+    def method(name: str):
+        return lambda *x: getattr(rebuild(x[-1]), name)(*x[:-1])
+
+    def callback(function, dtype=None):
+        return function and (lambda q, v, t, p: jnp.asarray(call_system(rebuild(p), function, q, v, t), dtype))
+
+    reduce = choices.reduce and flat(choices.reduce, carry.reduced)
+    point = (carry.history[0], carry.q, carry.s, jnp.zeros(()), jnp.ones(()))
+    has_factor = eqx.filter_eval_shape(lambda: program.factor(*point)) is not None
+    ends = choices.branch is None and not has_factor  # nothing explains a crossing
+    watched = ends and eqx.filter_eval_shape(lambda: program.overlap(*point)) is not None
+    return StepFunctions(
+        n=carry.q.size, k=carry.s.size, shapes=tuple(x.shape for x in leaves),
+        residual=_residual(choices, rebuild) or method("residual"),
+        guess=method("guess"), scale=method("scale"), advance=method("advance"),
+        outputs=lambda *x: tuple(method("outputs")(*x)), velocity=method("velocity"),
+        factor=method("factor") if has_factor else None, ends=ends,
+        overlap=method("overlap") if watched else None,
+        stop=callback(choices.stop), domain=callback(choices.domain),
+        law=callback(choices.feedback and choices.feedback.law, float),
+        reduce=reduce and (lambda *x: reduce(*x[:-1])), reduced=lengths(carry.reduced),
+        weights=program.weights, extrapolation=extrapolation(program),
+    )  # fmt: skip
+
+
+def _residual(choices: Choices, rebuild) -> Callable | None:
+    """The equations of a branch rule that changes them; None where the program's own are solved."""
+    branch = choices.branch
+    if branch is None or (isinstance(branch, Avoid) and branch.factor is None):
+        return None
+    if not isinstance(branch, Avoid):
+        raise Unsupported("branch", f"the rule {type(branch).__name__} needs the JAX back-end")
+    return lambda z, q, s, t, h, held, p: divided_by_factor(rebuild(p), branch, z, q, s, t, h, held)

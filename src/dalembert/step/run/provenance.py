@@ -1,0 +1,89 @@
+"""What a run was: enough text to run it again."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import jax
+import numpy as np
+
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.windows import Interpolated, WindowMap
+from dalembert.path import Provenance
+from dalembert.step.run.branch import Branch
+from dalembert.systems import System, VariationalProblem
+from dalembert.tracing import source
+
+PACKAGES = ("dalembert", "jax", "jaxlib", "equinox", "numpy", "diffrax")
+
+
+def provenance(
+    system: System | DiscreteSystem | VariationalProblem,
+    scheme: Scheme | WindowMap | None,
+    starter: str,
+    branch: Branch | None,
+    **run: Any,
+) -> Provenance:
+    """The functions of the system by name and source, its parameters, scheme, starter, branch, run and versions."""
+    functions = _functions(system)
+    kinds = [type(part).__name__ for part in (system, *getattr(system, "constraints", ()))]
+    text = "\n".join([f"# {', '.join(kinds)}", *(source(f) for f in functions)])
+    return Provenance(
+        system=", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in functions),
+        source=text,
+        source_hash=hashlib.sha256(text.encode()).hexdigest(),
+        parameters=_parameters(system.parameters),
+        coordinates=system.coordinates or (),
+        scheme=_scheme(system, scheme),
+        starter=starter,
+        branch=_branch(branch),
+        run=json.dumps({name: _plain(value) for name, value in run.items() if value is not None}),
+        versions=json.dumps({"python": sys.version.split()[0], **{name: _version(name) for name in PACKAGES}}),
+    )
+
+
+def _parameters(tree: Any) -> str:
+    """The tree of parameters as JSON; what JSON has no word for, such as a class of the user's, as a list of its leaves."""
+    try:
+        return json.dumps(jax.tree.map(lambda x: np.asarray(x).tolist(), tree))
+    except TypeError:
+        leaves = jax.tree_util.tree_leaves_with_path(tree)
+        return json.dumps({jax.tree_util.keystr(path): np.asarray(x).tolist() for path, x in leaves})
+
+
+def _scheme(system, scheme) -> str:
+    if isinstance(system, DiscreteSystem):
+        return ""
+    return repr(scheme if scheme is not None else Scheme() if isinstance(system, System) else Interpolated())
+
+
+def _functions(system) -> list:
+    if isinstance(system, VariationalProblem):
+        found = [system.lagrangian, *system.holonomic, *(f for _, f in system.differential)]
+    else:
+        parts = [system, *getattr(system, "constraints", ())]
+        found = [value for part in parts for value in vars(part).values() if callable(value)]
+    return list({id(f): f for f in found}.values())
+
+
+def _branch(branch: Branch | None) -> str:
+    return "" if branch is None else repr(branch)
+
+
+def _plain(value: Any) -> Any:
+    if callable(value):
+        return source(value)
+    return np.asarray(value).tolist() if not isinstance(value, str | int | float) else value
+
+
+@functools.cache
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed as a package"

@@ -1,0 +1,123 @@
+"""The stages of a step: predicted, solved, and undone together if one of them fails. Most steps have one."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Int
+
+from dalembert.algebra import Solve
+from dalembert.path import Outcome
+from dalembert.step.programs.base import StepProgram
+from dalembert.step.run.branch import Call, solve_step
+from dalembert.step.run.state import HISTORY, Carry, Choices
+
+
+def extrapolation(program: StepProgram) -> np.ndarray:
+    """(stages, 5, 4): weights of the last z, newest first, in the prediction of a stage, by how many are known (0 … 4).
+
+    A polynomial through the ends of the last stages: of degree 3 where all steps are equal, else of degree 2 with the
+    least weights, because the errors of the single stages are amplified by their size.
+    """
+    gammas = np.array(program.weights)
+    stages, degree = len(gammas), 3 if len(gammas) == 1 else 2
+    table = np.zeros((stages, HISTORY + 1, HISTORY))
+    for stage in range(stages):
+        ends = -np.cumsum(np.roll(gammas[::-1], -(stages - 1 - stage))[np.arange(HISTORY) % stages])
+        for known in range(1, HISTORY + 1):
+            powers = ends[None, :known] ** np.arange(min(known - 1, degree) + 1)[:, None]
+            table[stage, known, :known] = np.linalg.lstsq(powers, np.eye(len(powers))[0], rcond=None)[0]
+    return np.round(table, 12)
+
+
+def prediction(program: StepProgram, stage, point: Moving | Carry, t, h) -> Float[Array, "z"]:
+    """z extrapolated through the last stages; the program's guess before the first."""
+    weights = jnp.asarray(extrapolation(program))[stage, point.known]
+    return jnp.where(point.known > 0, weights @ point.history, program.guess(point.q, point.s, t, h))
+
+
+class Moving(NamedTuple):
+    """What a stage of a step changes. stages: how many are done; solved: what the last one solved, and at which state."""
+
+    q: Float[Array, "n"]
+    lost: Float[Array, "n"]
+    s: Float[Array, "k"]
+    history: Float[Array, "4 z"]
+    known: Int[Array, ""]
+    code: Int[Array, ""]
+    iterations: Int[Array, ""]
+    max_iterations: Int[Array, ""]
+    residual: Float[Array, ""]
+    last_residual: Float[Array, ""]
+    sign: Float[Array, "sides"]
+    crossings: Int[Array, ""]
+    stages: Int[Array, ""]
+    solved: Any
+
+
+def _stage(program: StepProgram, choices: Choices, held, moving: Moving, stage, t, h) -> Moving:
+    """One stage; one that fails, and those after it, leave the state as it is."""
+    start = prediction(program, stage, moving, t, h)
+    z, info = solve_step(program, choices.branch, Call(moving.q, moving.s, t, h, held), start, choices.options)
+    increment, s = program.advance(z, moving.q, moving.s, t, h)
+    factor = program.factor(z, moving.q, moving.s, t, h)
+    total = increment - moving.lost
+    q = moving.q + total
+    code = _outcome(info, q, s)
+    now = lax.stop_gradient(info.determinant_sign if factor is None else jnp.sign(factor))
+    side = jnp.asarray(h < 0, dtype=int) if moving.sign.shape[0] > 1 else 0
+    ends = choices.branch is None and factor is None  # nothing explains a crossing
+    watched = True if ends else stage == len(program.weights) - 1
+    crossed = watched & (now * moving.sign[side] < 0)
+    if ends:
+        ended, kept = crossed, program.overlap(z, moving.q, moving.s, t, h)
+        ended = ended if kept is None else ended | (kept < 0)
+        code = jnp.where((code == 0) & ended, int(Outcome.CROSSED), code)
+    after = Moving(
+        q=q,
+        lost=(q - moving.q) - total,
+        s=s,
+        history=jnp.concatenate([z[None], moving.history[:-1]]),
+        known=jnp.minimum(moving.known + 1, HISTORY),
+        code=code,
+        iterations=moving.iterations + info.iterations,
+        max_iterations=jnp.maximum(moving.max_iterations, info.iterations),
+        residual=jnp.maximum(moving.residual, lax.stop_gradient(info.residual)),
+        last_residual=lax.stop_gradient(info.residual),
+        sign=jnp.where(watched & (now != 0), moving.sign.at[side].set(now), moving.sign),
+        crossings=moving.crossings + crossed,
+        stages=moving.stages + 1,
+        solved=(z, moving.q, moving.s, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float)),
+    )
+    if len(program.weights) == 1:
+        return after
+    failed = moving._replace(code=code, last_residual=after.last_residual)
+    return jax.tree.map(lambda a, b, c: jnp.where(moving.code != 0, c, jnp.where(code == 0, a, b)), after, failed, moving)
+
+
+def stages(program: StepProgram, choices: Choices, held, carry: Carry, t, h) -> Moving:
+    """All stages of a step, from t on with step h."""
+    gammas = np.array(program.weights)
+    known = {name: getattr(carry, name) for name in Moving._fields if name in Carry._fields}
+    solved = (carry.history[0], carry.q, carry.s, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float))
+    moving = Moving(**known, last_residual=jnp.zeros_like(carry.residual), stages=jnp.zeros_like(carry.k), solved=solved)
+    if len(gammas) == 1:
+        return _stage(program, choices, held, moving, 0, t, h)
+
+    def one(moving: Moving, given):
+        stage, gamma, begin = given
+        return _stage(program, choices, held, moving, stage, t + begin * h, gamma * h), None
+
+    begins = np.cumsum(gammas) - gammas
+    return lax.scan(one, moving, (jnp.arange(len(gammas)), jnp.asarray(gammas), jnp.asarray(begins)))[0]
+
+
+def _outcome(info: Solve, new_q, new_s) -> Int[Array, ""]:
+    finite = jnp.all(jnp.isfinite(new_q)) & jnp.all(jnp.isfinite(new_s)) & ~info.not_finite
+    code = jnp.where(info.not_converged, int(Outcome.NOT_CONVERGED), int(Outcome.SUCCESS))
+    code = jnp.where(info.singular, int(Outcome.SINGULAR), code)
+    return jnp.where(finite, code, int(Outcome.NOT_FINITE)).astype(int)

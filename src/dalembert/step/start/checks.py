@@ -1,0 +1,227 @@
+"""Errors in the arguments of a run, before its first step. Each names the argument, what was found, and what is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.windows import WindowMap
+from dalembert.numbers import (
+    MOST_ROWS,
+    as_array,
+    as_choice,
+    as_number,
+    as_positive,
+    as_tolerance,
+    described,
+    real_numbers,
+    whole_number,
+)
+from dalembert.step.programs.base import StepProgram
+from dalembert.step.run.branch import Avoid, Least, Nearest, call_system, divided
+from dalembert.step.run.reduced import promoted
+from dalembert.step.run.state import Choices, SampledFeedback
+from dalembert.step.start.second_node import STARTERS
+from dalembert.systems import System, VariationalProblem, is_traced
+from dalembert.systems.shapes import check_indices, condition_shape, output_shape, traced, trailing
+from dalembert.systems.sizes import check_resolved
+from dalembert.systems.system import as_parameter, is_flag
+
+
+def check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, branch, feedback, scheme, reduce) -> None:
+    """Everything about a run that does not depend on the system."""
+    if h is None:
+        raise TypeError("h: is missing; give the step, a positive number")
+    as_positive(h, "h", "a positive, finite step")
+    as_number(t0, "t0", "a finite time")
+    for name, number in (("steps", steps), ("save_every", save_every), ("max_iterations", max_iterations)):
+        if name != "save_every" or number is not None:
+            whole_number(number, name)
+    if save_every is not None and steps // save_every > MOST_ROWS:
+        raise ValueError(
+            f"steps: found {steps}, too many states to keep with save_every={save_every}; None keeps the last only"
+        )
+    if not is_traced(h, t0):
+        check_resolved("t0, h", max(abs(t0), abs(t0 + steps * h)), h)
+    as_choice(starter, "starter", STARTERS, "starters")
+    as_tolerance(tolerance)
+    if branch is not None and not isinstance(branch, Nearest | Least | Avoid):
+        raise TypeError(f"branch: found {described(branch)}; give Nearest(...), Least(f) or Avoid(...)")
+    if feedback is not None and not isinstance(feedback, SampledFeedback):
+        raise TypeError(f"feedback: found {described(feedback)}; give SampledFeedback(law, every=...)")
+    if scheme is not None and not isinstance(scheme, Scheme | WindowMap):
+        raise TypeError(f"scheme: found {described(scheme)}; give a Scheme")
+    if reduce is not None and not (isinstance(reduce, tuple) and len(reduce) == 2 and callable(reduce[0])):
+        raise TypeError(
+            f"reduce: found {reduce!r}; give (function, initial) with function(value, t, q, v, multipliers) → value"
+        )
+
+
+def check_callbacks(program: StepProgram, q, s, t, h, choices: Choices, initial) -> Any:
+    """What stop, domain, a feedback law, a branch's function and a reducer return; gives the value with which the latter
+    begins, `initial`, in its final types."""
+    stop, domain, feedback = choices.stop, choices.domain, choices.feedback
+    system: System | DiscreteSystem | VariationalProblem = program.system  # type: ignore[attr-defined]
+    names = trailing(system)
+    if feedback is not None and isinstance(system, VariationalProblem):
+        raise ValueError("feedback: a VariationalProblem has no forces from outside; put them into a System")
+    for name, function in (("stop", stop), ("domain", domain)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{name}: found {described(function)}; give a function of (q, v) that returns true or false")
+    if isinstance(choices.branch, Avoid) and choices.branch.factor is not None:
+        divided(program, q.shape[0])
+    rule = getattr(choices.branch, "function", None) or getattr(choices.branch, "factor", None)
+    if stop is None and domain is None and feedback is None and rule is None and choices.reduce is None:
+        return initial
+
+    def look(program, q, v, t):
+        for name, function in (("stop", stop), ("domain", domain)):
+            if function is not None:
+                condition_shape(lambda f=function: call_system(program, f, q, v, t=t), name, "q, v" + names)
+        if feedback is not None:
+            law = feedback.law
+            shape = output_shape(lambda: call_system(program, law, q, v, t=t), "feedback law", "q, v" + names)
+            if shape != q.shape:
+                raise ValueError(f"feedback law: returns shape {shape}; a generalised force of shape {q.shape} is needed")
+
+        if rule is not None:
+            shape = output_shape(lambda: call_system(program, rule, q, v, t=t), "branch: its function", "q, v" + names)
+            if shape:
+                raise ValueError(f"branch: its function returns shape {shape}; a scalar is needed")
+
+    traced(look, program, q, program.velocity(s), t)
+    return initial if choices.reduce is None else _first_reduced(program, q, s, t, h, choices.reduce, initial)
+
+
+def _first_reduced(program: StepProgram, q, s, t, h, function, before) -> Any:
+    multipliers = jax.eval_shape(
+        lambda: program.outputs(program.guess(q, s, t, h), q, s, t, h, jnp.zeros_like(q)).multipliers
+    )
+    try:
+        look = jax.make_jaxpr(lambda m: function(before, t, q, program.velocity(s), m), return_shape=True)
+        jaxpr, after = look(multipliers)
+    except Exception as error:
+        raise TypeError(
+            f"reduce: could not be evaluated: {type(error).__name__}: {error}. It is called as function(value, t, q, v, "
+            "multipliers)"
+        ) from error
+    shapes = [jax.tree.map(jnp.shape, tree) for tree in (before, after)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"reduce: returns shapes {shapes[1]}; the initial value has {shapes[0]}, and they must agree")
+    check_indices(jaxpr, "reduce")
+    if any(jnp.issubdtype(x.dtype, jnp.complexfloating) for x in jax.tree.leaves(after)):
+        raise TypeError("reduce: returns complex numbers; give the real and the imaginary part as two of them")
+    one = lambda value, m: function(value, t, q, program.velocity(s), m)  # noqa: E731
+    return promoted(lambda value: jax.eval_shape(one, value, multipliers), before)
+
+
+def initial_value(initial):
+    """The value with which a reducer begins: a tree of real numbers or flags, which may be infinite, of any type."""
+
+    def leaf(path, x):
+        if not (isinstance(x, Tracer) or is_flag(x)):
+            real_numbers(x, f"reduce: the initial value{jax.tree_util.keystr(path)}")
+        return jnp.asarray(x)
+
+    return jax.tree_util.tree_map_with_path(leaf, initial, is_leaf=lambda x: x is None)
+
+
+def as_nodes(nodes, r: int):
+    """The first nodes of a discrete system as a float array (r, n), finite."""
+    points = as_array(nodes, "nodes")
+    if points.ndim != 2 or points.shape[0] != r or points.shape[1] == 0:
+        raise ValueError(f"nodes: found shape {points.shape}; give the first {r} nodes, shape ({r}, n)")
+    return points
+
+
+def check_discrete(system: DiscreteSystem, points) -> int:
+    """Shapes of everything the functions of a discrete system return; the number m of its equations."""
+    return traced(_check_discrete, system, points)
+
+
+def _check_discrete(system: DiscreteSystem, points) -> int:
+    n = points.shape[1]
+    last = ", p" if system.parameters is not None else ""
+    words = ", ".join(f"q{i}" for i in range(system.order + 1)) + last
+    shape = output_shape(lambda: system.call(system.lagrangian, points[0], points[1]), "lagrangian", "q0, q1" + last)
+    if shape != ():
+        raise ValueError(f"lagrangian: returns shape {shape}; a scalar is needed")
+    initial, kinematic = system.initial, system.kinematic
+    if initial is not None:
+        shape = output_shape(lambda: system.call(initial, points[0], points[1]), "initial", "q0, q1" + last)
+        if len(shape) > 1:
+            raise ValueError(f"initial: returns shape {shape}; give a scalar or shape (k,)")
+    if kinematic is None:
+        return 0
+    window = [points[0]] * (system.order + 1)
+    shape = output_shape(lambda: system.call(kinematic, *window), "kinematic", words)
+    if len(shape) > 1:
+        raise ValueError(f"kinematic: returns shape {shape}; give a scalar or shape (m,)")
+    m = shape[0] if shape else 1
+    name, function, wanted = ("reactions", system.reactions, (m, n))
+    if function is None:
+        name, function, wanted = ("virtual", system.virtual, (n, n - m))
+    assert function is not None
+    shape = output_shape(lambda: system.call(function, *window), name, words)
+    flat = wanted[0] == 1 if name == "reactions" else wanted[1] == 1
+    if shape != wanted and not (flat and shape == (n,)):
+        raise ValueError(f"{name}: returns shape {shape}; shape {wanted} is needed")
+    return m
+
+
+def check_batch(system, data: dict, parameters: dict) -> tuple[dict, dict]:
+    """The data of many runs as float arrays, and for each 0 where it has an axis of runs, None where it is shared."""
+    wanted = {"q0": 1, "v0": 1, "nodes": 2, "jets": 2, "multipliers": 2}
+    given: dict = {name: None if x is None else as_array(x, name) for name, x in data.items()}
+    axes: dict = {name: _axis(given[name], wanted[name], name) for name in data}
+    known = system.parameters
+    if parameters and not isinstance(known, dict):
+        raise TypeError("parameters: this system has none by name; build it with parameters={...}")
+    unknown = sorted(str(name) for name in set(parameters) - set(known or {}))
+    if unknown:
+        raise ValueError(f"parameters: found {', '.join(unknown)}; the parameters are {', '.join(map(str, known))}")
+    given["parameters"] = {name: as_parameter(x, f"parameters[{name!r}]") for name, x in parameters.items()}
+    axes["parameters"] = {name: _parameter_axis(x, known[name], name) for name, x in given["parameters"].items()}
+    return given, axes
+
+
+def _parameter_axis(x, one, name: str) -> int | None:
+    if not eqx.is_array(one):
+        raise TypeError(f"parameters[{name!r}]: the system has several arrays under this name; a batch needs one")
+    axis = _axis(x, one.ndim, f"parameters[{name!r}]")
+    if x.shape[0 if axis is None else 1 :] != one.shape or (x.dtype == bool) != (one.dtype == bool):
+        raise ValueError(
+            f"parameters[{name!r}]: found {described(x)}; the system was built with {described(one)}, to which an axis of "
+            "runs may be added in front"
+        )
+    return axis
+
+
+def batch_size(system, given: dict, axes: dict) -> int:
+    """The common length of all axes of runs."""
+    flat = {**given, **given["parameters"]}
+    found = {name: flat[name].shape[0] for name, axis in {**axes, **axes["parameters"]}.items() if axis == 0}
+    lengths = set(found.values())
+    if not lengths:
+        names = {DiscreteSystem: "nodes", VariationalProblem: "jets, nodes, multipliers"}.get(type(system), "q0, v0")
+        raise ValueError(
+            f"{names}, parameters: none has an axis of runs; give one of them an axis of B in front, or use simulate"
+        )
+    if len(lengths) > 1:
+        raise ValueError(f"q0, v0, parameters: found axes of different lengths, {found}; all must have B runs")
+    if 0 in lengths:
+        raise ValueError("q0, v0, parameters: found no run, the axis of runs has length 0")
+    return lengths.pop()
+
+
+def _axis(x, ndim: int, name: str) -> int | None:
+    if x is None or x.ndim == ndim:
+        return None
+    if x.ndim == ndim + 1:
+        return 0
+    raise ValueError(f"{name}: found shape {x.shape}; {ndim} axes are needed, or {ndim + 1} with one of runs in front")

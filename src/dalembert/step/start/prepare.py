@@ -1,0 +1,172 @@
+"""From a system and initial data to a program and the data of its first step."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.scheme import check_maps
+from dalembert.discretize.windows import WindowMap
+from dalembert.numbers import as_vector, described
+from dalembert.step.programs.base import StepProgram
+from dalembert.step.programs.composition import Composed
+from dalembert.step.programs.node import DiscreteProgram, KickDriftKick, NodeProgram
+from dalembert.step.programs.scaled import in_units, units_for
+from dalembert.step.run.branch import Avoid, Branch, Nearest
+from dalembert.step.start.checks import as_nodes, check_discrete
+from dalembert.step.start.higher import begin_higher
+from dalembert.step.start.prepared import Prepared
+from dalembert.step.start.second_node import Starter, second_node
+from dalembert.systems import System, VariationalProblem, check_initial_data, is_traced
+from dalembert.systems.checks import InconsistentDataError, check_parameters, initial_acceleration
+from dalembert.systems.consistency import STEPS
+from dalembert.systems.equations import deflatable, value
+from dalembert.systems.shapes import traced
+from dalembert.systems.sizes import allowed, with_inertia
+from dalembert.tracing import Jitted
+
+
+class Given(NamedTuple):
+    """Initial data as the user gave them."""
+
+    q0: Any = None
+    v0: Any = None
+    nodes: Any = None
+    jets: Any = None
+    multipliers: Any = None
+
+
+def prepare_any(
+    system, given: Given, t0, h, steps: int, scheme: Scheme | WindowMap | None, starter: Starter, branch
+) -> Prepared:
+    """The program and its data for a System, a DiscreteSystem or a VariationalProblem, each from its own initial data."""
+    check_any_system(system)
+    for name in ("jets", "multipliers"):
+        if getattr(given, name) is not None and not isinstance(system, VariationalProblem):
+            raise ValueError(f"{name}: belong to a VariationalProblem; a {type(system).__name__} does not take them")
+    if isinstance(system, VariationalProblem):
+        jets = given.jets
+        if given.q0 is not None or given.v0 is not None:
+            jets = _first_jet(system, given)
+        return begin_higher(system, scheme, jets, given.nodes, given.multipliers, t0, h, steps)
+    if isinstance(scheme, WindowMap):
+        raise ValueError(f"scheme: {type(scheme).__name__} belongs to a VariationalProblem; give a Scheme")
+    if isinstance(system, DiscreteSystem):
+        return prepare_discrete(system, given.nodes, given.q0, given.v0, h, steps, scheme)
+    if given.nodes is not None:
+        raise ValueError("nodes: a System starts from q0 and v0; nodes belong to a DiscreteSystem")
+    return prepare(system, given.q0, given.v0, t0, h, scheme or Scheme(), starter, branch)
+
+
+def check_any_system(system) -> None:
+    """TypeError for what has no discrete flow."""
+    if not isinstance(system, System | DiscreteSystem | VariationalProblem):
+        raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
+
+
+def _first_jet(problem: VariationalProblem, given: Given):
+    """(q0, v0), all there is to give for one derivative."""
+    if problem.derivatives > 1 or given.jets is not None or given.nodes is not None:
+        raise ValueError(
+            f"q0, v0: belong to a problem of one derivative; give jets, shape ({2 * problem.derivatives}, n), or nodes"
+        )
+    q = as_vector(given.q0, "q0")
+    return jnp.stack([q, as_vector(given.v0, "v0", q.shape[0])])
+
+
+def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, branch: Branch | None) -> Prepared:
+    """Check the data and choose the program: its form, its state, and its first nodes."""
+    known = not isinstance(h, Tracer)
+    q, v = check_initial_data(system, q0, v0, t0, STEPS * float(h) if known else None)
+    check_maps(scheme, q.shape[0])
+    if isinstance(branch, Nearest) and max(branch.coordinates or (0,)) >= q.shape[0]:
+        raise ValueError(
+            f"branch: found Nearest(coordinates={branch.coordinates}); the system has coordinates 0 to {q.shape[0] - 1}"
+        )
+    if isinstance(branch, Avoid) and branch.factor is None and not deflatable(system):
+        raise ValueError(
+            "branch: Avoid() without a factor needs one Lyapunov constraint and no other constraint on accelerations; "
+            "give Avoid(factor) with a function of (q, v)"
+        )
+    deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
+    program = program_for(system, q, v, t0, scheme, deflate)
+    a, multipliers, matrix = initial_acceleration(system, q, v, t0)
+    if program.lead == 0:
+        made = Prepared(program, q[None], q, v, program.expect(v, h, a, multipliers))
+    else:
+        d = _second_node(system, scheme, starter, q, v, t0, h)
+        made = Prepared(program, jnp.stack([q, q + d]), q + d, d / h, program.expect(d / h, h, a, multipliers))
+    units = None if matrix is None or not known else units_for(made, matrix, t0, h)
+    return made if units is None else in_units(made, units)
+
+
+def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> StepProgram:
+    """The program of the form that suits the system; deflate: write a Lyapunov constraint as λ = -φ₀/u."""
+    base = _base(system, q, v, t, scheme, deflate)
+    return base if scheme.order == 2 else Composed(base, scheme.weights)
+
+
+def _base(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick:
+    form, kinds = scheme.form_for(system), traced(_kinds, system, q, v, t)
+    if form == "kick_drift_kick":
+        return KickDriftKick(system, scheme, kinds, deflate)
+    if form == "nodes":
+        return NodeProgram(system, scheme, kinds, 0.0, True, deflate)
+    return NodeProgram(system, scheme, kinds, 1.0 - scheme.state.weight, False, deflate)
+
+
+def _kinds(system: System, q, v, t) -> tuple[tuple[int, int], ...]:
+    """Order and number of equations of every constraint."""
+    rest = jnp.zeros_like(q)
+    return tuple((c.order, value(system, c, q, v, rest, t).shape[0]) for c in system.constraints)
+
+
+_second_node = Jitted(second_node)
+
+
+@Jitted
+def _first_action(system: DiscreteSystem, points):
+    return system.call(system.lagrangian, points[0], points[1])
+
+
+@Jitted
+def _initial(system: DiscreteSystem, points):
+    """The initial condition and its derivative by the first two nodes, (m, 2, n)."""
+    condition = system.initial
+    assert condition is not None
+    function = lambda x: jnp.atleast_1d(system.call(condition, x[0], x[1]))  # noqa: E731
+    return function(points[:2]), jax.jacfwd(function)(points[:2])
+
+
+def prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h, steps: int, scheme) -> Prepared:
+    r = system.nodes_needed
+    if nodes is None or q0 is not None or v0 is not None:
+        raise ValueError(f"nodes: a DiscreteSystem starts from its first {r} nodes, nodes=[q0, q1, …], not from q0 and v0")
+    if scheme is not None:
+        raise ValueError("scheme: a DiscreteSystem is discrete already; a scheme belongs to a System")
+    points = as_nodes(nodes, r)
+    if system.coordinates is not None and len(system.coordinates) != points.shape[1]:
+        raise ValueError(f"nodes: found n = {points.shape[1]}; the system names {len(system.coordinates)} coordinates")
+    if steps < r - 1:
+        raise ValueError(f"steps: found {steps}; the {r} nodes given are already those of {r - 1} steps")
+    m = check_discrete(system, points)
+    if not is_traced(system, points):
+        check_parameters(system)
+        if not np.isfinite(value := float(_first_action(system, points))):
+            raise ValueError(f"lagrangian: is {value} at the first two nodes; it must be finite there")
+        if system.initial is not None:
+            left, slopes = (np.asarray(x) for x in _initial(system, points))
+            both = np.asarray(points[:2])
+            apart = STEPS * np.abs(both[1] - both[0])
+            size = with_inertia(apart if np.any(apart) else np.abs(both[0]), np.ones(len(apart)))
+            if not np.all(np.abs(left) <= allowed(slopes.reshape(len(left), -1), np.tile(size, 2), both.ravel())):
+                raise InconsistentDataError(
+                    f"nodes: the first two must lie in D_d, where the initial condition is 0; it is {left}"
+                )
+    d = jnp.diff(points, axis=0)[::-1] / h
+    return Prepared(DiscreteProgram(system, m), points, points[-1], d.reshape(-1), None)

@@ -1,0 +1,1 @@
+"""Constraints on velocities: the distribution D, coordinates on it, curves inside it. Begin with `reduction`."""

@@ -1,0 +1,180 @@
+"""The reduced equation ξ̇ in D-adapted coordinates, integrated by diffrax: with changes of the chart, or briefly."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.numbers import as_vector, is_traced
+from dalembert.systems.checks import check_initial_data
+from dalembert.systems.distribution.charts import name_of
+from dalembert.systems.distribution.connection import Connection, connection
+from dalembert.systems.distribution.reduction import explicit_terms, reduction, violation
+from dalembert.systems.reference import check_times, time_scale
+from dalembert.systems.system import System, check_system
+from dalembert.tracing import Jitted
+
+MOST_CHANGES = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class ChartChange:
+    """At time t the dependent coordinates `before`, of quality `worn`, were exchanged for `after`, of quality `fresh`."""
+
+    t: float
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    worn: float
+    fresh: float
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaptedReference:
+    """q, v (N+1, n) and multipliers (N+1, m) at t (N+1,); residual (N+1,): largest |φ|, round-off by construction.
+
+    first: the chart of the beginning. changes: where another one took over.
+    """
+
+    t: Float[np.ndarray, "times"]
+    q: Float[np.ndarray, "times n"]
+    v: Float[np.ndarray, "times n"]
+    multipliers: Float[np.ndarray, "times m"]
+    residual: Float[np.ndarray, "times"]
+    first: Connection
+    changes: tuple[ChartChange, ...]
+    integrator_steps: int
+
+    def describe(self) -> str:
+        """For a person: the charts, one a line."""
+        name = lambda chart: name_of(self.first.system, chart)  # noqa: E731
+        lines = [f"t = {self.t[0]:g}: dependent {name(self.first.dependent)}"]
+        lines += [
+            f"t = {c.t:g}: dependent {name(c.after)} (quality {c.worn:.3f} → {c.fresh:.3f})" for c in self.changes
+        ]  # fmt: skip
+        return "\n".join([*lines, f"largest |φ|: {self.residual.max():.2e}"])
+
+
+def adapted_reference(
+    system: System, q0, v0, t: Float[Array, "times"], *, dependent=None, tolerance: float = 1e-11
+) -> AdaptedReference:
+    """ξ̇ = (∇ψ)⁻¹h(ψ(ξ)), ξ = (q, v^a), from (q0, v0) at t[0], by Dormand-Prince 8(7): the constraints hold to round-off.
+
+    t: (N+1,) increasing times. dependent: the first choice of dependent coordinates, as for `connection`. tolerance:
+    relative and absolute, local. Where the quality of the chart falls below half of what the best one has at least,
+    ½/√(1 + m(n-m)), the integration goes on in the best chart there, which is at least twice as good, so that changes
+    cannot follow each other at once. `reference` integrates (q, v) and takes all constraints; |φ| then drifts.
+    Errors: those of `connection`, `reduction` and `reference`; RuntimeError where the integration fails.
+    Source: Jiménez, Scheurle, eq. (46), and (106) for nonlinear constraints; the changes of chart are ours.
+    """
+    check_system(system)
+    times = check_times(t, tolerance)
+    q0, v0 = as_vector(q0, "q0"), as_vector(v0, "v0")
+    if is_traced(system, q0, v0, times):
+        raise TypeError("adapted_reference: the charts are chosen by numbers; it does not work under jit, vmap or grad")
+    q, v = check_initial_data(system, q0, v0, times[0], time_scale(times))
+    reduction(system, q, v, times[0])
+    chart = first = connection(system, q, v, times[0], dependent=dependent)
+    now, xi, steps, changes = times[0], chart.coordinates(q, v), 0, []
+    filled = jnp.zeros((times.shape[0], 2 * q.shape[0]))
+    while True:
+        found = _segment(chart, now, xi, times, jnp.asarray(tolerance))
+        steps += int(found.steps)
+        filled = jnp.where((times >= now)[:, None] & jnp.isfinite(found.states), found.states, filled)
+        if bool(found.done):
+            break
+        if not bool(found.worn) or len(changes) >= MOST_CHANGES:
+            raise RuntimeError(
+                f"adapted_reference: the integration failed after t = {float(found.t):g} (the solution may cease to exist; "
+                f"{len(changes)} changes of the chart before)"
+            )
+        worn, new = chart, connection(system, *found.end, found.t)
+        old, fresh = (float(c.quality(*found.end, found.t)) for c in (worn, new))
+        changes.append(ChartChange(float(found.t), worn.dependent, new.dependent, old, fresh))
+        xi = new.coordinates(*found.end)
+        chart, now = new, found.t
+    qs, vs = jnp.split(filled, 2, axis=1)
+    multipliers, residual = (np.asarray(x) for x in _look(system, qs, vs, times))
+    return AdaptedReference(
+        np.asarray(times), np.asarray(qs), np.asarray(vs), multipliers, residual, first, tuple(changes), steps
+    )
+
+
+class _Segment(NamedTuple):
+    states: Array
+    t: Array
+    end: tuple[Array, Array]
+    done: Array
+    worn: Array
+    steps: Array
+
+
+@Jitted
+def _segment(chart: Connection, start, xi, times, tolerance) -> _Segment:
+    """From `start` to the last time, or to the first step after which the chart is worn.
+
+    Steps end at the times: the interpolant of Dormand-Prince 8(7) within a step is less accurate than its ends.
+    """
+    worn, inside = 0.5 * chart.guaranteed, jnp.maximum(times, start)
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(lambda s, y, c: c.field(y, s)),
+        diffrax.Dopri8(),
+        start,
+        times[-1],
+        None,
+        xi,
+        args=chart,
+        saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=inside), diffrax.SubSaveAt(t1=True)]),
+        stepsize_controller=diffrax.ClipStepSizeController(
+            diffrax.PIDController(rtol=tolerance, atol=tolerance), step_ts=inside
+        ),
+        event=diffrax.Event(lambda s, y, c, **_: c.quality(*c.point(y, s), s) < worn),
+        max_steps=10_000_000,
+        throw=False,
+    )
+    assert solution.ys is not None
+    assert solution.ts is not None
+    states, end, t = solution.ys[0], solution.ys[1][-1], solution.ts[1][-1]
+    reached = jnp.isfinite(states)
+    points = jax.vmap(lambda x, s: jnp.concatenate(chart.point(x, s)))(jnp.where(reached, states, xi), inside)
+    return _Segment(
+        jnp.where(reached[:, :1], points, jnp.inf),
+        t,
+        chart.point(end, t),
+        solution.result == diffrax.RESULTS.successful,
+        solution.result == diffrax.RESULTS.event_occurred,
+        solution.stats["num_steps"],
+    )
+
+
+@Jitted
+def _look(system: System, q, v, t):
+    def one(x, w, s):
+        return explicit_terms(system, x, w, s).multipliers, violation(system, x, w, s)
+
+    return jax.vmap(one)(q, v, t)
+
+
+def flow(chart: Connection, xi, t, duration, tolerance: float):
+    """F(duration; t, ξ): the reduced flow over a short, signed duration within one chart, for use under jit and vmap.
+
+    Time is scaled to [0, 1], so that a duration of either sign, or zero, is one compiled program.
+    """
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(lambda s, y, length: length * chart.field(y, t + s * length)),
+        diffrax.Dopri8(),
+        0.0,
+        1.0,
+        None,
+        xi,
+        args=duration,
+        stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
+        max_steps=100_000,
+        throw=False,
+    )
+    return solution.ys[0]  # type: ignore[index]

@@ -1,0 +1,1 @@
+"""Variational problems of order k and their continuous flow. Begin with `variational`."""

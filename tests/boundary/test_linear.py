@@ -1,0 +1,118 @@
+"""The factorizations of a chain: fronts with fixed pivots against banded LU, where pivots vanish at ends and fixed nodes."""
+
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dalembert as da
+from dalembert.tracing import Remembered
+
+linear = sys.modules["dalembert.boundary.kkt.linear"]
+
+SPHERE = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda q: q @ q - 1.0), derivatives=2)
+CART = da.VariationalProblem(
+    lambda q, v, a: 0.5 * (1.3 * a[0] + 0.15 * (a[1] * jnp.cos(q[1]) - v[1] ** 2 * jnp.sin(q[1]))) ** 2,
+    da.SecondOrder(lambda q, v, a: a[0] * jnp.cos(q[1]) + 0.5 * a[1] + 9.81 * jnp.sin(q[1])),
+    derivatives=2,
+)
+VAKONOMIC = da.VariationalProblem(
+    lambda q, v: 0.5 * (v[0] ** 2 + v[1] ** 2), da.Nonholonomic(lambda q, v: v[2] - q[1] * v[0] + q[0] * v[1])
+)
+T = np.linspace(0.0, 1.0, 161)
+CASES = {
+    "free ends": (SPHERE, {"initial": ([1.0, 0.0, 0.0],), "final": ([0.0, 1.0, 0.0],), "through": {0.5: [0.6, 0.0, 0.8]}}),
+    "multipliers at fixed ends": (
+        VAKONOMIC,
+        {
+            "initial": ([0.0, 0.0, 0.0],), "final": ([0.7, 0.2, 0.5],),
+            "guess": np.stack([0.7 * T, 0.2 * T + np.sin(np.pi * T), 0.5 * T], axis=1),
+        },
+    ),
+    "constraints on accelerations": (
+        CART, {"initial": ([0.0, 0.0], [0.0, 0.0]), "final": ([0.3, 1.0], [0.0, 0.0]), "guess": np.outer(T, [0.3, 1.0])}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_fronts_and_banded_factorizations_agree(name, monkeypatch):
+    problem, given = CASES[name]
+    refused = []
+    banded = linear.Banded
+    monkeypatch.setattr(linear, "Banded", lambda *a, **k: refused.append(a) or banded(*a, **k))
+    one = da.solve(problem, **given, T=1.0, steps=160)
+    assert not refused  # all steps by fronts
+    monkeypatch.setattr(linear, "SHORTEST", 10**9)
+    other = da.solve(problem, **given, T=1.0, steps=160)
+    assert refused
+    assert np.max(np.abs(one.q - other.q)) < 1e-10 * (1.0 + np.max(np.abs(other.q)))
+    assert np.max(np.abs(one.multipliers - other.multipliers), initial=0.0) < 1e-6
+    assert one.kind == other.kind
+    assert one.statistics.update < 1e-9
+
+
+def test_a_factorization_that_is_not_accurate_is_not_used(monkeypatch):
+    """Pivots of another problem: corrections do not converge, and banded LU takes over."""
+    problem, given = CASES["free ends"]
+    right = da.solve(problem, **given, T=1.0, steps=160)
+    found = linear._pivots
+
+    def wrong(chain, z):
+        pivots = found(chain, z)
+        return pivots._replace(groups=((9,), *(g for g in pivots.groups if 9 not in g)))  # a multiplier first: 0
+
+    monkeypatch.setattr(linear, "_pivots", wrong)
+    monkeypatch.setattr(linear, "_PIVOTS", Remembered(1))
+    used, banded = [], linear.Banded
+    monkeypatch.setattr(linear, "Banded", lambda *a, **k: used.append(a) or banded(*a, **k))
+    again = da.solve(problem, **given, T=1.0, steps=160)
+    assert used
+    assert np.max(np.abs(again.q - right.q)) < 1e-10
+
+
+def test_ten_thousand_nodes_on_the_sphere():
+    """The constraint holds to rounding, the curve is that of few nodes to h², and the tolerance is reached."""
+    given = {"initial": ([1.0, 0.0, 0.0], [0.0, 0.5, 1.0]), "final": ([0.0, 1.0, 0.0], [-1.0, 0.0, 0.3]), "T": 1.0}
+    few, many = (da.solve(SPHERE, **given, steps=n, certify=False) for n in (1000, 10_000))
+    assert np.max(np.abs(np.sum(many.q**2, axis=1) - 1.0)) < 1e-14
+    assert many.statistics.update < 1e-9
+    ends = da.solve(SPHERE, **given, steps=2000, certify=False)
+    errors = [np.max(np.abs(s.q[:: len(s.q) // 1000] - many.q[::10])) for s in (few, ends)]
+    assert 3.8 < errors[0] / errors[1] < 4.4  # 4.1: the best is not exact either
+
+
+WILD = np.stack([T + 0.5 * np.sin(7 * T), np.pi * T + 2.0 * np.sin(9 * T) * (1 - T)], axis=1)
+LOOPS = {
+    "from a good guess": CASES["free ends"],
+    "with constraints": CASES["multipliers at fixed ends"],
+    "from a poor guess": (
+        CART, {"initial": ([0.0, 0.0], [0.0, 0.0]), "final": ([1.0, np.pi], [0.0, 0.0]), "guess": WILD}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_the_loop_in_machine_code_is_the_iteration(name, monkeypatch):
+    """Step by step the same, until a step is refused and the portable iteration goes on."""
+    problem, given = LOOPS[name]
+    one = da.solve(problem, **given, T=1.0, steps=160, throw=False)
+    monkeypatch.setattr(sys.modules["dalembert.boundary.newton.iteration"], "_descended", lambda *_: False)
+    other = da.solve(problem, **given, T=1.0, steps=160, throw=False)
+    assert one.outcome is other.outcome is da.Outcome.SUCCESS
+    assert int(one.statistics.iterations) == int(other.statistics.iterations)
+    if name == "from a poor guess":
+        assert int(one.statistics.iterations) > 8
+    assert np.max(np.abs(one.q - other.q)) < 1e-9
+    assert abs(float(one.action) - float(other.action)) < 1e-10 * abs(float(other.action))
+
+
+def test_the_loop_leaves_what_is_not_finite_to_others():
+    """√ of a negative number on the way: the steps are shortened, as without machine code."""
+    root = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a - 50.0 * jnp.sqrt(q[0]), derivatives=2)
+    s = da.solve(root, initial=([1.0], [-3.9]), final=([1.0], [3.9]), T=1.0, steps=160, throw=False)
+    assert s.outcome is da.Outcome.SUCCESS
+    assert np.all(np.isfinite(s.q))
+    coarse = da.solve(root, initial=([1.0], [-3.9]), final=([1.0], [3.9]), T=1.0, steps=80)
+    assert np.max(np.abs(s.q[::2] - coarse.q)) < 1e-2
