@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from dalembert.solution import Solution
 from dalembert.systems import VariationalProblem
-from dalembert.systems.variational import with_fields
+from dalembert.systems.higher.variational import with_fields
 
 
 @dataclasses.dataclass(frozen=True)
