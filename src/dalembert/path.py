@@ -89,6 +89,7 @@ class Statistics(eqx.Module):
     last evaluation of a step (in the native run, of the equations that are iterated); crossings: number of times the factor
     u (or, under a rule that chooses among roots, the Jacobian determinant) changed sign, i.e. two roots of a step crossed;
     turns: number of steps in which the velocity turned by more than a right angle, two in an oscillation of one coordinate;
+    leaps: number of steps over which the determinant of their equations changed its size more than threefold;
     failed_step, failed_time, failed_residual: of the step that could not be solved (-1, nan, nan if there is none).
     """
 
@@ -97,6 +98,7 @@ class Statistics(eqx.Module):
     residual: Float[Array, ""]
     crossings: Int[Array, ""]
     turns: Int[Array, ""]
+    leaps: Int[Array, ""]
     failed_step: Int[Array, ""]
     failed_time: Float[Array, ""]
     failed_residual: Float[Array, ""]

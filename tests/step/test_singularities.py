@@ -147,3 +147,52 @@ def test_crossings_that_follow_each_other_too_closely_are_told():
     assert np.all(np.asarray(path.q) == 0.0)
     assert int(path.statistics.crossings) == pytest.approx(40, abs=2)
     assert "per unit of time" in path.describe()
+
+
+def touching(**forces):
+    """q² q̈ = -1: q̇² = 2/q - 2 from rest at q = 1, infinite at q = 0, where q² touches zero and keeps its sign."""
+    return da.System(lambda q, v: 0.5 * v @ v, da.SecondOrder(lambda q, v, a: q[0] ** 2 * a[0] + 1.0, **forces))
+
+
+TOUCHING = {"gradients": touching(), "reactions": touching(reactions=lambda q, v, a: jnp.ones(1))}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("system", TOUCHING.values(), ids=TOUCHING)
+def test_a_determinant_that_touches_zero_is_told(system, backend):
+    """The fall ends at t = π/(2√2); what a run finds later is another motion, and a run that stops before it is whole."""
+    end = np.pi / np.sqrt(8.0)
+    run = {"q0": [1.0], "v0": [0.0], "h": 0.01, "backend": backend}
+    for order in (2, 4):
+        with pytest.warns(UserWarning, match="determinant of a step's equations changed its size more than threefold"):
+            beyond = da.simulate(system, **run, steps=200, scheme=da.Scheme(order=order), throw=False)
+        assert int(beyond.statistics.leaps) > 0
+    whole = da.simulate(system, **run, steps=int(0.98 * end / run["h"]))
+    assert int(whole.statistics.leaps) == 0
+    np.testing.assert_allclose(whole.v[-1, 0] ** 2, 2 / whole.q[-1, 0] - 2, rtol=0.05)
+
+
+def test_both_back_ends_and_all_lanes_count_the_same_leaps():
+    starts = np.linspace(0.5, 1.0, 11)[:, None]
+    system = TOUCHING["reactions"]
+    found = {}
+    for backend in BACKENDS:
+        with pytest.warns(UserWarning, match="of 11 runs"):
+            paths = da.ensemble(system, starts, np.zeros((11, 1)), h=0.01, steps=200, backend=backend)
+        found[backend] = np.asarray(paths.statistics.leaps)
+    with pytest.warns(UserWarning, match="threefold"):
+        alone = [int(da.simulate(system, q0, [0.0], h=0.01, steps=200, throw=False).statistics.leaps) for q0 in starts]
+    np.testing.assert_array_equal(found["native"], found["jax"])
+    np.testing.assert_array_equal(found["native"], alone)
+    assert np.all(found["native"] > 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_polar_coordinates_tell_a_pole_that_is_not_resolved(backend):
+    """An ellipse with half axes 1 and b in polar coordinates: det L_vv = r² falls to b² within a time of about b."""
+    polar = da.System(lambda q, v: 0.5 * (v[0] ** 2 + q[0] ** 2 * v[1] ** 2) - 0.5 * q[0] ** 2)
+    run = {"q0": [1.0, 0.0], "h": 0.02, "steps": 400, "backend": backend}
+    assert int(da.simulate(polar, v0=[0.0, 0.1], **run).statistics.leaps) == 0
+    with pytest.warns(UserWarning, match="threefold"):
+        coarse = da.simulate(polar, v0=[0.0, 0.01], **run)
+    assert int(coarse.statistics.leaps) > 0

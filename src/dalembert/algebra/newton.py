@@ -27,12 +27,16 @@ class Newton(eqx.Module):
 
 
 class Solve(NamedTuple):
-    """State and report of an iteration: the flags exclude one another; none set means converged."""
+    """State and report of an iteration: the flags exclude one another; none set means converged.
+
+    determinant: |det F'| at the last evaluation; its sign is apart, because the number may leave the range of doubles.
+    """
 
     iterations: Int[Array, ""]
     residual: Float[Array, ""]
     update: Float[Array, ""]
     determinant_sign: Float[Array, ""]
+    determinant: Float[Array, ""]
     singular: Bool[Array, ""]
     not_finite: Bool[Array, ""]
     not_converged: Bool[Array, ""]
@@ -88,6 +92,7 @@ def newton(
             residual=jnp.max(jnp.abs(f / row)),
             update=size,
             determinant_sign=jnp.prod(jnp.sign(diagonal)) * jnp.where(swaps % 2, -1.0, 1.0),
+            determinant=jnp.prod(magnitude * row if unit is None else magnitude * row / jnp.abs(unit)),
             singular=singular & ~astray,
             not_finite=failed & ~singular & ~astray,
             not_converged=failed & astray,
@@ -107,7 +112,7 @@ def newton(
         return ~done & (info.iterations < options.max_iterations)
 
     no, zero = jnp.asarray(False), jnp.asarray(0.0)
-    empty = Solve(jnp.asarray(0), zero, zero, jnp.asarray(1.0), no, no, no)
+    empty = Solve(jnp.asarray(0), zero, zero, jnp.asarray(1.0), zero, no, no, no)
     z, info, done = lax.while_loop(unfinished, iterate, (start, empty, no))
     return z, info._replace(not_converged=info.not_converged | ~done)
 
@@ -131,4 +136,4 @@ def root(
 
     z, report = lax.custom_root(function, lax.stop_gradient(start), solve, tangent, has_aux=True)
     report = jax.tree.map(lax.stop_gradient, report)
-    return z, Solve(report[0].astype(int), *report[1:4], *(flag > 0 for flag in report[4:]))
+    return z, Solve(report[0].astype(int), *report[1:5], *(flag > 0 for flag in report[5:]))

@@ -33,7 +33,7 @@ class Entry:
 class BoundaryEntry:
     """One boundary problem of the gallery.
 
-    problem: with default parameters. boundary: what `dalembert.boundary` is given besides steps: initial, final, through, T.
+    problem: with default parameters. boundary: what `dalembert.solve` is given besides steps: initial, final, through, T.
     steps: of a typical solution; times of points between are nodes for its multiples. exact(t, **parameters) → q, or None.
     """
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 LENGTH, TIME = "coordinate unit", "time unit"
 FORCE = "unit of the Lagrangian / coordinate unit"
 # The other scalars are real.
-COUNTED = ("steps_done", "code", "iterations", "max_iterations", "crossings", "turns", "failed_step")
+COUNTED = ("steps_done", "code", "iterations", "max_iterations", "crossings", "turns", "leaps", "failed_step")
+LATER = ("turns", "leaps")  # statistics that files of earlier versions have no number of
 # variable: (field of its times, last axis, long_name, units)
 VARIABLES = {
     "q": ("t", "coordinate", "position", LENGTH),
@@ -46,6 +47,7 @@ STATISTICS = {
     "residual": ("largest row-scaled residual at the end of a step", "1"),
     "crossings": ("number of times two roots of a step crossed", "1"),
     "turns": ("number of steps in which the velocity turned by more than a right angle, -1 if not counted", "1"),
+    "leaps": ("number of steps over which the determinant changed its size more than threefold, -1 if not counted", "1"),
     "failed_step": ("step that could not be solved, -1 if there is none", "1"),
     "failed_time": ("time of the step that could not be solved", TIME),
     "failed_residual": ("row-scaled residual of the step that could not be solved", "1"),
@@ -98,8 +100,8 @@ def path_from_xarray(data: xarray.Dataset) -> Path:
 
 
 def _statistic(data: xarray.Dataset, name: str, shape: tuple[int, ...]) -> jax.Array:
-    """A statistic; files from before the turns of the velocity were counted have no number of them."""
-    return jnp.asarray(data[name].values) if name in data or name != "turns" else jnp.full(shape, -1)
+    """A statistic; -1 where the file is from before it was counted."""
+    return jnp.asarray(data[name].values) if name in data or name not in LATER else jnp.full(shape, -1)
 
 
 def check_path(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
@@ -123,7 +125,7 @@ def _layout(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
             level = other if other in dimensions else wanted[times]
             found[name] = ((*lanes, level, axis), REAL)
             found[_time_name(level, len(lanes))] = ((*lanes, level), REAL)
-    scalars = [name for name in (*SCALARS, *STATISTICS) if name in data or name != "turns"]
+    scalars = [name for name in (*SCALARS, *STATISTICS) if name in data or name not in LATER]
     return found | {name: (lanes, WHOLE if name in COUNTED else REAL) for name in scalars}
 
 

@@ -13,18 +13,19 @@ def pivoted_solver(size: int | None = None) -> str:
     """LLVM module with  i64 @pivoted(i64 n, ptr a, ptr b, ptr report): b ← a⁻¹b, a (n, n) by rows.
 
     With a size, n is that number, so that the loops are compiled for it.
-    Rows are scaled to unit maximum, then partial pivoting. report[0]: largest row-scaled |b_i|; report[1]: sign of the
+    Rows are scaled to unit maximum, then partial pivoting. report: largest row-scaled |b_i|, sign and size of the
     determinant. Returns SOLVED; EXACT (b is zero: nothing to solve); SINGULAR (a pivot is at most SINGULAR_PIVOT of the
     largest); NOT_FINITE (an entry of a or b is).
     """
     c = Code()
     n = "%n" if size is None else str(size)
-    finite, zero, residual = c.slot("finite", "i1"), c.slot("zero", "i1"), c.slot("residual")
+    finite, zero, residual, whole = c.slot("finite", "i1"), c.slot("zero", "i1"), c.slot("residual"), c.slot("whole")
     for slot in (finite, zero):
         c.store("true", slot, "i1")
     c.store("0.0", residual)
+    c.store("1.0", whole)
     with c.loop(0, n) as i:
-        _scale_row(c, n, i, finite, zero, residual)
+        _times(c, whole, _scale_row(c, n, i, finite, zero, residual))
     c.store(c.load(residual), "%report")
     c.fork(c.load(finite, "i1"), "factor", "bad")
     c.label("bad")
@@ -35,10 +36,11 @@ def pivoted_solver(size: int | None = None) -> str:
         c.store(start, slot)
     with c.loop(0, n) as k:
         _swap_pivot(c, n, k, sign)
-        _note_pivot(c, n, k, low, high, sign)
+        _times(c, whole, _note_pivot(c, n, k, low, high, sign))
         _eliminate_below(c, n, k)
     _substitute_back(c, n)
     c.store(c.load(sign), c.at("%report", 1))
+    c.store(c.load(whole), c.at("%report", 2))
     limit = c.let(f"fmul double {c.load(high)}, {real(SINGULAR_PIVOT)}")
     singular = c.let(f"fcmp ole double {c.load(low)}, {limit}")
     code = c.let(f"select i1 {singular}, i64 {SINGULAR}, i64 {SOLVED}")
@@ -65,12 +67,17 @@ def _raise(c: Code, slot: str, value: str) -> None:
     c.store(c.let(f"select i1 {larger}, double {value}, double {old}"), slot)
 
 
+def _times(c: Code, slot: str, factor: str) -> None:
+    c.store(c.let(f"fmul double {c.load(slot)}, {factor}"), slot)
+
+
 def _and(c: Code, slot: str, condition: str) -> None:
     old = c.load(slot, "i1")
     c.store(c.let(f"and i1 {old}, {condition}"), slot, "i1")
 
 
-def _scale_row(c: Code, n: str, i: str, finite: str, zero: str, residual: str) -> None:
+def _scale_row(c: Code, n: str, i: str, finite: str, zero: str, residual: str) -> str:
+    """Divide a row and its right side by the row's largest entry, which is returned."""
     largest, total = c.slot("largest"), c.slot("total")
     c.store("0.0", largest)
     right = c.at("%b", i)
@@ -97,6 +104,7 @@ def _scale_row(c: Code, n: str, i: str, finite: str, zero: str, residual: str) -
     valid = c.let(f"fcmp ord double {size}, {size}")
     keep = c.let(f"and i1 {keep}, {valid}")
     c.store(c.let(f"select i1 {keep}, double {old}, double {size}"), residual)
+    return scale
 
 
 def _swap_pivot(c: Code, n: str, k: str, sign: str) -> None:
@@ -125,7 +133,8 @@ def _exchange(c: Code, first: str, second: str) -> None:
     c.store(x, second)
 
 
-def _note_pivot(c: Code, n: str, k: str, low: str, high: str, sign: str) -> None:
+def _note_pivot(c: Code, n: str, k: str, low: str, high: str, sign: str) -> str:
+    """The extremes of the pivots and their sign; returns the size of this one."""
     pivot = c.load(_entry(c, n, k, k))
     size = _absolute(c, pivot)
     _raise(c, high, size)
@@ -137,6 +146,7 @@ def _note_pivot(c: Code, n: str, k: str, low: str, high: str, sign: str) -> None
     turned = c.let(f"select i1 {negative}, double {turned}, double {old}")
     zero = c.let(f"fcmp oeq double {pivot}, 0.0")
     c.store(c.let(f"select i1 {zero}, double 0.0, double {turned}"), sign)
+    return size
 
 
 def _eliminate_below(c: Code, n: str, k: str) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 HISTORY = 4  # solved steps kept for the cubic prediction
 # What a run counts, in stages where a step has several; then what it is told: the node to stop at now, the last one, how
 # often to save and to sample a law.
-COUNTS = ("k", "known", "code", "iterations", "max_iterations", "crossings", "turns", "rows", "slow", "saved", "target",
-          "until", "last", "every", "limit", "law_every", "first")  # fmt: skip
+COUNTS = ("k", "known", "code", "iterations", "max_iterations", "crossings", "turns", "leaps", "rows", "slow", "saved",
+          "target", "until", "last", "every", "limit", "law_every", "first")  # fmt: skip
 SINCE = ("q", "lost", "s", "low", "before_q", "before_s", "held")  # kept from the beginning of a step with stages
 SETTINGS = ("t0", "h", "tolerance")
 
@@ -20,7 +20,8 @@ class Layout:
     """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
 
     `carry`: q, lost, s, history (4, z), held, sign (of stages forwards and of those backwards), residual, failed_residual,
-    reduced, the state one step before, and low, what s has lost to rounding. With stages, `begin`: q, lost, s, low, the
+    reduced, the state one step before, low, what s has lost to rounding, and determinant, its size in
+    the last step (0: not known). With stages, `begin`: q, lost, s, low, the
     state one stage before, held and z, as they were when the step began, to go back to where one of its stages fails.
     `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured. A row of output: q,
     velocity, multipliers, force, held, node index.
@@ -42,7 +43,7 @@ class Layout:
         lengths = {
             "q": self.n, "lost": self.n, "s": self.k, "history": HISTORY * self.z, "held": self.n, "sign": self.sides,
             "residual": 1, "failed_residual": 1, "reduced": self.r, "before_q": self.n, "before_s": self.k,
-            "low": self.k,
+            "low": self.k, "determinant": 1,
         }  # fmt: skip
         if self.stages > 1:
             lengths |= {f"begin_{name}": lengths[name] for name in SINCE} | {"begin_w": self.z}
@@ -51,7 +52,7 @@ class Layout:
     @property
     def scratch(self) -> dict[str, tuple[int, int]]:
         """Name → (offset, length)."""
-        return _offsets({"partial": self.z, "matrix": self.z**2, "right": self.z, "report": 2})
+        return _offsets({"partial": self.z, "matrix": self.z**2, "right": self.z, "report": 3})
 
     @property
     def row(self) -> dict[str, tuple[int, int]]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalembert.native.llvm.builder import real
+from dalembert.native.graph.graph import paired
+from dalembert.native.llvm.builder import Code, real
 from dalembert.native.llvm.dense import ASTRAY, EXACT, NOT_FINITE, SOLVED
 from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.lane_frame import LaneState
 from dalembert.native.stepper.linear_systems import Plan
 from dalembert.native.stepper.scalar_frame import State
 from dalembert.path import Outcome
+
+# As in step/run/stages.py.
+LEAP = 3.0
 
 
 def following(state: State | LaneState, plan: Plan, inner: Values, values: Values, w: list[str]) -> list[str]:
@@ -20,6 +24,22 @@ def following(state: State | LaneState, plan: Plan, inner: Values, values: Value
     f = state.emitter.emit([state.roots.f[i] for i in rows], there)
     again |= {state.step.graph.variable("again", i): value for i, value in zip(rows, f, strict=True)}
     return state.emitter.emit(state.roots.following, again)
+
+
+def determinant(c: Code, pivots: Sequence[str]) -> str:
+    """Its size, from the pivots of an elimination."""
+    return c.absolute(paired(lambda a, b: c.let(f"fmul contract {c.real} {a}, {b}"), list(pivots), c.constant(1.0)))
+
+
+def leaped(c: Code, before: str, after: str) -> str:
+    """Whether a determinant changed its size more than LEAP-fold; 0 stands for one that is not known."""
+    grew = c.let(f"fcmp olt {c.real} {before}, {after}")
+    low, high = (
+        c.let(f"select {c.truth} {grew}, {c.real} {a}, {c.real} {b}") for a, b in ((before, after), (after, before))
+    )
+    known = c.let(f"fcmp ogt {c.real} {low}, {c.constant(0.0)}")
+    bound = c.let(f"fmul {c.real} {low}, {c.constant(LEAP)}")
+    return c.let(f"and {c.truth} {known}, {c.let(f'fcmp ogt {c.real} {high}, {bound}')}")
 
 
 class Iteration:
@@ -119,6 +139,7 @@ class Iteration:
         c.store(c.let(f"add i64 {self.state.count('slow')}, 1"), self.state.i["slow"], "i64")
         c.store(c.load(self.state.part["report"]), self.state.size)
         c.store(c.load(c.at(self.state.part["report"], 1)), self.state.sign)
+        c.store(c.load(c.at(self.state.part["report"], 2)), self.state.determinant)
         c.line(f"switch i64 {code}, label %singular [ i64 {SOLVED}, label %solved i64 {EXACT}, label %exact"
                f" i64 {NOT_FINITE}, label %not_finite ]")  # fmt: skip
         c.label("exact")
@@ -190,7 +211,7 @@ class Iteration:
         c.fork(passed, yes, no)
 
     def _report(self, plan: Plan, inner: Values, known: Values) -> None:
-        """Scaled residual and sign of the determinant of the last evaluation, from the written-out elimination.
+        """Scaled residual, sign and size of the determinant of the last evaluation, from the written-out elimination.
 
         An affine head is solved by one evaluation, and what is left is not evaluated: it counts as zero.
         """
@@ -199,7 +220,10 @@ class Iteration:
         if not r.factor:
             bits = "-1" if plan.parity else "0"
             emit = self.state.emitter.emit
-            for pivot in (*emit(r.pivots, inner), *emit(r.tail_pivots, known)):
+            pivots = [*emit(r.pivots, inner), *emit(r.tail_pivots, known)]
+            for pivot in pivots:
                 bits = c.let(f"xor i64 {bits}, {c.let(f'bitcast double {pivot} to i64')}")
             negative = c.let(f"icmp slt i64 {bits}, 0")
             c.store(c.let(f"select i1 {negative}, double -1.0, double 1.0"), self.state.sign)
+            if self.state.step.ends:
+                c.store(determinant(c, pivots), self.state.determinant)

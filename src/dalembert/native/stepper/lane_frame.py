@@ -13,8 +13,8 @@ from dalembert.native.stepper.step import Translated
 
 SHARED = ("known", "rows", "saved", "target")  # counts that lanes of one group have in common
 FIXED = ("last", "every", "limit", "law_every", "first")
-OWN = ("iterations", "max_iterations", "crossings", "turns")
-STATE = ("q", "lost", "s", "held", "sign", "residual", "reduced", "before_q", "before_s", "low")
+OWN = ("iterations", "max_iterations", "crossings", "turns", "leaps")
+STATE = ("q", "lost", "s", "held", "sign", "residual", "reduced", "before_q", "before_s", "low", "determinant")
 
 
 class LaneState:

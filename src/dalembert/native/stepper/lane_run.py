@@ -11,6 +11,7 @@ from __future__ import annotations
 from dalembert.native.llvm.builder import module
 from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.arrays import COUNTS, HISTORY, SINCE, Layout
+from dalembert.native.stepper.iterate import determinant, leaped
 from dalembert.native.stepper.lane_frame import LaneState
 from dalembert.native.stepper.lane_iterate import LaneIteration
 from dalembert.native.stepper.linear_systems import Plan, Roots
@@ -149,6 +150,8 @@ class Lanes:
             reduced = [c.let(f"select i1 {last}, {c.real} {new}, {c.real} {old}") for new, old in pairs]
         self.state.store(self.state.part["reduced"], reduced)
         self._count(values, sign, crossed, last)
+        if self.state.step.ends:
+            self._count_leap(pivots, last)
         (residual,) = self.state.part["residual"]
         c.store(c.maximum([size, c.load(residual)]), residual)
         for name in ("q", "s"):
@@ -207,6 +210,17 @@ class Lanes:
         if last:
             turned = c.let(f"and {c.truth} {c.broadcast(last, 'i1')}, {turned}")
         self.state.add("turns", c.let(f"zext {c.truth} {turned} to {c.whole}"))
+
+    def _count_leap(self, pivots: list[str], last: str | None) -> None:
+        """Of whole steps only, as in the scalar run."""
+        c, (slot,) = self.state.code, self.state.part["determinant"]
+        old, new = c.load(slot), determinant(c, pivots)
+        leap = leaped(c, old, new)
+        if last:
+            leap = c.let(f"and {c.truth} {c.broadcast(last, 'i1')}, {leap}")
+            new = c.let(f"select i1 {last}, {c.real} {new}, {c.real} {old}")
+        self.state.add("leaps", c.let(f"zext {c.truth} {leap} to {c.whole}"))
+        c.store(new, slot)
 
     def _sign(self, pivots: list[str]) -> str:
         """The determinant's sign."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dalembert.native.llvm.builder import module
 from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.arrays import HISTORY, SINCE, Layout
-from dalembert.native.stepper.iterate import Iteration
+from dalembert.native.stepper.iterate import Iteration, leaped
 from dalembert.native.stepper.linear_systems import Plan, Roots
 from dalembert.native.stepper.scalar_frame import IN_REGISTERS, State
 from dalembert.native.stepper.stages import tables
@@ -185,6 +185,8 @@ class Run:
             c.store(c.let(f"select i1 {stopped}, i64 {int(Outcome.STOPPED)}, i64 0"), self.state.i["code"], "i64")
         self.state.write("reduced", self.state.emitter.stored(r.new_reduced, values))
         self._count_turn(values)
+        if self.state.step.ends:
+            self._count_leap()
         for name in ("q", "s"):
             self.state.write(f"before_{name}", [c.load(x) for x in self.state.d[name]])
         for name, given in new.items():
@@ -219,6 +221,13 @@ class Run:
             self.state.emitter.bind(values, "since", self.state.read("begin_s"))
         turned = c.let(f"fcmp olt double {self.state.emitter.emit(self.state.roots.turned, values)[0]}, 0.0")
         self.state.add("turns", c.let(f"zext i1 {turned} to i64"))
+
+    def _count_leap(self) -> None:
+        """Of whole steps only: determinants of stages of different lengths are not to be compared."""
+        c, old = self.state.code, self.state.part["determinant"]
+        new = c.load(self.state.determinant)
+        self.state.add("leaps", c.let(f"zext i1 {leaped(c, c.load(old), new)} to i64"))
+        c.store(new, old)
 
     def _remember(self, history: bool = True) -> None:
         """Counters, statistics, and the history of z if it is read again."""

@@ -51,7 +51,7 @@ class State:
         self.moved = {j: c.slot("moved") for j in self.origin}
         self.w = [self.copied("w", c.at(self.part["history"], i)) for i in range(layout.z)]
         self.turns, self.astray = c.slot("turns", "i64"), c.slot("astray", "i1")
-        self.size, self.sign = c.slot("size"), c.slot("sign")
+        self.size, self.sign, self.determinant = c.slot("size"), c.slot("sign"), c.slot("determinant")
         self.emitter.hoist(r.stepped, self.run_values, self.stages.changes, 0)
         self.stage = c.slot("stage", "i64") if self.stages.number > 1 else None
         if self.stage:

@@ -176,7 +176,7 @@ def _path(x: Float[np.ndarray, "known x"], found, program: HigherProgram, n: int
     }  # fmt: skip
     worked: dict[str, Any] = {
         "iterations": iterations.sum(), "max_iterations": iterations.max(initial=0),
-        "residual": residuals[:done].max(initial=0.0), "crossings": 0, "turns": _turns(q),
+        "residual": residuals[:done].max(initial=0.0), "crossings": 0, "turns": _turns(q), "leaps": -1,
         "failed_step": len(x) - 1 if code else -1,
         "failed_time": t[-1] if code else np.nan, "failed_residual": residuals[done] if code else np.nan,
     }  # fmt: skip

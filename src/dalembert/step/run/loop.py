@@ -57,6 +57,7 @@ def _step(program: StepProgram, choices: Choices, t0, h, carry: Carry) -> Carry:
         known=moved.known,
         held=held,
         sign=moved.sign,
+        determinant=moved.determinant,
         multipliers=outputs.multipliers,
         force=outputs.force,
         code=code,
@@ -65,6 +66,7 @@ def _step(program: StepProgram, choices: Choices, t0, h, carry: Carry) -> Carry:
         residual=moved.residual,
         crossings=moved.crossings,
         turns=carry.turns + (lax.stop_gradient(program.velocity(carry.s) @ v) < 0),
+        leaps=moved.leaps,
         failed_residual=carry.failed_residual,
         reduced=reduced,
     )

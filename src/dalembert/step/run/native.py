@@ -53,7 +53,7 @@ def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, step
     code = native.code
     state, inputs = packed(np, native, choices, carry, t0, h)
     count = counts_of(program, choices, int(carry.k), steps, every)
-    count[1:7] = [int(getattr(carry, name)) for name in COUNTS[1:7]]
+    count[1:8] = [int(getattr(carry, name)) for name in COUNTS[1:8]]
     table = empty_rows((math.ceil(steps / every) + 1, code.row_size))
     code.run(state, count, inputs, table)
     columns = columns_of(code, table[: count[COUNTS.index("rows")]])
@@ -84,7 +84,7 @@ def counts_of(program: StepProgram, choices: Choices, k: int, steps: int, every:
 def packed(xp, native: Native, choices: Choices, carry: Carry, t0, h, size: int | None = None):
     """The carry and the inputs as the machine code reads them, by NumPy or jax.numpy; of `size` runs, if that is given."""
     parts = (carry.q, carry.lost, carry.s, carry.history, carry.held, carry.sign, carry.residual, carry.failed_residual,
-             *as_doubles(xp, carry.reduced), carry.q, carry.s, 0 * carry.s)  # fmt: skip
+             *as_doubles(xp, carry.reduced), carry.q, carry.s, 0 * carry.s, carry.determinant)  # fmt: skip
     shared = (t0, h, choices.options.tolerance), native.leaves, (native.code.captured,)
 
     def flat(x):
@@ -109,13 +109,13 @@ def columns_of(code: CompiledStep, table) -> dict[str, Any]:
 def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[str, Any]) -> Carry:
     """The carry after the run, from one that has its structure; of many runs where the arrays have a leading axis."""
     part = {name: xp.asarray(state[..., at : at + size]) for name, (at, size) in code.layout.carry.items()}
-    scalar = {name: part[name][..., 0] for name in ("residual", "failed_residual")}
+    scalar = {name: part[name][..., 0] for name in ("residual", "failed_residual", "determinant")}
     saved = ("multipliers", "force") if columns["k"].shape[-1] else ()
     return carry._replace(
         **{name: part[name] for name in ("q", "lost", "s", "held", "sign")}, **scalar,
         **{name: xp.asarray(columns[name][..., -1, :]) for name in saved},
         k=xp.asarray(count[..., 0]) // code.layout.stages,
-        **{name: xp.asarray(count[..., i]) for i, name in enumerate(COUNTS[:7]) if name != "k"},
+        **{name: xp.asarray(count[..., i]) for i, name in enumerate(COUNTS[:8]) if name != "k"},
         history=part["history"].reshape(carry.history.shape),
         reduced=from_doubles(xp, part["reduced"], carry.reduced, state.ndim - 1),
     )  # fmt: skip

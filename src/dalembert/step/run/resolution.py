@@ -1,4 +1,4 @@
-"""Whether the steps resolve the motion: the turns of its velocity, and the crossings of its roots."""
+"""Whether the steps resolve the motion: turns of its velocity, crossings of its roots, leaps of its determinant."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ import warnings
 
 import numpy as np
 
-from dalembert.path import Path
+from dalembert.path import Outcome, Path
 
 TURNS = 0.4  # part of the steps: an oscillation turns, or crosses, twice, so that it has fewer than five steps
 FEWEST = 10  # steps from which on the part says something
 FEW = "an oscillation has fewer than five steps."
 UNRESOLVED = "The path solves the discrete equations, but its steps do not resolve the motion: reduce h"
+LEAPT = (
+    "the determinant of a step's equations changed its size more than threefold: near these steps the equations are "
+    f"singular, and a step may have leapt over the point where they are. {UNRESOLVED}, or end the run there by domain="
+)
 AT_REST = 1e-7  # of |q|: what moves less in a step has come to rest, and its velocity turns by rounding
 
 
 def warn_of_resolution(path: Path) -> None:
-    """A warning where a run, or runs of a batch, turned in more than TURNS of their steps by more than a right angle, and
-    one where roots of a step crossed in as many."""
+    """A warning where a run, or runs of a batch, turned in more than TURNS of their steps by more than a right angle, one
+    where roots of a step crossed in as many, and one where the determinant of a step leapt.
+    """
     steps = np.asarray(path.steps_done)
     turns, crossings = (np.asarray(x / np.maximum(steps, 1)) for x in (path.statistics.turns, path.statistics.crossings))
     turned, crossed = (np.asarray((share > TURNS) & (steps >= FEWEST)) for share in (turns, crossings))
@@ -28,6 +33,12 @@ def warn_of_resolution(path: Path) -> None:
         what = f"two roots of a step crossed, {rate:.3g} times in a unit of time, so that {FEW}"
         _warn(path, crossed, crossings, f"{what} Which root is followed is chance. {UNRESOLVED}")
 
+    leaps = np.asarray(path.statistics.leaps)
+    ended = np.asarray(path.code > 0) & np.asarray(path.code != int(Outcome.STOPPED))  # with an outcome that says more
+    leapt = np.asarray((leaps > 0) & ~ended)
+    if np.any(leapt):
+        _warn(path, leapt, leaps / np.maximum(steps, 1), LEAPT)
+
 
 def _at_rest(path: Path) -> np.ndarray:
     q, v, h = np.asarray(path.q), np.asarray(path.v), np.asarray(path.h)
@@ -37,7 +48,6 @@ def _at_rest(path: Path) -> np.ndarray:
 
 def _warn(path: Path, runs: np.ndarray, shares: np.ndarray, what: str) -> None:
     where = f"{np.count_nonzero(runs)} of {runs.size} runs, " if runs.ndim else ""
-    found = (
-        f"h: found {float(np.ravel(np.asarray(path.h))[0]):g}; {where}in {100 * np.max(shares[runs]):.0f} % of the steps "
-    )
+    share = 100 * np.max(shares[runs])
+    found = f"h: found {float(np.ravel(np.asarray(path.h))[0]):g}; {where}in {share:.2g} % of the steps "
     warnings.warn(found + what, stacklevel=4)

@@ -16,6 +16,9 @@ from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, solve_step
 from dalembert.step.run.state import HISTORY, Carry, Choices
 
+# A determinant with a double zero that is stepped over changes ninefold at least in that step or in one beside it.
+LEAP = 3.0
+
 
 def extrapolation(program: StepProgram) -> np.ndarray:
     """(stages, 5, 4): weights of the last z, newest first, in the prediction of a stage, by how many are known (0 … 4).
@@ -40,6 +43,12 @@ def prediction(program: StepProgram, stage, point: Moving | Carry, t, h) -> Floa
     return jnp.where(point.known > 0, weights @ point.history, program.guess(point.q, point.s, t, h))
 
 
+def leaps(before, after):
+    """Whether a determinant changed its size more than LEAP-fold; 0 stands for one that is not known."""
+    low, high = jnp.minimum(before, after), jnp.maximum(before, after)
+    return (low > 0) & (high > LEAP * low)
+
+
 class Moving(NamedTuple):
     """What a stage of a step changes. stages: how many are done; solved: what the last one solved, and at which state."""
 
@@ -54,7 +63,9 @@ class Moving(NamedTuple):
     residual: Float[Array, ""]
     last_residual: Float[Array, ""]
     sign: Float[Array, "sides"]
+    determinant: Float[Array, ""]
     crossings: Int[Array, ""]
+    leaps: Int[Array, ""]
     stages: Int[Array, ""]
     solved: Any
 
@@ -77,6 +88,9 @@ def _stage(program: StepProgram, choices: Choices, held, moving: Moving, stage, 
         ended, kept = crossed, program.overlap(z, moving.q, moving.s, t, h)
         ended = ended if kept is None else ended | (kept < 0)
         code = jnp.where((code == 0) & ended, int(Outcome.CROSSED), code)
+    # Of the last stage only: determinants of stages of different lengths are not to be compared.
+    weighed = (stage == len(program.weights) - 1) & ends
+    size = lax.stop_gradient(info.determinant)
     after = Moving(
         q=q,
         lost=(q - moving.q) - total,
@@ -89,7 +103,9 @@ def _stage(program: StepProgram, choices: Choices, held, moving: Moving, stage, 
         residual=jnp.maximum(moving.residual, lax.stop_gradient(info.residual)),
         last_residual=lax.stop_gradient(info.residual),
         sign=jnp.where(watched & (now != 0), moving.sign.at[side].set(now), moving.sign),
+        determinant=jnp.where(weighed, size, moving.determinant),
         crossings=moving.crossings + crossed,
+        leaps=moving.leaps + (weighed & leaps(moving.determinant, size)),
         stages=moving.stages + 1,
         solved=(z, moving.q, moving.s, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float)),
     )

@@ -61,6 +61,7 @@ class Carry(NamedTuple):
     sign: Float[
         Array, "sides"
     ]  # of the factor or determinant; of stages forwards, and of those backwards where there are any
+    determinant: Float[Array, ""]  # its size in the last step, 0 if it is not known or not watched
     multipliers: Float[Array, "m"]
     force: Float[Array, "n"]
     code: Int[Array, ""]
@@ -69,6 +70,7 @@ class Carry(NamedTuple):
     residual: Float[Array, ""]
     crossings: Int[Array, ""]
     turns: Int[Array, ""]
+    leaps: Int[Array, ""]
     failed_residual: Float[Array, ""]
     reduced: Any
 
@@ -88,6 +90,7 @@ def first_carry(program: StepProgram, q, s, t, h, reduced: Any, expected: Float[
         known=jnp.asarray(0 if expected is None else 1, dtype=int),
         held=jnp.zeros_like(q),
         sign=jnp.zeros(sides(program.weights), dtype=float),
+        determinant=zero,
         multipliers=jnp.full(m, jnp.nan, dtype=float),
         force=jnp.full_like(q, jnp.nan),
         code=none,
@@ -96,6 +99,7 @@ def first_carry(program: StepProgram, q, s, t, h, reduced: Any, expected: Float[
         residual=zero,
         crossings=none,
         turns=none,
+        leaps=none,
         failed_residual=jnp.asarray(jnp.nan, dtype=float),
         reduced=reduced,
     )
