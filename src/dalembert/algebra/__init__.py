@@ -2,7 +2,20 @@
 
 from dalembert.algebra.inertia import Inertia, inertia
 from dalembert.algebra.jumps import agree, may_jump
-from dalembert.algebra.newton import Newton, Solve, newton, root
+from dalembert.algebra.newton import Newton, Solve, newton, newton_by_values, root, value_and_jacobian
 from dalembert.algebra.rank import Rank, numerical_rank
 
-__all__ = ["Inertia", "Newton", "Rank", "Solve", "agree", "inertia", "may_jump", "newton", "numerical_rank", "root"]
+__all__ = [
+    "Inertia",
+    "Newton",
+    "Rank",
+    "Solve",
+    "agree",
+    "inertia",
+    "may_jump",
+    "newton",
+    "newton_by_values",
+    "numerical_rank",
+    "root",
+    "value_and_jacobian",
+]

@@ -10,19 +10,11 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from dalembert.algebra import numerical_rank
+from dalembert.algebra import newton_by_values, numerical_rank, value_and_jacobian
 from dalembert.numbers import as_number, as_vector, is_traced
 from dalembert.systems.consistency import Runs, restrictions, violation_of
 from dalembert.systems.constraints import Constraint, Lyapunov
-from dalembert.systems.equations import (
-    acceleration,
-    all_reactions,
-    force,
-    kkt_residual,
-    reactions,
-    reduced,
-    value,
-)
+from dalembert.systems.equations import EXACT, acceleration, first_guess, force, kkt_residual, value
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System, check_system
@@ -57,6 +49,16 @@ def virtual_basis(system: System, c, q, v, a, t):
     return basis[:, None] if basis.ndim == 1 else basis
 
 
+class Start(NamedTuple):
+    """The beginning of a motion. matrix: the derivative of the equations by (a, λ); None where values are traced."""
+
+    q: Array
+    v: Array
+    a: Array
+    multipliers: Array
+    matrix: np.ndarray | None
+
+
 def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: float | Array | None = None):
     """(q0, v0) as float arrays, after all checks; only those of shapes where values are traced.
 
@@ -65,44 +67,47 @@ def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: fl
     Raises ValueError or TypeError for shapes and types, InconsistentDataError where the constraints do not hold,
     RankDeficientError where (a, λ) is not determined.
     """
+    q, v, _, _ = _checked(system, q0, v0, t0, time)
+    return q, v
+
+
+def checked_start(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> Start:
+    """As `check_initial_data`, with the accelerations and multipliers that the checks have found."""
+    q, v, t, found = _checked(system, q0, v0, t0, time)
+    if found is None:
+        return Start(q, v, *acceleration(system, q, v, t)[:2], None)
+    n = q.shape[0]
+    return Start(q, v, jnp.asarray(found.z[:n]), jnp.asarray(found.z[n:]), found.matrix)
+
+
+def _checked(system: System, q0, v0, t0, time) -> tuple[Array, Array, Array, _Found | None]:
     check_x64()
     check_system(system)
     q = as_vector(q0, "q0")
     v = as_vector(v0, "v0", q.shape[0])
     t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
-    check_shapes(system, q, v, t)
-    if not is_traced(system, q, v, t):
-        check_parameters(system)
-        look = _look(system, q, v, t)
-        if is_traced(look):  # a function of the system closes over a traced value
-            return q, v
-        found = jax.tree.map(np.asarray, look)
-        _check_values(system, found, q, v)
-        _check_consistent(system, found, q, v, t, None if isinstance(time, Tracer) else time)
-        found = _in_units(found, q.shape[0])
-        informative = bool(found.solved | found.linear)  # else the rank at a = 0 says nothing about that at the solution
-        if informative:
-            _check_constraints(system, found)
-        _check_reactions(system, found)
-        if informative:
-            _check_regular(system, found)
-        if not found.solved:
-            raise InconsistentDataError(
-                f"q0, v0: no acceleration that satisfies the constraints was found from a = 0 (Newton's residual is "
-                f"{found.residual:.3g}); the constraint on accelerations may have no real solution at this state"
-            )
-    return q, v
-
-
-def initial_acceleration(system: System, q, v, t):
-    """(a, λ, matrix) at the start, from the same compiled call as the checks; not solved for again where values are known.
-
-    matrix: the derivative of the equations by (a, λ); None where values are traced.
-    """
+    m = check_shapes(system, q, v, t)
     if is_traced(system, q, v, t):
-        return *acceleration(system, q, v, t)[:2], None
-    found = _look(system, q, v, t)
-    return found.a, found.multipliers, None if is_traced(found) else np.asarray(found.matrix)
+        return q, v, t, None
+    check_parameters(system)
+    found = _look(system, q, v, t, sum(m))
+    if found is None:  # a function of the system closes over a traced value
+        return q, v, t, None
+    _check_values(system, found, q, v)
+    _check_consistent(system, found, q, v, t, None if isinstance(time, Tracer) else time)
+    scaled = _in_units(found)
+    informative = found.solved or found.linear  # else the rank at a = 0 says nothing about that at the solution
+    if informative:
+        _check_constraints(system, scaled)
+    _check_reactions(system, scaled)
+    if informative:
+        _check_regular(system, scaled)
+    if not found.solved:
+        raise InconsistentDataError(
+            f"q0, v0: no acceleration that satisfies the constraints was found from a = 0 (Newton's residual is "
+            f"{found.residual:.3g}); the constraint on accelerations may have no real solution at this state"
+        )
+    return q, v, t, found
 
 
 def check_many(system: System, given: dict, axes: dict, t0, time: float) -> None:
@@ -121,61 +126,85 @@ def check_many(system: System, given: dict, axes: dict, t0, time: float) -> None
         )
 
 
-class _Found(NamedTuple):
-    """Everything the checks look at, computed in one compiled call."""
+class _Values(NamedTuple):
+    """What the checks look at, computed in one compiled call at z = (a, λ). residual, matrix: of `kkt_residual`."""
 
+    residual: Array
+    matrix: Array
     lagrangian: Array
     forces: Array
     values: list
-    reactions: list
     virtual: dict
     restrictions: dict
-    rows: Array
-    reduced: Array
-    jacobian: Array
-    motion: Array
-    matrix: Array
-    linear: Array
-    solved: Array
-    residual: Array
-    a: Array
-    multipliers: Array
 
 
 @Jitted
-def _look(system: System, q, v, t) -> _Found:
+def _values(system: System, q, v, t, z) -> _Values:
     rest = jnp.zeros_like(q)
-    a, multipliers, info = acceleration(system, q, v, t)
-    solved = ~(info.singular | info.not_finite | info.not_converged)
-    at = jnp.where(solved, a, 0.0)
-    z = jnp.concatenate([at, jnp.where(solved, multipliers, 0.0)])
-    plain = [c for c in system.constraints if not isinstance(c, Lyapunov)]
-    equations = lambda x: jnp.concatenate([jnp.zeros(0), *(reduced(system, c, q, v, x, t) for c in plain)])  # noqa: E731
-    jacobian = jax.jacfwd(equations)(at)
-    return _Found(
+    return _Values(
+        *value_and_jacobian(lambda x: kkt_residual(system, q, v, t, x), z),
         system.call(system.lagrangian, q, v, t=t),
         force(system, q, v, t),
         [value(system, c, q, v, rest, t) for c in system.constraints],
-        [reactions(system, c, q, v, rest, t) for c in system.constraints],
         {i: virtual_basis(system, c, q, v, rest, t) for i, c in enumerate(system.constraints) if has_basis(c)},
         restrictions(system, q, v, t),
-        all_reactions(system, q, v, at, t),
-        equations(at),
-        jacobian,
-        kkt_residual(system, q, v, t, jnp.zeros_like(z)),
-        jax.jacfwd(lambda x: kkt_residual(system, q, v, t, x))(z),
-        jnp.all(jnp.abs(jax.jacfwd(equations)(at + 1.0) - jacobian) <= 1e-9 * (1.0 + jnp.abs(jacobian))),
-        solved,
-        info.residual,
-        at,
-        z[q.shape[0] :],
     )
 
 
-def _in_units(found: _Found, n: int) -> _Found:
+class _Found(NamedTuple):
+    """Values at the solution z = (a, λ), or at z = 0 where none was found.
+
+    linear: whether the constraints are, in a. equations, matrix: F and F' there. rows: R, (m, n). reduced, jacobian: the
+    constraints other than Lyapunov's as equations for a, and their derivative by a. given: what does not depend on z.
+    """
+
+    z: np.ndarray
+    solved: bool
+    linear: bool
+    residual: float
+    equations: np.ndarray
+    matrix: np.ndarray
+    rows: np.ndarray
+    reduced: np.ndarray
+    jacobian: np.ndarray
+    given: _Values
+
+    def reactions(self, i: int) -> np.ndarray:
+        """The rows of the i-th constraint."""
+        sizes = [len(x) for x in self.given.values]
+        return self.rows[sum(sizes[:i]) : sum(sizes[: i + 1])]
+
+
+def _look(system: System, q, v, t, m: int) -> _Found | None:
+    """Newton's iteration for (a, λ) on one compiled call; None where a function of the system closes over a traced value."""
+    n = q.shape[0]
+
+    def at(z: np.ndarray) -> _Values:
+        known = _values(system, q, v, t, z)
+        return known if is_traced(known) else jax.tree.map(np.asarray, known)
+
+    start = first_guess(n, m)
+    given = at(start)
+    if is_traced(given):
+        return None
+    z, report = newton_by_values(lambda z: at(z)[:2], start, EXACT, lambda x: units_of(x, n), given[:2])
+    linear, (residual, matrix) = True, report.last
+    if not report.solved:
+        z = np.zeros(n + m)
+        (residual, matrix), beside = at(z)[:2], at(np.where(np.arange(n + m) < n, 1.0, 0.0)).matrix
+        linear = bool(np.all(np.abs(beside[n:, :n] - matrix[n:, :n]) <= 1e-9 * (1.0 + np.abs(matrix[n:, :n]))))
+    lyapunov = [isinstance(c, Lyapunov) for c in system.constraints]
+    plain = n + np.flatnonzero(~np.repeat(np.array(lyapunov, bool), [len(x) for x in given.values]))
+    rows = -matrix[:n, n:].T  # the equations of motion contain -Rᵀλ
+    parts = residual, matrix, rows, residual[plain], matrix[plain, :n]
+    return _Found(z, report.solved, linear, report.residual, *parts, given)
+
+
+def _in_units(found: _Found) -> _Found:
     """The matrices whose ranks are looked at, in units of the unknowns that the inertia and the reactions give."""
     if not np.all(np.isfinite(found.matrix)):
         return found
+    n = found.rows.shape[1]
     units = units_of(found.matrix, n)
     own = units[:n]
     return found._replace(matrix=found.matrix * units, rows=found.rows * own, jacobian=found.jacobian * own)
@@ -190,12 +219,13 @@ def check_parameters(system) -> None:
 
 
 def _check_values(system: System, found: _Found, q, v) -> None:
-    if not np.isfinite(found.lagrangian):
-        raise ValueError(f"lagrangian: is {float(found.lagrangian)} at q0, v0; it must be finite there")
-    if not np.all(np.isfinite(found.forces)):
-        raise ValueError(f"forces: is {found.forces} at q0 = {np.asarray(q)}, v0 = {np.asarray(v)}; it must be finite there")
+    given = found.given
+    if not np.isfinite(given.lagrangian):
+        raise ValueError(f"lagrangian: is {float(given.lagrangian)} at q0, v0; it must be finite there")
+    if not np.all(np.isfinite(given.forces)):
+        raise ValueError(f"forces: is {given.forces} at q0 = {np.asarray(q)}, v0 = {np.asarray(v)}; it must be finite there")
     for i, c in enumerate(system.constraints):
-        for what, result in (("phi", found.values[i]), ("reactions", found.reactions[i])):
+        for what, result in (("phi", given.values[i]), ("reactions", found.reactions(i))):
             if not np.all(np.isfinite(result)):
                 raise ValueError(
                     f"constraints[{i}] ({type(c).__name__}) {what}: is {result} at q0 = {np.asarray(q)}, "
@@ -204,7 +234,7 @@ def _check_values(system: System, found: _Found, q, v) -> None:
 
 
 def _check_consistent(system: System, found: _Found, q, v, t, time) -> None:
-    known = jax.tree.map(lambda x: x[None], found.restrictions)
+    known = jax.tree.map(lambda x: x[None], found.given.restrictions)
     if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves(known)):
         return  # what is not finite is named later
     violated = violation_of(Runs.one(system, q, v, t), None if time is None else float(time), known)
@@ -216,14 +246,14 @@ def _check_consistent(system: System, found: _Found, q, v, t, time) -> None:
 
 
 def _check_reactions(system: System, found: _Found) -> None:
-    for i, basis in found.virtual.items():
+    for i, basis in found.given.virtual.items():
         columns = numerical_rank(basis.T)
         if not columns.full:
             raise RankDeficientError(
                 f"virtual: the {basis.shape[1]} columns of constraints[{i}] span {columns.rank} directions at q0, v0; "
                 f"{basis.shape[1]} independent ones are needed, so that the reactions span the rest"
             )
-    rank = numerical_rank(np.asarray(found.rows))
+    rank = numerical_rank(found.rows)
     if rank.rank < found.rows.shape[0]:
         raise RankDeficientError(
             f"reactions: the {found.rows.shape[0]} rows span {rank.rank} directions at q0, v0; {found.rows.shape[0]} are "
@@ -232,7 +262,7 @@ def _check_reactions(system: System, found: _Found) -> None:
 
 
 def _check_constraints(system: System, found: _Found) -> None:
-    rank = numerical_rank(np.asarray(found.jacobian))
+    rank = numerical_rank(found.jacobian)
     if rank.full:
         return
     dependent = list(rank.dependent_rows)
@@ -249,16 +279,16 @@ def _check_constraints(system: System, found: _Found) -> None:
 
 
 def _check_regular(system: System, found: _Found) -> None:
-    if not (np.all(np.isfinite(found.matrix)) and np.all(np.isfinite(found.motion))):
+    if not (np.all(np.isfinite(found.matrix)) and np.all(np.isfinite(found.equations))):
         raise ValueError(
             "lagrangian: its derivatives are not finite at q0, v0, or those of a constraint, a force or a control are not "
             "(a norm or a square root at zero? write v @ v and not jnp.linalg.norm(v) ** 2)"
         )
-    rank = numerical_rank(np.asarray(found.matrix))
+    rank = numerical_rank(found.matrix)
     if rank.full:
         return
     n = found.matrix.shape[0] - found.rows.shape[0]
-    undetermined = numerical_rank(np.asarray(found.matrix[:, :n]).T)
+    undetermined = numerical_rank(found.matrix[:, :n].T)
     if undetermined.full:
         raise RankDeficientError(
             "reactions: the constraint forces cannot enforce the constraints: the matrix of (a, λ) has rank "
@@ -284,6 +314,6 @@ def _owners(system: System, found: _Found, rows: tuple[int, ...], skip_lyapunov:
     names = []
     for i, c in enumerate(system.constraints):
         if not (skip_lyapunov and isinstance(c, Lyapunov)):
-            m = found.values[i].shape[0]
+            m = len(found.given.values[i])
             names += [f"constraints[{i}] ({type(c).__name__})" + (f" row {j}" if m > 1 else "") for j in range(m)]
     return ", ".join(names[i] for i in rows)

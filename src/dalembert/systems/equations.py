@@ -23,7 +23,7 @@ Rows = Float[Array, "m"]
 Matrix = Float[Array, "m n"]
 Time = float | Float[Array, ""]
 
-_EXACT = Newton(tolerance=1e-11, max_iterations=50)
+EXACT = Newton(tolerance=1e-11, max_iterations=50)
 
 
 def momentum(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Vector:
@@ -157,12 +157,22 @@ def acceleration(system: System, q: Vector, v: Vector, t: Time = 0.0) -> tuple[V
     return _acceleration(system, *_state(system, q, v, t))
 
 
+def first_guess(n: int, m: int) -> Float[np.ndarray, "n_plus_m"]:
+    """(a, λ) from where the iteration starts: a² = c(q, v) is singular at a = 0."""
+    return np.concatenate([0.01 * np.arange(1.0, n + 1.0), np.zeros(m)])
+
+
 @Jitted  # one program, and not one for each of its operations by every call outside of jit
 def _acceleration(system: System, q: Vector, v: Vector, t) -> tuple[Vector, Rows, Solve]:
     n, m = q.shape[0], sum(check_shapes(system, q, v, t))  # here, and not before: once, when the program is traced
     scale = lambda z: 1.0 + jnp.abs(z)  # noqa: E731
-    start = jnp.concatenate([0.01 * jnp.arange(1.0, n + 1.0), jnp.zeros(m)])
-    z, info = root(lambda x: kkt_residual(system, q, v, t, x), start, scale, _EXACT, lambda x: units_of(x, n, jnp))
+    z, info = root(
+        lambda x: kkt_residual(system, q, v, t, x),
+        jnp.asarray(first_guess(n, m)),
+        scale,
+        EXACT,
+        lambda x: units_of(x, n, jnp),
+    )
     return z[:n], z[n:], info
 
 

@@ -22,8 +22,8 @@ from dalembert.step.start.checks import as_nodes, check_discrete
 from dalembert.step.start.higher import begin_higher
 from dalembert.step.start.prepared import Prepared
 from dalembert.step.start.second_node import Starter, second_node
-from dalembert.systems import System, VariationalProblem, check_initial_data, is_traced
-from dalembert.systems.checks import InconsistentDataError, check_parameters, initial_acceleration
+from dalembert.systems import System, VariationalProblem, is_traced
+from dalembert.systems.checks import InconsistentDataError, check_parameters, checked_start
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import deflatable, value
 from dalembert.systems.shapes import traced
@@ -82,7 +82,7 @@ def _first_jet(problem: VariationalProblem, given: Given):
 def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, branch: Branch | None) -> Prepared:
     """Check the data and choose the program: its form, its state, and its first nodes."""
     known = not isinstance(h, Tracer)
-    q, v = check_initial_data(system, q0, v0, t0, STEPS * float(h) if known else None)
+    q, v, a, multipliers, matrix = checked_start(system, q0, v0, t0, STEPS * float(h) if known else None)
     check_maps(scheme, q.shape[0])
     if isinstance(branch, Nearest) and max(branch.coordinates or (0,)) >= q.shape[0]:
         raise ValueError(
@@ -95,7 +95,6 @@ def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, bra
         )
     deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
     program = program_for(system, q, v, t0, scheme, deflate)
-    a, multipliers, matrix = initial_acceleration(system, q, v, t0)
     if program.lead == 0:
         made = Prepared(program, q[None], q, v, program.expect(v, h, a, multipliers))
     else:
