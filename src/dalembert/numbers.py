@@ -188,6 +188,11 @@ def called(function: Callable, name: str, how: str, *arguments: Any) -> Any:
         raise TypeError(f"{what}. It is called with {how}") from error
 
 
+def as_double(x):
+    """A number or array in doubles: NumPy's, which costs least, except where it is traced."""
+    return jnp.asarray(x, dtype=float) if isinstance(x, Tracer) else np.asarray(x, dtype=float)
+
+
 def is_traced(*trees) -> bool:
     """True inside jit, vmap or grad: values cannot be looked at, shapes can.
 

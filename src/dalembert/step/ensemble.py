@@ -8,14 +8,13 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.native import COUNTS
-from dalembert.numbers import MOST_THREADS, described, whole_number
+from dalembert.numbers import MOST_THREADS, as_double, described, whole_number
 from dalembert.path import Path
 from dalembert.step.programs.scaled import Scaled, in_units
 from dalembert.step.run.assemble import path_of
@@ -88,7 +87,7 @@ def ensemble(
     given, axes = check_batch(system, Given(q0, v0, nodes, jets, multipliers)._asdict(), dict(parameters or {}))
     if is_traced(system, given, h, t0):
         raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
-    size, step, begin = batch_size(system, given, axes), jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float)
+    size, step, begin = batch_size(system, given, axes), as_double(h), as_double(t0)
     first = jax.tree.map(lambda axis, x: x if axis is None else x[0], axes, given, is_leaf=lambda x: x is None)
     # With every check of a single run; the batch is compiled for any number of steps.
     one = _begin_one(_with(system, first["parameters"]), first, begin, step, steps, scheme, starter, branch)

@@ -13,7 +13,7 @@ import numpy as np
 from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
-from dalembert.numbers import as_choice, as_flag
+from dalembert.numbers import as_choice, as_double, as_flag
 from dalembert.path import Outcome, Path, StepError
 from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch, Least, Nearest
@@ -85,7 +85,7 @@ def simulate(
     as_flag(throw, "throw")
     steps, every = int(steps), int(steps if save_every is None else save_every)
     chosen = choose_backend(backend, branch)
-    step, begin = jnp.asarray(h, dtype=float), jnp.asarray(t0, dtype=float)
+    step, begin = as_double(h), as_double(t0)
     given = Given(q0, v0, nodes, jets, multipliers)
     prepared = prepare_any(system, given, begin, step, steps, scheme, starter, branch)
     program = prepared.program

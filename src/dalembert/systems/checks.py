@@ -54,8 +54,8 @@ class Start(NamedTuple):
 
     q: Array
     v: Array
-    a: Array
-    multipliers: Array
+    a: Array | np.ndarray
+    multipliers: Array | np.ndarray
     matrix: np.ndarray | None
 
 
@@ -77,7 +77,7 @@ def checked_start(system: System, q0, v0, t0: float | Array, time: float | Array
     if found is None:
         return Start(q, v, *acceleration(system, q, v, t)[:2], None)
     n = q.shape[0]
-    return Start(q, v, jnp.asarray(found.z[:n]), jnp.asarray(found.z[n:]), found.matrix)
+    return Start(q, v, found.z[:n], found.z[n:], found.matrix)
 
 
 def _checked(system: System, q0, v0, t0, time) -> tuple[Array, Array, Array, _Found | None]:

@@ -15,8 +15,10 @@ import numpy as np
 
 from dalembert.tracing.libraries import is_library
 from dalembert.tracing.reads import reads
+from dalembert.tracing.remembered import Remembered
 
 SHOWN = 64  # numbers of an array that are written out
+_TEXTS: Remembered[str] = Remembered(1024)  # reading a file and finding a function in it is slow
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -29,12 +31,22 @@ def source(function: Any, above: tuple = ()) -> str:
 def _text(function: Any) -> str:
     wrapped = inspect.unwrap(function) if callable(function) else function
     plain = wrapped if hasattr(wrapped, "__code__") or isinstance(wrapped, types.MethodType | type) else type(wrapped)
+    code = getattr(plain, "__code__", None)
+    if isinstance(code, types.CodeType):
+        key = code.co_filename, code
+        known = _TEXTS.get(key)
+        return _TEXTS.put(key, _source_of(plain, code)) if known is None else known
     try:
         return inspect.getsource(plain).rstrip()
     except (OSError, TypeError):
-        code = getattr(plain, "__code__", None)
-        if code is None:
-            return ADDRESS.sub("", repr(function))
+        return ADDRESS.sub("", repr(function))
+
+
+def _source_of(function: Any, code: types.CodeType) -> str:
+    """Its lines, or what the compiler made of them where they are in no file."""
+    try:
+        return inspect.getsource(function).rstrip()
+    except (OSError, TypeError):
         return f"{code.co_code.hex()} {code.co_consts} {code.co_names}"
 
 

@@ -59,7 +59,15 @@ def _parameters(tree: Any) -> str:
 def _scheme(system, scheme) -> str:
     if isinstance(system, DiscreteSystem):
         return ""
-    return repr(scheme if scheme is not None else Scheme() if isinstance(system, System) else Interpolated())
+    return _DEFAULT[isinstance(system, System)] if scheme is None else _described(scheme)
+
+
+_DEFAULT = {True: repr(Scheme()), False: repr(Interpolated())}
+
+
+@functools.lru_cache(64)
+def _described(scheme: Scheme | WindowMap) -> str:
+    return repr(scheme)
 
 
 def _functions(system) -> list:

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Newton
-from dalembert.numbers import as_function, whole_number
+from dalembert.numbers import as_function, is_traced, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Branch
 from dalembert.systems.pickling import reduced
@@ -79,20 +80,22 @@ def first_carry(program: StepProgram, q, s, t, h, reduced: Any, expected: Float[
     """The carry before the first step. expected: (z,) where its iteration starts, the program's guess if None."""
     z = program.guess(q, s, t, h) if expected is None else expected
     m = traced(_multipliers, program, z, q, s, t, h)
+    # By NumPy where the values are known: putting each number on the device takes longer than a short run.
+    xp: Any = jnp if is_traced(program, q, s, t, h, z, reduced) else np
     # With a dtype: a weakly typed first carry would compile the second chunk again.
-    zero, none = jnp.asarray(0.0, dtype=float), jnp.asarray(0, dtype=int)
+    zero, none = xp.asarray(0.0, dtype=float), xp.asarray(0, dtype=int)
     return Carry(
         q=q,
-        lost=jnp.zeros_like(q),
+        lost=xp.zeros_like(q),
         s=s,
-        k=jnp.asarray(program.lead, dtype=int),
-        history=jnp.zeros((HISTORY, z.shape[0])).at[0].set(lax.stop_gradient(z)),
-        known=jnp.asarray(0 if expected is None else 1, dtype=int),
-        held=jnp.zeros_like(q),
-        sign=jnp.zeros(sides(program.weights), dtype=float),
+        k=xp.asarray(program.lead, dtype=int),
+        history=xp.concatenate([(lax.stop_gradient(z) if xp is jnp else z)[None], xp.zeros((HISTORY - 1, z.shape[0]))]),
+        known=xp.asarray(0 if expected is None else 1, dtype=int),
+        held=xp.zeros_like(q),
+        sign=xp.zeros(sides(program.weights), dtype=float),
         determinant=zero,
-        multipliers=jnp.full(m, jnp.nan, dtype=float),
-        force=jnp.full_like(q, jnp.nan),
+        multipliers=xp.full(m, xp.nan, dtype=float),
+        force=xp.full_like(q, xp.nan),
         code=none,
         iterations=none,
         max_iterations=none,
@@ -100,7 +103,7 @@ def first_carry(program: StepProgram, q, s, t, h, reduced: Any, expected: Float[
         crossings=none,
         turns=none,
         leaps=none,
-        failed_residual=jnp.asarray(jnp.nan, dtype=float),
+        failed_residual=xp.asarray(xp.nan, dtype=float),
         reduced=reduced,
     )
 

@@ -30,6 +30,8 @@ from dalembert.systems.shapes import traced
 from dalembert.systems.sizes import allowed, with_inertia
 from dalembert.tracing import Jitted
 
+DEFAULT = Scheme()
+
 
 class Given(NamedTuple):
     """Initial data as the user gave them."""
@@ -60,7 +62,7 @@ def prepare_any(
         return prepare_discrete(system, given.nodes, given.q0, given.v0, h, steps, scheme)
     if given.nodes is not None:
         raise ValueError("nodes: a System starts from q0 and v0; nodes belong to a DiscreteSystem")
-    return prepare(system, given.q0, given.v0, t0, h, scheme or Scheme(), starter, branch)
+    return prepare(system, given.q0, given.v0, t0, h, DEFAULT if scheme is None else scheme, starter, branch)
 
 
 def check_any_system(system) -> None:
