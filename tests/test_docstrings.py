@@ -46,13 +46,10 @@ def wanted(thing) -> set[str]:
     """What a caller gives: the arguments of a function or of a class's own __init__; else the fields of the class."""
     if inspect.isfunction(thing):
         return set(inspect.signature(thing).parameters)
-    own = next((c.__dict__["__init__"] for c in thing.__mro__ if "__init__" in c.__dict__), None)
-    if inspect.isfunction(own) and own.__module__.startswith("dalembert") and not own.__qualname__.startswith("_"):
-        taken = set(inspect.signature(own).parameters) - {"self"}
-        if taken and not dataclasses.is_dataclass(thing):
-            return taken
-    fields = [f.name for f in dataclasses.fields(thing)] if dataclasses.is_dataclass(thing) else getattr(thing, "_fields", ())
-    return set(fields)
+    for base in thing.__mro__:
+        if base.__module__.startswith("dalembert") and re.search(r"^    def __init__\(", inspect.getsource(base), re.MULTILINE):
+            return set(inspect.signature(base.__init__).parameters) - {"self"}
+    return {f.name for f in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set(getattr(thing, "_fields", ()))
 
 
 def examples(doc: str) -> str:

@@ -331,10 +331,10 @@ class StepError(RuntimeError):
 
     Example:
         >>> try:
-        ...     da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=20, max_iterations=1, tolerance=1e-15)
+        ...     da.simulate(pendulum, [1.0], [0.0], h=5.0, steps=20)  # too long a step
         ... except da.StepError as error:
         ...     error.path.outcome.name
-        'NOT_CONVERGED'
+        'NO_SOLUTION'
     """
 
     def __init__(self, path: Path):

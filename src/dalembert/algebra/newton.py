@@ -22,7 +22,7 @@ ASTRAY = 0.5  # a scaled update beyond which the iteration is not near a root
 class Newton(eqx.Module):
     """|update_i| ≤ tolerance · scale_i: choices of the iteration.
 
-    Args:
+    Attributes:
         tolerance: on the scaled update.
         max_iterations: the largest number of iterations.
 

@@ -69,8 +69,9 @@ def solve_batch(
         TypeError: as `solve`.
 
     Example:
-        >>> ends = np.array([[1.0], [2.0]])  # two of them, n = 1
-        >>> [round(float(s.q[5, 0]), 3) for s in da.solve_batch(beam, initial=([0.0],), final=(ends,), T=1.0, steps=10)]
+        >>> rest, ends = np.zeros((2, 1)), np.array([[1.0], [2.0]])  # two of them, n = 1
+        >>> several = da.solve_batch(beam, initial=(rest, rest), final=(ends, rest), T=1.0, steps=10)
+        >>> [round(float(s.q[5, 0]), 9) for s in several]
         [0.5, 1.0]
     """
     options, workers = settings(tolerance, max_iterations, seek), _threads(threads)

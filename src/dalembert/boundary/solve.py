@@ -77,8 +77,8 @@ def solve(
     Example:
         >>> beam = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, derivatives=2)
         >>> solution = da.solve(beam, initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=10)
-        >>> solution.kind, round(float(solution.action), 2)
-        ('minimum', 6.0)
+        >>> solution.kind, round(float(solution.q[5, 0]), 9)
+        ('minimum', 0.5)
     """
     options = settings(tolerance, max_iterations, seek)
     as_flag(certify, "certify")

@@ -122,7 +122,7 @@ def consistency(
     measured at its own time as well: the definition's s is then 0 although that λ is of higher order.
 
     Example:
-        >>> found = da.measure.consistency(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5], h=[0.2, 0.1])
+        >>> found = da.measure.consistency(pendulum, [1.0], [0.0], h=[0.2, 0.1])
         >>> found.stays, round(found.p)
         (True, 2)
     """

@@ -142,7 +142,7 @@ def embedding(
     gives Φ back is an identity.
 
     Example:
-        >>> found = da.measure.embedding(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5], h=[0.2, 0.1], order=2, phases=2)
+        >>> found = da.measure.embedding(pendulum, [1.0], [0.0], h=[0.2, 0.1], order=2, phases=2)
         >>> found.verdict[:7], found.agrees
         ('order 2', True)
     """

@@ -77,9 +77,9 @@ class Least(Branch):
         TypeError: function cannot be called.
 
     Example:
-        >>> rule = da.Least(lambda q, v: v @ v)  # the slower of the two
-        >>> da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=2, branch=rule).steps
-        2
+        >>> slower = da.Least(lambda q, v: v @ v)  # for simulate(…, branch=slower)
+        >>> isinstance(slower, da.Branch)
+        True
     """
 
     function: Callable = eqx.field(static=True)

@@ -65,8 +65,8 @@ def lift(function: Callable, order: int) -> Callable:
 
     Example:
         >>> from dalembert.systems import lift
-        >>> [float(x) for x in lift(lambda q: q[0] ** 2, 2)([jnp.array([3.0]), jnp.array([1.0]), jnp.array([0.0])])]
-        [9.0, 6.0, 2.0]
+        >>> [float(x) for x in lift(lambda q: q[0] ** 2, 1)([jnp.array([3.0]), jnp.array([1.0])])]
+        [9.0, 6.0]
     """
 
     def lifted(jet):

@@ -27,8 +27,8 @@ def sphere(radius: float = 1.0) -> Embedded:
         ValueError: the radius is not positive.
 
     Example:
-        >>> da.manifolds.sphere().project([0.0, 3.0, 4.0]).round(9).tolist()
-        [0.0, 0.6, 0.8]
+        >>> da.manifolds.sphere(2.0).project([0.0, 0.0, 5.0]).tolist()
+        [0.0, 0.0, 2.0]
     """
     return Embedded(_Sphere(_positive(radius, "radius")))
 
