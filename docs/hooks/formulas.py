@@ -1,8 +1,8 @@
 """Docstrings for the reference: formulas stay formulas, whatever Markdown makes of `_`, `*`, `{}` and `[]`.
 
 A docstring is plain text, to be read by `help`. Before mkdocstrings renders it, what Markdown would take for emphasis,
-attributes, links or tags is escaped, and subscripts and superscripts are set: q_{k+1}, v^a. Code in backquotes and examples stay
-as they are.
+attributes, links or tags is escaped, and subscripts and superscripts are set: q_{k+1}, v^a. Code in backquotes and examples
+stay as they are.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ HEAD = re.compile(r"(\s*\*{0,2}\w+:)(\s.*)?")  # of an item of a section: its na
 SECTION = re.compile(r"[A-Z]\w+:")
 SPECIAL = re.compile(r"[\\`*_{}\[\]#]")
 SIZE = {"_": "sub", "^": "sup"}
-# After a letter, a bracket or a mark above a letter: {…}, (…) above, or one or two letters or digits, as in L_vv; longer words
-# after an underscore are names.
-RAISED = re.compile(r"(?<=[^\s_^,;:+=/-])([_^])(?:\{([^{}]*)\}|(?<=\^)(\([^()]*\)|\w+)|(?<=_)([A-Za-z0-9Α-Ωα-ω]{1,2})(?![A-Za-z0-9_]))")
+# After a letter, a bracket or a mark above a letter: {…}; above also (…) or a word; below one or two letters or digits, as
+# in L_vv, since longer words after an underscore belong to names.
+RAISED = re.compile(
+    r"(?<=[^\s_^,;:+=/-])([_^])"
+    r"(?:\{([^{}]*)\}|(?<=\^)(\([^()]*\)|\w+)|(?<=_)([A-Za-z0-9Α-Ωα-ω]{1,2})(?![A-Za-z0-9_]))"
+)
 
 
 def escaped(text: str) -> str:
@@ -44,7 +47,7 @@ def as_markdown(docstring: str) -> str:
     """A whole docstring; `Example:` becomes the section whose code griffe sets as code."""
     lines, inside = [], False
     for line in docstring.splitlines():
-        inside = not SECTION.fullmatch(line) and inside or line == "Example:"
+        inside = (inside and not SECTION.fullmatch(line)) or line == "Example:"
         if line == "Example:":
             lines.append("Examples:")
         else:
