@@ -14,9 +14,8 @@ reach into the next window are r: the state has as many dimensions as that of th
 equations dΠ_j/dt = L_{q⁽ʲ⁾} - Π_{j-1}, Π_{k-1} = L_{q⁽ᵏ⁾}, are its limit. In the printed form momenta of size 1/hᵏ cancel
 each other, and rounding is amplified by 1/h^{2k-1} in the derivative of order 2k-1; here all numbers are of the size of the
 problem's.
-
-What stepping and boundary problems share are L_d and Φ_d of a window, `windows.window_action`, and `holonomic_derivatives`.
-Boundary problems sum them over a path; the equations from window to window are those of `step`, and `measure` reads them.
+Shared with boundary problems are `windows.window_action`, L_d and Φ_d of a window, which they sum over a path, and
+`holonomic_derivatives`. The equations from window to window are those of `step`, and `measure` reads them.
 """
 
 from __future__ import annotations

@@ -22,17 +22,21 @@ FORMS: tuple[str, ...] = ("drift_kick_drift", "kick_drift_kick", "nodes")
 class Scheme(eqx.Module):
     """L_d = h L∘action, D_K = kinematic(C_K) (order 2) or distribution(C_K) (order 1), D_V = C_V at variational.
 
+    The form "nodes": the state is (q_{k-1}, q_k), as in the papers; needs a starter.
+
+    The form "drift_kick_drift": the same equations on (q̃, v) = state(q_{k-1}, q_k), by default q̃ = (q_{k-1}+q_k)/2 and v =
+    (q_k-q_{k-1})/h; starts from (q₀, v₀) itself; self-adjoint with the default maps. The default without holonomic
+    constraints. Where state and distribution are the same map, D is kept exactly at (q̃, v): a velocity nonholonomic
+    integrator, Jiménez, Scheurle, Definition 5.6, Proposition 5.3.
+
+    The form "kick_drift_kick": nodes and velocities on the manifold of holonomic constraints (RATTLE), other constraints at
+    the end of the step. The default with holonomic constraints.
+
     Multipliers and constraint forces of orders above 2 are those of the continuous equations at the state after the step,
     which have the order of (q, v) (Jiménez, Scheurle, Remark 4.3); the discrete ones belong to the single stages.
 
     Args:
-        form: one of three, or None, which chooses between the last two. "nodes": the state is (q_{k-1}, q_k), as in the
-            papers; needs a starter. "drift_kick_drift": the same equations on (q̃, v) = state(q_{k-1}, q_k), by default q̃ =
-            (q_{k-1}+q_k)/2 and v = (q_k-q_{k-1})/h; starts from (q₀, v₀) itself; self-adjoint with the default maps. The
-            default without holonomic constraints. Where state and distribution are the same map, D is kept exactly at (q̃,
-            v): a velocity nonholonomic integrator, Jiménez, Scheurle, Definition 5.6, Proposition 5.3. "kick_drift_kick":
-            nodes and velocities on the manifold of holonomic constraints (RATTLE), other constraints at the end of the step.
-            The default with holonomic constraints.
+        form: one of the three; None chooses between the last two.
         action: one PairMap, or several whose Lagrangians are averaged: (Beta(0), Beta(1)) is the trapezoidal rule. Forces of
             an interval act at its left end through the first map, at its right end through the last. None chooses Beta(½),
             and the trapezoidal rule for a system with a Lyapunov constraint: its forces are those at the node, where the

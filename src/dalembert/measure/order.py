@@ -151,7 +151,8 @@ def order(
         TypeError: an argument is of the wrong type.
 
     Example:
-        >>> found = da.measure.order(pendulum, [1.0], [0.0], time=1.0, h=[0.1, 0.05, 0.025])
+        >>> from dalembert.gallery.pendulum import exact  # leave it out, and the reference is integrated
+        >>> found = da.measure.order(pendulum, [1.0], [0.0], time=1.0, h=[0.1, 0.05, 0.025], exact=exact)
         >>> round(found.q.slope, 1), round(found.v.slope, 1)
         (2.0, 2.0)
     """
