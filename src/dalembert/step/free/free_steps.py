@@ -63,7 +63,7 @@ def simulate_free_steps(
             scheme.
         times: (2,) the times of the nodes, (2k,) with a scheme.
         steps: N, with the first.
-        multipliers: of differential constraints, as in `simulate`.
+        multipliers: of differential constraints of order r: (r, m), as those with nodes in `simulate`.
         scheme: Interpolated() or Averaged() for the paper's windows; None for those described above.
         tolerance: on Newton's update, as in `simulate`.
         max_iterations: of Newton's method, in one step.
