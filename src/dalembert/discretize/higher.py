@@ -12,10 +12,9 @@ constraint of lower order r < k, and a holonomic one, r = 0, is taken on r+1 poi
 window begins, in L̃_d, and φ = 0 where it ends. So all of φ = 0 on a path are solved, each once, and the multipliers that
 reach into the next window are r: the state has as many dimensions as that of the continuous problem. Ostrogradsky's
 equations dΠ_j/dt = L_{q⁽ʲ⁾} - Π_{j-1}, Π_{k-1} = L_{q⁽ᵏ⁾}, are its limit. In the printed form momenta of size 1/hᵏ cancel
-each other, and rounding is amplified by 1/h^{2k-1} in the derivative of order 2k-1; here all numbers are of the size of the
-problem's.
+each other, and rounding is amplified by 1/h^{2k-1} in the derivative of order 2k-1; here all have the problem's own size.
 Shared with boundary problems are `windows.window_action`, L_d and Φ_d of a window, which they sum over a path, and
-`holonomic_derivatives`. The equations from window to window are those of `step`, and `measure` reads them.
+`holonomic_derivatives`. The equations from window to window are those of `step`; `measure` reads them.
 """
 
 from __future__ import annotations
