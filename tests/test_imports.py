@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -28,7 +29,6 @@ LEVELS = (
     ("systems",),
     ("discretize",),
     ("step", "boundary"),
-    ("control",),
     ("measure",),
     ("store", "show", "gallery"),
     ("papers",),
@@ -167,6 +167,16 @@ def test_there_are_sources_to_check():
 def test_imports_go_one_way():
     found = violations(package_sources())
     assert not found, "\n".join(["forbidden imports:", *found])
+
+
+def test_the_way_through_the_house_has_the_same_levels():
+    text = (SOURCES.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = [(int(level), name) for level, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", text, re.MULTILINE)]
+    assert table == [(level, name) for level, names in enumerate(LEVELS) for name in names]
+
+
+def test_every_room_of_the_levels_stands():
+    assert {room(module_name(file)) for file in package_sources()} - {""} == LEVEL_OF.keys()
 
 
 def test_no_modules_import_each_other_in_a_loop():

@@ -197,6 +197,12 @@ def is_traced(*trees) -> bool:
     """True inside jit, vmap or grad: values cannot be looked at, shapes can.
 
     Under vmap and grad the arguments tell; under jit every operation is traced, also on constants.
+
+    Args:
+        *trees: anything whose leaves are to be looked at.
+
+    Returns:
+        Whether one of the leaves, or the program around, is being traced.
     """
     probe = jnp.add(0.0, 0.0)
     return any(isinstance(leaf, Tracer) for leaf in (probe, *jax.tree.leaves(trees)))

@@ -16,7 +16,27 @@ from dalembert.numbers import as_array, described, whole_number
 
 
 class Outcome(enum.IntEnum):
-    """How a run ended. The message gives the cause and what can be done about it."""
+    """How a run or the solution of a boundary problem ended: a number with a message, which gives cause and remedy.
+
+    Attributes:
+        SUCCESS: all steps were solved.
+        STOPPED: the stop condition became true.
+        NO_SOLUTION: the equations of a step have no solution near the prediction.
+        SINGULAR: the equations are singular: constraints or reactions became dependent, or two roots met.
+        NOT_CONVERGED: Newton's iteration did not reach the tolerance.
+        NOT_FINITE: a function of the system returned NaN or infinity.
+        LEFT_DOMAIN: the state left the domain given by domain=.
+        INFEASIBLE: no path near the guess satisfies the constraints with the given ends.
+        NO_POSITIVE_STEP: free steps: the energy equation has no positive next step near the last one.
+        ALTERNATING: the multipliers alternate from node to node and are no function of time.
+        CROSSED: the equations became singular on the way to the next node, and no factor explains it.
+        message: cause and remedy, in words.
+        failed: whether the run ended before its last step and not by the user's stop condition.
+
+    Example:
+        >>> path.outcome.failed, path.outcome.message
+        (False, 'all steps were solved')
+    """
 
     SUCCESS = 0
     STOPPED = 1
@@ -83,14 +103,26 @@ _MESSAGES = {
 
 
 class Statistics(eqx.Module):
-    """What the solver did, over the whole run (also over steps that were not saved).
+    """What the solver did, over the whole run, also over steps that were not saved.
 
-    iterations: Newton iterations, total; max_iterations: in one step; residual: largest row-scaled residual norm at the
-    last evaluation of a step (in the native run, of the equations that are iterated); crossings: number of times the factor
-    u (or, under a rule that chooses among roots, the Jacobian determinant) changed sign, i.e. two roots of a step crossed;
-    turns: number of steps in which the velocity turned by more than a right angle, two in an oscillation of one coordinate;
-    leaps: number of steps over which the determinant of their equations changed its size more than threefold;
-    failed_step, failed_time, failed_residual: of the step that could not be solved (-1, nan, nan if there is none).
+    Attributes:
+        iterations: Newton iterations, total.
+        max_iterations: Newton iterations in one step, the most.
+        residual: largest row-scaled residual norm at the last evaluation of a step; in the native run of the equations that
+            are iterated.
+        crossings: number of times the factor u (or, under a rule that chooses among roots, the Jacobian determinant) changed
+            sign, i.e. two roots of a step crossed.
+        turns: number of steps in which the velocity turned by more than a right angle, two in an oscillation of one
+            coordinate.
+        leaps: number of steps over which the determinant of their equations changed its size more than threefold, -1 if not
+            counted.
+        failed_step: of the step that could not be solved, -1 if there is none.
+        failed_time: its time, nan if there is none.
+        failed_residual: its residual, nan if there is none.
+
+    Example:
+        >>> int(path.statistics.failed_step)
+        -1
     """
 
     iterations: Int[Array, ""]
@@ -106,7 +138,24 @@ class Statistics(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-    """Everything needed to run again: plain text, so that it can be stored. Absent where a run was traced."""
+    """Everything needed to run again: plain text, so that it can be stored. Absent where a run was traced.
+
+    Attributes:
+        system: the user's functions, by module and name.
+        source: source text of these functions.
+        source_hash: SHA-256 of it, which `matches` compares.
+        parameters: names and values, as JSON.
+        coordinates: their names, () where there are none.
+        scheme: maps and form, "" for a DiscreteSystem.
+        starter: of a two step form.
+        branch: the rule that chooses among roots, "" where there is none.
+        run: the other arguments of the call, as JSON.
+        versions: of Python, dalembert and the packages it computes with, as JSON.
+
+    Example:
+        >>> type(path.provenance.source_hash)
+        <class 'str'>
+    """
 
     system: str
     source: str
@@ -121,12 +170,32 @@ class Provenance:
 
 
 class Path(eqx.Module):
-    """A discrete trajectory. Every variable carries its own times and its own level.
+    """d/dt L_v - L_q = f + Rᵀλ, solved step by step: a discrete trajectory. Every variable carries its own times and its own
+    level.
 
-    q: positions at t. v: velocities at t_velocity. multipliers: λ of  d/dt L_v - L_q = f + Rᵀλ  at t_multipliers.
-    constraint_forces: Rᵀλ there. `levels` names the level of v and of the multipliers: "node" (the times of q), "mid"
-    (half way between two nodes) or "interior" (nodes without the first and the last).
-    feedback: the held generalised forces of a sampled law at t_feedback; reduced: the value of the reducer.
+    Attributes:
+        t: (N+1,) times of the nodes.
+        q: (N+1, n) positions at t.
+        t_velocity: times of the velocities.
+        v: velocities at t_velocity.
+        t_multipliers: times of the multipliers.
+        multipliers: λ of d/dt L_v - L_q = f + Rᵀλ, at t_multipliers.
+        constraint_forces: Rᵀλ, at t_multipliers.
+        h: the step.
+        steps_done: number of steps that were solved.
+        code: the Outcome as an integer.
+        statistics: what the solver did.
+        t_feedback: times of a sampled law.
+        feedback: the held generalised forces of a sampled law, at t_feedback.
+        reduced: the value of the reducer.
+        levels: level of v and of the multipliers: "node" (the times of q), "mid" (half way between two nodes) or "interior"
+            (nodes without the first and the last).
+        provenance: everything needed to run again; None where the run was traced.
+
+    Example:
+        >>> q, v = path.interpolate([0.05, 0.15])  # between nodes
+        >>> q.shape, path.steps
+        ((2, 1), 20)
     """
 
     t: Float[Array, "nodes"]
@@ -258,7 +327,18 @@ def check_path(path: object) -> None:
 
 
 class StepError(RuntimeError):
-    """A step could not be solved. `path` holds everything computed before it."""
+    """F(z) = 0 was not solved: a step failed.
+
+    Attributes:
+        path: everything computed before it, a Path.
+
+    Example:
+        >>> try:
+        ...     da.simulate(pendulum, [1.0], [0.0], h=5.0, steps=20)  # too long a step
+        ... except da.StepError as error:
+        ...     error.path.outcome.name
+        'NO_SOLUTION'
+    """
 
     def __init__(self, path: Path):
         self.path = path

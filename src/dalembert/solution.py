@@ -28,12 +28,22 @@ MESSAGES = {
 class BoundaryStatistics(eqx.Module):
     """What Newton's method on the KKT equations did.
 
-    iterations, factorizations, restorations: their numbers (a restoration reduces the constraints alone). update: last
-    change of the path, relative to its size; residual: largest component of the node equations, divided by the largest entry
-    of its row; violation: Σ h|φ|; shift: what was added to the second derivatives in the last step; condition: estimate of
-    the 1-norm condition of the equilibrated KKT matrix; alternation: the largest part of a multiplier that changes its sign
-    from node to node, relative to the multiplier, where it is no part of a smooth function: 0 otherwise, NaN in files that
-    do not say. Beside Outcome.SUCCESS it is rounding, and the multipliers have no digits.
+    Attributes:
+        iterations: their number.
+        factorizations: their number.
+        restorations: their number; a restoration reduces the constraints alone.
+        update: last change of the path, relative to its size.
+        residual: largest component of the node equations, divided by the largest entry of its row.
+        violation: Σ h|φ|.
+        shift: what was added to the second derivatives in the last step.
+        condition: estimate of the 1-norm condition of the equilibrated KKT matrix.
+        alternation: the largest part of a multiplier that changes its sign from node to node, relative to the multiplier,
+            where it is no part of a smooth function: 0 otherwise, NaN in files that do not say. Beside Outcome.SUCCESS it is
+            rounding, and the multipliers have no digits.
+
+    Example:
+        >>> bool(solution.statistics.residual < 1e-9)
+        True
     """
 
     iterations: Int[np.ndarray, ""]
@@ -48,15 +58,31 @@ class BoundaryStatistics(eqx.Module):
 
 
 class Solution(eqx.Module):
-    """An extremal of a discrete variational problem between given ends.
+    """δ(Σ L_d + λᵀΦ_d) = 0: an extremal of a discrete variational problem between given ends.
 
-    q, v: positions and velocities at the nodes t. jets: (q, q̇, …, q⁽ᵏ⁾) as the windows see them, at t_multipliers, with the
-    multipliers λ of the differential constraints there; holonomic_multipliers: μ at the nodes, 0 where a position is given;
-    both of L + λᵀφ + μᵀφ_holonomic, so that they tend to functions of time.
-    momenta_initial, momenta_final: the Ostrogradsky momenta p⁽ʲ⁾ conjugate to q⁽ʲ⁾ at the ends, by the discrete Legendre
-    maps; None where nodes are given. action: Σ L_d. negative_directions: the number of independent variations that satisfy
-    the linearised constraints and lower the action (0 at a minimum), -1 where it was not counted; flat_directions: of those
-    that change it to third order only.
+    Attributes:
+        t: (N+1,) times of the nodes.
+        q: (N+1, n) positions at t.
+        v: (N+1, n) velocities at t.
+        t_multipliers: times of the windows.
+        jets: (q, q̇, …, q⁽ᵏ⁾) as the windows see them, at t_multipliers.
+        multipliers: λ of the differential constraints, at t_multipliers.
+        holonomic_multipliers: μ at the nodes, 0 where a position is given; λ and μ are those of L + λᵀφ + μᵀφ_holonomic, so
+            that they tend to functions of time.
+        momenta_initial: (k, n) the Ostrogradsky momenta p⁽ʲ⁾ conjugate to q⁽ʲ⁾ at the first node, by the discrete Legendre
+            map; None where nodes are given.
+        momenta_final: (k, n) the same at the last node.
+        action: Σ L_d.
+        negative_directions: the number of independent variations that satisfy the linearised constraints and lower the
+            action (0 at a minimum), -1 where it was not counted.
+        flat_directions: the number of those that change it to third order only.
+        code: the Outcome as an integer.
+        statistics: what Newton's method did.
+        scheme: name of the windows.
+
+    Example:
+        >>> solution.kind, round(float(solution.q[5, 0]), 9)
+        ('minimum', 0.5)
     """
 
     t: Float[np.ndarray, "nodes"]
@@ -128,7 +154,19 @@ class Solution(eqx.Module):
 
 
 class SolveError(RuntimeError):
-    """A boundary problem was not solved. `solution` holds the last path, or the one of least violation."""
+    """δ(Σ L_d + λᵀΦ_d) = 0 was not solved: a boundary problem failed.
+
+    Attributes:
+        solution: the last path, or the one of least violation, a Solution.
+
+    Example:
+        >>> crooked = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a + jnp.cosh(q[0]), derivatives=2)
+        >>> try:
+        ...     da.solve(crooked, initial=([0.0], [0.0]), final=([3.0], [0.0]), T=1.0, steps=10, max_iterations=1)
+        ... except da.SolveError as error:
+        ...     error.solution.outcome.name
+        'NOT_CONVERGED'
+    """
 
     def __init__(self, solution: Solution):
         self.solution = solution

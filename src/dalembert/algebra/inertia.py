@@ -15,7 +15,13 @@ CHUNK = 4096  # rows that are scaled at once
 
 
 class Inertia(NamedTuple):
-    """Numbers of positive, of negative and of zero eigenvalues."""
+    """n₊, n₋, n₀ of a symmetric matrix.
+
+    Attributes:
+        positive: number of positive eigenvalues.
+        negative: number of negative eigenvalues.
+        zero: number of zero eigenvalues.
+    """
 
     positive: int
     negative: int
@@ -26,13 +32,29 @@ def inertia(matrix: Float[np.ndarray, "n width"], lower: int, tolerance: float =
     """Signs of the eigenvalues of a symmetric A with A[i, j] = 0 for |i − j| > lower, stored as in algebra/banded.py.
 
     Only the columns i − lower … i of row i are read. Rows and columns are scaled alike, Ã = D A D, so that the largest entry
-    of each row is about 1, which keeps the signs; an eigenvalue of Ã of at most `tolerance` counts as zero. That is decided
-    by two counts: A has as many positive eigenvalues as Ã − tolerance, and as many negative ones as Ã + tolerance.
+    of each row is about 1, which keeps the signs. Zero is decided by two counts: A has as many positive eigenvalues as Ã −
+    tolerance, and as many negative ones as Ã + tolerance.
 
     A is cut into blocks with diagonal parts D_i and couplings E_i to the block before, at least `lower` rows each. The
     inertia of A is the sum of those of S_i = D_i − E_i S_{i−1}⁻¹ E_iᵀ (E. Haynsworth, Linear Algebra Appl. 1, 1968).
     Directions in which S_{i−1} is nearly singular against E_i are not eliminated but join the next block: by Cauchy's
     interlacing theorem there are at most `lower` of them, besides zero eigenvalues of A.
+
+    Args:
+        matrix: (n, width), row i holds the columns i − lower … of A.
+        lower: number of diagonals below the main one.
+        tolerance: an eigenvalue of Ã of at most this counts as zero.
+
+    Returns:
+        An Inertia.
+
+    Raises:
+        ValueError: the matrix has entries that are not finite.
+
+    Example:
+        >>> from dalembert.algebra import inertia
+        >>> inertia(np.array([[0.0, 2.0], [1.0, -3.0]]), 1)  # [[2, 1], [1, -3]]
+        Inertia(positive=1, negative=1, zero=0)
     """
     rows = np.array(matrix[:, : lower + 1], dtype=float)
     if not np.all(np.isfinite(rows)):

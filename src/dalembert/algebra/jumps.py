@@ -37,12 +37,32 @@ batching.defvectorized(agree_p)
 
 
 def agree(condition: Bool[Array, ""]) -> Bool[Array, ""]:
-    """The condition, with the promise that the two sides it chooses between have the same value where it changes."""
+    """The condition, with the promise that the two sides it chooses between have the same value where it changes.
+
+    Args:
+        condition: a truth value, traced or not.
+
+    Returns:
+        The condition.
+    """
     return agree_p.bind(condition)
 
 
 def may_jump(function: Callable, point: Array) -> bool:
-    """Whether the function may jump as its argument moves, or differentiating it may give what is not its derivative."""
+    """Whether the function may jump as its argument moves, or differentiating it may give what is not its derivative.
+
+    Args:
+        function: of one array, traceable by JAX.
+        point: an array of the shape it takes; its values are not read.
+
+    Returns:
+        True where it may.
+
+    Example:
+        >>> from dalembert.algebra import may_jump
+        >>> may_jump(jnp.sin, jnp.zeros(2)), may_jump(jnp.sign, jnp.zeros(2))
+        (False, True)
+    """
     jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(point.shape, point.dtype))
     return any(jumps for _, jumps in _outputs(jaxpr.jaxpr, [(True, False)]))
 

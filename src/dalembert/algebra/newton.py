@@ -21,7 +21,17 @@ ASTRAY = 0.5  # a scaled update beyond which the iteration is not near a root
 
 
 class Newton(eqx.Module):
-    """Choices of the iteration: the tolerance on the scaled update, and the largest number of iterations."""
+    """|update_i| ≤ tolerance · scale_i: choices of the iteration.
+
+    Attributes:
+        tolerance: on the scaled update.
+        max_iterations: the largest number of iterations.
+
+    Example:
+        >>> from dalembert.algebra import Newton
+        >>> Newton(tolerance=1e-12).max_iterations
+        25
+    """
 
     tolerance: float = eqx.field(static=True, default=1e-9)
     max_iterations: int = eqx.field(static=True, default=25)
@@ -30,7 +40,15 @@ class Newton(eqx.Module):
 class Solve(NamedTuple):
     """State and report of an iteration: the flags exclude one another; none set means converged.
 
-    determinant: |det F'| at the last evaluation; its sign is apart, because the number may leave the range of doubles.
+    Attributes:
+        iterations: their number.
+        residual: largest row-scaled |F_i| at the last evaluation, which precedes the last update.
+        update: the last one, scaled.
+        determinant_sign: of the last Jacobian.
+        determinant: its size, apart from the sign because it may leave the range of doubles.
+        singular: its matrix was.
+        not_finite: a number was.
+        not_converged: neither, and the test was not passed.
     """
 
     iterations: Int[Array, ""]
@@ -57,14 +75,28 @@ def newton(
 ) -> tuple[Float[Array, "z"], Solve]:
     """Solve F(z) = 0 by z ← z - F'(z)⁻¹F(z) until every |update_i| ≤ tolerance · scale_i(z).
 
-    scale(z): (z,) positive; infinity excludes a component from the test. The update that passes the test is applied,
-    so that the error left is about the square of the tolerance. Rows are scaled to unit maximum before elimination, and
-    before them columns by units(F'), (z,) positive, where the unknowns have units of their own.
-    Where F may jump, or its derivatives may not be its own, the update from the new point, with the same Jacobian, must pass
-    the test, too: a small update alone does not tell that the residual is small.
-    `residual` is the largest row-scaled |F_i| at the last evaluation, which precedes the last update. A singular matrix or
-    a number that is not finite counts as "not converged" where the scaled update before exceeded ASTRAY: the iteration had
-    lost its way, and where it then ends is chance.
+    The update that passes the test is applied, so that the error left is about the square of the tolerance. Rows are scaled
+    to unit maximum before elimination. Where F may jump, or its derivatives may not be its own, the update from the new
+    point, with the same Jacobian, must pass the test, too: a small update alone does not tell that the residual is small. A
+    singular matrix or a number that is not finite counts as "not converged" where the scaled update before exceeded ASTRAY:
+    the iteration had lost its way, and where it then ends is chance.
+
+    Args:
+        function: F, (z,) → (z,), traceable by JAX.
+        start: (z,) where it begins.
+        scale: z → (z,), positive; infinity excludes a component from the test.
+        options: tolerance and largest number of iterations.
+        units: F'(z) → (z,), positive: by them columns are scaled before the rows, where the unknowns have units of their
+            own.
+
+    Returns:
+        The root (z,), and the report of the iteration, a Solve.
+
+    Example:
+        >>> from dalembert.algebra import Newton, newton
+        >>> z, report = newton(lambda z: z * z - 2.0, jnp.array([1.0]), lambda z: 1.0 + abs(z), Newton())
+        >>> bool(abs(z[0] - np.sqrt(2.0)) < 1e-12), bool(report.not_converged)
+        (True, False)
     """
 
     judged = may_jump(function, start)
@@ -168,7 +200,18 @@ def root(
     options: Newton,
     units: Callable[[Float[Array, "z z"]], Float[Array, "z"]] | None = None,
 ) -> tuple[Float[Array, "z"], Solve]:
-    """As `newton`, differentiable: dz = -F_z⁻¹ F_θ dθ (implicit function theorem), whatever the iteration did."""
+    """As `newton`, differentiable: dz = -F_z⁻¹ F_θ dθ (implicit function theorem), whatever the iteration did.
+
+    Args:
+        function: as of `newton`; what it closes over may be differentiated by.
+        start: as of `newton`.
+        scale: as of `newton`.
+        options: as of `newton`.
+        units: as of `newton`.
+
+    Returns:
+        As `newton`.
+    """
 
     def solve(f, z0):
         # custom_root gives auxiliary outputs tangents of their own type, which integers and truth values may not have.

@@ -8,7 +8,13 @@ import numpy as np
 
 
 class Rank(NamedTuple):
-    """rank, singular values, and the rows that depend on the others (found by a pivoted QR factorization)."""
+    """rank A, and how it was told.
+
+    Attributes:
+        rank: the number.
+        singular_values: of the row-scaled matrix, falling.
+        dependent_rows: indices of the rows that depend on the others, found by a pivoted QR factorization.
+    """
 
     rank: int
     singular_values: np.ndarray
@@ -22,9 +28,24 @@ class Rank(NamedTuple):
 def numerical_rank(matrix: np.ndarray, tolerance: float = 1e-10) -> Rank:
     """rank A = number of singular values of the row-scaled A above tolerance · max(shape) times the largest.
 
-    matrix: (m, n), real and finite. Rows are scaled to unit length first, so that a constraint written in other units
-    does not look dependent; a zero row stays zero and counts as dependent. The tolerance is relative and far above
-    round-off on purpose: matrices come from derivatives of users' functions.
+    Rows are scaled to unit length first, so that a constraint written in other units does not look dependent; a zero row
+    stays zero and counts as dependent.
+
+    Args:
+        matrix: (m, n), real and finite.
+        tolerance: relative, and far above round-off on purpose: matrices come from derivatives of users' functions.
+
+    Returns:
+        A Rank.
+
+    Raises:
+        ValueError: the matrix has entries that are not finite.
+
+    Example:
+        >>> from dalembert.algebra import numerical_rank
+        >>> found = numerical_rank(np.array([[1.0, 0.0], [1e-9, 0.0]]))
+        >>> found.rank, len(found.dependent_rows)
+        (1, 1)
     """
     import scipy.linalg  # a third of the time to import the package, were it loaded with it
 

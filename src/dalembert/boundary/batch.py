@@ -40,12 +40,39 @@ def solve_batch(
     certify: bool = False,
     threads: int | None = None,
 ) -> list[Solution]:
-    """`solve` for every entry of a batch: the same problem and times, ends, points and guesses of their own.
+    """Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0, as `solve`, for every entry of a batch: ends, points and guesses of their own.
 
-    Arguments are those of `solve`; the arrays in initial, final, through and guess have a leading axis (batch,). threads:
-    how many are solved at once, all processors if not given. Nothing is thrown where one is not solved: see
-    Solution.outcome.
-    Errors: as `solve`, for the first entry that is wrong; ValueError where the leading axes differ.
+    The problem and the times are the same for all. Nothing is thrown where one is not solved: see Solution.outcome.
+
+    Args:
+        problem: a VariationalProblem of order k.
+        initial: as in `solve`; the arrays have a leading axis (batch,).
+        final: as in `solve`; the arrays have a leading axis (batch,).
+        through: as in `solve`; the arrays have a leading axis (batch,).
+        guess: (batch, N+1, n).
+        T: as in `solve`.
+        steps: as in `solve`.
+        times: as in `solve`.
+        scheme: as in `solve`.
+        scales: as in `solve`.
+        tolerance: as in `solve`.
+        max_iterations: as in `solve`.
+        seek: as in `solve`.
+        certify: as in `solve`, off by default.
+        threads: how many are solved at once, all processors if None.
+
+    Returns:
+        A list of Solution, one for each entry.
+
+    Raises:
+        ValueError: as `solve`, for the first entry that is wrong; where the leading axes differ.
+        TypeError: as `solve`.
+
+    Example:
+        >>> rest, ends = np.zeros((2, 1)), np.array([[1.0], [2.0]])  # two of them, n = 1
+        >>> several = da.solve_batch(beam, initial=(rest, rest), final=(ends, rest), T=1.0, steps=10)
+        >>> [round(float(s.q[5, 0]), 9) for s in several]
+        [0.5, 1.0]
     """
     options, workers = settings(tolerance, max_iterations, seek), _threads(threads)
     as_flag(certify, "certify")
@@ -67,7 +94,13 @@ def solve_batch(
 
 
 class Extremals(NamedTuple):
-    """What a multi-start found: different solutions, that of least action first; how often each; how many starts failed."""
+    """Σⱼ Dⱼ L̃_d = 0 solved from many guesses: what a multi-start found.
+
+    Attributes:
+        solutions: different solutions, that of least action first.
+        hits: how often each of them was found.
+        failed: how many starts failed.
+    """
 
     solutions: list[Solution]
     hits: list[int]
@@ -93,11 +126,39 @@ def multistart(
     seek: str = "minimum",
     threads: int | None = None,
 ) -> Extremals:
-    """Extremals of the same boundary problem from many guesses.
+    """Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0: extremals of the same boundary problem from many guesses.
 
-    starts: guesses, or their number; drawn ones add Σⱼ aⱼ sin(jπt/T)/j with normal aⱼ to the smooth path through the given
-    points, `spread` times its extent (or its typical size, for a coordinate that does not move). The other arguments are
-    those of `solve`.
+    Drawn guesses add Σⱼ aⱼ sin(jπt/T)/j with normal aⱼ to the smooth path through the given points.
+
+    Args:
+        problem: a VariationalProblem of order k.
+        starts: guesses (starts, N+1, n), or their number.
+        spread: size of the aⱼ, times the extent of the path (or its typical size, for a coordinate that does not move).
+        seed: of the random numbers.
+        initial: as in `solve`.
+        final: as in `solve`.
+        through: as in `solve`.
+        T: as in `solve`.
+        steps: as in `solve`.
+        times: as in `solve`.
+        scheme: as in `solve`.
+        scales: as in `solve`.
+        tolerance: as in `solve`.
+        max_iterations: as in `solve`.
+        seek: as in `solve`.
+        threads: how many are solved at once, all processors if None.
+
+    Returns:
+        Extremals, those that differ.
+
+    Raises:
+        ValueError: as `solve`, naming the argument.
+        TypeError: as `solve`.
+
+    Example:
+        >>> found = da.multistart(beam, 3, initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=10)
+        >>> len(found.solutions), found.hits, found.failed
+        (1, [3], 0)
     """
     options, workers = settings(tolerance, max_iterations, seek), _threads(threads)
     as_positive(spread, "spread")

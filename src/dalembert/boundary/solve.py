@@ -39,18 +39,46 @@ def solve(
     """Σⱼ Dⱼ L̃_d(q_{i-j+1}, …, q_{i-j+1+k}; λ^{i-j+1}) = 0 and Φ_d = 0 between given ends: the extremals of Σ L_d under
     constraints.
 
-    initial, final: (q,), (q, v), … up to k arrays (n,), the given derivatives at an end, those not given being free (natural
-    conditions); or Nodes(array (k, n)), the first (last) k nodes; None: all free. through: {t: q}, points to pass, at times
-    of nodes. T and steps: N equal steps from 0 to T; or times (N+1,). scheme: Interpolated() (second order, the default),
-    Averaged() (the paper's) or Hermite() (order 2k). guess: a path (N+1, n), or a Solution on any nodes, whose multipliers
-    are used too: a warm start or the refinement of a mesh. scales: typical sizes of the coordinates, (n,), by default read
-    off the ends, points and guess (docs/boundary.md). tolerance: on the last update and on the constraints, of every
-    coordinate relative to its size. seek: a minimum, or the extremal of any kind near the guess, as mechanical actions over
-    long times have no minimum. certify: count the negative directions of the second variation (Solution.kind) and estimate
-    the condition of the equations. Returns a Solution. Where none is found: SolveError with the last path, or the path of
-    least violation where the constraints cannot be met; with throw=False that Solution itself, its outcome telling why.
-    Errors: TypeError, ValueError, InconsistentDataError, RankDeficientError naming the argument. Source: Colombo, Martín de
-    Diego, Zuccalli, eq. (3.4); ends by derivatives are windows with coinciding knots, which the paper lacks.
+    Args:
+        problem: a VariationalProblem of order k.
+        initial: (q,), (q, v), … up to k arrays (n,), the given derivatives at the first time, those not given being free
+            (natural conditions); or Nodes(array (k, n)), the first k nodes; None leaves all free.
+        final: the same at the last time; Nodes are the last k.
+        through: {t: q}, points to pass, at times of nodes.
+        T: the time of the last node, N equal steps from 0.
+        steps: N, the number of equal steps.
+        times: (N+1,) the times of all nodes, instead of T and steps.
+        scheme: Interpolated() (second order, the default), Averaged() (the paper's) or Hermite() (order 2k).
+        guess: a path (N+1, n), or a Solution on any nodes, whose multipliers are used too: a warm start or the refinement of
+            a mesh.
+        scales: (n,) typical sizes of the coordinates, by default read off the ends, points and guess (docs/boundary.md).
+        tolerance: on the last update and on the constraints, of every coordinate relative to its size.
+        max_iterations: of Newton's method.
+        seek: "minimum", or "extremal" for that of any kind near the guess, as mechanical actions over long times have no
+            minimum.
+        certify: count the negative directions of the second variation (Solution.kind), estimate the condition of the
+            equations.
+        throw: raise where none is found; False returns the Solution all the same, its outcome telling why.
+
+    Returns:
+        The Solution, with q (N+1, n) at t (N+1,), multipliers and momenta at the ends.
+
+    Raises:
+        SolveError: no extremal is found, and throw is true; it carries the last path, or the path of least violation where
+            the constraints cannot be met.
+        ValueError: an argument has the wrong shape or value; the message names it.
+        TypeError: an argument is of the wrong type, or missing.
+        InconsistentDataError: what is given contradicts the constraints.
+        RankDeficientError: constraints depend on each other with these ends.
+
+    Source: Colombo, Martín de Diego, Zuccalli, eq. (3.4); ends by derivatives are windows with coinciding knots, which the
+    paper lacks.
+
+    Example:
+        >>> beam = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, derivatives=2)
+        >>> solution = da.solve(beam, initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=10)
+        >>> solution.kind, round(float(solution.q[5, 0]), 9)
+        ('minimum', 0.5)
     """
     options = settings(tolerance, max_iterations, seek)
     as_flag(certify, "certify")

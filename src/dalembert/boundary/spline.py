@@ -40,19 +40,46 @@ def spline(
     max_iterations: int = 200,
     throw: bool = True,
 ) -> Solution:
-    """min ½∫ |Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt through points {t: q} of a manifold, k = derivatives: geodesics, Riemannian cubics, quintics.
+    """min ½∫ |Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt through points {t: q} of a manifold, k = derivatives: geodesics, Riemannian cubics,
+    quintics.
 
-    initial, final: (q̇,), (q̇, q̈), … up to k-1 derivatives at the first and last time; what is not given there is free
-    (natural: for k = 2 Dq̇/dt = 0). steps: N, from the first time to the last; where the times of the points are not nodes of
-    equal steps, every stretch between two points has equal steps of its own. ambient: min ½∫ |q⁽ᵏ⁾|² dt instead, derivatives
-    in Rⁿ, which is another curve. scheme: Interpolated() (order 2, the default), Averaged() or Hermite() (order 2k).
-    guess: a function of the times (N+1,), a path (N+1, n) on the nodes, or a Solution; by default the straight lines between
-    the points, projected: great circles on a sphere. A spline is a critical point, in general one of several, among which
-    the guess chooses; Solution.kind says whether it is a local minimum. Between nodes take
-    manifold.project(solution.interpolate(t)).
-    Errors: TypeError, ValueError naming the argument: points off the manifold and how far, derivatives that no curve on it
-    has, neighbours joined by several shortest curves. SolveError where no spline is found.
+    A spline is a critical point, in general one of several, among which the guess chooses; Solution.kind says whether it is
+    a local minimum. Between nodes take manifold.project(solution.interpolate(t)).
+
+    Args:
+        manifold: one of `dalembert.manifolds`, or a Chart or an Embedded of your own.
+        points: {t: q}, times and points (n,) on the manifold.
+        derivatives: k, 1 to 4.
+        initial: (q̇,), (q̇, q̈), … up to k-1 derivatives at the first time; what is not given there is free (natural: for k
+            = 2 Dq̇/dt = 0).
+        final: the same at the last time.
+        steps: N, from the first time to the last; where the times of the points are not nodes of equal steps, every stretch
+            between two points has equal steps of its own.
+        ambient: min ½∫ |q⁽ᵏ⁾|² dt instead, derivatives in Rⁿ, which is another curve.
+        scheme: Interpolated() (order 2, the default), Averaged() or Hermite() (order 2k).
+        guess: a function of the times (N+1,), a path (N+1, n) on the nodes, or a Solution; by default the straight lines
+            between the points, projected: great circles on a sphere.
+        scales: as in `solve`.
+        tolerance: as in `solve`.
+        max_iterations: as in `solve`.
+        throw: raise where no spline is found; False returns the Solution all the same.
+
+    Returns:
+        The Solution, with q (N+1, n) at t (N+1,).
+
+    Raises:
+        TypeError: an argument is of the wrong type; the message names it.
+        ValueError: points off the manifold, and how far; derivatives that no curve on it has; neighbours joined by several
+            shortest curves.
+        SolveError: no spline is found, and throw is true.
+
     Source: Colombo, Martín de Diego, Zuccalli, sections 2.2 and 4.4.
+
+    Example:
+        >>> globe = da.manifolds.sphere()
+        >>> curve = da.spline(globe, {0.0: [1.0, 0.0, 0.0], 1.0: [0.0, 1.0, 0.0]}, derivatives=1, steps=10)
+        >>> bool(abs(curve.q[5] - np.sqrt([0.5, 0.5, 0.0])).max() < 1e-9)  # half way on a great circle
+        True
     """
     check_x64()
     check_manifold(manifold)

@@ -21,13 +21,31 @@ HIGHEST = 64  # nodes before the last one in a window
 class DiscreteSystem(eqx.Module):
     """(Q, L_d, D_K, D_V): D₁L_d(q_i,q_{i+1}) + D₂L_d(q_{i-1},q_i) + h R_dᵀλ_i = 0, every window in D_K.
 
-    lagrangian(q0, q1): scalar. kinematic(q0, …, qk): () or (m,), zero on D_K ⊂ Q^{k+1}, k = order. reactions(q0, …, qk):
-    (m, n), or (n,) if m = 1, rows spanning D_V°; or virtual(q0, …, qk): (n, n-m), columns spanning D_V.
-    factor: j in 1 … k+1, the point of the window over which D_V lives (the middle one for k = 2, the default).
-    Only j = k and j = k+1 can be stepped: for smaller j the equation at a node reads later nodes. initial(q0, …): what
-    the first nodes must satisfy besides, such as φ_d(q0, q1) = 0. h is the step given to `simulate`, 1 by default: then
-    the multipliers are those of the equation without h. With parameters every function takes a trailing p.
+    h is the step given to `simulate`, 1 by default: then the multipliers are those of the equation without h. With
+    parameters every function takes a trailing p.
+
+    Args:
+        lagrangian: `lagrangian(q0, q1)`, L_d, a scalar.
+        kinematic: `kinematic(q0, …, qk)`, () or (m,), zero on D_K ⊂ Q^{k+1}, k = order.
+        reactions: `reactions(q0, …, qk)`, (m, n), or (n,) if m = 1, rows spanning D_V°; or virtual.
+        virtual: `virtual(q0, …, qk)`, (n, n-m), columns spanning D_V.
+        initial: `initial(q0, …)`, what the first nodes must satisfy besides, such as φ_d(q0, q1) = 0.
+        order: k, of the kinematic constraints.
+        factor: j in 1 … k+1, the point of the window over which D_V lives (the middle one for k = 2, the default). Only j =
+            k and j = k+1 can be stepped: for smaller j the equation at a node reads later nodes.
+        coordinates: the names of q.
+        parameters: as of a System.
+
+    Raises:
+        TypeError: an argument is of the wrong type; the message names it.
+        ValueError: D_K without D_V, both reactions and virtual, or a factor that cannot be stepped.
+
     Source: Borda, Fernández, Grillo, Definitions 3.1, 3.2, Theorem 3.3; Remark 3.6 for k ≠ 2.
+
+    Example:
+        >>> action = lambda q0, q1: 0.5 * (q1 - q0) @ (q1 - q0) / 0.1 + 0.1 * jnp.cos(q0[0])  # h = 0.1
+        >>> da.simulate(da.DiscreteSystem(action), nodes=[[1.0], [1.0]], h=0.1, steps=5).q.shape
+        (6, 1)
     """
 
     lagrangian: Callable = eqx.field(static=True)
@@ -81,7 +99,14 @@ class DiscreteSystem(eqx.Module):
     def nonholonomic(cls, lagrangian, constraint, reactions, **options) -> DiscreteSystem:
         """From (D, D_d), Remark 3.4: φ_d(q₁, q₂) = 0 at every step, φ_d(q₀, q₁) = 0 at the start, D_V = D at q₁.
 
-        constraint(q0, q1): () or (m,). reactions(q): rows spanning D°, (m, n) or (n,).
+        Args:
+            lagrangian: `lagrangian(q0, q1)`.
+            constraint: `constraint(q0, q1)`, () or (m,).
+            reactions: `reactions(q)`, rows spanning D°, (m, n) or (n,).
+            **options: coordinates and parameters, as of a DiscreteSystem.
+
+        Returns:
+            A DiscreteSystem.
         """
         as_function(constraint, "constraint", "φ_d(q0, q1)")
         as_function(reactions, "reactions", "of q that returns (m, n)")
@@ -95,7 +120,16 @@ class DiscreteSystem(eqx.Module):
 
     @classmethod
     def holonomic(cls, lagrangian, constraint, **options) -> DiscreteSystem:
-        """D integrable, D_d = ∪ N×N with leaves N = {φ = 0}, Remarks 3.4, 5.2: φ(q₂) = 0, reactions ∂φ/∂q at q₁."""
+        """D integrable, D_d = ∪ N×N with leaves N = {φ = 0}, Remarks 3.4, 5.2: φ(q₂) = 0, reactions ∂φ/∂q at q₁.
+
+        Args:
+            lagrangian: `lagrangian(q0, q1)`.
+            constraint: `constraint(q)`, φ, () or (m,).
+            **options: coordinates and parameters, as of a DiscreteSystem.
+
+        Returns:
+            A DiscreteSystem.
+        """
         as_function(constraint, "constraint", "φ(q)")
         return cls(
             lagrangian,

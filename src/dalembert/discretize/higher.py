@@ -1,20 +1,20 @@
 """The discrete Euler-Lagrange equations of order k, window after window, in Newton's coordinates and their momenta.
 
-A window of k+1 knots t_0 ≤ … ≤ t_k is described by its differences u_j = j! q[t_0, …, t_j], which are (q_0, Δq/h,
-…, Δᵏq/hᵏ) for equal steps and the derivatives q⁽ʲ⁾ where knots coincide. With spans g_j = (t_j - t_0)/j, those of
-the next window are u'_j = u_j + g_{j+1} u_{j+1}. The momenta Π_j, conjugate to u_j, are Θ⁺ of Colombo, Martín de
-Diego, Zuccalli, Theorem 3.1, in these
-coordinates: with W = Π + ∂L̃_d/∂u, the covector on all k+1 points,
+A window of k+1 knots t_0 ≤ … ≤ t_k is described by its differences u_j = j! q[t_0, …, t_j], which are (q_0, Δq/h, …, Δᵏq/hᵏ)
+for equal steps and the derivatives q⁽ʲ⁾ where knots coincide. With spans g_j = (t_j - t_0)/j, those of the next window are
+u'_j = u_j + g_{j+1} u_{j+1}. The momenta Π_j, conjugate to u_j, are Θ⁺ of Colombo, Martín de Diego, Zuccalli, Theorem
+3.1, in these coordinates: with W = Π + ∂L̃_d/∂u, the covector on all k+1 points,
 
     Π'_0 = W_0,   Π'_j = W_j - g_j Π'_{j-1},   0 = W_k - g_k Π'_{k-1},   Φ_d = 0.
 
-The third equation is Σ_j D_j L̃_d = 0 at the oldest point, eq. (3.4): it says that W has no component along δq_0.
-A constraint of lower order r < k, and a holonomic one, r = 0, is taken on r+1 points: its multiplier λ with those where the
+The third equation is Σ_j D_j L̃_d = 0 at the oldest point, eq. (3.4): it says that W has no component along δq_0. A
+constraint of lower order r < k, and a holonomic one, r = 0, is taken on r+1 points: its multiplier λ with those where the
 window begins, in L̃_d, and φ = 0 where it ends. So all of φ = 0 on a path are solved, each once, and the multipliers that
-reach into the next window are r: the state has as many dimensions as that of the continuous problem.
-Ostrogradsky's equations dΠ_j/dt = L_{q⁽ʲ⁾} - Π_{j-1}, Π_{k-1} = L_{q⁽ᵏ⁾}, are its limit. In the printed form
-momenta of size 1/hᵏ cancel each other, and rounding is amplified by 1/h^{2k-1} in the derivative of order 2k-1;
-here all numbers are of the size of the problem's.
+reach into the next window are r: the state has as many dimensions as that of the continuous problem. Ostrogradsky's
+equations dΠ_j/dt = L_{q⁽ʲ⁾} - Π_{j-1}, Π_{k-1} = L_{q⁽ᵏ⁾}, are its limit. In the printed form momenta of size 1/hᵏ cancel
+each other, and rounding is amplified by 1/h^{2k-1} in the derivative of order 2k-1; here all have the problem's own size.
+Shared with boundary problems are `windows.window_action`, L_d and Φ_d of a window, which they sum over a path, and
+`holonomic_derivatives`. The equations from window to window are those of `step`; `measure` reads them.
 """
 
 from __future__ import annotations

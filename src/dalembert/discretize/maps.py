@@ -13,9 +13,22 @@ Vector = Float[Array, "n"]
 
 
 class PairMap(eqx.Module):
-    """ρ: Q×Q → TQ near the diagonal, ρ(q, q) = (q, 0). Jiménez, Scheurle, Definition 5.5.
+    """ρ: Q×Q → TQ near the diagonal, ρ(q, q) = (q, 0). The base of difference maps of two points.
 
-    __call__(q0, d, h): q0 (n,), d = q1 - q0 (n,), step h → (q, v). `weight` w places the time at t0 + w h.
+    Attributes:
+        weight: w, places the time at t0 + w h.
+        __call__: (q0, d, h) → (q, v): q0 (n,), d = q1 - q0 (n,), step h.
+
+    Source: Jiménez, Scheurle, Definition 5.5.
+
+    Example:
+        >>> class Later(da.PairMap):  # (q₁, (q₁-q₀)/h)
+        ...     weight: float = 1.0
+        ...     def __call__(self, q0, d, h):
+        ...         return q0 + d, d / h
+        >>> q, v = Later()(jnp.array([1.0]), jnp.array([0.5]), 0.1)
+        >>> q.tolist(), v.tolist()
+        ([1.5], [5.0])
     """
 
     weight: eqx.AbstractVar[float]
@@ -27,7 +40,18 @@ class PairMap(eqx.Module):
 class Beta(PairMap):
     """ρ_β(q₀, q₁) = ((1-β) q₀ + β q₁, (q₁-q₀)/h): second order for β = ½, first order otherwise.
 
-    Jiménez, Scheurle, eq. (74). β = 0 is the φ_L of Borda, Fernández, Grillo, Section 4.1.2.
+    Args:
+        beta: β, from 0 to 1.
+
+    Raises:
+        ValueError: beta is no such number.
+
+    Source: Jiménez, Scheurle, eq. (74). β = 0 is the φ_L of Borda, Fernández, Grillo, Section 4.1.2.
+
+    Example:
+        >>> q, v = da.Beta(0.5)(jnp.array([1.0]), jnp.array([0.5]), 0.25)
+        >>> q.tolist(), v.tolist()
+        ([1.25], [2.0])
     """
 
     weight: float = eqx.field(static=True)
@@ -47,9 +71,14 @@ class Beta(PairMap):
 
 
 class TripleMap(eqx.Module):
-    """φ⁻¹: Q³ → T⁽²⁾Q near the diagonal, at the time of the middle point.
+    """φ⁻¹: Q³ → T⁽²⁾Q near the diagonal, at the time of the middle point. The base of difference maps of three points.
 
-    __call__(q1, d0, d1, h): q1 (n,), d0 = q1 - q0, d1 = q2 - q1 (n,), step h → (q, v, a).
+    Attributes:
+        __call__: (q1, d0, d1, h) → (q, v, a): q1 (n,), d0 = q1 - q0, d1 = q2 - q1 (n,), step h.
+
+    Example:
+        >>> isinstance(da.Central(), da.TripleMap)
+        True
     """
 
     def __call__(self, q1: Vector, d0: Vector, d1: Vector, h) -> tuple[Vector, Vector, Vector]:
@@ -57,7 +86,18 @@ class TripleMap(eqx.Module):
 
 
 class Central(TripleMap):
-    """(q₀, q₁, q₂) → (q₁, (q₂-q₀)/2h, (q₂-2q₁+q₀)/h²): second order. Borda, Fernández, Grillo, Section 4.1.2."""
+    """(q₀, q₁, q₂) → (q₁, (q₂-q₀)/2h, (q₂-2q₁+q₀)/h²): second order.
+
+    Attributes:
+        __call__: (q1, d0, d1, h) → (q, v, a), as of a TripleMap.
+
+    Source: Borda, Fernández, Grillo, Section 4.1.2.
+
+    Example:
+        >>> q, v, a = da.Central()(jnp.array([1.0]), jnp.array([1.0]), jnp.array([2.0]), 1.0)
+        >>> v.tolist(), a.tolist()
+        ([1.5], [1.0])
+    """
 
     def __call__(self, q1, d0, d1, h):
         return q1, (d0 + d1) / (2 * h), (d1 - d0) / (h * h)

@@ -1,4 +1,8 @@
-"""The discrete Lagrange-d'Alembert equations, written once: at a node, and for one kick-drift-kick step."""
+"""The discrete Lagrange-d'Alembert equations of a System, written once: at a node, and for one kick-drift-kick step.
+
+`step` solves them, and `measure` reads momenta and forces of them. Boundary problems share nothing of this module: they are
+variational, and their equations come from `windows`, as those of a variational flow do in `higher`.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,13 @@ from dalembert.path import Path, check_path
 
 
 class Redefined(NamedTuple):
-    """(q̃, v) at the times t: (K, n), (K, n), (K,)."""
+    """(q̃_k, v_k) = ρ(q_{k-1}, q_k): points of TQ at their times.
+
+    Attributes:
+        t: (K,) times.
+        q: (K, n) q̃.
+        v: (K, n).
+    """
 
     t: Float[Array, "K"]
     q: Float[Array, "K n"]
@@ -27,10 +33,28 @@ class Redefined(NamedTuple):
 def redefined(path: Path, rho: PairMap, *, first: tuple | None = None, last: tuple | None = None) -> Redefined:
     """(q̃_k, v_k) = ρ(q_{k-1}, q_k), k = 1 … N, from a path of nodes (form "nodes", or a DiscreteSystem).
 
-    N + 1 nodes give N points. first=(q, v): a point put before them at the path's first time, last=(q, v): one behind
-    them at its last; a natural choice is the end node itself. On the points of its own distribution map a scheme keeps D
-    exactly, on the original nodes it does not. Errors: ValueError for a path whose states are not nodes, or are thinned.
+    N + 1 nodes give N points. On the points of its own distribution map a scheme keeps D exactly, on the original nodes it
+    does not.
+
+    Args:
+        path: a Path whose states are nodes, none left out.
+        rho: ρ, a PairMap such as Beta(0.5).
+        first: (q, v), a point put before them at the path's first time; a natural choice is the end node itself.
+        last: (q, v), a point behind them at the path's last time.
+
+    Returns:
+        A Redefined.
+
+    Raises:
+        ValueError: the states of the path are not nodes, or are thinned.
+        TypeError: an argument is of the wrong type.
+
     Source: Jiménez, Scheurle, Definition 5.6, Proposition 5.3, Remarks 5.7, 5.8.
+
+    Example:
+        >>> nodes = da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=10, scheme=da.Scheme("nodes"))
+        >>> da.redefined(nodes, da.Beta(0.5)).q.shape
+        (10, 1)
     """
     check_path(path)
     if not isinstance(rho, PairMap):

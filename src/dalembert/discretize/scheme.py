@@ -22,22 +22,40 @@ FORMS: tuple[str, ...] = ("drift_kick_drift", "kick_drift_kick", "nodes")
 class Scheme(eqx.Module):
     """L_d = h L∘action, D_K = kinematic(C_K) (order 2) or distribution(C_K) (order 1), D_V = C_V at variational.
 
-    form: "nodes": the state is (q_{k-1}, q_k), as in the papers; needs a starter.
-    "drift_kick_drift": the same equations on (q̃, v) = state(q_{k-1}, q_k), by default q̃ = (q_{k-1}+q_k)/2 and
-    v = (q_k-q_{k-1})/h; starts from (q₀, v₀) itself; self-adjoint with the default maps. The default without holonomic
+    The form "nodes": the state is (q_{k-1}, q_k), as in the papers; needs a starter.
+
+    The form "drift_kick_drift": the same equations on (q̃, v) = state(q_{k-1}, q_k), by default q̃ = (q_{k-1}+q_k)/2 and v =
+    (q_k-q_{k-1})/h; starts from (q₀, v₀) itself; self-adjoint with the default maps. The default without holonomic
     constraints. Where state and distribution are the same map, D is kept exactly at (q̃, v): a velocity nonholonomic
     integrator, Jiménez, Scheurle, Definition 5.6, Proposition 5.3.
-    "kick_drift_kick": nodes and velocities on the manifold of holonomic constraints (RATTLE), other constraints at the
-    end of the step. The default with holonomic constraints.
-    None chooses between the last two.
-    action: one map, or several whose Lagrangians are averaged: (Beta(0), Beta(1)) is the trapezoidal rule. Forces of an
-    interval act at its left end through the first map, at its right end through the last.
-    None chooses Beta(½), and the trapezoidal rule for a system with a Lyapunov constraint: its forces are those at the
-    node, where the constraint is read, so that dV/dt = -F holds there exactly for constant mass.
-    state: which point of the interval the state of drift_kick_drift is; the distribution's map if that is a Beta.
-    order: 2, or 4, 6, 8 by symmetric composition of the step with itself, which has to be self-adjoint. Multipliers and
-    constraint forces are then those of the continuous equations at the state after the step, which have the order of
-    (q, v) (Jiménez, Scheurle, Remark 4.3); the discrete ones belong to the single stages.
+
+    The form "kick_drift_kick": nodes and velocities on the manifold of holonomic constraints (RATTLE), other constraints at
+    the end of the step. The default with holonomic constraints.
+
+    Multipliers and constraint forces of orders above 2 are those of the continuous equations at the state after the step,
+    which have the order of (q, v) (Jiménez, Scheurle, Remark 4.3); the discrete ones belong to the single stages.
+
+    Args:
+        form: one of the three; None chooses between the last two.
+        action: one PairMap, or several whose Lagrangians are averaged: (Beta(0), Beta(1)) is the trapezoidal rule. Forces of
+            an interval act at its left end through the first map, at its right end through the last. None chooses Beta(½),
+            and the trapezoidal rule for a system with a Lyapunov constraint: its forces are those at the node, where the
+            constraint is read, so that dV/dt = -F holds there exactly for constant mass.
+        kinematic: the TripleMap of constraints on accelerations, Central() by default.
+        variational: the TripleMap of their virtual displacements, Central() by default.
+        distribution: the PairMap of constraints on velocities, Beta(½) by default.
+        state: which point of the interval the state of drift_kick_drift is; the distribution's map if that is a Beta.
+        order: 2, or 4, 6, 8 by symmetric composition of the step with itself, which has to be self-adjoint.
+
+    Raises:
+        TypeError: an argument is no map.
+        ValueError: another form or order, or a composition of a step that is not self-adjoint.
+
+    Source: Borda, Fernández, Grillo, eq. (4) and Section 4.1.2; Jiménez, Scheurle, Definition 5.6.
+
+    Example:
+        >>> da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=5, scheme=da.Scheme.borda_fernandez_grillo()).levels
+        ('mid', 'interior')
     """
 
     form: Form | None = eqx.field(static=True)
@@ -101,9 +119,16 @@ class Scheme(eqx.Module):
     def jimenez_scheurle(cls, beta: float = 0.5, *, redefined: bool = True) -> Scheme:
         """L_d = h L∘ρ_β, D_d: μ∘ρ_β = 0, on (q̃, v) = ρ_β(q_{k-1}, q_k), Definition 5.6.
 
-        β = 0: the (1,0) integrator, linearly explicit for constant mass, eqs. (81, 82); β = ½: the (2,0) integrator,
-        eq. (86); β = 1: eqs. (91, 92). They keep D exactly at (q̃, v). redefined=False: the state is (q_k, (q_k-q_{k-1})/h)
-        instead, eqs. (97, 100b): of order 1 for every β, and with β ≠ 1 on a deformed constraint, eq. (98).
+        β = 0: the (1,0) integrator, linearly explicit for constant mass, eqs. (81, 82); β = ½: the (2,0) integrator, eq.
+        (86); β = 1: eqs. (91, 92). They keep D exactly at (q̃, v).
+
+        Args:
+            beta: β, from 0 to 1.
+            redefined: False: the state is (q_k, (q_k-q_{k-1})/h) instead, eqs. (97, 100b): of order 1 for every β, and with
+                β ≠ 1 on a deformed constraint, eq. (98).
+
+        Returns:
+            A Scheme.
         """
         state = Beta(beta if as_flag(redefined, "redefined") else 1.0)
         return cls("drift_kick_drift", action=Beta(beta), distribution=Beta(beta), state=state)

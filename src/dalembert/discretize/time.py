@@ -39,13 +39,30 @@ def with_time(
 
     The equation of t_i is that of the discrete energy, E_i - E_{i-1} = -(h_i + … + h_{i+k-1})/k ∂L_d/∂t: where L does not
     depend on t the energy is conserved, and the method is symplectic and keeps energy and momentum; the steps are unknowns.
-    Returns the problem on (t, q), to be solved with scheme=Points(). scheme: Interpolated (the default) or Averaged; with
-    Hermite the nodes are (t, q, q̇, …, q⁽ᵏ⁻¹⁾), the windows have two of them and 2k+1 Gauss points: more than a fixed mesh
-    needs, so that the nodes move to where the action is approximated best and not to where the quadrature errs. step(q₀, …,
-    q_k): the prescribed t_{1} - t_{0}, as a constraint: the q equations then contain its derivative. Constraints of lower
-    order than L are functions of fewer nodes, see `constraint_windows`; Hermite takes holonomic ones alone.
-    forward: the action is infinite where time does not increase, so that no path is accepted that goes back.
+    Constraints of lower order than L are functions of fewer nodes, see `constraint_windows`; Hermite takes holonomic ones
+    alone.
+
+    Args:
+        problem: a VariationalProblem of order k.
+        scheme: Interpolated (the default) or Averaged; with Hermite the nodes are (t, q, q̇, …, q⁽ᵏ⁻¹⁾), the windows have
+            two of them and 2k+1 Gauss points: more than a fixed mesh needs, so that the nodes move to where the action is
+            approximated best and not to where the quadrature errs.
+        step: `step(q₀, …, q_k)`, the prescribed t_{1} - t_{0}, as a constraint: the q equations then contain its derivative.
+        forward: the action is infinite where time does not increase, so that no path is accepted that goes back.
+
+    Returns:
+        The problem on (t, q), a VariationalProblem to be solved with scheme=Points().
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: an argument is wrong; the message names it.
+
     Source: Colombo, Martín de Diego, Zuccalli, section 4.1, eq. (4.1), divided by k; end of section 4.2.
+
+    Example:
+        >>> timed = da.with_time(da.VariationalProblem(lambda q, v: 0.5 * v @ v))
+        >>> timed.derivatives  # for solve(timed, …, scheme=da.Points()) between Nodes([[t, q]])
+        1
     """
     check_problem(problem)
     as_flag(forward, "forward")
@@ -162,12 +179,29 @@ def energies(
 ) -> Float[Array, "E"]:
     """E_i = -∂/∂h_i Σ_j L̃_d of the windows that contain the step h_i, L̃_d = L_d + λᵀΦ_d, i = k-1 … N-k.
 
-    problem: on (t, q), of `with_time`. x: its Solution; the Path of `simulate_free_steps`, whose energies begin where its
-    multipliers do; or nodes (N+1, n+1), with differential constraints together with the multipliers (N+1-k, m) of their
-    windows, those of constraints on fewer nodes by the first of them. Moving all later nodes by the same time changes h_i
-    alone: E_i = -Σ_{l>i} ∂(Σ L̃_d)/∂t_l, over the windows that contain both i and i+1.
-    Errors: TypeError, ValueError naming the argument; ValueError where constraints need multipliers and there are none.
-    Source: the same, the display after (4.1), for L̃_d; its E is k times this one.
+    Moving all later nodes by the same time changes h_i alone: E_i = -Σ_{l>i} ∂(Σ L̃_d)/∂t_l, over the windows that contain
+    both i and i+1.
+
+    Args:
+        problem: on (t, q), of `with_time`.
+        x: its Solution; the Path of `simulate_free_steps`, whose energies begin where its multipliers do; or nodes (N+1,
+            n+1).
+        multipliers: (N+1-k, m) with nodes and differential constraints: those of their windows, those of constraints on
+            fewer nodes by the first of them.
+
+    Returns:
+        The energies (E,).
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: an argument is wrong; constraints need multipliers and there are none.
+
+    Source: Colombo, Martín de Diego, Zuccalli, the display after (4.1), for L̃_d; its E is k times this one.
+
+    Example:
+        >>> timed = da.with_time(da.VariationalProblem(lambda q, v: 0.5 * v @ v))
+        >>> da.energies(timed, np.array([[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]])).round(9).tolist()  # ½v²
+        [2.0, 2.0]
     """
     check_problem(problem)
     nodes, free = _nodes_of(problem, x, multipliers)

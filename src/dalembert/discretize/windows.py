@@ -24,12 +24,22 @@ from dalembert.tracing import remembered
 
 
 class Windows(NamedTuple):
-    """Window i reads slots x of stride·i … stride·i + width - 1 and is evaluated at S points.
+    """jet⁽ʲ⁾ = rows[i, s, j] · y: window i reads slots x of stride·i … stride·i + width - 1 and is evaluated at S points.
 
-    rows: jet⁽ʲ⁾ = rows[i, s, j] · y, where y = x but for positions after the first, which are reduced by the position
-    before: large positions cancel before they are multiplied by 1/hʲ. chained: 1 where y is such a difference, to the slot
-    `stride` before. times, weights: of the points; the weights add up to the time covered. orders, owners: which derivative
-    of which node a slot holds. nodes: the slot of each node's position, t: its time. scheme: whose windows they are.
+    y = x but for positions after the first, which are reduced by the position before: large positions cancel before they are
+    multiplied by 1/hʲ.
+
+    Attributes:
+        rows: (W, S, k+1, width), the jets as linear functions of y.
+        chained: (W, width), 1 where y is such a difference, to the slot `stride` before.
+        times: (W, S) of the points.
+        weights: (W, S) of the points; they add up to the time covered.
+        orders: (slots,) which derivative of its node a slot holds.
+        owners: (slots,) the node of a slot.
+        nodes: (N+1,) the slot of each node's position.
+        t: (N+1,) times of the nodes.
+        stride: how many slots a window is behind the one before.
+        scheme: whose windows they are.
     """
 
     rows: Float[np.ndarray, "W S k+1 width"]
@@ -54,7 +64,17 @@ class Windows(NamedTuple):
 
 
 class WindowMap(eqx.Module):
-    """Q^{k+1} → T⁽ᵏ⁾Q near the diagonal. order(k): of the solutions, with ends given by derivatives."""
+    """Q^{k+1} → T⁽ᵏ⁾Q near the diagonal: how a window of k+1 nodes gives (q, q̇, …, q⁽ᵏ⁾). The base of the window maps.
+
+    Attributes:
+        name: under which a Solution stores it.
+        differenced: whether the highest entry of the jet is a k-th difference.
+        order: k → the order of the solutions, with ends given by derivatives.
+
+    Example:
+        >>> da.Interpolated().order(2), da.Averaged().order(2), da.Hermite().order(2)
+        (2, 2, 4)
+    """
 
     name: ClassVar[str]
     differenced: ClassVar[bool] = True
@@ -80,6 +100,13 @@ class Interpolated(WindowMap):
     """The jet of the polynomial through the k+1 points, at the mean of their times: second order, on any grid.
 
     k = 2, equal steps: (q₁, (q₂-q₀)/2h, (q₂-2q₁+q₀)/h²).
+
+    Attributes:
+        name: "interpolated".
+
+    Example:
+        >>> da.solve(beam, initial=([0.0],), final=([1.0],), T=1.0, steps=10, scheme=da.Interpolated()).scheme
+        'interpolated'
     """
 
     name: ClassVar[str] = "interpolated"
@@ -91,8 +118,17 @@ class Interpolated(WindowMap):
 class Averaged(WindowMap):
     """q⁽ʲ⁾ = the mean of the k+1-j divided differences of order j, times j!: second order.
 
-    k = 2: (mean of three points, (q₂-q₀)/(t₂-t₀), second difference). Colombo, Martín de Diego, Zuccalli, section 4.2, whose
-    second difference, divided by t₂-t₁, is consistent for equal steps only; here it is divided by (t₂-t₀)/2.
+    k = 2: (mean of three points, (q₂-q₀)/(t₂-t₀), second difference).
+
+    Attributes:
+        name: "averaged".
+
+    Source: Colombo, Martín de Diego, Zuccalli, section 4.2, whose second difference, divided by t₂-t₁, is consistent for
+    equal steps only; here it is divided by (t₂-t₀)/2.
+
+    Example:
+        >>> da.Averaged().name
+        'averaged'
     """
 
     name: ClassVar[str] = "averaged"
@@ -107,7 +143,17 @@ class Averaged(WindowMap):
 class Hermite(WindowMap):
     """Between two nodes the polynomial of degree 2k-1 through both jets, at the k Gauss points: order 2k.
 
-    The unknowns of a node are q, q̇, …, q⁽ᵏ⁻¹⁾. Not in the paper: its L_d on Q^{k+1} is replaced by one on (T⁽ᵏ⁻¹⁾Q)².
+    The unknowns of a node are q, q̇, …, q⁽ᵏ⁻¹⁾.
+
+    Attributes:
+        name: "hermite".
+
+    Source: not in the paper of Colombo, Martín de Diego, Zuccalli: its L_d on Q^{k+1} is replaced by one on (T⁽ᵏ⁻¹⁾Q)².
+
+    Example:
+        >>> cubic = da.solve(beam, initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=2, scheme=da.Hermite())
+        >>> round(float(cubic.action), 9)  # ½∫q̈², exact
+        6.0
     """
 
     name: ClassVar[str] = "hermite"
@@ -125,11 +171,22 @@ class Hermite(WindowMap):
 
 
 class Points(WindowMap):
-    """No jet: the functions of the problem are L_d(q₀, …, q_k) and Φ_d(q₀, …, q_k) themselves, with weight 1 and the time of
-    q₀.
+    """L_d(q₀, …, q_k) and Φ_d(q₀, …, q_k) are the functions of the problem themselves, with weight 1 and the time of q₀: no
+    jet.
 
-    The discrete principle as it stands, on equal steps or none; ends are given by nodes. Colombo, Martín de Diego, Zuccalli,
-    section 3.1.
+    The discrete principle as it stands, on equal steps or none; ends are given by nodes.
+
+    Attributes:
+        name: "points".
+        differenced: False.
+
+    Source: Colombo, Martín de Diego, Zuccalli, section 3.1.
+
+    Example:
+        >>> discrete = da.VariationalProblem(lambda q0, q1: 0.5 * (q1 - q0) @ (q1 - q0))
+        >>> first, last = da.Nodes([[0.0]]), da.Nodes([[1.0]])
+        >>> da.solve(discrete, initial=first, final=last, T=4, steps=4, scheme=da.Points()).q[:, 0].round(9).tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
     """
 
     name: ClassVar[str] = "points"
@@ -156,9 +213,24 @@ MAPS = {cls.name: cls for cls in (Interpolated, Averaged, Hermite, Points)}
 
 
 def windows(scheme: WindowMap, k: int, t: Float[np.ndarray, "N+1"], jets: tuple[bool, bool] = (True, True)) -> Windows:
-    """The windows of the nodes t, increasing. jets: whether the first and the last node hold their derivatives.
+    """jet⁽ʲ⁾ = rows · slots: the windows of the nodes t, increasing.
 
-    Without them the windows cover the nodes alone: (k-1)/2 steps are left out at that end, where k nodes are given instead.
+    Without derivatives at an end the windows cover the nodes alone: (k-1)/2 steps are left out there, where k nodes are
+    given instead.
+
+    Args:
+        scheme: a WindowMap.
+        k: the order of the problem.
+        t: (N+1,) times of the nodes.
+        jets: whether the first and the last node hold their derivatives.
+
+    Returns:
+        The Windows.
+
+    Example:
+        >>> from dalembert.discretize import windows
+        >>> windows(da.Interpolated(), 2, np.linspace(0.0, 1.0, 5), jets=(False, False)).rows.shape
+        (3, 1, 3, 3)
     """
     t = np.asarray(t, dtype=float)
     repeats = scheme.repeats(k)

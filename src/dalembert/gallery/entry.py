@@ -11,10 +11,24 @@ from dalembert.systems import System, VariationalProblem
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One system of the gallery.
+    """One system of the gallery: its formula, its source, typical data and, if there is one, its closed form.
 
-    system: with default parameters. q0, v0, h, time: a typical run. exact(t, **parameters) → (q, v) from q0, v0, or None.
-    formula and source are for people; they are printed by `dalembert list` and on the gallery page.
+    Attributes:
+        name: as on the command line.
+        title: in words.
+        formula: for people; printed by `dalembert list` and on the gallery page.
+        source: for people.
+        system: with default parameters.
+        q0: of a typical run.
+        v0: of a typical run.
+        h: of a typical run.
+        time: length of a typical run.
+        exact: exact(t, **parameters) → (q, v) from q0, v0, or None.
+
+    Example:
+        >>> from dalembert.gallery import ENTRIES
+        >>> ENTRIES["pendulum"].q0
+        (1.0,)
     """
 
     name: str
@@ -33,8 +47,20 @@ class Entry:
 class BoundaryEntry:
     """One boundary problem of the gallery.
 
-    problem: with default parameters. boundary: what `dalembert.solve` is given besides steps: initial, final, through, T.
-    steps: of a typical solution; times of points between are nodes for its multiples. exact(t, **parameters) → q, or None.
+    Attributes:
+        name: as on the command line.
+        title: in words.
+        formula: for people.
+        source: for people.
+        problem: with default parameters.
+        boundary: what `dalembert.solve` is given besides steps: initial, final, through, T.
+        steps: of a typical solution; times of points between are nodes for its multiples.
+        exact: exact(t, **parameters) → q, or None.
+
+    Example:
+        >>> from dalembert.gallery import PROBLEMS
+        >>> sorted(PROBLEMS)
+        ['elastic_beam', 'minimum_acceleration', 'minimum_jerk', 'riemannian_cubic', 'sphere_spline']
     """
 
     name: str

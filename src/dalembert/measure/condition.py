@@ -11,9 +11,15 @@ from dalembert.algebra import numerical_rank
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """One matrix per window: its rank where `wanted` is needed, and its wanted-th singular value, rows of unit length.
+    """rank A_i = wanted at every window i: a rank that must be full.
 
-    ranks, smallest: (K,). A smallest value near zero is a warning before the rank drops: steps are large there.
+    A smallest value near zero is a warning before the rank drops: steps are large there.
+
+    Attributes:
+        name: what the matrix is.
+        wanted: the rank that is needed.
+        ranks: (K,) rank of each matrix.
+        smallest: (K,) its wanted-th singular value, rows of unit length.
     """
 
     name: str

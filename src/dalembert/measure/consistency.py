@@ -22,12 +22,19 @@ from dalembert.tracing import Jitted
 
 @dataclasses.dataclass(frozen=True)
 class Consistency:
-    """Errors after one step from exact data on D, with local exponents as slopes: r + 1 for q, l + 1 for v.
+    """|q(t0+ε) - q₁| = O(ε^(r+1)), |v(t0+ε) - v₁| = O(ε^(l+1)), |λ(t0+ε) - λ₁| = O(ε^(s+1)): errors after one step from
+    exact data.
 
-    multipliers: the scheme's λ against λ(t0 + ε), as the definition of (p, s) has it. multipliers_own_time: the scheme's λ
-    against that at its own time, `path.t_multipliers`. multipliers_recomputed: λ of the explicit formula at the new (q, v)
-    against λ(t0 + ε). The first two are None for a map without multipliers, all three without constraints.
-    residual: (K,) largest |φ| after the step.
+    The local exponents are the slopes: r + 1 for q, l + 1 for v. The first two of the multipliers are None for a map without
+    multipliers, all three without constraints.
+
+    Attributes:
+        q: Convergence of positions.
+        v: Convergence of velocities.
+        multipliers: the scheme's λ against λ(t0 + ε), as the definition of (p, s) has it.
+        multipliers_own_time: the scheme's λ against that at its own time, `path.t_multipliers`.
+        multipliers_recomputed: λ of the explicit formula at the new (q, v) against λ(t0 + ε).
+        residual: (K,) largest |φ| after the step.
     """
 
     q: Convergence
@@ -90,12 +97,34 @@ def consistency(
 ) -> Consistency:
     """|q(t0+ε) - q₁| = O(ε^(r+1)), |v(t0+ε) - v₁| = O(ε^(l+1)), |λ(t0+ε) - λ₁| = O(ε^(s+1)), p = min(r, l), and v₁ ∈ D.
 
-    q0, v0: (n,), or (B, n) for several points of D; errors are the largest over them, Euclidean each. h: (K,) decreasing.
-    scheme, step, dependent, tolerance: as for `perturbation`; a map that leaves D is measured too. The exact solution is the
-    reduced flow in D-adapted coordinates, λ(t) that of the explicit formula along it. `order` measures global errors.
-    Errors: those of `perturbation`, and ValueError for h.
+    The exact solution is the reduced flow in D-adapted coordinates, λ(t) that of the explicit formula along it. `order`
+    measures global errors. A map that leaves D is measured too.
+
+    Args:
+        system: a System with constraints of order 1.
+        q0: (n,) position of a point of D, or (B, n) for several; errors are the largest over them, Euclidean each.
+        v0: (n,) or (B, n) velocities.
+        h: (K,) decreasing steps ε.
+        scheme: as for `perturbation`.
+        step: as for `perturbation`.
+        t0: the time.
+        dependent: as for `perturbation`.
+        tolerance: as for `perturbation`.
+
+    Returns:
+        A Consistency, which prints as (p, s), whether D is kept, and the local exponents.
+
+    Raises:
+        ValueError: as `perturbation`; h is not decreasing.
+        TypeError: as `perturbation`.
+
     Source: Jiménez, Scheurle, Definition 4.2 and Remark 4.3. Since a scheme's λ may belong to the middle of a step, it is
     measured at its own time as well: the definition's s is then 0 although that λ is of higher order.
+
+    Example:
+        >>> found = da.measure.consistency(pendulum, [1.0], [0.0], h=[0.2, 0.1])
+        >>> found.stays, round(found.p)
+        (True, 2)
     """
     steps = decreasing_steps(h)
     points, speeds = as_points(q0, v0, ("q0", "v0"))

@@ -8,7 +8,12 @@ from jaxtyping import Array, Float
 
 
 class Invariant(eqx.Module):
-    """A scalar along a path: values (K,) at t (K,)."""
+    """A scalar along a path, and whether it stays.
+
+    Attributes:
+        t: (K,) times.
+        values: (K,).
+    """
 
     t: Float[Array, "K"]
     values: Float[Array, "K"]

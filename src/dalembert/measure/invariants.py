@@ -28,9 +28,23 @@ def energy(system: System | VariationalProblem, path: Path, *, scheme: WindowMap
     """E = v·L_v - L at the path's own velocities and their times.
 
     Where the velocities lie half way between nodes (form "nodes") the position is the mid-point, q_k - (h/2) v. Thinned
-    paths are allowed: every value needs one saved state. Works under jit and vmap. A DiscreteSystem has no energy:
-    TypeError. Of a VariationalProblem it is the discrete energy, see `higher_energy`; scheme as given to simulate.
-    A symmetric step lets E oscillate with an amplitude of the order of the scheme; a slope is a drift.
+    paths are allowed: every value needs one saved state. Works under jit and vmap. A symmetric step lets E oscillate with an
+    amplitude of the order of the scheme; a slope is a drift.
+
+    Args:
+        system: a System; of a VariationalProblem it is the discrete energy, see `higher_energy`.
+        path: its Path.
+        scheme: of a VariationalProblem, as given to simulate.
+
+    Returns:
+        An Invariant.
+
+    Raises:
+        TypeError: a DiscreteSystem, which has no energy.
+
+    Example:
+        >>> bool(da.measure.energy(pendulum, path).range < 1e-3)
+        True
     """
     if isinstance(system, VariationalProblem):
         return higher_energy(system, path, scheme)
@@ -47,14 +61,32 @@ def momentum(
 ) -> Invariant:
     """J = p·ξ_Q(q), the momentum map of a one-parameter group of symmetries with infinitesimal generator ξ_Q.
 
-    `generator(q[, t][, p])`: (n,). p = D₂L_d(q_{k-1},q_k) at the nodes q_k of the forms "nodes" and "drift_kick_drift" (half
-    a step after the state) and of a DiscreteSystem; p = L_v(q,v) in the form "kick_drift_kick". These are the momenta
-    that the scheme keeps exactly, where L_d is invariant and the constraint forces do no work on ξ_Q, R ξ_Q = 0: then the
-    range is round-off. A composed scheme keeps that of every stage, and L_v(q,v), which is given, up to its order.
-    Of a VariationalProblem it is J_d(ξ) = Θ⁺·ξ_Q, see `higher_momentum`.
-    scheme: as given to simulate. Thinned paths are allowed. Units: action over that of the parameter.
-    Raises ValueError where the scheme is not the path's or the generator's shape is not (n,).
+    p = D₂L_d(q_{k-1},q_k) at the nodes q_k of the forms "nodes" and "drift_kick_drift" (half a step after the state) and of
+    a DiscreteSystem; p = L_v(q,v) in the form "kick_drift_kick". These are the momenta that the scheme keeps exactly, where
+    L_d is invariant and the constraint forces do no work on ξ_Q, R ξ_Q = 0: then the range is round-off. A composed scheme
+    keeps that of every stage, and L_v(q,v), which is given, up to its order. Of a VariationalProblem it is J_d(ξ) = Θ⁺·ξ_Q,
+    see `higher_momentum`. Thinned paths are allowed.
+
+    Args:
+        system: a System, a DiscreteSystem or a VariationalProblem.
+        path: its Path.
+        generator: `generator(q[, t][, p])`, ξ_Q, (n,).
+        scheme: as given to simulate.
+
+    Returns:
+        An Invariant, in units of action over that of the parameter.
+
+    Raises:
+        ValueError: the scheme is not the path's, or the generator's shape is not (n,).
+        TypeError: an argument is of the wrong type.
+
     Source: discrete Noether theorem, Marsden, West, Discrete mechanics and variational integrators, Theorem 1.3.3.
+
+    Example:
+        >>> turning = da.simulate(sphere, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], h=0.1, steps=20)
+        >>> about = lambda q: jnp.array([-q[1], q[0], 0.0])  # rotations about the vertical
+        >>> bool(da.measure.momentum(sphere, turning, about).range < 1e-12)
+        True
     """
     as_function(generator, "generator", "of q that returns a direction (n,)")
     if isinstance(system, VariationalProblem):
@@ -82,7 +114,13 @@ def _generate(system: System | DiscreteSystem, generator: Callable, q, t):
 
 @dataclasses.dataclass(frozen=True)
 class Residual:
-    """One constraint along a path: values (K, m) of its left side at t (K,), zero where it holds."""
+    """φ = 0, one constraint along a path: its left side, zero where it holds.
+
+    Attributes:
+        name: which constraint.
+        t: (K,) times.
+        values: (K, m).
+    """
 
     name: str
     t: np.ndarray
@@ -106,14 +144,32 @@ def constraint_residual(
     Order 2: by the kinematic map around each inner node of the forms "nodes" and "drift_kick_drift" (times of the
     multipliers), half way along each step in "kick_drift_kick". Order 1: at the distribution map of each pair of nodes,
     which are the states of "drift_kick_drift" as long as `state` and `distribution` are the same map; at the states of
-    "kick_drift_kick". Order 0: at the nodes, with a second
-    entry for dφ/dt at the states of "kick_drift_kick". DiscreteSystem: on every window. Units: those of φ.
+    "kick_drift_kick". Order 0: at the nodes, with a second entry for dφ/dt at the states of "kick_drift_kick".
+    DiscreteSystem: on every window.
+
     A Lyapunov constraint has a second entry, λ + φ₀/u: that is what a deflated step solves (the default), and dV/dt + F is
-    then zero only as far as the step keeps V's matching equation: exactly for the action map Beta(0) with constant mass,
-    up to the order of the scheme otherwise. A composed scheme keeps order 0 and 1 at its states; those of order 2 belong
-    to its stages and have no entry. With branch=Nearest or Least it is the other way round.
-    What is expected is round-off, larger by 1/h for order 2; Newton's tolerance may add about its square.
-    scheme: as given to simulate. Raises ValueError for thinned paths and for a scheme that is not the path's.
+    then zero only as far as the step keeps V's matching equation: exactly for the action map Beta(0) with constant mass, up
+    to the order of the scheme otherwise. With branch=Nearest or Least it is the other way round.
+
+    A composed scheme keeps order 0 and 1 at its states; those of order 2 belong to its stages and have no entry. What is
+    expected is round-off, larger by 1/h for order 2; Newton's tolerance may add about its square.
+
+    Args:
+        system: a System or a DiscreteSystem.
+        path: its Path, not thinned.
+        scheme: as given to simulate.
+
+    Returns:
+        A tuple of Residual, in the units of φ.
+
+    Raises:
+        ValueError: the path is thinned, or the scheme is not the path's.
+        TypeError: an argument is of the wrong type.
+
+    Example:
+        >>> turning = da.simulate(sphere, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], h=0.1, steps=20)
+        >>> [r.largest < 1e-12 for r in da.measure.constraint_residual(sphere, turning)]  # φ and dφ/dt
+        [True, True]
     """
     chosen, form = form_of(path, system, scheme)
     check_neighbours(path)

@@ -14,7 +14,13 @@ from dalembert.systems.equations import all_reactions
 
 
 class Multipliers(NamedTuple):
-    """λ and Rᵀλ at the times t: (K,), (K, m), (K, n)."""
+    """d/dt L_v - L_q = f + Rᵀλ: λ and Rᵀλ along a path.
+
+    Attributes:
+        t: (K,) times.
+        multipliers: (K, m) λ.
+        forces: (K, n) Rᵀλ.
+    """
 
     t: Float[Array, "K"]
     multipliers: Float[Array, "K m"]
@@ -25,10 +31,26 @@ def multipliers(system: System, path: Path) -> Multipliers:
     """λ(q, v) with  d/dt L_v - L_q = f + Rᵀλ  and the reduced constraints, at the path's states (q, v).
 
     They have the order of (q, v), and the times of the velocities. `path.multipliers` are those of the discrete equations,
-    of order 2 at their own times `path.t_multipliers`, and of order 1 at the end of the step (a composed scheme has no
-    such multipliers of its own: there the two agree). Held forces of a sampled law are not known here. Works under jit.
-    Where velocities lie half way between nodes the position is the mid-point, as in `energy`.
-    Errors: TypeError for what is no System. Source: Jiménez, Scheurle, Remark 4.3, eq. (23).
+    of order 2 at their own times `path.t_multipliers`, and of order 1 at the end of the step (a composed scheme has no such
+    multipliers of its own: there the two agree). Held forces of a sampled law are not known here. Works under jit. Where
+    velocities lie half way between nodes the position is the mid-point, as in `energy`.
+
+    Args:
+        system: a System.
+        path: its Path.
+
+    Returns:
+        Multipliers.
+
+    Raises:
+        TypeError: what is no System.
+
+    Source: Jiménez, Scheurle, Remark 4.3, eq. (23).
+
+    Example:
+        >>> turning = da.simulate(sphere, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], h=0.1, steps=20)
+        >>> da.measure.multipliers(sphere, turning).multipliers.shape
+        (21, 1)
     """
     q, v, t = states_of(system, path)
 

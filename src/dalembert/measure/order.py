@@ -31,12 +31,14 @@ Use = Literal["fitted", "saturated", "floor", "no decrease", "run failed"]
 
 @dataclasses.dataclass(frozen=True)
 class Convergence:
-    """Errors of one quantity over the steps h, and what they say.
+    """error ~ h^slope: errors of one quantity over the steps h, and what they say.
 
-    h, error, floor: (K,). error: largest |difference| over the times of the run, in the unit of the quantity, nan where
-    the run failed. floor: estimated size of rounding errors and of the error of the reference. use: (K,), "fitted", or why
-    the h was left out of the fit: "saturated" (error as large as half of the solution), "floor" (below it), "no decrease"
-    (finer than the h of least error), "run failed".
+    Attributes:
+        h: (K,) steps.
+        error: (K,) largest |difference| over the times of the run, in the unit of the quantity, nan where the run failed.
+        floor: (K,) estimated size of rounding errors and of the error of the reference.
+        use: (K,), "fitted", or why the h was left out of the fit: "saturated" (error as large as half of the solution),
+            "floor" (below it), "no decrease" (finer than the h of least error), "run failed".
     """
 
     h: Float[np.ndarray, "K"]
@@ -66,9 +68,14 @@ class Convergence:
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """Convergence of positions, velocities and multipliers (None without constraints), each at its own times.
+    """error ~ h^p: convergence of positions, velocities and multipliers, each at its own times.
 
-    paths: the runs, coarsest first, so that a surprising error can be looked at.
+    Attributes:
+        q: Convergence of positions.
+        v: Convergence of velocities.
+        multipliers: Convergence of multipliers, None without constraints.
+        time: length of the runs.
+        paths: the runs, coarsest first, so that a surprising error can be looked at.
     """
 
     q: Convergence
@@ -118,11 +125,36 @@ def order(
 ) -> Order:
     """max_k |q_k - q(t_k)|, and so for v and λ at their own times, for each h, and the slopes of log error over log h.
 
-    time: length of the runs, a multiple of every h. h: (K,) decreasing. exact: t (K,) → (q (K, n), v (K, n)); the
-    `reference` flow at reference_tolerance if None. The multipliers are compared with those of the continuous equations
-    at the exact (q, v). coordinates: names or indices of those components of q and v that count; all by default.
-    scheme, starter, branch, tolerance: as for `simulate`.
-    A run that fails is kept and left out of the fit. Errors: ValueError, TypeError naming the argument.
+    The multipliers are compared with those of the continuous equations at the exact (q, v). A run that fails is kept and
+    left out of the fit.
+
+    Args:
+        system: a System.
+        q0: (n,) positions at t0.
+        v0: (n,) velocities at t0.
+        time: length of the runs, a multiple of every h.
+        h: (K,) decreasing steps.
+        exact: t (K,) → (q (K, n), v (K, n)); the `reference` flow at reference_tolerance if None.
+        coordinates: names or indices of those components of q and v that count; all by default.
+        t0: time of the beginning.
+        scheme: as for `simulate`.
+        starter: as for `simulate`.
+        branch: as for `simulate`.
+        tolerance: as for `simulate`.
+        reference_tolerance: of the reference, relative and absolute.
+
+    Returns:
+        An Order, which prints as a table.
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+        TypeError: an argument is of the wrong type.
+
+    Example:
+        >>> from dalembert.gallery.pendulum import exact  # leave it out, and the reference is integrated
+        >>> found = da.measure.order(pendulum, [1.0], [0.0], time=1.0, h=[0.1, 0.05, 0.025], exact=exact)
+        >>> round(found.q.slope, 1), round(found.v.slope, 1)
+        (2.0, 2.0)
     """
     check_system(system)
     steps = _steps(h, time)

@@ -61,8 +61,15 @@ class Piece(NamedTuple):
 class Perturbation(eqx.Module):
     """G(t, ε, y) = χ₀(t/ε) F(t, y) + χ₁(t/ε) F(t - ε, Φ(ε, y)),  ε^p g = ∂_tG - f(G),  in ξ = (q, v^a) on D.
 
-    F: the exact flow of the reduced equation in the chart. step: Φ, (h, q, v) → (q, v), a map of D to itself. The methods
-    return ε^p g and not g: the perturbation needs no p. tau is t/ε ∈ [0, 1]; the perturbation at a point repeats outside.
+    F is the exact flow of the reduced equation in the chart. The methods return ε^p g and not g: the perturbation needs no
+    p. tau is t/ε ∈ [0, 1]; the perturbation at a point repeats outside.
+
+    Attributes:
+        chart: coordinates on D.
+        step: Φ, (h, q, v) → (q, v), a map of D to itself.
+        t0: the time.
+        tolerance: of the exact flow, relative and absolute.
+
     Source: Jiménez, Scheurle, Proposition 4.1 and Corollary 4.1, eqs. (38-45), after Fiedler and Scheurle. What differs: a
     system that depends on time is included, at a fixed t0: then g depends on t0 too.
     """
@@ -170,10 +177,30 @@ def perturbation(
 ) -> Perturbation:
     """ż = f(z) + ε^p g(ε, t/ε, z), whose time-ε map is one step of a scheme, or any Φ(ε, z) given as `step`.
 
-    q0, v0: (n,), or (B, n), points of D at which the chart must be good. step: (h, q, v) → (q, v), written with jax.numpy, a
-    map of D to itself. scheme: as for `simulate`, of a form that starts from (q, v); the default one if neither is given.
-    dependent: as for `connection`. tolerance: of the exact flow F, relative and absolute.
-    Errors: those of `connection` and `reduction`; TypeError, ValueError for scheme and step.
+    Args:
+        system: a System with constraints of order 1.
+        q0: (n,) position of a point of D at which the chart must be good, or (B, n) of several.
+        v0: (n,) its velocity, or (B, n).
+        scheme: as for `simulate`, of a form that starts from (q, v); the default one if neither is given.
+        step: (h, q, v) → (q, v), written with jax.numpy, a map of D to itself.
+        t0: the time.
+        dependent: as for `connection`.
+        tolerance: of the exact flow F, relative and absolute.
+
+    Returns:
+        A Perturbation.
+
+    Raises:
+        ValueError: as `connection` and `reduction`; scheme and step.
+        TypeError: as `connection` and `reduction`; scheme and step.
+
+    Source: Jiménez, Scheurle, Proposition 4.1 and Corollary 4.1.
+
+    Example:
+        >>> made = da.measure.perturbation(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5])
+        >>> xi = made.chart.coordinates(jnp.array([0.0, 0.0, 0.0]), jnp.array([1.0, 0.0, 0.5]))
+        >>> made.map(0.1, xi).shape  # one step of the scheme, in ξ
+        (5,)
     """
     check_first_order(system, "perturbation", holonomic=False)
     accuracy, start = float(as_tolerance(tolerance)), as_number(t0, "t0", "a finite time")
@@ -226,9 +253,31 @@ def projected_perturbation(system: System, q: Vector, v: Vector, g_q: Vector, g_
     equation does to v̇ and to λ, on D.
 
     With (ĝ_q, ĝ_v) tangent to D, as `Perturbation.pushed` returns it, s = 0 and nothing changes; otherwise the constraint
-    forces take the normal part away. q, v, g_q, g_v: (n,).
+    forces take the normal part away.
+
+    Args:
+        system: a System with constraints of order 0 and 1.
+        q: (n,).
+        v: (n,).
+        g_q: ĝ_q (n,).
+        g_v: ĝ_v (n,).
+        t: time.
+
+    Returns:
+        The changes of v̇ (n,) and of λ (m,).
+
+    Raises:
+        ValueError: an argument is wrong; the message names it.
+        TypeError: an argument is of the wrong type.
+
     Source: Jiménez, Scheurle, Remark 4.5, eqs. (51-59). Their simplification (62-65) rests on m = μᵀC⁻¹μ, Lemma 4.4, whose
     right side has rank m < n: it is not used.
+
+    Example:
+        >>> q, v = jnp.array([0.0, 0.0, 0.0]), jnp.array([1.0, 0.0, 0.5])
+        >>> change, force = da.measure.projected_perturbation(edge, q, v, jnp.zeros(3), jnp.array([0.0, 1.0, 0.0]))
+        >>> (change + 0.0).tolist()  # a push across the blade does nothing
+        [0.0, 0.0, 0.0]
     """
     check_first_order(system, "projected_perturbation")
     q = as_vector(q, "q")

@@ -24,11 +24,17 @@ Vector = Float[Array, "n"]
 
 @dataclasses.dataclass(frozen=True)
 class Regularity:
-    """The conditions of the theorem on the discrete flow, at windows (q_{k-1},q_k,q_{k+1}) with t (K,) the times of q_k.
+    """The conditions of the theorem on the discrete flow, at windows (q_{k-1},q_k,q_{k+1}).
 
-    kinematic: D_K has a tangent space. reactions: D_V has the dimension n - m. constant_rank: φ∘β on D_K is a submersion.
-    forward, backward: q_{k+1}, q_{k-1} are determined by the other two nodes. residual: (K,) largest left side of the
-    node equations; where it is not round-off the nodes are no trajectory, and the verdict is about other points.
+    Attributes:
+        t: (K,) the times of q_k.
+        kinematic: D_K has a tangent space.
+        reactions: D_V has the dimension n - m.
+        constant_rank: φ∘β on D_K is a submersion.
+        forward: q_{k+1} is determined by the other two nodes.
+        backward: q_{k-1} is determined by the other two nodes.
+        residual: (K,) largest left side of the node equations; where it is not round-off the nodes are no trajectory, and
+            the verdict is about other points.
     """
 
     t: np.ndarray
@@ -72,17 +78,33 @@ def regularity(
 ) -> Regularity | FlowRegularity:
     """rank D(φ∘β)|T D_K = n - m;  D₃ and D₁ of (kinematic equations, φ∘β) injective, at every window of three nodes.
 
-    β = D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h f paired with a basis of D_V, φ∘β its components. nodes: (K+2, n), three or more,
-    h apart, the first at t0; or a path of simulate, with its own h and times (h, t0 are then not used) and scheme= as it
-    was given there. every: only every that many windows.
-    A derivative is taken of Bᵀ(β + h R_dᵀλ), B an orthonormal basis of D_V and λ both fixed: on a trajectory that is the
-    derivative of φ∘β in any basis. A Lyapunov constraint is taken as it is, dV/dt + F = 0; it is singular where two roots
-    of a step cross, also where a run with a deflated step passes without noticing.
-    Verdicts come from numerical_rank: rows scaled to unit length, 1e-10 relative.
-    Raises ValueError and TypeError for shapes, thinned paths and schemes without a map of nodes; ValueError where a
-    derivative is not finite.
+    β = D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h f paired with a basis of D_V, φ∘β its components. A derivative is taken of Bᵀ(β + h
+    R_dᵀλ), B an orthonormal basis of D_V and λ both fixed: on a trajectory that is the derivative of φ∘β in any basis. A
+    Lyapunov constraint is taken as it is, dV/dt + F = 0; it is singular where two roots of a step cross, also where a run
+    with a deflated step passes without noticing. Verdicts come from numerical_rank: rows scaled to unit length, 1e-10
+    relative.
+
+    Args:
+        system: a System, a DiscreteSystem or a VariationalProblem.
+        nodes: (K+2, n), three or more, h apart, the first at t0; or a path of simulate, with its own h and times.
+        h: step; not used with a path.
+        t0: time of the first node; not used with a path.
+        scheme: as it was given to simulate.
+        every: only every that many windows.
+
+    Returns:
+        A Regularity; of a VariationalProblem a FlowRegularity.
+
+    Raises:
+        ValueError: shapes, thinned paths, schemes without a map of nodes; a derivative is not finite.
+        TypeError: types.
+
     Source: Borda, Fernández, Grillo, Theorem 5.1. What differs: a full rank instead of a constant one. In a neighbourhood
     the full rank stays constant, and condition 2 implies it wherever D_K gives m equations for q₂.
+
+    Example:
+        >>> da.measure.regularity(pendulum, path).regular
+        True
     """
     check_x64()
     whole_number(every, "every")

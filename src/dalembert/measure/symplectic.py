@@ -41,10 +41,16 @@ Vector = Float[Array, "n"]
 class SymplecticDefect(eqx.Module):
     """F*Ω - Ω = dξ in a basis of the admissible variations: both sides, computed independently.
 
-    basis: (2n, d), columns of (δq₀, δq₁), or of (δq, δv); the unit vectors where every variation is admissible.
-    omega, change, exterior: (d, d) antisymmetric, of Ω, F*Ω - Ω and dξ; A_ij = A(basis_i, basis_j). form: (d,), ξ itself.
-    end: q₂, or (q, v) after the time t. residual: left sides of the node equations at (q₀,q₁,q₂), n of motion, then the
-    kinematic ones; or, after the time t, of the constraints on (q, v). solved: whether the step, or the integration, was.
+    Attributes:
+        basis: (2n, d), columns of (δq₀, δq₁), or of (δq, δv); the unit vectors where every variation is admissible.
+        omega: (d, d) antisymmetric, Ω in that basis; A_ij = A(basis_i, basis_j).
+        change: (d, d), F*Ω - Ω.
+        exterior: (d, d), dξ.
+        form: (d,), ξ itself.
+        end: q₂, or (q, v) after the time t.
+        residual: left sides of the node equations at (q₀,q₁,q₂), n of motion, then the kinematic ones; or, after the time t,
+            of the constraints on (q, v).
+        solved: whether the step, or the integration, was.
     """
 
     basis: Float[Array, "two_n d"]
@@ -93,17 +99,40 @@ def symplectic_defect(
 ) -> SymplecticDefect:
     """F*Ω_d - Ω_d = dξ on C_d, F(q₀,q₁) = (q₁,q₂), Ω_d = -d(D₂L_d·dq₁), ξ = -h(f + R_dᵀλ)·δq₁.
 
-    q0, q1: (n,) two nodes, h apart, at t0 and t0 + h; on D_d where constraints of order 0 or 1 restrict the first pair,
-    and then the variations are those tangent to D_d. scheme: its maps (Scheme("nodes") by default). step: another flow to
-    put to the test, q₂ = step(q0, q1), differentiable by JAX, instead of the system's own.
     Of a VariationalProblem: Υ_d*Ω = Ω at nodes (2k, n) with multipliers (k, m), on M̃_d × ℝ^{km}, Ω = -dΘ⁺; dξ is zero, and
-    step maps the flat (nodes, multipliers) to those one step later. Source: Colombo, Martín de Diego, Zuccalli, Remark 3.4.
-    Units: those of action, in coordinates as the user chose them. Works under jit and vmap; then nothing is checked.
-    Raises ValueError and TypeError for shapes, InconsistentDataError for a pair off D_d, RankDeficientError where D_d is
-    singular, RuntimeError where the step cannot be solved.
-    Source: Borda, Fernández, Grillo, Theorem 5.3 and Remark 5.4. What differs: with ξ = (D₂L_d(q₀,q₁) + D₁L_d(q₁,q₂))·δq₁
-    of eq. (12) the theorem is an identity for any map (q₀,q₁) → (q₁,q₂), so that nothing could ever fail. Here that
-    covector is taken from the forces, where eq. (4) says that it is equal; for a wrong flow the two sides differ.
+    step maps the flat (nodes, multipliers) to those one step later (Colombo, Martín de Diego, Zuccalli, Remark 3.4). Works
+    under jit and vmap; then nothing is checked.
+
+    Args:
+        system: a System, a DiscreteSystem or a VariationalProblem.
+        q0: (n,) a node at t0.
+        q1: (n,) a node at t0 + h; the pair on D_d where constraints of order 0 or 1 restrict the first pair, and then the
+            variations are those tangent to D_d.
+        nodes: (2k, n), of a VariationalProblem.
+        multipliers: (k, m), of a VariationalProblem.
+        h: step.
+        t0: time.
+        scheme: its maps, Scheme("nodes") by default.
+        step: another flow to put to the test, q₂ = step(q0, q1), differentiable by JAX, instead of the system's own.
+
+    Returns:
+        A SymplecticDefect, in units of action, in coordinates as the user chose them.
+
+    Raises:
+        ValueError: shapes.
+        TypeError: types.
+        InconsistentDataError: the pair is off D_d.
+        RankDeficientError: D_d is singular.
+        RuntimeError: the step cannot be solved.
+
+    Source: Borda, Fernández, Grillo, Theorem 5.3 and Remark 5.4. What differs: with ξ = (D₂L_d(q₀,q₁) + D₁L_d(q₁,q₂))·δq₁ of
+    eq. (12) the theorem is an identity for any map (q₀,q₁) → (q₁,q₂), so that nothing could ever fail. Here that covector is
+    taken from the forces, where eq. (4) says that it is equal; for a wrong flow the two sides differ.
+
+    Example:
+        >>> defect = da.measure.symplectic_defect(pendulum, [1.0], [1.01], h=0.1)
+        >>> bool(defect.size < 1e-9), bool(defect.relative < 1e-9)  # no constraints: symplectic
+        (True, True)
     """
     check_x64()
     if step is not None:
@@ -235,12 +264,33 @@ def flow_symplectic_defect(
 ) -> SymplecticDefect:
     """(Fᵗ)*Ω_L - Ω_L = dν, ν(δq,δv) = -∫₀ᵗ (f + Rᵀλ)·δq(s) ds, Ω_L = -d(L_v·dq), of the continuous flow over the time t.
 
-    q0, v0: (n,), consistent. The flow is that of (a, λ) of the index-reduced equations; with constraints of order 0 or 1
-    the variations are those tangent to them. One integration (Dormand-Prince 8(7), local `tolerance`) carries the
-    derivative M = ∂Fᵗ/∂(q,v), the integrals of (f + Rᵀλ)·δq and of its exterior derivative d(f + Rᵀλ) ∧ dq.
-    Raises what `reference` raises for bad data, and RuntimeError where the integration fails.
-    Source: Borda, Fernández, Grillo, Theorem 2.4, with D_EL L = L_q - d/dt L_v replaced by the force -(f + Rᵀλ) that
-    equals it on trajectories: with D_EL L itself the theorem would hold along any second order equation.
+    The flow is that of (a, λ) of the index-reduced equations; with constraints of order 0 or 1 the variations are those
+    tangent to them. One integration (Dormand-Prince 8(7), local `tolerance`) carries the derivative M = ∂Fᵗ/∂(q,v), the
+    integrals of (f + Rᵀλ)·δq and of its exterior derivative d(f + Rᵀλ) ∧ dq.
+
+    Args:
+        system: a System.
+        q0: (n,) consistent positions.
+        v0: (n,) consistent velocities.
+        t: the time over which the flow goes.
+        t0: where it begins.
+        tolerance: relative and absolute, local.
+        max_steps: of the integrator, at most.
+
+    Returns:
+        A SymplecticDefect.
+
+    Raises:
+        ValueError: as `reference` for bad data.
+        TypeError: as `reference`.
+        RuntimeError: the integration fails.
+
+    Source: Borda, Fernández, Grillo, Theorem 2.4, with D_EL L = L_q - d/dt L_v replaced by the force -(f + Rᵀλ) that equals
+    it on trajectories: with D_EL L itself the theorem would hold along any second order equation.
+
+    Example:
+        >>> bool(da.measure.flow_symplectic_defect(pendulum, [1.0], [0.0], 0.5).size < 1e-8)
+        True
     """
     check_x64()
     duration = jnp.asarray(as_positive(t, "t", "a positive, finite time"), dtype=float)

@@ -23,13 +23,28 @@ def plot(
     curve: bool | None = None,
     exact: Callable | None = None,
 ) -> Figure:
-    """Of a path: q over its times; the curve in configuration space for n = 2, 3; multipliers λ and forces Rᵀλ over theirs.
+    """q(t), λ(t) and Rᵀλ(t) of a path, each over its own times, and the curve in configuration space for n = 2, 3; or a
+    solution.
 
-    velocities: add v, at its own times. curve: draw the configuration space curve or not; by default for n = 2 and 3. A run
-    that ended early is marked with time and reason. Of a solution: q at the nodes, the derivatives up to the k-th and the
-    multipliers over their own times; exact(t) → q (…, n) is drawn behind q; velocities and curve do not apply.
-    Returns a matplotlib Figure: figure.savefig("run.pdf"), or its value in a notebook.
-    Raises TypeError for anything else, ValueError for a traced path, for a batch, and for options that do not apply.
+    A run that ended early is marked with time and reason. Of a solution: q at the nodes, the derivatives up to the k-th and
+    the multipliers over their own times.
+
+    Args:
+        path: a Path or a Solution.
+        title: of the figure.
+        velocities: add v of a path, at its own times.
+        curve: draw the configuration space curve of a path or not; by default for n = 2 and 3.
+        exact: t → q (…, n) of a solution, drawn behind q.
+
+    Returns:
+        A matplotlib Figure: figure.savefig("run.pdf"), or its value in a notebook.
+
+    Raises:
+        TypeError: path is neither.
+        ValueError: a traced path, a batch, or options that do not apply.
+
+    Example:
+        >>> da.plot(path, velocities=True).savefig("run.png")
     """
     as_flag(velocities, "velocities")
     if curve is not None:

@@ -63,15 +63,48 @@ def ensemble(
 ) -> Path:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, for B sets of data.
 
-    q0, v0: (B, n), or (n,) for all; a DiscreteSystem takes nodes (B, r, n) or (r, n), a VariationalProblem
-    jets or nodes (B, 2k, n) and multipliers (B, k, m). parameters: name → (B, …), in place of
-    the system's. threads: of the native back-end, all processors if None. Everything else as in `simulate`.
-    Returns a Path whose arrays have a leading axis of B, of full length: after the end of a run its last state is repeated.
-    Nothing is raised where a step cannot be solved: path.code (B,) has each run's Outcome, as Newton's iteration found it,
-    path.lane(i) is the i-th path, cut off at its end. In the native run no bit of a path depends on the other runs.
-    Memory: B (steps / save_every + 1) rows; save_every=None keeps only the last states.
-    It takes numbers; in a traced program jax.vmap of `simulate` runs in the same lanes.
-    Errors: ValueError, TypeError, InconsistentDataError, naming the argument, and the run where one is at fault.
+    Nothing is raised where a step cannot be solved. In the native run no bit of a path depends on the other runs. Memory: B
+    (steps / save_every + 1) rows; save_every=None keeps only the last states. It takes numbers; in a traced program jax.vmap
+    of `simulate` runs in the same lanes.
+
+    Args:
+        system: what moves, as in `simulate`.
+        q0: (B, n) positions, or (n,) for all runs.
+        v0: (B, n) velocities, or (n,) for all runs.
+        parameters: name → (B, …), in place of the system's.
+        h: step, the same for all.
+        steps: N, the number of steps.
+        t0: time of the beginning.
+        nodes: (B, r, n) or (r, n) of a DiscreteSystem, (B, 2k, n) or (2k, n) of a VariationalProblem.
+        jets: (B, 2k, n) or (2k, n) of a VariationalProblem.
+        multipliers: (B, r, m) or (r, m) of a VariationalProblem with differential constraints of order r.
+        scheme: as in `simulate`.
+        starter: as in `simulate`.
+        branch: as in `simulate`.
+        save_every: as in `simulate`.
+        reduce: as in `simulate`.
+        stop: as in `simulate`.
+        domain: as in `simulate`.
+        feedback: as in `simulate`.
+        tolerance: as in `simulate`.
+        max_iterations: as in `simulate`.
+        backend: as in `simulate`.
+        threads: of the native back-end, all processors if None.
+
+    Returns:
+        A Path whose arrays have a leading axis of B, of full length; after the end of a run its last state is repeated.
+        path.code (B,) has each run's Outcome, as Newton's iteration found it, and path.lane(i) is the i-th path, cut off at
+        its end.
+
+    Raises:
+        ValueError: an argument has the wrong shape or value; the message names it, and the run where one is at fault.
+        TypeError: an argument is of the wrong type, or traced.
+        InconsistentDataError: the initial data of a run do not satisfy the constraints.
+
+    Example:
+        >>> runs = da.ensemble(pendulum, np.linspace(0.5, 1.5, 4)[:, None], [0.0], h=0.1, steps=20)
+        >>> runs.q.shape, runs.lane(3).q.shape
+        ((4, 21, 1), (21, 1))
     """
     check_x64()
     if h is None and isinstance(system, DiscreteSystem):

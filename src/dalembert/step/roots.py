@@ -25,11 +25,15 @@ _OPTIONS = Newton(tolerance=1e-11, max_iterations=60)
 
 
 class Root(NamedTuple):
-    """One solution of a step: the velocity after it, the multipliers, and how it was told from the others.
+    """F(z; q, v, t, h) = 0 solved once: one of the solutions of a step, and how it was told from the others.
 
-    q, v: (n,) state after the step; multipliers: (m,); residual: largest |F_i|, rows scaled; factor: u for a Lyapunov
-    constraint, else the determinant of the scaled Jacobian (its zero is where two roots meet); distance: from the
-    prediction without history, in units of the velocity.
+    Attributes:
+        q: (n,) position after the step.
+        v: (n,) velocity after the step.
+        multipliers: (m,).
+        residual: largest |F_i|, rows scaled.
+        factor: u for a Lyapunov constraint, else the determinant of the scaled Jacobian; its zero is where two roots meet.
+        distance: from the prediction without history, in units of the velocity.
     """
 
     q: np.ndarray
@@ -45,12 +49,32 @@ def roots(
 ) -> list[Root]:
     """All z found with F(z; q, v, t, h) = 0 for one step from (q, v), nearest to the prediction first.
 
-    q, v: (n,) state before the step; in the form "nodes" q = q_k and v = (q_k - q_{k-1})/h. Constraints are taken as
-    they are written: no factor is divided out. Newton's iteration from `starts` points around the prediction, on
-    logarithmic scales from 0.003 to 18 times the velocity, half of them along the direction in which the equations are least
-    determined, with the multipliers that fit best; then the divided system from the first roots found. No method finds
-    all roots of arbitrary equations for certain.
-    Errors: as `simulate`; an empty list means that no root was found.
+    Constraints are taken as they are written: no factor is divided out. Newton's iteration starts from points around the
+    prediction, on logarithmic scales from 0.003 to 18 times the velocity, half of them along the direction in which the
+    equations are least determined, with the multipliers that fit best; then the divided system is solved from the first
+    roots found. No method finds all roots of arbitrary equations for certain.
+
+    Args:
+        system: a System.
+        q: (n,) position before the step; in the form "nodes" q_k.
+        v: (n,) velocity before the step; in the form "nodes" (q_k - q_{k-1})/h.
+        h: step.
+        t: time before the step.
+        scheme: as in `simulate`.
+        starts: how many points the iteration starts from.
+        seed: of the random numbers that draw them.
+
+    Returns:
+        A list of Root; an empty one means that no root was found.
+
+    Raises:
+        ValueError: as `simulate`, naming the argument.
+        TypeError: as `simulate`.
+
+    Example:
+        >>> found = da.roots(pendulum, [1.0], [0.0], h=0.1, starts=16)
+        >>> len(found), bool(found[0].residual < 1e-8)
+        (1, True)
     """
     if scheme is not None and not isinstance(scheme, Scheme):
         raise TypeError(f"scheme: found {described(scheme)}; give a Scheme")

@@ -58,25 +58,55 @@ def simulate(
 ) -> Path:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, from (q₀, v₀).
 
-    q0, v0: (n,) consistent initial data. h: step; steps: N. A DiscreteSystem takes nodes (r, n), its first nodes,
-    instead of (q0, v0), and h, 1 if not given, only scales time and multipliers. A VariationalProblem of order k
-    takes jets, (2k, n), q and its first 2k-1 derivatives at t0, or nodes, (2k, n), its first nodes, and with
-    differential constraints multipliers, (k, m): λ and its first k-1 derivatives at t0, or λ of the first k
-    windows; its scheme is Interpolated() or Averaged(). There the
-    multipliers of holonomic constraints are reported where there are no differential ones, else those of the latter
-    alone; constraint_forces are NaN with differential constraints, whose forces belong to no single step.
-    scheme: maps and form; starter: how a two step form gets its second node. branch: which root, where there are several.
-    save_every: keep every that many states (and the last); None keeps only the last. reduce: (function, initial) with
-    function(value, t, q, v, multipliers) → value, over all steps. `stop(q, v[, t][, p])`: ends the run after the step at
-    which it is true. `domain(q, v[, t][, p])`: a step that leaves it is refused. feedback: a SampledFeedback.
-    backend: "native", machine code, the default on CPUs: with one warning and the JAX run where a function cannot be
-    translated; or "jax", the portable one, the default elsewhere and for the rules Nearest and Least.
-    tolerance: on Newton's update, relative to the velocity; the applied update leaves about its square.
-    Returns a Path. A step that cannot be solved ends the run: StepError with the partial path, or with throw=False the
-    path itself, its outcome telling why. Under jit, vmap and grad arrays have full length, rows after the end repeat the
-    last state, and nothing is raised; the derivative is that of the implicit function theorem.
-    Errors: ValueError, TypeError, InconsistentDataError, RankDeficientError, naming the argument.
+    A step that cannot be solved ends the run. Under jit, vmap and grad arrays have full length, rows after the end repeat
+    the last state, and nothing is raised; the derivative is that of the implicit function theorem.
+
+    Args:
+        system: what moves: a System, a DiscreteSystem, or the flow of a VariationalProblem of order k.
+        q0: (n,) positions at t0, consistent with the constraints. Not for a DiscreteSystem.
+        v0: (n,) velocities at t0, consistent with the constraints. Not for a DiscreteSystem.
+        h: step, in the unit of time of the Lagrangian. Of a DiscreteSystem it only scales time and multipliers; 1 by
+            default.
+        steps: N, the number of steps.
+        t0: time of the beginning.
+        nodes: the first nodes instead of (q0, v0): (r, n) of a DiscreteSystem, (2k, n) of a VariationalProblem.
+        jets: (2k, n), q and its first 2k-1 derivatives at t0, of a VariationalProblem.
+        multipliers: of a VariationalProblem with differential constraints of order r: (r, m), λ and its first r-1
+            derivatives at t0, or with nodes λ of the r windows across the middle of them.
+        scheme: maps and form, a Scheme; of a VariationalProblem its windows, Interpolated() or Averaged().
+        starter: how a two step form gets its second node, "second_order", "first_order" or "reference".
+        branch: which root, where there are several; None takes the one that Newton's iteration reaches from the prediction.
+        save_every: keep every that many states, and the last; None keeps only the last.
+        reduce: (function, initial) with function(value, t, q, v, multipliers) → value, over all steps.
+        stop: `stop(q, v[, t][, p])`, ends the run after the step at which it is true.
+        domain: `domain(q, v[, t][, p])`, a step that leaves it is refused.
+        feedback: a SampledFeedback.
+        tolerance: on Newton's update, relative to the velocity; the applied update leaves about its square.
+        max_iterations: of Newton's method, in one step.
+        throw: raise where a step cannot be solved; False returns the partial path, its outcome telling why.
+        backend: "native", machine code, the default on CPUs: with one warning and the JAX run where a function cannot be
+            translated; or "jax", the portable one, the default elsewhere and for the rules Nearest and Least.
+
+    Returns:
+        The Path, with t (N+1,), q (N+1, n), v, multipliers and constraint forces, each with its own times. Of a
+        VariationalProblem the multipliers of holonomic constraints are reported where there are no differential ones, else
+        those of the latter alone; constraint_forces are NaN with differential constraints, whose forces belong to no single
+        step.
+
+    Raises:
+        StepError: a step cannot be solved, and throw is true; it carries the partial path.
+        ValueError: an argument has the wrong shape or value; the message names it.
+        TypeError: an argument is of the wrong type.
+        InconsistentDataError: the initial data do not satisfy the constraints.
+        RankDeficientError: constraints or reactions depend on each other, or the mass is degenerate.
+
     Source: Borda, Fernández, Grillo, eq. (4); the default form is the self-adjoint one of the theory page.
+
+    Example:
+        >>> pendulum = da.System(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]))
+        >>> path = da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=20)
+        >>> path.q.shape, path.outcome.name
+        ((21, 1), 'SUCCESS')
     """
     check_x64()
     if h is None and isinstance(system, DiscreteSystem):

@@ -17,9 +17,15 @@ NOTE = "the last line of this file is the SHA-256 of all bytes before it"
 
 
 class FileError(ValueError):
-    """A stored file cannot be read: it is damaged, or it is not what `save` writes.
+    """SHA-256 ≠ last line, or no NetCDF file at all: a stored file cannot be read, damaged or not what `save` writes.
 
-    file: its name. problem: what was found, and what would be right.
+    Args:
+        file: its name.
+        problem: what was found, and what would be right.
+
+    Example:
+        >>> str(da.FileError("run.nc", "is damaged"))
+        'file: run.nc is damaged'
     """
 
     def __init__(self, file: str | os.PathLike, problem: str):

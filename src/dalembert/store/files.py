@@ -32,7 +32,20 @@ def to_xarray(path: Path | Solution) -> xarray.Dataset:
     `data.q.sel(coordinate="x")` is a labelled series over its times. Statistics, step, action and outcome are scalar
     variables; outcome, levels and the whole Provenance are attributes. A solution has the jets and the multipliers over
     `window`, its momenta at the ends over `momentum`, and no names of coordinates.
-    Raises TypeError for anything else, ValueError for a traced path and for a batch of solutions.
+
+    Args:
+        path: a Path or a Solution.
+
+    Returns:
+        An xarray.Dataset.
+
+    Raises:
+        TypeError: anything else.
+        ValueError: a traced path, or a batch of solutions.
+
+    Example:
+        >>> da.to_xarray(path).q.dims
+        ('node', 'coordinate')
     """
     return solution_to_xarray(path) if isinstance(path, Solution) else path_to_xarray(path)
 
@@ -40,8 +53,20 @@ def to_xarray(path: Path | Solution) -> xarray.Dataset:
 def from_xarray(data: xarray.Dataset) -> Path | Solution:
     """What `to_xarray` was given, bit for bit.
 
-    Raises ValueError where the data set was not made by dalembert, or a variable is missing, has other dimensions, another
-    type or values that no path has: the message names it.
+    Args:
+        data: an xarray.Dataset.
+
+    Returns:
+        The Path or the Solution.
+
+    Raises:
+        TypeError: data is no Dataset.
+        ValueError: the data set was not made by dalembert, or a variable is missing, has other dimensions, another type or
+            values that no path has; the message names it.
+
+    Example:
+        >>> bool((da.from_xarray(da.to_xarray(path)).q == path.q).all())
+        True
     """
     if not hasattr(data, "attrs"):
         raise TypeError(f"data: found {described(data)}; give the Dataset that to_xarray returned")
@@ -55,9 +80,23 @@ def save(path: Path | Solution, file: str | os.PathLike) -> None:
     A file of that name is replaced, in one step: at any moment a reader finds the old file or the new one, and after any
     error, a full disk too, the old one is unchanged and the path still in memory. The file is made in memory first, which
     takes three times its size. A symbolic link is followed; mode, and owner where the system allows it, are kept. A save
-    that is killed may leave a temporary `.dalembert-….part` beside the file. Raises TypeError and ValueError as `to_xarray`,
-    ValueError for another ending, FileNotFoundError where the folder does not exist, OSError where it cannot be written,
-    MemoryError.
+    that is killed may leave a temporary `.dalembert-….part` beside the file.
+
+    Args:
+        path: a Path or a Solution.
+        file: its name, which ends in .nc, .nc4 or .h5.
+
+    Raises:
+        TypeError: as `to_xarray`.
+        ValueError: as `to_xarray`, and another ending.
+        FileNotFoundError: the folder does not exist.
+        OSError: the file cannot be written.
+        MemoryError: the file does not fit into memory.
+
+    Example:
+        >>> da.save(path, "run.nc")
+        >>> bool((da.load("run.nc").q == path.q).all())
+        True
     """
     target = _named(file)
     if not target.parent.is_dir():
@@ -70,8 +109,22 @@ def load(file: str | os.PathLike) -> Path | Solution:
     """The path or solution stored by `save`, equal bit for bit, with outcome, statistics and provenance.
 
     The checksum in the last line of the file is checked first; files of versions before it have none and are read without.
-    Raises FileError, a ValueError, for a file that is damaged, no NetCDF file, or not written by `save`; FileNotFoundError,
-    PermissionError and other OSErrors where it cannot be read at all.
+
+    Args:
+        file: its name.
+
+    Returns:
+        The Path or the Solution.
+
+    Raises:
+        FileError: a ValueError: the file is damaged, no NetCDF file, or not written by `save`.
+        FileNotFoundError: there is no such file.
+        OSError: the file cannot be read at all; PermissionError is one.
+
+    Example:
+        >>> da.save(solution, "beam.nc")
+        >>> da.load("beam.nc").kind
+        'minimum'
     """
     source = _as_file(file)
     try:
@@ -89,7 +142,21 @@ def matches(path: Path | str | os.PathLike, system: System | DiscreteSystem) -> 
     """Whether the source hash stored with a path (or in a file) is that of this system's functions.
 
     Compares the source text of Lagrangian, constraints and forces; parameters and captured values are not part of it.
-    ValueError where the path carries no provenance, because it was computed under jit, vmap or grad, or is a solution.
+
+    Args:
+        path: a Path, or the name of a file.
+        system: a System, a DiscreteSystem or a VariationalProblem.
+
+    Returns:
+        True where the two are the same.
+
+    Raises:
+        TypeError: system is none.
+        ValueError: the path carries no provenance, because it was computed under jit, vmap or grad, or is a solution.
+
+    Example:
+        >>> da.matches(path, pendulum), da.matches(path, sphere)
+        (True, False)
     """
     if not isinstance(system, System | DiscreteSystem | VariationalProblem):
         raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")

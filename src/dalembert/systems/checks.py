@@ -22,15 +22,42 @@ from dalembert.tracing import Jitted
 
 
 class InconsistentDataError(ValueError):
-    """(q0, v0) do not satisfy the constraints, and no nearby point does or none was asked for."""
+    """φ(q₀, v₀) ≠ 0: the data do not satisfy the constraints, and no nearby point does or none was asked for.
+
+    Attributes:
+        args: the message, which names the argument, what was found and what would be right.
+
+    Example:
+        >>> try:
+        ...     da.simulate(sphere, [0.0, 0.0, -2.0], [0.0, 0.0, 0.0], h=0.1, steps=1)
+        ... except da.InconsistentDataError as error:
+        ...     str(error)[:30]
+        'q0, v0: constraints[0] (Holono'
+    """
 
 
 class RankDeficientError(ValueError):
-    """Constraints are redundant or contradictory, reactions dependent, or the mass degenerate on the motions left."""
+    """rank < m: constraints are redundant or contradictory, reactions dependent, or the mass degenerate on the motions left.
+
+    Attributes:
+        args: the message, which names the argument, what was found and what would be right.
+
+    Example:
+        >>> massless = da.System(lambda q, v: 0.5 * v[0] ** 2 - q @ q)
+        >>> try:
+        ...     da.simulate(massless, [0.0, 0.0], [0.0, 0.0], h=0.1, steps=1)
+        ... except da.RankDeficientError as error:
+        ...     "degenerate" in str(error)
+        True
+    """
 
 
 def check_x64() -> None:
-    """Second differences in single precision are noise, so every entry point asks for x64."""
+    """float64 or nothing: second differences in single precision are noise, so every entry point asks for x64.
+
+    Raises:
+        RuntimeError: jax_enable_x64 is off.
+    """
     if jnp.zeros(()).dtype != jnp.float64:  # what jax_enable_x64 decides
         raise RuntimeError(
             "jax_enable_x64 is off: dalembert needs float64 (second differences in float32 are noise). Importing "
@@ -60,12 +87,24 @@ class Start(NamedTuple):
 
 
 def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: float | Array | None = None):
-    """(q0, v0) as float arrays, after all checks; only those of shapes where values are traced.
+    """φ(q₀, v₀, t₀) = 0 with (a, λ) determined: (q0, v0) as float arrays, after all checks; only those of shapes where
+    traced.
 
-    time: in which the motion is expected to move by about its own size, None where nothing tells.
+    Args:
+        system: a System.
+        q0: (n,) positions.
+        v0: (n,) velocities.
+        t0: the time.
+        time: in which the motion is expected to move by about its own size, None where nothing tells.
 
-    Raises ValueError or TypeError for shapes and types, InconsistentDataError where the constraints do not hold,
-    RankDeficientError where (a, λ) is not determined.
+    Returns:
+        q0 and v0, (n,) each, in float64.
+
+    Raises:
+        ValueError: shapes and values.
+        TypeError: types.
+        InconsistentDataError: the constraints do not hold.
+        RankDeficientError: (a, λ) is not determined.
     """
     q, v, _, _ = _checked(system, q0, v0, t0, time)
     return q, v

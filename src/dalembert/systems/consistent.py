@@ -22,7 +22,14 @@ EXACT = 1e-10  # residual that is taken for zero, relative to what the way to th
 
 
 class Projection(NamedTuple):
-    """Consistent (q, v), and how far each of them moved, |q - q0| and |v - v0|."""
+    """Consistent (q, v), and how far each of them moved.
+
+    Attributes:
+        q: (n,) positions that satisfy the constraints.
+        v: (n,) velocities that satisfy the constraints.
+        moved_q: |q - q0|.
+        moved_v: |v - v0|.
+    """
 
     q: Float[Array, "n"]
     v: Float[Array, "n"]
@@ -36,10 +43,29 @@ class Projection(NamedTuple):
 def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
     """min |q - q0| with φ(q) = 0 for holonomic constraints, then min |v - v0| with dφ/dt = 0 and φ(q, v) = 0.
 
-    q0, v0: (n,). Distances are Euclidean in the coordinates. Each is a Gauss-Newton iteration with least-norm steps
-    that returns to the given point's normal space, so that its limit is the nearest point and not just a point.
-    Raises RankDeficientError where the constraints are dependent, InconsistentDataError where no nearby point exists.
-    Constraints on accelerations restrict neither q nor v.
+    Distances are Euclidean in the coordinates. Each is a Gauss-Newton iteration with least-norm steps that returns to the
+    given point's normal space, so that its limit is the nearest point and not just a point. Constraints on accelerations
+    restrict neither q nor v.
+
+    Args:
+        system: a System.
+        q0: (n,) positions.
+        v0: (n,) velocities.
+        t0: the time at which the constraints shall hold.
+
+    Returns:
+        A Projection, which prints as how far the data moved.
+
+    Raises:
+        RankDeficientError: the constraints are dependent.
+        InconsistentDataError: no nearby point exists.
+        ValueError: an argument has the wrong shape or value.
+        TypeError: an argument is of the wrong type, or traced.
+
+    Example:
+        >>> start = da.project(sphere, [0.6, 0.0, -1.0], [0.0, 1.0, 0.2])
+        >>> bool(abs(start.q @ start.q - 1.0) < 1e-12), bool(abs(start.q @ start.v) < 1e-12)
+        (True, True)
     """
     check_x64()
     check_system(system)

@@ -14,7 +14,15 @@ from dalembert.systems.pickling import reduced
 
 
 class Constraint(eqx.Module):
-    """Base of the four kinds. `order` is the highest derivative of q in the constraint."""
+    """φ = 0: base of the four kinds, which are Holonomic, Nonholonomic, SecondOrder and Lyapunov.
+
+    Attributes:
+        order: the highest derivative of q in the constraint.
+
+    Example:
+        >>> da.Holonomic.order, da.Nonholonomic.order, da.SecondOrder.order, da.Lyapunov.order
+        (0, 1, 2, 2)
+    """
 
     order: ClassVar[int]
 
@@ -30,7 +38,16 @@ class Kinematic(Constraint):
 class Holonomic(Kinematic):
     """φ(q) = 0, with reactions ∂φ/∂q.
 
-    phi: (n,) → () or (m,); with a time-dependent system φ(q, t), with parameters φ(q, …, p).
+    Args:
+        phi: (n,) → () or (m,); with a time-dependent system φ(q, t), with parameters φ(q, …, p).
+
+    Raises:
+        TypeError: phi cannot be called.
+
+    Example:
+        >>> rod = da.Holonomic(lambda q: q @ q - 1.0)
+        >>> da.System(lambda q, v: 0.5 * v @ v - q[2], rod).constraints == (rod,)
+        True
     """
 
     order: ClassVar[int] = 0
@@ -41,7 +58,17 @@ class Holonomic(Kinematic):
 
 
 class WithForces(Kinematic):
-    """φ = 0 with forces from `reactions` (rows span F_V), or `virtual` (columns span C_V), or Chetaev's ∂φ/∂(highest)."""
+    """φ = 0 with forces from `reactions` (rows span F_V), or `virtual` (columns span C_V), or Chetaev's ∂φ/∂(highest).
+
+    Args:
+        phi: φ that returns () or (m,).
+        reactions: returns (m, n), rows that span the constraint forces F_V.
+        virtual: returns (n, n-m), columns that span the virtual displacements C_V.
+
+    Raises:
+        TypeError: a function cannot be called.
+        ValueError: both reactions and virtual are given.
+    """
 
     phi: Callable = eqx.field(static=True)
     reactions: Callable | None = eqx.field(static=True, default=None)
@@ -58,8 +85,20 @@ class WithForces(Kinematic):
 class Nonholonomic(WithForces):
     """φ(q, v) = 0, linear, affine or nonlinear in v, with Chetaev's reactions ∂φ/∂v unless others are given.
 
-    phi: (n,), (n,) → () or (m,). reactions(q, v): (m, n), or (n,) if m = 1: rows span the constraint forces F_V.
-    virtual(q, v): (n, n-m), or (n,) if n - m = 1: columns span the virtual displacements C_V.
+    Args:
+        phi: (n,), (n,) → () or (m,).
+        reactions: `reactions(q, v)`, (m, n), or (n,) if m = 1: rows span the constraint forces F_V.
+        virtual: `virtual(q, v)`, (n, n-m), or (n,) if n - m = 1: columns span the virtual displacements C_V.
+
+    Raises:
+        TypeError: a function cannot be called.
+        ValueError: both reactions and virtual are given.
+
+    Example:
+        >>> blade = da.Nonholonomic(lambda q, v: jnp.sin(q[2]) * v[0] - jnp.cos(q[2]) * v[1])
+        >>> knife = da.System(lambda q, v: 0.5 * v @ v, blade, coordinates=("x", "y", "θ"))
+        >>> blade.order, float(blade.phi(jnp.zeros(3), jnp.array([1.0, 0.0, 0.5])))
+        (1, 0.0)
     """
 
     order: ClassVar[int] = 1
@@ -68,7 +107,22 @@ class Nonholonomic(WithForces):
 class SecondOrder(WithForces):
     """φ(q, v, a) = 0, with Chetaev's reactions ∂φ/∂a unless others are given.
 
-    phi: (n,), (n,), (n,) → () or (m,). reactions(q, v, a) and virtual(q, v, a) as in `Nonholonomic`.
+    Args:
+        phi: (n,), (n,), (n,) → () or (m,).
+        reactions: `reactions(q, v, a)`, (m, n), or (n,) if m = 1: rows span the constraint forces F_V.
+        virtual: `virtual(q, v, a)`, (n, n-m), or (n,) if n - m = 1: columns span the virtual displacements C_V.
+
+    Raises:
+        TypeError: a function cannot be called.
+        ValueError: both reactions and virtual are given.
+
+    Source: Borda, Fernández, Grillo, Definition 2.1.
+
+    Example:
+        >>> servo = da.SecondOrder(lambda q, v, a: a[0] + 2.0 * v[0] + q[0])  # the law of a closed loop
+        >>> held = da.System(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), servo)
+        >>> da.simulate(held, [0.5], [0.0], h=0.1, steps=10).multipliers.shape  # its torque
+        (10, 1)
     """
 
     order: ClassVar[int] = 2
@@ -77,9 +131,22 @@ class SecondOrder(WithForces):
 class Lyapunov(Constraint):
     """dV/dt = -F along the motion, enforced by one actuator: V_q v + V_v a (+ V_t) + F = 0, reactions = actuated.
 
-    V, F: (n,), (n,) → (). actuated: index of the actuated coordinate, a constant row (n,), or a function q → (n,).
-    The multiplier is the control. Along the motion dV/dt + F = φ₀(q,v) + u(q,v) λ, where u, the coefficient of λ, is
-    found by differentiation. Where V solves the matching equation φ₀ is divisible by u, and λ = -φ₀/u is smooth.
+    The multiplier is the control. Along the motion dV/dt + F = φ₀(q,v) + u(q,v) λ, where u, the coefficient of λ, is found
+    by differentiation. Where V solves the matching equation φ₀ is divisible by u, and λ = -φ₀/u is smooth.
+
+    Args:
+        V: `V(q, v)`, (n,), (n,) → ().
+        F: `F(q, v)`, (n,), (n,) → (), the rate at which V falls.
+        actuated: index of the actuated coordinate, a constant row (n,), or a function q → (n,).
+
+    Raises:
+        TypeError: V or F cannot be called, or actuated is of the wrong type.
+        ValueError: actuated is neither an index nor a row.
+
+    Example:
+        >>> damped = da.Lyapunov(lambda q, v: 0.5 * v @ v + 0.5 * q @ q, lambda q, v: v @ v, actuated=0)
+        >>> damped.actuated, damped.order
+        (0, 2)
     """
 
     order: ClassVar[int] = 2

@@ -27,7 +27,21 @@ EXACT = Newton(tolerance=1e-11, max_iterations=50)
 
 
 def momentum(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Vector:
-    """p = ∂L/∂v (Legendre transform)."""
+    """p = ∂L/∂v (Legendre transform).
+
+    Args:
+        system: a System.
+        q: (n,).
+        v: (n,).
+        t: time.
+
+    Returns:
+        p (n,).
+
+    Example:
+        >>> da.momentum(pendulum, jnp.array([1.0]), jnp.array([0.5])).tolist()
+        [0.5]
+    """
     q, v, t = _state(system, q, v, t)
     check_shapes(system, q, v, t)
     return _momentum(system, q, v, t)
@@ -45,7 +59,21 @@ def _state(system: System, q, v, t) -> tuple[Vector, Vector, Array]:
 
 
 def energy(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, ""]:
-    """E = v · ∂L/∂v - L."""
+    """E = v · ∂L/∂v - L.
+
+    Args:
+        system: a System.
+        q: (n,).
+        v: (n,).
+        t: time.
+
+    Returns:
+        E, a number.
+
+    Example:
+        >>> float(da.energy(pendulum, jnp.array([0.0]), jnp.array([2.0])))  # ½v² - cos θ
+        1.0
+    """
     q, v, t = _state(system, q, v, t)
     check_shapes(system, q, v, t)
     return v @ _momentum(system, q, v, t) - system.call(system.lagrangian, q, v, t=t)
@@ -150,9 +178,22 @@ def kkt_residual(system: System, q: Vector, v: Vector, t, z: Float[Array, "n_plu
 def acceleration(system: System, q: Vector, v: Vector, t: Time = 0.0) -> tuple[Vector, Rows, Solve]:
     """(a, λ) with d/dt L_v - L_q = f + Rᵀλ and all constraints reduced to order 2; nonlinear in a where they are.
 
-    Returns a (n,), λ (m,) in the order of the constraints, and the report of Newton's iteration from near a = 0, λ = 0
-    (from a_i = i/100: constraints such as a² = c(q, v) are singular at a = 0 itself).
+    Args:
+        system: a System.
+        q: (n,).
+        v: (n,).
+        t: time.
+
+    Returns:
+        a (n,), λ (m,) in the order of the constraints, and the report of Newton's iteration from near a = 0, λ = 0 (from a_i
+        = i/100, because constraints such as a² = c(q, v) are singular at a = 0 itself).
+
     Source: Borda, Fernández, Grillo, eq. (1); Jiménez, Scheurle, eqs. (22, 23) for linear nonholonomic constraints.
+
+    Example:
+        >>> a, multipliers, report = da.acceleration(sphere, jnp.array([0.0, 0.0, -1.0]), jnp.zeros(3))
+        >>> a.round(9).tolist(), float(2 * multipliers[0])  # hanging at rest: the rod carries the weight, R = 2q
+        ([0.0, 0.0, 0.0], -1.0)
     """
     return _acceleration(system, *_state(system, q, v, t))
 

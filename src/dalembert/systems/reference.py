@@ -17,10 +17,17 @@ from dalembert.tracing import Jitted
 
 
 class Reference(eqx.Module):
-    """q, v (N+1, n) and multipliers (N+1, m) at t (N+1,); drift: largest |φ| of the invariants of index reduction.
+    """q̇ = v, v̇ = a(q, v, t), integrated: positions, velocities and multipliers at the times asked for.
 
-    drift: (N+1,), the largest of |φ(q)|, |dφ/dt|, |φ(q,v)| at each time; zero where no constraint restricts (q, v).
-    succeeded: whether the integrator reached the last time at the requested tolerance.
+    Attributes:
+        t: (N+1,) times.
+        q: (N+1, n).
+        v: (N+1, n).
+        multipliers: (N+1, m).
+        drift: (N+1,) largest of |φ(q)|, |dφ/dt|, |φ(q,v)| at each time, the invariants of index reduction; zero where no
+            constraint restricts (q, v).
+        succeeded: whether the integrator reached the last time at the requested tolerance.
+        integrator_steps: their number.
     """
 
     t: Float[Array, "times"]
@@ -45,9 +52,30 @@ def reference(
 ) -> Reference:
     """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by Dormand-Prince 8(7).
 
-    t: (N+1,) increasing times, the first is the initial time. tolerance: relative and absolute, local. Constraints of
-    order 0 and 1 hold through their derivatives only, so they drift; the drift is reported, not removed.
-    Raises what `simulate` raises for bad data, and RuntimeError with the time reached where the integration fails.
+    Constraints of order 0 and 1 hold through their derivatives only, so they drift; the drift is reported, not removed.
+
+    Args:
+        system: a System.
+        q0: (n,) positions at t[0].
+        v0: (n,) velocities at t[0].
+        t: (N+1,) increasing times, the first is the initial time.
+        tolerance: relative and absolute, local.
+        max_steps: of the integrator, at most.
+        solver: another one of diffrax, instead of Dormand-Prince 8(7).
+        throw: raise where the integration fails; False returns what was reached, with succeeded false.
+
+    Returns:
+        A Reference.
+
+    Raises:
+        RuntimeError: the integration fails, and throw is true; the message has the time reached.
+        ValueError: as `simulate` for bad data, InconsistentDataError and RankDeficientError among them.
+        TypeError: an argument is of the wrong type.
+
+    Example:
+        >>> truth = da.reference(pendulum, [1.0], [0.0], [0.0, 1.0, 2.0])
+        >>> truth.q.shape, bool(truth.succeeded)
+        ((3, 1), True)
     """
     check_system(system)
     as_flag(throw, "throw")

@@ -20,14 +20,30 @@ from dalembert.tracing import reading
 class System(eqx.Module):
     """d/dt L_v - L_q = f + Rᵀλ, with the constraints.
 
-    lagrangian(q, v): scalar. constraints: one, or a sequence, of Holonomic, Nonholonomic, SecondOrder, Lyapunov.
-    forces(q, v): (n,), external and dissipative generalised forces. coordinates: the names of q. parameters: a mapping
-    (or any tree) of real, finite numbers and arrays, which become float64; True and False, and arrays of them, stay what
-    they are: flags, to choose with jnp.where. With parameters every function takes a trailing p; with time_dependent=True
-    a trailing t before it: L(q, v, t, p).
+    With parameters every function takes a trailing p; with time_dependent=True a trailing t before it: L(q, v, t, p). A
+    System is a pytree: functions are static, parameters are leaves, so that it passes through jit, vmap and grad.
 
-    A System is a pytree: functions are static, parameters are leaves, so that it passes through jit, vmap and grad.
+    Args:
+        lagrangian: `lagrangian(q, v)`, (n,), (n,) → (), written with jax.numpy.
+        constraints: one, or a sequence, of Holonomic, Nonholonomic, SecondOrder, Lyapunov.
+        forces: `forces(q, v)`, (n,), (n,) → (n,), external and dissipative generalised forces.
+        coordinates: the names of q.
+        parameters: a mapping (or any tree) of real, finite numbers and arrays, which become float64; True and False, and
+            arrays of them, stay what they are: flags, to choose with jnp.where.
+        time_dependent: whether the functions take t.
+
+    Raises:
+        TypeError: an argument is of the wrong type; the message names it.
+        ValueError: names of coordinates that are equal, parameters that are not finite.
+
     Source: Borda, Fernández, Grillo, Definitions 2.1 and 2.2, with m reactions instead of the subspace C_V.
+
+    Example:
+        >>> hanging = da.System(lambda q, v, p: 0.5 * v @ v - p["g"] * q[1], da.Holonomic(lambda q, p: q @ q - 1.0),
+        ...                     coordinates=("x", "y"), parameters={"g": 9.81})
+        >>> on_the_moon = hanging.replace(g=1.62)  # nothing is compiled again
+        >>> float(on_the_moon.parameters["g"])
+        1.62
     """
 
     lagrangian: Callable = eqx.field(static=True)

@@ -15,7 +15,19 @@ from dalembert.systems.sizes import check_resolved
 
 
 class Nodes(eqx.Module):
-    """The first (last) k nodes of a discrete path, (k, n), in the order of time: ends as the discrete principle has them."""
+    """(q₀, …, q_{k-1}), or the last k nodes of a discrete path: ends as the discrete principle has them.
+
+    Args:
+        q: (k, n) nodes, in the order of time; (batch, k, n) for `solve_batch`.
+
+    Raises:
+        ValueError: q has another number of axes, or is empty.
+
+    Example:
+        >>> first, last = da.Nodes([[0.0], [0.0]]), da.Nodes([[0.9], [1.0]])
+        >>> da.solve(beam, initial=first, final=last, T=1.0, steps=10).outcome.name
+        'SUCCESS'
+    """
 
     q: Float[np.ndarray, "k n"]
 

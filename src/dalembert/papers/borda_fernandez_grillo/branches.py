@@ -61,7 +61,15 @@ def follow(name: str, branch: Branch | None, exact: Reference) -> Rule:
 
 
 def measure(exact: Reference, fast: bool = False) -> list[Rule]:
-    """exact: the continuous solution, whose time the runs last."""
+    """dV/dt = -F with every rule that chooses among the roots of a step, over the time of a reference.
+
+    Args:
+        exact: the continuous solution, whose time the runs last.
+        fast: the first rule alone.
+
+    Returns:
+        What became of each.
+    """
     rules = list(RULES.items())[: 1 if fast else None]  # every other rule compiles for ten seconds
     return [follow(name, branch, exact) for name, branch in rules]
 

@@ -39,7 +39,16 @@ PART_TIME = 100.0
 
 @dataclasses.dataclass(frozen=True)
 class Constraint:
-    """v_z - y v_x along a run without its first state: at the states, where eq. (98) has its nodes, and eq. (98) itself."""
+    """v_z - y v_x along a run without its first state: at the states, where eq. (98) has its nodes, and eq. (98) itself.
+
+    Attributes:
+        case: the problem.
+        method: the integrator.
+        h: step.
+        t: (K,) times of the states.
+        on_d: (K,) v_z - y v_x at the states.
+        deformed: (K,) the left side of eq. (98).
+    """
 
     case: Case
     method: Method

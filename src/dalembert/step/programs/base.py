@@ -24,17 +24,26 @@ class Outputs(NamedTuple):
 
 
 class StepProgram(eqx.Module):
-    """F(z; q, s, t, h, held) = 0;  q ← q + increment,  s ← new.
+    """F(z; q, s, t, h, held) = 0;  q ← q + increment,  s ← new: the equations of one step, as data for every run.
 
-    residual: the equations (z,). guess: z without history. expect: z from the continuous (a, λ) at the start.
-    scale: (z,), size of each unknown for the test of convergence, infinity where it is not tested.
-    advance: (increment (n,), new s). after: (q, v) of the same time, after the step. outputs: multipliers and force.
-    middle: (q, v, t) at which constraints on accelerations are read. constrained_row: the index of the one such
-    equation, None if there is not exactly one. factor: a scalar whose change of sign is a crossing of two roots, or
-    None to use the sign of the determinant. overlap: a scalar that is negative where gradients which the determinant holds
-    twice turn back within the step, None if there are none. velocity: the latest one in s. levels: of velocities and
-    multipliers. multiplier_time: in units of h after t. lead: nodes before the first step. weights: the step is made of
-    stages with steps γᵢh, each with these equations; (1,) for most.
+    Attributes:
+        residual: the equations (z,).
+        guess: z without history.
+        expect: z from the continuous (a, λ) at the start.
+        scale: (z,) size of each unknown for the test of convergence, infinity where it is not tested.
+        advance: (increment (n,), new s).
+        after: (q, v) of the same time, after the step.
+        outputs: multipliers and force.
+        middle: (q, v, t) at which constraints on accelerations are read.
+        constrained_row: the index of the one such equation, None if there is not exactly one.
+        factor: a scalar whose change of sign is a crossing of two roots, or None to use the sign of the determinant.
+        overlap: a scalar that is negative where gradients which the determinant holds twice turn back within the step, None
+            if there are none.
+        velocity: the latest one in s.
+        levels: of velocities and multipliers.
+        multiplier_time: in units of h after t.
+        lead: nodes before the first step.
+        weights: the step is made of stages with steps γᵢh, each with these equations; (1,) for most.
     """
 
     @property

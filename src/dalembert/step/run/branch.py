@@ -21,16 +21,36 @@ Unknowns = Float[Array, "z"]
 
 
 class Branch(eqx.Module):
-    """Base of the rules. Without a rule a step follows the root that Newton's iteration reaches from the prediction."""
+    """F(z) = 0 has several solutions z near the prediction, and a rule says which one the run follows: the base of the
+    rules.
+
+    Without a rule a step follows the root that Newton's iteration reaches from the prediction.
+
+    Members:
+        Nearest, Least, Avoid: the rules, each with arguments of its own.
+    """
 
     __reduce__ = reduced
 
 
 class Nearest(Branch):
-    """Of the two roots near the prediction, the one nearest to it, or to the previous position.
+    """min |q - q*| over the two roots near the prediction, q* the prediction or the previous position.
 
-    Distances are Euclidean, in q. coordinates: the components that count (all by default).
-    Borda, Fernández, Grillo, Section 4.2.2, take the root whose θ is nearest to the previous θ: coordinates=(0,).
+    Distances are Euclidean, in q.
+
+    Args:
+        to: "prediction" or "previous": the position that the root shall be nearest to.
+        coordinates: indices of the components of q that count, all by default.
+
+    Raises:
+        ValueError: `to` is another word.
+        TypeError: coordinates are no sequence of indices.
+
+    Source: Borda, Fernández, Grillo, Section 4.2.2, take the root whose θ is nearest to the previous θ: coordinates=(0,).
+
+    Example:
+        >>> da.Nearest("previous", coordinates=(0,)).coordinates
+        (0,)
     """
 
     to: Literal["prediction", "previous"] = eqx.field(static=True)
@@ -46,9 +66,20 @@ class Nearest(Branch):
 
 
 class Least(Branch):
-    """Of the two roots near the prediction, the one with the least `function(q, v[, t][, p])` after the step.
+    """min f(q, v) over the two roots near the prediction.
 
     (q, v) belong together: ((q₁+q₂)/2, (q₂-q₁)/h), or the node and its velocity in the form kick_drift_kick.
+
+    Args:
+        function: `function(q, v[, t][, p])` → (), taken after the step.
+
+    Raises:
+        TypeError: function cannot be called.
+
+    Example:
+        >>> slower = da.Least(lambda q, v: v @ v)  # for simulate(…, branch=slower)
+        >>> isinstance(slower, da.Branch)
+        True
     """
 
     function: Callable = eqx.field(static=True)
@@ -58,11 +89,21 @@ class Least(Branch):
 
 
 class Avoid(Branch):
-    """The root that is left after a factor u is divided out of the constraint: φ = u w, solve w = 0.
+    """φ = u w, solve w = 0: the root that is left after a factor u is divided out of the constraint.
 
-    Without argument, for a Lyapunov constraint: u is the coefficient of the multiplier, found by differentiation, and
-    the step solves λ = -φ₀/u (see dalembert.Lyapunov). With `factor(q, v[, t][, p])` → (): the row of the one second order
-    constraint is divided by u at the kinematic map's (q, v); near u = 0 the quotient is a quotient of mean derivatives.
+    Without argument, for a Lyapunov constraint: u is the coefficient of the multiplier, found by differentiation, and the
+    step solves λ = -φ₀/u (see dalembert.Lyapunov). With a factor the row of the one second order constraint is divided by u
+    at the kinematic map's (q, v); near u = 0 the quotient is a quotient of mean derivatives.
+
+    Args:
+        factor: `factor(q, v[, t][, p])` → (), u; None for a Lyapunov constraint.
+
+    Raises:
+        TypeError: factor cannot be called.
+
+    Example:
+        >>> da.Avoid(lambda q, v: v[0]).factor is None  # the velocity's zero is no root of the constraint
+        False
     """
 
     factor: Callable | None = eqx.field(static=True)

@@ -22,10 +22,22 @@ HISTORY = 4  # solved stages kept for the prediction
 
 
 class SampledFeedback(eqx.Module):
-    """A sampled law: every `every` steps the generalised force `law(q, v[, t][, p])` is computed, and held in between.
+    """f(t) = law(q_j, v_j) for t_j ≤ t < t_j + every·h: a generalised force that is computed every so many steps, and held.
 
-    law: (n,), (n,) → (n,), traceable by JAX (wrap other code in jax.pure_callback). v is the latest velocity of the
-    scheme's state: at the node itself, or half a step before it in the form "nodes".
+    v is the latest velocity of the scheme's state: at the node itself, or half a step before it in the form "nodes".
+
+    Args:
+        law: `law(q, v[, t][, p])`, (n,), (n,) → (n,), traceable by JAX (wrap other code in jax.pure_callback).
+        every: number of steps between two samples.
+
+    Raises:
+        TypeError: law cannot be called, or every is no whole number.
+        ValueError: every is below 1.
+
+    Example:
+        >>> law = da.SampledFeedback(lambda q, v: -2.0 * q - v, every=5)
+        >>> da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=10, feedback=law).feedback.shape
+        (10, 1)
     """
 
     law: Callable = eqx.field(static=True)

@@ -25,7 +25,15 @@ MOST_CHANGES = 1000
 
 @dataclasses.dataclass(frozen=True)
 class ChartChange:
-    """At time t the dependent coordinates `before`, of quality `worn`, were exchanged for `after`, of quality `fresh`."""
+    """One change of the chart: at time t the dependent coordinates `before` were exchanged for `after`.
+
+    Attributes:
+        t: the time.
+        before: indices of the dependent coordinates until then.
+        after: indices from then on.
+        worn: quality of the chart that was left, from 0 to 1.
+        fresh: quality of the chart that took over.
+    """
 
     t: float
     before: tuple[int, ...]
@@ -36,9 +44,17 @@ class ChartChange:
 
 @dataclasses.dataclass(frozen=True)
 class AdaptedReference:
-    """q, v (N+1, n) and multipliers (N+1, m) at t (N+1,); residual (N+1,): largest |φ|, round-off by construction.
+    """ξ̇ = (∇ψ)⁻¹h(ψ(ξ)), integrated on D: positions, velocities and multipliers at the times asked for.
 
-    first: the chart of the beginning. changes: where another one took over.
+    Attributes:
+        t: (N+1,) times.
+        q: (N+1, n).
+        v: (N+1, n).
+        multipliers: (N+1, m).
+        residual: (N+1,) largest |φ|, round-off by construction.
+        first: the chart of the beginning.
+        changes: where another one took over.
+        integrator_steps: their number.
     """
 
     t: Float[np.ndarray, "times"]
@@ -65,12 +81,32 @@ def adapted_reference(
 ) -> AdaptedReference:
     """ξ̇ = (∇ψ)⁻¹h(ψ(ξ)), ξ = (q, v^a), from (q0, v0) at t[0], by Dormand-Prince 8(7): the constraints hold to round-off.
 
-    t: (N+1,) increasing times. dependent: the first choice of dependent coordinates, as for `connection`. tolerance:
-    relative and absolute, local. Where the quality of the chart falls below half of what the best one has at least,
-    ½/√(1 + m(n-m)), the integration goes on in the best chart there, which is at least twice as good, so that changes
-    cannot follow each other at once. `reference` integrates (q, v) and takes all constraints; |φ| then drifts.
-    Errors: those of `connection`, `reduction` and `reference`; RuntimeError where the integration fails.
+    Where the quality of the chart falls below half of what the best one has at least, ½/√(1 + m(n-m)), the integration goes
+    on in the best chart there, which is at least twice as good, so that changes cannot follow each other at once.
+    `reference` integrates (q, v) and takes all constraints; |φ| then drifts.
+
+    Args:
+        system: a System with constraints on velocities.
+        q0: (n,) positions at t[0].
+        v0: (n,) velocities at t[0].
+        t: (N+1,) increasing times.
+        dependent: the first choice of dependent coordinates, as for `connection`.
+        tolerance: relative and absolute, local.
+
+    Returns:
+        An AdaptedReference.
+
+    Raises:
+        ValueError: as `connection`, `reduction` and `reference`.
+        TypeError: as `connection`, `reduction` and `reference`.
+        RuntimeError: the integration fails.
+
     Source: Jiménez, Scheurle, eq. (46), and (106) for nonlinear constraints; the changes of chart are ours.
+
+    Example:
+        >>> exact = da.adapted_reference(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5], [0.0, 1.0])
+        >>> bool(exact.residual.max() < 1e-14), exact.first.dependent
+        (True, (1,))
     """
     check_system(system)
     times = check_times(t, tolerance)

@@ -70,12 +70,24 @@ def chart_argument(chart: Connection, name: str, given) -> Array:
 class Connection(eqx.Module):
     """ξ = (q, v^a) ↦ ψ(ξ) = (q, v) ∈ D: the dependent velocities v^α follow from φ(q, v, t) = 0.
 
-    order: (n,) the coordinates a, then α; an array, so that charts of one system share compiled code. near: (m,) the v^α
-    where the chart was made. affine: whether φ is affine in v; then v^α is computed exactly, otherwise it is Newton's root
-    from `near`, and derivatives come from the implicit function theorem. A (m, n-m) = φ_α⁻¹φ_a of φ_v = (φ_a, φ_α). For
-    linear constraints A(q) is an Ehresmann connection in coordinates, for others the slope of v^α as a function of v^a.
-    The methods are compiled, take numbers and traced values alike, and check types and shapes. Time t is 0 unless given.
+    A (m, n-m) = φ_α⁻¹φ_a of φ_v = (φ_a, φ_α). For linear constraints A(q) is an Ehresmann connection in coordinates, for
+    others the slope of v^α as a function of v^a. The methods are compiled, take numbers and traced values alike, and check
+    types and shapes. Time t is 0 unless given. `connection` makes one.
+
+    Attributes:
+        system: whose D it is.
+        order: (n,) the coordinates a, then α; an array, so that charts of one system share compiled code.
+        near: (m,) the v^α where the chart was made.
+        affine: whether φ is affine in v; then v^α is computed exactly, otherwise it is Newton's root from `near`, and
+            derivatives come from the implicit function theorem.
+
     Source: Jiménez, Scheurle, Section 3.1, eqs. (27, 28, 29, 46); Remark 6.1, eq. (106), for nonlinear constraints.
+
+    Example:
+        >>> chart = da.connection(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5])
+        >>> q, v = chart.point(chart.coordinates(jnp.array([0.0, 0.0, 0.0]), jnp.array([1.0, 0.0, 0.5])))
+        >>> v.tolist()
+        [1.0, 0.0, 0.5]
     """
 
     system: System
@@ -185,11 +197,28 @@ class Connection(eqx.Module):
 def connection(system: System, q, v, t: Time = 0.0, *, dependent: Sequence[int | str] | None = None) -> Connection:
     """D-adapted coordinates ξ = (q, v^a) around (q, v): which velocities are dependent, and how they follow.
 
-    q, v: (n,) a point of D at which the chart must be good, or (B, n) several of them, t the time there; constraints of
-    order 1. dependent: m names or indices of coordinates; by default those of largest |det φ_α|, so that |A| ≤ 1 at a single
-    point, and for several points those of largest least quality.
-    Errors: TypeError, ValueError for arguments, and for a choice of dependent coordinates that does not work, with one that
-    does; RankDeficientError where φ_v has not full rank.
+    Args:
+        system: a System with constraints of order 1.
+        q: (n,) position of a point of D at which the chart must be good, or (B, n) of several of them.
+        v: (n,) its velocity, or (B, n).
+        t: the time there.
+        dependent: m names or indices of coordinates; by default those of largest |det φ_α|, so that |A| ≤ 1 at a single
+            point, and for several points those of largest least quality.
+
+    Returns:
+        A Connection.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: an argument is wrong, or the choice of dependent coordinates does not work; the message names one that
+            does.
+        RankDeficientError: φ_v has not full rank.
+
+    Source: Jiménez, Scheurle, Section 3.1.
+
+    Example:
+        >>> da.connection(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5]).dependent  # of (x, y, θ) the velocity of y
+        (1,)
     """
     check_x64()
     check_first_order(system, "connection", holonomic=False)

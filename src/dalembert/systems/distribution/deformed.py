@@ -16,10 +16,25 @@ from dalembert.systems.system import System
 def deformed(system: System, g: Callable, delta: float) -> System:
     """φ(q, v) + δ g(q, v) = 0 with forces λ ∂(φ + δ g)/∂v: the motion on D_δ, again a system with Chetaev's reactions.
 
-    `g(q, v[, t][, p])`: () or (m,), one for each equation of the constraints, stacked. delta becomes the parameter "delta"
-    of the new system, so that `.replace(delta=...)` compiles nothing again; the other parameters stay.
-    Errors: TypeError, ValueError for arguments, for constraints that are not Nonholonomic or have other reactions.
+    Args:
+        system: a System whose constraints are all Nonholonomic, with Chetaev's reactions.
+        g: `g(q, v[, t][, p])`, () or (m,), one for each equation of the constraints, stacked.
+        delta: δ; it becomes the parameter "delta" of the new system, so that `.replace(delta=...)` compiles nothing again;
+            the other parameters stay.
+
+    Returns:
+        The deformed System.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: constraints that are not Nonholonomic, or have other reactions.
+
     Source: Jiménez, Scheurle, Remark 6.1, eqs. (101-105).
+
+    Example:
+        >>> bent = da.deformed(edge, lambda q, v: v[2] ** 2, 0.1)
+        >>> float(bent.replace(delta=0.2).parameters["delta"])
+        0.2
     """
     check_first_order(system, "deformed", holonomic=False)
     as_function(g, "g", "g(q, v) that returns () or (m,)")

@@ -23,7 +23,20 @@ SAMPLES = 33  # points of the curve at which the chart is looked at
 def cutoff(tau):
     """χ₀(τ): 1 for τ ≤ 0, 0 for τ ≥ 1, ½(1 + tanh(cot πτ)) in between; smooth, with all derivatives zero at both ends.
 
-    Source: Jiménez, Scheurle, eq. (30). χ₁ = 1 - χ₀. Its steepest slope is -π/2, at τ = ½.
+    Its steepest slope is -π/2, at τ = ½; χ₁ = 1 - χ₀.
+
+    Args:
+        tau: τ, of any shape.
+
+    Returns:
+        χ₀(τ), of the same shape.
+
+    Source: Jiménez, Scheurle, eq. (30).
+
+    Example:
+        >>> from dalembert.systems import cutoff
+        >>> [float(cutoff(tau)) for tau in (-1.0, 0.5, 2.0)]
+        [1.0, 0.5, 0.0]
     """
     tau = jnp.asarray(tau, dtype=float)
     # Beyond |cot πτ| = 20 the function is 0 or 1 to the last digit; inside, no derivative can overflow.
@@ -33,7 +46,18 @@ def cutoff(tau):
 
 
 class Interpolant(eqx.Module):
-    """c(t) = ψ(χ₀ ξ₁ + χ₁ ξ₂) with χ at (t - t0)/duration: in D for every t, at ξ₁ until t0, at ξ₂ from t0 + duration on."""
+    """c(t) = ψ(χ₀ ξ₁ + χ₁ ξ₂) with χ at (t - t0)/duration: in D for every t, at ξ₁ until t0, at ξ₂ from t0 + duration on.
+
+    Called at one time it gives (q, v); jax.vmap for several.
+
+    Attributes:
+        chart: the coordinates on D.
+        ends: (2, 2n-m), ξ₁ and ξ₂.
+        t0: the time of ξ₁.
+        duration: the time between both.
+
+    Source: Jiménez, Scheurle, Definition 3.1.
+    """
 
     chart: Connection
     ends: Float[Array, "2 two_n_minus_m"]
@@ -50,11 +74,32 @@ class Interpolant(eqx.Module):
 def interpolant(system: System, first, second, *, duration: float = 1.0, t0: float = 0.0, dependent=None) -> Interpolant:
     """q = χ₀q₁ + χ₁q₂, v^a = χ₀v₁^a + χ₁v₂^a, v^α from φ(q, v) = 0: c(t0) = (q₁, v₁), c(t0 + duration) = (q₂, v₂).
 
-    first, second: (q, v) in D, at t0 and t0 + duration. dependent: as for `connection`; by default the chart that is best at
-    the worse of the two points. The velocity of the curve is not v: it connects points of the phase space.
-    Errors: those of `connection`; InconsistentDataError for points off D; ValueError where no chart is good at both points,
-    or the chart ends in between, with what to do.
+    The velocity of the curve is not v: it connects points of the phase space.
+
+    Args:
+        system: a System with constraints of order 1.
+        first: (q, v) in D, at t0.
+        second: (q, v) in D, at t0 + duration.
+        duration: the time between both.
+        t0: the time of the first.
+        dependent: as for `connection`; by default the chart that is best at the worse of the two points.
+
+    Returns:
+        An Interpolant.
+
+    Raises:
+        TypeError: as `connection`.
+        ValueError: as `connection`; no chart is good at both points, or the chart ends in between, with what to do.
+        InconsistentDataError: a point is off D.
+
     Source: Jiménez, Scheurle, Definition 3.1 and Proposition 3.1, eqs. (30-33).
+
+    Example:
+        >>> first, second = ([0.0, 0.0, 0.0], [1.0, 0.0, 0.5]), ([1.0, 0.0, 0.0], [0.5, 0.0, 0.0])
+        >>> curve = da.interpolant(edge, first, second)
+        >>> q, v = curve(0.5)
+        >>> q.tolist()
+        [0.5, 0.0, 0.0]
     """
     length, begin = as_positive(duration, "duration"), as_number(t0, "t0", "a finite time")
     ends = [as_pair(first, "first"), as_pair(second, "second")]

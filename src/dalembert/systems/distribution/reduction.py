@@ -31,9 +31,17 @@ DEGENERATE = 1e-10  # smallest singular value of C with unit vectors, below whic
 class Reduction(eqx.Module):
     """v̇ = f_v + m⁻¹Rᵀλ,  λ = -C⁻¹(φ_q v + φ_t + φ_v f_v),  C = φ_v m⁻¹Rᵀ, at one (q, v, t).
 
-    a: v̇ (n,). multipliers: λ (m,). free: f_v = m⁻¹(L_q + f - L_vq v - L_vt) (n,), the acceleration without constraints.
-    mass: m = L_vv (n, n). rows: φ_v (m, n). rate: φ_q v + φ_t (m,). reactions: R (m, n). coupling: C (m, m).
     For a holonomic constraint φ stands for dφ/dt.
+
+    Attributes:
+        a: v̇ (n,).
+        multipliers: λ (m,).
+        free: f_v = m⁻¹(L_q + f - L_vq v - L_vt) (n,), the acceleration without constraints.
+        mass: m = L_vv (n, n).
+        rows: φ_v (m, n).
+        rate: φ_q v + φ_t (m,).
+        reactions: R (m, n).
+        coupling: C (m, m).
     """
 
     a: Vector
@@ -92,13 +100,32 @@ _terms = Jitted(explicit_terms)
 def reduction(system: System, q, v, t: Time = 0.0) -> Reduction:
     """d/dt L_v - L_q = f + Rᵀλ, φ(q, v, t) = 0  ⇒  λ and v̇ in closed form, with the terms they are made of.
 
-    q, v: (n,), t: time, for constraints of order 0 and 1: linear, affine or nonlinear in v, with Chetaev's or other
-    reactions. L is any Lagrangian whose mass matrix m = L_vv, at this (q, v, t), is regular; that it depends on q alone, or
-    is positive definite, is not used. Off D the formula is that of the field whose flow keeps the value of φ.
-    Errors: TypeError or ValueError for arguments and constraints on accelerations; RankDeficientError for a singular m or C,
-    with the smallest singular value. Under jit, vmap and grad nothing is checked.
+    L is any Lagrangian whose mass matrix m = L_vv, at this (q, v, t), is regular; that it depends on q alone, or is positive
+    definite, is not used. Off D the formula is that of the field whose flow keeps the value of φ. Under jit, vmap and grad
+    nothing is checked.
+
+    Args:
+        system: a System with constraints of order 0 and 1: linear, affine or nonlinear in v, with Chetaev's or other
+            reactions.
+        q: (n,).
+        v: (n,).
+        t: time.
+
+    Returns:
+        A Reduction.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: an argument is wrong, or a constraint is one on accelerations.
+        RankDeficientError: m or C is singular; the message has the smallest singular value.
+
     Source: Jiménez, Scheurle, Proposition 2.1, eqs. (22, 23). What differs: forces, reactions R other than φ_v, time,
     constraints nonlinear in v; λ as in the house's convention, which is that of (2a).
+
+    Example:
+        >>> terms = da.reduction(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5])
+        >>> terms.multipliers.shape, terms.mass.shape
+        ((1,), (3, 3))
     """
     check_x64()
     check_first_order(system, "reduction")

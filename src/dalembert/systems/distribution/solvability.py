@@ -35,15 +35,25 @@ NEARBY = 0.05  # their distance in each coordinate, relative to 1 + |q_i|
 
 @dataclasses.dataclass(frozen=True)
 class Solvability:
-    """The conditions for a unique motion from (q0, v0), and what the constraints are. `str` of it says all in words.
+    """(i) ⟨m z, z⟩ > 0 on ker φ_v, (ii) φ(q₀, v₀, t₀) = 0, (iii) rank φ_v = m: which of them hold. `str` of it says all in
+    words.
 
-    residual: largest |φ| (of holonomic constraints also |dφ/dt|). rank: of φ_v, of `wanted` = m; smallest_row: its smallest
-    singular value, rows of unit length. ranks_nearby: least and largest rank at nearby random points.
-    mass_on_kernel: smallest eigenvalue of m = L_vv on ker φ_v, in units of mass; inf where the kernel is zero.
-    free_motion: smallest singular value of m/|m| between ker R and ker φ_v: what a unique v̇ needs; for R = φ_v it is zero
-    where m is singular on the kernel. coupling, condition: smallest singular value and condition number of C = φ_v m⁻¹Rᵀ
-    made of unit vectors (coupling 0 where m is singular). chetaev: whether R = φ_v.
-    frobenius: curvature of the distribution in (q, t) space, None for constraints nonlinear in v and without constraints.
+    Attributes:
+        coordinates: n.
+        wanted: m, the rank that φ_v should have.
+        residual: largest |φ| (of holonomic constraints also |dφ/dt|).
+        rank: of φ_v.
+        smallest_row: smallest singular value of φ_v, rows of unit length.
+        ranks_nearby: least and largest rank at nearby random points.
+        mass_on_kernel: smallest eigenvalue of m = L_vv on ker φ_v, in units of mass; inf where the kernel is zero.
+        free_motion: smallest singular value of m/|m| between ker R and ker φ_v: what a unique v̇ needs; for R = φ_v it is
+            zero where m is singular on the kernel.
+        coupling: smallest singular value of C = φ_v m⁻¹Rᵀ made of unit vectors, 0 where m is singular.
+        condition: condition number of the same.
+        chetaev: whether R = φ_v.
+        holonomic: whether all constraints are given as holonomic ones.
+        frobenius: curvature of the distribution in (q, t) space, None for constraints nonlinear in v and without
+            constraints.
     """
 
     coordinates: int
@@ -209,12 +219,30 @@ def _look(system: System, q, v, t, points, speeds) -> _Found:
 def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
     """(i) ⟨m z, z⟩ > 0 on ker φ_v, (ii) φ(q₀, v₀, t₀) = 0, (iii) rank φ_v = m  ⇒  one motion from (q₀, v₀), locally.
 
-    Constraints of order 0 and 1; q0, v0: (n,). Nothing is raised for data or systems that fail: the result says what
-    holds, in numbers and, printed, in words. It also says whether constraints affine in v are integrable (Frobenius):
-    dω(X, Y) = 0 on the distribution at the point and at nearby random ones, in (q, t) space.
-    Errors: TypeError, ValueError for arguments, shapes, constraints on accelerations, values that are not finite.
+    Nothing is raised for data or systems that fail: the result says what holds, in numbers and, printed, in words. It also
+    says whether constraints affine in v are integrable (Frobenius): dω(X, Y) = 0 on the distribution at the point and at
+    nearby random ones, in (q, t) space.
+
+    Args:
+        system: a System with constraints of order 0 and 1.
+        q0: (n,) positions.
+        v0: (n,) velocities.
+        t0: the time.
+
+    Returns:
+        A Solvability.
+
+    Raises:
+        TypeError: an argument is of the wrong type, or traced.
+        ValueError: shapes, constraints on accelerations, values that are not finite.
+
     Source: Jiménez, Scheurle, Theorem 2.1 and eq. (7). What differs: m may depend on all of (q, v, t); reactions other than
     φ_v are included, and there, as for an indefinite m, the matrix of (v̇, λ) decides.
+
+    Example:
+        >>> found = da.solvability(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5])
+        >>> found.solvable, found.integrable
+        (True, False)
     """
     check_x64()
     check_first_order(system, "solvability")

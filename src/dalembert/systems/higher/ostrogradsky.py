@@ -28,9 +28,15 @@ _CLOSE = Newton(tolerance=1e-12, max_iterations=30)
 
 
 class Ostrogradsky(eqx.Module):
-    """The flow at t (T,): jets (T, k+1, n) of q, q̇, …, q⁽ᵏ⁾, momenta (T, k, n), multipliers (T, m), energy (T,).
+    """The Euler-Lagrange flow of order k, at the times asked for.
 
-    succeeded: whether the integrator reached the last time at the requested tolerance.
+    Attributes:
+        t: (T,) times.
+        jets: (T, k+1, n) of q, q̇, …, q⁽ᵏ⁾.
+        momenta: (T, k, n) Ostrogradsky's momenta.
+        multipliers: (T, m).
+        energy: (T,).
+        succeeded: whether the integrator reached the last time at the requested tolerance.
     """
 
     t: Float[Array, "T"]
@@ -48,7 +54,19 @@ class Ostrogradsky(eqx.Module):
 def lift(function: Callable, order: int) -> Callable:
     """T⁽ᵏ⁾f: (q, q̇, …, q⁽ᵏ⁾) ↦ (f, df/dt, …, dᵏf/dtᵏ) along any curve with these derivatives; k = order.
 
+    Args:
+        function: q (n,) → an array, differentiable by JAX.
+        order: k.
+
+    Returns:
+        A function of jet = (q, q̇, …, q⁽ᵏ⁾), a sequence of arrays (n,), that returns the list of the derivatives.
+
     Source: Colombo, Martín de Diego, Zuccalli, section 2, the lifts f⁽ˡ'ᵏ⁾ of a function and T⁽ᵏ⁾f of a map.
+
+    Example:
+        >>> from dalembert.systems import lift
+        >>> [float(x) for x in lift(lambda q: q[0] ** 2, 1)([jnp.array([3.0]), jnp.array([1.0])])]
+        [9.0, 6.0]
     """
 
     def lifted(jet):
@@ -62,7 +80,23 @@ def ostrogradsky_momenta(
 ) -> Float[Array, "k n"]:
     """p_j = Σ_i (-d/dt)ⁱ ∂L̃/∂q⁽ʲ⁺¹⁺ⁱ⁾, L̃ = L + λᵀφ, at the derivatives (q, …, q⁽²ᵏ⁻¹⁾) and (λ, …, λ⁽ᵏ⁻¹⁾) at t.
 
-    Holonomic constraints do not enter. Source: Colombo, Martín de Diego, Zuccalli, section 2.
+    Holonomic constraints do not enter.
+
+    Args:
+        problem: a VariationalProblem of order k.
+        derivatives: (2k, n), q, …, q⁽²ᵏ⁻¹⁾.
+        multipliers: (k, m), λ, …, λ⁽ᵏ⁻¹⁾; (k, 0) without differential constraints.
+        t: time.
+
+    Returns:
+        The momenta (k, n).
+
+    Source: Colombo, Martín de Diego, Zuccalli, section 2.
+
+    Example:
+        >>> from dalembert.systems import ostrogradsky_momenta
+        >>> ostrogradsky_momenta(beam, jnp.array([[0.0], [0.0], [6.0], [-12.0]]), jnp.zeros((2, 0)), 0.0).ravel().tolist()
+        [12.0, 6.0]
     """
     k = problem.derivatives
 
@@ -154,10 +188,32 @@ def ostrogradsky(
 ) -> Ostrogradsky:
     """dq⁽ʲ⁾/dt = q⁽ʲ⁺¹⁾, dp_0/dt = L̃_q, dp_j/dt = L̃_{q⁽ʲ⁾} - p_{j-1}, by Dormand-Prince 8(7).
 
-    (q⁽ᵏ⁾, λ) are those of `highest_derivative`. derivatives: (2k, n), (q, q̇, …, q⁽²ᵏ⁻¹⁾) at t[0]; multipliers:
-    (k, m), (λ, …, λ⁽ᵏ⁻¹⁾) there, zero if None. t: (T,), increasing. Constraints have to be of order k with
-    [[L̃_kk, φ_kᵀ], [φ_k, 0]] regular; φ = 0 then holds as long as the equations are solved. Raises ValueError and
-    TypeError for shapes and for constraints of lower order, RuntimeError where the integration fails.
+    (q⁽ᵏ⁾, λ) are those of `highest_derivative`. Constraints have to be of order k with [[L̃_kk, φ_kᵀ], [φ_k, 0]] regular; φ
+    = 0 then holds as long as the equations are solved.
+
+    Args:
+        problem: a VariationalProblem of order k.
+        derivatives: (2k, n), (q, q̇, …, q⁽²ᵏ⁻¹⁾) at t[0].
+        t: (T,) increasing times.
+        multipliers: (k, m), (λ, …, λ⁽ᵏ⁻¹⁾) at t[0], zero if None.
+        tolerance: relative and absolute, local.
+        max_steps: of the integrator, at most.
+        throw: raise where the integration fails; False returns what was reached, with succeeded false.
+
+    Returns:
+        An Ostrogradsky.
+
+    Raises:
+        ValueError: shapes, and constraints of lower order.
+        TypeError: types.
+        RuntimeError: the integration fails, and throw is true.
+
+    Source: Colombo, Martín de Diego, Zuccalli, section 2.
+
+    Example:
+        >>> flow = da.ostrogradsky(beam, [[0.0], [0.0], [6.0], [-12.0]], [0.0, 0.5, 1.0])  # q = 3t² - 2t³
+        >>> bool(abs(flow.q[:, 0] - np.array([0.0, 0.5, 1.0])).max() < 1e-9)
+        True
     """
     check_problem(problem)
     as_flag(throw, "throw")

@@ -23,15 +23,32 @@ HIGHEST = 4  # derivatives; the windows of the discrete problem have one node mo
 class VariationalProblem(eqx.Module):
     """δ∫ L(q, q̇, …, q⁽ᵏ⁾) + λᵀφ(q, q̇, …, q⁽ᵏ⁾) dt = 0 and φ = 0: all variations are free, the λ enter the action.
 
-    lagrangian(q, v, …): scalar function of q and its first k derivatives. derivatives: k, 1 to 4. constraints: one or
-    several of Holonomic(φ(q)), Nonholonomic(φ(q, v)), SecondOrder(φ(q, v, a)) without reactions of their own, or plain
-    functions φ(q, v, …) of all k derivatives; each () or (m,). What counts as the order of an equation is the highest
-    derivative it depends on, see `true_orders`. With parameters every function takes a trailing p, with
-    time_dependent=True a trailing t before it. Euler-Lagrange: Σⱼ (-1)ʲ dʲ/dtʲ ∂(L + λᵀφ)/∂q⁽ʲ⁾ = 0.
+    Euler-Lagrange: Σⱼ (-1)ʲ dʲ/dtʲ ∂(L + λᵀφ)/∂q⁽ʲ⁾ = 0. What counts as the order of an equation is the highest derivative
+    it depends on, see `true_orders`. With parameters every function takes a trailing p, with time_dependent=True a trailing
+    t before it.
 
     For k = 1 and a constraint on velocities this is the vakonomic principle where `System` is d'Alembert's: the same
     arguments in both. A VariationalProblem is a pytree: functions are static, parameters are leaves.
-    Errors: TypeError, ValueError naming the argument. Source: Colombo, Martín de Diego, Zuccalli, section 2.
+
+    Args:
+        lagrangian: `lagrangian(q, v, …)`, scalar function of q and its first k derivatives, (n,) each.
+        constraints: one or several of Holonomic(φ(q)), Nonholonomic(φ(q, v)), SecondOrder(φ(q, v, a)) without reactions of
+            their own, or plain functions φ(q, v, …) of all k derivatives; each () or (m,).
+        derivatives: k, 1 to 4.
+        coordinates: the names of q.
+        parameters: as of a System.
+        time_dependent: whether the functions take t.
+
+    Raises:
+        TypeError: an argument is of the wrong type; the message names it.
+        ValueError: a constraint brings reactions, or reads more than k derivatives.
+
+    Source: Colombo, Martín de Diego, Zuccalli, section 2.
+
+    Example:
+        >>> elastic = da.VariationalProblem(lambda q, v, a, p: 0.5 * p["B"] * a @ a, derivatives=2, parameters={"B": 2.0})
+        >>> elastic.derivatives, float(elastic.replace(B=3.0).parameters["B"])
+        (2, 3.0)
     """
 
     lagrangian: Callable = eqx.field(static=True)

@@ -28,8 +28,12 @@ ITERATIONS = 100  # of the projection; from within the reach of the manifold it 
 class Manifold(abc.ABC):
     """Dw/dt = P(q)(dw/dt + Γ(q)(q̇, w)): Γ of the metric in Rⁿ, P the orthogonal projector to the tangent space.
 
-    Two manifolds of equal functions are equal, and share compiled code. A point q (n,) is one of Rⁿ, or of a chart.
-    Nothing is checked: a vector that shall be tangent is taken to be.
+    The base of Chart and Embedded. Two manifolds of equal functions are equal, and share compiled code. A point q (n,) is
+    one of Rⁿ, or of a chart. Nothing is checked: a vector that shall be tangent is taken to be.
+
+    Attributes:
+        gram: q → G(q) (n, n), the matrix of the metric.
+        connection: q → P(q) and Γ(q).
     """
 
     __reduce__ = reduced
@@ -139,7 +143,18 @@ def _nabla(manifold: Manifold, q: Vector, u: Vector, field: Callable[[Vector], V
 class Chart(Manifold):
     """⟨u, w⟩ = uᵀG(q)w in coordinates q (n,); Γ by differentiation of G.
 
-    metric(q) → (n, n), symmetric and positive definite. A curve that leaves the chart is not found.
+    A curve that leaves the chart is not found.
+
+    Args:
+        metric: `metric(q)` → (n, n), symmetric and positive definite.
+
+    Raises:
+        TypeError: metric cannot be called.
+
+    Example:
+        >>> polar = da.manifolds.Chart(lambda q: jnp.diag(jnp.array([1.0, q[0] ** 2])))  # the plane in (r, φ)
+        >>> float(polar.inner(jnp.array([2.0, 0.0]), jnp.array([0.0, 1.0]), jnp.array([0.0, 1.0])))
+        4.0
     """
 
     metric: Callable
@@ -158,8 +173,20 @@ class Chart(Manifold):
 class Embedded(Manifold):
     """{φ(q) = 0} in Rⁿ with the metric of Rⁿ restricted to it: P = 1 - G⁻¹φ'ᵀ(φ'G⁻¹φ'ᵀ)⁻¹φ'.
 
-    phi(q) → () or (m,) with φ' of rank m on the manifold; metric: a number c for ⟨u, w⟩ = c u·w, or a function q → (n, n).
     Away from φ = 0 all of this holds on the level sets of φ, so that discrete points near the manifold may be used.
+
+    Args:
+        phi: `phi(q)` → () or (m,) with φ' of rank m on the manifold.
+        metric: a number c for ⟨u, w⟩ = c u·w, or a function q → (n, n).
+
+    Raises:
+        TypeError: phi cannot be called.
+        ValueError: metric is neither a positive number nor a function.
+
+    Example:
+        >>> cylinder = da.manifolds.Embedded(lambda q: q[0] ** 2 + q[1] ** 2 - 1.0)
+        >>> cylinder.project([2.0, 0.0, 3.0]).tolist()
+        [1.0, 0.0, 3.0]
     """
 
     phi: Callable

@@ -15,17 +15,60 @@ from dalembert.systems.manifolds.manifold import Chart, Embedded
 
 
 def sphere(radius: float = 1.0) -> Embedded:
-    """{|q|² = r²} in Rⁿ, any n ≥ 2, with the metric of Rⁿ; its curvature is 1/r²."""
+    """{|q|² = r²} in Rⁿ, any n ≥ 2, with the metric of Rⁿ; its curvature is 1/r².
+
+    Args:
+        radius: r.
+
+    Returns:
+        An Embedded.
+
+    Raises:
+        ValueError: the radius is not positive.
+
+    Example:
+        >>> da.manifolds.sphere(2.0).project([0.0, 0.0, 5.0]).tolist()
+        [0.0, 0.0, 2.0]
+    """
     return Embedded(_Sphere(_positive(radius, "radius")))
 
 
 def ellipsoid(axes: Sequence[float]) -> Embedded:
-    """{Σ(qᵢ/aᵢ)² = 1} in Rⁿ with the metric of Rⁿ. axes: the n half axes."""
+    """{Σ(qᵢ/aᵢ)² = 1} in Rⁿ with the metric of Rⁿ.
+
+    Args:
+        axes: (n,) the half axes aᵢ.
+
+    Returns:
+        An Embedded.
+
+    Raises:
+        ValueError: axes are not positive numbers.
+
+    Example:
+        >>> float(da.manifolds.ellipsoid([2.0, 1.0]).phi(jnp.array([2.0, 0.0])))
+        0.0
+    """
     return Embedded(_Ellipsoid(tuple(_several(axes, "axes").tolist())))
 
 
 def torus(radius: float = 2.0, tube: float = 1.0) -> Embedded:
-    """{(√(x² + y²) - R)² + z² = r²} in R³ with the metric of R³, R > r; curved both ways."""
+    """{(√(x² + y²) - R)² + z² = r²} in R³ with the metric of R³, R > r; curved both ways.
+
+    Args:
+        radius: R, of the middle of the tube.
+        tube: r, of the tube.
+
+    Returns:
+        An Embedded.
+
+    Raises:
+        ValueError: a radius is not positive, or the tube's is not the smaller one.
+
+    Example:
+        >>> float(da.manifolds.torus(2.0, 1.0).phi(jnp.array([3.0, 0.0, 0.0])))
+        0.0
+    """
     outer, inner = _positive(radius, "radius"), _positive(tube, "tube")
     if not outer > inner:
         raise ValueError(f"tube: found {tube} with radius {radius}; the tube's radius is the smaller one")
@@ -33,15 +76,44 @@ def torus(radius: float = 2.0, tube: float = 1.0) -> Embedded:
 
 
 def hyperbolic_plane(model: Literal["half plane", "disk"] = "half plane") -> Chart:
-    """Curvature -1: G = 1/y² on y > 0, or 4/(1 - |w|²)² on |w| < 1. w = (z - i)/(z + i) for z = x + iy."""
+    """Curvature -1: G = 1/y² on y > 0, or 4/(1 - |w|²)² on |w| < 1. w = (z - i)/(z + i) for z = x + iy.
+
+    Args:
+        model: "half plane" or "disk".
+
+    Returns:
+        A Chart.
+
+    Raises:
+        ValueError: another model.
+
+    Example:
+        >>> da.manifolds.hyperbolic_plane().gram(jnp.array([0.0, 2.0])).tolist()
+        [[0.25, 0.0], [0.0, 0.25]]
+    """
     return Chart(_HYPERBOLIC[as_choice(model, "model", _HYPERBOLIC, "models")])
 
 
 def rotations(inertia: float | Sequence[float] = 1.0) -> Embedded:
     """Unit quaternions q in R⁴, scalar first, ⟨q̇, q̇⟩ = ωᵀJω, ω the angular velocity in the body's axes, q̇ = ½ q(0, ω).
 
-    inertia: J, a number or the three of a diagonal matrix. For a number j it is 4j|q̇|², S³ scaled: then Dq̇/dt is ω̇, and
-    cubics satisfy d³ω/dt³ = ω̈ × ω. q and -q are one rotation: give the one nearer to the point before.
+    For a number j it is 4j|q̇|², S³ scaled: then Dq̇/dt is ω̇, and cubics satisfy d³ω/dt³ = ω̈ × ω. q and -q are one
+    rotation: give the one nearer to the point before.
+
+    Args:
+        inertia: J, a number or the three of a diagonal matrix.
+
+    Returns:
+        An Embedded.
+
+    Raises:
+        ValueError: neither one nor three positive numbers.
+
+    Example:
+        >>> body = da.manifolds.rotations([1.0, 2.0, 3.0])
+        >>> one, spin = jnp.array([1.0, 0.0, 0.0, 0.0]), jnp.array([0.0, 0.5, 0.0, 0.0])  # ω = (1, 0, 0)
+        >>> float(body.inner(one, spin, spin))
+        1.0
     """
     if np.ndim(inertia) == 0:
         return Embedded(_Sphere(1.0), 4.0 * _positive(inertia, "inertia"))

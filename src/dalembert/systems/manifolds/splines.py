@@ -16,7 +16,24 @@ from dalembert.systems.manifolds.manifold import Embedded, Manifold, check_funct
 def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProblem:
     """δ∫ ½|Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt = 0 on the manifold; k = derivatives, 1 to 4: geodesics, Riemannian cubics, quintics, …
 
-    On an embedded manifold φ(q) = 0 is a holonomic constraint. Source: Colombo, Martín de Diego, Zuccalli, section 2.2.
+    On an embedded manifold φ(q) = 0 is a holonomic constraint.
+
+    Args:
+        manifold: a Chart or an Embedded.
+        derivatives: k.
+
+    Returns:
+        A VariationalProblem, for `solve` and `simulate`; `spline` makes one itself.
+
+    Raises:
+        TypeError: manifold is none.
+
+    Source: Colombo, Martín de Diego, Zuccalli, section 2.2.
+
+    Example:
+        >>> cubic = da.manifolds.riemannian_spline(da.manifolds.sphere())
+        >>> cubic.derivatives, len(cubic.holonomic)
+        (2, 1)
     """
     check_manifold(manifold)
     return VariationalProblem(RiemannianAcceleration(manifold), _constraints(manifold), derivatives=derivatives)
@@ -25,7 +42,23 @@ def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalPr
 def ambient_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProblem:
     """δ∫ ½|q⁽ᵏ⁾|² dt = 0 such that φ(q) = 0: the acceleration in Rⁿ, that which holds the curve on the manifold included.
 
-    On a sphere, k = 2, |q̈|² = |Dq̇/dt|² + |q̇|⁴/r²: not a Riemannian cubic. Source: the same, section 4.4.
+    On a sphere, k = 2, |q̈|² = |Dq̇/dt|² + |q̇|⁴/r²: not a Riemannian cubic.
+
+    Args:
+        manifold: an Embedded.
+        derivatives: k, 1 to 4.
+
+    Returns:
+        A VariationalProblem.
+
+    Raises:
+        TypeError: manifold is no Embedded.
+
+    Source: Colombo, Martín de Diego, Zuccalli, section 4.4.
+
+    Example:
+        >>> da.manifolds.ambient_spline(da.manifolds.sphere(), derivatives=3).derivatives
+        3
     """
     check_manifold(manifold, Embedded)
     return VariationalProblem(AmbientAcceleration(manifold), _constraints(manifold), derivatives=derivatives)
@@ -34,7 +67,23 @@ def ambient_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProbl
 def euler_lagrange(manifold: Manifold, jet: Sequence[Float[Array, "n"]]) -> Float[Array, "n"]:
     """D²ᵏ⁻¹q̇/dt²ᵏ⁻¹ + Σⱼ₌₂ᵏ (-1)ʲ R(D²ᵏ⁻ʲ⁻¹q̇, Dʲ⁻²q̇)q̇, which is zero along a Riemannian spline.
 
-    jet = (q, q̇, …, q⁽²ᵏ⁾) of a curve on the manifold. Source: the same, section 2.2.
+    Args:
+        manifold: a Chart or an Embedded.
+        jet: (q, q̇, …, q⁽²ᵏ⁾), (n,) each, of a curve on the manifold.
+
+    Returns:
+        The left side (n,).
+
+    Raises:
+        ValueError: jet has not an odd number of arrays, three or more.
+        TypeError: manifold is none.
+
+    Source: Colombo, Martín de Diego, Zuccalli, section 2.2.
+
+    Example:
+        >>> great_circle = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]]  # (cos t, sin t, 0) and its derivatives at 0
+        >>> da.manifolds.euler_lagrange(da.manifolds.sphere(), great_circle).tolist()
+        [0.0, 0.0, 0.0]
     """
     check_manifold(manifold)
     rows = as_array(jet, "jet")
