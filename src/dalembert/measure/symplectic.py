@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from dalembert.algebra import numerical_rank
+from dalembert.algebra.ode import integrate
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.measure.higher import HigherFlow, higher_flow
@@ -265,27 +265,14 @@ def _continuous_defect(system: System, q, v, t0, t, tolerance: float, max_steps:
         return {"y": rate, "slope": rates @ slope, "form": -forces @ slope[:n], "exterior": turned.T - turned}
 
     start = {"y": y0, "slope": jnp.eye(2 * n), "form": jnp.zeros(2 * n), "exterior": jnp.zeros((2 * n, 2 * n))}
-    solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(field),
-        diffrax.Dopri8(),
-        t0,
-        t0 + t,
-        None,
-        start,
-        args=system,
-        stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
-        max_steps=max_steps,
-        throw=False,
-    )
-    assert solution.ys is not None
-    last = jax.tree.map(lambda x: x[-1], solution.ys)
+    found = integrate(field, system, (t0, t0 + t), start, tolerance, max_steps=max_steps)
+    last = jax.tree.map(lambda x: x[-1], found.y)
     before = -exterior_derivative(lambda y: theta(y, t0), y0)
     after = -exterior_derivative(lambda y: theta(y, t0 + t), last["y"])
     basis = tangent_basis(lambda y: _restrictions(system, y[:n], y[n:], t0), y0)
     pulled = last["slope"].T @ after @ last["slope"]
     left = _restrictions(system, last["y"][:n], last["y"][n:], t0 + t)
-    solved = solution.result == diffrax.RESULTS.successful
-    return _restricted(basis, before, pulled, last["exterior"], last["form"], last["y"], left, solved)
+    return _restricted(basis, before, pulled, last["exterior"], last["form"], last["y"], left, found.reached)
 
 
 def _twice(x):
