@@ -10,6 +10,6 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
-    """The working folder becomes an empty one: what CasADi compiles and what fatrop writes of a failure lie there, then nowhere."""
+    """The working folder becomes an empty one, where CasADi compiles and fatrop writes what it failed with."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         yield Path(folder)

@@ -25,7 +25,8 @@ LEVELS = (
     ("numbers",),
     ("path", "tracing"),
     ("solution",),
-    ("algebra", "native"),
+    ("algebra",),
+    ("native",),
     ("systems",),
     ("discretize",),
     ("step", "boundary"),
@@ -262,7 +263,7 @@ FORBIDDEN = {
     ),
     "a sibling": ({"boundary/window.py": "from ..step import start"}, "sibling 'step'"),
     "a sibling, by its name": ({"store.py": f"from {PACKAGE} import show"}, "sibling 'show'"),
-    "a sibling, by import": ({"native/graph.py": f"import {PACKAGE}.algebra"}, "sibling 'algebra'"),
+    "a sibling, by import": ({"gallery/chain.py": f"import {PACKAGE}.show"}, "sibling 'show'"),
     "in a function": ({"store.py": "def save(path):\n    from .path import Path"}, "inside a function"),
     "in a method": (
         {"store.py": "class A:\n    async def f(self):\n        import dalembert.path"},

@@ -4,6 +4,8 @@ They are written in increments d = q₁ - q₀ and not in points, so that a diff
 To add a map, subclass PairMap or TripleMap; a scheme takes any instance.
 """
 
+import abc
+
 import equinox as eqx
 from jaxtyping import Array, Float
 
@@ -20,8 +22,9 @@ class PairMap(eqx.Module):
 
     weight: eqx.AbstractVar[float]
 
+    @abc.abstractmethod
     def __call__(self, q0: Vector, d: Vector, h) -> tuple[Vector, Vector]:
-        raise NotImplementedError
+        """ρ(q₀, q₀ + d)."""
 
 
 class Beta(PairMap):
@@ -52,8 +55,9 @@ class TripleMap(eqx.Module):
     __call__(q1, d0, d1, h): q1 (n,), d0 = q1 - q0, d1 = q2 - q1 (n,), step h → (q, v, a).
     """
 
+    @abc.abstractmethod
     def __call__(self, q1: Vector, d0: Vector, d1: Vector, h) -> tuple[Vector, Vector, Vector]:
-        raise NotImplementedError
+        """φ⁻¹(q₁ - d₀, q₁, q₁ + d₁)."""
 
 
 class Central(TripleMap):

@@ -12,7 +12,17 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize import Scheme
-from dalembert.numbers import as_function, as_number, as_numbers, as_positive, as_tolerance, as_vector, called, described
+from dalembert.numbers import (
+    EPSILON,
+    as_function,
+    as_number,
+    as_numbers,
+    as_positive,
+    as_tolerance,
+    as_vector,
+    called,
+    described,
+)
 from dalembert.path import Outcome, Path
 from dalembert.step import Branch, simulate
 from dalembert.step.start.second_node import Starter
@@ -20,7 +30,6 @@ from dalembert.systems import System, acceleration, reference
 from dalembert.systems.system import check_system
 from dalembert.tracing import Jitted
 
-EPSILON = np.finfo(float).eps
 SAFETY = 1e3  # rounding errors of all steps added up, times this, are the floor: a fit above it sees truncation only
 SATURATED = 0.5  # an error of that part of the solution's own size says nothing about an order
 LOOSER = 100.0  # the reference is computed twice, with tolerances that far apart; the difference bounds its error

@@ -121,7 +121,7 @@ def check_many(system: System, given: dict, axes: dict, t0, time: float) -> None
         )
 
 
-class _Found(NamedTuple):
+class _InitialTerms(NamedTuple):
     """Everything the checks look at, computed in one compiled call."""
 
     lagrangian: Array
@@ -143,7 +143,7 @@ class _Found(NamedTuple):
 
 
 @Jitted
-def _look(system: System, q, v, t) -> _Found:
+def _look(system: System, q, v, t) -> _InitialTerms:
     rest = jnp.zeros_like(q)
     a, multipliers, info = acceleration(system, q, v, t)
     solved = ~(info.singular | info.not_finite | info.not_converged)
@@ -152,7 +152,7 @@ def _look(system: System, q, v, t) -> _Found:
     plain = [c for c in system.constraints if not isinstance(c, Lyapunov)]
     equations = lambda x: jnp.concatenate([jnp.zeros(0), *(reduced(system, c, q, v, x, t) for c in plain)])  # noqa: E731
     jacobian = jax.jacfwd(equations)(at)
-    return _Found(
+    return _InitialTerms(
         system.call(system.lagrangian, q, v, t=t),
         force(system, q, v, t),
         [value(system, c, q, v, rest, t) for c in system.constraints],
@@ -172,7 +172,7 @@ def _look(system: System, q, v, t) -> _Found:
     )
 
 
-def _in_units(found: _Found, n: int) -> _Found:
+def _in_units(found: _InitialTerms, n: int) -> _InitialTerms:
     """The matrices whose ranks are looked at, in units of the unknowns that the inertia and the reactions give."""
     if not np.all(np.isfinite(found.matrix)):
         return found
@@ -189,7 +189,7 @@ def check_parameters(system) -> None:
             raise ValueError(f"parameters{name}: found {np.asarray(leaf)}; every number must be finite")
 
 
-def _check_values(system: System, found: _Found, q, v) -> None:
+def _check_values(system: System, found: _InitialTerms, q, v) -> None:
     if not np.isfinite(found.lagrangian):
         raise ValueError(f"lagrangian: is {float(found.lagrangian)} at q0, v0; it must be finite there")
     if not np.all(np.isfinite(found.forces)):
@@ -203,7 +203,7 @@ def _check_values(system: System, found: _Found, q, v) -> None:
                 )
 
 
-def _check_consistent(system: System, found: _Found, q, v, t, time) -> None:
+def _check_consistent(system: System, found: _InitialTerms, q, v, t, time) -> None:
     known = jax.tree.map(lambda x: x[None], found.restrictions)
     if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves(known)):
         return  # what is not finite is named later
@@ -215,7 +215,7 @@ def _check_consistent(system: System, found: _Found, q, v, t, time) -> None:
         )
 
 
-def _check_reactions(system: System, found: _Found) -> None:
+def _check_reactions(system: System, found: _InitialTerms) -> None:
     for i, basis in found.virtual.items():
         columns = numerical_rank(basis.T)
         if not columns.full:
@@ -231,7 +231,7 @@ def _check_reactions(system: System, found: _Found) -> None:
         )
 
 
-def _check_constraints(system: System, found: _Found) -> None:
+def _check_constraints(system: System, found: _InitialTerms) -> None:
     rank = numerical_rank(np.asarray(found.jacobian))
     if rank.full:
         return
@@ -248,7 +248,7 @@ def _check_constraints(system: System, found: _Found) -> None:
     )
 
 
-def _check_regular(system: System, found: _Found) -> None:
+def _check_regular(system: System, found: _InitialTerms) -> None:
     if not (np.all(np.isfinite(found.matrix)) and np.all(np.isfinite(found.motion))):
         raise ValueError(
             "lagrangian: its derivatives are not finite at q0, v0, or those of a constraint, a force or a control are not "
@@ -279,7 +279,7 @@ def _signed(direction: np.ndarray) -> np.ndarray:
     return direction * np.sign(direction[np.argmax(np.abs(direction).round(9))])
 
 
-def _owners(system: System, found: _Found, rows: tuple[int, ...], skip_lyapunov: bool = False) -> str:
+def _owners(system: System, found: _InitialTerms, rows: tuple[int, ...], skip_lyapunov: bool = False) -> str:
     """Which constraint each of the stacked rows belongs to."""
     names = []
     for i, c in enumerate(system.constraints):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dalembert.algebra.newton import ASTRAY
 from dalembert.native.llvm.builder import real
-from dalembert.native.llvm.dense import ASTRAY, EXACT, NOT_FINITE, SOLVED
+from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED
 from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.lane_frame import LaneState
 from dalembert.native.stepper.linear_systems import Plan

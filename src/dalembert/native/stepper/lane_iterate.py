@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalembert.native.llvm.dense import ASTRAY
+from dalembert.algebra.newton import ASTRAY
 from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.iterate import following
 from dalembert.native.stepper.lane_frame import LaneState

@@ -11,10 +11,11 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Solve
+from dalembert.native.stepper.arrays import HISTORY
 from dalembert.path import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, solve_step
-from dalembert.step.run.state import HISTORY, Carry, Choices
+from dalembert.step.run.state import Carry, Choices
 
 
 def extrapolation(program: StepProgram) -> np.ndarray:
