@@ -1,6 +1,6 @@
 """What can be counted of the house, from the sources, so that it stays one that can be seen.
 
-`test_imports.py` holds that imports go one way, `test_repository.py` what stands at the root and which dependencies there are.
+`test_imports.py` holds that imports go one way, `test_repository.py` what stands at the root and what is depended on.
 """
 
 from __future__ import annotations

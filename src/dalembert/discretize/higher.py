@@ -183,6 +183,7 @@ def momenta_of_nodes(
     multipliers: Float[Array, "r m"],
     h,
     t,
+    *,
     origin=0.0,
 ) -> HigherState:
     """(u, Π) at the node k of 2k nodes, h apart from t on: Π = ∂/∂u of Σ L̃_d over the k windows, the first k

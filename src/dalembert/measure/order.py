@@ -147,7 +147,7 @@ def order(
                  tolerance=tolerance, throw=False)
         for n in steps
     )  # fmt: skip
-    truth = _Truth(system, q0, v0, float(t0), paths, exact, reference_tolerance)
+    truth = _Truth(system, q0, v0, float(t0), paths, exact=exact, tolerance=reference_tolerance)
     tables = {name: [_compare(name, path, truth, chosen) for path in paths] for name in ("q", "v", "multipliers")}
     done = np.array([path.outcome == Outcome.SUCCESS for path in paths])
     found = {name: converge(np.asarray(h, dtype=float), steps, done, table) for name, table in tables.items()}
@@ -158,7 +158,7 @@ def order(
 class _Truth:
     """(q, v, λ) at any time of any of the paths, and an estimate of the error of each."""
 
-    def __init__(self, system: System, q0, v0, t0: float, paths, exact: Exact | None, tolerance: float):
+    def __init__(self, system: System, q0, v0, t0: float, paths, *, exact: Exact | None, tolerance: float):
         found = [np.asarray(x) for p in paths for x in (p.t, p.t_velocity, p.t_multipliers)]
         self.times = np.unique(np.concatenate([[t0], *found]))
         if exact is None:

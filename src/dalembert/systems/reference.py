@@ -61,7 +61,7 @@ def reference(
         _check_solver(solver)
     q, v = check_initial_data(system, q0, v0, times[0], time_scale(times))
     steps = 10_000_000 if max_steps is None else whole_number(max_steps, "max_steps")
-    result = _integrate(system, q, v, times, tolerance, solver, steps)
+    result = _integrate(system, q, v, times, tolerance, solver=solver, max_steps=steps)
     if throw and not is_traced(result) and not bool(result.succeeded):
         reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
         raise RuntimeError(
@@ -90,7 +90,7 @@ def _check_solver(solver) -> None:
 
 
 @Jitted
-def _integrate(system, q, v, times, tolerance, solver, max_steps: int) -> Reference:
+def _integrate(system, q, v, times, tolerance, *, solver, max_steps: int) -> Reference:
     n = q.shape[0]
 
     def field(s, y, args: System):

@@ -34,6 +34,7 @@ def write_report(
     runs: LongRuns,
     work: list[Work],
     found: dict[str, Embedding],
+    *,
     fast: bool,
 ) -> None:
     original = {r.case.name: r for r in runs.constraints if r.method is ORIGINAL}

@@ -128,7 +128,7 @@ def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
 def from_nodes(problem, scheme, nodes, multipliers, mh: int, t0, h, origin=0.0) -> Begun:
     """The momenta are those of the k windows that end at the last k nodes. origin: what the nodes are counted from."""
     k = problem.derivatives
-    state = momenta_of_nodes(problem, scheme, nodes, multipliers, h, t0, origin)
+    state = momenta_of_nodes(problem, scheme, nodes, multipliers, h, t0, origin=origin)
     last = forward_differences(nodes[k - 1 :], h)[-1]
     b = jnp.concatenate([shifted_forth(state.u, h), last[None]]).at[0].set(nodes[-1] + origin)
     return Begun(nodes + origin, b, state.momenta, jnp.concatenate([last, multipliers[-1], jnp.zeros(mh)]))
