@@ -16,7 +16,7 @@ from dalembert.algebra.jumps import may_jump
 # A pivot this much smaller than the largest of the row-scaled matrix is taken as zero. Row scaling makes a healthy
 # matrix have pivots between about h² and 1, so that 1e-13 leaves room for h = 1e-5.
 SINGULAR_PIVOT = 1e-13
-ASTRAY = 0.5  # a scaled update beyond which the iteration is not near a root
+DIVERGING = 0.5  # a scaled update beyond which the iteration is not near a root
 
 
 class Newton(eqx.Module):
@@ -58,8 +58,8 @@ def newton(
     Where F may jump, or its derivatives may not be its own, the update from the new point, with the same Jacobian, must pass
     the test, too: a small update alone does not tell that the residual is small.
     `residual` is the largest row-scaled |F_i| at the last evaluation, which precedes the last update. A singular matrix or
-    a number that is not finite counts as "not converged" where the scaled update before exceeded ASTRAY: the iteration had
-    lost its way, and where it then ends is chance.
+    a number that is not finite counts as "not converged" where the scaled update before exceeded DIVERGING: the iteration
+    had lost its way, and where it then ends is chance.
     """
 
     judged = may_jump(function, start)
@@ -82,15 +82,15 @@ def newton(
         swaps = jnp.sum(pivots != jnp.arange(pivots.shape[0]))
         size = jnp.max(jnp.abs(update) / scale(new))
         failed = singular | ~finite | ~jnp.all(jnp.isfinite(new))
-        astray = info.update > ASTRAY  # by the update before: what is found here says nothing about the equations' root
+        diverging = info.update > DIVERGING  # the update before: what is found here says nothing about the root
         info = Solve(
             iterations=info.iterations + 1,
             residual=jnp.max(jnp.abs(f / row)),
             update=size,
             determinant_sign=jnp.prod(jnp.sign(diagonal)) * jnp.where(swaps % 2, -1.0, 1.0),
-            singular=singular & ~astray,
-            not_finite=failed & ~singular & ~astray,
-            not_converged=failed & astray,
+            singular=singular & ~diverging,
+            not_finite=failed & ~singular & ~diverging,
+            not_converged=failed & diverging,
         )
         # An exact root has a zero residual even where the matrix is singular: nothing is left to solve.
         exact = finite & jnp.all(f == 0)

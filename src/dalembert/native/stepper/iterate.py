@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalembert.algebra.newton import ASTRAY
+from dalembert.algebra.newton import DIVERGING
 from dalembert.native.llvm.builder import real
 from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED
 from dalembert.native.llvm.emit import Values
@@ -184,7 +184,7 @@ class Iteration:
             (scale,) = self.state.emitter.emit([node], inside, fast=True)
             bound = c.let(f"fmul double {scale}, {self.state.settings['tolerance']}")
             passed = c.let(f"and i1 {passed}, {c.let(f'fcmp ole double {largest}, {bound}')}")
-            limit = c.let(f"fmul double {scale}, {real(ASTRAY)}")
+            limit = c.let(f"fmul double {scale}, {real(DIVERGING)}")
             near = c.let(f"and i1 {near}, {c.let(f'fcmp ole double {largest}, {limit}')}")
         if not judged:
             c.store(c.let(f"xor i1 {near}, true"), self.state.astray, "i1")  # as in algebra/newton.py
