@@ -5,8 +5,14 @@ PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
 
+# What the lowest versions have to show: steps of every form on both back-ends, against dense oracles and their orders; boundary
+# problems against dense KKT systems and closed forms.
+LOWEST := out/lowest
+LOWEST_TESTS ?= tests/step/test_forms.py tests/boundary/test_boundary.py
+
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+LOWEST_INSTALL := $(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c .ci/lowest.txt
 EXAMPLES = $(shell find examples -name '*.py' ! -name '_*' 2>/dev/null | sort)
 
 # XLA's quick way of compiling, as in tests/conftest.py, where its default way has tests of its own: most of the time of the
@@ -19,7 +25,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format lint types docs browser examples clean
+.PHONY: help demo test lowest package check format lint types docs browser examples clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -30,6 +36,19 @@ demo: $(VENV)/.with-run  ## run the demonstration; pictures and pages go to out/
 
 test: $(VENV)/.with-test  ## run the tests
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+
+# Nothing but the wheel and what it asks for, at its lowest, is in the environment in which the demonstration runs.
+package: $(VENV)/.created  ## build sdist and wheel into dist; the wheel runs the demo where nothing else is installed
+	$(PIP_INSTALL) hatchling
+	rm -rf dist $(LOWEST)
+	$(BIN)/python -m hatchling build -d dist
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST_INSTALL) dist/*.whl
+	cd $(LOWEST) && DALEMBERT_EXAMPLES_FAST=1 bin/python -I $(CURDIR)/examples/demo.py demo
+
+lowest: package  ## and with these lowest versions run tests of step and boundary
+	$(LOWEST_INSTALL) "$$(ls dist/*.whl)[test]"
+	PYTHONPATH= $(LOWEST)/bin/python -m pytest -q -n $(WORKERS) --dist worksteal $(LOWEST_TESTS)
 
 check: format lint types  ## format the code, then lint and type-check it
 

@@ -39,3 +39,14 @@ def test_a_short_long_run(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         long_run.main(["--steps", "inf"])
     assert "found inf; give a number of steps" in capsys.readouterr().err
+
+
+def test_what_a_benchmark_leaves_behind_is_gone(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    with importlib.import_module("benchmarks.scratch").scratch() as folder:
+        Path("debug_fatrop_actual.mtx").write_text("1")
+        assert (folder / "debug_fatrop_actual.mtx").exists()
+    assert not folder.exists()
+    assert Path.cwd() == tmp_path
+    assert list(tmp_path.iterdir()) == []

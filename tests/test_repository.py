@@ -87,22 +87,76 @@ def test_other_text_with_slashes_is_no_machine_path(text):
     assert not MACHINE_PATH.search(text)
 
 
-def test_constraints_are_names_and_versions_only():
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pins = [line for line in lines if line and not line.startswith("#")]
-    assert [pin for pin in pins if not PIN.fullmatch(pin)] == []
-    names = [pin.partition("==")[0].lower().replace("_", "-").replace(".", "-") for pin in pins]
+@pytest.mark.parametrize("file", ["constraints.txt", ".ci/lowest.txt"])
+def test_constraints_are_names_and_versions_only(file):
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    found = [line for line in lines if line and not line.startswith("#")]
+    assert [pin for pin in found if not PIN.fullmatch(pin)] == []
+    names = [pin.partition("==")[0].lower().replace("_", "-").replace(".", "-") for pin in found]
     assert len(names) == len(set(names)), "a package is pinned twice"
+
+
+def pins(file: str) -> dict[str, str]:
+    """Versions by name, written as in pyproject.toml."""
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    found = (line.partition("==") for line in lines if line and not line.startswith("#"))
+    return {name.lower().replace("_", "-"): version for name, _, version in found}
+
+
+def bounds(requirements: list[str]) -> dict[str, str]:
+    """Lower bounds by name; the empty string where there is none, or something else."""
+    found = (re.fullmatch(r"([A-Za-z0-9-]+)(?:\[[a-z0-9,]+\])?(?:>=([0-9.]+))?.*", text) for text in requirements)
+    return {match[1].lower(): match[2] or "" for match in found if match}
+
+
+def test_the_lowest_versions_are_those_that_are_tested():
+    """`make lowest` runs with .ci/lowest.txt; the tools have no other test than the checks, with constraints.txt."""
+    extras = {name: bounds(texts) for name, texts in project()["optional-dependencies"].items()}
+    for bound, tested in (
+        ({**bounds(project()["dependencies"]), **extras.pop("test")}, pins(".ci/lowest.txt")),
+        ({name: version for extra in extras.values() for name, version in extra.items()}, pins("constraints.txt")),
+    ):
+        assert bound
+        assert bound == {name: tested.get(name) for name in bound}
 
 
 def test_every_direct_dependency_is_pinned():
     data = project()
-    wanted = data["dependencies"] + [name for extra in data["optional-dependencies"].values() for name in extra]
-    pinned = {
-        line.partition("==")[0].lower().replace("_", "-")
-        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    }
-    assert {re.match(r"[A-Za-z0-9-]+", name).group() for name in wanted} - pinned == set()
+    wanted = bounds([*data["dependencies"], *(name for extra in data["optional-dependencies"].values() for name in extra)])
+    assert wanted.keys() - pins("constraints.txt").keys() == set()
+
+
+def imported_names(folder: str) -> set[str]:
+    """Of every module that a file below the folder imports, the first name."""
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / folder).rglob("*.py"))
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return {name.partition(".")[0] for name in plain | {getattr(node, "module", None) or "" for node in nodes}}
+
+
+def test_every_dependency_is_used():
+    """Imported in the package, or a back-end of what is: jaxlib of JAX, h5netcdf of xarray."""
+    used = imported_names("src") | {"jaxlib", "h5netcdf"}
+    assert {name.replace("-", "_") for name in bounds(project()["dependencies"])} - used == set()
+
+
+ROOT_FILES = {
+    ".editorconfig", ".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md",
+    "constraints.txt", "mkdocs.yml", "pyproject.toml",
+}  # fmt: skip
+ROOT_FOLDERS = {".ci", "benchmarks", "docs", "examples", "src", "tests"}
+
+
+def test_nothing_else_stands_at_the_root():
+    """A new file at the root has to be worth a line here; what a program writes belongs into a folder that git ignores."""
+    parts = [path.relative_to(ROOT).parts for path in committed_files()]
+    assert {name[0] for name in parts if len(name) == 1} == ROOT_FILES
+    assert {name[0] for name in parts if len(name) > 1} == ROOT_FOLDERS
+
+
+@pytest.mark.parametrize("pattern", ["*.mtx", "*.log", "*.tmp", "*.so", "*.o", "jit_tmp*", "tmp_*"])
+def test_no_trace_of_a_benchmark_is_committed(pattern):
+    assert [path for path in committed_files() if path.match(pattern)] == []
 
 
 @pytest.mark.parametrize("name", ["LICENSE", "CITATION.cff", "CHANGELOG.md", "CONTRIBUTING.md", "src/dalembert/py.typed"])

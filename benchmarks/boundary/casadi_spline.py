@@ -27,6 +27,7 @@ from benchmarks.boundary import sphere
 from benchmarks.boundary.spline_forms import Form, mapped, nodes, states
 from benchmarks.boundary.spline_newton import sparse, start
 from benchmarks.peers.measure import Method, Result, measure
+from benchmarks.scratch import scratch
 
 TOLERANCES = (1e-8, 1e-10)
 COLUMNS = (
@@ -138,7 +139,8 @@ def main() -> None:
         notes: dict = {}
         truth = sparse(*start(steps)).path.astype(float)
         tried = BESTS + OTHERS if chosen.choices else BESTS
-        results = measure(methods(steps, tried, notes), truth, violation, chosen.repeats, slowest=60.0)
+        with scratch():
+            results = measure(methods(steps, tried, notes), truth, violation, chosen.repeats, slowest=60.0)
         print(f"\nobjective of the solution by Newton's method: {sphere.objective(truth):.12g}")
         print_table(steps, results, notes)
 

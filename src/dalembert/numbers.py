@@ -19,6 +19,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
+EPSILON = float(np.finfo(float).eps)  # between 1 and the next number
 MOST = 2**53  # above it whole numbers, and with them the times t0 + k h, are not exact in float64
 MOST_ROWS = 2**36  # states of one run that are kept: terabytes
 MOST_THREADS = 4096

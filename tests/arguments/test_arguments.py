@@ -140,7 +140,7 @@ WRONG = {
     "path": ANYTHING | {"None": None, "number": 3, "array": np.zeros((3, 2)), "system": FREE, "list": [1]},
     "scheme": ANYTHING | {"number": 3, "map": da.Beta(), "class": da.Scheme, "name": "nodes", "list": [da.Scheme()]},
     "windows": ANYTHING | {"number": 3, "scheme": da.Scheme(), "class": da.Hermite, "name": "hermite",
-                           "base": da.WindowMap()},
+                           "base": da.WindowMap},
     "map": ANYTHING | {"number": 3, "scheme": da.Scheme(), "class": da.Beta},
     "triple": ANYTHING | {"number": 3, "pair": da.Beta(), "class": da.Central},
     "constraints": ANYTHING | {"None": None, "number": 3, "numbers": [3], "class": da.Holonomic, "system": FREE,

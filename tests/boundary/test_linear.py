@@ -1,6 +1,6 @@
 """The factorizations of a chain: fronts with fixed pivots against banded LU, where pivots vanish at ends and fixed nodes."""
 
-import sys
+from importlib import import_module
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 import dalembert as da
 from dalembert.tracing import Remembered
 
-linear = sys.modules["dalembert.boundary.kkt.linear"]
+linear = import_module("dalembert.boundary.kkt.linear")
 
 SPHERE = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda q: q @ q - 1.0), derivatives=2)
 CART = da.VariationalProblem(
@@ -98,7 +98,7 @@ def test_the_loop_in_machine_code_is_the_iteration(name, monkeypatch):
     """Step by step the same, until a step is refused and the portable iteration goes on."""
     problem, given = LOOPS[name]
     one = da.solve(problem, **given, T=1.0, steps=160, throw=False)
-    monkeypatch.setattr(sys.modules["dalembert.boundary.newton.iteration"], "_descended", lambda *_: False)
+    monkeypatch.setattr(import_module("dalembert.boundary.newton.iteration"), "_descended", lambda *_: False)
     other = da.solve(problem, **given, T=1.0, steps=160, throw=False)
     assert one.outcome is other.outcome is da.Outcome.SUCCESS
     assert int(one.statistics.iterations) == int(other.statistics.iterations)

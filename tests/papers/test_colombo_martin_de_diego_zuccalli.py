@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dalembert.discretize import Averaged
-from dalembert.papers import PAPERS
+from dalembert.papers import PAPERS, correction
 from dalembert.papers.colombo_martin_de_diego_zuccalli import (
     beam,
     checks,
@@ -24,6 +24,7 @@ from dalembert.papers.colombo_martin_de_diego_zuccalli import (
     tables,
 )
 from dalembert.papers.colombo_martin_de_diego_zuccalli import corrections as found
+from dalembert.papers.correction import numbers
 
 
 def test_the_paper_is_listed():
@@ -139,7 +140,7 @@ def test_a_constraint_of_lower_order_on_the_paper_s_windows():
 
 
 def test_theorem_3_1_and_what_remark_3_3_leaves_out():
-    theorem, remark = found.numbers(forms.theorem_3_1), found.numbers(forms.remark_3_3)
+    theorem, remark = numbers(forms.theorem_3_1), found.numbers(forms.remark_3_3)
     assert theorem["nodes"] < 1e-14
     assert theorem["multipliers"] > 0.01  # Φ_d: the nodes are off the constraint
     assert remark["restricted"] < 1e-14
@@ -155,7 +156,7 @@ def test_the_printed_equation_of_splines_is_right(k):
 
 
 def test_the_equations_of_the_beam():
-    values = found.numbers(checks.equations_of_the_beam)
+    values = numbers(checks.equations_of_the_beam)
     assert values["q"] < 1e-14
     assert values["corrected"] < 1e-14
     assert abs(values["t"] - 1) > 0.1
@@ -163,16 +164,16 @@ def test_the_equations_of_the_beam():
 
 def test_the_printed_second_difference():
     """5/6 at the ratio 1.5, and a beam that stays 4 % too soft: Richardson's limit of first order."""
-    values = found.numbers(checks.second_difference)
+    values = numbers(checks.second_difference)
     assert values["printed"] == pytest.approx(5 / 6)
     assert 2 * values["80"] - values["40"] == pytest.approx(0.04, abs=0.003)
 
 
 def test_corrections_without_a_boundary_problem():
-    assert found.numbers(checks.regularity) == pytest.approx({"printed": 0, "correct": 2})
-    assert list(found.numbers(checks.redundant_constraints).values()) == [38, 20, 18]
-    assert found.numbers(checks.holonomic_matrix) == {"printed": 3, "paired": 4}
-    assert found.numbers(checks.equations_of_4_4) == {"unknowns": 136, "equations": 131, "nodes without": 5}
+    assert numbers(checks.regularity) == pytest.approx({"printed": 0, "correct": 2})
+    assert list(numbers(checks.redundant_constraints).values()) == [38, 20, 18]
+    assert numbers(checks.holonomic_matrix) == {"printed": 3, "paired": 4}
+    assert numbers(checks.equations_of_4_4) == {"unknowns": 136, "equations": 131, "nodes without": 5}
 
 
 @pytest.mark.parametrize(("measure", "words"), [
@@ -184,13 +185,13 @@ def test_corrections_without_a_boundary_problem():
     (forms.remark_3_3, "{0:.1e}, where"),
 ])  # fmt: skip
 def test_the_page_prints_what_is_measured(measure, words):
-    text = words.format(*found.numbers(measure).values())
+    text = words.format(*numbers(measure).values())
     assert re.sub(r"e-0(\d)", r"e-\1", text) in PAGE
 
 
 def test_every_correction_has_its_number(monkeypatch):
     """The format strings, with made-up numbers: nothing is measured."""
-    monkeypatch.setattr(found, "numbers", lambda measure: dict.fromkeys("abcdef", 0.5))
+    monkeypatch.setattr(correction, "numbers", lambda measure: dict.fromkeys("abcdef", 0.5))
     table = tables.corrections_table()
     assert not re.search(r"\{\d+:", table)  # a field that was not filled in, and neither a set {1, …} nor an index D_{12}
     assert table.count("\n") == 1 + len(found.CORRECTIONS) + len(found.MISPRINTS)

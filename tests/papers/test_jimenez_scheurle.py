@@ -10,8 +10,8 @@ import pytest
 
 from dalembert import measure
 from dalembert.papers import PAPERS
+from dalembert.papers.correction import numbers
 from dalembert.papers.jimenez_scheurle import checks, consistency, long_runs, orders
-from dalembert.papers.jimenez_scheurle.corrections import numbers
 from dalembert.papers.jimenez_scheurle.integrators import (
     COMPOSED,
     EXPLICIT,

@@ -12,7 +12,7 @@ SMALLEST = np.finfo(float).tiny  # a pivot below it has no finite reciprocal
 
 
 @dataclass(frozen=True)
-class Factors:
+class LapackFactors:
     """P S A = L U of a batch of banded matrices, by rows scaled with powers of two, S.
 
     singular: the first row whose pivot is zero or not a number, −1 if there is none; solutions of a singular matrix are
@@ -24,14 +24,14 @@ class Factors:
     singular: Int[np.ndarray, " batch"]
     pivots: Float[np.ndarray, " batch"]
 
-    def only(self, i: int) -> Factors:
+    def only(self, i: int) -> LapackFactors:
         """Those of one matrix."""
         part = slice(i, i + 1)
-        return Factors(self.parts[part], self.scales[part], self.singular[part], self.pivots[part])
+        return LapackFactors(self.parts[part], self.scales[part], self.singular[part], self.pivots[part])
 
 
 @dataclass(frozen=True)
-class Banded:
+class BandedLapack:
     """LU factorizations with partial pivoting of matrices with A[i, j] = 0 for j < i − lower and for j > i + upper.
 
     A is stored by rows, (batch, n, width): row i holds the columns i − lower … i + upper + lower. The last `lower` places
@@ -45,7 +45,7 @@ class Banded:
     def width(self) -> int:
         return 2 * self.lower + self.upper + 1
 
-    def factor(self, matrix: Float[np.ndarray, "batch n width"], threads: int = 1) -> Factors:
+    def factor(self, matrix: Float[np.ndarray, "batch n width"], threads: int = 1) -> LapackFactors:
         """L and U; what `matrix` holds afterwards is not defined. threads: as in native/banded.py; not used here.
 
         Every row is divided by the power of two next to its largest entry, so that rows in different units compete fairly
@@ -57,7 +57,7 @@ class Banded:
         done = [self._factor(rows * scale[:, None]) for rows, scale in zip(held, scales, strict=True)]
         sizes = [np.abs(lu[self.lower + self.upper]) for lu, _ in done]
         faults = [np.flatnonzero(~((size >= SMALLEST) & (size < np.inf))) for size in sizes]
-        return Factors(
+        return LapackFactors(
             tuple(done),
             scales,
             np.array([fault[0] if fault.size else -1 for fault in faults]),
@@ -77,7 +77,7 @@ class Banded:
         lu, order, _ = gbtrf(columns, self.lower, self.upper, overwrite_ab=True)
         return lu, order
 
-    def solve(self, factors: Factors, rhs: np.ndarray, threads: int = 1, transposed: bool = False) -> np.ndarray:
+    def solve(self, factors: LapackFactors, rhs: np.ndarray, threads: int = 1, transposed: bool = False) -> np.ndarray:
         """x of A x = b, or of Aᵀ x = b, in the place of b = rhs, which is (batch, n) or (batch, n, r)."""
         from scipy.linalg import get_lapack_funcs
 
@@ -101,7 +101,7 @@ class Banded:
             sums[:, place : place + n] += held[..., place]
         return sums[:, self.lower : self.lower + n].max(axis=1)
 
-    def condition(self, factors: Factors, norm: Float[np.ndarray, " batch"]) -> Float[np.ndarray, " batch"]:
+    def condition(self, factors: LapackFactors, norm: Float[np.ndarray, " batch"]) -> Float[np.ndarray, " batch"]:
         """An estimate of |A|₁ |A⁻¹|₁ from below, seldom by more than a factor of three; infinite for a singular matrix.
 
         norm: |A|₁ of each matrix. Source: N. Higham, F. Tisseur, SIAM J. Matrix Anal. Appl. 21 (2000), with one column.
@@ -109,7 +109,7 @@ class Banded:
         sound = factors.singular < 0
         return np.array([size * self._inverse_norm(factors.only(i)) if sound[i] else np.inf for i, size in enumerate(norm)])
 
-    def _inverse_norm(self, factors: Factors) -> float:
+    def _inverse_norm(self, factors: LapackFactors) -> float:
         """|A⁻¹|₁ of one matrix, estimated."""
         from scipy.sparse.linalg import LinearOperator, onenormest
 
@@ -122,6 +122,6 @@ class Banded:
 
 
 @functools.cache
-def banded(lower: int, upper: int) -> Banded:
+def banded(lower: int, upper: int) -> BandedLapack:
     """The factorizations for one bandwidth."""
-    return Banded(lower, upper)
+    return BandedLapack(lower, upper)

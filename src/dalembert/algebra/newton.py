@@ -17,7 +17,7 @@ from dalembert.algebra.jumps import may_jump
 # A pivot this much smaller than the largest of the row-scaled matrix is taken as zero. Row scaling makes a healthy
 # matrix have pivots between about h² and 1, so that 1e-13 leaves room for h = 1e-5.
 SINGULAR_PIVOT = 1e-13
-ASTRAY = 0.5  # a scaled update beyond which the iteration is not near a root
+DIVERGING = 0.5  # a scaled update beyond which the iteration is not near a root
 
 
 class Newton(eqx.Module):
@@ -77,9 +77,9 @@ def newton(
 
     The update that passes the test is applied, so that the error left is about the square of the tolerance. Rows are scaled
     to unit maximum before elimination. Where F may jump, or its derivatives may not be its own, the update from the new
-    point, with the same Jacobian, must pass the test, too: a small update alone does not tell that the residual is small. A
-    singular matrix or a number that is not finite counts as "not converged" where the scaled update before exceeded ASTRAY:
-    the iteration had lost its way, and where it then ends is chance.
+    point, with the same Jacobian, must pass the test, too: a small update alone does not tell that the residual is small.
+    A singular matrix or a number that is not finite counts as "not converged" where the scaled update before exceeded
+    DIVERGING: the iteration had lost its way, and where it then ends is chance.
 
     Args:
         function: F, (z,) → (z,), traceable by JAX.
@@ -119,16 +119,16 @@ def newton(
         swaps = jnp.sum(pivots != jnp.arange(pivots.shape[0]))
         size = jnp.max(jnp.abs(update) / scale(new))
         failed = singular | ~finite | ~jnp.all(jnp.isfinite(new))
-        astray = info.update > ASTRAY  # by the update before: what is found here says nothing about the equations' root
+        diverging = info.update > DIVERGING  # the update before: what is found here says nothing about the root
         info = Solve(
             iterations=info.iterations + 1,
             residual=jnp.max(jnp.abs(f / row)),
             update=size,
             determinant_sign=jnp.prod(jnp.sign(diagonal)) * jnp.where(swaps % 2, -1.0, 1.0),
             determinant=jnp.prod(magnitude * row if unit is None else magnitude * row / jnp.abs(unit)),
-            singular=singular & ~astray,
-            not_finite=failed & ~singular & ~astray,
-            not_converged=failed & astray,
+            singular=singular & ~diverging,
+            not_finite=failed & ~singular & ~diverging,
+            not_converged=failed & diverging,
         )
         # An exact root has a zero residual even where the matrix is singular: nothing is left to solve.
         exact = finite & jnp.all(f == 0)
@@ -169,9 +169,10 @@ def newton_by_values(
 
     One program for one evaluation is traced and compiled in a fraction of the time of one for the whole iteration.
     """
-    from scipy.linalg import lapack  # slow to load
+    from scipy.linalg import get_lapack_funcs  # slow to load
 
-    z, known = start, first
+    factor, solve = get_lapack_funcs(("getrf", "getrs"), dtype=float)
+    z, known, report = start, first, ByValues(False, float("nan"), first)
     for _ in range(options.max_iterations):
         f, jacobian = known
         unit = units(jacobian)
@@ -181,11 +182,11 @@ def newton_by_values(
         report = ByValues(bool(np.all(f == 0)), float(np.max(np.abs(f / row))), known)
         if report.solved or not (np.all(np.isfinite(f)) and np.all(np.isfinite(matrix))):
             break
-        lu, swaps, _ = lapack.dgetrf(matrix / row[:, None])
+        lu, swaps, _ = factor(matrix / row[:, None])
         pivots = np.abs(np.diagonal(lu))
         if np.min(pivots) <= SINGULAR_PIVOT * np.max(pivots):
             break
-        update = lapack.dgetrs(lu, swaps, f / row)[0] * unit
+        update = solve(lu, swaps, f / row)[0] * unit
         if np.max(np.abs(update) / (1.0 + np.abs(z - update))) <= options.tolerance:
             return z - update, report._replace(solved=True)
         z = z - update

@@ -82,6 +82,7 @@ def list_gallery() -> None:
 @app.command()
 def run(
     name: Name,
+    *,
     parameter: Set = None,
     q0: Data = None,
     v0: Data = None,
@@ -133,6 +134,7 @@ def run(
 @app.command()
 def solve(
     name: Annotated[str, typer.Argument(help="a boundary problem of the gallery, or file.py:name for a BoundaryEntry")],
+    *,
     parameter: Set = None,
     steps: Annotated[int | None, typer.Option(help="number of steps")] = None,
     scheme: Annotated[str, typer.Option(help=", ".join(MAPS))] = "interpolated",
@@ -166,6 +168,7 @@ def solve(
 @app.command()
 def order(
     name: Name,
+    *,
     h: Annotated[list[float], typer.Option(help="step; give it several times, decreasing")],
     time: Annotated[float, typer.Option(help="length of the runs, a multiple of every h")],
     parameter: Set = None,

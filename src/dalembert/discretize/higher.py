@@ -58,7 +58,7 @@ class Window(NamedTuple):
     order: Float[Numbers, "k"] | None
 
 
-class State(NamedTuple):
+class HigherState(NamedTuple):
     """u_0 … u_{k-1} of the next window and their momenta: a point of T*Q^k."""
 
     u: Differences
@@ -86,8 +86,8 @@ def starting_windows(scheme: WindowMap, k: int, h, t) -> Window:
 
 
 def window_equations(
-    problem: VariationalProblem, window: Window, state: State, new: Unknowns, short: Window | None = None
-) -> tuple[Float[Array, "n_plus_m"], State]:
+    problem: VariationalProblem, window: Window, state: HigherState, new: Unknowns, short: Window | None = None
+) -> tuple[Float[Array, "n_plus_m"], HigherState]:
     """The n + m + mh left sides of the equations above, the first divided by g_k; and the state at the next window.
 
     short: the window of r+1 points with which this one begins, where the differential constraints have the order r < k; the
@@ -115,7 +115,7 @@ def window_equations(
     last = slopes[-1] / window.spans[-1] - momenta[-1]
     rows = holonomic_constraints(problem, jnp.asarray(window.newest @ u), newest_time(window))
     equations = jnp.concatenate([last, differential, rows])
-    return equations, State(u[:-1] + window.spans[:, None] * u[1:], jnp.stack(momenta))
+    return equations, HigherState(u[:-1] + window.spans[:, None] * u[1:], jnp.stack(momenta))
 
 
 def short_constraints(problem: VariationalProblem, short: Window, u: Float[Array, "p n"]) -> Float[Array, "m"]:
@@ -183,8 +183,9 @@ def momenta_of_nodes(
     multipliers: Float[Array, "r m"],
     h,
     t,
+    *,
     origin=0.0,
-) -> State:
+) -> HigherState:
     """(u, Π) at the node k of 2k nodes, h apart from t on: Π = ∂/∂u of Σ L̃_d over the k windows, the first k
     nodes held fixed. origin: what positions are counted from.
 
@@ -217,7 +218,7 @@ def momenta_of_nodes(
             )
         return total
 
-    return State(u, jax.grad(action)(u))
+    return HigherState(u, jax.grad(action)(u))
 
 
 def node_defects(problem: VariationalProblem, scheme: WindowMap, nodes: Float[Array, "p n"], h, t) -> list:

@@ -4,6 +4,8 @@ They are written in increments d = q₁ - q₀ and not in points, so that a diff
 To add a map, subclass PairMap or TripleMap; a scheme takes any instance.
 """
 
+import abc
+
 import equinox as eqx
 from jaxtyping import Array, Float
 
@@ -33,8 +35,9 @@ class PairMap(eqx.Module):
 
     weight: eqx.AbstractVar[float]
 
+    @abc.abstractmethod
     def __call__(self, q0: Vector, d: Vector, h) -> tuple[Vector, Vector]:
-        raise NotImplementedError
+        """ρ(q₀, q₀ + d)."""
 
 
 class Beta(PairMap):
@@ -81,8 +84,9 @@ class TripleMap(eqx.Module):
         True
     """
 
+    @abc.abstractmethod
     def __call__(self, q1: Vector, d0: Vector, d1: Vector, h) -> tuple[Vector, Vector, Vector]:
-        raise NotImplementedError
+        """φ⁻¹(q₁ - d₀, q₁, q₁ + d₁)."""
 
 
 class Central(TripleMap):

@@ -143,7 +143,7 @@ def kinematic_equations(
     for c in system.constraints:
         if c.order == 2:
             x, v, a = scheme.kinematic(q, d0, d1, h)
-            rows.append(_second_order(system, c, x, v, a, t, multipliers[at : at + 1], deflate))
+            rows.append(_second_order(system, c, (x, v, a), t, multipliers[at : at + 1], deflate))
         elif c.order == 1:
             x, v = scheme.distribution(q, d1, h)
             rows.append(value(system, c, x, v, v, t + scheme.distribution.weight * h))
@@ -153,7 +153,8 @@ def kinematic_equations(
     return jnp.concatenate(rows)
 
 
-def _second_order(system: System, c, q, v, a, t, multiplier, deflate: bool) -> Float[Array, "rows"]:
+def _second_order(system: System, c, point, t, multiplier, deflate: bool) -> Float[Array, "rows"]:
+    q, v, a = point
     if deflate and isinstance(c, Lyapunov) and deflatable(system):
         return multiplier - lyapunov_control(system, q, v, t)
     return value(system, c, q, v, a, t)
@@ -172,7 +173,7 @@ class Kick(NamedTuple):
 
 
 def kick_equations(
-    scheme: Scheme, system: System, q0: Vector, v0: Vector, t, h, kick: Kick, held: Vector, deflate: bool
+    scheme: Scheme, system: System, q0: Vector, v0: Vector, t, h, *, kick: Kick, held: Vector, deflate: bool
 ) -> Float[Array, "equations"]:
     """The conjugate form, for holonomic constraints φ with others C (RATTLE where there are no others):
 
@@ -191,7 +192,7 @@ def kick_equations(
             forces0.append(reactions(system, c, middle, mean, a, t + 0.5 * h))
             forces1.append(forces0[-1])
             multiplier = right[at : at + 1]
-            rows.append(_second_order(system, c, middle, mean, a, t + 0.5 * h, multiplier, deflate))
+            rows.append(_second_order(system, c, (middle, mean, a), t + 0.5 * h, multiplier, deflate))
         else:
             forces0.append(reactions(system, c, q0, v0, a, t))
             forces1.append(reactions(system, c, q1, v1, a, t + h))

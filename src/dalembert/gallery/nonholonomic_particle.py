@@ -41,7 +41,7 @@ def exact(t, c: float = 0.0, q0=START[0], v0=START[1]):
     if not c >= 0:
         raise ValueError(f"c: found {c:g}; the closed form is for c ≥ 0")
     if c == 0:
-        return _free(t, *q0, *v0)
+        return _free(t, q0, v0)
     start = (*q0[:2], *v0[:2])
     x, y, vx, vy = _oscillating(t, c, *start)
     # ẋ has poles at y = ±i, which are about 1/|ẏ| away from the real times, and both factors oscillate with √c.
@@ -50,7 +50,8 @@ def exact(t, c: float = 0.0, q0=START[0], v0=START[1]):
     return np.stack([x, y, z], axis=-1), np.stack([vx, vy, y * vx], axis=-1)
 
 
-def _free(t, x0, y0, z0, vx, vy, vz):
+def _free(t, q0, v0):
+    (x0, y0, z0), (vx, vy, _) = q0, v0
     if vy == 0:
         raise ValueError("v0: found v_y = 0; the closed form for c = 0 divides by it")
     y = y0 + vy * t

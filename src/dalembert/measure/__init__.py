@@ -3,7 +3,8 @@
 from dalembert.measure.condition import Condition
 from dalembert.measure.consistency import Consistency, consistency
 from dalembert.measure.embedding import Embedding, embedding
-from dalembert.measure.higher import FlowRegularity, PoincareCartan, euler_lagrange_operator, poincare_cartan
+from dalembert.measure.higher import PoincareCartan, euler_lagrange_operator, poincare_cartan
+from dalembert.measure.higher_path import FlowRegularity
 from dalembert.measure.invariant import Invariant
 from dalembert.measure.invariants import Residual, constraint_residual, energy, momentum
 from dalembert.measure.multipliers import Multipliers, multipliers

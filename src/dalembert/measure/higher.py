@@ -1,30 +1,24 @@
-"""The flow Υ_d of a variational problem of order k: its one-forms, symplectic form, momenta, energy and regularity.
+"""The flow Υ_d of a variational problem of order k at one run of nodes: its one-forms and its step.
 
 Everything is made from the action of nodes by differentiation, with windows as the paper writes them, and not from the step.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
 from math import comb
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import Scheme
-from dalembert.discretize.higher import forward_differences, momenta_of_nodes, node_defects
+from dalembert.discretize.higher import forward_differences, node_defects
 from dalembert.discretize.windows import Hermite, Interpolated, WindowMap, as_windows
-from dalembert.measure.condition import Condition, condition
-from dalembert.measure.invariant import Invariant
-from dalembert.measure.nodes import check_neighbours, check_single, implicit
+from dalembert.measure.nodes import implicit
 from dalembert.numbers import as_array, as_number, as_positive, described
-from dalembert.path import Path, check_path
 from dalembert.systems import VariationalProblem
 from dalembert.systems.higher.orders import true_orders
 from dalembert.systems.higher.variational import (
@@ -35,11 +29,9 @@ from dalembert.systems.higher.variational import (
     density,
     holonomic_constraints,
 )
-from dalembert.systems.shapes import output_shape, traced, trailing
 from dalembert.tracing import Jitted
 
 Nodes = Float[Array, "p n"]
-_ROUNDING = 1e-12  # entries of D₁D_{k+1}L̃_d this much below the largest: differences of knots, and no dependence
 
 
 class PoincareCartan(NamedTuple):
@@ -274,167 +266,3 @@ def higher_flow(problem: VariationalProblem, nodes, multipliers, h, t0, scheme) 
     n = points.shape[1]
     flow = HigherFlow(problem, chosen, *_clock(h, t0), n, *constraint_numbers(problem, n))
     return flow, jnp.concatenate([points.ravel(), free.ravel()])
-
-
-def path_windows(problem: VariationalProblem, q, multipliers, t) -> tuple[Array, Array, Array]:
-    """All runs of 2k neighbouring nodes with the multipliers of their r windows and the time of the first one.
-
-    Multipliers of the windows before the first step are initial data and no part of the path: it begins where they
-    are known.
-    """
-    k, order = problem.derivatives, common_order(problem)
-    m, _ = constraint_numbers(problem, q.shape[1])
-    rows = multipliers if m else jnp.zeros((q.shape[0] - k, 0))
-    known = q.shape[0] - k - rows.shape[0]  # the node with which the first window begins whose multiplier is known
-    begin = max(known - (k - order), 0)
-    count = q.shape[0] - 2 * k + 1 - begin
-    if count < 1:
-        raise ValueError(
-            f"path: has {q.shape[0]} nodes and {rows.shape[0]} windows; {2 * k} nodes with {order} windows are needed"
-        )
-    index = jnp.arange(count)[:, None]
-    free = rows[begin + k - order - known + index + jnp.arange(order)]
-    return q[begin + index + jnp.arange(2 * k)], free, t[begin : begin + count]
-
-
-def higher_momentum(
-    problem: VariationalProblem, path: Path, generator: Callable, scheme: Scheme | WindowMap | None
-) -> Invariant:
-    """J_d(ξ) = Θ⁺·ξ_Q at all runs of 2k nodes of a path, at the time of the last one.
-
-    As Σ_j Π_j · Δʲξ_Q/hʲ: of the momenta's size. Rounding of the stored nodes, ε|q|/2 each, is seen in the highest of their
-    differences, of order 2k-1: |ΔJ| ≤ 4^{k-1} ε |q| |ξ_Q| |L_{q⁽ᵏ⁾q⁽ᵏ⁾}|/h^{2k-1} to leading order, whatever the
-    number of steps. Source: Colombo, Martín de Diego, Zuccalli, Remark 3.5.
-    """
-    chosen = chosen_windows(scheme)
-    _check_path(problem, path)
-    problem = with_orders(problem, chosen, path.q.shape[1])
-    shape = traced(_direction_shape, problem, generator, path.q[0], path.t[0])
-    if shape != path.q.shape[1:]:
-        raise ValueError(f"generator: returns shape {shape}; a direction of shape {path.q.shape[1:]} is needed")
-    return Invariant(*_momenta(problem, chosen, generator, path.q, path.multipliers, path.t, path.h))
-
-
-def _check_path(problem: VariationalProblem, path: Path) -> None:
-    """Errors for what is no path of the problem, as far as numbers of coordinates and multipliers tell, or is thinned."""
-    check_path(path)
-    check_single(path)
-    m, _ = constraint_numbers(problem, path.q.shape[1])
-    if m and path.multipliers.shape[1] != m:
-        raise ValueError(f"path: has {path.multipliers.shape[1]} multipliers, the problem {m}; give a path of this problem")
-    check_neighbours(path)
-
-
-def _direction_shape(problem: VariationalProblem, generator: Callable, q, t) -> tuple[int, ...]:
-    return output_shape(lambda: problem.call(generator, q, t=t), "generator", "q" + trailing(problem))
-
-
-@Jitted
-def _momenta(problem: VariationalProblem, scheme: WindowMap, generator: Callable, q, multipliers, t, h):
-    """Times and values, in one program: outside of one every small operation is compiled for every length of a path."""
-    k = problem.derivatives
-
-    def value(points, free, begin):
-        momenta = momenta_of_nodes(problem, scheme, points, free, h, begin).momenta
-        direction = jnp.stack([problem.call(generator, x, t=begin + (k + i) * h) for i, x in enumerate(points[k:])])
-        return jnp.sum(momenta * forward_differences(direction, h))
-
-    nodes, rows, begin = path_windows(problem, q, multipliers, t)
-    return begin + (2 * k - 1) * h, jax.vmap(value)(nodes, rows, begin)
-
-
-def higher_energy(problem: VariationalProblem, path: Path, scheme: Scheme | WindowMap | None) -> Invariant:
-    """E_i = -∂/∂h_i Σ L̃_d over the k windows that contain the step h_i = t_{i+1} - t_i; at the middle of that step.
-
-    The sum has the weights (t_{i+k} - t_i)/k, so that E_i tends to the energy Σ_j p_j·q⁽ʲ⁺¹⁾ - L. With a fixed
-    step it oscillates, with an amplitude O(h²). Source: Colombo, Martín de Diego, Zuccalli, section 4.1, divided by k.
-    """
-    _check_path(problem, path)
-    chosen = chosen_windows(scheme)
-    problem = with_orders(problem, chosen, path.q.shape[1])
-    return Invariant(*_energies(problem, chosen, path.q, path.multipliers, path.t, path.h))
-
-
-@Jitted
-def _energies(problem: VariationalProblem, scheme: WindowMap, q, multipliers, t, h):
-    k = problem.derivatives
-
-    def value(points, free, begin):
-        def action(step):
-            times = h * jnp.arange(2 * k) + (step - h) * (jnp.arange(2 * k) >= k)
-            return node_action(problem, scheme, points, free, times, begin)
-
-        return -jax.grad(action)(h)
-
-    nodes, rows, begin = path_windows(problem, q, multipliers, t)
-    return begin + (k - 0.5) * h, jax.vmap(value)(nodes, rows, begin)
-
-
-@dataclasses.dataclass(frozen=True)
-class FlowRegularity:
-    """rank [[D₁D_{k+1}L̃_d, D₁Φᵀ], [D_{k+1}Φ, 0]]: the matrix of the flow Υ_d at runs of 2k+1 nodes.
-
-    Attributes:
-        t: (K,) times of their middle nodes.
-        matrix: its rank and smallest singular values.
-        residual: (K,) largest left side of the equations there.
-    """
-
-    t: np.ndarray
-    matrix: Condition
-    residual: np.ndarray
-
-    @property
-    def regular(self) -> bool:
-        """Υ_d exists and is a local diffeomorphism at every run of nodes."""
-        return self.matrix.holds
-
-    def describe(self) -> str:
-        c = self.matrix
-        return (
-            f"{'regular' if self.regular else 'not regular'} at {self.t.shape[0]} windows: {c.name} has rank "
-            f"{int(c.ranks.min())} of "
-            f"{c.wanted}, smallest singular value {c.smallest.min():.3g} at t = {self.t[c.worst]:g}\n"
-            f"  largest left side of the node equations: {self.residual.max():.2e}"
-        )
-
-
-def higher_regularity(
-    problem: VariationalProblem, path: Path, scheme: Scheme | WindowMap | None, every: int
-) -> FlowRegularity:
-    """rank [[D₁D_{k+1}L̃_d, (D₁Φ)ᵀ], [D_{k+1}Φ, 0]] = n + m + mh at every run of 2k+1 nodes of a path.
-
-    Holonomic constraints are paired: ∂φᵀμ at the middle node with φ = 0 at the newest. Rows are scaled to unit length.
-    Source: Colombo, Martín de Diego, Zuccalli, Proposition 3.2, transposed as in the theorem on implicit functions.
-    """
-    _check_path(problem, path)
-    chosen = chosen_windows(scheme)
-    problem = with_orders(problem, chosen, path.q.shape[1])
-    data = _matrices(problem, chosen, path.q, path.multipliers, path.t, path.h, every)
-    matrices, residual, begin = (np.asarray(x) for x in data)
-    times = begin + problem.derivatives * float(path.h)
-    found = condition("the matrix of the flow", matrices, matrices.shape[1], times)
-    return FlowRegularity(times, found, residual)
-
-
-@Jitted
-def _matrices(problem: VariationalProblem, scheme: WindowMap, q, multipliers, t, h, every: int):
-    """(matrix, residual, time of the first node) at every run of 2k+1 nodes."""
-    nodes, rows, begin = path_windows(problem, q, multipliers, t)
-    if nodes.shape[0] < 2:
-        raise ValueError(f"path: has {q.shape[0]} nodes; {2 * problem.derivatives + 1} with their multipliers are needed")
-    n = q.shape[1]
-
-    def at(points, free, newest, start):
-        flow = HigherFlow(problem, scheme, h, start, n, *constraint_numbers(problem, n))
-        x = jnp.concatenate([points.ravel(), free.ravel()])
-        z = jnp.concatenate([newest[0], newest[1], jnp.zeros(flow.mh)])
-        matrix = jax.jacfwd(flow.equations)(z, x)
-        motion = jnp.abs(matrix) < _ROUNDING * jnp.max(jnp.abs(matrix[: flow.n]))
-        matrix = jnp.where(motion & (jnp.arange(len(matrix)) < flow.n)[:, None], 0.0, matrix)
-        left, columns = flow.equations(z, x), matrix[:, flow.n + flow.m :]
-        return matrix, jnp.max(jnp.abs(left - columns @ jnp.linalg.pinv(columns) @ left))
-
-    newest = nodes[1:, -1], rows[1:, -1]
-    chosen = jax.tree.map(lambda x: x[::every], (nodes[:-1], rows[:-1], newest, begin[:-1]))
-    return *jax.vmap(at)(*chosen), chosen[-1]

@@ -12,7 +12,17 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize import Scheme
-from dalembert.numbers import as_function, as_number, as_numbers, as_positive, as_tolerance, as_vector, called, described
+from dalembert.numbers import (
+    EPSILON,
+    as_function,
+    as_number,
+    as_numbers,
+    as_positive,
+    as_tolerance,
+    as_vector,
+    called,
+    described,
+)
 from dalembert.path import Outcome, Path
 from dalembert.step import Branch, simulate
 from dalembert.step.start.second_node import Starter
@@ -20,7 +30,6 @@ from dalembert.systems import System, acceleration, reference
 from dalembert.systems.system import check_system
 from dalembert.tracing import Jitted
 
-EPSILON = np.finfo(float).eps
 SAFETY = 1e3  # rounding errors of all steps added up, times this, are the floor: a fit above it sees truncation only
 SATURATED = 0.5  # an error of that part of the solution's own size says nothing about an order
 LOOSER = 100.0  # the reference is computed twice, with tolerances that far apart; the difference bounds its error
@@ -170,7 +179,7 @@ def order(
                  tolerance=tolerance, throw=False)
         for n in steps
     )  # fmt: skip
-    truth = _Truth(system, q0, v0, float(t0), paths, exact, reference_tolerance)
+    truth = _Truth(system, q0, v0, float(t0), paths, exact=exact, tolerance=reference_tolerance)
     tables = {name: [_compare(name, path, truth, chosen) for path in paths] for name in ("q", "v", "multipliers")}
     done = np.array([path.outcome == Outcome.SUCCESS for path in paths])
     found = {name: converge(np.asarray(h, dtype=float), steps, done, table) for name, table in tables.items()}
@@ -181,7 +190,7 @@ def order(
 class _Truth:
     """(q, v, λ) at any time of any of the paths, and an estimate of the error of each."""
 
-    def __init__(self, system: System, q0, v0, t0: float, paths, exact: Exact | None, tolerance: float):
+    def __init__(self, system: System, q0, v0, t0: float, paths, *, exact: Exact | None, tolerance: float):
         found = [np.asarray(x) for p in paths for x in (p.t, p.t_velocity, p.t_multipliers)]
         self.times = np.unique(np.concatenate([[t0], *found]))
         if exact is None:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.measure.condition import Condition, condition
-from dalembert.measure.higher import FlowRegularity, higher_regularity
+from dalembert.measure.higher_path import FlowRegularity, higher_regularity
 from dalembert.measure.nodes import NodeView, node_view, nodes_of
 from dalembert.numbers import as_number, as_numbers, whole_number
 from dalembert.path import Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from dalembert.algebra import numerical_rank
+from dalembert.algebra.ode import integrate
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
 from dalembert.measure.higher import HigherFlow, higher_flow
@@ -207,7 +207,9 @@ def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable |
     left = view.equations(*nodes, view.multipliers(*nodes, now), now)
     form = jnp.concatenate([jnp.zeros(n), xi(x, q2)])
     basis = tangent_basis(lambda y: view.pair(y[:n], y[n:], t), x)
-    return _restricted(basis, before, forward.T @ after @ forward, slopes.T - slopes, form, q2, left, solved)
+    return _restricted(
+        basis, before, forward.T @ after @ forward, slopes.T - slopes, form=form, end=q2, residual=left, solved=solved
+    )
 
 
 @Jitted
@@ -220,7 +222,9 @@ def _higher_defect(flow: HigherFlow, x: Float[Array, "k"], step: Callable | None
     basis = tangent_basis(flow.restrictions, x)
     solved = (~(info.singular | info.not_finite | info.not_converged)) | (step is not None)
     zero = jnp.zeros_like(before)
-    return _restricted(basis, before, slope.T @ after @ slope, zero, zero[0], end, flow.equations(z, x), solved)
+    return _restricted(
+        basis, before, slope.T @ after @ slope, zero, form=zero[0], end=end, residual=flow.equations(z, x), solved=solved
+    )
 
 
 def _check_pair(view: NodeView, q0: Vector, q1: Vector, t) -> None:
@@ -243,7 +247,7 @@ def tangent_basis(constraints: Callable, x: Float[Array, "k"]) -> Float[Array, "
     return jnp.linalg.svd(rows, full_matrices=True)[2][rows.shape[0] :].T
 
 
-def _restricted(basis, before, pulled, exterior, form, end, residual, solved) -> SymplecticDefect:
+def _restricted(basis, before, pulled, exterior, *, form, end, residual, solved) -> SymplecticDefect:
     on = lambda a: basis.T @ a @ basis  # noqa: E731
     return SymplecticDefect(basis, on(before), on(pulled - before), on(exterior), form @ basis, end, residual, solved)
 
@@ -297,15 +301,15 @@ def flow_symplectic_defect(
     begin = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
     accuracy, most = as_tolerance(tolerance), whole_number(max_steps, "max_steps")
     q, v = check_initial_data(system, q0, v0, begin, t)
-    result = _continuous_defect(system, q, v, begin, duration, accuracy, most)
+    result = _continuous_defect(system, q, v, (begin, begin + duration), accuracy, most)
     if not is_traced(result) and not bool(result.solved):
         raise RuntimeError("flow_symplectic_defect: the integration failed; shorten t, or raise max_steps or the tolerance")
     return result
 
 
 @Jitted
-def _continuous_defect(system: System, q, v, t0, t, tolerance: float, max_steps: int) -> SymplecticDefect:
-    n, y0 = q.shape[0], jnp.concatenate([q, v])
+def _continuous_defect(system: System, q, v, span, tolerance: float, max_steps: int) -> SymplecticDefect:
+    n, y0, (t0, t) = q.shape[0], jnp.concatenate([q, v]), span
     theta = lambda y, s: jnp.concatenate([momentum(system, y[:n], y[n:], s), jnp.zeros(n)])  # noqa: E731
 
     def field(s, carry, args: System):
@@ -315,27 +319,15 @@ def _continuous_defect(system: System, q, v, t0, t, tolerance: float, max_steps:
         return {"y": rate, "slope": rates @ slope, "form": -forces @ slope[:n], "exterior": turned.T - turned}
 
     start = {"y": y0, "slope": jnp.eye(2 * n), "form": jnp.zeros(2 * n), "exterior": jnp.zeros((2 * n, 2 * n))}
-    solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(field),
-        diffrax.Dopri8(),
-        t0,
-        t0 + t,
-        None,
-        start,
-        args=system,
-        stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
-        max_steps=max_steps,
-        throw=False,
-    )
-    assert solution.ys is not None
-    last = jax.tree.map(lambda x: x[-1], solution.ys)
+    found = integrate(field, system, span, start, tolerance, max_steps=max_steps)
+    last = jax.tree.map(lambda x: x[-1], found.y)
     before = -exterior_derivative(lambda y: theta(y, t0), y0)
-    after = -exterior_derivative(lambda y: theta(y, t0 + t), last["y"])
+    after = -exterior_derivative(lambda y: theta(y, t), last["y"])
     basis = tangent_basis(lambda y: _restrictions(system, y[:n], y[n:], t0), y0)
     pulled = last["slope"].T @ after @ last["slope"]
-    left = _restrictions(system, last["y"][:n], last["y"][n:], t0 + t)
-    solved = solution.result == diffrax.RESULTS.successful
-    return _restricted(basis, before, pulled, last["exterior"], last["form"], last["y"], left, solved)
+    left = _restrictions(system, last["y"][:n], last["y"][n:], t)
+    rest = {"form": last["form"], "end": last["y"], "residual": left, "solved": found.reached}
+    return _restricted(basis, before, pulled, last["exterior"], **rest)
 
 
 def _twice(x):

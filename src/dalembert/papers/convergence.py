@@ -37,7 +37,7 @@ METHODS = (PRINTED, EXACT, ONE_STEP)
 
 
 @dataclasses.dataclass(frozen=True)
-class Convergence:
+class ErrorsByStep:
     """Largest error over [0, time] for every step."""
 
     method: Method

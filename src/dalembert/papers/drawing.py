@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.papers.convergence import Convergence
+from dalembert.papers.convergence import ErrorsByStep
 
 BLUE, RED, GREEN, GOLD, GREY = "#2b5c8a", "#c0392b", "#2e8b57", "#b8860b", "#6b7280"
 COLOURS = {"printed": RED, "exact": BLUE, "one_step": GREEN}
@@ -58,7 +58,7 @@ def panels(rows: int = 1, columns: int = 1, *, size: tuple[float, float], **opti
     return plt.subplots(rows, columns, figsize=size, squeeze=False, **options)
 
 
-def error_plot(axes, results: list[Convergence], legends: dict[str, str], what: str) -> None:
+def error_plot(axes, results: list[ErrorsByStep], legends: dict[str, str], what: str) -> None:
     """Errors against h, logarithmic scales; legends by the method's name."""
     axes.set(xscale="log", yscale="log")
     for result in results:
@@ -79,7 +79,7 @@ def step_ticks(axes, h) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def fitted_line(axes, result: Convergence, colour: str, last: int | None = None) -> float:
+def fitted_line(axes, result: ErrorsByStep, colour: str, last: int | None = None) -> float:
     """The least squares line through the points; returns its slope."""
     slope = result.slope(last)
     h, error = np.log(result.h)[-last:] if last else np.log(result.h), np.log(result.error)

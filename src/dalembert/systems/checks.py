@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -81,8 +81,8 @@ class Start(NamedTuple):
 
     q: Array
     v: Array
-    a: Array | np.ndarray
-    multipliers: Array | np.ndarray
+    a: Any  # of NumPy, except where values are traced
+    multipliers: Any
     matrix: np.ndarray | None
 
 
@@ -119,7 +119,7 @@ def checked_start(system: System, q0, v0, t0: float | Array, time: float | Array
     return Start(q, v, found.z[:n], found.z[n:], found.matrix)
 
 
-def _checked(system: System, q0, v0, t0, time) -> tuple[Array, Array, Array, _Found | None]:
+def _checked(system: System, q0, v0, t0, time) -> tuple[Array, Array, Array, _InitialTerms | None]:
     check_x64()
     check_system(system)
     q = as_vector(q0, "q0")
@@ -165,7 +165,7 @@ def check_many(system: System, given: dict, axes: dict, t0, time: float) -> None
         )
 
 
-class _Values(NamedTuple):
+class _InitialValues(NamedTuple):
     """What the checks look at, computed in one compiled call at z = (a, λ). residual, matrix: of `kkt_residual`."""
 
     residual: Array
@@ -178,9 +178,9 @@ class _Values(NamedTuple):
 
 
 @Jitted
-def _values(system: System, q, v, t, z) -> _Values:
+def _values(system: System, q, v, t, z) -> _InitialValues:
     rest = jnp.zeros_like(q)
-    return _Values(
+    return _InitialValues(
         *value_and_jacobian(lambda x: kkt_residual(system, q, v, t, x), z),
         system.call(system.lagrangian, q, v, t=t),
         force(system, q, v, t),
@@ -190,7 +190,7 @@ def _values(system: System, q, v, t, z) -> _Values:
     )
 
 
-class _Found(NamedTuple):
+class _InitialTerms(NamedTuple):
     """Values at the solution z = (a, λ), or at z = 0 where none was found.
 
     linear: whether the constraints are, in a. equations, matrix: F and F' there. rows: R, (m, n). reduced, jacobian: the
@@ -206,7 +206,7 @@ class _Found(NamedTuple):
     rows: np.ndarray
     reduced: np.ndarray
     jacobian: np.ndarray
-    given: _Values
+    given: _InitialValues
 
     def reactions(self, i: int) -> np.ndarray:
         """The rows of the i-th constraint."""
@@ -214,11 +214,11 @@ class _Found(NamedTuple):
         return self.rows[sum(sizes[:i]) : sum(sizes[: i + 1])]
 
 
-def _look(system: System, q, v, t, m: int) -> _Found | None:
+def _look(system: System, q, v, t, m: int) -> _InitialTerms | None:
     """Newton's iteration for (a, λ) on one compiled call; None where a function of the system closes over a traced value."""
     n = q.shape[0]
 
-    def at(z: np.ndarray) -> _Values:
+    def at(z: np.ndarray) -> Any:
         known = _values(system, q, v, t, z)
         return known if is_traced(known) else jax.tree.map(np.asarray, known)
 
@@ -236,10 +236,10 @@ def _look(system: System, q, v, t, m: int) -> _Found | None:
     plain = n + np.flatnonzero(~np.repeat(np.array(lyapunov, bool), [len(x) for x in given.values]))
     rows = -matrix[:n, n:].T  # the equations of motion contain -Rᵀλ
     parts = residual, matrix, rows, residual[plain], matrix[plain, :n]
-    return _Found(z, report.solved, linear, report.residual, *parts, given)
+    return _InitialTerms(z, report.solved, linear, report.residual, *parts, given)
 
 
-def _in_units(found: _Found) -> _Found:
+def _in_units(found: _InitialTerms) -> _InitialTerms:
     """The matrices whose ranks are looked at, in units of the unknowns that the inertia and the reactions give."""
     if not np.all(np.isfinite(found.matrix)):
         return found
@@ -257,7 +257,7 @@ def check_parameters(system) -> None:
             raise ValueError(f"parameters{name}: found {np.asarray(leaf)}; every number must be finite")
 
 
-def _check_values(system: System, found: _Found, q, v) -> None:
+def _check_values(system: System, found: _InitialTerms, q, v) -> None:
     given = found.given
     if not np.isfinite(given.lagrangian):
         raise ValueError(f"lagrangian: is {float(given.lagrangian)} at q0, v0; it must be finite there")
@@ -272,7 +272,7 @@ def _check_values(system: System, found: _Found, q, v) -> None:
                 )
 
 
-def _check_consistent(system: System, found: _Found, q, v, t, time) -> None:
+def _check_consistent(system: System, found: _InitialTerms, q, v, t, time) -> None:
     known = jax.tree.map(lambda x: x[None], found.given.restrictions)
     if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves(known)):
         return  # what is not finite is named later
@@ -284,7 +284,7 @@ def _check_consistent(system: System, found: _Found, q, v, t, time) -> None:
         )
 
 
-def _check_reactions(system: System, found: _Found) -> None:
+def _check_reactions(system: System, found: _InitialTerms) -> None:
     for i, basis in found.given.virtual.items():
         columns = numerical_rank(basis.T)
         if not columns.full:
@@ -300,7 +300,7 @@ def _check_reactions(system: System, found: _Found) -> None:
         )
 
 
-def _check_constraints(system: System, found: _Found) -> None:
+def _check_constraints(system: System, found: _InitialTerms) -> None:
     rank = numerical_rank(found.jacobian)
     if rank.full:
         return
@@ -317,7 +317,7 @@ def _check_constraints(system: System, found: _Found) -> None:
     )
 
 
-def _check_regular(system: System, found: _Found) -> None:
+def _check_regular(system: System, found: _InitialTerms) -> None:
     if not (np.all(np.isfinite(found.matrix)) and np.all(np.isfinite(found.equations))):
         raise ValueError(
             "lagrangian: its derivatives are not finite at q0, v0, or those of a constraint, a force or a control are not "
@@ -348,7 +348,7 @@ def _signed(direction: np.ndarray) -> np.ndarray:
     return direction * np.sign(direction[np.argmax(np.abs(direction).round(9))])
 
 
-def _owners(system: System, found: _Found, rows: tuple[int, ...], skip_lyapunov: bool = False) -> str:
+def _owners(system: System, found: _InitialTerms, rows: tuple[int, ...], skip_lyapunov: bool = False) -> str:
     """Which constraint each of the stacked rows belongs to."""
     names = []
     for i, c in enumerate(system.constraints):

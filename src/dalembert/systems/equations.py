@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, agree, root
-from dalembert.numbers import as_number, as_vector
+from dalembert.algebra.quadrature import GAUSS_NODES, GAUSS_WEIGHTS
+from dalembert.numbers import EPSILON, as_number, as_vector
 from dalembert.systems.constraints import Constraint, Holonomic, Kinematic, Lyapunov, Nonholonomic, WithForces
 from dalembert.systems.distribution.annihilator import annihilator
 from dalembert.systems.shapes import check_shapes
@@ -219,9 +220,7 @@ def _acceleration(system: System, q: Vector, v: Vector, t) -> tuple[Vector, Rows
 
 # The deflated Lyapunov constraint. Along the motion dV/dt + F = φ₀(q,v) + u(q,v) λ; the physical control is -φ₀/u.
 
-_EPSILON = 2.3e-16
 _TRUSTED = 1e-12  # relative error of the acceleration up to which the quotient of two small numbers is used as it is
-_NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(6) + np.array([[1.0], [0.0]])) * 0.5
 
 
 def lyapunov_factor(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, ""]:
@@ -273,7 +272,7 @@ def lyapunov_control(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Row
     here = _affine_in_control(system, q, v, t)
     response = jnp.linalg.norm(here.response)
     acceleration_size = jnp.abs(here.u) * jnp.linalg.norm(here.drift) + jnp.abs(here.phi) * response
-    trusted = _EPSILON * here.size * response < _TRUSTED * acceleration_size
+    trusted = EPSILON * here.size * response < _TRUSTED * acceleration_size
 
     def far(_):
         return -here.phi / here.u
@@ -290,7 +289,7 @@ def lyapunov_control(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Row
             return s - us / slope
 
         s = jax.lax.fori_loop(0, 3, to_zero, jnp.asarray(0.0))
-        means = jax.vmap(lambda x: jnp.stack(slopes(s * x)[1]))(jnp.asarray(_NODES)).T @ _WEIGHTS
+        means = jax.vmap(lambda x: jnp.stack(slopes(s * x)[1]))(jnp.asarray(GAUSS_NODES)).T @ GAUSS_WEIGHTS
         left = _affine_in_control(system, q, v + s * w, t)
         return jnp.where(agree(jnp.abs(left.phi) <= 1e-9 * left.size), -means[0] / means[1], -here.phi / here.u)
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import diffrax
+from typing import TYPE_CHECKING
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dalembert.algebra.ode import integrate
 from dalembert.numbers import as_flag, as_increasing, as_tolerance, is_traced, whole_number
 from dalembert.systems.checks import check_initial_data
 from dalembert.systems.consistency import STEPS, velocity_residuals
 from dalembert.systems.equations import acceleration
 from dalembert.systems.system import System, check_system
 from dalembert.tracing import Jitted
+
+if TYPE_CHECKING:
+    import diffrax
 
 
 class Reference(eqx.Module):
@@ -80,12 +85,11 @@ def reference(
     check_system(system)
     as_flag(throw, "throw")
     times = check_times(t, tolerance)
-    if solver is not None and not isinstance(solver, diffrax.AbstractSolver):
-        raise TypeError(f"solver: found {type(solver).__name__}; give a solver of diffrax, such as diffrax.Dopri8()")
+    if solver is not None:
+        _check_solver(solver)
     q, v = check_initial_data(system, q0, v0, times[0], time_scale(times))
-    chosen = diffrax.Dopri8() if solver is None else solver
     steps = 10_000_000 if max_steps is None else whole_number(max_steps, "max_steps")
-    result = _integrate(system, q, v, times, tolerance, chosen, steps)
+    result = _integrate(system, q, v, times, tolerance, solver=solver, max_steps=steps)
     if throw and not is_traced(result) and not bool(result.succeeded):
         reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
         raise RuntimeError(
@@ -106,28 +110,23 @@ def time_scale(times: Float[Array, "times"]) -> Float[Array, ""]:
     return jnp.minimum(STEPS * (times[1] - times[0]), times[-1] - times[0])
 
 
+def _check_solver(solver) -> None:
+    import diffrax
+
+    if not isinstance(solver, diffrax.AbstractSolver):
+        raise TypeError(f"solver: found {type(solver).__name__}; give a solver of diffrax, such as diffrax.Dopri8()")
+
+
 @Jitted
-def _integrate(system, q, v, times, tolerance, solver, max_steps: int) -> Reference:
+def _integrate(system, q, v, times, tolerance, *, solver, max_steps: int) -> Reference:
     n = q.shape[0]
 
     def field(s, y, args: System):
         return jnp.concatenate([y[n:], acceleration(args, y[:n], y[n:], s)[0]])
 
-    solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(field),
-        solver,
-        times[0],
-        times[-1],
-        None,
-        jnp.concatenate([q, v]),
-        args=system,
-        saveat=diffrax.SaveAt(ts=times),
-        stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
-        max_steps=max_steps,
-        throw=False,
-    )
-    assert solution.ys is not None
-    qs, vs = solution.ys[:, :n], solution.ys[:, n:]
+    span, start = (times[0], times[-1]), jnp.concatenate([q, v])
+    found = integrate(field, system, span, start, tolerance, at=times, solver=solver, max_steps=max_steps)
+    qs, vs = found.y[:, :n], found.y[:, n:]
     multipliers = jax.vmap(lambda x, w, s: acceleration(system, x, w, s)[1])(qs, vs, times)
     return Reference(
         times,
@@ -135,8 +134,8 @@ def _integrate(system, q, v, times, tolerance, solver, max_steps: int) -> Refere
         vs,
         multipliers,
         jax.vmap(lambda x, w, s: _drift(system, x, w, s))(qs, vs, times),
-        solution.result == diffrax.RESULTS.successful,
-        solution.stats["num_steps"],
+        found.reached,
+        found.steps,
     )
 
 

@@ -116,11 +116,12 @@ def _check_shapes(system: System, q, v, t) -> list[int]:
     if forces is not None:
         shape = output_shape(lambda: system.call(forces, q, v, t=t), "forces", "q, v" + names)
         _expect(shape, (n,), "forces", f"shape ({n},)")
-    return [_check_constraint(system, c, f"constraints[{i}] ({type(c).__name__})", q, v, a, t)
+    return [_check_constraint(system, c, f"constraints[{i}] ({type(c).__name__})", (q, v, a), t)
             for i, c in enumerate(system.constraints)]  # fmt: skip
 
 
-def _check_constraint(system: System, c: Constraint, name: str, q, v, a, t) -> int:
+def _check_constraint(system: System, c: Constraint, name: str, point, t) -> int:
+    q, v, a = point
     n, names = q.shape[0], trailing(system)
     if isinstance(c, Lyapunov):
         for label, function in (("V", c.V), ("F", c.F)):

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.linalg import qr
 
 from dalembert.boundary.data.integrals import Curve, find_integrals
 from dalembert.boundary.kkt.linear import Linear
@@ -55,6 +54,8 @@ def redundant(
 
 def _left_out(matrix: np.ndarray, fixed: np.ndarray) -> np.ndarray | None:
     """Rows of what is fixed, as many as combinations of columns vanish on what is free."""
+    from scipy.linalg import qr  # slow to load
+
     _, upper = np.linalg.qr(matrix)
     scaled = np.linalg.solve(upper.T, matrix.T).T
     _, values, right = np.linalg.svd(scaled[~fixed], full_matrices=False)

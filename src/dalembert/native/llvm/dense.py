@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from dalembert.algebra.newton import SINGULAR_PIVOT
 from dalembert.native.llvm.builder import Code, real
 
 SOLVED, SINGULAR, NOT_FINITE, EXACT = range(4)
-# As in algebra/newton.py, so that the two back-ends report the same outcomes.
-SINGULAR_PIVOT, ASTRAY = 1e-13, 0.5
 
 
 def pivoted_solver(size: int | None = None) -> str:

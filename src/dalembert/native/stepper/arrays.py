@@ -7,6 +7,8 @@ import dataclasses
 import numpy as np
 
 HISTORY = 4  # solved steps kept for the cubic prediction
+# A determinant with a double zero that is stepped over changes ninefold at least in that step or in one beside it.
+LEAP = 3.0
 # What a run counts, in stages where a step has several; then what it is told: the node to stop at now, the last one, how
 # often to save and to sample a law.
 COUNTS = ("k", "known", "code", "iterations", "max_iterations", "crossings", "turns", "leaps", "rows", "slow", "saved",

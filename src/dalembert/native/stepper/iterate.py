@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dalembert.algebra.newton import DIVERGING
 from dalembert.native.graph.graph import paired
 from dalembert.native.llvm.builder import Code, real
-from dalembert.native.llvm.dense import ASTRAY, EXACT, NOT_FINITE, SOLVED
+from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED
 from dalembert.native.llvm.emit import Values
+from dalembert.native.stepper.arrays import LEAP
 from dalembert.native.stepper.lane_frame import LaneState
 from dalembert.native.stepper.linear_systems import Plan
 from dalembert.native.stepper.scalar_frame import State
 from dalembert.path import Outcome
-
-# As in step/run/stages.py.
-LEAP = 3.0
 
 
 def following(state: State | LaneState, plan: Plan, inner: Values, values: Values, w: list[str]) -> list[str]:
@@ -204,7 +203,7 @@ class Iteration:
             (scale,) = self.state.emitter.emit([node], inside, fast=True)
             bound = c.let(f"fmul double {scale}, {self.state.settings['tolerance']}")
             passed = c.let(f"and i1 {passed}, {c.let(f'fcmp ole double {largest}, {bound}')}")
-            limit = c.let(f"fmul double {scale}, {real(ASTRAY)}")
+            limit = c.let(f"fmul double {scale}, {real(DIVERGING)}")
             near = c.let(f"and i1 {near}, {c.let(f'fcmp ole double {largest}, {limit}')}")
         if not judged:
             c.store(c.let(f"xor i1 {near}, true"), self.state.astray, "i1")  # as in algebra/newton.py

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalembert.native.llvm.dense import ASTRAY
+from dalembert.algebra.newton import DIVERGING
 from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.iterate import following
 from dalembert.native.stepper.lane_frame import LaneState
@@ -87,7 +87,7 @@ class LaneIteration:
         return [] if r.factor else self.state.emitter.emit(r.tail_pivots, known)
 
     def _passed(self, values: Values, update: dict[int, str], w: list[str]) -> tuple[str, str]:
-        """Whether every tested |update_i| ≤ tolerance · scale_i at the new z, and whether ≤ ASTRAY · scale_i."""
+        """Whether every tested |update_i| ≤ tolerance · scale_i at the new z, and whether ≤ DIVERGING · scale_i."""
         c, inside, passed = self.state.code, dict(values), self.state.code.constant(True)
         near = passed
         self.state.emitter.bind(inside, "w", w)
@@ -98,7 +98,7 @@ class LaneIteration:
         for node, sizes in groups.items():
             (scale,) = self.state.emitter.emit([node], inside, fast=True)
             largest = c.maximum(sizes)
-            bounds = [c.let(f"fmul {c.real} {scale}, {part}") for part in (self.state.tolerance, c.constant(ASTRAY))]
+            bounds = [c.let(f"fmul {c.real} {scale}, {part}") for part in (self.state.tolerance, c.constant(DIVERGING))]
             small, fair = (c.let(f"fcmp ole {c.real} {largest}, {bound}") for bound in bounds)
             passed, near = c.let(f"and {c.truth} {passed}, {small}"), c.let(f"and {c.truth} {near}, {fair}")
         return passed, near

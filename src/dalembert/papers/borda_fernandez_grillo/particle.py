@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.gallery import curvature_particle
-from dalembert.papers.convergence import METHODS, ONE_STEP, PRINTED, Convergence, Method
+from dalembert.papers.convergence import METHODS, ONE_STEP, PRINTED, ErrorsByStep, Method
 from dalembert.path import Path
 
 STEPS = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)
@@ -24,13 +24,13 @@ ENTRY = curvature_particle.entry
 
 @dataclasses.dataclass(frozen=True)
 class Particle:
-    """long, short: errors over [0, 500] and [0, 5], one Convergence per method. path: the run of figure 2.
+    """long, short: errors over [0, 500] and [0, 5], one ErrorsByStep per method. path: the run of figure 2.
 
     product, linear: curves with k = 1 + 0.3xy and with k = x.
     """
 
-    long: list[Convergence]
-    short: list[Convergence]
+    long: list[ErrorsByStep]
+    short: list[ErrorsByStep]
     path: Path
     product: Path
     linear: Path
@@ -45,9 +45,9 @@ def run(method: Method, h: float, time: float) -> Path:
     return method.simulate(ENTRY.system, ENTRY.q0, ENTRY.v0, h, time)
 
 
-def convergence(method: Method, time: float, steps=STEPS) -> Convergence:
+def convergence(method: Method, time: float, steps=STEPS) -> ErrorsByStep:
     errors = [error_of_x(run(method, h, time)).max() for h in steps]
-    return Convergence(method, time, np.array(steps), np.array(errors))
+    return ErrorsByStep(method, time, np.array(steps), np.array(errors))
 
 
 def predicted_error(h: Float[np.ndarray, "steps"], time: float) -> Float[np.ndarray, "steps"]:

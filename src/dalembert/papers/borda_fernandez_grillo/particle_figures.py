@@ -6,7 +6,7 @@ import numpy as np
 
 from dalembert.gallery.curvature_particle import exact
 from dalembert.papers.borda_fernandez_grillo.particle import Particle, predicted_error
-from dalembert.papers.convergence import Convergence
+from dalembert.papers.convergence import ErrorsByStep
 from dalembert.papers.drawing import BLUE, GREY, RED, Save, error_plot, fitted_line, panels
 
 
@@ -41,7 +41,7 @@ def figure_2(save: Save, measured: Particle) -> None:
     save("figure_2", figure)
 
 
-def figure_3(save: Save, printed: Convergence) -> None:
+def figure_3(save: Save, printed: ErrorsByStep) -> None:
     """As printed: one line through all points."""
     figure, axes = panels(size=(4.6, 3.6))
     error_plot(axes[0, 0], [printed], {"printed": "printed start"}, "largest error of $x$ over $[0, 500]$")

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.gallery import inertia_wheel_pendulum as wheel
-from dalembert.papers.convergence import METHODS, ONE_STEP, PRINTED, Convergence, Method
+from dalembert.papers.convergence import METHODS, ONE_STEP, PRINTED, ErrorsByStep, Method
 from dalembert.path import Path
 from dalembert.systems import Reference, reference
 
@@ -31,15 +31,15 @@ P = wheel.PARAMETERS
 
 @dataclasses.dataclass(frozen=True)
 class Pendulum:
-    """long, short: errors of θ over [0, time] and [0, 4], one Convergence per method. path: the run of figure 5.
+    """long, short: errors of θ over [0, time] and [0, 4], one ErrorsByStep per method. path: the run of figure 5.
 
     values: V at the instants of `INSTANTS` within the time, per method and step. reference: the continuous solution on
     the grid of the finest step. late: the one step form from the end of the reference on.
     """
 
     time: float
-    long: list[Convergence]
-    short: list[Convergence]
+    long: list[ErrorsByStep]
+    short: list[ErrorsByStep]
     values: dict[str, Float[np.ndarray, "steps instants"]]
     path: Path
     reference: Reference
@@ -94,12 +94,12 @@ def lyapunov_at(path: Path, instants) -> Float[np.ndarray, "instants"]:
     return np.asarray(lyapunov(q[k], v[k]))
 
 
-def convergence(method: Method, time: float, exact: Reference, steps) -> tuple[Convergence, np.ndarray]:
+def convergence(method: Method, time: float, exact: Reference, steps) -> tuple[ErrorsByStep, np.ndarray]:
     """Errors, and V at the instants that lie within the time."""
     paths = [run(method, h, time) for h in steps]
     values = [lyapunov_at(path, [x for x in INSTANTS if x <= time]) for path in paths]
     errors = [error_of_theta(path, exact) for path in paths]
-    return Convergence(method, time, np.array(steps), np.array(errors)), np.array(values)
+    return ErrorsByStep(method, time, np.array(steps), np.array(errors)), np.array(values)
 
 
 def time_constant() -> float:

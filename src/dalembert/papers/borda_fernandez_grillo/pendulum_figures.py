@@ -6,7 +6,7 @@ import numpy as np
 
 from dalembert.papers.borda_fernandez_grillo import pendulum
 from dalembert.papers.borda_fernandez_grillo.pendulum import Pendulum
-from dalembert.papers.convergence import Convergence
+from dalembert.papers.convergence import ErrorsByStep
 from dalembert.papers.drawing import BLUE, GREEN, GREY, RED, Save, error_plot, fitted_line, panels
 
 
@@ -71,7 +71,7 @@ def late_values(axes, measured: Pendulum) -> None:
     axes.legend()
 
 
-def figure_6(save: Save, printed: Convergence) -> None:
+def figure_6(save: Save, printed: ErrorsByStep) -> None:
     """As printed: one line through all points."""
     figure, axes = panels(size=(4.6, 3.6))
     what = f"largest error of $\\theta$ over $[0, {printed.time:g}]$"

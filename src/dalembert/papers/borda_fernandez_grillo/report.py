@@ -13,7 +13,7 @@ from dalembert.papers.borda_fernandez_grillo.branches import Rule
 from dalembert.papers.borda_fernandez_grillo.particle import Particle, error_of_x, speed_defect
 from dalembert.papers.borda_fernandez_grillo.particle_figures import elastica_defect
 from dalembert.papers.borda_fernandez_grillo.pendulum import INSTANTS, TIME, Pendulum
-from dalembert.papers.convergence import Convergence
+from dalembert.papers.convergence import ErrorsByStep
 from dalembert.papers.tables import markdown
 
 SYSTEMS = ("particle", "pendulum")
@@ -32,13 +32,13 @@ def write_table(file: Path, particle: Particle, pendulum: Pendulum) -> None:
                 writer.writerows((system, coordinate, *row) for row in _rows(result))
 
 
-def _rows(result: Convergence) -> Iterator[tuple[str, ...]]:
+def _rows(result: ErrorsByStep) -> Iterator[tuple[str, ...]]:
     slopes = ["", *(f"{slope:.3f}" for slope in result.slopes())]
     for h, error, slope in zip(result.h, result.error, slopes, strict=True):
         yield result.method.name, f"{result.time:g}", f"{h:g}", f"{error:.6g}", slope
 
 
-def errors(results: list[Convergence]) -> str:
+def errors(results: list[ErrorsByStep]) -> str:
     """Errors, one row per method, one column per step, and the slope of the line through all of them."""
     head = ["h", *(f"{h:g}" for h in results[0].h), "slope of the line", "slope of the last two"]
     rows = [

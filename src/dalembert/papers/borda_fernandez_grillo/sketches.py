@@ -20,7 +20,9 @@ def arrow(axes, start, end, colour: str = "black", width: float = 1.4, style: st
     axes.annotate("", end, start, arrowprops={"arrowstyle": style, "color": colour, "lw": width, "shrinkA": 0, "shrinkB": 0})
 
 
-def arc(axes, centre, radius: float, begin: float, end: float, label: str, colour: str = "black", out: float = 1.25) -> None:
+def arc(
+    axes, centre, radius: float, begin: float, end: float, label: str, *, colour: str = "black", out: float = 1.25
+) -> None:
     """An angle with an arrow head, from `begin` to `end` in radians, and its name."""
     angles = np.linspace(begin, end, 60)
     x, y = centre[0] + radius * np.cos(angles), centre[1] + radius * np.sin(angles)
@@ -56,7 +58,7 @@ def particle(axes) -> None:
     axes.text(*(q + 2.15 * t + [-0.05, -0.2]), "$C_V = \\langle\\dot q\\rangle$", color=GREEN, fontsize=12)
     angle = np.arctan2(t[1], t[0])
     axes.plot([q[0], q[0] + 1.15], [q[1], q[1]], color=GREY, linewidth=0.9)
-    arc(axes, q, 0.85, 0, angle, "$\\theta$", GREY, out=1.2)
+    arc(axes, q, 0.85, 0, angle, "$\\theta$", colour=GREY, out=1.2)
     centre = q + n / k
     ring = np.linspace(0, 2 * np.pi, 200)
     axes.plot(centre[0] + np.cos(ring) / k, centre[1] + np.sin(ring) / k, color=GREY, linewidth=0.8, linestyle=":")
@@ -91,7 +93,7 @@ def pendulum(axes) -> None:
     arc(axes, (0, 0), 1.6, start, start + theta, "$\\theta$", out=1.14)
     mark = np.array([np.cos(start + theta - psi), np.sin(start + theta - psi)])
     axes.plot(*np.stack([end, end + radius * mark]).T, color=BLUE, linewidth=1.6)
-    arc(axes, end, 1.12, start + theta, start + theta - psi, "$\\psi$", BLUE, out=1.18)
+    arc(axes, end, 1.12, start + theta, start + theta - psi, "$\\psi$", colour=BLUE, out=1.18)
     axes.plot(*middle, "o", color="black", markersize=8)
     axes.plot(*end, "o", color=BLUE, markersize=8)
     axes.plot(0, 0, "o", color="white", markeredgecolor="black", markersize=7)

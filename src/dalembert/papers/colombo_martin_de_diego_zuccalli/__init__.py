@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dalembert.papers.colombo_martin_de_diego_zuccalli import beam, flow, free_steps, heisenberg, prescribed_steps, sphere
-from dalembert.papers.colombo_martin_de_diego_zuccalli.report import Found, write_report, write_table
+from dalembert.papers.colombo_martin_de_diego_zuccalli.report import Findings, write_report, write_table
 from dalembert.papers.drawing import saving
 from dalembert.papers.paper import Paper
 
@@ -18,7 +18,7 @@ def run(folder: Path, fast: bool = False) -> None:
     """Measure, then draw, then write the table and the report. fast: fewer steps."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    found = Found(
+    found = Findings(
         beam.measure(fast), free_steps.measure(fast), free_steps.from_equal_steps(), prescribed_steps.measure(fast),
         sphere.measure(fast), heisenberg.measure(fast), flow.measure(fast),
     )  # fmt: skip

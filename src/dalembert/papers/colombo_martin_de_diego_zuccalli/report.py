@@ -11,16 +11,16 @@ import numpy as np
 from dalembert.papers.colombo_martin_de_diego_zuccalli import sphere, tables
 from dalembert.papers.colombo_martin_de_diego_zuccalli.beam import Orders
 from dalembert.papers.colombo_martin_de_diego_zuccalli.checks import found_right, lower_order
-from dalembert.papers.colombo_martin_de_diego_zuccalli.corrections import numbers
 from dalembert.papers.colombo_martin_de_diego_zuccalli.flow import Flow
 from dalembert.papers.colombo_martin_de_diego_zuccalli.free_steps import FreeSteps
 from dalembert.papers.colombo_martin_de_diego_zuccalli.heisenberg import TIME, Heisenberg, least_action
 from dalembert.papers.colombo_martin_de_diego_zuccalli.prescribed_steps import Both
 from dalembert.papers.colombo_martin_de_diego_zuccalli.sphere import Splines
+from dalembert.papers.correction import numbers
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Findings:
     """All that was measured."""
 
     orders: list[Orders]
@@ -32,7 +32,7 @@ class Found:
     flow: Flow
 
 
-def write_table(file: Path, found: Found) -> None:
+def write_table(file: Path, found: Findings) -> None:
     """One row per example, method and step: the largest error of q; for the spline the change when the steps are halved."""
     with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
@@ -49,7 +49,7 @@ def write_table(file: Path, found: Found) -> None:
         )
 
 
-def write_report(file: Path, found: Found, fast: bool) -> None:
+def write_report(file: Path, found: Findings, fast: bool) -> None:
     constant, splines, bent, h = found.prescribed.constant[0], found.splines, found.flow, found.heisenberg
     both = [sphere.integrals(np.asarray(s.q)) for s in (splines.ambient, splines.covariant)]
     right, elastica = numbers(found_right), numbers(lower_order)

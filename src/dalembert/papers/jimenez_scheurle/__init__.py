@@ -27,7 +27,7 @@ def run(folder: Path, fast: bool = False) -> None:
         if found:
             perturbations.draw(save, found)
     write_table(folder / "table.csv", results)
-    write_report(folder / "report.md", results, pairs, runs, stages, found, fast)
+    write_report(folder / "report.md", results, pairs, runs, stages, found, fast=fast)
 
 
 paper = Paper(

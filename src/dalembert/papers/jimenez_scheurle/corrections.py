@@ -2,33 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Callable
-
+from dalembert.papers.correction import Correction
 from dalembert.papers.jimenez_scheurle import checks
-
-
-@dataclasses.dataclass(frozen=True)
-class Correction:
-    """One finding. text says in words what was found, with the numbers of `measure`."""
-
-    equation: str
-    printed: str
-    correct: str
-    measure: Callable[[], dict[str, float]]
-    check: str  # format string of the numbers, {0}, {1}, … in their order
-
-    @property
-    def text(self) -> str:
-        return self.check.format(*numbers(self.measure).values())
-
-
-@functools.cache
-def numbers(measure: Callable[[], dict[str, float]]) -> dict[str, float]:
-    """What a check measures, once."""
-    return measure()
-
 
 CORRECTIONS = (
     Correction("Theorem 2.1, (7)(i)", "⟨A(x₀)z, z⟩, ∀ z", "⟨A(x₀)z, z⟩ > 0", checks.theorem_2_1,

@@ -38,7 +38,7 @@ PART_TIME = 100.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Constraint:
+class ConstraintDrift:
     """v_z - y v_x along a run without its first state: at the states, where eq. (98) has its nodes, and eq. (98) itself.
 
     Attributes:
@@ -72,11 +72,11 @@ class Constraint:
         return int(np.sum(np.diff(np.sign(seen)) != 0))
 
 
-def constraint(case: Case, method: Method, h: float = STEP, time: float | None = None) -> Constraint:
+def constraint(case: Case, method: Method, h: float = STEP, time: float | None = None) -> ConstraintDrift:
     path = method.simulate(case.system, *case.start, h, TIMES[case.name] if time is None else time)
     t, q, v = (np.asarray(x)[1:] for x in (path.t, path.q, path.v))
     on_d = v[:, 2] - q[:, 1] * v[:, 0]
-    return Constraint(case, method, h, t, on_d, on_d + 0.5 * h * v[:, 1] * v[:, 0])
+    return ConstraintDrift(case, method, h, t, on_d, on_d + 0.5 * h * v[:, 1] * v[:, 0])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,8 +121,8 @@ def energy(method: Method, h: float, time: float, every: int) -> Energy:
 class LongRuns:
     """halved: the run at the original nodes with half the step. parts: β = 0, ½, 1 over a short time, with two steps."""
 
-    constraints: list[Constraint]
-    halved: dict[str, Constraint]
+    constraints: list[ConstraintDrift]
+    halved: dict[str, ConstraintDrift]
     energies: list[Energy]
     parts: list[Energy]
 

@@ -6,10 +6,10 @@ import csv
 from pathlib import Path
 
 from dalembert.measure import Embedding
+from dalembert.papers.correction import numbers
 from dalembert.papers.jimenez_scheurle import tables
 from dalembert.papers.jimenez_scheurle.checks import found_right
 from dalembert.papers.jimenez_scheurle.consistency import Pair
-from dalembert.papers.jimenez_scheurle.corrections import numbers
 from dalembert.papers.jimenez_scheurle.integrators import FOUR, ORIGINAL, PARTICLE, POTENTIAL
 from dalembert.papers.jimenez_scheurle.long_runs import LongRuns
 from dalembert.papers.jimenez_scheurle.orders import QUANTITIES, Errors
@@ -34,6 +34,7 @@ def write_report(
     runs: LongRuns,
     work: list[Work],
     found: dict[str, Embedding],
+    *,
     fast: bool,
 ) -> None:
     original = {r.case.name: r for r in runs.constraints if r.method is ORIGINAL}

@@ -8,7 +8,7 @@ from dalembert.measure import Embedding
 from dalembert.papers.jimenez_scheurle.consistency import Pair
 from dalembert.papers.jimenez_scheurle.corrections import CORRECTIONS
 from dalembert.papers.jimenez_scheurle.integrators import ORIGINAL
-from dalembert.papers.jimenez_scheurle.long_runs import Constraint, LongRuns
+from dalembert.papers.jimenez_scheurle.long_runs import ConstraintDrift, LongRuns
 from dalembert.papers.jimenez_scheurle.orders import QUANTITIES, Errors
 from dalembert.papers.jimenez_scheurle.perturbations import METHODS
 from dalembert.papers.jimenez_scheurle.work import Work
@@ -49,7 +49,7 @@ def pairs_table(pairs: list[Pair]) -> str:
     return markdown(head, rows)
 
 
-def constraint_table(runs: list[Constraint]) -> str:
+def constraint_table(runs: list[ConstraintDrift]) -> str:
     head = ["system", "integrator", "ε", "largest", "least … most", "mean", "changes of sign", "left side of (98)"]
     rows = []
     for r in runs:

@@ -10,10 +10,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dalembert.numbers import EPSILON
+
 Vector = Float[Array, "n"]
 State = Float[Array, "k"]
 Unknowns = Float[Array, "z"]
-EPSILON = 2.3e-16
 
 
 class Outputs(NamedTuple):

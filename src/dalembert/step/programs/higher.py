@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from dalembert.discretize.higher import (
-    State,
+    HigherState,
     Unknowns,
     Window,
     equal_window,
@@ -16,7 +16,8 @@ from dalembert.discretize.higher import (
     window_equations,
 )
 from dalembert.discretize.windows import WindowMap
-from dalembert.step.programs.base import EPSILON, Outputs, StepProgram, Vector
+from dalembert.numbers import EPSILON
+from dalembert.step.programs.base import Outputs, StepProgram, Vector
 from dalembert.systems.higher.variational import VariationalProblem, common_order, holonomic_constraints
 
 
@@ -65,10 +66,10 @@ class HigherProgram(StepProgram):
         n = q.shape[0]
         return [q, *(s[j * n : (j + 1) * n] for j in range(self.k))]
 
-    def state(self, q, s, h) -> State:
+    def state(self, q, s, h) -> HigherState:
         n = q.shape[0]
         u = shifted_back(jnp.stack(self.differences(q, s)[:-1]), h)
-        return State(u, s[self.k * n :].reshape(self.k, n))
+        return HigherState(u, s[self.k * n :].reshape(self.k, n))
 
     def unpack(self, z, n: int) -> Unknowns:
         return Unknowns(z[:n], z[n : n + self.m], z[n + self.m :])

@@ -147,7 +147,7 @@ class KickDriftKick(StepProgram):
 
     def residual(self, z, q, s, t, h, held):
         kick = self.unpack(z, q.shape[0])
-        return kick_equations(self.scheme, self.system, q, s, t, h, kick, held, self.deflate)
+        return kick_equations(self.scheme, self.system, q, s, t, h, kick=kick, held=held, deflate=self.deflate)
 
     def guess(self, q, s, t, h):
         return jnp.concatenate([s, s, jnp.zeros(sum((2 if order == 0 else 1) * m for order, m in self.kinds))])

@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, agree, newton, root
+from dalembert.algebra.quadrature import GAUSS_NODES, GAUSS_WEIGHTS
 from dalembert.numbers import as_choice, as_function, described, whole_number
 from dalembert.step.programs.base import EPSILON, StepProgram
 from dalembert.systems.pickling import reduced
@@ -122,7 +122,6 @@ class Call(NamedTuple):
     held: Float[Array, "n"]
 
 
-_NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(6) + np.array([[1.0], [0.0]])) * 0.5
 _TRUSTED = 1e-12  # relative change of the unknowns by round-off up to which the quotient φ/u is used as it is
 _CLOSE = 1e-5  # distance of two roots, in units of the unknowns, under which F(z + r d)/r is a mean derivative
 
@@ -146,7 +145,7 @@ def divided_row(function, factor, row: int):
 
         def near(_):
             rate = lambda x: jax.jvp(lambda y: jnp.stack([function(y)[row], factor(y)]), (z - x * u * d,), (d,))[1]  # noqa: E731
-            means = jax.vmap(rate)(jnp.asarray(_NODES)).T @ _WEIGHTS
+            means = jax.vmap(rate)(jnp.asarray(GAUSS_NODES)).T @ GAUSS_WEIGHTS
             return means[0] / means[1]
 
         return f.at[row].set(lax.cond(agree(trusted), lambda _: f[row] / u, near, None))
@@ -176,7 +175,7 @@ def second_root(function, z: Unknowns, scale, options: Newton) -> tuple[Unknowns
     def divided(x):
         d, r = x[:-1], x[-1]
         close = jnp.abs(r) < _CLOSE
-        mean = jax.vmap(lambda w: jax.jvp(scaled, (w * r * d,), (d,))[1])(jnp.asarray(_NODES)).T @ _WEIGHTS
+        mean = jax.vmap(lambda w: jax.jvp(scaled, (w * r * d,), (d,))[1])(jnp.asarray(GAUSS_NODES)).T @ GAUSS_WEIGHTS
         slopes = jnp.where(close, mean, scaled(r * d) / jnp.where(close, 1.0, r))
         return jnp.concatenate([slopes / rows, (d @ d - 1.0)[None]])
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optimistix as optx
 from jax import lax
 from jaxtyping import Array, Float
 
@@ -49,6 +48,8 @@ class _Point(NamedTuple):
 
 @Jitted
 def _least(program: StepProgram, choices: Choices, carry: Carry, t0, h):
+    import optimistix as optx  # slow to load, and needed only where a step fails
+
     t = t0 + carry.k * h
     reached, stage = carry, 0
     if len(program.weights) > 1:  # walk to the stage that failed

@@ -11,13 +11,11 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Solve
+from dalembert.native.stepper.arrays import HISTORY, LEAP
 from dalembert.path import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, solve_step
-from dalembert.step.run.state import HISTORY, Carry, Choices
-
-# A determinant with a double zero that is stepped over changes ninefold at least in that step or in one beside it.
-LEAP = 3.0
+from dalembert.step.run.state import Carry, Choices
 
 
 def extrapolation(program: StepProgram) -> np.ndarray:

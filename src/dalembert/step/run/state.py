@@ -12,13 +12,12 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Newton
+from dalembert.native.stepper.arrays import HISTORY
 from dalembert.numbers import as_function, is_traced, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Branch
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import traced
-
-HISTORY = 4  # solved stages kept for the prediction
 
 
 class SampledFeedback(eqx.Module):

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, root
 from dalembert.discretize.higher import (
-    State,
+    HigherState,
     Unknowns,
     equal_window,
     forward_differences,
@@ -109,7 +109,7 @@ def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
     momenta = ostrogradsky_momenta(problem, jets, multipliers, t0)
     m = multipliers.shape[1]
 
-    def one(state: State, window):
+    def one(state: HigherState, window):
         equations = lambda z: window_equations(problem, window, state, Unknowns(z[:n], z[n : n + m], z[n + m :]))  # noqa: E731
         start = jnp.concatenate([jets[k], multipliers[0], jnp.zeros(mh)])
         size = 1e-3 * jnp.max(jnp.abs(jets[1:])) + 1e-200
@@ -119,7 +119,7 @@ def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
         return equations(z)[1], (node, z)
 
     windows = starting_windows(scheme, k, h, t0)
-    state, (nodes, z) = jax.lax.scan(one, State(jets[:k], momenta), windows)
+    state, (nodes, z) = jax.lax.scan(one, HigherState(jets[:k], momenta), windows)
     b = jnp.concatenate([shifted_forth(state.u, h), z[-1:, :n]])
     return Begun(jnp.concatenate([jets[:1], nodes]), b, state.momenta, z[-1])
 
@@ -128,7 +128,7 @@ def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
 def from_nodes(problem, scheme, nodes, multipliers, mh: int, t0, h, origin=0.0) -> Begun:
     """The momenta are those of the k windows that end at the last k nodes. origin: what the nodes are counted from."""
     k = problem.derivatives
-    state = momenta_of_nodes(problem, scheme, nodes, multipliers, h, t0, origin)
+    state = momenta_of_nodes(problem, scheme, nodes, multipliers, h, t0, origin=origin)
     last = forward_differences(nodes[k - 1 :], h)[-1]
     b = jnp.concatenate([shifted_forth(state.u, h), last[None]]).at[0].set(nodes[-1] + origin)
     return Begun(nodes + origin, b, state.momenta, jnp.concatenate([last, multipliers[-1], jnp.zeros(mh)]))

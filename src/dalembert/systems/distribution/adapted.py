@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-import diffrax
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.algebra.ode import integrate
 from dalembert.numbers import as_vector, is_traced
 from dalembert.systems.checks import check_initial_data
 from dalembert.systems.distribution.charts import name_of
@@ -156,6 +156,8 @@ def _segment(chart: Connection, start, xi, times, tolerance) -> _Segment:
 
     Steps end at the times: the interpolant of Dormand-Prince 8(7) within a step is less accurate than its ends.
     """
+    import diffrax  # as in algebra.ode, which knows neither events nor times that end a step
+
     worn, inside = 0.5 * chart.guaranteed, jnp.maximum(times, start)
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(lambda s, y, c: c.field(y, s)),
@@ -201,16 +203,5 @@ def flow(chart: Connection, xi, t, duration, tolerance: float):
 
     Time is scaled to [0, 1], so that a duration of either sign, or zero, is one compiled program.
     """
-    solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(lambda s, y, length: length * chart.field(y, t + s * length)),
-        diffrax.Dopri8(),
-        0.0,
-        1.0,
-        None,
-        xi,
-        args=duration,
-        stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
-        max_steps=100_000,
-        throw=False,
-    )
-    return solution.ys[0]  # type: ignore[index]
+    field = lambda s, y, length: length * chart.field(y, t + s * length)  # noqa: E731
+    return integrate(field, duration, (0.0, 1.0), xi, tolerance).y[0]

@@ -192,7 +192,7 @@ def _about_positions(s: Solvability) -> str:
     )
 
 
-class _Found(NamedTuple):
+class _Terms(NamedTuple):
     terms: Reduction
     residual: Array
     rows: Array
@@ -202,11 +202,11 @@ class _Found(NamedTuple):
 
 
 @Jitted
-def _look(system: System, q, v, t, points, speeds) -> _Found:
+def _look(system: System, q, v, t, points, speeds) -> _Terms:
     every = jnp.concatenate([q[None], points])
     omega, slopes = jax.vmap(lambda x: forms_and_slopes(system, x, v, t))(every)
     residuals = velocity_residuals(system, q, v, t).values()
-    return _Found(
+    return _Terms(
         explicit_terms(system, q, v, t),
         jnp.max(jnp.abs(jnp.concatenate([*residuals, jnp.zeros(1)]))),
         jax.vmap(lambda x, w: constraint_rows(system, x, w, t))(points, speeds),

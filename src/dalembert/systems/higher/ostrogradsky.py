@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import factorial
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, newton
+from dalembert.algebra.ode import integrate
 from dalembert.numbers import as_array, as_flag, is_traced, whole_number
 from dalembert.systems.higher.variational import (
     VariationalProblem,
@@ -252,27 +252,14 @@ def _integrate(problem, derivatives, multipliers, times, tolerance, max_steps: i
         slopes = jax.grad(lambda x: _augmented(args, x, z[n:], s))(jet)
         return jnp.stack([*jet[1:], slopes[0], *(slopes[j] - y[k + j - 1] for j in range(1, k))])
 
-    solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(field),
-        diffrax.Dopri8(),
-        times[0],
-        times[-1],
-        None,
-        jnp.concatenate([derivatives[:k], ostrogradsky_momenta(problem, derivatives, multipliers, times[0])]),
-        args=problem,
-        saveat=diffrax.SaveAt(ts=times),
-        stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
-        max_steps=max_steps,
-        throw=False,
-    )
-    assert solution.ys is not None
-    z, info = jax.vmap(lambda y, s: highest_derivative(problem, y, s, guess))(solution.ys, times)
-    jets, momenta = jnp.concatenate([solution.ys[:, :k], z[:, None, :n]], axis=1), solution.ys[:, k:]
+    start = jnp.concatenate([derivatives[:k], ostrogradsky_momenta(problem, derivatives, multipliers, times[0])])
+    found = integrate(field, problem, (times[0], times[-1]), start, tolerance, at=times, max_steps=max_steps)
+    z, info = jax.vmap(lambda y, s: highest_derivative(problem, y, s, guess))(found.y, times)
+    jets, momenta = jnp.concatenate([found.y[:, :k], z[:, None, :n]], axis=1), found.y[:, k:]
     lagrangian = jax.vmap(lambda jet, x, s: _augmented(problem, tuple(jet), x, s))(jets, z[:, n:], times)
     energy = jnp.sum(momenta * jets[:, 1:], axis=(1, 2)) - lagrangian
     solved = jnp.all(~(info.singular | info.not_finite | info.not_converged))
-    done = (solution.result == diffrax.RESULTS.successful) & solved
-    return Ostrogradsky(times, jets, momenta, z[:, n:], energy, done)
+    return Ostrogradsky(times, jets, momenta, z[:, n:], energy, found.reached & solved)
 
 
 def _augmented(problem: VariationalProblem, jet, multipliers, t) -> Float[Array, ""]:

@@ -43,7 +43,7 @@ class Manifold(abc.ABC):
         """The matrix G(q) of the metric."""
 
     @abc.abstractmethod
-    def connection(self, q: Vector) -> Connection:
+    def connection(self, q: Vector) -> LeviCivita:
         """P(q) and Γ(q)."""
 
     def inner(self, q: Vector, u: Vector, w: Vector) -> Float[Array, ""]:
@@ -91,7 +91,7 @@ class Manifold(abc.ABC):
         return [field[0] for field in fields]
 
 
-class Connection(NamedTuple):
+class LeviCivita(NamedTuple):
     """U = G⁻¹φ'ᵀ(φ'G⁻¹φ'ᵀ)⁻¹ and φ', P = 1 - Uφ', and Γⁱⱼₗ (n, n, n); or their time derivatives. None is zero."""
 
     lift: Float[Array, "n m"] | None
@@ -104,7 +104,7 @@ def _total(function: Callable, *jet: Vector):
     return jax.jvp(function, jet[:-1], jet[1:])[1]
 
 
-def _applied(along: Sequence[Connection], jet: Sequence[Vector], w: Sequence[Vector], order: int) -> Vector:
+def _applied(along: Sequence[LeviCivita], jet: Sequence[Vector], w: Sequence[Vector], order: int) -> Vector:
     """The time derivative of that order of P(ẇ + Γ(q̇, w)), from those of P and Γ, of q and of w."""
     inside = []
     for i in range(order + 1):
@@ -118,7 +118,7 @@ def _applied(along: Sequence[Connection], jet: Sequence[Vector], w: Sequence[Vec
     return _projected(along, inside, order)
 
 
-def _projected(along: Sequence[Connection], x: Sequence[Vector], order: int) -> Vector:
+def _projected(along: Sequence[LeviCivita], x: Sequence[Vector], order: int) -> Vector:
     """The time derivative of that order of P x. P is not formed: vectors compile in half the time."""
     result = x[order]
     for a in range(order + 1):
@@ -166,7 +166,7 @@ class Chart(Manifold):
         return jnp.asarray(self.metric(q))
 
     def connection(self, q):
-        return Connection(None, None, _christoffel(self.metric, q))
+        return LeviCivita(None, None, _christoffel(self.metric, q))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,7 +208,7 @@ class Embedded(Manifold):
         rows = self.normals(q)
         up = _inverse(self.gram(q)) @ rows.T if callable(self.metric) else rows.T
         lift = up / jnp.sum(rows[0] * up[:, 0]) if rows.shape[0] == 1 else up @ _inverse(rows @ up)
-        return Connection(lift, rows, _christoffel(self.metric, q) if callable(self.metric) else None)
+        return LeviCivita(lift, rows, _christoffel(self.metric, q) if callable(self.metric) else None)
 
     def normals(self, q: Vector) -> Float[Array, "m n"]:
         """φ'(q)."""
