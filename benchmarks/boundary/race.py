@@ -40,7 +40,7 @@ def transcribed(steps: int) -> tuple[Transcription, np.ndarray]:
     inner = {float(t[i]): q for i, q in zip(indices[2:-2], given[2:-2], strict=True)}
     ends = (da.Nodes(given[:2]), da.Nodes(given[-2:]))
     base = prepare(PROBLEM, [Request(*ends, inner, guess)], sphere.T, steps, None, None)
-    made = transcribe(PROBLEM, base.windows, 3, base.fixed, base.values[0])
+    made = transcribe(PROBLEM, base.windows, 3, base.fixed, base.values[0], base.sizes(base.extents[0]))
     return made, first_values(PROBLEM, made, base.values)[0]
 
 
