@@ -195,8 +195,9 @@ def test_discrete_lagrangian_given_directly():
 
 
 def test_portable_sums_agree_with_machine_code():
-    from dalembert.boundary.kkt.assembly import Machine, Portable
-    from dalembert.boundary.kkt.transcription import first_values, transcribe
+    from dalembert.boundary.data.boundary_data import TimeGrid
+    from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements, JaxAssembly
+    from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
     from dalembert.boundary.prepare import Request, prepare
 
     problem = da.VariationalProblem(
@@ -205,16 +206,16 @@ def test_portable_sums_agree_with_machine_code():
         parameters={"m": 0.5}, time_dependent=True,
     )  # fmt: skip
     start = ([0.6, 0.8],)
-    base = prepare(problem, [Request(start)], 1.0, 8, None, None)
-    made = transcribe(problem, base.windows, 2, base.fixed, base.values[0], base.sizes(np.array([2.0, 3.0])))
+    base = prepare(problem, [Request(start)], TimeGrid(1.0, 8), None)
+    made = transcribe(problem, base.windows, FixedSlots(base.fixed), base.values[0], base.sizes(np.array([2.0, 3.0])))
     z = first_values(problem, made, base.values)[0] + 0.1
-    machine = made.chain.sums
-    assert isinstance(machine, Machine)
+    machine = made.kkt.assembly
+    assert isinstance(machine, CompiledAssembly)
     random = np.random.default_rng(1).standard_normal((2, *z.shape))
-    portable = Portable(machine.terms, made.data, problem.parameters, made.chain.fixed, made.chain.units, random)
+    portable = JaxAssembly(Elements(machine.terms, made.data, problem.parameters), made.kkt.fixed, made.kkt.units, random)
     for one, other in zip(machine.evaluate(z), portable.evaluate(z), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-    bands = [np.zeros((1, z.size, made.chain.width)) for _ in range(2)]
+    bands = [np.zeros((1, z.size, made.kkt.width)) for _ in range(2)]
     for sums, band in zip((machine, portable), bands, strict=True):
-        sums.add_entries(z, band, made.chain.position, made.chain.lower, None)
+        sums.add_entries(z, band, made.kkt.position, made.kkt.lower, None)
     np.testing.assert_allclose(bands[0], bands[1], rtol=1e-11, atol=1e-11)

@@ -1,4 +1,4 @@
-"""The factorizations of a chain: fronts with fixed pivots against banded LU, where pivots vanish at ends and fixed nodes."""
+"""Frontal factorizations with fixed pivots against banded LU, where pivots vanish at ends and fixed nodes."""
 
 import sys
 
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
+from dalembert.boundary.newton.descent import Descent
 from dalembert.tracing import Remembered
 
 linear = sys.modules["dalembert.boundary.kkt.linear"]
@@ -40,8 +41,8 @@ CASES = {
 def test_fronts_and_banded_factorizations_agree(name, monkeypatch):
     problem, given = CASES[name]
     refused = []
-    banded = linear.Banded
-    monkeypatch.setattr(linear, "Banded", lambda *a, **k: refused.append(a) or banded(*a, **k))
+    banded = linear.BandedFactors
+    monkeypatch.setattr(linear, "BandedFactors", lambda *a, **k: refused.append(a) or banded(*a, **k))
     one = da.solve(problem, **given, T=1.0, steps=160)
     assert not refused  # all steps by fronts
     monkeypatch.setattr(linear, "SHORTEST", 10**9)
@@ -59,14 +60,14 @@ def test_a_factorization_that_is_not_accurate_is_not_used(monkeypatch):
     right = da.solve(problem, **given, T=1.0, steps=160)
     found = linear._pivots
 
-    def wrong(chain, z):
-        pivots = found(chain, z)
+    def wrong(kkt, z):
+        pivots = found(kkt, z)
         return pivots._replace(groups=((9,), *(g for g in pivots.groups if 9 not in g)))  # a multiplier first: 0
 
     monkeypatch.setattr(linear, "_pivots", wrong)
     monkeypatch.setattr(linear, "_PIVOTS", Remembered(1))
-    used, banded = [], linear.Banded
-    monkeypatch.setattr(linear, "Banded", lambda *a, **k: used.append(a) or banded(*a, **k))
+    used, banded = [], linear.BandedFactors
+    monkeypatch.setattr(linear, "BandedFactors", lambda *a, **k: used.append(a) or banded(*a, **k))
     again = da.solve(problem, **given, T=1.0, steps=160)
     assert used
     assert np.max(np.abs(again.q - right.q)) < 1e-10
@@ -98,7 +99,7 @@ def test_the_loop_in_machine_code_is_the_iteration(name, monkeypatch):
     """Step by step the same, until a step is refused and the portable iteration goes on."""
     problem, given = LOOPS[name]
     one = da.solve(problem, **given, T=1.0, steps=160, throw=False)
-    monkeypatch.setattr(sys.modules["dalembert.boundary.newton.iteration"], "_descended", lambda *_: False)
+    monkeypatch.setattr(Descent, "run", lambda *_: False)
     other = da.solve(problem, **given, T=1.0, steps=160, throw=False)
     assert one.outcome is other.outcome is da.Outcome.SUCCESS
     assert int(one.statistics.iterations) == int(other.statistics.iterations)

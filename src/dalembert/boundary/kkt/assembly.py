@@ -13,14 +13,14 @@ import numpy as np
 
 from dalembert.native import (
     Accumulation,
-    Bound,
-    Fronts,
+    BoundFactorization,
+    ElementSum,
+    FrontalFactorization,
     Places,
-    Sum,
     Summand,
     Windowed,
     compile_accumulation,
-    plan,
+    symbolic_plan,
     vanishing,
 )
 from dalembert.tracing import Jitted, remembered
@@ -58,15 +58,24 @@ class Term(NamedTuple):
         """The second derivatives of f + νᵀc, (L, L)."""
         return jax.hessian(lambda x: self.lagrangian(x, data, shared)[0])(z)
 
-    def words(self, size: int) -> tuple[int, ...]:
+    def flat_offsets(self, size: int) -> tuple[int, ...]:
         """Where the entries of z stand in an array of blocks of this size, from block start+i on."""
         return tuple(o * size + c for o, c in zip(self.offsets, self.components, strict=True))
 
 
-class Machine:
+class Elements(NamedTuple):
+    """The terms of a sum. data: for each of them a tree of arrays with leading axis count; shared: a tree all are given."""
+
+    terms: tuple[Term, ...]
+    data: list
+    shared: Any
+
+
+class CompiledAssembly:
     """The sums as loops of machine code; Unsupported where a function cannot be translated."""
 
-    def __init__(self, terms: tuple[Term, ...], data: list, shared: Any, fixed: np.ndarray, units: np.ndarray):
+    def __init__(self, elements: Elements, fixed: np.ndarray, units: np.ndarray):
+        terms, data, shared = elements
         self.terms, self.size = terms, fixed.shape[1]
         self.free = np.ascontiguousarray(~fixed, dtype=float)
         self.units = self.free * units
@@ -133,14 +142,14 @@ class Machine:
             run(term.number, (z.ctypes.data + at, x.ctypes.data + at), (found.ctypes.data + at,))
         return found
 
-    def parts(self) -> list[Sum]:
+    def elements(self) -> list[ElementSum]:
         """Gradients and products as `descend` takes them."""
         every = zip(self.terms, self.first, self.times, strict=True)
-        return [Sum(f.addresses, p.addresses, t.number, 8 * t.start * self.size) for t, f, p in every]
+        return [ElementSum(f.addresses, p.addresses, t.number, 8 * t.start * self.size) for t, f, p in every]
 
-    def fronts(self, pivots: tuple[tuple[int, ...], ...]) -> Bound:
+    def frontal(self, pivots: tuple[tuple[int, ...], ...]) -> BoundFactorization:
         """The factorizations of the second derivatives with these pivots."""
-        made = _compiled_fronts(self.unplaced, tuple(self.kinds), self.patterns, self.size, pivots)
+        made = _compiled_frontal(self.unplaced, tuple(self.kinds), self.patterns, self.size, pivots)
         return made.bind(self.free, self.ranges, self.rows, self.shared)
 
     @functools.cached_property
@@ -164,14 +173,16 @@ def _windowed(function: Callable, reads: tuple[Places, ...], kind) -> Windowed:
 @remembered(256)
 def _structure(term: Term, kind, size: int) -> Pattern:
     """Rows and columns of the second derivatives that are not identically zero."""
-    windowed = _windowed(lambda z, data, shared: (term.second(z, data, shared),), (Places(term.words(size), size),), kind)
+    windowed = _windowed(
+        lambda z, data, shared: (term.second(z, data, shared),), (Places(term.flat_offsets(size), size),), kind
+    )
     rows, columns = np.nonzero(~vanishing(windowed)[0])
     return tuple(rows.tolist()), tuple(columns.tolist())
 
 
 @remembered(256)
 def _compiled_gradient(term: Term, kind, size: int) -> Callable:
-    place = Places(term.words(size), size)
+    place = Places(term.flat_offsets(size), size)
 
     def both(z, data, shared):
         slope, f = jax.grad(term.lagrangian, has_aux=True)(z, data, shared)
@@ -182,24 +193,24 @@ def _compiled_gradient(term: Term, kind, size: int) -> Callable:
 
 @remembered(256)
 def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: tuple[int, ...], lower: int) -> Callable:
-    place = Places(term.words(size), size)
+    place = Places(term.flat_offsets(size), size)
     rows, columns = (np.asarray(p, dtype=int) for p in pattern)
     width = 3 * lower + 1
 
     def entries(z, units, data, shared):
         return (term.second(z, data, shared)[rows, columns] * units[rows] * units[columns],)
 
-    words = []
+    flat = []
     for r, c in zip(*pattern, strict=True):
         row = term.offsets[r] * size + position[term.components[r]]
         column = term.offsets[c] * size + position[term.components[c]]
-        words.append(row * width + lower + column - row)
-    return compile_accumulation(_windowed(entries, (place, place), kind), (Places(tuple(words), size * width),))
+        flat.append(row * width + lower + column - row)
+    return compile_accumulation(_windowed(entries, (place, place), kind), (Places(tuple(flat), size * width),))
 
 
 @remembered(256)
 def _compiled_product(term: Term, kind, size: int) -> Callable:
-    place = Places(term.words(size), size)
+    place = Places(term.flat_offsets(size), size)
 
     def product(z, x, data, shared):
         return (term.product(z, x, data, shared),)
@@ -208,19 +219,21 @@ def _compiled_product(term: Term, kind, size: int) -> Callable:
 
 
 @remembered(64)
-def _compiled_fronts(terms: tuple[Term, ...], kinds: tuple, patterns: tuple[Pattern, ...], size: int, pivots) -> Fronts:
+def _compiled_frontal(
+    terms: tuple[Term, ...], kinds: tuple, patterns: tuple[Pattern, ...], size: int, pivots
+) -> FrontalFactorization:
     summands = []
     for term, kind, pattern in zip(terms, kinds, patterns, strict=True):
-        words = term.words(size)
-        kept = [(r, c) for r, c in zip(*pattern, strict=True) if words[r] <= words[c]]
+        flat = term.flat_offsets(size)
+        kept = [(r, c) for r, c in zip(*pattern, strict=True) if flat[r] <= flat[c]]
         rows, columns = (np.array([pair[k] for pair in kept], dtype=int) for k in (0, 1))
 
         def entries(z, data, shared, term=term, rows=rows, columns=columns):
             return (term.second(z, data, shared)[rows, columns],)
 
-        windowed = _windowed(entries, (Places(words, size),), kind)
-        summands.append(Summand(windowed, tuple((words[r], words[c]) for r, c in kept)))
-    return Fronts(summands, plan([pair for s in summands for pair in s.entries], size, pivots))
+        windowed = _windowed(entries, (Places(flat, size),), kind)
+        summands.append(Summand(windowed, tuple((flat[r], flat[c]) for r, c in kept)))
+    return FrontalFactorization(summands, symbolic_plan([pair for s in summands for pair in s.entries], size, pivots))
 
 
 def _between(term: Term, pattern: Pattern, components: np.ndarray | None) -> Pattern:
@@ -235,12 +248,11 @@ def _between(term: Term, pattern: Pattern, components: np.ndarray | None) -> Pat
     return tuple(r for r, _ in kept), tuple(c for _, c in kept)
 
 
-class Portable:
+class JaxAssembly:
     """The same sums by JAX, one vmapped function per term."""
 
-    def __init__(
-        self, terms: tuple[Term, ...], data: list, shared: Any, fixed: np.ndarray, units: np.ndarray, sample: np.ndarray
-    ):
+    def __init__(self, elements: Elements, fixed: np.ndarray, units: np.ndarray, sample: np.ndarray):
+        terms, data, shared = elements
         self.terms, self.data, self.shared, self.size = terms, data, shared, fixed.shape[1]
         self.patterns = tuple(_pattern(t, d, shared, sample) for t, d in zip(terms, data, strict=True))
         self.units = [_units(t, p, ~fixed * units) for t, p in zip(terms, self.patterns, strict=True)]
@@ -253,7 +265,7 @@ class Portable:
     def add_entries(
         self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None
     ) -> None:
-        """As `Machine.add_entries`."""
+        """As `CompiledAssembly.add_entries`."""
         blocks = band.reshape(-1, self.size, band.shape[-1])
         found = _entries(self.terms, self.patterns, self.data, self.shared, z)
         for term, pattern, units, values in zip(self.terms, self.patterns, self.units, found, strict=True):

@@ -25,7 +25,7 @@ from dalembert.native.llvm.jit import Loaded
 from dalembert.native.stepper.arrays import total
 from dalembert.native.stepper.batch import ensemble
 from dalembert.native.stepper.compiled import CompiledStep, processors
-from dalembert.native.xla.handler import SLOT, SLOTS, handler, interface
+from dalembert.native.xla.ffi import SLOT, SLOTS, handler, interface
 
 TARGET = "dalembert_run"
 
