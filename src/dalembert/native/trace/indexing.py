@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,12 +70,23 @@ def _dynamic_update_slice(g: Graph, eqn, x: Nodes, update: Nodes, *starts: Nodes
     return result
 
 
-def _positions(indices, grid, window_axes, skipped, index_map, batching, operand_shape, sizes):
+class _Slices(NamedTuple):
+    """How a gather or a scatter sees its operand. window_axes: axes of the output that run inside a slice. skipped: axes of
+    the operand that no window axis runs along. sizes: of a slice, along each axis of the operand."""
+
+    window_axes: Sequence[int]
+    skipped: set[int]
+    index_map: Sequence[int]
+    batching: tuple[Sequence[int], Sequence[int]]
+    sizes: Sequence[int]
+
+
+def _positions(indices, grid, slices: _Slices, operand_shape):
     """Indices into the operand for every element of a gather's output (or a scatter's updates); and which are inside.
 
-    grid: one array of coordinates per axis of the output. window_axes: its axes that run inside a slice. skipped: axes
-    of the operand that no window axis runs along. sizes: of a slice, along each axis of the operand.
+    grid: one array of coordinates per axis of the output.
     """
+    window_axes, skipped, index_map, batching, sizes = slices
     batch = tuple(grid[d] for d in range(len(grid)) if d not in window_axes)
     at = [np.zeros(grid[0].shape if len(grid) else (), np.int64) for _ in operand_shape]
     along = [d for d in range(len(operand_shape)) if d not in skipped]
@@ -146,7 +157,8 @@ def _gather_at(g: Graph, eqn, x: Nodes, indices: np.ndarray) -> Nodes:
     grid = np.indices(eqn.outvars[0].aval.shape)
     skipped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
     batching = (d.operand_batching_dims, d.start_indices_batching_dims)
-    at, inside = _positions(indices, grid, d.offset_dims, skipped, d.start_index_map, batching, x.shape, p["slice_sizes"])
+    slices = _Slices(d.offset_dims, skipped, d.start_index_map, batching, p["slice_sizes"])
+    at, inside = _positions(indices, grid, slices, x.shape)
     result = x[at]
     if "FILL" in str(p["mode"]) and not inside.all():
         result = np.where(inside, result, _fill(g, eqn))
@@ -160,7 +172,7 @@ def _scatter(combine: str | None) -> Callable:
         known, column = _moving(g, "scatter", indices)
         result, d = x.copy(), eqn.params["dimension_numbers"]
         if column is None:
-            _scatter_at(g, eqn, combine, result, known, updates, None)
+            _scatter_at(g, eqn, combine, result, known, updates)
             return result
         axis, grid = d.scatter_dims_to_operand_dims[column], np.indices(updates.shape)
         last = x.shape[axis] - _window_sizes(d, updates.shape, x.ndim)[axis]
@@ -170,7 +182,7 @@ def _scatter(combine: str | None) -> Callable:
         chosen = np.broadcast_to(chosen, updates.shape)
         for k in range(last + 1):
             here = elementwise(g, "eq", chosen, np.asarray(g.constant(k)))
-            _scatter_at(g, eqn, combine, result, _at(known, column, k), updates, here)
+            _scatter_at(g, eqn, combine, result, _at(known, column, k), updates, where=here)
         return result
 
     return scatter
@@ -185,14 +197,17 @@ def _window_sizes(d, updates: tuple[int, ...], ndim: int) -> list[int]:
     return sizes
 
 
-def _scatter_at(g: Graph, eqn, combine, result: Nodes, indices: np.ndarray, updates: Nodes, where: Nodes | None) -> None:
+def _scatter_at(
+    g: Graph, eqn, combine, result: Nodes, indices: np.ndarray, updates: Nodes, *, where: Nodes | None = None
+) -> None:
     """Write updates into result, or combine them with what is there; with `where`, only where that is true."""
     p, d = eqn.params, eqn.params["dimension_numbers"]
     skipped = {*d.inserted_window_dims, *d.operand_batching_dims}
     sizes, window = _window_sizes(d, updates.shape, result.ndim), list(d.update_window_dims)
     batching = (d.operand_batching_dims, d.scatter_indices_batching_dims)
     grid = np.indices(updates.shape)
-    at, inside = _positions(indices, grid, window, skipped, d.scatter_dims_to_operand_dims, batching, result.shape, sizes)
+    slices = _Slices(window, skipped, d.scatter_dims_to_operand_dims, batching, sizes)
+    at, inside = _positions(indices, grid, slices, result.shape)
     keep = inside if "CLIP" not in str(p["mode"]) else np.ones_like(inside)
     columns = [np.broadcast_to(a, updates.shape)[keep].tolist() for a in at]
     conditions = np.full(updates.shape, g.true) if where is None else where
