@@ -26,7 +26,7 @@ from dalembert.boundary.data.boundary_data import TimeGrid
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, transcribe
 from dalembert.boundary.newton.iterate import Settings
-from dalembert.boundary.newton.iteration import Newton
+from dalembert.boundary.newton.iteration import BoundaryNewton
 from dalembert.boundary.prepare import Request, prepare
 from dalembert.native.band import banded as machine
 
@@ -49,7 +49,7 @@ def transcribed(steps: int) -> tuple[Transcription, np.ndarray]:
 def ours(steps: int, tolerance: float) -> tuple[Callable[[], object], Transcription, np.ndarray]:
     """A call of the iteration alone."""
     made, z = transcribed(steps)
-    newton = Newton(made.kkt, LinearSolver(made.kkt, z), Settings(tolerance))
+    newton = BoundaryNewton(made.kkt, LinearSolver(made.kkt, z), Settings(tolerance))
     return lambda: newton.minimise(z), made, z
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -196,7 +198,8 @@ def test_discrete_lagrangian_given_directly():
 
 def test_portable_sums_agree_with_machine_code():
     from dalembert.boundary.data.boundary_data import TimeGrid
-    from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements, JaxAssembly
+    from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements
+    from dalembert.boundary.kkt.jax_assembly import JaxAssembly
     from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
     from dalembert.boundary.prepare import Request, prepare
 
@@ -219,3 +222,12 @@ def test_portable_sums_agree_with_machine_code():
     for sums, band in zip((machine, portable), bands, strict=True):
         sums.add_entries(z, band, made.kkt.position, made.kkt.lower, None)
     np.testing.assert_allclose(bands[0], bands[1], rtol=1e-11, atol=1e-11)
+
+
+def test_a_batch_is_solved_where_the_system_does_not_tell_its_processors(monkeypatch):
+    """As on macOS and Windows."""
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    problem = da.VariationalProblem(lambda q, v: 0.5 * v @ v)
+    found = da.solve_batch(problem, initial=(np.zeros((2, 1)),), final=(np.array([[1.0], [2.0]]),), T=1.0, steps=4)
+    for s, end in zip(found, (1.0, 2.0), strict=True):
+        np.testing.assert_allclose(s.q[:, 0], np.linspace(0.0, end, 5), atol=1e-14)

@@ -11,7 +11,7 @@ from dalembert.boundary.kkt.linear import FrontalFactors, LinearSolver
 from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
 from dalembert.boundary.newton.descent import Descent
 from dalembert.boundary.newton.iterate import Settings, Termination
-from dalembert.boundary.newton.iteration import Newton
+from dalembert.boundary.newton.iteration import BoundaryNewton
 from dalembert.boundary.prepare import Request, prepare
 
 SPHERE = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda q: q @ q - 1.0), derivatives=2)
@@ -54,7 +54,7 @@ def test_frontal_and_banded_factorizations_agree(name):
     one, other = LinearSolver(kkt, z), LinearSolver(kkt, z)
     other.frontal = None
     assert isinstance(one.factor(z), FrontalFactors)
-    found, expected = (Newton(kkt, linear, Settings()).minimise(z) for linear in (one, other))
+    found, expected = (BoundaryNewton(kkt, linear, Settings()).minimise(z) for linear in (one, other))
     assert found.end is expected.end is Termination.CONVERGED
     assert found.linear.refusals == 0  # all steps by frontal factors
     assert np.max(np.abs((found.z - expected.z)[:, slots])) < 1e-10 * (1.0 + np.max(np.abs(expected.z[:, slots])))
@@ -70,7 +70,7 @@ def test_a_factorization_that_is_not_accurate_is_not_used():
     right, wrong = LinearSolver(kkt, z), LinearSolver(kkt, z)
     groups = right.frontal.factorization.plan.pivots
     wrong.frontal = kkt.assembly.frontal(((9,), *(g for g in groups if 9 not in g)))  # a multiplier first: 0
-    found, expected = (Newton(kkt, linear, Settings()).minimise(z) for linear in (wrong, right))
+    found, expected = (BoundaryNewton(kkt, linear, Settings()).minimise(z) for linear in (wrong, right))
     assert found.linear.refusals > 0
     assert found.end is Termination.CONVERGED
     assert np.max(np.abs((found.z - expected.z)[:, slots])) < 1e-10

@@ -28,7 +28,7 @@ from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.lower import check_given_windows
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton.iterate import Settings
-from dalembert.boundary.newton.iteration import Newton
+from dalembert.boundary.newton.iteration import BoundaryNewton
 from dalembert.boundary.result import Ended, ended, solutions_of
 from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, as_windows, windows
 from dalembert.numbers import as_numbers
@@ -127,7 +127,7 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
     """The ends of Newton's iterations."""
     w, scheme = prepared.windows, prepared.scheme
     made, z, extents, left_out = _transcribed(prepared)
-    newton = Newton(made.kkt, LinearSolver(made.kkt, z[0]), settings)
+    newton = BoundaryNewton(made.kkt, LinearSolver(made.kkt, z[0]), settings)
     least = 4 * np.finfo(float).eps / settings.tolerance * np.abs(prepared.origin)  # what moves o + x by its last digits
 
     def one(given: tuple[np.ndarray, np.ndarray]) -> Ended:

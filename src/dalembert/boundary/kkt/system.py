@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements, JaxAssembly, narrow_order
+from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements
+from dalembert.boundary.kkt.jax_assembly import JaxAssembly
+from dalembert.boundary.kkt.ordering import narrow_order
 from dalembert.native import Unsupported
 
 

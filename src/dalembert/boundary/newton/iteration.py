@@ -48,7 +48,7 @@ class Accepted(NamedTuple):
     whole: bool
 
 
-class Newton:
+class BoundaryNewton:
     """The iteration on one KKT system; `minimise` may be called by several threads. linear: what solves its systems."""
 
     def __init__(self, kkt: KKTSystem, linear: LinearSolver, settings: Settings):

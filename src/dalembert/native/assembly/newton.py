@@ -52,7 +52,7 @@ class WholeSteps:
         path and its gradient, are those of the last accepted step."""
         job, values = np.concatenate([WORDS.pack(**words), self._last]), SCALARS.pack(**scalars)
         status = self._run(job.ctypes.data, values.ctypes.data)
-        return int(status), {name: float(value) for name, value in SCALARS.unpack(values).items()}
+        return int(status), dict(zip(SCALARS.fields, values.tolist(), strict=True))
 
 
 _RUNS: dict[tuple, tuple[Callable, object]] = {}
