@@ -34,7 +34,7 @@ PROBLEM = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda
 
 
 def transcribed(steps: int) -> tuple[Transcription, np.ndarray]:
-    """The chain of the spline and its first path."""
+    """The KKT system of the spline and its first path."""
     indices, given = sphere.fixed_nodes(steps)
     guess = sphere.spline_guess(sphere.POINTS, steps)
     guess[indices] = given
