@@ -17,9 +17,9 @@ KEPT = ("fixed_places", "monitored", "spans", "nonlinear", "sign", "metric", "un
 class Descent:
     """Whole steps on one KKT system; `run` may be called by several threads."""
 
-    def __init__(self, kkt: KKTSystem, frontal: BoundFactorization):
+    def __init__(self, kkt: KKTSystem, frontal: BoundFactorization, settings: Settings):
         assembly: Any = kkt.assembly
-        self._frontal, self._kkt = frontal, kkt
+        self._frontal, self._kkt, self._settings = frontal, kkt, settings
         self._steps = WholeSteps(assembly.elements(), frontal.data, len(kkt.positions), RULES)
         self._kept = {name: np.ascontiguousarray(getattr(kkt, name)) for name in KEPT}
         arrays = self._kept | {"free": kkt.free, "fixed_blocks": frontal.fixed_blocks, "diagonal": kkt.unit}
@@ -27,7 +27,7 @@ class Descent:
         self._words = {name: a.ctypes.data for name, a in arrays.items()} | frontal.factorization.addresses
         self._words |= {
             "fixed_count": len(kkt.fixed_places), "nonlinear_count": len(kkt.nonlinear), "monitored_count": len(kkt.spans),
-            "blocks": kkt.blocks, "size": kkt.size, "tail": tail,
+            "blocks": kkt.blocks, "size": kkt.size, "tail": tail, "most": settings.max_iterations,
         }  # fmt: skip
         sizes = {
             "z": n, "g": n + 1, "new_z": n, "new_g": n + 1, "x": n + tail, "y": n + tail,
@@ -35,32 +35,35 @@ class Descent:
         }  # fmt: skip
         self._size = sum(sizes.values())
         self._places = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
-        self._workspaces: list[np.ndarray] = []  # that no thread uses: new memory costs as much as an iteration
+        # Workspaces that no thread uses, with what the loop is told of them: new ones cost as much as an iteration.
+        self._workspaces: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def run(self, it: Iterate, settings: Settings) -> bool:
+    def run(self, it: Iterate) -> bool:
         """Whole steps, as long as they are accepted; whether that was all."""
         try:
-            workspace = self._workspaces.pop()
+            workspace, job = self._workspaces.pop()
         except IndexError:
-            workspace = np.empty(self._size)
+            workspace, job = self._new()
         z, gradient, sizes = (self._part(workspace, name) for name in ("z", "g", "sizes"))
         z[:], gradient[:], sizes[:] = it.z.ravel(), it.at.gradient.ravel(), it.sizes
-        begin = workspace.ctypes.data
-        words = self._words | {name: begin + 8 * start for name, start in self._places.items()}
-        words["most"] = settings.max_iterations
         numbers = {
-            "tolerance": settings.tolerance, "before": it.update, "update": it.update, "penalty": it.penalty,
+            "tolerance": self._settings.tolerance, "before": it.update, "update": it.update, "penalty": it.penalty,
             "objective": it.at.objective, "violation": it.at.violation, "norm": it.at.norm,
             "iterations": it.iterations, "trusted": float(it.linear.trusted),
         }  # fmt: skip
-        status, found = self._steps(words, numbers)
+        status, found = self._steps(job, numbers)
         at = Evaluation(found["objective"], found["violation"], gradient.reshape(it.z.shape).copy(), found["norm"])
         it.move(z.reshape(it.z.shape).copy(), at)
         it.update, it.penalty = found["update"], found["penalty"]
         it.factorizations += int(found["iterations"]) - it.iterations
         it.iterations = int(found["iterations"])
-        self._workspaces.append(workspace)
+        self._workspaces.append((workspace, job))
         return status == CONVERGED
+
+    def _new(self) -> tuple[np.ndarray, np.ndarray]:
+        workspace = np.empty(self._size)
+        begin = workspace.ctypes.data
+        return workspace, self._steps.job(self._words | {name: begin + 8 * at for name, at in self._places.items()})
 
     def _part(self, workspace: np.ndarray, name: str) -> np.ndarray:
         start = self._places[name]

@@ -54,7 +54,7 @@ class BoundaryNewton:
     def __init__(self, kkt: KKTSystem, linear: LinearSolver, settings: Settings):
         self.kkt, self.settings, self._linear = kkt, settings, linear
         frontal = linear.frontal if settings.minimum else None
-        self._descent = None if frontal is None else Descent(kkt, frontal)
+        self._descent = None if frontal is None else Descent(kkt, frontal, settings)
 
     def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None) -> Iterate:
         """From the path z (blocks, b); sizes: (n,), typical of its coordinates, the KKT system's if not given."""
@@ -64,7 +64,7 @@ class BoundaryNewton:
         if not it.at.finite:
             it.end = Termination.NOT_FINITE
             return it
-        if self._descent is not None and self._descent.run(it, settings):
+        if self._descent is not None and self._descent.run(it):
             it.end = Termination.CONVERGED
             return it
         while it.iterations < settings.max_iterations and not self._stepped(it):

@@ -47,10 +47,14 @@ class WholeSteps:
         self._run = _compiled(len(sums), len(data), coordinates, rules, cache)
         self._last = np.concatenate([*(s.packed for s in sums), np.array(data, np.int64)])
 
-    def __call__(self, words: dict[str, int], scalars: dict[str, float]) -> tuple[int, dict[str, float]]:
-        """(CONVERGED or REFUSED, the scalars at the end). words: counts and addresses by the names in WORDS. z and g, the
-        path and its gradient, are those of the last accepted step."""
-        job, values = np.concatenate([WORDS.pack(**words), self._last]), SCALARS.pack(**scalars)
+    def job(self, words: dict[str, int]) -> np.ndarray:
+        """What the loop is told of one workspace: counts and addresses by the names in WORDS."""
+        return np.concatenate([WORDS.pack(**words), self._last])
+
+    def __call__(self, job: np.ndarray, scalars: dict[str, float]) -> tuple[int, dict[str, float]]:
+        """(CONVERGED or REFUSED, the scalars at the end). z and g, the path and its gradient, are those of the last accepted
+        step."""
+        values = SCALARS.pack(**scalars)
         status = self._run(job.ctypes.data, values.ctypes.data)
         return int(status), dict(zip(SCALARS.fields, values.tolist(), strict=True))
 
