@@ -22,9 +22,11 @@ from benchmarks.boundary import sphere
 
 import dalembert as da
 from dalembert.algebra import banded as lapack
-from dalembert.boundary.kkt.linear import Linear
-from dalembert.boundary.kkt.transcription import Transcription, first_values, transcribe
-from dalembert.boundary.newton.iteration import Settings, minimise
+from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.kkt.linear import LinearSolver
+from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, transcribe
+from dalembert.boundary.newton.iterate import Settings
+from dalembert.boundary.newton.iteration import BoundaryNewton
 from dalembert.boundary.prepare import Request, prepare
 from dalembert.native.band import banded as machine
 
@@ -32,23 +34,23 @@ PROBLEM = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda
 
 
 def transcribed(steps: int) -> tuple[Transcription, np.ndarray]:
-    """The chain of the spline and its first path."""
+    """The KKT system of the spline and its first path."""
     indices, given = sphere.fixed_nodes(steps)
     guess = sphere.spline_guess(sphere.POINTS, steps)
     guess[indices] = given
     t = np.linspace(0.0, sphere.T, steps + 1)
     inner = {float(t[i]): q for i, q in zip(indices[2:-2], given[2:-2], strict=True)}
     ends = (da.Nodes(given[:2]), da.Nodes(given[-2:]))
-    base = prepare(PROBLEM, [Request(*ends, inner, guess)], sphere.T, steps, None, None)
-    made = transcribe(PROBLEM, base.windows, 3, base.fixed, base.values[0])
+    base = prepare(PROBLEM, [Request(*ends, inner, guess)], TimeGrid(sphere.T, steps), None)
+    made = transcribe(PROBLEM, base.windows, FixedSlots(base.fixed), base.values[0], base.sizes(base.extents[0]))
     return made, first_values(PROBLEM, made, base.values)[0]
 
 
 def ours(steps: int, tolerance: float) -> tuple[Callable[[], object], Transcription, np.ndarray]:
     """A call of the iteration alone."""
     made, z = transcribed(steps)
-    linear, settings = Linear(made.chain, z), Settings(tolerance)
-    return lambda: minimise(made.chain, z, settings, linear.fresh()), made, z
+    newton = BoundaryNewton(made.kkt, LinearSolver(made.kkt, z), Settings(tolerance))
+    return lambda: newton.minimise(z), made, z
 
 
 def seconds(calls: list[Callable[[], object]], repeats: int) -> list[float]:
@@ -111,10 +113,10 @@ def batch(steps: int, number: int = 1000) -> None:
     each = (time.process_time() - begin) / number
     factorizations = np.mean([int(s.statistics.factorizations) for s in found])
     made, z = transcribed(steps)
-    matrices = [made.chain.matrix(z) for _ in range(50)]
+    matrices = [made.kkt.matrix(z) for _ in range(50)]
     factor = {}
     for name, banded in (("LAPACK's", lapack.banded), ("dalembert's banded", machine.banded)):
-        method, copies = banded(made.chain.lower, made.chain.lower), [m.copy() for m in matrices]
+        method, copies = banded(made.kkt.lower, made.kkt.lower), [m.copy() for m in matrices]
         begin = time.process_time()
         for m in copies:
             method.factor(m)

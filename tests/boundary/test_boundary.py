@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -195,8 +197,10 @@ def test_discrete_lagrangian_given_directly():
 
 
 def test_portable_sums_agree_with_machine_code():
-    from dalembert.boundary.kkt.assembly import Machine, Portable
-    from dalembert.boundary.kkt.transcription import first_values, transcribe
+    from dalembert.boundary.data.boundary_data import TimeGrid
+    from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements
+    from dalembert.boundary.kkt.jax_assembly import JaxAssembly
+    from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
     from dalembert.boundary.prepare import Request, prepare
 
     problem = da.VariationalProblem(
@@ -205,16 +209,25 @@ def test_portable_sums_agree_with_machine_code():
         parameters={"m": 0.5}, time_dependent=True,
     )  # fmt: skip
     start = ([0.6, 0.8],)
-    base = prepare(problem, [Request(start)], 1.0, 8, None, None)
-    made = transcribe(problem, base.windows, 2, base.fixed, base.values[0], base.sizes(np.array([2.0, 3.0])))
+    base = prepare(problem, [Request(start)], TimeGrid(1.0, 8), None)
+    made = transcribe(problem, base.windows, FixedSlots(base.fixed), base.values[0], base.sizes(np.array([2.0, 3.0])))
     z = first_values(problem, made, base.values)[0] + 0.1
-    machine = made.chain.sums
-    assert isinstance(machine, Machine)
+    machine = made.kkt.assembly
+    assert isinstance(machine, CompiledAssembly)
     random = np.random.default_rng(1).standard_normal((2, *z.shape))
-    portable = Portable(machine.terms, made.data, problem.parameters, made.chain.fixed, made.chain.units, random)
+    portable = JaxAssembly(Elements(machine.terms, made.data, problem.parameters), made.kkt.fixed, made.kkt.units, random)
     for one, other in zip(machine.evaluate(z), portable.evaluate(z), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-    bands = [np.zeros((1, z.size, made.chain.width)) for _ in range(2)]
+    bands = [np.zeros((1, z.size, made.kkt.width)) for _ in range(2)]
     for sums, band in zip((machine, portable), bands, strict=True):
-        sums.add_entries(z, band, made.chain.position, made.chain.lower, None)
+        sums.add_entries(z, band, made.kkt.position, made.kkt.lower, None)
     np.testing.assert_allclose(bands[0], bands[1], rtol=1e-11, atol=1e-11)
+
+
+def test_a_batch_is_solved_where_the_system_does_not_tell_its_processors(monkeypatch):
+    """As on macOS and Windows."""
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    problem = da.VariationalProblem(lambda q, v: 0.5 * v @ v)
+    found = da.solve_batch(problem, initial=(np.zeros((2, 1)),), final=(np.array([[1.0], [2.0]]),), T=1.0, steps=4)
+    for s, end in zip(found, (1.0, 2.0), strict=True):
+        np.testing.assert_allclose(s.q[:, 0], np.linspace(0.0, end, 5), atol=1e-14)

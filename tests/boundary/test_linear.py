@@ -1,15 +1,18 @@
-"""The factorizations of a chain: fronts with fixed pivots against banded LU, where pivots vanish at ends and fixed nodes."""
-
-from importlib import import_module
+"""Frontal factorizations with fixed pivots against banded LU, where pivots vanish at ends and fixed nodes."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.tracing import Remembered
-
-linear = import_module("dalembert.boundary.kkt.linear")
+from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.kkt.inertia import inertia_of
+from dalembert.boundary.kkt.linear import FrontalFactors, LinearSolver
+from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
+from dalembert.boundary.newton.descent import Descent
+from dalembert.boundary.newton.iterate import Settings, Termination
+from dalembert.boundary.newton.iteration import BoundaryNewton
+from dalembert.boundary.prepare import Request, prepare
 
 SPHERE = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda q: q @ q - 1.0), derivatives=2)
 CART = da.VariationalProblem(
@@ -36,40 +39,41 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_fronts_and_banded_factorizations_agree(name, monkeypatch):
+def system_of(name):
+    """The KKT system of a case with 160 steps, the slots of its blocks, and a first path."""
     problem, given = CASES[name]
-    refused = []
-    banded = linear.Banded
-    monkeypatch.setattr(linear, "Banded", lambda *a, **k: refused.append(a) or banded(*a, **k))
-    one = da.solve(problem, **given, T=1.0, steps=160)
-    assert not refused  # all steps by fronts
-    monkeypatch.setattr(linear, "SHORTEST", 10**9)
-    other = da.solve(problem, **given, T=1.0, steps=160)
-    assert refused
-    assert np.max(np.abs(one.q - other.q)) < 1e-10 * (1.0 + np.max(np.abs(other.q)))
-    assert np.max(np.abs(one.multipliers - other.multipliers), initial=0.0) < 1e-6
-    assert one.kind == other.kind
-    assert one.statistics.update < 1e-9
+    request = Request(*(given.get(key) for key in ("initial", "final", "through", "guess")))
+    base = prepare(problem, [request], TimeGrid(1.0, 160), None)
+    made = transcribe(problem, base.windows, FixedSlots(base.fixed), base.values[0], base.sizes(base.extents[0]))
+    return made.kkt, made.layout.part("slots"), first_values(problem, made, base.values)[0]
 
 
-def test_a_factorization_that_is_not_accurate_is_not_used(monkeypatch):
+@pytest.mark.parametrize("name", CASES)
+def test_frontal_and_banded_factorizations_agree(name):
+    kkt, slots, z = system_of(name)
+    one, other = LinearSolver(kkt, z), LinearSolver(kkt, z)
+    other.frontal = None
+    assert isinstance(one.factor(z), FrontalFactors)
+    found, expected = (BoundaryNewton(kkt, linear, Settings()).minimise(z) for linear in (one, other))
+    assert found.end is expected.end is Termination.CONVERGED
+    assert found.linear.refusals == 0  # all steps by frontal factors
+    assert np.max(np.abs((found.z - expected.z)[:, slots])) < 1e-10 * (1.0 + np.max(np.abs(expected.z[:, slots])))
+    assert np.max(np.abs((found.z - expected.z) * (kkt.relaxed & kkt.free.any(axis=0)))) < 1e-6
+    kinds = [inertia_of(kkt, it.linear, it.z, kkt.matrix(it.z)) for it in (found, expected)]
+    assert kinds[0] == kinds[1]
+    assert found.update < 1e-9
+
+
+def test_a_factorization_that_is_not_accurate_is_not_used():
     """Pivots of another problem: corrections do not converge, and banded LU takes over."""
-    problem, given = CASES["free ends"]
-    right = da.solve(problem, **given, T=1.0, steps=160)
-    found = linear._pivots
-
-    def wrong(chain, z):
-        pivots = found(chain, z)
-        return pivots._replace(groups=((9,), *(g for g in pivots.groups if 9 not in g)))  # a multiplier first: 0
-
-    monkeypatch.setattr(linear, "_pivots", wrong)
-    monkeypatch.setattr(linear, "_PIVOTS", Remembered(1))
-    used, banded = [], linear.Banded
-    monkeypatch.setattr(linear, "Banded", lambda *a, **k: used.append(a) or banded(*a, **k))
-    again = da.solve(problem, **given, T=1.0, steps=160)
-    assert used
-    assert np.max(np.abs(again.q - right.q)) < 1e-10
+    kkt, slots, z = system_of("free ends")
+    right, wrong = LinearSolver(kkt, z), LinearSolver(kkt, z)
+    groups = right.frontal.factorization.plan.pivots
+    wrong.frontal = kkt.assembly.frontal(((9,), *(g for g in groups if 9 not in g)))  # a multiplier first: 0
+    found, expected = (BoundaryNewton(kkt, linear, Settings()).minimise(z) for linear in (wrong, right))
+    assert found.linear.refusals > 0
+    assert found.end is Termination.CONVERGED
+    assert np.max(np.abs((found.z - expected.z)[:, slots])) < 1e-10
 
 
 def test_ten_thousand_nodes_on_the_sphere():
@@ -98,7 +102,7 @@ def test_the_loop_in_machine_code_is_the_iteration(name, monkeypatch):
     """Step by step the same, until a step is refused and the portable iteration goes on."""
     problem, given = LOOPS[name]
     one = da.solve(problem, **given, T=1.0, steps=160, throw=False)
-    monkeypatch.setattr(import_module("dalembert.boundary.newton.iteration"), "_descended", lambda *_: False)
+    monkeypatch.setattr(Descent, "run", lambda *_: False)
     other = da.solve(problem, **given, T=1.0, steps=160, throw=False)
     assert one.outcome is other.outcome is da.Outcome.SUCCESS
     assert int(one.statistics.iterations) == int(other.statistics.iterations)

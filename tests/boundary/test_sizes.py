@@ -104,13 +104,13 @@ def test_a_solution_is_the_same_in_all_units_and_from_all_origins(name):
 
 
 def test_jax_sums_judge_by_the_same_sizes(monkeypatch):
-    chain = import_module("dalembert.boundary.kkt.system")
+    kkt = import_module("dalembert.boundary.kkt.system")
 
     def none(*_):
         raise Unsupported("test", "no machine code")
 
     base, q = in_units("curve with a constraint")
-    monkeypatch.setattr(chain, "Machine", none)
+    monkeypatch.setattr(kkt, "CompiledAssembly", none)
     for change in ({}, {"u": 1e-9, "c": 1e12}, {"o": 1e6}):
         with pytest.warns(UserWarning, match="runs on JAX"):
             found, same = in_units("curve with a constraint", **change)

@@ -89,15 +89,16 @@ def test_fixed_steps_as_constraints_leave_the_q_equation_alone():
     x = np.array(nodes)
     x[:, 1] = np.asarray(plain.q[:, 0])
     # The q equations of the problem with time at fixed steps vanish on the plain solution, whatever the multipliers are.
-    from dalembert.boundary.kkt.transcription import first_values, transcribe
+    from dalembert.boundary.data.boundary_data import TimeGrid
+    from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
     from dalembert.boundary.prepare import Request, prepare
 
-    base = prepare(fixed, [Request(ends["initial"], ends["final"], None, x)], 1.0, steps, None, da.Points())
-    made = transcribe(fixed, base.windows, 2, base.fixed, base.values[0], base.sizes(np.ones(2)))
+    base = prepare(fixed, [Request(ends["initial"], ends["final"], None, x)], TimeGrid(1.0, steps), da.Points())
+    made = transcribe(fixed, base.windows, FixedSlots(base.fixed), base.values[0], base.sizes(np.ones(2)))
     z = first_values(fixed, made, x[None])[0]
     free = np.random.default_rng(0).standard_normal((len(made.windows.times), 1))
     z[made.carriers, made.layout.part("multipliers")] = free
-    gradient = made.chain.evaluate(z).gradient[2:-2, made.layout.part("slots")]
+    gradient = made.kkt.evaluate(z).gradient[2:-2, made.layout.part("slots")]
     assert np.max(np.abs(gradient[:, 1])) < 1e-10
     # E_{i} - E_{i-1} + λ_{i-1} - λ_i is the equation of t_i: the multiplier is the energy, which is not constant here.
     energies = np.asarray(da.energies(free_time, x))

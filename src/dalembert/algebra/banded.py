@@ -1,4 +1,4 @@
-"""A x = b for banded A by LAPACK: native/banded.py without a compiler, and the truth it is tested against."""
+"""A x = b for banded A by LAPACK: native/band/banded.py without a compiler, and the truth it is tested against."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class BandedLapack:
     def width(self) -> int:
         return 2 * self.lower + self.upper + 1
 
-    def factor(self, matrix: Float[np.ndarray, "batch n width"], threads: int = 1) -> LapackFactors:
-        """L and U; what `matrix` holds afterwards is not defined. threads: as in native/banded.py; not used here.
+    def factor(self, matrix: Float[np.ndarray, "batch n width"]) -> LapackFactors:
+        """L and U; what `matrix` holds afterwards is not defined.
 
         Every row is divided by the power of two next to its largest entry, so that rows in different units compete fairly
         and nothing is rounded.
@@ -77,7 +77,7 @@ class BandedLapack:
         lu, order, _ = gbtrf(columns, self.lower, self.upper, overwrite_ab=True)
         return lu, order
 
-    def solve(self, factors: LapackFactors, rhs: np.ndarray, threads: int = 1, transposed: bool = False) -> np.ndarray:
+    def solve(self, factors: LapackFactors, rhs: np.ndarray, transposed: bool = False) -> np.ndarray:
         """x of A x = b, or of Aᵀ x = b, in the place of b = rhs, which is (batch, n) or (batch, n, r)."""
         from scipy.linalg import get_lapack_funcs
 

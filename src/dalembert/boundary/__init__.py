@@ -1,7 +1,7 @@
-"""Boundary problems: windows stacked into a chain, its KKT equations solved by a globalised Newton method."""
+"""Boundary problems: windows stacked into a KKT system, its KKT equations solved by a globalised Newton method."""
 
 from dalembert.boundary.batch import Extremals, multistart, solve_batch
-from dalembert.boundary.data.ends import Nodes
+from dalembert.boundary.data.boundary_data import Nodes
 from dalembert.boundary.solve import solve
 from dalembert.boundary.spline import spline
 

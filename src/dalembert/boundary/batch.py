@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.boundary.data.ends import Nodes
-from dalembert.boundary.prepare import Prepared, Request, extremals, prepare
+from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
+from dalembert.boundary.prepare import PreparedProblem, Request, extremals, prepare
 from dalembert.boundary.solve import settings
+from dalembert.native import processors
 from dalembert.numbers import MOST_THREADS, as_flag, as_numbers, as_positive, described, whole_number
 from dalembert.path import Outcome
 from dalembert.solution import Solution
@@ -90,7 +90,7 @@ def solve_batch(
     ]  # fmt: skip
     if not requests:
         return []
-    return extremals(prepare(problem, requests, T, steps, times, scheme, scales), options, certify, workers)
+    return extremals(prepare(problem, requests, TimeGrid(T, steps, times), scheme, scales), options, certify, workers)
 
 
 class Extremals(NamedTuple):
@@ -167,10 +167,10 @@ def multistart(
     guesses = whole_number(starts, "starts", 0, MOST_STARTS) if drawn else as_numbers(starts, "starts")
     if not isinstance(guesses, int) and guesses.ndim != 3:
         raise ValueError(f"starts: found shape {guesses.shape}; give the number of starts, or guesses (starts, N+1, n)")
-    given = Request(initial, final, through)
+    given, grid = Request(initial, final, through), TimeGrid(T, steps, times)
 
-    def prepared(guesses) -> Prepared:
-        return prepare(problem, [given._replace(guess=g) for g in guesses], T, steps, times, scheme, scales)
+    def prepared(guesses) -> PreparedProblem:
+        return prepare(problem, [given._replace(guess=g) for g in guesses], grid, scheme, scales)
 
     base = prepared([None])
     paths = _draw(base, guesses, spread, seed) if isinstance(guesses, int) else guesses
@@ -179,7 +179,7 @@ def multistart(
     return _distinct(found, sizes, lambda s: extremals(prepared([s]), options, True)[0])
 
 
-def _draw(base: Prepared, starts: int, spread: float, seed: int) -> np.ndarray:
+def _draw(base: PreparedProblem, starts: int, spread: float, seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
     t, path = base.windows.t, base.origin + base.values[0][base.windows.nodes]
     extent = np.ptp(path, axis=0)
@@ -205,7 +205,7 @@ def _distinct(found: list[Solution], sizes: np.ndarray, certified: Callable[[Sol
 
 
 def _threads(threads: int | None) -> int:
-    return len(os.sched_getaffinity(0)) if threads is None else whole_number(threads, "threads", most=MOST_THREADS)
+    return processors() if threads is None else whole_number(threads, "threads", most=MOST_THREADS)
 
 
 def _read_ends(end, name: str):

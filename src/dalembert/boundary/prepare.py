@@ -8,16 +8,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dalembert.boundary.data.boundary_data import (
+    EndData,
+    Nodes,
+    Through,
+    TimeGrid,
+    fill_slots,
+    grid_nodes,
+    read_end,
+    read_through,
+    read_times,
+)
 from dalembert.boundary.data.checks import SAMPLES, check_end_constraints, check_problem, densities
-from dalembert.boundary.data.ends import End, Nodes, fill_slots, grid_nodes, read_end, read_through, read_times
 from dalembert.boundary.data.holonomic import check_points, onto_constraints
 from dalembert.boundary.data.origin import moved, moved_back
 from dalembert.boundary.data.redundant import check_met, redundant
 from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
-from dalembert.boundary.kkt.linear import Linear
+from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.lower import check_given_windows
-from dalembert.boundary.kkt.transcription import Transcription, first_values, sampled_jets, transcribe
-from dalembert.boundary.newton.iteration import Settings, minimise
+from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, sampled_jets, transcribe
+from dalembert.boundary.newton.iterate import Settings
+from dalembert.boundary.newton.iteration import BoundaryNewton
 from dalembert.boundary.result import Ended, ended, solutions_of
 from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, as_windows, windows
 from dalembert.numbers import as_numbers
@@ -29,7 +40,7 @@ from dalembert.systems.higher.variational import check_problem as check_variatio
 from dalembert.systems.sizes import as_scales, with_inertia
 
 
-class Prepared(NamedTuple):
+class PreparedProblem(NamedTuple):
     """Boundary problems that differ in what is given, checked. values: (batch, slots, n), the first paths.
 
     problem, values: with positions counted from `origin` (n,). extents: (batch, n), of what is given; scales: (n,), the
@@ -62,32 +73,31 @@ class Request(NamedTuple):
     guess: Any = None
 
 
-def prepare(problem, requests: Sequence[Request], T, steps, times, scheme, scales=None) -> Prepared:
+def prepare(problem, requests: Sequence[Request], grid: TimeGrid, scheme, scales=None) -> PreparedProblem:
     """Arguments as `solve` takes them; requests give the same derivatives at the same times."""
     check_x64()
     check_variational(problem)
     scheme = Interpolated() if scheme is None else as_windows(scheme)
     k = problem.derivatives
-    ends = [[read_end(r.initial, "initial", k), read_end(r.final, "final", k)] for r in requests]
-    n = _dimension(problem, ends[0][0], ends[0][1], requests[0].through, requests[0].guess)
-    for name, e in (pair for both in ends for pair in zip(("initial", "final"), both, strict=True)):
+    boundary_data = [(read_end(r.initial, "initial", k), read_end(r.final, "final", k)) for r in requests]
+    n = _dimension(problem, *boundary_data[0], requests[0].through, requests[0].guess)
+    for name, e in (pair for both in boundary_data for pair in zip(("initial", "final"), both, strict=True)):
         if e is not None and e.values.shape[1] != n:
             raise ValueError(f"{name}: found {e.values.shape[1]} numbers; the problem has n = {n} coordinates")
     constraint_numbers(problem, n)
     problem = true_orders(problem, n) if scheme.differenced else problem
     scales = as_scales(scales, n)
     least, why = (1, "at least one step is needed") if scheme.repeats(k) > 1 else (2 * k + 1, f"N > 2k = {2 * k} is needed")
-    t = read_times(T, steps, times, least, why)
+    t = read_times(grid, least, why)
     between = [read_through(r.through, n) for r in requests]
-    where = between[0][0]
     if isinstance(scheme, Points) and not all(isinstance(e, Nodes) for e in (requests[0].initial, requests[0].final)):
         raise ValueError("initial, final: a discrete Lagrangian given directly (scheme=Points()) needs Nodes at both ends")
-    start, end = (_side([both[i] for both in ends]) for i in (0, 1))
+    start, end = (_side([both[i] for both in boundary_data]) for i in (0, 1))
     w = windows(scheme, k, t, (start is None or not start.nodes, end is None or not end.nodes))
     guesses = [_guess_nodes(r.guess, t, n) for r in requests if r.guess is not None]
     guess = np.concatenate(guesses, axis=1) if guesses else None
-    points = np.concatenate([p for _, p in between], axis=1)
-    given = fill_slots(w, start, end, where, points, n * len(requests), guess)
+    through = Through(between[0].times, np.concatenate([b.points for b in between], axis=1))
+    given = fill_slots(w, start, end, through, n * len(requests), guess)
     values = np.ascontiguousarray(np.moveaxis(given.values.reshape(len(w.orders), len(requests), n), 1, 0))
     held, paths = values[:, given.fixed & (w.orders == 0)], values[:, w.nodes]
     origin = origin_of(held.reshape(-1, n), paths.reshape(-1, n))
@@ -95,49 +105,48 @@ def prepare(problem, requests: Sequence[Request], T, steps, times, scheme, scale
     values[:, w.orders == 0] -= origin
     near = moved(problem, origin, not w.differenced)
     found = densities(near, *sampled_jets(w, values[0], SAMPLES))
-    made = Prepared(near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found)
+    made = PreparedProblem(near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found)
     sizes = made.sizes(extents.max(axis=0))
-    check_points(near, w, given.fixed, values, grid_nodes(t, where), sizes, origin)
+    check_points(near, w, given._replace(values=values), grid_nodes(t, through.times), sizes, origin)
     values = onto_constraints(near, w, given.fixed, values)
     if w.differenced:
         check_problem(near, *sampled_jets(w, values[0], SAMPLES), sizes)
     for i, (name, time) in enumerate((("initial", t[0]), ("final", t[-1]))):
-        check_end_constraints(problem, [both[i] for both in ends], name, time, sizes)
+        check_end_constraints(problem, [both[i] for both in boundary_data], name, time, sizes)
     return made._replace(values=values)
 
 
-def _side(ends: list[End | None]) -> End | None:
+def _side(batch: list[EndData | None]) -> EndData | None:
     """The ends of all requests side by side, as if they were coordinates of one."""
-    if ends[0] is None:
+    if batch[0] is None:
         return None
-    return End(np.concatenate([e.values for e in ends if e is not None], axis=1), ends[0].nodes)
+    return EndData(np.concatenate([e.values for e in batch if e is not None], axis=1), batch[0].nodes)
 
 
-def extremals(prepared: Prepared, settings: Settings, certify: bool, threads: int = 1) -> list[Solution]:
+def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, threads: int = 1) -> list[Solution]:
     """The ends of Newton's iterations."""
     w, scheme = prepared.windows, prepared.scheme
     made, z, extents, left_out = _transcribed(prepared)
-    linear = Linear(made.chain, z[0])
+    newton = BoundaryNewton(made.kkt, LinearSolver(made.kkt, z[0]), settings)
     least = 4 * np.finfo(float).eps / settings.tolerance * np.abs(prepared.origin)  # what moves o + x by its last digits
 
     def one(given: tuple[np.ndarray, np.ndarray]) -> Ended:
-        solver, sizes = linear.fresh(), prepared.sizes(given[1]).positions + least
-        return ended(made, minimise(made.chain, given[0], settings, solver, sizes), solver, certify)
+        return ended(made, newton.minimise(given[0], prepared.sizes(given[1]).positions + least), certify)
 
     each = list(zip(z, extents, strict=True))
     if threads == 1 or len(z) == 1:
-        ends = [one(given) for given in each]
+        found = [one(given) for given in each]
     else:
         with ThreadPoolExecutor(threads) as pool:
-            ends = list(pool.map(one, each))
+            found = list(pool.map(one, each))
     if left_out is not None:
-        for end, given in zip(ends, prepared.values, strict=True):
+        for end, given in zip(found, prepared.values, strict=True):
             check_met(made, left_out, end.it.z, given)
-    return [moved_back(s, prepared.origin, not w.differenced) for s in solutions_of(made, ends, scheme)]
+    return [moved_back(s, prepared.origin, not w.differenced) for s in solutions_of(made, found, scheme)]
 
 
 class Transcribed(NamedTuple):
-    """The chain; first paths (batch, blocks, b); extents (batch, n) of the positions; the components of what is given
+    """The KKT system; first paths (batch, blocks, b); extents (batch, n) of the positions; the components of what is given
     that follow from the others, or None."""
 
     made: Transcription
@@ -146,21 +155,21 @@ class Transcribed(NamedTuple):
     left_out: np.ndarray | None
 
 
-def _transcribed(prepared: Prepared) -> Transcribed:
+def _transcribed(prepared: PreparedProblem) -> Transcribed:
     """Where nothing moves on a first path and the user gives no sizes, the extents are those of Newton's first step."""
     problem, w, fixed, values, _, guesses = prepared[:6]
 
     def begun(extents: np.ndarray) -> Transcribed:
         sizes = prepared.sizes(extents.max(axis=0))
-        made, left_out = transcribe(problem, w, values.shape[2], fixed, values[0], sizes), None
+        made, left_out = transcribe(problem, w, FixedSlots(fixed), values[0], sizes), None
         if problem.differential and w.differenced:
             left_out = redundant(problem, made, values[0][w.nodes])
         if left_out is not None:
-            made = transcribe(problem, w, values.shape[2], fixed, values[0], sizes, left_out)
+            made = transcribe(problem, w, FixedSlots(fixed, left_out), values[0], sizes)
         z = first_values(problem, made, values)
         for path, guess in zip(z, guesses, strict=True):
             if not all(group.free.all() for group in made.groups):
-                check_given_windows(made.groups, made.chain.raw_gradient(path), sizes, made.chain.extent(path))
+                check_given_windows(made.groups, made.kkt.raw_gradient(path), sizes, made.kkt.max_norm(path))
             if isinstance(guess, Solution):
                 _warm_multipliers(made, path, guess)
         return Transcribed(made, z, extents, left_out)
@@ -170,10 +179,10 @@ def _transcribed(prepared: Prepared) -> Transcribed:
     if prepared.scales is not None or not len(still):
         return first
     made, z, extents = first.made, first.z, prepared.extents.copy()
-    linear = Linear(made.chain, z[0])
+    linear = LinearSolver(made.kkt, z[0])
     for i in still:
-        step = linear.factor(z[i], plain=False).solve(-made.chain.evaluate(z[i]).gradient)
-        moved_by = made.chain.extents(step)
+        step = linear.factor(z[i], plain=False).solve(-made.kkt.evaluate(z[i]).gradient)
+        moved_by = made.kkt.max_norms(step)
         extents[i] = SLIGHT * np.where(np.isfinite(moved_by), moved_by, 0.0)
     return begun(extents)
 

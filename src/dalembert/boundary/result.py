@@ -7,18 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.boundary.kkt.inertia import inertia_of
-from dalembert.boundary.kkt.linear import Linear
 from dalembert.boundary.kkt.multipliers import alternating, differential, holonomic, refined
 from dalembert.boundary.kkt.transcription import Transcription
-from dalembert.boundary.newton.iteration import End, Iterate
+from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.discretize.windows import WindowMap, Windows
 from dalembert.path import Outcome
 from dalembert.solution import BoundaryStatistics, Solution
 
-OUTCOMES = {
-    End.CONVERGED: Outcome.SUCCESS, End.SINGULAR: Outcome.SINGULAR, End.NOT_CONVERGED: Outcome.NOT_CONVERGED,
-    End.NOT_FINITE: Outcome.NOT_FINITE, End.INFEASIBLE: Outcome.INFEASIBLE, End.ALTERNATING: Outcome.ALTERNATING,
-}  # fmt: skip
+OUTCOMES = {end: Outcome["SUCCESS" if end is Termination.CONVERGED else end.name] for end in Termination}
 
 
 class Ended(NamedTuple):
@@ -31,29 +27,29 @@ class Ended(NamedTuple):
     condition: float
 
 
-def ended(made: Transcription, it: Iterate, linear: Linear, certify: bool) -> Ended:
+def ended(made: Transcription, it: Iterate, certify: bool) -> Ended:
     """certify: with the kind of the extremal and the condition of its equations. What has converged to multipliers that
     alternate from node to node is no solution."""
-    chain = made.chain
-    refined(made, it, linear)
-    band = chain.matrix(it.z)
-    residual = chain.residual(it.at.gradient, band)
-    alternation = alternating(made, it.z, linear) if it.end is End.CONVERGED else 0.0
-    it.end = End.ALTERNATING if alternation > 0.0 else it.end
-    inertia = inertia_of(chain, linear, it.z, band) if certify and it.end is End.CONVERGED else (-1, -1)
+    kkt, linear = made.kkt, it.linear
+    refined(made, it)
+    band = kkt.matrix(it.z)
+    residual = kkt.residual(it.at.gradient, band)
+    alternation = alternating(made, it.z, linear) if it.end is Termination.CONVERGED else 0.0
+    it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
+    inertia = inertia_of(kkt, linear, it.z, band) if certify and it.end is Termination.CONVERGED else (-1, -1)
     return Ended(it, residual, alternation, inertia, linear.condition(band) if certify else np.nan)
 
 
-def solutions_of(made: Transcription, ends: list[Ended], scheme: WindowMap) -> list[Solution]:
+def solutions_of(made: Transcription, found: list[Ended], scheme: WindowMap) -> list[Solution]:
     """The ends of iterations as Solutions."""
-    jets = made.jets(np.stack([e.it.z for e in ends]))
-    return [_solution(made, e, j, scheme.name) for e, j in zip(ends, jets, strict=True)]
+    jets = made.jets(np.stack([e.it.z for e in found]))
+    return [_solution(made, e, j, scheme.name) for e, j in zip(found, jets, strict=True)]
 
 
 def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) -> Solution:
-    chain, layout, w, it, z = made.chain, made.layout, made.windows, end.it, end.it.z
+    kkt, layout, w, it, z = made.kkt, made.layout, made.windows, end.it, end.it.z
     slots = z[:, layout.part("slots")].reshape(-1, layout.n)
-    raw = chain.raw_gradient(z)[:, layout.part("slots")].reshape(-1, layout.n)
+    raw = kkt.raw_gradient(z)[:, layout.part("slots")].reshape(-1, layout.n)
     values: dict[str, Any] = {
         "t": w.t, "q": slots[w.nodes], "v": _velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": jets,
         "multipliers": differential(made, z), "holonomic_multipliers": holonomic(made, z),

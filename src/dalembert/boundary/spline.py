@@ -86,14 +86,15 @@ def spline(
     as_flag(ambient, "ambient")
     problem = ambient_spline(manifold, derivatives) if ambient else riemannian_spline(manifold, derivatives)
     times, places = _read_points(manifold, points)
-    ends = [_read_end(manifold, given, name, place, derivatives)
+    boundary_data = [_read_end(manifold, given, name, place, derivatives)
             for given, name, place in ((initial, "initial", places[0]), (final, "final", places[-1]))]  # fmt: skip
     t = grid(times, steps)
     path = _projected_lines(manifold, t, times, places) if guess is None else guess
     if callable(path):
         path = called(path, "guess", "the times (N+1,), and returns a path (N+1, n)", t)
     return solve(
-        problem, initial=ends[0], final=ends[1], through=dict(zip(times[1:-1].tolist(), places[1:-1], strict=True)),
+        problem, initial=boundary_data[0], final=boundary_data[1],
+        through=dict(zip(times[1:-1].tolist(), places[1:-1], strict=True)),
         times=jnp.asarray(t), scheme=scheme, guess=path, scales=scales, tolerance=tolerance,
         max_iterations=max_iterations, throw=throw,
     )  # fmt: skip

@@ -1,14 +1,14 @@
 """From JAX functions to machine code: jaxpr → scalar graph → LLVM. Knows no mechanics."""
 
-from dalembert.native.assembly.frontal import Bound, Fronts
-from dalembert.native.assembly.frontal_plan import Summand, plan
+from dalembert.native.assembly.frontal import BoundFactorization, FrontalFactorization
 from dalembert.native.assembly.function import compile_function
-from dalembert.native.assembly.newton import CONVERGED, Sum, descend
+from dalembert.native.assembly.newton import CONVERGED, ElementSum, Point, Rules, WholeSteps
+from dalembert.native.assembly.symbolic_plan import Summand, symbolic_plan
 from dalembert.native.assembly.windows import Accumulation, Places, Windowed, compile_accumulation, vanishing
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.stepper.arrays import COUNTS, counts
-from dalembert.native.stepper.compiled import CompiledStep, Sample, compile_step
+from dalembert.native.stepper.compiled import CompiledStep, Sample, compile_step, processors
 from dalembert.native.stepper.step import StepFunctions
 from dalembert.native.trace.elementwise import check_type
 from dalembert.native.trace.tracer import supported
@@ -19,26 +19,29 @@ __all__ = [
     "CONVERGED",
     "COUNTS",
     "Accumulation",
-    "Bound",
+    "BoundFactorization",
     "Cache",
     "CompiledStep",
-    "Fronts",
+    "ElementSum",
+    "FrontalFactorization",
     "Places",
+    "Point",
+    "Rules",
     "Sample",
     "StepFunctions",
-    "Sum",
     "Summand",
     "Unsupported",
+    "WholeSteps",
     "Windowed",
     "check_type",
     "compile_accumulation",
     "compile_function",
     "compile_step",
     "counts",
-    "descend",
-    "plan",
+    "processors",
     "register",
     "run_by_xla",
     "supported",
+    "symbolic_plan",
     "vanishing",
 ]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.algebra import numerical_rank
-from dalembert.boundary.data.ends import End
+from dalembert.boundary.data.boundary_data import EndData
 from dalembert.boundary.data.sizes import Densities, Sizes
 from dalembert.discretize.higher import holonomic_derivatives
 from dalembert.systems import InconsistentDataError, RankDeficientError
@@ -72,15 +72,17 @@ def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarr
     _check_regular(problem, hessian, np.concatenate([highest, holonomic_slopes], axis=1))
 
 
-def check_end_constraints(problem: VariationalProblem, ends: list[End | None], name: str, t: float, sizes: Sizes) -> None:
+def check_end_constraints(
+    problem: VariationalProblem, batch: list[EndData | None], name: str, t: float, sizes: Sizes
+) -> None:
     """φ(q, v, …) = 0 where an end gives all that φ reads, and dⁱφ/dtⁱ = 0 where it gives more, for the ends of a batch.
 
-    Given derivatives repeat what the constraint implies: that is no constraint of its own, but they have to agree.
+    FilledSlots derivatives repeat what the constraint implies: that is no constraint of its own, but they have to agree.
     """
-    first = ends[0]
+    first = batch[0]
     if first is None or first.nodes:
         return
-    given = np.stack([e.values for e in ends if e is not None])
+    given = np.stack([e.values for e in batch if e is not None])
     near = np.broadcast_to(sizes.of(np.arange(given.shape[1])), given.shape).copy()
     near[:, 1:] = np.maximum(near[:, 1:], np.abs(given[:, 1:]))
     values, slopes = _end_values(problem, given, t)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.boundary.data.boundary_data import FilledSlots
 from dalembert.boundary.data.sizes import Sizes
 from dalembert.discretize.windows import Windows
 from dalembert.systems import InconsistentDataError
@@ -17,14 +18,15 @@ PROJECTIONS = 20
 
 
 def check_points(
-    problem: VariationalProblem, w: Windows, fixed: np.ndarray, values: np.ndarray, points: np.ndarray, sizes: Sizes, origin
+    problem: VariationalProblem, w: Windows, slots: FilledSlots, points: np.ndarray, sizes: Sizes, origin: np.ndarray
 ) -> None:
     """φ(q) = 0 at given positions, ∂φ/∂q v + ∂φ/∂t = 0 at given velocities; InconsistentDataError naming what is off.
 
-    values: (batch, slots, n), of which the slots `fixed` are given, positions counted from the origin.
+    slots: values (batch, slots, n), of which those that are fixed are given, positions counted from the origin.
     """
     if not problem.holonomic:
         return
+    fixed, values = slots
     names = {0: "initial", len(w.t) - 1: "final"} | {int(i): f"through: the point at t = {w.t[i]:g}" for i in points}
     for slot in np.flatnonzero(fixed & (w.orders <= 1)):
         node, positions = int(w.owners[slot]), values[:, w.nodes[w.owners[slot]]]

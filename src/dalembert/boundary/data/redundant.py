@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary.data.integrals import Curve, find_integrals
-from dalembert.boundary.kkt.linear import Linear
+from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.transcription import Transcription, slot_jets
 from dalembert.systems import InconsistentDataError
 from dalembert.systems.higher.variational import (
@@ -34,21 +34,21 @@ def redundant(
     problem: VariationalProblem, made: Transcription, q: Float[np.ndarray, "N+1 n"]
 ) -> Bool[np.ndarray, "slots n"] | None:
     """Components of what is given that follow from the others, or None; q: a path, for its size."""
-    w, slots, size = made.windows, made.layout.part("slots"), made.chain.positions
+    w, slots, size = made.windows, made.layout.part("slots"), made.kkt.positions
     order = max(orders_of(problem, made.layout.n))
     found = find_integrals(w.t, q / size, order, _linearised(problem, size))
     if found is None:
         return None
     z = _on_curve(made, found.curve)
-    inner = np.count_nonzero(made.chain.fixed[:, slots].reshape(len(w.orders), -1)[w.nodes[1:-1]].all(axis=1))
-    weights = made.chain.units.copy()
-    weights[~made.chain.fixed] *= np.sqrt(len(z))  # forces, per time; what is given has momenta
-    plain, primal = made.chain.raw_gradient(z), made.chain.primal
+    inner = np.count_nonzero(made.kkt.fixed[:, slots].reshape(len(w.orders), -1)[w.nodes[1:-1]].all(axis=1))
+    weights = made.kkt.units.copy()
+    weights[~made.kkt.fixed] *= np.sqrt(len(z))  # forces, per time; what is given has momenta
+    plain, primal = made.kkt.raw_gradient(z), made.kkt.primal
     columns = [
-        ((made.chain.raw_gradient(z + y) - plain) * weights * primal).ravel()
+        ((made.kkt.raw_gradient(z + y) - plain) * weights * primal).ravel()
         for y in _dependent(made, z, found.multipliers.shape[1] * (1 + inner))
     ]
-    left_out = _left_out(np.stack(columns, axis=1), made.chain.fixed.ravel())
+    left_out = _left_out(np.stack(columns, axis=1), made.kkt.fixed.ravel())
     return None if left_out is None else left_out.reshape(z.shape)[:, slots].reshape(len(w.orders), -1)
 
 
@@ -75,7 +75,7 @@ def check_met(
 ) -> None:
     """InconsistentDataError naming a component that was left out and that the solution z does not meet."""
     w = made.windows
-    slots, size = (x[:, made.layout.part("slots")].reshape(given.shape) for x in (z, made.chain.units))
+    slots, size = (x[:, made.layout.part("slots")].reshape(given.shape) for x in (z, made.kkt.units))
     for slot, i in np.argwhere(left_out):
         if not abs(slots[slot, i] - given[slot, i]) <= MET * (size[slot, i] + abs(slots[slot, i])):
             node = int(w.owners[slot])
@@ -113,10 +113,10 @@ def _slopes(problem: VariationalProblem, jets, times):
 
 def _dependent(made: Transcription, z: np.ndarray, count: int) -> list[np.ndarray]:
     """Multipliers y (blocks, b) with the smallest Aᵀy: inverse iteration with A W⁻¹ Aᵀ + δ."""
-    chain = made.chain
-    multipliers = (~chain.fixed & ~chain.primal).ravel()
-    factors = Linear(chain, z).factor(z, 1.0, RELAX, plain=True)
-    found, units = np.random.default_rng(0).standard_normal((z.size, count)) * multipliers[:, None], chain.units
+    kkt = made.kkt
+    multipliers = (~kkt.fixed & ~kkt.primal).ravel()
+    factors = LinearSolver(kkt, z).factor(z, 1.0, RELAX, plain=True)
+    found, units = np.random.default_rng(0).standard_normal((z.size, count)) * multipliers[:, None], kkt.units
     for _ in range(ITERATIONS):
         solved = [(factors.solve(column.reshape(z.shape) / units) / units).ravel() * multipliers for column in found.T]
         found, _ = np.linalg.qr(np.stack(solved, axis=1))
@@ -126,10 +126,10 @@ def _dependent(made: Transcription, z: np.ndarray, count: int) -> list[np.ndarra
 def _on_curve(made: Transcription, curve: Curve) -> np.ndarray:
     """The slots of a curve, and the highest derivatives as these have them; all multipliers zero."""
     w, layout = made.windows, made.layout
-    z, rates = np.zeros(made.chain.fixed.shape), [curve.jets[:, 0]]
+    z, rates = np.zeros(made.kkt.fixed.shape), [curve.jets[:, 0]]
     for _ in range(int(w.orders.max())):
         rates.append(curve.derive @ rates[-1])
-    slots = made.chain.positions * curve.at(w.t, np.stack(rates, axis=1))[w.owners, w.orders]
+    slots = made.kkt.positions * curve.at(w.t, np.stack(rates, axis=1))[w.owners, w.orders]
     z[:, layout.part("slots")] = slots.reshape(len(z), -1)
     if layout.carried:
         jets = slot_jets(w, slots)

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dalembert.native import (
     Accumulation,
-    Bound,
-    Fronts,
+    BoundFactorization,
+    ElementSum,
+    FrontalFactorization,
     Places,
-    Sum,
     Summand,
     Windowed,
     compile_accumulation,
-    plan,
+    symbolic_plan,
     vanishing,
 )
-from dalembert.tracing import Jitted, remembered
+from dalembert.tracing import remembered
 
-ORDERS = 5040  # of groups of components that are tried
 Pattern = tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -58,15 +55,24 @@ class Term(NamedTuple):
         """The second derivatives of f + νᵀc, (L, L)."""
         return jax.hessian(lambda x: self.lagrangian(x, data, shared)[0])(z)
 
-    def words(self, size: int) -> tuple[int, ...]:
+    def flat_offsets(self, size: int) -> tuple[int, ...]:
         """Where the entries of z stand in an array of blocks of this size, from block start+i on."""
         return tuple(o * size + c for o, c in zip(self.offsets, self.components, strict=True))
 
 
-class Machine:
+class Elements(NamedTuple):
+    """The terms of a sum. data: for each of them a tree of arrays with leading axis count; shared: a tree all are given."""
+
+    terms: tuple[Term, ...]
+    data: list
+    shared: Any
+
+
+class CompiledAssembly:
     """The sums as loops of machine code; Unsupported where a function cannot be translated."""
 
-    def __init__(self, terms: tuple[Term, ...], data: list, shared: Any, fixed: np.ndarray, units: np.ndarray):
+    def __init__(self, elements: Elements, fixed: np.ndarray, units: np.ndarray):
+        terms, data, shared = elements
         self.terms, self.size = terms, fixed.shape[1]
         self.free = np.ascontiguousarray(~fixed, dtype=float)
         self.units = self.free * units
@@ -133,14 +139,14 @@ class Machine:
             run(term.number, (z.ctypes.data + at, x.ctypes.data + at), (found.ctypes.data + at,))
         return found
 
-    def parts(self) -> list[Sum]:
+    def elements(self) -> list[ElementSum]:
         """Gradients and products as `descend` takes them."""
         every = zip(self.terms, self.first, self.times, strict=True)
-        return [Sum(f.addresses, p.addresses, t.number, 8 * t.start * self.size) for t, f, p in every]
+        return [ElementSum(f.addresses, p.addresses, t.number, 8 * t.start * self.size) for t, f, p in every]
 
-    def fronts(self, pivots: tuple[tuple[int, ...], ...]) -> Bound:
+    def frontal(self, pivots: tuple[tuple[int, ...], ...]) -> BoundFactorization:
         """The factorizations of the second derivatives with these pivots."""
-        made = _compiled_fronts(self.unplaced, tuple(self.kinds), self.patterns, self.size, pivots)
+        made = _compiled_frontal(self.unplaced, tuple(self.kinds), self.patterns, self.size, pivots)
         return made.bind(self.free, self.ranges, self.rows, self.shared)
 
     @functools.cached_property
@@ -164,14 +170,16 @@ def _windowed(function: Callable, reads: tuple[Places, ...], kind) -> Windowed:
 @remembered(256)
 def _structure(term: Term, kind, size: int) -> Pattern:
     """Rows and columns of the second derivatives that are not identically zero."""
-    windowed = _windowed(lambda z, data, shared: (term.second(z, data, shared),), (Places(term.words(size), size),), kind)
+    windowed = _windowed(
+        lambda z, data, shared: (term.second(z, data, shared),), (Places(term.flat_offsets(size), size),), kind
+    )
     rows, columns = np.nonzero(~vanishing(windowed)[0])
     return tuple(rows.tolist()), tuple(columns.tolist())
 
 
 @remembered(256)
 def _compiled_gradient(term: Term, kind, size: int) -> Callable:
-    place = Places(term.words(size), size)
+    place = Places(term.flat_offsets(size), size)
 
     def both(z, data, shared):
         slope, f = jax.grad(term.lagrangian, has_aux=True)(z, data, shared)
@@ -182,24 +190,24 @@ def _compiled_gradient(term: Term, kind, size: int) -> Callable:
 
 @remembered(256)
 def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: tuple[int, ...], lower: int) -> Callable:
-    place = Places(term.words(size), size)
+    place = Places(term.flat_offsets(size), size)
     rows, columns = (np.asarray(p, dtype=int) for p in pattern)
     width = 3 * lower + 1
 
     def entries(z, units, data, shared):
         return (term.second(z, data, shared)[rows, columns] * units[rows] * units[columns],)
 
-    words = []
+    flat = []
     for r, c in zip(*pattern, strict=True):
         row = term.offsets[r] * size + position[term.components[r]]
         column = term.offsets[c] * size + position[term.components[c]]
-        words.append(row * width + lower + column - row)
-    return compile_accumulation(_windowed(entries, (place, place), kind), (Places(tuple(words), size * width),))
+        flat.append(row * width + lower + column - row)
+    return compile_accumulation(_windowed(entries, (place, place), kind), (Places(tuple(flat), size * width),))
 
 
 @remembered(256)
 def _compiled_product(term: Term, kind, size: int) -> Callable:
-    place = Places(term.words(size), size)
+    place = Places(term.flat_offsets(size), size)
 
     def product(z, x, data, shared):
         return (term.product(z, x, data, shared),)
@@ -208,19 +216,21 @@ def _compiled_product(term: Term, kind, size: int) -> Callable:
 
 
 @remembered(64)
-def _compiled_fronts(terms: tuple[Term, ...], kinds: tuple, patterns: tuple[Pattern, ...], size: int, pivots) -> Fronts:
+def _compiled_frontal(
+    terms: tuple[Term, ...], kinds: tuple, patterns: tuple[Pattern, ...], size: int, pivots
+) -> FrontalFactorization:
     summands = []
     for term, kind, pattern in zip(terms, kinds, patterns, strict=True):
-        words = term.words(size)
-        kept = [(r, c) for r, c in zip(*pattern, strict=True) if words[r] <= words[c]]
+        flat = term.flat_offsets(size)
+        kept = [(r, c) for r, c in zip(*pattern, strict=True) if flat[r] <= flat[c]]
         rows, columns = (np.array([pair[k] for pair in kept], dtype=int) for k in (0, 1))
 
         def entries(z, data, shared, term=term, rows=rows, columns=columns):
             return (term.second(z, data, shared)[rows, columns],)
 
-        windowed = _windowed(entries, (Places(words, size),), kind)
-        summands.append(Summand(windowed, tuple((words[r], words[c]) for r, c in kept)))
-    return Fronts(summands, plan([pair for s in summands for pair in s.entries], size, pivots))
+        windowed = _windowed(entries, (Places(flat, size),), kind)
+        summands.append(Summand(windowed, tuple((flat[r], flat[c]) for r, c in kept)))
+    return FrontalFactorization(summands, symbolic_plan([pair for s in summands for pair in s.entries], size, pivots))
 
 
 def _between(term: Term, pattern: Pattern, components: np.ndarray | None) -> Pattern:
@@ -233,109 +243,3 @@ def _between(term: Term, pattern: Pattern, components: np.ndarray | None) -> Pat
         if not (components[term.components[r]] and components[term.components[c]])
     ]
     return tuple(r for r, _ in kept), tuple(c for _, c in kept)
-
-
-class Portable:
-    """The same sums by JAX, one vmapped function per term."""
-
-    def __init__(
-        self, terms: tuple[Term, ...], data: list, shared: Any, fixed: np.ndarray, units: np.ndarray, sample: np.ndarray
-    ):
-        self.terms, self.data, self.shared, self.size = terms, data, shared, fixed.shape[1]
-        self.patterns = tuple(_pattern(t, d, shared, sample) for t, d in zip(terms, data, strict=True))
-        self.units = [_units(t, p, ~fixed * units) for t, p in zip(terms, self.patterns, strict=True)]
-
-    def evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
-        """Σf and the gradient of L̃ at the path z (blocks, b)."""
-        objective, gradient = _evaluate(self.terms, self.data, self.shared, z)
-        return float(objective), np.array(gradient)
-
-    def add_entries(
-        self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None
-    ) -> None:
-        """As `Machine.add_entries`."""
-        blocks = band.reshape(-1, self.size, band.shape[-1])
-        found = _entries(self.terms, self.patterns, self.data, self.shared, z)
-        for term, pattern, units, values in zip(self.terms, self.patterns, self.units, found, strict=True):
-            for r, c, value in zip(*pattern, np.asarray(values) * units, strict=True):
-                if without is not None and without[term.components[r]] and without[term.components[c]]:
-                    continue
-                here, there = position[term.components[r]], position[term.components[c]]
-                column = lower + (term.offsets[c] - term.offsets[r]) * self.size + there - here
-                first = term.start + term.offsets[r]
-                blocks[first : first + term.number, here, column] += value
-
-
-def _pattern(term: Term, data, shared, sample: np.ndarray) -> Pattern:
-    """Entries of the second derivatives that are not zero at all sample points, or not finite there."""
-    second = np.asarray(_seconds(term, data, shared, sample))
-    rows, columns = np.nonzero(np.any(second != 0.0, axis=(0, 1)))
-    return tuple(rows.tolist()), tuple(columns.tolist())
-
-
-def _units(term: Term, pattern: Pattern, units: np.ndarray) -> np.ndarray:
-    """(entries, count): the product of the units of row and column, 0 where one of them is fixed."""
-    places = zip(term.offsets, term.components, strict=True)
-    at = [units[term.start + o : term.start + o + term.number, c] for o, c in places]
-    return np.array([at[r] * at[c] for r, c in zip(*pattern, strict=True)], dtype=float).reshape(-1, term.number)
-
-
-def _local(term: Term, z):
-    """(count, L): the components that each window reads."""
-    places = zip(term.offsets, term.components, strict=True)
-    return jnp.stack([z[term.start + o : term.start + o + term.number, c] for o, c in places], axis=1)
-
-
-@Jitted
-def _seconds(term: Term, data, shared, sample):
-    return jax.vmap(lambda z: jax.vmap(lambda x, d: term.second(x, d, shared))(_local(term, z), data))(sample)
-
-
-@Jitted
-def _evaluate(terms, data, shared, z):
-    objective, gradient = 0.0, jnp.zeros_like(z)
-    for term, given in zip(terms, data, strict=True):
-        both = jax.vmap(lambda x, d, term=term: jax.grad(term.lagrangian, has_aux=True)(x, d, shared))
-        slope, f = both(_local(term, z), given)
-        objective = objective + jnp.sum(f)
-        for i, (o, component) in enumerate(zip(term.offsets, term.components, strict=True)):
-            first = term.start + o
-            gradient = gradient.at[first : first + term.number, component].add(slope[:, i])
-    return objective, gradient
-
-
-@Jitted
-def _entries(terms, patterns, data, shared, z):
-    """Of every term, the second derivatives of L̃ that do not vanish, (entries, count)."""
-    values = []
-    for term, (rows, columns), given in zip(terms, patterns, data, strict=True):
-        second = jax.vmap(lambda x, d, term=term: term.second(x, d, shared))(_local(term, z), given)
-        values.append(second[:, np.asarray(rows, dtype=int), np.asarray(columns, dtype=int)].T)
-    return values
-
-
-def narrow_order(terms: tuple[Term, ...], patterns: tuple[Pattern, ...], size: int) -> tuple[np.ndarray, int]:
-    """(position of every component in its block, half the band width): the best order of groups that belong together.
-
-    Components that are used alike, such as the entries of q, keep their order; there are few groups, so that all orders are
-    tried.
-    """
-    pairs = set()
-    for term, pattern in zip(terms, patterns, strict=True):
-        for r, c in zip(*pattern, strict=True):
-            pairs.add((term.offsets[c] - term.offsets[r], term.components[r], term.components[c]))
-    return _narrow(frozenset(pairs), size)
-
-
-@functools.lru_cache(maxsize=256)
-def _narrow(pairs: frozenset, size: int) -> tuple[np.ndarray, int]:
-    apart = np.array(sorted(pairs)).reshape(-1, 3)
-    signature = [tuple(sorted((o, a == b) for o, a, b in pairs if a == component)) for component in range(size)]
-    groups = [[c for c, _ in group] for _, group in itertools.groupby(enumerate(signature), key=lambda e: e[1])]
-    best, position = size * (1 + int(np.max(np.abs(apart[:, 0]), initial=0))), np.arange(size)
-    for choice in itertools.islice(itertools.permutations(groups), ORDERS):
-        trial = np.argsort(np.concatenate(choice))
-        lower = int(np.max(np.abs(apart[:, 0] * size + trial[apart[:, 2]] - trial[apart[:, 1]]), initial=0))
-        if lower < best:
-            best, position = lower, trial
-    return position, best

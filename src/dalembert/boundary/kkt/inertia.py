@@ -5,22 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from dalembert.algebra import inertia
-from dalembert.boundary.kkt.linear import Linear
-from dalembert.boundary.kkt.system import Chain
+from dalembert.boundary.kkt.linear import LinearSolver
+from dalembert.boundary.kkt.system import KKTSystem
 
 FLAT = 1e-12  # |eigenvalue| of the scaled KKT matrix that counts as zero: long paths have small ones, N⁻² and less
 
 
-def inertia_of(chain: Chain, linear: Linear, z: np.ndarray, band: np.ndarray) -> tuple[int, int]:
+def inertia_of(kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarray) -> tuple[int, int]:
     """(negative, flat) directions of dxᵀH dx on A dx = 0, z being a critical point and band
     its KKT matrix (1, rows, width) with unit rows for what is fixed.
 
     In [[H, Aᵀ], [A, 0]] with independent rows of A every constraint brings one positive and one negative eigenvalue: what is
     negative beyond the number of constraints is so on the kernel of A.
     """
-    constraints = int(np.sum(~chain.fixed & ~chain.primal))
+    constraints = int(np.sum(~kkt.fixed & ~kkt.primal))
     negative = linear.negative(z)
     if negative is not None:
         return negative - constraints, 0
-    found = inertia(band[0], chain.lower, FLAT)
+    found = inertia(band[0], kkt.lower, FLAT)
     return found.negative - constraints, found.zero

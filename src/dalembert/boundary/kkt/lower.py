@@ -1,4 +1,4 @@
-"""Constraints of lower order than L in the chain: on windows of their own, at nodes with their rates, and what they leave.
+"""Constraints of lower order than L: on windows of their own, at nodes with their rates, and what they leave.
 
 Node windows: φ on j+1 neighbouring slots. Where an end holds derivatives that are free, so are the rates of φ there, and the
 end's own φ, φ̇, … hold too; given derivatives satisfy them already. Windows between nodes with derivatives: φ and its first

@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.boundary.kkt.alternation import ROUNDING, Sequence, alternation, lagrange_weights
-from dalembert.boundary.kkt.linear import Linear
+from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.transcription import Transcription
-from dalembert.boundary.newton.iteration import End, Iterate, update_of
+from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.discretize.constraint_windows import ends_with_derivatives
 
 REFINEMENTS = 2
@@ -40,23 +40,23 @@ def holonomic(made: Transcription, z: np.ndarray) -> Float[np.ndarray, "nodes mh
     return found
 
 
-def refined(made: Transcription, it: Iterate, linear: Linear) -> None:
+def refined(made: Transcription, it: Iterate) -> None:
     """One more step for the multipliers of lower order, on which convergence is not judged.
 
     They are differences of order 2k-j of the path: what the factorization leaves of it near the ends is large in them.
     """
-    if not made.groups or it.end is not End.CONVERGED:
+    if not made.groups or it.end is not Termination.CONVERGED:
         return
-    factors = linear.factor(it.z)
+    factors = it.linear.factor(it.z)
     for _ in range(REFINEMENTS):
         step = factors.solve(-it.at.gradient)
-        new = made.chain.evaluate(it.z + step)
-        if not (new.finite and update_of(made.chain, it, step) <= it.update + np.finfo(float).eps):
+        new = made.kkt.evaluate(it.z + step)
+        if not (new.finite and it.change(step) <= it.update + np.finfo(float).eps):
             return
-        it.z, it.at = it.z + step, new
+        it.move(it.z + step, new)
 
 
-def alternating(made: Transcription, z: np.ndarray, linear: Linear) -> float:
+def alternating(made: Transcription, z: np.ndarray, linear: LinearSolver) -> float:
     """The largest alternating part of a multiplier over the largest multiplier of its kind, 0 where none alternates.
 
     Negative where it is no larger than what rounding explains: what one more step of Newton's method changes.
@@ -65,7 +65,7 @@ def alternating(made: Transcription, z: np.ndarray, linear: Linear) -> float:
     sizes = [found / np.abs(values).max(axis=0) for found, values in parts if found.any()]
     if not sizes:
         return 0.0
-    change = linear.factor(z).solve(-made.chain.evaluate(z).gradient)
+    change = linear.factor(z).solve(-made.kkt.evaluate(z).gradient)
     noise = [np.sqrt(np.mean(s.values**2, axis=0)) for s in _sequences(made, change)]
     found = max(float(size.max()) for size in sizes)
     real = any(np.any(part > ROUNDING * n) for (part, _), n in zip(parts, noise, strict=True))
@@ -94,12 +94,12 @@ def _own(made: Transcription, z: np.ndarray) -> np.ndarray:
 def _clean(made: Transcription) -> tuple[np.ndarray, np.ndarray]:
     """(N+1,): nodes whose μ tends to μ(t), and nodes whose position is given."""
     w, k = made.windows, made.layout.k
-    slots = made.chain.fixed[:, made.layout.part("slots")].reshape(len(w.orders), -1)
+    slots = made.kkt.fixed[:, made.layout.part("slots")].reshape(len(w.orders), -1)
     clean = np.ones(len(w.t), dtype=bool)
     if w.stride == 1 and w.differenced:
         first, last = ends_with_derivatives(w)
         clean[: k * first] = clean[len(clean) - k * last :] = False
-    return clean, slots[w.nodes].all(axis=1)
+    return clean, np.asarray(slots[w.nodes].all(axis=1))
 
 
 def _sequences(made: Transcription, z: np.ndarray) -> list[Sequence]:

@@ -1,4 +1,4 @@
-"""Chain: a sum of functions of neighbouring blocks under constraints, its KKT equations and their banded matrix.
+"""The KKT system of a sum of functions of neighbouring blocks under constraints: its equations and their matrix.
 
     min Σ_w f(z_w)  such that  c(z_w) = 0,   z_w: the components of a few neighbouring blocks,   L̃ = Σ f + νᵀc
 
@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from dalembert.boundary.kkt.assembly import Machine, Portable, narrow_order
+from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements
+from dalembert.boundary.kkt.jax_assembly import JaxAssembly
+from dalembert.boundary.kkt.ordering import narrow_order
 from dalembert.native import Unsupported
 
 
@@ -29,7 +32,12 @@ class Evaluation(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        return math.isfinite(self.objective) and math.isfinite(self.norm)
+        return finite(self)
+
+
+def finite(at) -> bool:
+    """Whether objective and norm of a point are numbers, floats or JAX's."""
+    return (abs(at.objective) < math.inf) & (abs(at.norm) < math.inf)
 
 
 class Scales(NamedTuple):
@@ -42,37 +50,51 @@ class Scales(NamedTuple):
     action: float
 
 
-class Chain:
-    """The KKT system of a list of terms. fixed: (blocks, b), components that keep their value.
+class Components(NamedTuple):
+    """What the components of a path are. fixed: (blocks, b), those that keep their value; primal: (b,), which are unknowns
+    and not multipliers; relaxed: (b,), multipliers of constraints that are not linear."""
 
-    data: for each term, a tree of arrays with leading axis count; shared: a tree all terms are given. primal: (b,), which
-    components are unknowns and not multipliers; relaxed: multipliers of constraints that are not linear. path: (p, n), the
-    places of the positions and of what else convergence is judged by; spans: (p,), factors by which it becomes positions.
-    scales: typical sizes. sample: (points, blocks, b), generic points in these units: where second derivatives cannot be
-    read off a program, those that vanish there are taken to vanish. role: which of somebody's functions some pieces of code
-    belong to, for a warning.
+    fixed: np.ndarray
+    primal: np.ndarray
+    relaxed: np.ndarray
+
+
+class Monitored(NamedTuple):
+    """What convergence is judged by. places: (p, n), of the positions and of what else; spans: (p,), factors by which it
+    becomes positions."""
+
+    places: np.ndarray
+    spans: np.ndarray
+
+
+class KKTSystem:
+    """The KKT system of some elements. scales: typical sizes.
+
+    sample: (points, blocks, b), generic points in these units: where second derivatives cannot be read off a program, those
+    that vanish there are taken to vanish. role: which of somebody's functions some pieces of code belong to, for a warning.
     """
 
     def __init__(
-        self, terms, data, shared, fixed, primal, relaxed, path, spans, scales: Scales, sample, role=lambda codes: ""
-    ):
-        self.fixed, self.primal, self.relaxed = fixed, primal, relaxed
+        self, elements: Elements, components: Components, monitored: Monitored, scales: Scales, sample: np.ndarray,
+        *, role: Callable[..., str] = lambda codes: "",
+    ):  # fmt: skip
+        fixed, primal, relaxed = self.fixed, self.primal, self.relaxed = components
         self.blocks, self.size = fixed.shape
         self.free = np.ascontiguousarray(~fixed, dtype=float)
         self.unit = np.ascontiguousarray(fixed, dtype=float)
-        self.stopped = np.flatnonzero(fixed)
-        self.path, self.spans = np.ascontiguousarray(path), np.ascontiguousarray(spans)
-        self.by_coordinate = np.ascontiguousarray(path.T)  # the largest number of a row is found sooner than of a column
-        self.bent = np.flatnonzero(np.tile(relaxed, self.blocks))
+        self.fixed_places = np.flatnonzero(fixed)
+        self.monitored, self.spans = (np.ascontiguousarray(x) for x in monitored)
+        self.by_coordinate = np.ascontiguousarray(self.monitored.T)  # the largest of a row is found sooner than of a column
+        self.nonlinear = np.flatnonzero(np.tile(relaxed, self.blocks))
         self.sign = np.tile(relaxed.astype(float) - primal, self.blocks)
         try:
-            self.sums: Machine | Portable = Machine(tuple(terms), data, shared, fixed, scales.units)
+            self.assembly: CompiledAssembly | JaxAssembly = CompiledAssembly(elements, fixed, scales.units)
         except Unsupported as reason:
             if reason.place is not None:
                 reason.role = role(reason.place.codes)
             warnings.warn(f"{reason}; the boundary problem runs on JAX", stacklevel=2)
-            self.sums = Portable(tuple(terms), data, shared, fixed, scales.units, sample)
-        self.position, self.lower = narrow_order(tuple(terms), self.sums.patterns, self.size)
+            self.assembly = JaxAssembly(elements, fixed, scales.units, sample)
+        self.position, self.lower = narrow_order(elements.terms, self.assembly.patterns, self.size)
         self.ordered = np.argsort(self.position)
         self.positions, self.units, self.action = scales.positions, scales.units, scales.action
         self.flat_units = self.units.ravel()
@@ -81,7 +103,7 @@ class Chain:
         )  # of a component in its unit, against which second derivatives are shifted
         self.weights = self.curvature / scales.units**2  # the metric of the unknowns
         self.metric = (primal * self.weights).ravel()
-        self.residuals = scales.residuals.ravel()[self.bent]
+        self.residuals = scales.residuals.ravel()[self.nonlinear]
 
     @property
     def width(self) -> int:
@@ -94,28 +116,28 @@ class Chain:
 
     def evaluate(self, z: np.ndarray) -> Evaluation:
         """Objective, violation and gradient at a path z (blocks, b)."""
-        objective, gradient = self.sums.evaluate(z)
+        objective, gradient = self.assembly.evaluate(z)
         flat = gradient.ravel()
-        flat[self.stopped] = 0.0
+        flat[self.fixed_places] = 0.0
         scaled = flat * self.flat_units
-        violation = float(np.abs(flat.take(self.bent)) @ self.residuals)
+        violation = float(np.abs(flat.take(self.nonlinear)) @ self.residuals)
         return Evaluation(objective, violation, gradient, math.sqrt(scaled @ scaled))
 
-    def extents(self, z: np.ndarray) -> np.ndarray:
+    def max_norms(self, z: np.ndarray) -> np.ndarray:
         """(n,): the largest |position| of every coordinate."""
         return (np.abs(z.ravel().take(self.by_coordinate)) * self.spans).max(axis=1, initial=0.0)
 
-    def extent(self, z: np.ndarray) -> float:
+    def max_norm(self, z: np.ndarray) -> float:
         """The largest |position|, in typical sizes."""
-        return float(np.max(self.extents(z) / self.positions))
+        return float(np.max(self.max_norms(z) / self.positions))
 
-    def held(self, gradient: np.ndarray, z: np.ndarray) -> float:
+    def product(self, gradient: np.ndarray, z: np.ndarray) -> float:
         """Σ cᵀν for the multipliers in z, without those of linear constraints."""
-        return float(gradient.ravel().take(self.bent) @ z.ravel().take(self.bent))
+        return float(gradient.ravel().take(self.nonlinear) @ z.ravel().take(self.nonlinear))
 
     def raw_gradient(self, z: np.ndarray) -> np.ndarray:
         """The gradient of L̃ with respect to all components, also those that are fixed."""
-        return self.sums.evaluate(z)[1]
+        return self.assembly.evaluate(z)[1]
 
     def matrix(self, z: np.ndarray, shift: float = 0.0, relax: float = 0.0, plain: bool = False) -> np.ndarray:
         """The KKT matrix U K U, U: the units, (1, rows, width), K with shift·weights added to the unknowns and
@@ -125,7 +147,7 @@ class Chain:
         diagonal.
         """
         band = np.zeros((1, self.blocks * self.size, self.width))
-        self.sums.add_entries(z, band, self.position, self.lower, self.primal if plain else None)
+        self.assembly.add_entries(z, band, self.position, self.lower, self.primal if plain else None)
         added = self.curvature * np.where(self.fixed, 1.0, np.where(self.primal, shift, -relax * self.relaxed))
         band.reshape(self.blocks, self.size, self.width)[..., self.lower] += added[:, self.ordered]
         return band

@@ -1,1 +1,1 @@
-"""Newton's iteration, globalised. Begin with `iteration`."""
+"""Newton's iteration, globalised. Begin with `iteration`; `merit` says when a step is taken."""

@@ -1,56 +1,71 @@
-"""Newton's whole steps by machine code: the addresses and numbers of a chain, and what comes back."""
+"""Newton's whole steps by machine code: the addresses and numbers of a KKT system, and what comes back."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from dalembert.boundary.kkt.system import Chain, Evaluation
-from dalembert.native import CONVERGED, Bound, descend
+from dalembert.boundary.kkt.system import Evaluation, KKTSystem
+from dalembert.boundary.newton.iterate import Iterate, Settings
+from dalembert.boundary.newton.merit import RULES
+from dalembert.native import CONVERGED, BoundFactorization, WholeSteps
+
+KEPT = ("fixed_places", "monitored", "spans", "nonlinear", "sign", "metric", "units", "residuals", "positions")
 
 
 class Descent:
-    """The iteration of one chain; `run` may be called by several threads."""
+    """Whole steps on one KKT system; `run` may be called by several threads."""
 
-    def __init__(self, chain: Chain, fronts: Bound):
-        sums: Any = chain.sums
-        self.fronts, self.sums = fronts, sums.parts()
-        self._kept = {
-            name: np.ascontiguousarray(getattr(chain, name))
-            for name in ("stopped", "path", "spans", "bent", "sign", "metric", "units", "residuals", "positions")
-        }
-        self.fixed = {
-            name: a.ctypes.data
-            for name, a in (self._kept | {"free": chain.free, "marks": fronts.marks, "diagonal": chain.unit}).items()
-        }
-        self.fixed |= {f"{name}_count": len(self._kept[name]) for name in ("stopped", "bent")}
-        self.fixed["path_count"], self.coordinates = len(chain.spans), len(chain.positions)
-        self.fixed |= fronts.fronts.addresses
-        tail, n = fronts.fronts.reach * chain.size, chain.blocks * chain.size
-        self.fixed |= {"blocks": chain.blocks, "size": chain.size, "tail": tail}
+    def __init__(self, kkt: KKTSystem, frontal: BoundFactorization, settings: Settings):
+        assembly: Any = kkt.assembly
+        self._frontal, self._kkt, self._settings = frontal, kkt, settings
+        self._steps = WholeSteps(assembly.elements(), frontal.data, len(kkt.positions), RULES)
+        self._kept = {name: np.ascontiguousarray(getattr(kkt, name)) for name in KEPT}
+        arrays = self._kept | {"free": kkt.free, "fixed_blocks": frontal.fixed_blocks, "diagonal": kkt.unit}
+        tail, n = frontal.factorization.reach * kkt.size, kkt.blocks * kkt.size
+        self._words = {name: a.ctypes.data for name, a in arrays.items()} | frontal.factorization.addresses
+        self._words |= {
+            "fixed_count": len(kkt.fixed_places), "nonlinear_count": len(kkt.nonlinear), "monitored_count": len(kkt.spans),
+            "blocks": kkt.blocks, "size": kkt.size, "tail": tail, "most": settings.max_iterations,
+        }  # fmt: skip
         sizes = {
             "z": n, "g": n + 1, "new_z": n, "new_g": n + 1, "x": n + tail, "y": n + tail,
-            "sizes": len(chain.positions), "record": chain.blocks * fronts.fronts.record,
+            "sizes": len(kkt.positions), "stored": kkt.blocks * frontal.factorization.stored,
         }  # fmt: skip
-        self._room = sum(sizes.values())
+        self._size = sum(sizes.values())
         self._places = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
-        self._rooms: list[np.ndarray] = []  # that no thread uses: new memory costs as much as an iteration
+        # Workspaces that no thread uses, with what the loop is told of them: new ones cost as much as an iteration.
+        self._workspaces: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def run(self, z: np.ndarray, at: Evaluation, sizes: np.ndarray, numbers: dict[str, float], most: int):
-        """(path, evaluation, numbers, whether it has converged) after at most `most` steps in all; sizes: (n,), typical of
-        the coordinates."""
-        n, places = z.size, self._places
+    def run(self, it: Iterate) -> bool:
+        """Whole steps, as long as they are accepted; whether that was all."""
         try:
-            room = self._rooms.pop()
+            workspace, job = self._workspaces.pop()
         except IndexError:
-            room = np.empty(self._room)
-        room[:n], room[places["g"] : places["g"] + n] = z.ravel(), at.gradient.ravel()
-        room[places["sizes"] : places["sizes"] + len(sizes)] = sizes
-        words = self.fixed | {name: room.ctypes.data + 8 * start for name, start in places.items()} | {"most": most}
-        status, found = descend(words, numbers, self.sums, self.fronts.data, self.coordinates)
-        path, gradient = (room[places[name] : places[name] + n].reshape(z.shape).copy() for name in ("z", "g"))
-        self._rooms.append(room)
-        new = Evaluation(found["objective"], found["violation"], gradient, math.sqrt(found["norm"]))
-        return path, new, found, status == CONVERGED
+            workspace, job = self._new()
+        z, gradient, sizes = (self._part(workspace, name) for name in ("z", "g", "sizes"))
+        z[:], gradient[:], sizes[:] = it.z.ravel(), it.at.gradient.ravel(), it.sizes
+        numbers = {
+            "tolerance": self._settings.tolerance, "before": it.update, "update": it.update, "penalty": it.penalty,
+            "objective": it.at.objective, "violation": it.at.violation, "norm": it.at.norm,
+            "iterations": it.iterations, "trusted": float(it.linear.trusted),
+        }  # fmt: skip
+        status, found = self._steps(job, numbers)
+        at = Evaluation(found["objective"], found["violation"], gradient.reshape(it.z.shape).copy(), found["norm"])
+        it.move(z.reshape(it.z.shape).copy(), at)
+        it.update, it.penalty = found["update"], found["penalty"]
+        it.factorizations += int(found["iterations"]) - it.iterations
+        it.iterations = int(found["iterations"])
+        self._workspaces.append((workspace, job))
+        return status == CONVERGED
+
+    def _new(self) -> tuple[np.ndarray, np.ndarray]:
+        workspace = np.empty(self._size)
+        begin = workspace.ctypes.data
+        return workspace, self._steps.job(self._words | {name: begin + 8 * at for name, at in self._places.items()})
+
+    def _part(self, workspace: np.ndarray, name: str) -> np.ndarray:
+        start = self._places[name]
+        length = len(self._kkt.positions) if name == "sizes" else self._kkt.blocks * self._kkt.size
+        return workspace[start : start + length]

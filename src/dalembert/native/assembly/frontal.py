@@ -2,8 +2,8 @@
 
     K = Σ_i P_iᵀ K_i P_i = L D Lᵀ,   K_i: second derivatives of window i,   D of blocks of one and of two rows
 
-The window that moves along the path carries what the eliminated blocks leave to those that follow (a front). Pivots are
-those of an order chosen beforehand: no search, no exchange, and the whole elimination of a block is written out.
+The window that moves along the path carries the update matrix that the eliminated blocks leave to those that follow. Pivots
+are those of an order chosen beforehand: no search, no exchange, and the whole elimination of a block is written out.
 Source: B. M. Irons, A frontal solution program (1970); I. S. Duff, J. K. Reid, The multifrontal solution of indefinite
 sparse symmetric linear equations (1983). Here the order is the same for all blocks, so that solutions must be checked.
 """
@@ -16,20 +16,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from dalembert.native.assembly.frontal_code import text
-from dalembert.native.assembly.frontal_plan import Plan, Summand
+from dalembert.native.assembly.symbolic_plan import Summand, SymbolicPlan
 from dalembert.native.llvm.cache import CACHE, Cache
 
 
-class Fronts:
+class FrontalFactorization:
     """Factorization and solution for the sum of some summands: machine code, called with addresses.
 
-    reach: blocks after a block that are coupled to it. record: numbers of a block that are kept.
+    reach: blocks after a block that are coupled to it. stored: numbers of a block that are kept.
     """
 
-    def __init__(self, summands: Sequence[Summand], layout: Plan, cache: Cache = CACHE):
-        self.plan, self.record = layout, layout.record
-        self.reach = max((q for near in layout.below for q in near), default=0) // layout.size
-        code, self.constants = text(summands, layout)
+    def __init__(self, summands: Sequence[Summand], plan: SymbolicPlan, cache: Cache = CACHE):
+        self.plan, self.stored = plan, plan.stored
+        self.reach = max((q for near in plan.below for q in near), default=0) // plan.size
+        code, self.constants = text(summands, plan)
         self.loaded = cache.load(code, plain=True)
         number = {"first": 6 + 3 * len(summands), "forward": 4, "backward": 2}
         self.addresses = {name: self.loaded.address(name) for name in number}
@@ -38,56 +38,60 @@ class Fronts:
             for name, count in number.items()
         )
 
-    def bind(self, free: np.ndarray, ranges: Sequence[np.ndarray], rows: Sequence[np.ndarray], shared: np.ndarray) -> Bound:
-        """For one chain. free: (blocks, b), 1.0 where a component is free and 0.0 where it is fixed. ranges: first window
+    def bind(
+        self, free: np.ndarray, ranges: Sequence[np.ndarray], rows: Sequence[np.ndarray], shared: np.ndarray
+    ) -> BoundFactorization:
+        """For one matrix. free: (blocks, b), 1.0 where a component is free and 0.0 where it is fixed. ranges: first window
         and number of windows of every summand; rows: their data; shared: the data of all."""
         given = [np.concatenate([shared, constants]) for constants in self.constants]
         arguments = [a for triple in zip(ranges, rows, given, strict=True) for a in triple]
-        return Bound(self, free, arguments)
+        return BoundFactorization(self, free, arguments)
 
 
-class Bound:
-    """The factorizations of one chain. marks: (blocks,), not zero where a component is fixed."""
+class BoundFactorization:
+    """The factorizations of one matrix. fixed_blocks: (blocks,), not zero where a component is fixed."""
 
-    def __init__(self, fronts: Fronts, free: np.ndarray, arguments: Sequence[np.ndarray]):
-        self.fronts, self.free, self._arguments = fronts, free, arguments
-        self.unit, self.marks, self._all = 1.0 - free, (1.0 - free).max(axis=1), np.ones(len(free))
+    def __init__(self, factorization: FrontalFactorization, free: np.ndarray, arguments: Sequence[np.ndarray]):
+        self.factorization, self.free, self._arguments = factorization, free, arguments
+        self.unit, self.fixed_blocks, self._all = 1.0 - free, (1.0 - free).max(axis=1), np.ones(len(free))
         self.data = [a.ctypes.data for a in arguments]
-        self._free, self._unit, self._marks = (a.ctypes.data for a in (self.free, self.unit, self.marks))
+        self._free, self._unit, self._fixed_blocks = (a.ctypes.data for a in (self.free, self.unit, self.fixed_blocks))
 
     def factor(self, z: np.ndarray, diagonal: np.ndarray | None, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(record, x): L and D of every block, and K⁻¹ right, at a path z (blocks, b). diagonal: (blocks, b), what is added
+        """(stored, x): L and D of every block, and K⁻¹ right, at a path z (blocks, b). diagonal: (blocks, b), what is added
         to the diagonal, 1 where a component is fixed; None: nothing elsewhere. x is a view of an array with room after the
         last block."""
-        found, x = np.empty((len(z), self.fronts.record)), self._room(right)
-        into, room = found.ctypes.data, x.ctypes.data
-        marks, added = (self._marks, self._unit) if diagonal is None else (self._all.ctypes.data, diagonal.ctypes.data)
-        self.fronts.first(len(z), z.ctypes.data, self._free, marks, added, into, room, *self.data)
-        self.fronts.backward(len(z), into, room)
+        found, x = np.empty((len(z), self.factorization.stored)), self._workspace(right)
+        into, workspace = found.ctypes.data, x.ctypes.data
+        fixed_blocks, added = (
+            (self._fixed_blocks, self._unit) if diagonal is None else (self._all.ctypes.data, diagonal.ctypes.data)
+        )
+        self.factorization.first(len(z), z.ctypes.data, self._free, fixed_blocks, added, into, workspace, *self.data)
+        self.factorization.backward(len(z), into, workspace)
         return found, x[: len(z)]
 
-    def solve(self, record: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def solve(self, stored: np.ndarray, right: np.ndarray) -> np.ndarray:
         """K⁻¹ right, (blocks, b)."""
-        x = self._room(right)
-        kept, room = record.ctypes.data, x.ctypes.data
-        self.fronts.forward(len(right), kept, self._free, self._marks, room)
-        self.fronts.backward(len(right), kept, room)
+        x = self._workspace(right)
+        kept, workspace = stored.ctypes.data, x.ctypes.data
+        self.factorization.forward(len(right), kept, self._free, self._fixed_blocks, workspace)
+        self.factorization.backward(len(right), kept, workspace)
         return x[: len(right)]
 
-    def negative(self, record: np.ndarray) -> int:
+    def negative(self, stored: np.ndarray) -> int:
         """How many eigenvalues of D are negative: as many as those of K."""
-        plan, at, count = self.fronts.plan, 0, 0
+        plan, at, count = self.factorization.plan, 0, 0
         for group, near in zip(plan.pivots, plan.below, strict=True):
-            first = record[:, at] < 0
+            first = stored[:, at] < 0
             if len(group) == 1:
                 count += int(np.count_nonzero(first))
             else:
-                mixed = record[:, at] * record[:, at + 2] < record[:, at + 1] ** 2
+                mixed = stored[:, at] * stored[:, at + 2] < stored[:, at + 1] ** 2
                 count += int(np.count_nonzero(mixed) + 2 * np.count_nonzero(first & ~mixed))
             at += (1, 3)[len(group) - 1] + len(group) * len(near)
         return count
 
-    def _room(self, right: np.ndarray) -> np.ndarray:
-        x = np.empty((len(right) + self.fronts.reach, right.shape[1]))
+    def _workspace(self, right: np.ndarray) -> np.ndarray:
+        x = np.empty((len(right) + self.factorization.reach, right.shape[1]))
         x[: len(right)], x[len(right) :] = right, 0.0
         return x

@@ -1,4 +1,4 @@
-"""Machine code of a front: the windows are added, a block is eliminated, the right-hand side with it."""
+"""Machine code of the frontal matrix: the windows are added, a block is eliminated, the right-hand side with it."""
 
 from __future__ import annotations
 
@@ -8,48 +8,47 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dalembert.native.assembly.frontal_plan import Pair, Plan, Summand
-from dalembert.native.assembly.windows import simplified
+from dalembert.native.assembly.symbolic_plan import Pair, Summand, SymbolicPlan
+from dalembert.native.assembly.windows import TracedWindow
 from dalembert.native.llvm.builder import Code, module
-from dalembert.native.llvm.emit import Emitter, Values
 
 
-def text(summands: Sequence[Summand], layout: Plan) -> tuple[str, list[np.ndarray]]:
-    first, constants = _factor(summands, layout)
-    forward, backward = _forward(layout), _backward(layout)
+def text(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[str, list[np.ndarray]]:
+    first, constants = _factor(summands, plan)
+    forward, backward = _forward(plan), _backward(plan)
     data = ", ".join(f"ptr %range{k}, ptr %rows{k}, ptr %shared{k}" for k in range(len(summands)))
     parts = (
         first.function(
-            "define void @first(i64 %count, ptr %z, ptr %free, ptr %marks, ptr %diagonal, ptr %record, ptr %x, "
+            "define void @first(i64 %count, ptr %z, ptr %free, ptr %fixed_blocks, ptr %diagonal, ptr %stored, ptr %x, "
             f"{data}) nounwind"
         ),
-        forward.function("define void @forward(i64 %count, ptr %record, ptr %free, ptr %marks, ptr %x) nounwind"),
-        backward.function("define void @backward(i64 %count, ptr %record, ptr %x) nounwind"),
+        forward.function("define void @forward(i64 %count, ptr %stored, ptr %free, ptr %fixed_blocks, ptr %x) nounwind"),
+        backward.function("define void @backward(i64 %count, ptr %stored, ptr %x) nounwind"),
     )
     return module(*parts, declared=first.declared | forward.declared | backward.declared), constants
 
 
-def _factor(summands: Sequence[Summand], layout: Plan) -> tuple[Code, list[np.ndarray]]:
+def _factor(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[Code, list[np.ndarray]]:
     c = Code()
-    carried = {pair: c.slot("carried") for pair in layout.carry}
-    front = {pair: c.slot("front") for pair in layout.entries}
-    for slot in carried.values():
+    updated = {pair: c.slot("updated") for pair in plan.update}
+    front = {pair: c.slot("frontal") for pair in plan.entries}
+    for slot in updated.values():
         c.store(c.constant(0.0), slot)
-    added = [_Added(c, k, s, layout.size) for k, s in enumerate(summands)]
+    added = [_Added(c, k, s, plan.size) for k, s in enumerate(summands)]
     with c.loop(0, "%count") as i:
         for (p, q), slot in front.items():
-            before = carried.get((p, q))
+            before = updated.get((p, q))
             c.store(c.constant(0.0) if before is None else c.load(before), slot)
         for a in added:
             a.add(i, front)
-        _hold(c, i, layout, front)
-        record = c.at("%record", c.let(f"mul i64 {i}, {layout.record}"))
-        parts = _eliminate(c, layout, {pair: c.load(slot) for pair, slot in front.items()}, carried)
+        _fix(c, i, plan, front)
+        stored = c.at("%stored", c.let(f"mul i64 {i}, {plan.stored}"))
+        parts = _eliminate(c, plan, {pair: c.load(slot) for pair, slot in front.items()}, updated)
         for k, name in enumerate(x for part in parts for x in (*part.inverse, *part.multipliers)):
-            c.store(name, c.at(record, k))
-        _reduce(c, i, layout, parts)
+            c.store(name, c.at(stored, k))
+        _reduce(c, i, plan, parts)
     c.line("ret void")
-    return c, [a.constants for a in added]
+    return c, [a.traced.captured for a in added]
 
 
 class _Added:
@@ -57,64 +56,46 @@ class _Added:
 
     def __init__(self, c: Code, k: int, summand: Summand, size: int):
         self.c, self.k, self.summand, self.size = c, k, summand, size
-        self.graph, inputs, self.roots, captured = simplified(summand.windowed)
-        self.constants = np.asarray(captured, float)
-        self.sizes = [x.size for x in inputs]
-        self.values: Values = {}
-        w = summand.windowed
-        self.reads, self.rows = len(w.read), len(w.row)
-        at = 0
-        for j, number in [*list(enumerate(self.sizes))[self.reads + self.rows :], (-1, len(captured))]:
-            for l in range(number):
-                name = self.graph.variable("captured" if j < 0 else f"x{j}", l)
-                self.values[name] = c.load(c.at(f"%shared{k}", at + l))
-            at += number
+        self.traced = TracedWindow.of(summand.windowed)
+        self.common = self.traced.shared_values(c, f"%shared{k}")
         self.start = c.load(f"%range{k}", "i64")
         self.number = c.load(c.at(f"%range{k}", 1, "i64"), "i64")
 
     def add(self, i: str, front: dict[Pair, str]) -> None:
         """The entries of the window that begins at block i, where there is one."""
-        c, values = self.c, dict(self.values)
+        c = self.c
         here, done = c.name("window"), c.name("added")
         j = c.let(f"sub i64 {i}, {self.start}")
         c.fork(c.let(f"icmp ult i64 {j}, {self.number}"), here, done)
         c.label(here)
         base = c.at("%z", c.let(f"mul i64 {i}, {self.size}"))
-        for l, word in enumerate(self.summand.windowed.read[0].words):
-            values[self.graph.variable("x0", l)] = c.load(c.at(base, word))
-        base = c.at(f"%rows{self.k}", c.let(f"mul i64 {j}, {sum(self.sizes[self.reads : self.reads + self.rows])}"))
-        at = 0
-        for x in range(self.reads, self.reads + self.rows):
-            for l in range(self.sizes[x]):
-                values[self.graph.variable(f"x{x}", l)] = c.load(c.at(base, at + l))
-            at += self.sizes[x]
-        results = Emitter(self.graph, c).emit(self.roots, values)
+        results = self.traced.emit(c, self.common, [base], f"%rows{self.k}", j)
         for pair, value in zip(self.summand.entries, results, strict=True):
             c.store(c.let(f"fadd contract double {c.load(front[pair])}, {value}"), front[pair])
         c.go(done)
         c.label(done)
 
 
-def _hold(c: Code, i: str, layout: Plan, front: dict[Pair, str]) -> None:
-    """Where the block is marked: rows and columns of its fixed components vanish, then the diagonal is added."""
-    with _marked(c, i):
-        base = c.let(f"mul i64 {i}, {layout.size}")
-        free = [c.load(c.at(c.at("%free", base), p)) for p in range(layout.size)]
+def _fix(c: Code, i: str, plan: SymbolicPlan, front: dict[Pair, str]) -> None:
+    """Where a component of the block is fixed: its rows and columns vanish, then the diagonal is added."""
+    with _where_fixed(c, i):
+        base = c.let(f"mul i64 {i}, {plan.size}")
+        free = [c.load(c.at(c.at("%free", base), p)) for p in range(plan.size)]
         for (p, q), slot in front.items():
-            if p < layout.size:
+            if p < plan.size:
                 value = c.let(f"fmul double {c.load(slot)}, {free[p]}")
-                c.store(c.let(f"fmul double {value}, {free[q]}") if p != q and q < layout.size else value, slot)
-        for p in range(layout.size):
+                c.store(c.let(f"fmul double {value}, {free[q]}") if p != q and q < plan.size else value, slot)
+        for p in range(plan.size):
             more = c.load(c.at(c.at("%diagonal", base), p))
             c.store(c.let(f"fadd contract double {c.load(front[p, p])}, {more}"), front[p, p])
 
 
 @contextlib.contextmanager
-def _marked(c: Code, i: str) -> Iterator[None]:
-    """What is done in marked blocks only; few are, and what changes there is kept in slots."""
-    some, none = c.name("marked"), c.name("plain")
-    mark = c.load(c.at("%marks", i))
-    c.fork(c.let(f"fcmp une double {mark}, {c.constant(0.0)}"), some, none, likely=False)
+def _where_fixed(c: Code, i: str) -> Iterator[None]:
+    """What is done only in blocks with a fixed component; few have one, and what changes there is kept in slots."""
+    some, none = c.name("fixed"), c.name("plain")
+    some_fixed = c.load(c.at("%fixed_blocks", i))
+    c.fork(c.let(f"fcmp une double {some_fixed}, {c.constant(0.0)}"), some, none, likely=False)
     c.label(some)
     yield
     c.go(none)
@@ -128,9 +109,9 @@ class _Part(NamedTuple):
     multipliers: list[str]
 
 
-def _eliminate(c: Code, layout: Plan, value: dict[Pair, str], carried: dict[Pair, str]) -> list[_Part]:
+def _eliminate(c: Code, plan: SymbolicPlan, value: dict[Pair, str], updated: dict[Pair, str]) -> list[_Part]:
     parts = []
-    for group, near in zip(layout.pivots, layout.below, strict=True):
+    for group, near in zip(plan.pivots, plan.below, strict=True):
         column = {(p, q): value.get((min(p, q), max(p, q))) for p in group for q in (*group, *near)}
         inverse = _inverse(c, [[column[p, q] for q in group] for p in group])
         part = _Part(inverse, [])
@@ -148,8 +129,8 @@ def _eliminate(c: Code, layout: Plan, value: dict[Pair, str], carried: dict[Pair
                 if held is not None:
                     value[q, r] = held
         parts.append(part)
-    for p, q in layout.carry:
-        c.store(value.get((p + layout.size, q + layout.size), c.constant(0.0)), carried[p, q])
+    for p, q in plan.update:
+        c.store(value.get((p + plan.size, q + plan.size), c.constant(0.0)), updated[p, q])
     return parts
 
 
@@ -181,37 +162,37 @@ def _combined(c: Code, terms: Iterable[tuple[str, str | None]]) -> str:
     return c.constant(0.0) if total is None else total
 
 
-def _forward(layout: Plan) -> Code:
+def _forward(plan: SymbolicPlan) -> Code:
     """D⁻¹L⁻¹x."""
     c = Code()
     with c.loop(0, "%count") as i:
-        _reduce(c, i, layout, _recorded(c, i, layout))
+        _reduce(c, i, plan, _stored_factors(c, i, plan))
     c.line("ret void")
     return c
 
 
-def _recorded(c: Code, i: str, layout: Plan) -> list[_Part]:
-    record, at, parts = c.at("%record", c.let(f"mul i64 {i}, {layout.record}")), 0, []
-    for group, near in zip(layout.pivots, layout.below, strict=True):
+def _stored_factors(c: Code, i: str, plan: SymbolicPlan) -> list[_Part]:
+    stored, at, parts = c.at("%stored", c.let(f"mul i64 {i}, {plan.stored}")), 0, []
+    for group, near in zip(plan.pivots, plan.below, strict=True):
         counts = (1, 3)[len(group) - 1], len(group) * len(near)
-        names = [c.load(c.at(record, at + k)) for k in range(sum(counts))]
+        names = [c.load(c.at(stored, at + k)) for k in range(sum(counts))]
         parts.append(_Part(names[: counts[0]], names[counts[0] :]))
         at += sum(counts)
     return parts
 
 
-def _reduce(c: Code, i: str, layout: Plan, parts: Sequence[_Part]) -> None:
+def _reduce(c: Code, i: str, plan: SymbolicPlan, parts: Sequence[_Part]) -> None:
     """The rows of block i of D⁻¹L⁻¹x, and what they change in those below."""
-    base, x = _opened(c, i, layout)
-    slots = [c.slot("x") for _ in range(layout.size)]
+    base, x = _opened(c, i, plan)
+    slots = [c.slot("x") for _ in range(plan.size)]
     for p, slot in enumerate(slots):
         c.store(x[p], slot)
-    with _marked(c, i):  # what the blocks before have added to fixed components
-        free = c.at("%free", c.let(f"mul i64 {i}, {layout.size}"))
+    with _where_fixed(c, i):  # what the blocks before have added to fixed components
+        free = c.at("%free", c.let(f"mul i64 {i}, {plan.size}"))
         for p, slot in enumerate(slots):
             c.store(c.let(f"fmul double {x[p]}, {c.load(c.at(free, p))}"), slot)
     x.update((p, c.load(slot)) for p, slot in enumerate(slots))
-    for group, near, part in zip(layout.pivots, layout.below, parts, strict=True):
+    for group, near, part in zip(plan.pivots, plan.below, parts, strict=True):
         multipliers = iter(part.multipliers)
         for q in near:
             for p in group:
@@ -224,27 +205,27 @@ def _reduce(c: Code, i: str, layout: Plan, parts: Sequence[_Part]) -> None:
         c.store(name, c.at(base, q))
 
 
-def _backward(layout: Plan) -> Code:
+def _backward(plan: SymbolicPlan) -> Code:
     """L⁻ᵀx."""
     c = Code()
     with c.loop(0, "%count") as n:
         i = c.let(f"sub i64 {c.let('sub i64 %count, 1')}, {n}")
-        base, x = _opened(c, i, layout)
-        parts = _recorded(c, i, layout)
-        for group, near, part in zip(layout.pivots[::-1], layout.below[::-1], parts[::-1], strict=True):
+        base, x = _opened(c, i, plan)
+        parts = _stored_factors(c, i, plan)
+        for group, near, part in zip(plan.pivots[::-1], plan.below[::-1], parts[::-1], strict=True):
             multipliers = iter(part.multipliers)
             for q in near:
                 for p in group:
                     product = c.let(f"fmul contract double {next(multipliers)}, {x[q]}")
                     x[p] = c.let(f"fsub contract double {x[p]}, {product}")
-        for p in range(layout.size):
+        for p in range(plan.size):
             c.store(x[p], c.at(base, p))
     c.line("ret void")
     return c
 
 
-def _opened(c: Code, i: str, layout: Plan) -> tuple[str, dict[int, str]]:
+def _opened(c: Code, i: str, plan: SymbolicPlan) -> tuple[str, dict[int, str]]:
     """Where block i of x stands, and its components that the block's elimination touches."""
-    base = c.at("%x", c.let(f"mul i64 {i}, {layout.size}"))
-    touched = sorted({*range(layout.size), *(q for near in layout.below for q in near)})
+    base = c.at("%x", c.let(f"mul i64 {i}, {plan.size}"))
+    touched = sorted({*range(plan.size), *(q for near in plan.below for q in near)})
     return base, {q: c.load(c.at(base, q)) for q in touched}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -26,33 +27,53 @@ def compile_function(function: Callable, *examples: Any, cache: Cache = CACHE) -
     shapes = [jax.ShapeDtypeStruct(np.shape(x), np.float64) for x in examples]
     inputs = [g.vector(f"x{i}", int(np.prod(s.shape, initial=1))).reshape(s.shape) for i, s in enumerate(shapes)]
     tracer = Tracer(g)
-    outputs = tracer.trace(function, *inputs, shapes=shapes)
+    results = tracer.trace(function, *inputs, shapes=shapes)
     depend = Dependence(g)
     level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(inputs)))))  # noqa: E731
-    roots = [g.number(i) for o in outputs for i in o.ravel().tolist()]
-    roots = share_reciprocals(g, gather_factors(g, roots, level), level)
-    loaded = cache.load(_text(g, [x.size for x in inputs], len(tracer.captured), roots), plain=True)
+    outputs = [g.number(i) for o in results for i in o.ravel().tolist()]
+    outputs = share_reciprocals(g, gather_factors(g, outputs, level), level)
+    loaded = cache.load(_text(g, [x.size for x in inputs], len(tracer.captured), outputs), plain=True)
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(loaded.address("evaluate"))
 
     def call(*values: Any) -> list[np.ndarray]:
         given = np.concatenate([*(np.ravel(np.asarray(v, float)) for v in values), np.asarray(tracer.captured, float)])
-        result = np.empty(len(roots))
+        result = np.empty(len(outputs))
         assert loaded is not None
         run(given.ctypes.data, result.ctypes.data)
-        parts = np.split(result, np.cumsum([o.size for o in outputs])[:-1])
-        return [p.reshape(o.shape) for p, o in zip(parts, outputs, strict=True)]
+        parts = np.split(result, np.cumsum([o.size for o in results])[:-1])
+        return [p.reshape(o.shape) for p, o in zip(parts, results, strict=True)]
 
     return call
 
 
-def _text(g: Graph, sizes: list[int], captured: int, roots: list[int]) -> str:
+def inlined(function: Callable, tree: Any, code: Code, names: Sequence[str]) -> str:
+    """The value of a function of numbers inside other code. tree: of its arguments; names: of their values."""
+    g, output = _scalar(function, tree)
+    values = {g.variable("x", i): name for i, name in enumerate(names)}
+    return Emitter(g, code).emit([output], values)[0]
+
+
+@functools.lru_cache(maxsize=64)
+@refusing
+def _scalar(function: Callable, tree: Any) -> tuple[Graph, int]:
+    """Graph and result of a function of numbers, which closes over none but its literals."""
+    g = Graph()
+    inputs = [np.asarray(i) for i in g.vector("x", tree.num_leaves)]
+    shapes = [jax.ShapeDtypeStruct((), np.float64)] * len(inputs)
+    tracer = Tracer(g)
+    (result,) = tracer.trace(lambda *flat: function(*jax.tree.unflatten(tree, flat)), *inputs, shapes=shapes)
+    assert not tracer.captured
+    return g, int(result.item())
+
+
+def _text(g: Graph, sizes: list[int], captured: int, outputs: list[int]) -> str:
     code, values, at = Code(), Values(), 0
     names = [f"x{i}" for i in range(len(sizes))] + ["captured"]
     for name, size in zip(names, [*sizes, captured], strict=True):
         for i in range(size):
             values[g.variable(name, i)] = code.load(code.at("%given", at + i))
         at += size
-    for i, value in enumerate(Emitter(g, code).emit(roots, values)):
+    for i, value in enumerate(Emitter(g, code).emit(outputs, values)):
         code.store(value, code.at("%result", i))
     code.line("ret void")
     head = "define void @evaluate(ptr noalias %given, ptr noalias %result) nounwind"

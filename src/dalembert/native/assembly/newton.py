@@ -1,6 +1,6 @@
-"""Newton's iteration on a chain as one loop of machine code, as long as whole steps are accepted.
+"""Newton's iteration on a KKT system as one loop of machine code, as long as whole steps are accepted.
 
-    K dx = -∇L̃,   accepted where Σf + ρ|c|₁ falls (Armijo) or |∇L̃| is halved, at positive curvature dxᵀH dx
+    K dx = -∇L̃,   taken as `Rules` say
 
 The caller goes on where a step is refused, with shifts, shorter steps and other factorizations. A call of NumPy costs
 about a microsecond, and an iteration has a hundred of them: for a thousand nodes as much as the arithmetic.
@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dalembert.native.assembly.newton_code import CONVERGED, REFUSED, SCALARS, WORDS, DescentLoop
+from dalembert.native.assembly.newton_code import CONVERGED, REFUSED, SCALARS, TERM, WORDS, NewtonLoop, Point, Rules
 from dalembert.native.llvm.cache import CACHE, Cache
 
-__all__ = ["CONVERGED", "REFUSED", "Sum", "descend"]
+__all__ = ["CONVERGED", "REFUSED", "ElementSum", "Point", "Rules", "WholeSteps"]
 
 
-class Sum(NamedTuple):
+class ElementSum(NamedTuple):
     """One sum of windows: addresses of its gradient and of its second derivatives times a vector, with their data."""
 
     gradient: tuple[int, int, int]
@@ -29,36 +29,43 @@ class Sum(NamedTuple):
     offset: int
 
     @property
-    def words(self) -> list[int]:
-        """In the order of TERM."""
-        return [*self.gradient, *self.product, self.number, self.offset]
+    def packed(self) -> np.ndarray:
+        named = {
+            f"{name}{part}": address
+            for name in ("gradient", "product")
+            for part, address in zip(("", "_rows", "_shared"), getattr(self, name), strict=True)
+        }
+        return TERM.pack(**named, number=self.number, offset=self.offset)
 
 
-def descend(
-    words: dict[str, int],
-    scalars: dict[str, float],
-    sums: Sequence[Sum],
-    data: Sequence[int],
-    coordinates: int,
-    cache: Cache = CACHE,
-) -> tuple[int, dict[str, float]]:
-    """(CONVERGED or REFUSED, the scalars at the end). words: counts and addresses by the names in WORDS; data: the last
-    arguments of `first`; coordinates: n. z and g, the path and its gradient, are those of the last accepted step; norm is
-    squared."""
-    run = _compiled(len(sums), len(data), coordinates, cache)
-    job = np.array([*(words[name] for name in WORDS), *(w for s in sums for w in s.words), *data], dtype=np.int64)
-    values = np.array([scalars[name] for name in SCALARS])
-    status = run(job.ctypes.data, values.ctypes.data)
-    return int(status), dict(zip(SCALARS, values.tolist(), strict=True))
+class WholeSteps:
+    """The loop for some sums. data: the last arguments of `first`; coordinates: n."""
+
+    def __init__(
+        self, sums: Sequence[ElementSum], data: Sequence[int], coordinates: int, rules: Rules, cache: Cache = CACHE
+    ):
+        self._run = _compiled(len(sums), len(data), coordinates, rules, cache)
+        self._last = np.concatenate([*(s.packed for s in sums), np.array(data, np.int64)])
+
+    def job(self, words: dict[str, int]) -> np.ndarray:
+        """What the loop is told of one workspace: counts and addresses by the names in WORDS."""
+        return np.concatenate([WORDS.pack(**words), self._last])
+
+    def __call__(self, job: np.ndarray, scalars: dict[str, float]) -> tuple[int, dict[str, float]]:
+        """(CONVERGED or REFUSED, the scalars at the end). z and g, the path and its gradient, are those of the last accepted
+        step."""
+        values = SCALARS.pack(**scalars)
+        status = self._run(job.ctypes.data, values.ctypes.data)
+        return int(status), dict(zip(SCALARS.fields, values.tolist(), strict=True))
 
 
-_RUNS: dict[tuple[int, ...], tuple[Callable, object]] = {}
+_RUNS: dict[tuple, tuple[Callable, object]] = {}
 
 
-def _compiled(terms: int, data: int, coordinates: int, cache: Cache) -> Callable:
-    key = terms, data, coordinates
+def _compiled(terms: int, data: int, coordinates: int, rules: Rules, cache: Cache) -> Callable:
+    key = terms, data, coordinates, rules
     if key not in _RUNS:
-        loaded = cache.load(DescentLoop(*key).text(), plain=False)
+        loaded = cache.load(NewtonLoop(*key).text(), plain=False)
         _RUNS[key] = (
             ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(loaded.address("descend")), loaded
         )  # fmt: skip

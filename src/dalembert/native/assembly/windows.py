@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,9 +23,9 @@ from dalembert.native.trace.tracer import Tracer
 
 @dataclass(frozen=True)
 class Places:
-    """Entry l of window i stands at words[l] + i·stride of an array."""
+    """Entry l of window i stands at offsets[l] + i·stride of an array."""
 
-    words: tuple[int, ...]
+    offsets: tuple[int, ...]
     stride: int
 
 
@@ -42,7 +43,7 @@ class Windowed:
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        return [*((len(p.words),) for p in self.read), *self.row, *self.shared]
+        return [*((len(p.offsets),) for p in self.read), *self.row, *self.shared]
 
 
 class Accumulation:
@@ -59,9 +60,9 @@ class Accumulation:
 @refusing
 def vanishing(windowed: Windowed) -> list[np.ndarray]:
     """For every output, which of its entries are identically zero, as the graph of the function shows it."""
-    g, _, outputs, _ = _trace(windowed)
+    g, results, _ = _trace(windowed)
     zero = g.constant(0.0)
-    return [o == zero for o in outputs]
+    return [o == zero for o in results]
 
 
 @refusing
@@ -73,62 +74,82 @@ def compile_accumulation(
     The result takes data of the windows' own, rows (count, size), and shared (size,), and returns a function of (count,
     addresses that are read, addresses that are written to): float64 in one piece; places are counted from the addresses.
     """
-    g, inputs, roots, captured = simplified(windowed)
-    if sum(len(w.words) for w in write) != len(roots):
-        raise ValueError(f"write: {sum(len(w.words) for w in write)} places for {len(roots)} results")
-    loaded = cache.load(_text(g, windowed, [x.size for x in inputs], len(captured), roots, write), plain=True)
+    traced = TracedWindow.of(windowed)
+    if sum(len(w.offsets) for w in write) != len(traced.outputs):
+        raise ValueError(f"write: {sum(len(w.offsets) for w in write)} places for {len(traced.outputs)} results")
+    loaded = cache.load(_text(traced, write), plain=True)
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(windowed.read) + 2 + len(write)))(
         loaded.address("windows")
     )
-    constants = np.asarray(captured, float)
-
-    return lambda rows, shared: Accumulation(run, loaded, rows, np.concatenate([shared, constants]))
+    return lambda rows, shared: Accumulation(run, loaded, rows, np.concatenate([shared, traced.captured]))
 
 
-def simplified(windowed: Windowed) -> tuple[Graph, list, list[int], list[float]]:
-    """(graph, its inputs, the entries of all outputs, the numbers it closes over)."""
-    g, inputs, outputs, captured = _trace(windowed)
-    depend = Dependence(g)
-    level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(inputs)))))  # noqa: E731
-    roots = [i for o in outputs for i in o.ravel().tolist()]
-    return g, inputs, share_reciprocals(g, gather_factors(g, roots, level), level), captured
+@dataclass(frozen=True)
+class TracedWindow:
+    """The graph of a function of a window, simplified. outputs: the entries of all its results; captured: numbers that it
+    closes over, which stand after the data that all windows share."""
+
+    windowed: Windowed
+    graph: Graph
+    outputs: list[int]
+    captured: np.ndarray
+
+    @classmethod
+    def of(cls, windowed: Windowed) -> TracedWindow:
+        g, results, captured = _trace(windowed)
+        depend = Dependence(g)
+        level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(windowed.shapes)))))  # noqa: E731
+        outputs = [i for o in results for i in o.ravel().tolist()]
+        simple = share_reciprocals(g, gather_factors(g, outputs, level), level)
+        return cls(windowed, g, simple, np.asarray(captured, float))
+
+    def _bound(self, c: Code, base: str, names: Sequence[tuple[str, int]]) -> Values:
+        """Inputs of these names and lengths that stand one after the other."""
+        places = [self.graph.variable(name, i) for name, length in names for i in range(length)]
+        return {node: c.load(c.at(base, at)) for at, node in enumerate(places)}
+
+    def shared_values(self, c: Code, shared: str) -> Values:
+        """What does not change from window to window, read before the loop."""
+        w = self.windowed
+        first = len(w.read) + len(w.row)
+        lengths = [(f"x{k}", math.prod(s)) for k, s in enumerate(w.shapes[first:], first)]
+        return self._bound(c, shared, [*lengths, ("captured", len(self.captured))])
+
+    def emit(self, c: Code, common: Values, bases: Sequence[str], rows: str, i: str) -> list[str]:
+        """The outputs of window i. common: of `shared_values`; bases: where what is read stands for this window; rows: the
+        data of all windows."""
+        w, values = self.windowed, dict(common)
+        for k, (places, base) in enumerate(zip(w.read, bases, strict=True)):
+            for l, offset in enumerate(places.offsets):
+                values[self.graph.variable(f"x{k}", l)] = c.load(c.at(base, offset))
+        lengths = [(f"x{k}", math.prod(s)) for k, s in enumerate(w.row, len(w.read))]
+        own = c.at(rows, c.let(f"mul i64 {i}, {sum(length for _, length in lengths)}"))
+        return Emitter(self.graph, c).emit(self.outputs, values | self._bound(c, own, lengths))
 
 
-def _trace(windowed: Windowed) -> tuple[Graph, list, list, list[float]]:
+def _trace(windowed: Windowed) -> tuple[Graph, list, list[float]]:
+    """(graph, the arrays of nodes that the function returns, the numbers it closes over)."""
     g = Graph()
     shapes = [jax.ShapeDtypeStruct(s, np.float64) for s in windowed.shapes]
-    inputs = [g.vector(f"x{i}", int(np.prod(s.shape, initial=1))).reshape(s.shape) for i, s in enumerate(shapes)]
+    inputs = [g.vector(f"x{i}", math.prod(s.shape)).reshape(s.shape) for i, s in enumerate(shapes)]
     tracer = Tracer(g)
-    return g, inputs, tracer.trace(windowed.function, *inputs, shapes=shapes), tracer.captured
+    return g, tracer.trace(windowed.function, *inputs, shapes=shapes), tracer.captured
 
 
-def _text(g: Graph, windowed: Windowed, sizes: list[int], captured: int, roots: list[int], write: Sequence[Places]) -> str:
-    code, values = Code(), Values()
-    reads, rows = len(windowed.read), len(windowed.row)
-    at = 0
-    for k, size in [*list(enumerate(sizes))[reads + rows :], (-1, captured)]:
-        for i in range(size):
-            values[g.variable("captured" if k < 0 else f"x{k}", i)] = code.load(code.at("%shared", at + i))
-        at += size
+def _text(traced: TracedWindow, write: Sequence[Places]) -> str:
+    code, reads = Code(), traced.windowed.read
+    common = traced.shared_values(code, "%shared")
     with code.loop(0, "%count") as i:
-        for k, places in enumerate(windowed.read):
-            base = code.at(f"%read{k}", code.let(f"mul i64 {i}, {places.stride}"))
-            for l, word in enumerate(places.words):
-                values[g.variable(f"x{k}", l)] = code.load(code.at(base, word))
-        base, at = code.at("%rows", code.let(f"mul i64 {i}, {sum(sizes[reads : reads + rows])}")), 0
-        for k in range(reads, reads + rows):
-            for l in range(sizes[k]):
-                values[g.variable(f"x{k}", l)] = code.load(code.at(base, at + l))
-            at += sizes[k]
-        results = iter(Emitter(g, code).emit(roots, values))
+        bases = [code.at(f"%read{k}", code.let(f"mul i64 {i}, {p.stride}")) for k, p in enumerate(reads)]
+        results = iter(traced.emit(code, common, bases, "%rows", i))
         for k, places in enumerate(write):
             base = code.at(f"%write{k}", code.let(f"mul i64 {i}, {places.stride}"))
-            for word in places.words:
-                place = code.at(base, word)
+            for offset in places.offsets:
+                place = code.at(base, offset)
                 code.store(code.let(f"fadd double {code.load(place)}, {next(results)}"), place)
     code.line("ret void")
     arguments = (
-        [f"ptr %read{k}" for k in range(reads)]
+        [f"ptr %read{k}" for k in range(len(reads))]
         + ["ptr %rows", "ptr %shared"]
         + [f"ptr %write{k}" for k in range(len(write))]
     )

@@ -1,4 +1,4 @@
-"""A x = b with the factors of band_factor for one right-hand side, four rows side by side, as LLVM assembly."""
+"""A x = b with the factors of `factor`, four rows side by side, as LLVM assembly."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from dalembert.native.llvm.builder import Code
 AHEAD = 4  # panels between the one that is used and the one that is asked for
 
 
-def solve_single(shape: Shape) -> Code:
-    """Body of  @solve.1, as band_solve.solve."""
+def solve(shape: Shape) -> Code:
+    """Body of  @solve(a, scales, blocks, order, tail, rhs, work, n, step): rhs ← A⁻¹ rhs.
+
+    Numbers of the right-hand side stand `step` apart. work: 4·panels + margin numbers.
+    """
     c, plain = Code(PANEL), Code()
     plain.lines, plain.slots, plain.declared = c.lines, c.slots, c.declared
     plain.name = c.name  # type: ignore[method-assign]  both write one function

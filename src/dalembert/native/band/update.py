@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 from dalembert.native.band.shape import PANEL, Shape, minus_product, row, vector
@@ -9,6 +10,19 @@ from dalembert.native.llvm.builder import Code
 
 CHUNK = 2  # vectors of a row that are updated at once: those of the pivots' rows stay in registers
 TOGETHER = 4  # rows that are written out in a loop over many
+
+
+@dataclass(frozen=True)
+class FactoredPanel:
+    """Where the parts of a panel are. window: rows and columns that take part; columns: those of the panel; kept: rows of U;
+    last: vectors of U that are not stored whole."""
+
+    c: Code
+    shape: Shape
+    window: str
+    columns: str
+    kept: str
+    last: str
 
 
 def common_rows(c: Code, shape: Shape, panel: str, places: list[str], block: str) -> dict[tuple[int, int], str]:
@@ -54,38 +68,41 @@ def keep_lower(c: Code, shape: Shape, panel: str, kept: str) -> None:
             c.store(c.load(c.at(panel, k * shape.height + at), kind), c.at(kept, k * shape.lower + at), kind)
 
 
-def keep_upper(c: Code, shape: Shape, window: str, places: list[str], below: dict, kept: str, last: str, v: int) -> None:
-    """Vector v of the rows of U, from the rows of the pivots. last: a place for vectors that are not stored whole."""
+def keep_upper(panel: FactoredPanel, places: list[str], below: dict[tuple[int, int], str], v: int) -> None:
+    """Vector v of the rows of U, from the rows of the pivots."""
+    c, shape = panel.c, panel.shape
     above: list[str] = []
     for i, place in enumerate(places):
-        total = c.load(c.at(row(c, shape, window, place), PANEL * v))
+        total = c.load(c.at(row(c, shape, panel.window, place), PANEL * v))
         for k in range(i):
             total = minus_product(c, total, above[k], below[i, k])
         above.append(total)
-        _store_part(c, shape, total, c.at(kept, i * shape.trailing), v - 1)
+        _store_part(c, shape, total, c.at(panel.kept, i * shape.trailing), v - 1)
         if PANEL * v > shape.trailing:
-            c.store(total, c.at(last, PANEL * i))
+            c.store(total, c.at(panel.last, PANEL * i))
 
 
-def fill(c: Code, shape: Shape, window: str, holes: list[str], v: int) -> None:
+def fill(panel: FactoredPanel, holes: list[str], v: int) -> None:
     """Vector v of the last rows moves to where pivots were."""
+    c, shape, window = panel.c, panel.shape, panel.window
     for t, hole in enumerate(holes):
         x = c.load(c.at(window, (shape.rows - 1 - t) * shape.stride + PANEL * v))
         c.store(x, c.at(row(c, shape, window, hole), PANEL * v))
 
 
-def update(c: Code, shape: Shape, window: str, panel: str, kept: str, last: str, vectors: range, rows: range) -> None:
+def update(panel: FactoredPanel, vectors: range, rows: range) -> None:
     """Some vectors of some rows that stay lose the four products, and move one vector left."""
-    above = [{v: _load_part(c, shape, kept, last, k, v - 1) for v in vectors} for k in range(PANEL)]
+    c, shape, window = panel.c, panel.shape, panel.window
+    above = [{v: _load_part(panel, k, v - 1) for v in vectors} for k in range(PANEL)]
     groups = len(rows) // TOGETHER if len(rows) >= 2 * TOGETHER else 0
     if groups:
         with c.loop(0, groups) as i:
             first = c.let(f"add i64 {c.let(f'mul i64 {i}, {TOGETHER}')}, {rows.start}")
-            place, factors = row(c, shape, window, first), c.at(panel, first)
+            place, factors = row(c, shape, window, first), c.at(panel.columns, first)
             for t in range(TOGETHER):
                 _update_row(c, shape, c.at(place, t * shape.stride), c.at(factors, t), above, vectors)
     for i in rows[groups * TOGETHER :]:
-        _update_row(c, shape, c.at(window, i * shape.stride), c.at(panel, i), above, vectors)
+        _update_row(c, shape, c.at(window, i * shape.stride), c.at(panel.columns, i), above, vectors)
 
 
 def _update_row(c: Code, shape: Shape, place: str, factors: str, above: list[dict[int, str]], vectors: range) -> None:
@@ -110,10 +127,11 @@ def pieces(shape: Shape) -> list[tuple[range, range]]:
     return [(chunk, range(a, b)) for chunk in chunks for a, b in pairwise(cuts) if b > a]
 
 
-def _load_part(c: Code, shape: Shape, kept: str, last: str, k: int, v: int) -> str:
+def _load_part(panel: FactoredPanel, k: int, v: int) -> str:
     """Vector v of row k of U beside the panel."""
-    whole = PANEL * (v + 1) <= shape.trailing
-    return c.load(c.at(kept, k * shape.trailing + PANEL * v) if whole else c.at(last, PANEL * k))
+    c, trailing = panel.c, panel.shape.trailing
+    whole = PANEL * (v + 1) <= trailing
+    return c.load(c.at(panel.kept, k * trailing + PANEL * v) if whole else c.at(panel.last, PANEL * k))
 
 
 def _store_part(c: Code, shape: Shape, value: str, row: str, v: int) -> None:

@@ -75,19 +75,19 @@ def _linear(g: Graph, level: Level, i: int) -> bool:
     return op in ("add", "sub", "neg") or (op == "mul" and any(level(j) == 0 for j in args))
 
 
-def collect_terms(g: Graph, roots: Sequence[int], shared: Sequence[int], level: Level) -> list[int]:
-    """The roots with a·x + b·x as (a + b)·x, where a and b are of level 0 and the sums are needed nowhere else.
+def collect_terms(g: Graph, outputs: Sequence[int], shared: Sequence[int], level: Level) -> list[int]:
+    """The outputs with a·x + b·x as (a + b)·x, where a and b are of level 0 and the sums are needed nowhere else.
 
     For matrices, not for residuals: a difference of two large terms that was formed first would be taken apart.
-    shared: other roots; what they need is computed anyway, and is kept as it is.
+    shared: other outputs; what they need is computed anyway, and is kept as it is.
     """
-    nodes, kept = reached(g, roots), set(reached(g, shared))
+    nodes, kept = reached(g, outputs), set(reached(g, shared))
     uses = Counter(j for i in nodes for j in operands(g.nodes[i]))
-    uses.update([*roots, *roots])  # a root is no part of a larger sum
+    uses.update([*outputs, *outputs])  # an output is no part of a larger sum
     linear = {i for i in nodes if i not in kept and _linear(g, level, i)}
     parents = {j for i in linear for j in operands(g.nodes[i])}
     inner = {i for i in linear if uses[i] == 1 and i in parents}
     collected = _Collected(g, level, inner, kept)
     for i in nodes:
         collected.visit(i)
-    return [collected.whole[r] for r in roots]
+    return [collected.whole[o] for o in outputs]

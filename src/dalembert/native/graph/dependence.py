@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dalembert.native.graph.graph import Graph, operands
 
 
-def reached(g: Graph, roots: Iterable[int]) -> list[int]:
-    """All nodes the roots need, both sides of branches among them, operands first."""
-    seen, stack = set(), list(roots)
+def reached(g: Graph, outputs: Iterable[int]) -> list[int]:
+    """All nodes the outputs need, both sides of branches among them, operands first."""
+    seen, stack = set(), list(outputs)
     while stack:
         i = stack.pop()
         if i not in seen:
@@ -18,12 +18,12 @@ def reached(g: Graph, roots: Iterable[int]) -> list[int]:
     return sorted(seen)
 
 
-def eager(g: Graph, roots: Iterable[int], known: Iterable[int] = ()) -> list[int]:
-    """Nodes the roots need that are evaluated whatever the branches do, operands first, without those `known`.
+def eager(g: Graph, outputs: Iterable[int], known: Iterable[int] = ()) -> list[int]:
+    """Nodes the outputs need that are evaluated whatever the branches do, operands first, without those `known`.
 
     Sides of a branch are not entered: their nodes are evaluated inside the branch.
     """
-    seen, stack = set(known), list(roots)
+    seen, stack = set(known), list(outputs)
     start = set(seen)
     while stack:
         i = stack.pop()

@@ -11,10 +11,10 @@ from dalembert.native.graph.graph import Graph
 from dalembert.native.graph.operations import FOLD, wrapped
 
 
-def evaluate(g: Graph, roots: Sequence[int], inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Values of the roots, where every input vector has the given value."""
+def evaluate(g: Graph, outputs: Sequence[int], inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Values of the outputs, where every input vector has the given value."""
     values: dict[int, float | int | bool] = {}
-    for i in reached(g, roots):
+    for i in reached(g, outputs):
         op, *args = g.nodes[i]
         if op == "const":
             values[i] = args[0]
@@ -27,7 +27,7 @@ def evaluate(g: Graph, roots: Sequence[int], inputs: Mapping[str, np.ndarray]) -
             values[i] = values[sides[0 if values[condition] else 1][args[1]]]
         else:
             values[i] = _item(FOLD[op](*(values[j] for j in args)))
-    return np.array([values[r] for r in roots])
+    return np.array([values[o] for o in outputs])
 
 
 def _item(x):

@@ -77,12 +77,12 @@ class _Factored:
         return c, x
 
 
-def gather_factors(g: Graph, roots: Sequence[int], level: Level) -> list[int]:
-    """The roots, with a·(b·x) as (a·b)·x, and a·x + a·y as a·(x + y), where a and b are of level 0."""
+def gather_factors(g: Graph, outputs: Sequence[int], level: Level) -> list[int]:
+    """The outputs, with a·(b·x) as (a·b)·x, and a·x + a·y as a·(x + y), where a and b are of level 0."""
     factored = _Factored(g, level)
-    for i in reached(g, roots):
+    for i in reached(g, outputs):
         factored.visit(i)
-    return [factored.value(r) for r in roots]
+    return [factored.value(o) for o in outputs]
 
 
 class _Reciprocals:
@@ -115,9 +115,9 @@ class _Reciprocals:
         return self.known[b]
 
 
-def share_reciprocals(g: Graph, roots: Sequence[int], level: Level) -> list[int]:
-    """The roots with a/b as a·(1/b), where 1/b serves several quotients, changes less often than a, or needs no division."""
-    nodes = reached(g, roots)
+def share_reciprocals(g: Graph, outputs: Sequence[int], level: Level) -> list[int]:
+    """The outputs with a/b as a·(1/b), where 1/b serves several quotients, changes less often, or needs no division."""
+    nodes = reached(g, outputs)
     quotients = [g.nodes[i][1:] for i in nodes if g.nodes[i][0] == "div" and g.kind[i] == "f"]
     reciprocals = _Reciprocals(g, quotients, level)
     new: dict[int, int] = {}
@@ -129,4 +129,4 @@ def share_reciprocals(g: Graph, roots: Sequence[int], level: Level) -> list[int]
             new[i] = g.apply("mul", new[node[1]], reciprocals.of(node[2], new))
         else:
             new[i] = rebuilt(g, node, new.__getitem__)
-    return [new[r] for r in roots]
+    return [new[o] for o in outputs]

@@ -29,16 +29,16 @@ class Emitter:
     def __init__(self, graph: Graph, code: Code):
         self.graph, self.code = graph, code
 
-    def emit(self, roots: Sequence[int], values: Values, fast: bool = False) -> list[str]:
-        """Names of the roots' values; every node that is not in `values` yet is computed here and added."""
-        wanted = eager(self.graph, roots, values)
+    def emit(self, outputs: Sequence[int], values: Values, fast: bool = False) -> list[str]:
+        """Names of the outputs' values; every node that is not in `values` yet is computed here and added."""
+        wanted = eager(self.graph, outputs, values)
         partner = self._partners(wanted)
         for i in wanted:
             if i in partner and i not in values:
                 self._sine_and_cosine(i, partner[i], values)
             elif i not in values:
                 values[i] = self._node(i, values, fast)
-        return [values[r] for r in roots]
+        return [values[o] for o in outputs]
 
     def _partners(self, wanted: Sequence[int]) -> dict[int, int]:
         """Sines and cosines of the same angle that are wanted together."""
@@ -64,15 +64,15 @@ class Emitter:
             whole = self.graph.kind[node] == "i"
             values[node] = self.code.let(f"bitcast {self.code.real} {value} to {self.code.whole}") if whole else value
 
-    def stored(self, roots: Sequence[int], values: Values) -> list[str]:
+    def stored(self, outputs: Sequence[int], values: Values) -> list[str]:
         """As `emit`, with integers as the bits of doubles."""
-        found = zip(roots, self.emit(roots, values), strict=True)
+        found = zip(outputs, self.emit(outputs, values), strict=True)
         return [self.code.let(f"bitcast {self.code.whole} {x} to {self.code.real}") if self.graph.kind[i] == "i" else x
                 for i, x in found]  # fmt: skip
 
-    def hoist(self, roots: Sequence[int], values: Values, changes: Callable[[int], int], level: int) -> None:
-        """Compute what the roots need and what `changes` no more often than `level`."""
-        nodes = [i for i in eager(self.graph, roots, values) if changes(i) <= level]
+    def hoist(self, outputs: Sequence[int], values: Values, changes: Callable[[int], int], level: int) -> None:
+        """Compute what the outputs need and what `changes` no more often than `level`."""
+        nodes = [i for i in eager(self.graph, outputs, values) if changes(i) <= level]
         self.emit([i for i in nodes if self.graph.nodes[i][0] not in ("const", "pick")], values)
 
     def _node(self, i: int, values: Values, fast: bool) -> str:

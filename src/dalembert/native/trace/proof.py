@@ -38,10 +38,10 @@ def union(parts: Iterable[Proof]) -> Proof:
     return Proof(depends, bends, jumps)
 
 
-def proofs(g: Graph, roots: Iterable[int], name: str = "z") -> dict[int, Proof]:
-    """For every node the roots need. Unknowns are the inputs called `name`."""
+def proofs(g: Graph, outputs: Iterable[int], name: str = "z") -> dict[int, Proof]:
+    """For every node the outputs need. Unknowns are the inputs called `name`."""
     found: dict[int, Proof] = {}
-    for i in reached(g, roots):
+    for i in reached(g, outputs):
         op, *args = g.nodes[i]
         if op == "agree":  # which choice it is makes no difference
             found[i] = Proof()

@@ -25,7 +25,7 @@ from dalembert.native.llvm.jit import Loaded
 from dalembert.native.stepper.arrays import total
 from dalembert.native.stepper.batch import ensemble
 from dalembert.native.stepper.compiled import CompiledStep, processors
-from dalembert.native.xla.handler import SLOT, SLOTS, handler, interface
+from dalembert.native.xla.ffi import SLOT, SLOTS, ffi_handler, interface
 
 TARGET = "dalembert_run"
 
@@ -45,7 +45,7 @@ class _Slots:
     """The table of the handler. What was dropped while it runs is let go after it."""
 
     def __init__(self) -> None:
-        self.loaded: Loaded = CACHE.load(handler(*interface()), plain=False)
+        self.loaded: Loaded = CACHE.load(ffi_handler(*interface()), plain=False)
         words = ctypes.c_int64 * (len(SLOT) * SLOTS)
         self.words = words.from_address(self.loaded.variable("slots"))
         self.used = ctypes.c_int64.from_address(self.loaded.variable("used"))

@@ -41,7 +41,7 @@ def interface() -> tuple[int, int]:
     return major, minor
 
 
-def handler(major: int, minor: int) -> str:
+def ffi_handler(major: int, minor: int) -> str:
     """Module with  ptr @handler(ptr frame)  for  (carry, count, inputs, key) → (carry, count, rows), and the slots it reads.
 
     Arrays may have leading axes, the same for all: so many runs. A table: ensemble.TABLE, then the address of @ensemble, the

@@ -37,14 +37,14 @@ class Nodes(eqx.Module):
             raise ValueError(f"q: found shape {self.q.shape}; give nodes of shape (k, n), for a batch (batch, k, n)")
 
 
-class End(NamedTuple):
+class EndData(NamedTuple):
     """derivatives: (r, n), q, q̇, … at the end; or nodes: (k, n)."""
 
     values: np.ndarray
     nodes: bool
 
 
-def read_end(given: Any, name: str, k: int) -> End | None:
+def read_end(given: Any, name: str, k: int) -> EndData | None:
     """Derivatives or nodes at an end; errors that name the argument."""
     if given is None:
         return None
@@ -54,7 +54,7 @@ def read_end(given: Any, name: str, k: int) -> End | None:
                 f"{name}: found nodes of shape {given.q.shape}; a problem with {k} derivatives has {k} given nodes "
                 f"at an end, ({k}, n)"
             )
-        return End(given.q, True)
+        return EndData(given.q, True)
     if not isinstance(given, list | tuple):
         raise TypeError(
             f"{name}: found {described(given)}; give a tuple (q,), (q, v), … of arrays (n,), or Nodes(array (k, n))"
@@ -69,13 +69,20 @@ def read_end(given: Any, name: str, k: int) -> End | None:
         raise ValueError(f"{name}: found {len(rows)} arrays; give q and at most {k - 1} of its derivatives")
     if any(r.shape != rows[0].shape or r.ndim != 1 or not r.size for r in rows):
         raise ValueError(f"{name}: found shapes {[r.shape for r in rows]}; every one is (n,)")
-    return End(np.array(rows), False)
+    return EndData(np.array(rows), False)
 
 
-def read_through(through: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Times (p,), increasing, and points (p, n) of a mapping {t: q}."""
+class Through(NamedTuple):
+    """Times (p,), increasing, and points (p, n) to pass."""
+
+    times: np.ndarray
+    points: np.ndarray
+
+
+def read_through(through: Any, n: int) -> Through:
+    """From a mapping {t: q}."""
     if through is None:
-        return np.zeros(0), np.zeros((0, n))
+        return Through(np.zeros(0), np.zeros((0, n)))
     if not isinstance(through, Mapping):
         raise TypeError(f"through: found {type(through).__name__}; give a mapping {{t: q}} from times to points")
     by_time = {
@@ -86,11 +93,20 @@ def read_through(through: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     for t, q in by_time.items():
         if q.shape != (n,):
             raise ValueError(f"through: the point at t = {t:g} has shape {q.shape}; the problem has n = {n} coordinates")
-    return times, np.array([by_time[t] for t in times]).reshape(-1, n)
+    return Through(times, np.array([by_time[t] for t in times]).reshape(-1, n))
 
 
-def read_times(T: Any, steps: Any, times: Any, least: int, why: str) -> np.ndarray:
+class TimeGrid(NamedTuple):
+    """The nodes' times as `solve` takes them: T and steps, or times."""
+
+    T: Any = None
+    steps: Any = None
+    times: Any = None
+
+
+def read_times(grid: TimeGrid, least: int, why: str) -> np.ndarray:
     """The nodes' times (N+1,): equal steps from 0 to T, or those given."""
+    T, steps, times = grid
     if times is not None:
         if T is not None or steps is not None:
             raise ValueError("times: found with T or steps; give the times of all nodes, or T and steps")
@@ -110,21 +126,19 @@ def read_times(T: Any, steps: Any, times: Any, least: int, why: str) -> np.ndarr
     return t
 
 
-class Given(NamedTuple):
+class FilledSlots(NamedTuple):
     """Per slot: whether it is fixed, and the values (slots, n), with a first guess where it is not."""
 
     fixed: np.ndarray
     values: np.ndarray
 
 
-def fill_slots(
-    w: Windows, initial: End | None, final: End | None, times: np.ndarray, points: np.ndarray, n: int, guess
-) -> Given:
+def fill_slots(w: Windows, initial: EndData | None, final: EndData | None, through: Through, n: int, guess) -> FilledSlots:
     """Fixed slots and a smooth first path through all that is given. guess: (N+1, n), or None."""
     t, nodes = w.t, w.nodes
     fixed, values = np.zeros(len(w.orders), dtype=bool), np.zeros((len(w.orders), n))
-    at = grid_nodes(t, times)
-    path = smooth_path(t, initial, final, times, points, n) if guess is None else polynomial_pieces(t, guess)
+    at = grid_nodes(t, through.times)
+    path = smooth_path(t, initial, final, through, n) if guess is None else polynomial_pieces(t, guess)
     for order in range(int(w.orders.max()) + 1):
         slots = w.orders == order
         values[slots] = path(t[w.owners[slots]], order)
@@ -137,8 +151,8 @@ def fill_slots(
         else:
             given = (w.owners == node) & (w.orders < len(end.values))
             fixed[given], values[given] = True, end.values[w.orders[given]]
-    fixed[nodes[at]], values[nodes[at]] = True, points
-    return Given(fixed, values)
+    fixed[nodes[at]], values[nodes[at]] = True, through.points
+    return FilledSlots(fixed, values)
 
 
 def grid_nodes(t: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -164,11 +178,11 @@ def polynomial_pieces(t: np.ndarray, q: np.ndarray):
     return lambda s, order: spline(s, order) if order <= 3 else np.zeros((len(s), q.shape[1]))
 
 
-def smooth_path(t: np.ndarray, initial: End | None, final: End | None, times: np.ndarray, points: np.ndarray, n: int):
+def smooth_path(t: np.ndarray, initial: EndData | None, final: EndData | None, through: Through, n: int):
     """path(t, order) of the cubic spline through all given points, with the given end velocities."""
     from scipy.interpolate import CubicSpline
 
-    where, what = [float(x) for x in times], [*points]
+    where, what = [float(x) for x in through.times], [*through.points]
     slopes: list[Any] = [(2, np.zeros(n)), (2, np.zeros(n))]
     for side, end in enumerate((initial, final)):
         if end is None:

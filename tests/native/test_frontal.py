@@ -1,12 +1,11 @@
-"""Factorization by fronts against dense algebra."""
+"""The frontal factorization against dense algebra."""
 
 import numpy as np
 import pytest
 
 from dalembert.algebra.pivots import choose_pivots
-from dalembert.native import Places, Summand, Windowed
-from dalembert.native.assembly.frontal import Fronts
-from dalembert.native.assembly.frontal_plan import plan
+from dalembert.native import Places, Summand, Windowed, symbolic_plan
+from dalembert.native.assembly.frontal import FrontalFactorization
 
 SIZE, BLOCKS = 3, 12
 WORDS = (0, 1, 2, 3, 4, 5)  # a window reads its block and the next
@@ -36,7 +35,7 @@ def dense(z, scales, shared, diagonal, free, start):
 @pytest.fixture(scope="module", params=[((0,), (1,), (2,)), ((2,), (0, 1)), ((0, 2), (1,))])
 def made(request):
     windowed = Windowed(second, (Places(WORDS, SIZE),), ((1,),), ((1,),))
-    return Fronts([Summand(windowed, ENTRIES)] * 2, plan(ENTRIES, SIZE, request.param))
+    return FrontalFactorization([Summand(windowed, ENTRIES)] * 2, symbolic_plan(ENTRIES, SIZE, request.param))
 
 
 @pytest.mark.parametrize("held", [(), (4, 5, 17, 35)])

@@ -1,0 +1,216 @@
+"""The functions of a window and of a node that make up a transcription, and where their numbers stand in the blocks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.boundary.kkt.assembly import Term
+from dalembert.boundary.kkt.lower import Group, LowerTerm, node_weights
+from dalembert.discretize.constraint_windows import ends_with_derivatives
+from dalembert.discretize.higher import constraint_derivatives, holonomic_derivatives
+from dalembert.discretize.windows import Windows, window_action, window_jets
+from dalembert.systems.higher.variational import (
+    VariationalProblem,
+    with_parameters,
+)
+
+OWN = ("highest", "momentum", "multipliers")  # parts of a block that belong to a window
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockLayout:
+    """Where the unknowns of a node stand in its block."""
+
+    n: int
+    k: int
+    points: int
+    stride: int
+    width: int
+    m: int
+    lower: int  # multipliers of differential constraints of lower order than L
+    holonomic: int
+    attached: int  # the block, counted from its first, that carries the unknowns of a window
+    carries: bool  # whether the highest derivatives are unknowns of their own; for k = 1 nothing would be gained
+
+    @property
+    def carried(self) -> int:
+        """How many numbers the highest derivatives of one window are."""
+        return self.points * self.n if self.carries else 0
+
+    def part(self, name: str) -> slice:
+        sizes = {
+            "slots": self.stride * self.n, "highest": self.carried, "momentum": self.carried,
+            "multipliers": self.points * self.m, "lower": self.lower, "holonomic": self.stride * self.holonomic,
+        }  # fmt: skip
+        begin = 0
+        for key, size in sizes.items():
+            if key == name:
+                return slice(begin, begin + size)
+            begin += size
+        raise KeyError(name)
+
+    def components(self, name: str) -> range:
+        return range(*self.part(name).indices(self.size))
+
+    @property
+    def size(self) -> int:
+        return self.part("holonomic").stop
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowTerm:
+    """Σ_s w_s L(jet_s, t_s), and its constraints w_s (Σ rows x - y_s), w_s φ(jet_s, t_s)."""
+
+    problem: VariationalProblem  # without its parameters
+    layout: BlockLayout
+
+    def __call__(self, z, data, parameters):
+        rows, chained, times, weights = data
+        a = self.layout
+        problem = with_parameters(self.problem, parameters)
+        jets = window_jets(rows, chained, z[: a.width * a.n].reshape(a.width, a.n), a.stride)
+        defects = jnp.zeros(0)
+        if a.carried:
+            highest = z[a.width * a.n : a.width * a.n + a.carried].reshape(a.points, a.n)
+            defects = (weights[:, None] * (jets[:, -1] - highest)).ravel()
+            jets = jnp.concatenate([jets[:, :-1], highest[:, None]], axis=1)
+        f, c = window_action(problem, jets, times, weights)
+        return f, jnp.concatenate([defects, c.ravel()])
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeTerm:
+    """w dⁱ/dsⁱ φ(q, q̇, …, q⁽ᵒʳᵈᵉʳ⁾) at s = 0 along q = Σ_l x_l sˡ/l!, x_0 … the slots of one node, i = begin …: φ and the
+    rates that belong to q⁽ᵒʳᵈᵉʳ⁺ⁱ⁾. order 0: the holonomic constraints."""
+
+    problem: VariationalProblem
+    n: int
+    slots: int
+    begin: int = 0
+    order: int = 0
+
+    def __call__(self, z, data, parameters):
+        weight, time = data
+        problem = with_parameters(self.problem, parameters)
+        x = z[: self.slots * self.n].reshape(self.slots, self.n)
+        if self.order:
+            rates = constraint_derivatives(problem, self.order, x, time)
+        else:
+            rates = holonomic_derivatives(problem, x, time)
+        return jnp.zeros(()), weight * rates[self.begin :].ravel()
+
+
+def _slots(width: int, stride: int, n: int) -> list[tuple[int, int]]:
+    """(block, component) of the numbers in the slots of a window."""
+    return [(s // stride, (s % stride) * n + i) for s in range(width) for i in range(n)]
+
+
+class TermList:
+    """The terms of a problem with their data, one after the other, and the components that they leave fixed, (blocks, b).
+
+    bare: the problem without its parameters.
+    """
+
+    def __init__(self, bare: VariationalProblem, windows: Windows, layout: BlockLayout, fixed_slots: np.ndarray):
+        self.bare, self.windows, self.layout, self.fixed_slots = bare, windows, layout, fixed_slots
+        self.terms: list[Term] = []
+        self.data: list = []
+        self.fixed = np.ones((len(windows.orders) // layout.stride, layout.size), dtype=bool)
+
+    def _add(self, function, read: list[tuple[int, int]], own: list[tuple[int, int]], start: int, data: tuple) -> None:
+        """read, own: (offset, component) of the numbers that the function reads, and of its multipliers; start: the block
+        where the first window begins."""
+        offsets, components = zip(*read, *own, strict=True)
+        multipliers = tuple(range(len(read), len(read) + len(own)))
+        self.terms.append(Term(function, offsets, components, multipliers, start, len(data[0])))
+        self.data.append(data)
+
+    def add_windows(self, left_out: np.ndarray | None) -> None:
+        """The action, and the constraints of its order."""
+        w, layout, fixed = self.windows, self.layout, self.fixed
+        places = [
+            *_slots(w.width, w.stride, layout.n),
+            *((layout.attached, c) for name in OWN for c in layout.components(name)),
+        ]
+        shift = w.width * layout.n + layout.carried
+        data = (w.rows, w.chained, w.times, w.weights)
+        self._add(WindowTerm(self.bare, layout), places[:shift], places[shift:], 0, data)
+        fixed[:, layout.part("slots")] = np.repeat(self.fixed_slots.reshape(len(fixed), w.stride), layout.n, axis=1)
+        if left_out is not None:
+            fixed[:, layout.part("slots")] &= ~left_out.reshape(len(fixed), -1)
+        for name in OWN:
+            fixed[layout.attached : layout.attached + len(w.times), layout.part(name)] = False
+
+    def add_lower(self, group: Group) -> None:
+        """φ at the windows of a group; where all that it reads is given it has no multiplier."""
+        w, layout = group.windows, self.layout
+        own = [(group.attached, group.begin + c) for c in range(group.size)]
+        function = LowerTerm(self.bare, group.order, layout.n, w.width, layout.stride)
+        data = (w.rows, w.chained, w.times, w.weights)
+        self._add(function, _slots(w.width, layout.stride, layout.n), own, group.first, data)
+        blocks = group.first + group.attached + np.flatnonzero(group.free)
+        self.fixed[blocks, group.begin : group.begin + group.size] = False
+
+    def add_rates(self, group: Group) -> None:
+        """φ and its rates at the nodes that hold derivatives, for every free q⁽ᵒʳᵈᵉʳ⁺ⁱ⁾ that with i."""
+        if self.layout.stride > 1:
+            self._add_rates_at_nodes(group)
+        else:
+            self._add_rates_at_ends(group)
+
+    def _add_rates_at_nodes(self, group: Group) -> None:
+        w, n, k, j, m = self.windows, self.layout.n, self.layout.k, group.order, len(group.equations)
+        begin = group.begin + group.size
+        own = [(0, begin + c) for c in range((k - j) * m)]
+        self._add(NodeTerm(self.bare, n, k, 0, j), _slots(k, k, n), own, 0, (node_weights(w, k, j), w.t))
+        self.fixed[:, begin : begin + (k - j) * m] = np.repeat(self.fixed_slots.reshape(-1, k)[:, j:], m, axis=1)
+
+    def _add_rates_at_ends(self, group: Group) -> None:
+        w, n, k, j, m = self.windows, self.layout.n, self.layout.k, group.order, len(group.equations)
+        sides = zip(ends_with_derivatives(w), (0, int(w.nodes[-1])), (0, -1), strict=True)
+        for derivatives, start, node in sides:
+            blocks = list(range(k - 1, -1, -1)) if node == 0 else list(range(k))  # of q, q̇, …, from the first of them
+            rates = [l for l in range(j, k) if derivatives and not self.fixed_slots[start + blocks[l]]]
+            if not rates:
+                continue
+            slots = [(blocks[l], i) for l in range(k) for i in range(n)]
+            own = [(blocks[l], group.begin + c) for l in rates for c in range(m)]
+            data = (np.array([np.diff(w.t)[node]]), w.t[[node]])
+            self._add(NodeTerm(self.bare, n, k, rates[0] - j, j), slots, own, start, data)
+            for l in rates:
+                self.fixed[start + blocks[l], group.begin : group.begin + m] = False
+
+    def add_holonomic(self) -> None:
+        """φ at every position that is not fixed, and its time derivatives at the derivatives that are not.
+
+        A node's weight is half of the steps beside it, so that its multiplier is that of L + μᵀφ.
+        """
+        w, layout, fixed, k = self.windows, self.layout, self.fixed, self.layout.k
+        fixed[:, layout.part("holonomic")] = np.repeat(
+            self.fixed_slots.reshape(len(fixed), layout.stride), layout.holonomic, axis=1
+        )
+        steps = np.diff(w.t)
+        weights = 0.5 * (np.append(steps, 0.0) + np.append(0.0, steps)) if w.differenced else np.ones(len(w.t))
+        if layout.stride > 1:
+            self._add_node_rates([0] * layout.stride, 0, 0, (weights, w.t))
+            return
+        first, last = int(w.nodes[0]), int(w.nodes[-1])
+        self._add_node_rates([0], 0, first, (weights, w.t))
+        if first and not self.fixed_slots[:first].all():
+            self._add_node_rates(list(range(k - 1, -1, -1)), 1, 0, (weights[:1], w.t[:1]))
+        if last + 1 < len(fixed) and not self.fixed_slots[last + 1 :].all():
+            self._add_node_rates(list(range(k)), 1, last, (weights[-1:], w.t[-1:]))
+
+    def _add_node_rates(self, blocks: list[int], begin: int, start: int, data: tuple) -> None:
+        """Slots l = 0 … of a node stand in the blocks start + blocks[l]; constraints from derivative `begin` on."""
+        layout, n = self.layout, self.layout.n
+        part, spread = layout.part("holonomic"), layout.stride == 1
+        slots = [(o, (0 if spread else l) * n + i) for l, o in enumerate(blocks) for i in range(n)]
+        own = [
+            (o, part.start + (0 if spread else l) * layout.holonomic + i)
+            for l, o in enumerate(blocks) if l >= begin for i in range(layout.holonomic)
+        ]  # fmt: skip
+        self._add(NodeTerm(self.bare, n, len(blocks), begin), slots, own, start, data)

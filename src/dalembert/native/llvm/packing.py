@@ -1,0 +1,106 @@
+"""Arrays between Python and machine code, by name: where a number stands is written once and read by both sides."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Field(NamedTuple):
+    """Where the numbers of one name stand, and their shape."""
+
+    offset: int
+    shape: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Packing:
+    """x = (x_a, x_b, …), one array made of named ones, one after the other.
+
+    shapes: (name, shape) in the order of the array; kind: float64 or int64. All arrays may have leading axes, the same for
+    all names: so many packed arrays.
+    """
+
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    kind: type = np.float64
+
+    @classmethod
+    def of(cls, shapes: Mapping[str, int | tuple[int, ...]], kind: type = np.float64) -> Packing:
+        """From a length or a shape for every name."""
+        return cls(tuple((name, (s,) if isinstance(s, int) else tuple(s)) for name, s in shapes.items()), kind)
+
+    @classmethod
+    def words(cls, *names: str) -> Packing:
+        """One integer for every name: a count or an address."""
+        return cls(tuple((name, ()) for name in names), np.int64)
+
+    @classmethod
+    def scalars(cls, *names: str) -> Packing:
+        """One number for every name."""
+        return cls(tuple((name, ()) for name in names))
+
+    @functools.cached_property
+    def fields(self) -> dict[str, Field]:
+        found, at = {}, 0
+        for name, shape in self.shapes:
+            if name in found:
+                raise ValueError(f"shapes: {name!r} stands there twice")
+            found[name] = Field(at, shape)
+            at += found[name].length
+        return found
+
+    @functools.cached_property
+    def size(self) -> int:
+        """Length of the whole array."""
+        return sum(field.length for field in self.fields.values())
+
+    @functools.cached_property
+    def _plain(self) -> bool:
+        """One number for every name: an array is made of them at once, which takes a tenth of the time."""
+        return bool(self.shapes) and not any(shape for _, shape in self.shapes)
+
+    def offset(self, name: str) -> int:
+        return self.fields[name].offset
+
+    def in_order(self, named: Mapping[str, Any]) -> list[Any]:
+        """The values in the order of the array; TypeError where a name is missing or unknown."""
+        if named.keys() != self.fields.keys():
+            missing = ", ".join(name for name in self.fields if name not in named) or "none"
+            unknown = ", ".join(name for name in named if name not in self.fields) or "none"
+            raise TypeError(f"named arrays: missing are {missing}; unknown are {unknown}")
+        return [named[name] for name in self.fields]
+
+    def pack(self, **named: Any) -> np.ndarray:
+        """The array (…, size); ValueError where a value does not have its shape, with the leading axes of the others."""
+        values = self.in_order(named)
+        if self._plain and (found := np.array(values)).ndim == 1 and np.can_cast(found.dtype, self.kind, "same_kind"):
+            return found.astype(self.kind, copy=False)
+        parts, lead = [], None
+        for (name, field), value in zip(self.fields.items(), values, strict=True):
+            part = np.asarray(value)
+            axes = part.ndim - len(field.shape)
+            lead = part.shape[: max(axes, 0)] if lead is None else lead
+            if part.shape != (*lead, *field.shape):
+                raise ValueError(f"{name}: found shape {part.shape}, expected {(*lead, *field.shape)}")
+            if not np.can_cast(part.dtype, self.kind, "same_kind"):
+                raise TypeError(f"{name}: found {part.dtype}, expected {np.dtype(self.kind)}")
+            parts.append(part.reshape(*lead, field.length))
+        return np.concatenate(parts, axis=-1, dtype=self.kind) if parts else np.empty(0, self.kind)
+
+    def unpack(self, array: Any) -> dict[str, Any]:
+        """The named parts of an array (…, size), NumPy's or JAX's: views where it can be."""
+        if array.shape[-1:] != (self.size,):
+            raise ValueError(f"array: found shape {array.shape}, expected (…, {self.size})")
+        lead = array.shape[:-1]
+        return {
+            name: array[..., f.offset : f.offset + f.length].reshape((*lead, *f.shape)) for name, f in self.fields.items()
+        }
