@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+
+import dalembert
 
 SOURCES = Path(__file__).resolve().parents[1] / "src" / "dalembert"
 TREES = {
@@ -53,3 +56,65 @@ def test_functions_are_short():
     found = {place: lines(node) for place, node in functions()}
     long = [place for place, n in found.items() if n > MOST_LINES]
     assert len(long) <= len(found) // 100, long
+
+
+def test_modules_are_short():
+    found = {file: len((SOURCES / file).read_text(encoding="utf-8").splitlines()) for file in TREES}
+    assert {file: n for file, n in found.items() if n > MOST_LENGTH} == {}
+
+
+def test_arguments_have_names():
+    """Where a function takes many, those that could be confused are given by name."""
+    found = {place: positional(node) for place, node in functions()}
+    wide = [place for place, n in found.items() if n > MOST_POSITIONAL]
+    assert len(wide) <= 5, wide
+
+
+def positional(node: Function) -> int:
+    own = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+    return len(own) - (own[:1] in (["self"], ["cls"]))
+
+
+def test_a_class_name_is_one_class():
+    places: dict[str, list[str]] = {}
+    for file, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(file)
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_classes_are_abstract_or_final():
+    """A method that a subclass has to write is an abstract one: what lacks it cannot be made, and need not be run."""
+    found = [
+        file
+        for file, tree in TREES.items()
+        if any(isinstance(node, ast.Name) and node.id == "NotImplementedError" for node in ast.walk(tree))
+    ]
+    assert found == []
+
+
+def test_public_docstrings_list_every_argument():
+    """Under Args every argument of a function, under Attributes those of a class: one a line, as a reader looks for them."""
+    public = set(dalembert.__all__)
+    found = {
+        node.name: missing(node)
+        for tree in TREES.values()
+        for node in tree.body
+        if isinstance(node, Function | ast.ClassDef) and node.name in public
+    }
+    assert {name: what for name, what in found.items() if what} == {}
+
+
+def missing(node: Function | ast.ClassDef) -> list[str]:
+    """The arguments that a docstring does not list, or the heading where there is none."""
+    text = ast.get_docstring(node) or ""
+    if isinstance(node, ast.ClassDef):
+        names = []
+    else:
+        names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        if not names:
+            return []
+    if not re.search(r"^\s*(Args|Attributes|Parameters|Members):\s*$", text, re.MULTILINE):
+        return ["Args:"]
+    return [name for name in names if not re.search(rf"^\s+\*{{0,2}}{name}\b[^\n]*:", text, re.MULTILINE)]
