@@ -23,7 +23,7 @@ PACKAGE = "dalembert"
 SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
-    ("numbers",),
+    ("numbers", "outcome"),
     ("path", "tracing"),
     ("solution",),
     ("algebra",),

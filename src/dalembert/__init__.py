@@ -11,7 +11,18 @@ import jax
 
 jax.config.update("jax_enable_x64", True)
 
-ROOMS = ("path", "solution", "systems", "discretize", "step", "boundary", "measure", "store", "show")  # from below
+ROOMS = (
+    "outcome",
+    "path",
+    "solution",
+    "systems",
+    "discretize",
+    "step",
+    "boundary",
+    "measure",
+    "store",
+    "show",
+)  # from below
 
 if TYPE_CHECKING:
     from dalembert import measure
@@ -33,7 +44,8 @@ if TYPE_CHECKING:
         redefined,
         with_time,
     )
-    from dalembert.path import Outcome, Path, Provenance, Statistics, StepError
+    from dalembert.outcome import Outcome
+    from dalembert.path import Path, Provenance, Statistics, StepError
     from dalembert.show import plot
     from dalembert.solution import BoundaryStatistics, Solution, SolveError
     from dalembert.step import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import reprlib
 from collections import UserList, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -187,6 +187,16 @@ def called(function: Callable, name: str, how: str, *arguments: Any) -> Any:
     except Exception as error:
         what = f"{name}: could not be evaluated: {type(error).__name__}: {first_line(error)}"
         raise TypeError(f"{what}. It is called with {how}") from error
+
+
+def decreasing_steps(h: Sequence[float]) -> Float[np.ndarray, "K"]:
+    """Two or more positive, decreasing steps."""
+    values = as_numbers(h, "h")
+    if values.ndim != 1 or values.size < 2:
+        raise ValueError(f"h: found shape {values.shape}; give two or more steps, such as [0.1, 0.05, 0.025]")
+    if not (np.all(values > 0) and np.all(np.diff(values) < 0)):
+        raise ValueError(f"h: found {values.tolist()}; give positive, decreasing steps")
+    return values
 
 
 def as_double(x):

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from dalembert.numbers import as_numbers
-from dalembert.path import Outcome
+from dalembert.outcome import Outcome
 
 MESSAGES = {
     Outcome.SUCCESS: "the node equations and the constraints hold",

@@ -13,7 +13,7 @@ from dalembert.native.llvm import cache as cache_module
 from dalembert.native.llvm import jit as machine
 from dalembert.native.llvm import vector_math as mathematics
 from dalembert.native.stepper import compiled
-from dalembert.path import Outcome
+from dalembert.outcome import Outcome
 
 CACHE = Cache(None)
 

@@ -11,9 +11,9 @@ from jax import lax
 from dalembert.algebra import Newton, agree, may_jump, newton
 from dalembert.native import StepFunctions
 from dalembert.native.stepper.linear_systems import choose_plan
-from dalembert.native.stepper.partition import split
 from dalembert.native.stepper.step import translate
-from dalembert.path import Outcome
+from dalembert.native.trace.partition import split
+from dalembert.outcome import Outcome
 
 from .test_run import run, scalar_step
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dalembert.native import COUNTS, Cache, Sample, StepFunctions, compile_step, counts
-from dalembert.path import Outcome
+from dalembert.outcome import Outcome
 
 
 def scalar_step(residual, **changes) -> StepFunctions:

@@ -13,7 +13,7 @@ import dalembert as da
 from dalembert.gallery import ENTRIES
 from dalembert.native import CACHE
 from dalembert.native.xla.handles import _HANDLES
-from dalembert.path import Outcome
+from dalembert.outcome import Outcome
 from dalembert.step.run import native as native_run
 
 PARTICLE = ENTRIES["curvature_particle"]

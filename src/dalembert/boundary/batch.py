@@ -13,7 +13,7 @@ from dalembert.boundary.prepare import PreparedProblem, Request, extremals, prep
 from dalembert.boundary.solve import settings
 from dalembert.native import processors
 from dalembert.numbers import MOST_THREADS, as_flag, as_numbers, as_positive, described, whole_number
-from dalembert.path import Outcome
+from dalembert.outcome import Outcome
 from dalembert.solution import Solution
 from dalembert.systems.higher.variational import VariationalProblem, check_problem
 

@@ -30,7 +30,8 @@ from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, firs
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.newton.iteration import BoundaryNewton
 from dalembert.boundary.result import Ended, ended, solutions_of
-from dalembert.discretize.windows import Interpolated, Points, WindowMap, Windows, as_windows, windows
+from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows
+from dalembert.discretize.windows import Windows, windows
 from dalembert.numbers import as_numbers
 from dalembert.solution import Solution
 from dalembert.systems import check_x64

@@ -10,8 +10,9 @@ from dalembert.boundary.kkt.inertia import inertia_of
 from dalembert.boundary.kkt.multipliers import alternating, differential, holonomic, refined
 from dalembert.boundary.kkt.transcription import Transcription
 from dalembert.boundary.newton.iterate import Iterate, Termination
-from dalembert.discretize.windows import WindowMap, Windows
-from dalembert.path import Outcome
+from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize.windows import Windows
+from dalembert.outcome import Outcome
 from dalembert.solution import BoundaryStatistics, Solution
 
 OUTCOMES = {end: Outcome["SUCCESS" if end is Termination.CONVERGED else end.name] for end in Termination}

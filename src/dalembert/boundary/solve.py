@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.prepare import Request, extremals, prepare
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
-from dalembert.path import Outcome
+from dalembert.outcome import Outcome
 from dalembert.solution import Solution, SolveError
 from dalembert.systems.higher.variational import VariationalProblem
 

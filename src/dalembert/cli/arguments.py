@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 
 from dalembert.discretize import Scheme
-from dalembert.discretize.windows import MAPS, WindowMap
+from dalembert.discretize.window_maps import MAPS, WindowMap
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
 from dalembert.numbers import MOST, as_positive
 from dalembert.step import Avoid, Branch, Nearest

@@ -30,12 +30,12 @@ from dalembert.cli.arguments import (
     with_data,
 )
 from dalembert.cli.output import DRAWN, STORED, check_folder, check_target, draw, store
-from dalembert.discretize.windows import MAPS
+from dalembert.discretize.window_maps import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS
 from dalembert.measure import Order
 from dalembert.measure import order as measured_order
+from dalembert.outcome import Outcome
 from dalembert.papers import PAPERS
-from dalembert.path import Outcome
 from dalembert.show import plot
 from dalembert.step import simulate
 from dalembert.step.start.second_node import STARTERS

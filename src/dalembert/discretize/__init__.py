@@ -5,7 +5,8 @@ from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
 from dalembert.discretize.redefine import Redefined, redefined
 from dalembert.discretize.scheme import Scheme
 from dalembert.discretize.time import energies, with_time
-from dalembert.discretize.windows import Averaged, Hermite, Interpolated, Points, WindowMap, Windows, windows
+from dalembert.discretize.window_maps import Averaged, Hermite, Interpolated, Points, WindowMap
+from dalembert.discretize.windows import Windows, windows
 
 __all__ = [
     "Averaged",

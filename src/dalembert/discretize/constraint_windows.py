@@ -15,7 +15,8 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.discretize.windows import Hermite, Windows, windows
+from dalembert.discretize.window_maps import Hermite
+from dalembert.discretize.windows import Windows, windows
 
 
 class Between(Hermite):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.discretize.windows import Averaged, Hermite, Interpolated, WindowMap, as_windows
+from dalembert.discretize.window_maps import Averaged, Hermite, Interpolated, WindowMap, as_windows
 from dalembert.numbers import as_flag, as_function, as_numbers, described
 from dalembert.path import Path
 from dalembert.solution import Solution

@@ -3,6 +3,7 @@
 from dalembert.measure.condition import Condition
 from dalembert.measure.consistency import Consistency, consistency
 from dalembert.measure.embedding import Embedding, embedding
+from dalembert.measure.flow_symplectic import flow_symplectic_defect
 from dalembert.measure.higher import PoincareCartan, euler_lagrange_operator, poincare_cartan
 from dalembert.measure.higher_path import FlowRegularity
 from dalembert.measure.invariant import Invariant
@@ -11,7 +12,7 @@ from dalembert.measure.multipliers import Multipliers, multipliers
 from dalembert.measure.order import Convergence, Order, order
 from dalembert.measure.perturbation import Perturbation, perturbation, projected_perturbation
 from dalembert.measure.regularity import Regularity, regularity
-from dalembert.measure.symplectic import SymplecticDefect, flow_symplectic_defect, symplectic_defect
+from dalembert.measure.symplectic import SymplecticDefect, symplectic_defect
 
 __all__ = [
     "Condition",

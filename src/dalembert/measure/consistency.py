@@ -12,8 +12,9 @@ from jaxtyping import Float
 
 from dalembert.discretize import Scheme
 from dalembert.measure.embedding import ON_D
-from dalembert.measure.order import Comparison, Convergence, converge, decreasing_steps
+from dalembert.measure.order import Comparison, Convergence, converge
 from dalembert.measure.perturbation import Perturbation, SchemeMap, perturbation
+from dalembert.numbers import decreasing_steps
 from dalembert.systems import System
 from dalembert.systems.distribution.connection import as_points
 from dalembert.systems.distribution.reduction import explicit_terms, violation

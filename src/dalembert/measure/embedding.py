@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import Scheme
-from dalembert.measure.order import Comparison, Convergence, converge, decreasing_steps
+from dalembert.measure.order import Comparison, Convergence, converge
 from dalembert.measure.perturbation import Perturbation, perturbation
-from dalembert.numbers import EPSILON, whole_number
+from dalembert.numbers import EPSILON, decreasing_steps, whole_number
 from dalembert.systems import InconsistentDataError, System
 from dalembert.systems.distribution.connection import as_points
 from dalembert.systems.distribution.reduction import violation

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import Scheme
 from dalembert.discretize.higher import forward_differences, node_defects
-from dalembert.discretize.windows import Hermite, Interpolated, WindowMap, as_windows
+from dalembert.discretize.window_maps import Hermite, Interpolated, WindowMap, as_windows
 from dalembert.measure.nodes import implicit
 from dalembert.numbers import as_array, as_number, as_positive, described
 from dalembert.systems import VariationalProblem

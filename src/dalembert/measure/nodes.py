@@ -14,7 +14,7 @@ from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, discrete_force, legendre_plus
 from dalembert.discretize.scheme import check_maps
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_positive, described
 from dalembert.path import Path, check_path
 from dalembert.step.programs.base import StepProgram

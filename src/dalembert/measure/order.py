@@ -21,9 +21,11 @@ from dalembert.numbers import (
     as_tolerance,
     as_vector,
     called,
+    decreasing_steps,
     described,
 )
-from dalembert.path import Outcome, Path
+from dalembert.outcome import Outcome
+from dalembert.path import Path
 from dalembert.step import Branch, simulate
 from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, acceleration, reference
@@ -264,16 +266,6 @@ def _steps(h: Sequence[float], time: float) -> list[int]:
     if wrong.size:
         raise ValueError(f"time: {time:g} is not a multiple, two or more times, of h = {', '.join(f'{x:g}' for x in wrong)}")
     return [int(n) for n in counts]
-
-
-def decreasing_steps(h: Sequence[float]) -> Float[np.ndarray, "K"]:
-    """Two or more positive, decreasing steps."""
-    values = as_numbers(h, "h")
-    if values.ndim != 1 or values.size < 2:
-        raise ValueError(f"h: found shape {values.shape}; give two or more steps, such as [0.1, 0.05, 0.025]")
-    if not (np.all(values > 0) and np.all(np.diff(values) < 0)):
-        raise ValueError(f"h: found {values.tolist()}; give positive, decreasing steps")
-    return values
 
 
 def _indices(system: System, coordinates: Sequence[str | int] | None, n: int) -> list[int]:

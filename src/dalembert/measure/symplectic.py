@@ -11,25 +11,19 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from dalembert.algebra import numerical_rank
-from dalembert.algebra.ode import integrate
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.higher import HigherFlow, higher_flow
-from dalembert.measure.nodes import NodeView, implicit, node_view
-from dalembert.numbers import as_function, as_number, as_positive, as_tolerance, as_vector, whole_number
+from dalembert.measure.nodes import NodeView, node_view
+from dalembert.numbers import as_function, as_number, as_vector
 from dalembert.systems import (
     InconsistentDataError,
     RankDeficientError,
     System,
     VariationalProblem,
-    acceleration,
-    check_initial_data,
     check_x64,
     is_traced,
-    momentum,
 )
-from dalembert.systems.consistency import velocity_residuals
-from dalembert.systems.equations import all_reactions, force, kkt_residual
 from dalembert.systems.shapes import output_shape
 from dalembert.systems.sizes import CONSISTENT
 from dalembert.tracing import Jitted
@@ -70,18 +64,18 @@ class SymplecticDefect(eqx.Module):
     @property
     def size(self) -> Float[Array, ""]:
         """Largest entry of both sides: zero where the flow is symplectic."""
-        return jnp.maximum(_largest(self.change), _largest(self.exterior))
+        return jnp.maximum(largest(self.change), largest(self.exterior))
 
     @property
     def relative(self) -> Float[Array, ""]:
         """Largest entry of the difference, over the largest of Ω and of both sides."""
-        return _largest(self.difference) / jnp.maximum(self.size, _largest(self.omega))
+        return largest(self.difference) / jnp.maximum(self.size, largest(self.omega))
 
     def describe(self) -> str:
         """The numbers in one line."""
         return (
-            f"largest entries: Ω {float(_largest(self.omega)):.4g}, F*Ω - Ω {float(_largest(self.change)):.4g}, "
-            f"dξ {float(_largest(self.exterior)):.4g}, difference {float(_largest(self.difference)):.2e}"
+            f"largest entries: Ω {float(largest(self.omega)):.4g}, F*Ω - Ω {float(largest(self.change)):.4g}, "
+            f"dξ {float(largest(self.exterior)):.4g}, difference {float(largest(self.difference)):.2e}"
         )
 
 
@@ -207,7 +201,7 @@ def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable |
     left = view.equations(*nodes, view.multipliers(*nodes, now), now)
     form = jnp.concatenate([jnp.zeros(n), xi(x, q2)])
     basis = tangent_basis(lambda y: view.pair(y[:n], y[n:], t), x)
-    return _restricted(
+    return restricted(
         basis, before, forward.T @ after @ forward, slopes.T - slopes, form=form, end=q2, residual=left, solved=solved
     )
 
@@ -216,13 +210,13 @@ def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable |
 def _higher_defect(flow: HigherFlow, x: Float[Array, "k"], step: Callable | None) -> SymplecticDefect:
     z, info = flow.solve(x)
     chosen = (lambda y: flow.step(y, z)) if step is None else step
-    slope, end = jax.jacfwd(lambda y: _twice(chosen(y)), has_aux=True)(x)
+    slope, end = jax.jacfwd(lambda y: twice(chosen(y)), has_aux=True)(x)
     form = lambda y, t: -exterior_derivative(lambda u: flow.theta(u, t), y)  # noqa: E731
     before, after = jax.vmap(form)(jnp.stack([x, end]), flow.t + flow.h * jnp.arange(2.0))  # compiled once for both ends
     basis = tangent_basis(flow.restrictions, x)
     solved = (~(info.singular | info.not_finite | info.not_converged)) | (step is not None)
     zero = jnp.zeros_like(before)
-    return _restricted(
+    return restricted(
         basis, before, slope.T @ after @ slope, zero, form=zero[0], end=end, residual=flow.equations(z, x), solved=solved
     )
 
@@ -247,102 +241,14 @@ def tangent_basis(constraints: Callable, x: Float[Array, "k"]) -> Float[Array, "
     return jnp.linalg.svd(rows, full_matrices=True)[2][rows.shape[0] :].T
 
 
-def _restricted(basis, before, pulled, exterior, *, form, end, residual, solved) -> SymplecticDefect:
+def restricted(basis, before, pulled, exterior, *, form, end, residual, solved) -> SymplecticDefect:
     on = lambda a: basis.T @ a @ basis  # noqa: E731
     return SymplecticDefect(basis, on(before), on(pulled - before), on(exterior), form @ basis, end, residual, solved)
 
 
-def _largest(matrix: Matrix) -> Float[Array, ""]:
+def largest(matrix: Matrix) -> Float[Array, ""]:
     return jnp.max(jnp.abs(matrix), axis=(-2, -1), initial=0.0)
 
 
-def flow_symplectic_defect(
-    system: System,
-    q0,
-    v0,
-    t: float,
-    *,
-    t0: float = 0.0,
-    tolerance: float = 1e-11,
-    max_steps: int = 100_000,
-) -> SymplecticDefect:
-    """(Fᵗ)*Ω_L - Ω_L = dν, ν(δq,δv) = -∫₀ᵗ (f + Rᵀλ)·δq(s) ds, Ω_L = -d(L_v·dq), of the continuous flow over the time t.
-
-    The flow is that of (a, λ) of the index-reduced equations; with constraints of order 0 or 1 the variations are those
-    tangent to them. One integration (Dormand-Prince 8(7), local `tolerance`) carries the derivative M = ∂Fᵗ/∂(q,v), the
-    integrals of (f + Rᵀλ)·δq and of its exterior derivative d(f + Rᵀλ) ∧ dq.
-
-    Args:
-        system: a System.
-        q0: (n,) consistent positions.
-        v0: (n,) consistent velocities.
-        t: the time over which the flow goes.
-        t0: where it begins.
-        tolerance: relative and absolute, local.
-        max_steps: of the integrator, at most.
-
-    Returns:
-        A SymplecticDefect.
-
-    Raises:
-        ValueError: as `reference` for bad data.
-        TypeError: as `reference`.
-        RuntimeError: the integration fails.
-
-    Source: Borda, Fernández, Grillo, Theorem 2.4, with D_EL L = L_q - d/dt L_v replaced by the force -(f + Rᵀλ) that equals
-    it on trajectories: with D_EL L itself the theorem would hold along any second order equation.
-
-    Example:
-        >>> bool(da.measure.flow_symplectic_defect(pendulum, [1.0], [0.0], 0.5).size < 1e-8)
-        True
-    """
-    check_x64()
-    duration = jnp.asarray(as_positive(t, "t", "a positive, finite time"), dtype=float)
-    begin = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
-    accuracy, most = as_tolerance(tolerance), whole_number(max_steps, "max_steps")
-    q, v = check_initial_data(system, q0, v0, begin, t)
-    result = _continuous_defect(system, q, v, (begin, begin + duration), accuracy, most)
-    if not is_traced(result) and not bool(result.solved):
-        raise RuntimeError("flow_symplectic_defect: the integration failed; shorten t, or raise max_steps or the tolerance")
-    return result
-
-
-@Jitted
-def _continuous_defect(system: System, q, v, span, tolerance: float, max_steps: int) -> SymplecticDefect:
-    n, y0, (t0, t) = q.shape[0], jnp.concatenate([q, v]), span
-    theta = lambda y, s: jnp.concatenate([momentum(system, y[:n], y[n:], s), jnp.zeros(n)])  # noqa: E731
-
-    def field(s, carry, args: System):
-        y, slope = carry["y"], carry["slope"]
-        (rates, gradient), (rate, forces) = jax.jacfwd(lambda x: _twice(motion_and_force(args, x, s)), has_aux=True)(y)
-        turned = (gradient @ slope).T @ slope[:n]
-        return {"y": rate, "slope": rates @ slope, "form": -forces @ slope[:n], "exterior": turned.T - turned}
-
-    start = {"y": y0, "slope": jnp.eye(2 * n), "form": jnp.zeros(2 * n), "exterior": jnp.zeros((2 * n, 2 * n))}
-    found = integrate(field, system, span, start, tolerance, max_steps=max_steps)
-    last = jax.tree.map(lambda x: x[-1], found.y)
-    before = -exterior_derivative(lambda y: theta(y, t0), y0)
-    after = -exterior_derivative(lambda y: theta(y, t), last["y"])
-    basis = tangent_basis(lambda y: _restrictions(system, y[:n], y[n:], t0), y0)
-    pulled = last["slope"].T @ after @ last["slope"]
-    left = _restrictions(system, last["y"][:n], last["y"][n:], t)
-    rest = {"form": last["form"], "end": last["y"], "residual": left, "solved": found.reached}
-    return _restricted(basis, before, pulled, last["exterior"], **rest)
-
-
-def _twice(x):
+def twice(x):
     return x, x
-
-
-def motion_and_force(system: System, y: Float[Array, "two_n"], t) -> tuple[Float[Array, "two_n"], Vector]:
-    """(v, a) and f + Rᵀλ at y = (q, v)."""
-    n = y.shape[0] // 2
-    q, v = y[:n], y[n:]
-    found = acceleration(system, *jax.lax.stop_gradient((q, v)), t)
-    z = implicit(lambda x: kkt_residual(system, q, v, t, x), jnp.concatenate(found[:2]))
-    a, multipliers = z[:n], z[n:]
-    return jnp.concatenate([v, a]), force(system, q, v, t) + all_reactions(system, q, v, a, t).T @ multipliers
-
-
-def _restrictions(system: System, q: Vector, v: Vector, t) -> Float[Array, "k"]:
-    return jnp.concatenate([jnp.zeros(0), *velocity_residuals(system, q, v, t).values()])

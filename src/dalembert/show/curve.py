@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.path import Outcome, Path
+from dalembert.outcome import Outcome
+from dalembert.path import Path
 from dalembert.show.panels import names_of
 
 CELLS = 1500  # of the range, per axis: points that stay in one cell are drawn once

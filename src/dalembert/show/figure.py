@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dalembert.path import Outcome, Path
+from dalembert.outcome import Outcome
+from dalembert.path import Path
 from dalembert.show.curve import draw_curve
 from dalembert.show.panels import Line, envelope, panels
 from dalembert.systems import is_traced

@@ -12,7 +12,7 @@ import numpy as np
 
 from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.native import COUNTS
 from dalembert.numbers import MOST_THREADS, as_double, described, whole_number
 from dalembert.path import Path

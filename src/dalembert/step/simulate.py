@@ -12,9 +12,10 @@ import numpy as np
 
 from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_choice, as_double, as_flag
-from dalembert.path import Outcome, Path, StepError
+from dalembert.outcome import Outcome
+from dalembert.path import Path, StepError
 from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch, Least, Nearest
 from dalembert.step.run.diagnose import diagnosis

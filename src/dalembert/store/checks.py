@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dalembert.path import Outcome
+from dalembert.outcome import Outcome
 
 if TYPE_CHECKING:
     import xarray

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.path import Outcome, Path, Provenance, Statistics
+from dalembert.outcome import Outcome
+from dalembert.path import Path, Provenance, Statistics
 from dalembert.store.checks import FORMAT, REAL, WHOLE, attribute, check_outcomes, check_variables, variable
 from dalembert.store.reduced import reduced_from_xarray, reduced_to_variables
 from dalembert.systems import is_traced

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dalembert.path import Outcome
+from dalembert.outcome import Outcome
 from dalembert.solution import BoundaryStatistics, Solution
 from dalembert.store.checks import FORMAT, REAL, WHOLE, attribute, check_outcomes, check_variables
 from dalembert.store.paths import FORCE, LENGTH, TIME

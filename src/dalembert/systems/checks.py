@@ -10,15 +10,14 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from dalembert.algebra import newton_by_values, numerical_rank, value_and_jacobian
+from dalembert.algebra import numerical_rank
 from dalembert.numbers import as_number, as_vector, is_traced
-from dalembert.systems.consistency import Runs, restrictions, violation_of
-from dalembert.systems.constraints import Constraint, Lyapunov
-from dalembert.systems.equations import EXACT, acceleration, first_guess, force, kkt_residual, value
+from dalembert.systems.consistency import Runs, violation_of
+from dalembert.systems.constraints import Lyapunov
+from dalembert.systems.equations import acceleration
+from dalembert.systems.initial_terms import InitialTerms, in_units, initial_terms
 from dalembert.systems.shapes import check_shapes
-from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System, check_system
-from dalembert.tracing import Jitted
 
 
 class InconsistentDataError(ValueError):
@@ -65,17 +64,6 @@ def check_x64() -> None:
         )
 
 
-def has_basis(c: Constraint) -> bool:
-    """Whether the user gave virtual displacements."""
-    return getattr(c, "virtual", None) is not None
-
-
-def virtual_basis(system: System, c, q, v, a, t):
-    """The user's basis of the virtual displacements, (n, n-m)."""
-    basis = system.call(c.virtual, *((q, v) if c.order == 1 else (q, v, a)), t=t)
-    return basis[:, None] if basis.ndim == 1 else basis
-
-
 class Start(NamedTuple):
     """The beginning of a motion. matrix: the derivative of the equations by (a, λ); None where values are traced."""
 
@@ -119,7 +107,7 @@ def checked_start(system: System, q0, v0, t0: float | Array, time: float | Array
     return Start(q, v, found.z[:n], found.z[n:], found.matrix)
 
 
-def _checked(system: System, q0, v0, t0, time) -> tuple[Array, Array, Array, _InitialTerms | None]:
+def _checked(system: System, q0, v0, t0, time) -> tuple[Array, Array, Array, InitialTerms | None]:
     check_x64()
     check_system(system)
     q = as_vector(q0, "q0")
@@ -129,12 +117,12 @@ def _checked(system: System, q0, v0, t0, time) -> tuple[Array, Array, Array, _In
     if is_traced(system, q, v, t):
         return q, v, t, None
     check_parameters(system)
-    found = _look(system, q, v, t, sum(m))
+    found = initial_terms(system, q, v, t, sum(m))
     if found is None:  # a function of the system closes over a traced value
         return q, v, t, None
     _check_values(system, found, q, v)
     _check_consistent(system, found, q, v, t, None if isinstance(time, Tracer) else time)
-    scaled = _in_units(found)
+    scaled = in_units(found)
     informative = found.solved or found.linear  # else the rank at a = 0 says nothing about that at the solution
     if informative:
         _check_constraints(system, scaled)
@@ -165,90 +153,6 @@ def check_many(system: System, given: dict, axes: dict, t0, time: float) -> None
         )
 
 
-class _InitialValues(NamedTuple):
-    """What the checks look at, computed in one compiled call at z = (a, λ). residual, matrix: of `kkt_residual`."""
-
-    residual: Array
-    matrix: Array
-    lagrangian: Array
-    forces: Array
-    values: list
-    virtual: dict
-    restrictions: dict
-
-
-@Jitted
-def _values(system: System, q, v, t, z) -> _InitialValues:
-    rest = jnp.zeros_like(q)
-    return _InitialValues(
-        *value_and_jacobian(lambda x: kkt_residual(system, q, v, t, x), z),
-        system.call(system.lagrangian, q, v, t=t),
-        force(system, q, v, t),
-        [value(system, c, q, v, rest, t) for c in system.constraints],
-        {i: virtual_basis(system, c, q, v, rest, t) for i, c in enumerate(system.constraints) if has_basis(c)},
-        restrictions(system, q, v, t),
-    )
-
-
-class _InitialTerms(NamedTuple):
-    """Values at the solution z = (a, λ), or at z = 0 where none was found.
-
-    linear: whether the constraints are, in a. equations, matrix: F and F' there. rows: R, (m, n). reduced, jacobian: the
-    constraints other than Lyapunov's as equations for a, and their derivative by a. given: what does not depend on z.
-    """
-
-    z: np.ndarray
-    solved: bool
-    linear: bool
-    residual: float
-    equations: np.ndarray
-    matrix: np.ndarray
-    rows: np.ndarray
-    reduced: np.ndarray
-    jacobian: np.ndarray
-    given: _InitialValues
-
-    def reactions(self, i: int) -> np.ndarray:
-        """The rows of the i-th constraint."""
-        sizes = [len(x) for x in self.given.values]
-        return self.rows[sum(sizes[:i]) : sum(sizes[: i + 1])]
-
-
-def _look(system: System, q, v, t, m: int) -> _InitialTerms | None:
-    """Newton's iteration for (a, λ) on one compiled call; None where a function of the system closes over a traced value."""
-    n = q.shape[0]
-
-    def at(z: np.ndarray) -> Any:
-        known = _values(system, q, v, t, z)
-        return known if is_traced(known) else jax.tree.map(np.asarray, known)
-
-    start = first_guess(n, m)
-    given = at(start)
-    if is_traced(given):
-        return None
-    z, report = newton_by_values(lambda z: at(z)[:2], start, EXACT, lambda x: units_of(x, n), given[:2])
-    linear, (residual, matrix) = True, report.last
-    if not report.solved:
-        z = np.zeros(n + m)
-        (residual, matrix), beside = at(z)[:2], at(np.where(np.arange(n + m) < n, 1.0, 0.0)).matrix
-        linear = bool(np.all(np.abs(beside[n:, :n] - matrix[n:, :n]) <= 1e-9 * (1.0 + np.abs(matrix[n:, :n]))))
-    lyapunov = [isinstance(c, Lyapunov) for c in system.constraints]
-    plain = n + np.flatnonzero(~np.repeat(np.array(lyapunov, bool), [len(x) for x in given.values]))
-    rows = -matrix[:n, n:].T  # the equations of motion contain -Rᵀλ
-    parts = residual, matrix, rows, residual[plain], matrix[plain, :n]
-    return _InitialTerms(z, report.solved, linear, report.residual, *parts, given)
-
-
-def _in_units(found: _InitialTerms) -> _InitialTerms:
-    """The matrices whose ranks are looked at, in units of the unknowns that the inertia and the reactions give."""
-    if not np.all(np.isfinite(found.matrix)):
-        return found
-    n = found.rows.shape[1]
-    units = units_of(found.matrix, n)
-    own = units[:n]
-    return found._replace(matrix=found.matrix * units, rows=found.rows * own, jacobian=found.jacobian * own)
-
-
 def check_parameters(system) -> None:
     """Every parameter of a System or a DiscreteSystem is finite."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(system.parameters):
@@ -257,7 +161,7 @@ def check_parameters(system) -> None:
             raise ValueError(f"parameters{name}: found {np.asarray(leaf)}; every number must be finite")
 
 
-def _check_values(system: System, found: _InitialTerms, q, v) -> None:
+def _check_values(system: System, found: InitialTerms, q, v) -> None:
     given = found.given
     if not np.isfinite(given.lagrangian):
         raise ValueError(f"lagrangian: is {float(given.lagrangian)} at q0, v0; it must be finite there")
@@ -272,7 +176,7 @@ def _check_values(system: System, found: _InitialTerms, q, v) -> None:
                 )
 
 
-def _check_consistent(system: System, found: _InitialTerms, q, v, t, time) -> None:
+def _check_consistent(system: System, found: InitialTerms, q, v, t, time) -> None:
     known = jax.tree.map(lambda x: x[None], found.given.restrictions)
     if not all(np.all(np.isfinite(x)) for x in jax.tree.leaves(known)):
         return  # what is not finite is named later
@@ -284,7 +188,7 @@ def _check_consistent(system: System, found: _InitialTerms, q, v, t, time) -> No
         )
 
 
-def _check_reactions(system: System, found: _InitialTerms) -> None:
+def _check_reactions(system: System, found: InitialTerms) -> None:
     for i, basis in found.given.virtual.items():
         columns = numerical_rank(basis.T)
         if not columns.full:
@@ -300,7 +204,7 @@ def _check_reactions(system: System, found: _InitialTerms) -> None:
         )
 
 
-def _check_constraints(system: System, found: _InitialTerms) -> None:
+def _check_constraints(system: System, found: InitialTerms) -> None:
     rank = numerical_rank(found.jacobian)
     if rank.full:
         return
@@ -317,7 +221,7 @@ def _check_constraints(system: System, found: _InitialTerms) -> None:
     )
 
 
-def _check_regular(system: System, found: _InitialTerms) -> None:
+def _check_regular(system: System, found: InitialTerms) -> None:
     if not (np.all(np.isfinite(found.matrix)) and np.all(np.isfinite(found.equations))):
         raise ValueError(
             "lagrangian: its derivatives are not finite at q0, v0, or those of a constraint, a force or a control are not "
@@ -348,7 +252,7 @@ def _signed(direction: np.ndarray) -> np.ndarray:
     return direction * np.sign(direction[np.argmax(np.abs(direction).round(9))])
 
 
-def _owners(system: System, found: _InitialTerms, rows: tuple[int, ...], skip_lyapunov: bool = False) -> str:
+def _owners(system: System, found: InitialTerms, rows: tuple[int, ...], skip_lyapunov: bool = False) -> str:
     """Which constraint each of the stacked rows belongs to."""
     names = []
     for i, c in enumerate(system.constraints):

@@ -9,7 +9,7 @@ import numpy as np
 from dalembert.algebra import numerical_rank
 from dalembert.boundary.data.boundary_data import EndData
 from dalembert.boundary.data.sizes import Densities, Sizes
-from dalembert.discretize.higher import holonomic_derivatives
+from dalembert.discretize.curves import holonomic_derivatives
 from dalembert.systems import InconsistentDataError, RankDeficientError
 from dalembert.systems.higher.ostrogradsky import constraint_rates
 from dalembert.systems.higher.variational import (

@@ -10,7 +10,7 @@ import numpy as np
 from dalembert.boundary.kkt.assembly import Term
 from dalembert.boundary.kkt.lower import Group, LowerTerm, node_weights
 from dalembert.discretize.constraint_windows import ends_with_derivatives
-from dalembert.discretize.higher import constraint_derivatives, holonomic_derivatives
+from dalembert.discretize.curves import constraint_derivatives, holonomic_derivatives
 from dalembert.discretize.windows import Windows, window_action, window_jets
 from dalembert.systems.higher.variational import (
     VariationalProblem,

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dalembert.native.graph.dependence import reached
-from dalembert.native.graph.graph import Graph, operands
+from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.nodes import operands
 from dalembert.native.graph.simplify import Level, rebuilt
 
 Terms = dict[int, int]  # node → its coefficient, of level 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dalembert.native.graph.graph import Graph, operands
+from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.nodes import operands
 
 
 def reached(g: Graph, outputs: Iterable[int]) -> list[int]:

@@ -14,13 +14,12 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
+from dalembert.native.graph.nodes import Node, paired
 from dalembert.native.graph.operations import FOLD, NARROW, kind_of_result, wrapped
-
-Node = tuple
 
 
 class Unsupported(Exception):
@@ -154,26 +153,6 @@ class Graph:
 
 
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or", "xor"})
-
-
-T = TypeVar("T")
-
-
-def paired(combine: Callable[[T, T], T], terms: list[T], empty: T) -> T:
-    """All terms combined in pairs of pairs, so that a processor can do most of it at the same time."""
-    while len(terms) > 1:
-        ends = [terms[-1]] if len(terms) % 2 else []
-        terms = [combine(a, b) for a, b in zip(terms[::2], terms[1::2], strict=False)] + ends
-    return terms[0] if terms else empty
-
-
-def operands(node: Node) -> tuple[int, ...]:
-    """Indices a node refers to, both sides of a branch among them."""
-    if node[0] in ("const", "var"):
-        return ()
-    if node[0] == "branch":
-        return (node[1], *node[2], *node[3])
-    return (node[1],) if node[0] == "pick" else node[1:]
 
 
 def _negated(g: Graph, i: int) -> int | None:

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from dalembert.native.graph.dependence import reached
-from dalembert.native.graph.graph import Graph, Node
+from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.nodes import Node
 
 Level = Callable[[int], int]
 

@@ -6,7 +6,7 @@ import contextlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from dalembert.native.graph.graph import paired
+from dalembert.native.graph.nodes import paired
 
 PURE = "nounwind willreturn memory(none)"  # of a function whose value depends on its arguments alone
 

@@ -22,7 +22,7 @@ DIVISION = 8.0  # cost of a division in operations
 
 
 @dataclasses.dataclass(frozen=True)
-class Order:
+class PivotOrder:
     """rows[k], columns[k]: the k-th pivot. scale[k]: size of that row in the sample. operations: of the elimination."""
 
     rows: tuple[int, ...]
@@ -31,7 +31,7 @@ class Order:
     operations: int
 
 
-def parity(orders: Sequence[Order]) -> int:
+def parity(orders: Sequence[PivotOrder]) -> int:
     """0 if the rows and columns of all pivots, in their order, are together an even permutation, 1 if odd."""
     rows, columns = ([i for o in orders for i in getattr(o, name)] for name in ("rows", "columns"))
     return (_parity(rows) + _parity(columns)) % 2
@@ -47,7 +47,7 @@ def _parity(permutation: list[int]) -> int:
     return odd
 
 
-def choose_order(pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> Order | None:
+def choose_order(pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> PivotOrder | None:
     """Pivots with the least work inside the iteration, none of them small in any sample; None if there is no such order.
 
     pattern: (n, n) of truth values, False for zeros of the structure. levels: (n, n), how often an entry changes (0, 1, 2).
@@ -83,10 +83,10 @@ def choose_order(pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -
         free_rows[i] = free_columns[j] = False
         rows.append(int(i))
         columns.append(int(j))
-    return Order(tuple(rows), tuple(columns), tuple(float(size[i]) for i in rows), operations)
+    return PivotOrder(tuple(rows), tuple(columns), tuple(float(size[i]) for i in rows), operations)
 
 
-def within(order: Order, rows: Sequence[int], columns: Sequence[int]) -> Order:
+def within(order: PivotOrder, rows: Sequence[int], columns: Sequence[int]) -> PivotOrder:
     """The order of a part of a system as one of the whole."""
     moved = tuple(rows[i] for i in order.rows), tuple(columns[j] for j in order.columns)
     return dataclasses.replace(order, rows=moved[0], columns=moved[1])
@@ -117,7 +117,7 @@ class Elimination:
 
 
 def eliminate(
-    g: Graph, f: Sequence[int], jacobian: Nodes, order: Order, level: Callable[[int], int], growth: float
+    g: Graph, f: Sequence[int], jacobian: Nodes, order: PivotOrder, level: Callable[[int], int], growth: float
 ) -> Elimination:
     """Nodes of the solution of F′ x = F with the given pivots, in the rows and columns these have.
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalembert.algebra.newton import DIVERGING
-from dalembert.native.graph.graph import paired
-from dalembert.native.llvm.builder import Code, real
+from dalembert.native.llvm.builder import real
 from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED
 from dalembert.native.llvm.emit import Values
-from dalembert.native.stepper.arrays import LEAP
 from dalembert.native.stepper.lane_frame import LaneState
 from dalembert.native.stepper.linear_systems import Plan
 from dalembert.native.stepper.scalar_frame import State
-from dalembert.path import Outcome
+from dalembert.native.stepper.watch import determinant
+from dalembert.outcome import Outcome
 
 
 def following(state: State | LaneState, plan: Plan, inner: Values, values: Values, w: list[str]) -> list[str]:
@@ -23,22 +22,6 @@ def following(state: State | LaneState, plan: Plan, inner: Values, values: Value
     f = state.emitter.emit([state.roots.f[i] for i in rows], there)
     again |= {state.step.graph.variable("again", i): value for i, value in zip(rows, f, strict=True)}
     return state.emitter.emit(state.roots.following, again)
-
-
-def determinant(c: Code, pivots: Sequence[str]) -> str:
-    """Its size, from the pivots of an elimination."""
-    return c.absolute(paired(lambda a, b: c.let(f"fmul contract {c.real} {a}, {b}"), list(pivots), c.constant(1.0)))
-
-
-def leaped(c: Code, before: str, after: str) -> str:
-    """Whether a determinant changed its size more than LEAP-fold; 0 stands for one that is not known."""
-    grew = c.let(f"fcmp olt {c.real} {before}, {after}")
-    low, high = (
-        c.let(f"select {c.truth} {grew}, {c.real} {a}, {c.real} {b}") for a, b in ((before, after), (after, before))
-    )
-    known = c.let(f"fcmp ogt {c.real} {low}, {c.constant(0.0)}")
-    bound = c.let(f"fmul {c.real} {low}, {c.constant(LEAP)}")
-    return c.let(f"and {c.truth} {known}, {c.let(f'fcmp ogt {c.real} {high}, {bound}')}")
 
 
 class Iteration:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dalembert.native.llvm.builder import module
 from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.arrays import COUNTS, HISTORY, SINCE, Layout
-from dalembert.native.stepper.iterate import determinant, leaped
 from dalembert.native.stepper.lane_frame import LaneState
 from dalembert.native.stepper.lane_iterate import LaneIteration
 from dalembert.native.stepper.linear_systems import Plan, Roots
 from dalembert.native.stepper.stages import tables
 from dalembert.native.stepper.step import Translated
+from dalembert.native.stepper.watch import determinant, leaped
 
 
 class Lanes:

@@ -8,11 +8,12 @@ import numpy as np
 
 from dalembert.native.graph.collect import collect_terms
 from dalembert.native.graph.dependence import reached
-from dalembert.native.graph.graph import Graph, paired
+from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.nodes import paired
 from dalembert.native.graph.simplify import gather_factors, rebuilt, share_reciprocals
-from dalembert.native.stepper.elimination import GROWTH, Elimination, Order, choose_order, eliminate, parity, within
-from dalembert.native.stepper.partition import Part, split
+from dalembert.native.stepper.elimination import GROWTH, Elimination, PivotOrder, choose_order, eliminate, parity, within
 from dalembert.native.stepper.step import Translated
+from dalembert.native.trace.partition import Part, split
 
 LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; beyond it the loops of the pivoted solver
 
@@ -25,8 +26,8 @@ class Plan:
     judged: they may jump, or their Jacobian is not proven: the update from the result must be small, too.
     """
 
-    head: Order
-    tail: Order
+    head: PivotOrder
+    tail: PivotOrder
     affine: bool
     judged: bool
 
@@ -59,9 +60,9 @@ def choose_plan(step: Translated, samples: np.ndarray) -> Plan | None:
     return plan if plan.operations <= LARGEST_WRITTEN else None
 
 
-def _order_of(part: Part, pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> Order | None:
+def _order_of(part: Part, pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> PivotOrder | None:
     if not part.rows:
-        return Order((), (), (), 0)
+        return PivotOrder((), (), (), 0)
     block = np.ix_(part.rows, part.columns)
     found = choose_order(pattern[block], levels[block], samples[(slice(None), *block)])
     return found and within(found, part.rows, part.columns)
@@ -153,7 +154,7 @@ def roots_of(step: Translated, plan: Plan | None) -> Roots:
 _NOTHING = Elimination({}, 0, [])
 
 
-def _eliminated(step: Translated, f: list[int], jacobian: np.ndarray, plan: Plan, order: Order) -> Elimination:
+def _eliminated(step: Translated, f: list[int], jacobian: np.ndarray, plan: Plan, order: PivotOrder) -> Elimination:
     """One of the two linear systems; where one solution is enough, written at the guess, so that more of it is constant."""
     g = step.graph
     if plan.affine:

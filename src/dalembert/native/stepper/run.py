@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dalembert.native.llvm.builder import module
 from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.arrays import HISTORY, SINCE, Layout
-from dalembert.native.stepper.iterate import Iteration, leaped
+from dalembert.native.stepper.iterate import Iteration
 from dalembert.native.stepper.linear_systems import Plan, Roots
 from dalembert.native.stepper.scalar_frame import IN_REGISTERS, State
 from dalembert.native.stepper.stages import tables
 from dalembert.native.stepper.step import Translated
-from dalembert.path import Outcome
+from dalembert.native.stepper.watch import count_leap, count_turn, cross
+from dalembert.outcome import Outcome
 
 
 class Run:
@@ -159,7 +160,7 @@ class Run:
             self.state.fail(Outcome.CROSSED)
             c.label("forwards")
         if self.state.step.ends:
-            self._cross(values)
+            cross(self.state, values)
         parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
         new = {name: self.state.emitter.emit(roots, values) for name, roots in parts.items()}
         last = self.state.stages.last()
@@ -179,55 +180,20 @@ class Run:
             self.state.fail(Outcome.LEFT_DOMAIN)
             c.label("inside")
         if not self.state.step.ends:
-            self._cross(values)
+            cross(self.state, values)
         if r.stop:
             stopped = self.state.emitter.emit(r.stop, values)[0]
             c.store(c.let(f"select i1 {stopped}, i64 {int(Outcome.STOPPED)}, i64 0"), self.state.i["code"], "i64")
         self.state.write("reduced", self.state.emitter.stored(r.new_reduced, values))
-        self._count_turn(values)
+        count_turn(self.state, values)
         if self.state.step.ends:
-            self._count_leap()
+            count_leap(self.state)
         for name in ("q", "s"):
             self.state.write(f"before_{name}", [c.load(x) for x in self.state.d[name]])
         for name, given in new.items():
             self.state.store(self.state.d[name], given)
         self._remember()
         self._save(values, new["q"])
-
-    def _cross(self, values: Values) -> None:
-        """A change of the sign ends the run, or is counted."""
-        c, new = self.state.code, self.state.sign
-        back = self.state.stages.backwards()
-        kept = c.at(self.state.part["sign"], c.let(f"zext i1 {back} to i64") if back else 0)
-        old = c.load(kept)
-        if self.state.roots.factor:
-            value = self.state.emitter.emit(self.state.roots.factor, values)[0]
-            c.store(self.state.emitter.sign(value), new)
-        now = c.load(new)
-        crossed = c.let(f"fcmp olt double {c.let(f'fmul double {now}, {old}')}, 0.0")
-        if self.state.step.ends:
-            c.fork(crossed, "crossed", "same_side", False)
-            c.label("crossed")
-            self.state.fail(Outcome.CROSSED)
-            c.label("same_side")
-        else:
-            self.state.add("crossings", c.let(f"zext i1 {crossed} to i64"))
-        none = c.let(f"fcmp oeq double {now}, 0.0")
-        c.store(c.let(f"select i1 {none}, double {old}, double {now}"), kept)
-
-    def _count_turn(self, values: Values) -> None:
-        c = self.state.code
-        if self.state.stages.number > 1:
-            self.state.emitter.bind(values, "since", self.state.read("begin_s"))
-        turned = c.let(f"fcmp olt double {self.state.emitter.emit(self.state.roots.turned, values)[0]}, 0.0")
-        self.state.add("turns", c.let(f"zext i1 {turned} to i64"))
-
-    def _count_leap(self) -> None:
-        """Of whole steps only: determinants of stages of different lengths are not to be compared."""
-        c, old = self.state.code, self.state.part["determinant"]
-        new = c.load(self.state.determinant)
-        self.state.add("leaps", c.let(f"zext i1 {leaped(c, c.load(old), new)} to i64"))
-        c.store(new, old)
 
     def _remember(self, history: bool = True) -> None:
         """Counters, statistics, and the history of z if it is read again."""

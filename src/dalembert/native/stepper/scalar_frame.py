@@ -10,7 +10,7 @@ from dalembert.native.stepper.arrays import COUNTS, Layout
 from dalembert.native.stepper.linear_systems import Plan, Roots
 from dalembert.native.stepper.stages import Stages
 from dalembert.native.stepper.step import Translated
-from dalembert.path import Outcome
+from dalembert.outcome import Outcome
 
 IN_REGISTERS = ("k", "known", "target", "saved")
 

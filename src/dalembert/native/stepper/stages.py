@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dalembert.native.graph.dependence import eager
-from dalembert.native.graph.graph import operands
+from dalembert.native.graph.nodes import operands
 from dalembert.native.llvm.builder import Code, real
 from dalembert.native.llvm.emit import Emitter, Values
 from dalembert.native.stepper.arrays import HISTORY

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.native.graph.graph import Graph, Unsupported, paired
+from dalembert.native.graph.graph import Graph, Unsupported
+from dalembert.native.graph.nodes import paired
 from dalembert.native.trace.elementwise import Nodes, concrete, constants, converted, elementwise
 from dalembert.native.trace.gather_scatter import gather, scatter
 

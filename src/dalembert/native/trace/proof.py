@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dalembert.native.graph.dependence import reached
-from dalembert.native.graph.graph import Graph, operands
+from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.nodes import operands
 from dalembert.native.graph.operations import LIBRARY
 from dalembert.native.trace.elementwise import Nodes
 

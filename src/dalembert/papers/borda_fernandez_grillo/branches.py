@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.gallery import inertia_wheel_pendulum as wheel
+from dalembert.outcome import Outcome
 from dalembert.papers.borda_fernandez_grillo import pendulum
 from dalembert.papers.convergence import PRINTED
 from dalembert.papers.drawing import BLUE, GOLD, GREEN, GREY, RED, Save, panels
-from dalembert.path import Outcome
 from dalembert.step import Branch, Least, Nearest
 from dalembert.systems import Reference
 

@@ -13,7 +13,7 @@ from numpy.polynomial.chebyshev import Chebyshev
 from dalembert.boundary import Nodes, solve
 from dalembert.discretize import Averaged, Interpolated, Points
 from dalembert.discretize.time import energies, with_time
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.papers.colombo_martin_de_diego_zuccalli.beam import LOADED, TAPERED, UNIFORM, Beam
 from dalembert.papers.drawing import BLUE, GREEN, GREY, RED, Save, panels
 from dalembert.solution import Solution

@@ -14,9 +14,10 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton
 from dalembert.discretize import Hermite, Interpolated, Points, WindowMap, with_time
 from dalembert.discretize.higher import forward_differences
-from dalembert.discretize.windows import as_windows
+from dalembert.discretize.window_maps import as_windows
 from dalembert.numbers import MOST_NODES, as_flag, as_numbers, as_tolerance, whole_number
-from dalembert.path import Outcome, Path, Statistics, StepError
+from dalembert.outcome import Outcome
+from dalembert.path import Path, Statistics, StepError
 from dalembert.step.free.next_time import next_step
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.start.higher import Begun, from_nodes

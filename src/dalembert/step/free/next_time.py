@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from dalembert.algebra import Newton, newton
 from dalembert.numbers import EPSILON
-from dalembert.path import Outcome
+from dalembert.outcome import Outcome
 from dalembert.step.programs.higher import HigherProgram
 
 # log of the trial steps over the last one, outwards in both directions; finest where a step follows from the last one.

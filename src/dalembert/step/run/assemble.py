@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dalembert.path import Outcome, Path, Statistics
+from dalembert.outcome import Outcome
+from dalembert.path import Path, Statistics
 from dalembert.step.run.state import Carry, Choices
 from dalembert.step.start.prepared import Prepared
 

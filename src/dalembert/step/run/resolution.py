@@ -6,7 +6,8 @@ import warnings
 
 import numpy as np
 
-from dalembert.path import Outcome, Path
+from dalembert.outcome import Outcome
+from dalembert.path import Path
 
 TURNS = 0.4  # part of the steps: an oscillation turns, or crosses, twice, so that it has fewer than five steps
 FEWEST = 10  # steps from which on the part says something

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Solve
 from dalembert.native.stepper.arrays import HISTORY, LEAP
-from dalembert.path import Outcome
+from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, solve_step
 from dalembert.step.run.state import Carry, Choices

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import (
     MOST_ROWS,
     as_array,

@@ -22,7 +22,7 @@ from dalembert.discretize.higher import (
     starting_windows,
     window_equations,
 )
-from dalembert.discretize.windows import Hermite, Interpolated, as_windows
+from dalembert.discretize.window_maps import Hermite, Interpolated, as_windows
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.programs.scaled import in_units, units_for
 from dalembert.step.start.higher_checks import as_multipliers, as_rows, check_consistent, check_regular, first_matrix

@@ -11,7 +11,7 @@ from jax.core import Tracer
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.scheme import check_maps
-from dalembert.discretize.windows import WindowMap
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_vector, described
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.composition import Composed

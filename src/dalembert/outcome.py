@@ -1,0 +1,92 @@
+"""How a run or the solution of a boundary problem ended: a number with a message."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Outcome(enum.IntEnum):
+    """How a run or the solution of a boundary problem ended: a number with a message, which gives cause and remedy.
+
+    Attributes:
+        SUCCESS: all steps were solved.
+        STOPPED: the stop condition became true.
+        NO_SOLUTION: the equations of a step have no solution near the prediction.
+        SINGULAR: the equations are singular: constraints or reactions became dependent, or two roots met.
+        NOT_CONVERGED: Newton's iteration did not reach the tolerance.
+        NOT_FINITE: a function of the system returned NaN or infinity.
+        LEFT_DOMAIN: the state left the domain given by domain=.
+        INFEASIBLE: no path near the guess satisfies the constraints with the given ends.
+        NO_POSITIVE_STEP: free steps: the energy equation has no positive next step near the last one.
+        ALTERNATING: the multipliers alternate from node to node and are no function of time.
+        CROSSED: the equations became singular on the way to the next node, and no factor explains it.
+        message: cause and remedy, in words.
+        failed: whether the run ended before its last step and not by the user's stop condition.
+
+    Example:
+        >>> path.outcome.failed, path.outcome.message
+        (False, 'all steps were solved')
+    """
+
+    SUCCESS = 0
+    STOPPED = 1
+    NO_SOLUTION = 2
+    SINGULAR = 3
+    NOT_CONVERGED = 4
+    NOT_FINITE = 5
+    LEFT_DOMAIN = 6
+    INFEASIBLE = 7
+    NO_POSITIVE_STEP = 8
+    ALTERNATING = 9
+    CROSSED = 10
+
+    @property
+    def message(self) -> str:
+        return _MESSAGES[self]
+
+    @property
+    def failed(self) -> bool:
+        """True where the run ended before its last step and not by the user's stop condition."""
+        return self not in (Outcome.SUCCESS, Outcome.STOPPED)
+
+
+_MESSAGES = {
+    Outcome.SUCCESS: "all steps were solved",
+    Outcome.STOPPED: "the stop condition became true",
+    Outcome.NO_SOLUTION: (
+        "the equations of the step have no solution near the prediction: the residual has a non-zero local minimum. "
+        "Reduce h, or check that the constraint can be met from this state"
+    ),
+    Outcome.SINGULAR: (
+        "the equations of the step are singular: constraints or reactions became dependent, or two roots met. "
+        "See dalembert.roots for the roots of this step and dalembert.measure.regularity for the matrix"
+    ),
+    Outcome.NOT_CONVERGED: (
+        "Newton's iteration did not reach the tolerance. Reduce h, or raise max_iterations or the tolerance"
+    ),
+    Outcome.NOT_FINITE: (
+        "a function of the system returned NaN or infinity. Look at the Lagrangian, the forces and the constraints at "
+        "the last state of the path; reduce h if the state left their domain"
+    ),
+    Outcome.INFEASIBLE: (
+        "no path near the guess satisfies the constraints with these ends: this one violates them least (a minimum of |φ|² "
+        "by Gauss-Newton steps). Check that the ends can be joined, give more time, or another guess"
+    ),
+    Outcome.NO_POSITIVE_STEP: (
+        "the energy equation has no positive next step near the last one, as at a turning point of the motion. Go on from "
+        "here with fixed steps"
+    ),
+    Outcome.ALTERNATING: (
+        "the multipliers alternate from node to node and are no function of time, although the equations hold: a constraint "
+        "contains one of lower order, or the steps are too long for it. Give that constraint itself, or take Hermite() or "
+        "more steps"
+    ),
+    Outcome.CROSSED: (
+        "the equations of the step became singular on the way to the next node and no factor explains it: their "
+        "determinant changed its sign, or the gradient of a constraint on accelerations turned back. The motion may end "
+        "here, in infinite speed, or meet another branch. With a smaller h the time of it stays if it belongs to the "
+        "motion, and goes if the steps were too long. Where a factor u of a constraint vanishes there, branch=Avoid(u) "
+        "divides it out; a rule such as branch=Nearest('prediction') chooses between branches that meet"
+    ),
+    Outcome.LEFT_DOMAIN: "the state left the domain given by domain=. The last state of the path is the last one inside",
+}

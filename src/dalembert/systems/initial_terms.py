@@ -1,0 +1,114 @@
+"""What is known of a system at its initial data: (a, λ), the equations there and F', from one compiled call."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from dalembert.algebra import newton_by_values, value_and_jacobian
+from dalembert.numbers import is_traced
+from dalembert.systems.consistency import restrictions
+from dalembert.systems.constraints import Constraint, Lyapunov
+from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual, value
+from dalembert.systems.sizes import units_of
+from dalembert.systems.system import System
+from dalembert.tracing import Jitted
+
+
+def has_basis(c: Constraint) -> bool:
+    """Whether the user gave virtual displacements."""
+    return getattr(c, "virtual", None) is not None
+
+
+def virtual_basis(system: System, c, q, v, a, t):
+    """The user's basis of the virtual displacements, (n, n-m)."""
+    basis = system.call(c.virtual, *((q, v) if c.order == 1 else (q, v, a)), t=t)
+    return basis[:, None] if basis.ndim == 1 else basis
+
+
+class InitialValues(NamedTuple):
+    """What the checks look at, computed in one compiled call at z = (a, λ). residual, matrix: of `kkt_residual`."""
+
+    residual: Array
+    matrix: Array
+    lagrangian: Array
+    forces: Array
+    values: list
+    virtual: dict
+    restrictions: dict
+
+
+@Jitted
+def _values(system: System, q, v, t, z) -> InitialValues:
+    rest = jnp.zeros_like(q)
+    return InitialValues(
+        *value_and_jacobian(lambda x: kkt_residual(system, q, v, t, x), z),
+        system.call(system.lagrangian, q, v, t=t),
+        force(system, q, v, t),
+        [value(system, c, q, v, rest, t) for c in system.constraints],
+        {i: virtual_basis(system, c, q, v, rest, t) for i, c in enumerate(system.constraints) if has_basis(c)},
+        restrictions(system, q, v, t),
+    )
+
+
+class InitialTerms(NamedTuple):
+    """Values at the solution z = (a, λ), or at z = 0 where none was found.
+
+    linear: whether the constraints are, in a. equations, matrix: F and F' there. rows: R, (m, n). reduced, jacobian: the
+    constraints other than Lyapunov's as equations for a, and their derivative by a. given: what does not depend on z.
+    """
+
+    z: np.ndarray
+    solved: bool
+    linear: bool
+    residual: float
+    equations: np.ndarray
+    matrix: np.ndarray
+    rows: np.ndarray
+    reduced: np.ndarray
+    jacobian: np.ndarray
+    given: InitialValues
+
+    def reactions(self, i: int) -> np.ndarray:
+        """The rows of the i-th constraint."""
+        sizes = [len(x) for x in self.given.values]
+        return self.rows[sum(sizes[:i]) : sum(sizes[: i + 1])]
+
+
+def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
+    """Newton's iteration for (a, λ) on one compiled call; None where a function of the system closes over a traced value."""
+    n = q.shape[0]
+
+    def at(z: np.ndarray) -> Any:
+        known = _values(system, q, v, t, z)
+        return known if is_traced(known) else jax.tree.map(np.asarray, known)
+
+    start = first_guess(n, m)
+    given = at(start)
+    if is_traced(given):
+        return None
+    z, report = newton_by_values(lambda z: at(z)[:2], start, EXACT, lambda x: units_of(x, n), given[:2])
+    linear, (residual, matrix) = True, report.last
+    if not report.solved:
+        z = np.zeros(n + m)
+        (residual, matrix), beside = at(z)[:2], at(np.where(np.arange(n + m) < n, 1.0, 0.0)).matrix
+        linear = bool(np.all(np.abs(beside[n:, :n] - matrix[n:, :n]) <= 1e-9 * (1.0 + np.abs(matrix[n:, :n]))))
+    lyapunov = [isinstance(c, Lyapunov) for c in system.constraints]
+    plain = n + np.flatnonzero(~np.repeat(np.array(lyapunov, bool), [len(x) for x in given.values]))
+    rows = -matrix[:n, n:].T  # the equations of motion contain -Rᵀλ
+    parts = residual, matrix, rows, residual[plain], matrix[plain, :n]
+    return InitialTerms(z, report.solved, linear, report.residual, *parts, given)
+
+
+def in_units(found: InitialTerms) -> InitialTerms:
+    """The matrices whose ranks are looked at, in units of the unknowns that the inertia and the reactions give."""
+    if not np.all(np.isfinite(found.matrix)):
+        return found
+    n = found.rows.shape[1]
+    units = units_of(found.matrix, n)
+    own = units[:n]
+    return found._replace(matrix=found.matrix * units, rows=found.rows * own, jacobian=found.jacobian * own)
