@@ -1,5 +1,6 @@
 """How the tests compile: XLA's quick way, and programs shared by the test processes."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -21,6 +22,13 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 MAPS = Path("/proc/self/maps")
 MANY = 30_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_stays_is_not_searched():
+    """JAX keeps millions of objects of what it has traced; searching them for garbage takes seconds each time."""
+    yield
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="module")

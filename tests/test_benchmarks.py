@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 STATEMENT = """
 import sys
 sys.path[:0] = [".", "benchmarks"]
-import banded, batch, cases, chain_cost, compare, compile_time, contact, import_time, long_run, round_off, sides
+import banded, batch, call_cost, cases, chain_cost, compare, compile_time, contact, import_time, long_run, round_off, sides
 import benchmarks.peers.packages.c_code, benchmarks.peers.problems, benchmarks.peers.report
 for case in cases.CASES.values():
     case.build()

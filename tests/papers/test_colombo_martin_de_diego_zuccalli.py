@@ -140,7 +140,7 @@ def test_a_constraint_of_lower_order_on_the_paper_s_windows():
 
 
 def test_theorem_3_1_and_what_remark_3_3_leaves_out():
-    theorem, remark = numbers(forms.theorem_3_1), found.numbers(forms.remark_3_3)
+    theorem, remark = numbers(forms.theorem_3_1), numbers(forms.remark_3_3)
     assert theorem["nodes"] < 1e-14
     assert theorem["multipliers"] > 0.01  # Φ_d: the nodes are off the constraint
     assert remark["restricted"] < 1e-14

@@ -96,7 +96,8 @@ def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
     if not report.solved:
         z = np.zeros(n + m)
         (residual, matrix), beside = at(z)[:2], at(np.where(np.arange(n + m) < n, 1.0, 0.0)).matrix
-        linear = bool(np.all(np.abs(beside[n:, :n] - matrix[n:, :n]) <= 1e-9 * (1.0 + np.abs(matrix[n:, :n]))))
+        with np.errstate(invalid="ignore"):  # numbers that are not finite are named later
+            linear = bool(np.all(np.abs(beside[n:, :n] - matrix[n:, :n]) <= 1e-9 * (1.0 + np.abs(matrix[n:, :n]))))
     lyapunov = [isinstance(c, Lyapunov) for c in system.constraints]
     plain = n + np.flatnonzero(~np.repeat(np.array(lyapunov, bool), [len(x) for x in given.values]))
     rows = -matrix[:n, n:].T  # the equations of motion contain -Rᵀλ
