@@ -66,7 +66,7 @@ def check_callbacks(program: StepProgram, q, s, t, h, choices: Choices, initial)
     """What stop, domain, a feedback law, a branch's function and a reducer return; gives the value with which the latter
     begins, `initial`, in its final types."""
     stop, domain, feedback = choices.stop, choices.domain, choices.feedback
-    system: System | DiscreteSystem | VariationalProblem = program.system  # type: ignore[attr-defined]
+    system: System | DiscreteSystem | VariationalProblem = program.system
     names = trailing(system)
     if feedback is not None and isinstance(system, VariationalProblem):
         raise ValueError("feedback: a VariationalProblem has no forces from outside; put them into a System")

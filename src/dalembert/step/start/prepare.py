@@ -13,7 +13,6 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.windows import WindowMap
 from dalembert.numbers import as_vector, described
-from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.composition import Composed
 from dalembert.step.programs.node import DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.programs.scaled import in_units, units_for
@@ -106,10 +105,12 @@ def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, bra
     return made if units is None else in_units(made, units)
 
 
-def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> StepProgram:
+def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick | Composed:
     """The program of the form that suits the system; deflate: write a Lyapunov constraint as λ = -φ₀/u."""
     base = _base(system, q, v, t, scheme, deflate)
-    return base if scheme.order == 2 else Composed(base, scheme.weights)
+    if scheme.order == 2:
+        return base
+    return Composed(base, scheme.weights)  # pyright: ignore[reportCallIssue] `system` is no field of it
 
 
 def _base(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick:
