@@ -16,10 +16,10 @@ from jax.core import Tracer
 
 from dalembert.native import COUNTS, CompiledStep, Sample, StepFunctions, Unsupported, check_type, compile_step, counts
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.run.branch import Avoid, call_system, divided_by_factor
+from dalembert.step.run.branch import Avoid, Call, call_system, divided_by_factor
 from dalembert.step.run.reduced import as_doubles, flat, from_doubles, lengths
 from dalembert.step.run.stages import extrapolation
-from dalembert.step.run.state import Carry, Choices
+from dalembert.step.run.state import Carry, Choices, Grid
 from dalembert.systems.roles import role_of
 from dalembert.tracing import Remembered, Walk, split
 
@@ -47,14 +47,14 @@ def native_first(native: Callable, other: Callable, *arguments):
         return other(*arguments)
 
 
-def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+def native_run(program: StepProgram, choices: Choices, carry: Carry, grid: Grid):
     """As `chunked_run`; Unsupported where the program cannot be translated."""
-    native = compiled(program, choices, carry, t0, h)
+    native = compiled(program, choices, carry, grid.t0, grid.h)
     code = native.code
-    state, inputs = packed(np, native, choices, carry, t0, h)
-    count = counts_of(program, choices, int(carry.k), steps, every)
+    state, inputs = packed(np, native, choices, carry, grid)
+    count = counts_of(program, choices, int(carry.k), grid)
     count[1:8] = [int(getattr(carry, name)) for name in COUNTS[1:8]]
-    table = empty_rows((math.ceil(steps / every) + 1, code.row_size))
+    table = empty_rows((math.ceil(grid.steps / grid.every) + 1, code.row_size))
     code.run(state, count, inputs, table)
     columns = columns_of(code, table[: count[COUNTS.index("rows")]])
     return unpacked(np, code, carry, state, count, columns), columns
@@ -71,8 +71,9 @@ def empty_rows(shape: tuple[int, ...]) -> np.ndarray:
         ) from error
 
 
-def counts_of(program: StepProgram, choices: Choices, k: int, steps: int, every: int) -> np.ndarray:
+def counts_of(program: StepProgram, choices: Choices, k: int, grid: Grid) -> np.ndarray:
     """What a run that begins at node k is told and counts; machine code counts stages."""
+    steps, every = grid.steps, grid.every
     nodes = {
         "k": k, "saved": k, "target": min((k // every + 1) * every, steps), "until": steps, "last": steps, "every": every,
         "first": program.lead, "law_every": 1 if choices.feedback is None else choices.feedback.every,
@@ -81,11 +82,11 @@ def counts_of(program: StepProgram, choices: Choices, k: int, steps: int, every:
     return counts(**{name: stages * number for name, number in nodes.items()}, limit=choices.options.max_iterations)
 
 
-def packed(xp, native: Native, choices: Choices, carry: Carry, t0, h, size: int | None = None):
+def packed(xp, native: Native, choices: Choices, carry: Carry, grid: Grid, size: int | None = None):
     """The carry and the inputs as the machine code reads them, by NumPy or jax.numpy; of `size` runs, if that is given."""
     parts = (carry.q, carry.lost, carry.s, carry.history, carry.held, carry.sign, carry.residual, carry.failed_residual,
              *as_doubles(xp, carry.reduced), carry.q, carry.s, 0 * carry.s, carry.determinant)  # fmt: skip
-    shared = (t0, h, choices.options.tolerance), native.leaves, (native.code.captured,)
+    shared = (grid.t0, grid.h, choices.options.tolerance), native.leaves, (native.code.captured,)
 
     def flat(x):
         return xp.ravel(xp.asarray(x, float)) if size is None else np.reshape(np.asarray(x, float), (size, -1))
@@ -137,18 +138,22 @@ def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Nat
     key = split(walk, program, []), walk.of(rules), carry.q.shape, carry.s.shape, reduced
     found = _COMPILED.get(key) if walk.lasting else None
     if found is None or not (found.written_out or _is_tracer(carry.q)):
-        found = _compile(program, choices, carry, leaves, rebuild, t0, h)
+        found = _compile(program, choices, carry, leaves, rebuild, _sample(carry, leaves, t0, h))
         if walk.lasting:
             _COMPILED.put(key, found)
     return Native(found, leaves, rebuild)
 
 
-def _compile(program, choices: Choices, carry: Carry, leaves, rebuild, t0, h) -> CompiledStep:
+def _sample(carry: Carry, leaves, t0, h) -> Sample:
+    """The state at which pivots are chosen."""
+    p = [_known(x, 1.0) for x in leaves]
+    return Sample(_known(carry.q, 0.5), _known(carry.s, 1.0), float(_known(t0, 0.0)[0]), float(_known(h, 0.01)[0]),
+                  np.concatenate(p) if p else np.zeros(0))  # fmt: skip
+
+
+def _compile(program, choices: Choices, carry: Carry, leaves, rebuild, sample: Sample) -> CompiledStep:
     for x in jax.tree.leaves(carry.reduced):
         check_type("reduce", x.dtype)
-    p = [_known(x, 1.0) for x in leaves]
-    sample = Sample(_known(carry.q, 0.5), _known(carry.s, 1.0), float(_known(t0, 0.0)[0]), float(_known(h, 0.01)[0]),
-                    np.concatenate(p) if p else np.zeros(0))  # fmt: skip
     try:
         return compile_step(_functions(program, choices, carry, leaves, rebuild), sample)
     except Unsupported as reason:
@@ -210,4 +215,4 @@ def _residual(choices: Choices, rebuild) -> Callable | None:
         return None
     if not isinstance(branch, Avoid):
         raise Unsupported("branch", f"the rule {type(branch).__name__} needs the JAX back-end")
-    return lambda z, q, s, t, h, held, p: divided_by_factor(rebuild(p), branch, z, q, s, t, h, held)
+    return lambda z, q, s, t, h, held, p: divided_by_factor(rebuild(p), branch, z, Call(q, s, t, h, held))
