@@ -44,7 +44,7 @@ def provenance(
         starter=starter,
         branch=_branch(branch),
         run=json.dumps({name: _plain(value) for name, value in run.items() if value is not None}),
-        versions=json.dumps({"python": sys.version.split()[0], **{name: _version(name) for name in PACKAGES}}),
+        versions=_versions(),
     )
 
 
@@ -99,6 +99,10 @@ def _plain(value: Any) -> Any:
 
 
 @functools.cache
+def _versions() -> str:
+    return json.dumps({"python": sys.version.split()[0], **{name: _version(name) for name in PACKAGES}})
+
+
 def _version(name: str) -> str:
     try:
         return version(name)
