@@ -266,10 +266,9 @@ def recorded(path) -> dict:
 
 
 def test_the_record_of_an_ensemble_is_enough_to_run_it_again(tmp_path):
-    data, feedback = [[1.0], [0.4], [-0.7]], da.SampledFeedback(lambda q, v, p: -q, every=2)
-    runs = da.ensemble(
-        PENDULUM.system, data, [0.3], parameters={"g_over_l": [1.0, 2.0, 3.0]}, h=H, steps=7, feedback=feedback
-    )
+    data, given = [[1.0], [0.4], [-0.7]], {"g_over_l": [1.0, 2.0, 3.0]}
+    feedback = da.SampledFeedback(lambda q, v, p: -q, every=2)
+    runs = da.ensemble(PENDULUM.system, data, [0.3], parameters=given, h=H, steps=7, feedback=feedback)
     da.save(runs, tmp_path / "runs.nc")
     stored = da.load(tmp_path / "runs.nc")
     assert stored.provenance == runs.provenance == runs.lane(1).provenance

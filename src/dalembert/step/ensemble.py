@@ -12,7 +12,7 @@ import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.windows import WindowMap
-from dalembert.native import COUNTS
+from dalembert.native import COUNTED, counts
 from dalembert.numbers import MOST_THREADS, described, whole_number
 from dalembert.path import Path
 from dalembert.step.options import RunOptions, step_of
@@ -20,7 +20,7 @@ from dalembert.step.programs.scaled import Scaled, in_units
 from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.loop import row_of, rows_of, traced_run
-from dalembert.step.run.native import columns_of, compiled, counts_of, empty_rows, native_first, packed, unpacked
+from dalembert.step.run.native import columns_of, compiled, empty_rows, native_first, packed, told, unpacked
 from dalembert.step.run.provenance import abridged
 from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import Carry, Choices, Grid, SampledFeedback, first_carry
@@ -184,12 +184,11 @@ def _native(prepared: Prepared, choices: Choices, carry: Carry, grid: Grid, thre
     everything = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])
     data = packed(np, everything, choices, carry, grid, size)
     state, inputs = (np.ascontiguousarray(x) for x in data)
-    count = np.repeat(counts_of(prepared.program, choices, lead, grid)[None], size, axis=0)
-    count[:, COUNTS.index("known")] = carry.known
+    count = counts(size, **told(prepared.program, choices, lead, grid), known=carry.known)
     start, rows = rows_of(lead, grid.steps, grid.every)
     table = empty_rows((size, rows - start, code.row_size))
     code.run_many(state, count, inputs, table, threads)
-    _repeat_last(table, count[:, COUNTS.index("rows")], jax.tree.map(np.asarray, row_of(prepared.program, carry)), code)
+    _repeat_last(table, COUNTED.unpack(count)["rows"], jax.tree.map(np.asarray, row_of(prepared.program, carry)), code)
     columns = columns_of(code, table)
     return unpacked(np, code, carry, state, count, columns), columns
 
@@ -198,7 +197,7 @@ def _repeat_last(table: np.ndarray, done: np.ndarray, first: dict, code) -> None
     """Where a run has ended its last state is repeated; the state it began with where no step was solved."""
     for i in np.flatnonzero(done < table.shape[1]):
         if done[i] == 0:
-            row = np.concatenate([np.ravel(np.asarray(first[name][i], float)) for name in code.layout.row])
+            row = code.layout.packed_row.pack(**{name: x[i] for name, x in first.items()})
         else:
             row = table[i, done[i] - 1]
         table[i, done[i] :] = row

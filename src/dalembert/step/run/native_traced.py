@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from dalembert.native import COUNTS, CompiledStep, register, run_by_xla
+from dalembert.native import COUNTED, CompiledStep, counts, register, run_by_xla
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.loop import row_of, rows_of, traced_run
-from dalembert.step.run.native import Native, columns_of, compiled, counts_of, packed, unpacked
+from dalembert.step.run.native import Native, columns_of, compiled, joined, packed, told, unpacked
 from dalembert.step.run.state import Carry, Choices, Grid
 
 
@@ -35,12 +35,12 @@ def _called(native: Native, program: StepProgram, choices: Choices, carry: Carry
     code, lead = native.code, program.lead
     state, inputs = packed(jnp, native, choices, carry, grid)
     # A run under tracing begins at its first node.
-    count = jnp.asarray(counts_of(program, choices, lead, grid)).at[1].set(carry.known)
+    count = jnp.asarray(counts(**told(program, choices, lead, grid))).at[COUNTED.offset("known")].set(carry.known)
     start, rows = rows_of(lead, grid.steps, grid.every)
     state, count, table = _call(code, state, count, inputs, rows - start)
     first = row_of(native.rebuild(native.leaves), carry)
-    first = jnp.concatenate([jnp.ravel(first[name]).astype(float) for name in code.layout.row])
-    done = count[COUNTS.index("rows")]
+    first = joined(jnp, code.layout.packed_row, {name: [jnp.ravel(x).astype(float)] for name, x in first.items()})
+    done = COUNTED.unpack(count)["rows"]
     if rows > start:  # after the end of a run the last state is repeated
         table = table[jnp.minimum(jnp.arange(rows - start), done - 1)]
     table = jnp.where(done > 0, table, first)
