@@ -22,8 +22,9 @@ from dalembert.algebra import Newton
 from dalembert.gallery import ENTRIES
 from dalembert.step.run.loop import _step
 from dalembert.step.run.native import native_run
-from dalembert.step.run.state import Carry, Choices, first_carry
+from dalembert.step.run.state import Carry, Choices, Grid, first_carry
 from dalembert.step.start.prepare import prepare, program_for
+from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems.equations import value
 
 COEFFICIENTS, ZERO = 24, jnp.asarray(0.0)
@@ -107,7 +108,7 @@ def drawn(number: int, seed: int, h: float) -> Start:
         level[at] = values_and_rows(system, q, v)[0][at] + (rng.uniform(-0.5, 0.5) if c.order == 2 else 0.0)
     q, v, h = jnp.asarray(q), jnp.asarray(v), jnp.asarray(h)
     program = program_for(system.replace(level=level), q, v, ZERO, da.Scheme(form), True)
-    return Start(program, first_carry(program, q, v, ZERO, h, None), h)
+    return Start(program, first_carry(Prepared(program, q[None], q, v, None), ZERO, h, None), h)
 
 
 @eqx.filter_jit
@@ -120,7 +121,7 @@ def jax_step(start: Start):
 
 
 def native_step(start: Start) -> Carry:
-    return native_run(start.program, CHOICES, start.carry, ZERO, start.h, int(start.carry.k) + 1, 1)[0]
+    return native_run(start.program, CHOICES, start.carry, Grid(ZERO, start.h, int(start.carry.k) + 1, 1))[0]
 
 
 def difference(start: Start, expected: Carry) -> float:
@@ -187,8 +188,13 @@ def test_each_of_a_thousand_steps_agrees(name):
     """The Lyapunov function of the pendulum is a difference of large terms: its steps are worse than their Jacobian says."""
     entry = ENTRIES[name]
     h = jnp.asarray(entry.h, dtype=float)
-    prepared = prepare(entry.system, np.array(entry.q0), np.array(entry.v0), ZERO, h, da.Scheme(), "second_order", None)
-    carry = first_carry(prepared.program, prepared.q, prepared.s, ZERO, h, None, prepared.expected)
+    prepared = prepare(
+        entry.system,
+        Given(np.array(entry.q0), np.array(entry.v0)),
+        Grid(ZERO, h, 1, 1),
+        Recipe(da.Scheme(), "second_order", None),
+    )
+    carry = first_carry(prepared, ZERO, h, None)
     for k in range(1000):
         start = Start(prepared.program, carry, h)
         carry, jacobian = jax_step(start)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 
 import jax
 import jax.numpy as jnp
@@ -257,3 +258,55 @@ def test_nothing_is_compiled_again(backend):
     for options in ({"h": 0.02}, {"steps": np.int64(300)}, {"save_every": 3}, {"t0": 4.0}, {"save_every": None}):
         go(CURVATURE.system, **options)
     assert (len(COMPILED), CACHE.compilations, CACHE.reads) == before
+
+
+def recorded(path) -> dict:
+    """The arguments of a call, from its record."""
+    return json.loads(path.provenance.run)
+
+
+def test_the_record_of_an_ensemble_is_enough_to_run_it_again(tmp_path):
+    data, given = [[1.0], [0.4], [-0.7]], {"g_over_l": [1.0, 2.0, 3.0]}
+    feedback = da.SampledFeedback(lambda q, v, p: -q, every=2)
+    runs = da.ensemble(PENDULUM.system, data, [0.3], parameters=given, h=H, steps=7, feedback=feedback)
+    da.save(runs, tmp_path / "runs.nc")
+    stored = da.load(tmp_path / "runs.nc")
+    assert stored.provenance == runs.provenance == runs.lane(1).provenance
+    assert da.matches(stored, PENDULUM.system)
+    found = recorded(stored)
+    assert "-q" in found.pop("feedback")
+    assert found.pop("feedback_every") == feedback.every
+    again = da.ensemble(PENDULUM.system, **found, feedback=feedback)
+    np.testing.assert_array_equal(again.q, runs.q)
+    assert again.provenance == runs.provenance
+    one = run(data=([0.4], [0.3]), system=PENDULUM.system.replace(g_over_l=2.0), steps=7, feedback=feedback)
+    assert {**recorded(one), "q0": data, "parameters": given} == recorded(runs)
+    assert dataclasses.replace(one.provenance, run="", parameters="") == dataclasses.replace(
+        runs.provenance, run="", parameters=""
+    )
+
+
+def test_the_record_of_a_large_ensemble_is_short():
+    """1001 initial states and parameters are recorded by their shape, what all runs share by its values."""
+    q = np.linspace(0.0, 1.0, 1001)[:, None]
+    runs = da.ensemble(PENDULUM.system, q, [0.3], parameters={"g_over_l": np.ones(1001)}, h=H, steps=2, save_every=None)
+    found = recorded(runs)
+    assert found["q0"] == {"shape": [1001, 1]}
+    assert found["parameters"] == {"g_over_l": {"shape": [1001]}}
+    assert found["v0"] == [0.3]
+    assert "reduce" not in found
+    assert len(runs.provenance.run) < 1000
+
+
+def test_the_record_of_free_steps_is_enough_to_run_them_again(tmp_path):
+    swing = da.VariationalProblem(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), coordinates=("angle",))
+    path = da.simulate_free_steps(swing, [[0.5], [0.55]], [0.0, 0.1], steps=4)
+    da.save(path, tmp_path / "free.nc")
+    stored = da.load(tmp_path / "free.nc")
+    assert stored.provenance == path.provenance
+    assert da.matches(stored, swing)
+    assert da.to_xarray(path).coordinate.item() == "angle"
+    again = da.simulate_free_steps(swing, **recorded(stored))
+    np.testing.assert_array_equal(again.t, path.t)
+    np.testing.assert_array_equal(again.q, path.q)
+    assert (path.provenance.scheme, path.provenance.starter) == (repr(da.Interpolated()), "")

@@ -7,7 +7,7 @@ from dalembert.native.assembly.symbolic_plan import Summand, symbolic_plan
 from dalembert.native.assembly.windows import Accumulation, Places, Windowed, compile_accumulation, vanishing
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
-from dalembert.native.stepper.arrays import COUNTS, counts
+from dalembert.native.stepper.arrays import COUNTED, COUNTS, counts
 from dalembert.native.stepper.compiled import CompiledStep, Sample, compile_step, processors
 from dalembert.native.stepper.step import StepFunctions
 from dalembert.native.trace.elementwise import check_type
@@ -17,6 +17,7 @@ from dalembert.native.xla.handles import register, run_by_xla
 __all__ = [
     "CACHE",
     "CONVERGED",
+    "COUNTED",
     "COUNTS",
     "Accumulation",
     "BoundFactorization",

@@ -10,23 +10,23 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
-from dalembert.native import COUNTS
-from dalembert.numbers import MOST_THREADS, as_double, described, whole_number
+from dalembert.native import COUNTED, counts
+from dalembert.numbers import MOST_THREADS, described, whole_number
 from dalembert.path import Path
+from dalembert.step.options import RunOptions, step_of
 from dalembert.step.programs.scaled import Scaled, in_units
 from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.loop import row_of, rows_of, traced_run
-from dalembert.step.run.native import columns_of, compiled, counts_of, empty_rows, native_first, packed, unpacked
+from dalembert.step.run.native import columns_of, compiled, empty_rows, native_first, packed, told, unpacked
+from dalembert.step.run.provenance import abridged
 from dalembert.step.run.resolution import warn_of_resolution
-from dalembert.step.run.state import Carry, Choices, SampledFeedback, first_carry
-from dalembert.step.simulate import choose_backend
-from dalembert.step.start.checks import batch_size, check_batch, check_callbacks, check_run, initial_value
-from dalembert.step.start.prepare import Given, check_any_system, prepare_any
-from dalembert.step.start.prepared import Prepared
+from dalembert.step.run.state import Carry, Choices, Grid, SampledFeedback, first_carry
+from dalembert.step.start.checks import batch_size, check_batch, check_callbacks, initial_value
+from dalembert.step.start.prepare import check_any_system, prepare_any
+from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.systems.checks import check_many
@@ -94,7 +94,8 @@ def ensemble(
     Returns:
         A Path whose arrays have a leading axis of B, of full length; after the end of a run its last state is repeated.
         path.code (B,) has each run's Outcome, as Newton's iteration found it, and path.lane(i) is the i-th path, cut off at
-        its end.
+        its end. path.provenance is the record of the whole call: of initial data and parameters of more than 1000 numbers
+        it has the shape, of fewer the values.
 
     Raises:
         ValueError: an argument has the wrong shape or value; the message names it, and the run where one is at fault.
@@ -107,89 +108,87 @@ def ensemble(
         ((4, 21, 1), (21, 1))
     """
     check_x64()
-    if h is None and isinstance(system, DiscreteSystem):
-        h = 1.0
-    check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, branch, feedback, scheme, reduce)
-    steps, every = int(steps), int(steps if save_every is None else save_every)
-    chosen = choose_backend(backend, branch)
+    options = RunOptions(
+        step_of(system, h), steps, t0, scheme, starter, branch, save_every, reduce, stop, domain, feedback,
+        tolerance, max_iterations, backend,
+    )  # fmt: skip
     if threads is not None:
         whole_number(threads, "threads", most=MOST_THREADS)
     if parameters is not None and not isinstance(parameters, Mapping):
         raise TypeError(f"parameters: found {described(parameters)}; give a mapping from names to values (B, …)")
     check_any_system(system)
-    given, axes = check_batch(system, Given(q0, v0, nodes, jets, multipliers)._asdict(), dict(parameters or {}))
-    if is_traced(system, given, h, t0):
+    data = Given(q0, v0, nodes, jets, multipliers)._asdict()
+    given, axes = check_batch(system, data, dict(parameters or {}))
+    grid, choices = options.grid, options.choices
+    if is_traced(system, given, grid.h, grid.t0):
         raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
-    size, step, begin = batch_size(system, given, axes), as_double(h), as_double(t0)
+    size = batch_size(system, given, axes)
     first = jax.tree.map(lambda axis, x: x if axis is None else x[0], axes, given, is_leaf=lambda x: x is None)
     # With every check of a single run; the batch is compiled for any number of steps.
-    one = _begin_one(_with(system, first["parameters"]), first, begin, step, steps, scheme, starter, branch)
-    start = (begin, step, MANY, scheme, starter, branch, one.program.units if isinstance(one.program, Scaled) else None)
+    one = _begin_one(_with(system, first["parameters"]), first, grid, options.recipe)
+    units = one.program.units if isinstance(one.program, Scaled) else None
     if isinstance(system, System):
-        check_many(system, given, axes, begin, STEPS * float(step))
-    choices = Choices(branch, Newton(float(tolerance), int(max_iterations)), stop, domain, feedback, reduce and reduce[0])
-    initial = initial_value(reduce[1]) if reduce else None
-    initial = check_callbacks(one.program, one.q, one.s, begin, step, choices, initial)
+        check_many(system, given, axes, grid.t0, STEPS * float(grid.h))
+    initial = check_callbacks(one, grid, choices, initial_value(reduce[1]) if reduce else None)
+    start = (grid._replace(steps=MANY, every=1), options.recipe, units)
     prepared, carry = _begin(system, given, axes, size, start, initial)
-    arguments = (prepared, choices, carry, begin, step, steps, every, threads)
-    if chosen == "native":
-        carry, rows = native_first(_native, _jax, *arguments)
-    else:
-        carry, rows = _jax(*arguments)
-    path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, float(begin), float(step), every, choices)
+    record = options.record(system, **abridged(given))
+    arguments = (prepared, choices, carry, grid, threads)
+    carry, rows = native_first(_native, _jax, *arguments) if options.native else _jax(*arguments)
+    whole = grid._replace(t0=float(grid.t0), h=float(grid.h))
+    path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, whole, choices)
     path = dataclasses.replace(path, h=np.full(size, path.h))
     warn_of_resolution(path)
-    return jax.device_put(path)  # jnp.asarray would compile a program for every shape
+    # By device_put: jnp.asarray would compile a program for every shape.
+    return dataclasses.replace(jax.device_put(path), provenance=record)
 
 
 def _with(system, parameters: dict):
     return system.replace(**parameters) if parameters else system
 
 
-def _begin_one(system, given: dict, t0, h, steps: int, scheme, starter, branch) -> Prepared:
-    data = Given(**{name: given[name] for name in Given._fields})
-    return prepare_any(system, data, t0, h, steps, scheme, starter, branch)
+def _begin_one(system, given: dict, grid: Grid, recipe: Recipe) -> Prepared:
+    return prepare_any(system, Given(**{name: given[name] for name in Given._fields}), grid, recipe)
 
 
 @Jitted
 def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) -> tuple[Prepared, Carry]:
     """Every run's program and carry, with a leading axis in all arrays."""
-    t0, h, steps, scheme, starter, branch, units = start
+    grid, recipe, units = start
 
     def one(given: dict) -> tuple[Prepared, Carry]:
-        prepared = _begin_one(_with(system, given["parameters"]), given, t0, h, steps, scheme, starter, branch)
+        prepared = _begin_one(_with(system, given["parameters"]), given, grid, recipe)
         prepared = prepared if units is None else in_units(prepared, units)  # those of the first run, for all
-        return prepared, first_carry(prepared.program, prepared.q, prepared.s, t0, h, initial, prepared.expected)
+        return prepared, first_carry(prepared, grid.t0, grid.h, initial)
 
     return eqx.filter_vmap(one, in_axes=(axes,), axis_size=size)(given)
 
 
 @Jitted
-def _traced(program, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
-    return eqx.filter_vmap(lambda p, c: traced_run(p, choices, c, t0, h, steps, every))(program, carry)
+def _traced(program, choices: Choices, carry: Carry, grid: Grid):
+    return eqx.filter_vmap(lambda p, c: traced_run(p, choices, c, grid))(program, carry)
 
 
-def _jax(prepared: Prepared, choices: Choices, carry: Carry, t0, h, steps: int, every: int, threads):
-    return jax.tree.map(np.asarray, _traced(prepared.program, choices, carry, t0, h, steps, every))
+def _jax(prepared: Prepared, choices: Choices, carry: Carry, grid: Grid, threads):
+    return jax.tree.map(np.asarray, _traced(prepared.program, choices, carry, grid))
 
 
-def _native(prepared: Prepared, choices: Choices, carry: Carry, t0, h, steps: int, every: int, threads):
+def _native(prepared: Prepared, choices: Choices, carry: Carry, grid: Grid, threads):
     """All runs in lanes, over threads."""
     carry = jax.tree.map(np.asarray, carry)
     arrays, static = eqx.partition(prepared.program, eqx.is_array)
     size = len(carry.q)
     first = jax.tree.map(lambda x: x[0], (arrays, carry))
-    native = compiled(eqx.combine(first[0], static), choices, first[1], t0, h)
+    native = compiled(eqx.combine(first[0], static), choices, first[1], grid.t0, grid.h)
     code, lead = native.code, prepared.program.lead
     everything = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])
-    data = packed(np, everything, choices, carry, float(t0), float(h), size)
+    data = packed(np, everything, choices, carry, grid, size)
     state, inputs = (np.ascontiguousarray(x) for x in data)
-    count = np.repeat(counts_of(prepared.program, choices, lead, steps, every)[None], size, axis=0)
-    count[:, COUNTS.index("known")] = carry.known
-    start, rows = rows_of(lead, steps, every)
+    count = counts(size, **told(prepared.program, choices, lead, grid), known=carry.known)
+    start, rows = rows_of(lead, grid.steps, grid.every)
     table = empty_rows((size, rows - start, code.row_size))
     code.run_many(state, count, inputs, table, threads)
-    _repeat_last(table, count[:, COUNTS.index("rows")], jax.tree.map(np.asarray, row_of(prepared.program, carry)), code)
+    _repeat_last(table, COUNTED.unpack(count)["rows"], jax.tree.map(np.asarray, row_of(prepared.program, carry)), code)
     columns = columns_of(code, table)
     return unpacked(np, code, carry, state, count, columns), columns
 
@@ -198,7 +197,7 @@ def _repeat_last(table: np.ndarray, done: np.ndarray, first: dict, code) -> None
     """Where a run has ended its last state is repeated; the state it began with where no step was solved."""
     for i in np.flatnonzero(done < table.shape[1]):
         if done[i] == 0:
-            row = np.concatenate([np.ravel(np.asarray(first[name][i], float)) for name in code.layout.row])
+            row = code.layout.packed_row.pack(**{name: x[i] for name, x in first.items()})
         else:
             row = table[i, done[i] - 1]
         table[i, done[i] :] = row

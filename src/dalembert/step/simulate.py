@@ -10,24 +10,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.algebra import Newton
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
-from dalembert.numbers import as_choice, as_double, as_flag
+from dalembert.numbers import as_flag
 from dalembert.outcome import Outcome
 from dalembert.path import Path, StepError
+from dalembert.step.options import RunOptions, step_of
 from dalembert.step.run.assemble import path_of
-from dalembert.step.run.branch import Branch, Least, Nearest
+from dalembert.step.run.branch import Branch
 from dalembert.step.run.diagnose import diagnosis
 from dalembert.step.run.loop import chunked_run, traced_run
 from dalembert.step.run.native import native_first, native_run
 from dalembert.step.run.native_traced import native_traced_run
-from dalembert.step.run.provenance import provenance
 from dalembert.step.run.resolution import warn_of_resolution
-from dalembert.step.run.state import Carry, Choices, SampledFeedback, first_carry
-from dalembert.step.start.checks import check_callbacks, check_run, initial_value
-from dalembert.step.start.prepare import Given, prepare_any
-from dalembert.step.start.prepared import Prepared
+from dalembert.step.run.state import Carry, Choices, Grid, SampledFeedback, first_carry
+from dalembert.step.start.checks import check_callbacks, initial_value
+from dalembert.step.start.prepare import prepare_any
+from dalembert.step.start.prepared import Given, Prepared
 from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.tracing import Jitted
@@ -89,10 +88,10 @@ def simulate(
             translated; or "jax", the portable one, the default elsewhere and for the rules Nearest and Least.
 
     Returns:
-        The Path, with t (N+1,), q (N+1, n), v, multipliers and constraint forces, each with its own times. Of a
-        VariationalProblem the multipliers of holonomic constraints are reported where there are no differential ones, else
-        those of the latter alone; constraint_forces are NaN with differential constraints, whose forces belong to no single
-        step.
+        The Path, with t (N+1,), q (N+1, n), v, multipliers and constraint forces, each with its own times, and provenance.
+        Of a VariationalProblem the multipliers of holonomic constraints are reported where there are no differential ones,
+        else those of the latter alone; constraint_forces are NaN with differential constraints, whose forces belong to no
+        single step.
 
     Raises:
         StepError: a step cannot be solved, and throw is true; it carries the partial path.
@@ -110,34 +109,25 @@ def simulate(
         ((21, 1), 'SUCCESS')
     """
     check_x64()
-    if h is None and isinstance(system, DiscreteSystem):
-        h = 1.0
-    check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, branch, feedback, scheme, reduce)
-    as_flag(throw, "throw")
-    steps, every = int(steps), int(steps if save_every is None else save_every)
-    chosen = choose_backend(backend, branch)
-    step, begin = as_double(h), as_double(t0)
-    given = Given(q0, v0, nodes, jets, multipliers)
-    prepared = prepare_any(system, given, begin, step, steps, scheme, starter, branch)
-    program = prepared.program
-    choices = Choices(branch, Newton(float(tolerance), int(max_iterations)), stop, domain, feedback, reduce and reduce[0])
-    initial = initial_value(reduce[1]) if reduce else None
-    initial = check_callbacks(program, prepared.q, prepared.s, begin, step, choices, initial)
-    carry = first_carry(program, prepared.q, prepared.s, begin, step, initial, prepared.expected)
-    inside = is_traced(program, carry, begin, step, prepared.expected)
-    if inside:
-        return _inside(prepared, choices, carry, begin, step, steps, every, chosen)
-    record = provenance(
-        system, scheme, starter, branch, h=h, steps=steps, t0=t0, save_every=save_every, **given._asdict(),
-        tolerance=tolerance, max_iterations=max_iterations, stop=stop, domain=domain,
-        feedback=feedback and feedback.law, reduce=reduce and reduce[0],
+    options = RunOptions(
+        step_of(system, h), steps, t0, scheme, starter, branch, save_every, reduce, stop, domain, feedback,
+        tolerance, max_iterations, backend,
     )  # fmt: skip
-    arguments = (program, choices, carry, begin, step, steps, every)
-    carry, rows = native_first(native_run, chunked_run, *arguments) if chosen == "native" else chunked_run(*arguments)
-    carry = carry._replace(code=np.asarray(int(diagnosis(program, choices, carry, begin, step))))
+    as_flag(throw, "throw")
+    given, grid, choices = Given(q0, v0, nodes, jets, multipliers), options.grid, options.choices
+    prepared = prepare_any(system, given, grid, options.recipe)
+    program = prepared.program
+    initial = check_callbacks(prepared, grid, choices, initial_value(reduce[1]) if reduce else None)
+    carry = first_carry(prepared, grid.t0, grid.h, initial)
+    if is_traced(program, carry, grid.t0, grid.h, prepared.expected):
+        return _inside(prepared, choices, carry, grid, options.native)
+    record = options.record(system, **given._asdict())
+    arguments = (program, choices, carry, grid)
+    carry, rows = native_first(native_run, chunked_run, *arguments) if options.native else chunked_run(*arguments)
+    carry = carry._replace(code=np.asarray(int(diagnosis(program, choices, carry, grid.t0, grid.h))))
     # By NumPy: every small operation of JAX is compiled when it is first met, jnp.asarray too, for every shape.
     prepared, carry, rows = jax.tree.map(np.asarray, (prepared, carry, rows))
-    path = path_of(np, prepared, carry, rows, np.asarray(begin), np.asarray(step), every, choices)
+    path = path_of(np, prepared, carry, rows, grid._replace(t0=np.asarray(grid.t0), h=np.asarray(grid.h)), choices)
     path = dataclasses.replace(jax.device_put(path), provenance=record)
     warn_of_resolution(path)
     if throw and Outcome(int(path.code)).failed:
@@ -146,19 +136,9 @@ def simulate(
 
 
 @Jitted
-def _inside(prepared: Prepared, choices: Choices, carry: Carry, t0, h, steps: int, every: int, backend: str) -> Path:
+def _inside(prepared: Prepared, choices: Choices, carry: Carry, grid: Grid, native: bool) -> Path:
     """The run under tracing, as one program: under grad or vmap alone, without jit, it would be traced and compiled anew by
     every call, and its last operations one by one."""
-    arguments = (prepared.program, choices, carry, t0, h, steps, every)
-    if backend == "native":
-        carry, rows = native_first(native_traced_run, traced_run, *arguments)
-    else:
-        carry, rows = traced_run(*arguments)
-    return path_of(jnp, prepared, carry, rows, t0, h, every, choices)
-
-
-def choose_backend(backend: str | None, branch: Branch | None) -> str:
-    """The native one on CPUs, where no rule needs the other."""
-    if backend is not None:
-        return as_choice(backend, "backend", ("native", "jax"), "back-ends, if one is given,")
-    return "native" if jax.default_backend() == "cpu" and not isinstance(branch, Nearest | Least) else "jax"
+    arguments = (prepared.program, choices, carry, grid)
+    carry, rows = native_first(native_traced_run, traced_run, *arguments) if native else traced_run(*arguments)
+    return path_of(jnp, prepared, carry, rows, grid, choices)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from typing import Any
 
 import numpy as np
+
+from dalembert.native.llvm.packing import Packing
 
 HISTORY = 4  # solved steps kept for the cubic prediction
 # A determinant with a double zero that is stepped over changes ninefold at least in that step or in one beside it.
@@ -13,6 +17,8 @@ LEAP = 3.0
 # often to save and to sample a law.
 COUNTS = ("k", "known", "code", "iterations", "max_iterations", "crossings", "turns", "leaps", "rows", "slow", "saved",
           "target", "until", "last", "every", "limit", "law_every", "first")  # fmt: skip
+COUNTED = Packing.words(*COUNTS)
+NOTHING = dict.fromkeys(COUNTS, 0)
 SINCE = ("q", "lost", "s", "low", "before_q", "before_s", "held")  # kept from the beginning of a step with stages
 SETTINGS = ("t0", "h", "tolerance")
 
@@ -39,46 +45,57 @@ class Layout:
     stages: int = 1
     sides: int = 1
 
-    @property
-    def carry(self) -> dict[str, tuple[int, int]]:
-        """Name → (offset, length)."""
-        lengths = {
-            "q": self.n, "lost": self.n, "s": self.k, "history": HISTORY * self.z, "held": self.n, "sign": self.sides,
-            "residual": 1, "failed_residual": 1, "reduced": self.r, "before_q": self.n, "before_s": self.k,
-            "low": self.k, "determinant": 1,
+    @functools.cached_property
+    def packed_carry(self) -> Packing:
+        """The carry by name, for Python; machine code takes offsets and lengths of the same, `carry`."""
+        shapes: dict[str, int | tuple[int, ...]] = {
+            "q": self.n, "lost": self.n, "s": self.k, "history": (HISTORY, self.z), "held": self.n, "sign": self.sides,
+            "residual": (), "failed_residual": (), "reduced": self.r, "before_q": self.n, "before_s": self.k,
+            "low": self.k, "determinant": (),
         }  # fmt: skip
         if self.stages > 1:
-            lengths |= {f"begin_{name}": lengths[name] for name in SINCE} | {"begin_w": self.z}
-        return _offsets(lengths)
+            shapes |= {f"begin_{name}": shapes[name] for name in SINCE} | {"begin_w": self.z}
+        return Packing.of(shapes)
+
+    @functools.cached_property
+    def packed_row(self) -> Packing:
+        """A row by name."""
+        return Packing.of({"q": self.n, "v": self.n, "multipliers": self.m, "force": self.n, "held": self.n, "k": ()})
+
+    @functools.cached_property
+    def packed_inputs(self) -> Packing:
+        """The inputs by name."""
+        return Packing.of({**dict.fromkeys(SETTINGS, ()), "p": self.p, "captured": self.captured})
+
+    @functools.cached_property
+    def carry(self) -> dict[str, tuple[int, int]]:
+        """Name → (offset, length)."""
+        return _places(self.packed_carry)
 
     @property
     def scratch(self) -> dict[str, tuple[int, int]]:
         """Name → (offset, length)."""
-        return _offsets({"partial": self.z, "matrix": self.z**2, "right": self.z, "report": 3})
+        return _places(Packing.of({"partial": self.z, "matrix": self.z**2, "right": self.z, "report": 3}))
 
-    @property
+    @functools.cached_property
     def row(self) -> dict[str, tuple[int, int]]:
         """Name → (offset, length)."""
-        lengths = {"q": self.n, "v": self.n, "multipliers": self.m, "force": self.n, "held": self.n, "k": 1}
-        return _offsets(lengths)
+        return _places(self.packed_row)
 
-    @property
+    @functools.cached_property
     def inputs(self) -> dict[str, tuple[int, int]]:
         """Name → (offset, length)."""
-        return _offsets({**dict.fromkeys(SETTINGS, 1), "p": self.p, "captured": self.captured})
+        return _places(self.packed_inputs)
 
 
-def counts(**given: int) -> np.ndarray:
-    """The array of COUNTS; what is not given is 0."""
-    return np.array([given.pop(name, 0) for name in COUNTS], np.int64)
+def counts(runs: int | None = None, **given: Any) -> np.ndarray:
+    """The array of COUNTS, of one run or of many; what is not given is 0. TypeError for a name that is none of them."""
+    named = {**NOTHING, **given}
+    return COUNTED.pack(**(named if runs is None else {name: np.broadcast_to(x, runs) for name, x in named.items()}))
 
 
-def _offsets(lengths: dict[str, int]) -> dict[str, tuple[int, int]]:
-    found, at = {}, 0
-    for name, length in lengths.items():
-        found[name] = (at, length)
-        at += length
-    return found
+def _places(packing: Packing) -> dict[str, tuple[int, int]]:
+    return {name: (field.offset, field.length) for name, field in packing.fields.items()}
 
 
 def total(table: dict[str, tuple[int, int]]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from dalembert.native.llvm.builder import Code, module
 from dalembert.native.stepper.arrays import COUNTS
 
@@ -13,6 +15,15 @@ MOST_THREADS = 256
 # What @ensemble is told of the code it runs: addresses of @run, @lanes (0: none) and @pivoted; lengths; lanes.
 TABLE = ("run", "lanes", "solver", "carry", "scratch", "width")
 JOB = ("table", "carry", "count", "inputs", "rows", "number", "inputs_stride", "rows_stride", "next")
+
+
+class LaneGroup(NamedTuple):
+    """Runs that are advanced together: addresses of the first one's arrays, their number, the nodes now and then."""
+
+    part: dict[str, str]
+    size: str
+    now: str
+    until: str
 
 
 def ensemble() -> str:
@@ -95,7 +106,7 @@ def _work(c: Code) -> None:
     end = c.let(f"add i64 {now}, {c.load(chunk, 'i64')}")
     further = c.let(f"select i1 {none}, i64 {last}, i64 {end}")
     until = c.call("i64", "llvm.smin.i64", ("i64", further), ("i64", last))
-    _advance(c, given, known, part, size, now, until, none)
+    _advance(c, given, known, LaneGroup(part, size, now, until), none)
     c.store(until, k, "i64")
     longer = c.call("i64", "llvm.smin.i64", ("i64", c.let(f"shl i64 {c.load(chunk, 'i64')}, 1")), ("i64", str(CHUNK)))
     c.store(longer, chunk, "i64")
@@ -112,8 +123,9 @@ def _part(c: Code, given: dict, known: dict, first: str) -> dict[str, str]:
     return found
 
 
-def _advance(c: Code, given: dict, known: dict, part: dict, size: str, now: str, until: str, none: str) -> None:
-    """Bring a group to node `until`: in lanes, then one by one those that have not got there."""
+def _advance(c: Code, given: dict, known: dict, group: LaneGroup, none: str) -> None:
+    """Bring a group to its node `until`: in lanes, then one by one those that have not got there. none: no lanes."""
+    part, size, now, until = group
     c.fork(none, "one.by.one", "together")
     c.label("together")
     numbers = (size, given["inputs_stride"], given["rows_stride"], now, until)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from math import ceil
 from typing import Any
 
@@ -15,10 +16,11 @@ from dalembert.algebra import Newton
 from dalembert.discretize import Hermite, Interpolated, Points, WindowMap, with_time
 from dalembert.discretize.higher import forward_differences
 from dalembert.discretize.window_maps import as_windows
-from dalembert.numbers import MOST_NODES, as_flag, as_numbers, as_tolerance, whole_number
+from dalembert.numbers import as_flag, as_numbers
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Statistics, StepError
 from dalembert.step.free.next_time import next_step
+from dalembert.step.options import RunOptions
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.start.higher import Begun, from_nodes
 from dalembert.step.start.higher_checks import as_multipliers, check_consistent, check_regular, first_matrix
@@ -71,7 +73,8 @@ def simulate_free_steps(
         throw: raise where a step cannot be solved; False returns the partial path.
 
     Returns:
-        A Path whose t are the times found. v are difference quotients between nodes, for k > 1 the velocities of the nodes.
+        A Path whose t are the times found, with its provenance. v are difference quotients between nodes, for k > 1 the
+        velocities of the nodes.
 
     Raises:
         ValueError: an argument has the wrong shape or value; the message names it.
@@ -89,10 +92,9 @@ def simulate_free_steps(
     check_x64()
     check_problem(problem)
     as_flag(throw, "throw")
-    whole_number(steps, "steps", most=MOST_NODES)
-    options = Newton(as_tolerance(tolerance), whole_number(max_iterations, "max_iterations"))
     scheme = (Interpolated() if problem.derivatives == 1 else Hermite()) if scheme is None else as_windows(scheme)
     hermite = isinstance(scheme, Hermite) and problem.derivatives > 1
+    chosen = RunOptions(None, steps, scheme=scheme, tolerance=tolerance, max_iterations=max_iterations)
     x, n = _first_nodes(problem, nodes, times, hermite)
     free = with_time(problem, scheme, forward=False)
     sizes = constraint_numbers(free, x.shape[1])
@@ -104,10 +106,11 @@ def simulate_free_steps(
     count = steps + 1 - len(x)
     if count < 1:
         raise ValueError(f"steps: found {steps}; the start gives {len(x)} nodes already, those of {len(x) - 1} steps")
-    begun, rows = _run(
-        problem, scheme, sizes, jnp.asarray(x), given, options, jnp.asarray(count), CHUNK * ceil(count / CHUNK)
-    )
+    length = CHUNK * ceil(count / CHUNK)
+    begun, rows = _run(problem, scheme, jnp.asarray(x), given, chosen.newton, jnp.asarray(count), length=length)
+    record = chosen.record(problem, nodes=nodes, times=times, multipliers=multipliers)
     path = _path(x, jax.tree.map(lambda y: np.asarray(y)[:count], rows), program, n, hermite)
+    path = dataclasses.replace(path, provenance=record)
     failed = Outcome(int(path.code)).failed
     if failed and path.steps == 0:  # is there a flow at all?
         first_matrix(program, begun.b[0], _state(begun), begun.z, 0.0, 1.0)
@@ -148,11 +151,11 @@ def _state(begun: Begun) -> Float[Array, "s"]:
 
 
 @Jitted
-def _run(problem, scheme, sizes: tuple[int, int], nodes, multipliers, options: Newton, count, length: int):
+def _run(problem, scheme, nodes, multipliers, options: Newton, count, *, length: int):
     """Where it starts, and (node, multipliers, force, code, iterations, residual) of every step, 0 where none is taken."""
     free = with_time(problem, scheme, forward=False)
-    begun = from_nodes(free, Points(), nodes, multipliers, sizes[1], 0.0, 1.0)
-    program = HigherProgram(free, Points(), *sizes, nodes.shape[0])
+    begun = from_nodes(free, Points(), nodes, multipliers, 0.0, 1.0)
+    program = HigherProgram(free, Points(), *constraint_numbers(free, nodes.shape[1]), nodes.shape[0])
 
     def step(carry):
         q, lost, s, z = carry

@@ -4,10 +4,12 @@ State: position q (n,), summed with compensation, and s (k,), what else the step
 F(z; q, s, t, h, held) = 0 for z and then adds `increment` to q and replaces s.
 """
 
-from typing import NamedTuple
+from abc import abstractmethod
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+from equinox import AbstractVar
 from jaxtyping import Array, Float
 
 from dalembert.numbers import EPSILON
@@ -15,6 +17,7 @@ from dalembert.numbers import EPSILON
 Vector = Float[Array, "n"]
 State = Float[Array, "k"]
 Unknowns = Float[Array, "z"]
+ONE_STAGE = (1.0,)  # the weights of a step that is not composed of others
 
 
 class Outputs(NamedTuple):
@@ -28,76 +31,78 @@ class StepProgram(eqx.Module):
     """F(z; q, s, t, h, held) = 0;  q ← q + increment,  s ← new: the equations of one step, as data for every run.
 
     Attributes:
-        residual: the equations (z,).
-        guess: z without history.
-        expect: z from the continuous (a, λ) at the start.
-        scale: (z,) size of each unknown for the test of convergence, infinity where it is not tested.
-        advance: (increment (n,), new s).
-        after: (q, v) of the same time, after the step.
-        outputs: multipliers and force.
-        middle: (q, v, t) at which constraints on accelerations are read.
-        constrained_row: the index of the one such equation, None if there is not exactly one.
-        factor: a scalar whose change of sign is a crossing of two roots, or None to use the sign of the determinant.
-        overlap: a scalar that is negative where gradients which the determinant holds twice turn back within the step, None
-            if there are none.
-        velocity: the latest one in s.
-        levels: of velocities and multipliers.
-        multiplier_time: in units of h after t.
-        lead: nodes before the first step.
+        system: what moves.
         weights: the step is made of stages with steps γᵢh, each with these equations; (1,) for most.
+        multiplier_time: of the multipliers, in units of h after t.
+        levels: of velocities and multipliers.
+        lead: nodes before the first step.
     """
 
+    system: AbstractVar[Any]
+
     @property
+    @abstractmethod
     def weights(self) -> tuple[float, ...]:
-        return (1.0,)
+        """(γ₁, …, γ_s), their sum 1: the step is made of stages with steps γᵢh."""
 
     @property
+    @abstractmethod
     def multiplier_time(self) -> float:
-        raise NotImplementedError
+        """Where the multipliers belong, in units of h after t."""
 
     @property
+    @abstractmethod
     def levels(self) -> tuple[str, str]:
-        raise NotImplementedError
+        """Of velocities and of multipliers, as in a Path."""
 
     @property
+    @abstractmethod
     def lead(self) -> int:
-        raise NotImplementedError
+        """Number of nodes before the one that the first step starts from."""
 
+    @abstractmethod
     def residual(self, z: Unknowns, q: Vector, s: State, t, h, held: Vector) -> Unknowns:
-        raise NotImplementedError
+        """F(z; q, s, t, h, held), (z,): the equations of the step. held: a force from outside, constant in the step."""
 
+    @abstractmethod
     def guess(self, q: Vector, s: State, t, h) -> Unknowns:
-        raise NotImplementedError
+        """z without history, where the first step's iteration starts if nothing better is known."""
 
-    def expect(self, s: State, h, a: Vector, multipliers: Float[Array, "m"]) -> Unknowns:
-        raise NotImplementedError
-
+    @abstractmethod
     def scale(self, z: Unknowns, q: Vector, s: State, h) -> Unknowns:
-        raise NotImplementedError
+        """(z,) size of each unknown for the test of convergence, infinity where it is not tested."""
 
+    @abstractmethod
     def advance(self, z: Unknowns, q: Vector, s: State, t, h) -> tuple[Vector, State]:
-        raise NotImplementedError
+        """(increment (n,) of q, the new s) from the solution z."""
 
+    @abstractmethod
     def after(self, z: Unknowns, q: Vector, s: State, h) -> tuple[Vector, Vector]:
-        raise NotImplementedError
+        """(q, v) of the same time, after the step."""
 
+    @abstractmethod
     def outputs(self, z: Unknowns, q: Vector, s: State, t, h, held: Vector) -> Outputs:
-        raise NotImplementedError
+        """Multipliers and constraint force of the solved step."""
 
+    @abstractmethod
     def middle(self, z: Unknowns, q: Vector, s: State, t, h) -> tuple[Vector, Vector, Float[Array, ""]]:
-        raise NotImplementedError
+        """(q, v, t) at which constraints on accelerations are read."""
 
+    @abstractmethod
     def factor(self, z: Unknowns, q: Vector, s: State, t, h) -> Float[Array, ""] | None:
-        return None
+        """A scalar whose change of sign is a crossing of two roots; None to use the sign of the determinant."""
 
+    @abstractmethod
     def overlap(self, z: Unknowns, q: Vector, s: State, t, h) -> Float[Array, ""] | None:
-        return None
+        """A scalar, negative where gradients that the determinant holds twice turn back within the step; None without."""
 
+    @abstractmethod
     def constrained_row(self, n: int) -> int | None:
-        return None
+        """The index of the one equation of a constraint on accelerations, None if there is not exactly one."""
 
+    @abstractmethod
     def velocity(self, s: State) -> Vector:
-        return s
+        """The latest velocity in s."""
 
 
 def velocity_scale(v: Vector, others: Float[Array, "..."], q: Vector, h) -> Float[Array, ""]:

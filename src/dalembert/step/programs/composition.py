@@ -1,5 +1,7 @@
 """A step composed of stages, each with the equations of another step and a step of its own."""
 
+from typing import final
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ from dalembert.systems.equations import all_reactions, kkt_residual
 _ITERATIONS = 3  # for multipliers whose equations are not affine, from an error of O(h) that is squared each time
 
 
+@final
 class Composed(StepProgram):
     """φ_{γ_s h} ∘ … ∘ φ_{γ₁ h} of a self-adjoint step φ; multipliers are λ(q, v) of the continuous equations after the step.
 
@@ -20,11 +23,11 @@ class Composed(StepProgram):
     """
 
     base: NodeProgram | KickDriftKick
-    weights_: tuple[float, ...] = eqx.field(static=True)
+    gammas: tuple[float, ...] = eqx.field(static=True)
 
     @property
     def weights(self) -> tuple[float, ...]:
-        return self.weights_
+        return self.gammas
 
     @property
     def system(self) -> System:
@@ -50,6 +53,7 @@ class Composed(StepProgram):
         return self.base.guess(q, s, t, h)
 
     def expect(self, s, h, a, multipliers):
+        """z of the first stage from the continuous (a, λ) at the start."""
         return self.base.expect(s, self.weights[0] * h, a, multipliers)
 
     def scale(self, z, q, s, h):
@@ -72,6 +76,9 @@ class Composed(StepProgram):
 
     def constrained_row(self, n):
         return self.base.constrained_row(n)
+
+    def velocity(self, s):
+        return self.base.velocity(s)
 
     def outputs(self, z, q, s, t, h, held):
         increment, v = self.base.advance(z, q, s, t, h)

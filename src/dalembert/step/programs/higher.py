@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import final
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,10 +19,11 @@ from dalembert.discretize.higher import (
 )
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import EPSILON
-from dalembert.step.programs.base import Outputs, StepProgram, Vector
+from dalembert.step.programs.base import ONE_STAGE, Outputs, StepProgram, Vector
 from dalembert.systems.higher.variational import VariationalProblem, common_order, holonomic_constraints
 
 
+@final
 class HigherProgram(StepProgram):
     """z = (Δᵏq/hᵏ, hᵏ⁻ʳλ, hᵏμ) of the window that begins k-1 nodes before q.
 
@@ -49,6 +52,10 @@ class HigherProgram(StepProgram):
     @property
     def lead(self) -> int:
         return self.nodes - 1
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return ONE_STAGE
 
     @property
     def multiplier_time(self) -> float:
@@ -120,3 +127,12 @@ class HigherProgram(StepProgram):
 
     def velocity(self, s):
         return s[: s.shape[0] // (2 * self.k)]
+
+    def factor(self, z, q, s, t, h):
+        return None
+
+    def overlap(self, z, q, s, t, h):
+        return None
+
+    def constrained_row(self, n):
+        return None

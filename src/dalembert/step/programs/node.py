@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import final
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -10,7 +12,7 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.discrete import discrete_equations
 from dalembert.discretize.discrete import node_reactions as discrete_reactions
 from dalembert.discretize.nodes import Interval, Kick, Node, kick_equations, node_equations, node_reactions
-from dalembert.step.programs.base import Outputs, StepProgram, Vector, velocity_scale
+from dalembert.step.programs.base import ONE_STAGE, Outputs, StepProgram, Vector, velocity_scale
 from dalembert.systems import SecondOrder, System
 from dalembert.systems.equations import all_reactions, deflatable, lyapunov_factor, reactions
 
@@ -41,6 +43,7 @@ def _overlap(program: NodeProgram | KickDriftKick, z, q: Vector, s: Vector, t, h
     return gram[0, 0] if gram.shape[0] == 1 else jnp.linalg.det(gram)
 
 
+@final
 class NodeProgram(StepProgram):
     """z = (v', λ) with q₂ = q₁ + h v': the node equations, stepped on nodes or between them.
 
@@ -54,6 +57,10 @@ class NodeProgram(StepProgram):
     ahead: float = eqx.field(static=True)
     two_step: bool = eqx.field(static=True)
     deflate: bool = eqx.field(static=True)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return ONE_STAGE
 
     @property
     def multiplier_time(self) -> float:
@@ -82,6 +89,7 @@ class NodeProgram(StepProgram):
         return jnp.concatenate([s, jnp.zeros(sum(m for _, m in self.kinds))])
 
     def expect(self, s, h, a, multipliers):
+        """z from the continuous (a, λ) at the start."""
         return jnp.concatenate([s + h * a, multipliers])
 
     def scale(self, z, q, s, h):
@@ -115,7 +123,11 @@ class NodeProgram(StepProgram):
     def constrained_row(self, n):
         return _constrained_row(self.kinds, n, doubled=False)
 
+    def velocity(self, s):
+        return s
 
+
+@final
 class KickDriftKick(StepProgram):
     """z = (V, v₁, λ⁻ and λ⁺ of holonomic, λ of other constraints): the state (q, v) satisfies the constraints."""
 
@@ -123,6 +135,10 @@ class KickDriftKick(StepProgram):
     scheme: Scheme
     kinds: Kinds = eqx.field(static=True)
     deflate: bool = eqx.field(static=True)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return ONE_STAGE
 
     @property
     def multiplier_time(self) -> float:
@@ -153,6 +169,7 @@ class KickDriftKick(StepProgram):
         return jnp.concatenate([s, s, jnp.zeros(sum((2 if order == 0 else 1) * m for order, m in self.kinds))])
 
     def expect(self, s, h, a, multipliers):
+        """z from the continuous (a, λ) at the start."""
         parts, at = [s + 0.5 * h * a, s + h * a], 0
         for order, m in self.kinds:
             parts += [multipliers[at : at + m]] * (2 if order == 0 else 1)
@@ -191,12 +208,20 @@ class KickDriftKick(StepProgram):
     def constrained_row(self, n):
         return _constrained_row(self.kinds, 2 * n, doubled=True)
 
+    def velocity(self, s):
+        return s
 
+
+@final
 class DiscreteProgram(StepProgram):
     """z = (v', λ), q₂ = q₁ + h v', from discrete data; s stacks the last differences over h, the latest first."""
 
     system: DiscreteSystem
     m: int = eqx.field(static=True)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return ONE_STAGE
 
     @property
     def multiplier_time(self) -> float:
@@ -205,6 +230,10 @@ class DiscreteProgram(StepProgram):
     @property
     def levels(self) -> tuple[str, str]:
         return ("mid", "interior")
+
+    @property
+    def lead(self) -> int:
+        return self.system.nodes_needed - 1
 
     def nodes(self, z, q, s, h) -> list[Vector]:
         n = q.shape[0]
@@ -220,9 +249,6 @@ class DiscreteProgram(StepProgram):
 
     def guess(self, q, s, t, h):
         return jnp.concatenate([s[: q.shape[0]], jnp.zeros(self.m)])
-
-    def expect(self, s, h, a, multipliers):
-        return jnp.concatenate([s[: a.shape[0]] + h * a, multipliers])
 
     def scale(self, z, q, s, h):
         n = q.shape[0]
@@ -247,12 +273,14 @@ class DiscreteProgram(StepProgram):
         n = q.shape[0]
         return q, 0.5 * (s[:n] + z[:n]), t
 
+    def factor(self, z, q, s, t, h):
+        return None
+
+    def overlap(self, z, q, s, t, h):
+        return None
+
     def constrained_row(self, n):
         return n if self.m == 1 else None
 
     def velocity(self, s):
         return s[: s.shape[0] // (self.system.nodes_needed - 1)]
-
-    @property
-    def lead(self) -> int:
-        return self.system.nodes_needed - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ class Units(NamedTuple):
     unknowns: Float[Array, "z"]
 
 
+@final
 class Scaled(StepProgram):
     """The step of `base` with z in `units`: F(z·u; q, s, t, h, held) = 0. Velocities are small against the largest of all
     in units of their coordinates."""
@@ -33,7 +34,7 @@ class Scaled(StepProgram):
 
     @property
     def system(self):
-        return self.base.system  # type: ignore[attr-defined]
+        return self.base.system
 
     @property
     def weights(self):
@@ -56,9 +57,6 @@ class Scaled(StepProgram):
 
     def guess(self, q, s, t, h):
         return self.base.guess(q, s, t, h) / self.units.unknowns
-
-    def expect(self, s, h, a, multipliers):
-        return self.base.expect(s, h, a, multipliers) / self.units.unknowns
 
     def scale(self, z, q, s, h):
         own = self.units.positions
@@ -92,7 +90,8 @@ class Scaled(StepProgram):
 def in_units(prepared: Prepared, units: Units) -> Prepared:
     """The same start, with the program and its expectation in units."""
     expected = None if prepared.expected is None else prepared.expected / units.unknowns
-    return prepared._replace(program=Scaled(prepared.program, units), expected=expected)
+    scaled = Scaled(prepared.program, units)  # pyright: ignore[reportCallIssue] `system` is no field of it
+    return prepared._replace(program=scaled, expected=expected)
 
 
 def units_for(prepared: Prepared, matrix: Float[np.ndarray, "k k"], t0, h) -> Units | None:

@@ -194,7 +194,7 @@ def solve_step(
     """The root of the step that the rule chooses, starting from the prediction."""
     equations = lambda z: program.residual(z, *call)  # noqa: E731
     if isinstance(branch, Avoid) and branch.factor is not None:
-        equations = lambda z: divided_by_factor(program, branch, z, *call)  # noqa: E731
+        equations = lambda z: divided_by_factor(program, branch, z, call)  # noqa: E731
     scale = lambda z: program.scale(z, call.q, call.s, call.h)  # noqa: E731
     z, info = root(equations, start, scale, options)
     if not isinstance(branch, Nearest | Least):
@@ -207,9 +207,9 @@ def solve_step(
     return chosen, again._replace(iterations=both)
 
 
-def divided_by_factor(program: StepProgram, branch: Avoid, z: Unknowns, q, s, t, h, held) -> Unknowns:
+def divided_by_factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Call) -> Unknowns:
     """The equations of a step with the row of its constraint on accelerations divided by the rule's factor."""
-    row, call = divided(program, q.shape[0]), Call(q, s, t, h, held)
+    row = divided(program, call.q.shape[0])
     equations = lambda x: program.residual(x, *call)  # noqa: E731
     return divided_row(equations, lambda x: _factor(program, branch, x, call), row)(z)
 

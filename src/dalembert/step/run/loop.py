@@ -16,7 +16,7 @@ from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import call_system
 from dalembert.step.run.reduced import as_before
 from dalembert.step.run.stages import stages
-from dalembert.step.run.state import Carry, Choices
+from dalembert.step.run.state import Carry, Choices, Grid
 from dalembert.tracing import Jitted
 
 CHUNK = 256  # saved states per compiled call outside tracing
@@ -84,11 +84,12 @@ def row_of(program: StepProgram, carry: Carry) -> dict[str, Array]:
             "held": carry.held, "k": carry.k}  # fmt: skip
 
 
-def traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+def traced_run(program: StepProgram, choices: Choices, carry: Carry, grid: Grid):
     """All rows and the last carry under tracing: fixed shapes, reverse mode with O(√N) memory by two checkpointed scans.
 
-    steps: index of the last node. A row for every `every`-th node, and for the last.
+    grid.steps: index of the last node. A row for every kept node.
     """
+    t0, h, steps, every = grid
     rows = math.ceil(steps / every)
     inner = max(1, math.isqrt(rows))
     outer = math.ceil(rows / inner)
@@ -117,8 +118,9 @@ def rows_of(lead: int, steps: int, every: int) -> tuple[int, int]:
 
 
 @Jitted
-def _chunk(program: StepProgram, choices: Choices, carry: Carry, t0, h, first, steps, every):
+def _chunk(program: StepProgram, choices: Choices, carry: Carry, grid: Grid, first):
     """CHUNK rows, for any numbers of steps: first is the index of the first row, `every` nodes apart, up to `steps`."""
+    t0, h, steps, every = grid
 
     def to_target(carry: Carry, i):
         target = jnp.minimum(every * (1 + first + i), steps)
@@ -128,12 +130,13 @@ def _chunk(program: StepProgram, choices: Choices, carry: Carry, t0, h, first, s
     return lax.scan(to_target, carry, jnp.arange(CHUNK))
 
 
-def chunked_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+def chunked_run(program: StepProgram, choices: Choices, carry: Carry, grid: Grid):
     """As `traced_run`, outside tracing: compiled once for any N and `every`; stops early when the run has ended."""
-    rows, tables = math.ceil(steps / every), []
+    rows, tables = math.ceil(grid.steps / grid.every), []
     start = int(carry.k)
+    numbers = grid._replace(steps=jnp.asarray(grid.steps, dtype=int), every=jnp.asarray(grid.every, dtype=int))
     for first in range(0, rows, CHUNK):
-        carry, table = _chunk(program, choices, carry, t0, h, *(jnp.asarray(x, dtype=int) for x in (first, steps, every)))
+        carry, table = _chunk(program, choices, carry, numbers, jnp.asarray(first, dtype=int))
         tables.append(jax.tree.map(lambda x: np.asarray(x)[: rows - first], table))  # noqa: B023
         if int(carry.code) != 0:
             break

@@ -14,16 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from dalembert.native import COUNTS, CompiledStep, Sample, StepFunctions, Unsupported, check_type, compile_step, counts
+from dalembert.native import COUNTED, CompiledStep, Sample, StepFunctions, Unsupported, check_type, compile_step, counts
+from dalembert.native.llvm.packing import Packing
+from dalembert.native.stepper.arrays import SINCE
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.run.branch import Avoid, call_system, divided_by_factor
+from dalembert.step.run.branch import Avoid, Call, call_system, divided_by_factor
 from dalembert.step.run.reduced import as_doubles, flat, from_doubles, lengths
 from dalembert.step.run.stages import extrapolation
-from dalembert.step.run.state import Carry, Choices
+from dalembert.step.run.state import Carry, Choices, Grid
 from dalembert.systems.roles import role_of
 from dalembert.tracing import Remembered, Walk, split
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
+# Names that a Carry shares with the arrays of machine code: with its carry, and with its counts.
+PARTS = ("q", "lost", "s", "history", "held", "sign", "residual", "failed_residual", "determinant")
+BOTH = ("known", "code", "iterations", "max_iterations", "crossings", "turns", "leaps")
 _COMPILED: Remembered[CompiledStep] = Remembered(REMEMBERED)
 _told: set[str] = set()
 
@@ -47,16 +52,16 @@ def native_first(native: Callable, other: Callable, *arguments):
         return other(*arguments)
 
 
-def native_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+def native_run(program: StepProgram, choices: Choices, carry: Carry, grid: Grid):
     """As `chunked_run`; Unsupported where the program cannot be translated."""
-    native = compiled(program, choices, carry, t0, h)
+    native = compiled(program, choices, carry, grid.t0, grid.h)
     code = native.code
-    state, inputs = packed(np, native, choices, carry, t0, h)
-    count = counts_of(program, choices, int(carry.k), steps, every)
-    count[1:8] = [int(getattr(carry, name)) for name in COUNTS[1:8]]
-    table = empty_rows((math.ceil(steps / every) + 1, code.row_size))
+    state, inputs = packed(np, native, choices, carry, grid)
+    before = {name: int(getattr(carry, name)) for name in BOTH}
+    count = counts(**told(program, choices, int(carry.k), grid), **before)
+    table = empty_rows((math.ceil(grid.steps / grid.every) + 1, code.row_size))
     code.run(state, count, inputs, table)
-    columns = columns_of(code, table[: count[COUNTS.index("rows")]])
+    columns = columns_of(code, table[: COUNTED.unpack(count)["rows"]])
     return unpacked(np, code, carry, state, count, columns), columns
 
 
@@ -71,21 +76,25 @@ def empty_rows(shape: tuple[int, ...]) -> np.ndarray:
         ) from error
 
 
-def counts_of(program: StepProgram, choices: Choices, k: int, steps: int, every: int) -> np.ndarray:
-    """What a run that begins at node k is told and counts; machine code counts stages."""
+def told(program: StepProgram, choices: Choices, k: int, grid: Grid) -> dict[str, int]:
+    """What a run that begins at node k is told, in stages, which machine code counts."""
+    steps, every = grid.steps, grid.every
     nodes = {
         "k": k, "saved": k, "target": min((k // every + 1) * every, steps), "until": steps, "last": steps, "every": every,
         "first": program.lead, "law_every": 1 if choices.feedback is None else choices.feedback.every,
     }  # fmt: skip
     stages = len(program.weights)
-    return counts(**{name: stages * number for name, number in nodes.items()}, limit=choices.options.max_iterations)
+    return {**{name: stages * number for name, number in nodes.items()}, "limit": choices.options.max_iterations}
 
 
-def packed(xp, native: Native, choices: Choices, carry: Carry, t0, h, size: int | None = None):
+def packed(xp, native: Native, choices: Choices, carry: Carry, grid: Grid, size: int | None = None):
     """The carry and the inputs as the machine code reads them, by NumPy or jax.numpy; of `size` runs, if that is given."""
-    parts = (carry.q, carry.lost, carry.s, carry.history, carry.held, carry.sign, carry.residual, carry.failed_residual,
-             *as_doubles(xp, carry.reduced), carry.q, carry.s, 0 * carry.s, carry.determinant)  # fmt: skip
-    shared = (t0, h, choices.options.tolerance), native.leaves, (native.code.captured,)
+    layout, still = native.code.layout, 0 * carry.s
+    state = {name: [getattr(carry, name)] for name in PARTS}
+    state |= {"reduced": as_doubles(xp, carry.reduced), "before_q": [carry.q], "before_s": [carry.s], "low": [still]}
+    if layout.stages > 1:
+        state |= {f"begin_{name}": state[name] for name in SINCE} | {"begin_w": [carry.history[..., 0, :]]}
+    shared = {"t0": grid.t0, "h": grid.h, "tolerance": choices.options.tolerance, "captured": native.code.captured}
 
     def flat(x):
         return xp.ravel(xp.asarray(x, float)) if size is None else np.reshape(np.asarray(x, float), (size, -1))
@@ -93,32 +102,36 @@ def packed(xp, native: Native, choices: Choices, carry: Carry, t0, h, size: int 
     def same(x):
         return flat(x) if size is None else np.broadcast_to(np.ravel(x), (size, np.size(x)))
 
-    if native.code.layout.stages > 1:
-        parts += (carry.q, carry.lost, carry.s, 0 * carry.s, carry.q, carry.s, carry.held, carry.history[..., 0, :])
-    state = [flat(x) for x in parts]
-    inputs = [*map(same, shared[0]), *map(flat, shared[1]), *map(same, shared[2])]
-    return xp.concatenate(state, axis=-1), xp.concatenate(inputs, axis=-1)
+    inputs = {name: [same(x)] for name, x in shared.items()} | {"p": [flat(x) for x in native.leaves]}
+    state = {name: [flat(x) for x in parts] for name, parts in state.items()}
+    return joined(xp, layout.packed_carry, state), joined(xp, layout.packed_inputs, inputs)
+
+
+def joined(xp, packing: Packing, named: dict[str, list]) -> Any:
+    """The packed array, by NumPy or jax.numpy, from the flat parts of every name."""
+    array = xp.concatenate([part for parts in packing.in_order(named) for part in parts], axis=-1)
+    if array.shape[-1] != packing.size:
+        raise ValueError(f"arrays: found {array.shape[-1]} numbers, expected {packing.size}")
+    return array
 
 
 def columns_of(code: CompiledStep, table) -> dict[str, Any]:
     """Rows (…, N, ·) by name."""
-    columns = {name: table[..., at : at + size] for name, (at, size) in code.layout.row.items()}
-    return {**columns, "k": columns["k"][..., 0].astype(int) // code.layout.stages}
+    columns = code.layout.packed_row.unpack(table)
+    return {**columns, "k": columns["k"].astype(int) // code.layout.stages}
 
 
 def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[str, Any]) -> Carry:
     """The carry after the run, from one that has its structure; of many runs where the arrays have a leading axis."""
-    part = {name: xp.asarray(state[..., at : at + size]) for name, (at, size) in code.layout.carry.items()}
-    scalar = {name: part[name][..., 0] for name in ("residual", "failed_residual", "determinant")}
+    part, number = code.layout.packed_carry.unpack(state), COUNTED.unpack(count)
     saved = ("multipliers", "force") if columns["k"].shape[-1] else ()
     return carry._replace(
-        **{name: part[name] for name in ("q", "lost", "s", "held", "sign")}, **scalar,
+        **{name: xp.asarray(part[name]) for name in PARTS},
         **{name: xp.asarray(columns[name][..., -1, :]) for name in saved},
-        k=xp.asarray(count[..., 0]) // code.layout.stages,
-        **{name: xp.asarray(count[..., i]) for i, name in enumerate(COUNTS[:8]) if name != "k"},
-        history=part["history"].reshape(carry.history.shape),
+        **{name: xp.asarray(number[name]) for name in BOTH},
+        k=xp.asarray(number["k"]) // code.layout.stages,
         reduced=from_doubles(xp, part["reduced"], carry.reduced, state.ndim - 1),
-    )  # fmt: skip
+    )
 
 
 def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Native:
@@ -137,18 +150,22 @@ def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Nat
     key = split(walk, program, []), walk.of(rules), carry.q.shape, carry.s.shape, reduced
     found = _COMPILED.get(key) if walk.lasting else None
     if found is None or not (found.written_out or _is_tracer(carry.q)):
-        found = _compile(program, choices, carry, leaves, rebuild, t0, h)
+        found = _compile(program, choices, carry, leaves, rebuild, _sample(carry, leaves, t0, h))
         if walk.lasting:
             _COMPILED.put(key, found)
     return Native(found, leaves, rebuild)
 
 
-def _compile(program, choices: Choices, carry: Carry, leaves, rebuild, t0, h) -> CompiledStep:
+def _sample(carry: Carry, leaves, t0, h) -> Sample:
+    """The state at which pivots are chosen."""
+    p = [_known(x, 1.0) for x in leaves]
+    return Sample(_known(carry.q, 0.5), _known(carry.s, 1.0), float(_known(t0, 0.0)[0]), float(_known(h, 0.01)[0]),
+                  np.concatenate(p) if p else np.zeros(0))  # fmt: skip
+
+
+def _compile(program, choices: Choices, carry: Carry, leaves, rebuild, sample: Sample) -> CompiledStep:
     for x in jax.tree.leaves(carry.reduced):
         check_type("reduce", x.dtype)
-    p = [_known(x, 1.0) for x in leaves]
-    sample = Sample(_known(carry.q, 0.5), _known(carry.s, 1.0), float(_known(t0, 0.0)[0]), float(_known(h, 0.01)[0]),
-                    np.concatenate(p) if p else np.zeros(0))  # fmt: skip
     try:
         return compile_step(_functions(program, choices, carry, leaves, rebuild), sample)
     except Unsupported as reason:
@@ -210,4 +227,4 @@ def _residual(choices: Choices, rebuild) -> Callable | None:
         return None
     if not isinstance(branch, Avoid):
         raise Unsupported("branch", f"the rule {type(branch).__name__} needs the JAX back-end")
-    return lambda z, q, s, t, h, held, p: divided_by_factor(rebuild(p), branch, z, q, s, t, h, held)
+    return lambda z, q, s, t, h, held, p: divided_by_factor(rebuild(p), branch, z, Call(q, s, t, h, held))

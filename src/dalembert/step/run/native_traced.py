@@ -5,42 +5,42 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from dalembert.native import COUNTS, CompiledStep, register, run_by_xla
+from dalembert.native import COUNTED, CompiledStep, counts, register, run_by_xla
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.loop import row_of, rows_of, traced_run
-from dalembert.step.run.native import Native, columns_of, compiled, counts_of, packed, unpacked
-from dalembert.step.run.state import Carry, Choices
+from dalembert.step.run.native import Native, columns_of, compiled, joined, packed, told, unpacked
+from dalembert.step.run.state import Carry, Choices, Grid
 
 
-def native_traced_run(program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+def native_traced_run(program: StepProgram, choices: Choices, carry: Carry, grid: Grid):
     """As `traced_run`. Derivatives are those of `traced_run`, which is then what runs."""
-    native = compiled(program, choices, carry, t0, h)
+    native = compiled(program, choices, carry, grid.t0, grid.h)
     register(native.code, lanes=False)  # Unsupported, if XLA's interface is another one, must be known here
 
     @jax.custom_jvp
     def run(leaves, carry, t0, h):
-        return _called(native._replace(leaves=leaves), program, choices, carry, t0, h, steps, every)
+        return _called(native._replace(leaves=leaves), program, choices, carry, grid._replace(t0=t0, h=h))
 
     @run.defjvp
     def _(primals, tangents):
         def again(leaves, carry, t0, h):
-            return traced_run(native.rebuild(leaves), choices, carry, t0, h, steps, every)
+            return traced_run(native.rebuild(leaves), choices, carry, grid._replace(t0=t0, h=h))
 
         return jax.jvp(again, primals, tangents)
 
-    return run(native.leaves, carry, t0, h)
+    return run(native.leaves, carry, grid.t0, grid.h)
 
 
-def _called(native: Native, program: StepProgram, choices: Choices, carry: Carry, t0, h, steps: int, every: int):
+def _called(native: Native, program: StepProgram, choices: Choices, carry: Carry, grid: Grid):
     code, lead = native.code, program.lead
-    state, inputs = packed(jnp, native, choices, carry, t0, h)
+    state, inputs = packed(jnp, native, choices, carry, grid)
     # A run under tracing begins at its first node.
-    count = jnp.asarray(counts_of(program, choices, lead, steps, every)).at[1].set(carry.known)
-    start, rows = rows_of(lead, steps, every)
+    count = jnp.asarray(counts(**told(program, choices, lead, grid))).at[COUNTED.offset("known")].set(carry.known)
+    start, rows = rows_of(lead, grid.steps, grid.every)
     state, count, table = _call(code, state, count, inputs, rows - start)
     first = row_of(native.rebuild(native.leaves), carry)
-    first = jnp.concatenate([jnp.ravel(first[name]).astype(float) for name in code.layout.row])
-    done = count[COUNTS.index("rows")]
+    first = joined(jnp, code.layout.packed_row, {name: [jnp.ravel(x).astype(float)] for name, x in first.items()})
+    done = COUNTED.unpack(count)["rows"]
     if rows > start:  # after the end of a run the last state is repeated
         table = table[jnp.minimum(jnp.arange(rows - start), done - 1)]
     table = jnp.where(done > 0, table, first)

@@ -19,6 +19,7 @@ from dalembert.step.run.branch import Branch
 from dalembert.systems import System, VariationalProblem
 from dalembert.tracing import source
 
+MOST_NUMBERS = 1000  # of an array of many runs that is recorded by its values
 PACKAGES = ("dalembert", "jax", "jaxlib", "equinox", "numpy", "diffrax")
 
 
@@ -43,8 +44,14 @@ def provenance(
         starter=starter,
         branch=_branch(branch),
         run=json.dumps({name: _plain(value) for name, value in run.items() if value is not None}),
-        versions=json.dumps({"python": sys.version.split()[0], **{name: _version(name) for name in PACKAGES}}),
+        versions=_versions(),
     )
+
+
+def abridged(data: dict[str, Any]) -> dict[str, Any]:
+    """The data of many runs for a record: arrays of more than MOST_NUMBERS numbers by their shape. No parameters: None."""
+    found = jax.tree.map(lambda x: x if np.size(x) <= MOST_NUMBERS else {"shape": list(np.shape(x))}, data)
+    return {name: None if isinstance(value, dict) and not value else value for name, value in found.items()}
 
 
 def _parameters(tree: Any) -> str:
@@ -86,10 +93,16 @@ def _branch(branch: Branch | None) -> str:
 def _plain(value: Any) -> Any:
     if callable(value):
         return source(value)
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
     return np.asarray(value).tolist() if not isinstance(value, str | int | float) else value
 
 
 @functools.cache
+def _versions() -> str:
+    return json.dumps({"python": sys.version.split()[0], **{name: _version(name) for name in PACKAGES}})
+
+
 def _version(name: str) -> str:
     try:
         return version(name)

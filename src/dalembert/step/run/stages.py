@@ -68,8 +68,17 @@ class Moving(NamedTuple):
     solved: Any
 
 
-def _stage(program: StepProgram, choices: Choices, held, moving: Moving, stage, t, h) -> Moving:
-    """One stage; one that fails, and those after it, leave the state as it is."""
+class Stage(NamedTuple):
+    """The index of a stage in its step, the time at which it begins and its length."""
+
+    index: Any
+    t: Any
+    h: Any
+
+
+def _solved(program: StepProgram, choices: Choices, held, moving: Moving, now: Stage) -> Moving:
+    """The state after one stage; one that fails, and those after it, leave it as it is."""
+    stage, t, h = now
     start = prediction(program, stage, moving, t, h)
     z, info = solve_step(program, choices.branch, Call(moving.q, moving.s, t, h, held), start, choices.options)
     increment, s = program.advance(z, moving.q, moving.s, t, h)
@@ -77,11 +86,11 @@ def _stage(program: StepProgram, choices: Choices, held, moving: Moving, stage, 
     total = increment - moving.lost
     q = moving.q + total
     code = _outcome(info, q, s)
-    now = lax.stop_gradient(info.determinant_sign if factor is None else jnp.sign(factor))
+    facing = lax.stop_gradient(info.determinant_sign if factor is None else jnp.sign(factor))
     side = jnp.asarray(h < 0, dtype=int) if moving.sign.shape[0] > 1 else 0
     ends = choices.branch is None and factor is None  # nothing explains a crossing
     watched = True if ends else stage == len(program.weights) - 1
-    crossed = watched & (now * moving.sign[side] < 0)
+    crossed = watched & (facing * moving.sign[side] < 0)
     if ends:
         ended, kept = crossed, program.overlap(z, moving.q, moving.s, t, h)
         ended = ended if kept is None else ended | (kept < 0)
@@ -100,7 +109,7 @@ def _stage(program: StepProgram, choices: Choices, held, moving: Moving, stage, 
         max_iterations=jnp.maximum(moving.max_iterations, info.iterations),
         residual=jnp.maximum(moving.residual, lax.stop_gradient(info.residual)),
         last_residual=lax.stop_gradient(info.residual),
-        sign=jnp.where(watched & (now != 0), moving.sign.at[side].set(now), moving.sign),
+        sign=jnp.where(watched & (facing != 0), moving.sign.at[side].set(facing), moving.sign),
         determinant=jnp.where(weighed, size, moving.determinant),
         crossings=moving.crossings + crossed,
         leaps=moving.leaps + (weighed & leaps(moving.determinant, size)),
@@ -120,11 +129,11 @@ def stages(program: StepProgram, choices: Choices, held, carry: Carry, t, h) -> 
     solved = (carry.history[0], carry.q, carry.s, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float))
     moving = Moving(**known, last_residual=jnp.zeros_like(carry.residual), stages=jnp.zeros_like(carry.k), solved=solved)
     if len(gammas) == 1:
-        return _stage(program, choices, held, moving, 0, t, h)
+        return _solved(program, choices, held, moving, Stage(0, t, h))
 
     def one(moving: Moving, given):
         stage, gamma, begin = given
-        return _stage(program, choices, held, moving, stage, t + begin * h, gamma * h), None
+        return _solved(program, choices, held, moving, Stage(stage, t + begin * h, gamma * h)), None
 
     begins = np.cumsum(gammas) - gammas
     return lax.scan(one, moving, (jnp.arange(len(gammas)), jnp.asarray(gammas), jnp.asarray(begins)))[0]

@@ -16,6 +16,7 @@ from dalembert.native.stepper.arrays import HISTORY
 from dalembert.numbers import as_function, is_traced, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Branch
+from dalembert.step.start.prepared import Prepared
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import traced
 
@@ -47,6 +48,15 @@ class SampledFeedback(eqx.Module):
     def __init__(self, law: Callable, every: int = 1):
         self.law = as_function(law, "law", "of (q, v) that returns (n,)")
         self.every = whole_number(every, "every")
+
+
+class Grid(NamedTuple):
+    """t_k = t0 + k h, k = 0 … steps. Of the nodes every `every`-th is kept, and the last."""
+
+    t0: Any
+    h: Any
+    steps: Any
+    every: Any
 
 
 class Choices(eqx.Module):
@@ -87,8 +97,9 @@ class Carry(NamedTuple):
     reduced: Any
 
 
-def first_carry(program: StepProgram, q, s, t, h, reduced: Any, expected: Float[Array, "z"] | None = None) -> Carry:
-    """The carry before the first step. expected: (z,) where its iteration starts, the program's guess if None."""
+def first_carry(prepared: Prepared, t, h, reduced: Any) -> Carry:
+    """The carry before the first step. reduced: the value with which a reducer begins."""
+    program, _, q, s, expected = prepared
     z = program.guess(q, s, t, h) if expected is None else expected
     m = traced(_multipliers, program, z, q, s, t, h)
     # By NumPy where the values are known: putting each number on the device takes longer than a short run.

@@ -9,64 +9,27 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.window_maps import WindowMap
+from dalembert.discretize import DiscreteSystem
 from dalembert.numbers import (
-    MOST_ROWS,
     as_array,
-    as_choice,
-    as_number,
-    as_positive,
-    as_tolerance,
     described,
     real_numbers,
-    whole_number,
 )
-from dalembert.step.programs.base import StepProgram
-from dalembert.step.run.branch import Avoid, Least, Nearest, call_system, divided
+from dalembert.step.run.branch import Avoid, call_system, divided
 from dalembert.step.run.reduced import promoted
-from dalembert.step.run.state import Choices, SampledFeedback
-from dalembert.step.start.second_node import STARTERS
-from dalembert.systems import System, VariationalProblem, is_traced
+from dalembert.step.run.state import Choices, Grid
+from dalembert.step.start.prepared import Prepared
+from dalembert.systems import System, VariationalProblem
 from dalembert.systems.shapes import check_indices, condition_shape, output_shape, traced, trailing
-from dalembert.systems.sizes import check_resolved
 from dalembert.systems.system import as_parameter, is_flag
 
 
-def check_run(h, steps, t0, save_every, starter, tolerance, max_iterations, branch, feedback, scheme, reduce) -> None:
-    """Everything about a run that does not depend on the system."""
-    if h is None:
-        raise TypeError("h: is missing; give the step, a positive number")
-    as_positive(h, "h", "a positive, finite step")
-    as_number(t0, "t0", "a finite time")
-    for name, number in (("steps", steps), ("save_every", save_every), ("max_iterations", max_iterations)):
-        if name != "save_every" or number is not None:
-            whole_number(number, name)
-    if save_every is not None and steps // save_every > MOST_ROWS:
-        raise ValueError(
-            f"steps: found {steps}, too many states to keep with save_every={save_every}; None keeps the last only"
-        )
-    if not is_traced(h, t0):
-        check_resolved("t0, h", max(abs(t0), abs(t0 + steps * h)), h)
-    as_choice(starter, "starter", STARTERS, "starters")
-    as_tolerance(tolerance)
-    if branch is not None and not isinstance(branch, Nearest | Least | Avoid):
-        raise TypeError(f"branch: found {described(branch)}; give Nearest(...), Least(f) or Avoid(...)")
-    if feedback is not None and not isinstance(feedback, SampledFeedback):
-        raise TypeError(f"feedback: found {described(feedback)}; give SampledFeedback(law, every=...)")
-    if scheme is not None and not isinstance(scheme, Scheme | WindowMap):
-        raise TypeError(f"scheme: found {described(scheme)}; give a Scheme")
-    if reduce is not None and not (isinstance(reduce, tuple) and len(reduce) == 2 and callable(reduce[0])):
-        raise TypeError(
-            f"reduce: found {reduce!r}; give (function, initial) with function(value, t, q, v, multipliers) → value"
-        )
-
-
-def check_callbacks(program: StepProgram, q, s, t, h, choices: Choices, initial) -> Any:
+def check_callbacks(prepared: Prepared, grid: Grid, choices: Choices, initial) -> Any:
     """What stop, domain, a feedback law, a branch's function and a reducer return; gives the value with which the latter
     begins, `initial`, in its final types."""
+    program, q = prepared.program, prepared.q
     stop, domain, feedback = choices.stop, choices.domain, choices.feedback
-    system: System | DiscreteSystem | VariationalProblem = program.system  # type: ignore[attr-defined]
+    system: System | DiscreteSystem | VariationalProblem = program.system
     names = trailing(system)
     if feedback is not None and isinstance(system, VariationalProblem):
         raise ValueError("feedback: a VariationalProblem has no forces from outside; put them into a System")
@@ -94,11 +57,12 @@ def check_callbacks(program: StepProgram, q, s, t, h, choices: Choices, initial)
             if shape:
                 raise ValueError(f"branch: its function returns shape {shape}; a scalar is needed")
 
-    traced(look, program, q, program.velocity(s), t)
-    return initial if choices.reduce is None else _first_reduced(program, q, s, t, h, choices.reduce, initial)
+    traced(look, program, q, program.velocity(prepared.s), grid.t0)
+    return initial if choices.reduce is None else _first_reduced(prepared, grid, choices.reduce, initial)
 
 
-def _first_reduced(program: StepProgram, q, s, t, h, function, before) -> Any:
+def _first_reduced(prepared: Prepared, grid: Grid, function, before) -> Any:
+    (program, _, q, s, _), t, h = prepared, grid.t0, grid.h
     multipliers = jax.eval_shape(
         lambda: program.outputs(program.guess(q, s, t, h), q, s, t, h, jnp.zeros_like(q)).multipliers
     )

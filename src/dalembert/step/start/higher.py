@@ -25,8 +25,9 @@ from dalembert.discretize.higher import (
 from dalembert.discretize.window_maps import Hermite, Interpolated, as_windows
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.programs.scaled import in_units, units_for
+from dalembert.step.run.state import Grid
 from dalembert.step.start.higher_checks import as_multipliers, as_rows, check_consistent, check_regular, first_matrix
-from dalembert.step.start.prepared import Prepared
+from dalembert.step.start.prepared import Given, Prepared
 from dalembert.systems import VariationalProblem, is_traced
 from dalembert.systems.checks import check_parameters
 from dalembert.systems.higher.orders import true_orders
@@ -48,8 +49,9 @@ class Begun(NamedTuple):
     z: Float[Array, "z"]
 
 
-def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, t0, h, steps: int) -> Prepared:
+def begin_higher(problem: VariationalProblem, data: Given, grid: Grid, scheme) -> Prepared:
     """The program and the data of its first step; every mistake in the arguments is an error here."""
+    (t0, h, steps, _), jets, nodes = grid, data.jets, data.nodes
     k, chosen = problem.derivatives, Interpolated() if scheme is None else as_windows(scheme)
     if isinstance(chosen, Hermite):
         raise ValueError(
@@ -69,7 +71,7 @@ def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, 
     m, mh = constraint_numbers(problem, n)
     problem = true_orders(problem, n) if chosen.differenced else problem
     order = common_order(problem)
-    free = as_multipliers(multipliers, order, m)
+    free = as_multipliers(data.multipliers, order, m)
     known = k + 1 if nodes is None and order == k else 2 * k
     if steps < known - 1:
         raise ValueError(f"steps: found {steps}; the start gives {known} nodes already, those of {known - 1} steps")
@@ -83,7 +85,7 @@ def begin_higher(problem: VariationalProblem, scheme, jets, nodes, multipliers, 
                 raise ValueError(f"lagrangian: is {value} at t0; it must be finite there")
             check_regular(problem, derivatives, free[0], t0)
     start = from_nodes if nodes is not None else _from_jets if order == k else _from_taylor
-    begun = start(problem, chosen, given, free, mh, t0, h)
+    begun = start(problem, chosen, given, free, t0, h)
     program = HigherProgram(problem, chosen, m, mh, known)
     s = jnp.concatenate([begun.b[1:].ravel(), begun.momenta.ravel()])
     made = Prepared(program, begun.nodes, begun.b[0], s, begun.z)
@@ -100,14 +102,14 @@ def _density(problem: VariationalProblem, derivatives, t0) -> Float[Array, ""]:
 
 
 @Jitted
-def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
+def _from_jets(problem, scheme, jets, multipliers, t0, h) -> Begun:
     """Ostrogradsky's momenta at t0 are those of the first window, whose knots coincide but one; k windows lead to node k.
 
     That is -∂A_d/∂q⁽ʲ⁾ = p_j at the first node, solved one slot after the other: second order.
     """
     k, n = problem.derivatives, jets.shape[1]
     momenta = ostrogradsky_momenta(problem, jets, multipliers, t0)
-    m = multipliers.shape[1]
+    m, mh = constraint_numbers(problem, n)
 
     def one(state: HigherState, window):
         equations = lambda z: window_equations(problem, window, state, Unknowns(z[:n], z[n : n + m], z[n + m :]))  # noqa: E731
@@ -125,9 +127,9 @@ def _from_jets(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
 
 
 @Jitted
-def from_nodes(problem, scheme, nodes, multipliers, mh: int, t0, h, origin=0.0) -> Begun:
+def from_nodes(problem, scheme, nodes, multipliers, t0, h, *, origin=0.0) -> Begun:
     """The momenta are those of the k windows that end at the last k nodes. origin: what the nodes are counted from."""
-    k = problem.derivatives
+    k, mh = problem.derivatives, constraint_numbers(problem, nodes.shape[1])[1]
     state = momenta_of_nodes(problem, scheme, nodes, multipliers, h, t0, origin=origin)
     last = forward_differences(nodes[k - 1 :], h)[-1]
     b = jnp.concatenate([shifted_forth(state.u, h), last[None]]).at[0].set(nodes[-1] + origin)
@@ -135,7 +137,7 @@ def from_nodes(problem, scheme, nodes, multipliers, mh: int, t0, h, origin=0.0) 
 
 
 @Jitted
-def _from_taylor(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
+def _from_taylor(problem, scheme, jets, multipliers, t0, h) -> Begun:
     """Constraints of order r < k: the first 2k nodes and r multipliers by Taylor's polynomials of degree 2k and r, whose
     last coefficients follow from the equations; the nodes are moved onto the discrete constraints. Second order.
 
@@ -151,7 +153,7 @@ def _from_taylor(problem, scheme, jets, multipliers, mh: int, t0, h) -> Begun:
         nodes.append(_onto_constraints(problem, scheme, near, jets[0], t0 + i * h, h))
     short = equal_window(scheme, order, h, 0.0)
     given = jnp.stack([taylor(free, 0, short.middle + (k - order + i) * h) for i in range(order)])
-    return from_nodes(problem, scheme, jnp.stack(nodes), given, mh, t0, h, jets[0])
+    return from_nodes(problem, scheme, jnp.stack(nodes), given, t0, h, origin=jets[0])
 
 
 def _onto_constraints(problem, scheme, nodes: list, origin, t, h) -> Float[Array, "n"]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,15 +11,15 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_vector, described
-from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.composition import Composed
 from dalembert.step.programs.node import DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.programs.scaled import in_units, units_for
-from dalembert.step.run.branch import Avoid, Branch, Nearest
+from dalembert.step.run.branch import Avoid, Nearest
+from dalembert.step.run.state import Grid
 from dalembert.step.start.checks import as_nodes, check_discrete
 from dalembert.step.start.higher import begin_higher
-from dalembert.step.start.prepared import Prepared
-from dalembert.step.start.second_node import Starter, second_node
+from dalembert.step.start.prepared import Given, Prepared, Recipe
+from dalembert.step.start.second_node import second_node
 from dalembert.systems import System, VariationalProblem, is_traced
 from dalembert.systems.checks import InconsistentDataError, check_parameters, checked_start
 from dalembert.systems.consistency import STEPS
@@ -33,36 +31,23 @@ from dalembert.tracing import Jitted
 DEFAULT = Scheme()
 
 
-class Given(NamedTuple):
-    """Initial data as the user gave them."""
-
-    q0: Any = None
-    v0: Any = None
-    nodes: Any = None
-    jets: Any = None
-    multipliers: Any = None
-
-
-def prepare_any(
-    system, given: Given, t0, h, steps: int, scheme: Scheme | WindowMap | None, starter: Starter, branch
-) -> Prepared:
+def prepare_any(system, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
     """The program and its data for a System, a DiscreteSystem or a VariationalProblem, each from its own initial data."""
     check_any_system(system)
     for name in ("jets", "multipliers"):
         if getattr(given, name) is not None and not isinstance(system, VariationalProblem):
             raise ValueError(f"{name}: belong to a VariationalProblem; a {type(system).__name__} does not take them")
     if isinstance(system, VariationalProblem):
-        jets = given.jets
         if given.q0 is not None or given.v0 is not None:
-            jets = _first_jet(system, given)
-        return begin_higher(system, scheme, jets, given.nodes, given.multipliers, t0, h, steps)
-    if isinstance(scheme, WindowMap):
-        raise ValueError(f"scheme: {type(scheme).__name__} belongs to a VariationalProblem; give a Scheme")
+            given = given._replace(jets=_first_jet(system, given))
+        return begin_higher(system, given, grid, recipe.scheme)
+    if isinstance(recipe.scheme, WindowMap):
+        raise ValueError(f"scheme: {type(recipe.scheme).__name__} belongs to a VariationalProblem; give a Scheme")
     if isinstance(system, DiscreteSystem):
-        return prepare_discrete(system, given.nodes, given.q0, given.v0, h, steps, scheme)
+        return prepare_discrete(system, given, grid, recipe.scheme)
     if given.nodes is not None:
         raise ValueError("nodes: a System starts from q0 and v0; nodes belong to a DiscreteSystem")
-    return prepare(system, given.q0, given.v0, t0, h, DEFAULT if scheme is None else scheme, starter, branch)
+    return prepare(system, given, grid, recipe if recipe.scheme is not None else recipe._replace(scheme=DEFAULT))
 
 
 def check_any_system(system) -> None:
@@ -81,10 +66,11 @@ def _first_jet(problem: VariationalProblem, given: Given):
     return jnp.stack([q, as_vector(given.v0, "v0", q.shape[0])])
 
 
-def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, branch: Branch | None) -> Prepared:
+def prepare(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
     """Check the data and choose the program: its form, its state, and its first nodes."""
+    (scheme, starter, branch), t0, h = recipe, grid.t0, grid.h
     known = not isinstance(h, Tracer)
-    q, v, a, multipliers, matrix = checked_start(system, q0, v0, t0, STEPS * float(h) if known else None)
+    q, v, a, multipliers, matrix = checked_start(system, given.q0, given.v0, t0, STEPS * float(h) if known else None)
     check_maps(scheme, q.shape[0])
     if isinstance(branch, Nearest) and max(branch.coordinates or (0,)) >= q.shape[0]:
         raise ValueError(
@@ -100,16 +86,18 @@ def prepare(system: System, q0, v0, t0, h, scheme: Scheme, starter: Starter, bra
     if program.lead == 0:
         made = Prepared(program, q[None], q, v, program.expect(v, h, a, multipliers))
     else:
-        d = _second_node(system, scheme, starter, q, v, t0, h)
+        d = _second_node(system, scheme, starter, q, v, t0=t0, h=h)
         made = Prepared(program, jnp.stack([q, q + d]), q + d, d / h, program.expect(d / h, h, a, multipliers))
     units = None if matrix is None or not known else units_for(made, matrix, t0, h)
     return made if units is None else in_units(made, units)
 
 
-def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> StepProgram:
+def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick | Composed:
     """The program of the form that suits the system; deflate: write a Lyapunov constraint as λ = -φ₀/u."""
     base = _base(system, q, v, t, scheme, deflate)
-    return base if scheme.order == 2 else Composed(base, scheme.weights)
+    if scheme.order == 2:
+        return base
+    return Composed(base, scheme.weights)  # pyright: ignore[reportCallIssue] `system` is no field of it
 
 
 def _base(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick:
@@ -144,13 +132,14 @@ def _initial(system: DiscreteSystem, points):
     return function(points[:2]), jax.jacfwd(function)(points[:2])
 
 
-def prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h, steps: int, scheme) -> Prepared:
-    r = system.nodes_needed
-    if nodes is None or q0 is not None or v0 is not None:
+def prepare_discrete(system: DiscreteSystem, given: Given, grid: Grid, scheme) -> Prepared:
+    """Check the first nodes, and take the differences of them."""
+    r, steps = system.nodes_needed, grid.steps
+    if given.nodes is None or given.q0 is not None or given.v0 is not None:
         raise ValueError(f"nodes: a DiscreteSystem starts from its first {r} nodes, nodes=[q0, q1, …], not from q0 and v0")
     if scheme is not None:
         raise ValueError("scheme: a DiscreteSystem is discrete already; a scheme belongs to a System")
-    points = as_nodes(nodes, r)
+    points = as_nodes(given.nodes, r)
     if system.coordinates is not None and len(system.coordinates) != points.shape[1]:
         raise ValueError(f"nodes: found n = {points.shape[1]}; the system names {len(system.coordinates)} coordinates")
     if steps < r - 1:
@@ -169,5 +158,5 @@ def prepare_discrete(system: DiscreteSystem, nodes, q0, v0, h, steps: int, schem
                 raise InconsistentDataError(
                     f"nodes: the first two must lie in D_d, where the initial condition is 0; it is {left}"
                 )
-    d = jnp.diff(points, axis=0)[::-1] / h
+    d = jnp.diff(points, axis=0)[::-1] / grid.h
     return Prepared(DiscreteProgram(system, m), points, points[-1], d.reshape(-1), None)

@@ -19,7 +19,7 @@ Starter = Literal["second_order", "first_order", "reference"]
 STARTERS: tuple[str, ...] = ("second_order", "first_order", "reference")
 
 
-def second_node(system: System, scheme: Scheme, starter: Starter, q0: Vector, v0: Vector, t0, h) -> Vector:
+def second_node(system: System, scheme: Scheme, starter: Starter, q0: Vector, v0: Vector, *, t0, h) -> Vector:
     """d = q₁ - q₀ with error O(h²) ("first_order": h v₀), O(h³) ("second_order": h v₀ + h²a₀/2), or none ("reference").
 
     The point is then moved by the least |δq| onto D_d: φ(q₁) = 0 for holonomic constraints and φ(ρ(q₀,q₁)) = 0 for
@@ -33,12 +33,14 @@ def second_node(system: System, scheme: Scheme, starter: Starter, q0: Vector, v0
     else:
         times = jnp.stack([jnp.asarray(t0, dtype=float), t0 + h])
         d = reference(system, q0, v0, times, tolerance=1e-13, max_steps=100_000).q[1] - q0
-    lower = [c for c in system.constraints if c.order < 2]
-    return _onto(system, scheme, lower, q0, d, t0, h) if lower else d
+    return _onto(system, scheme, q0, d, t0, h)
 
 
-def _onto(system: System, scheme: Scheme, constraints, q0: Vector, d: Vector, t0, h) -> Vector:
-    n = q0.shape[0]
+def _onto(system: System, scheme: Scheme, q0: Vector, d: Vector, t0, h) -> Vector:
+    """d moved by the least amount so that the constraints on positions and velocities hold."""
+    n, constraints = q0.shape[0], [c for c in system.constraints if c.order < 2]
+    if not constraints:
+        return d
 
     def residual(x: Vector):
         rows = []

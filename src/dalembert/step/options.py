@@ -1,0 +1,143 @@
+"""What simulate, ensemble and simulate_free_steps are told besides the system and its data: checked once, recorded once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+
+from dalembert.algebra import Newton
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.window_maps import WindowMap
+from dalembert.numbers import (
+    MOST_NODES,
+    MOST_ROWS,
+    as_choice,
+    as_double,
+    as_number,
+    as_positive,
+    as_tolerance,
+    described,
+    whole_number,
+)
+from dalembert.path import Provenance
+from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
+from dalembert.step.run.provenance import provenance
+from dalembert.step.run.state import Choices, Grid, SampledFeedback
+from dalembert.step.start.prepared import Recipe
+from dalembert.step.start.second_node import STARTERS, Starter
+from dalembert.systems import is_traced
+from dalembert.systems.sizes import check_resolved
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """t_k = t0 + k h, k = 0 … steps, and how each step is chosen, solved, watched and kept; the words of `simulate`.
+
+    What is wrong in them, whatever the system, is an error when they are made. h is None where the equations give the steps.
+    """
+
+    h: Any
+    steps: int
+    t0: Any = 0.0
+    scheme: Scheme | WindowMap | None = None
+    starter: Starter = "second_order"
+    branch: Branch | None = None
+    save_every: int | None = 1
+    reduce: tuple[Callable, Any] | None = None
+    stop: Callable | None = None
+    domain: Callable | None = None
+    feedback: SampledFeedback | None = None
+    tolerance: float = 1e-9
+    max_iterations: int = 25
+    backend: Literal["jax", "native"] | None = None
+
+    def __post_init__(self) -> None:
+        _check_grid(self.h, self.steps, self.t0, self.save_every)
+        as_choice(self.starter, "starter", STARTERS, "starters")
+        as_tolerance(self.tolerance)
+        whole_number(self.max_iterations, "max_iterations")
+        _check_kind("branch", self.branch, Nearest | Least | Avoid, "give Nearest(...), Least(f) or Avoid(...)")
+        _check_kind("feedback", self.feedback, SampledFeedback, "give SampledFeedback(law, every=...)")
+        _check_kind("scheme", self.scheme, Scheme | WindowMap, "give a Scheme")
+        _check_reducer(self.reduce)
+        if self.backend is not None:
+            as_choice(self.backend, "backend", ("native", "jax"), "back-ends, if one is given,")
+
+    @property
+    def grid(self) -> Grid:
+        """The nodes, and which of them are kept."""
+        every = self.steps if self.save_every is None else self.save_every
+        return Grid(as_double(self.t0), as_double(self.h), int(self.steps), int(every))
+
+    @property
+    def recipe(self) -> Recipe:
+        """What the program is made by."""
+        return Recipe(self.scheme, self.starter, self.branch)
+
+    @property
+    def newton(self) -> Newton:
+        """How a step is solved."""
+        return Newton(float(self.tolerance), int(self.max_iterations))
+
+    @property
+    def choices(self) -> Choices:
+        """What every step is told."""
+        function = self.reduce and self.reduce[0]
+        return Choices(self.branch, self.newton, self.stop, self.domain, self.feedback, function)
+
+    @property
+    def native(self) -> bool:
+        """Machine code is the default on CPUs, where no rule needs the other back-end."""
+        if self.backend is not None:
+            return self.backend == "native"
+        return jax.default_backend() == "cpu" and not isinstance(self.branch, Nearest | Least)
+
+    def record(self, system, **data: Any) -> Provenance:
+        """The record of a call; data: its other arguments. The values are those of this moment."""
+        free = self.h is None
+        words = {} if free else {"h": self.h, "t0": self.t0, "save_every": self.save_every}
+        return provenance(
+            system, self.scheme, "" if free else self.starter, self.branch, **words, steps=self.steps, **data,
+            tolerance=self.tolerance, max_iterations=self.max_iterations, stop=self.stop, domain=self.domain,
+            feedback=self.feedback and self.feedback.law, feedback_every=self.feedback and self.feedback.every,
+            reduce=self.reduce and self.reduce[0], backend=self.backend,
+        )  # fmt: skip
+
+
+def step_of(system, h: Any) -> Any:
+    """The step of a call; 1 for a DiscreteSystem that is given none."""
+    if h is None and isinstance(system, DiscreteSystem):
+        return 1.0
+    if h is None:
+        raise TypeError("h: is missing; give the step, a positive number")
+    return h
+
+
+def _check_grid(h, steps, t0, save_every) -> None:
+    if h is None:
+        whole_number(steps, "steps", most=MOST_NODES)
+        return
+    as_positive(h, "h", "a positive, finite step")
+    as_number(t0, "t0", "a finite time")
+    whole_number(steps, "steps")
+    if save_every is not None and steps // whole_number(save_every, "save_every") > MOST_ROWS:
+        raise ValueError(
+            f"steps: found {steps}, too many states to keep with save_every={save_every}; None keeps the last only"
+        )
+    if not is_traced(h, t0):
+        check_resolved("t0, h", max(abs(t0), abs(t0 + steps * h)), h)
+
+
+def _check_kind(name: str, value: Any, kind: Any, right: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"{name}: found {described(value)}; {right}")
+
+
+def _check_reducer(reduce: Any) -> None:
+    if reduce is not None and not (isinstance(reduce, tuple) and len(reduce) == 2 and callable(reduce[0])):
+        raise TypeError(
+            f"reduce: found {reduce!r}; give (function, initial) with function(value, t, q, v, multipliers) → value"
+        )
