@@ -184,11 +184,12 @@ def _native(prepared: Prepared, choices: Choices, carry: Carry, grid: Grid, thre
     everything = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])
     data = packed(np, everything, choices, carry, grid, size)
     state, inputs = (np.ascontiguousarray(x) for x in data)
-    count = counts(size, **told(prepared.program, choices, lead, grid), known=carry.known)
+    count = np.repeat(counts(**told(prepared.program, choices, lead, grid))[None], size, axis=0)
+    count[:, COUNTED.offset("known")] = carry.known
     start, rows = rows_of(lead, grid.steps, grid.every)
     table = empty_rows((size, rows - start, code.row_size))
     code.run_many(state, count, inputs, table, threads)
-    _repeat_last(table, COUNTED.unpack(count)["rows"], jax.tree.map(np.asarray, row_of(prepared.program, carry)), code)
+    _repeat_last(table, count[:, COUNTED.offset("rows")], jax.tree.map(np.asarray, row_of(prepared.program, carry)), code)
     columns = columns_of(code, table)
     return unpacked(np, code, carry, state, count, columns), columns
 

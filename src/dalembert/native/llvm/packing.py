@@ -68,6 +68,11 @@ class Packing:
         """One number for every name: an array is made of them at once, which takes a tenth of the time."""
         return bool(self.shapes) and not any(shape for _, shape in self.shapes)
 
+    @functools.cached_property
+    def _parts(self) -> list[tuple[str, int | slice, tuple[int, ...]]]:
+        """(name, where it stands, shape)."""
+        return [(x, slice(f.offset, f.offset + f.length) if f.shape else f.offset, f.shape) for x, f in self.fields.items()]
+
     def offset(self, name: str) -> int:
         return self.fields[name].offset
 
@@ -101,6 +106,8 @@ class Packing:
         if array.shape[-1:] != (self.size,):
             raise ValueError(f"array: found shape {array.shape}, expected (…, {self.size})")
         lead = array.shape[:-1]
-        return {
-            name: array[..., f.offset : f.offset + f.length].reshape((*lead, *f.shape)) for name, f in self.fields.items()
-        }
+        found = {name: array[..., part] for name, part, _ in self._parts}
+        for name, _, shape in self._parts:
+            if len(shape) > 1:
+                found[name] = found[name].reshape((*lead, *shape))
+        return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -88,10 +87,9 @@ class Layout:
         return _places(self.packed_inputs)
 
 
-def counts(runs: int | None = None, **given: Any) -> np.ndarray:
-    """The array of COUNTS, of one run or of many; what is not given is 0. TypeError for a name that is none of them."""
-    named = {**NOTHING, **given}
-    return COUNTED.pack(**(named if runs is None else {name: np.broadcast_to(x, runs) for name, x in named.items()}))
+def counts(**given: int) -> np.ndarray:
+    """The array of COUNTS; what is not given is 0. TypeError for a name that is none of them."""
+    return COUNTED.pack(**{**NOTHING, **given})
 
 
 def _places(packing: Packing) -> dict[str, tuple[int, int]]:

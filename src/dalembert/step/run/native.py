@@ -61,7 +61,7 @@ def native_run(program: StepProgram, choices: Choices, carry: Carry, grid: Grid)
     count = counts(**told(program, choices, int(carry.k), grid), **before)
     table = empty_rows((math.ceil(grid.steps / grid.every) + 1, code.row_size))
     code.run(state, count, inputs, table)
-    columns = columns_of(code, table[: COUNTED.unpack(count)["rows"]])
+    columns = columns_of(code, table[: count[COUNTED.offset("rows")]])
     return unpacked(np, code, carry, state, count, columns), columns
 
 
@@ -123,7 +123,8 @@ def columns_of(code: CompiledStep, table) -> dict[str, Any]:
 
 def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[str, Any]) -> Carry:
     """The carry after the run, from one that has its structure; of many runs where the arrays have a leading axis."""
-    part, number = code.layout.packed_carry.unpack(state), COUNTED.unpack(count)
+    part = code.layout.packed_carry.unpack(state)
+    number = {name: count[..., COUNTED.offset(name)] for name in ("k", *BOTH)}
     saved = ("multipliers", "force") if columns["k"].shape[-1] else ()
     return carry._replace(
         **{name: xp.asarray(part[name]) for name in PARTS},

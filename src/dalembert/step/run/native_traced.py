@@ -40,7 +40,7 @@ def _called(native: Native, program: StepProgram, choices: Choices, carry: Carry
     state, count, table = _call(code, state, count, inputs, rows - start)
     first = row_of(native.rebuild(native.leaves), carry)
     first = joined(jnp, code.layout.packed_row, {name: [jnp.ravel(x).astype(float)] for name, x in first.items()})
-    done = COUNTED.unpack(count)["rows"]
+    done = count[COUNTED.offset("rows")]
     if rows > start:  # after the end of a run the last state is repeated
         table = table[jnp.minimum(jnp.arange(rows - start), done - 1)]
     table = jnp.where(done > 0, table, first)
