@@ -2,7 +2,7 @@
 
 from dalembert.algebra.inertia import Inertia, inertia
 from dalembert.algebra.jumps import agree, may_jump
-from dalembert.algebra.newton import Newton, Solve, newton, newton_by_values, root, value_and_jacobian
+from dalembert.algebra.newton import Newton, Solve, newton, root
 from dalembert.algebra.rank import Rank, numerical_rank
 
 __all__ = [
@@ -14,8 +14,6 @@ __all__ = [
     "inertia",
     "may_jump",
     "newton",
-    "newton_by_values",
     "numerical_rank",
     "root",
-    "value_and_jacobian",
 ]

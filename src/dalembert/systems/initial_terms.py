@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dalembert.algebra import newton_by_values, value_and_jacobian
+from dalembert.algebra.newton import newton_by_values, value_and_jacobian
 from dalembert.numbers import is_traced
 from dalembert.systems.consistency import restrictions
 from dalembert.systems.constraints import Constraint, Lyapunov
