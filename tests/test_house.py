@@ -6,12 +6,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-
-import dalembert
 
 SOURCES = Path(__file__).resolve().parents[1] / "src" / "dalembert"
 TREES = {
@@ -92,29 +89,3 @@ def test_classes_are_abstract_or_final():
         if any(isinstance(node, ast.Name) and node.id == "NotImplementedError" for node in ast.walk(tree))
     ]
     assert found == []
-
-
-def test_public_docstrings_list_every_argument():
-    """Under Args every argument of a function, under Attributes those of a class: one a line, as a reader looks for them."""
-    public = set(dalembert.__all__)
-    found = {
-        node.name: missing(node)
-        for tree in TREES.values()
-        for node in tree.body
-        if isinstance(node, Function | ast.ClassDef) and node.name in public
-    }
-    assert {name: what for name, what in found.items() if what} == {}
-
-
-def missing(node: Function | ast.ClassDef) -> list[str]:
-    """The arguments that a docstring does not list, or the heading where there is none."""
-    text = ast.get_docstring(node) or ""
-    if isinstance(node, ast.ClassDef):
-        names = []
-    else:
-        names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-        if not names:
-            return []
-    if not re.search(r"^\s*(Args|Attributes|Parameters|Members):\s*$", text, re.MULTILINE):
-        return ["Args:"]
-    return [name for name in names if not re.search(rf"^\s+\*{{0,2}}{name}\b[^\n]*:", text, re.MULTILINE)]
