@@ -23,10 +23,9 @@ from dalembert.native import (
     Unsupported,
     compile_function,
     compile_step,
-    folder,
-    handles,
-    machine,
 )
+from dalembert.native.llvm import folder, jit
+from dalembert.native.xla import handles
 from dalembert.step.run import native as native_run
 from dalembert.tracing import jitted
 
@@ -130,7 +129,7 @@ class Texts(Cache):
 
 def test_the_run_is_generated_for_arm():
     """Only generated, the whole run and the pivoted solver: there is no such processor here to run them."""
-    llvm, cache = machine.binding(), Texts()
+    llvm, cache = jit.binding(), Texts()
     try:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
@@ -149,7 +148,7 @@ def test_the_run_is_generated_for_arm():
     compile_step(step, Sample(np.ones(2), np.ones(2), 0.0, 0.1, np.ones(1)), cache)
     assert ["@run(" in text for text, _ in cache.texts].count(True) == 1
     for text, plain in cache.texts:
-        data = machine.compile_object(text, plain, "aarch64-linux-gnu", "generic", "")
+        data = jit.compile_object(text, plain, "aarch64-linux-gnu", "generic", "")
         assert data[:4] == b"\x7fELF"
         assert int.from_bytes(data[18:20], "little") == 183  # EM_AARCH64
 

@@ -83,14 +83,15 @@ def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
     """Newton's iteration for (a, λ) on one compiled call; None where a function of the system closes over a traced value."""
     n = q.shape[0]
 
-    def at(z: np.ndarray) -> Any:
-        known = _values(system, q, v, t, z)
-        return known if is_traced(known) else jax.tree.map(np.asarray, known)
-
     start = first_guess(n, m)
-    given = at(start)
+    again, given = _values.bound(system, q, v, t, start)  # one program, even where every call is traced anew
     if is_traced(given):
         return None
+    given = jax.tree.map(np.asarray, given)
+
+    def at(z: np.ndarray) -> Any:
+        return jax.tree.map(np.asarray, again(system, q, v, t, z))
+
     z, report = newton_by_values(lambda z: at(z)[:2], start, EXACT, lambda x: units_of(x, n), given[:2])
     linear, (residual, matrix) = True, report.last
     if not report.solved:

@@ -87,10 +87,24 @@ class Jitted(Generic[P, R]):
         self.function, self.name, self._call = function, getattr(function, "__name__", "program"), _Call()
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
-        given, arrays, walk = (arguments, named), [], Walk()
+        return self._found((arguments, named))[1]
+
+    def bound(self, *arguments: Any) -> tuple[Callable[..., Any], Any]:
+        """(again, result): `again` is this program for other arrays in the same places, and looks at nothing else anew."""
+        entry, result = self._found((arguments, {}))
+
+        def again(*others: Any) -> Any:
+            given = others, {}
+            return entry.out.filled(self._run(entry.run, entry.context, given, taken_apart(given)[1]))
+
+        return again, result
+
+    def _found(self, given: Any) -> tuple[_Entry, Any]:
+        """The program for these arguments, and its result."""
+        arrays, walk = [], Walk()
         key = self, split(walk, given, arrays)
         if not walk.lasting:
-            return self._new(given, arrays, walk, key)[1]
+            return self._new(given, arrays, walk, key)
         entry = PROGRAMS.get(key)
         if entry is not None and entry.bound:
             key = *key, tuple(walk.objects)
@@ -100,8 +114,8 @@ class Jitted(Generic[P, R]):
             PROGRAMS.put(key, entry)
             if entry.bound and len(key) == 2:
                 PROGRAMS.put((*key, entry.bound), entry)
-            return result
-        return entry.out.filled(self._run(entry.run, entry.context, given, arrays))
+            return entry, result
+        return entry, entry.out.filled(self._run(entry.run, entry.context, given, arrays))
 
     def _run(self, run: Callable, context: int | None, given: Any, arrays: list) -> Any:
         outer = self._call.given  # of the same function, where it calls itself
