@@ -1,4 +1,4 @@
-"""LinearSolver boundary problems on a grid, each in two ways: the discrete beam and the discrete minimum of jerk.
+"""Linear boundary problems on a grid, each in two ways: the discrete beam and the discrete minimum of jerk.
 
     minimise Σ_i h (½ μ_i |Δ^k q_i/h^k|² + ρ_i q̄_i),    k outer nodes given at either end
 

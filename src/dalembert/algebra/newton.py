@@ -151,7 +151,7 @@ def newton(
 
 
 class ByValues(NamedTuple):
-    """solved: whether the iteration converged. residual: largest row-scaled |F_i|, and last: (F, F'), where it ended."""
+    """solved: whether it converged. residual: largest row-scaled |F_i|, and last: (F, F'), both at the point returned."""
 
     solved: bool
     residual: float
@@ -167,7 +167,8 @@ def newton_by_values(
 ) -> tuple[Float[np.ndarray, "z"], ByValues]:
     """As `newton` with scale 1 + |z|, in NumPy, where a compiled function gives (F, F')(z); first: those at the start.
 
-    One program for one evaluation is traced and compiled in a fraction of the time of one for the whole iteration.
+    It ends at a point where F has been evaluated, and leaves the update that passes the test: beyond it F may jump.
+    A program for one evaluation is traced and compiled in a fraction of the time of one for the whole iteration.
     """
     from scipy.linalg import get_lapack_funcs  # slow to load
 
@@ -188,7 +189,7 @@ def newton_by_values(
             break
         update = solve(lu, swaps, f / row)[0] * unit
         if np.max(np.abs(update) / (1.0 + np.abs(z - update))) <= options.tolerance:
-            return z - update, report._replace(solved=True)
+            return z, report._replace(solved=True)
         z = z - update
         known = evaluate(z)
     return z, report

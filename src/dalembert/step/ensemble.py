@@ -109,8 +109,9 @@ def ensemble(
     """
     check_x64()
     options = RunOptions(
-        step_of(system, h), steps, t0, scheme, starter, branch, save_every, reduce, stop, domain, feedback,
-        tolerance, max_iterations, backend,
+        h=step_of(system, h), steps=steps, t0=t0, scheme=scheme, starter=starter, branch=branch, save_every=save_every,
+        reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance, max_iterations=max_iterations,
+        backend=backend,
     )  # fmt: skip
     if threads is not None:
         whole_number(threads, "threads", most=MOST_THREADS)
@@ -135,8 +136,7 @@ def ensemble(
     record = options.record(system, **abridged(given))
     arguments = (prepared, choices, carry, grid, threads)
     carry, rows = native_first(_native, _jax, *arguments) if options.native else _jax(*arguments)
-    whole = grid._replace(t0=float(grid.t0), h=float(grid.h))
-    path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, whole, choices)
+    path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, grid, choices)
     path = dataclasses.replace(path, h=np.full(size, path.h))
     warn_of_resolution(path)
     # By device_put: jnp.asarray would compile a program for every shape.

@@ -110,8 +110,9 @@ def simulate(
     """
     check_x64()
     options = RunOptions(
-        step_of(system, h), steps, t0, scheme, starter, branch, save_every, reduce, stop, domain, feedback,
-        tolerance, max_iterations, backend,
+        h=step_of(system, h), steps=steps, t0=t0, scheme=scheme, starter=starter, branch=branch, save_every=save_every,
+        reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance, max_iterations=max_iterations,
+        backend=backend,
     )  # fmt: skip
     as_flag(throw, "throw")
     given, grid, choices = Given(q0, v0, nodes, jets, multipliers), options.grid, options.choices
@@ -127,7 +128,7 @@ def simulate(
     carry = carry._replace(code=np.asarray(int(diagnosis(program, choices, carry, grid.t0, grid.h))))
     # By NumPy: every small operation of JAX is compiled when it is first met, jnp.asarray too, for every shape.
     prepared, carry, rows = jax.tree.map(np.asarray, (prepared, carry, rows))
-    path = path_of(np, prepared, carry, rows, grid._replace(t0=np.asarray(grid.t0), h=np.asarray(grid.h)), choices)
+    path = path_of(np, prepared, carry, rows, grid, choices)
     path = dataclasses.replace(jax.device_put(path), provenance=record)
     warn_of_resolution(path)
     if throw and Outcome(int(path.code)).failed:

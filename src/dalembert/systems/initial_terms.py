@@ -82,7 +82,6 @@ class InitialTerms(NamedTuple):
 def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
     """Newton's iteration for (a, λ) on one compiled call; None where a function of the system closes over a traced value."""
     n = q.shape[0]
-
     start = first_guess(n, m)
     again, given = _values.bound(system, q, v, t, start)  # one program, even where every call is traced anew
     if is_traced(given):
@@ -90,13 +89,13 @@ def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
     given = jax.tree.map(np.asarray, given)
 
     def at(z: np.ndarray) -> Any:
-        return jax.tree.map(np.asarray, again(system, q, v, t, z))
+        return jax.tree.map(np.asarray, again(system, q, v, t, z)[:2])
 
-    z, report = newton_by_values(lambda z: at(z)[:2], start, EXACT, lambda x: units_of(x, n), given[:2])
+    z, report = newton_by_values(at, start, EXACT, lambda x: units_of(x, n), given[:2])
     linear, (residual, matrix) = True, report.last
     if not report.solved:
         z = np.zeros(n + m)
-        (residual, matrix), beside = at(z)[:2], at(np.where(np.arange(n + m) < n, 1.0, 0.0)).matrix
+        (residual, matrix), (_, beside) = at(z), at(np.where(np.arange(n + m) < n, 1.0, 0.0))
         with np.errstate(invalid="ignore"):  # numbers that are not finite are named later
             linear = bool(np.all(np.abs(beside[n:, :n] - matrix[n:, :n]) <= 1e-9 * (1.0 + np.abs(matrix[n:, :n]))))
     lyapunov = [isinstance(c, Lyapunov) for c in system.constraints]

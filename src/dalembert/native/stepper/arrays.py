@@ -27,9 +27,9 @@ class Layout:
     """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
 
     `carry`: q, lost, s, history (4, z), held, sign (of stages forwards and of those backwards), residual, failed_residual,
-    reduced, the state one step before, low, what s has lost to rounding, and determinant, its size in
-    the last step (0: not known). With stages, `begin`: q, lost, s, low, the
-    state one stage before, held and z, as they were when the step began, to go back to where one of its stages fails.
+    reduced, the state one step before, low, what s has lost to rounding, and determinant, its size in the last step (0: not
+    known). With stages, `begin`: q, lost, s, low, the state one stage before, held and z, as they were when the step began,
+    to go back to where one of its stages fails.
     `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured. A row of output: q,
     velocity, multipliers, force, held, node index.
     """
@@ -71,10 +71,15 @@ class Layout:
         """Name → (offset, length)."""
         return _places(self.packed_carry)
 
-    @property
+    @functools.cached_property
+    def packed_scratch(self) -> Packing:
+        """Room to work in by name."""
+        return Packing.of({"partial": self.z, "matrix": self.z**2, "right": self.z, "report": 3})
+
+    @functools.cached_property
     def scratch(self) -> dict[str, tuple[int, int]]:
         """Name → (offset, length)."""
-        return _places(Packing.of({"partial": self.z, "matrix": self.z**2, "right": self.z, "report": 3}))
+        return _places(self.packed_scratch)
 
     @functools.cached_property
     def row(self) -> dict[str, tuple[int, int]]:
@@ -94,8 +99,3 @@ def counts(**given: int) -> np.ndarray:
 
 def _places(packing: Packing) -> dict[str, tuple[int, int]]:
     return {name: (field.offset, field.length) for name, field in packing.fields.items()}
-
-
-def total(table: dict[str, tuple[int, int]]) -> int:
-    """Length of the whole array."""
-    return sum(length for _, length in table.values())

@@ -16,7 +16,7 @@ from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
 from dalembert.native.llvm.jit import Loaded, lanes_of_processor
-from dalembert.native.stepper.arrays import COUNTS, Layout, total
+from dalembert.native.stepper.arrays import COUNTS, Layout
 from dalembert.native.stepper.batch import TABLE, ensemble
 from dalembert.native.stepper.lane_run import Lanes
 from dalembert.native.stepper.linear_systems import Plan, Roots, choose_plan, roots_of
@@ -58,18 +58,23 @@ class CompiledStep:
     @property
     def carry_size(self) -> int:
         """Length of the carry."""
-        return total(self.layout.carry)
+        return self.layout.packed_carry.size
 
     @property
     def row_size(self) -> int:
         """Length of a row."""
-        return total(self.layout.row)
+        return self.layout.packed_row.size
 
     def run(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray) -> None:
         """Advance one run in place. carry, inputs, rows: float64 and count: int64, as in Layout; contiguous."""
-        for array, size in ((carry, self.carry_size), (count, len(COUNTS)), (inputs, total(self.layout.inputs)), (rows, 0)):
+        for array, size in (
+            (carry, self.carry_size),
+            (count, len(COUNTS)),
+            (inputs, self.layout.packed_inputs.size),
+            (rows, 0),
+        ):
             _check(array, size)
-        scratch = np.empty(total(self.layout.scratch))
+        scratch = np.empty(self.layout.packed_scratch.size)
         self._run(*(a.ctypes.data for a in (carry, count, inputs, rows, scratch)), self._pivoted)
 
     def run_many(
@@ -82,7 +87,7 @@ class CompiledStep:
         number = len(carry)
         for array, size in ((carry, self.carry_size), (count, len(COUNTS)), (rows, 0)):
             _check(array, number * size)
-        _check(inputs, len(inputs) * total(self.layout.inputs))
+        _check(inputs, len(inputs) * self.layout.packed_inputs.size)
         if len(inputs) not in (1, number):
             raise ValueError(f"inputs: found {len(inputs)} rows; 1 or {number} are needed")
         strides = (0 if len(inputs) == 1 else inputs.shape[1], rows[0].size if number else 0)
@@ -97,7 +102,7 @@ class CompiledStep:
             "lanes": kernel.address("lanes") if kernel else 0,
             "solver": self._pivoted,
             "carry": self.carry_size,
-            "scratch": total(self.layout.scratch),
+            "scratch": self.layout.packed_scratch.size,
             "width": lanes_of_processor() if kernel else 1,
         }
         return np.array([numbers[name] for name in TABLE], np.int64)

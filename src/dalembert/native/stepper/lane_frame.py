@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dalembert.native.llvm.builder import Code
 from dalembert.native.llvm.emit import Emitter, Values
-from dalembert.native.stepper.arrays import COUNTS, HISTORY, SINCE, Layout, total
+from dalembert.native.stepper.arrays import COUNTS, HISTORY, SINCE, Layout
 from dalembert.native.stepper.linear_systems import Plan, Roots
 from dalembert.native.stepper.stages import Stages
 from dalembert.native.stepper.step import Translated
@@ -26,7 +26,7 @@ class LaneState:
         self.emitter = Emitter(step.graph, self.code)
         c = self.code
         self.index = "<" + ", ".join(f"i64 {i}" for i in range(c.width)) + ">"
-        self.carry = self.bases("carry", str(total(layout.carry)), "double")
+        self.carry = self.bases("carry", str(layout.packed_carry.size), "double")
         self.count = self.bases("count", str(len(COUNTS)), "i64")
         self.rows = self.bases("rows", "%rows_stride", "double")
         inputs = self.bases("inputs", "%inputs_stride", "double")

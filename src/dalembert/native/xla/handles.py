@@ -22,7 +22,6 @@ from jax.interpreters import batching, mlir
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE
 from dalembert.native.llvm.jit import Loaded
-from dalembert.native.stepper.arrays import total
 from dalembert.native.stepper.batch import ensemble
 from dalembert.native.stepper.compiled import CompiledStep, processors
 from dalembert.native.xla.ffi import SLOT, SLOTS, ffi_handler, interface
@@ -35,7 +34,7 @@ class Handle:
 
     def __init__(self, key: int, code: CompiledStep, lanes: bool):
         driver = code.cache.load(ensemble(), plain=False)
-        extra = [driver.address("ensemble"), total(code.layout.inputs), processors()]
+        extra = [driver.address("ensemble"), code.layout.packed_inputs.size, processors()]
         self.key, self.row_size = key, code.row_size
         self.table = np.concatenate([code.table(lanes), np.array(extra, np.int64)])
         self.owners = code, driver

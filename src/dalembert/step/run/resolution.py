@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 
-from dalembert.outcome import Outcome
 from dalembert.path import Path
 
 TURNS = 0.4  # part of the steps: an oscillation turns, or crosses, twice, so that it has fewer than five steps
@@ -33,10 +32,8 @@ def warn_of_resolution(path: Path) -> None:
         rate = float(np.max((crossings / np.abs(np.asarray(path.h)))[crossed]))
         what = f"two roots of a step crossed, {rate:.3g} times in a unit of time, so that {FEW}"
         _warn(path, crossed, crossings, f"{what} Which root is followed is chance. {UNRESOLVED}")
-
     leaps = np.asarray(path.statistics.leaps)
-    ended = np.asarray(path.code > 0) & np.asarray(path.code != int(Outcome.STOPPED))  # with an outcome that says more
-    leapt = np.asarray((leaps > 0) & ~ended)
+    leapt = np.asarray((leaps > 0) & (np.asarray(path.statistics.failed_step) < 0))  # a failure says more
     if np.any(leapt):
         _warn(path, leapt, leaps / np.maximum(steps, 1), LEAPT)
 
@@ -50,5 +47,6 @@ def _at_rest(path: Path) -> np.ndarray:
 def _warn(path: Path, runs: np.ndarray, shares: np.ndarray, what: str) -> None:
     where = f"{np.count_nonzero(runs)} of {runs.size} runs, " if runs.ndim else ""
     share = 100 * np.max(shares[runs])
-    found = f"h: found {float(np.ravel(np.asarray(path.h))[0]):g}; {where}in {share:.2g} % of the steps "
+    percent = f"{share:.0f}" if share >= 1.0 else f"{share:.1g}"
+    found = f"h: found {float(np.ravel(np.asarray(path.h))[0]):g}; {where}in {percent} % of the steps "
     warnings.warn(found + what, stacklevel=4)
