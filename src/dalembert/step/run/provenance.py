@@ -16,7 +16,8 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import Interpolated, WindowMap
 from dalembert.path import Provenance
 from dalembert.step.run.branch import Branch
-from dalembert.systems import System, VariationalProblem
+from dalembert.systems import System
+from dalembert.systems.problem import Problem
 from dalembert.tracing import source
 
 MOST_NUMBERS = 1000  # of an array of many runs that is recorded by its values
@@ -24,14 +25,14 @@ PACKAGES = ("dalembert", "jax", "jaxlib", "equinox", "numpy", "diffrax")
 
 
 def provenance(
-    system: System | DiscreteSystem | VariationalProblem,
+    system: Problem,
     scheme: Scheme | WindowMap | None,
     starter: str,
     branch: Branch | None,
     **run: Any,
 ) -> Provenance:
     """The functions of the system by name and source, its parameters, scheme, starter, branch, run and versions."""
-    functions = _functions(system)
+    functions = list({id(f): f for f in system.functions}.values())
     kinds = [type(part).__name__ for part in (system, *getattr(system, "constraints", ()))]
     text = "\n".join([f"# {', '.join(kinds)}", *(source(f) for f in functions)])
     return Provenance(
@@ -75,15 +76,6 @@ _DEFAULT = {True: repr(Scheme()), False: repr(Interpolated())}
 @functools.lru_cache(64)
 def _described(scheme: Scheme | WindowMap) -> str:
     return repr(scheme)
-
-
-def _functions(system) -> list:
-    if isinstance(system, VariationalProblem):
-        found = [system.lagrangian, *system.holonomic, *(f for _, f in system.differential)]
-    else:
-        parts = [system, *getattr(system, "constraints", ())]
-        found = [value for part in parts for value in vars(part).values() if callable(value)]
-    return list({id(f): f for f in found}.values())
 
 
 def _branch(branch: Branch | None) -> str:
