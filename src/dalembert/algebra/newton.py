@@ -98,7 +98,7 @@ def newton(
         >>> bool(abs(z[0] - np.sqrt(2.0)) < 1e-12), bool(report.not_converged)
         (True, False)
     """
-
+    function = jax.jit(function)  # traced once, for its values, its derivatives and the proof
     judged = may_jump(function, start)
 
     def iterate(carry: tuple[Array, Solve, Array]) -> tuple[Array, Solve, Array]:
@@ -214,6 +214,8 @@ def root(
     Returns:
         As `newton`.
     """
+
+    function = jax.jit(function)  # traced once
 
     def solve(f, z0):
         # custom_root gives auxiliary outputs tangents of their own type, which integers and truth values may not have.

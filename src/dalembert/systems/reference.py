@@ -121,13 +121,15 @@ def _check_solver(solver) -> None:
 def _integrate(system, q, v, times, tolerance, *, solver, max_steps: int) -> Reference:
     n = q.shape[0]
 
-    def field(s, y, args: System):
-        return jnp.concatenate([y[n:], acceleration(args, y[:n], y[n:], s)[0]])
+    motion = jax.jit(lambda s, y: acceleration(system, y[:n], y[n:], s))  # traced once, for all stages of the integrator
+
+    def field(s, y, _):
+        return jnp.concatenate([y[n:], motion(s, y)[0]])
 
     span, start = (times[0], times[-1]), jnp.concatenate([q, v])
-    found = integrate(field, system, span, start, tolerance, at=times, solver=solver, max_steps=max_steps)
+    found = integrate(field, None, span, start, tolerance, at=times, solver=solver, max_steps=max_steps)
     qs, vs = found.y[:, :n], found.y[:, n:]
-    multipliers = jax.vmap(lambda x, w, s: acceleration(system, x, w, s)[1])(qs, vs, times)
+    multipliers = jax.vmap(lambda s, y: motion(s, y)[1])(times, found.y)
     return Reference(
         times,
         qs,

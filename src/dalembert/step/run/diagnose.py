@@ -58,7 +58,7 @@ def _least(program: StepProgram, choices: Choices, carry: Carry, t0, h):
         stage = jnp.minimum(reached.stages, len(program.weights) - 1)
         t, h = t + h * (jnp.cumsum(gammas) - gammas)[stage], h * gammas[stage]
     start = prediction(program, stage, reached, t, h)
-    equations = lambda z: program.residual(z, reached.q, reached.s, t, h, carry.held)  # noqa: E731
+    equations = jax.jit(lambda z: program.residual(z, reached.q, reached.s, t, h, carry.held))  # traced once
     rows = jnp.max(jnp.abs(jax.jacfwd(equations)(start)), axis=1)
     rows = jnp.where(jnp.isfinite(rows) & (rows > 0), rows, 1.0)
     scaled = lambda z, _: equations(z) / rows  # noqa: E731
