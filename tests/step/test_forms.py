@@ -1,5 +1,6 @@
 """All forms and combinations of constraints are of order 2, multipliers included; discrete structure holds exactly."""
 
+import functools
 import itertools
 
 import jax
@@ -15,6 +16,7 @@ from dalembert.step.start.prepare import program_for
 
 H = (0.05, 0.025)
 TIME = 2.0
+FINE = np.arange(2 * round(TIME / H[-1]) + 1) * H[-1] / 2
 
 
 def mass(q):
@@ -48,12 +50,17 @@ SYSTEMS = {
 }
 
 
-def errors(system, scheme):
-    """Largest errors of q, v and λ, each at its own times, for every h of H."""
+@functools.cache
+def truth_of(name):
+    """Consistent data, and the reference at nodes and mid-points."""
+    system = SYSTEMS[name]
     start = da.project(system, [0.6, 0.0, 0.8], [0.3, 0.4, 0.1])
-    fine = np.arange(2 * round(TIME / H[-1]) + 1) * H[-1] / 2
-    truth = da.reference(system, start.q, start.v, fine, tolerance=1e-12)
-    out = []
+    return start, da.reference(system, start.q, start.v, FINE, tolerance=1e-12)
+
+
+def errors(name, scheme):
+    """Largest errors of q, v and λ, each at its own times, for every h of H."""
+    system, fine, (start, truth), out = SYSTEMS[name], FINE, truth_of(name), []
     for h in H:
         path = da.simulate(system, start.q, start.v, h=h, steps=round(TIME / h), scheme=scheme)
         at = lambda t: np.rint(np.asarray(t) / fine[1]).astype(int)  # noqa: E731
@@ -72,7 +79,7 @@ def errors(system, scheme):
     [*((name, None) for name in SYSTEMS), ("holonomic", "nodes"), ("nonholonomic", "nodes"), ("second", "kick_drift_kick")],
 )
 def test_order_two_for_positions_velocities_and_multipliers(name, form):
-    coarse, fine = errors(SYSTEMS[name], da.Scheme(form))
+    coarse, fine = errors(name, da.Scheme(form))
     used = slice(0, 2) if name == "free" else slice(0, 3)
     orders = np.log2(coarse[used] / fine[used])
     assert np.all(np.abs(orders[:2] - 2.0) < 0.05), orders
@@ -81,7 +88,7 @@ def test_order_two_for_positions_velocities_and_multipliers(name, form):
 
 
 def test_action_at_the_left_end_is_of_order_one_for_varying_mass():
-    coarse, fine = errors(SYSTEMS["free"], da.Scheme("nodes", action=da.Beta(0.0)))
+    coarse, fine = errors("free", da.Scheme("nodes", action=da.Beta(0.0)))
     assert abs(np.log2(coarse[0] / fine[0]) - 1.0) < 0.15
 
 
@@ -95,9 +102,9 @@ class Later(da.PairMap):
 
 
 def test_a_difference_map_of_ones_own():
-    coarse, fine = errors(SYSTEMS["second"], da.Scheme("nodes", action=Later()))
+    coarse, fine = errors("second", da.Scheme("nodes", action=Later()))
     assert abs(np.log2(coarse[0] / fine[0]) - 1.0) < 0.15
-    same = errors(SYSTEMS["second"], da.Scheme("nodes", action=da.Beta(1.0)))
+    same = errors("second", da.Scheme("nodes", action=da.Beta(1.0)))
     np.testing.assert_allclose(same, [coarse, fine], rtol=1e-9)
 
 

@@ -187,13 +187,14 @@ MULTIPLIERS = {
 @pytest.mark.parametrize("name", MULTIPLIERS)
 def test_multipliers_converge_to_the_continuous_ones(name):
     system, data = MULTIPLIERS[name]
-    errors = []
+    errors, times = [], np.linspace(0.0, 1.2, 121)  # nodes and mid-points of both steps
+    truth = np.asarray(da.reference(system, *data, times, tolerance=1e-10).multipliers)
     for h in (0.04, 0.02):
         path = run(system, data, h=h, steps=round(1.2 / h))
-        times = jnp.concatenate([jnp.zeros(1), path.t_multipliers])
-        truth = da.reference(system, *data, times, tolerance=1e-10)
-        errors.append(np.max(np.abs(path.multipliers - truth.multipliers[1:]), axis=0))
-        size = np.max(np.abs(truth.multipliers), axis=0)
+        at = np.rint(np.asarray(path.t_multipliers) / times[1]).astype(int)
+        np.testing.assert_allclose(path.t_multipliers, times[at], atol=1e-12)
+        errors.append(np.max(np.abs(path.multipliers - truth[at]), axis=0))
+        size = np.max(np.abs(truth), axis=0)
     assert np.all(size > 0.1)  # so that a wrong sign or a factor of h shows
     assert np.all(errors[1] < 0.05 * size)
     orders = np.log2(errors[0] / np.maximum(errors[1], 1e-14))

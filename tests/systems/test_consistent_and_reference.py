@@ -75,6 +75,7 @@ def test_bad_arguments():
         da.reference(SPHERE, [2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0])
 
 
+TIMES = np.linspace(0.0, 5.0, 11)
 CLOSED = ("pendulum", "curvature_particle", "nonholonomic_particle", "spherical_pendulum")
 
 
@@ -82,7 +83,7 @@ CLOSED = ("pendulum", "curvature_particle", "nonholonomic_particle", "spherical_
 def test_reference_against_closed_forms(name):
     """The error follows the tolerance, and the drift of the invariants is reported as it is."""
     entry = ENTRIES[name]
-    t = np.linspace(0.0, 5.0, 11)
+    t = TIMES
     exact_q, exact_v = entry.exact(t)
     errors = []
     for tolerance in (1e-6, 1e-11):
@@ -102,7 +103,7 @@ def test_reference_against_closed_forms(name):
 
 def test_multipliers_of_the_reference():
     """The steady cone of angle α: tension 2|λ| = 1/cos α; λ(-y, 0, 1) with λ = v_x v_y/(1+y²); λ = -mk|v|."""
-    t = np.linspace(0.0, 2.0, 5)
+    t = TIMES
     run = lambda name: da.reference(ENTRIES[name].system, ENTRIES[name].q0, ENTRIES[name].v0, t)  # noqa: E731
     np.testing.assert_allclose(run("spherical_pendulum").multipliers, -1.0, rtol=1e-9)
     np.testing.assert_allclose(run("curvature_particle").multipliers, -np.sqrt(2.0), rtol=1e-9)

@@ -13,6 +13,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from dalembert.algebra.jumps import may_jump
+from dalembert.tracing import traced_once
 
 # A pivot this much smaller than the largest of the row-scaled matrix is taken as zero. Row scaling makes a healthy
 # matrix have pivots between about h² and 1, so that 1e-13 leaves room for h = 1e-5.
@@ -98,7 +99,7 @@ def newton(
         >>> bool(abs(z[0] - np.sqrt(2.0)) < 1e-12), bool(report.not_converged)
         (True, False)
     """
-    function = jax.jit(function)  # traced once, for its values, its derivatives and the proof
+    function = traced_once(function)  # for its values, its derivatives and the proof
     judged = may_jump(function, start)
 
     def iterate(carry: tuple[Array, Solve, Array]) -> tuple[Array, Solve, Array]:
@@ -215,7 +216,7 @@ def root(
         As `newton`.
     """
 
-    function = jax.jit(function)  # traced once
+    function = traced_once(function)
 
     def solve(f, z0):
         # custom_root gives auxiliary outputs tangents of their own type, which integers and truth values may not have.

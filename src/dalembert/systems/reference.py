@@ -15,7 +15,7 @@ from dalembert.systems.checks import check_initial_data
 from dalembert.systems.consistency import STEPS, velocity_residuals
 from dalembert.systems.equations import acceleration
 from dalembert.systems.system import System, check_system
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, traced_once
 
 if TYPE_CHECKING:
     import diffrax
@@ -121,7 +121,7 @@ def _check_solver(solver) -> None:
 def _integrate(system, q, v, times, tolerance, *, solver, max_steps: int) -> Reference:
     n = q.shape[0]
 
-    motion = jax.jit(lambda s, y: acceleration(system, y[:n], y[n:], s))  # traced once, for all stages of the integrator
+    motion = traced_once(lambda s, y: acceleration(system, y[:n], y[n:], s))  # in all stages of the integrator
 
     def field(s, y, _):
         return jnp.concatenate([y[n:], motion(s, y)[0]])

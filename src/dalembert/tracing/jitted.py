@@ -156,3 +156,11 @@ class Jitted(Generic[P, R]):
 
         traced.__name__ = traced.__qualname__ = self.name
         return jax.jit(traced)
+
+
+def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, for a program that calls it in several places: its operations are found, and lowered, once.
+
+    It is made anew whenever the program is, so that nothing that it reads can be out of date.
+    """
+    return jax.jit(function)

@@ -13,7 +13,7 @@ from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.stages import prediction, stages
 from dalembert.step.run.state import Carry, Choices
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, traced_once
 
 _UNSOLVED = (Outcome.NOT_CONVERGED, Outcome.SINGULAR, Outcome.NOT_FINITE)
 _FLAT = 1e-6  # relative smallest singular value under which a row-scaled matrix is called singular
@@ -58,7 +58,7 @@ def _least(program: StepProgram, choices: Choices, carry: Carry, t0, h):
         stage = jnp.minimum(reached.stages, len(program.weights) - 1)
         t, h = t + h * (jnp.cumsum(gammas) - gammas)[stage], h * gammas[stage]
     start = prediction(program, stage, reached, t, h)
-    equations = jax.jit(lambda z: program.residual(z, reached.q, reached.s, t, h, carry.held))  # traced once
+    equations = traced_once(lambda z: program.residual(z, reached.q, reached.s, t, h, carry.held))
     rows = jnp.max(jnp.abs(jax.jacfwd(equations)(start)), axis=1)
     rows = jnp.where(jnp.isfinite(rows) & (rows > 0), rows, 1.0)
     scaled = lambda z, _: equations(z) / rows  # noqa: E731
