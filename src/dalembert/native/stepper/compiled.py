@@ -18,10 +18,11 @@ from dalembert.native.llvm.dense import pivoted_solver
 from dalembert.native.llvm.jit import Loaded, lanes_of_processor
 from dalembert.native.stepper.arrays import COUNTS, Layout
 from dalembert.native.stepper.batch import TABLE, ensemble
-from dalembert.native.stepper.lane_run import Lanes
+from dalembert.native.stepper.lane_frame import LaneFrame
 from dalembert.native.stepper.linear_systems import Plan, Roots, choose_plan, roots_of
-from dalembert.native.stepper.run import Run
+from dalembert.native.stepper.scalar_frame import ScalarFrame
 from dalembert.native.stepper.step import StepFunctions, Translated, translate
+from dalembert.native.stepper.step_code import StepCode
 from dalembert.native.trace.place import refusing
 
 
@@ -114,7 +115,8 @@ class CompiledStep:
         step, roots, plan = self._parts
         if plan is None:
             return None
-        return self.cache.load(Lanes(step, self.layout, roots, plan, lanes_of_processor()).text(), plain=True)
+        frame = LaneFrame(step, self.layout, roots, plan, lanes_of_processor())
+        return self.cache.load(StepCode(frame).text(), plain=True)
 
     @functools.cached_property
     def _driver(self) -> Any:
@@ -147,7 +149,7 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     )  # fmt: skip
     plan = choose_plan(translated, _samples(translated, sample))
     roots = roots_of(translated, plan)
-    text = Run(translated, layout, roots, plan).text()
+    text = StepCode(ScalarFrame(translated, layout, roots, plan)).text()
     solver = cache.load(pivoted_solver(None if plan is not None else layout.z), plain=False)
     code = cache.load(text, plain=True)
     size = len(reached(translated.graph, [*roots.f, *roots.jacobian, *roots.update, *roots.tail_update]))

@@ -1,0 +1,319 @@
+"""The run as one function of machine code: predict, iterate, accept, save; until the last node or a failure.
+
+Written once, over a frame: of one run, or of runs in lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dalembert.native.llvm.builder import module
+from dalembert.native.llvm.emit import Values
+from dalembert.native.stepper.arrays import HISTORY, SINCE
+from dalembert.native.stepper.convergence import judgement, keep_rounding
+from dalembert.native.stepper.frame import Frame
+from dalembert.native.stepper.linear_systems import Plan
+from dalembert.native.stepper.pivoted import Pivoted
+from dalembert.native.stepper.scalar_frame import ScalarFrame
+from dalembert.native.stepper.stages import tables
+from dalembert.native.stepper.watch import (
+    Crossing,
+    count_leap,
+    count_turn,
+    determinant,
+    determinant_sign,
+    keep_sign,
+    watch_sign,
+)
+from dalembert.outcome import Outcome
+
+
+class StepCode:
+    """Writes the function that advances a run, or runs in lanes. See Layout for the arrays."""
+
+    def __init__(self, frame: Frame):
+        self.frame, self.code, self.roots, self.emit = frame, frame.code, frame.roots, frame.emitter.emit
+
+    def text(self) -> str:
+        """The whole module as LLVM assembly."""
+        self._step()
+        self.code.label("leave")
+        if isinstance(self.frame, ScalarFrame):
+            self._end(self.frame)
+        self.frame.leave()
+        return module(tables(self.frame.step), self.code.function(self.frame.head), declared=self.code.declared)
+
+    def _step(self) -> None:
+        f, c, r = self.frame, self.code, self.roots
+        c.label("step")
+        k = f.count("k")
+        c.fork(c.let(f"icmp slt i64 {k}, {f.count('until')}"), "begin", "leave", True)
+        c.label("begin")
+        f.stages.begin()
+        self._keep_beginning()
+        values = dict(f.run_values)
+        f.stages.load(values)
+        self._bind_time(values, k, f.stages.now)
+        for name in ("q", "s", "lost", "low", "reduced"):
+            f.emitter.bind(values, name, f.read(name))
+        if r.law:
+            self._sample_law(values, k)
+            f.emitter.bind(values, "held", f.read("held"))
+        self._predict(values)
+        iterated = [*r.update, *r.check, *r.tail_update, *r.tail_check] if f.plan else [*r.f, *r.jacobian]
+        f.emitter.hoist(iterated, values, f.step.level, 1)
+        self._iterate(values)
+        self._accept(values)
+
+    def _keep_beginning(self) -> None:
+        """The state where a step with stages begins."""
+        f, c = self.frame, self.code
+        if f.stages.number == 1:
+            return
+        c.fork(c.let(f"icmp eq i64 {f.stages.now}, 0"), "keep", "kept")
+        c.label("keep")
+        for name in SINCE:
+            f.write(f"begin_{name}", f.read(name))
+        f.write("begin_w", f.latest())
+        c.label("kept")
+
+    def _bind_time(self, values: Values, k: str, stage: str) -> None:
+        """t and h of the stage."""
+        f, c, stages = self.frame, self.code, self.frame.stages
+        t = c.plus(f.t0, c.times(c.splat(stages.node(k)), f.h))
+        if stages.number > 1:
+            begin, gamma = (c.splat(stages.part(name, stage)) for name in ("begins", "gammas"))
+            t = c.plus(t, c.times(begin, f.h))
+            f.emitter.bind(values, "h", [c.times(gamma, f.h)])
+        f.emitter.bind(values, "t", [t])
+
+    def _sample_law(self, values: Values, k: str) -> None:
+        """A new force, held from here on, at every so many nodes."""
+        f, c = self.frame, self.code
+        since = c.let(f"sub i64 {k}, {f.count('first')}")
+        turn = c.let(f"srem i64 {since}, {f.count('law_every')}")
+        c.fork(c.let(f"icmp eq i64 {turn}, 0"), "sample", "sampled")
+        c.label("sample")
+        f.write("held", self.emit(self.roots.law, dict(values)))
+        c.label("sampled")
+
+    def _predict(self, values: Values) -> None:
+        """z extrapolated through the last steps, by a polynomial of degree up to 3; the guess before the first.
+
+        Where one linear solution is enough it does not matter where it starts from: the guess, and no history.
+        """
+        f, c = self.frame, self.code
+        if f.affine:
+            f.store(f.z, self.emit(self.roots.guess, dict(values)))
+            return
+        known = f.count("known")
+        c.fork(c.let(f"icmp eq i64 {known}, 0"), "guess", "extrapolate", False)
+        c.label("guess")
+        f.store(f.z, self.emit(self.roots.guess, dict(values)))
+        c.go("iterate.start")
+        c.label("extrapolate")
+        row = f.stages.row(known)
+        f.extrapolate([c.splat(c.load(c.at(row, j), "double")) for j in range(HISTORY)])
+        c.label("iterate.start")
+
+    def _iterate(self, values: Values) -> None:
+        """Newton's iteration z ← w = z - F′(z)⁻¹F(z), until the update is small; goes on at "accept"."""
+        f, c = self.frame, self.code
+        f.begin_iteration()
+        c.label("iterate")
+        inner, z = dict(values), f.loaded(f.z)
+        f.emitter.bind(inner, "z", z)
+        f.count_iteration()
+        if f.plan is not None:
+            self._direct(f.plan, inner, values, z)
+        if isinstance(f, ScalarFrame):
+            Pivoted(f, dict(inner), values, z).write()
+        c.label("accept")
+
+    def _direct(self, plan: Plan, inner: Values, values: Values, z: Sequence[str]) -> None:
+        """By the written-out elimination. The tail stays as predicted until the head is solved."""
+        f, c, r, head = self.frame, self.code, self.roots, sorted(plan.head.columns)
+        *update, check = self.emit([*r.update, *r.check], inner)
+        self._check(plan, update, f.trusted(check))
+        w = list(z)
+        for j, x in zip(head, update, strict=True):
+            w[j] = c.minus(z[j], x)
+        f.store(f.w, w)
+        if not plan.affine:
+            small, near = judgement(f, values, dict(zip(head, update, strict=True)), w)
+            f.note_divergence(near)
+            f.require_convergence(small)
+            if plan.judged:
+                following = self._following(plan, inner, values, w)
+                f.require_convergence(judgement(f, values, dict(zip(head, following, strict=True)), w)[0])
+            f.repeat(z, w)
+        keep_rounding(f, z, dict(enumerate(w)), dict(zip(head, update, strict=True)))
+        known = dict(values)
+        if plan.tail.rows:
+            self._solve_tail(plan, known, w)
+        self._report(plan, dict(inner), known)
+        c.go("accept")
+
+    def _check(self, plan: Plan, update: Sequence[str], check: str) -> None:
+        """Whether the pivots were good ones, and the update is finite."""
+        c = self.code
+        check = c.plus(check, c.vanishing(update))
+        self.frame.require_solution(c.compare("ole", check, c.constant(plan.growth)))
+
+    def _following(self, plan: Plan, inner: Values, values: Values, w: Sequence[str]) -> list[str]:
+        """The head's update from w with the Jacobian at z, where `inner` is: what jumps between them is seen in it."""
+        there, again, rows = dict(values), dict(inner), sorted(plan.head.rows)
+        self.frame.emitter.bind(there, "z", w)
+        f = self.emit([self.roots.f[i] for i in rows], there)
+        again |= {self.frame.step.graph.variable("again", i): value for i, value in zip(rows, f, strict=True)}
+        return self.emit(self.roots.following, again)
+
+    def _solve_tail(self, plan: Plan, known: Values, w: Sequence[str]) -> None:
+        """The unknowns that follow linearly from the head, starting from the predicted ones."""
+        f, c, r, tail = self.frame, self.code, self.roots, sorted(plan.tail.columns)
+        f.emitter.bind(known, "z", w)
+        *update, check = self.emit([*r.tail_update, *r.tail_check], known)
+        self._check(plan, update, check)
+        solved = [c.minus(w[j], x) for j, x in zip(tail, update, strict=True)]
+        f.store([f.w[j] for j in tail], solved)
+        keep_rounding(f, w, dict(zip(tail, solved, strict=True)), dict(zip(tail, update, strict=True)))
+
+    def _report(self, plan: Plan, inner: Values, known: Values) -> None:
+        """Scaled residual, sign and size of the determinant of the last evaluation, from the written-out elimination.
+
+        An affine head is solved by one evaluation, and what is left is not evaluated: it counts as zero.
+        """
+        f, c, r = self.frame, self.code, self.roots
+        c.store(c.constant(0.0) if plan.affine else self.emit(r.size, inner, fast=True)[0], f.size)
+        if not r.factor:
+            pivots = [*self.emit(r.pivots, inner), *self.emit(r.tail_pivots, known)]
+            c.store(determinant_sign(c, pivots, plan.parity), f.sign)
+            if f.step.ends:
+                c.store(determinant(c, pivots), f.determinant)
+
+    def _accept(self, values: Values) -> None:
+        """The new state, if nothing ends the run; domain and stop are read where a step with stages ends."""
+        f, c, r, found = self.frame, self.code, self.roots, None
+        f.emitter.bind(values, "w", f.loaded(f.w))
+        for name, slots in (("cut", f.rounding), ("moved", f.increments)):
+            values |= {f.step.graph.variable(name, j): c.load(slot) for j, slot in slots.items()}
+        if r.overlap:
+            f.require(c.compare("uge", self.emit(r.overlap, values)[0], c.constant(0.0)), Outcome.CROSSED)
+        if f.step.ends:
+            found = watch_sign(f, values)
+            f.require(c.negated(found.crossed), Outcome.CROSSED)
+        parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
+        new = {name: self.emit(roots, values) for name, roots in parts.items()}
+        last = f.stages.last()
+        if last:
+            c.fork(last, "whole", "part")
+            c.label("part")
+            f.commit()
+            self._advance(new, found, whole=False)
+            c.go("step")
+            c.label("whole")
+        f.require(c.compare("oeq", c.vanishing([*new["q"], *new["s"]]), c.constant(0.0)), Outcome.NOT_FINITE)
+        if r.inside:
+            f.require(self.emit(r.inside, values)[0], Outcome.LEFT_DOMAIN)
+        if r.stop:
+            f.stop(self.emit(r.stop, values)[0])
+        f.commit()
+        self._count(values, found)
+        for name in ("q", "s"):
+            f.write(f"before_{name}", f.read(name))
+        self._advance(new, found, whole=True)
+        self._save(values, new["q"])
+
+    def _count(self, values: Values, found: Crossing | None) -> None:
+        """What is counted and reduced of whole steps; a crossing, where it does not end the run."""
+        f = self.frame
+        if found is None:
+            found = watch_sign(f, values)
+            f.add("crossings", f.code.counted(found.crossed))
+            keep_sign(f, found)
+        f.write("reduced", f.emitter.stored(self.roots.new_reduced, values))
+        count_turn(f, values)
+        if f.step.ends:
+            count_leap(f)
+
+    def _advance(self, new: dict[str, list[str]], found: Crossing | None, whole: bool) -> None:
+        """To the new state: after a whole step, or after one of its stages."""
+        f, c = self.frame, self.code
+        if found is not None:
+            keep_sign(f, found)
+        for name, given in new.items():
+            f.write(name, given)
+        iterations = c.load(f.iterations, c.whole)
+        f.add("iterations", iterations)
+        f.set_count("max_iterations", c.whole_intrinsic("smax", f.count("max_iterations"), iterations))
+        f.write("residual", [c.maximum([c.load(f.size), *f.read("residual")])])
+        if whole or not f.affine:
+            f.remember()
+        more = c.let(f"add i64 {f.count('known')}, 1")
+        f.set_count("known", c.call("i64", "llvm.smin.i64", ("i64", more), ("i64", str(HISTORY))))
+        f.add("k", "1")
+        f.stages.advance(whole)
+
+    def _save(self, values: Values, q: Sequence[str]) -> None:
+        """A row where one is due, or where the run stops."""
+        f, c = self.frame, self.code
+        k, target, stopped = f.count("k"), f.count("target"), f.stopped()
+        due = c.let(f"icmp sge i64 {k}, {target}")
+        c.fork(c.let(f"or i1 {due}, {stopped}") if stopped else due, "save", "saved")
+        c.label("save")
+        self._write_row(values, q, k)
+        later = c.let(f"add i64 {target}, {f.count('every')}")
+        f.set_count("target", c.call("i64", "llvm.smin.i64", ("i64", later), ("i64", f.count("last"))))
+        c.label("saved")
+        if stopped:
+            c.fork(stopped, "leave", "step", False)
+        else:
+            c.go("step")
+
+    def _write_row(self, values: Values, q: Sequence[str], k: str) -> None:
+        f, c, r = self.frame, self.code, self.roots
+        given = self.emit([*r.new_velocity, *r.multipliers, *r.force], values)
+        held = f.read("held") if r.law else [c.constant(0.0)] * f.layout.n
+        f.write_row([*q, *given, *held, c.splat(c.let(f"sitofp i64 {k} to double"))])
+        f.add("rows", "1")
+        f.set_count("saved", k)
+
+    def _end(self, f: ScalarFrame) -> None:
+        """A row for the last solved step, if the run ends and it has none yet."""
+        c = self.code
+        self._go_back(f)
+        k = f.count("k")
+        unsaved = c.let(f"icmp sgt i64 {k}, {f.count('saved')}")
+        c.fork(c.let(f"and i1 {unsaved}, {f.ended()}"), "last_row", "end", False)
+        c.label("last_row")
+        values = dict(f.run_values)
+        f.emitter.bind(values, "w", f.read("history")[: f.layout.z])
+        self._bind_time(values, c.let(f"sub i64 {k}, 1"), str(f.stages.number - 1))
+        for name in ("q", "s"):
+            f.emitter.bind(values, name, f.read(f"before_{name}"))
+        for name, length in (("low", f.layout.k), ("cut", f.layout.z)):  # not kept: the last digit of this row's v
+            f.emitter.bind(values, name, ["0.0"] * length)
+        for j, i in f.origin.items():
+            w, s = (values[f.step.graph.variable(*x)] for x in (("w", j), ("s", i)))
+            values[f.step.graph.variable("moved", j)] = c.minus(w, s)
+        if self.roots.law and f.stages.number > 1:
+            f.emitter.bind(values, "held", f.read("begin_held"))
+        self._write_row(values, f.read("q"), k)
+        c.label("end")
+
+    def _go_back(self, f: ScalarFrame) -> None:
+        """To where the step began, if one of its stages has ended the run."""
+        c, stages = self.code, f.stages
+        if stages.number == 1:
+            return
+        k = f.count("k")
+        stage = stages.of(k)
+        inside = c.let(f"icmp ne i64 {stage}, 0")
+        c.fork(c.let(f"and i1 {f.ended()}, {inside}"), "back", "leaving", False)
+        c.label("back")
+        for name in SINCE:
+            f.write(name, f.read(f"begin_{name}"))
+        for i, value in enumerate(f.read("begin_w")):
+            c.store(value, c.at(f.part["history"], i))
+        f.set_count("k", c.let(f"sub i64 {k}, {stage}"))
+        c.label("leaving")
