@@ -17,6 +17,8 @@ from dalembert.outcome import Outcome
 class Frame(abc.ABC):
     """One run, or runs in lanes. A number is one of each lane; nodes and what is told in counts are shared by all lanes.
 
+    Lanes leave to the run of one what needs the pivoted solver, and what ends with an outcome.
+
     t0, h, tolerance, run_values: what does not change in a run. Slots: z: the iterate, w: the solution, rounding: what
     rounding has cut off it, increments: w - s of unknowns that start at s; of the system that was solved last: size of its
     scaled residual, sign and size of its determinant; iterations: of this step.
@@ -27,11 +29,6 @@ class Frame(abc.ABC):
         self.code = Code(width)
         self.emitter = Emitter(step.graph, self.code)
         self.stages = Stages(step, self.code)
-
-    @property
-    def alone(self) -> bool:
-        """Whether this is one run: it has the pivoted solver, and ends with an outcome. Lanes leave both to it."""
-        return self.code.width == 1
 
     @property
     def affine(self) -> bool:
@@ -89,6 +86,14 @@ class Frame(abc.ABC):
     @abc.abstractmethod
     def write(self, name: str, values: Sequence[str]) -> None:
         """Give a part of the carry its values."""
+
+    @abc.abstractmethod
+    def read_sign(self) -> str:
+        """What has been kept by the last stage that went in the direction of this one."""
+
+    @abc.abstractmethod
+    def write_sign(self, value: str) -> None:
+        """Keep it for the next that does."""
 
     @abc.abstractmethod
     def latest(self) -> list[str]:

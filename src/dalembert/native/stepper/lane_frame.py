@@ -26,9 +26,10 @@ class LaneFrame(Frame):
     """@lanes(ptr carry, count, inputs, rows, i64 lanes, i64 inputs_stride, i64 rows_stride, i64 from, i64 until).
 
     Arrays as in Layout, one after the other for each lane; a stride of 0 shares the inputs. Of the first `lanes` lanes
-    those without outcome at node `from` are advanced to node `until`. part: slots of the carry by name; shared, fixed: counts
-    of the group; own: counts of each lane; alive: lanes that take part; going: those whose iteration goes on; out: those that
-    leave; good, settled: what the conditions of a step have come to.
+    those without outcome at node `from` are advanced to node `until`.
+
+    part: slots of the carry by name; shared, fixed: counts of the group; own: counts of each lane. Masks: alive: lanes that
+    take part; going: whose iteration goes on; out: that leave; good, settled: what the conditions of a step have come to.
     """
 
     def __init__(self, step: Translated, layout: Layout, roots: Roots, plan: Plan, width: int):
@@ -160,6 +161,17 @@ class LaneFrame(Frame):
 
     def write(self, name: str, values: Sequence[str]) -> None:
         self.store(self.part[name], values)
+
+    def read_sign(self) -> str:
+        back, signs = self.stages.backwards(), self.read("sign")
+        return self.code.select(back, signs[1], signs[0], "i1") if back else signs[0]
+
+    def write_sign(self, value: str) -> None:
+        c, back, signs = self.code, self.stages.backwards(), self.read("sign")
+        if back:
+            self.write("sign", [c.select(back, signs[0], value, "i1"), c.select(back, value, signs[1], "i1")])
+        else:
+            self.write("sign", [value])
 
     def latest(self) -> list[str]:
         c, row = self.code, self._history()[0]

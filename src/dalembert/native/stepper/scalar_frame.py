@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalembert.native.llvm.builder import real
-from dalembert.native.stepper.arrays import COUNTS, HISTORY, Layout
+from dalembert.native.stepper.arrays import COUNTS, HISTORY, SINCE, Layout
 from dalembert.native.stepper.frame import Frame
 from dalembert.native.stepper.linear_systems import Plan, Roots
 from dalembert.native.stepper.step import Translated
@@ -73,6 +73,16 @@ class ScalarFrame(Frame):
     def _to_memory(self, name: str, values: Sequence[str]) -> None:
         for i, value in enumerate(values):
             self.code.store(value, self.code.at(self.part[name], i))
+
+    def read_sign(self) -> str:
+        return self.code.load(self._sign())
+
+    def write_sign(self, value: str) -> None:
+        self.code.store(value, self._sign())
+
+    def _sign(self) -> str:
+        back = self.stages.backwards()
+        return self.code.at(self.part["sign"], self.code.let(f"zext i1 {back} to i64") if back else 0)
 
     def latest(self) -> list[str]:
         return self.loaded(self.w)
@@ -160,6 +170,23 @@ class ScalarFrame(Frame):
 
     def all_finite(self, values: Sequence[str]) -> str:
         return self.code.compare("oeq", self.code.vanishing(values), "0.0")
+
+    def go_back(self) -> None:
+        """To where the step began, if one of its stages has ended the run."""
+        c, stages = self.code, self.stages
+        if stages.number == 1:
+            return
+        k = self.count("k")
+        stage = stages.of(k)
+        inside = c.let(f"icmp ne i64 {stage}, 0")
+        c.fork(c.let(f"and i1 {self.ended()}, {inside}"), "back", "leaving", False)
+        c.label("back")
+        for name in SINCE:
+            self.write(name, self.read(f"begin_{name}"))
+        for i, value in enumerate(self.read("begin_w")):
+            c.store(value, c.at(self.part["history"], i))
+        self.set_count("k", c.let(f"sub i64 {k}, {stage}"))
+        c.label("leaving")
 
     def leave(self) -> None:
         c = self.code

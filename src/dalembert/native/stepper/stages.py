@@ -31,7 +31,7 @@ class Stages:
 
     def __init__(self, step: Translated, code: Code):
         self.number, self.code, self.step = len(step.weights), code, step
-        self.now, self.slot = "0", ""
+        self.now, self.slot, self.back = "0", "", ""
         self.table, self.prepared = "", []
 
     def changes(self, i: int) -> int:
@@ -78,7 +78,7 @@ class Stages:
         """The stage that is under way is the one that the slot counts; `of(k)` is the same, by a remainder that takes 3 %
         of the time of a stage."""
         if self.number > 1:
-            self.now = self.code.load(self.slot, "i64")
+            self.now, self.back = self.code.load(self.slot, "i64"), ""
 
     def advance(self, whole: bool) -> None:
         """The next stage is the first of the next step, or the one after this."""
@@ -94,7 +94,9 @@ class Stages:
         """Whether the stage that is under way goes back in time; None where none does."""
         if min(self.step.weights) > 0:
             return None
-        return self.code.let(f"fcmp olt double {self.part('gammas', self.now)}, 0.0")
+        if not self.back:
+            self.back = self.code.let(f"fcmp olt double {self.part('gammas', self.now)}, 0.0")
+        return self.back
 
     def node(self, k: str) -> str:
         """The number of whole steps in k, as a double."""

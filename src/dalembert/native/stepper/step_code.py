@@ -16,15 +16,7 @@ from dalembert.native.stepper.linear_systems import Plan
 from dalembert.native.stepper.pivoted import Pivoted
 from dalembert.native.stepper.scalar_frame import ScalarFrame
 from dalembert.native.stepper.stages import tables
-from dalembert.native.stepper.watch import (
-    Crossing,
-    count_leap,
-    count_turn,
-    determinant,
-    determinant_sign,
-    keep_sign,
-    watch_sign,
-)
+from dalembert.native.stepper.watch import Crossing, count_leap, count_turn, report, watch_sign
 from dalembert.outcome import Outcome
 
 
@@ -151,7 +143,7 @@ class StepCode:
         known = dict(values)
         if plan.tail.rows:
             self._solve_tail(plan, known, w)
-        self._report(plan, dict(inner), known)
+        report(f, plan, dict(inner), known)
         c.go("accept")
 
     def _check(self, plan: Plan, update: Sequence[str], check: str) -> None:
@@ -177,19 +169,6 @@ class StepCode:
         solved = [c.minus(w[j], x) for j, x in zip(tail, update, strict=True)]
         f.store([f.w[j] for j in tail], solved)
         keep_rounding(f, w, dict(zip(tail, solved, strict=True)), dict(zip(tail, update, strict=True)))
-
-    def _report(self, plan: Plan, inner: Values, known: Values) -> None:
-        """Scaled residual, sign and size of the determinant of the last evaluation, from the written-out elimination.
-
-        An affine head is solved by one evaluation, and what is left is not evaluated: it counts as zero.
-        """
-        f, c, r = self.frame, self.code, self.roots
-        c.store(c.constant(0.0) if plan.affine else self.emit(r.size, inner, fast=True)[0], f.size)
-        if not r.factor:
-            pivots = [*self.emit(r.pivots, inner), *self.emit(r.tail_pivots, known)]
-            c.store(determinant_sign(c, pivots, plan.parity), f.sign)
-            if f.step.ends:
-                c.store(determinant(c, pivots), f.determinant)
 
     def _accept(self, values: Values) -> None:
         """The new state, if nothing ends the run; domain and stop are read where a step with stages ends."""
@@ -230,7 +209,7 @@ class StepCode:
         if found is None:
             found = watch_sign(f, values)
             f.add("crossings", f.code.counted(found.crossed))
-            keep_sign(f, found)
+            f.write_sign(found.sign)
         f.write("reduced", f.emitter.stored(self.roots.new_reduced, values))
         count_turn(f, values)
         if f.step.ends:
@@ -240,7 +219,7 @@ class StepCode:
         """To the new state: after a whole step, or after one of its stages."""
         f, c = self.frame, self.code
         if found is not None:
-            keep_sign(f, found)
+            f.write_sign(found.sign)
         for name, given in new.items():
             f.write(name, given)
         iterations = c.load(f.iterations, c.whole)
@@ -281,7 +260,7 @@ class StepCode:
     def _end(self, f: ScalarFrame) -> None:
         """A row for the last solved step, if the run ends and it has none yet."""
         c = self.code
-        self._go_back(f)
+        f.go_back()
         k = f.count("k")
         unsaved = c.let(f"icmp sgt i64 {k}, {f.count('saved')}")
         c.fork(c.let(f"and i1 {unsaved}, {f.ended()}"), "last_row", "end", False)
@@ -300,20 +279,3 @@ class StepCode:
             f.emitter.bind(values, "held", f.read("begin_held"))
         self._write_row(values, f.read("q"), k)
         c.label("end")
-
-    def _go_back(self, f: ScalarFrame) -> None:
-        """To where the step began, if one of its stages has ended the run."""
-        c, stages = self.code, f.stages
-        if stages.number == 1:
-            return
-        k = f.count("k")
-        stage = stages.of(k)
-        inside = c.let(f"icmp ne i64 {stage}, 0")
-        c.fork(c.let(f"and i1 {f.ended()}, {inside}"), "back", "leaving", False)
-        c.label("back")
-        for name in SINCE:
-            f.write(name, f.read(f"begin_{name}"))
-        for i, value in enumerate(f.read("begin_w")):
-            c.store(value, c.at(f.part["history"], i))
-        f.set_count("k", c.let(f"sub i64 {k}, {stage}"))
-        c.label("leaving")

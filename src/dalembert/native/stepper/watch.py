@@ -10,13 +10,28 @@ from dalembert.native.llvm.builder import Code
 from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.arrays import LEAP
 from dalembert.native.stepper.frame import Frame
+from dalembert.native.stepper.linear_systems import Plan
+
+
+def report(f: Frame, plan: Plan, inner: Values, known: Values) -> None:
+    """Scaled residual, sign and size of the determinant of the last evaluation, from the written-out elimination.
+
+    inner: values at the iterate; known: those at the solution of the head. An affine head is solved by one evaluation, and
+    what is left is not evaluated: it counts as zero.
+    """
+    c, r, emit = f.code, f.roots, f.emitter.emit
+    c.store(c.constant(0.0) if plan.affine else emit(r.size, inner, fast=True)[0], f.size)
+    if not r.factor:
+        pivots = [*emit(r.pivots, inner), *emit(r.tail_pivots, known)]
+        c.store(determinant_sign(c, pivots, plan.parity), f.sign)
+        if f.step.ends:
+            c.store(determinant(c, pivots), f.determinant)
 
 
 class Crossing(NamedTuple):
-    """The sign of a factor, or of the determinant, now and in the last step, of stages of each direction; whether it changed."""
+    """The sign of a factor, or of the determinant, the last one if it is none; whether it changed."""
 
     sign: str
-    before: list[str]
     crossed: str
 
 
@@ -43,22 +58,11 @@ def leaped(c: Code, before: str, after: str) -> str:
 
 
 def watch_sign(f: Frame, values: Values) -> Crossing:
-    """Whether the sign changed: 0 is no sign."""
-    c, before, back = f.code, f.read("sign"), f.stages.backwards()
-    old = c.select(back, before[1], before[0], "i1") if back else before[0]
-    now = f.emitter.sign(f.emitter.emit(f.roots.factor, values)[0]) if f.roots.factor else c.load(f.sign)
-    return Crossing(now, before, c.compare("olt", c.times(now, old), c.constant(0.0)))
-
-
-def keep_sign(f: Frame, found: Crossing) -> None:
-    """The sign, unless it is none, is that of the stages of this direction."""
-    c, back = f.code, f.stages.backwards()
-    none = c.compare("oeq", found.sign, c.constant(0.0))
-    kept = []
-    for old, direction in zip(found.before, ("true", "false"), strict=False):
-        new = c.select(none, old, found.sign)
-        kept.append(c.select(c.let(f"icmp eq i1 {back}, {direction}"), old, new, "i1") if back else new)
-    f.write("sign", kept)
+    """Whether the sign changed since the last stage that went in the direction of this one: 0 is no sign."""
+    c, old, zero = f.code, f.read_sign(), f.code.constant(0.0)
+    new = f.emitter.sign(f.emitter.emit(f.roots.factor, values)[0]) if f.roots.factor else c.load(f.sign)
+    crossed = c.compare("olt", c.times(new, old), zero)
+    return Crossing(c.select(c.compare("oeq", new, zero), old, new), crossed)
 
 
 def count_turn(f: Frame, values: Values) -> None:
