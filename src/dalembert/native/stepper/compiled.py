@@ -16,7 +16,7 @@ from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
 from dalembert.native.llvm.jit import Loaded, lanes_of_processor
-from dalembert.native.stepper.arrays import COUNTS, Layout
+from dalembert.native.stepper.arrays import COUNTED, Layout
 from dalembert.native.stepper.batch import TABLE, ensemble
 from dalembert.native.stepper.lane_frame import LaneFrame
 from dalembert.native.stepper.linear_systems import Plan, Roots, choose_plan, roots_of
@@ -70,7 +70,7 @@ class CompiledStep:
         """Advance one run in place. carry, inputs, rows: float64 and count: int64, as in Layout; contiguous."""
         for array, size in (
             (carry, self.carry_size),
-            (count, len(COUNTS)),
+            (count, COUNTED.size),
             (inputs, self.layout.packed_inputs.size),
             (rows, 0),
         ):
@@ -86,7 +86,7 @@ class CompiledStep:
         threads: all processors if None.
         """
         number = len(carry)
-        for array, size in ((carry, self.carry_size), (count, len(COUNTS)), (rows, 0)):
+        for array, size in ((carry, self.carry_size), (count, COUNTED.size), (rows, 0)):
             _check(array, number * size)
         _check(inputs, len(inputs) * self.layout.packed_inputs.size)
         if len(inputs) not in (1, number):
@@ -96,17 +96,16 @@ class CompiledStep:
         self._driver(*(a.ctypes.data for a in arrays), number, *strides, threads or processors())
 
     def table(self, lanes: bool) -> np.ndarray:
-        """What @ensemble needs to know of this code, see ensemble.TABLE; its addresses hold as long as this object."""
+        """What @ensemble needs to know of this code, packed as TABLE; its addresses hold as long as this object."""
         kernel = self._lanes if lanes else None
-        numbers = {
-            "run": self._code.address("run"),
-            "lanes": kernel.address("lanes") if kernel else 0,
-            "solver": self._pivoted,
-            "carry": self.carry_size,
-            "scratch": self.layout.packed_scratch.size,
-            "width": lanes_of_processor() if kernel else 1,
-        }
-        return np.array([numbers[name] for name in TABLE], np.int64)
+        return TABLE.pack(
+            run=self._code.address("run"),
+            lanes=kernel.address("lanes") if kernel else 0,
+            solver=self._pivoted,
+            carry=self.carry_size,
+            scratch=self.layout.packed_scratch.size,
+            width=lanes_of_processor() if kernel else 1,
+        )
 
     @functools.cached_property
     @refusing
@@ -125,7 +124,8 @@ class CompiledStep:
 
     def inputs(self, t0: float, h: float, tolerance: float, p: np.ndarray) -> np.ndarray:
         """The array of settings, the program's arrays and the captured numbers."""
-        return np.concatenate([[t0, h, tolerance], np.ravel(p), self.captured]).astype(float)
+        settings = {"t0": t0, "h": h, "tolerance": tolerance}
+        return self.layout.packed_inputs.pack(**settings, p=np.ravel(p), captured=self.captured)
 
 
 def _check(array: np.ndarray, size: int) -> None:

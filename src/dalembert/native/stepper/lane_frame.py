@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalembert.native.stepper.arrays import COUNTS, HISTORY, SINCE, Layout
+from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout
 from dalembert.native.stepper.frame import Frame
 from dalembert.native.stepper.linear_systems import Plan, Roots
 from dalembert.native.stepper.step import Translated
@@ -38,7 +38,7 @@ class LaneFrame(Frame):
         c = self.code
         self.index = "<" + ", ".join(f"i64 {i}" for i in range(c.width)) + ">"
         self.in_carry = self._bases("carry", str(layout.packed_carry.size), "double")
-        self.in_count = self._bases("count", str(len(COUNTS)), "i64")
+        self.in_count = self._bases("count", str(COUNTED.size), "i64")
         self.in_rows = self._bases("rows", "%rows_stride", "double")
         in_inputs = self._bases("inputs", "%inputs_stride", "double")
         there = c.let(f"icmp slt {c.whole} {self.index}, {c.broadcast('%lanes', 'i64')}")
@@ -86,7 +86,7 @@ class LaneFrame(Frame):
     def _choose(self, there: str) -> None:
         """Which lanes take part: those at node `from` that agree with the first of them in what they share."""
         c = self.code
-        place = {name: i for i, name in enumerate(COUNTS)}
+        place = {name: COUNTED.offset(name) for name in COUNTED.fields}
         column = {name: self._gather(self.in_count, place[name], "i64", there) for name in ("k", "code", *SHARED, *OWN)}
         at_node = c.let(f"icmp eq {c.whole} {column['k']}, {c.broadcast('%from', 'i64')}")
         running = c.let(f"icmp eq {c.whole} {column['code']}, zeroinitializer")
@@ -94,7 +94,7 @@ class LaneFrame(Frame):
         bits = c.let(f"bitcast {c.truth} {mask} to i{c.width}")
         first = c.call(f"i{c.width}", f"llvm.cttz.i{c.width}", (f"i{c.width}", bits), ("i1", "false"))
         inside = c.let(f"and i{c.width} {first}, {c.width - 1}")  # without any lane: lane 0, which is then not used
-        row = c.let(f"mul i64 {c.let(f'zext i{c.width} {inside} to i64')}, {len(COUNTS)}")
+        row = c.let(f"mul i64 {c.let(f'zext i{c.width} {inside} to i64')}, {COUNTED.size}")
         start = c.at("%count", row, "i64")
         number = {name: c.load(c.at(start, place[name], "i64"), "i64") for name in (*SHARED, *FIXED)}
         for name in SHARED:
@@ -280,7 +280,7 @@ class LaneFrame(Frame):
         self._write_history(out)
         for name in (*self.shared, *self.own):
             value = self.count(name) if name in self.own else c.broadcast(self.count(name), "i64")
-            self._scatter(value, self.in_count, COUNTS.index(name), "i64", out)
+            self._scatter(value, self.in_count, COUNTED.offset(name), "i64", out)
         left = c.both(c.load(self.alive, c.truth), c.negated(out))
         c.store(left, self.alive, c.truth)
         c.fork(c.some(left), "step", "end")

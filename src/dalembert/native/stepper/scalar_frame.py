@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalembert.native.llvm.builder import real
-from dalembert.native.stepper.arrays import COUNTS, HISTORY, SINCE, Layout
+from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout
 from dalembert.native.stepper.frame import Frame
 from dalembert.native.stepper.linear_systems import Plan, Roots
 from dalembert.native.stepper.step import Translated
@@ -25,7 +25,7 @@ class ScalarFrame(Frame):
     def __init__(self, step: Translated, layout: Layout, roots: Roots, plan: Plan | None):
         super().__init__(step, layout, roots, plan, width=1)
         c, places = self.code, {**layout.carry, **layout.scratch}
-        self.counts = {name: c.at("%count", i, "i64") for i, name in enumerate(COUNTS)}
+        self.counts = {name: c.at("%count", COUNTED.offset(name), "i64") for name in COUNTED.fields}
         self.counts_in_memory = {name: self.counts[name] for name in COUNTS_IN_REGISTERS}
         for name, address in self.counts_in_memory.items():
             self.counts[name] = c.slot(name, "i64")
