@@ -19,7 +19,7 @@ from dalembert.native.llvm.jit import Loaded, lanes_of_processor
 from dalembert.native.stepper.arrays import COUNTED, Layout
 from dalembert.native.stepper.batch import TABLE, ensemble
 from dalembert.native.stepper.lane_frame import LaneFrame
-from dalembert.native.stepper.linear_systems import Plan, Roots, choose_plan, roots_of
+from dalembert.native.stepper.linear_systems import GraphOutputs, Plan, choose_plan, graph_outputs
 from dalembert.native.stepper.scalar_frame import ScalarFrame
 from dalembert.native.stepper.step import StepFunctions, Translated, translate
 from dalembert.native.stepper.step_code import StepCode
@@ -48,7 +48,7 @@ class CompiledStep:
     written_out: bool
     key: str
     cache: Cache
-    _parts: tuple[Translated, Roots, Plan | None]
+    _parts: tuple[Translated, GraphOutputs, Plan | None]
     _code: Loaded
     _solver: Loaded
 
@@ -111,10 +111,10 @@ class CompiledStep:
     @refusing
     def _lanes(self) -> Loaded | None:
         """The run in lanes, compiled when it is first needed; None where the elimination is not written out."""
-        step, roots, plan = self._parts
+        step, outputs, plan = self._parts
         if plan is None:
             return None
-        frame = LaneFrame(step, self.layout, roots, plan, lanes_of_processor())
+        frame = LaneFrame(step, self.layout, outputs, plan, lanes_of_processor())
         return self.cache.load(StepCode(frame).text(), plain=True)
 
     @functools.cached_property
@@ -148,12 +148,12 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
         sides=2 if min(step.weights) < 0 else 1,
     )  # fmt: skip
     plan = choose_plan(translated, _samples(translated, sample))
-    roots = roots_of(translated, plan)
-    text = StepCode(ScalarFrame(translated, layout, roots, plan)).text()
+    outputs = graph_outputs(translated, plan)
+    text = StepCode(ScalarFrame(translated, layout, outputs, plan)).text()
     solver = cache.load(pivoted_solver(None if plan is not None else layout.z), plain=False)
     code = cache.load(text, plain=True)
-    size = len(reached(translated.graph, [*roots.f, *roots.jacobian, *roots.update, *roots.tail_update]))
-    parts = (translated, roots, plan)
+    size = len(reached(translated.graph, [*outputs.f, *outputs.jacobian, *outputs.update, *outputs.affine_update]))
+    parts = (translated, outputs, plan)
     return CompiledStep(
         layout,
         translated.captured,

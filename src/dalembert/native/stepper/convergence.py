@@ -1,4 +1,4 @@
-"""Whether Newton's iteration has converged, and what rounding has cut off its result."""
+"""Whether Newton's iteration has converged, and the rounding compensation of its result."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def judgement(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[s
     f.emitter.bind(inside, "w", w)
     groups: dict[int, list[str]] = {}
     for j, value in update.items():
-        if f.step.graph.value(f.roots.scale[j]) != float("inf"):
-            groups.setdefault(f.roots.scale[j], []).append(c.absolute(value))
+        if f.step.graph.value(f.outputs.scale[j]) != float("inf"):
+            groups.setdefault(f.outputs.scale[j], []).append(c.absolute(value))
     for node, sizes in groups.items():
         largest = c.maximum(sizes)
         (scale,) = f.emitter.emit([node], inside, fast=True)
@@ -25,10 +25,10 @@ def judgement(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[s
     return small, near
 
 
-def keep_rounding(f: Frame, z: Sequence[str], w: Mapping[int, str], update: Mapping[int, str]) -> None:
-    """What w = z - update has lost to rounding: exact, because the update is the smaller of the two."""
+def keep_compensation(f: Frame, z: Sequence[str], w: Mapping[int, str], update: Mapping[int, str]) -> None:
+    """What rounding has cut off w = z - update: exact, because the update is the smaller of the two."""
     c = f.code
-    for j in sorted(f.rounding.keys() & update.keys()):
-        c.store(c.minus(c.minus(z[j], w[j]), update[j]), f.rounding[j])
+    for j in sorted(f.compensation.keys() & update.keys()):
+        c.store(c.minus(c.minus(z[j], w[j]), update[j]), f.compensation[j])
     for j in sorted(f.increments.keys() & update.keys()):
         c.store(c.let(f"fneg {c.real} {update[j]}"), f.increments[j])

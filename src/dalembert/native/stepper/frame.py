@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dalembert.native.llvm.builder import Code
 from dalembert.native.llvm.emit import Emitter, Values
 from dalembert.native.stepper.arrays import SETTINGS, Layout
-from dalembert.native.stepper.linear_systems import Plan, Roots
+from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.stages import Stages
 from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
@@ -19,36 +19,36 @@ class Frame(abc.ABC):
 
     Lanes leave to the run of one what needs the pivoted solver, and what ends with an outcome.
 
-    t0, h, tolerance, run_values: what does not change in a run. Slots: z: the iterate, w: the solution, rounding: what
+    t0, h, tolerance, run_values: what does not change in a run. Slots: z: the iterate, w: the solution, compensation: what
     rounding has cut off it, increments: w - s of unknowns that start at s; of the system that was solved last: size of its
     scaled residual, sign and size of its determinant; iterations: of this step.
     """
 
-    def __init__(self, step: Translated, layout: Layout, roots: Roots, plan: Plan | None, width: int):
-        self.step, self.layout, self.roots, self.plan = step, layout, roots, plan
+    def __init__(self, step: Translated, layout: Layout, outputs: GraphOutputs, plan: Plan | None, width: int):
+        self.step, self.layout, self.outputs, self.plan = step, layout, outputs, plan
         self.code = Code(width)
         self.emitter = Emitter(step.graph, self.code)
         self.stages = Stages(step, self.code)
 
     @property
-    def affine(self) -> bool:
+    def once(self) -> bool:
         """Whether one linear solution is enough, from wherever it starts."""
-        return self.plan is not None and self.plan.affine
+        return self.plan is not None and self.plan.once
 
     def enter(self, inputs: Mapping[str, Sequence[str]]) -> None:
         """Name what does not change, make the slots of a step, and compute what depends on nothing else."""
-        c, g, r = self.code, self.step.graph, self.roots
+        c, g, out = self.code, self.step.graph, self.outputs
         self.t0, self.h, self.tolerance = (inputs[name][0] for name in SETTINGS)
         self.run_values = Values()
         for name in ("h", "p", "captured") if self.stages.number == 1 else ("p", "captured"):
             self.emitter.bind(self.run_values, name, inputs[name])
         self.z, self.w = ([c.slot(name) for _ in range(self.layout.z)] for name in "zw")
-        self.rounding = {j: c.slot("rounding") for j in r.compensated(g)}
-        self.origin = r.moved(g)
+        self.compensation = {j: c.slot("compensation") for j in out.compensated(g)}
+        self.origin = out.increments(g)
         self.increments = {j: c.slot("increment") for j in self.origin}
         self.size, self.sign, self.determinant = (c.slot(name) for name in ("size", "sign", "determinant"))
         self.iterations = c.slot("iterations", c.whole)
-        self.emitter.hoist(r.stepped, self.run_values, self.stages.changes, 0)
+        self.emitter.hoist(out.stepped, self.run_values, self.stages.changes, 0)
 
     def store(self, slots: Sequence[str], values: Sequence[str]) -> None:
         for slot, value in zip(slots, values, strict=True):
@@ -64,7 +64,7 @@ class Frame(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def head(self) -> str:
+    def signature(self) -> str:
         """The first line of the function."""
 
     @abc.abstractmethod

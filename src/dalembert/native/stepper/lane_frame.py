@@ -12,14 +12,15 @@ from collections.abc import Sequence
 
 from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout
 from dalembert.native.stepper.frame import Frame
-from dalembert.native.stepper.linear_systems import Plan, Roots
+from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
 
 SHARED = ("known", "rows", "saved", "target")  # counts that lanes of one group have in common
 FIXED = ("last", "every", "limit", "law_every", "first")
 OWN = ("iterations", "max_iterations", "crossings", "turns", "leaps")
-STATE = ("q", "lost", "s", "held", "sign", "residual", "reduced", "before_q", "before_s", "low", "determinant")
+STATE = ("q", "q_compensation", "s", "held", "sign", "residual", "reduced", "before_q", "before_s", "s_compensation",
+         "determinant")  # fmt: skip
 
 
 class LaneFrame(Frame):
@@ -32,9 +33,9 @@ class LaneFrame(Frame):
     take part; going: whose iteration goes on; out: that leave; good, settled: what the conditions of a step have come to.
     """
 
-    def __init__(self, step: Translated, layout: Layout, roots: Roots, plan: Plan, width: int):
-        super().__init__(step, layout, roots, plan, width)
-        self.head_columns, self.tail_columns = sorted(plan.head.columns), sorted(plan.tail.columns)
+    def __init__(self, step: Translated, layout: Layout, outputs: GraphOutputs, plan: Plan, width: int):
+        super().__init__(step, layout, outputs, plan, width)
+        self.iterated, affine = sorted(plan.nonlinear.columns), sorted(plan.affine.columns)
         c = self.code
         self.index = "<" + ", ".join(f"i64 {i}" for i in range(c.width)) + ">"
         self.in_carry = self._bases("carry", str(layout.packed_carry.size), "double")
@@ -49,7 +50,7 @@ class LaneFrame(Frame):
                   for name, (start, length) in layout.inputs.items()}  # fmt: skip
         since = [f"begin_{name}" for name in (*SINCE, "w")] if self.stages.number > 1 else []
         self.part = {name: self._copied(name, there) for name in (*STATE, *since)}
-        self._copy_solutions(there)
+        self._copy_solutions(there, affine)
         self.going, self.out = (c.slot(name, c.truth) for name in ("going", "out"))
         self.lap = c.slot("lap", "i64")
         self.good = self.settled = c.constant(True)
@@ -57,7 +58,7 @@ class LaneFrame(Frame):
         self.stages.enter("%from")
 
     @property
-    def head(self) -> str:
+    def signature(self) -> str:
         arrays = ", ".join(f"ptr noalias %{name}" for name in ("carry", "count", "inputs", "rows"))
         numbers = ", ".join(f"i64 %{name}" for name in ("lanes", "inputs_stride", "rows_stride", "from", "until"))
         # Without the attribute LLVM splits vectors where the processor prefers narrower ones.
@@ -117,34 +118,34 @@ class LaneFrame(Frame):
         self.store(slots, [self._gather(self.in_carry, start + i, "double", mask) for i in range(length)])
         return slots
 
-    def _copy_solutions(self, mask: str) -> None:
-        """The head's last solutions, in a ring of four, `newest` telling where; of the tail only the latest."""
+    def _copy_solutions(self, mask: str, affine: Sequence[int]) -> None:
+        """The last solutions of what is iterated, in a ring of four, `newest` telling where; of the others the latest."""
         c, (start, _), n = self.code, self.layout.carry["history"], self.layout.z
-        self.ring, self.newest = c.slot("ring", c.real, HISTORY * len(self.head_columns)), c.slot("newest", "i64")
+        self.ring, self.newest = c.slot("ring", c.real, HISTORY * len(self.iterated)), c.slot("newest", "i64")
         c.store("0", self.newest, "i64")
         for j, row in enumerate(self._history()):
-            for i, column in enumerate(self.head_columns):
+            for i, column in enumerate(self.iterated):
                 c.store(self._gather(self.in_carry, start + j * n + column, "double", mask), c.at(row, i, c.real))
-        self.tail = {column: c.slot("tail") for column in self.tail_columns}
-        for column, slot in self.tail.items():
+        self.affine = {column: c.slot("affine") for column in affine}
+        for column, slot in self.affine.items():
             c.store(self._gather(self.in_carry, start + column, "double", mask), slot)
 
     def _history(self) -> list[str]:
-        """Addresses of the head's solutions in the ring, the newest first."""
+        """Addresses of the solutions in the ring, the newest first."""
         c, rows = self.code, []
         newest = c.load(self.newest, "i64")
         for j in range(HISTORY):
             place = c.let(f"and i64 {c.let(f'sub i64 {newest}, {j}')}, {HISTORY - 1}")
-            rows.append(c.at(self.ring, c.let(f"mul i64 {place}, {len(self.head_columns)}"), c.real))
+            rows.append(c.at(self.ring, c.let(f"mul i64 {place}, {len(self.iterated)}"), c.real))
         return rows
 
     def _write_history(self, mask: str) -> None:
-        """The ring in the carry's order. The scalar run predicts the tail by the latest, too: its four rows are equal."""
+        """The ring in the carry's order. The scalar run predicts affine unknowns by the latest, too: four equal rows."""
         c, (start, _), n = self.code, self.layout.carry["history"], self.layout.z
         for j, row in enumerate(self._history()):
-            for i, column in enumerate(self.head_columns):
+            for i, column in enumerate(self.iterated):
                 self._scatter(c.load(c.at(row, i, c.real)), self.in_carry, start + j * n + column, "double", mask)
-            for column, slot in self.tail.items():
+            for column, slot in self.affine.items():
                 self._scatter(c.load(slot), self.in_carry, start + j * n + column, "double", mask)
 
     def kind(self, name: str) -> str:
@@ -175,31 +176,31 @@ class LaneFrame(Frame):
 
     def latest(self) -> list[str]:
         c, row = self.code, self._history()[0]
-        found = {column: c.load(c.at(row, i, c.real)) for i, column in enumerate(self.head_columns)}
-        found |= {column: c.load(slot) for column, slot in self.tail.items()}
+        found = {column: c.load(c.at(row, i, c.real)) for i, column in enumerate(self.iterated)}
+        found |= {column: c.load(slot) for column, slot in self.affine.items()}
         return [found[column] for column in range(self.layout.z)]
 
     def extrapolate(self, weights: Sequence[str]) -> None:
-        """Of the head; the tail starts from its latest solution."""
+        """Of what is iterated; the others start from their latest solution."""
         c, history = self.code, self._history()
-        for i, column in enumerate(self.head_columns):
+        for i, column in enumerate(self.iterated):
             value = None
             for j in reversed(range(HISTORY)):
                 term = c.let(f"fmul contract {c.real} {weights[j]}, {c.load(c.at(history[j], i, c.real))}")
                 value = c.let(f"fadd contract {c.real} {value}, {term}") if value else term
             c.store(value or "", self.z[column])
-        for column, slot in self.tail.items():
+        for column, slot in self.affine.items():
             c.store(c.load(slot), self.z[column])
 
     def remember(self) -> None:
         c = self.code
-        if not self.affine:
+        if not self.once:
             more = c.let(f"add i64 {c.load(self.newest, 'i64')}, 1")
             c.store(c.let(f"and i64 {more}, {HISTORY - 1}"), self.newest, "i64")
         row = self._history()[0]
-        for i, column in enumerate(self.head_columns):
+        for i, column in enumerate(self.iterated):
             c.store(c.load(self.w[column]), c.at(row, i, c.real))
-        for column, slot in self.tail.items():
+        for column, slot in self.affine.items():
             c.store(c.load(self.w[column]), slot)
 
     def write_row(self, values: Sequence[str]) -> None:
@@ -246,7 +247,7 @@ class LaneFrame(Frame):
         allowed = c.let(f"icmp slt i64 {lap}, {self.fixed['limit']}")
         c.fork(c.let(f"and i1 {c.some(more)}, {allowed}"), "again", "solved")
         c.label("again")
-        for j in self.head_columns:
+        for j in self.iterated:
             c.store(c.select(more, w[j], z[j]), self.z[j])
         c.go("iterate")
         c.label("solved")

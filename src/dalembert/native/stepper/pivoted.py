@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dalembert.native.llvm.dense import EXACT, NOT_FINITE, SOLVED
 from dalembert.native.llvm.emit import Values
-from dalembert.native.stepper.convergence import judgement, keep_rounding
+from dalembert.native.stepper.convergence import judgement, keep_compensation
 from dalembert.native.stepper.scalar_frame import ScalarFrame
 from dalembert.outcome import Outcome
 
@@ -24,7 +24,7 @@ class Pivoted:
     def write(self) -> None:
         f, c, report = self.frame, self.code, self.frame.part["report"]
         c.label("pivot")
-        code = self._solution(f.emitter.emit(f.roots.f, self.inner))
+        code = self._solution(f.emitter.emit(f.outputs.f, self.inner))
         f.add("slow", "1")
         for i, slot in enumerate((f.size, f.sign, f.determinant)):
             c.store(c.load(c.at(report, i)), slot)
@@ -33,7 +33,7 @@ class Pivoted:
                f" i64 {NOT_FINITE}, label %{not_finite} ]")  # fmt: skip
         c.label("exact")
         f.store(f.w, self.z)
-        for slot in f.rounding.values():
+        for slot in f.compensation.values():
             c.store("0.0", slot)
         self._keep_increments(self.z)
         c.go("accept")
@@ -47,7 +47,7 @@ class Pivoted:
         update = f.read("right")
         w = [c.minus(a, b) for a, b in zip(self.z, update, strict=True)]
         f.store(f.w, w)
-        keep_rounding(f, self.z, dict(enumerate(w)), dict(enumerate(update)))
+        keep_compensation(f, self.z, dict(enumerate(w)), dict(enumerate(update)))
         self._keep_increments(w)
         f.require(f.all_finite(w), Outcome.NOT_FINITE)
         if not (f.step.linear and f.plan is not None):
@@ -57,7 +57,7 @@ class Pivoted:
         if f.step.equations.judged(f.step.everything, f.step.everything):
             there = dict(self.values)
             f.emitter.bind(there, "z", w)
-            code = self._solution(f.emitter.emit(f.roots.f, there))
+            code = self._solution(f.emitter.emit(f.outputs.f, there))
             c.line(f"switch i64 {code}, label %again [ i64 {SOLVED}, label %following i64 {EXACT}, label %accept ]")
             c.label("following")
             f.require_convergence(judgement(f, self.values, dict(enumerate(f.read("right"))), w)[0])
@@ -69,7 +69,7 @@ class Pivoted:
         f.write("right", right)
         with c.loop(0, n * n) as i:
             c.store("0.0", c.at(f.part["matrix"], i))
-        for i, node in enumerate(f.roots.jacobian):
+        for i, node in enumerate(f.outputs.jacobian):
             if node != f.step.graph.zero:
                 c.store(f.emitter.emit([node], self.inner)[0], c.at(f.part["matrix"], i))
         arguments = ", ".join(f"ptr {f.part[name]}" for name in ("matrix", "right", "report"))
@@ -89,5 +89,5 @@ class Pivoted:
         c.fork(more, "iterate", "not_converged", True)
         c.label("not_converged")
         if f.plan is not None:
-            c.store(f.emitter.emit(f.roots.size, dict(self.inner), fast=True)[0], f.size)
+            c.store(f.emitter.emit(f.outputs.size, dict(self.inner), fast=True)[0], f.size)
         c.go(f.failure(Outcome.NOT_CONVERGED))

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dalembert.native.llvm.builder import real
 from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout
 from dalembert.native.stepper.frame import Frame
-from dalembert.native.stepper.linear_systems import Plan, Roots
+from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
 
 COUNTS_IN_REGISTERS = ("k", "known", "target", "saved")
-IN_REGISTERS = ("q", "lost", "s", "low")
+IN_REGISTERS = ("q", "q_compensation", "s", "s_compensation")
 
 
 class ScalarFrame(Frame):
@@ -22,8 +22,8 @@ class ScalarFrame(Frame):
     the scratch; registers: slots of those that live there while it runs.
     """
 
-    def __init__(self, step: Translated, layout: Layout, roots: Roots, plan: Plan | None):
-        super().__init__(step, layout, roots, plan, width=1)
+    def __init__(self, step: Translated, layout: Layout, outputs: GraphOutputs, plan: Plan | None):
+        super().__init__(step, layout, outputs, plan, width=1)
         c, places = self.code, {**layout.carry, **layout.scratch}
         self.counts = {name: c.at("%count", COUNTED.offset(name), "i64") for name in COUNTED.fields}
         self.counts_in_memory = {name: self.counts[name] for name in COUNTS_IN_REGISTERS}
@@ -41,11 +41,11 @@ class ScalarFrame(Frame):
         self.store(self.w, self._in_memory("history")[: layout.z])
         self.diverging = c.slot("diverging", "i1")
         self.stages.enter(self.count("k"))
-        self.stages.prepare(self.emitter, roots.stepped, self.run_values, self.h)
+        self.stages.prepare(self.emitter, outputs.stepped, self.run_values, self.h)
         self.failures: set[Outcome] = set()
 
     @property
-    def head(self) -> str:
+    def signature(self) -> str:
         arrays = ", ".join(f"ptr noalias %{name}" for name in ("carry", "count", "inputs", "rows", "scratch"))
         return f"define void @run({arrays}, ptr %solver) nounwind"
 
@@ -105,7 +105,7 @@ class ScalarFrame(Frame):
     def remember(self) -> None:
         """The older ones move on, if they are read again."""
         c, n, past = self.code, self.layout.z, self.part["history"]
-        for j in reversed(range(1, 1 if self.affine else HISTORY)):
+        for j in reversed(range(1, 1 if self.once else HISTORY)):
             for start, width in c.chunks(n):
                 kind = f"<{width} x double>"
                 c.store(c.load(c.at(past, (j - 1) * n + start), kind), c.at(past, j * n + start), kind)
@@ -159,7 +159,7 @@ class ScalarFrame(Frame):
         self.set_count("code", code)
 
     def stopped(self) -> str | None:
-        return self.ended() if self.roots.stop else None
+        return self.ended() if self.outputs.stop else None
 
     def ended(self) -> str:
         """Whether the run has an outcome."""
@@ -199,7 +199,7 @@ class ScalarFrame(Frame):
             self._fail(outcome)
 
     def _fail(self, outcome: Outcome) -> None:
-        """Where the iteration had lost its way that is why a system is singular or a number not finite."""
+        """Where the iteration diverges that is why a system is singular or a number not finite."""
         c, code = self.code, str(int(outcome))
         c.label(self.failure(outcome))
         if outcome in (Outcome.SINGULAR, Outcome.NOT_FINITE):

@@ -39,13 +39,13 @@ class Stages:
         level = self.step.level(i)
         return max(level, 1) if self.number > 1 and self.step.depend.on(i, "h") else level
 
-    def prepare(self, emitter: Emitter, roots: Sequence[int], values: Values, h: str) -> None:
+    def prepare(self, emitter: Emitter, outputs: Sequence[int], values: Values, h: str) -> None:
         """Compute, once per run and for every stage, what depends on h and on nothing that changes."""
         if self.number == 1:
             return
         g, c = self.step.graph, self.code
-        users = [g.nodes[i] for i in eager(g, roots) if self.step.level(i) > 0 and g.nodes[i][0] not in ("branch", "var")]
-        needed = {j for node in users for j in operands(node)} | set(roots)
+        users = [g.nodes[i] for i in eager(g, outputs) if self.step.level(i) > 0 and g.nodes[i][0] not in ("branch", "var")]
+        needed = {j for node in users for j in operands(node)} | set(outputs)
         self.prepared = sorted(
             j for j in needed if g.kind[j] == "f" and self.step.level(j) == 0 and self.step.depend.on(j, "h")
         )

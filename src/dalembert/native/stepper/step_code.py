@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dalembert.native.llvm.builder import module
 from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.arrays import HISTORY, SINCE
-from dalembert.native.stepper.convergence import judgement, keep_rounding
+from dalembert.native.stepper.convergence import judgement, keep_compensation
 from dalembert.native.stepper.frame import Frame
 from dalembert.native.stepper.linear_systems import Plan
 from dalembert.native.stepper.pivoted import Pivoted
@@ -24,7 +24,7 @@ class StepCode:
     """Writes the function that advances a run, or runs in lanes. See Layout for the arrays."""
 
     def __init__(self, frame: Frame):
-        self.frame, self.code, self.roots, self.emit = frame, frame.code, frame.roots, frame.emitter.emit
+        self.frame, self.code, self.outputs, self.emit = frame, frame.code, frame.outputs, frame.emitter.emit
 
     def text(self) -> str:
         """The whole module as LLVM assembly."""
@@ -33,10 +33,10 @@ class StepCode:
         if isinstance(self.frame, ScalarFrame):
             self._end(self.frame)
         self.frame.leave()
-        return module(tables(self.frame.step), self.code.function(self.frame.head), declared=self.code.declared)
+        return module(tables(self.frame.step), self.code.function(self.frame.signature), declared=self.code.declared)
 
     def _step(self) -> None:
-        f, c, r = self.frame, self.code, self.roots
+        f, c, out = self.frame, self.code, self.outputs
         c.label("step")
         k = f.count("k")
         c.fork(c.let(f"icmp slt i64 {k}, {f.count('until')}"), "begin", "leave", True)
@@ -46,13 +46,13 @@ class StepCode:
         values = dict(f.run_values)
         f.stages.load(values)
         self._bind_time(values, k, f.stages.now)
-        for name in ("q", "s", "lost", "low", "reduced"):
+        for name in ("q", "s", "q_compensation", "s_compensation", "reduced"):
             f.emitter.bind(values, name, f.read(name))
-        if r.law:
+        if out.law:
             self._sample_law(values, k)
             f.emitter.bind(values, "held", f.read("held"))
         self._predict(values)
-        iterated = [*r.update, *r.check, *r.tail_update, *r.tail_check] if f.plan else [*r.f, *r.jacobian]
+        iterated = [*out.update, *out.check, *out.affine_update, *out.affine_check] if f.plan else [*out.f, *out.jacobian]
         f.emitter.hoist(iterated, values, f.step.level, 1)
         self._iterate(values)
         self._accept(values)
@@ -86,7 +86,7 @@ class StepCode:
         turn = c.let(f"srem i64 {since}, {f.count('law_every')}")
         c.fork(c.let(f"icmp eq i64 {turn}, 0"), "sample", "sampled")
         c.label("sample")
-        f.write("held", self.emit(self.roots.law, dict(values)))
+        f.write("held", self.emit(self.outputs.law, dict(values)))
         c.label("sampled")
 
     def _predict(self, values: Values) -> None:
@@ -95,13 +95,13 @@ class StepCode:
         Where one linear solution is enough it does not matter where it starts from: the guess, and no history.
         """
         f, c = self.frame, self.code
-        if f.affine:
-            f.store(f.z, self.emit(self.roots.guess, dict(values)))
+        if f.once:
+            f.store(f.z, self.emit(self.outputs.guess, dict(values)))
             return
         known = f.count("known")
         c.fork(c.let(f"icmp eq i64 {known}, 0"), "guess", "extrapolate", False)
         c.label("guess")
-        f.store(f.z, self.emit(self.roots.guess, dict(values)))
+        f.store(f.z, self.emit(self.outputs.guess, dict(values)))
         c.go("iterate.start")
         c.label("extrapolate")
         row = f.stages.row(known)
@@ -123,26 +123,26 @@ class StepCode:
         c.label("accept")
 
     def _direct(self, plan: Plan, inner: Values, values: Values, z: Sequence[str]) -> None:
-        """By the written-out elimination. The tail stays as predicted until the head is solved."""
-        f, c, r, head = self.frame, self.code, self.roots, sorted(plan.head.columns)
-        *update, check = self.emit([*r.update, *r.check], inner)
+        """By the written-out elimination. The affine unknowns stay as predicted until the others are solved."""
+        f, c, out, iterated = self.frame, self.code, self.outputs, sorted(plan.nonlinear.columns)
+        *update, check = self.emit([*out.update, *out.check], inner)
         self._check(plan, update, f.trusted(check))
         w = list(z)
-        for j, x in zip(head, update, strict=True):
+        for j, x in zip(iterated, update, strict=True):
             w[j] = c.minus(z[j], x)
         f.store(f.w, w)
-        if not plan.affine:
-            small, near = judgement(f, values, dict(zip(head, update, strict=True)), w)
+        if not plan.once:
+            small, near = judgement(f, values, dict(zip(iterated, update, strict=True)), w)
             f.note_divergence(near)
             f.require_convergence(small)
             if plan.judged:
                 following = self._following(plan, inner, values, w)
-                f.require_convergence(judgement(f, values, dict(zip(head, following, strict=True)), w)[0])
+                f.require_convergence(judgement(f, values, dict(zip(iterated, following, strict=True)), w)[0])
             f.repeat(z, w)
-        keep_rounding(f, z, dict(enumerate(w)), dict(zip(head, update, strict=True)))
+        keep_compensation(f, z, dict(enumerate(w)), dict(zip(iterated, update, strict=True)))
         known = dict(values)
-        if plan.tail.rows:
-            self._solve_tail(plan, known, w)
+        if plan.affine.rows:
+            self._solve_affine(plan, known, w)
         report(f, plan, dict(inner), known)
         c.go("accept")
 
@@ -153,36 +153,41 @@ class StepCode:
         self.frame.require_solution(c.compare("ole", check, c.constant(plan.growth)))
 
     def _following(self, plan: Plan, inner: Values, values: Values, w: Sequence[str]) -> list[str]:
-        """The head's update from w with the Jacobian at z, where `inner` is: what jumps between them is seen in it."""
-        there, again, rows = dict(values), dict(inner), sorted(plan.head.rows)
+        """The next update, from w, with the Jacobian at z, where `inner` is: what jumps between them is seen in it."""
+        there, again, rows = dict(values), dict(inner), sorted(plan.nonlinear.rows)
         self.frame.emitter.bind(there, "z", w)
-        f = self.emit([self.roots.f[i] for i in rows], there)
+        f = self.emit([self.outputs.f[i] for i in rows], there)
         again |= {self.frame.step.graph.variable("again", i): value for i, value in zip(rows, f, strict=True)}
-        return self.emit(self.roots.following, again)
+        return self.emit(self.outputs.following, again)
 
-    def _solve_tail(self, plan: Plan, known: Values, w: Sequence[str]) -> None:
-        """The unknowns that follow linearly from the head, starting from the predicted ones."""
-        f, c, r, tail = self.frame, self.code, self.roots, sorted(plan.tail.columns)
+    def _solve_affine(self, plan: Plan, known: Values, w: Sequence[str]) -> None:
+        """The unknowns that follow linearly from the others, starting from the predicted ones."""
+        f, c, out, columns = self.frame, self.code, self.outputs, sorted(plan.affine.columns)
         f.emitter.bind(known, "z", w)
-        *update, check = self.emit([*r.tail_update, *r.tail_check], known)
+        *update, check = self.emit([*out.affine_update, *out.affine_check], known)
         self._check(plan, update, check)
-        solved = [c.minus(w[j], x) for j, x in zip(tail, update, strict=True)]
-        f.store([f.w[j] for j in tail], solved)
-        keep_rounding(f, w, dict(zip(tail, solved, strict=True)), dict(zip(tail, update, strict=True)))
+        solved = [c.minus(w[j], x) for j, x in zip(columns, update, strict=True)]
+        f.store([f.w[j] for j in columns], solved)
+        keep_compensation(f, w, dict(zip(columns, solved, strict=True)), dict(zip(columns, update, strict=True)))
 
     def _accept(self, values: Values) -> None:
         """The new state, if nothing ends the run; domain and stop are read where a step with stages ends."""
-        f, c, r, found = self.frame, self.code, self.roots, None
+        f, c, out, found = self.frame, self.code, self.outputs, None
         f.emitter.bind(values, "w", f.loaded(f.w))
-        for name, slots in (("cut", f.rounding), ("moved", f.increments)):
+        for name, slots in (("w_compensation", f.compensation), ("increment", f.increments)):
             values |= {f.step.graph.variable(name, j): c.load(slot) for j, slot in slots.items()}
-        if r.overlap:
-            f.require(c.compare("uge", self.emit(r.overlap, values)[0], c.constant(0.0)), Outcome.CROSSED)
+        if out.overlap:
+            f.require(c.compare("uge", self.emit(out.overlap, values)[0], c.constant(0.0)), Outcome.CROSSED)
         if f.step.ends:
             found = watch_sign(f, values)
             f.require(c.negated(found.crossed), Outcome.CROSSED)
-        parts = {"q": r.new_q, "lost": r.new_lost, "s": r.new_s, "low": r.new_low}
-        new = {name: self.emit(roots, values) for name, roots in parts.items()}
+        parts = {
+            "q": out.new_q,
+            "q_compensation": out.new_q_compensation,
+            "s": out.new_s,
+            "s_compensation": out.new_s_compensation,
+        }
+        new = {name: self.emit(outputs, values) for name, outputs in parts.items()}
         last = f.stages.last()
         if last:
             c.fork(last, "whole", "part")
@@ -192,10 +197,10 @@ class StepCode:
             c.go("step")
             c.label("whole")
         f.require(c.compare("oeq", c.vanishing([*new["q"], *new["s"]]), c.constant(0.0)), Outcome.NOT_FINITE)
-        if r.inside:
-            f.require(self.emit(r.inside, values)[0], Outcome.LEFT_DOMAIN)
-        if r.stop:
-            f.stop(self.emit(r.stop, values)[0])
+        if out.inside:
+            f.require(self.emit(out.inside, values)[0], Outcome.LEFT_DOMAIN)
+        if out.stop:
+            f.stop(self.emit(out.stop, values)[0])
         f.commit()
         self._count(values, found)
         for name in ("q", "s"):
@@ -210,7 +215,7 @@ class StepCode:
             found = watch_sign(f, values)
             f.add("crossings", f.code.counted(found.crossed))
             f.write_sign(found.sign)
-        f.write("reduced", f.emitter.stored(self.roots.new_reduced, values))
+        f.write("reduced", f.emitter.stored(self.outputs.new_reduced, values))
         count_turn(f, values)
         if f.step.ends:
             count_leap(f)
@@ -226,7 +231,7 @@ class StepCode:
         f.add("iterations", iterations)
         f.set_count("max_iterations", c.whole_intrinsic("smax", f.count("max_iterations"), iterations))
         f.write("residual", [c.maximum([c.load(f.size), *f.read("residual")])])
-        if whole or not f.affine:
+        if whole or not f.once:
             f.remember()
         more = c.let(f"add i64 {f.count('known')}, 1")
         f.set_count("known", c.call("i64", "llvm.smin.i64", ("i64", more), ("i64", str(HISTORY))))
@@ -250,9 +255,9 @@ class StepCode:
             c.go("step")
 
     def _write_row(self, values: Values, q: Sequence[str], k: str) -> None:
-        f, c, r = self.frame, self.code, self.roots
-        given = self.emit([*r.new_velocity, *r.multipliers, *r.force], values)
-        held = f.read("held") if r.law else [c.constant(0.0)] * f.layout.n
+        f, c, out = self.frame, self.code, self.outputs
+        given = self.emit([*out.new_velocity, *out.multipliers, *out.force], values)
+        held = f.read("held") if out.law else [c.constant(0.0)] * f.layout.n
         f.write_row([*q, *given, *held, c.splat(c.let(f"sitofp i64 {k} to double"))])
         f.add("rows", "1")
         f.set_count("saved", k)
@@ -270,12 +275,15 @@ class StepCode:
         self._bind_time(values, c.let(f"sub i64 {k}, 1"), str(f.stages.number - 1))
         for name in ("q", "s"):
             f.emitter.bind(values, name, f.read(f"before_{name}"))
-        for name, length in (("low", f.layout.k), ("cut", f.layout.z)):  # not kept: the last digit of this row's v
+        for name, length in (
+            ("s_compensation", f.layout.k),
+            ("w_compensation", f.layout.z),
+        ):  # not kept: the last digit of this row's v
             f.emitter.bind(values, name, ["0.0"] * length)
         for j, i in f.origin.items():
             w, s = (values[f.step.graph.variable(*x)] for x in (("w", j), ("s", i)))
-            values[f.step.graph.variable("moved", j)] = c.minus(w, s)
-        if self.roots.law and f.stages.number > 1:
+            values[f.step.graph.variable("increment", j)] = c.minus(w, s)
+        if self.outputs.law and f.stages.number > 1:
             f.emitter.bind(values, "held", f.read("begin_held"))
         self._write_row(values, f.read("q"), k)
         c.label("end")

@@ -16,13 +16,13 @@ from dalembert.native.stepper.linear_systems import Plan
 def report(f: Frame, plan: Plan, inner: Values, known: Values) -> None:
     """Scaled residual, sign and size of the determinant of the last evaluation, from the written-out elimination.
 
-    inner: values at the iterate; known: those at the solution of the head. An affine head is solved by one evaluation, and
-    what is left is not evaluated: it counts as zero.
+    inner: values at the iterate; known: those at the solution of the nonlinear unknowns. Where one evaluation solves
+    them, what is left is not evaluated: it counts as zero.
     """
-    c, r, emit = f.code, f.roots, f.emitter.emit
-    c.store(c.constant(0.0) if plan.affine else emit(r.size, inner, fast=True)[0], f.size)
-    if not r.factor:
-        pivots = [*emit(r.pivots, inner), *emit(r.tail_pivots, known)]
+    c, out, emit = f.code, f.outputs, f.emitter.emit
+    c.store(c.constant(0.0) if plan.once else emit(out.size, inner, fast=True)[0], f.size)
+    if not out.factor:
+        pivots = [*emit(out.pivots, inner), *emit(out.affine_pivots, known)]
         c.store(determinant_sign(c, pivots, plan.parity), f.sign)
         if f.step.ends:
             c.store(determinant(c, pivots), f.determinant)
@@ -60,7 +60,7 @@ def leaped(c: Code, before: str, after: str) -> str:
 def watch_sign(f: Frame, values: Values) -> Crossing:
     """Whether the sign changed since the last stage that went in the direction of this one: 0 is no sign."""
     c, old, zero = f.code, f.read_sign(), f.code.constant(0.0)
-    new = f.emitter.sign(f.emitter.emit(f.roots.factor, values)[0]) if f.roots.factor else c.load(f.sign)
+    new = f.emitter.sign(f.emitter.emit(f.outputs.factor, values)[0]) if f.outputs.factor else c.load(f.sign)
     crossed = c.compare("olt", c.times(new, old), zero)
     return Crossing(c.select(c.compare("oeq", new, zero), old, new), crossed)
 
@@ -69,7 +69,7 @@ def count_turn(f: Frame, values: Values) -> None:
     """Steps in which the velocity turned by more than a right angle."""
     if f.stages.number > 1:
         f.emitter.bind(values, "since", f.read("begin_s"))
-    turned = f.code.compare("olt", f.emitter.emit(f.roots.turned, values)[0], f.code.constant(0.0))
+    turned = f.code.compare("olt", f.emitter.emit(f.outputs.turned, values)[0], f.code.constant(0.0))
     f.add("turns", f.code.counted(turned))
 
 
