@@ -111,7 +111,8 @@ def partly_affine_step() -> StepFunctions:
 
 
 def test_unknowns_that_follow_linearly():
-    batch = Batch(partly_affine_step(), np.linspace(-0.6, -0.1, 20), 0.7)  # near enough to the guess for the pivots to be trusted
+    # Near enough to the guess for the pivots to be trusted: the pivoted solver asks for every unknown.
+    batch = Batch(partly_affine_step(), np.linspace(-0.6, -0.1, 20), 0.7)
     found = agree(batch)
     assert np.all(found["code"] == Outcome.SUCCESS)
     assert np.all(found["iterations"] > found["k"])
