@@ -106,7 +106,7 @@ def test_what_may_jump_is_judged_and_what_bends_is_not():
         made = translate(step_of(function))
         plan = choose_plan(made, A[None] + 3 * np.eye(3))
         assert plan is not None
-        assert (plan.affine, plan.judged) == (False, judged)
+        assert (plan.once, plan.judged) == (False, judged)
         assert may_jump(lambda z, f=function: f(z, jnp.ones(3)), jnp.ones(3)) == judged
 
 

@@ -79,6 +79,37 @@ class Code:
         first = self.let(f"insertelement {whole} poison, {kind} {value}, i64 0")
         return self.let(f"shufflevector {whole} {first}, {whole} poison, <{width} x i32> zeroinitializer")
 
+    def splat(self, value: str, kind: str = "double") -> str:
+        """A number that all lanes share, as one of each."""
+        return value if self.width == 1 else self.broadcast(value, kind)
+
+    def plus(self, a: str, b: str) -> str:
+        return self.let(f"fadd {self.real} {a}, {b}")
+
+    def minus(self, a: str, b: str) -> str:
+        return self.let(f"fsub {self.real} {a}, {b}")
+
+    def times(self, a: str, b: str) -> str:
+        return self.let(f"fmul {self.real} {a}, {b}")
+
+    def compare(self, order: str, a: str, b: str) -> str:
+        """A truth value from two numbers; order: LLVM's word, which says what becomes of NaN."""
+        return self.let(f"fcmp {order} {self.real} {a}, {b}")
+
+    def both(self, a: str, b: str) -> str:
+        return self.let(f"and {self.truth} {a}, {b}")
+
+    def negated(self, a: str) -> str:
+        return self.let(f"xor {self.truth} {a}, {self.constant(True)}")
+
+    def select(self, condition: str, a: str, b: str, kind: str | None = None) -> str:
+        """a where the condition holds, b elsewhere; kind: "i1" of a condition that all lanes share."""
+        return self.let(f"select {kind or self.truth} {condition}, {self.real} {a}, {self.real} {b}")
+
+    def counted(self, a: str) -> str:
+        """1 where a truth value holds, 0 elsewhere."""
+        return self.let(f"zext {self.truth} {a} to {self.whole}")
+
     def act(self, function: str, *args: tuple[str, str]) -> None:
         """A call of an outside function that returns nothing."""
         self.declared.add(f"declare void @{function}({', '.join(k for k, _ in args)})")

@@ -18,7 +18,8 @@ COUNTS = ("k", "known", "code", "iterations", "max_iterations", "crossings", "tu
           "target", "until", "last", "every", "limit", "law_every", "first")  # fmt: skip
 COUNTED = Packing.words(*COUNTS)
 NOTHING = dict.fromkeys(COUNTS, 0)
-SINCE = ("q", "lost", "s", "low", "before_q", "before_s", "held")  # kept from the beginning of a step with stages
+# Kept from the beginning of a step with stages.
+SINCE = ("q", "q_compensation", "s", "s_compensation", "before_q", "before_s", "held")
 SETTINGS = ("t0", "h", "tolerance")
 
 
@@ -26,10 +27,11 @@ SETTINGS = ("t0", "h", "tolerance")
 class Layout:
     """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
 
-    `carry`: q, lost, s, history (4, z), held, sign (of stages forwards and of those backwards), residual, failed_residual,
-    reduced, the state one step before, low, what s has lost to rounding, and determinant, its size in the last step (0: not
-    known). With stages, `begin`: q, lost, s, low, the state one stage before, held and z, as they were when the step began,
-    to go back to where one of its stages fails.
+    `carry`, the state of a run: q and s with their rounding compensations (q_compensation is to be subtracted from the next
+    increment, s_compensation to be added), history (4, z), held, the zero-order-hold force of a law, sign (of stages
+    forwards and of those backwards), residual, failed_residual, reduced, q and s one step before, and determinant, its size
+    in the last step (0: not known). With stages, `begin`: SINCE and w, as they were when the step began, to go back to where
+    one of its stages fails.
     `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured. A row of output: q,
     velocity, multipliers, force, held, node index.
     """
@@ -48,9 +50,9 @@ class Layout:
     def packed_carry(self) -> Packing:
         """The carry by name, for Python; machine code takes offsets and lengths of the same, `carry`."""
         shapes: dict[str, int | tuple[int, ...]] = {
-            "q": self.n, "lost": self.n, "s": self.k, "history": (HISTORY, self.z), "held": self.n, "sign": self.sides,
-            "residual": (), "failed_residual": (), "reduced": self.r, "before_q": self.n, "before_s": self.k,
-            "low": self.k, "determinant": (),
+            "q": self.n, "q_compensation": self.n, "s": self.k, "history": (HISTORY, self.z), "held": self.n,
+            "sign": self.sides, "residual": (), "failed_residual": (), "reduced": self.r, "before_q": self.n,
+            "before_s": self.k, "s_compensation": self.k, "determinant": (),
         }  # fmt: skip
         if self.stages > 1:
             shapes |= {f"begin_{name}": shapes[name] for name in SINCE} | {"begin_w": self.z}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dalembert.native.llvm.builder import Code, module
-from dalembert.native.stepper.arrays import COUNTS
+from dalembert.native.llvm.packing import Packing
+from dalembert.native.stepper.arrays import COUNTED
 
 # Steps after which lanes that the scalar run has taken join their group again: few at the start, where a first step often
 # needs the pivoted solver, then twice as many each time. They depend on nothing else: a lane's bits are its own.
@@ -13,8 +14,11 @@ FIRST_CHUNK, CHUNK = 4, 64
 WORTH_THREADS = 4096  # steps of all runs together under which no thread is started
 MOST_THREADS = 256
 # What @ensemble is told of the code it runs: addresses of @run, @lanes (0: none) and @pivoted; lengths; lanes.
-TABLE = ("run", "lanes", "solver", "carry", "scratch", "width")
-JOB = ("table", "carry", "count", "inputs", "rows", "number", "inputs_stride", "rows_stride", "next")
+TABLE = Packing.words("run", "lanes", "solver", "carry", "scratch", "width")
+# What its threads are told: the arguments of @ensemble, and the next run that none has taken.
+ARRAYS = ("carry", "count", "inputs", "rows")
+NUMBERS = ("number", "inputs_stride", "rows_stride")
+JOB = Packing.words("table", *ARRAYS, *NUMBERS, "next")
 
 
 class LaneGroup(NamedTuple):
@@ -35,7 +39,7 @@ def ensemble() -> str:
     work, start = Code(), Code()
     _work(work)
     _start(start)
-    arguments = ", ".join([f"ptr %{x}" for x in JOB[:5]] + [f"i64 %{x}" for x in (*JOB[5:8], "threads")])
+    arguments = ", ".join([f"ptr %{x}" for x in ("table", *ARRAYS)] + [f"i64 %{x}" for x in (*NUMBERS, "threads")])
     return module(
         work.function("define internal ptr @work(ptr %job) nounwind"),
         start.function(f"define void @ensemble({arguments}) nounwind"),
@@ -44,23 +48,28 @@ def ensemble() -> str:
 
 
 def _field(c: Code, name: str) -> str:
-    return c.at("%job", JOB.index(name), "i64")
+    return c.at("%job", JOB.offset(name), "i64")
+
+
+def _count(c: Code, count: str, name: str) -> str:
+    """The address of a count."""
+    return c.at(count, COUNTED.offset(name), "i64")
 
 
 def _start(c: Code) -> None:
     """Fill in the job, start the other threads, work, and wait for them."""
-    c.slots.append(f"  %job = alloca [{len(JOB)} x i64], align 8")
-    for name in JOB[:5]:
+    c.slots.append(f"  %job = alloca [{JOB.size} x i64], align 8")
+    for name in ("table", *ARRAYS):
         c.store(f"%{name}", _field(c, name), "ptr")
-    for name in JOB[5:8]:
+    for name in NUMBERS:
         c.store(f"%{name}", _field(c, name), "i64")
     c.store("0", _field(c, "next"), "i64")
-    width = c.load(c.at("%table", TABLE.index("width"), "i64"), "i64")
+    width = c.load(c.at("%table", TABLE.offset("width"), "i64"), "i64")
     above = c.let(f"add i64 %number, {c.let(f'sub i64 {width}, 1')}")
     groups = c.let(f"sdiv i64 {above}, {width}")
     useful = c.call("i64", "llvm.smin.i64", ("i64", groups), ("i64", "%threads"))
     useful = c.call("i64", "llvm.smin.i64", ("i64", useful), ("i64", str(MOST_THREADS)))
-    last = c.load(c.at("%count", COUNTS.index("last"), "i64"), "i64")
+    last = c.load(_count(c, "%count", "last"), "i64")
     enough = c.let(f"icmp sgt i64 {c.let(f'mul i64 {last}, %number')}, {WORTH_THREADS}")
     others = c.let(f"select i1 {enough}, i64 {c.let(f'sub i64 {useful}, 1')}, i64 0")
     handles = c.slot("handles", "i64", MOST_THREADS)
@@ -80,9 +89,9 @@ def _start(c: Code) -> None:
 def _work(c: Code) -> None:
     """Take groups until none is left."""
     table = c.load(_field(c, "table"), "ptr")
-    given = {name: c.load(_field(c, name), "ptr") for name in JOB[1:5]}
-    given |= {name: c.load(_field(c, name), "i64") for name in JOB[5:8]}
-    known = {name: c.load(c.at(table, i, "i64"), "i64") for i, name in enumerate(TABLE)}
+    given = {name: c.load(_field(c, name), "ptr") for name in ARRAYS}
+    given |= {name: c.load(_field(c, name), "i64") for name in NUMBERS}
+    known = {name: c.load(c.at(table, TABLE.offset(name), "i64"), "i64") for name in TABLE.fields}
     for name in ("run", "lanes", "solver"):
         known[name] = c.let(f"inttoptr i64 {known[name]} to ptr")
     c.line(f"%scratch = alloca double, i64 {known['scratch']}, align 64")
@@ -93,9 +102,9 @@ def _work(c: Code) -> None:
     left = c.let(f"sub i64 {given['number']}, {first}")
     size = c.call("i64", "llvm.smin.i64", ("i64", known["width"]), ("i64", left))
     part = _part(c, given, known, first)
-    last = c.load(c.at(part["count"], COUNTS.index("last"), "i64"), "i64")
+    last = c.load(_count(c, part["count"], "last"), "i64")
     k = c.slot("k", "i64")
-    c.store(c.load(c.at(part["count"], COUNTS.index("k"), "i64"), "i64"), k, "i64")
+    c.store(c.load(_count(c, part["count"], "k"), "i64"), k, "i64")
     chunk = c.slot("chunk", "i64")
     c.store(str(FIRST_CHUNK), chunk, "i64")
     c.label("chunk")
@@ -119,7 +128,7 @@ def _part(c: Code, given: dict, known: dict, first: str) -> dict[str, str]:
     """Addresses of the arrays of run `first`."""
     strides = (("carry", known["carry"]), ("inputs", given["inputs_stride"]), ("rows", given["rows_stride"]))
     found = {name: c.at(given[name], c.let(f"mul i64 {first}, {stride}"), "double") for name, stride in strides}
-    found["count"] = c.at(given["count"], c.let(f"mul i64 {first}, {len(COUNTS)}"), "i64")
+    found["count"] = c.at(given["count"], c.let(f"mul i64 {first}, {COUNTED.size}"), "i64")
     return found
 
 
@@ -129,17 +138,17 @@ def _advance(c: Code, given: dict, known: dict, group: LaneGroup, none: str) -> 
     c.fork(none, "one.by.one", "together")
     c.label("together")
     numbers = (size, given["inputs_stride"], given["rows_stride"], now, until)
-    arrays = ", ".join(f"ptr {part[x]}" for x in ("carry", "count", "inputs", "rows"))
+    arrays = ", ".join(f"ptr {part[x]}" for x in ARRAYS)
     c.line(f"call void {known['lanes']}({arrays}, {', '.join(f'i64 {x}' for x in numbers)})")
     c.label("one.by.one")
     with c.loop(0, size) as i:
         own = _part(c, {**given, **part}, known, i)
-        c.store(until, c.at(own["count"], COUNTS.index("until"), "i64"), "i64")
-        k, code = (c.load(c.at(own["count"], COUNTS.index(x), "i64"), "i64") for x in ("k", "code"))
+        c.store(until, _count(c, own["count"], "until"), "i64")
+        k, code = (c.load(_count(c, own["count"], x), "i64") for x in ("k", "code"))
         behind = c.let(f"and i1 {c.let(f'icmp slt i64 {k}, {until}')}, {c.let(f'icmp eq i64 {code}, 0')}")
         alone, joined = c.name("alone"), c.name("joined")
         c.fork(behind, alone, joined)
         c.label(alone)
-        arrays = ", ".join(f"ptr {own[x]}" for x in ("carry", "count", "inputs", "rows"))
+        arrays = ", ".join(f"ptr {own[x]}" for x in ARRAYS)
         c.line(f"call void {known['run']}({arrays}, ptr %scratch, ptr {known['solver']})")
         c.label(joined)

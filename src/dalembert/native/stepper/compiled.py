@@ -16,12 +16,13 @@ from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
 from dalembert.native.llvm.jit import Loaded, lanes_of_processor
-from dalembert.native.stepper.arrays import COUNTS, Layout
+from dalembert.native.stepper.arrays import COUNTED, Layout
 from dalembert.native.stepper.batch import TABLE, ensemble
-from dalembert.native.stepper.lane_run import Lanes
-from dalembert.native.stepper.linear_systems import Plan, Roots, choose_plan, roots_of
-from dalembert.native.stepper.run import Run
+from dalembert.native.stepper.lane_frame import LaneFrame
+from dalembert.native.stepper.linear_systems import GraphOutputs, Plan, choose_plan, graph_outputs
+from dalembert.native.stepper.scalar_frame import ScalarFrame
 from dalembert.native.stepper.step import StepFunctions, Translated, translate
+from dalembert.native.stepper.step_code import StepCode
 from dalembert.native.trace.place import refusing
 
 
@@ -47,7 +48,7 @@ class CompiledStep:
     written_out: bool
     key: str
     cache: Cache
-    _parts: tuple[Translated, Roots, Plan | None]
+    _parts: tuple[Translated, GraphOutputs, Plan | None]
     _code: Loaded
     _solver: Loaded
 
@@ -69,7 +70,7 @@ class CompiledStep:
         """Advance one run in place. carry, inputs, rows: float64 and count: int64, as in Layout; contiguous."""
         for array, size in (
             (carry, self.carry_size),
-            (count, len(COUNTS)),
+            (count, COUNTED.size),
             (inputs, self.layout.packed_inputs.size),
             (rows, 0),
         ):
@@ -85,7 +86,7 @@ class CompiledStep:
         threads: all processors if None.
         """
         number = len(carry)
-        for array, size in ((carry, self.carry_size), (count, len(COUNTS)), (rows, 0)):
+        for array, size in ((carry, self.carry_size), (count, COUNTED.size), (rows, 0)):
             _check(array, number * size)
         _check(inputs, len(inputs) * self.layout.packed_inputs.size)
         if len(inputs) not in (1, number):
@@ -95,26 +96,26 @@ class CompiledStep:
         self._driver(*(a.ctypes.data for a in arrays), number, *strides, threads or processors())
 
     def table(self, lanes: bool) -> np.ndarray:
-        """What @ensemble needs to know of this code, see ensemble.TABLE; its addresses hold as long as this object."""
+        """What @ensemble needs to know of this code, packed as TABLE; its addresses hold as long as this object."""
         kernel = self._lanes if lanes else None
-        numbers = {
-            "run": self._code.address("run"),
-            "lanes": kernel.address("lanes") if kernel else 0,
-            "solver": self._pivoted,
-            "carry": self.carry_size,
-            "scratch": self.layout.packed_scratch.size,
-            "width": lanes_of_processor() if kernel else 1,
-        }
-        return np.array([numbers[name] for name in TABLE], np.int64)
+        return TABLE.pack(
+            run=self._code.address("run"),
+            lanes=kernel.address("lanes") if kernel else 0,
+            solver=self._pivoted,
+            carry=self.carry_size,
+            scratch=self.layout.packed_scratch.size,
+            width=lanes_of_processor() if kernel else 1,
+        )
 
     @functools.cached_property
     @refusing
     def _lanes(self) -> Loaded | None:
         """The run in lanes, compiled when it is first needed; None where the elimination is not written out."""
-        step, roots, plan = self._parts
+        step, outputs, plan = self._parts
         if plan is None:
             return None
-        return self.cache.load(Lanes(step, self.layout, roots, plan, lanes_of_processor()).text(), plain=True)
+        frame = LaneFrame(step, self.layout, outputs, plan, lanes_of_processor())
+        return self.cache.load(StepCode(frame).text(), plain=True)
 
     @functools.cached_property
     def _driver(self) -> Any:
@@ -123,7 +124,8 @@ class CompiledStep:
 
     def inputs(self, t0: float, h: float, tolerance: float, p: np.ndarray) -> np.ndarray:
         """The array of settings, the program's arrays and the captured numbers."""
-        return np.concatenate([[t0, h, tolerance], np.ravel(p), self.captured]).astype(float)
+        settings = {"t0": t0, "h": h, "tolerance": tolerance}
+        return self.layout.packed_inputs.pack(**settings, p=np.ravel(p), captured=self.captured)
 
 
 def _check(array: np.ndarray, size: int) -> None:
@@ -146,12 +148,12 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
         sides=2 if min(step.weights) < 0 else 1,
     )  # fmt: skip
     plan = choose_plan(translated, _samples(translated, sample))
-    roots = roots_of(translated, plan)
-    text = Run(translated, layout, roots, plan).text()
+    outputs = graph_outputs(translated, plan)
+    text = StepCode(ScalarFrame(translated, layout, outputs, plan)).text()
     solver = cache.load(pivoted_solver(None if plan is not None else layout.z), plain=False)
     code = cache.load(text, plain=True)
-    size = len(reached(translated.graph, [*roots.f, *roots.jacobian, *roots.update, *roots.tail_update]))
-    parts = (translated, roots, plan)
+    size = len(reached(translated.graph, [*outputs.f, *outputs.jacobian, *outputs.update, *outputs.affine_update]))
+    parts = (translated, outputs, plan)
     return CompiledStep(
         layout,
         translated.captured,

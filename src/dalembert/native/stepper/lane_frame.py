@@ -1,153 +1,289 @@
-"""Where the numbers of runs in lanes are: vectors of addresses, variables in registers, and the last solutions in a ring."""
+"""W runs side by side in vectors, each with its own outcome: everything in registers, and a mask for every condition.
+
+Lanes share the node index. A lane that needs more than the written-out elimination - a pivot fails its check, a number is
+not finite, Newton's iteration does not end, the domain is left, a singularity is crossed, the run is stopped - is written
+back as it was before that step, and masked; the scalar run takes it from there. No lane's arithmetic depends on another
+lane: an iterate that has converged is kept while others go on, so that its last evaluation is repeated bit by bit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalembert.native.llvm.builder import Code
-from dalembert.native.llvm.emit import Emitter, Values
-from dalembert.native.stepper.arrays import COUNTS, HISTORY, SINCE, Layout
-from dalembert.native.stepper.linear_systems import Plan, Roots
-from dalembert.native.stepper.stages import Stages
+from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout
+from dalembert.native.stepper.frame import Frame
+from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
+from dalembert.outcome import Outcome
 
 SHARED = ("known", "rows", "saved", "target")  # counts that lanes of one group have in common
 FIXED = ("last", "every", "limit", "law_every", "first")
 OWN = ("iterations", "max_iterations", "crossings", "turns", "leaps")
-STATE = ("q", "lost", "s", "held", "sign", "residual", "reduced", "before_q", "before_s", "low", "determinant")
+STATE = ("q", "q_compensation", "s", "held", "sign", "residual", "reduced", "before_q", "before_s", "s_compensation",
+         "determinant")  # fmt: skip
 
 
-class LaneState:
-    """part: the carry by name; shared, fixed: counts of the group; own: counts of each lane; alive: lanes that take part."""
+class LaneFrame(Frame):
+    """@lanes(ptr carry, count, inputs, rows, i64 lanes, i64 inputs_stride, i64 rows_stride, i64 from, i64 until).
 
-    def __init__(self, step: Translated, layout: Layout, roots: Roots, plan: Plan, width: int):
-        self.step, self.layout, self.roots, self.plan = step, layout, roots, plan
-        self.code = Code(width)
-        self.emitter = Emitter(step.graph, self.code)
+    Arrays as in Layout, one after the other for each lane; a stride of 0 shares the inputs. Of the first `lanes` lanes
+    those without outcome at node `from` are advanced to node `until`.
+
+    part: slots of the carry by name; shared, fixed: counts of the group; own: counts of each lane. Masks: alive: lanes that
+    take part; going: whose iteration goes on; out: that leave; good, settled: what the conditions of a step have come to.
+    """
+
+    def __init__(self, step: Translated, layout: Layout, outputs: GraphOutputs, plan: Plan, width: int):
+        super().__init__(step, layout, outputs, plan, width)
+        self.iterated, affine = sorted(plan.nonlinear.columns), sorted(plan.affine.columns)
         c = self.code
         self.index = "<" + ", ".join(f"i64 {i}" for i in range(c.width)) + ">"
-        self.carry = self.bases("carry", str(layout.packed_carry.size), "double")
-        self.count = self.bases("count", str(len(COUNTS)), "i64")
-        self.rows = self.bases("rows", "%rows_stride", "double")
-        inputs = self.bases("inputs", "%inputs_stride", "double")
+        self.in_carry = self._bases("carry", str(layout.packed_carry.size), "double")
+        self.in_count = self._bases("count", str(COUNTED.size), "i64")
+        self.in_rows = self._bases("rows", "%rows_stride", "double")
+        in_inputs = self._bases("inputs", "%inputs_stride", "double")
         there = c.let(f"icmp slt {c.whole} {self.index}, {c.broadcast('%lanes', 'i64')}")
-        self.choose(there)
-        alive = c.load(self.alive, c.truth)
-        c.fork(c.some(alive), "enter", "end")
+        self._choose(there)
+        c.fork(c.some(c.load(self.alive, c.truth)), "enter", "end")
         c.label("enter")
-        self.run_values = Values()
-        given = {name: [self.gather(inputs, start + i, "double", there) for i in range(length)]
-                 for name, (start, length) in layout.inputs.items()}  # fmt: skip
-        self.t0, self.h, self.tolerance = (given[name][0] for name in ("t0", "h", "tolerance"))
-        self.stages = Stages(step, self.code)
-        for name in ("h", "p", "captured") if self.stages.number == 1 else ("p", "captured"):
-            self.emitter.bind(self.run_values, name, given[name])
+        inputs = {name: [self._gather(in_inputs, start + i, "double", there) for i in range(length)]
+                  for name, (start, length) in layout.inputs.items()}  # fmt: skip
         since = [f"begin_{name}" for name in (*SINCE, "w")] if self.stages.number > 1 else []
-        self.part = {name: self.loaded(name, there) for name in (*STATE, *since)}
-        self.load_history(there)
-        self.z, self.w = ([c.slot(name) for _ in range(layout.z)] for name in "zw")
-        self.cut = {j: c.slot("cut") for j in self.roots.compensated(self.step.graph)}
-        self.moved = {j: c.slot("moved") for j in self.roots.moved(self.step.graph)}
-        self.good, self.going, self.out = (c.slot(name, c.truth) for name in ("good", "going", "out"))
-        self.turns, self.lap = c.slot("turns", c.whole), c.slot("lap", "i64")
-        self.emitter.hoist(self.roots.stepped, self.run_values, self.stages.changes, 0)
+        self.part = {name: self._copied(name, there) for name in (*STATE, *since)}
+        self._copy_solutions(there, affine)
+        self.going, self.out = (c.slot(name, c.truth) for name in ("going", "out"))
+        self.lap = c.slot("lap", "i64")
+        self.good = self.settled = c.constant(True)
+        self.enter(inputs)
+        self.stages.enter("%from")
 
-    def bases(self, array: str, stride: str, kind: str) -> str:
+    @property
+    def signature(self) -> str:
+        arrays = ", ".join(f"ptr noalias %{name}" for name in ("carry", "count", "inputs", "rows"))
+        numbers = ", ".join(f"i64 %{name}" for name in ("lanes", "inputs_stride", "rows_stride", "from", "until"))
+        # Without the attribute LLVM splits vectors where the processor prefers narrower ones.
+        return f'define void @lanes({arrays}, {numbers}) nounwind "min-legal-vector-width"="{64 * self.code.width}"'
+
+    def _bases(self, array: str, stride: str, kind: str) -> str:
         """Addresses of each lane's part of an array."""
         c = self.code
         steps = c.let(f"mul {c.whole} {self.index}, {c.broadcast(stride, 'i64')}")
         return c.let(f"getelementptr {kind}, ptr %{array}, {c.whole} {steps}")
 
-    def gather(self, bases: str, offset: int, kind: str, mask: str) -> str:
+    def _gather(self, bases: str, offset: int, kind: str, mask: str) -> str:
         c, w = self.code, self.code.width
         short = "f64" if kind == "double" else "i64"
         at = c.let(f"getelementptr {kind}, <{w} x ptr> {bases}, i64 {offset}")
         return c.call(f"<{w} x {kind}>", f"llvm.masked.gather.v{w}{short}.v{w}p0", (f"<{w} x ptr>", at),
                       ("i32", "8"), (c.truth, mask), (f"<{w} x {kind}>", "zeroinitializer"))  # fmt: skip
 
-    def scatter(self, value: str, bases: str, offset: int, kind: str, mask: str) -> None:
+    def _scatter(self, value: str, bases: str, offset: int, kind: str, mask: str) -> None:
         c, w = self.code, self.code.width
         short = "f64" if kind == "double" else "i64"
         at = c.let(f"getelementptr {kind}, <{w} x ptr> {bases}, i64 {offset}")
         c.act(f"llvm.masked.scatter.v{w}{short}.v{w}p0", (f"<{w} x {kind}>", value), (f"<{w} x ptr>", at),
               ("i32", "8"), (c.truth, mask))  # fmt: skip
 
-    def choose(self, there: str) -> None:
+    def _choose(self, there: str) -> None:
         """Which lanes take part: those at node `from` that agree with the first of them in what they share."""
         c = self.code
-        place = {name: i for i, name in enumerate(COUNTS)}
-        column = {name: self.gather(self.count, place[name], "i64", there) for name in ("k", "code", *SHARED, *OWN)}
+        place = {name: COUNTED.offset(name) for name in COUNTED.fields}
+        column = {name: self._gather(self.in_count, place[name], "i64", there) for name in ("k", "code", *SHARED, *OWN)}
         at_node = c.let(f"icmp eq {c.whole} {column['k']}, {c.broadcast('%from', 'i64')}")
         running = c.let(f"icmp eq {c.whole} {column['code']}, zeroinitializer")
-        mask = c.let(f"and {c.truth} {there}, {c.let(f'and {c.truth} {at_node}, {running}')}")
+        mask = c.both(there, c.both(at_node, running))
         bits = c.let(f"bitcast {c.truth} {mask} to i{c.width}")
         first = c.call(f"i{c.width}", f"llvm.cttz.i{c.width}", (f"i{c.width}", bits), ("i1", "false"))
         inside = c.let(f"and i{c.width} {first}, {c.width - 1}")  # without any lane: lane 0, which is then not used
-        row = c.let(f"mul i64 {c.let(f'zext i{c.width} {inside} to i64')}, {len(COUNTS)}")
+        row = c.let(f"mul i64 {c.let(f'zext i{c.width} {inside} to i64')}, {COUNTED.size}")
         start = c.at("%count", row, "i64")
         number = {name: c.load(c.at(start, place[name], "i64"), "i64") for name in (*SHARED, *FIXED)}
         for name in SHARED:
             same = c.let(f"icmp eq {c.whole} {column[name]}, {c.broadcast(number[name], 'i64')}")
-            mask = c.let(f"and {c.truth} {mask}, {same}")
-        self.fixed = {name: number[name] for name in FIXED}
+            mask = c.both(mask, same)
+        self.fixed = {"until": "%until", **{name: number[name] for name in FIXED}}
         self.shared = {name: c.slot(name, "i64") for name in ("k", *SHARED)}
-        for name in SHARED:
-            c.store(number[name], self.shared[name], "i64")
-        c.store("%from", self.shared["k"], "i64")
+        for name, slot in self.shared.items():
+            c.store("%from" if name == "k" else number[name], slot, "i64")
         self.own = {name: c.slot(name, c.whole) for name in OWN}
         for name, slot in self.own.items():
             c.store(column[name], slot, c.whole)
         self.alive = c.slot("alive", c.truth)
         c.store(mask, self.alive, c.truth)
 
-    def loaded(self, name: str, mask: str) -> list[str]:
+    def _copied(self, name: str, mask: str) -> list[str]:
         """Slots with a part of the carry."""
         start, length = self.layout.carry[name]
         slots = [self.code.slot(name) for _ in range(length)]
-        self.store(slots, [self.gather(self.carry, start + i, "double", mask) for i in range(length)])
+        self.store(slots, [self._gather(self.in_carry, start + i, "double", mask) for i in range(length)])
         return slots
 
-    def load_history(self, mask: str) -> None:
-        """The head's last solutions, in a ring of four, `newest` telling where; of the tail only the latest."""
-        c, head, tail = self.code, sorted(self.plan.head.columns), sorted(self.plan.tail.columns)
-        start, n = self.layout.carry["history"][0], self.layout.z
-        self.ring, self.newest = c.slot("ring", c.real, HISTORY * len(head)), c.slot("newest", "i64")
+    def _copy_solutions(self, mask: str, affine: Sequence[int]) -> None:
+        """The last solutions of what is iterated, in a ring of four, `newest` telling where; of the others the latest."""
+        c, (start, _), n = self.code, self.layout.carry["history"], self.layout.z
+        self.ring, self.newest = c.slot("ring", c.real, HISTORY * len(self.iterated)), c.slot("newest", "i64")
         c.store("0", self.newest, "i64")
-        for j, row in enumerate(self.history()):
-            for i, column in enumerate(head):
-                c.store(self.gather(self.carry, start + j * n + column, "double", mask), c.at(row, i, c.real))
-        self.latest = {column: c.slot("latest") for column in tail}
-        for column, slot in self.latest.items():
-            c.store(self.gather(self.carry, start + column, "double", mask), slot)
+        for j, row in enumerate(self._history()):
+            for i, column in enumerate(self.iterated):
+                c.store(self._gather(self.in_carry, start + j * n + column, "double", mask), c.at(row, i, c.real))
+        self.affine = {column: c.slot("affine") for column in affine}
+        for column, slot in self.affine.items():
+            c.store(self._gather(self.in_carry, start + column, "double", mask), slot)
 
-    def history(self) -> list[str]:
-        """Addresses of the head's solutions in the ring, the newest first."""
+    def _history(self) -> list[str]:
+        """Addresses of the solutions in the ring, the newest first."""
         c, rows = self.code, []
         newest = c.load(self.newest, "i64")
         for j in range(HISTORY):
             place = c.let(f"and i64 {c.let(f'sub i64 {newest}, {j}')}, {HISTORY - 1}")
-            rows.append(c.at(self.ring, c.let(f"mul i64 {place}, {len(self.plan.head.columns)}"), c.real))
+            rows.append(c.at(self.ring, c.let(f"mul i64 {place}, {len(self.iterated)}"), c.real))
         return rows
 
-    def write_history(self, mask: str) -> None:
-        """The ring in the carry's order. The scalar run predicts the tail by the latest, too: its four rows are equal."""
+    def _write_history(self, mask: str) -> None:
+        """The ring in the carry's order. The scalar run predicts affine unknowns by the latest, too: four equal rows."""
         c, (start, _), n = self.code, self.layout.carry["history"], self.layout.z
-        for j, row in enumerate(self.history()):
-            for i, column in enumerate(sorted(self.plan.head.columns)):
-                self.scatter(c.load(c.at(row, i, c.real)), self.carry, start + j * n + column, "double", mask)
-            for column, slot in self.latest.items():
-                self.scatter(c.load(slot), self.carry, start + j * n + column, "double", mask)
+        for j, row in enumerate(self._history()):
+            for i, column in enumerate(self.iterated):
+                self._scatter(c.load(c.at(row, i, c.real)), self.in_carry, start + j * n + column, "double", mask)
+            for column, slot in self.affine.items():
+                self._scatter(c.load(slot), self.in_carry, start + j * n + column, "double", mask)
 
-    def store(self, slots: Sequence[str], values: Sequence[str]) -> None:
-        for slot, value in zip(slots, values, strict=True):
-            self.code.store(value, slot)
+    def kind(self, name: str) -> str:
+        return self.code.whole if name in self.own else "i64"
 
-    def number(self, name: str) -> str:
-        return self.code.load(self.shared[name], "i64")
+    def count(self, name: str) -> str:
+        return self.fixed[name] if name in self.fixed else self.code.load((self.shared | self.own)[name], self.kind(name))
+
+    def set_count(self, name: str, value: str) -> None:
+        self.code.store(value, (self.shared | self.own)[name], self.kind(name))
 
     def read(self, name: str) -> list[str]:
-        return [self.code.load(slot) for slot in self.part[name]]
+        return self.loaded(self.part[name])
 
-    def add(self, name: str, amount: str) -> None:
-        c, slot = self.code, self.own[name]
-        c.store(c.let(f"add {c.whole} {c.load(slot, c.whole)}, {amount}"), slot, c.whole)
+    def write(self, name: str, values: Sequence[str]) -> None:
+        self.store(self.part[name], values)
+
+    def read_sign(self) -> str:
+        back, signs = self.stages.backwards(), self.read("sign")
+        return self.code.select(back, signs[1], signs[0], "i1") if back else signs[0]
+
+    def write_sign(self, value: str) -> None:
+        c, back, signs = self.code, self.stages.backwards(), self.read("sign")
+        if back:
+            self.write("sign", [c.select(back, signs[0], value, "i1"), c.select(back, value, signs[1], "i1")])
+        else:
+            self.write("sign", [value])
+
+    def latest(self) -> list[str]:
+        c, row = self.code, self._history()[0]
+        found = {column: c.load(c.at(row, i, c.real)) for i, column in enumerate(self.iterated)}
+        found |= {column: c.load(slot) for column, slot in self.affine.items()}
+        return [found[column] for column in range(self.layout.z)]
+
+    def extrapolate(self, weights: Sequence[str]) -> None:
+        """Of what is iterated; the others start from their latest solution."""
+        c, history = self.code, self._history()
+        for i, column in enumerate(self.iterated):
+            value = None
+            for j in reversed(range(HISTORY)):
+                term = c.let(f"fmul contract {c.real} {weights[j]}, {c.load(c.at(history[j], i, c.real))}")
+                value = c.let(f"fadd contract {c.real} {value}, {term}") if value else term
+            c.store(value or "", self.z[column])
+        for column, slot in self.affine.items():
+            c.store(c.load(slot), self.z[column])
+
+    def remember(self) -> None:
+        c = self.code
+        if not self.once:
+            more = c.let(f"add i64 {c.load(self.newest, 'i64')}, 1")
+            c.store(c.let(f"and i64 {more}, {HISTORY - 1}"), self.newest, "i64")
+        row = self._history()[0]
+        for i, column in enumerate(self.iterated):
+            c.store(c.load(self.w[column]), c.at(row, i, c.real))
+        for column, slot in self.affine.items():
+            c.store(c.load(self.w[column]), slot)
+
+    def write_row(self, values: Sequence[str]) -> None:
+        c = self.code
+        start = c.let(f"mul i64 {self.count('rows')}, {self.layout.packed_row.size}")
+        at = c.let(f"getelementptr double, <{c.width} x ptr> {self.in_rows}, i64 {start}")
+        alive = c.load(self.alive, c.truth)
+        for i, value in enumerate(values):
+            self._scatter(value, at, i, "double", alive)
+
+    def begin_iteration(self) -> None:
+        c = self.code
+        c.store("0", self.lap, "i64")
+        c.store("zeroinitializer", self.iterations, c.whole)
+        c.store(c.load(self.alive, c.truth), self.going, c.truth)
+
+    def count_iteration(self) -> None:
+        """Of those that go on. All lanes that are alive are evaluated."""
+        c = self.code
+        self.good, self.settled = c.load(self.alive, c.truth), c.constant(True)
+        counted = c.counted(c.load(self.going, c.truth))
+        c.store(c.let(f"add {c.whole} {c.load(self.iterations, c.whole)}, {counted}"), self.iterations, c.whole)
+
+    def trusted(self, check: str) -> str:
+        return check  # a lane that diverges has left
+
+    def require_solution(self, good: str) -> None:
+        self.good = self.code.both(self.good, good)
+
+    def note_divergence(self, near: str) -> None:
+        self.good = self.code.both(self.good, near)
+
+    def require_convergence(self, small: str) -> None:
+        self.settled = self.code.both(self.settled, small)
+
+    def repeat(self, z: Sequence[str], w: Sequence[str]) -> None:
+        """Those that have settled stay where they are while others go on, up to the limit."""
+        c = self.code
+        more = c.both(self.good, c.negated(self.settled))
+        self.good = c.both(self.good, self.settled)
+        c.store(more, self.going, c.truth)
+        lap = c.let(f"add i64 {c.load(self.lap, 'i64')}, 1")
+        c.store(lap, self.lap, "i64")
+        allowed = c.let(f"icmp slt i64 {lap}, {self.fixed['limit']}")
+        c.fork(c.let(f"and i1 {c.some(more)}, {allowed}"), "again", "solved")
+        c.label("again")
+        for j in self.iterated:
+            c.store(c.select(more, w[j], z[j]), self.z[j])
+        c.go("iterate")
+        c.label("solved")
+
+    def require(self, condition: str, outcome: Outcome) -> None:
+        self.good = self.code.both(self.good, condition)
+
+    def stop(self, condition: str) -> None:
+        self.good = self.code.both(self.good, self.code.negated(condition))
+
+    def stopped(self) -> str | None:
+        return None
+
+    def commit(self) -> None:
+        """Lanes for which something has failed leave, before the step."""
+        c, here = self.code, self.code.name("on")
+        out = c.both(c.load(self.alive, c.truth), c.negated(self.good))
+        c.store(out, self.out, c.truth)
+        c.fork(c.some(out), "write", here, False)
+        c.label(here)
+
+    def leave(self) -> None:
+        """Write back the lanes in `out`, and go on with the others: the step that is under way is begun again."""
+        c = self.code
+        c.store(c.load(self.alive, c.truth), self.out, c.truth)
+        c.label("write")
+        out = c.load(self.out, c.truth)
+        for name, slots in self.part.items():
+            for i, slot in enumerate(slots):
+                self._scatter(c.load(slot), self.in_carry, self.layout.carry[name][0] + i, "double", out)
+        self._write_history(out)
+        for name in (*self.shared, *self.own):
+            value = self.count(name) if name in self.own else c.broadcast(self.count(name), "i64")
+            self._scatter(value, self.in_count, COUNTED.offset(name), "i64", out)
+        left = c.both(c.load(self.alive, c.truth), c.negated(out))
+        c.store(left, self.alive, c.truth)
+        c.fork(c.some(left), "step", "end")
+        c.label("end")
+        c.line("ret void")

@@ -11,7 +11,7 @@ from dalembert.native.graph.dependence import reached
 from dalembert.native.graph.graph import Graph
 from dalembert.native.graph.nodes import paired
 from dalembert.native.graph.simplify import gather_factors, rebuilt, share_reciprocals
-from dalembert.native.stepper.elimination import GROWTH, Elimination, PivotOrder, choose_order, eliminate, parity, within
+from dalembert.native.stepper.elimination import GROWTH, PivotOrder, choose_order, eliminate, parity, within
 from dalembert.native.stepper.step import Translated
 from dalembert.native.trace.partition import Part, split
 
@@ -20,30 +20,31 @@ LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; be
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How the linear systems are solved: the pivots of the head, which is iterated, and of the tail, solved once after.
+    """How the linear systems are solved: the pivots of the unknowns that are iterated, and of those that then follow.
 
-    affine: the head's equations are proven to be affine in its unknowns, and one solution of it is enough, too.
-    judged: they may jump, or their Jacobian is not proven: the update from the result must be small, too.
+    nonlinear: what Newton's method iterates. affine: what one linear solution gives after it. once: the equations of the
+    first are proven to be affine in them, too, and one solution is enough. judged: they may jump, or their Jacobian is not
+    proven: the update from the result must be small, too.
     """
 
-    head: PivotOrder
-    tail: PivotOrder
-    affine: bool
+    nonlinear: PivotOrder
+    affine: PivotOrder
+    once: bool
     judged: bool
 
     @property
     def growth(self) -> float:
         """What the check of the pivots may be."""
-        return GROWTH["linear" if self.affine else "iterated"]
+        return GROWTH["linear" if self.once else "iterated"]
 
     @property
     def parity(self) -> int:
         """Of the permutation of all pivots."""
-        return parity([self.head, self.tail])
+        return parity([self.nonlinear, self.affine])
 
     @property
     def operations(self) -> int:
-        return self.head.operations + self.tail.operations
+        return self.nonlinear.operations + self.affine.operations
 
 
 def choose_plan(step: Translated, samples: np.ndarray) -> Plan | None:
@@ -54,9 +55,9 @@ def choose_plan(step: Translated, samples: np.ndarray) -> Plan | None:
     orders = [_order_of(part, entries != step.graph.zero, levels, samples) for part in parts]
     if orders[0] is None or orders[1] is None:
         return None
-    head = parts[0].rows, parts[0].columns
-    affine = step.equations.affine(*head)
-    plan = Plan(orders[0], orders[1], affine, not affine and step.equations.judged(*head))
+    iterated = parts[0].rows, parts[0].columns
+    once = step.equations.affine(*iterated)
+    plan = Plan(orders[0], orders[1], once, not once and step.equations.judged(*iterated))
     return plan if plan.operations <= LARGEST_WRITTEN else None
 
 
@@ -69,11 +70,11 @@ def _order_of(part: Part, pattern: np.ndarray, levels: np.ndarray, samples: np.n
 
 
 @dataclasses.dataclass
-class Roots:
-    """f, jacobian (by rows): the system. update, check, pivots: the head's written-out solution; empty if there is none;
-    tail_…: the tail's, with the head's solution in z. Updates are in the order of the plan's sorted columns.
+class GraphOutputs:
+    """f, jacobian (by rows): the system. update, check, pivots: the written-out solution of the nonlinear unknowns; empty if
+    there is none; affine_…: that of the others, with the first in z. Updates are in the order of the plan's sorted columns.
 
-    size: largest scaled residual of the head. following: the head's update from another point, with this Jacobian, of F
+    size: largest scaled residual of what is iterated. following: its update from another point, with this Jacobian, of F
     there, `again`; empty if it is not asked for. The others are as in Translated.
     """
 
@@ -82,17 +83,17 @@ class Roots:
     update: list[int]
     check: list[int]
     pivots: list[int]
-    tail_update: list[int]
-    tail_check: list[int]
-    tail_pivots: list[int]
+    affine_update: list[int]
+    affine_check: list[int]
+    affine_pivots: list[int]
     size: list[int]
     following: list[int]
     guess: list[int]
     scale: list[int]
     new_q: list[int]
-    new_lost: list[int]
+    new_q_compensation: list[int]
     new_s: list[int]
-    new_low: list[int]
+    new_s_compensation: list[int]
     multipliers: list[int]
     force: list[int]
     new_velocity: list[int]
@@ -106,102 +107,106 @@ class Roots:
 
     def compensated(self, g: Graph) -> list[int]:
         """The unknowns of which is kept what rounding cuts off."""
-        return self._summed(g, "cut")
+        return self._summed(g, "w_compensation")
 
-    def moved(self, g: Graph) -> dict[int, int]:
+    def increments(self, g: Graph) -> dict[int, int]:
         """The unknowns that start at a component of s, and which: their increments are summed, and not their values."""
-        return {j: g.nodes[self.guess[j]][2] for j in self._summed(g, "moved")}
+        return {j: g.nodes[self.guess[j]][2] for j in self._summed(g, "increment")}
 
     def _summed(self, g: Graph, name: str) -> list[int]:
-        nodes = (g.nodes[i] for i in reached(g, [*self.new_s, *self.new_low]))
+        nodes = (g.nodes[i] for i in reached(g, [*self.new_s, *self.new_s_compensation]))
         return sorted(node[2] for node in nodes if node[:2] == ("var", name))
 
     @property
     def stepped(self) -> list[int]:
         """What is computed in every step, apart from conditions and laws."""
-        return [*self.f, *self.jacobian, *self.update, *self.check, *self.tail_update, *self.tail_check, *self.size,
+        return [*self.f, *self.jacobian, *self.update, *self.check, *self.affine_update, *self.affine_check, *self.size,
                 *self.following, *self.new_q, *self.new_s, *self.scale, *self.multipliers, *self.force,
                 *self.new_velocity]  # fmt: skip
 
 
-def roots_of(step: Translated, plan: Plan | None) -> Roots:
-    """All roots of a step; without a plan the elimination is left to loops."""
+def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
+    """All outputs of a step; without a plan the elimination is left to loops."""
     g, n = step.graph, len(step.f)
     gathered = gather_factors(g, [*step.f, *step.jacobian.ravel().tolist()], step.level)
     f = gathered[:n]
     jacobian = np.array(collect_terms(g, gathered[n:], f, step.level), np.int64).reshape(n, n)
-    head, tail = (
-        [_eliminated(step, f, jacobian, plan, order) for order in (plan.head, plan.tail)] if plan else [_NOTHING] * 2
-    )
-    new_s, new_low = _increments(step) if plan and plan.affine else (step.new_s, step.new_low)
-    after = dict(zip(step.new_s, new_s, strict=True))
-    iterated = sorted(plan.head.rows) if plan else range(n)
-    size = scaled_residual(g, [f[i] for i in iterated], jacobian[list(iterated)])
-    one = lambda x: [] if x is None else [x]  # noqa: E731
-    parts = Roots(
-        f, jacobian.ravel().tolist(), *_nodes(head, bool(plan)), *_nodes(tail, bool(plan and plan.tail.rows)), [size],
-        _following(step, jacobian, plan), step.guess, step.scale, step.new_q, step.new_lost, new_s, new_low,
-        step.multipliers, step.force, _replaced(g, step.new_velocity, after), _replaced(g, [step.turned], after),
-        one(step.factor), _replaced(g, one(step.overlap), after), _replaced(g, one(step.inside), after),
-        _replaced(g, one(step.stop), after), step.law or [], _replaced(g, step.new_reduced or [], after),
+    none = [], [], []
+    update, check, pivots = _solution(step, f, jacobian, plan, plan.nonlinear) if plan else none
+    affine = _solution(step, f, jacobian, plan, plan.affine) if plan and plan.affine.rows else none
+    new_s, new_s_compensation = _increments(step) if plan and plan.once else (step.new_s, step.new_s_compensation)
+    new = dict(zip(step.new_s, new_s, strict=True))
+    rows = sorted(plan.nonlinear.rows) if plan else range(n)
+    size = scaled_residual(g, [f[i] for i in rows], jacobian[list(rows)])
+    parts = GraphOutputs(
+        f=f, jacobian=jacobian.ravel().tolist(), update=update, check=check, pivots=pivots, affine_update=affine[0],
+        affine_check=affine[1], affine_pivots=affine[2], size=[size], following=_following(step, jacobian, plan),
+        guess=step.guess, scale=step.scale, new_q=step.new_q, new_q_compensation=step.new_q_compensation, new_s=new_s,
+        new_s_compensation=new_s_compensation, multipliers=step.multipliers, force=step.force,
+        new_velocity=_replaced(g, step.new_velocity, new), turned=_replaced(g, [step.turned], new),
+        factor=_one(step.factor), overlap=_replaced(g, _one(step.overlap), new),
+        inside=_replaced(g, _one(step.inside), new), stop=_replaced(g, _one(step.stop), new), law=step.law or [],
+        new_reduced=_replaced(g, step.new_reduced or [], new),
     )  # fmt: skip
-    names = [field.name for field in dataclasses.fields(Roots)]
+    names = [field.name for field in dataclasses.fields(GraphOutputs)]
     lists = [getattr(parts, name) for name in names]
     flat = iter(share_reciprocals(g, [i for part in lists for i in part], step.level))
-    return Roots(**{name: [next(flat) for _ in part] for name, part in zip(names, lists, strict=True)})
+    return GraphOutputs(**{name: [next(flat) for _ in part] for name, part in zip(names, lists, strict=True)})
 
 
-_NOTHING = Elimination({}, 0, [])
+def _solution(
+    step: Translated, f: list[int], jacobian: np.ndarray, plan: Plan, order: PivotOrder
+) -> tuple[list[int], list[int], list[int]]:
+    """update by unknown, check and pivots of one of the two linear systems.
 
-
-def _eliminated(step: Translated, f: list[int], jacobian: np.ndarray, plan: Plan, order: PivotOrder) -> Elimination:
-    """One of the two linear systems; where one solution is enough, written at the guess, so that more of it is constant."""
+    Where one solution is enough it is written at the guess, so that more of it is constant.
+    """
     g = step.graph
-    if plan.affine:
+    if plan.once:
         known = {g.variable("z", j): step.guess[j] for j in order.columns}
         every = _replaced(g, [*f, *jacobian.ravel().tolist()], known)
         f, jacobian = every[: len(f)], np.array(every[len(f) :], np.int64).reshape(jacobian.shape)
-    return eliminate(g, f, jacobian, order, step.level, plan.growth)
+    found = eliminate(g, f, jacobian, order, step.level, plan.growth)
+    return [found.update[j] for j in sorted(found.update)], [found.check], found.pivots
 
 
 def _following(step: Translated, jacobian: np.ndarray, plan: Plan | None) -> list[int]:
     if plan is None or not plan.judged:
         return []
     again = step.graph.vector("again", len(step.f)).tolist()
-    found = eliminate(step.graph, again, jacobian, plan.head, step.level, plan.growth)
+    found = eliminate(step.graph, again, jacobian, plan.nonlinear, step.level, plan.growth)
     return [found.update[j] for j in sorted(found.update)]
 
 
-def _replaced(g: Graph, roots: list[int], known: dict[int, int]) -> list[int]:
-    """The roots with other nodes in place of some."""
+def _replaced(g: Graph, outputs: list[int], known: dict[int, int]) -> list[int]:
+    """The outputs with other nodes in place of some."""
     new: dict[int, int] = dict(known)
-    for i in reached(g, roots):
+    for i in reached(g, outputs):
         if i not in new:
             node = g.nodes[i]
             new[i] = i if node[0] in ("const", "var") else rebuilt(g, node, new.__getitem__)
-    return [new[i] for i in roots]
+    return [new[i] for i in outputs]
 
 
 def _increments(step: Translated) -> tuple[list[int], list[int]]:
-    """new s and what rounding cuts off: s + (moved + low) where an unknown starts at s; as given elsewhere."""
-    g, sums, lows = step.graph, [], []
+    """new s and what rounding cuts off: s + (increment + compensation) where an unknown starts at s; as given elsewhere."""
+    g, sums, rests = step.graph, [], []
     start = {step.guess[j]: j for j in range(len(step.guess))}
-    for k, (new, low) in enumerate(zip(step.new_s, step.new_low, strict=True)):
+    for k, (new, rest) in enumerate(zip(step.new_s, step.new_s_compensation, strict=True)):
         s = g.variable("s", k)
         j = start.get(s)
-        if j is None or not any(g.nodes[i] == ("var", "cut", j) for i in reached(g, [new])):
+        if j is None or not any(g.nodes[i] == ("var", "w_compensation", j) for i in reached(g, [new])):
             sums.append(new)
-            lows.append(low)
+            rests.append(rest)
             continue
-        part = g.raw("add", g.variable("moved", j), g.variable("low", k))
+        part = g.raw("add", g.variable("increment", j), g.variable("s_compensation", k))
         sums.append(g.raw("add", s, part))
-        lows.append(g.raw("sub", part, g.raw("sub", sums[-1], s)))
-    return sums, lows
+        rests.append(g.raw("sub", part, g.raw("sub", sums[-1], s)))
+    return sums, rests
 
 
-def _nodes(found: Elimination, used: bool) -> tuple[list[int], list[int], list[int]]:
-    """update by unknown, check, pivots; empty if there is nothing to solve."""
-    return ([found.update[j] for j in sorted(found.update)], [found.check], found.pivots) if used else ([], [], [])
+def _one(node: int | None) -> list[int]:
+    return [] if node is None else [node]
 
 
 def scaled_residual(g: Graph, f: list[int], jacobian: np.ndarray) -> int:

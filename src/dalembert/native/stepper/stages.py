@@ -31,7 +31,7 @@ class Stages:
 
     def __init__(self, step: Translated, code: Code):
         self.number, self.code, self.step = len(step.weights), code, step
-        self.now = "0"
+        self.now, self.slot, self.back = "0", "", ""
         self.table, self.prepared = "", []
 
     def changes(self, i: int) -> int:
@@ -39,13 +39,13 @@ class Stages:
         level = self.step.level(i)
         return max(level, 1) if self.number > 1 and self.step.depend.on(i, "h") else level
 
-    def prepare(self, emitter: Emitter, roots: Sequence[int], values: Values, h: str) -> None:
+    def prepare(self, emitter: Emitter, outputs: Sequence[int], values: Values, h: str) -> None:
         """Compute, once per run and for every stage, what depends on h and on nothing that changes."""
         if self.number == 1:
             return
         g, c = self.step.graph, self.code
-        users = [g.nodes[i] for i in eager(g, roots) if self.step.level(i) > 0 and g.nodes[i][0] not in ("branch", "var")]
-        needed = {j for node in users for j in operands(node)} | set(roots)
+        users = [g.nodes[i] for i in eager(g, outputs) if self.step.level(i) > 0 and g.nodes[i][0] not in ("branch", "var")]
+        needed = {j for node in users for j in operands(node)} | set(outputs)
         self.prepared = sorted(
             j for j in needed if g.kind[j] == "f" and self.step.level(j) == 0 and self.step.depend.on(j, "h")
         )
@@ -68,16 +68,23 @@ class Stages:
         """The stage that begins at count k."""
         return "0" if self.number == 1 else self.code.let(f"srem i64 {k}, {self.number}")
 
-    def begin(self, slot: str | None) -> None:
-        """The stage that is under way, from a slot that counts them, and the next one into it.
+    def enter(self, k: str) -> None:
+        """Before the first step, at count k."""
+        if self.number > 1:
+            self.slot = self.code.slot("stage", "i64")
+            self.code.store(self.of(k), self.slot, "i64")
 
-        `of(k)` gives the same, by a remainder that makes a stage of a single run 3 % slower.
-        """
-        if slot is not None:
-            c = self.code
-            self.now = c.load(slot, "i64")
-            last = c.let(f"icmp eq i64 {self.now}, {self.number - 1}")
-            c.store(c.let(f"select i1 {last}, i64 0, i64 {c.let(f'add i64 {self.now}, 1')}"), slot, "i64")
+    def begin(self) -> None:
+        """The stage that is under way is the one that the slot counts; `of(k)` is the same, by a remainder that takes 3 %
+        of the time of a stage."""
+        if self.number > 1:
+            self.now, self.back = self.code.load(self.slot, "i64"), ""
+
+    def advance(self, whole: bool) -> None:
+        """The next stage is the first of the next step, or the one after this."""
+        if self.number > 1:
+            following = "0" if whole else self.code.let(f"add i64 {self.now}, 1")
+            self.code.store(following, self.slot, "i64")
 
     def last(self) -> str | None:
         """Whether the step ends with this stage; None where it always does."""
@@ -87,7 +94,9 @@ class Stages:
         """Whether the stage that is under way goes back in time; None where none does."""
         if min(self.step.weights) > 0:
             return None
-        return self.code.let(f"fcmp olt double {self.part('gammas', self.now)}, 0.0")
+        if not self.back:
+            self.back = self.code.let(f"fcmp olt double {self.part('gammas', self.now)}, 0.0")
+        return self.back
 
     def node(self, k: str) -> str:
         """The number of whole steps in k, as a double."""

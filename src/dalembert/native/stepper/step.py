@@ -28,7 +28,7 @@ class StepFunctions:
     (n,), new s (k,)). outputs(z, q, s, t, h, held, p) → (multipliers (m,), force (n,)). velocity(s, p) → (n,).
     factor(z, q, s, t, h, p) → (): its sign is watched; None: the determinant's. ends: a change of the sign ends the run,
     otherwise it is counted. overlap(z, q, s, t, h, p) → (): ends the run where it is negative. stop, domain (q, v, t, p) →
-    truth value. law(q, v, t, p) → held (n,).
+    truth value. law(q, v, t, p) → held (n,), a zero-order-hold force.
     reduce(r, w, t, q, v, multipliers, p) → (r, w), of numbers r and integers w, with `reduced` their lengths. p: the
     arrays of the program, of shapes `shapes`. weights: a step is made of stages, each a step with weights[i] h.
     extrapolation: (stages, 5, 4), the weights of the last solutions, newest first, in the prediction, by how many are known.
@@ -58,10 +58,11 @@ class StepFunctions:
 @dataclasses.dataclass
 class Translated:
     """A step as nodes of a graph. Inputs: z (the iterate), w (the accepted z), q, s, t, h, held, reduced, p, captured;
-    what rounding has cut off: lost of q, low of s, cut of w; and again, F at another point than the Jacobian.
+    the rounding compensations of q, s and w; increment: w - s of unknowns that start at s; and again, F at another point
+    than the Jacobian.
 
     f, jacobian: at z. declared: nodes whose part in the Jacobian is what somebody says. scale, and all that follows the
-    solution, at w: new_q and lost with compensation, new_s; multipliers, force; velocity of new_s and of s; turned: the
+    solution, at w: new_q, new_s and their compensations; multipliers, force; velocity of new_s and of s; turned: the
     scalar product of the velocities before and after the whole step, which begins at s, with stages at `since`; factor,
     overlap, inside, stop, new_reduced or None. law: at the state before the step.
     """
@@ -75,9 +76,9 @@ class Translated:
     guess: list[int]
     scale: list[int]
     new_q: list[int]
-    new_lost: list[int]
+    new_q_compensation: list[int]
     new_s: list[int]
-    new_low: list[int]
+    new_s_compensation: list[int]
     multipliers: list[int]
     force: list[int]
     new_velocity: list[int]
@@ -102,9 +103,9 @@ class Translated:
         return found
 
     def _level(self, i: int) -> int:
-        if self.depend.on(i, "z", "w", "cut", "moved", "again"):
+        if self.depend.on(i, "z", "w", "w_compensation", "increment", "again"):
             return 2
-        return 1 if self.depend.on(i, "q", "s", "low", "t", "held", "lost", "reduced", "since") else 0
+        return 1 if self.depend.on(i, "q", "s", "s_compensation", "t", "held", "q_compensation", "reduced", "since") else 0
 
     @functools.cached_property
     def equations(self) -> Equations:
@@ -127,7 +128,7 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     graph = Graph(limit)
     tracer, n, k = Tracer(graph), step.n, step.k
     q, s, t, h = (graph.vector(*x) for x in (("q", n), ("s", k), ("t", 1), ("h", 1)))
-    held, lost = (graph.vector(*x) for x in (("held", n), ("lost", n)))
+    held, q_rest = (graph.vector(*x) for x in (("held", n), ("q_compensation", n)))
     reduced = graph.vector("reduced", sum(step.reduced), step.reduced[1])
     t, h = t.reshape(()), h.reshape(())
     held = held if step.law else np.full(n, graph.zero)  # without a law nothing is ever held
@@ -143,15 +144,17 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
 
     (guess,) = trace(step.guess, q, s, t, h)
     z, w = graph.vector("z", guess.size), graph.vector("w", guess.size)
-    low, cut = graph.vector("low", k), graph.vector("cut", guess.size)
+    s_rest, w_rest = graph.vector("s_compensation", k), graph.vector("w_compensation", guess.size)
     jacobian, f = trace(_with_jacobian(step.residual), z, q, s, t, h, held)
     trace(step.residual, z, q, s, t, h, held, by=tracer.declare)
     (scale,) = trace(step.scale, w, q, s, h)
     increment, new_s = trace(step.advance, w, q, s, t, h)
-    new_s, new_low = _compensated(graph, new_s, s, low, cut)
-    total = [_less(graph, int(a), int(b)) for a, b in zip(increment, lost, strict=True)]
+    new_s, new_s_compensation = _compensated(graph, new_s, s, s_rest, w_rest)
+    total = [_less(graph, int(a), int(b)) for a, b in zip(increment, q_rest, strict=True)]
     new_q = np.array([graph.raw("add", int(a), b) for a, b in zip(q, total, strict=True)], np.int64)
-    new_lost = [graph.raw("sub", graph.raw("sub", int(a), int(b)), c) for a, b, c in zip(new_q, q, total, strict=True)]
+    new_q_compensation = [
+        graph.raw("sub", graph.raw("sub", int(a), int(b)), c) for a, b, c in zip(new_q, q, total, strict=True)
+    ]
     multipliers, force = trace(step.outputs, w, q, s, t, h, held)
     (velocity,) = trace(step.velocity, s)
     (new_velocity,) = trace(step.velocity, new_s)
@@ -171,18 +174,21 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     (factor,) = trace(step.factor, w, q, s, t, h) if step.factor else (None,)
     (overlap,) = trace(step.overlap, w, q, s, t, h) if step.overlap else (None,)
     (law,) = trace(step.law, q, velocity, t) if step.law else (None,)
-    after = None
+    new_reduced = None
     if step.reduce:
         values = np.split(reduced, [step.reduced[0]])
-        after = np.concatenate(trace(step.reduce, *values, end, new_q, new_velocity, multipliers))
+        new_reduced = np.concatenate(trace(step.reduce, *values, end, new_q, new_velocity, multipliers))
     inside, stop = condition(step.domain), condition(step.stop)
-    lists: list[Any] = [None if a is None else a.ravel().tolist() for a in
-                        (f, guess, scale, new_q, new_s, new_low, multipliers, force, new_velocity, law, after)]  # fmt: skip
-    f, guess, scale, new_q, new_s, new_low, multipliers, force, new_velocity, law, after = lists
+    lists = {
+        "f": f, "guess": guess, "scale": scale, "new_q": new_q, "new_s": new_s, "new_s_compensation": new_s_compensation,
+        "multipliers": multipliers, "force": force, "new_velocity": new_velocity, "law": law, "new_reduced": new_reduced,
+    }  # fmt: skip
+    flat_lists: dict[str, Any] = {name: None if a is None else a.ravel().tolist() for name, a in lists.items()}
     return Translated(
-        graph, Dependence(graph), np.array(tracer.captured), tracer.declared, f, jacobian, guess, scale, new_q, new_lost,
-        new_s, new_low, multipliers, force, new_velocity, turned, None if factor is None else int(factor),
-        step.ends, None if overlap is None else int(overlap), inside, stop, law, after, step.weights, step.extrapolation,
+        graph, Dependence(graph), np.array(tracer.captured), tracer.declared, jacobian=jacobian, turned=turned,
+        new_q_compensation=new_q_compensation, factor=None if factor is None else int(factor), ends=step.ends,
+        overlap=None if overlap is None else int(overlap), inside=inside, stop=stop,
+        weights=step.weights, extrapolation=step.extrapolation, **flat_lists,
     )  # fmt: skip
 
 
@@ -199,29 +205,29 @@ def _with_jacobian(residual: Callable) -> Callable:
     return both
 
 
-def _less(g: Graph, increment: int, lost: int) -> int:
-    """increment - lost, formed first where the increment's first term is: that is known before the step is solved."""
+def _less(g: Graph, increment: int, rest: int) -> int:
+    """increment - rest, formed first where the increment's first term is: that is known before the step is solved."""
     op, *terms = g.nodes[increment]
     if op != "add":
-        return g.apply("sub", increment, lost)
-    return g.apply("add", g.apply("sub", terms[0], lost), terms[1])
+        return g.apply("sub", increment, rest)
+    return g.apply("add", g.apply("sub", terms[0], rest), terms[1])
 
 
-def _compensated(g: Graph, new_s: np.ndarray, s: np.ndarray, low: np.ndarray, cut: np.ndarray) -> tuple[Any, Any]:
-    """(new s, new low): where s becomes an unknown w_j, it is summed with what rounding cut off before.
+def _compensated(g: Graph, new_s: np.ndarray, s: np.ndarray, s_rest: np.ndarray, w_rest: np.ndarray) -> tuple[Any, Any]:
+    """(new s, its compensation): where s becomes an unknown w_j, it is summed with what rounding cut off before.
 
-    s + ((w_j - s) + (cut_j + low)): a solution near s differs from it by a number that is known exactly, and the update of
-    Newton's last iteration is known to more digits than z - update. Source: Hairer, Lubich, Wanner, Geometric Numerical
-    Integration, Section VIII.5, for increments of any one step method.
+    s + ((w_j - s) + (rest of w_j + rest of s)): a solution near s differs from it by a number that is known exactly, and
+    the update of Newton's last iteration is known to more digits than z - update. Source: Hairer, Lubich, Wanner, Geometric
+    Numerical Integration, Section VIII.5, for increments of any one step method.
     """
-    sums, lows = [], []
-    for new, old, rest in zip(new_s.tolist(), s.tolist(), low.tolist(), strict=True):
+    sums, rests = [], []
+    for new, old, rest in zip(new_s.tolist(), s.tolist(), s_rest.tolist(), strict=True):
         node = g.nodes[new]
         if node[0] != "var" or node[1] != "w":
             sums.append(new)
-            lows.append(g.zero)
+            rests.append(g.zero)
             continue
-        part = g.raw("add", g.raw("sub", new, old), g.raw("add", int(cut[node[2]]), rest))
+        part = g.raw("add", g.raw("sub", new, old), g.raw("add", int(w_rest[node[2]]), rest))
         sums.append(g.raw("add", old, part))
-        lows.append(g.raw("sub", part, g.raw("sub", sums[-1], old)))
-    return np.array(sums, np.int64), np.array(lows, np.int64)
+        rests.append(g.raw("sub", part, g.raw("sub", sums[-1], old)))
+    return np.array(sums, np.int64), np.array(rests, np.int64)

@@ -10,7 +10,8 @@ import jax
 
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.builder import Code, module
-from dalembert.native.stepper.arrays import COUNTS
+from dalembert.native.llvm.packing import Packing
+from dalembert.native.stepper.arrays import COUNTED
 from dalembert.native.stepper.batch import TABLE
 
 # Offsets in the structures of xla/ffi/api/c_api.h, in bytes.
@@ -24,7 +25,9 @@ _INTERNAL = 13  # code of an internal error
 MAJOR = 0  # of the interface these offsets belong to
 
 SLOTS = 65536  # codes that XLA may know at the same time
-SLOT = ("key", "table", "users")  # words of a slot; users: calls that are running
+SLOT = Packing.words("key", "table", "users")  # users: calls that are running
+# What a slot's table tells: what @ensemble is told, the address of @ensemble, the length of the inputs, how many threads.
+CALL = Packing.words(*TABLE.fields, "ensemble", "inputs", "threads")
 GONE = b"dalembert: the machine code of this program is no longer loaded"
 
 
@@ -44,8 +47,7 @@ def interface() -> tuple[int, int]:
 def ffi_handler(major: int, minor: int) -> str:
     """Module with  ptr @handler(ptr frame)  for  (carry, count, inputs, key) → (carry, count, rows), and the slots it reads.
 
-    Arrays may have leading axes, the same for all: so many runs. A table: ensemble.TABLE, then the address of @ensemble, the
-    length of the inputs, the number of threads. An unknown key is an error of XLA.
+    Arrays may have leading axes, the same for all: so many runs. A table is packed as CALL. An unknown key: an error of XLA.
     """
     c = Code()
     extension = c.load(_byte(c, "%frame", _FRAME["extension"]), "ptr")
@@ -68,7 +70,7 @@ def ffi_handler(major: int, minor: int) -> str:
     c.line(f"atomicrmw sub ptr {users}, i64 1 seq_cst")
     c.line("ret ptr null")
     _refuse(c)
-    slots = f"@slots = global [{len(SLOT) * SLOTS} x i64] zeroinitializer\n@used = global i64 0"
+    slots = f"@slots = global [{SLOT.size * SLOTS} x i64] zeroinitializer\n@used = global i64 0"
     message = f'@gone = internal constant [{len(GONE) + 1} x i8] c"{GONE.decode()}\\00"'
     return module(slots, message, c.function("define ptr @handler(ptr %frame) nounwind"), declared=c.declared)
 
@@ -86,8 +88,8 @@ def _found(c: Code, key: str) -> tuple[str, str]:
     i = c.load(at, "i64")
     c.fork(c.let(f"icmp slt i64 {i}, {used}"), "compare", "gone")
     c.label("compare")
-    place = {name: c.at("@slots", c.let(f"add i64 {c.let(f'mul i64 {i}, {len(SLOT)}')}, {k}"), "i64")
-             for k, name in enumerate(SLOT)}  # fmt: skip
+    place = {name: c.at("@slots", c.let(f"add i64 {c.let(f'mul i64 {i}, {SLOT.size}')}, {SLOT.offset(name)}"), "i64")
+             for name in SLOT.fields}  # fmt: skip
     c.store(c.let(f"add i64 {i}, 1"), at, "i64")
     here = c.let(f"load atomic i64, ptr {place['key']} acquire, align 8")
     c.fork(c.let(f"icmp eq i64 {here}, {key}"), "enter", "look")
@@ -119,15 +121,15 @@ def _refuse(c: Code) -> None:
 def _work(c: Code, buffers: dict[str, str], data: dict[str, str], table: str) -> None:
     """Copy carry and count to the results, and run there."""
     sizes = {name: _size(c, buffers[name]) for name in ("carry", "count", "rows")}
-    number = c.let(f"sdiv i64 {sizes['count']}, {len(COUNTS)}")
+    number = c.let(f"sdiv i64 {sizes['count']}, {COUNTED.size}")
     for name in ("carry", "count"):
         length = c.let(f"shl i64 {sizes[name]}, 3")
         c.act("llvm.memcpy.p0.p0.i64", ("ptr", data[f"new {name}"]), ("ptr", data[name]), ("i64", length), ("i1", "false"))
     c.fork(c.let(f"icmp sgt i64 {number}, 0"), "some", "none")
     c.label("some")
     rows = c.let(f"sdiv i64 {sizes['rows']}, {number}")
-    known = {name: c.load(c.at(table, len(TABLE) + i, "i64"), "i64") for i, name in enumerate(("call", "inputs", "threads"))}
-    call = c.let(f"inttoptr i64 {known['call']} to ptr")
+    known = {name: c.load(c.at(table, CALL.offset(name), "i64"), "i64") for name in ("ensemble", "inputs", "threads")}
+    call = c.let(f"inttoptr i64 {known['ensemble']} to ptr")
     arrays = ", ".join(f"ptr {x}" for x in (table, *(data[n] for n in ("new carry", "new count", "inputs", "rows"))))
     numbers = ", ".join(f"i64 {x}" for x in (number, known["inputs"], rows, known["threads"]))
     c.line(f"call void {call}({arrays}, {numbers})")

@@ -22,9 +22,9 @@ from jax.interpreters import batching, mlir
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE
 from dalembert.native.llvm.jit import Loaded
-from dalembert.native.stepper.batch import ensemble
+from dalembert.native.stepper.batch import TABLE, ensemble
 from dalembert.native.stepper.compiled import CompiledStep, processors
-from dalembert.native.xla.ffi import SLOT, SLOTS, ffi_handler, interface
+from dalembert.native.xla.ffi import CALL, SLOT, SLOTS, ffi_handler, interface
 
 TARGET = "dalembert_run"
 
@@ -34,9 +34,11 @@ class Handle:
 
     def __init__(self, key: int, code: CompiledStep, lanes: bool):
         driver = code.cache.load(ensemble(), plain=False)
-        extra = [driver.address("ensemble"), code.layout.packed_inputs.size, processors()]
         self.key, self.row_size = key, code.row_size
-        self.table = np.concatenate([code.table(lanes), np.array(extra, np.int64)])
+        self.table = CALL.pack(
+            **TABLE.unpack(code.table(lanes)), ensemble=driver.address("ensemble"),
+            inputs=code.layout.packed_inputs.size, threads=processors(),
+        )  # fmt: skip
         self.owners = code, driver
 
 
@@ -45,7 +47,7 @@ class _Slots:
 
     def __init__(self) -> None:
         self.loaded: Loaded = CACHE.load(ffi_handler(*interface()), plain=False)
-        words = ctypes.c_int64 * (len(SLOT) * SLOTS)
+        words = ctypes.c_int64 * (SLOT.size * SLOTS)
         self.words = words.from_address(self.loaded.variable("slots"))
         self.used = ctypes.c_int64.from_address(self.loaded.variable("used"))
         self.free: deque[int] = deque()
@@ -61,23 +63,28 @@ class _Slots:
             if not self.free and self.used.value == SLOTS:
                 raise Unsupported("XLA's foreign function interface", f"more than {SLOTS} compiled runs are in use")
             slot = self.free.popleft() if self.free else self.used.value
-            at = len(SLOT) * slot
-            self.words[at + 1], self.words[at] = handle.table.ctypes.data, handle.key
+            self.words[_word(slot, "table")] = handle.table.ctypes.data
+            self.words[_word(slot, "key")] = handle.key
             self.used.value = max(self.used.value, slot + 1)
             weakref.finalize(handle, self.leave, slot, (handle.table, handle.owners)).atexit = False
 
     def leave(self, slot: int, kept: Any) -> None:
         with self.lock:
-            at = len(SLOT) * slot
-            self.words[at], self.words[at + 1] = 0, 0
+            self.words[_word(slot, "key")] = 0
+            self.words[_word(slot, "table")] = 0
             self.running.append((slot, kept))
             self.sweep()
 
     def sweep(self) -> None:
         """Let go of what no call uses any more."""
-        still = [(slot, kept) for slot, kept in self.running if self.words[len(SLOT) * slot + 2] != 0]
-        self.free.extend(slot for slot, _ in self.running if self.words[len(SLOT) * slot + 2] == 0)
+        still = [(slot, kept) for slot, kept in self.running if self.words[_word(slot, "users")] != 0]
+        self.free.extend(slot for slot, _ in self.running if self.words[_word(slot, "users")] == 0)
         self.running = still
+
+
+def _word(slot: int, name: str) -> int:
+    """Where a word of a slot stands in the table."""
+    return SLOT.size * slot + SLOT.offset(name)
 
 
 _HANDLES: weakref.WeakValueDictionary[int, Handle] = weakref.WeakValueDictionary()

@@ -27,7 +27,7 @@ from dalembert.tracing import Remembered, Walk, split
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
 # Names that a Carry shares with the arrays of machine code: with its carry, and with its counts.
-PARTS = ("q", "lost", "s", "history", "held", "sign", "residual", "failed_residual", "determinant")
+PARTS = ("q", "s", "history", "held", "sign", "residual", "failed_residual", "determinant")
 BOTH = ("known", "code", "iterations", "max_iterations", "crossings", "turns", "leaps")
 _COMPILED: Remembered[CompiledStep] = Remembered(REMEMBERED)
 _told: set[str] = set()
@@ -91,7 +91,8 @@ def packed(xp, native: Native, choices: Choices, carry: Carry, grid: Grid, size:
     """The carry and the inputs as the machine code reads them, by NumPy or jax.numpy; of `size` runs, if that is given."""
     layout, still = native.code.layout, 0 * carry.s
     state = {name: [getattr(carry, name)] for name in PARTS}
-    state |= {"reduced": as_doubles(xp, carry.reduced), "before_q": [carry.q], "before_s": [carry.s], "low": [still]}
+    state |= {"reduced": as_doubles(xp, carry.reduced), "before_q": [carry.q], "before_s": [carry.s]}
+    state |= {"q_compensation": [carry.lost], "s_compensation": [still]}
     if layout.stages > 1:
         state |= {f"begin_{name}": state[name] for name in SINCE} | {"begin_w": [carry.history[..., 0, :]]}
     shared = {"t0": grid.t0, "h": grid.h, "tolerance": choices.options.tolerance, "captured": native.code.captured}
@@ -128,6 +129,7 @@ def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[s
     saved = ("multipliers", "force") if columns["k"].shape[-1] else ()
     return carry._replace(
         **{name: xp.asarray(part[name]) for name in PARTS},
+        lost=xp.asarray(part["q_compensation"]),
         **{name: xp.asarray(columns[name][..., -1, :]) for name in saved},
         **{name: xp.asarray(number[name]) for name in BOTH},
         k=xp.asarray(number["k"]) // code.layout.stages,
