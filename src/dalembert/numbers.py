@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.extend.core import get_opaque_trace_state
 from jaxtyping import Array, Float
 
 EPSILON = float(np.finfo(float).eps)  # between 1 and the next number
@@ -215,8 +216,19 @@ def is_traced(*trees) -> bool:
     Returns:
         Whether one of the leaves, or the program around, is being traced.
     """
-    probe = jnp.add(0.0, 0.0)
-    return any(isinstance(leaf, Tracer) for leaf in (probe, *jax.tree.leaves(trees)))
+    if not plain_values() and isinstance(jnp.add(0.0, 0.0), Tracer):
+        return True
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def plain_values() -> bool:
+    """Whether operations give values here, by a look that costs less than an operation; False may be wrong under vmap and
+    grad, where an operation tells."""
+    return get_opaque_trace_state() == _OUTSIDE
+
+
+with jax.ensure_compile_time_eval():
+    _OUTSIDE = get_opaque_trace_state()
 
 
 def holds_tracer(value: Any) -> bool:

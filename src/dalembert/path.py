@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -15,7 +17,22 @@ from dalembert.numbers import as_array, described, whole_number
 from dalembert.outcome import Outcome
 
 
-class Statistics(eqx.Module):
+class Held(eqx.Module):
+    """Arrays that a run left as NumPy's, each an array of JAX from when it is first asked for: most of them never are."""
+
+    if not TYPE_CHECKING:
+
+        def __getattribute__(self, name: str) -> Any:
+            found = super().__getattribute__(name)
+            if type(found) is not np.ndarray:
+                return found
+            with jax.ensure_compile_time_eval():  # under jit it would be a traced value, and kept
+                found = jax.device_put(found)  # jnp.asarray would compile a program for every shape
+            object.__setattr__(self, name, found)
+            return found
+
+
+class Statistics(Held):
     """What the solver did, over the whole run, also over steps that were not saved.
 
     Attributes:
@@ -81,8 +98,27 @@ class Provenance:
     run: str
     versions: str
 
+    @classmethod
+    def later(cls, texts: Callable[[], dict[str, Any]]) -> Provenance:
+        """A record that is written out when it is first asked for. texts: gives its fields, from values of the call."""
+        record = object.__new__(cls)
+        object.__setattr__(record, "_texts", texts)
+        return record
 
-class Path(eqx.Module):
+    def __getattr__(self, name: str) -> Any:
+        texts = self.__dict__.get("_texts")
+        if name in self.__dataclass_fields__ and texts is not None:
+            self.__dict__.update(texts())
+            self.__dict__.pop("_texts", None)
+        if name in self.__dict__:  # now, or by another thread
+            return self.__dict__[name]
+        raise AttributeError(f"a Provenance has no attribute {name}")
+
+    def __reduce__(self):
+        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+
+
+class Path(Held):
     """d/dt L_v - L_q = f + Rᵀλ, solved step by step: a discrete trajectory. Every variable carries its own times and its own
     level.
 

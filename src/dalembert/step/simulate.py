@@ -129,7 +129,7 @@ def simulate(
     # By NumPy: every small operation of JAX is compiled when it is first met, jnp.asarray too, for every shape.
     prepared, carry, rows = jax.tree.map(np.asarray, (prepared, carry, rows))
     path = path_of(np, prepared, carry, rows, grid, choices)
-    path = dataclasses.replace(jax.device_put(path), provenance=record)
+    path = dataclasses.replace(path, provenance=record)
     warn_of_resolution(path)
     if throw and Outcome(int(path.code)).failed:
         raise StepError(path)

@@ -6,8 +6,9 @@ import functools
 import hashlib
 import json
 import sys
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -31,21 +32,53 @@ def provenance(
     **run: Any,
 ) -> Provenance:
     """The functions of the system by name and source, its parameters, scheme, starter, branch, run and versions."""
-    functions = _functions(system)
+    functions = {name: value for name, value in run.items() if callable(value)}
+    values = {name: value for name, value in run.items() if not callable(value)}
+    return record_of(system, words_of(system, scheme, starter, branch, **functions), **values)
+
+
+class Words(NamedTuple):
+    """What of a record is the same in every call, for as long as the functions read the same. functions: sources of those
+    given beside the system, by their arguments' names."""
+
+    texts: dict[str, Any]
+    functions: dict[str, str]
+
+
+def words_of(system, scheme, starter: str, branch: Branch | None, **functions: Callable) -> Words:
+    """The texts of what a system and the options of a run are now."""
+    own = _functions(system)
     kinds = [type(part).__name__ for part in (system, *getattr(system, "constraints", ()))]
-    text = "\n".join([f"# {', '.join(kinds)}", *(source(f) for f in functions)])
-    return Provenance(
-        system=", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in functions),
-        source=text,
-        source_hash=hashlib.sha256(text.encode()).hexdigest(),
-        parameters=_parameters(system.parameters),
-        coordinates=system.coordinates or (),
-        scheme=_scheme(system, scheme),
-        starter=starter,
-        branch=_branch(branch),
-        run=json.dumps({name: _plain(value) for name, value in run.items() if value is not None}),
-        versions=_versions(),
-    )
+    text = "\n".join([f"# {', '.join(kinds)}", *(source(f) for f in own)])
+    texts = {
+        "system": ", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in own),
+        "source": text,
+        "source_hash": hashlib.sha256(text.encode()).hexdigest(),
+        "coordinates": system.coordinates or (),
+        "scheme": _scheme(system, scheme),
+        "starter": starter,
+        "branch": _branch(branch),
+        "versions": _versions(),
+    }
+    return Words(texts, {name: source(function) for name, function in functions.items()})
+
+
+def record_of(system, words: Words, **values: Any) -> Provenance:
+    """The record of a call: its values are taken now, and written out when somebody asks for them."""
+    parameters, kept = system.parameters, {name: _taken(x) for name, x in values.items() if x is not None}
+
+    def texts() -> dict[str, Any]:
+        plain = {name: _plain(x) for name, x in kept.items()} | words.functions
+        return {**words.texts, "parameters": _parameters(parameters), "run": json.dumps(plain)}
+
+    return Provenance.later(texts)
+
+
+def _taken(value: Any) -> Any:
+    """A copy of what can change."""
+    if isinstance(value, str | int | float | jax.Array):
+        return value
+    return {name: _taken(x) for name, x in value.items()} if isinstance(value, dict) else np.array(value)
 
 
 def abridged(data: dict[str, Any]) -> dict[str, Any]:
@@ -91,8 +124,6 @@ def _branch(branch: Branch | None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if callable(value):
-        return source(value)
     if isinstance(value, dict):
         return {str(name): _plain(part) for name, part in value.items()}
     return np.asarray(value).tolist() if not isinstance(value, str | int | float) else value
