@@ -118,7 +118,15 @@ def as_vector(value: Any, name: str, n: int | None = None) -> Float[Array, "n"]:
     """One number per coordinate, (n,)."""
     if value is None:
         raise TypeError(f"{name}: is missing; give one number per coordinate, shape (n,)")
-    array = as_array(value, name)
+    return _one_per_coordinate(as_array(value, name), name, n)
+
+
+def as_coordinates(value: Any, name: str, n: int | None = None) -> Float[np.ndarray, "n"]:
+    """As `as_vector`, of numbers and as NumPy's own array."""
+    return _one_per_coordinate(as_numbers(value, name), name, n)
+
+
+def _one_per_coordinate(array: Any, name: str, n: int | None) -> Any:
     if array.ndim != 1 or array.shape[0] == 0:
         raise ValueError(f"{name}: found shape {array.shape}; give one number per coordinate, shape (n,)")
     if n is not None and array.shape[0] != n:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import equinox as eqx
 import jax
@@ -20,6 +20,13 @@ from dalembert.outcome import Outcome
 class Held(eqx.Module):
     """Arrays that a run left as NumPy's, each an array of JAX from when it is first asked for: most of them never are."""
 
+    @classmethod
+    def of(cls, **fields: Any) -> Self:
+        """From all fields as they are, in a tenth of the time that a dataclass takes."""
+        made = object.__new__(cls)
+        made.__dict__.update(fields)
+        return made
+
     if not TYPE_CHECKING:
 
         def __getattribute__(self, name: str) -> Any:
@@ -30,6 +37,11 @@ class Held(eqx.Module):
                 found = jax.device_put(found)  # jnp.asarray would compile a program for every shape
             object.__setattr__(self, name, found)
             return found
+
+
+def as_left(one: Held, name: str) -> Any:
+    """A field as it is, of NumPy where nobody has asked for it."""
+    return object.__getattribute__(one, "__dict__")[name]
 
 
 class Statistics(Held):

@@ -54,7 +54,7 @@ class Composed(StepProgram):
 
     def expect(self, s, h, a, multipliers):
         """z of the first stage from the continuous (a, λ) at the start."""
-        return self.base.expect(s, self.weights[0] * h, a, multipliers)
+        return type(self.base).expect(self.base, s, self.weights[0] * h, a, multipliers)
 
     def scale(self, z, q, s, h):
         return self.base.scale(z, q, s, h)

@@ -24,19 +24,6 @@ MOST_NUMBERS = 1000  # of an array of many runs that is recorded by its values
 PACKAGES = ("dalembert", "jax", "jaxlib", "equinox", "numpy", "diffrax")
 
 
-def provenance(
-    system: System | DiscreteSystem | VariationalProblem,
-    scheme: Scheme | WindowMap | None,
-    starter: str,
-    branch: Branch | None,
-    **run: Any,
-) -> Provenance:
-    """The functions of the system by name and source, its parameters, scheme, starter, branch, run and versions."""
-    functions = {name: value for name, value in run.items() if callable(value)}
-    values = {name: value for name, value in run.items() if not callable(value)}
-    return record_of(system, words_of(system, scheme, starter, branch, **functions), **values)
-
-
 class Words(NamedTuple):
     """What of a record is the same in every call, for as long as the functions read the same. functions: sources of those
     given beside the system, by their arguments' names."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -72,24 +75,45 @@ def prepare(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prepare
     known = not isinstance(h, Tracer)
     q, v, a, multipliers, matrix = checked_start(system, given.q0, given.v0, t0, STEPS * float(h) if known else None)
     check_maps(scheme, q.shape[0])
-    if isinstance(branch, Nearest) and max(branch.coordinates or (0,)) >= q.shape[0]:
-        raise ValueError(
-            f"branch: found Nearest(coordinates={branch.coordinates}); the system has coordinates 0 to {q.shape[0] - 1}"
-        )
+    check_branch(system, branch, q.shape[0])
+    deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
+    program = program_for(system, q, v, t0, scheme, deflate)
+    if matrix is not None:  # every small operation of JAX is compiled when it is first met
+        q, v = np.asarray(q), np.asarray(v)
+    made = begun(program, recipe, Motion(q, v, a, multipliers), t0, h)
+    units = None if matrix is None or not known else units_for(made, matrix, t0, h)
+    return made if units is None else in_units(made, units)
+
+
+def check_branch(system: System, branch, n: int) -> None:
+    """ValueError where a rule among roots does not belong to the system."""
+    if isinstance(branch, Nearest) and max(branch.coordinates or (0,)) >= n:
+        raise ValueError(f"branch: found Nearest(coordinates={branch.coordinates}); the system has coordinates 0 to {n - 1}")
     if isinstance(branch, Avoid) and branch.factor is None and not deflatable(system):
         raise ValueError(
             "branch: Avoid() without a factor needs one Lyapunov constraint and no other constraint on accelerations; "
             "give Avoid(factor) with a function of (q, v)"
         )
-    deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
-    program = program_for(system, q, v, t0, scheme, deflate)
+
+
+class Motion(NamedTuple):
+    """(q, v) with the accelerations and multipliers of the continuous equations there."""
+
+    q: Any
+    v: Any
+    a: Any
+    multipliers: Any
+
+
+def begun(program, recipe: Recipe, motion: Motion, t0, h) -> Prepared:
+    """The data of the first step: nodes, state and expectation, from the continuous motion; of NumPy where that is."""
+    q, v, a, multipliers = motion
+    xp: Any = np if isinstance(q, np.ndarray) else jnp
+    expect = functools.partial(type(program).expect, program)  # of a bound method equinox makes a module, which takes long
     if program.lead == 0:
-        made = Prepared(program, q[None], q, v, program.expect(v, h, a, multipliers))
-    else:
-        d = _second_node(system, scheme, starter, q, v, t0=t0, h=h)
-        made = Prepared(program, jnp.stack([q, q + d]), q + d, d / h, program.expect(d / h, h, a, multipliers))
-    units = None if matrix is None or not known else units_for(made, matrix, t0, h)
-    return made if units is None else in_units(made, units)
+        return Prepared(program, q[None], q, v, expect(v, h, a, multipliers))
+    d = xp.asarray(_second_node(program.system, recipe.scheme, recipe.starter, q, v, t0=t0, h=h))
+    return Prepared(program, xp.stack([q, q + d]), q + d, d / h, expect(d / h, h, a, multipliers))
 
 
 def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick | Composed:
