@@ -23,7 +23,6 @@ from dalembert.step.start.prepare import DEFAULT, Motion, begun, check_branch, p
 from dalembert.step.start.prepared import Given, Prepared
 from dalembert.systems import System
 from dalembert.systems.initial_root import InitialRoot, initial_root
-from dalembert.systems.initial_terms import looked_at
 from dalembert.systems.shapes import check_shapes
 from dalembert.tracing import Remembered, Walk, split
 
@@ -105,7 +104,7 @@ def _read(system: System, options: RunOptions) -> Read | None:
 def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector) -> list[KnownRun | None] | None:
     """[the run], or [None] where there is no machine code of it; None where these data do not show."""
     grid, n = options.grid, len(q)
-    root = initial_root(system, n, sum(check_shapes(system, q, v, grid.t0)), looked_at)
+    root = initial_root(system, n, sum(check_shapes(system, q, v, grid.t0)))
     if root is None:
         return [None]
     check_maps(options.scheme or DEFAULT, n)
@@ -131,7 +130,7 @@ def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector
 def _begun(root: InitialRoot, program, options: RunOptions, found: Read, q: Vector, v: Vector) -> Prepared | None:
     """The data of the first step; None where they are not proven to pass every check, or belong in units of their own."""
     n, grid = len(q), options.grid
-    start = root.solve(root.given(q, v, grid.t0, found.leaves[: found.own]))
+    start = root.solve(q, v, grid.t0, found.leaves[: found.own])
     if not start.plain or start.apart > FAR:
         return None
     recipe = options.recipe._replace(scheme=options.scheme or DEFAULT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,108 +10,78 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from dalembert.algebra.newton import value_and_jacobian
 from dalembert.native import ROOT_FOUND, CompiledRoot, Unsupported, compile_root
 from dalembert.systems.consistency import Restriction
-from dalembert.systems.equations import EXACT, first_guess, kkt_residual
+from dalembert.systems.equations import EXACT, first_guess
+from dalembert.systems.initial_terms import InitialValues, looked_at
 from dalembert.systems.sizes import ROUNDING, units_of
 from dalembert.systems.system import System
-from dalembert.tracing import Remembered, Walk, split
 
 LARGEST = 24  # unknowns up to which the equations are written out: beyond, XLA compiles loops in less time
-REMEMBERED = 128
 INDEPENDENT = 1e-12  # the least Gram determinant of rows of unit length that leaves no doubt about their rank
 REGULAR = 1e-6  # the least determinant of a matrix with such rows
 
-_ROOTS: Remembered[list] = Remembered(REMEMBERED)
+
+class Solved(NamedTuple):
+    """(a, λ). plain: whether it is solved and proven that no check finds anything. apart: the largest ratio of units."""
+
+    z: Float[np.ndarray, "z"]
+    plain: bool
+    apart: float
 
 
 class InitialRoot(NamedTuple):
-    """The compiled equations of one system. start: z where the iteration begins; tree: of what is looked at."""
+    """The compiled equations of one system. start: z where the iteration begins, then room for what is given."""
 
     code: CompiledRoot
-    n: int
-    start: Float[np.ndarray, "z"]
-    tree: Any
+    start: Float[np.ndarray, "given"]
 
-    def given(self, q, v, t, leaves: list) -> Float[np.ndarray, "given"]:
-        """The array that the machine code reads, with z where the iteration begins."""
-        numbers = [np.ravel(x) for x in (q, v, t, *leaves)]
-        return np.concatenate([self.start, *numbers, self.code.function.captured]).astype(float, copy=False)
-
-    def solve(self, given: Float[np.ndarray, "given"]) -> Solved:
-        """Newton's iteration from the z in `given`."""
+    def solve(self, q: Float[np.ndarray, "n"], v: Float[np.ndarray, "n"], t: float, leaves: list) -> Solved:
+        """Newton's iteration from near 0. leaves: the arrays of the system."""
+        k, n = self.code.k, len(q)
+        given = self.start.copy()
+        given[k : k + n], given[k + n : k + 2 * n], given[k + 2 * n] = q, v, t
+        at = k + 3 * n + 1
+        for x in leaves:
+            given[at : at + x.size] = np.ravel(np.asarray(x))
+            at += x.size
         code, result, report = self.code.solve(given, EXACT.tolerance, EXACT.max_iterations)
-        k = len(self.start)
-        solved, at = code == ROOT_FOUND, k * (k + 2)
-        plain = solved and result[at] != 0.0 and abs(report[2]) >= REGULAR
-        return Solved(given[:k], solved, plain, float(report[0]), float(result[at + 1]), result)
-
-    def looked_at(self, result: Float[np.ndarray, "result"]) -> Any:
-        """The tree of what the checks look at."""
-        return jax.tree.unflatten(self.tree, self.code.function.parted(result)[5:])
+        plain, apart = result[-2:]
+        return Solved(given[:k], code == ROOT_FOUND and plain != 0.0 and abs(report[2]) >= REGULAR, float(apart))
 
 
-class Solved(NamedTuple):
-    """plain: whether it is solved and proven that no check finds anything. apart: the largest ratio of units, see `_apart`;
-    residual: the largest row-scaled |F_i|."""
-
-    z: Float[np.ndarray, "z"]
-    solved: bool
-    plain: bool
-    residual: float
-    apart: float
-    result: Float[np.ndarray, "result"]
-
-
-def initial_root(system: System, n: int, m: int, looked: Callable) -> InitialRoot | None:
-    """The equations of a system with n coordinates and m equations of constraints; None where they are left to XLA.
-
-    looked: (system, q, v, t, F, F') → what the checks look at, an InitialValues.
-    """
+def initial_root(system: System, n: int, m: int) -> InitialRoot | None:
+    """The equations of a system with n coordinates and m equations of constraints; None where they are left to XLA."""
     if n + m > LARGEST:
         return None
-    walk = Walk()
-    key = split(walk, system, []), n, m
-    known = _ROOTS.get(key) if walk.lasting else None
-    if known is None:
-        try:
-            known = [_compiled(system, n, m, looked)]
-        except Unsupported:
-            known = [None]
-        if walk.lasting:
-            _ROOTS.put(key, known)
-    return known[0]
-
-
-def _compiled(system: System, n: int, m: int, looked: Callable) -> InitialRoot:
     arrays, static = eqx.partition(system, eqx.is_array)
     leaves, tree = jax.tree.flatten(arrays)
-    types, found = [x.dtype for x in leaves], []
+    types = [x.dtype for x in leaves]
 
-    def function(z, q, v, t, *given):
+    def function(z, q, v, t, rest, *given):
         typed = [jnp.asarray(x, dtype) for x, dtype in zip(given, types, strict=True)]
-        one = eqx.combine(jax.tree.unflatten(tree, typed), static)
-        residual, matrix = value_and_jacobian(lambda x: kkt_residual(one, q, v, t, x), z)
-        units = units_of(matrix, n, jnp)
-        length = jnp.linalg.norm(matrix * units, axis=1)
+        values = looked_at(eqx.combine(jax.tree.unflatten(tree, typed), static), q, v, t, z, rest)
+        units = units_of(values.matrix, n, jnp)
+        matrix = values.matrix * units
+        length = jnp.linalg.norm(matrix, axis=1)
         length = jnp.where(length > 0.0, length, 1.0)
-        values = looked(one, q, v, t, residual, matrix)
-        flat, structure = jax.tree.flatten(values)
-        found.append(structure)
         plain = _plain(values, units[:n], q, v, t) & _finite(given)
-        scaled = residual / length, matrix * units / length[:, None], units
-        return (*scaled, plain.astype(float), _apart(units, n), *flat)
+        return values.residual / length, matrix / length[:, None], units, plain.astype(float), _apart(units, n)
 
-    examples = [np.zeros(n), np.zeros(n), np.zeros(()), *(np.zeros(x.shape) for x in leaves)]
-    return InitialRoot(compile_root(function, n + m, examples), n, first_guess(n, m), found[0])
+    examples = [np.zeros(n), np.zeros(n), np.zeros(()), np.zeros(n), *(np.zeros(x.shape) for x in leaves)]
+    try:
+        code = compile_root(function, n + m, examples)
+    except Unsupported:
+        return None
+    room = 3 * n + 1 + sum(x.size for x in leaves)
+    return InitialRoot(code, np.concatenate([first_guess(n, m), np.zeros(room), code.function.captured]))
 
 
 def _finite(trees: Any) -> Bool[Array, ""]:
     return jnp.all(jnp.stack([jnp.asarray(True), *(jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(trees))]))
 
 
-def _plain(values: Any, own: Float[Array, "n"], q, v, t) -> Bool[Array, ""]:
+def _plain(values: InitialValues, own: Float[Array, "n"], q, v, t) -> Bool[Array, ""]:
     """Everything is finite, the restrictions hold to rounding, and the rows of the reactions and the columns of virtual
     displacements are far from dependent: for less the checks look on their own."""
     n = own.shape[0]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +14,6 @@ from dalembert.numbers import is_traced
 from dalembert.systems.consistency import restrictions
 from dalembert.systems.constraints import Constraint, Lyapunov
 from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual, value
-from dalembert.systems.initial_root import initial_root
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System
 from dalembert.tracing import Jitted
@@ -45,12 +42,10 @@ class InitialValues(NamedTuple):
     restrictions: dict
 
 
-def looked_at(system: System, q, v, t, residual, matrix) -> InitialValues:
-    """Everything that the checks look at, at one point."""
-    rest = jnp.zeros_like(q)
+def looked_at(system: System, q, v, t, z, rest) -> InitialValues:
+    """Everything that the checks look at, at one point. rest: zeros (n,), the accelerations at which φ(q, v, a) is read."""
     return InitialValues(
-        residual,
-        matrix,
+        *value_and_jacobian(lambda x: kkt_residual(system, q, v, t, x), z),
         system.call(system.lagrangian, q, v, t=t),
         force(system, q, v, t),
         [value(system, c, q, v, rest, t) for c in system.constraints],
@@ -61,7 +56,7 @@ def looked_at(system: System, q, v, t, residual, matrix) -> InitialValues:
 
 @Jitted
 def _values(system: System, q, v, t, z) -> InitialValues:
-    return looked_at(system, q, v, t, *value_and_jacobian(lambda x: kkt_residual(system, q, v, t, x), z))
+    return looked_at(system, q, v, t, z, jnp.zeros_like(q))
 
 
 class InitialTerms(NamedTuple):
@@ -89,14 +84,20 @@ class InitialTerms(NamedTuple):
 
 
 def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
-    """Newton's iteration for (a, λ); None where a function of the system closes over a traced value."""
+    """Newton's iteration for (a, λ) on one compiled call; None where a function of the system closes over a traced value."""
     n = q.shape[0]
-    found = _by_machine_code(system, q, v, t, m) or _by_xla(system, q, v, t, m)
-    if found is None:
+    start = first_guess(n, m)
+    again, given = _values.bound(system, q, v, t, start)  # one program, even where every call is traced anew
+    if is_traced(given):
         return None
-    z, solved, worst, (residual, matrix), at, given = found
-    linear = True
-    if not solved:
+    given = jax.tree.map(np.asarray, given)
+
+    def at(z: np.ndarray) -> Any:
+        return jax.tree.map(np.asarray, again(system, q, v, t, z)[:2])
+
+    z, report = newton_by_values(at, start, EXACT, lambda x: units_of(x, n), given[:2])
+    linear, (residual, matrix) = True, report.last
+    if not report.solved:
         z = np.zeros(n + m)
         (residual, matrix), (_, beside) = at(z), at(np.where(np.arange(n + m) < n, 1.0, 0.0))
         with np.errstate(invalid="ignore"):  # numbers that are not finite are named later
@@ -105,49 +106,7 @@ def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
     plain = n + np.flatnonzero(~np.repeat(np.array(lyapunov, bool), [len(x) for x in given.values]))
     rows = -matrix[:n, n:].T  # the equations of motion contain -Rᵀλ
     parts = residual, matrix, rows, residual[plain], matrix[plain, :n]
-    return InitialTerms(z, solved, linear, worst, *parts, given)
-
-
-class _Iterated(NamedTuple):
-    """Newton's iteration: its last z, whether it converged, the largest row-scaled |F_i| and (F, F') there; at: (F, F') at
-    other z; given: what does not depend on z."""
-
-    z: np.ndarray
-    solved: bool
-    worst: float
-    last: tuple[np.ndarray, np.ndarray]
-    at: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-    given: InitialValues
-
-
-def _by_machine_code(system: System, q, v, t, m: int) -> _Iterated | None:
-    root = initial_root(system, q.shape[0], m, looked_at)
-    if root is None:
-        return None
-    given = root.given(q, v, t, jax.tree.leaves(eqx.filter(system, eqx.is_array)))
-    found = root.solve(given)
-    values = root.looked_at(found.result)
-
-    def at(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        given[: len(z)] = z
-        other = root.looked_at(root.code.evaluate(given))
-        return other.residual, other.matrix
-
-    return _Iterated(found.z.copy(), found.solved, found.residual, values[:2], at, values)
-
-
-def _by_xla(system: System, q, v, t, m: int) -> _Iterated | None:
-    start = first_guess(q.shape[0], m)
-    again, given = _values.bound(system, q, v, t, start)  # one program, even where every call is traced anew
-    if is_traced(given):
-        return None
-    given = jax.tree.map(np.asarray, given)
-
-    def at(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return jax.tree.map(np.asarray, again(system, q, v, t, z)[:2])
-
-    z, report = newton_by_values(at, start, EXACT, lambda x: units_of(x, q.shape[0]), given[:2])
-    return _Iterated(z, report.solved, report.residual, report.last, at, given)
+    return InitialTerms(z, report.solved, linear, report.residual, *parts, given)
 
 
 def in_units(found: InitialTerms) -> InitialTerms:

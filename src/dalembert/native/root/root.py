@@ -47,12 +47,6 @@ class CompiledRoot:
         code = self._run(begin, at, at + 8 * size, k, tolerance, most)
         return code, result[:size], result[-REPORT:]
 
-    def evaluate(self, given: np.ndarray) -> np.ndarray:
-        """All outputs at the z in `given`."""
-        result = np.empty(self.function.result_size)
-        self.function.run(given, result)
-        return result
-
 
 @refusing
 def compile_root(function: Callable, k: int, examples: Sequence[Any], cache: Cache = CACHE) -> CompiledRoot:
