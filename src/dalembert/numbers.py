@@ -7,6 +7,7 @@ grad) have a type and a shape, which are checked, and no numbers yet.
 
 from __future__ import annotations
 
+import math
 import operator
 import reprlib
 from collections import UserList, deque
@@ -44,6 +45,10 @@ def as_numbers(value: Any, name: str) -> Float[np.ndarray, "..."]:
     """`value` as a NumPy array of its own of finite float64 numbers; TypeError, ValueError naming the argument."""
     if holds_tracer(value):
         raise TypeError(f"{name}: found a traced value; this works on numbers, and not under jit, vmap or grad")
+    if type(value) is np.ndarray and value.dtype == np.float64:  # nearly always
+        array = value.copy()
+        _check_finite(array, name)
+        return array
     given = real_numbers(value, name)
     with np.errstate(over="ignore"):  # what is finite in longer floats alone is infinite here, and refused
         array = np.array(given, dtype=float)
@@ -88,6 +93,8 @@ def as_array(value: Any, name: str) -> Float[Array, "..."]:
 
 def as_number(value: Any, name: str, right: str = "a finite number", valid: Callable[[Any], bool] | None = None) -> Any:
     """One number: a float, or a traced array (). right: what is right, in words; valid: and by a condition."""
+    if type(value) is float and math.isfinite(value) and (valid is None or valid(value)):  # nearly always
+        return value
     if holds_tracer(value):
         array = as_array(value, name)
         if array.ndim:

@@ -24,7 +24,7 @@ class Held(eqx.Module):
     def of(cls, **fields: Any) -> Self:
         """From all fields as they are, in a tenth of the time that a dataclass takes."""
         made = object.__new__(cls)
-        made.__dict__.update(fields)
+        object.__getattribute__(made, "__dict__").update(fields)
         return made
 
     if not TYPE_CHECKING:

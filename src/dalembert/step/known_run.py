@@ -20,11 +20,11 @@ from dalembert.step.run.ready import Bound, ReadySteps
 from dalembert.step.run.state import first_carry
 from dalembert.step.start.checks import check_callbacks
 from dalembert.step.start.prepare import DEFAULT, Motion, begun, check_branch, program_for
-from dalembert.step.start.prepared import Given, Prepared
+from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems import System
 from dalembert.systems.initial_root import InitialRoot, initial_root
 from dalembert.systems.shapes import check_shapes
-from dalembert.tracing import Remembered, Walk, split
+from dalembert.tracing import Remembered, Walk, Watched, split, watch
 
 REMEMBERED = 128  # runs that are found again
 COPIES = 16  # function objects of the same content whose records are kept with a run
@@ -35,13 +35,17 @@ Vector = Float[np.ndarray, "n"]
 class Read(NamedTuple):
     """What a system and the options of a run hold: key, the objects that can change, and the arrays.
 
-    own: how many of the arrays are the system's, in the order of its leaves; the others are the scheme's.
+    own: how many of the arrays are the system's, in the order of its leaves; the others are the scheme's. watched: by what
+    it is seen that all this is still so; None where it must be read again. runs: those found for it, by the number of
+    coordinates: the key is long.
     """
 
     key: Any
     objects: tuple
     leaves: list
     own: int
+    watched: tuple[Watched, ...] | None
+    runs: dict[int, tuple[KnownRun, Bound]]
 
 
 class KnownRun(NamedTuple):
@@ -53,6 +57,7 @@ class KnownRun(NamedTuple):
 
 
 _KNOWN: Remembered[list[KnownRun | None]] = Remembered(REMEMBERED)
+_READ: Remembered[tuple[tuple, Read]] = Remembered(REMEMBERED)  # by the objects, which it holds: none has another's place
 
 
 def known_path(system: Any, given: Given, options: RunOptions) -> Path | None:
@@ -68,14 +73,25 @@ def known_path(system: Any, given: Given, options: RunOptions) -> Path | None:
         return None
     q = as_coordinates(given.q0, "q0")
     v = as_coordinates(given.v0, "v0", len(q))
+    run = found.runs.get(len(q)) or _known(system, options, found, q, v)
+    return None if run is None else _run(*run, system, given, options, found, q, v)
+
+
+def _known(system: System, options: RunOptions, found: Read, q: Vector, v: Vector) -> tuple[KnownRun, Bound] | None:
+    """The run and what belongs to these function objects; None where there is no machine code, or these data do not show."""
     key = found.key, len(q)
-    entry = _KNOWN.get(key)
-    if entry is None:
-        entry = _made(system, options, found, q, v)
-        if entry is None:
-            return None
+    entry = _KNOWN.get(key) or _made(system, options, found, q, v)
+    if entry is not None:
         _KNOWN.put(key, entry)
-    return None if entry[0] is None else _run(entry[0], system, given, options, found, q, v)
+    if entry is None or entry[0] is None:
+        return None
+    run = entry[0]
+    bound = run.bound.get(found.objects)
+    if bound is None:
+        program = program_for(system, q, v, options.grid.t0, options.scheme or DEFAULT, options.deflate)
+        bound = run.bound.put(found.objects, Bound(program, options.words(system)))
+    found.runs[len(q)] = run, bound
+    return run, bound
 
 
 def _has_numbers(given: Given, options: RunOptions) -> bool:
@@ -90,7 +106,20 @@ def _has_numbers(given: Given, options: RunOptions) -> bool:
 
 
 def _read(system: System, options: RunOptions) -> Read | None:
-    """None where it cannot be compared, or is traced."""
+    """None where it cannot be compared, or is traced. The same objects, which do not change, are not read again as long as
+    their functions name the same."""
+    given = (system, options.scheme, options.branch, options.stop, options.domain, options.feedback)
+    at = tuple(map(id, given))
+    entry = _READ.get(at)
+    if entry is not None and all([f.unchanged() for f in entry[1].watched or ()]):
+        return entry[1]
+    found = _read_anew(system, options)
+    if found is not None and found.watched is not None:
+        _READ.put(at, (given, found))
+    return found
+
+
+def _read_anew(system: System, options: RunOptions) -> Read | None:
     walk, leaves = Walk(), []
     parts = split(walk, system, leaves)
     own, feedback = len(leaves), options.feedback
@@ -98,7 +127,7 @@ def _read(system: System, options: RunOptions) -> Read | None:
     key = parts, split(walk, options.scheme or DEFAULT, leaves), walk.of(rules)
     if not walk.lasting or any(isinstance(x, Tracer) for x in leaves):
         return None
-    return Read(key, tuple(walk.objects), leaves, own)
+    return Read(key, tuple(walk.objects), leaves, own, watch(walk), {})
 
 
 def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector) -> list[KnownRun | None] | None:
@@ -129,20 +158,18 @@ def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector
 
 def _begun(root: InitialRoot, program, options: RunOptions, found: Read, q: Vector, v: Vector) -> Prepared | None:
     """The data of the first step; None where they are not proven to pass every check, or belong in units of their own."""
-    n, grid = len(q), options.grid
-    start = root.solve(q, v, grid.t0, found.leaves[: found.own])
+    n, t0, h = len(q), float(options.t0), float(options.h)
+    start = root.solve(q, v, t0, found.leaves[: found.own])
     if not start.plain or start.apart > FAR:
         return None
-    recipe = options.recipe._replace(scheme=options.scheme or DEFAULT)
-    return begun(program, recipe, Motion(q, v, start.z[:n], start.z[n:]), grid.t0, grid.h)
+    recipe = Recipe(options.scheme or DEFAULT, options.starter, options.branch)
+    return begun(program, recipe, Motion(q, v, start.z[:n], start.z[n:]), t0, h)
 
 
-def _run(run: KnownRun, system: System, given: Given, options: RunOptions, found: Read, q: Vector, v: Vector):
+def _run(
+    run: KnownRun, bound: Bound, system: System, given: Given, options: RunOptions, found: Read, q: Vector, v: Vector
+) -> Path | None:
     steps, grid = run.steps, options.grid
-    bound = run.bound.get(found.objects)
-    if bound is None:
-        program = program_for(system, q, v, grid.t0, options.scheme or DEFAULT, options.deflate)
-        bound = run.bound.put(found.objects, Bound(program, options.words(system)))
     program = bound.with_arrays(found.leaves) if steps.lead else bound.program
     made = _begun(run.root, program, options, found, q, v)
     if made is None:

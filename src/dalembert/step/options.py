@@ -25,7 +25,7 @@ from dalembert.numbers import (
 from dalembert.path import Provenance
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.run.native import Limits
-from dalembert.step.run.provenance import Words, record_of, words_of
+from dalembert.step.run.provenance import Words, record_of, taken, words_of
 from dalembert.step.run.state import Choices, Grid, SampledFeedback
 from dalembert.step.start.prepared import Recipe
 from dalembert.step.start.second_node import STARTERS, Starter
@@ -108,7 +108,7 @@ class RunOptions:
 
     def at(self, steps: int, t0: Any) -> RunOptions:
         """The same with another number of steps and another beginning; what does not depend on them is not checked again."""
-        _check_grid(self.h, steps, t0, self.save_every)
+        _check_times(self.h, steps, t0, self.save_every)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, steps=steps, t0=t0)
         return other
@@ -124,11 +124,16 @@ class RunOptions:
 
     def record(self, system, words: Words | None = None, **data: Any) -> Provenance:
         """The record of a call; data: its other arguments. The values are those of this moment. words: if they are known."""
-        values = {} if self.h is None else {"h": self.h, "t0": self.t0, "save_every": self.save_every}
-        return record_of(
-            system, words or self.words(system), **values, steps=self.steps, **data, tolerance=self.tolerance,
-            max_iterations=self.max_iterations, feedback_every=self.feedback and self.feedback.every, backend=self.backend,
-        )  # fmt: skip
+        free = self.h is None
+        own = {} if free else {"h": taken(self.h), "t0": taken(self.t0), "save_every": self.save_every}
+        given = {name: taken(x) for name, x in data.items() if x is not None}
+
+        def values() -> dict[str, Any]:
+            every = self.feedback and self.feedback.every
+            rest = {"tolerance": self.tolerance, "max_iterations": self.max_iterations, "feedback_every": every}
+            return {**own, "steps": self.steps, **given, **rest, "backend": self.backend}
+
+        return record_of(system, words or self.words(system), values)
 
 
 def step_of(system, h: Any) -> Any:
@@ -145,13 +150,17 @@ def _check_grid(h, steps, t0, save_every) -> None:
         whole_number(steps, "steps", most=MOST_NODES)
         return
     as_positive(h, "h", "a positive, finite step")
+    _check_times(h, steps, t0, save_every)
+
+
+def _check_times(h, steps, t0, save_every) -> None:
     as_number(t0, "t0", "a finite time")
     whole_number(steps, "steps")
     if save_every is not None and steps // whole_number(save_every, "save_every") > MOST_ROWS:
         raise ValueError(
             f"steps: found {steps}, too many states to keep with save_every={save_every}; None keeps the last only"
         )
-    if not is_traced(h, t0):
+    if (type(h) is float and type(t0) is float) or not is_traced(h, t0):
         check_resolved("t0, h", max(abs(t0), abs(t0 + steps * h)), h)
 
 

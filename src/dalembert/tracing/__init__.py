@@ -6,5 +6,6 @@ from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.jitted import Jitted, reading
 from dalembert.tracing.remembered import Remembered, remembered
 from dalembert.tracing.sources import source
+from dalembert.tracing.watch import Watched, watch
 
-__all__ = ["Jitted", "Remembered", "Walk", "reading", "remembered", "source", "split"]
+__all__ = ["Jitted", "Remembered", "Walk", "Watched", "reading", "remembered", "source", "split", "watch"]

@@ -50,22 +50,22 @@ def words_of(system, scheme, starter: str, branch: Branch | None, **functions: C
     return Words(texts, {name: source(function) for name, function in functions.items()})
 
 
-def record_of(system, words: Words, **values: Any) -> Provenance:
-    """The record of a call: its values are taken now, and written out when somebody asks for them."""
-    parameters, kept = system.parameters, {name: _taken(x) for name, x in values.items() if x is not None}
+def record_of(system, words: Words, values: Callable[[], dict[str, Any]]) -> Provenance:
+    """The record of a call, which is written out when somebody asks for it. values: of its arguments, as they were."""
+    parameters = system.parameters
 
     def texts() -> dict[str, Any]:
-        plain = {name: _plain(x) for name, x in kept.items()} | words.functions
+        plain = {name: _plain(x) for name, x in values().items() if x is not None} | words.functions
         return {**words.texts, "parameters": _parameters(parameters), "run": json.dumps(plain)}
 
     return Provenance.later(texts)
 
 
-def _taken(value: Any) -> Any:
+def taken(value: Any) -> Any:
     """A copy of what can change."""
     if isinstance(value, str | int | float | jax.Array):
         return value
-    return {name: _taken(x) for name, x in value.items()} if isinstance(value, dict) else np.array(value)
+    return {name: taken(x) for name, x in value.items()} if isinstance(value, dict) else np.array(value)
 
 
 def abridged(data: dict[str, Any]) -> dict[str, Any]:

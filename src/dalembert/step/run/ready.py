@@ -86,13 +86,13 @@ class ReadySteps:
         state, count = self._state.copy(), self._counts(grid, limits)
         for place, which in self._places:
             state[place] = (q, s, expected)[which]
-        known = range(0, self.lead + 1, grid.every)
-        ahead = len(known)
+        ahead = 1 + self.lead // grid.every
         table = empty_rows((ahead + math.ceil(grid.steps / grid.every) + 1, self.code.row_size))
-        for row, k in zip(table, known, strict=False):
-            row[self.at["q"]] = nodes[k]
-            row[self.at["v"]] = (nodes[k] - nodes[k - 1]) / grid.h if k else s
-            row[self._k] = k * self.stages
+        for i in range(ahead):
+            k = i * grid.every
+            table[i, self.at["q"]] = nodes[k]
+            table[i, self.at["v"]] = (nodes[k] - nodes[k - 1]) / grid.h if k else s
+            table[i, self._k] = k * self.stages
         self.code.run(state, count, inputs, table[ahead:])
         return Done(state, count, table[: ahead + count[COUNT["rows"]]])
 

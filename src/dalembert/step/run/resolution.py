@@ -25,7 +25,7 @@ def warn_of_resolution(path: Path) -> None:
     where roots of a step crossed in as many, and one where the determinant of a step leapt.
     """
     steps, *counted = (np.asarray(x) for x in _counted(path))
-    if not any(x.any() for x in counted):  # nearly always: nothing else is looked at
+    if not any(x.any() if x.ndim else x for x in counted):  # nearly always: nothing else is looked at
         return
     turns, crossings = (np.asarray(x / np.maximum(steps, 1)) for x in counted[:2])
     turned, crossed = (np.asarray((share > TURNS) & (steps >= FEWEST)) for share in (turns, crossings))
