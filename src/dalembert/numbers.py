@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.extend.core import get_opaque_trace_state
 from jaxtyping import Array, Float
 
 EPSILON = float(np.finfo(float).eps)  # between 1 and the next number
@@ -121,19 +120,11 @@ def as_tolerance(value: Any, name: str = "tolerance") -> Any:
     return as_number(value, name, "a number between 0 and 1, such as 1e-9", lambda x: 0 < x < 1)
 
 
-def as_vector(value: Any, name: str, n: int | None = None) -> Float[Array, "n"]:
-    """One number per coordinate, (n,)."""
+def as_vector(value: Any, name: str, n: int | None = None, kind: Callable[[Any, str], Any] = as_array) -> Any:
+    """One number per coordinate, (n,); kind: as_array, or as_numbers for numbers alone as NumPy's own array."""
     if value is None:
         raise TypeError(f"{name}: is missing; give one number per coordinate, shape (n,)")
-    return _one_per_coordinate(as_array(value, name), name, n)
-
-
-def as_coordinates(value: Any, name: str, n: int | None = None) -> Float[np.ndarray, "n"]:
-    """As `as_vector`, of numbers and as NumPy's own array."""
-    return _one_per_coordinate(as_numbers(value, name), name, n)
-
-
-def _one_per_coordinate(array: Any, name: str, n: int | None) -> Any:
+    array = kind(value, name)
     if array.ndim != 1 or array.shape[0] == 0:
         raise ValueError(f"{name}: found shape {array.shape}; give one number per coordinate, shape (n,)")
     if n is not None and array.shape[0] != n:
@@ -153,16 +144,6 @@ def whole_number(value: Any, name: str, least: int = 1, most: int = MOST) -> int
     if not least <= number <= most:
         raise ValueError(f"{name}: found {described(number)}; give a whole number, {which}")
     return number
-
-
-def as_increasing(value: Any, name: str, right: str) -> Float[Array, "times"]:
-    """Two or more increasing times."""
-    times = as_array(value, name)
-    if times.ndim != 1 or times.shape[0] < 2:
-        raise ValueError(f"{name}: found shape {times.shape}; give {right}")
-    if not isinstance(times, Tracer) and not np.all(np.diff(np.asarray(times)) > 0):
-        raise ValueError(f"{name}: found {np.asarray(times)}; the times must increase")
-    return times
 
 
 def as_flag(value: Any, name: str) -> bool:
@@ -231,19 +212,8 @@ def is_traced(*trees) -> bool:
     Returns:
         Whether one of the leaves, or the program around, is being traced.
     """
-    if not plain_values() and isinstance(jnp.add(0.0, 0.0), Tracer):
-        return True
-    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees))
-
-
-def plain_values() -> bool:
-    """Whether operations give values here, by a look that costs less than an operation; False may be wrong under vmap and
-    grad, where an operation tells."""
-    return get_opaque_trace_state() == _OUTSIDE
-
-
-with jax.ensure_compile_time_eval():
-    _OUTSIDE = get_opaque_trace_state()
+    probe = jnp.add(0.0, 0.0)
+    return any(isinstance(leaf, Tracer) for leaf in (probe, *jax.tree.leaves(trees)))
 
 
 def holds_tracer(value: Any) -> bool:

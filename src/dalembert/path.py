@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,35 +13,9 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
+from dalembert.held import Held
 from dalembert.numbers import as_array, described, whole_number
 from dalembert.outcome import Outcome
-
-
-class Held(eqx.Module):
-    """Arrays that a run left as NumPy's, each an array of JAX from when it is first asked for: most of them never are."""
-
-    @classmethod
-    def of(cls, **fields: Any) -> Self:
-        """From all fields as they are, in a tenth of the time that a dataclass takes."""
-        made = object.__new__(cls)
-        object.__getattribute__(made, "__dict__").update(fields)
-        return made
-
-    if not TYPE_CHECKING:
-
-        def __getattribute__(self, name: str) -> Any:
-            found = super().__getattribute__(name)
-            if type(found) is not np.ndarray:
-                return found
-            with jax.ensure_compile_time_eval():  # under jit it would be a traced value, and kept
-                found = jax.device_put(found)  # jnp.asarray would compile a program for every shape
-            object.__setattr__(self, name, found)
-            return found
-
-
-def as_left(one: Held, name: str) -> Any:
-    """A field as it is, of NumPy where nobody has asked for it."""
-    return object.__getattribute__(one, "__dict__")[name]
 
 
 class Statistics(Held):

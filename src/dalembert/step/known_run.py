@@ -11,8 +11,8 @@ from jaxtyping import Float
 from dalembert.discretize import Scheme
 from dalembert.discretize.scheme import check_maps
 from dalembert.native import Unsupported
-from dalembert.numbers import as_coordinates, holds_tracer, plain_values
-from dalembert.path import Path
+from dalembert.numbers import as_numbers, as_vector, holds_tracer
+from dalembert.path import Path, Provenance
 from dalembert.step.options import RunOptions
 from dalembert.step.programs.scaled import FAR
 from dalembert.step.run.native import compiled
@@ -24,12 +24,19 @@ from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems import System
 from dalembert.systems.initial_root import InitialRoot, initial_root
 from dalembert.systems.shapes import check_shapes
-from dalembert.tracing import Remembered, Walk, Watched, split, watch
+from dalembert.tracing import Remembered, Walk, Watched, outside, split, unchanged, watch
 
 REMEMBERED = 128  # runs that are found again
 COPIES = 16  # function objects of the same content whose records are kept with a run
 
 Vector = Float[np.ndarray, "n"]
+
+
+class InitialState(NamedTuple):
+    """Initial data."""
+
+    q: Vector
+    v: Vector
 
 
 class Read(NamedTuple):
@@ -71,10 +78,13 @@ def known_path(system: Any, given: Given, options: RunOptions) -> Path | None:
     found = _read(system, options)
     if found is None:
         return None
-    q = as_coordinates(given.q0, "q0")
-    v = as_coordinates(given.v0, "v0", len(q))
+    q = as_vector(given.q0, "q0", kind=as_numbers)
+    v = as_vector(given.v0, "v0", len(q), as_numbers)
     run = found.runs.get(len(q)) or _known(system, options, found, q, v)
-    return None if run is None else _run(*run, system, given, options, found, q, v)
+    if run is None:
+        return None
+    record = options.record(system, run[1].words, q0=given.q0, v0=given.v0)
+    return _path(run, options, found, InitialState(q, v), record)
 
 
 def _known(system: System, options: RunOptions, found: Read, q: Vector, v: Vector) -> tuple[KnownRun, Bound] | None:
@@ -88,14 +98,14 @@ def _known(system: System, options: RunOptions, found: Read, q: Vector, v: Vecto
     run = entry[0]
     bound = run.bound.get(found.objects)
     if bound is None:
-        program = program_for(system, q, v, options.grid.t0, options.scheme or DEFAULT, options.deflate)
+        program = program_for(system, q, v, options.grid.t0, _scheme(options), options.deflate)
         bound = run.bound.put(found.objects, Bound(program, options.words(system)))
     found.runs[len(q)] = run, bound
     return run, bound
 
 
 def _has_numbers(given: Given, options: RunOptions) -> bool:
-    traced = not plain_values() or any(isinstance(x, Tracer) for x in (options.h, options.t0))
+    traced = not outside() or any(isinstance(x, Tracer) for x in (options.h, options.t0))
     other = (given.nodes, given.jets, given.multipliers, options.reduce)
     return (
         not traced
@@ -105,13 +115,17 @@ def _has_numbers(given: Given, options: RunOptions) -> bool:
     )
 
 
+def _scheme(options: RunOptions) -> Scheme:
+    return options.scheme if isinstance(options.scheme, Scheme) else DEFAULT
+
+
 def _read(system: System, options: RunOptions) -> Read | None:
     """None where it cannot be compared, or is traced. The same objects, which do not change, are not read again as long as
     their functions name the same."""
     given = (system, options.scheme, options.branch, options.stop, options.domain, options.feedback)
     at = tuple(map(id, given))
     entry = _READ.get(at)
-    if entry is not None and all([f.unchanged() for f in entry[1].watched or ()]):
+    if entry is not None and unchanged(entry[1].watched):
         return entry[1]
     found = _read_anew(system, options)
     if found is not None and found.watched is not None:
@@ -124,7 +138,7 @@ def _read_anew(system: System, options: RunOptions) -> Read | None:
     parts = split(walk, system, leaves)
     own, feedback = len(leaves), options.feedback
     rules = (options.branch, options.stop, options.domain, feedback and feedback.law)
-    key = parts, split(walk, options.scheme or DEFAULT, leaves), walk.of(rules)
+    key = parts, split(walk, _scheme(options), leaves), walk.of(rules)
     if not walk.lasting or any(isinstance(x, Tracer) for x in leaves):
         return None
     return Read(key, tuple(walk.objects), leaves, own, watch(walk), {})
@@ -136,10 +150,10 @@ def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector
     root = initial_root(system, n, sum(check_shapes(system, q, v, grid.t0)))
     if root is None:
         return [None]
-    check_maps(options.scheme or DEFAULT, n)
+    check_maps(_scheme(options), n)
     check_branch(system, options.branch, n)
-    program = program_for(system, q, v, grid.t0, options.scheme or DEFAULT, options.deflate)
-    made = _begun(root, program, options, found, q, v)
+    program = program_for(system, q, v, grid.t0, _scheme(options), options.deflate)
+    made = _begun(root, program, options, found, InitialState(q, v))
     if made is None:
         return None
     choices = options.choices
@@ -156,27 +170,28 @@ def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector
     return [run]
 
 
-def _begun(root: InitialRoot, program, options: RunOptions, found: Read, q: Vector, v: Vector) -> Prepared | None:
+def _begun(root: InitialRoot, program, options: RunOptions, found: Read, at: InitialState) -> Prepared | None:
     """The data of the first step; None where they are not proven to pass every check, or belong in units of their own."""
-    n, t0, h = len(q), float(options.t0), float(options.h)
+    (q, v), t0, h = at, float(options.t0), float(options.h)
+    n = len(q)
     start = root.solve(q, v, t0, found.leaves[: found.own])
     if not start.plain or start.apart > FAR:
         return None
-    recipe = Recipe(options.scheme or DEFAULT, options.starter, options.branch)
+    recipe = Recipe(_scheme(options), options.starter, options.branch)
     return begun(program, recipe, Motion(q, v, start.z[:n], start.z[n:]), t0, h)
 
 
-def _run(
-    run: KnownRun, bound: Bound, system: System, given: Given, options: RunOptions, found: Read, q: Vector, v: Vector
+def _path(
+    known: tuple[KnownRun, Bound], options: RunOptions, found: Read, at: InitialState, record: Provenance
 ) -> Path | None:
-    steps, grid = run.steps, options.grid
+    (run, bound), grid = known, options.grid
+    steps = run.steps
     program = bound.with_arrays(found.leaves) if steps.lead else bound.program
-    made = _begun(run.root, program, options, found, q, v)
+    made = _begun(run.root, program, options, found, at)
     if made is None:
         return None
     done = steps.run(made, grid, steps.inputs(grid, options.tolerance, found.leaves), options.limits)
     code = steps.code_of(done)
     if code != 0:
         code = steps.outcome(made._replace(program=bound.with_arrays(found.leaves)), grid, options.choices, done)
-    record = options.record(system, bound.words, q0=given.q0, v0=given.v0)
     return steps.path(done, grid, code, record)

@@ -64,6 +64,9 @@ class RunOptions:
         _check_kind("feedback", self.feedback, SampledFeedback, "give SampledFeedback(law, every=...)")
         _check_kind("scheme", self.scheme, Scheme | WindowMap, "give a Scheme")
         _check_reducer(self.reduce)
+        for name, function in (("stop", self.stop), ("domain", self.domain)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name}: found {described(function)}; give a function of (q, v) that returns true or false")
         if self.backend is not None:
             as_choice(self.backend, "backend", ("native", "jax"), "back-ends, if one is given,")
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from dalembert.discretize import Scheme
+from dalembert.held import as_left
 from dalembert.numbers import as_flag
-from dalembert.path import Path, as_left
-from dalembert.step.options import RunOptions
+from dalembert.path import Path
+from dalembert.step.options import RunOptions, step_of
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import SampledFeedback
@@ -70,8 +71,8 @@ def prepare(
     check_x64()
     check_system(system)
     options = RunOptions(
-        h=h, steps=1, scheme=scheme, starter=starter, branch=branch, save_every=save_every, stop=stop, domain=domain,
-        feedback=feedback, tolerance=tolerance, max_iterations=max_iterations, backend=backend,
+        h=step_of(system, h), steps=1, scheme=scheme, starter=starter, branch=branch, save_every=save_every, stop=stop,
+        domain=domain, feedback=feedback, tolerance=tolerance, max_iterations=max_iterations, backend=backend,
     )  # fmt: skip
     return PreparedRun(system, options)
 

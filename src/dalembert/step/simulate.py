@@ -12,9 +12,10 @@ import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
+from dalembert.held import as_left
 from dalembert.numbers import as_flag
 from dalembert.outcome import Outcome
-from dalembert.path import Path, StepError, as_left
+from dalembert.path import Path, StepError
 from dalembert.step.known_run import known_path
 from dalembert.step.options import RunOptions, step_of
 from dalembert.step.run.assemble import path_of

@@ -1,4 +1,4 @@
-"""(a, λ) at initial data in one call of machine code, with all that the checks look at, and a proof that nothing is wrong."""
+"""(a, λ) at initial data in one call of machine code, with a proof that no check would find anything wrong."""
 
 from __future__ import annotations
 

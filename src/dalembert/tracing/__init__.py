@@ -3,9 +3,21 @@
 from dalembert.tracing import contents, functions  # noqa: F401  they register their rules
 from dalembert.tracing.arguments import split
 from dalembert.tracing.fingerprint import Walk
-from dalembert.tracing.jitted import Jitted, reading
+from dalembert.tracing.jitted import Jitted, outside, reading
 from dalembert.tracing.remembered import Remembered, remembered
 from dalembert.tracing.sources import source
-from dalembert.tracing.watch import Watched, watch
+from dalembert.tracing.watch import Watched, unchanged, watch
 
-__all__ = ["Jitted", "Remembered", "Walk", "Watched", "reading", "remembered", "source", "split", "watch"]
+__all__ = [
+    "Jitted",
+    "Remembered",
+    "Walk",
+    "Watched",
+    "outside",
+    "reading",
+    "remembered",
+    "source",
+    "split",
+    "unchanged",
+    "watch",
+]

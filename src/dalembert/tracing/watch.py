@@ -15,23 +15,32 @@ _MISSING = object()
 class Watched(NamedTuple):
     """A function with all that it read by its names, each the same object as then."""
 
-    function: types.FunctionType
+    function: Any
     own: tuple[Any, Any]
     cells: tuple[tuple[types.CellType, Any], ...]
     names: tuple[tuple[str, Any], ...]
 
-    def unchanged(self) -> bool:
-        f = self.function
-        known = f.__globals__
-        try:
-            return (
-                f.__code__ is self.own[0]
-                and f.__defaults__ is self.own[1]
-                and all([cell.cell_contents is x for cell, x in self.cells])
-                and all([known.get(name, _MISSING) is x for name, x in self.names])
-            )
-        except ValueError:  # a cell was emptied
+
+def unchanged(watched: tuple[Watched, ...] | None) -> bool:
+    """Whether all of them still read the same objects by their names. In loops: a generator would take as long again."""
+    for f, (code, defaults), cells, names in watched or ():
+        if f.__code__ is not code or f.__defaults__ is not defaults:
             return False
+        known = f.__globals__
+        for name, x in names:
+            if known.get(name, _MISSING) is not x:
+                return False
+        for cell, x in cells:
+            if _content(cell) is not x:
+                return False
+    return True
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return _MISSING
 
 
 def watch(walk: Walk) -> tuple[Watched, ...] | None:
@@ -43,18 +52,15 @@ def watch(walk: Walk) -> tuple[Watched, ...] | None:
     functions = [same.object for same in walk.objects]
     if not (walk.lasting and walk.fixed and all(type(f) is types.FunctionType for f in functions)):
         return None
-    try:
-        found = [_watched(f) for f in functions]
-    except ValueError:  # a cell that is not yet set
-        return None
+    found = [_watched(f) for f in functions]
     return None if any(x is None for x in found) else tuple(x for x in found if x is not None)
 
 
-def _watched(f: types.FunctionType) -> Watched | None:
+def _watched(f: Any) -> Watched | None:
     known = reads(f.__code__)
     own = not is_library(f.__globals__.get("__name__"))
     if f.__dict__ or f.__kwdefaults__ or (own and known.imports):
         return None
-    cells = tuple((cell, cell.cell_contents) for cell in f.__closure__ or ())
+    cells = tuple((cell, _content(cell)) for cell in f.__closure__ or ())
     names = tuple((name, f.__globals__.get(name, _MISSING)) for name in known.globals) if own else ()
     return Watched(f, (f.__code__, f.__defaults__), cells, names)

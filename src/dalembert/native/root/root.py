@@ -35,9 +35,7 @@ class CompiledRoot:
     @functools.cached_property
     def _run(self) -> Any:
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 5, ctypes.c_int64, ctypes.c_double, ctypes.c_int64)
-        return functools.partial(
-            kind(self._loop.address("root")), self.function.address, self._solver.address("pivoted")
-        )
+        return functools.partial(kind(self._loop.address("root")), self.function.address, self._solver.address("pivoted"))
 
     def solve(self, given: np.ndarray, tolerance: float, most: int) -> tuple[int, np.ndarray, np.ndarray]:
         """(code, result, report) with z moved in `given`, which holds everything the function reads."""

@@ -43,7 +43,7 @@ class Done(NamedTuple):
     """The arrays after a run. table: all rows, those of the nodes before the first step included."""
 
     state: np.ndarray
-    count: np.ndarray
+    counted: np.ndarray
     table: np.ndarray
 
 
@@ -78,7 +78,7 @@ class ReadySteps:
 
     def code_of(self, done: Done) -> int:
         """The outcome as the machine code found it."""
-        return int(done.count[COUNT["code"]])
+        return int(done.counted[COUNT["code"]])
 
     def run(self, made: Prepared, grid: Grid, inputs: np.ndarray, limits: Limits) -> Done:
         """All steps."""
@@ -138,7 +138,7 @@ class ReadySteps:
         """How a run ended that did not reach its end, see `diagnosis`."""
         start = first_carry(made, grid.t0, grid.h, None)
         rows = columns_of(self.code, done.table[1 + self.lead // grid.every :])
-        carry: Carry = unpacked(np, self.code, start, done.state, done.count, rows)
+        carry: Carry = unpacked(np, self.code, start, done.state, done.counted, rows)
         return int(diagnosis(made.program, choices, carry, grid.t0, grid.h))
 
 

@@ -50,7 +50,7 @@ def prepare_any(system, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
         return prepare_discrete(system, given, grid, recipe.scheme)
     if given.nodes is not None:
         raise ValueError("nodes: a System starts from q0 and v0; nodes belong to a DiscreteSystem")
-    return prepare(system, given, grid, recipe if recipe.scheme is not None else recipe._replace(scheme=DEFAULT))
+    return prepare_system(system, given, grid, recipe if recipe.scheme is not None else recipe._replace(scheme=DEFAULT))
 
 
 def check_any_system(system) -> None:
@@ -69,9 +69,9 @@ def _first_jet(problem: VariationalProblem, given: Given):
     return jnp.stack([q, as_vector(given.v0, "v0", q.shape[0])])
 
 
-def prepare(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
+def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
     """Check the data and choose the program: its form, its state, and its first nodes."""
-    (scheme, starter, branch), t0, h = recipe, grid.t0, grid.h
+    (scheme, _, branch), t0, h = recipe, grid.t0, grid.h
     known = not isinstance(h, Tracer)
     q, v, a, multipliers, matrix = checked_start(system, given.q0, given.v0, t0, STEPS * float(h) if known else None)
     check_maps(scheme, q.shape[0])
@@ -108,11 +108,11 @@ class Motion(NamedTuple):
 def begun(program, recipe: Recipe, motion: Motion, t0, h) -> Prepared:
     """The data of the first step: nodes, state and expectation, from the continuous motion; of NumPy where that is."""
     q, v, a, multipliers = motion
-    xp: Any = np if isinstance(q, np.ndarray) else jnp
+    xp: Any = np if all(isinstance(x, np.ndarray) for x in motion[:2]) else jnp
     expect = functools.partial(type(program).expect, program)  # of a bound method equinox makes a module, which takes long
     if program.lead == 0:
         return Prepared(program, q[None], q, v, expect(v, h, a, multipliers))
-    d = xp.asarray(_second_node(program.system, recipe.scheme, recipe.starter, q, v, t0=t0, h=h))
+    d: Any = xp.asarray(_second_node(program.system, recipe.scheme, recipe.starter, q, v, t0=t0, h=h))
     return Prepared(program, xp.stack([q, q + d]), q + d, d / h, expect(d / h, h, a, multipliers))
 
 
