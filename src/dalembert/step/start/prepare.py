@@ -34,23 +34,41 @@ from dalembert.tracing import Jitted
 DEFAULT = Scheme()
 
 
+@functools.singledispatch
 def prepare_any(system, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
     """The program and its data for a System, a DiscreteSystem or a VariationalProblem, each from its own initial data."""
     check_any_system(system)
-    for name in ("jets", "multipliers"):
-        if getattr(given, name) is not None and not isinstance(system, VariationalProblem):
-            raise ValueError(f"{name}: belong to a VariationalProblem; a {type(system).__name__} does not take them")
-    if isinstance(system, VariationalProblem):
-        if given.q0 is not None or given.v0 is not None:
-            given = given._replace(jets=_first_jet(system, given))
-        return begin_higher(system, given, grid, recipe.scheme)
-    if isinstance(recipe.scheme, WindowMap):
-        raise ValueError(f"scheme: {type(recipe.scheme).__name__} belongs to a VariationalProblem; give a Scheme")
-    if isinstance(system, DiscreteSystem):
-        return prepare_discrete(system, given, grid, recipe.scheme)
+    raise TypeError(f"system: there is no flow of a {type(system).__name__}")
+
+
+@prepare_any.register(VariationalProblem)
+def _of_problem(problem: VariationalProblem, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
+    if given.q0 is not None or given.v0 is not None:
+        given = given._replace(jets=_first_jet(problem, given))
+    return begin_higher(problem, given, grid, recipe.scheme)
+
+
+@prepare_any.register(DiscreteSystem)
+def _of_discrete(system: DiscreteSystem, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
+    _check_first_order(type(system).__name__, given, recipe)
+    return prepare_discrete(system, given, grid, recipe.scheme)
+
+
+@prepare_any.register(System)
+def _of_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
+    _check_first_order(type(system).__name__, given, recipe)
     if given.nodes is not None:
         raise ValueError("nodes: a System starts from q0 and v0; nodes belong to a DiscreteSystem")
     return prepare_system(system, given, grid, recipe if recipe.scheme is not None else recipe._replace(scheme=DEFAULT))
+
+
+def _check_first_order(kind: str, given: Given, recipe: Recipe) -> None:
+    """ValueError for what belongs to a VariationalProblem alone."""
+    for name in ("jets", "multipliers"):
+        if getattr(given, name) is not None:
+            raise ValueError(f"{name}: belong to a VariationalProblem; a {kind} does not take them")
+    if isinstance(recipe.scheme, WindowMap):
+        raise ValueError(f"scheme: {type(recipe.scheme).__name__} belongs to a VariationalProblem; give a Scheme")
 
 
 def check_any_system(system) -> None:
