@@ -8,6 +8,7 @@ calls stand in the text. Where a function is chosen by the argument's class it g
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,7 +110,7 @@ def tour(file: str, function: str, name: str) -> tuple[set[str], int]:
     assert found is not None
     rooms = [file, *walk(*found, name, set())]
     levels = [LEVEL_OF[entered.split("/")[0].removesuffix(".py")] for entered in rooms]
-    climbs = sum(after > before for before, after in zip(levels, levels[1:], strict=False))
+    climbs = sum(after > before for before, after in itertools.pairwise(levels))
     return set(rooms) - {file}, climbs
 
 

@@ -26,7 +26,7 @@ BRANCHES = ("avoid", "nearest-prediction", "nearest-previous")
 BACKENDS = ("native", "jax")
 
 
-class Problem(NamedTuple):
+class InitialValueProblem(NamedTuple):
     """What a name on the command line stands for; data the user has not given are None."""
 
     system: System
@@ -37,7 +37,7 @@ class Problem(NamedTuple):
     exact: Any = None
 
 
-def named_problem(name: str) -> Problem:
+def named_problem(name: str) -> InitialValueProblem:
     if ":" not in name and not name.endswith(".py"):
         key = name.replace("-", "_")
         if key in PROBLEMS:
@@ -48,10 +48,10 @@ def named_problem(name: str) -> Problem:
     else:
         found = _from_file(name)
     if isinstance(found, System):
-        return Problem(found)
+        return InitialValueProblem(found)
     if isinstance(getattr(found, "system", None), System):
-        given: dict[str, Any] = {field: getattr(found, field, None) for field in Problem._fields}
-        return Problem(**given)
+        given: dict[str, Any] = {field: getattr(found, field, None) for field in InitialValueProblem._fields}
+        return InitialValueProblem(**given)
     raise TypeError(f"{name}: found {type(found).__name__}; a System, or a gallery Entry, is needed")
 
 
@@ -99,7 +99,9 @@ def _from_file(reference: str) -> Any:
     return getattr(module, name)
 
 
-def with_data(problem: Problem, parameters: list[str] | None, q0: str | None, v0: str | None) -> Problem:
+def with_data(
+    problem: InitialValueProblem, parameters: list[str] | None, q0: str | None, v0: str | None
+) -> InitialValueProblem:
     system = _with_parameters(problem.system, parameters)
     start = _numbers(q0, "--q0") if q0 is not None else needed(problem.q0, "q0", "a System")
     speed = _numbers(v0, "--v0") if v0 is not None else needed(problem.v0, "v0", "a System")

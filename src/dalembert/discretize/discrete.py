@@ -12,13 +12,13 @@ from jaxtyping import Array, Float
 
 from dalembert.numbers import as_function, described, whole_number
 from dalembert.systems.distribution.annihilator import annihilator
-from dalembert.systems.pickling import made, reduced
-from dalembert.systems.system import as_arrays, names_of, replace_parameters
+from dalembert.systems.pickling import made
+from dalembert.systems.problem import Problem, as_arrays, names_of
 
 HIGHEST = 64  # nodes before the last one in a window
 
 
-class DiscreteSystem(eqx.Module):
+class DiscreteSystem(Problem):
     """(Q, L_d, D_K, D_V): D₁L_d(q_i,q_{i+1}) + D₂L_d(q_{i-1},q_i) + h R_dᵀλ_i = 0, every window in D_K.
 
     h is the step given to `simulate`, 1 by default: then the multipliers are those of the equation without h. With
@@ -57,8 +57,7 @@ class DiscreteSystem(eqx.Module):
     factor: int = eqx.field(static=True)
     coordinates: tuple[str, ...] | None = eqx.field(static=True)
     parameters: Any
-
-    __reduce__ = reduced
+    time_dependent: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -94,6 +93,7 @@ class DiscreteSystem(eqx.Module):
         self.initial, self.order, self.factor = initial, order, chosen
         self.coordinates = None if coordinates is None else names_of(coordinates)
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
+        self.time_dependent = False  # its functions read nodes alone
 
     @classmethod
     def nonholonomic(cls, lagrangian, constraint, reactions, **options) -> DiscreteSystem:
@@ -144,14 +144,9 @@ class DiscreteSystem(eqx.Module):
         """How many nodes determine the next one."""
         return max(2, self.factor)
 
-    def call(self, function: Callable, *arguments):
-        """`function(*nodes[, p])`."""
-        given = arguments if self.parameters is None else (*arguments, self.parameters)
-        return jnp.asarray(function(*given))  # so that tuples and lists of numbers will do
-
-    def replace(self, **values) -> DiscreteSystem:
-        """The same system with other parameter values; nothing is compiled again where shapes stay the same."""
-        return replace_parameters(self, values)
+    @property
+    def functions(self) -> tuple[Callable, ...]:
+        return tuple(value for value in vars(self).values() if callable(value))
 
 
 @made

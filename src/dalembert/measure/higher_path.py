@@ -21,7 +21,7 @@ from dalembert.measure.nodes import check_neighbours, check_single
 from dalembert.path import Path, check_path
 from dalembert.systems import VariationalProblem
 from dalembert.systems.higher.variational import common_order, constraint_numbers
-from dalembert.systems.shapes import output_shape, traced, trailing
+from dalembert.systems.shapes import output_shape, traced
 from dalembert.tracing import Jitted
 
 _ROUNDING = 1e-12  # entries of D₁D_{k+1}L̃_d this much below the largest: differences of knots, and no dependence
@@ -90,7 +90,7 @@ def _check_path(problem: VariationalProblem, path: Path) -> None:
 
 
 def _direction_shape(problem: VariationalProblem, generator: Callable, q, t) -> tuple[int, ...]:
-    return output_shape(lambda: problem.call(generator, q, t=t), "generator", "q" + trailing(problem))
+    return output_shape(lambda: problem.call(generator, q, t=t), "generator", "q" + problem.trailing)
 
 
 @Jitted

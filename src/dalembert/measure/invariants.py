@@ -20,7 +20,7 @@ from dalembert.systems import Lyapunov, System, VariationalProblem
 from dalembert.systems import energy as energy_at
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import deflatable, first_derivative, lyapunov_control, value
-from dalembert.systems.shapes import output_shape, trailing
+from dalembert.systems.shapes import output_shape
 from dalembert.tracing import reading
 
 
@@ -97,19 +97,15 @@ def momentum(
     if isinstance(system, System) and (form == "kick_drift_kick" or chosen.order > 2):
         p = jax.vmap(lambda x, w, s: momentum_at(system, x, w, s))(q, v, t)
     else:
-        view = node_view(system, None if isinstance(system, DiscreteSystem) else chosen, h, q.shape[1])
+        view = node_view(system, chosen, h, q.shape[1])
         if form == "drift_kick_drift":
             ahead = (1.0 - chosen.state.weight) * h
             q, t = q + ahead * v, t + ahead
         p = jax.vmap(lambda x, w, s: view.momentum(x - h * w, x, s - h))(q, v, t)
-    shape = output_shape(lambda: _generate(system, generator, q[0], t[0]), "generator", "q" + trailing(system))
+    shape = output_shape(lambda: system.call(generator, q[0], t=t[0]), "generator", "q" + system.trailing)
     if shape != q.shape[1:]:
         raise ValueError(f"generator: returns shape {shape}; a direction of shape {q.shape[1:]} is needed")
-    return Invariant(t, jax.vmap(lambda x, y, s: y @ _generate(system, generator, x, s))(q, p, t))
-
-
-def _generate(system: System | DiscreteSystem, generator: Callable, q, t):
-    return system.call(generator, q, t=t) if isinstance(system, System) else system.call(generator, q)
+    return Invariant(t, jax.vmap(lambda x, y, s: y @ system.call(generator, x, t=s))(q, p, t))
 
 
 @dataclasses.dataclass(frozen=True)

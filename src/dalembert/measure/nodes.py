@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 
 import equinox as eqx
@@ -31,25 +32,30 @@ _CLOSE = Newton(tolerance=1e-11, max_iterations=50)  # quadratic: the update tha
 
 
 class NodeView(eqx.Module):
-    """D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h(f + R_dᵀλ) = 0, (q₀,q₁,q₂) ∈ D_K, as functions of the nodes; t is the time of q₁.
+    """D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h(f + R_dᵀλ) = 0, (q₀,q₁,q₂) ∈ D_K, as functions of the nodes; t is the time of q₁."""
 
-    deflated: the equations a run solves, with a Lyapunov constraint as λ = -φ₀/u. Otherwise as the user wrote them.
-    """
-
-    system: System | DiscreteSystem
-    scheme: Scheme
     h: Float[Array, ""]
-    rows: tuple[tuple[int, int], ...] = eqx.field(static=True)
 
     @property
+    @abc.abstractmethod
     def m(self) -> int:
         """Number of multipliers."""
-        return sum(count for _, count in self.rows)
 
+    @abc.abstractmethod
     def program(self, deflated: bool) -> StepProgram:
-        if isinstance(self.system, DiscreteSystem):
-            return DiscreteProgram(self.system, self.m)
-        return NodeProgram(self.system, self.scheme, self.rows, 0.0, True, deflated)
+        """The step. deflated: as a run solves it, with λ = -φ₀/u of a Lyapunov constraint, or as the user wrote it."""
+
+    @abc.abstractmethod
+    def impulse(self, q0: Vector, q1: Vector, q2: Vector, t) -> Vector:
+        """h f at q₁, of the user's forces."""
+
+    @abc.abstractmethod
+    def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
+        """D₂L_d(q₀,q₁), t the time of q₀."""
+
+    @abc.abstractmethod
+    def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
+        """What the first two nodes must satisfy (Remark 3.4)."""
 
     def equations(self, q0: Vector, q1: Vector, q2: Vector, multipliers, t) -> Float[Array, "n_plus_m"]:
         """The left sides: n of motion, then m kinematic ones."""
@@ -74,34 +80,6 @@ class NodeView(eqx.Module):
         r = self.reactions(q0, q1, q2, t)
         return -jnp.linalg.solve(r @ r.T, r @ self.balance(q0, q1, q2, t)) / self.h
 
-    def impulse(self, q0: Vector, q1: Vector, q2: Vector, t) -> Vector:
-        """h f at q₁, of the user's forces."""
-        if isinstance(self.system, DiscreteSystem):
-            return jnp.zeros_like(q1)
-        before = discrete_force(self.scheme, self.system, Interval(q0, q1 - q0, t - self.h, self.h), -1)
-        return before + discrete_force(self.scheme, self.system, Interval(q1, q2 - q1, t, self.h), 0)
-
-    def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
-        """D₂L_d(q₀,q₁), t the time of q₀."""
-        system = self.system
-        if isinstance(system, DiscreteSystem):
-            return jax.grad(lambda x: system.call(system.lagrangian, q0, x))(q1)
-        return legendre_plus(self.scheme, system, Interval(q0, q1 - q0, t, self.h))
-
-    def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
-        """What the first two nodes must satisfy (Remark 3.4): φ(q₀), φ(q₁), φ(ρ(q₀,q₁)), or the user's `initial`."""
-        system = self.system
-        if isinstance(system, DiscreteSystem):
-            return jnp.zeros(0) if system.initial is None else jnp.atleast_1d(system.call(system.initial, q0, q1))
-        out, d = [jnp.zeros(0)], q1 - q0
-        for c in system.constraints:
-            if c.order == 0:
-                out += [value(system, c, q0, d, d, t), value(system, c, q1, d, d, t + self.h)]
-            elif c.order == 1:
-                q, v = self.scheme.distribution(q0, d, self.h)
-                out.append(value(system, c, q, v, v, t + self.scheme.distribution.weight * self.h))
-        return jnp.concatenate(out)
-
     def solve(self, q0: Vector, q1: Vector, t) -> tuple[Float[Array, "z"], Solve]:
         """z = (v', λ) of the step from (q₀,q₁), by Newton's iteration from the constant velocity; t the time of q₁."""
         program, s = self.program(True), (q1 - q0) / self.h
@@ -114,6 +92,64 @@ class NodeView(eqx.Module):
         program, s = self.program(True), (q1 - q0) / self.h
         equations = lambda x: program.residual(x, q1, s, t, self.h, jnp.zeros_like(q1))  # noqa: E731
         return q1 + self.h * implicit(equations, z)[: q1.shape[0]]
+
+
+class SystemNodes(NodeView):
+    """Of a System, discretized by a scheme; rows: (order, number) of its constraints."""
+
+    system: System
+    scheme: Scheme
+    rows: tuple[tuple[int, int], ...] = eqx.field(static=True)
+
+    @property
+    def m(self) -> int:
+        return sum(count for _, count in self.rows)
+
+    def program(self, deflated: bool) -> StepProgram:
+        return NodeProgram(self.system, self.scheme, self.rows, 0.0, True, deflated)
+
+    def impulse(self, q0: Vector, q1: Vector, q2: Vector, t) -> Vector:
+        before = discrete_force(self.scheme, self.system, Interval(q0, q1 - q0, t - self.h, self.h), -1)
+        return before + discrete_force(self.scheme, self.system, Interval(q1, q2 - q1, t, self.h), 0)
+
+    def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
+        return legendre_plus(self.scheme, self.system, Interval(q0, q1 - q0, t, self.h))
+
+    def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
+        """φ(q₀), φ(q₁), φ(ρ(q₀,q₁))."""
+        out, d, system = [jnp.zeros(0)], q1 - q0, self.system
+        for c in system.constraints:
+            if c.order == 0:
+                out += [value(system, c, q0, d, d, t), value(system, c, q1, d, d, t + self.h)]
+            elif c.order == 1:
+                q, v = self.scheme.distribution(q0, d, self.h)
+                out.append(value(system, c, q, v, v, t + self.scheme.distribution.weight * self.h))
+        return jnp.concatenate(out)
+
+
+class DiscreteNodes(NodeView):
+    """Of a DiscreteSystem, which is given by its nodes."""
+
+    system: DiscreteSystem
+    count: int = eqx.field(static=True)
+
+    @property
+    def m(self) -> int:
+        return self.count
+
+    def program(self, deflated: bool) -> StepProgram:
+        return DiscreteProgram(self.system, self.m)
+
+    def impulse(self, q0: Vector, q1: Vector, q2: Vector, t) -> Vector:
+        return jnp.zeros_like(q1)
+
+    def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
+        return jax.grad(lambda x: self.system.call(self.system.lagrangian, q0, x))(q1)
+
+    def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
+        """The user's `initial`."""
+        initial = self.system.initial
+        return jnp.zeros(0) if initial is None else jnp.atleast_1d(self.system.call(initial, q0, q1))
 
 
 def implicit(equations: Callable, z: Float[Array, "z"]) -> Float[Array, "z"]:
@@ -133,14 +169,14 @@ def node_view(system: System | DiscreteSystem, scheme: Scheme | WindowMap | None
                 f"system: its flow needs {system.nodes_needed} nodes; the theorems are about pairs (order, factor 2)"
             )
         count = check_discrete(system, jnp.zeros((2, n)))
-        return NodeView(system, Scheme("nodes"), step, ((2, count),) if count else ())
+        return DiscreteNodes(step, system, count)
     check_kind(system)
     chosen = Scheme("nodes") if scheme is None else own_scheme(scheme)
     check_maps(chosen, n)
     if chosen.form == "kick_drift_kick":
         raise ValueError("scheme: kick_drift_kick is no flow of pairs of nodes; give nodes and Scheme('nodes')")
     numbers = check_shapes(system, points, points, jnp.zeros(()))
-    return NodeView(system, chosen, step, tuple((c.order, m) for c, m in zip(system.constraints, numbers, strict=True)))
+    return SystemNodes(step, system, chosen, tuple((c.order, m) for c, m in zip(system.constraints, numbers, strict=True)))
 
 
 def check_kind(system: System | DiscreteSystem) -> None:

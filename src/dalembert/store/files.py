@@ -8,7 +8,6 @@ import os
 from pathlib import Path as File
 from typing import TYPE_CHECKING
 
-from dalembert.discretize import DiscreteSystem
 from dalembert.numbers import described
 from dalembert.path import Path
 from dalembert.solution import Solution
@@ -18,7 +17,7 @@ from dalembert.store.checks import check_format
 from dalembert.store.checksum import NOTE, FileError, last_line, verified
 from dalembert.store.paths import check_path, path_from_xarray, path_to_xarray
 from dalembert.store.solutions import CONTENT, check_solution, solution_from_xarray, solution_to_xarray
-from dalembert.systems import System, VariationalProblem
+from dalembert.systems.problem import Problem
 
 if TYPE_CHECKING:
     import xarray
@@ -138,7 +137,7 @@ def load(file: str | os.PathLike) -> Path | Solution:
         raise FileError(source, f"was not written by dalembert.save ({error})") from error
 
 
-def matches(path: Path | str | os.PathLike, system: System | DiscreteSystem) -> bool:
+def matches(path: Path | str | os.PathLike, system: Problem) -> bool:
     """Whether the source hash stored with a path (or in a file) is that of this system's functions.
 
     Compares the source text of Lagrangian, constraints and forces; parameters and captured values are not part of it.
@@ -158,7 +157,7 @@ def matches(path: Path | str | os.PathLike, system: System | DiscreteSystem) -> 
         >>> da.matches(path, pendulum), da.matches(path, sphere)
         (True, False)
     """
-    if not isinstance(system, System | DiscreteSystem | VariationalProblem):
+    if not isinstance(system, Problem):
         raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
     run = path if isinstance(path, Path | Solution) else load(path)
     if isinstance(run, Solution) or run.provenance is None:

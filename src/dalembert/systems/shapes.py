@@ -109,7 +109,7 @@ def _check_shapes(system: System, q, v, t) -> list[int]:
     n, a = q.shape[0], jnp.zeros_like(q)
     if system.coordinates is not None and len(system.coordinates) != n:
         raise ValueError(f"q0: found {n} numbers; the system names {len(system.coordinates)} coordinates")
-    names = trailing(system)
+    names = system.trailing
     shape = output_shape(lambda: system.call(system.lagrangian, q, v, t=t), "lagrangian", "q, v" + names)
     _expect(shape, (), "lagrangian", "a scalar")
     forces = system.forces
@@ -122,7 +122,7 @@ def _check_shapes(system: System, q, v, t) -> list[int]:
 
 def _check_constraint(system: System, c: Constraint, name: str, point, t) -> int:
     q, v, a = point
-    n, names = q.shape[0], trailing(system)
+    n, names = q.shape[0], system.trailing
     if isinstance(c, Lyapunov):
         for label, function in (("V", c.V), ("F", c.F)):
             shape = output_shape(lambda f=function: system.call(f, q, v, t=t), f"{name} {label}", "q, v" + names)
@@ -161,11 +161,6 @@ def _check_constraint(system: System, c: Constraint, name: str, point, t) -> int
                 f"{name} virtual: returns shape {shape}; n - m = {n - m} columns of n = {n}, shape {wanted[0]}, are needed"
             )
     return m
-
-
-def trailing(system) -> str:
-    """The names of the trailing arguments of every function of the system, continuous or discrete."""
-    return (", t" if getattr(system, "time_dependent", False) else "") + (", p" if system.parameters is not None else "")
 
 
 def _expect(shape: tuple[int, ...], wanted: tuple[int, ...], name: str, words: str) -> None:

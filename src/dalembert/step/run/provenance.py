@@ -17,7 +17,8 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import Interpolated, WindowMap
 from dalembert.path import Provenance
 from dalembert.step.run.branch import Branch
-from dalembert.systems import System, VariationalProblem
+from dalembert.systems import System
+from dalembert.systems.problem import Problem
 from dalembert.tracing import source
 
 MOST_NUMBERS = 1000  # of an array of many runs that is recorded by its values
@@ -32,9 +33,9 @@ class Words(NamedTuple):
     functions: dict[str, str]
 
 
-def words_of(system, scheme, starter: str, branch: Branch | None, **functions: Callable) -> Words:
+def words_of(system: Problem, scheme, starter: str, branch: Branch | None, **functions: Callable) -> Words:
     """The texts of what a system and the options of a run are now."""
-    own = _functions(system)
+    own = list({id(f): f for f in system.functions}.values())
     kinds = [type(part).__name__ for part in (system, *getattr(system, "constraints", ()))]
     text = "\n".join([f"# {', '.join(kinds)}", *(source(f) for f in own)])
     texts = {
@@ -50,7 +51,7 @@ def words_of(system, scheme, starter: str, branch: Branch | None, **functions: C
     return Words(texts, {name: source(function) for name, function in functions.items()})
 
 
-def record_of(system, words: Words, values: Callable[[], dict[str, Any]]) -> Provenance:
+def record_of(system: Problem, words: Words, values: Callable[[], dict[str, Any]]) -> Provenance:
     """The record of a call, which is written out when somebody asks for it. values: of its arguments, as they were."""
     parameters = system.parameters
 
@@ -95,15 +96,6 @@ _DEFAULT = {True: repr(Scheme()), False: repr(Interpolated())}
 @functools.lru_cache(64)
 def _described(scheme: Scheme | WindowMap) -> str:
     return repr(scheme)
-
-
-def _functions(system) -> list:
-    if isinstance(system, VariationalProblem):
-        found = [system.lagrangian, *system.holonomic, *(f for _, f in system.differential)]
-    else:
-        parts = [system, *getattr(system, "constraints", ())]
-        found = [value for part in parts for value in vars(part).values() if callable(value)]
-    return list({id(f): f for f in found}.values())
 
 
 def _branch(branch: Branch | None) -> str:

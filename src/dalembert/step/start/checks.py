@@ -20,8 +20,8 @@ from dalembert.step.run.reduced import promoted
 from dalembert.step.run.state import Choices, Grid
 from dalembert.step.start.prepared import Prepared
 from dalembert.systems import System, VariationalProblem
-from dalembert.systems.shapes import check_indices, condition_shape, output_shape, traced, trailing
-from dalembert.systems.system import as_parameter, is_flag
+from dalembert.systems.problem import as_parameter, is_flag
+from dalembert.systems.shapes import check_indices, condition_shape, output_shape, traced
 
 
 def check_callbacks(prepared: Prepared, grid: Grid, choices: Choices, initial) -> Any:
@@ -30,7 +30,7 @@ def check_callbacks(prepared: Prepared, grid: Grid, choices: Choices, initial) -
     program, q = prepared.program, prepared.q
     stop, domain, feedback = choices.stop, choices.domain, choices.feedback
     system: System | DiscreteSystem | VariationalProblem = program.system
-    names = trailing(system)
+    names = system.trailing
     if feedback is not None and isinstance(system, VariationalProblem):
         raise ValueError("feedback: a VariationalProblem has no forces from outside; put them into a System")
     if isinstance(choices.branch, Avoid) and choices.branch.factor is not None:

@@ -13,14 +13,13 @@ from jaxtyping import Array, Float
 
 from dalembert.numbers import as_flag, as_function, described, whole_number
 from dalembert.systems.constraints import Holonomic, Kinematic, Lyapunov, WithForces
-from dalembert.systems.pickling import reduced
+from dalembert.systems.problem import Problem, as_arrays, names_of
 from dalembert.systems.shapes import output_shape, traced
-from dalembert.systems.system import as_arrays, call_function, names_of, replace_parameters
 
 HIGHEST = 4  # derivatives; the windows of the discrete problem have one node more
 
 
-class VariationalProblem(eqx.Module):
+class VariationalProblem(Problem):
     """δ∫ L(q, q̇, …, q⁽ᵏ⁾) + λᵀφ(q, q̇, …, q⁽ᵏ⁾) dt = 0 and φ = 0: all variations are free, the λ enter the action.
 
     Euler-Lagrange: Σⱼ (-1)ʲ dʲ/dtʲ ∂(L + λᵀφ)/∂q⁽ʲ⁾ = 0. What counts as the order of an equation is the highest derivative
@@ -59,8 +58,6 @@ class VariationalProblem(eqx.Module):
     parameters: Any
     time_dependent: bool = eqx.field(static=True)
 
-    __reduce__ = reduced
-
     def __init__(
         self,
         lagrangian: Callable,
@@ -87,13 +84,9 @@ class VariationalProblem(eqx.Module):
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
         self.time_dependent = as_flag(time_dependent, "time_dependent")
 
-    def call(self, function: Callable, *arguments, t):
-        """`function(*arguments[, t][, p])`."""
-        return call_function(self, function, *arguments, t=t)
-
-    def replace(self, **values) -> VariationalProblem:
-        """The same problem with other parameter values; nothing is compiled again where shapes stay the same."""
-        return replace_parameters(self, values)
+    @property
+    def functions(self) -> tuple[Callable, ...]:
+        return self.lagrangian, *self.holonomic, *(f for _, f in self.differential)
 
 
 def check_problem(problem: Any) -> None:
