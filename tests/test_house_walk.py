@@ -2,7 +2,8 @@
 
 An argument walks where it is passed on under its own name, by position or by keyword, to a function, a method or a class of
 the package, and there goes on under the name of that parameter; each function is walked through once, in the order in which
-calls stand in the text. Where a function is chosen by the argument's class it goes on in that of a System. It climbs where the next module that it enters lies in a room of a higher level than the one before.
+calls stand in the text. Where a function is chosen by the argument's class it goes on in that of a System. It climbs where
+the next module that it enters lies in a room of a higher level than the one before.
 """
 
 from __future__ import annotations
@@ -12,10 +13,15 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from test_imports import LEVEL_OF
-
 SOURCES = Path(__file__).resolve().parents[1] / "src" / "dalembert"
 TREES = {path.relative_to(SOURCES).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES.rglob("*.py")}
+
+LEVELS = next(
+    ast.literal_eval(node.value)
+    for node in ast.parse((Path(__file__).parent / "test_imports.py").read_text(encoding="utf-8")).body
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LEVELS"
+)
+LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Place = tuple[str, str]  # file and name

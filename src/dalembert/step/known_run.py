@@ -22,7 +22,7 @@ from dalembert.step.start.checks import check_callbacks
 from dalembert.step.start.prepare import DEFAULT, Motion, begun, check_branch, program_for
 from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems import System
-from dalembert.systems.initial_root import InitialRoot, initial_root
+from dalembert.systems.initial.root import InitialRoot, initial_root
 from dalembert.systems.shapes import check_shapes
 from dalembert.tracing import Remembered, Walk, Watched, outside, split, unchanged, watch
 

@@ -15,7 +15,7 @@ from dalembert.numbers import as_number, as_vector, is_traced
 from dalembert.systems.consistency import Runs, violation_of
 from dalembert.systems.constraints import Lyapunov
 from dalembert.systems.equations import acceleration
-from dalembert.systems.initial_terms import InitialTerms, in_units, initial_terms
+from dalembert.systems.initial.terms import InitialTerms, in_units, initial_terms
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System, check_system
 

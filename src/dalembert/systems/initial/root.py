@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 from dalembert.native import ROOT_FOUND, CompiledRoot, Unsupported, compile_root
 from dalembert.systems.consistency import Restriction
 from dalembert.systems.equations import EXACT, first_guess
-from dalembert.systems.initial_terms import InitialValues, looked_at
+from dalembert.systems.initial.terms import InitialValues, looked_at
 from dalembert.systems.sizes import ROUNDING, units_of
 from dalembert.systems.system import System
 
