@@ -1,1 +1,1 @@
-"""What is known of a system at its initial data: all that the checks look at, and a proof that it is well. Begin with `terms`."""
+"""What is known of a system at its initial data, for the checks, and a proof that all is well. Begin with `terms`."""
