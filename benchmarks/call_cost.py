@@ -1,16 +1,18 @@
-"""What a call of `simulate` costs besides the steps: warm, for a fresh copy of a known system, and cold.
+"""What a call of `simulate` costs besides the steps: warm, prepared, for a fresh copy of a known system, and cold.
 
-    python benchmarks/call_cost.py [--before FOLDER]
+    python benchmarks/call_cost.py [--before FOLDER] [--copies 1000]
 
 Processor time, so that other work on the machine counts little. FOLDER: the `src` of another version, measured in turns with
 this one. A fresh copy is the same source executed again, as by a notebook's cell: nothing is known of its functions. Memory
-is that of the process after many fresh copies.
+is that of the process after many fresh copies. Of a prepared run of one step nearly all is Python. A cold start is measured
+against a process that imports JAX and compiles the Jacobian of the same equations of motion with jax.jit.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -53,11 +55,35 @@ def run(system):
 
 system = fresh()
 cold = seconds(lambda: run(system))
+start = time.process_time()
 warm = statistics.median(seconds(lambda: run(system)) for _ in range(100))
 copies = [seconds(lambda: run(fresh())) for _ in range(int(sys.argv[1]))]
 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps({"import": loaded, "first call": cold, "warm call": warm, "fresh copy": statistics.median(copies),
-                  "memory, MB": memory}))
+found = {"process to first path": start, "import": loaded, "first call": cold, "warm call": warm}
+if hasattr(da, "prepare"):
+    ready = da.prepare(system, h=0.01)
+    for steps in (100, 1):
+        found[f"prepared, {steps:3d} steps"] = statistics.median(seconds(lambda: ready(Q, V, steps)) for _ in range(300))
+print(json.dumps(found | {"fresh copy": statistics.median(copies), "memory, MB": memory}))
+"""
+BARE = r"""
+import time
+import jax
+import jax.numpy as jnp
+import numpy as np
+jax.config.update("jax_enable_x64", True)
+L = lambda q, v: 0.5 * v @ v + jnp.cos(q[2])
+rolling = lambda q, v: v[0] * jnp.sin(q[2]) - v[1] * jnp.cos(q[2])
+curve = lambda q: q[3] - q[4] ** 2
+def equations(z, q, v):
+    a, multipliers = z[:5], z[5:]
+    rate = jax.jvp(jax.grad(L, 1), (q, v), (v, a))[1]
+    rows = jnp.stack([jax.grad(rolling, 1)(q, v), jax.grad(curve)(q)])
+    slope = lambda q, v: jax.jvp(curve, (q,), (v,))[1]
+    reduced = jnp.stack([jax.jvp(f, (q, v), (v, a))[1] for f in (rolling, slope)])
+    return jnp.concatenate([rate - jax.grad(L)(q, v) - rows.T @ multipliers, reduced])
+np.asarray(jax.jit(jax.jacfwd(equations))(np.zeros(7), np.ones(5), np.ones(5)))
+print(time.process_time())
 """
 
 
@@ -70,6 +96,12 @@ def measured(source: Path, copies: int) -> dict[str, float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def bare() -> float:
+    """A process with nothing but JAX and the Jacobian."""
+    done = subprocess.run([sys.executable, "-c", BARE], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--before", type=Path, help="src folder of another version")
@@ -77,15 +109,18 @@ def main() -> None:
     options = parser.parse_args()
     versions = {"this": HERE} | ({"before": options.before.resolve()} if options.before else {})
     found: dict[str, list[dict[str, float]]] = {name: [] for name in versions}
+    jacobian = []
     for _ in range(ROUNDS):
+        jacobian.append(bare())
         for name, source in versions.items():
             found[name].append(measured(source, options.copies))
-    print(f"{'':14s}" + "".join(f"{name:>12s}" for name in versions) + ("       ratio" if len(versions) > 1 else ""))
+    print(f"{'':26s}" + "".join(f"{name:>12s}" for name in versions) + ("       ratio" if len(versions) > 1 else ""))
     for what in found["this"][0]:
-        middle = [statistics.median(round_[what] for round_ in rounds) for rounds in found.values()]
-        ratio = f"{middle[0] / middle[1]:12.2f}" if len(middle) > 1 else ""
+        middle = [statistics.median(round_.get(what, math.nan) for round_ in rounds) for rounds in found.values()]
+        ratio = f"{middle[0] / middle[1]:12.3f}" if len(middle) > 1 else ""
         unit = 1.0 if "MB" in what else 1e3
-        print(f"{what if unit == 1.0 else what + ', ms':14s}" + "".join(f"{x * unit:12.1f}" for x in middle) + ratio)
+        print(f"{what if unit == 1.0 else what + ', ms':26s}" + "".join(f"{x * unit:12.3f}" for x in middle) + ratio)
+    print(f"{'bare jax.jit, ms':26s}{statistics.median(jacobian) * 1e3:12.3f}")
 
 
 if __name__ == "__main__":

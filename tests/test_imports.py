@@ -23,7 +23,7 @@ PACKAGE = "dalembert"
 SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
-    ("numbers", "outcome"),
+    ("numbers", "outcome", "held"),
     ("path", "tracing"),
     ("solution",),
     ("algebra",),

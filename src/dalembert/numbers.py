@@ -7,6 +7,7 @@ grad) have a type and a shape, which are checked, and no numbers yet.
 
 from __future__ import annotations
 
+import math
 import operator
 import reprlib
 from collections import UserList, deque
@@ -43,6 +44,10 @@ def as_numbers(value: Any, name: str) -> Float[np.ndarray, "..."]:
     """`value` as a NumPy array of its own of finite float64 numbers; TypeError, ValueError naming the argument."""
     if holds_tracer(value):
         raise TypeError(f"{name}: found a traced value; this works on numbers, and not under jit, vmap or grad")
+    if type(value) is np.ndarray and value.dtype == np.float64:  # nearly always
+        array = value.copy()
+        _check_finite(array, name)
+        return array
     given = real_numbers(value, name)
     with np.errstate(over="ignore"):  # what is finite in longer floats alone is infinite here, and refused
         array = np.array(given, dtype=float)
@@ -87,6 +92,8 @@ def as_array(value: Any, name: str) -> Float[Array, "..."]:
 
 def as_number(value: Any, name: str, right: str = "a finite number", valid: Callable[[Any], bool] | None = None) -> Any:
     """One number: a float, or a traced array (). right: what is right, in words; valid: and by a condition."""
+    if type(value) is float and math.isfinite(value) and (valid is None or valid(value)):  # nearly always
+        return value
     if holds_tracer(value):
         array = as_array(value, name)
         if array.ndim:
@@ -113,11 +120,11 @@ def as_tolerance(value: Any, name: str = "tolerance") -> Any:
     return as_number(value, name, "a number between 0 and 1, such as 1e-9", lambda x: 0 < x < 1)
 
 
-def as_vector(value: Any, name: str, n: int | None = None) -> Float[Array, "n"]:
-    """One number per coordinate, (n,)."""
+def as_vector(value: Any, name: str, n: int | None = None, kind: Callable[[Any, str], Any] = as_array) -> Any:
+    """One number per coordinate, (n,); kind: as_array, or as_numbers for numbers alone as NumPy's own array."""
     if value is None:
         raise TypeError(f"{name}: is missing; give one number per coordinate, shape (n,)")
-    array = as_array(value, name)
+    array = kind(value, name)
     if array.ndim != 1 or array.shape[0] == 0:
         raise ValueError(f"{name}: found shape {array.shape}; give one number per coordinate, shape (n,)")
     if n is not None and array.shape[0] != n:
@@ -137,16 +144,6 @@ def whole_number(value: Any, name: str, least: int = 1, most: int = MOST) -> int
     if not least <= number <= most:
         raise ValueError(f"{name}: found {described(number)}; give a whole number, {which}")
     return number
-
-
-def as_increasing(value: Any, name: str, right: str) -> Float[Array, "times"]:
-    """Two or more increasing times."""
-    times = as_array(value, name)
-    if times.ndim != 1 or times.shape[0] < 2:
-        raise ValueError(f"{name}: found shape {times.shape}; give {right}")
-    if not isinstance(times, Tracer) and not np.all(np.diff(np.asarray(times)) > 0):
-        raise ValueError(f"{name}: found {np.asarray(times)}; the times must increase")
-    return times
 
 
 def as_flag(value: Any, name: str) -> bool:

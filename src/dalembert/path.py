@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,11 +13,12 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
+from dalembert.held import Held
 from dalembert.numbers import as_array, described, whole_number
 from dalembert.outcome import Outcome
 
 
-class Statistics(eqx.Module):
+class Statistics(Held):
     """What the solver did, over the whole run, also over steps that were not saved.
 
     Attributes:
@@ -81,8 +84,27 @@ class Provenance:
     run: str
     versions: str
 
+    @classmethod
+    def later(cls, texts: Callable[[], dict[str, Any]]) -> Provenance:
+        """A record that is written out when it is first asked for. texts: gives its fields, from values of the call."""
+        record = object.__new__(cls)
+        object.__setattr__(record, "_texts", texts)
+        return record
 
-class Path(eqx.Module):
+    def __getattr__(self, name: str) -> Any:
+        texts = self.__dict__.get("_texts")
+        if name in self.__dataclass_fields__ and texts is not None:
+            self.__dict__.update(texts())
+            self.__dict__.pop("_texts", None)
+        if name in self.__dict__:  # now, or by another thread
+            return self.__dict__[name]
+        raise AttributeError(f"a Provenance has no attribute {name}")
+
+    def __reduce__(self):
+        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+
+
+class Path(Held):
     """d/dt L_v - L_q = f + Rᵀλ, solved step by step: a discrete trajectory. Every variable carries its own times and its own
     level.
 

@@ -189,6 +189,7 @@ RUN = {"h": 0.1, "steps": 4, "backend": "jax"}
 ENDS = {"problem": STRAIGHT, "initial": (PLACE,), "final": ([1.0, 1.0],)}
 MANY = {"problem": STRAIGHT, "initial": ([PLACE] * 2,), "final": ([PLACE] * 2,)}
 GRID, TIMES = {"T": 1.0, "steps": 5}, {"times": np.linspace(0.0, 1.0, 6)}
+READY = da.prepare(FREE, h=0.1)
 XI, POINT_AND_SPEED = [0.0, 0.0, 1.0], {"q": PLACE, "v": [1.0, 0.0]}  # of the chart
 NONE_OF_THEM = dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE)
 SOLVED = {"initial": "end", "scheme": "windows", "times": ELSEWHERE}
@@ -198,6 +199,9 @@ M, F = da.measure, da.manifolds
 # name: function, arguments with which it succeeds, and what an argument is where its name does not tell
 CALLS = {
     "simulate": (da.simulate, STATE | RUN, NONE_OF_THEM),
+    "prepare": (da.prepare, {"system": FREE, "h": 0.1, "backend": "jax"}, {}),
+    "PreparedRun": (lambda q0, v0, steps, t0, throw: READY(q0, v0, steps, t0=t0, throw=throw),
+                    {"q0": PLACE, "v0": [1.0, 1.0], "steps": 4, "t0": 0.0, "throw": True}, {}),
     "simulate a discrete system": (da.simulate, PAIRS | RUN, {"nodes": "rows"}),
     "simulate a flow": (da.simulate, JETS | RUN, {"jets": "rows", "multipliers": "rows", "scheme": "windows"}),
     "ensemble": (da.ensemble, STATE | {"q0": [PLACE] * 3, **RUN}, NONE_OF_THEM | {"q0": "several", "v0": "several"}),
@@ -316,6 +320,7 @@ CALLS = {
 RIGHT = {
     ("simulate", "system"): {"problem", "discrete"},
     ("ensemble", "system"): {"problem", "discrete"},
+    ("prepare", "branch"): {"plain", "beyond", "no row"},  # seen with the first initial data
     ("System.replace", "on"): {"bool"},
     ("Lyapunov", "actuated"): {"function", "vector"},
     ("Nearest", "coordinates"): {"beyond"},
@@ -398,7 +403,7 @@ def test_every_class_that_a_user_builds_is_in_the_table():
     made = (
         "AdaptedReference", "BoundaryStatistics", "Condition", "Connection", "Consistency", "Convergence",
         "Embedding", "Extremals", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Order",
-        "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "Projection", "Provenance",
+        "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "PreparedRun", "Projection", "Provenance",
         "Redefined", "Reduction", "Reference", "Regularity", "Residual", "Root", "Solution", "Solvability",
         "Statistics", "SymplecticDefect",
     )  # fmt: skip

@@ -201,7 +201,7 @@ def test_portable_sums_agree_with_machine_code():
     from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements
     from dalembert.boundary.kkt.jax_assembly import JaxAssembly
     from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
-    from dalembert.boundary.prepare import Request, prepare
+    from dalembert.boundary.prepare import Request, prepare_problem
 
     problem = da.VariationalProblem(
         lambda q, v, t, p: 0.5 * p["m"] * v @ v + t * q[0] ** 3,
@@ -209,7 +209,7 @@ def test_portable_sums_agree_with_machine_code():
         parameters={"m": 0.5}, time_dependent=True,
     )  # fmt: skip
     start = ([0.6, 0.8],)
-    base = prepare(problem, [Request(start)], TimeGrid(1.0, 8), None)
+    base = prepare_problem(problem, [Request(start)], TimeGrid(1.0, 8), None)
     made = transcribe(problem, base.windows, FixedSlots(base.fixed), base.values[0], base.sizes(np.array([2.0, 3.0])))
     z = first_values(problem, made, base.values)[0] + 0.1
     machine = made.kkt.assembly

@@ -12,7 +12,7 @@ from dalembert.boundary.kkt.transcription import FixedSlots, first_values, trans
 from dalembert.boundary.newton.descent import Descent
 from dalembert.boundary.newton.iterate import Settings, Termination
 from dalembert.boundary.newton.iteration import BoundaryNewton
-from dalembert.boundary.prepare import Request, prepare
+from dalembert.boundary.prepare import Request, prepare_problem
 
 SPHERE = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda q: q @ q - 1.0), derivatives=2)
 CART = da.VariationalProblem(
@@ -43,7 +43,7 @@ def system_of(name):
     """The KKT system of a case with 160 steps, the slots of its blocks, and a first path."""
     problem, given = CASES[name]
     request = Request(*(given.get(key) for key in ("initial", "final", "through", "guess")))
-    base = prepare(problem, [request], TimeGrid(1.0, 160), None)
+    base = prepare_problem(problem, [request], TimeGrid(1.0, 160), None)
     made = transcribe(problem, base.windows, FixedSlots(base.fixed), base.values[0], base.sizes(base.extents[0]))
     return made.kkt, made.layout.part("slots"), first_values(problem, made, base.values)[0]
 

@@ -91,9 +91,9 @@ def test_fixed_steps_as_constraints_leave_the_q_equation_alone():
     # The q equations of the problem with time at fixed steps vanish on the plain solution, whatever the multipliers are.
     from dalembert.boundary.data.boundary_data import TimeGrid
     from dalembert.boundary.kkt.transcription import FixedSlots, first_values, transcribe
-    from dalembert.boundary.prepare import Request, prepare
+    from dalembert.boundary.prepare import Request, prepare_problem
 
-    base = prepare(fixed, [Request(ends["initial"], ends["final"], None, x)], TimeGrid(1.0, steps), da.Points())
+    base = prepare_problem(fixed, [Request(ends["initial"], ends["final"], None, x)], TimeGrid(1.0, steps), da.Points())
     made = transcribe(fixed, base.windows, FixedSlots(base.fixed), base.values[0], base.sizes(np.ones(2)))
     z = first_values(fixed, made, x[None])[0]
     free = np.random.default_rng(0).standard_normal((len(made.windows.times), 1))

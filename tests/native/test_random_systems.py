@@ -23,7 +23,7 @@ from dalembert.gallery import ENTRIES
 from dalembert.step.run.loop import chunked_run
 from dalembert.step.run.native import native_run
 from dalembert.step.run.state import Carry, Choices, Grid, first_carry
-from dalembert.step.start.prepare import prepare, program_for
+from dalembert.step.start.prepare import prepare_system, program_for
 from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems.equations import value
 
@@ -197,7 +197,7 @@ def test_steps_of_a_thousand_agree(name):
     """The Lyapunov function of the pendulum is a difference of large terms: its steps are worse than their Jacobian says."""
     entry = ENTRIES[name]
     h = jnp.asarray(entry.h, dtype=float)
-    prepared = prepare(
+    prepared = prepare_system(
         entry.system,
         Given(np.array(entry.q0), np.array(entry.v0)),
         Grid(ZERO, h, 1, 1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -62,8 +62,8 @@ class Solve(NamedTuple):
     not_converged: Bool[Array, ""]
 
 
-def value_and_jacobian(function: Callable[[Array], Array], z: Float[Array, "z"]) -> tuple[Array, Array]:
-    """F(z) and F′(z), (z, z), with one tracing of F: forward mode along the unit vectors."""
+def value_and_jacobian(function: Callable[[Array], Any], z: Float[Array, "z"]) -> tuple[Any, Any]:
+    """F(z) and F′(z), (…, z), with one tracing of F: forward mode along the unit vectors. F: an array or a tree of them."""
     return jax.vmap(lambda d: jax.jvp(function, (z,), (d,)), out_axes=(None, -1))(jnp.eye(z.shape[0]))
 
 

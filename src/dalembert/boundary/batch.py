@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
-from dalembert.boundary.prepare import PreparedProblem, Request, extremals, prepare
+from dalembert.boundary.prepare import PreparedProblem, Request, extremals, prepare_problem
 from dalembert.boundary.solve import settings
 from dalembert.native import processors
 from dalembert.numbers import MOST_THREADS, as_flag, as_numbers, as_positive, described, whole_number
@@ -90,7 +90,9 @@ def solve_batch(
     ]  # fmt: skip
     if not requests:
         return []
-    return extremals(prepare(problem, requests, TimeGrid(T, steps, times), scheme, scales), options, certify, workers)
+    return extremals(
+        prepare_problem(problem, requests, TimeGrid(T, steps, times), scheme, scales), options, certify, workers
+    )
 
 
 class Extremals(NamedTuple):
@@ -170,7 +172,7 @@ def multistart(
     given, grid = Request(initial, final, through), TimeGrid(T, steps, times)
 
     def prepared(guesses) -> PreparedProblem:
-        return prepare(problem, [given._replace(guess=g) for g in guesses], grid, scheme, scales)
+        return prepare_problem(problem, [given._replace(guess=g) for g in guesses], grid, scheme, scales)
 
     base = prepared([None])
     paths = _draw(base, guesses, spread, seed) if isinstance(guesses, int) else guesses

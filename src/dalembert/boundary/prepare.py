@@ -74,7 +74,7 @@ class Request(NamedTuple):
     guess: Any = None
 
 
-def prepare(problem, requests: Sequence[Request], grid: TimeGrid, scheme, scales=None) -> PreparedProblem:
+def prepare_problem(problem, requests: Sequence[Request], grid: TimeGrid, scheme, scales=None) -> PreparedProblem:
     """Arguments as `solve` takes them; requests give the same derivatives at the same times."""
     check_x64()
     check_variational(problem)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
 from dalembert.boundary.newton.iterate import Settings
-from dalembert.boundary.prepare import Request, extremals, prepare
+from dalembert.boundary.prepare import Request, extremals, prepare_problem
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
 from dalembert.outcome import Outcome
@@ -83,7 +83,7 @@ def solve(
     options = settings(tolerance, max_iterations, seek)
     as_flag(certify, "certify")
     as_flag(throw, "throw")
-    prepared = prepare(problem, [Request(initial, final, through, guess)], TimeGrid(T, steps, times), scheme, scales)
+    prepared = prepare_problem(problem, [Request(initial, final, through, guess)], TimeGrid(T, steps, times), scheme, scales)
     solution = extremals(prepared, options, certify)[0]
     if throw and solution.outcome is not Outcome.SUCCESS:
         raise SolveError(solution)

@@ -7,6 +7,8 @@ from dalembert.native.assembly.symbolic_plan import Summand, symbolic_plan
 from dalembert.native.assembly.windows import Accumulation, Places, Windowed, compile_accumulation, vanishing
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
+from dalembert.native.root.iteration_code import CONVERGED as ROOT_FOUND
+from dalembert.native.root.root import CompiledRoot, compile_root
 from dalembert.native.stepper.arrays import COUNTED, COUNTS, counts
 from dalembert.native.stepper.compiled import CompiledStep, Sample, compile_step, processors
 from dalembert.native.stepper.step import StepFunctions
@@ -19,9 +21,11 @@ __all__ = [
     "CONVERGED",
     "COUNTED",
     "COUNTS",
+    "ROOT_FOUND",
     "Accumulation",
     "BoundFactorization",
     "Cache",
+    "CompiledRoot",
     "CompiledStep",
     "ElementSum",
     "FrontalFactorization",
@@ -37,6 +41,7 @@ __all__ = [
     "check_type",
     "compile_accumulation",
     "compile_function",
+    "compile_root",
     "compile_step",
     "counts",
     "processors",

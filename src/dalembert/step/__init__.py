@@ -2,6 +2,7 @@
 
 from dalembert.step.ensemble import ensemble
 from dalembert.step.free.free_steps import simulate_free_steps
+from dalembert.step.prepared_run import PreparedRun, prepare
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.roots import Root, roots
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
@@ -13,10 +14,12 @@ __all__ = [
     "Branch",
     "Least",
     "Nearest",
+    "PreparedRun",
     "Root",
     "SampledFeedback",
     "StepProgram",
     "ensemble",
+    "prepare",
     "roots",
     "simulate",
     "simulate_free_steps",

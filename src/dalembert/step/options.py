@@ -24,7 +24,8 @@ from dalembert.numbers import (
 )
 from dalembert.path import Provenance
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
-from dalembert.step.run.provenance import provenance
+from dalembert.step.run.native import Limits
+from dalembert.step.run.provenance import Words, record_of, taken, words_of
 from dalembert.step.run.state import Choices, Grid, SampledFeedback
 from dalembert.step.start.prepared import Recipe
 from dalembert.step.start.second_node import STARTERS, Starter
@@ -63,6 +64,9 @@ class RunOptions:
         _check_kind("feedback", self.feedback, SampledFeedback, "give SampledFeedback(law, every=...)")
         _check_kind("scheme", self.scheme, Scheme | WindowMap, "give a Scheme")
         _check_reducer(self.reduce)
+        for name, function in (("stop", self.stop), ("domain", self.domain)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name}: found {described(function)}; give a function of (q, v) that returns true or false")
         if self.backend is not None:
             as_choice(self.backend, "backend", ("native", "jax"), "back-ends, if one is given,")
 
@@ -89,22 +93,50 @@ class RunOptions:
         return Choices(self.branch, self.newton, self.stop, self.domain, self.feedback, function)
 
     @property
+    def limits(self) -> Limits:
+        """How far a step goes, and how long a law is held."""
+        return Limits(int(self.max_iterations), 1 if self.feedback is None else self.feedback.every)
+
+    @property
+    def deflate(self) -> bool:
+        """Whether a Lyapunov constraint is written as λ = -φ₀/u."""
+        return self.branch is None or (isinstance(self.branch, Avoid) and self.branch.factor is None)
+
+    @property
     def native(self) -> bool:
         """Machine code is the default on CPUs, where no rule needs the other back-end."""
         if self.backend is not None:
             return self.backend == "native"
         return jax.default_backend() == "cpu" and not isinstance(self.branch, Nearest | Least)
 
-    def record(self, system, **data: Any) -> Provenance:
-        """The record of a call; data: its other arguments. The values are those of this moment."""
+    def at(self, steps: int, t0: Any) -> RunOptions:
+        """The same with another number of steps and another beginning; what does not depend on them is not checked again."""
+        _check_times(self.h, steps, t0, self.save_every)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, steps=steps, t0=t0)
+        return other
+
+    def words(self, system) -> Words:
+        """What the records of all calls with the same functions have in common."""
+        functions = {
+            "stop": self.stop, "domain": self.domain, "feedback": self.feedback and self.feedback.law,
+            "reduce": self.reduce and self.reduce[0],
+        }  # fmt: skip
+        given = {name: function for name, function in functions.items() if function is not None}
+        return words_of(system, self.scheme, "" if self.h is None else self.starter, self.branch, **given)
+
+    def record(self, system, words: Words | None = None, **data: Any) -> Provenance:
+        """The record of a call; data: its other arguments. The values are those of this moment. words: if they are known."""
         free = self.h is None
-        words = {} if free else {"h": self.h, "t0": self.t0, "save_every": self.save_every}
-        return provenance(
-            system, self.scheme, "" if free else self.starter, self.branch, **words, steps=self.steps, **data,
-            tolerance=self.tolerance, max_iterations=self.max_iterations, stop=self.stop, domain=self.domain,
-            feedback=self.feedback and self.feedback.law, feedback_every=self.feedback and self.feedback.every,
-            reduce=self.reduce and self.reduce[0], backend=self.backend,
-        )  # fmt: skip
+        own = {} if free else {"h": taken(self.h), "t0": taken(self.t0), "save_every": self.save_every}
+        given = {name: taken(x) for name, x in data.items() if x is not None}
+
+        def values() -> dict[str, Any]:
+            every = self.feedback and self.feedback.every
+            rest = {"tolerance": self.tolerance, "max_iterations": self.max_iterations, "feedback_every": every}
+            return {**own, "steps": self.steps, **given, **rest, "backend": self.backend}
+
+        return record_of(system, words or self.words(system), values)
 
 
 def step_of(system, h: Any) -> Any:
@@ -121,13 +153,17 @@ def _check_grid(h, steps, t0, save_every) -> None:
         whole_number(steps, "steps", most=MOST_NODES)
         return
     as_positive(h, "h", "a positive, finite step")
+    _check_times(h, steps, t0, save_every)
+
+
+def _check_times(h, steps, t0, save_every) -> None:
     as_number(t0, "t0", "a finite time")
     whole_number(steps, "steps")
     if save_every is not None and steps // whole_number(save_every, "save_every") > MOST_ROWS:
         raise ValueError(
             f"steps: found {steps}, too many states to keep with save_every={save_every}; None keeps the last only"
         )
-    if not is_traced(h, t0):
+    if (type(h) is float and type(t0) is float) or not is_traced(h, t0):
         check_resolved("t0, h", max(abs(t0), abs(t0 + steps * h)), h)
 
 

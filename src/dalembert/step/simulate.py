@@ -12,9 +12,11 @@ import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
+from dalembert.held import as_left
 from dalembert.numbers import as_flag
 from dalembert.outcome import Outcome
 from dalembert.path import Path, StepError
+from dalembert.step.known_run import known_path
 from dalembert.step.options import RunOptions, step_of
 from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch
@@ -115,7 +117,30 @@ def simulate(
         backend=backend,
     )  # fmt: skip
     as_flag(throw, "throw")
-    given, grid, choices = Given(q0, v0, nodes, jets, multipliers), options.grid, options.choices
+    given = Given(q0, v0, nodes, jets, multipliers)
+    path = found_path(system, given, options)
+    if as_left(path, "provenance") is None:  # traced
+        return path
+    warn_of_resolution(path)
+    return solved(path) if throw else path
+
+
+def solved(path: Path) -> Path:
+    """StepError where a step could not be solved."""
+    if Outcome(int(as_left(path, "code"))).failed:
+        raise StepError(path)
+    return path
+
+
+def found_path(system, given: Given, options: RunOptions) -> Path:
+    """The path, however it ended; without provenance where it is traced."""
+    known = known_path(system, given, options)
+    return _found(system, given, options) if known is None else known
+
+
+def _found(system, given: Given, options: RunOptions) -> Path:
+    """The path, with every check, of every kind of problem, by either back-end, traced or not."""
+    grid, choices, reduce = options.grid, options.choices, options.reduce
     prepared = prepare_any(system, given, grid, options.recipe)
     program = prepared.program
     initial = check_callbacks(prepared, grid, choices, initial_value(reduce[1]) if reduce else None)
@@ -128,12 +153,7 @@ def simulate(
     carry = carry._replace(code=np.asarray(int(diagnosis(program, choices, carry, grid.t0, grid.h))))
     # By NumPy: every small operation of JAX is compiled when it is first met, jnp.asarray too, for every shape.
     prepared, carry, rows = jax.tree.map(np.asarray, (prepared, carry, rows))
-    path = path_of(np, prepared, carry, rows, grid, choices)
-    path = dataclasses.replace(jax.device_put(path), provenance=record)
-    warn_of_resolution(path)
-    if throw and Outcome(int(path.code)).failed:
-        raise StepError(path)
-    return path
+    return dataclasses.replace(path_of(np, prepared, carry, rows, grid, choices), provenance=record)
 
 
 @Jitted

@@ -200,7 +200,8 @@ def _attributes(path: Path) -> dict[str, Any]:
         outcome = Outcome(int(path.code))
         found |= {"outcome": outcome.name.lower(), "outcome_code": int(outcome), "outcome_message": outcome.message}
     if path.provenance is not None:
-        found |= {_attribute(name): _text(value) for name, value in vars(path.provenance).items()}
+        names = [field.name for field in dataclasses.fields(path.provenance)]
+        found |= {_attribute(name): _text(getattr(path.provenance, name)) for name in names}
     return found
 
 

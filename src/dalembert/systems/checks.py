@@ -15,7 +15,7 @@ from dalembert.numbers import as_number, as_vector, is_traced
 from dalembert.systems.consistency import Runs, violation_of
 from dalembert.systems.constraints import Lyapunov
 from dalembert.systems.equations import acceleration
-from dalembert.systems.initial_terms import InitialTerms, in_units, initial_terms
+from dalembert.systems.initial.terms import InitialTerms, in_units, initial_terms
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System, check_system
 
@@ -57,7 +57,7 @@ def check_x64() -> None:
     Raises:
         RuntimeError: jax_enable_x64 is off.
     """
-    if jnp.zeros(()).dtype != jnp.float64:  # what jax_enable_x64 decides
+    if jax.dtypes.canonicalize_dtype(np.float64) != np.float64:  # what jax_enable_x64 decides
         raise RuntimeError(
             "jax_enable_x64 is off: dalembert needs float64 (second differences in float32 are noise). Importing "
             "dalembert turns it on; something turned it off again. Use jax.config.update('jax_enable_x64', True)"

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.algebra.newton import value_and_jacobian
 from dalembert.systems.equations import acceleration, first_derivative, momentum, value
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia
 from dalembert.systems.system import System
@@ -58,10 +59,11 @@ def velocity_residuals(system: System, q, v, t) -> dict[str, Array]:
 
 def restrictions(system: System, q, v, t) -> dict[str, Restriction]:
     """The residuals with their derivatives, by name."""
-    of = lambda *x: velocity_residuals(system, *x)  # noqa: E731
-    now = jnp.asarray(t, dtype=float)
-    slopes = jax.jacfwd(of, argnums=(0, 1, 2))(q, v, now)
-    return {name: Restriction(r, *slopes[name]) for name, r in of(q, v, now).items()}
+    n, all_of_it = q.shape[0], jnp.concatenate([q, v, jnp.asarray(t, dtype=float)[None]])
+    of = lambda x: velocity_residuals(system, x[:n], x[n : 2 * n], x[2 * n])  # noqa: E731
+    values, slopes = value_and_jacobian(of, all_of_it)
+    return {name: Restriction(r, slopes[name][:, :n], slopes[name][:, n : 2 * n], slopes[name][:, 2 * n])
+            for name, r in values.items()}  # fmt: skip
 
 
 class Runs(NamedTuple):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from dalembert.algebra.ode import integrate
-from dalembert.numbers import as_flag, as_increasing, as_tolerance, is_traced, whole_number
+from dalembert.numbers import as_array, as_flag, as_tolerance, is_traced, whole_number
 from dalembert.systems.checks import check_initial_data
 from dalembert.systems.consistency import STEPS, velocity_residuals
 from dalembert.systems.equations import acceleration
@@ -102,7 +104,7 @@ def reference(
 def check_times(t, tolerance) -> Float[Array, "times"]:
     """The times of a reference solution as an array, and its tolerance checked."""
     as_tolerance(tolerance)
-    return as_increasing(t, "t", "at least two increasing times, the first the initial one")
+    return _increasing(t, "t", "at least two increasing times, the first the initial one")
 
 
 def time_scale(times: Float[Array, "times"]) -> Float[Array, ""]:
@@ -144,3 +146,13 @@ def _integrate(system, q, v, times, tolerance, *, solver, max_steps: int) -> Ref
 def _drift(system: System, q, v, t) -> Float[Array, ""]:
     residuals = velocity_residuals(system, q, v, t).values()
     return jnp.max(jnp.stack([jnp.max(jnp.abs(r)) for r in residuals])) if residuals else jnp.zeros(())
+
+
+def _increasing(value: Any, name: str, right: str) -> Float[Array, "times"]:
+    """Two or more increasing times."""
+    times = as_array(value, name)
+    if times.ndim != 1 or times.shape[0] < 2:
+        raise ValueError(f"{name}: found shape {times.shape}; give {right}")
+    if not isinstance(times, Tracer) and not np.all(np.diff(np.asarray(times)) > 0):
+        raise ValueError(f"{name}: found {np.asarray(times)}; the times must increase")
+    return times

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def as_scales(scales, n: int) -> Float[np.ndarray, "n"] | None:
 
 def check_resolved(name: str, largest: float, step: float) -> None:
     """ValueError where the distance of double numbers near `largest` is more than 10⁻³ of the step."""
-    apart = float(np.spacing(float(largest)))
+    apart = math.ulp(float(largest))
     if not apart <= 10.0**-DIGITS * float(step):
         raise ValueError(
             f"{name}: found steps of {float(step):g} at times up to {float(largest):g}, where double numbers are {apart:g} "

@@ -3,8 +3,22 @@
 from dalembert.tracing import contents, functions  # noqa: F401  they register their rules
 from dalembert.tracing.arguments import split
 from dalembert.tracing.fingerprint import Walk
-from dalembert.tracing.jitted import Jitted, reading, traced_once
+from dalembert.tracing.jitted import Jitted, outside, reading, traced_once
 from dalembert.tracing.remembered import Remembered, remembered
 from dalembert.tracing.sources import source
+from dalembert.tracing.watch import Watched, unchanged, watch
 
-__all__ = ["Jitted", "Remembered", "Walk", "reading", "remembered", "source", "split", "traced_once"]
+__all__ = [
+    "Jitted",
+    "Remembered",
+    "Walk",
+    "Watched",
+    "outside",
+    "reading",
+    "remembered",
+    "source",
+    "split",
+    "traced_once",
+    "unchanged",
+    "watch",
+]

@@ -140,6 +140,7 @@ def _class(kind: type, walk: Walk) -> Any:
     """A class of a library is itself; of a class of the user's all functions and values in its body count."""
     if is_library(kind.__module__):
         return Same(kind)
+    walk.fixed = False
     members = [(name, walk.value(x)) for name, x in vars(kind).items() if name not in _MACHINERY]
     return (Same(kind), tuple(members), *(walk.of(base) for base in kind.__mro__[1:-1]))
 

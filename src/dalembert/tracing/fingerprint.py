@@ -40,13 +40,14 @@ class Walk:
 
     objects: what was met that can change, and functions. reads_data: whether functions read anything that is no function.
     hands_on: whether they may hand functions to a part of JAX that keeps what it has traced of them.
+    fixed: whether no class or module of the user's was read, whose attributes may be set anew.
     lasting: False where something was read that cannot be compared, which counts as new at every call, or a traced value,
     which must not be kept.
     """
 
     def __init__(self) -> None:
         self.objects: list[Same] = []
-        self.reads_data, self.hands_on, self.lasting = False, False, True
+        self.reads_data, self.hands_on, self.lasting, self.fixed = False, False, True, True
         self._open: dict[int, int] = {}
         self._count = 0
 

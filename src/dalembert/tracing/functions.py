@@ -58,6 +58,7 @@ def _chains(walk: Walk, value: Any, chains: tuple[tuple[str, ...], ...]) -> Any:
     if is_library(value.__name__):
         walk.hands_on = walk.hands_on or not is_plain_module(value, chains)
         return Same(value)
+    walk.fixed = False
     return tuple(_chain(walk, value, chain) for chain in chains)
 
 

@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
+from jax.extend.core import get_opaque_trace_state
 
 from dalembert.tracing.arguments import Tree, split, taken_apart
 from dalembert.tracing.fingerprint import Same, Walk
@@ -29,6 +30,15 @@ CONTEXTS = 512  # after which JAX's own memory is emptied
 _context = jax.make_user_context(default_value=None)
 _numbers = itertools.count(1)
 _NUMBERS: Remembered[int] = Remembered(4 * MOST)
+
+
+with jax.ensure_compile_time_eval():
+    _OUTSIDE = get_opaque_trace_state()
+
+
+def outside() -> bool:
+    """Whether operations give values here, by a look that costs less than an operation: True outside of jit, vmap, grad."""
+    return get_opaque_trace_state() == _OUTSIDE
 
 
 def _number(walk: Walk, key: Hashable) -> int | None:

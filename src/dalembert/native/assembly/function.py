@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,12 +18,51 @@ from dalembert.native.graph.simplify import gather_factors, share_reciprocals
 from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.emit import Emitter, Values
+from dalembert.native.llvm.jit import Loaded
 from dalembert.native.trace.place import refusing
 from dalembert.native.trace.tracer import Tracer
 
 
+@dataclasses.dataclass(frozen=True)
+class CompiledFunction:
+    """A function of arrays as machine code. shapes: of its results; captured: the numbers that it closes over."""
+
+    given_sizes: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    captured: np.ndarray
+    _code: Loaded
+
+    def __call__(self, *values: Any) -> list[np.ndarray]:
+        """The results at these values; float64 in and out."""
+        result = np.empty(self.result_size)
+        self.run(np.concatenate([*(np.ravel(np.asarray(v, float)) for v in values), self.captured]), result)
+        return self.parted(result)
+
+    def run(self, given: np.ndarray, result: np.ndarray) -> None:
+        """The same with flat arrays in one piece; given: all values, then what was captured."""
+        self._evaluate(given.ctypes.data, result.ctypes.data)
+
+    def parted(self, result: np.ndarray) -> list[np.ndarray]:
+        """The results in their shapes."""
+        parts = np.split(result, np.cumsum([math.prod(shape) for shape in self.shapes])[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    @functools.cached_property
+    def address(self) -> int:
+        """Of void evaluate(given, result), as long as this object."""
+        return self._code.address("evaluate")
+
+    @functools.cached_property
+    def result_size(self) -> int:
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    @functools.cached_property
+    def _evaluate(self) -> Callable[[int, int], None]:
+        return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self.address)
+
+
 @refusing
-def compile_function(function: Callable, *examples: Any, cache: Cache = CACHE) -> Callable[..., list[np.ndarray]]:
+def compile_function(function: Callable, *examples: Any, cache: Cache = CACHE) -> CompiledFunction:
     """function as machine code for arguments of the shapes of `examples`; float64 in and out, as a flat list."""
     g = Graph()
     shapes = [jax.ShapeDtypeStruct(np.shape(x), np.float64) for x in examples]
@@ -32,18 +73,10 @@ def compile_function(function: Callable, *examples: Any, cache: Cache = CACHE) -
     level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(inputs)))))  # noqa: E731
     outputs = [g.number(i) for o in results for i in o.ravel().tolist()]
     outputs = share_reciprocals(g, gather_factors(g, outputs, level), level)
-    loaded = cache.load(_text(g, [x.size for x in inputs], len(tracer.captured), outputs), plain=True)
-    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(loaded.address("evaluate"))
-
-    def call(*values: Any) -> list[np.ndarray]:
-        given = np.concatenate([*(np.ravel(np.asarray(v, float)) for v in values), np.asarray(tracer.captured, float)])
-        result = np.empty(len(outputs))
-        assert loaded is not None
-        run(given.ctypes.data, result.ctypes.data)
-        parts = np.split(result, np.cumsum([o.size for o in results])[:-1])
-        return [p.reshape(o.shape) for p, o in zip(parts, results, strict=True)]
-
-    return call
+    sizes = tuple(x.size for x in inputs)
+    loaded = cache.load(_text(g, list(sizes), len(tracer.captured), outputs), plain=True)
+    captured = np.asarray(tracer.captured, float)
+    return CompiledFunction(sizes, tuple(o.shape for o in results), captured, loaded)
 
 
 def inlined(function: Callable, tree: Any, code: Code, names: Sequence[str]) -> str:

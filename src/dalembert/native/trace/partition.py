@@ -24,17 +24,14 @@ def split(g: Graph, equations: Equations) -> tuple[Part, Part]:
     The largest such tail among unions of the irreducible blocks of the Jacobian's structure; everything is head where the
     structure is singular, and where all equations are affine.
     """
-    from scipy.sparse import csr_array  # slow to import, and needed only when a step is compiled
-    from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
-
     n = len(equations.jacobian)
     everything, pattern = tuple(range(n)), equations.jacobian != g.zero
     whole = Part(everything, everything), Part((), ())
-    row_of = maximum_bipartite_matching(csr_array(pattern), perm_type="row")
-    if np.any(row_of < 0):
+    row_of = matching(pattern)
+    if row_of is None:
         return whole
     uses = (pattern | equations.reads())[row_of]  # uses[j, k]: the equation matched with unknown j holds unknown k
-    count, block = connected_components(csr_array(uses), connection="strong")
+    count, block = cycles(uses)
     tail: set[int] = set()
     while (more := _next(uses, equations, row_of, block, count, tail)) is not None:
         tail |= more
@@ -43,6 +40,47 @@ def split(g: Graph, equations: Equations) -> tuple[Part, Part]:
     parts = [[j for j in everything if j not in tail], sorted(tail)]
     head, rest = (Part(tuple(sorted(int(row_of[j]) for j in part)), tuple(part)) for part in parts)
     return head, rest
+
+
+def matching(pattern: np.ndarray) -> np.ndarray | None:
+    """For every column a row of its own with an entry in it, (n,), by augmenting paths; None where there is none.
+
+    Written out, and `cycles` too, because SciPy's graphs take longer to import than all else that the first call does.
+    """
+    rows = [np.flatnonzero(column).tolist() for column in pattern.T]
+    column_of: dict[int, int] = {}
+    for start in range(len(rows)):
+        came, front, free = {}, [start], None  # row → the column from which it was reached
+        while front and free is None:
+            column = front.pop()
+            for row in rows[column]:
+                if row not in came:
+                    came[row] = column
+                    if row not in column_of:
+                        free = row
+                        break
+                    front.append(column_of[row])
+        if free is None:
+            return None
+        while free is not None:  # every row of the path goes over to the column that reached it
+            column = came[free]
+            before = next((r for r, c in column_of.items() if c == column), None)
+            column_of[free] = column
+            free = None if column == start else before
+    found = np.empty(len(rows), int)
+    for row, column in column_of.items():
+        found[column] = row
+    return found
+
+
+def cycles(uses: np.ndarray) -> tuple[int, np.ndarray]:
+    """(number, (n,) which of them) of the strongly connected components of a graph, uses[j, k]: an edge from j to k."""
+    reach = uses | np.eye(len(uses), dtype=bool)
+    while np.any(more := (reach.astype(float) @ reach.astype(float) > 0.0) & ~reach):
+        reach = reach | more
+    first = np.argmax(reach & reach.T, axis=1)  # the least member names the component
+    names, block = np.unique(first, return_inverse=True)
+    return len(names), block
 
 
 def _next(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from equinox import AbstractVar
 from jaxtyping import Array, Float
 
@@ -103,6 +104,12 @@ class StepProgram(eqx.Module):
     @abstractmethod
     def velocity(self, s: State) -> Vector:
         """The latest velocity in s."""
+
+
+def joined(parts: list[Any]) -> Any:
+    """The parts one after the other; of NumPy's where all are, which costs least."""
+    xp = np if all(isinstance(x, np.ndarray) for x in parts) else jnp
+    return xp.concatenate(parts)
 
 
 def velocity_scale(v: Vector, others: Float[Array, "..."], q: Vector, h) -> Float[Array, ""]:

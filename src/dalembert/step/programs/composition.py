@@ -1,6 +1,6 @@
 """A step composed of stages, each with the equations of another step and a step of its own."""
 
-from typing import final
+from typing import Any, final
 
 import equinox as eqx
 import jax
@@ -54,7 +54,8 @@ class Composed(StepProgram):
 
     def expect(self, s, h, a, multipliers):
         """z of the first stage from the continuous (a, λ) at the start."""
-        return self.base.expect(s, self.weights[0] * h, a, multipliers)
+        kind: Any = type(self.base)  # of a bound method equinox makes a module, which takes long
+        return kind.expect(self.base, s, self.weights[0] * h, a, multipliers)
 
     def scale(self, z, q, s, h):
         return self.base.scale(z, q, s, h)

@@ -12,7 +12,7 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.discrete import discrete_equations
 from dalembert.discretize.discrete import node_reactions as discrete_reactions
 from dalembert.discretize.nodes import Interval, Kick, Node, kick_equations, node_equations, node_reactions
-from dalembert.step.programs.base import ONE_STAGE, Outputs, StepProgram, Vector, velocity_scale
+from dalembert.step.programs.base import ONE_STAGE, Outputs, StepProgram, Vector, joined, velocity_scale
 from dalembert.systems import SecondOrder, System
 from dalembert.systems.equations import all_reactions, deflatable, lyapunov_factor, reactions
 
@@ -90,7 +90,7 @@ class NodeProgram(StepProgram):
 
     def expect(self, s, h, a, multipliers):
         """z from the continuous (a, λ) at the start."""
-        return jnp.concatenate([s + h * a, multipliers])
+        return joined([s + h * a, multipliers])
 
     def scale(self, z, q, s, h):
         n = q.shape[0]
@@ -174,7 +174,7 @@ class KickDriftKick(StepProgram):
         for order, m in self.kinds:
             parts += [multipliers[at : at + m]] * (2 if order == 0 else 1)
             at += m
-        return jnp.concatenate(parts)
+        return joined(parts)
 
     def scale(self, z, q, s, h):
         n = q.shape[0]

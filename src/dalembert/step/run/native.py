@@ -77,14 +77,26 @@ def empty_rows(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def told(program: StepProgram, choices: Choices, k: int, grid: Grid) -> dict[str, int]:
-    """What a run that begins at node k is told, in stages, which machine code counts."""
+    """What a run that begins at node k is told."""
+    limits = Limits(choices.options.max_iterations, 1 if choices.feedback is None else choices.feedback.every)
+    return told_in_stages(len(program.weights), program.lead, k, grid, limits)
+
+
+class Limits(NamedTuple):
+    """Iterations of a step, and steps between two samples of a law."""
+
+    iterations: int
+    law_every: int
+
+
+def told_in_stages(stages: int, first: int, k: int, grid: Grid, limits: Limits) -> dict[str, int]:
+    """As `told`, in stages, which machine code counts."""
     steps, every = grid.steps, grid.every
     nodes = {
         "k": k, "saved": k, "target": min((k // every + 1) * every, steps), "until": steps, "last": steps, "every": every,
-        "first": program.lead, "law_every": 1 if choices.feedback is None else choices.feedback.every,
+        "first": first, "law_every": limits.law_every,
     }  # fmt: skip
-    stages = len(program.weights)
-    return {**{name: stages * number for name, number in nodes.items()}, "limit": choices.options.max_iterations}
+    return {**{name: stages * number for name, number in nodes.items()}, "limit": limits.iterations}
 
 
 def packed(xp, native: Native, choices: Choices, carry: Carry, grid: Grid, size: int | None = None):

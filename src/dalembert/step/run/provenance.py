@@ -6,8 +6,9 @@ import functools
 import hashlib
 import json
 import sys
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -24,29 +25,48 @@ MOST_NUMBERS = 1000  # of an array of many runs that is recorded by its values
 PACKAGES = ("dalembert", "jax", "jaxlib", "equinox", "numpy", "diffrax")
 
 
-def provenance(
-    system: Problem,
-    scheme: Scheme | WindowMap | None,
-    starter: str,
-    branch: Branch | None,
-    **run: Any,
-) -> Provenance:
-    """The functions of the system by name and source, its parameters, scheme, starter, branch, run and versions."""
-    functions = list({id(f): f for f in system.functions}.values())
+class Words(NamedTuple):
+    """What of a record is the same in every call, for as long as the functions read the same. functions: sources of those
+    given beside the system, by their arguments' names."""
+
+    texts: dict[str, Any]
+    functions: dict[str, str]
+
+
+def words_of(system: Problem, scheme, starter: str, branch: Branch | None, **functions: Callable) -> Words:
+    """The texts of what a system and the options of a run are now."""
+    own = list({id(f): f for f in system.functions}.values())
     kinds = [type(part).__name__ for part in (system, *getattr(system, "constraints", ()))]
-    text = "\n".join([f"# {', '.join(kinds)}", *(source(f) for f in functions)])
-    return Provenance(
-        system=", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in functions),
-        source=text,
-        source_hash=hashlib.sha256(text.encode()).hexdigest(),
-        parameters=_parameters(system.parameters),
-        coordinates=system.coordinates or (),
-        scheme=_scheme(system, scheme),
-        starter=starter,
-        branch=_branch(branch),
-        run=json.dumps({name: _plain(value) for name, value in run.items() if value is not None}),
-        versions=_versions(),
-    )
+    text = "\n".join([f"# {', '.join(kinds)}", *(source(f) for f in own)])
+    texts = {
+        "system": ", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in own),
+        "source": text,
+        "source_hash": hashlib.sha256(text.encode()).hexdigest(),
+        "coordinates": system.coordinates or (),
+        "scheme": _scheme(system, scheme),
+        "starter": starter,
+        "branch": _branch(branch),
+        "versions": _versions(),
+    }
+    return Words(texts, {name: source(function) for name, function in functions.items()})
+
+
+def record_of(system: Problem, words: Words, values: Callable[[], dict[str, Any]]) -> Provenance:
+    """The record of a call, which is written out when somebody asks for it. values: of its arguments, as they were."""
+    parameters = system.parameters
+
+    def texts() -> dict[str, Any]:
+        plain = {name: _plain(x) for name, x in values().items() if x is not None} | words.functions
+        return {**words.texts, "parameters": _parameters(parameters), "run": json.dumps(plain)}
+
+    return Provenance.later(texts)
+
+
+def taken(value: Any) -> Any:
+    """A copy of what can change."""
+    if isinstance(value, str | int | float | jax.Array):
+        return value
+    return {name: taken(x) for name, x in value.items()} if isinstance(value, dict) else np.array(value)
 
 
 def abridged(data: dict[str, Any]) -> dict[str, Any]:
@@ -83,8 +103,6 @@ def _branch(branch: Branch | None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if callable(value):
-        return source(value)
     if isinstance(value, dict):
         return {str(name): _plain(part) for name, part in value.items()}
     return np.asarray(value).tolist() if not isinstance(value, str | int | float) else value

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 
+from dalembert.held import as_left
 from dalembert.path import Path
 
 TURNS = 0.4  # part of the steps: an oscillation turns, or crosses, twice, so that it has fewer than five steps
@@ -23,8 +25,10 @@ def warn_of_resolution(path: Path) -> None:
     """A warning where a run, or runs of a batch, turned in more than TURNS of their steps by more than a right angle, one
     where roots of a step crossed in as many, and one where the determinant of a step leapt.
     """
-    steps = np.asarray(path.steps_done)
-    turns, crossings = (np.asarray(x / np.maximum(steps, 1)) for x in (path.statistics.turns, path.statistics.crossings))
+    steps, *counted = (np.asarray(x) for x in _counted(path))
+    if not any(x.any() if x.ndim else x for x in counted):  # nearly always: nothing else is looked at
+        return
+    turns, crossings = (np.asarray(x / np.maximum(steps, 1)) for x in counted[:2])
     turned, crossed = (np.asarray((share > TURNS) & (steps >= FEWEST)) for share in (turns, crossings))
     if np.any(turned) and np.any(turned := np.asarray(turned & ~_at_rest(path))):  # hardly ever
         _warn(path, turned, turns, f"the velocity turned by more than a right angle, so that {FEW} {UNRESOLVED}")
@@ -32,10 +36,16 @@ def warn_of_resolution(path: Path) -> None:
         rate = float(np.max((crossings / np.abs(np.asarray(path.h)))[crossed]))
         what = f"two roots of a step crossed, {rate:.3g} times in a unit of time, so that {FEW}"
         _warn(path, crossed, crossings, f"{what} Which root is followed is chance. {UNRESOLVED}")
-    leaps = np.asarray(path.statistics.leaps)
+    leaps = counted[2]
     leapt = np.asarray((leaps > 0) & (np.asarray(path.statistics.failed_step) < 0))  # a failure says more
     if np.any(leapt):
         _warn(path, leapt, leaps / np.maximum(steps, 1), LEAPT)
+
+
+def _counted(path: Path) -> tuple[Any, ...]:
+    """Steps, turns, crossings and leaps."""
+    statistics = as_left(path, "statistics")
+    return as_left(path, "steps_done"), *(as_left(statistics, name) for name in ("turns", "crossings", "leaps"))
 
 
 def _at_rest(path: Path) -> np.ndarray:

@@ -33,9 +33,6 @@ def check_callbacks(prepared: Prepared, grid: Grid, choices: Choices, initial) -
     names = system.trailing
     if feedback is not None and isinstance(system, VariationalProblem):
         raise ValueError("feedback: a VariationalProblem has no forces from outside; put them into a System")
-    for name, function in (("stop", stop), ("domain", domain)):
-        if function is not None and not callable(function):
-            raise TypeError(f"{name}: found {described(function)}; give a function of (q, v) that returns true or false")
     if isinstance(choices.branch, Avoid) and choices.branch.factor is not None:
         divided(program, q.shape[0])
     rule = getattr(choices.branch, "function", None) or getattr(choices.branch, "factor", None)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,23 +34,41 @@ from dalembert.tracing import Jitted
 DEFAULT = Scheme()
 
 
+@functools.singledispatch
 def prepare_any(system, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
     """The program and its data for a System, a DiscreteSystem or a VariationalProblem, each from its own initial data."""
     check_any_system(system)
-    for name in ("jets", "multipliers"):
-        if getattr(given, name) is not None and not isinstance(system, VariationalProblem):
-            raise ValueError(f"{name}: belong to a VariationalProblem; a {type(system).__name__} does not take them")
-    if isinstance(system, VariationalProblem):
-        if given.q0 is not None or given.v0 is not None:
-            given = given._replace(jets=_first_jet(system, given))
-        return begin_higher(system, given, grid, recipe.scheme)
-    if isinstance(recipe.scheme, WindowMap):
-        raise ValueError(f"scheme: {type(recipe.scheme).__name__} belongs to a VariationalProblem; give a Scheme")
-    if isinstance(system, DiscreteSystem):
-        return prepare_discrete(system, given, grid, recipe.scheme)
+    raise TypeError(f"system: there is no flow of a {type(system).__name__}")
+
+
+@prepare_any.register(VariationalProblem)
+def _of_problem(problem: VariationalProblem, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
+    if given.q0 is not None or given.v0 is not None:
+        given = given._replace(jets=_first_jet(problem, given))
+    return begin_higher(problem, given, grid, recipe.scheme)
+
+
+@prepare_any.register(DiscreteSystem)
+def _of_discrete(system: DiscreteSystem, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
+    _check_first_order(type(system).__name__, given, recipe)
+    return prepare_discrete(system, given, grid, recipe.scheme)
+
+
+@prepare_any.register(System)
+def _of_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
+    _check_first_order(type(system).__name__, given, recipe)
     if given.nodes is not None:
         raise ValueError("nodes: a System starts from q0 and v0; nodes belong to a DiscreteSystem")
-    return prepare(system, given, grid, recipe if recipe.scheme is not None else recipe._replace(scheme=DEFAULT))
+    return prepare_system(system, given, grid, recipe if recipe.scheme is not None else recipe._replace(scheme=DEFAULT))
+
+
+def _check_first_order(kind: str, given: Given, recipe: Recipe) -> None:
+    """ValueError for what belongs to a VariationalProblem alone."""
+    for name in ("jets", "multipliers"):
+        if getattr(given, name) is not None:
+            raise ValueError(f"{name}: belong to a VariationalProblem; a {kind} does not take them")
+    if isinstance(recipe.scheme, WindowMap):
+        raise ValueError(f"scheme: {type(recipe.scheme).__name__} belongs to a VariationalProblem; give a Scheme")
 
 
 def check_any_system(system) -> None:
@@ -66,30 +87,51 @@ def _first_jet(problem: VariationalProblem, given: Given):
     return jnp.stack([q, as_vector(given.v0, "v0", q.shape[0])])
 
 
-def prepare(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
+def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
     """Check the data and choose the program: its form, its state, and its first nodes."""
-    (scheme, starter, branch), t0, h = recipe, grid.t0, grid.h
+    (scheme, _, branch), t0, h = recipe, grid.t0, grid.h
     known = not isinstance(h, Tracer)
     q, v, a, multipliers, matrix = checked_start(system, given.q0, given.v0, t0, STEPS * float(h) if known else None)
     check_maps(scheme, q.shape[0])
-    if isinstance(branch, Nearest) and max(branch.coordinates or (0,)) >= q.shape[0]:
-        raise ValueError(
-            f"branch: found Nearest(coordinates={branch.coordinates}); the system has coordinates 0 to {q.shape[0] - 1}"
-        )
+    check_branch(system, branch, q.shape[0])
+    deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
+    program = program_for(system, q, v, t0, scheme, deflate)
+    if matrix is not None:  # every small operation of JAX is compiled when it is first met
+        q, v = np.asarray(q), np.asarray(v)
+    made = begun(program, recipe, Motion(q, v, a, multipliers), t0, h)
+    units = None if matrix is None or not known else units_for(made, matrix, t0, h)
+    return made if units is None else in_units(made, units)
+
+
+def check_branch(system: System, branch, n: int) -> None:
+    """ValueError where a rule among roots does not belong to the system."""
+    if isinstance(branch, Nearest) and max(branch.coordinates or (0,)) >= n:
+        raise ValueError(f"branch: found Nearest(coordinates={branch.coordinates}); the system has coordinates 0 to {n - 1}")
     if isinstance(branch, Avoid) and branch.factor is None and not deflatable(system):
         raise ValueError(
             "branch: Avoid() without a factor needs one Lyapunov constraint and no other constraint on accelerations; "
             "give Avoid(factor) with a function of (q, v)"
         )
-    deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
-    program = program_for(system, q, v, t0, scheme, deflate)
+
+
+class Motion(NamedTuple):
+    """(q, v) with the accelerations and multipliers of the continuous equations there."""
+
+    q: Any
+    v: Any
+    a: Any
+    multipliers: Any
+
+
+def begun(program, recipe: Recipe, motion: Motion, t0, h) -> Prepared:
+    """The data of the first step: nodes, state and expectation, from the continuous motion; of NumPy where that is."""
+    q, v, a, multipliers = motion
+    xp: Any = np if all(isinstance(x, np.ndarray) for x in motion[:2]) else jnp
+    expect = functools.partial(type(program).expect, program)  # of a bound method equinox makes a module, which takes long
     if program.lead == 0:
-        made = Prepared(program, q[None], q, v, program.expect(v, h, a, multipliers))
-    else:
-        d = _second_node(system, scheme, starter, q, v, t0=t0, h=h)
-        made = Prepared(program, jnp.stack([q, q + d]), q + d, d / h, program.expect(d / h, h, a, multipliers))
-    units = None if matrix is None or not known else units_for(made, matrix, t0, h)
-    return made if units is None else in_units(made, units)
+        return Prepared(program, q[None], q, v, expect(v, h, a, multipliers))
+    d: Any = xp.asarray(_second_node(program.system, recipe.scheme, recipe.starter, q, v, t0=t0, h=h))
+    return Prepared(program, xp.stack([q, q + d]), q + d, d / h, expect(d / h, h, a, multipliers))
 
 
 def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick | Composed:

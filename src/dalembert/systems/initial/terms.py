@@ -42,9 +42,8 @@ class InitialValues(NamedTuple):
     restrictions: dict
 
 
-@Jitted
-def _values(system: System, q, v, t, z) -> InitialValues:
-    rest = jnp.zeros_like(q)
+def looked_at(system: System, q, v, t, z, rest) -> InitialValues:
+    """Everything that the checks look at, at one point. rest: zeros (n,), the accelerations at which φ(q, v, a) is read."""
     return InitialValues(
         *value_and_jacobian(lambda x: kkt_residual(system, q, v, t, x), z),
         system.call(system.lagrangian, q, v, t=t),
@@ -53,6 +52,11 @@ def _values(system: System, q, v, t, z) -> InitialValues:
         {i: virtual_basis(system, c, q, v, rest, t) for i, c in enumerate(system.constraints) if has_basis(c)},
         restrictions(system, q, v, t),
     )
+
+
+@Jitted
+def _values(system: System, q, v, t, z) -> InitialValues:
+    return looked_at(system, q, v, t, z, jnp.zeros_like(q))
 
 
 class InitialTerms(NamedTuple):

@@ -1,0 +1,36 @@
+"""Arrays that are NumPy's until somebody asks for them: to put one on a device takes longer than a short run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import equinox as eqx
+import jax
+import numpy as np
+
+
+class Held(eqx.Module):
+    """Arrays that a run left as NumPy's, each an array of JAX from when it is first asked for: most of them never are."""
+
+    @classmethod
+    def of(cls, **fields: Any) -> Self:
+        """From all fields as they are, in a tenth of the time that a dataclass takes."""
+        made = object.__new__(cls)
+        object.__getattribute__(made, "__dict__").update(fields)
+        return made
+
+    if not TYPE_CHECKING:
+
+        def __getattribute__(self, name: str) -> Any:
+            found = super().__getattribute__(name)
+            if type(found) is not np.ndarray:
+                return found
+            with jax.ensure_compile_time_eval():  # under jit it would be a traced value, and kept
+                found = jax.device_put(found)  # jnp.asarray would compile a program for every shape
+            object.__setattr__(self, name, found)
+            return found
+
+
+def as_left(one: Held, name: str) -> Any:
+    """A field as it is, of NumPy where nobody has asked for it."""
+    return object.__getattribute__(one, "__dict__")[name]

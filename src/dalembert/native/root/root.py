@@ -1,0 +1,54 @@
+"""F(z) = 0 and everything that is looked at where it holds, compiled from one JAX function."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dalembert.native.assembly.function import CompiledFunction, compile_function
+from dalembert.native.llvm.cache import CACHE, Cache
+from dalembert.native.llvm.dense import pivoted_solver
+from dalembert.native.llvm.jit import Loaded
+from dalembert.native.root.iteration_code import iteration
+from dalembert.native.trace.place import refusing
+
+REPORT = 3  # largest row-scaled |F_i|, sign and size of the determinant
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledRoot:
+    """Newton's iteration for the first outputs of `function`, as `iteration` describes them; k: how many unknowns.
+
+    All arrays are one-dimensional, of doubles, and the caller's own, so that it is safe under threads.
+    """
+
+    k: int
+    function: CompiledFunction
+    _loop: Loaded
+    _solver: Loaded
+
+    @functools.cached_property
+    def _run(self) -> Any:
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 5, ctypes.c_int64, ctypes.c_double, ctypes.c_int64)
+        return functools.partial(kind(self._loop.address("root")), self.function.address, self._solver.address("pivoted"))
+
+    def solve(self, given: np.ndarray, tolerance: float, most: int) -> tuple[int, np.ndarray, np.ndarray]:
+        """(code, result, report) with z moved in `given`, which holds everything the function reads."""
+        k, size = self.k, self.function.result_size
+        result = np.empty(size + k * (k + 1) + REPORT)
+        at, begin = result.ctypes.data, given.ctypes.data
+        code = self._run(begin, at, at + 8 * size, k, tolerance, most)
+        return code, result[:size], result[-REPORT:]
+
+
+@refusing
+def compile_root(function: Callable, k: int, examples: Sequence[Any], cache: Cache = CACHE) -> CompiledRoot:
+    """function(z, *others) → [F (k,), F' (k, k) with columns in units, the units (k,), …]; examples: of the others."""
+    compiled = compile_function(function, np.zeros(k), *examples, cache=cache)
+    loop, solver = (cache.load(text, plain=False) for text in (iteration(), pivoted_solver(None)))
+    return CompiledRoot(k, compiled, loop, solver)

@@ -1,0 +1,197 @@
+"""A run that was made before with other numbers: found by what its functions read, and made again with nothing else done."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Float
+
+from dalembert.discretize import Scheme
+from dalembert.discretize.scheme import check_maps
+from dalembert.native import Unsupported
+from dalembert.numbers import as_numbers, as_vector, holds_tracer
+from dalembert.path import Path, Provenance
+from dalembert.step.options import RunOptions
+from dalembert.step.programs.scaled import FAR
+from dalembert.step.run.native import compiled
+from dalembert.step.run.ready import Bound, ReadySteps
+from dalembert.step.run.state import first_carry
+from dalembert.step.start.checks import check_callbacks
+from dalembert.step.start.prepare import DEFAULT, Motion, begun, check_branch, program_for
+from dalembert.step.start.prepared import Given, Prepared, Recipe
+from dalembert.systems import System
+from dalembert.systems.initial.root import InitialRoot, initial_root
+from dalembert.systems.shapes import check_shapes
+from dalembert.tracing import Remembered, Walk, Watched, outside, split, unchanged, watch
+
+REMEMBERED = 128  # runs that are found again
+COPIES = 16  # function objects of the same content whose records are kept with a run
+
+Vector = Float[np.ndarray, "n"]
+
+
+class InitialState(NamedTuple):
+    """Initial data."""
+
+    q: Vector
+    v: Vector
+
+
+class Read(NamedTuple):
+    """What a system and the options of a run hold: key, the objects that can change, and the arrays.
+
+    own: how many of the arrays are the system's, in the order of its leaves; the others are the scheme's. watched: by what
+    it is seen that all this is still so; None where it must be read again. runs: those found for it, by the number of
+    coordinates: the key is long.
+    """
+
+    key: Any
+    objects: tuple
+    leaves: list
+    own: int
+    watched: tuple[Watched, ...] | None
+    runs: dict[int, tuple[KnownRun, Bound]]
+
+
+class KnownRun(NamedTuple):
+    """What all calls share that read the same and have as many coordinates. bound: by the function objects of a call."""
+
+    root: InitialRoot
+    steps: ReadySteps
+    bound: Remembered[Bound]
+
+
+_KNOWN: Remembered[list[KnownRun | None]] = Remembered(REMEMBERED)
+_READ: Remembered[tuple[tuple, Read]] = Remembered(REMEMBERED)  # by the objects, which it holds: none has another's place
+
+
+def known_path(system: Any, given: Given, options: RunOptions) -> Path | None:
+    """The path; None where it must be looked for in the ordinary way, which finds every error and every other form.
+
+    That is so under tracing, for other problems than a System, for a reducer, without machine code, and wherever the initial
+    data are not proven to pass every check.
+    """
+    if not (isinstance(system, System) and options.native and _has_numbers(given, options)):
+        return None
+    found = _read(system, options)
+    if found is None:
+        return None
+    q = as_vector(given.q0, "q0", kind=as_numbers)
+    v = as_vector(given.v0, "v0", len(q), as_numbers)
+    run = found.runs.get(len(q)) or _known(system, options, found, q, v)
+    if run is None:
+        return None
+    record = options.record(system, run[1].words, q0=given.q0, v0=given.v0)
+    return _path(run, options, found, InitialState(q, v), record)
+
+
+def _known(system: System, options: RunOptions, found: Read, q: Vector, v: Vector) -> tuple[KnownRun, Bound] | None:
+    """The run and what belongs to these function objects; None where there is no machine code, or these data do not show."""
+    key = found.key, len(q)
+    entry = _KNOWN.get(key) or _made(system, options, found, q, v)
+    if entry is not None:
+        _KNOWN.put(key, entry)
+    if entry is None or entry[0] is None:
+        return None
+    run = entry[0]
+    bound = run.bound.get(found.objects)
+    if bound is None:
+        program = program_for(system, q, v, options.grid.t0, _scheme(options), options.deflate)
+        bound = run.bound.put(found.objects, Bound(program, options.words(system)))
+    found.runs[len(q)] = run, bound
+    return run, bound
+
+
+def _has_numbers(given: Given, options: RunOptions) -> bool:
+    traced = not outside() or any(isinstance(x, Tracer) for x in (options.h, options.t0))
+    other = (given.nodes, given.jets, given.multipliers, options.reduce)
+    return (
+        not traced
+        and all(x is None for x in other)
+        and isinstance(options.scheme, Scheme | None)
+        and not any(x is None or holds_tracer(x) for x in (given.q0, given.v0))
+    )
+
+
+def _scheme(options: RunOptions) -> Scheme:
+    return options.scheme if isinstance(options.scheme, Scheme) else DEFAULT
+
+
+def _read(system: System, options: RunOptions) -> Read | None:
+    """None where it cannot be compared, or is traced. The same objects, which do not change, are not read again as long as
+    their functions name the same."""
+    given = (system, options.scheme, options.branch, options.stop, options.domain, options.feedback)
+    at = tuple(map(id, given))
+    entry = _READ.get(at)
+    if entry is not None and unchanged(entry[1].watched):
+        return entry[1]
+    found = _read_anew(system, options)
+    if found is not None and found.watched is not None:
+        _READ.put(at, (given, found))
+    return found
+
+
+def _read_anew(system: System, options: RunOptions) -> Read | None:
+    walk, leaves = Walk(), []
+    parts = split(walk, system, leaves)
+    own, feedback = len(leaves), options.feedback
+    rules = (options.branch, options.stop, options.domain, feedback and feedback.law)
+    key = parts, split(walk, _scheme(options), leaves), walk.of(rules)
+    if not walk.lasting or any(isinstance(x, Tracer) for x in leaves):
+        return None
+    return Read(key, tuple(walk.objects), leaves, own, watch(walk), {})
+
+
+def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector) -> list[KnownRun | None] | None:
+    """[the run], or [None] where there is no machine code of it; None where these data do not show."""
+    grid, n = options.grid, len(q)
+    root = initial_root(system, n, sum(check_shapes(system, q, v, grid.t0)))
+    if root is None:
+        return [None]
+    check_maps(_scheme(options), n)
+    check_branch(system, options.branch, n)
+    program = program_for(system, q, v, grid.t0, _scheme(options), options.deflate)
+    made = _begun(root, program, options, found, InitialState(q, v))
+    if made is None:
+        return None
+    choices = options.choices
+    check_callbacks(made, grid, choices, None)
+    try:
+        native = compiled(program, choices, first_carry(made, grid.t0, grid.h, None), grid.t0, grid.h)
+    except Unsupported:
+        return [None]
+    if not native.code.written_out or [id(x) for x in native.leaves] != [id(x) for x in found.leaves]:
+        return [None]
+    steps = ReadySteps(native.code, program, options.feedback is not None)
+    run = KnownRun(root, steps, Remembered(COPIES))
+    run.bound.put(found.objects, Bound(program, options.words(system)))
+    return [run]
+
+
+def _begun(root: InitialRoot, program, options: RunOptions, found: Read, at: InitialState) -> Prepared | None:
+    """The data of the first step; None where they are not proven to pass every check, or belong in units of their own."""
+    (q, v), t0, h = at, float(options.t0), float(options.h)
+    n = len(q)
+    start = root.solve(q, v, t0, found.leaves[: found.own])
+    if not start.plain or start.apart > FAR:
+        return None
+    recipe = Recipe(_scheme(options), options.starter, options.branch)
+    return begun(program, recipe, Motion(q, v, start.z[:n], start.z[n:]), t0, h)
+
+
+def _path(
+    known: tuple[KnownRun, Bound], options: RunOptions, found: Read, at: InitialState, record: Provenance
+) -> Path | None:
+    (run, bound), grid = known, options.grid
+    steps = run.steps
+    program = bound.with_arrays(found.leaves) if steps.lead else bound.program
+    made = _begun(run.root, program, options, found, at)
+    if made is None:
+        return None
+    done = steps.run(made, grid, steps.inputs(grid, options.tolerance, found.leaves), options.limits)
+    code = steps.code_of(done)
+    if code != 0:
+        code = steps.outcome(made._replace(program=bound.with_arrays(found.leaves)), grid, options.choices, done)
+    return steps.path(done, grid, code, record)

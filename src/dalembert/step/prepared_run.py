@@ -1,0 +1,122 @@
+"""A run prepared for many calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from dalembert.discretize import Scheme
+from dalembert.held import as_left
+from dalembert.numbers import as_flag
+from dalembert.path import Path
+from dalembert.step.options import RunOptions, step_of
+from dalembert.step.run.branch import Branch
+from dalembert.step.run.resolution import warn_of_resolution
+from dalembert.step.run.state import SampledFeedback
+from dalembert.step.simulate import found_path, solved
+from dalembert.step.start.prepared import Given
+from dalembert.step.start.second_node import Starter
+from dalembert.systems import System, check_x64
+from dalembert.systems.system import check_system
+
+
+def prepare(
+    system: System,
+    *,
+    h: float,
+    scheme: Scheme | None = None,
+    starter: Starter = "second_order",
+    branch: Branch | None = None,
+    save_every: int | None = 1,
+    stop: Callable | None = None,
+    domain: Callable | None = None,
+    feedback: SampledFeedback | None = None,
+    tolerance: float = 1e-9,
+    max_iterations: int = 25,
+    backend: Literal["jax", "native"] | None = None,
+) -> PreparedRun:
+    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0, as a function of (q₀, v₀) alone.
+
+    For those who call in a loop: the run gives to the bit what `simulate` gives, and checks as much. It looks at what the
+    functions of the system read in every call, so that a change of it is seen. Several threads may call it at once. Machine
+    code is made by the first call.
+
+    Args:
+        system: a System.
+        h: step, in the unit of time of the Lagrangian.
+        scheme: as in `simulate`.
+        starter: as in `simulate`.
+        branch: as in `simulate`.
+        save_every: as in `simulate`.
+        stop: as in `simulate`.
+        domain: as in `simulate`.
+        feedback: as in `simulate`.
+        tolerance: as in `simulate`.
+        max_iterations: as in `simulate`.
+        backend: as in `simulate`.
+
+    Returns:
+        A PreparedRun: `run(q0, v0, steps)` is the Path.
+
+    Raises:
+        ValueError: an argument has the wrong value; the message names it.
+        TypeError: an argument is of the wrong type.
+
+    Example:
+        >>> run = da.prepare(pendulum, h=0.1)
+        >>> ends = [float(run([angle], [0.0], 20).q[-1, 0]) for angle in (0.5, 1.0)]
+        >>> ends[1] == float(da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=20).q[-1, 0])
+        True
+    """
+    check_x64()
+    check_system(system)
+    options = RunOptions(
+        h=step_of(system, h), steps=1, scheme=scheme, starter=starter, branch=branch, save_every=save_every, stop=stop,
+        domain=domain, feedback=feedback, tolerance=tolerance, max_iterations=max_iterations, backend=backend,
+    )  # fmt: skip
+    return PreparedRun(system, options)
+
+
+class PreparedRun:
+    """(q₀, v₀, N) → the path of N steps: what `prepare` returns.
+
+    Attributes:
+        system: what moves.
+        options: of all its runs.
+
+    Example:
+        >>> run = da.prepare(pendulum, h=0.1)
+        >>> run([1.0], [0.0], 20).steps
+        20
+    """
+
+    def __init__(self, system: System, options: RunOptions):
+        self.system, self.options = system, options
+
+    def __call__(self, q0: Any, v0: Any, steps: int, *, t0: float = 0.0, throw: bool = True) -> Path:
+        """The path of `simulate` with these initial data.
+
+        Args:
+            q0: (n,) positions at t0, consistent with the constraints.
+            v0: (n,) velocities at t0, consistent with the constraints.
+            steps: N, the number of steps.
+            t0: time of the beginning.
+            throw: raise where a step cannot be solved; False returns the partial path, its outcome telling why.
+
+        Returns:
+            The Path.
+
+        Raises:
+            StepError: as `simulate`, and all its other errors.
+        """
+        check_x64()
+        options = self.options.at(steps, t0)
+        as_flag(throw, "throw")
+        path = found_path(self.system, Given(q0, v0), options)
+        if as_left(path, "provenance") is None:  # traced
+            return path
+        warn_of_resolution(path)
+        return solved(path) if throw else path
+
+    def __repr__(self) -> str:
+        return f"PreparedRun(h={self.options.h}, scheme={self.options.scheme})"

@@ -1,0 +1,109 @@
+"""(a, λ) at initial data in one call of machine code, with a proof that no check would find anything wrong."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from dalembert.native import ROOT_FOUND, CompiledRoot, Unsupported, compile_root
+from dalembert.systems.consistency import Restriction
+from dalembert.systems.equations import EXACT, first_guess
+from dalembert.systems.initial.terms import InitialValues, looked_at
+from dalembert.systems.sizes import ROUNDING, units_of
+from dalembert.systems.system import System
+
+LARGEST = 24  # unknowns up to which the equations are written out: beyond, XLA compiles loops in less time
+INDEPENDENT = 1e-12  # the least Gram determinant of rows of unit length that leaves no doubt about their rank
+REGULAR = 1e-6  # the least determinant of a matrix with such rows
+
+
+class Solved(NamedTuple):
+    """(a, λ). plain: whether it is solved and proven that no check finds anything. apart: the largest ratio of units."""
+
+    z: Float[np.ndarray, "z"]
+    plain: bool
+    apart: float
+
+
+class InitialRoot(NamedTuple):
+    """The compiled equations of one system. start: z where the iteration begins, then room for what is given."""
+
+    code: CompiledRoot
+    start: Float[np.ndarray, "given"]
+
+    def solve(self, q: Float[np.ndarray, "n"], v: Float[np.ndarray, "n"], t: float, leaves: list) -> Solved:
+        """Newton's iteration from near 0. leaves: the arrays of the system."""
+        k, n = self.code.k, len(q)
+        given = self.start.copy()
+        given[k : k + n], given[k + n : k + 2 * n], given[k + 2 * n] = q, v, t
+        at = k + 3 * n + 1
+        for x in leaves:
+            given[at : at + x.size] = np.ravel(np.asarray(x))
+            at += x.size
+        code, result, report = self.code.solve(given, EXACT.tolerance, EXACT.max_iterations)
+        plain, apart = result[-2:]
+        return Solved(given[:k], code == ROOT_FOUND and plain != 0.0 and abs(report[2]) >= REGULAR, float(apart))
+
+
+def initial_root(system: System, n: int, m: int) -> InitialRoot | None:
+    """The equations of a system with n coordinates and m equations of constraints; None where they are left to XLA."""
+    if n + m > LARGEST:
+        return None
+    arrays, static = eqx.partition(system, eqx.is_array)
+    leaves, tree = jax.tree.flatten(arrays)
+    types = [x.dtype for x in leaves]
+
+    def function(z, q, v, t, rest, *given):
+        typed = [jnp.asarray(x, dtype) for x, dtype in zip(given, types, strict=True)]
+        values = looked_at(eqx.combine(jax.tree.unflatten(tree, typed), static), q, v, t, z, rest)
+        units = units_of(values.matrix, n, jnp)
+        matrix = values.matrix * units
+        length = jnp.linalg.norm(matrix, axis=1)
+        length = jnp.where(length > 0.0, length, 1.0)
+        plain = _plain(values, units[:n], q, v, t) & _finite(given)
+        return values.residual / length, matrix / length[:, None], units, plain.astype(float), _apart(units, n)
+
+    examples = [np.zeros(n), np.zeros(n), np.zeros(()), np.zeros(n), *(np.zeros(x.shape) for x in leaves)]
+    try:
+        code = compile_root(function, n + m, examples)
+    except Unsupported:
+        return None
+    room = 3 * n + 1 + sum(x.size for x in leaves)
+    return InitialRoot(code, np.concatenate([first_guess(n, m), np.zeros(room), code.function.captured]))
+
+
+def _finite(trees: Any) -> Bool[Array, ""]:
+    return jnp.all(jnp.stack([jnp.asarray(True), *(jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(trees))]))
+
+
+def _plain(values: InitialValues, own: Float[Array, "n"], q, v, t) -> Bool[Array, ""]:
+    """Everything is finite, the restrictions hold to rounding, and the rows of the reactions and the columns of virtual
+    displacements are far from dependent: for less the checks look on their own."""
+    n = own.shape[0]
+    rows = -values.matrix[:n, n:].T * own
+    exact = [_exact(r, q, v, t) for r in values.restrictions.values()]
+    independent = [_independent(x) for x in (rows, *(basis.T for basis in values.virtual.values())) if x.shape[0]]
+    return _finite(values) & jnp.all(jnp.stack([jnp.asarray(True), *exact, *independent]))
+
+
+def _exact(r: Restriction, q, v, t) -> Bool[Array, ""]:
+    limit = ROUNDING * (jnp.abs(r.by_q) @ jnp.abs(q) + jnp.abs(r.by_v) @ jnp.abs(v) + jnp.abs(r.by_t * t))
+    return jnp.all(jnp.abs(r.value) <= limit)
+
+
+def _independent(rows: Float[Array, "m n"]) -> Bool[Array, ""]:
+    """det(R Rᵀ) of rows of unit length: with Σσ² = m the smallest σ² is at least det / e."""
+    unit = rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
+    return jnp.prod(jnp.diagonal(jnp.linalg.cholesky(unit @ unit.T))) ** 2 >= INDEPENDENT
+
+
+def _apart(units: Float[Array, "z"], n: int) -> Float[Array, ""]:
+    """How far the units of the unknowns are apart: of accelerations, and of multipliers against them."""
+    own = units[:n]
+    across = jnp.concatenate([units[n:] / jnp.max(own), jnp.min(own) / units[n:]])
+    return jnp.maximum(jnp.max(own) / jnp.min(own), jnp.max(across, initial=0.0))
