@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -14,7 +15,7 @@ from dalembert.boundary.prepare import Request, extremals, prepare
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
 from dalembert.outcome import Outcome
-from dalembert.solution import Solution, SolveError
+from dalembert.solution import CriticalPoint, SolveError
 from dalembert.systems.higher.variational import VariationalProblem
 
 
@@ -83,11 +84,29 @@ def solve(
     options = settings(tolerance, max_iterations, seek)
     as_flag(certify, "certify")
     as_flag(throw, "throw")
-    prepared = prepare(problem, [Request(initial, final, through, guess)], TimeGrid(T, steps, times), scheme, scales)
-    solution = extremals(prepared, options, certify)[0]
+    asked = Asked(Request(initial, final, through, guess), TimeGrid(T, steps, times), scheme, scales, options, certify)
+    solution = extremal(problem, asked)
     if throw and solution.outcome is not Outcome.SUCCESS:
         raise SolveError(solution)
     return solution
+
+
+class Asked(NamedTuple):
+    """What `solve` is given besides the problem, its settings checked."""
+
+    request: Request
+    grid: TimeGrid
+    scheme: Any
+    scales: Any
+    settings: Settings
+    certify: bool
+
+
+@functools.singledispatch
+def extremal(problem: Any, asked: Asked) -> CriticalPoint:
+    """The end of the iteration. Other kinds of problem than a VariationalProblem register what solves them."""
+    prepared = prepare(problem, [asked.request], asked.grid, asked.scheme, asked.scales)
+    return extremals(prepared, asked.settings, asked.certify)[0]
 
 
 def settings(tolerance: float, max_iterations: int, seek: str) -> Settings:
