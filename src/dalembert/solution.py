@@ -31,12 +31,12 @@ CONTROL_MESSAGES = MESSAGES | {
     Outcome.SUCCESS: "the equations of motion, of the adjoints and of the controls hold",
     Outcome.SINGULAR: (
         "the equations are singular along every direction tried: the controls do not move all that the ends ask for "
-        "(uncontrollable), constraints depend on each other with these ends, or nothing determines a control. Free what cannot "
-        "be reached, add actuators, or add a cost of the control"
+        "(uncontrollable), constraints depend on each other with these ends, or nothing determines a control. Free what "
+        "cannot be reached, add actuators, or add a cost of the control"
     ),
     Outcome.INFEASIBLE: (
-        "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the controls "
-        "move all that the ends ask for (controllability), give more time, or another guess"
+        "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
+        "controls move all that the ends ask for (controllability), give more time, or another guess"
     ),
 }
 
@@ -130,7 +130,8 @@ class CriticalPoint(eqx.Module):
         """One paragraph for a person."""
         s, (name, value) = self.statistics, self.value
         return "\n".join([
-            f"{len(self.t) - 1} steps from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}, {self.discretized}: {self.scheme}",
+            f"{len(self.t) - 1} steps from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}, "
+            f"{self.discretized}: {self.scheme}",
             f"outcome: {self.outcome.name.lower().replace('_', ' ')}: "
             f"{self.messages.get(self.outcome, self.outcome.message)}",
             f"{name} {value:.12g}, {self.kind}",
@@ -154,7 +155,6 @@ class CriticalPoint(eqx.Module):
         s = (times[..., None] - nodes[k][..., None]) / width
         jump, d0, d1 = q[k + 1] - q[k], v[k] * width, v[k + 1] * width
         return q[k] + s * (d0 + s * (3 * jump - 2 * d0 - d1 + s * (d0 + d1 - 2 * jump)))
-
 
 
 class Solution(CriticalPoint):
@@ -217,8 +217,7 @@ class ControlSolution(CriticalPoint):
         u: (N+1, r) controls at t.
         multipliers: (N+1, m) ν of the plant's constraints at t, in its order.
         constraint_forces: (N+1, n) Rᵀν at t.
-        adjoints: (N+1, n) λ at t: the gradient of the optimal cost with respect to an impulse at the node, with a minus sign:
-            what an impulse dp there changes of the cost is -λ·dp.
+        adjoints: (N+1, n) λ at t: an impulse dp at a node changes the optimal cost by λ·dp.
         step_multipliers: (N, m) η of the constraints of each step.
         costates_initial: (2, n) the gradient of the optimal cost with respect to q and v at the first node, 0 where they are
             free; where a holonomic constraint holds, along it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,9 @@ class PartlyGiven(NamedTuple):
 
     given: Bool[np.ndarray, "2 n"]
     values: Float[np.ndarray, "2 n"]
+
+
+Ends = tuple[PartlyGiven, PartlyGiven]
 
 
 def read_partly(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None) -> PartlyGiven:
@@ -68,15 +71,13 @@ def size_of_end(end: Any) -> int | None:
     return rows[0][0] if rows and len(rows[0]) == 1 and rows[0][0] else None
 
 
-def first_path(
-    t: Float[np.ndarray, "N+1"], initial: PartlyGiven, final: PartlyGiven, through: Through
-) -> Float[np.ndarray, "N+1 n"]:
+def first_path(t: Float[np.ndarray, "N+1"], ends: Ends, through: Through) -> Float[np.ndarray, "N+1 n"]:
     """Of every coordinate the cubic spline through what is given of it."""
     columns = []
-    for j in range(initial.given.shape[1]):
-        ends = [_end_of(end, j) for end in (initial, final)]
+    for j in range(through.points.shape[1]):
+        initial, final = (_end_of(end, j) for end in ends)
         points = Through(through.times, through.points[:, [j]])
-        columns.append(smooth_path(t, *ends, points, 1)(t, 0)[:, 0])
+        columns.append(smooth_path(t, initial, final, points, 1)(t, 0)[:, 0])
     return np.stack(columns, axis=1)
 
 
@@ -88,7 +89,7 @@ def _end_of(end: PartlyGiven, j: int) -> EndData | None:
     return EndData(end.values[:rows, [j]], False)
 
 
-def check_ends(problem: OptimalControl, ends: Sequence[PartlyGiven], t: Float[np.ndarray, "N+1"]) -> None:
+def check_ends(problem: OptimalControl, ends: Ends, t: Float[np.ndarray, "N+1"]) -> None:
     """What is given in full has to be a state of the plant: the error names the end and says what is wrong with it."""
     for name, end, time in zip(("initial", "final"), ends, (t[0], t[-1]), strict=True):
         if end.given.all():

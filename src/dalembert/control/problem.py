@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.numbers import as_function, described
+from dalembert.solution import ControlSolution
 from dalembert.systems import Lyapunov, System
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import check_shapes, output_shape, traced, trailing
@@ -72,6 +73,11 @@ class OptimalControl(eqx.Module):
         self.terminal = None if terminal is None else as_function(terminal, "terminal", "Φ(q, v)")
 
     @property
+    def solution_class(self) -> type[ControlSolution]:
+        """What `dalembert.solve` returns of it."""
+        return ControlSolution
+
+    @property
     def parameters(self) -> Any:
         """Those of the plant."""
         return self.system.parameters
@@ -100,7 +106,7 @@ def actuation(problem: OptimalControl, q: Float[Array, "n"], t) -> Float[Array, 
 
 
 def counted(problem: OptimalControl, n: int) -> tuple[int, list[int]]:
-    """The number r of controls, and that of the equations of every constraint; errors name the function whose shape is wrong."""
+    """The number r of controls, and that of the equations of every constraint; errors name the function that is wrong."""
     q = np.zeros(n)
     equations = check_shapes(problem.system, q, q, np.zeros(()))
     return traced(_check_functions, problem, q), equations
@@ -111,7 +117,7 @@ def _check_functions(problem: OptimalControl, q) -> int:
     actuated, n = problem.actuated, q.shape[0]
     if callable(actuated):
         shape = output_shape(lambda: system.call(actuated, q, t=t), "actuated", "q" + names)
-        if not (len(shape) == 2 and shape[0] == n and shape[1] > 0 or shape == (n,)):
+        if shape != (n,) and (len(shape) != 2 or shape[0] != n or not shape[1]):
             raise ValueError(f"actuated: returns shape {shape}; a column for each control, shape ({n}, r), is needed")
         r = shape[1] if len(shape) == 2 else 1
     else:
@@ -135,8 +141,8 @@ def _indices(actuated: Any) -> tuple[int, ...]:
     given = actuated if isinstance(actuated, Sequence | np.ndarray) and not isinstance(actuated, str) else (actuated,)
     if not len(given) or not all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in given):
         raise TypeError(
-            f"actuated: found {described(actuated)}; give the index of the actuated coordinate, several indices, or a function "
-            "B(q) that returns (n, r)"
+            f"actuated: found {described(actuated)}; give the index of the actuated coordinate, several indices, or a "
+            "function B(q) that returns (n, r)"
         )
     if len(set(given)) < len(given):
         raise ValueError(f"actuated: found {tuple(given)}; every index once")

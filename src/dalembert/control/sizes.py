@@ -1,12 +1,12 @@
 """Typical sizes of an optimal control problem: of positions, forces, controls, reactions, constraints and the cost.
 
-With sizes s of positions and the time T forces have the size φ = max(|L_q + f|, |∂²L/∂v²| s/T²), a control the size that makes
-such forces, u = min_i φ_i/|B_ia|, and the cost the size σ = max |∂²C/∂u²| u². What is small is small against these.
+With sizes s of positions and the time T forces have the size φ = max(|L_q + f|, |∂²L/∂v²| s/T²), a control the size that
+makes such forces, u = min_i φ_i/|B_ia|, and the cost the size σ = max |∂²C/∂u²| u². What is small is small against these.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +26,13 @@ SINGULAR = 1e-10
 class Sampled(NamedTuple):
     """At sample points of the first path: ∂²L/∂v², L_q + f, B, R, ∂²C/∂u², and |∂φ/∂q|, |∂φ/∂v| of the constraints."""
 
-    mass: np.ndarray
-    forces: np.ndarray
-    actuation: np.ndarray
-    reactions: np.ndarray
-    curvature: np.ndarray
-    by_position: np.ndarray
-    by_velocity: np.ndarray
+    mass: Any
+    forces: Any
+    actuation: Any
+    reactions: Any
+    curvature: Any
+    by_position: Any
+    by_velocity: Any
 
 
 class ControlSizes(NamedTuple):
@@ -102,8 +102,8 @@ def check_controls(found: Sampled) -> None:
         flat = np.linalg.eigh(scaled[0])[1][:, np.argmin(np.abs(np.linalg.eigvalsh(scaled[0])))]
         which = ", ".join(f"u[{i}]" for i, w in enumerate(flat) if abs(w) > 0.1)
         raise ValueError(
-            f"cost: is singular: ∂²C/∂u² vanishes along {which}, so that nothing determines it. Add a small cost of it, such as "
-            "1e-3 * u @ u"
+            f"cost: is singular: ∂²C/∂u² vanishes along {which}, so that nothing determines it. Add a small cost of it, "
+            "such as 1e-3 * u @ u"
         )
 
 

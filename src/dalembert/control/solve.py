@@ -51,7 +51,10 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     r, equations = counted(problem, n)
     scheme = _checked_scheme(asked.scheme, n)
     t = read_times(asked.grid, 2, "at least two steps are needed")
-    ends = tuple(read_partly(end, name, n, problem.coordinates) for name, end in (("initial", initial), ("final", final)))
+    ends = (
+        read_partly(initial, "initial", n, problem.coordinates),
+        read_partly(final, "final", n, problem.coordinates),
+    )
     between = read_through(through, n)
     check_ends(problem, ends, t)
     given = np.zeros((len(t), n), dtype=bool)
@@ -59,7 +62,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     given[grid_nodes(t, between.times)] = True
     path = _path(t, ends, between, guess, n)
     held = path[given.all(axis=1)]
-    holonomic = np.array([c.order == 0 for c, k in zip(problem.system.constraints, equations, strict=True) for _ in range(k)], bool)
+    holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     origin = origin_of(held, path)
     data = ControlData(problem, scheme, ControlLayout(n, r, len(holonomic)), t, given, ends, origin, holonomic)
     v = _velocities(path, t, ends)
@@ -87,8 +90,8 @@ def _checked_scheme(scheme: Any, n: int) -> Scheme:
         return Scheme()
     if not isinstance(scheme, Scheme):
         raise TypeError(
-            f"scheme: found {described(scheme)}; the equations of motion of a plant are those of a Scheme, and windows belong to "
-            "a VariationalProblem"
+            f"scheme: found {described(scheme)}; the equations of motion of a plant are those of a Scheme, and windows "
+            "belong to a VariationalProblem"
         )
     if scheme.order != 2:
         raise ValueError(f"scheme: found order {scheme.order}, a composition of steps; optimal control has order 2")
@@ -99,7 +102,7 @@ def _checked_scheme(scheme: Any, n: int) -> Scheme:
 def _path(t, ends, between: Through, guess: Any, n: int) -> np.ndarray:
     """The first path (N+1, n): through all that is given."""
     if guess is None:
-        path = first_path(t, *ends, between)
+        path = first_path(t, ends, between)
     elif isinstance(guess, ControlSolution):
         if guess.q.shape[1] != n:
             raise ValueError(f"guess: found a ControlSolution of {guess.q.shape[1]} coordinates; the system has n = {n}")
@@ -133,8 +136,8 @@ def _first_values(data: ControlData, path: np.ndarray, v: np.ndarray, guess: Any
         own = (guess.u.shape[1], guess.multipliers.shape[1])
         if own != (layout.r, layout.m):
             raise ValueError(
-                f"guess: found a ControlSolution with {own[0]} controls and {own[1]} constraints; the problem has {layout.r} and "
-                f"{layout.m}"
+                f"guess: found a ControlSolution with {own[0]} controls and {own[1]} constraints; the problem has "
+                f"{layout.r} and {layout.m}"
             )
         middle = 0.5 * (guess.t[1:] + guess.t[:-1])
         z[1:-1, layout.part("controls")] = _at(guess.t, guess.u, t)
@@ -146,4 +149,8 @@ def _first_values(data: ControlData, path: np.ndarray, v: np.ndarray, guess: Any
 
 def _at(times: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Values (K, m) at other times."""
-    return np.stack([np.interp(wanted, times, column) for column in values.T], axis=1) if values.shape[1] else np.zeros((len(wanted), 0))
+    return (
+        np.stack([np.interp(wanted, times, column) for column in values.T], axis=1)
+        if values.shape[1]
+        else np.zeros((len(wanted), 0))
+    )

@@ -121,11 +121,7 @@ class FirstNode:
         w, system = _window(self.layout, z), problem.system
         q, v = shared["origin"] + w.state, w.before
         after = Interval(q, w.after - w.state, t, h)
-        motion = (
-            momentum(system, q, v, t)
-            + outgoing(self.scheme, system, after)
-            + 0.5 * h * _applied(problem, w, q, v, t)
-        )
+        motion = momentum(system, q, v, t) + outgoing(self.scheme, system, after) + 0.5 * h * _applied(problem, w, q, v, t)
         return 0.5 * h * _cost(problem, q, v, w.u, t), jnp.concatenate([motion, _steps(problem, self.scheme, after)])
 
 

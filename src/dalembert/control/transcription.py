@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 
 from dalembert.boundary.kkt.assembly import Elements, Term
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
-from dalembert.control.ends import PartlyGiven
+from dalembert.control.ends import Ends
 from dalembert.control.problem import OptimalControl, with_plant_parameters
 from dalembert.control.sizes import ControlSizes
 from dalembert.control.terms import NODE, ControlLayout, EndPosition, EndVelocity, FirstNode, InnerNode, LastNode
@@ -31,7 +31,7 @@ class ControlData(NamedTuple):
     layout: ControlLayout
     t: Float[np.ndarray, "N+1"]
     given: Bool[np.ndarray, "N+1 n"]
-    ends: tuple[PartlyGiven, PartlyGiven]
+    ends: Ends
     origin: Float[np.ndarray, "n"]
     holonomic: Bool[np.ndarray, "m"]
 
@@ -67,7 +67,7 @@ def _fixed(data: ControlData) -> np.ndarray:
     for name in ("reactions", "adjoints"):
         fixed[1, layout.part(name)] = True
     fixed[last, layout.part("controls")] = True
-    whole = data.given.all(axis=1)
+    whole = np.asarray(data.given.all(axis=1))
     fixed[1:last, steps] = whole[:, None] & data.holonomic
     fixed[1, steps] |= ~data.holonomic  # there is no step before the first node
     for block, end in zip((0, last), data.ends, strict=True):

@@ -1,8 +1,8 @@
 """The discrete Lagrange-d'Alembert equations of a System, written once: at a node, and for one kick-drift-kick step.
 
 `step` solves them, `measure` reads momenta and forces of them, and in `control` they are the constraints of a minimum.
-Variational boundary problems share nothing of this module: their equations come from `windows`, as those of a variational flow
-do in `higher`.
+Variational boundary problems share nothing of this module: their equations come from `windows`, as those of a variational
+flow do in `higher`.
 """
 
 from __future__ import annotations

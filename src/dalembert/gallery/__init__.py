@@ -2,6 +2,7 @@
 
 from dalembert.gallery import (
     car_with_trailers,
+    cart_pole,
     chain,
     contact_oscillator,
     curvature_particle,
@@ -37,7 +38,7 @@ ENTRIES: dict[str, Entry] = {
 
 PROBLEMS: dict[str, BoundaryEntry] = {
     module.entry.name: module.entry
-    for module in (elastic_beam, minimum_acceleration, minimum_jerk, riemannian_cubic, sphere_spline)
+    for module in (cart_pole, elastic_beam, minimum_acceleration, minimum_jerk, riemannian_cubic, sphere_spline)
 }
 
 __all__ = ["ENTRIES", "PROBLEMS", "BoundaryEntry", "Entry"]

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.numbers import as_flag, as_function, described, whole_number
+from dalembert.solution import Solution
 from dalembert.systems.constraints import Holonomic, Kinematic, Lyapunov, WithForces
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import output_shape, traced
@@ -86,6 +87,11 @@ class VariationalProblem(eqx.Module):
         self.coordinates = None if coordinates is None else names_of(coordinates)
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
         self.time_dependent = as_flag(time_dependent, "time_dependent")
+
+    @property
+    def solution_class(self) -> type[Solution]:
+        """What `dalembert.solve` returns of it."""
+        return Solution
 
     def call(self, function: Callable, *arguments, t):
         """`function(*arguments[, t][, p])`."""
