@@ -47,6 +47,8 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     """Everything checked, and a first path."""
     check_x64()
     initial, final, through, guess = asked.request
+    if isinstance(guess, tuple) and len(guess) != 2:
+        raise ValueError(f"guess: found a tuple of {len(guess)}; give (q, u), path and controls, one row per node each")
     n = _dimension(problem, initial, final, guess)
     r, equations = counted(problem, n)
     scheme = _checked_scheme(asked.scheme, n)
@@ -79,7 +81,8 @@ def _dimension(problem: OptimalControl, initial, final, guess) -> int:
         return len(problem.coordinates)
     found = [n for n in (size_of_end(initial), size_of_end(final)) if n]
     if guess is not None:
-        found.append(np.shape(guess.q if isinstance(guess, ControlSolution) else guess)[-1])
+        path = guess.q if isinstance(guess, ControlSolution) else guess[0] if isinstance(guess, tuple) else guess
+        found += list(np.shape(path)[1:2])
     if not found:
         raise TypeError("initial: give all coordinates of something at an end, a guess, or the system's coordinates=")
     return int(found[0])
@@ -108,15 +111,22 @@ def _path(t, ends, between: Through, guess: Any, n: int) -> np.ndarray:
             raise ValueError(f"guess: found a ControlSolution of {guess.q.shape[1]} coordinates; the system has n = {n}")
         path = guess.interpolate(np.clip(t, float(guess.t[0]), float(guess.t[-1])))
     else:
-        path = np.array(as_numbers(guess, "guess"))
-        if path.shape != (len(t), n):
-            raise ValueError(
-                f"guess: found shape {path.shape}; give a path {(len(t), n)}, one row per node, or a ControlSolution"
-            )
+        path = _rows(guess[0] if isinstance(guess, tuple) else guess, "guess", (len(t), n))
     for node, end in zip((0, -1), ends, strict=True):
         path[node] = np.where(end.given[0], end.values[0], path[node])
     path[grid_nodes(t, between.times)] = between.points
     return path
+
+
+def _rows(given: Any, name: str, shape: tuple[int, int]) -> np.ndarray:
+    """One row per node."""
+    found = np.array(as_numbers(given, name))
+    if found.shape != shape:
+        raise ValueError(
+            f"{name}: found shape {found.shape}; give one row per node: a path (N+1, n), a tuple (q, u) of path and "
+            f"controls, or a ControlSolution; shape {shape} is needed"
+        )
+    return found
 
 
 def _velocities(path: np.ndarray, t: np.ndarray, ends) -> np.ndarray:
@@ -132,6 +142,8 @@ def _first_values(data: ControlData, path: np.ndarray, v: np.ndarray, guess: Any
     z = np.zeros((len(t) + 2, layout.size))
     z[1:-1, layout.part("state")] = path - data.origin
     z[[0, -1], layout.part("state")] = v[[0, -1]]
+    if isinstance(guess, tuple):
+        z[1:-1, layout.part("controls")] = _rows(guess[1], "guess[1]", (len(t), layout.r))
     if isinstance(guess, ControlSolution):
         own = (guess.u.shape[1], guess.multipliers.shape[1])
         if own != (layout.r, layout.m):

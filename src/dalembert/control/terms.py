@@ -1,4 +1,4 @@
-"""The functions of a node that make up an optimal control problem: its share of the cost, and its equations of motion.
+"""The functions of a step and of a node that make up an optimal control problem: cost, equations of motion, constraints.
 
     node i:   D₂L_d(q_{i-1},q_i) + f_d⁺ + D₁L_d(q_i,q_{i+1}) + f_d⁻ + w(B(q_i)u_i + Rᵀν_i) = 0,   w = (h_{i-1}+h_i)/2
     ends:     L_v(q_0,v_0) + D₁L_d(q_0,q_1) + f_d⁻ + (h/2)(B u_0 + Rᵀν_0) = 0, and its mirror
@@ -11,7 +11,6 @@ Source: docs/control.md; Colombo, Martín de Diego, Zuccalli, section 4.3, with 
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -51,100 +50,78 @@ class ControlLayout:
         return [(offset, c) for name in names for c in range(*self.part(name).indices(self.size))]
 
 
-class _Window(NamedTuple):
-    """What a node sees: the states of the three blocks around it, its controls and reactions."""
-
-    before: jnp.ndarray
-    state: jnp.ndarray
-    u: jnp.ndarray
-    after: jnp.ndarray
-    reactions: jnp.ndarray
-
-
-NODE = (("state", 0), ("state", 1), ("controls", 1), ("state", 2), ("reactions", 2))  # of a _Window
-
-
-def _window(layout: ControlLayout, z) -> _Window:
-    n, r, m = layout.n, layout.r, layout.m
-    return _Window(*jnp.split(z[: 3 * n + r + m], np.cumsum([n, n, r, n])))
-
-
-def _applied(problem: OptimalControl, w: _Window, q, v, t):
+def _force(problem: OptimalControl, q, v, u, reactions, t):
     """B(q)u + Rᵀν."""
-    return actuation(problem, q, t) @ w.u + all_reactions(problem.system, q, v, jnp.zeros_like(v), t).T @ w.reactions
+    return actuation(problem, q, t) @ u + all_reactions(problem.system, q, v, jnp.zeros_like(v), t).T @ reactions
 
 
 def _cost(problem: OptimalControl, q, v, u, t):
     return problem.system.call(problem.cost, q, v, u, t=t)
 
 
-def _steps(problem: OptimalControl, scheme: Scheme, interval: Interval):
-    """h φ of the step: h, so that its multipliers are those of a density."""
-    node = Node(interval.q, interval.d, interval.d, interval.t, interval.h)
-    return interval.h * kinematic_equations(scheme, problem.system, node, jnp.zeros(0), False)
-
-
 @dataclasses.dataclass(frozen=True)
-class InnerNode:
-    """Cost and equations of a node between the ends, and of the step after it."""
+class Edge:
+    """What a step gives to the equations of its two nodes, and its constraints, times h: their multipliers are densities."""
 
     problem: OptimalControl  # without its parameters
     scheme: Scheme
     layout: ControlLayout
 
     def __call__(self, z, data, shared):
+        h, t = data
+        system, n = with_plant_parameters(self.problem, shared["parameters"]).system, self.layout.n
+        interval = Interval(shared["origin"] + z[:n], z[n : 2 * n] - z[:n], t, h)
+        node = Node(interval.q, interval.d, interval.d, t, h)
+        constraints = h * kinematic_equations(self.scheme, system, node, jnp.zeros(0), False)
+        ends = outgoing(self.scheme, system, interval), incoming(self.scheme, system, interval)
+        return jnp.zeros(()), jnp.concatenate([*ends, constraints])
+
+
+@dataclasses.dataclass(frozen=True)
+class InnerNode:
+    """w C and w(B u + Rᵀν) at a node between the ends."""
+
+    problem: OptimalControl
+    layout: ControlLayout
+
+    def __call__(self, z, data, shared):
         h0, h1, t = data
+        n, r, m = self.layout.n, self.layout.r, self.layout.m
+        before, x, u, after, reactions = jnp.split(z[: 3 * n + r + m], np.cumsum([n, n, r, n]))
         problem = with_plant_parameters(self.problem, shared["parameters"])
-        w, system = _window(self.layout, z), problem.system
-        q, d0, d1 = shared["origin"] + w.state, w.state - w.before, w.after - w.state
-        v = (d0 * (h1 / h0) + d1 * (h0 / h1)) / (h0 + h1)
-        weight, after = 0.5 * (h0 + h1), Interval(q, d1, t, h1)
-        motion = (
-            incoming(self.scheme, system, Interval(q, d0, t - h0, h0, 1.0))
-            + outgoing(self.scheme, system, after)
-            + weight * _applied(problem, w, q, v, t)
-        )
-        return weight * _cost(problem, q, v, w.u, t), jnp.concatenate([motion, _steps(problem, self.scheme, after)])
+        v = ((x - before) * (h1 / h0) + (after - x) * (h0 / h1)) / (h0 + h1)
+        q, weight = shared["origin"] + x, 0.5 * (h0 + h1)
+        return weight * _cost(problem, q, v, u, t), weight * _force(problem, q, v, u, reactions, t)
 
 
 @dataclasses.dataclass(frozen=True)
-class FirstNode:
-    """Those of the first node, with its velocity in the place of a node before it."""
+class EndNode:
+    """w C and w(B u + Rᵀν) ± L_v(q, v) at an end: + at the first, - at the last node."""
 
     problem: OptimalControl
-    scheme: Scheme
     layout: ControlLayout
 
     def __call__(self, z, data, shared):
-        h, t = data
-        problem = with_plant_parameters(self.problem, shared["parameters"])
-        w, system = _window(self.layout, z), problem.system
-        q, v = shared["origin"] + w.state, w.before
-        after = Interval(q, w.after - w.state, t, h)
-        motion = momentum(system, q, v, t) + outgoing(self.scheme, system, after) + 0.5 * h * _applied(problem, w, q, v, t)
-        return 0.5 * h * _cost(problem, q, v, w.u, t), jnp.concatenate([motion, _steps(problem, self.scheme, after)])
+        sign, weight, t = data
+        n, r, m = self.layout.n, self.layout.r, self.layout.m
+        v, x, u, reactions = jnp.split(z[: 2 * n + r + m], np.cumsum([n, n, r]))
+        problem, q = with_plant_parameters(self.problem, shared["parameters"]), shared["origin"] + x
+        impulse = weight * _force(problem, q, v, u, reactions, t) + sign * momentum(problem.system, q, v, t)
+        return weight * _cost(problem, q, v, u, t), impulse
 
 
 @dataclasses.dataclass(frozen=True)
-class LastNode:
-    """Those of the last node, with its velocity in the place of a node after it, and the terminal cost."""
+class TerminalCost:
+    """Φ(q, v) of the last node."""
 
     problem: OptimalControl
-    scheme: Scheme
     layout: ControlLayout
 
     def __call__(self, z, data, shared):
-        h, t = data
-        problem = with_plant_parameters(self.problem, shared["parameters"])
-        w, system, terminal = _window(self.layout, z), problem.system, problem.terminal
-        q, v = shared["origin"] + w.state, w.after
-        motion = (
-            incoming(self.scheme, system, Interval(q, w.state - w.before, t - h, h, 1.0))
-            + 0.5 * h * _applied(problem, w, q, v, t)
-            - momentum(system, q, v, t)
-        )
-        cost = 0.5 * h * _cost(problem, q, v, w.u, t)
-        return cost if terminal is None else cost + system.call(terminal, q, v, t=t), motion
+        (t,) = data
+        problem, n = with_plant_parameters(self.problem, shared["parameters"]), self.layout.n
+        assert problem.terminal is not None
+        return problem.system.call(problem.terminal, shared["origin"] + z[:n], z[n : 2 * n], t=t), jnp.zeros(0)
 
 
 @dataclasses.dataclass(frozen=True)

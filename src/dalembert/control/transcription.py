@@ -16,7 +16,7 @@ from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scal
 from dalembert.control.ends import Ends
 from dalembert.control.problem import OptimalControl, with_plant_parameters
 from dalembert.control.sizes import ControlSizes
-from dalembert.control.terms import NODE, ControlLayout, EndPosition, EndVelocity, FirstNode, InnerNode, LastNode
+from dalembert.control.terms import ControlLayout, Edge, EndNode, EndPosition, EndVelocity, InnerNode, TerminalCost
 from dalembert.discretize import Scheme
 from dalembert.systems.roles import role_of
 from dalembert.systems.sizes import power_of_two
@@ -78,25 +78,47 @@ def _fixed(data: ControlData) -> np.ndarray:
 def _terms(data: ControlData, fixed: np.ndarray) -> tuple[tuple[Term, ...], list]:
     layout, t, h = data.layout, data.t, np.diff(data.t)
     bare, scheme, count = with_plant_parameters(data.problem, None), data.scheme, len(h)
-    window = [place for name, offset in NODE for place in layout.places(offset, name)]
-    adjoints, steps = layout.places(2, "adjoints"), layout.places(2, "steps")
+    at = layout.places
+    inner = [*at(0, "state"), *at(1, "state", "controls"), *at(2, "state", "reactions")]
     terms = [
-        _term(InnerNode(bare, scheme, layout), window, [*adjoints, *steps], 1, count - 1),
-        _term(FirstNode(bare, scheme, layout), window, [*adjoints, *steps], 0, 1),
-        _term(LastNode(bare, scheme, layout), window, adjoints, count, 1),
+        _term(
+            Edge(bare, scheme, layout),
+            [*at(0, "state"), *at(1, "state")],
+            [*at(1, "adjoints"), *at(2, "adjoints"), *at(1, "steps")],
+            1,
+            count,
+        ),
+        _term(InnerNode(bare, layout), inner, at(2, "adjoints"), 1, count - 1),
+        _term(
+            EndNode(bare, layout),
+            [*at(0, "state"), *at(1, "state", "controls"), *at(2, "reactions")],
+            at(2, "adjoints"),
+            0,
+            1,
+        ),
+        _term(
+            EndNode(bare, layout),
+            [*at(1, "state"), *at(0, "state", "controls"), *at(1, "reactions")],
+            at(1, "adjoints"),
+            count + 1,
+            1,
+        ),
     ]
-    arrays: list = [(h[:-1], h[1:], t[1:-1]), (h[:1], t[:1]), (h[-1:], t[-1:])]
+    plus, half = np.ones(1), 0.5 * h
+    arrays: list = [(h, t[:-1]), (h[:-1], h[1:], t[1:-1]), (plus, half[:1], t[:1]), (-plus, half[-1:], t[-1:])]
+    if data.problem.terminal is not None:
+        terms.append(_term(TerminalCost(bare, layout), [*at(0, "state"), *at(1, "state")], [], count + 1, 1))
+        arrays.append((t[-1:],))
     length, own = float(t[-1] - t[0]), fixed[:, layout.part("steps")]
     if not own[1].all():
-        kept = [p for p, holonomic in zip(layout.places(0, "steps"), data.holonomic, strict=True) if holonomic]
-        terms.append(_term(EndPosition(bare, layout), layout.places(0, "state"), kept, 1, 1))
+        kept = [p for p, holonomic in zip(at(0, "steps"), data.holonomic, strict=True) if holonomic]
+        terms.append(_term(EndPosition(bare, layout), at(0, "state"), kept, 1, 1))
         arrays.append((np.array([length]), t[:1]))
-    for first, (velocity, node), at in ((0, (0, 1), 0), (count + 1, (1, 0), -1)):
-        block = 0 if at == 0 else count + 2
-        if not own[block].all():
-            places = layout.places(node, "state") + layout.places(velocity, "state")
-            terms.append(_term(EndVelocity(bare, layout), places, layout.places(velocity, "steps"), first, 1))
-            arrays.append((np.array([length]), t[[at]]))
+    for start, velocity, node, time in ((0, 0, 1, t[:1]), (count + 1, 1, 0, t[-1:])):
+        if not own[start + velocity].all():
+            read = [*at(node, "state"), *at(velocity, "state")]
+            terms.append(_term(EndVelocity(bare, layout), read, at(velocity, "steps"), start, 1))
+            arrays.append((np.array([length]), time))
     return tuple(terms), arrays
 
 

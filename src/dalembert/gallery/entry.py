@@ -57,13 +57,13 @@ class BoundaryEntry:
         boundary: what `dalembert.solve` is given besides steps and guess: initial, final, through, T.
         steps: of a typical solution; times of points between are nodes for its multiples.
         exact: exact(t, **parameters) → q, or None.
-        guess: guess(t) → q, a first path, or None.
+        guess: guess(t) → q, or (q, u), a first path, or None.
         cost: ∫ C dt of the optimal control in the limit of small steps, or None.
 
     Example:
         >>> from dalembert.gallery import PROBLEMS
-        >>> sorted(PROBLEMS)
-        ['elastic_beam', 'minimum_acceleration', 'minimum_jerk', 'riemannian_cubic', 'sphere_spline']
+        >>> sorted(PROBLEMS)[:3]
+        ['cart_pole', 'double_integrator', 'elastic_beam']
     """
 
     name: str
