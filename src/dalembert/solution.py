@@ -215,8 +215,9 @@ class ControlSolution(CriticalPoint):
         v: (N+1, n) velocities at t, those the cost is taken at: the given or found ones at the ends, (q_{i+1}-q_{i-1})/2h
             between.
         u: (N+1, r) controls at t.
-        multipliers: (N+1, m) ν of the plant's constraints at t, in its order.
-        constraint_forces: (N+1, n) Rᵀν at t.
+        multipliers: (N+1, m) ν of the plant's constraints in the discrete equations at t, in the order of the constraints.
+        constraint_forces: (N+1, n) Rᵀν at t, of order 2; at the ends, where the discrete ν has order 1, continued from
+            inside.
         adjoints: (N+1, n) λ at t: an impulse dp at a node changes the optimal cost by λ·dp.
         step_multipliers: (N, m) η of the constraints of each step.
         costates_initial: (2, n) the gradient of the optimal cost with respect to q and v at the first node, 0 where they are

@@ -10,6 +10,7 @@ import numpy as np
 
 from dalembert.boundary.kkt.alternation import ROUNDING, Sequence, alternation
 from dalembert.boundary.kkt.inertia import inertia_of
+from dalembert.boundary.kkt.multipliers import continued
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.boundary.result import OUTCOMES
@@ -50,11 +51,12 @@ def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str,
     d = np.diff(x, axis=0)
     v = np.concatenate([z[:1, state], (d[:-1] * h[1:] / h[:-1] + d[1:] * h[:-1] / h[1:]) / (h[:-1] + h[1:]), z[-1:, state]])
     q, reactions = x + data.origin, z[2:, layout.part("reactions")]
+    smooth = continued(t[1:-1], reactions[1:-1], t)  # (h/2)ν of an end takes up the error of the first step: of order 1 in ν
     given = np.stack([end.given for end in data.ends])
     costates = np.stack([gradient[[1, 0], state], gradient[[-2, -1], state]]) * given
     return {
         "t": t, "q": q, "v": v, "u": z[1:-1, layout.part("controls")], "multipliers": reactions,
-        "constraint_forces": np.asarray(_forces(data.problem.system, q, v, t, reactions)),
+        "constraint_forces": np.asarray(_forces(data.problem.system, q, v, t, smooth)),
         "adjoints": z[2:, layout.part("adjoints")], "step_multipliers": z[2:-1, layout.part("steps")],
         "costates_initial": costates[0], "costates_final": costates[1],
     }  # fmt: skip

@@ -44,7 +44,20 @@ ENTRIES: dict[str, Entry] = {
 
 PROBLEMS: dict[str, BoundaryEntry] = {
     module.entry.name: module.entry
-    for module in (cart_pole, double_integrator, elastic_beam, knife_edge, minimum_acceleration, minimum_jerk, moving_support, orbit_transfer, riemannian_cubic, sphere_spline, two_rods, vertical_take_off)
+    for module in (
+        cart_pole,
+        double_integrator,
+        elastic_beam,
+        knife_edge,
+        minimum_acceleration,
+        minimum_jerk,
+        moving_support,
+        orbit_transfer,
+        riemannian_cubic,
+        sphere_spline,
+        two_rods,
+        vertical_take_off,
+    )
 }
 
 __all__ = ["ENTRIES", "PROBLEMS", "BoundaryEntry", "Entry"]

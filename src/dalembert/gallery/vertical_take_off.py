@@ -1,4 +1,4 @@
-"""Planar vertical take-off vehicle: L = ½(ẋ²+ẏ²+θ̇²) - gy, thrust u₀ along its axis and a moment u₁ that also pushes it sideways.
+"""Planar vertical take-off vehicle: L = ½(ẋ²+ẏ²+θ̇²) - gy, thrust u₀ along its axis, a moment u₁ that pushes sideways too.
 
 B = [(-sin θ, ε cos θ), (cos θ, ε sin θ), (0, 1)]. From hovering to hovering one metre to the side in two seconds. Source: J.
 Hauser, S. Sastry, G. Meyer, Automatica 28 (1992).
