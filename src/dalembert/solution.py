@@ -207,13 +207,12 @@ class Solution(CriticalPoint):
 
 
 class ControlSolution(CriticalPoint):
-    """δ(Σ w C + λᵀ(equations of motion) + ηᵀφ) = 0: an extremal of a discrete optimal control problem.
+    """δ(Σ h C + λᵀ(equations of motion) + ηᵀφ) = 0: an extremal of a discrete optimal control problem.
 
     Attributes:
         t: (N+1,) times of the nodes.
         q: (N+1, n) positions at t.
-        v: (N+1, n) velocities at t, those the cost is taken at: the given or found ones at the ends, (q_{i+1}-q_{i-1})/2h
-            between.
+        v: (N+1, n) velocities at t: the given or found ones at the ends, (q_{i+1}-q_{i-1})/2h between.
         u: (N+1, r) controls at t.
         multipliers: (N+1, m) ν of the plant's constraints in the discrete equations at t, in the order of the constraints.
         constraint_forces: (N+1, n) Rᵀν at t, of order 2; at the ends, where the discrete ν has order 1, continued from
@@ -223,7 +222,7 @@ class ControlSolution(CriticalPoint):
         costates_initial: (2, n) the gradient of the optimal cost with respect to q and v at the first node, 0 where they are
             free; where a holonomic constraint holds, along it.
         costates_final: (2, n) the same at the last node.
-        cost: Σ w C and the terminal cost.
+        cost: Σ h C, with the velocities of the steps, and the terminal cost.
         negative_directions: the number of independent variations that satisfy the linearised equations and lower the cost (0
             at a minimum), -1 where it was not counted.
         flat_directions: the number of those that change it to third order only.

@@ -8,6 +8,7 @@ import pytest
 
 import dalembert as da
 from dalembert.gallery.double_integrator import double_integrator
+from dalembert.gallery.knife_edge import knife_edge
 
 
 def effort(q, v, u):
@@ -90,20 +91,24 @@ def test_an_affine_constraint_is_the_linear_one_seen_from_a_moving_frame():
     """A knife edge on a belt of speed w: in the belt's frame the same controls do the same, step by step."""
     w, zero = 0.3, [0.0, 0.0, 0.0]
 
-    def forces(q):
-        return jnp.array([[jnp.cos(q[2]), 0.0], [jnp.sin(q[2]), 0.0], [0.0, 1.0]])
+    def slip(q, v, p):
+        return -jnp.sin(q[2]) * (v[0] - p["w"]) + jnp.cos(q[2]) * v[1]
 
-    def problem(speed):
-        slip = lambda q, v: -jnp.sin(q[2]) * (v[0] - speed) + jnp.cos(q[2]) * v[1]  # noqa: E731
-        return da.OptimalControl(da.System(free, da.Nonholonomic(slip)), cost=effort, actuated=forces)
-
+    resting = knife_edge()
+    belt = da.System(resting.system.lagrangian, da.Nonholonomic(slip), parameters=dict(resting.parameters) | {"w": 0.0})
+    problem = da.OptimalControl(belt, cost=resting.cost, actuated=resting.actuated)
     s = np.linspace(0.0, 1.0, 41)[:, None]
     turn = np.sin(2.0 * np.pi * s)
     guess = np.concatenate([0.5 * turn, s, 0.8 * turn], axis=1)
-    there = da.solve(problem(0.0), initial=(zero, zero), final=([0.0, 1.0, 0.0], zero), T=4.0, steps=40, guess=guess)
+    there = da.solve(problem, initial=(zero, zero), final=([0.0, 1.0, 0.0], zero), T=4.0, steps=40, guess=guess)
     drift, moving = np.array([4.0 * w, 0.0, 0.0]), [w, 0.0, 0.0]
     here = da.solve(
-        problem(w), initial=(zero, moving), final=([4.0 * w, 1.0, 0.0], moving), T=4.0, steps=40, guess=guess + s * drift
+        problem.replace(w=w),
+        initial=(zero, moving),
+        final=([4.0 * w, 1.0, 0.0], moving),
+        T=4.0,
+        steps=40,
+        guess=guess + s * drift,
     )
     np.testing.assert_allclose(here.q - s * drift, there.q, atol=1e-9)
     np.testing.assert_allclose(here.u, there.u, atol=1e-9)

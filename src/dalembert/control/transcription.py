@@ -83,7 +83,7 @@ def _terms(data: ControlData, fixed: np.ndarray) -> tuple[tuple[Term, ...], list
     terms = [
         _term(
             Edge(bare, scheme, layout),
-            [*at(0, "state"), *at(1, "state")],
+            [*at(0, "state", "controls"), *at(1, "state", "controls")],
             [*at(1, "adjoints"), *at(2, "adjoints"), *at(1, "steps")],
             1,
             count,
