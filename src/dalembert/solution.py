@@ -232,7 +232,7 @@ class ControlSolution(CriticalPoint):
 
     Example:
         >>> swing_up.kind, swing_up.u.shape
-        ('minimum', (161, 1))
+        ('minimum', (41, 1))
     """
 
     t: Float[np.ndarray, "nodes"]
