@@ -95,6 +95,20 @@ def test_solve_names_what_is_wrong(given, error, message):
         da.solve(MOVE, **{**ENDS, **given})
 
 
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"initial": ([0.0, [0.0]],)}, TypeError, r"initial\[0\]: found"),
+        ({"initial": ([0.0, np.nan],)}, ValueError, r"initial\[0\]: found nan"),
+        ({"guess": [[0.0, "a"]]}, TypeError, "guess: found"),
+        ({"initial": ({0: 1.0},)}, TypeError, "initial: give all coordinates of something"),
+    ],
+)
+def test_where_nothing_names_the_coordinates_the_data_say_how_many_there_are(given, error, message):
+    with pytest.raises(error, match=message):
+        da.solve(da.OptimalControl(MASS, cost=effort, actuated=0), **given, T=1.0, steps=10)
+
+
 def test_ends_off_the_constraints_are_refused():
     ends = {"initial": ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0]), "final": ([0.0, 1.0, 0.0], [0.0, 1.0, 0.0])}
     with pytest.raises(da.InconsistentDataError, match=r"final: .*Nonholonomic"):

@@ -65,9 +65,10 @@ def _coordinate(key: Any, place: str, n: int, coordinates: tuple[str, ...] | Non
     return whole_number(key, f"{place}: a coordinate", 0, n - 1)
 
 
-def size_of_end(end: Any) -> int | None:
+def size_of_end(end: Any, name: str) -> int | None:
     """n, where an end tells it."""
-    rows = [np.shape(x) for x in end if not isinstance(x, Mapping)] if isinstance(end, list | tuple) else []
+    given = enumerate(end) if isinstance(end, list | tuple) else ()
+    rows = [as_numbers(x, f"{name}[{i}]").shape for i, x in given if not isinstance(x, Mapping)]
     return rows[0][0] if rows and len(rows[0]) == 1 and rows[0][0] else None
 
 

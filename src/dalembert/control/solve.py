@@ -79,10 +79,10 @@ def _dimension(problem: OptimalControl, initial, final, guess) -> int:
     """n, from whatever was given."""
     if problem.coordinates is not None:
         return len(problem.coordinates)
-    found = [n for n in (size_of_end(initial), size_of_end(final)) if n]
+    found = [n for n in (size_of_end(initial, "initial"), size_of_end(final, "final")) if n]
     if guess is not None:
         path = guess.q if isinstance(guess, ControlSolution) else guess[0] if isinstance(guess, tuple) else guess
-        found += list(np.shape(path)[1:2])
+        found += as_numbers(path, "guess").shape[1:2]
     if not found:
         raise TypeError("initial: give all coordinates of something at an end, a guess, or the system's coordinates=")
     return int(found[0])

@@ -34,8 +34,8 @@ def cart_pole(M: float = 1.0, m: float = 0.3, l: float = 0.5, g: float = 9.81) -
 entry = BoundaryEntry(
     name="cart_pole",
     title="Swing-up of a cart with a pole",
-    formula="L = ½(M+m)ẋ² + mlẋθ̇ cos θ + ½ml²θ̇² + mgl cos θ,  min ∫u² dt, u on x",
-    source="Kelly, SIAM Review 59 (2017), section 6; the value by two independent methods",
+    formula="L = ½(M+m)ẋ² + ml cos θ (ẋθ̇+g) + ½ml²θ̇²,  min ∫u² dt, u on x",
+    source="Kelly, SIAM Review 59 (2017), section 6",
     problem=cart_pole(),
     boundary={"initial": (REST, REST), "final": ((1.0, np.pi), REST), "T": 2.0},
     steps=160,

@@ -49,8 +49,8 @@ def guess(t):
 entry = BoundaryEntry(
     name="knife_edge",
     title="Parallel parking of a knife edge",
-    formula="L = ½m(ẋ²+ẏ²) + ½Jθ̇²,  -sin θ ẋ + cos θ ẏ = 0,  min ∫|u|² dt, u along the blade and on θ",
-    source="the value by two independent methods",
+    formula="L = ½m(ẋ²+ẏ²) + ½Jθ̇²,  -sin θ ẋ + cos θ ẏ = 0,  min ∫|u|² dt",
+    source="parallel parking",
     problem=knife_edge(),
     boundary={"initial": (REST, REST), "final": ((0.0, 1.0, 0.0), REST), "T": TIME},
     steps=160,

@@ -39,8 +39,8 @@ def moving_support(
 entry = BoundaryEntry(
     name="moving_support",
     title="Swing-up of a cart with a pole on a moving platform",
-    formula="L = ½(M+m)ẋ² + mlẋθ̇ cos θ + ½ml²θ̇² + mlẏ(t)θ̇ sin θ + mgl cos θ,  y = a cos ωt,  min ∫u² dt",
-    source="Colombo, Martín de Diego, Zuccalli, section 4.3; the value by Pontryagin's equations with SciPy",
+    formula="L = ½(M+m)ẋ² + ml cos θ (ẋθ̇+g) + ½ml²θ̇² + mlẏ(t)θ̇ sin θ,  min ∫u² dt",
+    source="Colombo, Martín de Diego, Zuccalli, section 4.3",
     problem=moving_support(),
     boundary={"initial": (REST, REST), "final": ((1.0, np.pi), REST), "T": 2.0},
     steps=160,

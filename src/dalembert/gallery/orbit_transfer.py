@@ -37,8 +37,8 @@ def orbit_transfer(mu: float = 1.0, radial: bool = True) -> OptimalControl:
 entry = BoundaryEntry(
     name="orbit_transfer",
     title="Transfer between circular orbits",
-    formula="L = ½(ṙ²+r²φ̇²) + μ/r,  min ∫|u|² dt, radial and tangential thrust",
-    source="the value by two independent methods",
+    formula="L = ½(ṙ²+r²φ̇²) + μ/r,  min ∫|u|² dt, two thrusts",
+    source="circular orbits, angle free",
     problem=orbit_transfer(),
     boundary={"initial": ((1.0, 0.0), (0.0, 1.0)), "final": ({"r": 1.5}, (0.0, 1.5**-1.5)), "T": 6.0},
     steps=160,

@@ -39,8 +39,8 @@ def two_rods(m=(1.0, 1.0), l=(1.0, 1.0)) -> OptimalControl:
 entry = BoundaryEntry(
     name="two_rods",
     title="Two rods with motors at base and joint",
-    formula="L = ½((m₁/3+m₂)l₁²φ̇₁² + (m₂/3)l₂²φ̇₂² + m₂l₁l₂φ̇₁φ̇₂ cos(φ₁-φ₂)),  min ∫τ² dt",
-    source="the value by two independent methods",
+    formula="L = ½((m₁/3+m₂)l₁²φ̇₁² + (m₂/3)l₂²φ̇₂²) + ½m₂l₁l₂φ̇₁φ̇₂ cos(φ₁-φ₂)",
+    source="motors at base and joint, min ∫τ² dt",
     problem=two_rods(),
     boundary={"initial": (REST, REST), "final": ((0.5 * np.pi, np.pi), REST), "T": 1.0},
     steps=160,

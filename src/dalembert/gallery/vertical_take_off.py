@@ -37,8 +37,8 @@ def vertical_take_off(epsilon: float = 0.3, g: float = 9.81) -> OptimalControl:
 entry = BoundaryEntry(
     name="vertical_take_off",
     title="Planar vertical take-off vehicle, one metre sideways",
-    formula="L = ½(ẋ²+ẏ²+θ̇²) - gy,  min ∫|u|² dt, thrust u₀ along the axis, moment u₁",
-    source="Hauser, Sastry, Meyer (1992); the value by two independent methods",
+    formula="L = ½(ẋ²+ẏ²+θ̇²) - gy,  min ∫|u|² dt, thrust and moment",
+    source="Hauser, Sastry, Meyer (1992)",
     problem=vertical_take_off(),
     boundary={"initial": (REST, REST), "final": ((1.0, 0.0, 0.0), REST), "T": 2.0},
     steps=160,
