@@ -182,6 +182,13 @@ def test_a_solution_is_stored_pickled_and_drawn(solution, tmp_path):
     assert repr(solution).startswith("ControlSolution(q=(21, 1), cost=11.94")
 
 
+def test_many_steps_end_at_what_rounding_leaves():
+    """Positions of size 1 are rounded by 1e-16, their second differences by 1e-16 N²: that is no violation."""
+    found = da.solve(double_integrator(), initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=20_000, certify=False)
+    assert found.outcome is da.Outcome.SUCCESS
+    assert float(found.cost) == pytest.approx(12.0, rel=1e-7)
+
+
 def test_a_problem_travels_by_pickle():
     problem = pickle.loads(pickle.dumps(double_integrator(3.0)))
     assert float(problem.parameters["m"]) == 3.0

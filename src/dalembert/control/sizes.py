@@ -36,9 +36,11 @@ class Sampled(NamedTuple):
 
 
 class ControlSizes(NamedTuple):
-    """positions: s (n,). time: T. forces: φ (n,). controls: u (r,). reactions: ν (m,). constraints: γ (m,). cost: σ."""
+    """positions: s (n,). inertia: |∂²L/∂v²| (n,). time: T. forces: φ (n,). controls: u (r,). reactions: ν (m,). constraints: γ
+    (m,). cost: σ."""
 
     positions: Float[np.ndarray, "n"]
+    inertia: Float[np.ndarray, "n"]
     time: float
     forces: Float[np.ndarray, "n"]
     controls: Float[np.ndarray, "r"]
@@ -87,7 +89,7 @@ def control_sizes(found: Sampled, extents: Float[np.ndarray, "n"], time: float) 
     u, reactions = (_reach(forces, x) for x in (middle.actuation, middle.reactions.T))
     constraints = _positive(np.max(np.maximum(middle.by_position * s, middle.by_velocity * s / time), axis=1, initial=0.0))
     cost = float(_positive(np.max(np.diagonal(middle.curvature) * u**2)))
-    return ControlSizes(s, time, forces, u, reactions, constraints, cost)
+    return ControlSizes(s, inertia, time, forces, u, reactions, constraints, cost)
 
 
 def check_controls(found: Sampled) -> None:

@@ -36,7 +36,7 @@ class ControlStart(NamedTuple):
 @extremal.register
 def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     data, z, sizes = prepare_control(problem, asked)
-    kkt = transcribed(data, z, sizes)
+    kkt = transcribed(data, z, sizes, asked.settings.tolerance)
     newton = BoundaryNewton(kkt, LinearSolver(kkt, z), asked.settings)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     it = newton.minimise(z, kkt.positions + least)

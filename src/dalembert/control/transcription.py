@@ -36,8 +36,8 @@ class ControlData(NamedTuple):
     holonomic: Bool[np.ndarray, "m"]
 
 
-def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes) -> KKTSystem:
-    """The KKT system; z: (blocks, b), a first path."""
+def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance: float) -> KKTSystem:
+    """The KKT system; z: (blocks, b), a first path; tolerance: to which its equations will be solved."""
     layout, t = data.layout, data.t
     fixed = _fixed(data)
     terms, arrays = _terms(data, fixed)
@@ -45,7 +45,7 @@ def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes) -> KKTSys
     for name in ("state", "controls", "reactions"):
         primal[layout.part(name)] = True
     nodes = np.arange(1, len(t) + 1)[:, None] * layout.size + np.arange(layout.n)
-    scales = _control_scales(data, sizes)
+    scales = _control_scales(data, sizes, tolerance)
     random = np.random.default_rng(0)
     near = z + 0.1 * random.standard_normal((3, *z.shape)) * scales.units
     return KKTSystem(
@@ -128,8 +128,11 @@ def _term(function, places: list[tuple[int, int]], multipliers: list[tuple[int, 
     return Term(function, offsets, components, tuple(range(len(places), len(every))), start, number)
 
 
-def _control_scales(data: ControlData, sizes: ControlSizes) -> Scales:
-    """The units of the components: s, u, ν of the unknowns, σ/φ and σ/γ of the multipliers; v is s/T."""
+def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float) -> Scales:
+    """The units of the components: s, u, ν of the unknowns, σ/φ and σ/γ of the multipliers; v is s/T.
+
+    An impulse is small against φT, and against what the rounding ε s of positions makes of momenta M d/h at all nodes.
+    """
     layout, blocks = data.layout, len(data.t) + 2
     units, residuals = np.ones((blocks, layout.size)), np.zeros((blocks, layout.size))
     for name, unit in (
@@ -138,6 +141,8 @@ def _control_scales(data: ControlData, sizes: ControlSizes) -> Scales:
     ):  # fmt: skip
         units[:, layout.part(name)] = power_of_two(unit)
     units[[0, -1], layout.part("state")] = power_of_two(sizes.positions / sizes.time)
-    residuals[:, layout.part("adjoints")] = 1.0 / (sizes.forces * sizes.time)
+    h = np.diff(data.t)
+    rounding = 4.0 * np.finfo(float).eps * len(h) * sizes.inertia * sizes.positions / h.min()
+    residuals[:, layout.part("adjoints")] = 1.0 / np.maximum(sizes.forces * sizes.time, rounding / tolerance)
     residuals[:, layout.part("steps")] = 1.0 / (sizes.constraints * sizes.time)
     return Scales(sizes.positions, units, residuals, sizes.cost * sizes.time)
