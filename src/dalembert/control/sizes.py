@@ -36,8 +36,8 @@ class Sampled(NamedTuple):
 
 
 class ControlSizes(NamedTuple):
-    """positions: s (n,). inertia: |∂²L/∂v²| (n,). time: T. forces: φ (n,). controls: u (r,). reactions: ν (m,). constraints: γ
-    (m,). cost: σ."""
+    """positions: s (n,). inertia: |∂²L/∂v²| (n,). time: T. forces: φ (n,). controls: u (r,). reactions: ν (m,).
+    constraints: γ (m,). cost: σ."""
 
     positions: Float[np.ndarray, "n"]
     inertia: Float[np.ndarray, "n"]
