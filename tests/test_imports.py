@@ -31,7 +31,7 @@ LEVELS = (
     ("systems",),
     ("discretize",),
     ("step", "boundary"),
-    ("measure",),
+    ("control", "measure"),
     ("store", "show", "gallery"),
     ("papers",),
     ("cli",),

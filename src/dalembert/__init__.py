@@ -19,6 +19,7 @@ ROOMS = (
     "discretize",
     "step",
     "boundary",
+    "control",
     "measure",
     "store",
     "show",
@@ -27,6 +28,7 @@ ROOMS = (
 if TYPE_CHECKING:
     from dalembert import measure
     from dalembert.boundary import Extremals, Nodes, multistart, solve, solve_batch, spline
+    from dalembert.control import OptimalControl
     from dalembert.discretize import (
         Averaged,
         Beta,
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from dalembert.outcome import Outcome
     from dalembert.path import Path, Provenance, Statistics, StepError
     from dalembert.show import plot
-    from dalembert.solution import BoundaryStatistics, Solution, SolveError
+    from dalembert.solution import BoundaryStatistics, ControlSolution, Solution, SolveError
     from dalembert.step import (
         Avoid,
         Branch,
@@ -125,6 +127,7 @@ __all__ = [
     "Central",
     "Connection",
     "Constraint",
+    "ControlSolution",
     "DiscreteSystem",
     "Extremals",
     "FileError",
@@ -138,6 +141,7 @@ __all__ = [
     "Nearest",
     "Nodes",
     "Nonholonomic",
+    "OptimalControl",
     "Ostrogradsky",
     "Outcome",
     "PairMap",

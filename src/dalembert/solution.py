@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import abc
+from typing import ClassVar
+
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
@@ -21,6 +24,19 @@ MESSAGES = {
     ),
     Outcome.NOT_FINITE: (
         "a function of the problem returned NaN or infinity on the first path. Give a guess inside its domain"
+    ),
+}
+
+CONTROL_MESSAGES = MESSAGES | {
+    Outcome.SUCCESS: "the equations of motion, of the adjoints and of the controls hold",
+    Outcome.SINGULAR: (
+        "the equations are singular along every direction tried: the controls do not move all that the ends ask for "
+        "(uncontrollable), constraints depend on each other with these ends, or nothing determines a control. Free what "
+        "cannot be reached, add actuators, or add a cost of the control"
+    ),
+    Outcome.INFEASIBLE: (
+        "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
+        "controls move all that the ends ask for (controllability), give more time, or another guess"
     ),
 }
 
@@ -57,7 +73,91 @@ class BoundaryStatistics(eqx.Module):
     alternation: Float[np.ndarray, ""]
 
 
-class Solution(eqx.Module):
+class CriticalPoint(eqx.Module):
+    """δ(Σ L̃_d) = 0: what every boundary problem returns; base of Solution and ControlSolution.
+
+    Attributes:
+        t: (N+1,) times of the nodes.
+        q: (N+1, n) positions at t.
+        v: (N+1, n) velocities at t.
+        negative_directions: see Solution.
+        flat_directions: see Solution.
+        code: the Outcome as an integer.
+        statistics: what Newton's method did.
+        scheme: how the problem was discretized.
+    """
+
+    t: eqx.AbstractVar[Float[np.ndarray, "nodes"]]
+    q: eqx.AbstractVar[Float[np.ndarray, "nodes n"]]
+    v: eqx.AbstractVar[Float[np.ndarray, "nodes n"]]
+    negative_directions: eqx.AbstractVar[Int[np.ndarray, ""]]
+    flat_directions: eqx.AbstractVar[Int[np.ndarray, ""]]
+    code: eqx.AbstractVar[Int[np.ndarray, ""]]
+    statistics: eqx.AbstractVar[BoundaryStatistics]
+    scheme: eqx.AbstractVar[str]
+    messages: ClassVar[dict[Outcome, str]] = MESSAGES
+    discretized: ClassVar[str] = "windows"
+
+    @property
+    @abc.abstractmethod
+    def value(self) -> tuple[str, float]:
+        """What is extremal, by name, and its value."""
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome(int(self.code))
+
+    @property
+    def kind(self) -> str:
+        """The kind of critical point, as counted by the inertia of the KKT matrix."""
+        if self.outcome is not Outcome.SUCCESS:
+            other = {Outcome.INFEASIBLE: "least violation", Outcome.ALTERNATING: "multipliers not resolved"}
+            return other.get(self.outcome, "not a critical point")
+        negative, flat = int(self.negative_directions), int(self.flat_directions)
+        if negative < 0:
+            return "not certified"
+        if negative:
+            return f"saddle, {negative} negative direction{'s' if negative > 1 else ''}"
+        return "degenerate" if flat else "minimum"
+
+    def __repr__(self) -> str:
+        name, value = self.value
+        return (
+            f"{type(self).__name__}(q={self.q.shape}, {name}={value:.10g}, kind={self.kind!r}, outcome={self.outcome.name})"
+        )
+
+    def describe(self) -> str:
+        """One paragraph for a person."""
+        s, (name, value) = self.statistics, self.value
+        return "\n".join([
+            f"{len(self.t) - 1} steps from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}, "
+            f"{self.discretized}: {self.scheme}",
+            f"outcome: {self.outcome.name.lower().replace('_', ' ')}: "
+            f"{self.messages.get(self.outcome, self.outcome.message)}",
+            f"{name} {value:.12g}, {self.kind}",
+            f"{int(s.iterations)} Newton iterations, {int(s.factorizations)} factorizations, "
+            f"{int(s.restorations)} restorations; last update {float(s.update):.2e}, "
+            f"scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, "
+            f"condition {float(s.condition):.1e}",
+            *([f"multipliers alternate from node to node, by {float(s.alternation):.1e} of their size"
+               + ": rounding, they have no digits" * (self.outcome is Outcome.SUCCESS)] if s.alternation > 0.0 else []),
+        ])  # fmt: skip
+
+    def interpolate(self, t: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... n"]:
+        """q at times between nodes, by the cubic Hermite polynomials of q and v; ValueError for times outside."""
+        times = as_numbers(t, "t")
+        nodes, q, v = (np.asarray(x) for x in (self.t, self.q, self.v))
+        slack = 1e-12 * (nodes[-1] - nodes[0])
+        if times.size and not (times.min() >= nodes[0] - slack and times.max() <= nodes[-1] + slack):
+            raise ValueError(f"t: found times in [{times.min():g}, {times.max():g}], outside [{nodes[0]:g}, {nodes[-1]:g}]")
+        k = np.clip(np.searchsorted(nodes, times, side="right") - 1, 0, len(nodes) - 2)
+        width = (nodes[k + 1] - nodes[k])[..., None]
+        s = (times[..., None] - nodes[k][..., None]) / width
+        jump, d0, d1 = q[k + 1] - q[k], v[k] * width, v[k + 1] * width
+        return q[k] + s * (d0 + s * (3 * jump - 2 * d0 - d1 + s * (d0 + d1 - 2 * jump)))
+
+
+class Solution(CriticalPoint):
     """δ(Σ L_d + λᵀΦ_d) = 0: an extremal of a discrete variational problem between given ends.
 
     Attributes:
@@ -102,55 +202,62 @@ class Solution(eqx.Module):
     scheme: str = eqx.field(static=True)
 
     @property
-    def outcome(self) -> Outcome:
-        return Outcome(int(self.code))
+    def value(self) -> tuple[str, float]:
+        return "action", float(self.action)
+
+
+class ControlSolution(CriticalPoint):
+    """δ(Σ h C + λᵀ(equations of motion) + ηᵀφ) = 0: an extremal of a discrete optimal control problem.
+
+    Attributes:
+        t: (N+1,) times of the nodes.
+        q: (N+1, n) positions at t.
+        v: (N+1, n) velocities at t: the given or found ones at the ends, (q_{i+1}-q_{i-1})/2h between.
+        u: (N+1, r) controls at t.
+        multipliers: (N+1, m) ν of the plant's constraints in the discrete equations at t, in the order of the constraints.
+        constraint_forces: (N+1, n) Rᵀν at t, of order 2; at the ends, where the discrete ν has order 1, continued from
+            inside.
+        adjoints: (N+1, n) λ at t: an impulse dp at a node changes the optimal cost by λ·dp.
+        step_multipliers: (N, m) η of the constraints of each step.
+        costates_initial: (2, n) the gradient of the optimal cost with respect to q and v at the first node, 0 where they are
+            free; where a holonomic constraint holds, along it.
+        costates_final: (2, n) the same at the last node.
+        cost: Σ h C, with the velocities of the steps, and the terminal cost.
+        negative_directions: the number of independent variations that satisfy the linearised equations and lower the cost (0
+            at a minimum), -1 where it was not counted.
+        flat_directions: the number of those that change it to third order only.
+        code: the Outcome as an integer.
+        statistics: what Newton's method did.
+        scheme: the maps of the discrete Lagrangian.
+
+    Example:
+        >>> swing_up.kind, swing_up.u.shape
+        ('minimum', (41, 1))
+    """
+
+    t: Float[np.ndarray, "nodes"]
+    q: Float[np.ndarray, "nodes n"]
+    v: Float[np.ndarray, "nodes n"]
+    u: Float[np.ndarray, "nodes r"]
+    multipliers: Float[np.ndarray, "nodes m"]
+    constraint_forces: Float[np.ndarray, "nodes n"]
+    adjoints: Float[np.ndarray, "nodes n"]
+    step_multipliers: Float[np.ndarray, "steps m"]
+    costates_initial: Float[np.ndarray, "2 n"]
+    costates_final: Float[np.ndarray, "2 n"]
+    cost: Float[np.ndarray, ""]
+    negative_directions: Int[np.ndarray, ""]
+    flat_directions: Int[np.ndarray, ""]
+    code: Int[np.ndarray, ""]
+    statistics: BoundaryStatistics
+    scheme: str = eqx.field(static=True)
+
+    messages: ClassVar[dict[Outcome, str]] = CONTROL_MESSAGES
+    discretized: ClassVar[str] = "action"
 
     @property
-    def kind(self) -> str:
-        """The kind of critical point, as counted by the inertia of the KKT matrix."""
-        if self.outcome is not Outcome.SUCCESS:
-            other = {Outcome.INFEASIBLE: "least violation", Outcome.ALTERNATING: "multipliers not resolved"}
-            return other.get(self.outcome, "not a critical point")
-        negative, flat = int(self.negative_directions), int(self.flat_directions)
-        if negative < 0:
-            return "not certified"
-        if negative:
-            return f"saddle, {negative} negative direction{'s' if negative > 1 else ''}"
-        return "degenerate" if flat else "minimum"
-
-    def __repr__(self) -> str:
-        return (
-            f"Solution(q={self.q.shape}, action={float(self.action):.10g}, kind={self.kind!r}, outcome={self.outcome.name})"
-        )
-
-    def describe(self) -> str:
-        """One paragraph for a person."""
-        s = self.statistics
-        return "\n".join([
-            f"{len(self.t) - 1} steps from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}, windows: {self.scheme}",
-            f"outcome: {self.outcome.name.lower().replace('_', ' ')}: "
-            f"{MESSAGES.get(self.outcome, self.outcome.message)}",
-            f"action {float(self.action):.12g}, {self.kind}",
-            f"{int(s.iterations)} Newton iterations, {int(s.factorizations)} factorizations, "
-            f"{int(s.restorations)} restorations; last update {float(s.update):.2e}, "
-            f"scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, "
-            f"condition {float(s.condition):.1e}",
-            *([f"multipliers alternate from node to node, by {float(s.alternation):.1e} of their size"
-               + ": rounding, they have no digits" * (self.outcome is Outcome.SUCCESS)] if s.alternation > 0.0 else []),
-        ])  # fmt: skip
-
-    def interpolate(self, t: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... n"]:
-        """q at times between nodes, by the cubic Hermite polynomials of q and v; ValueError for times outside."""
-        times = as_numbers(t, "t")
-        nodes, q, v = (np.asarray(x) for x in (self.t, self.q, self.v))
-        slack = 1e-12 * (nodes[-1] - nodes[0])
-        if times.size and not (times.min() >= nodes[0] - slack and times.max() <= nodes[-1] + slack):
-            raise ValueError(f"t: found times in [{times.min():g}, {times.max():g}], outside [{nodes[0]:g}, {nodes[-1]:g}]")
-        k = np.clip(np.searchsorted(nodes, times, side="right") - 1, 0, len(nodes) - 2)
-        width = (nodes[k + 1] - nodes[k])[..., None]
-        s = (times[..., None] - nodes[k][..., None]) / width
-        jump, d0, d1 = q[k + 1] - q[k], v[k] * width, v[k + 1] * width
-        return q[k] + s * (d0 + s * (3 * jump - 2 * d0 - d1 + s * (d0 + d1 - 2 * jump)))
+    def value(self) -> tuple[str, float]:
+        return "cost", float(self.cost)
 
 
 class SolveError(RuntimeError):
@@ -168,7 +275,7 @@ class SolveError(RuntimeError):
         'NOT_CONVERGED'
     """
 
-    def __init__(self, solution: Solution):
+    def __init__(self, solution: CriticalPoint):
         self.solution = solution
         super().__init__(solution.describe())
 

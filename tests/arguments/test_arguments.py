@@ -245,6 +245,8 @@ CALLS = {
     "System": (da.System, {"lagrangian": free}, {}),
     "System.replace": (NAMES.replace, {"m": 2.0, "on": False}, {"values": ELSEWHERE}),
     "VariationalProblem": (da.VariationalProblem, {"lagrangian": free}, {"constraints": ELSEWHERE}),
+    "OptimalControl": (da.OptimalControl, {"system": FREE, "cost": free, "actuated": 0},
+                       {"cost": "function", "terminal": "function or None", "actuated": ELSEWHERE}),
     "DiscreteSystem": (da.DiscreteSystem, {"lagrangian": free}, {"order": "count"}),
     "DiscreteSystem.nonholonomic": (
         da.DiscreteSystem.nonholonomic, {"lagrangian": free, "constraint": free, "reactions": free},
@@ -401,7 +403,7 @@ def test_every_argument_of_every_function_has_a_kind():
 def test_every_class_that_a_user_builds_is_in_the_table():
     """The others are made by the library, are bases of the user's classes, or take no argument."""
     made = (
-        "AdaptedReference", "BoundaryStatistics", "Condition", "Connection", "Consistency", "Convergence",
+        "AdaptedReference", "BoundaryStatistics", "Condition", "Connection", "Consistency", "ControlSolution", "Convergence",
         "Embedding", "Extremals", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Order",
         "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "PreparedRun", "Projection", "Provenance",
         "Redefined", "Reduction", "Reference", "Regularity", "Residual", "Root", "Solution", "Solvability",

@@ -311,6 +311,21 @@ def test_equal_programs_are_compiled_once():
         assert np.max(np.abs(go(written(5.0, "one"), backend) - first)) > 0.1
 
 
+def test_a_boundary_problem_with_parameters_is_traced_once(monkeypatch):
+    """The structure of a mapping lists its keys in a new list at every call: they count by what they are."""
+    spring = da.VariationalProblem(lambda q, v, p: 0.5 * v @ v - p["k"] * q[0] ** 4, parameters={"k": 0.1, "rest": 0.0})
+
+    def go(k):
+        return da.solve(spring.replace(k=k), initial=([0.0],), final=([1.0],), T=1.0, steps=10, certify=False).q
+
+    first = go(0.1)
+    traced = []
+    monkeypatch.setattr("dalembert.native.assembly.windows._trace", traced.append)
+    np.testing.assert_array_equal(go(0.1), first)
+    assert np.abs(go(0.3) - first).max() > 1e-3
+    assert not traced
+
+
 def test_inside_a_jit_of_the_user_the_rule_of_jax_holds():
     global K
     system = da.System(lambda q, v: 0.5 * v @ v - 0.5 * K * q @ q)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -11,15 +12,24 @@ from jaxtyping import Array, Float
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.prepare import Request, extremals, prepare_problem
-from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
 from dalembert.outcome import Outcome
-from dalembert.solution import Solution, SolveError
-from dalembert.systems.higher.variational import VariationalProblem
+from dalembert.solution import CriticalPoint, SolveError
+
+S = TypeVar("S", bound=CriticalPoint, covariant=True)
+
+
+class Solvable(Protocol[S]):
+    """A problem that `solve` takes: a VariationalProblem, or of a class that `extremal` has registered."""
+
+    @property
+    def solution_class(self) -> type[S]:
+        """What its solutions are."""
+        ...
 
 
 def solve(
-    problem: VariationalProblem,
+    problem: Solvable[S],
     *,
     initial: Sequence | Nodes | None = None,
     final: Sequence | Nodes | None = None,
@@ -27,29 +37,31 @@ def solve(
     T: float | None = None,
     steps: int | None = None,
     times: Float[Array | np.ndarray, "N+1"] | None = None,
-    scheme: WindowMap | None = None,
-    guess: Float[Array | np.ndarray, "N+1 n"] | Solution | None = None,
+    scheme: Any = None,
+    guess: Float[Array | np.ndarray, "N+1 n"] | CriticalPoint | None = None,
     scales: Float[Array | np.ndarray, "n"] | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     seek: Literal["minimum", "extremal"] = "minimum",
     certify: bool = True,
     throw: bool = True,
-) -> Solution:
+) -> S:
     """Σⱼ Dⱼ L̃_d(q_{i-j+1}, …, q_{i-j+1+k}; λ^{i-j+1}) = 0 and Φ_d = 0 between given ends: the extremals of Σ L_d under
-    constraints.
+    constraints; or the least cost of controls that move a system between them.
 
     Args:
-        problem: a VariationalProblem of order k.
+        problem: a VariationalProblem of order k, or an OptimalControl.
         initial: (q,), (q, v), … up to k arrays (n,), the given derivatives at the first time, those not given being free
-            (natural conditions); or Nodes(array (k, n)), the first k nodes; None leaves all free.
+            (natural conditions); or Nodes(array (k, n)), the first k nodes; None leaves all free. Of an OptimalControl
+            (q, v) or (q,), each an array or a mapping {coordinate: number} of those that are given.
         final: the same at the last time; Nodes are the last k.
         through: {t: q}, points to pass, at times of nodes.
         T: the time of the last node, N equal steps from 0.
         steps: N, the number of equal steps.
         times: (N+1,) the times of all nodes, instead of T and steps.
-        scheme: Interpolated() (second order, the default), Averaged() (the paper's) or Hermite() (order 2k).
-        guess: a path (N+1, n), or a Solution on any nodes, whose multipliers are used too: a warm start or the refinement of
+        scheme: Interpolated() (second order, the default), Averaged() (the paper's) or Hermite() (order 2k); the Scheme of
+            the plant of an OptimalControl.
+        guess: a path (N+1, n), or a solution on any nodes, whose multipliers are used too: a warm start or the refinement of
             a mesh.
         scales: (n,) typical sizes of the coordinates, by default read off the ends, points and guess (docs/boundary.md).
         tolerance: on the last update and on the constraints, of every coordinate relative to its size.
@@ -61,7 +73,7 @@ def solve(
         throw: raise where none is found; False returns the Solution all the same, its outcome telling why.
 
     Returns:
-        The Solution, with q (N+1, n) at t (N+1,), multipliers and momenta at the ends.
+        The Solution, with q (N+1, n) at t (N+1,), multipliers and momenta at the ends; or a ControlSolution.
 
     Raises:
         SolveError: no extremal is found, and throw is true; it carries the last path, or the path of least violation where
@@ -83,11 +95,29 @@ def solve(
     options = settings(tolerance, max_iterations, seek)
     as_flag(certify, "certify")
     as_flag(throw, "throw")
-    prepared = prepare_problem(problem, [Request(initial, final, through, guess)], TimeGrid(T, steps, times), scheme, scales)
-    solution = extremals(prepared, options, certify)[0]
+    asked = Asked(Request(initial, final, through, guess), TimeGrid(T, steps, times), scheme, scales, options, certify)
+    solution = extremal(problem, asked)
     if throw and solution.outcome is not Outcome.SUCCESS:
         raise SolveError(solution)
     return solution
+
+
+class Asked(NamedTuple):
+    """What `solve` is given besides the problem, its settings checked."""
+
+    request: Request
+    grid: TimeGrid
+    scheme: Any
+    scales: Any
+    settings: Settings
+    certify: bool
+
+
+@functools.singledispatch
+def extremal(problem: Any, asked: Asked) -> Any:
+    """The end of the iteration. Other kinds of problem than a VariationalProblem register what solves them."""
+    prepared = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales)
+    return extremals(prepared, asked.settings, asked.certify)[0]
 
 
 def settings(tolerance: float, max_iterations: int, seek: str) -> Settings:

@@ -10,13 +10,14 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
+from dalembert.control import OptimalControl
 from dalembert.discretize import Scheme
 from dalembert.discretize.window_maps import MAPS, WindowMap
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
-from dalembert.numbers import MOST, as_positive
+from dalembert.numbers import MOST, MOST_NODES, as_positive, whole_number
 from dalembert.step import Avoid, Branch, Nearest
 from dalembert.step.start.second_node import STARTERS, Starter
-from dalembert.systems import System
+from dalembert.systems import System, VariationalProblem
 
 SCHEMES = (
     "default", "borda-fernandez-grillo", "jimenez-scheurle-explicit", "jimenez-scheurle-implicit", "nodes",
@@ -69,10 +70,22 @@ def named_boundary_problem(name: str, parameters: list[str] | None) -> BoundaryE
     return dataclasses.replace(found, problem=_with_parameters(found.problem, parameters))
 
 
-def named_windows(name: str) -> WindowMap:
+def named_discretization(problem: VariationalProblem | OptimalControl, name: str | None) -> WindowMap | Scheme | None:
+    """Of a boundary problem its windows, of optimal control the scheme of the plant."""
+    if name is None:
+        return None
+    if isinstance(problem, OptimalControl):
+        return named_scheme(name)
     if name not in MAPS:
         raise ValueError(f"--scheme: found {name}; there are {', '.join(MAPS)}")
     return MAPS[name]()
+
+
+def first_guess(entry: BoundaryEntry, steps: int) -> np.ndarray | None:
+    """The entry's first path at the nodes."""
+    if entry.guess is None:
+        return None
+    return entry.guess(np.linspace(0.0, entry.boundary["T"], whole_number(steps, "steps", most=MOST_NODES) + 1))
 
 
 def _from_file(reference: str) -> Any:

@@ -18,13 +18,14 @@ from dalembert.cli.arguments import (
     BACKENDS,
     BRANCHES,
     SCHEMES,
+    first_guess,
     named_backend,
     named_boundary_problem,
     named_branch,
+    named_discretization,
     named_problem,
     named_scheme,
     named_starter,
-    named_windows,
     needed,
     step_count,
     with_data,
@@ -137,7 +138,9 @@ def solve(
     *,
     parameter: Set = None,
     steps: Annotated[int | None, typer.Option(help="number of steps")] = None,
-    scheme: Annotated[str, typer.Option(help=", ".join(MAPS))] = "interpolated",
+    scheme: Annotated[
+        str | None, typer.Option(help=f"{', '.join(MAPS)}; of an optimal control problem {', '.join(SCHEMES)}")
+    ] = None,
     tolerance: Annotated[float, typer.Option(help="on the last update, relative to the size of the path")] = 1e-9,
     file: Annotated[File | None, typer.Option("--save", help="NetCDF file to write, such as solution.nc")] = None,
     picture: Figure = None,
@@ -148,15 +151,19 @@ def solve(
         entry = named_boundary_problem(name, parameter)
         check_target(file, STORED, "--save", force)
         check_target(picture, DRAWN, "--plot", force)
+        count = entry.steps if steps is None else steps
         solution = solved(
-            entry.problem, **entry.boundary, steps=entry.steps if steps is None else steps, scheme=named_windows(scheme),
-            tolerance=tolerance, throw=False,
+            entry.problem, **entry.boundary, steps=count, scheme=named_discretization(entry.problem, scheme),
+            guess=first_guess(entry, count), tolerance=tolerance, throw=False,
         )  # fmt: skip
         failed = solution.outcome is not Outcome.SUCCESS
         _console(stderr=failed).print(Text(solution.describe()))
         if entry.exact is not None and not parameter:
             error = np.abs(np.asarray(solution.q) - entry.exact(solution.t)).max()
             _console().print(Text(f"largest error of q against the closed form {error:.2e}"))
+        if entry.cost is not None and not parameter and not failed:
+            name, value = solution.value
+            _console().print(Text(f"{name} {value - entry.cost:+.2e} beside the limit of small steps, {entry.cost:.12g}"))
         if file is not None:
             store(solution, file, force)
         if picture is not None:

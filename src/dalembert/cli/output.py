@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path as File
 
 from dalembert.path import Path
-from dalembert.solution import Solution
+from dalembert.solution import CriticalPoint
 from dalembert.store import save
 from dalembert.store.atomic import check, write
 
@@ -42,7 +42,7 @@ def check_folder(folder: File, force: bool) -> None:
         raise FileExistsError(f"--folder: {folder} holds files; --force writes over them, or give another folder")
 
 
-def store(path: Path | Solution, file: File, force: bool) -> None:
+def store(path: Path | CriticalPoint, file: File, force: bool) -> None:
     """The path as a NetCDF file."""
     _output(file, "--save", force, lambda place: save(path, place))
 

@@ -1,7 +1,8 @@
 """The discrete Lagrange-d'Alembert equations of a System, written once: at a node, and for one kick-drift-kick step.
 
-`step` solves them, and `measure` reads momenta and forces of them. Boundary problems share nothing of this module: they are
-variational, and their equations come from `windows`, as those of a variational flow do in `higher`.
+`step` solves them, `measure` reads momenta and forces of them, and in `control` they are the constraints of a minimum.
+Variational boundary problems share nothing of this module: their equations come from `windows`, as those of a variational
+flow do in `higher`.
 """
 
 from __future__ import annotations
@@ -110,6 +111,16 @@ def discrete_force(scheme: Scheme, system: System, interval: Interval, end: int)
     return 0.5 * interval.h * force(system, q, v, t)
 
 
+def outgoing(scheme: Scheme, system: System, interval: Interval) -> Vector:
+    """D₁L_d(q₀, q₁) + f_d⁻(q₀, q₁): the forced discrete Legendre map at the left end is minus this."""
+    return legendre_minus(scheme, system, interval) + discrete_force(scheme, system, interval, 0)
+
+
+def incoming(scheme: Scheme, system: System, interval: Interval) -> Vector:
+    """D₂L_d(q₀, q₁) + f_d⁺(q₀, q₁): the forced discrete Legendre map at the right end."""
+    return legendre_plus(scheme, system, interval) + discrete_force(scheme, system, interval, -1)
+
+
 def node_reactions(scheme: Scheme, system: System, node: Node) -> Float[Array, "m n"]:
     """R_d(q₀,q₁,q₂) = R at the variational map."""
     q, v, a = scheme.variational(node.q, node.d0, node.d1, node.h)
@@ -124,11 +135,9 @@ def node_equations(
     held: (n,) a further generalised force, constant over the step. deflate: write a Lyapunov constraint as λ = -φ₀/u.
     Source: Borda, Fernández, Grillo, Theorem 3.3, eq. (4), with multipliers scaled to converge to the continuous ones.
     """
-    impulse = discrete_force(scheme, system, node.before, -1) + discrete_force(scheme, system, node.after, 0)
     motion = (
-        legendre_minus(scheme, system, node.after)
-        + legendre_plus(scheme, system, node.before)
-        + impulse
+        outgoing(scheme, system, node.after)
+        + incoming(scheme, system, node.before)
         + node.h * (held + node_reactions(scheme, system, node).T @ multipliers)
     )
     return jnp.concatenate([motion, kinematic_equations(scheme, system, node, multipliers, deflate)])

@@ -2,20 +2,27 @@
 
 from dalembert.gallery import (
     car_with_trailers,
+    cart_pole,
     chain,
     contact_oscillator,
     curvature_particle,
+    double_integrator,
     elastic_beam,
     heisenberg,
     inertia_wheel_pendulum,
+    knife_edge,
     minimum_acceleration,
     minimum_jerk,
+    moving_support,
     nonholonomic_particle,
+    orbit_transfer,
     pendulum,
     riemannian_cubic,
     sphere_spline,
     spherical_pendulum,
+    two_rods,
     vertical_rolling_disk,
+    vertical_take_off,
 )
 from dalembert.gallery.entry import BoundaryEntry, Entry
 
@@ -37,7 +44,20 @@ ENTRIES: dict[str, Entry] = {
 
 PROBLEMS: dict[str, BoundaryEntry] = {
     module.entry.name: module.entry
-    for module in (elastic_beam, minimum_acceleration, minimum_jerk, riemannian_cubic, sphere_spline)
+    for module in (
+        cart_pole,
+        double_integrator,
+        elastic_beam,
+        knife_edge,
+        minimum_acceleration,
+        minimum_jerk,
+        moving_support,
+        orbit_transfer,
+        riemannian_cubic,
+        sphere_spline,
+        two_rods,
+        vertical_take_off,
+    )
 }
 
 __all__ = ["ENTRIES", "PROBLEMS", "BoundaryEntry", "Entry"]

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dalembert.control import OptimalControl
 from dalembert.systems import System, VariationalProblem
 
 
@@ -53,21 +54,25 @@ class BoundaryEntry:
         formula: for people.
         source: for people.
         problem: with default parameters.
-        boundary: what `dalembert.solve` is given besides steps: initial, final, through, T.
+        boundary: what `dalembert.solve` is given besides steps and guess: initial, final, through, T.
         steps: of a typical solution; times of points between are nodes for its multiples.
         exact: exact(t, **parameters) → q, or None.
+        guess: guess(t) → q, or (q, u), a first path, or None.
+        cost: ∫ C dt of the optimal control in the limit of small steps, or None.
 
     Example:
         >>> from dalembert.gallery import PROBLEMS
-        >>> sorted(PROBLEMS)
-        ['elastic_beam', 'minimum_acceleration', 'minimum_jerk', 'riemannian_cubic', 'sphere_spline']
+        >>> sorted(PROBLEMS)[:3]
+        ['cart_pole', 'double_integrator', 'elastic_beam']
     """
 
     name: str
     title: str
     formula: str
     source: str
-    problem: VariationalProblem
+    problem: VariationalProblem | OptimalControl
     boundary: Mapping[str, Any]
     steps: int
     exact: Callable | None = None
+    guess: Callable | None = None
+    cost: float | None = None

@@ -9,14 +9,14 @@ from dalembert.numbers import as_flag, as_function, described
 from dalembert.path import Path
 from dalembert.show.figure import plot_path
 from dalembert.show.solution import plot_solution
-from dalembert.solution import Solution
+from dalembert.solution import CriticalPoint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def plot(
-    path: Path | Solution,
+    path: Path | CriticalPoint,
     *,
     title: str | None = None,
     velocities: bool = False,
@@ -27,7 +27,7 @@ def plot(
     solution.
 
     A run that ended early is marked with time and reason. Of a solution: q at the nodes, the derivatives up to the k-th and
-    the multipliers over their own times.
+    the multipliers over their own times; of a ControlSolution q, v, the controls and the constraint forces.
 
     Args:
         path: a Path or a Solution.
@@ -53,7 +53,7 @@ def plot(
         as_function(exact, "exact", "of times (K,) that returns q (K, n)")
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title: found {described(title)}; give a text")
-    if not isinstance(path, Solution):
+    if not isinstance(path, CriticalPoint):
         if exact is not None:
             raise ValueError("exact: belongs to the figure of a Solution; draw it over that of a Path yourself")
         return plot_path(path, title=title, velocities=velocities, curve=curve)

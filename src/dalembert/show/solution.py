@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +11,19 @@ import numpy as np
 from dalembert.numbers import called, real_numbers
 from dalembert.show.figure import COLOURS, STYLE
 from dalembert.show.panels import subscript
-from dalembert.solution import Solution
+from dalembert.solution import ControlSolution, CriticalPoint, Solution
 from dalembert.systems import is_traced
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LISTED = ("q", "u")  # panels with a legend: the colours of the others are those of q
 DERIVATIVES = ("q", "dq/dt", "d²q/dt²", "d³q/dt³", "d⁴q/dt⁴")
 
 
-def plot_solution(solution: Solution, *, title: str | None = None, exact: Any = None) -> Figure:
-    """q at the nodes, its derivatives up to the k-th as the windows see them, and multipliers, each over its own times.
+def plot_solution(solution: CriticalPoint, *, title: str | None = None, exact: Any = None) -> Figure:
+    """q at the nodes, its derivatives up to the k-th as the windows see them, and multipliers, each over its own times; of a
+    ControlSolution velocities, controls and constraint forces.
 
     exact(t) → q (…, n), drawn grey behind q. Returns a matplotlib Figure. ValueError where it is traced or a batch.
     """
@@ -40,11 +43,11 @@ def plot_solution(solution: Solution, *, title: str | None = None, exact: Any = 
             axes[0].plot(fine, _exact(exact, fine, np.shape(solution.q)[1]), color="0.6", linewidth=2.5)
         for ax, (label, t, values) in zip(axes, content, strict=True):
             for i, column in enumerate(values.T):
-                ax.plot(t, column, color=COLOURS[i % len(COLOURS)], label=f"q{subscript(i)}")
+                ax.plot(t, column, color=COLOURS[i % len(COLOURS)], label=f"{label[0]}{subscript(i)}")
             ax.set_ylabel(label)
             ax.margins(x=0.01)
-        if solution.q.shape[1] > 1:
-            axes[0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.2)
+            if label in LISTED and values.shape[1] > 1:
+                ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.2)
         axes[-1].set_xlabel("t")
         heading = [title or "", "" if solution.outcome.name == "SUCCESS" else solution.outcome.message]
         figure.suptitle("\n".join(x for x in heading if x), fontsize=10)
@@ -59,8 +62,23 @@ def _exact(exact: Callable, t: np.ndarray, n: int) -> np.ndarray:
     return q
 
 
-def _panels(solution: Solution) -> list[tuple[str, np.ndarray, np.ndarray]]:
+@functools.singledispatch
+def _panels(solution: CriticalPoint) -> list[tuple[str, np.ndarray, np.ndarray]]:
     """(label, times, values (…, lines)) of every panel."""
+    raise TypeError(f"path: found {type(solution).__name__}; give a Path, a Solution or a ControlSolution")
+
+
+@_panels.register
+def _(solution: ControlSolution) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    t = np.asarray(solution.t)
+    found = [("q", t, np.asarray(solution.q)), ("dq/dt", t, np.asarray(solution.v)), ("u", t, np.asarray(solution.u))]
+    if solution.multipliers.shape[1]:
+        found.append(("force Rᵀν", t, np.asarray(solution.constraint_forces)))
+    return found
+
+
+@_panels.register
+def _(solution: Solution) -> list[tuple[str, np.ndarray, np.ndarray]]:
     t, inside = np.asarray(solution.t), np.asarray(solution.t_multipliers)
     jets = np.asarray(solution.jets)
     found = [("q", t, np.asarray(solution.q))]

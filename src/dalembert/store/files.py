@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from dalembert.numbers import described
 from dalembert.path import Path
-from dalembert.solution import Solution
+from dalembert.solution import CriticalPoint
 from dalembert.step.run.provenance import words_of
 from dalembert.store.atomic import write
 from dalembert.store.checks import check_format
 from dalembert.store.checksum import NOTE, FileError, last_line, verified
 from dalembert.store.paths import check_path, path_from_xarray, path_to_xarray
-from dalembert.store.solutions import CONTENT, check_solution, solution_from_xarray, solution_to_xarray
+from dalembert.store.solutions import CONTENTS, check_solution, solution_from_xarray, solution_to_xarray
 from dalembert.systems.problem import Problem
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".nc", ".nc4", ".h5")
 
 
-def to_xarray(path: Path | Solution) -> xarray.Dataset:
+def to_xarray(path: Path | CriticalPoint) -> xarray.Dataset:
     """A path or a solution as a Dataset: q(node, coordinate) and all else on its own level, with labels and units.
 
     `data.q.sel(coordinate="x")` is a labelled series over its times. Statistics, step, action and outcome are scalar
@@ -46,10 +46,10 @@ def to_xarray(path: Path | Solution) -> xarray.Dataset:
         >>> da.to_xarray(path).q.dims
         ('node', 'coordinate')
     """
-    return solution_to_xarray(path) if isinstance(path, Solution) else path_to_xarray(path)
+    return solution_to_xarray(path) if isinstance(path, CriticalPoint) else path_to_xarray(path)
 
 
-def from_xarray(data: xarray.Dataset) -> Path | Solution:
+def from_xarray(data: xarray.Dataset) -> Path | CriticalPoint:
     """What `to_xarray` was given, bit for bit.
 
     Args:
@@ -70,10 +70,10 @@ def from_xarray(data: xarray.Dataset) -> Path | Solution:
     if not hasattr(data, "attrs"):
         raise TypeError(f"data: found {described(data)}; give the Dataset that to_xarray returned")
     check_format(data)
-    return solution_from_xarray(data) if data.attrs.get("content") == CONTENT else path_from_xarray(data)
+    return solution_from_xarray(data) if data.attrs.get("content") in CONTENTS else path_from_xarray(data)
 
 
-def save(path: Path | Solution, file: str | os.PathLike) -> None:
+def save(path: Path | CriticalPoint, file: str | os.PathLike) -> None:
     """Write a path or a solution to a NetCDF-4 file (.nc), which every NetCDF or HDF5 library can read.
 
     A file of that name is replaced, in one step: at any moment a reader finds the old file or the new one, and after any
@@ -104,7 +104,7 @@ def save(path: Path | Solution, file: str | os.PathLike) -> None:
     write(target, content, last_line(content))
 
 
-def load(file: str | os.PathLike) -> Path | Solution:
+def load(file: str | os.PathLike) -> Path | CriticalPoint:
     """The path or solution stored by `save`, equal bit for bit, with outcome, statistics and provenance.
 
     The checksum in the last line of the file is checked first; files of versions before it have none and are read without.
@@ -159,9 +159,9 @@ def matches(path: Path | str | os.PathLike, system: Problem) -> bool:
     """
     if not isinstance(system, Problem):
         raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
-    run = path if isinstance(path, Path | Solution) else load(path)
-    if isinstance(run, Solution) or run.provenance is None:
-        why = "is a solution" if isinstance(run, Solution) else "was computed under jit, vmap or grad"
+    run = path if isinstance(path, Path | CriticalPoint) else load(path)
+    if isinstance(run, CriticalPoint) or run.provenance is None:
+        why = "is a solution" if isinstance(run, CriticalPoint) else "was computed under jit, vmap or grad"
         raise ValueError(f"path: carries no provenance (it {why}), so nothing to compare")
     return run.provenance.source_hash == words_of(system, None, "", None).texts["source_hash"]
 
@@ -182,7 +182,7 @@ def _named(file: str | os.PathLike) -> File:
 def _sound(data: xarray.Dataset) -> xarray.Dataset:
     """The same data set, if `load` will take it."""
     try:
-        check_solution(data) if data.attrs.get("content") == CONTENT else check_path(data)
+        check_solution(data) if data.attrs.get("content") in CONTENTS else check_path(data)
     except ValueError as error:
         raise ValueError(f"path: is no path that a run returns, and could not be loaded again ({error})") from error
     return data

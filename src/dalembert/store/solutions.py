@@ -1,18 +1,19 @@
-"""A solution of a boundary problem as a labelled data set.
+"""A solution of a boundary problem, or of an optimal control problem, as a labelled data set.
 
 Dimensions: `node` and `window` with their times, `coordinate`, `derivative` of the jets, `momentum` (k of them at an end),
-`multiplier` and `holonomic` for the two kinds of constraints.
+`multiplier` and `holonomic` for the two kinds of constraints. Of a ControlSolution also `control`, `step` and `costate`, the
+two gradients at an end.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dalembert.outcome import Outcome
-from dalembert.solution import BoundaryStatistics, Solution
+from dalembert.solution import BoundaryStatistics, ControlSolution, CriticalPoint, Solution
 from dalembert.store.checks import FORMAT, REAL, WHOLE, attribute, check_outcomes, check_variables
 from dalembert.store.paths import FORCE, LENGTH, TIME
 from dalembert.systems import is_traced
@@ -20,27 +21,65 @@ from dalembert.systems import is_traced
 if TYPE_CHECKING:
     import xarray
 
-CONTENT = "solution"
 COUNTED = ("negative_directions", "flat_directions", "code", "iterations", "factorizations", "restorations")
 MOMENTA = ("momenta_initial", "momenta_final")  # each is there where the end is given by derivatives
 _STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
 # variable: (dimensions, long_name, units)
-VARIABLES = {
+COMMON = {
     "q": (("node", "coordinate"), "position", LENGTH),
     "v": (("node", "coordinate"), "velocity", f"{LENGTH} / {TIME}"),
+    "negative_directions": ((), "independent variations that lower what is minimal, -1: not counted", "1"),
+    "flat_directions": ((), "independent variations that change it to third order only", "1"),
+    "code": ((), "how the iteration ended", "1"),
+}
+VARIABLES = COMMON | {
     "jets": (("window", "derivative", "coordinate"), "derivatives q⁽ʲ⁾ as the windows see them", f"{LENGTH} / {TIME}ʲ"),
     "multipliers": (("window", "multiplier"), "multiplier λ of the differential constraints", "unit of L / unit of φ"),
     "holonomic_multipliers": (("node", "holonomic"), "multiplier of the holonomic constraints", "unit of L / unit of φ"),
     "momenta_initial": (("momentum", "coordinate"), "Ostrogradsky momentum p⁽ʲ⁾ at the first node", f"{FORCE} · {TIME}ʲ⁺¹"),
     "momenta_final": (("momentum", "coordinate"), "Ostrogradsky momentum p⁽ʲ⁾ at the last node", f"{FORCE} · {TIME}ʲ⁺¹"),
     "action": ((), "discrete action", f"unit of the Lagrangian · {TIME}"),
-    "negative_directions": ((), "independent variations that lower the action, -1: not counted", "1"),
-    "flat_directions": ((), "independent variations that change the action to third order only", "1"),
-    "code": ((), "how the iteration ended", "1"),
+}
+CONTROLLED = COMMON | {
+    "u": (("node", "control"), "control", "unit of the control"),
+    "multipliers": (("node", "multiplier"), "multiplier ν of the plant's constraints", "unit of L / unit of φ"),
+    "constraint_forces": (("node", "coordinate"), "force Rᵀν", FORCE),
+    "adjoints": (("node", "coordinate"), "adjoint λ of the equations of motion", f"unit of the cost / {FORCE}"),
+    "step_multipliers": (("step", "multiplier"), "adjoint η of the plant's constraints", "unit of the cost / unit of φ"),
+    "costates_initial": (
+        ("costate", "coordinate"),
+        "gradient of the cost by q and v at the first node",
+        "unit of the cost / …",
+    ),
+    "costates_final": (
+        ("costate", "coordinate"),
+        "gradient of the cost by q and v at the last node",
+        "unit of the cost / …",
+    ),
+    "cost": ((), "discrete cost", f"unit of the cost · {TIME}"),
 }
 
 
-def solution_to_xarray(solution: Solution) -> xarray.Dataset:
+class Stored(NamedTuple):
+    """How solutions of one class are stored. times: dimension: the field with its times."""
+
+    kind: type[CriticalPoint]
+    title: str
+    variables: dict[str, tuple[tuple[str, ...], str, str]]
+    times: dict[str, str]
+
+
+CONTENTS = {
+    "solution": Stored(
+        Solution, "extremal of a boundary problem computed by dalembert", VARIABLES, {"node": "t", "window": "t_multipliers"}
+    ),
+    "control solution": Stored(
+        ControlSolution, "optimal control computed by dalembert", CONTROLLED, {"node": "t"}
+    ),
+}  # fmt: skip
+
+
+def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
     """The solution as a Dataset; ValueError for a traced one and for a batch."""
     import xarray as xr
 
@@ -49,31 +88,33 @@ def solution_to_xarray(solution: Solution) -> xarray.Dataset:
     if np.ndim(solution.code):
         raise ValueError(f"path: holds a batch of shape {np.shape(solution.code)}; store its solutions one by one")
     s, found = solution, {}
-    for name, (axes, long_name, units) in VARIABLES.items():
+    content, stored = next((name, kind) for name, kind in CONTENTS.items() if isinstance(s, kind.kind))
+    for name, (axes, long_name, units) in stored.variables.items():
         if getattr(s, name) is not None:
             found[name] = (axes, np.asarray(getattr(s, name)), {"long_name": long_name, "units": units})
     for name in _STATISTICS:
         found[name] = ((), np.asarray(getattr(s.statistics, name)), {"long_name": f"{name} of the solver"})
     times: dict[str, Any] = {
-        name: (name, np.asarray(t), {"long_name": f"time of level {name}", "units": TIME, "axis": "T"})
-        for name, t in (("node", s.t), ("window", s.t_multipliers))
+        name: (name, np.asarray(getattr(s, t)), {"long_name": f"time of level {name}", "units": TIME, "axis": "T"})
+        for name, t in stored.times.items()
     }
     names = ("coordinate", [f"q{i}" for i in range(s.q.shape[1])], {"long_name": "name of the generalised coordinate"})
     attributes = {
-        "dalembert_format": FORMAT, "content": CONTENT, "title": "extremal of a boundary problem computed by dalembert",
+        "dalembert_format": FORMAT, "content": content, "title": stored.title,
         "windows": s.scheme, "kind": s.kind, "outcome": Outcome(int(s.code)).name.lower(), "description": s.describe(),
     }  # fmt: skip
     return xr.Dataset(found, {**times, "coordinate": names}, attributes)
 
 
-def solution_from_xarray(data: xarray.Dataset) -> Solution:
-    """The Solution that `solution_to_xarray` was given, bit for bit; ValueError naming what is missing or malformed."""
+def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
+    """The solution that `solution_to_xarray` was given, bit for bit; ValueError naming what is missing or malformed."""
     layout = check_solution(data)
-    values: dict[str, Any] = {name: np.array(data[name].values) if name in layout else None for name in VARIABLES}
+    stored = CONTENTS[data.attrs["content"]]
+    values: dict[str, Any] = {name: np.array(data[name].values) if name in layout else None for name in stored.variables}
     numbers = {name: np.array(data[name].values if name in data else np.nan) for name in _STATISTICS}
     statistics = BoundaryStatistics(**numbers)
-    times = {"t": np.array(data["node"].values), "t_multipliers": np.asarray(data["window"].values)}
-    return Solution(**values, **times, statistics=statistics, scheme=attribute(data, "windows"))
+    times = {field: np.array(data[name].values) for name, field in stored.times.items()}
+    return stored.kind(**values, **times, statistics=statistics, scheme=attribute(data, "windows"))
 
 
 def _present(data: xarray.Dataset) -> tuple[str, ...]:
@@ -83,8 +124,9 @@ def _present(data: xarray.Dataset) -> tuple[str, ...]:
 
 def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
     """Whether the data set holds a solution, and dimensions and kind of its variables; ValueError naming what is wrong."""
-    found = {name: axes for name, (axes, *_) in VARIABLES.items() if name in data or name not in MOMENTA}
-    found |= {"node": ("node",), "window": ("window",)} | dict.fromkeys(_present(data), ())
+    stored = CONTENTS[data.attrs["content"]]
+    found = {name: axes for name, (axes, *_) in stored.variables.items() if name in data or name not in MOMENTA}
+    found |= {name: (name,) for name in stored.times} | dict.fromkeys(_present(data), ())
     layout = {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}
     check_variables(data, layout)
     check_outcomes(data)

@@ -64,7 +64,10 @@ _CONTAINERS = frozenset([tuple, list, dict, types.MappingProxyType, set, frozens
 def _structure(x: Any, walk: Walk) -> Any:
     """The structure of a tree, with what its nodes hold besides their children."""
     node = x.node_data()
-    return None if node is None else (Same(node[0]), walk.of(node[1]), *map(walk.of, x.children()))
+    if node is None:
+        return None
+    held = tuple(node[1]) if type(node[1]) is list else node[1]  # of a dict its keys, in a list that is new at every call
+    return (Same(node[0]), walk.of(held), *map(walk.of, x.children()))
 
 
 @key_of.register(float)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.numbers import as_flag, as_function, described, whole_number
+from dalembert.solution import Solution
 from dalembert.systems.constraints import Holonomic, Kinematic, Lyapunov, WithForces
 from dalembert.systems.problem import Problem, as_arrays, names_of
 from dalembert.systems.shapes import output_shape, traced
@@ -87,6 +88,11 @@ class VariationalProblem(Problem):
     @property
     def functions(self) -> tuple[Callable, ...]:
         return self.lagrangian, *self.holonomic, *(f for _, f in self.differential)
+
+    @property
+    def solution_class(self) -> type[Solution]:
+        """What `dalembert.solve` returns of it."""
+        return Solution
 
 
 def check_problem(problem: Any) -> None:

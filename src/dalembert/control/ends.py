@@ -1,0 +1,100 @@
+"""What is given at the ends of an optimal control problem, coordinate by coordinate, and a first path through it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from dalembert.boundary.data.boundary_data import EndData, Nodes, Through, smooth_path
+from dalembert.control.problem import OptimalControl
+from dalembert.numbers import as_number, as_numbers, described, whole_number
+from dalembert.systems import check_initial_data
+
+LEVELS = ("q", "v")
+
+
+class PartlyGiven(NamedTuple):
+    """Position and velocity at an end, (2, n) each: which of them are given, and their values, 0 where they are not."""
+
+    given: Bool[np.ndarray, "2 n"]
+    values: Float[np.ndarray, "2 n"]
+
+
+Ends = tuple[PartlyGiven, PartlyGiven]
+
+
+def read_partly(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None) -> PartlyGiven:
+    """(q,) or (q, v), each an array (n,) or a mapping from coordinates to numbers; None gives nothing."""
+    found = PartlyGiven(np.zeros((2, n), dtype=bool), np.zeros((2, n)))
+    if end is None:
+        return found
+    if isinstance(end, Nodes) or not isinstance(end, list | tuple) or not 1 <= len(end) <= 2:
+        raise TypeError(
+            f"{name}: found {described(end)}; give a tuple (q, v), or (q,) where the velocity is free, each an array (n,) "
+            "or a mapping {coordinate: number} of those that are given"
+        )
+    for level, given in enumerate(end):
+        place = f"{name}[{level}]"
+        if isinstance(given, Mapping):
+            for coordinate, number in given.items():
+                at = _coordinate(coordinate, place, n, coordinates)
+                if found.given[level, at]:
+                    raise ValueError(f"{place}: found coordinate {coordinate!r} twice, by name and by index; give it once")
+                found.given[level, at] = True
+                found.values[level, at] = as_number(number, f"{place}[{coordinate!r}]")
+            continue
+        row = as_numbers(given, place)
+        if row.shape != (n,):
+            raise ValueError(
+                f"{place}: found shape {row.shape}; give the {LEVELS[level]} of all n = {n} coordinates, shape ({n},), or a "
+                "mapping {coordinate: number} of those that are given"
+            )
+        found.given[level], found.values[level] = True, row
+    return found
+
+
+def _coordinate(key: Any, place: str, n: int, coordinates: tuple[str, ...] | None) -> int:
+    if isinstance(key, str):
+        if key not in (coordinates or ()):
+            known = ", ".join(coordinates) if coordinates else f"named by their index, 0 to {n - 1}"
+            raise ValueError(f"{place}: found coordinate {key!r}; the coordinates are {known}")
+        return (coordinates or ()).index(key)
+    return whole_number(key, f"{place}: a coordinate", 0, n - 1)
+
+
+def size_of_end(end: Any, name: str) -> int | None:
+    """n, where an end tells it."""
+    given = enumerate(end) if isinstance(end, list | tuple) else ()
+    rows = [as_numbers(x, f"{name}[{i}]").shape for i, x in given if not isinstance(x, Mapping)]
+    return rows[0][0] if rows and len(rows[0]) == 1 and rows[0][0] else None
+
+
+def first_path(t: Float[np.ndarray, "N+1"], ends: Ends, through: Through) -> Float[np.ndarray, "N+1 n"]:
+    """Of every coordinate the cubic spline through what is given of it."""
+    columns = []
+    for j in range(through.points.shape[1]):
+        initial, final = (_end_of(end, j) for end in ends)
+        points = Through(through.times, through.points[:, [j]])
+        columns.append(smooth_path(t, initial, final, points, 1)(t, 0)[:, 0])
+    return np.stack(columns, axis=1)
+
+
+def _end_of(end: PartlyGiven, j: int) -> EndData | None:
+    """One coordinate as `smooth_path` takes it; a velocity without a position tells a path nothing."""
+    if not end.given[0, j]:
+        return None
+    rows = 2 if end.given[1, j] else 1
+    return EndData(end.values[:rows, [j]], False)
+
+
+def check_ends(problem: OptimalControl, ends: Ends, t: Float[np.ndarray, "N+1"]) -> None:
+    """What is given in full has to be a state of the plant: the error names the end and says what is wrong with it."""
+    for name, end, time in zip(("initial", "final"), ends, (t[0], t[-1]), strict=True):
+        if end.given.all():
+            try:
+                check_initial_data(problem.system, *end.values, t0=float(time), time=float(t[-1] - t[0]))
+            except (ValueError, TypeError) as error:
+                raise type(error)(f"{name}: {error}") from error

@@ -1,0 +1,149 @@
+"""OptimalControl: a plant, which forces act on it, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.numbers import as_function, described
+from dalembert.solution import ControlSolution
+from dalembert.systems import Lyapunov, System
+from dalembert.systems.pickling import reduced
+from dalembert.systems.shapes import check_shapes, output_shape, traced
+from dalembert.systems.system import check_system
+
+
+class OptimalControl(eqx.Module):
+    """min ∫ C(q, v, u) dt + Φ(q(T), v(T)) such that d/dt L_v - L_q = f + Rᵀν + B(q)u, and the constraints of the plant.
+
+    With a system that has parameters, or depends on time, cost, terminal and actuated take p, or t and p, as its own
+    functions do.
+
+    Args:
+        system: the plant, a System without constraints, or with Holonomic and Nonholonomic ones.
+        cost: `cost(q, v, u)`, (n,), (n,), (r,) → (); it has to be regular in u, as |u|² is.
+        actuated: the index of the actuated coordinate, indices (r,) of several, or `actuated(q)` that returns B (n, r).
+        terminal: `terminal(q, v)`, (n,), (n,) → (), what the end costs besides; of use where the end is free.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: a plant with constraints on accelerations; indices that are no coordinates.
+
+    Source: Colombo, Martín de Diego, Zuccalli, sections 2.1 and 4.3, with forces as unknowns.
+
+    Example:
+        >>> mass = da.System(lambda q, v: 0.5 * v @ v)
+        >>> move = da.OptimalControl(mass, cost=lambda q, v, u: u @ u, actuated=0)
+        >>> rest = [0.0]
+        >>> solution = da.solve(move, initial=([0.0], rest), final=([1.0], rest), T=1.0, steps=100)
+        >>> solution.kind, round(float(solution.cost), 2)
+        ('minimum', 12.0)
+    """
+
+    system: System
+    cost: Callable = eqx.field(static=True)
+    actuated: tuple[int, ...] | Callable = eqx.field(static=True)
+    terminal: Callable | None = eqx.field(static=True)
+
+    __reduce__ = reduced
+
+    def __init__(
+        self,
+        system: System,
+        *,
+        cost: Callable,
+        actuated: int | Sequence[int] | Callable,
+        terminal: Callable | None = None,
+    ):
+        check_system(system)
+        for i, constraint in enumerate(system.constraints):
+            if constraint.order > 1:
+                kind = "prescribes the control itself" if isinstance(constraint, Lyapunov) else "acts on accelerations"
+                raise ValueError(
+                    f"system: constraints[{i}] is a {type(constraint).__name__}, which {kind}; a plant has Holonomic and "
+                    "Nonholonomic constraints only. Simulate that system, or leave the constraint out"
+                )
+        self.system, self.cost = system, as_function(cost, "cost", "C(q, v, u)")
+        self.actuated = as_function(actuated, "actuated", "B(q)") if callable(actuated) else _indices(actuated)
+        self.terminal = None if terminal is None else as_function(terminal, "terminal", "Φ(q, v)")
+
+    @property
+    def solution_class(self) -> type[ControlSolution]:
+        """What `dalembert.solve` returns of it."""
+        return ControlSolution
+
+    @property
+    def parameters(self) -> Any:
+        """Those of the plant."""
+        return self.system.parameters
+
+    @property
+    def coordinates(self) -> tuple[str, ...] | None:
+        """Those of the plant."""
+        return self.system.coordinates
+
+    def replace(self, **values) -> OptimalControl:
+        """The same problem with other parameter values; nothing is compiled again where shapes stay the same."""
+        return eqx.tree_at(lambda c: c.system, self, self.system.replace(**values))
+
+
+def with_plant_parameters(problem: OptimalControl, parameters: Any) -> OptimalControl:
+    """The problem with other parameters of the same structure, or with none at all."""
+    return eqx.tree_at(lambda c: c.system.parameters, problem, parameters, is_leaf=lambda x: x is None)
+
+
+def actuation(problem: OptimalControl, q: Float[Array, "n"], t) -> Float[Array, "n r"]:
+    """B(q)."""
+    if not callable(problem.actuated):
+        return jnp.asarray(np.eye(q.shape[0])[:, list(problem.actuated)])
+    found = problem.system.call(problem.actuated, q, t=t)
+    return found[:, None] if found.ndim == 1 else found
+
+
+def counted(problem: OptimalControl, n: int) -> tuple[int, list[int]]:
+    """The number r of controls, and that of the equations of every constraint; errors name the function that is wrong."""
+    q = np.zeros(n)
+    equations = check_shapes(problem.system, q, q, np.zeros(()))
+    return traced(_check_functions, problem, q), equations
+
+
+def _check_functions(problem: OptimalControl, q) -> int:
+    system, names, t = problem.system, problem.system.trailing, jnp.zeros(())
+    actuated, n = problem.actuated, q.shape[0]
+    if callable(actuated):
+        shape = output_shape(lambda: system.call(actuated, q, t=t), "actuated", "q" + names)
+        if shape != (n,) and (len(shape) != 2 or shape[0] != n or not shape[1]):
+            raise ValueError(f"actuated: returns shape {shape}; a column for each control, shape ({n}, r), is needed")
+        r = shape[1] if len(shape) == 2 else 1
+    else:
+        outside = [i for i in actuated if not 0 <= i < n]
+        if outside:
+            raise ValueError(f"actuated: found index {outside[0]}; the system has coordinates 0 to {n - 1}")
+        r = len(actuated)
+    u = jnp.zeros(r)
+    shape = output_shape(lambda: system.call(problem.cost, q, q, u, t=t), "cost", "q, v, u" + names)
+    if shape:
+        raise ValueError(f"cost: returns shape {shape}; a scalar is needed")
+    terminal = problem.terminal
+    if terminal is not None:
+        shape = output_shape(lambda: system.call(terminal, q, q, t=t), "terminal", "q, v" + names)
+        if shape:
+            raise ValueError(f"terminal: returns shape {shape}; a scalar is needed")
+    return r
+
+
+def _indices(actuated: Any) -> tuple[int, ...]:
+    given = actuated if isinstance(actuated, Sequence | np.ndarray) and not isinstance(actuated, str) else (actuated,)
+    if not len(given) or not all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in given):
+        raise TypeError(
+            f"actuated: found {described(actuated)}; give the index of the actuated coordinate, several indices, or a "
+            "function B(q) that returns (n, r)"
+        )
+    if len(set(given)) < len(given):
+        raise ValueError(f"actuated: found {tuple(given)}; every index once")
+    return tuple(int(i) for i in given)

@@ -1,0 +1,89 @@
+"""From the end of an iteration to a ControlSolution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.boundary.kkt.alternation import ROUNDING, Sequence, alternation
+from dalembert.boundary.kkt.inertia import inertia_of
+from dalembert.boundary.kkt.multipliers import continued
+from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary.newton.iterate import Iterate, Termination
+from dalembert.boundary.result import OUTCOMES
+from dalembert.control.transcription import ControlData
+from dalembert.solution import BoundaryStatistics, ControlSolution
+from dalembert.systems import System
+from dalembert.systems.equations import all_reactions
+from dalembert.tracing import Jitted
+
+
+def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bool) -> ControlSolution:
+    """certify: with the kind of the extremal and the condition of its equations."""
+    band = kkt.matrix(it.z)
+    residual = kkt.residual(it.at.gradient, band)
+    found = alternating(data, kkt, it) if it.end is Termination.CONVERGED else 0.0
+    if found > 0.0:
+        it.end = Termination.ALTERNATING
+    inertia = inertia_of(kkt, it.linear, it.z, band) if certify and it.end is Termination.CONVERGED else (-1, -1)
+    condition = it.linear.condition(band) if certify else np.nan
+    numbers: Any = (
+        it.iterations, it.factorizations, it.restorations, it.update, residual, it.at.violation, it.shift, condition,
+        abs(found),
+    )  # fmt: skip
+    values = _values(data, it.z, kkt.raw_gradient(it.z))
+    return ControlSolution(
+        **values, cost=np.asarray(it.at.objective), negative_directions=np.asarray(inertia[0]),
+        flat_directions=np.asarray(inertia[1]), code=np.asarray(int(OUTCOMES[it.end])),
+        statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)),
+        scheme=", ".join(repr(one) for one in data.scheme.action_for(data.problem.system)),
+    )  # fmt: skip
+
+
+def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str, Any]:
+    """The arrays of a path z (blocks, b). gradient: of L̃ with respect to all components, also to those that are given."""
+    layout, t = data.layout, data.t
+    state = layout.part("state")
+    x, h = z[1:-1, state], np.diff(t)[:, None]
+    d = np.diff(x, axis=0)
+    v = np.concatenate([z[:1, state], (d[:-1] * h[1:] / h[:-1] + d[1:] * h[:-1] / h[1:]) / (h[:-1] + h[1:]), z[-1:, state]])
+    q, reactions = x + data.origin, z[2:, layout.part("reactions")]
+    smooth = continued(t[1:-1], reactions[1:-1], t)  # (h/2)ν of an end takes up the error of the first step: of order 1 in ν
+    given = np.stack([end.given for end in data.ends])
+    costates = np.stack([gradient[[1, 0], state], gradient[[-2, -1], state]]) * given
+    return {
+        "t": t, "q": q, "v": v, "u": z[1:-1, layout.part("controls")], "multipliers": reactions,
+        "constraint_forces": np.asarray(_forces(data.problem.system, q, v, t, smooth)),
+        "adjoints": z[2:, layout.part("adjoints")], "step_multipliers": z[2:-1, layout.part("steps")],
+        "costates_initial": costates[0], "costates_final": costates[1],
+    }  # fmt: skip
+
+
+@Jitted
+def _forces(system: System, q, v, t, reactions):
+    return jax.vmap(lambda q, v, t, x: all_reactions(system, q, v, jnp.zeros_like(v), t).T @ x)(q, v, t, reactions)
+
+
+def alternating(data: ControlData, kkt: KKTSystem, it: Iterate) -> float:
+    """The largest alternating part of a control, reaction or adjoint over the largest of its kind, 0 where none alternates.
+
+    Negative where it is no larger than what rounding explains: what one more step of Newton's method changes.
+    """
+    parts = [(alternation(s), s.values) for s in _sequences(data, it.z)]
+    sizes = [found / np.abs(values).max(axis=0) for found, values in parts if found.any()]
+    if not sizes:
+        return 0.0
+    change = it.linear.factor(it.z).solve(-kkt.evaluate(it.z).gradient)
+    noise = [np.sqrt(np.mean(s.values**2, axis=0)) for s in _sequences(data, change)]
+    found = max(float(size.max()) for size in sizes)
+    real = any(np.any(part > ROUNDING * n) for (part, _), n in zip(parts, noise, strict=True))
+    return found if real else -found
+
+
+def _sequences(data: ControlData, z: np.ndarray) -> list[Sequence]:
+    layout, t = data.layout, data.t
+    parts = z[1:-1, layout.part("controls")], z[2:, layout.part("reactions")], z[2:, layout.part("adjoints")]
+    return [Sequence(t[1:-1], values[1:-1]) for values in parts]

@@ -1,0 +1,168 @@
+"""Optimal control problems for `dalembert.solve`: from the arguments over the KKT system to a ControlSolution."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
+from dalembert.boundary.data.sizes import extents_of, origin_of
+from dalembert.boundary.kkt.linear import LinearSolver
+from dalembert.boundary.newton.iteration import BoundaryNewton
+from dalembert.boundary.solve import Asked, extremal
+from dalembert.control.ends import check_ends, first_path, read_partly, size_of_end
+from dalembert.control.problem import OptimalControl, counted
+from dalembert.control.result import control_solution
+from dalembert.control.sizes import ControlSizes, check_controls, control_sizes, sampled
+from dalembert.control.terms import ControlLayout
+from dalembert.control.transcription import ControlData, transcribed
+from dalembert.discretize import Scheme
+from dalembert.discretize.scheme import check_maps
+from dalembert.numbers import as_numbers, described
+from dalembert.solution import ControlSolution
+from dalembert.systems import check_x64
+from dalembert.systems.sizes import as_scales
+
+
+class ControlStart(NamedTuple):
+    """A checked problem, its first path (blocks, b), and sizes."""
+
+    data: ControlData
+    z: np.ndarray
+    sizes: ControlSizes
+
+
+@extremal.register
+def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
+    data, z, sizes = prepare_control(problem, asked)
+    kkt = transcribed(data, z, sizes, asked.settings.tolerance)
+    newton = BoundaryNewton(kkt, LinearSolver(kkt, z), asked.settings)
+    least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
+    it = newton.minimise(z, kkt.positions + least)
+    return control_solution(data, kkt, it, asked.certify)
+
+
+def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
+    """Everything checked, and a first path."""
+    check_x64()
+    initial, final, through, guess = asked.request
+    if isinstance(guess, tuple) and len(guess) != 2:
+        raise ValueError(f"guess: found a tuple of {len(guess)}; give (q, u), path and controls, one row per node each")
+    n = _dimension(problem, initial, final, guess)
+    r, equations = counted(problem, n)
+    scheme = _checked_scheme(asked.scheme, n)
+    t = read_times(asked.grid, 2, "at least two steps are needed")
+    ends = (
+        read_partly(initial, "initial", n, problem.coordinates),
+        read_partly(final, "final", n, problem.coordinates),
+    )
+    between = read_through(through, n)
+    check_ends(problem, ends, t)
+    given = np.zeros((len(t), n), dtype=bool)
+    given[0], given[-1] = (end.given[0] for end in ends)
+    given[grid_nodes(t, between.times)] = True
+    path = _path(t, ends, between, guess, n)
+    held = path[given.all(axis=1)]
+    holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
+    origin = origin_of(held, path)
+    data = ControlData(problem, scheme, ControlLayout(n, r, len(holonomic)), t, given, ends, origin, holonomic)
+    v = _velocities(path, t, ends)
+    found = sampled(problem, path, v, r, t)
+    check_controls(found)
+    scales = as_scales(asked.scales, n)
+    sizes = control_sizes(found, extents_of(held, path) if scales is None else scales, float(t[-1] - t[0]))
+    return ControlStart(data, _first_values(data, path, v, guess), sizes)
+
+
+def _dimension(problem: OptimalControl, initial, final, guess) -> int:
+    """n, from whatever was given."""
+    if problem.coordinates is not None:
+        return len(problem.coordinates)
+    found = [n for n in (size_of_end(initial, "initial"), size_of_end(final, "final")) if n]
+    if guess is not None:
+        path = guess.q if isinstance(guess, ControlSolution) else guess[0] if isinstance(guess, tuple) else guess
+        found += as_numbers(path, "guess").shape[1:2]
+    if not found:
+        raise TypeError("initial: give all coordinates of something at an end, a guess, or the system's coordinates=")
+    return int(found[0])
+
+
+def _checked_scheme(scheme: Any, n: int) -> Scheme:
+    if scheme is None:
+        return Scheme()
+    if not isinstance(scheme, Scheme):
+        raise TypeError(
+            f"scheme: found {described(scheme)}; the equations of motion of a plant are those of a Scheme, and windows "
+            "belong to a VariationalProblem"
+        )
+    if scheme.order != 2:
+        raise ValueError(f"scheme: found order {scheme.order}, a composition of steps; optimal control has order 2")
+    check_maps(scheme, n)
+    return scheme
+
+
+def _path(t, ends, between: Through, guess: Any, n: int) -> np.ndarray:
+    """The first path (N+1, n): through all that is given."""
+    if guess is None:
+        path = first_path(t, ends, between)
+    elif isinstance(guess, ControlSolution):
+        if guess.q.shape[1] != n:
+            raise ValueError(f"guess: found a ControlSolution of {guess.q.shape[1]} coordinates; the system has n = {n}")
+        path = guess.interpolate(np.clip(t, float(guess.t[0]), float(guess.t[-1])))
+    else:
+        path = _rows(guess[0] if isinstance(guess, tuple) else guess, "guess", (len(t), n))
+    for node, end in zip((0, -1), ends, strict=True):
+        path[node] = np.where(end.given[0], end.values[0], path[node])
+    path[grid_nodes(t, between.times)] = between.points
+    return path
+
+
+def _rows(given: Any, name: str, shape: tuple[int, int]) -> np.ndarray:
+    """One row per node."""
+    found = np.array(as_numbers(given, name))
+    if found.shape != shape:
+        raise ValueError(
+            f"{name}: found shape {found.shape}; give one row per node: a path (N+1, n), a tuple (q, u) of path and "
+            f"controls, or a ControlSolution; shape {shape} is needed"
+        )
+    return found
+
+
+def _velocities(path: np.ndarray, t: np.ndarray, ends) -> np.ndarray:
+    v = np.gradient(path, t, axis=0, edge_order=2)
+    for node, end in zip((0, -1), ends, strict=True):
+        v[node] = np.where(end.given[1], end.values[1], v[node])
+    return v
+
+
+def _first_values(data: ControlData, path: np.ndarray, v: np.ndarray, guess: Any) -> np.ndarray:
+    """(blocks, b): the path and its velocities at the ends; controls and multipliers zero, or those of a known solution."""
+    layout, t = data.layout, data.t
+    z = np.zeros((len(t) + 2, layout.size))
+    z[1:-1, layout.part("state")] = path - data.origin
+    z[[0, -1], layout.part("state")] = v[[0, -1]]
+    if isinstance(guess, tuple):
+        z[1:-1, layout.part("controls")] = _rows(guess[1], "guess[1]", (len(t), layout.r))
+    if isinstance(guess, ControlSolution):
+        own = (guess.u.shape[1], guess.multipliers.shape[1])
+        if own != (layout.r, layout.m):
+            raise ValueError(
+                f"guess: found a ControlSolution with {own[0]} controls and {own[1]} constraints; the problem has "
+                f"{layout.r} and {layout.m}"
+            )
+        middle = 0.5 * (guess.t[1:] + guess.t[:-1])
+        z[1:-1, layout.part("controls")] = _at(guess.t, guess.u, t)
+        z[2:, layout.part("reactions")] = _at(guess.t, guess.multipliers, t)
+        z[2:, layout.part("adjoints")] = _at(guess.t, guess.adjoints, t)
+        z[2:-1, layout.part("steps")] = _at(middle, guess.step_multipliers, 0.5 * (t[1:] + t[:-1]))
+    return z
+
+
+def _at(times: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Values (K, m) at other times."""
+    return (
+        np.stack([np.interp(wanted, times, column) for column in values.T], axis=1)
+        if values.shape[1]
+        else np.zeros((len(wanted), 0))
+    )

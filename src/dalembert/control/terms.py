@@ -1,0 +1,165 @@
+"""The functions of a step and of a node that make up an optimal control problem: cost, equations of motion, constraints.
+
+    node i:   D₂L_d(q_{i-1},q_i) + f_d⁺ + D₁L_d(q_i,q_{i+1}) + f_d⁻ + w(B(q_i)u_i + Rᵀν_i) = 0,   w = (h_{i-1}+h_i)/2
+    ends:     L_v(q_0,v_0) + D₁L_d(q_0,q_1) + f_d⁻ + (h/2)(B u_0 + Rᵀν_0) = 0, and its mirror
+    step i:   φ(q_{i+1}) = 0, or φ at the scheme's point of (q_i, q_{i+1})
+    cost:     Σ (h/2)(C(q_i, d_i/h, u_i) + C(q_{i+1}, d_i/h, u_{i+1})),   d_i = q_{i+1} - q_i
+
+The velocity of the cost is that of the step: with (q_{i+1}-q_{i-1})/2h the controls of the ends would have order 1 where C
+depends on v, and what alternates from node to node would cost nothing.
+Source: docs/control.md; Colombo, Martín de Diego, Zuccalli, section 4.3, with u as unknowns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.control.problem import OptimalControl, actuation, with_plant_parameters
+from dalembert.discretize import Scheme
+from dalembert.discretize.nodes import Interval, Node, incoming, kinematic_equations, outgoing
+from dalembert.systems.equations import all_reactions, first_derivative, momentum, value
+
+PARTS = ("state", "controls", "reactions", "adjoints", "steps")  # q, u, ν | λ, η
+
+
+@dataclasses.dataclass(frozen=True)
+class ControlLayout:
+    """Where the numbers of a block stand: n coordinates, r controls, m constraints.
+
+    Block rule: what a step solves for, and its equations, stand in one block, (q_{i+1}, ν_i | λ_i, η_i), so that the block's
+    own matrix is the Jacobian of a step; u_{i+1} is with q_{i+1}. The velocities of the ends take the place of positions in
+    a block before the first and after the last.
+    """
+
+    n: int
+    r: int
+    m: int
+
+    def part(self, name: str) -> slice:
+        ends = np.cumsum([0, self.n, self.r, self.m, self.n, self.m]).tolist()
+        i = PARTS.index(name)
+        return slice(ends[i], ends[i + 1])
+
+    @property
+    def size(self) -> int:
+        return 2 * (self.n + self.m) + self.r
+
+    def places(self, offset: int, *names: str) -> list[tuple[int, int]]:
+        """(block, component) of parts of the block `offset` blocks on."""
+        return [(offset, c) for name in names for c in range(*self.part(name).indices(self.size))]
+
+
+def _force(problem: OptimalControl, q, v, u, reactions, t):
+    """B(q)u + Rᵀν."""
+    return actuation(problem, q, t) @ u + all_reactions(problem.system, q, v, jnp.zeros_like(v), t).T @ reactions
+
+
+def _cost(problem: OptimalControl, q, v, u, t):
+    return problem.system.call(problem.cost, q, v, u, t=t)
+
+
+@dataclasses.dataclass(frozen=True)
+class Edge:
+    """The cost of a step, what it gives to the equations of its two nodes, and its constraints, times h: their multipliers
+    are densities."""
+
+    problem: OptimalControl  # without its parameters
+    scheme: Scheme
+    layout: ControlLayout
+
+    def __call__(self, z, data, shared):
+        h, t = data
+        problem, n, r = with_plant_parameters(self.problem, shared["parameters"]), self.layout.n, self.layout.r
+        system = problem.system
+        x0, u0, x1, u1 = jnp.split(z[: 2 * (n + r)], np.cumsum([n, r, n]))
+        interval = Interval(shared["origin"] + x0, x1 - x0, t, h)
+        v = interval.d / h
+        cost = _cost(problem, interval.q, v, u0, t) + _cost(problem, shared["origin"] + x1, v, u1, t + h)
+        node = Node(interval.q, interval.d, interval.d, t, h)
+        constraints = h * kinematic_equations(self.scheme, system, node, jnp.zeros(0), False)
+        ends = outgoing(self.scheme, system, interval), incoming(self.scheme, system, interval)
+        return 0.5 * h * cost, jnp.concatenate([*ends, constraints])
+
+
+@dataclasses.dataclass(frozen=True)
+class InnerNode:
+    """w(B u + Rᵀν) at a node between the ends."""
+
+    problem: OptimalControl
+    layout: ControlLayout
+
+    def __call__(self, z, data, shared):
+        h0, h1, t = data
+        n, r, m = self.layout.n, self.layout.r, self.layout.m
+        before, x, u, after, reactions = jnp.split(z[: 3 * n + r + m], np.cumsum([n, n, r, n]))
+        problem = with_plant_parameters(self.problem, shared["parameters"])
+        v = ((x - before) * (h1 / h0) + (after - x) * (h0 / h1)) / (h0 + h1)
+        q, weight = shared["origin"] + x, 0.5 * (h0 + h1)
+        return jnp.zeros(()), weight * _force(problem, q, v, u, reactions, t)
+
+
+@dataclasses.dataclass(frozen=True)
+class EndNode:
+    """w(B u + Rᵀν) ± L_v(q, v) at an end: + at the first, - at the last node."""
+
+    problem: OptimalControl
+    layout: ControlLayout
+
+    def __call__(self, z, data, shared):
+        sign, weight, t = data
+        n, r, m = self.layout.n, self.layout.r, self.layout.m
+        v, x, u, reactions = jnp.split(z[: 2 * n + r + m], np.cumsum([n, n, r]))
+        problem, q = with_plant_parameters(self.problem, shared["parameters"]), shared["origin"] + x
+        impulse = weight * _force(problem, q, v, u, reactions, t) + sign * momentum(problem.system, q, v, t)
+        return jnp.zeros(()), impulse
+
+
+@dataclasses.dataclass(frozen=True)
+class TerminalCost:
+    """Φ(q, v) of the last node."""
+
+    problem: OptimalControl
+    layout: ControlLayout
+
+    def __call__(self, z, data, shared):
+        (t,) = data
+        problem, n = with_plant_parameters(self.problem, shared["parameters"]), self.layout.n
+        assert problem.terminal is not None
+        return problem.system.call(problem.terminal, shared["origin"] + z[:n], z[n : 2 * n], t=t), jnp.zeros(0)
+
+
+@dataclasses.dataclass(frozen=True)
+class EndPosition:
+    """w φ(q, t) of the holonomic constraints at an end whose position is free; zeros for the others."""
+
+    problem: OptimalControl
+    layout: ControlLayout
+
+    def __call__(self, z, data, shared):
+        weight, t = data
+        problem = with_plant_parameters(self.problem, shared["parameters"])
+        system, q = problem.system, shared["origin"] + z[: self.layout.n]
+        found = [value(system, c, q, q, q, t) for c in system.constraints if c.order == 0]
+        return jnp.zeros(()), weight * jnp.concatenate(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class EndVelocity:
+    """w dφ/dt of the holonomic, w φ(q, v, t) of the other constraints at an end whose velocity is free."""
+
+    problem: OptimalControl
+    layout: ControlLayout
+
+    def __call__(self, z, data, shared):
+        weight, t = data
+        problem = with_plant_parameters(self.problem, shared["parameters"])
+        system, n = problem.system, self.layout.n
+        q, v = shared["origin"] + z[:n], z[n : 2 * n]
+        found = [
+            first_derivative(system, c, q, v, t) if c.order == 0 else value(system, c, q, v, v, t)
+            for c in system.constraints
+        ]
+        return jnp.zeros(()), weight * jnp.concatenate(found)

@@ -1,0 +1,43 @@
+"""Cart with a pole: L = ½(M+m)ẋ² + mlẋθ̇ cos θ + ½ml²θ̇² + mgl cos θ, θ = 0 hanging; one force u on the cart.
+
+The swing-up from rest at (0, 0) to rest at (1, π) in two seconds with the least ∫u² dt has several extremals: the one near
+the straight line costs 58.8077.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.control import OptimalControl
+from dalembert.gallery.entry import BoundaryEntry
+from dalembert.systems import System
+
+REST = (0.0, 0.0)
+
+
+def lagrangian(q, v, p):
+    kinetic = 0.5 * (p["M"] + p["m"]) * v[0] ** 2 + 0.5 * p["m"] * (p["l"] * v[1]) ** 2
+    return kinetic + p["m"] * p["l"] * jnp.cos(q[1]) * (v[0] * v[1] + p["g"])
+
+
+def effort(q, v, u, p):
+    return u @ u
+
+
+def cart_pole(M: float = 1.0, m: float = 0.3, l: float = 0.5, g: float = 9.81) -> OptimalControl:
+    """Masses of cart and pole, its length, and gravity."""
+    plant = System(lagrangian, coordinates=("x", "theta"), parameters={"M": M, "m": m, "l": l, "g": g})
+    return OptimalControl(plant, cost=effort, actuated=0)
+
+
+entry = BoundaryEntry(
+    name="cart_pole",
+    title="Swing-up of a cart with a pole",
+    formula="L = ½(M+m)ẋ² + ml cos θ (ẋθ̇+g) + ½ml²θ̇²,  min ∫u² dt, u on x",
+    source="Kelly, SIAM Review 59 (2017), section 6",
+    problem=cart_pole(),
+    boundary={"initial": (REST, REST), "final": ((1.0, np.pi), REST), "T": 2.0},
+    steps=160,
+    cost=58.807667458167,
+)
