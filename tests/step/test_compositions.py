@@ -182,6 +182,26 @@ def test_both_back_ends_go_through_stages_alike(name):
         np.testing.assert_allclose(native.reduced, jax.reduced, atol=1e-12)
 
 
+@pytest.mark.parametrize("backend", ["native", "jax"])
+@pytest.mark.parametrize("order", [2, 4])
+def test_the_last_row_of_a_failed_run_has_the_force_of_the_step_that_was_made(order, backend):
+    """Not that of the step that failed, for which the law was sampled anew: rows of a thinned run are rows of the whole."""
+    law = da.SampledFeedback(LAW.law, every=1)
+    options = {"h": 0.12, "steps": 40, "scheme": da.Scheme(order=order), "feedback": law, "backend": backend}
+    whole, thin = (
+        da.simulate(PULLED, [0.0, 1.0, 0.0], [1.0, 0.5, 1.0], save_every=every, throw=False, **options) for every in (1, 2)
+    )
+    assert whole.outcome.failed
+    assert 2 < whole.steps == thin.steps
+    assert whole.steps % 2
+    np.testing.assert_array_equal(thin.feedback[:, 2], 0.2 * np.asarray(thin.t_feedback))  # the third component of the law
+    np.testing.assert_array_equal(thin.feedback[-1], whole.feedback[-1])
+    if backend == "native":
+        lanes = da.ensemble(PULLED, [[0.0, 1.0, 0.0]] * 9, [1.0, 0.5, 1.0], save_every=2, **{**options, "backend": None})
+        for i in range(9):
+            np.testing.assert_allclose(lanes.lane(i).feedback, thin.feedback, atol=1e-12)
+
+
 def test_lanes_run_stages_as_single_runs_do():
     """Lanes that stop at different steps, and lanes that fail."""
     rng = np.random.default_rng(2)

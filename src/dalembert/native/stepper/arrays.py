@@ -19,7 +19,7 @@ COUNTS = ("k", "known", "code", "iterations", "max_iterations", "crossings", "tu
 COUNTED = Packing.words(*COUNTS)
 NOTHING = dict.fromkeys(COUNTS, 0)
 # Kept from the beginning of a step with stages.
-SINCE = ("q", "q_compensation", "s", "s_compensation", "before_q", "before_s", "held")
+SINCE = ("q", "q_compensation", "s", "s_compensation", "before_q", "before_s")
 SETTINGS = ("t0", "h", "tolerance")
 
 
@@ -28,7 +28,8 @@ class Layout:
     """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
 
     `carry`, the state of a run: q and s with their rounding compensations (q_compensation is to be subtracted from the next
-    increment, s_compensation to be added), history (4, z), held, the zero-order-hold force of a law, sign (of stages
+    increment, s_compensation to be added), history (4, z), held, the zero-order-hold force of the last step that was made,
+    sampled, that of the step under way, sign (of stages
     forwards and of those backwards), residual, failed_residual, reduced, q and s one step before, and determinant, its size
     in the last step (0: not known). With stages, `begin`: SINCE and w, as they were when the step began, to go back to where
     one of its stages fails.
@@ -51,8 +52,8 @@ class Layout:
         """The carry by name, for Python; machine code takes offsets and lengths of the same, `carry`."""
         shapes: dict[str, int | tuple[int, ...]] = {
             "q": self.n, "q_compensation": self.n, "s": self.k, "history": (HISTORY, self.z), "held": self.n,
-            "sign": self.sides, "residual": (), "failed_residual": (), "reduced": self.r, "before_q": self.n,
-            "before_s": self.k, "s_compensation": self.k, "determinant": (),
+            "sampled": self.n, "sign": self.sides, "residual": (), "failed_residual": (), "reduced": self.r,
+            "before_q": self.n, "before_s": self.k, "s_compensation": self.k, "determinant": (),
         }  # fmt: skip
         if self.stages > 1:
             shapes |= {f"begin_{name}": shapes[name] for name in SINCE} | {"begin_w": self.z}

@@ -19,8 +19,8 @@ from dalembert.outcome import Outcome
 SHARED = ("known", "rows", "saved", "target")  # counts that lanes of one group have in common
 FIXED = ("last", "every", "limit", "law_every", "first")
 OWN = ("iterations", "max_iterations", "crossings", "turns", "leaps")
-STATE = ("q", "q_compensation", "s", "held", "sign", "residual", "reduced", "before_q", "before_s", "s_compensation",
-         "determinant")  # fmt: skip
+STATE = ("q", "q_compensation", "s", "held", "sampled", "sign", "residual", "reduced", "before_q", "before_s",
+         "s_compensation", "determinant")  # fmt: skip
 
 
 class LaneFrame(Frame):

@@ -50,7 +50,7 @@ class StepCode:
             f.emitter.bind(values, name, f.read(name))
         if out.law:
             self._sample_law(values, k)
-            f.emitter.bind(values, "held", f.read("held"))
+            f.emitter.bind(values, "held", f.read("sampled"))
         self._predict(values)
         iterated = [*out.update, *out.check, *out.affine_update, *out.affine_check] if f.plan else [*out.f, *out.jacobian]
         f.emitter.hoist(iterated, values, f.step.level, 1)
@@ -80,13 +80,13 @@ class StepCode:
         f.emitter.bind(values, "t", [t])
 
     def _sample_law(self, values: Values, k: str) -> None:
-        """A new force, held from here on, at every so many nodes."""
+        """A new force at every so many nodes, held from here on once a step with it has been made."""
         f, c = self.frame, self.code
         since = c.let(f"sub i64 {k}, {f.count('first')}")
         turn = c.let(f"srem i64 {since}, {f.count('law_every')}")
         c.fork(c.let(f"icmp eq i64 {turn}, 0"), "sample", "sampled")
         c.label("sample")
-        f.write("held", self.emit(self.outputs.law, dict(values)))
+        f.write("sampled", self.emit(self.outputs.law, dict(values)))
         c.label("sampled")
 
     def _predict(self, values: Values) -> None:
@@ -205,6 +205,8 @@ class StepCode:
         self._count(values, found)
         for name in ("q", "s"):
             f.write(f"before_{name}", f.read(name))
+        if out.law:
+            f.write("held", f.read("sampled"))
         self._advance(new, found, whole=True)
         self._save(values, new["q"])
 
@@ -283,7 +285,7 @@ class StepCode:
         for j, i in f.origin.items():
             w, s = (values[f.step.graph.variable(*x)] for x in (("w", j), ("s", i)))
             values[f.step.graph.variable("increment", j)] = c.minus(w, s)
-        if self.outputs.law and f.stages.number > 1:
-            f.emitter.bind(values, "held", f.read("begin_held"))
+        if self.outputs.law:
+            f.emitter.bind(values, "held", f.read("held"))
         self._write_row(values, f.read("q"), k)
         c.label("end")

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.run.stages import prediction, stages
+from dalembert.step.run.stages import held_force, prediction, stages
 from dalembert.step.run.state import Carry, Choices
 from dalembert.tracing import Jitted, traced_once
 
@@ -51,14 +51,14 @@ def _least(program: StepProgram, choices: Choices, carry: Carry, t0, h):
     import optimistix as optx  # slow to load, and needed only where a step fails
 
     t = t0 + carry.k * h
-    reached, stage = carry, 0
+    reached, stage, held = carry, 0, held_force(program, choices, carry, t)
     if len(program.weights) > 1:  # walk to the stage that failed
-        reached = stages(program, choices, carry.held, carry._replace(code=jnp.zeros_like(carry.code)), t, h)
+        reached = stages(program, choices, held, carry._replace(code=jnp.zeros_like(carry.code)), t, h)
         gammas = jnp.asarray(program.weights)
         stage = jnp.minimum(reached.stages, len(program.weights) - 1)
         t, h = t + h * (jnp.cumsum(gammas) - gammas)[stage], h * gammas[stage]
     start = prediction(program, stage, reached, t, h)
-    equations = traced_once(lambda z: program.residual(z, reached.q, reached.s, t, h, carry.held))
+    equations = traced_once(lambda z: program.residual(z, reached.q, reached.s, t, h, held))
     rows = jnp.max(jnp.abs(jax.jacfwd(equations)(start)), axis=1)
     rows = jnp.where(jnp.isfinite(rows) & (rows > 0), rows, 1.0)
     scaled = lambda z, _: equations(z) / rows  # noqa: E731

@@ -15,7 +15,7 @@ from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import call_system
 from dalembert.step.run.reduced import as_before
-from dalembert.step.run.stages import stages
+from dalembert.step.run.stages import held_force, stages
 from dalembert.step.run.state import Carry, Choices, Grid
 from dalembert.tracing import Jitted
 
@@ -25,14 +25,7 @@ CHUNK = 256  # saved states per compiled call outside tracing
 def _step(program: StepProgram, choices: Choices, t0, h, carry: Carry) -> Carry:
     """One step; a step that fails leaves the state as it is and records why."""
     t = t0 + carry.k * h
-    held = carry.held
-    if choices.feedback is not None:
-        law = choices.feedback
-        sample = lambda: jnp.asarray(  # noqa: E731
-            call_system(program, law.law, carry.q, program.velocity(carry.s), t), dtype=float
-        )
-        due = ((carry.k - program.lead) % law.every) == 0
-        held = sample() if law.every == 1 else lax.cond(due, sample, lambda: held)
+    held = held_force(program, choices, carry, t)
     moved = stages(program, choices, held, carry, t, h)
     z, q, s, stage_t, stage_h = moved.solved
     outputs = program.outputs(z, q, s, stage_t, stage_h, held)
@@ -70,7 +63,7 @@ def _step(program: StepProgram, choices: Choices, t0, h, carry: Carry) -> Carry:
         failed_residual=carry.failed_residual,
         reduced=reduced,
     )
-    failed = carry._replace(code=code, held=held, failed_residual=moved.last_residual)
+    failed = carry._replace(code=code, failed_residual=moved.last_residual)
     return jax.tree.map(lambda a, b: jnp.where(solved, a, b), after, failed)
 
 

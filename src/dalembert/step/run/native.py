@@ -104,7 +104,7 @@ def packed(xp, native: Native, choices: Choices, carry: Carry, grid: Grid, size:
     layout, still = native.code.layout, 0 * carry.s
     state = {name: [getattr(carry, name)] for name in PARTS}
     state |= {"reduced": as_doubles(xp, carry.reduced), "before_q": [carry.q], "before_s": [carry.s]}
-    state |= {"q_compensation": [carry.lost], "s_compensation": [still]}
+    state |= {"q_compensation": [carry.lost], "s_compensation": [still], "sampled": [carry.held]}
     if layout.stages > 1:
         state |= {f"begin_{name}": state[name] for name in SINCE} | {"begin_w": [carry.history[..., 0, :]]}
     shared = {"t0": grid.t0, "h": grid.h, "tolerance": choices.options.tolerance, "captured": native.code.captured}

@@ -14,7 +14,7 @@ from dalembert.algebra import Solve
 from dalembert.native.stepper.arrays import HISTORY, LEAP
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.run.branch import Call, solve_step
+from dalembert.step.run.branch import Call, call_system, solve_step
 from dalembert.step.run.state import Carry, Choices
 
 
@@ -120,6 +120,20 @@ def _solved(program: StepProgram, choices: Choices, held, moving: Moving, now: S
         return after
     failed = moving._replace(code=code, last_residual=after.last_residual)
     return jax.tree.map(lambda a, b, c: jnp.where(moving.code != 0, c, jnp.where(code == 0, a, b)), after, failed, moving)
+
+
+def held_force(program: StepProgram, choices: Choices, carry: Carry, t) -> Float[Array, "n"]:
+    """The force of the law in the step from t on: a new sample where one is due, or the one that is held."""
+    law = choices.feedback
+    if law is None:
+        return carry.held
+
+    def sample() -> Float[Array, "n"]:
+        return jnp.asarray(call_system(program, law.law, carry.q, program.velocity(carry.s), t), dtype=float)
+
+    if law.every == 1:
+        return sample()
+    return lax.cond((carry.k - program.lead) % law.every == 0, sample, lambda: carry.held)
 
 
 def stages(program: StepProgram, choices: Choices, held, carry: Carry, t, h) -> Moving:

@@ -59,13 +59,14 @@ def check_callbacks(prepared: Prepared, grid: Grid, choices: Choices, initial) -
 
 
 def _first_reduced(prepared: Prepared, grid: Grid, function, before) -> Any:
-    (program, _, q, s, _), t, h = prepared, grid.t0, grid.h
-    multipliers = jax.eval_shape(
-        lambda: program.outputs(program.guess(q, s, t, h), q, s, t, h, jnp.zeros_like(q)).multipliers
-    )
+    def told(q, s, t, h) -> tuple:
+        multipliers = program.outputs(program.guess(q, s, t, h), q, s, t, h, jnp.zeros_like(q)).multipliers
+        return t, q, program.velocity(s), multipliers
+
+    program = prepared.program
+    given = jax.eval_shape(told, prepared.q, prepared.s, grid.t0, grid.h)
     try:
-        look = jax.make_jaxpr(lambda m: function(before, t, q, program.velocity(s), m), return_shape=True)
-        jaxpr, after = look(multipliers)
+        jaxpr, after = jax.make_jaxpr(function, return_shape=True)(before, *given)
     except Exception as error:
         raise TypeError(
             f"reduce: could not be evaluated: {type(error).__name__}: {error}. It is called as function(value, t, q, v, "
@@ -77,8 +78,7 @@ def _first_reduced(prepared: Prepared, grid: Grid, function, before) -> Any:
     check_indices(jaxpr, "reduce")
     if any(jnp.issubdtype(x.dtype, jnp.complexfloating) for x in jax.tree.leaves(after)):
         raise TypeError("reduce: returns complex numbers; give the real and the imaginary part as two of them")
-    one = lambda value, m: function(value, t, q, program.velocity(s), m)  # noqa: E731
-    return promoted(lambda value: jax.eval_shape(one, value, multipliers), before)
+    return promoted(lambda value: jax.eval_shape(function, value, *given), before)
 
 
 def initial_value(initial):
