@@ -19,6 +19,8 @@ jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
+# JAX makes hundreds of thousands of objects for a program, few of them garbage: Python searches them less often.
+gc.set_threshold(50_000, 20, 50)
 
 MAPS = Path("/proc/self/maps")
 MANY = 30_000

@@ -57,7 +57,7 @@ def break_sine(monkeypatch):
 
 def break_llvm(monkeypatch):
     """As code that LLVM does not take."""
-    monkeypatch.setattr(compiled.Run, "text", lambda self: "define void @run( {")
+    monkeypatch.setattr(compiled.StepCode, "text", lambda self: "define void @run( {")
     return "translation: failed with RuntimeError: LLVM IR parsing error"
 
 
@@ -70,7 +70,7 @@ def break_plan(monkeypatch):
 
 
 def break_lanes(monkeypatch):
-    monkeypatch.setattr(compiled.Lanes, "text", lambda self: "define void @lanes( {")
+    monkeypatch.setattr(compiled.LaneFrame, "signature", "define void @lanes( {")
     return "translation: failed with RuntimeError: LLVM IR parsing error"
 
 
