@@ -22,7 +22,7 @@ from dalembert.algebra import Newton
 from dalembert.gallery import ENTRIES
 from dalembert.step.run.loop import chunked_run
 from dalembert.step.run.native import native_run
-from dalembert.step.run.state import Carry, Choices, Grid, first_carry
+from dalembert.step.run.state import Choices, Grid, RunState, initial_state
 from dalembert.step.start.prepare import prepare_system, program_for
 from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems.equations import value
@@ -93,7 +93,7 @@ class Start(NamedTuple):
     """What one step is made from."""
 
     program: eqx.Module
-    carry: Carry
+    carry: RunState
     h: jax.Array
 
 
@@ -108,16 +108,16 @@ def drawn(number: int, seed: int, h: float) -> Start:
         level[at] = values_and_rows(system, q, v)[0][at] + (rng.uniform(-0.5, 0.5) if c.order == 2 else 0.0)
     q, v, h = jnp.asarray(q), jnp.asarray(v), jnp.asarray(h)
     program = program_for(system.replace(level=level), q, v, ZERO, da.Scheme(form), True)
-    return Start(program, first_carry(Prepared(program, q[None], q, v, None), ZERO, h, None), h)
+    return Start(program, initial_state(Prepared(program, q[None], q, v, None), ZERO, h, None), h)
 
 
-def jax_run(start: Start, steps: int = 1) -> Carry:
+def jax_run(start: Start, steps: int = 1) -> RunState:
     """The carry after some steps by the JAX back-end."""
     program, carry, h = start
     return chunked_run(program, CHOICES, carry, Grid(ZERO, h, int(carry.k) + steps, steps))[0]
 
 
-def jax_step(start: Start) -> tuple[Carry, np.ndarray]:
+def jax_step(start: Start) -> tuple[RunState, np.ndarray]:
     """The carry after one step, and the Jacobian at its solution."""
     after = jax_run(start)
     return after, jacobian_at(start, after.history[0])
@@ -129,11 +129,11 @@ def jacobian_at(start: Start, z):
     return jax.jacfwd(lambda z: program.residual(z, carry.q, carry.s, carry.k * h, h, carry.held))(z)
 
 
-def native_step(start: Start) -> Carry:
+def native_step(start: Start) -> RunState:
     return native_run(start.program, CHOICES, start.carry, Grid(ZERO, start.h, int(start.carry.k) + 1, 1))[0]
 
 
-def difference(start: Start, expected: Carry) -> float:
+def difference(start: Start, expected: RunState) -> float:
     """max |Δz| / max |z|, native against JAX."""
     z, found = (np.asarray(carry.history[0]) for carry in (expected, native_step(start)))
     return float(np.abs(found - z).max() / np.abs(z).max())
@@ -154,7 +154,7 @@ def moved(start: Start, size: float, seed: int) -> Start:
     return Start(program, start.carry._replace(q=q, s=s), start.h)
 
 
-def condition_of_data(start: Start, expected: Carry, size: float = 1e-9) -> float:
+def condition_of_data(start: Start, expected: RunState, size: float = 1e-9) -> float:
     """How many times larger the relative change of the solution is than one of the state and the parameters."""
     solutions = np.array([jax_run(moved(start, size, seed)).history[0] for seed in range(4)])
     z = np.asarray(expected.history[0])
@@ -203,7 +203,7 @@ def test_steps_of_a_thousand_agree(name):
         Grid(ZERO, h, 1, 1),
         Recipe(da.Scheme(), "second_order", None),
     )
-    carry = first_carry(prepared, ZERO, h, None)
+    carry = initial_state(prepared, ZERO, h, None)
     for _ in range(50):
         start = Start(prepared.program, carry, h)
         after, jacobian = jax_step(start)

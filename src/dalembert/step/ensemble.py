@@ -23,7 +23,7 @@ from dalembert.step.run.loop import row_of, rows_of, traced_run
 from dalembert.step.run.native import columns_of, compiled, empty_rows, native_first, packed, told, unpacked
 from dalembert.step.run.provenance import abridged
 from dalembert.step.run.resolution import warn_of_resolution
-from dalembert.step.run.state import Carry, Choices, Grid, SampledFeedback, first_carry
+from dalembert.step.run.state import Choices, Grid, RunState, SampledFeedback, initial_state
 from dalembert.step.start.checks import batch_size, check_batch, check_callbacks, initial_value
 from dalembert.step.start.prepare import check_any_system, prepare_any
 from dalembert.step.start.prepared import Given, Prepared, Recipe
@@ -152,28 +152,28 @@ def _begin_one(system, given: dict, grid: Grid, recipe: Recipe) -> Prepared:
 
 
 @Jitted
-def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) -> tuple[Prepared, Carry]:
+def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) -> tuple[Prepared, RunState]:
     """Every run's program and carry, with a leading axis in all arrays."""
     grid, recipe, units = start
 
-    def one(given: dict) -> tuple[Prepared, Carry]:
+    def one(given: dict) -> tuple[Prepared, RunState]:
         prepared = _begin_one(_with(system, given["parameters"]), given, grid, recipe)
         prepared = prepared if units is None else in_units(prepared, units)  # those of the first run, for all
-        return prepared, first_carry(prepared, grid.t0, grid.h, initial)
+        return prepared, initial_state(prepared, grid.t0, grid.h, initial)
 
     return eqx.filter_vmap(one, in_axes=(axes,), axis_size=size)(given)
 
 
 @Jitted
-def _traced(program, choices: Choices, carry: Carry, grid: Grid):
+def _traced(program, choices: Choices, carry: RunState, grid: Grid):
     return eqx.filter_vmap(lambda p, c: traced_run(p, choices, c, grid))(program, carry)
 
 
-def _jax(prepared: Prepared, choices: Choices, carry: Carry, grid: Grid, threads):
+def _jax(prepared: Prepared, choices: Choices, carry: RunState, grid: Grid, threads):
     return jax.tree.map(np.asarray, _traced(prepared.program, choices, carry, grid))
 
 
-def _native(prepared: Prepared, choices: Choices, carry: Carry, grid: Grid, threads):
+def _native(prepared: Prepared, choices: Choices, carry: RunState, grid: Grid, threads):
     """All runs in lanes, over threads."""
     carry = jax.tree.map(np.asarray, carry)
     arrays, static = eqx.partition(prepared.program, eqx.is_array)

@@ -17,7 +17,7 @@ from dalembert.step.options import RunOptions
 from dalembert.step.programs.scaled import FAR
 from dalembert.step.run.native import compiled
 from dalembert.step.run.ready import Bound, ReadySteps
-from dalembert.step.run.state import first_carry
+from dalembert.step.run.state import initial_state
 from dalembert.step.start.checks import check_callbacks
 from dalembert.step.start.prepare import DEFAULT, Motion, begun, check_branch, program_for
 from dalembert.step.start.prepared import Given, Prepared, Recipe
@@ -159,7 +159,7 @@ def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector
     choices = options.choices
     check_callbacks(made, grid, choices, None)
     try:
-        native = compiled(program, choices, first_carry(made, grid.t0, grid.h, None), grid.t0, grid.h)
+        native = compiled(program, choices, initial_state(made, grid.t0, grid.h, None), grid.t0, grid.h)
     except Unsupported:
         return [None]
     if not native.code.written_out or [id(x) for x in native.leaves] != [id(x) for x in found.leaves]:

@@ -25,7 +25,7 @@ from dalembert.step.run.loop import chunked_run, traced_run
 from dalembert.step.run.native import native_first, native_run
 from dalembert.step.run.native_traced import native_traced_run
 from dalembert.step.run.resolution import warn_of_resolution
-from dalembert.step.run.state import Carry, Choices, Grid, SampledFeedback, first_carry
+from dalembert.step.run.state import Choices, Grid, RunState, SampledFeedback, initial_state
 from dalembert.step.start.checks import check_callbacks, initial_value
 from dalembert.step.start.prepare import prepare_any
 from dalembert.step.start.prepared import Given, Prepared
@@ -144,7 +144,7 @@ def _found(system, given: Given, options: RunOptions) -> Path:
     prepared = prepare_any(system, given, grid, options.recipe)
     program = prepared.program
     initial = check_callbacks(prepared, grid, choices, initial_value(reduce[1]) if reduce else None)
-    carry = first_carry(prepared, grid.t0, grid.h, initial)
+    carry = initial_state(prepared, grid.t0, grid.h, initial)
     if is_traced(program, carry, grid.t0, grid.h, prepared.expected):
         return _inside(prepared, choices, carry, grid, options.native)
     record = options.record(system, **given._asdict())
@@ -157,7 +157,7 @@ def _found(system, given: Given, options: RunOptions) -> Path:
 
 
 @Jitted
-def _inside(prepared: Prepared, choices: Choices, carry: Carry, grid: Grid, native: bool) -> Path:
+def _inside(prepared: Prepared, choices: Choices, carry: RunState, grid: Grid, native: bool) -> Path:
     """The run under tracing, as one program: under grad or vmap alone, without jit, it would be traced and compiled anew by
     every call, and its last operations one by one."""
     arguments = (prepared.program, choices, carry, grid)

@@ -158,13 +158,13 @@ def _run(problem, scheme, nodes, multipliers, options: Newton, count, *, length:
     program = HigherProgram(free, Points(), *constraint_numbers(free, nodes.shape[1]), nodes.shape[0])
 
     def step(carry):
-        q, lost, s, z = carry
+        q, compensation, s, z = carry
         found = next_step(program, q, s, z, options)
         increment, s = program.advance(found.z, q, s, 0.0, 1.0)
-        new = q + (increment - lost)
+        new = q + (increment - compensation)
         output = program.outputs(found.z, q, carry[2], 0.0, 1.0, jnp.zeros_like(q))
         row = (new, output.multipliers, output.force, found.code, found.iterations, found.residual)
-        return (new, (new - q) - (increment - lost), s, found.z), row
+        return (new, (new - q) - (increment - compensation), s, found.z), row
 
     def one(carry, i):
         state, code = carry

@@ -6,11 +6,11 @@ import numpy as np
 
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Statistics
-from dalembert.step.run.state import Carry, Choices, Grid
+from dalembert.step.run.state import Choices, Grid, RunState
 from dalembert.step.start.prepared import Prepared
 
 
-def path_of(xp, prepared: Prepared, carry: Carry, rows: dict, grid: Grid, choices: Choices) -> Path:
+def path_of(xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, choices: Choices) -> Path:
     """The path of one run, or of many with a leading axis in every array; xp: NumPy or jax.numpy."""
     program, (t0, h, _, every) = prepared.program, grid
     known = [k for k in range(prepared.nodes.shape[-2]) if k % every == 0]

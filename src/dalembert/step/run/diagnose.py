@@ -12,14 +12,14 @@ from jaxtyping import Array, Float
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.stages import held_force, prediction, stages
-from dalembert.step.run.state import Carry, Choices
+from dalembert.step.run.state import Choices, RunState
 from dalembert.tracing import Jitted, traced_once
 
 _UNSOLVED = (Outcome.NOT_CONVERGED, Outcome.SINGULAR, Outcome.NOT_FINITE)
 _FLAT = 1e-6  # relative smallest singular value under which a row-scaled matrix is called singular
 
 
-def diagnosis(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Outcome:
+def diagnosis(program: StepProgram, choices: Choices, carry: RunState, t0, h) -> Outcome:
     """The outcome of a run, told apart where Newton's iteration lost its way: its last point says little about the step.
 
     |F|² (rows scaled) is minimized from the prediction by Levenberg-Marquardt. A local minimum with F ≠ 0, where the
@@ -47,7 +47,7 @@ class _Point(NamedTuple):
 
 
 @Jitted
-def _least(program: StepProgram, choices: Choices, carry: Carry, t0, h):
+def _least(program: StepProgram, choices: Choices, carry: RunState, t0, h):
     import optimistix as optx  # slow to load, and needed only where a step fails
 
     t = t0 + carry.k * h

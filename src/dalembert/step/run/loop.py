@@ -16,13 +16,13 @@ from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import call_system
 from dalembert.step.run.reduced import as_before
 from dalembert.step.run.stages import held_force, stages
-from dalembert.step.run.state import Carry, Choices, Grid
+from dalembert.step.run.state import Choices, Grid, RunState
 from dalembert.tracing import Jitted
 
 CHUNK = 256  # saved states per compiled call outside tracing
 
 
-def _step(program: StepProgram, choices: Choices, t0, h, carry: Carry) -> Carry:
+def _step(program: StepProgram, choices: Choices, t0, h, carry: RunState) -> RunState:
     """One step; a step that fails leaves the state as it is and records why."""
     t = t0 + carry.k * h
     held = held_force(program, choices, carry, t)
@@ -41,9 +41,9 @@ def _step(program: StepProgram, choices: Choices, t0, h, carry: Carry) -> Carry:
     if choices.reduce is not None:
         after_it = choices.reduce(carry.reduced, t + h, moved.q, v, outputs.multipliers)
         reduced = as_before(after_it, carry.reduced)
-    after = Carry(
+    after = RunState(
         q=moved.q,
-        lost=moved.lost,
+        compensation=moved.compensation,
         s=moved.s,
         k=carry.k + 1,
         history=moved.history,
@@ -67,17 +67,17 @@ def _step(program: StepProgram, choices: Choices, t0, h, carry: Carry) -> Carry:
     return jax.tree.map(lambda a, b: jnp.where(solved, a, b), after, failed)
 
 
-def _active(carry: Carry, limit) -> Array:
+def _active(carry: RunState, limit) -> Array:
     return (carry.code == 0) & (carry.k < limit)
 
 
-def row_of(program: StepProgram, carry: Carry) -> dict[str, Array]:
+def row_of(program: StepProgram, carry: RunState) -> dict[str, Array]:
     """What is saved of a state."""
     return {"q": carry.q, "v": program.velocity(carry.s), "multipliers": carry.multipliers, "force": carry.force,
             "held": carry.held, "k": carry.k}  # fmt: skip
 
 
-def traced_run(program: StepProgram, choices: Choices, carry: Carry, grid: Grid):
+def traced_run(program: StepProgram, choices: Choices, carry: RunState, grid: Grid):
     """All rows and the last carry under tracing: fixed shapes, reverse mode with O(√N) memory by two checkpointed scans.
 
     grid.steps: index of the last node. A row for every kept node.
@@ -87,15 +87,15 @@ def traced_run(program: StepProgram, choices: Choices, carry: Carry, grid: Grid)
     inner = max(1, math.isqrt(rows))
     outer = math.ceil(rows / inner)
 
-    def one(carry: Carry, target):
+    def one(carry: RunState, target):
         return lax.cond(_active(carry, target), functools.partial(_step, program, choices, t0, h), lambda c: c, carry), None
 
-    def to_target(carry: Carry, target):
+    def to_target(carry: RunState, target):
         carry = lax.scan(lambda c, _: one(c, target), carry, None, length=every)[0]
         return carry, row_of(program, carry)
 
     @jax.checkpoint
-    def block(carry: Carry, targets):
+    def block(carry: RunState, targets):
         return lax.scan(jax.checkpoint(to_target) if every > 1 else to_target, carry, targets)
 
     targets = jnp.minimum(every * (1 + jnp.arange(outer * inner)), steps).reshape(outer, inner)
@@ -111,11 +111,11 @@ def rows_of(lead: int, steps: int, every: int) -> tuple[int, int]:
 
 
 @Jitted
-def _chunk(program: StepProgram, choices: Choices, carry: Carry, grid: Grid, first):
+def _chunk(program: StepProgram, choices: Choices, carry: RunState, grid: Grid, first):
     """CHUNK rows, for any numbers of steps: first is the index of the first row, `every` nodes apart, up to `steps`."""
     t0, h, steps, every = grid
 
-    def to_target(carry: Carry, i):
+    def to_target(carry: RunState, i):
         target = jnp.minimum(every * (1 + first + i), steps)
         carry = lax.while_loop(lambda c: _active(c, target), functools.partial(_step, program, choices, t0, h), carry)
         return carry, row_of(program, carry)
@@ -123,7 +123,7 @@ def _chunk(program: StepProgram, choices: Choices, carry: Carry, grid: Grid, fir
     return lax.scan(to_target, carry, jnp.arange(CHUNK))
 
 
-def chunked_run(program: StepProgram, choices: Choices, carry: Carry, grid: Grid):
+def chunked_run(program: StepProgram, choices: Choices, carry: RunState, grid: Grid):
     """As `traced_run`, outside tracing: compiled once for any N and `every`; stops early when the run has ended."""
     rows, tables = math.ceil(grid.steps / grid.every), []
     start = int(carry.k)

@@ -21,12 +21,12 @@ from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Avoid, Call, call_system, divided_by_factor
 from dalembert.step.run.reduced import as_doubles, flat, from_doubles, lengths
 from dalembert.step.run.stages import extrapolation
-from dalembert.step.run.state import Carry, Choices, Grid
+from dalembert.step.run.state import Choices, Grid, RunState
 from dalembert.systems.roles import role_of
 from dalembert.tracing import Remembered, Walk, split
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
-# Names that a Carry shares with the arrays of machine code: with its carry, and with its counts.
+# Names that a RunState shares with the arrays of machine code: with its carry, and with its counts.
 PARTS = ("q", "s", "history", "held", "sign", "residual", "failed_residual", "determinant")
 BOTH = ("known", "code", "iterations", "max_iterations", "crossings", "turns", "leaps")
 _COMPILED: Remembered[CompiledStep] = Remembered(REMEMBERED)
@@ -52,7 +52,7 @@ def native_first(native: Callable, other: Callable, *arguments):
         return other(*arguments)
 
 
-def native_run(program: StepProgram, choices: Choices, carry: Carry, grid: Grid):
+def native_run(program: StepProgram, choices: Choices, carry: RunState, grid: Grid):
     """As `chunked_run`; Unsupported where the program cannot be translated."""
     native = compiled(program, choices, carry, grid.t0, grid.h)
     code = native.code
@@ -99,12 +99,12 @@ def told_in_stages(stages: int, first: int, k: int, grid: Grid, limits: Limits) 
     return {**{name: stages * number for name, number in nodes.items()}, "limit": limits.iterations}
 
 
-def packed(xp, native: Native, choices: Choices, carry: Carry, grid: Grid, size: int | None = None):
+def packed(xp, native: Native, choices: Choices, carry: RunState, grid: Grid, size: int | None = None):
     """The carry and the inputs as the machine code reads them, by NumPy or jax.numpy; of `size` runs, if that is given."""
     layout, still = native.code.layout, 0 * carry.s
     state = {name: [getattr(carry, name)] for name in PARTS}
     state |= {"reduced": as_doubles(xp, carry.reduced), "before_q": [carry.q], "before_s": [carry.s]}
-    state |= {"q_compensation": [carry.lost], "s_compensation": [still], "sampled": [carry.held]}
+    state |= {"q_compensation": [carry.compensation], "s_compensation": [still], "sampled": [carry.held]}
     if layout.stages > 1:
         state |= {f"begin_{name}": state[name] for name in SINCE} | {"begin_w": [carry.history[..., 0, :]]}
     shared = {"t0": grid.t0, "h": grid.h, "tolerance": choices.options.tolerance, "captured": native.code.captured}
@@ -134,14 +134,14 @@ def columns_of(code: CompiledStep, table) -> dict[str, Any]:
     return {**columns, "k": columns["k"].astype(int) // code.layout.stages}
 
 
-def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[str, Any]) -> Carry:
+def unpacked(xp, code: CompiledStep, carry: RunState, state, count, columns: dict[str, Any]) -> RunState:
     """The carry after the run, from one that has its structure; of many runs where the arrays have a leading axis."""
     part = code.layout.packed_carry.unpack(state)
     number = {name: count[..., COUNTED.offset(name)] for name in ("k", *BOTH)}
     saved = ("multipliers", "force") if columns["k"].shape[-1] else ()
     return carry._replace(
         **{name: xp.asarray(part[name]) for name in PARTS},
-        lost=xp.asarray(part["q_compensation"]),
+        compensation=xp.asarray(part["q_compensation"]),
         **{name: xp.asarray(columns[name][..., -1, :]) for name in saved},
         **{name: xp.asarray(number[name]) for name in BOTH},
         k=xp.asarray(number["k"]) // code.layout.stages,
@@ -149,7 +149,7 @@ def unpacked(xp, code: CompiledStep, carry: Carry, state, count, columns: dict[s
     )
 
 
-def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Native:
+def compiled(program: StepProgram, choices: Choices, carry: RunState, t0, h) -> Native:
     """Machine code for the program's structure; other values of its arrays, h, N and states share it."""
     arrays, static = eqx.partition(program, eqx.is_array)
     leaves, tree = jax.tree.flatten(arrays)
@@ -171,14 +171,14 @@ def compiled(program: StepProgram, choices: Choices, carry: Carry, t0, h) -> Nat
     return Native(found, leaves, rebuild)
 
 
-def _sample(carry: Carry, leaves, t0, h) -> Sample:
+def _sample(carry: RunState, leaves, t0, h) -> Sample:
     """The state at which pivots are chosen."""
     p = [_known(x, 1.0) for x in leaves]
     return Sample(_known(carry.q, 0.5), _known(carry.s, 1.0), float(_known(t0, 0.0)[0]), float(_known(h, 0.01)[0]),
                   np.concatenate(p) if p else np.zeros(0))  # fmt: skip
 
 
-def _compile(program, choices: Choices, carry: Carry, leaves, rebuild, sample: Sample) -> CompiledStep:
+def _compile(program, choices: Choices, carry: RunState, leaves, rebuild, sample: Sample) -> CompiledStep:
     for x in jax.tree.leaves(carry.reduced):
         check_type("reduce", x.dtype)
     try:
@@ -209,7 +209,7 @@ def _is_tracer(value) -> bool:
     return isinstance(value, Tracer)
 
 
-def _functions(program, choices: Choices, carry: Carry, leaves, rebuild) -> StepFunctions:
+def _functions(program, choices: Choices, carry: RunState, leaves, rebuild) -> StepFunctions:
     def method(name: str):
         return lambda *x: getattr(rebuild(x[-1]), name)(*x[:-1])
 

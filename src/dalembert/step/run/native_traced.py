@@ -9,10 +9,10 @@ from dalembert.native import COUNTED, CompiledStep, counts, register, run_by_xla
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.loop import row_of, rows_of, traced_run
 from dalembert.step.run.native import Native, columns_of, compiled, joined, packed, told, unpacked
-from dalembert.step.run.state import Carry, Choices, Grid
+from dalembert.step.run.state import Choices, Grid, RunState
 
 
-def native_traced_run(program: StepProgram, choices: Choices, carry: Carry, grid: Grid):
+def native_traced_run(program: StepProgram, choices: Choices, carry: RunState, grid: Grid):
     """As `traced_run`. Derivatives are those of `traced_run`, which is then what runs."""
     native = compiled(program, choices, carry, grid.t0, grid.h)
     register(native.code, lanes=False)  # Unsupported, if XLA's interface is another one, must be known here
@@ -31,7 +31,7 @@ def native_traced_run(program: StepProgram, choices: Choices, carry: Carry, grid
     return run(native.leaves, carry, grid.t0, grid.h)
 
 
-def _called(native: Native, program: StepProgram, choices: Choices, carry: Carry, grid: Grid):
+def _called(native: Native, program: StepProgram, choices: Choices, carry: RunState, grid: Grid):
     code, lead = native.code, program.lead
     state, inputs = packed(jnp, native, choices, carry, grid)
     # A run under tracing begins at its first node.

@@ -20,7 +20,7 @@ from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.diagnose import diagnosis
 from dalembert.step.run.native import Limits, columns_of, empty_rows, told_in_stages, unpacked
 from dalembert.step.run.provenance import Words
-from dalembert.step.run.state import Carry, Choices, Grid, first_carry
+from dalembert.step.run.state import Choices, Grid, RunState, initial_state
 from dalembert.step.start.prepared import Prepared
 
 COUNT = {name: COUNTED.offset(name) for name in COUNTED.fields}
@@ -136,9 +136,9 @@ class ReadySteps:
 
     def outcome(self, made: Prepared, grid: Grid, choices: Choices, done: Done) -> int:
         """How a run ended that did not reach its end, see `diagnosis`."""
-        start = first_carry(made, grid.t0, grid.h, None)
+        start = initial_state(made, grid.t0, grid.h, None)
         rows = columns_of(self.code, done.table[1 + self.lead // grid.every :])
-        carry: Carry = unpacked(np, self.code, start, done.state, done.counted, rows)
+        carry: RunState = unpacked(np, self.code, start, done.state, done.counted, rows)
         return int(diagnosis(made.program, choices, carry, grid.t0, grid.h))
 
 

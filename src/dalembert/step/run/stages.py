@@ -15,7 +15,7 @@ from dalembert.native.stepper.arrays import HISTORY, LEAP
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, call_system, solve_step
-from dalembert.step.run.state import Carry, Choices
+from dalembert.step.run.state import Choices, RunState
 
 
 def extrapolation(program: StepProgram) -> np.ndarray:
@@ -35,7 +35,7 @@ def extrapolation(program: StepProgram) -> np.ndarray:
     return np.round(table, 12)
 
 
-def prediction(program: StepProgram, stage, point: Moving | Carry, t, h) -> Float[Array, "z"]:
+def prediction(program: StepProgram, stage, point: Moving | RunState, t, h) -> Float[Array, "z"]:
     """z extrapolated through the last stages; the program's guess before the first."""
     weights = jnp.asarray(extrapolation(program))[stage, point.known]
     return jnp.where(point.known > 0, weights @ point.history, program.guess(point.q, point.s, t, h))
@@ -51,7 +51,7 @@ class Moving(NamedTuple):
     """What a stage of a step changes. stages: how many are done; solved: what the last one solved, and at which state."""
 
     q: Float[Array, "n"]
-    lost: Float[Array, "n"]
+    compensation: Float[Array, "n"]
     s: Float[Array, "k"]
     history: Float[Array, "4 z"]
     known: Int[Array, ""]
@@ -83,7 +83,7 @@ def _solved(program: StepProgram, choices: Choices, held, moving: Moving, now: S
     z, info = solve_step(program, choices.branch, Call(moving.q, moving.s, t, h, held), start, choices.options)
     increment, s = program.advance(z, moving.q, moving.s, t, h)
     factor = program.factor(z, moving.q, moving.s, t, h)
-    total = increment - moving.lost
+    total = increment - moving.compensation
     q = moving.q + total
     code = _outcome(info, q, s)
     facing = lax.stop_gradient(info.determinant_sign if factor is None else jnp.sign(factor))
@@ -100,7 +100,7 @@ def _solved(program: StepProgram, choices: Choices, held, moving: Moving, now: S
     size = lax.stop_gradient(info.determinant)
     after = Moving(
         q=q,
-        lost=(q - moving.q) - total,
+        compensation=(q - moving.q) - total,
         s=s,
         history=jnp.concatenate([z[None], moving.history[:-1]]),
         known=jnp.minimum(moving.known + 1, HISTORY),
@@ -122,7 +122,7 @@ def _solved(program: StepProgram, choices: Choices, held, moving: Moving, now: S
     return jax.tree.map(lambda a, b, c: jnp.where(moving.code != 0, c, jnp.where(code == 0, a, b)), after, failed, moving)
 
 
-def held_force(program: StepProgram, choices: Choices, carry: Carry, t) -> Float[Array, "n"]:
+def held_force(program: StepProgram, choices: Choices, carry: RunState, t) -> Float[Array, "n"]:
     """The force of the law in the step from t on: a new sample where one is due, or the one that is held."""
     law = choices.feedback
     if law is None:
@@ -136,10 +136,10 @@ def held_force(program: StepProgram, choices: Choices, carry: Carry, t) -> Float
     return lax.cond((carry.k - program.lead) % law.every == 0, sample, lambda: carry.held)
 
 
-def stages(program: StepProgram, choices: Choices, held, carry: Carry, t, h) -> Moving:
+def stages(program: StepProgram, choices: Choices, held, carry: RunState, t, h) -> Moving:
     """All stages of a step, from t on with step h."""
     gammas = np.array(program.weights)
-    known = {name: getattr(carry, name) for name in Moving._fields if name in Carry._fields}
+    known = {name: getattr(carry, name) for name in Moving._fields if name in RunState._fields}
     solved = (carry.history[0], carry.q, carry.s, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float))
     moving = Moving(**known, last_residual=jnp.zeros_like(carry.residual), stages=jnp.zeros_like(carry.k), solved=solved)
     if len(gammas) == 1:

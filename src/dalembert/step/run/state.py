@@ -70,11 +70,11 @@ class Choices(eqx.Module):
     reduce: Callable | None = eqx.field(static=True)
 
 
-class Carry(NamedTuple):
+class RunState(NamedTuple):
     """State of a run between two steps. k: index of the node (or half-shifted state) that q stands for."""
 
     q: Float[Array, "n"]
-    lost: Float[Array, "n"]  # compensation: what q has lost to rounding
+    compensation: Float[Array, "n"]  # of rounding: what the next increment of q is to be lessened by
     s: Float[Array, "k"]
     k: Int[Array, ""]
     history: Float[Array, "4 z"]
@@ -97,8 +97,8 @@ class Carry(NamedTuple):
     reduced: Any
 
 
-def first_carry(prepared: Prepared, t, h, reduced: Any) -> Carry:
-    """The carry before the first step. reduced: the value with which a reducer begins."""
+def initial_state(prepared: Prepared, t, h, reduced: Any) -> RunState:
+    """The state before the first step. reduced: the value with which a reducer begins."""
     program, _, q, s, expected = prepared
     z = program.guess(q, s, t, h) if expected is None else expected
     m = traced(_multipliers, program, z, q, s, t, h)
@@ -106,9 +106,9 @@ def first_carry(prepared: Prepared, t, h, reduced: Any) -> Carry:
     xp: Any = jnp if is_traced(program, q, s, t, h, z, reduced) else np
     # With a dtype: a weakly typed first carry would compile the second chunk again.
     zero, none = xp.asarray(0.0, dtype=float), xp.asarray(0, dtype=int)
-    return Carry(
+    return RunState(
         q=q,
-        lost=xp.zeros_like(q),
+        compensation=xp.zeros_like(q),
         s=s,
         k=xp.asarray(program.lead, dtype=int),
         history=xp.concatenate([(lax.stop_gradient(z) if xp is jnp else z)[None], xp.zeros((HISTORY - 1, z.shape[0]))]),
