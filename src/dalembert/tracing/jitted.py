@@ -17,11 +17,15 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
-from jax.extend.core import get_opaque_trace_state
 
 from dalembert.tracing.arguments import Tree, split, taken_apart
 from dalembert.tracing.fingerprint import Same, Walk
 from dalembert.tracing.remembered import Remembered
+
+try:
+    from jax.extend.core import get_opaque_trace_state
+except ImportError:  # where it stands in the lowest version that is allowed
+    from jax.core import get_opaque_trace_state
 
 MOST = 512  # programs that are kept
 CONTEXTS = 512  # after which JAX's own memory is emptied
