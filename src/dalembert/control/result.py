@@ -43,6 +43,10 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
     )  # fmt: skip
 
 
+def bounded_solution(data, path, certify):
+    return control_solution(data, path.newton.kkt, path.newton, certify)
+
+
 def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str, Any]:
     """The arrays of a path z (blocks, b). gradient: of L̃ with respect to all components, also to those that are given."""
     layout, t = data.layout, data.t

@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
+from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.sizes import extents_of, origin_of
+from dalembert.boundary.interior.barrier import Bounds
+from dalembert.boundary.interior.iteration import InteriorPoint
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.newton.iteration import BoundaryNewton
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.ends import check_ends, first_path, read_partly, size_of_end
 from dalembert.control.problem import OptimalControl, counted
-from dalembert.control.result import control_solution
+from dalembert.control.result import bounded_solution, control_solution
 from dalembert.control.sizes import ControlSizes, check_controls, control_sizes, sampled
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlData, transcribed
@@ -37,10 +40,22 @@ class ControlStart(NamedTuple):
 def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     data, z, sizes = prepare_control(problem, asked)
     kkt = transcribed(data, z, sizes, asked.settings.tolerance)
-    newton = BoundaryNewton(kkt, LinearSolver(kkt, z), asked.settings)
+    linear = LinearSolver(kkt, z)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
-    it = newton.minimise(z, kkt.positions + least)
-    return control_solution(data, kkt, it, asked.certify)
+    if not data.bounds:
+        it = BoundaryNewton(kkt, linear, asked.settings).minimise(z, kkt.positions + least)
+        return control_solution(data, kkt, it, asked.certify)
+    path = InteriorPoint(kkt, linear, asked.settings, _bounds(data)).minimise(z, kkt.positions + least)
+    return bounded_solution(data, path, asked.certify)
+
+
+def _bounds(data: ControlData) -> Bounds:
+    """Of the components of the path."""
+    both = np.full((2, len(data.t) + 2, data.layout.size), [[[-np.inf]], [[np.inf]]])
+    for name, part, origin in (("q", "state", data.origin), ("u", "controls", 0.0)):
+        if name in data.bounds:
+            both[:, 1:-1, data.layout.part(part)] = data.bounds[name] - origin
+    return Bounds(*both)
 
 
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
@@ -63,10 +78,13 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     given[0], given[-1] = (end.given[0] for end in ends)
     given[grid_nodes(t, between.times)] = True
     path = _path(t, ends, between, guess, n)
+    bounds = read_bounds(asked.bounds, {"q": Bounded(n, problem.coordinates), "u": Bounded(r)}, len(t))
+    if "q" in bounds:
+        check_given(bounds["q"], path, given, t, problem.coordinates)
     held = path[given.all(axis=1)]
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     origin = origin_of(held, path)
-    data = ControlData(problem, scheme, ControlLayout(n, r, len(holonomic)), t, given, ends, origin, holonomic)
+    data = ControlData(problem, scheme, ControlLayout(n, r, len(holonomic)), t, given, ends, origin, holonomic, bounds)
     v = _velocities(path, t, ends)
     found = sampled(problem, path, v, r, t)
     check_controls(found)

@@ -24,7 +24,7 @@ from dalembert.systems.sizes import power_of_two
 
 class ControlData(NamedTuple):
     """A checked problem. t: (N+1,); given: which positions of the nodes are, (N+1, n); ends: what is given there; origin:
-    from where positions are counted; holonomic: which of the constraints are, (m,)."""
+    from where positions are counted; holonomic: which of the constraints are, (m,); bounds: (2, N+1, ·) of "q" and "u"."""
 
     problem: OptimalControl
     scheme: Scheme
@@ -34,6 +34,7 @@ class ControlData(NamedTuple):
     ends: Ends
     origin: Float[np.ndarray, "n"]
     holonomic: Bool[np.ndarray, "m"]
+    bounds: dict[str, np.ndarray]
 
 
 def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance: float) -> KKTSystem:
