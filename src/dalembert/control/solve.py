@@ -89,7 +89,8 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     found = sampled(problem, path, v, r, t)
     check_controls(found)
     scales = as_scales(asked.scales, n)
-    sizes = control_sizes(found, extents_of(held, path) if scales is None else scales, float(t[-1] - t[0]))
+    extents = np.ptp(path, axis=0) if bounds else extents_of(held, path)  # a barrier knows no other scale
+    sizes = control_sizes(found, extents if scales is None else scales, float(t[-1] - t[0]))
     return ControlStart(data, _first_values(data, path, v, guess), sizes)
 
 

@@ -30,17 +30,20 @@ class Standing:
 
 
 class Filter:
-    """The points that no other may be as bad as; first: the violation of the first path."""
+    """The points that no other may be as bad as.
 
-    def __init__(self, first: float):
-        self.small, self.largest = SMALL * max(1.0, first), LARGE * max(1.0, first)
+    first: the violation of the first path; tolerance: the violation that is none, so that ϕ alone decides.
+    """
+
+    def __init__(self, first: float, tolerance: float):
+        self.small, self.largest, self.tolerance = SMALL * max(1.0, first), LARGE * max(1.0, first), tolerance
         self.corners: list[tuple[float, float]] = []
 
     def clear(self) -> None:
         self.corners = []
 
     def add(self, at: Standing) -> None:
-        self.corners.append(((1.0 - MARGIN) * at.violation, at.barrier - MARGIN * at.violation))
+        self.corners.append((max((1.0 - MARGIN) * at.violation, self.tolerance), at.barrier - MARGIN * at.violation))
 
     def allows(self, new: Standing) -> bool:
         """Whether no point of the filter is as good."""
@@ -52,7 +55,7 @@ class Filter:
         """Whether ϕ is what such a step has to lower."""
         if slope >= 0.0 or at.violation > self.small:
             return False
-        return length * (-slope) ** POWERS[0] > at.violation ** POWERS[1]
+        return at.violation <= self.tolerance or length * (-slope) ** POWERS[0] > at.violation ** POWERS[1]
 
     def accepts(self, at: Standing, new: Standing, slope: float, length: float) -> bool:
         """Whether a step of this length from `at` to `new` is taken. slope: of ϕ along the whole step."""
