@@ -9,14 +9,15 @@ import numpy as np
 from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.sizes import extents_of, origin_of
+from dalembert.boundary.interior.activity import activity_of, no_activity
 from dalembert.boundary.interior.barrier import Bounds
-from dalembert.boundary.interior.iteration import InteriorPoint
+from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.newton.iteration import BoundaryNewton
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.ends import check_ends, first_path, read_partly, size_of_end
 from dalembert.control.problem import OptimalControl, counted
-from dalembert.control.result import bounded_solution, control_solution
+from dalembert.control.result import control_solution
 from dalembert.control.sizes import ControlSizes, check_controls, control_sizes, sampled
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlData, transcribed
@@ -40,13 +41,13 @@ class ControlStart(NamedTuple):
 def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     data, z, sizes = prepare_control(problem, asked)
     kkt = transcribed(data, z, sizes, asked.settings.tolerance)
-    linear = LinearSolver(kkt, z)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
-    if not data.bounds:
-        it = BoundaryNewton(kkt, linear, asked.settings).minimise(z, kkt.positions + least)
-        return control_solution(data, kkt, it, asked.certify)
-    path = InteriorPoint(kkt, linear, asked.settings, _bounds(data)).minimise(z, kkt.positions + least)
-    return bounded_solution(data, path, asked.certify)
+    if data.bounds:
+        linear = LinearSolver(kkt, z, SHORTEST_FRONTAL)
+        path = InteriorPoint(kkt, linear, asked.settings, _bounds(data)).minimise(z, kkt.positions + least)
+        return control_solution(data, kkt, path.newton, asked.certify, activity_of(path))
+    it = BoundaryNewton(kkt, LinearSolver(kkt, z), asked.settings).minimise(z, kkt.positions + least)
+    return control_solution(data, kkt, it, asked.certify, no_activity(kkt))
 
 
 def _bounds(data: ControlData) -> Bounds:

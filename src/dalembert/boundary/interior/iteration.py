@@ -32,6 +32,7 @@ RELAX = 1e-8  # of a singular system
 SHORTEST = 1e-12  # step length
 CORRECTIONS = 4  # of second order
 LARGE_MULTIPLIER = 100.0  # s_max
+SHORTEST_FRONTAL = 30  # blocks: the inertia that every iteration asks for costs more in a band
 
 
 class Direction(NamedTuple):

@@ -119,16 +119,16 @@ class FrontalFactors:
 
 
 class LinearSolver:
-    """Factorizations of the KKT matrix; z: a path, near which pivots are chosen.
+    """Factorizations of the KKT matrix; z: a path, near which pivots are chosen; shortest: with fewer blocks it is banded.
 
     trusted: solutions by frontal factors need no correction near the present path; nudged: they need a nudge; refusals:
     how often they failed. `fresh` gives the same without this history.
     """
 
-    def __init__(self, kkt: KKTSystem, z: np.ndarray):
+    def __init__(self, kkt: KKTSystem, z: np.ndarray, shortest: int = SHORTEST):
         self.kkt, self.trusted, self.nudged, self.refusals = kkt, False, False, 0
         self.frontal: BoundFactorization | None = None
-        pivots = _pivots_of(kkt, z)
+        pivots = _pivots_of(kkt, z) if kkt.blocks >= shortest else None
         if pivots is not None:
             assembly: Any = kkt.assembly
             self.frontal = assembly.frontal(pivots.groups)
@@ -179,7 +179,7 @@ class LinearSolver:
 
 def _pivots_of(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
     """The pivots of the system's blocks, chosen near z when one of its kind is met first."""
-    if kkt.blocks < SHORTEST or not isinstance(kkt.assembly, CompiledAssembly):
+    if not isinstance(kkt.assembly, CompiledAssembly):
         return None
     walk = Walk()
     key = walk.of(kkt.assembly.key)
