@@ -113,20 +113,22 @@ class InteriorPoint:
         tolerance, it = self.settings.tolerance, path.newton
         if errors.complementarity > tolerance or not (errors.violation <= tolerance or it.violation <= tolerance):
             return False
-        return errors.dual <= tolerance or errors.dual <= self._rounding(path)
+        return errors.dual <= tolerance or self._rounded(path)
 
-    def _rounding(self, path: InteriorPath) -> float:
-        """What the last digits of the path make of the gradient."""
-        kkt, z = self.kkt, path.newton.z
-        rows = kkt.row_sizes(kkt.matrix(z)) / kkt.curvature
-        return 4.0 * np.finfo(float).eps * float(np.max(rows * self._unknowns) * np.max(np.abs(z / kkt.units)))
+    def _rounded(self, path: InteriorPath) -> bool:
+        """Whether what is left of the gradient is rounding: the path stands still, and rows are small against their terms."""
+        kkt, it, tolerance = self.kkt, path.newton, self.settings.tolerance
+        if it.update > tolerance or it.shift:
+            return False
+        gradient = (it.at.gradient + self.bounds.slope(path.multipliers)) * kkt.free
+        return kkt.residual(gradient, kkt.matrix(it.z)) <= 1e-3 * tolerance
 
     def _lower(self, path: InteriorPath) -> None:
         """The next μ, as long as the equations of the present one are solved."""
         before = path.barrier
         while path.barrier > self._least:
-            errors = self._errors(path, path.barrier)
-            if max(errors) > SOLVED * path.barrier and not max(errors.violation, errors.complementarity) <= self._least:
+            dual, *others = self._errors(path, path.barrier)
+            if max(others) > SOLVED * path.barrier or (dual > SOLVED * path.barrier and not self._rounded(path)):
                 break
             path.barrier = max(self._least, min(FALL * path.barrier, path.barrier**POWER))
         if path.barrier < before:
