@@ -123,7 +123,7 @@ class Asked(NamedTuple):
 @functools.singledispatch
 def extremal(problem: Any, asked: Asked) -> Any:
     """The end of the iteration. Other kinds of problem than a VariationalProblem register what solves them."""
-    prepared = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales)
+    prepared = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales, asked.bounds)
     return extremals(prepared, asked.settings, asked.certify)[0]
 
 

@@ -16,7 +16,6 @@ from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.boundary.result import OUTCOMES
 from dalembert.control.transcription import ControlData
 from dalembert.solution import BoundaryStatistics, ControlSolution
-from dalembert.solution_bounds import ActiveBounds
 from dalembert.systems import System
 from dalembert.systems.equations import all_reactions
 from dalembert.tracing import Jitted
@@ -44,19 +43,8 @@ def control_solution(
         flat_directions=np.asarray(inertia[1]), code=np.asarray(int(OUTCOMES[it.end])),
         statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)),
         scheme=", ".join(repr(one) for one in data.scheme.action_for(data.problem.system)),
-        bounds=_bounds(data, activity),
+        bounds={name: activity.part(data.places(name), both, data.t) for name, both in data.bounds.items()},
     )  # fmt: skip
-
-
-def _bounds(data: ControlData, activity: Activity) -> dict[str, ActiveBounds]:
-    h = np.diff(data.t)
-    weights = 0.5 * (np.append(h, 0.0) + np.append(0.0, h))
-    parts = {"u": "controls", "q": "state"}
-    return {
-        name: activity.part(slice(1, -1), data.layout.part(part), data.bounds[name], weights)
-        for name, part in parts.items()
-        if name in data.bounds
-    }
 
 
 def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_thro
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.sizes import extents_of, origin_of
 from dalembert.boundary.interior.activity import activity_of, no_activity
-from dalembert.boundary.interior.barrier import Bounds
+from dalembert.boundary.interior.barrier import Bounds, placed
 from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.newton.iteration import BoundaryNewton
@@ -52,11 +52,9 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
 
 def _bounds(data: ControlData) -> Bounds:
     """Of the components of the path."""
-    both = np.full((2, len(data.t) + 2, data.layout.size), [[[-np.inf]], [[np.inf]]])
-    for name, part, origin in (("q", "state", data.origin), ("u", "controls", 0.0)):
-        if name in data.bounds:
-            both[:, 1:-1, data.layout.part(part)] = data.bounds[name] - origin
-    return Bounds(*both)
+    origins = {"q": data.origin, "u": np.zeros(data.layout.r)}
+    parts = [(data.places(name), both - origins[name]) for name, both in data.bounds.items()]
+    return placed(len(data.t) + 2, data.layout.size, parts)
 
 
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:

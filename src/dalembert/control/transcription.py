@@ -36,6 +36,11 @@ class ControlData(NamedTuple):
     holonomic: Bool[np.ndarray, "m"]
     bounds: dict[str, np.ndarray]
 
+    def places(self, name: str) -> np.ndarray:
+        """(N+1, m): where "q" or "u" of the nodes stand in the flat path."""
+        part = self.layout.part({"q": "state", "u": "controls"}[name])
+        return np.arange(1, len(self.t) + 1)[:, None] * self.layout.size + np.arange(part.start, part.stop)
+
 
 def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance: float) -> KKTSystem:
     """The KKT system; z: (blocks, b), a first path; tolerance: to which its equations will be solved."""
@@ -45,13 +50,12 @@ def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance
     primal = np.zeros(layout.size, dtype=bool)
     for name in ("state", "controls", "reactions"):
         primal[layout.part(name)] = True
-    nodes = np.arange(1, len(t) + 1)[:, None] * layout.size + np.arange(layout.n)
     scales = _control_scales(data, sizes, tolerance)
     random = np.random.default_rng(0)
     near = z + 0.1 * random.standard_normal((3, *z.shape)) * scales.units
     return KKTSystem(
         Elements(terms, arrays, {"origin": data.origin, "parameters": data.problem.parameters}),
-        Components(fixed, primal, ~primal), Monitored(nodes, np.ones(len(t))), scales, near,
+        Components(fixed, primal, ~primal), Monitored(data.places("q"), np.ones(len(t))), scales, near,
         role=lambda codes: role_of(codes, data.problem, {}),
     )  # fmt: skip
 

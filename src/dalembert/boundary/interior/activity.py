@@ -40,12 +40,13 @@ class Activity(NamedTuple):
         held = (self.active != 0) & ~(self.weak & strictly)
         return np.where(held, PINNED * rows / kkt.units**2, 0.0)
 
-    def part(self, node_blocks: slice, components: slice, limits: np.ndarray, weights: np.ndarray) -> ActiveBounds:
-        """Of some components of the blocks of nodes. limits: (2, nodes, m); weights: (nodes,), the time of a node."""
-        lower, upper = limits
-        active, multipliers, margins = (x[node_blocks, components] for x in (self.active, self.multipliers, self.margins))
+    def part(self, places: np.ndarray, limits: np.ndarray, t: np.ndarray) -> ActiveBounds:
+        """Of the components at places (N+1, m) of the flat path, one row for each time of a node. limits: (2, N+1, m)."""
+        h = np.diff(t)
+        weights = 0.5 * (np.append(h, 0.0) + np.append(0.0, h))
+        active, multipliers, margins = (x.ravel()[places] for x in (self.active, self.multipliers, self.margins))
         return ActiveBounds(
-            lower=lower, upper=upper, multipliers=multipliers / weights[:, None], active=active.astype(np.int64),
+            lower=limits[0], upper=limits[1], multipliers=multipliers / weights[:, None], active=active,
             margin=np.asarray(float(np.min(margins, initial=np.inf))),
         )  # fmt: skip
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,14 @@ class Bounds(NamedTuple):
 
     lower: Float[np.ndarray, "blocks b"]
     upper: Float[np.ndarray, "blocks b"]
+
+
+def placed(blocks: int, size: int, parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Bounds:
+    """Of a path (blocks, size). parts: places in the flat path, and (2, *places) lower and upper bounds there."""
+    both = np.full((2, blocks * size), [[-np.inf], [np.inf]])
+    for places, limits in parts:
+        both[:, places] = limits
+    return Bounds(*both.reshape(2, blocks, size))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -95,7 +95,7 @@ class InteriorPoint:
         it.restorations += 1
         if path.violation > self.settings.tolerance and restored(path, self.settings):
             return False
-        infeasible = path.violation > 1e3 * self.settings.tolerance
+        infeasible = path.violation > 1e3 * self.settings.tolerance and it.iterations < self.settings.max_iterations
         it.end = Termination.INFEASIBLE if infeasible else Termination.NOT_CONVERGED
         return True
 
