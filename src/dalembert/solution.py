@@ -37,7 +37,7 @@ CONTROL_MESSAGES = MESSAGES | {
     ),
     Outcome.INFEASIBLE: (
         "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
-        "controls move all that the ends ask for (controllability), give more time, or another guess"
+        "controls move all that the ends ask for (controllability), inside their bounds; give more time, or another guess"
     ),
 }
 

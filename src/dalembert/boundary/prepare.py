@@ -79,7 +79,9 @@ class Request(NamedTuple):
     guess: Any = None
 
 
-def prepare_problem(problem, requests: Sequence[Request], grid: TimeGrid, scheme, scales=None, bounds=None) -> PreparedProblem:
+def prepare_problem(
+    problem, requests: Sequence[Request], grid: TimeGrid, scheme, scales=None, bounds=None
+) -> PreparedProblem:
     """Arguments as `solve` takes them; requests give the same derivatives at the same times."""
     check_x64()
     check_variational(problem)
@@ -115,7 +117,9 @@ def prepare_problem(problem, requests: Sequence[Request], grid: TimeGrid, scheme
     values[:, w.orders == 0] -= origin
     near = moved(problem, origin, not w.differenced)
     found = densities(near, *sampled_jets(w, values[0], SAMPLES))
-    made = PreparedProblem(near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found, both)
+    made = PreparedProblem(
+        near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found, both
+    )
     sizes = made.sizes(extents.max(axis=0))
     check_points(near, w, given._replace(values=values), grid_nodes(t, through.times), sizes, origin)
     values = onto_constraints(near, w, given.fixed, values)

@@ -66,7 +66,9 @@ def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) ->
         it.iterations, it.factorizations, it.restorations, it.update, end.residual, it.at.violation, it.shift, end.condition,
         abs(end.alternation),
     )  # fmt: skip
-    return Solution(**values, statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)), scheme=scheme, bounds=end.bounds)
+    return Solution(
+        **values, statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)), scheme=scheme, bounds=end.bounds
+    )
 
 
 def _momenta(w: Windows, gradient: np.ndarray, node: int, sign: float, k: int):

@@ -101,7 +101,9 @@ def solve(
         raise ValueError("seek: found 'extremal' beside bounds; what is extremal under bounds is a minimum: seek='minimum'")
     as_flag(certify, "certify")
     as_flag(throw, "throw")
-    asked = Asked(Request(initial, final, through, guess), TimeGrid(T, steps, times), scheme, scales, options, certify, bounds)
+    asked = Asked(
+        Request(initial, final, through, guess), TimeGrid(T, steps, times), scheme, scales, options, certify, bounds
+    )
     solution = extremal(problem, asked)
     if throw and solution.outcome is not Outcome.SUCCESS:
         raise SolveError(solution)

@@ -21,9 +21,7 @@ from dalembert.systems.equations import all_reactions
 from dalembert.tracing import Jitted
 
 
-def control_solution(
-    data: ControlData, kkt: KKTSystem, it: Iterate, certify: bool, activity: Activity
-) -> ControlSolution:
+def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bool, activity: Activity) -> ControlSolution:
     """certify: with the kind of the extremal and the condition of its equations."""
     pinned = activity.pinned(kkt, it.z)
     gradient, band = it.at.gradient + activity.multipliers, kkt.matrix(it.z, added=pinned)

@@ -10,7 +10,6 @@ from jaxtyping import Float
 
 from dalembert.numbers import described, real_numbers, whole_number
 
-SIDES = ("lower", "upper")
 SLACK = 1e-9  # by how much what is given may be outside, relative to its size: rounding
 
 
@@ -28,13 +27,14 @@ def read_bounds(bounds: Any, known: Mapping[str, Bounded], nodes: int) -> dict[s
     if not isinstance(bounds, Mapping):
         right = ", ".join(f'"{name}": (lower, upper)' for name in known)
         raise TypeError(f"bounds: found {described(bounds)}; give a mapping {{{right}}}")
-    found = {}
-    for name, given in bounds.items():
+    for name in bounds:
         if name not in known:
             of_velocities = "; bounds on velocities are not possible yet" if name == "v" else ""
             raise ValueError(f"bounds: found {name!r}; bounds are on {' and '.join(map(repr, known))}{of_velocities}")
+    found = {}
+    for name in known:
         both = np.full((2, nodes, known[name].size), [[[-np.inf]], [[np.inf]]])
-        for place, at, pair in _pairs(given, f"bounds[{name!r}]", known[name]):
+        for place, at, pair in _pairs(bounds.get(name, (None, None)), f"bounds[{name!r}]", known[name]):
             _fill(both[:, :, at], pair, place)
         if np.isfinite(both).any():
             found[name] = both
@@ -85,9 +85,11 @@ def _fill(both: np.ndarray, pair: Any, place: str) -> None:
         )
 
 
-def check_given(both: np.ndarray, values: np.ndarray, given: np.ndarray, t: np.ndarray, names: tuple[str, ...] | None) -> None:
+def check_given(
+    both: np.ndarray, values: np.ndarray, given: np.ndarray, t: np.ndarray, names: tuple[str, ...] | None
+) -> None:
     """ValueError where a position that is given, (nodes, n), is outside its bounds."""
-    slack = SLACK * (1.0 + np.abs(values))
+    slack = SLACK * np.maximum(np.ptp(values, axis=0), np.abs(values))
     wrong = np.argwhere(given & ((values < both[0] - slack) | (values > both[1] + slack)))
     if len(wrong):
         node, i = wrong[0]

@@ -68,7 +68,9 @@ class InteriorPoint:
         z = self.bounds.inside(z)
         at, slacks = kkt.evaluate(z), self.bounds.slacks(z)
         it = Iterate(kkt, self._linear.fresh(), z, at, kkt.positions if sizes is None else sizes, 0.0)
-        path = InteriorPath(it, self.bounds, FIRST_BARRIER / slacks, slacks, Filter(violation(kkt, at), self.settings.tolerance))
+        path = InteriorPath(
+            it, self.bounds, FIRST_BARRIER / slacks, slacks, Filter(violation(kkt, at), self.settings.tolerance)
+        )
         if not at.finite:
             it.end = Termination.NOT_FINITE
             return path

@@ -1,6 +1,6 @@
 """Back towards the constraints, inside the bounds, where no step is accepted.
 
-    (W + D⁻²) dx + Aᵀy = 0,   A dx - δy = -c:   Levenberg-Marquardt steps on |c|², D: the slacks (affine scaling)
+(W + D⁻²) dx + Aᵀy = 0,   A dx - δy = -c:   Levenberg-Marquardt steps on |c|², D: the slacks (affine scaling)
 """
 
 from __future__ import annotations

@@ -53,8 +53,14 @@ class FrontalFactors:
     diagonal: (blocks, b), what is added to that of the sum; matrix: K in a band, made where it is asked for.
     """
 
-    def __init__(self, linear: LinearSolver, frontal: BoundFactorization, z: np.ndarray, diagonal: np.ndarray,
-                 matrix: Callable[[], np.ndarray]):
+    def __init__(
+        self,
+        linear: LinearSolver,
+        frontal: BoundFactorization,
+        z: np.ndarray,
+        diagonal: np.ndarray,
+        matrix: Callable[[], np.ndarray],
+    ):
         self.linear, self.frontal, self.z, self.diagonal, self.matrix = linear, frontal, z, diagonal, matrix
         self.stored: np.ndarray | None = None  # made with the first solution
         self.other: BandedFactors | None = None
