@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
@@ -53,7 +55,7 @@ class ActiveBounds(eqx.Module):
         ]
 
 
-def _meets(t: np.ndarray, x: np.ndarray, bounds: ActiveBounds, i: int, j: int) -> float:
+def _meets(t: np.ndarray, x: np.ndarray, bounds: ActiveBounds, i: Any, j: int) -> float:
     """The time between nodes i and i+1."""
     before, after = bounds.active[i, j], bounds.active[i + 1, j]
     if before and after:

@@ -73,7 +73,7 @@ def test_multipliers_of_the_bounds_are_the_gradient_of_the_cost():
 
 
 def test_bryson_and_denham():
-    """∫u² with x ≤ 1/9 costs 8, x being on its bound from 1/3 to 2/3, where no force keeps it: not strictly complementary."""
+    """∫u² with x ≤ 1/9 costs 8, x being on its bound from 1/3 to 2/3, where no force keeps it: not complementary."""
     found = [da.solve(MOVE, **BACK_AND_FORTH, steps=n, bounds={"q": {0: (None, 1.0 / 9.0)}}) for n in (180, 360)]
     costs = [float(s.cost) for s in found]
     assert (4.0 * costs[1] - costs[0]) / 3.0 == pytest.approx(8.0, abs=1e-6)

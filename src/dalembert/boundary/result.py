@@ -31,8 +31,8 @@ class Ended(NamedTuple):
 
 
 def ended(made: Transcription, it: Iterate, certify: bool, activity: Activity, limits: np.ndarray | None) -> Ended:
-    """certify: with the kind of the extremal and the condition of its equations. limits: (2, N+1, n), the bounds on q. What has
-    converged to multipliers that alternate from node to node is no solution."""
+    """certify: with the kind of the extremal and the condition of its equations. limits: (2, N+1, n), the bounds on q. What
+    has converged to multipliers that alternate from node to node is no solution."""
     kkt, linear, pinned = made.kkt, it.linear, activity.pinned(made.kkt, it.z)
     refined(made, it, activity.multipliers, pinned)
     gradient, band = it.at.gradient + activity.multipliers, kkt.matrix(it.z, added=pinned)

@@ -65,9 +65,9 @@ def solve(
         guess: a path (N+1, n), or a solution on any nodes, whose multipliers are used too: a warm start or the refinement of
             a mesh.
         scales: (n,) typical sizes of the coordinates, by default read off the ends, points and guess (docs/boundary.md).
-        bounds: {"q": (lower, upper)}, and of an OptimalControl {"u": (lower, upper)}, for every node: numbers, arrays (n,) or
-            (r,), or a row for each node, None or infinite where there is none; or a mapping {"q": {"x": (lower, upper)}} of
-            coordinates by name or index.
+        bounds: {"q": (lower, upper)}, and of an OptimalControl {"u": (lower, upper)}: numbers, arrays (n,) or (r,), or a row
+            for each node, None or infinite where there is none; or {"q": {"x": (lower, upper)}} of coordinates by name or
+            index.
         tolerance: on the last update and on the constraints, of every coordinate relative to its size.
         max_iterations: of Newton's method.
         seek: "minimum", or "extremal" for that of any kind near the guess, as mechanical actions over long times have no

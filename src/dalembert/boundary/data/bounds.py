@@ -94,7 +94,8 @@ def check_given(
     if len(wrong):
         node, i = wrong[0]
         where = "initial" if node == 0 else "final" if node == len(t) - 1 else "through"
+        name = names[i] if names else f"q[{i}]"
         raise ValueError(
-            f"bounds['q']: found {names[i] if names else f'q[{i}]'} = {values[node, i]:g} given at t = {t[node]:g} ({where}), "
+            f"bounds['q']: found {name} = {values[node, i]:g} given at t = {t[node]:g} ({where}), "
             f"outside [{both[0, node, i]:g}, {both[1, node, i]:g}]; move the end or the bound"
         )

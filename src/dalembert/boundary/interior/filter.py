@@ -1,7 +1,7 @@
 """A filter: which points a line search takes, by violation θ and barrier function ϕ, without a penalty.
 
-A point is taken where it lowers one of θ and ϕ against the present point, and against every point of the filter. Where ϕ falls
-along the step and θ is small, Armijo's condition on ϕ is asked for and the filter stays as it is.
+A point is taken where it lowers one of θ and ϕ against the present point, and against every point of the filter. Where θ is
+small and ϕ falls along the step, Armijo's condition on ϕ is asked for and the filter stays as it is.
 Source: A. Wächter, L. T. Biegler, Math. Program. 106 (2006), section 2.3, with its constants.
 """
 

@@ -35,7 +35,7 @@ LARGE_MULTIPLIER = 100.0  # s_max
 SHORTEST_FRONTAL = 30  # blocks: the inertia that every iteration asks for costs more in a band
 
 
-class Direction(NamedTuple):
+class BarrierStep(NamedTuple):
     """A step with its factors; slope: of the barrier function along it."""
 
     step: np.ndarray
@@ -44,7 +44,7 @@ class Direction(NamedTuple):
     slope: float
 
 
-class Errors(NamedTuple):
+class BarrierErrors(NamedTuple):
     """Of the equations: dual, relative to the multipliers; primal; and of complementarity."""
 
     dual: float
@@ -101,7 +101,7 @@ class InteriorPoint:
         it.end = Termination.INFEASIBLE if infeasible else Termination.NOT_CONVERGED
         return True
 
-    def _errors(self, path: InteriorPath, barrier: float) -> Errors:
+    def _errors(self, path: InteriorPath, barrier: float) -> BarrierErrors:
         kkt, it = self.kkt, path.newton
         gradient = (it.at.gradient + self.bounds.slope(path.multipliers)) * kkt.units / kkt.curvature
         own = np.abs(it.z / kkt.units)[~kkt.fixed & ~kkt.primal]
@@ -109,16 +109,16 @@ class InteriorPoint:
         size = max(1.0, (own.sum() + path.multipliers.sum()) / count / LARGE_MULTIPLIER)
         products = np.abs(path.slacks * path.multipliers - barrier)
         dual = float(np.max(np.abs(gradient) * self._unknowns))
-        return Errors(dual / size, path.violation, float(np.max(products, initial=0.0)) / size)
+        return BarrierErrors(dual / size, path.violation, float(np.max(products, initial=0.0)) / size)
 
-    def _solved(self, path: InteriorPath, errors: Errors) -> bool:
+    def _solved(self, path: InteriorPath, errors: BarrierErrors) -> bool:
         tolerance, it = self.settings.tolerance, path.newton
         if errors.complementarity > tolerance or not (errors.violation <= tolerance or it.violation <= tolerance):
             return False
         return errors.dual <= tolerance or self._rounded(path)
 
     def _rounded(self, path: InteriorPath) -> bool:
-        """Whether what is left of the gradient is rounding: the path stands still, and rows are small against their terms."""
+        """Whether what is left of the gradient is rounding: the path stands still, rows are small against their terms."""
         kkt, it, tolerance = self.kkt, path.newton, self.settings.tolerance
         if it.update > tolerance or it.shift:
             return False
@@ -136,7 +136,7 @@ class InteriorPoint:
         if path.barrier < before:
             path.filter.clear()
 
-    def _direction(self, path: InteriorPath) -> Direction | None:
+    def _direction(self, path: InteriorPath) -> BarrierStep | None:
         """Newton's step, the shift raised until the inertia is that of a minimum; None: singular."""
         it, bounds, kkt = path.newton, self.bounds, self.kkt
         added = bounds.diagonal(path.multipliers / path.slacks)
@@ -152,7 +152,7 @@ class InteriorPoint:
                 path.last_shift = it.shift or path.last_shift
                 free = (residual * step)[:, kkt.primal].sum()
                 held = (it.at.gradient * it.z * kkt.free)[:, ~kkt.primal].sum()  # -νᵀA dx
-                return Direction(step, factors, residual, float(free + held) / kkt.curvature)
+                return BarrierStep(step, factors, residual, float(free + held) / kkt.curvature)
             if negative < self._constraints:
                 relax = RELAX
             it.shift = self._raised(it.shift, path.last_shift)
@@ -170,7 +170,7 @@ class InteriorPoint:
             return max(SHIFTS[0], last / RAISES[2]) if last else SHIFTS[1]
         return shift * (RAISES[1] if last else RAISES[0])
 
-    def _search(self, path: InteriorPath, direction: Direction) -> bool:
+    def _search(self, path: InteriorPath, direction: BarrierStep) -> bool:
         """Whether a point on the step, halved from the longest inside, is accepted; the path moves there."""
         it, bounds, step = path.newton, self.bounds, direction.step
         fraction = max(NEAREST, 1.0 - path.barrier)
@@ -201,7 +201,7 @@ class InteriorPoint:
         return True
 
     def _corrected(
-        self, path: InteriorPath, direction: Direction, at: Standing, new: Evaluation, length: float
+        self, path: InteriorPath, direction: BarrierStep, at: Standing, new: Evaluation, length: float
     ) -> tuple[np.ndarray, Evaluation] | None:
         """Corrections of second order: the step towards c(z) + c(z + step) = 0 by the same factors."""
         kkt, it, bounds = self.kkt, path.newton, self.bounds

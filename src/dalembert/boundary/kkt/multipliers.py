@@ -43,7 +43,8 @@ def refined(made: Transcription, it: Iterate, bounds: np.ndarray, pinned: np.nda
     """One more step for the multipliers of lower order, on which convergence is not judged.
 
     bounds: (blocks, b), what the multipliers of bounds add to the gradient; pinned: what holds active components, on the
-    diagonal. They are differences of order 2k-j of the path: what the factorization leaves of it near the ends is large in them.
+    diagonal. They are differences of order 2k-j of the path: what the factorization leaves of it near the ends is large in
+    them.
     """
     if not made.groups or it.end is not Termination.CONVERGED:
         return
@@ -59,7 +60,8 @@ def refined(made: Transcription, it: Iterate, bounds: np.ndarray, pinned: np.nda
 def alternating(made: Transcription, it: Iterate, gradient: np.ndarray, pinned: np.ndarray | None) -> float:
     """The largest alternating part of a multiplier over the largest multiplier of its kind, 0 where none alternates.
 
-    gradient, pinned: with the multipliers of bounds, and what holds active components, see `refined`. Negative where it is no larger than what rounding explains: what one more step of Newton's method changes.
+    gradient, pinned: with the multipliers of bounds, and what holds active components, see `refined`. Negative where it is no
+    larger than what rounding explains: what one more step of Newton's method changes.
     """
     parts = [(alternation(s), s.values) for s in _sequences(made, it.z)]
     sizes = [found / np.abs(values).max(axis=0) for found, values in parts if found.any()]
