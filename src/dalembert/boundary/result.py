@@ -39,7 +39,7 @@ def ended(made: Transcription, it: Iterate, certify: bool, activity: Activity, l
     residual = kkt.residual(gradient, band)
     alternation = alternating(made, it, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
-    inertia = kind_of(kkt, linear, it.z, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
+    inertia = kind_of(kkt, linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
     bounds = {} if limits is None else {"q": activity.part(made.places, limits, made.windows.t)}
     return Ended(it, residual, alternation, inertia, linear.condition(band) if certify else np.nan, bounds)
 

@@ -29,7 +29,7 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
     found = alternating(data, it, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     if found > 0.0:
         it.end = Termination.ALTERNATING
-    inertia = kind_of(kkt, it.linear, it.z, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
+    inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
     condition = it.linear.condition(band) if certify else np.nan
     numbers: Any = (
         it.iterations, it.factorizations, it.restorations, it.update, residual, it.at.violation, it.shift, condition,

@@ -70,19 +70,20 @@ def no_activity(kkt: KKTSystem) -> Activity:
     return Activity(np.zeros(shape, np.int64), np.zeros(shape, bool), np.zeros(shape), np.full(shape, np.inf))
 
 
-def kind_of(kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, activity: Activity) -> tuple[int, int]:
-    """(negative, flat) directions that keep the active bounds.
+def kind_of(
+    kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarray, activity: Activity
+) -> tuple[int, int]:
+    """(negative, flat) directions that keep the active bounds; band: the KKT matrix in which these are pinned.
 
     The directions that bounds without a multiplier forbid are looked at first: without a negative one among them it is a
     minimum. What is negative only there is undecided, and counted as flat.
     """
 
-    def count(strictly: bool) -> tuple[int, int]:
-        added = activity.pinned(kkt, z, strictly)
-        return inertia_of(kkt, linear, z, kkt.matrix(z, added=added), added)
-
-    wide = count(True)
-    if wide[0] == 0 or not np.any(activity.weak & (activity.active != 0)):
+    if not np.any(activity.weak & (activity.active != 0)):
+        return inertia_of(kkt, linear, z, band, activity.pinned(kkt, z))
+    added = activity.pinned(kkt, z, strictly=True)
+    wide = inertia_of(kkt, linear, z, kkt.matrix(z, added=added), added)
+    if wide[0] == 0:
         return wide
-    narrow = count(False)
+    narrow = inertia_of(kkt, linear, z, band, activity.pinned(kkt, z))
     return narrow[0], narrow[1] + wide[0] - narrow[0]

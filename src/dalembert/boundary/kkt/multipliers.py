@@ -60,8 +60,8 @@ def refined(made: Transcription, it: Iterate, bounds: np.ndarray, pinned: np.nda
 def alternating(made: Transcription, it: Iterate, gradient: np.ndarray, pinned: np.ndarray | None) -> float:
     """The largest alternating part of a multiplier over the largest multiplier of its kind, 0 where none alternates.
 
-    gradient, pinned: with the multipliers of bounds, and what holds active components, see `refined`. Negative where it is no
-    larger than what rounding explains: what one more step of Newton's method changes.
+    gradient, pinned: with the multipliers of bounds, and what holds active components, see `refined`. Negative where it is
+    no larger than what rounding explains: what one more step of Newton's method changes.
     """
     parts = [(alternation(s), s.values) for s in _sequences(made, it.z)]
     sizes = [found / np.abs(values).max(axis=0) for found, values in parts if found.any()]
