@@ -70,9 +70,7 @@ def no_activity(kkt: KKTSystem) -> Activity:
     return Activity(np.zeros(shape, np.int64), np.zeros(shape, bool), np.zeros(shape), np.full(shape, np.inf))
 
 
-def kind_of(
-    kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarray, activity: Activity
-) -> tuple[int, int]:
+def kind_of(kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarray, activity: Activity) -> tuple[int, int]:
     """(negative, flat) directions that keep the active bounds; band: the KKT matrix in which these are pinned.
 
     The directions that bounds without a multiplier forbid are looked at first: without a negative one among them it is a

@@ -23,6 +23,7 @@ from dalembert.boundary.interior.restoration import restored
 from dalembert.boundary.kkt.linear import BandedFactors, FrontalFactors, LinearSolver
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
+from dalembert.boundary.newton.merit import NOISE
 
 FALL, POWER, SOLVED = 0.2, 1.5, 10.0  # κ_μ, θ_μ, κ_ε
 NEAREST = 0.99  # least τ
@@ -147,7 +148,7 @@ class InteriorPoint:
             factors = it.linear.factor(it.z, it.shift, relax, added=added)
             it.factorizations += 1
             step = factors.solve(-residual)
-            negative = self._negative(factors, it, relax, added) if np.all(np.isfinite(step)) else -1
+            negative = self._negative(factors, it, relax, added, residual * step) if np.all(np.isfinite(step)) else -1
             if negative == self._constraints:
                 path.last_shift = it.shift or path.last_shift
                 free = (residual * step)[:, kkt.primal].sum()
@@ -158,12 +159,16 @@ class InteriorPoint:
             it.shift = self._raised(it.shift, path.last_shift)
         return None
 
-    def _negative(self, factors, it: Iterate, relax: float, added: np.ndarray) -> int:
-        """How many eigenvalues of K are negative; -1 where it is singular."""
+    def _negative(self, factors, it: Iterate, relax: float, added: np.ndarray, products: np.ndarray) -> int:
+        """How many eigenvalues of K are negative. Where frontal factors cannot tell and a count would be slow, the curvature
+        dxᵀ(H + Σ + δW)dx along the step stands for it, see `BoundaryNewton`; products: of gradient and step."""
         if isinstance(factors, FrontalFactors) and factors.other is None:
             return factors.negative()
-        found = inertia(self.kkt.matrix(it.z, it.shift, relax, added=added)[0], self.kkt.lower, 0.0)
-        return found.negative
+        kkt = self.kkt
+        if kkt.blocks < SHORTEST_FRONTAL:
+            return inertia(kkt.matrix(it.z, it.shift, relax, added=added)[0], kkt.lower, 0.0).negative
+        curvature = products[:, ~kkt.primal].sum() - products[:, kkt.primal].sum()
+        return self._constraints + int(curvature <= -NOISE * (abs(it.at.objective) + np.abs(products).sum()))
 
     def _raised(self, shift: float, last: float) -> float:
         if shift == 0.0:
