@@ -24,7 +24,7 @@ SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
     ("numbers", "outcome", "held"),
-    ("path", "tracing"),
+    ("path", "tracing", "solution_bounds"),
     ("solution",),
     ("algebra",),
     ("native",),

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from dalembert.path import Path, Provenance, Statistics, StepError
     from dalembert.show import plot
     from dalembert.solution import BoundaryStatistics, ControlSolution, Solution, SolveError
+    from dalembert.solution_bounds import ActiveBounds
     from dalembert.step import (
         Avoid,
         Branch,
@@ -118,6 +119,7 @@ else:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ActiveBounds",
     "AdaptedReference",
     "Averaged",
     "Avoid",

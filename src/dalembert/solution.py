@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 
 from dalembert.numbers import as_numbers
 from dalembert.outcome import Outcome
+from dalembert.solution_bounds import ActiveBounds
 
 MESSAGES = {
     Outcome.SUCCESS: "the node equations and the constraints hold",
@@ -36,7 +37,7 @@ CONTROL_MESSAGES = MESSAGES | {
     ),
     Outcome.INFEASIBLE: (
         "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
-        "controls move all that the ends ask for (controllability), give more time, or another guess"
+        "controls move all that the ends ask for (controllability), inside their bounds; give more time, or another guess"
     ),
 }
 
@@ -85,6 +86,7 @@ class CriticalPoint(eqx.Module):
         code: the Outcome as an integer.
         statistics: what Newton's method did.
         scheme: how the problem was discretized.
+        bounds: see Solution.
     """
 
     t: eqx.AbstractVar[Float[np.ndarray, "nodes"]]
@@ -95,6 +97,7 @@ class CriticalPoint(eqx.Module):
     code: eqx.AbstractVar[Int[np.ndarray, ""]]
     statistics: eqx.AbstractVar[BoundaryStatistics]
     scheme: eqx.AbstractVar[str]
+    bounds: eqx.AbstractVar[dict[str, ActiveBounds]]
     messages: ClassVar[dict[Outcome, str]] = MESSAGES
     discretized: ClassVar[str] = "windows"
 
@@ -141,7 +144,13 @@ class CriticalPoint(eqx.Module):
             f"condition {float(s.condition):.1e}",
             *([f"multipliers alternate from node to node, by {float(s.alternation):.1e} of their size"
                + ": rounding, they have no digits" * (self.outcome is Outcome.SUCCESS)] if s.alternation > 0.0 else []),
+            *(f"bounds on {x}: {np.count_nonzero(b.active)} active, strictly complementary by {float(b.margin):.1e}"
+              for x, b in self.bounds.items()),
         ])  # fmt: skip
+
+    def switches(self, name: str) -> list[Float[np.ndarray, "switches"]]:
+        """For every component of "u" or "q", as `bounds` has them, the times at which it comes to a bound or leaves it."""
+        return self.bounds[name].switches(self.t, getattr(self, name))
 
     def interpolate(self, t: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... n"]:
         """q at times between nodes, by the cubic Hermite polynomials of q and v; ValueError for times outside."""
@@ -179,6 +188,7 @@ class Solution(CriticalPoint):
         code: the Outcome as an integer.
         statistics: what Newton's method did.
         scheme: name of the windows.
+        bounds: {"q": ActiveBounds} where there are bounds.
 
     Example:
         >>> solution.kind, round(float(solution.q[5, 0]), 9)
@@ -200,6 +210,7 @@ class Solution(CriticalPoint):
     code: Int[np.ndarray, ""]
     statistics: BoundaryStatistics
     scheme: str = eqx.field(static=True)
+    bounds: dict[str, ActiveBounds]
 
     @property
     def value(self) -> tuple[str, float]:
@@ -229,6 +240,7 @@ class ControlSolution(CriticalPoint):
         code: the Outcome as an integer.
         statistics: what Newton's method did.
         scheme: the maps of the discrete Lagrangian.
+        bounds: {"u": ActiveBounds, "q": ActiveBounds}, of what has bounds.
 
     Example:
         >>> swing_up.kind, swing_up.u.shape
@@ -251,6 +263,7 @@ class ControlSolution(CriticalPoint):
     code: Int[np.ndarray, ""]
     statistics: BoundaryStatistics
     scheme: str = eqx.field(static=True)
+    bounds: dict[str, ActiveBounds]
 
     messages: ClassVar[dict[Outcome, str]] = CONTROL_MESSAGES
     discretized: ClassVar[str] = "action"

@@ -19,11 +19,15 @@ from dalembert.boundary.data.boundary_data import (
     read_through,
     read_times,
 )
+from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.checks import SAMPLES, check_end_constraints, check_problem, densities
 from dalembert.boundary.data.holonomic import check_points, onto_constraints
 from dalembert.boundary.data.origin import moved, moved_back
 from dalembert.boundary.data.redundant import check_met, redundant
 from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
+from dalembert.boundary.interior.activity import activity_of, no_activity
+from dalembert.boundary.interior.barrier import placed
+from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.lower import check_given_windows
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, sampled_jets, transcribe
@@ -45,7 +49,7 @@ class PreparedProblem(NamedTuple):
     """Boundary problems that differ in what is given, checked. values: (batch, slots, n), the first paths.
 
     problem, values: with positions counted from `origin` (n,). extents: (batch, n), of what is given; scales: (n,), the
-    user's sizes, or None. found: what else the sizes are made of.
+    user's sizes, or None. found: what else the sizes are made of. bounds: (2, N+1, n), those on q, or None.
     """
 
     problem: VariationalProblem
@@ -58,6 +62,7 @@ class PreparedProblem(NamedTuple):
     extents: np.ndarray
     scales: np.ndarray | None
     found: Densities
+    bounds: np.ndarray | None
 
     def sizes(self, extents: np.ndarray) -> Sizes:
         """All typical sizes, from the extents (n,) of positions; the user's in their place."""
@@ -74,7 +79,9 @@ class Request(NamedTuple):
     guess: Any = None
 
 
-def prepare_problem(problem, requests: Sequence[Request], grid: TimeGrid, scheme, scales=None) -> PreparedProblem:
+def prepare_problem(
+    problem, requests: Sequence[Request], grid: TimeGrid, scheme, scales=None, bounds=None
+) -> PreparedProblem:
     """Arguments as `solve` takes them; requests give the same derivatives at the same times."""
     check_x64()
     check_variational(problem)
@@ -102,11 +109,17 @@ def prepare_problem(problem, requests: Sequence[Request], grid: TimeGrid, scheme
     values = np.ascontiguousarray(np.moveaxis(given.values.reshape(len(w.orders), len(requests), n), 1, 0))
     held, paths = values[:, given.fixed & (w.orders == 0)], values[:, w.nodes]
     origin = origin_of(held.reshape(-1, n), paths.reshape(-1, n))
+    both = read_bounds(bounds, {"q": Bounded(n, problem.coordinates)}, len(t)).get("q")
+    if both is not None:
+        check_given(both, values[0, w.nodes], given.fixed[w.nodes][:, None], t, problem.coordinates)
+        held = paths  # a barrier knows no other scale than the first path
     extents = np.array([extents_of(*each) for each in zip(held, paths, strict=True)])
     values[:, w.orders == 0] -= origin
     near = moved(problem, origin, not w.differenced)
     found = densities(near, *sampled_jets(w, values[0], SAMPLES))
-    made = PreparedProblem(near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found)
+    made = PreparedProblem(
+        near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found, both
+    )
     sizes = made.sizes(extents.max(axis=0))
     check_points(near, w, given._replace(values=values), grid_nodes(t, through.times), sizes, origin)
     values = onto_constraints(near, w, given.fixed, values)
@@ -128,11 +141,12 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
     """The ends of Newton's iterations."""
     w, scheme = prepared.windows, prepared.scheme
     made, z, extents, left_out = _transcribed(prepared)
-    newton = BoundaryNewton(made.kkt, LinearSolver(made.kkt, z[0]), settings)
     least = 4 * np.finfo(float).eps / settings.tolerance * np.abs(prepared.origin)  # what moves o + x by its last digits
+    iteration = _iteration(prepared, made, z[0], settings)
 
     def one(given: tuple[np.ndarray, np.ndarray]) -> Ended:
-        return ended(made, newton.minimise(given[0], prepared.sizes(given[1]).positions + least), certify)
+        it, activity = iteration(given[0], prepared.sizes(given[1]).positions + least)
+        return ended(made, it, certify, activity, prepared.bounds)
 
     each = list(zip(z, extents, strict=True))
     if threads == 1 or len(z) == 1:
@@ -144,6 +158,22 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
         for end, given in zip(found, prepared.values, strict=True):
             check_met(made, left_out, end.it.z, given)
     return [moved_back(s, prepared.origin, not w.differenced) for s in solutions_of(made, found, scheme)]
+
+
+def _iteration(prepared: PreparedProblem, made: Transcription, z: np.ndarray, settings: Settings):
+    """(path, sizes) → (Iterate, Activity): Newton's method, or the interior point method where there are bounds."""
+    kkt = made.kkt
+    if prepared.bounds is None:
+        newton = BoundaryNewton(kkt, LinearSolver(kkt, z), settings)
+        return lambda path, sizes: (newton.minimise(path, sizes), no_activity(kkt))
+    bounds = placed(kkt.blocks, kkt.size, [(made.places, prepared.bounds - prepared.origin)])
+    interior = InteriorPoint(kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, bounds)
+
+    def bounded(path, sizes):
+        found = interior.minimise(path, sizes)
+        return found.newton, activity_of(found)
+
+    return bounded
 
 
 class Transcribed(NamedTuple):

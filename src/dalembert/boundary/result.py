@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.boundary.kkt.inertia import inertia_of
+from dalembert.boundary.interior.activity import Activity, kind_of
 from dalembert.boundary.kkt.multipliers import alternating, differential, holonomic, refined
 from dalembert.boundary.kkt.transcription import Transcription
 from dalembert.boundary.newton.iterate import Iterate, Termination
@@ -14,6 +14,7 @@ from dalembert.discretize.window_maps import WindowMap
 from dalembert.discretize.windows import Windows
 from dalembert.outcome import Outcome
 from dalembert.solution import BoundaryStatistics, Solution
+from dalembert.solution_bounds import ActiveBounds
 
 OUTCOMES = {end: Outcome["SUCCESS" if end is Termination.CONVERGED else end.name] for end in Termination}
 
@@ -26,19 +27,21 @@ class Ended(NamedTuple):
     alternation: float
     inertia: tuple[int, int]
     condition: float
+    bounds: dict[str, ActiveBounds]
 
 
-def ended(made: Transcription, it: Iterate, certify: bool) -> Ended:
-    """certify: with the kind of the extremal and the condition of its equations. What has converged to multipliers that
-    alternate from node to node is no solution."""
-    kkt, linear = made.kkt, it.linear
-    refined(made, it)
-    band = kkt.matrix(it.z)
-    residual = kkt.residual(it.at.gradient, band)
-    alternation = alternating(made, it.z, linear) if it.end is Termination.CONVERGED else 0.0
+def ended(made: Transcription, it: Iterate, certify: bool, activity: Activity, limits: np.ndarray | None) -> Ended:
+    """certify: with the kind of the extremal and the condition of its equations. limits: (2, N+1, n), the bounds on q. What
+    has converged to multipliers that alternate from node to node is no solution."""
+    kkt, linear, pinned = made.kkt, it.linear, activity.pinned(made.kkt, it.z)
+    refined(made, it, activity.multipliers, pinned)
+    gradient, band = it.at.gradient + activity.multipliers, kkt.matrix(it.z, added=pinned)
+    residual = kkt.residual(gradient, band)
+    alternation = alternating(made, it, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
-    inertia = inertia_of(kkt, linear, it.z, band) if certify and it.end is Termination.CONVERGED else (-1, -1)
-    return Ended(it, residual, alternation, inertia, linear.condition(band) if certify else np.nan)
+    inertia = kind_of(kkt, linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
+    bounds = {} if limits is None else {"q": activity.part(made.places, limits, made.windows.t)}
+    return Ended(it, residual, alternation, inertia, linear.condition(band) if certify else np.nan, bounds)
 
 
 def solutions_of(made: Transcription, found: list[Ended], scheme: WindowMap) -> list[Solution]:
@@ -63,7 +66,9 @@ def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) ->
         it.iterations, it.factorizations, it.restorations, it.update, end.residual, it.at.violation, it.shift, end.condition,
         abs(end.alternation),
     )  # fmt: skip
-    return Solution(**values, statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)), scheme=scheme)
+    return Solution(
+        **values, statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)), scheme=scheme, bounds=end.bounds
+    )
 
 
 def _momenta(w: Windows, gradient: np.ndarray, node: int, sign: float, k: int):

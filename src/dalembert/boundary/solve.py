@@ -40,6 +40,7 @@ def solve(
     scheme: Any = None,
     guess: Float[Array | np.ndarray, "N+1 n"] | CriticalPoint | None = None,
     scales: Float[Array | np.ndarray, "n"] | None = None,
+    bounds: Mapping[str, Any] | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     seek: Literal["minimum", "extremal"] = "minimum",
@@ -64,6 +65,9 @@ def solve(
         guess: a path (N+1, n), or a solution on any nodes, whose multipliers are used too: a warm start or the refinement of
             a mesh.
         scales: (n,) typical sizes of the coordinates, by default read off the ends, points and guess (docs/boundary.md).
+        bounds: {"q": (lower, upper)}, and of an OptimalControl {"u": (lower, upper)}: numbers, arrays (n,) or (r,), or a row
+            for each node, None or infinite where there is none; or {"q": {"x": (lower, upper)}} of coordinates by name or
+            index.
         tolerance: on the last update and on the constraints, of every coordinate relative to its size.
         max_iterations: of Newton's method.
         seek: "minimum", or "extremal" for that of any kind near the guess, as mechanical actions over long times have no
@@ -93,9 +97,13 @@ def solve(
         ('minimum', 0.5)
     """
     options = settings(tolerance, max_iterations, seek)
+    if bounds is not None and not options.minimum:
+        raise ValueError("seek: found 'extremal' beside bounds; what is extremal under bounds is a minimum: seek='minimum'")
     as_flag(certify, "certify")
     as_flag(throw, "throw")
-    asked = Asked(Request(initial, final, through, guess), TimeGrid(T, steps, times), scheme, scales, options, certify)
+    asked = Asked(
+        Request(initial, final, through, guess), TimeGrid(T, steps, times), scheme, scales, options, certify, bounds
+    )
     solution = extremal(problem, asked)
     if throw and solution.outcome is not Outcome.SUCCESS:
         raise SolveError(solution)
@@ -111,12 +119,13 @@ class Asked(NamedTuple):
     scales: Any
     settings: Settings
     certify: bool
+    bounds: Any = None
 
 
 @functools.singledispatch
 def extremal(problem: Any, asked: Asked) -> Any:
     """The end of the iteration. Other kinds of problem than a VariationalProblem register what solves them."""
-    prepared = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales)
+    prepared = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales, asked.bounds)
     return extremals(prepared, asked.settings, asked.certify)[0]
 
 

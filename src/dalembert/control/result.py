@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.boundary.interior.activity import Activity, kind_of
 from dalembert.boundary.kkt.alternation import ROUNDING, Sequence, alternation
-from dalembert.boundary.kkt.inertia import inertia_of
 from dalembert.boundary.kkt.multipliers import continued
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton.iterate import Iterate, Termination
@@ -21,14 +21,15 @@ from dalembert.systems.equations import all_reactions
 from dalembert.tracing import Jitted
 
 
-def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bool) -> ControlSolution:
+def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bool, activity: Activity) -> ControlSolution:
     """certify: with the kind of the extremal and the condition of its equations."""
-    band = kkt.matrix(it.z)
-    residual = kkt.residual(it.at.gradient, band)
-    found = alternating(data, kkt, it) if it.end is Termination.CONVERGED else 0.0
+    pinned = activity.pinned(kkt, it.z)
+    gradient, band = it.at.gradient + activity.multipliers, kkt.matrix(it.z, added=pinned)
+    residual = kkt.residual(gradient, band)
+    found = alternating(data, it, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     if found > 0.0:
         it.end = Termination.ALTERNATING
-    inertia = inertia_of(kkt, it.linear, it.z, band) if certify and it.end is Termination.CONVERGED else (-1, -1)
+    inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
     condition = it.linear.condition(band) if certify else np.nan
     numbers: Any = (
         it.iterations, it.factorizations, it.restorations, it.update, residual, it.at.violation, it.shift, condition,
@@ -40,6 +41,7 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
         flat_directions=np.asarray(inertia[1]), code=np.asarray(int(OUTCOMES[it.end])),
         statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)),
         scheme=", ".join(repr(one) for one in data.scheme.action_for(data.problem.system)),
+        bounds={name: activity.part(data.places(name), both, data.t) for name, both in data.bounds.items()},
     )  # fmt: skip
 
 
@@ -67,7 +69,7 @@ def _forces(system: System, q, v, t, reactions):
     return jax.vmap(lambda q, v, t, x: all_reactions(system, q, v, jnp.zeros_like(v), t).T @ x)(q, v, t, reactions)
 
 
-def alternating(data: ControlData, kkt: KKTSystem, it: Iterate) -> float:
+def alternating(data: ControlData, it: Iterate, gradient: np.ndarray, pinned: np.ndarray | None) -> float:
     """The largest alternating part of a control, reaction or adjoint over the largest of its kind, 0 where none alternates.
 
     Negative where it is no larger than what rounding explains: what one more step of Newton's method changes.
@@ -76,7 +78,7 @@ def alternating(data: ControlData, kkt: KKTSystem, it: Iterate) -> float:
     sizes = [found / np.abs(values).max(axis=0) for found, values in parts if found.any()]
     if not sizes:
         return 0.0
-    change = it.linear.factor(it.z).solve(-kkt.evaluate(it.z).gradient)
+    change = it.linear.factor(it.z, added=pinned).solve(-gradient * it.kkt.free)
     noise = [np.sqrt(np.mean(s.values**2, axis=0)) for s in _sequences(data, change)]
     found = max(float(size.max()) for size in sizes)
     real = any(np.any(part > ROUNDING * n) for (part, _), n in zip(parts, noise, strict=True))

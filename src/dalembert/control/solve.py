@@ -7,7 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
+from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.sizes import extents_of, origin_of
+from dalembert.boundary.interior.activity import activity_of, no_activity
+from dalembert.boundary.interior.barrier import Bounds, placed
+from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.newton.iteration import BoundaryNewton
 from dalembert.boundary.solve import Asked, extremal
@@ -37,10 +41,20 @@ class ControlStart(NamedTuple):
 def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     data, z, sizes = prepare_control(problem, asked)
     kkt = transcribed(data, z, sizes, asked.settings.tolerance)
-    newton = BoundaryNewton(kkt, LinearSolver(kkt, z), asked.settings)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
-    it = newton.minimise(z, kkt.positions + least)
-    return control_solution(data, kkt, it, asked.certify)
+    if data.bounds:
+        linear = LinearSolver(kkt, z, SHORTEST_FRONTAL)
+        path = InteriorPoint(kkt, linear, asked.settings, _bounds(data)).minimise(z, kkt.positions + least)
+        return control_solution(data, kkt, path.newton, asked.certify, activity_of(path))
+    it = BoundaryNewton(kkt, LinearSolver(kkt, z), asked.settings).minimise(z, kkt.positions + least)
+    return control_solution(data, kkt, it, asked.certify, no_activity(kkt))
+
+
+def _bounds(data: ControlData) -> Bounds:
+    """Of the components of the path."""
+    origins = {"q": data.origin, "u": np.zeros(data.layout.r)}
+    parts = [(data.places(name), both - origins[name]) for name, both in data.bounds.items()]
+    return placed(len(data.t) + 2, data.layout.size, parts)
 
 
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
@@ -63,15 +77,19 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     given[0], given[-1] = (end.given[0] for end in ends)
     given[grid_nodes(t, between.times)] = True
     path = _path(t, ends, between, guess, n)
+    bounds = read_bounds(asked.bounds, {"q": Bounded(n, problem.coordinates), "u": Bounded(r)}, len(t))
+    if "q" in bounds:
+        check_given(bounds["q"], path, given, t, problem.coordinates)
     held = path[given.all(axis=1)]
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     origin = origin_of(held, path)
-    data = ControlData(problem, scheme, ControlLayout(n, r, len(holonomic)), t, given, ends, origin, holonomic)
+    data = ControlData(problem, scheme, ControlLayout(n, r, len(holonomic)), t, given, ends, origin, holonomic, bounds)
     v = _velocities(path, t, ends)
     found = sampled(problem, path, v, r, t)
     check_controls(found)
     scales = as_scales(asked.scales, n)
-    sizes = control_sizes(found, extents_of(held, path) if scales is None else scales, float(t[-1] - t[0]))
+    extents = np.ptp(path, axis=0) if bounds else extents_of(held, path)  # a barrier knows no other scale
+    sizes = control_sizes(found, extents if scales is None else scales, float(t[-1] - t[0]))
     return ControlStart(data, _first_values(data, path, v, guess), sizes)
 
 

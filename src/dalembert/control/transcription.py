@@ -24,7 +24,7 @@ from dalembert.systems.sizes import power_of_two
 
 class ControlData(NamedTuple):
     """A checked problem. t: (N+1,); given: which positions of the nodes are, (N+1, n); ends: what is given there; origin:
-    from where positions are counted; holonomic: which of the constraints are, (m,)."""
+    from where positions are counted; holonomic: which of the constraints are, (m,); bounds: (2, N+1, ·) of "q" and "u"."""
 
     problem: OptimalControl
     scheme: Scheme
@@ -34,6 +34,12 @@ class ControlData(NamedTuple):
     ends: Ends
     origin: Float[np.ndarray, "n"]
     holonomic: Bool[np.ndarray, "m"]
+    bounds: dict[str, np.ndarray]
+
+    def places(self, name: str) -> np.ndarray:
+        """(N+1, m): where "q" or "u" of the nodes stand in the flat path."""
+        part = self.layout.part({"q": "state", "u": "controls"}[name])
+        return np.arange(1, len(self.t) + 1)[:, None] * self.layout.size + np.arange(part.start, part.stop)
 
 
 def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance: float) -> KKTSystem:
@@ -44,13 +50,12 @@ def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance
     primal = np.zeros(layout.size, dtype=bool)
     for name in ("state", "controls", "reactions"):
         primal[layout.part(name)] = True
-    nodes = np.arange(1, len(t) + 1)[:, None] * layout.size + np.arange(layout.n)
     scales = _control_scales(data, sizes, tolerance)
     random = np.random.default_rng(0)
     near = z + 0.1 * random.standard_normal((3, *z.shape)) * scales.units
     return KKTSystem(
         Elements(terms, arrays, {"origin": data.origin, "parameters": data.problem.parameters}),
-        Components(fixed, primal, ~primal), Monitored(nodes, np.ones(len(t))), scales, near,
+        Components(fixed, primal, ~primal), Monitored(data.places("q"), np.ones(len(t))), scales, near,
         role=lambda codes: role_of(codes, data.problem, {}),
     )  # fmt: skip
 

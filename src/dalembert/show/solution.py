@@ -12,6 +12,7 @@ from dalembert.numbers import called, real_numbers
 from dalembert.show.figure import COLOURS, STYLE
 from dalembert.show.panels import subscript
 from dalembert.solution import ControlSolution, CriticalPoint, Solution
+from dalembert.solution_bounds import ActiveBounds
 from dalembert.systems import is_traced
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ DERIVATIVES = ("q", "dq/dt", "d²q/dt²", "d³q/dt³", "d⁴q/dt⁴")
 
 def plot_solution(solution: CriticalPoint, *, title: str | None = None, exact: Any = None) -> Figure:
     """q at the nodes, its derivatives up to the k-th as the windows see them, and multipliers, each over its own times; of a
-    ControlSolution velocities, controls and constraint forces.
+    ControlSolution velocities, controls and constraint forces. Bounds are dashed, with a dot at every node that is on one.
 
     exact(t) → q (…, n), drawn grey behind q. Returns a matplotlib Figure. ValueError where it is traced or a batch.
     """
@@ -44,6 +45,8 @@ def plot_solution(solution: CriticalPoint, *, title: str | None = None, exact: A
         for ax, (label, t, values) in zip(axes, content, strict=True):
             for i, column in enumerate(values.T):
                 ax.plot(t, column, color=COLOURS[i % len(COLOURS)], label=f"{label[0]}{subscript(i)}")
+            if label in solution.bounds:
+                _draw_bounds(ax, t, values, solution.bounds[label])
             ax.set_ylabel(label)
             ax.margins(x=0.01)
             if label in LISTED and values.shape[1] > 1:
@@ -52,6 +55,17 @@ def plot_solution(solution: CriticalPoint, *, title: str | None = None, exact: A
         heading = [title or "", "" if solution.outcome.name == "SUCCESS" else solution.outcome.message]
         figure.suptitle("\n".join(x for x in heading if x), fontsize=10)
     return figure
+
+
+def _draw_bounds(ax: Any, t: np.ndarray, values: np.ndarray, bounds: ActiveBounds) -> None:
+    """Dashed lines, and the nodes where they are active."""
+    for i, column in enumerate(values.T):
+        style = {"color": COLOURS[i % len(COLOURS)], "linewidth": 0.8, "linestyle": "--"}
+        for side in (bounds.lower[:, i], bounds.upper[:, i]):
+            if np.isfinite(side).any():
+                ax.plot(t, np.where(np.isfinite(side), side, np.nan), **style)
+        at = bounds.active[:, i] != 0
+        ax.plot(t[at], column[at], ".", color=style["color"], markersize=3.0)
 
 
 def _exact(exact: Callable, t: np.ndarray, n: int) -> np.ndarray:

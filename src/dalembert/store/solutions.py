@@ -2,7 +2,7 @@
 
 Dimensions: `node` and `window` with their times, `coordinate`, `derivative` of the jets, `momentum` (k of them at an end),
 `multiplier` and `holonomic` for the two kinds of constraints. Of a ControlSolution also `control`, `step` and `costate`, the
-two gradients at an end.
+two gradients at an end. Bounds on q and u are variables such as `u_lower` and `u_active`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from dalembert.outcome import Outcome
 from dalembert.solution import BoundaryStatistics, ControlSolution, CriticalPoint, Solution
+from dalembert.solution_bounds import ActiveBounds
 from dalembert.store.checks import FORMAT, REAL, WHOLE, attribute, check_outcomes, check_variables
 from dalembert.store.paths import FORCE, LENGTH, TIME
 from dalembert.systems import is_traced
@@ -21,7 +22,16 @@ from dalembert.systems import is_traced
 if TYPE_CHECKING:
     import xarray
 
-COUNTED = ("negative_directions", "flat_directions", "code", "iterations", "factorizations", "restorations")
+COUNTED = (
+    "negative_directions",
+    "flat_directions",
+    "code",
+    "iterations",
+    "factorizations",
+    "restorations",
+    "q_active",
+    "u_active",
+)
 MOMENTA = ("momenta_initial", "momenta_final")  # each is there where the end is given by derivatives
 _STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
 # variable: (dimensions, long_name, units)
@@ -58,6 +68,15 @@ CONTROLLED = COMMON | {
     ),
     "cost": ((), "discrete cost", f"unit of the cost · {TIME}"),
 }
+# of the bounds on q and on u, where there are some; {x}: which of them
+BOUNDED = {"q": "coordinate", "u": "control"}
+BOUNDS = {
+    "lower": (("node",), "lower bound of {x}, infinite where there is none", "unit of {x}"),
+    "upper": (("node",), "upper bound of {x}, infinite where there is none", "unit of {x}"),
+    "multipliers": (("node",), "multiplier of the bounds on {x}, per time", "unit of what is minimal / unit of {x}"),
+    "active": (("node",), "-1 where {x} is at its lower bound, 1 where at its upper one", "1"),
+    "margin": ((), "smallest max(slack, multiplier) of the bounds on {x}, in units of the solver", "1"),
+}
 
 
 class Stored(NamedTuple):
@@ -92,6 +111,10 @@ def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
     for name, (axes, long_name, units) in stored.variables.items():
         if getattr(s, name) is not None:
             found[name] = (axes, np.asarray(getattr(s, name)), {"long_name": long_name, "units": units})
+    for x, bounds in s.bounds.items():
+        for name, axes, long_name, units in _bound_variables(x):
+            values = np.asarray(getattr(bounds, name))
+            found[f"{x}_{name}"] = (axes, values, {"long_name": long_name, "units": units})
     for name in _STATISTICS:
         found[name] = ((), np.asarray(getattr(s.statistics, name)), {"long_name": f"{name} of the solver"})
     times: dict[str, Any] = {
@@ -114,7 +137,18 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
     numbers = {name: np.array(data[name].values if name in data else np.nan) for name in _STATISTICS}
     statistics = BoundaryStatistics(**numbers)
     times = {field: np.array(data[name].values) for name, field in stored.times.items()}
-    return stored.kind(**values, **times, statistics=statistics, scheme=attribute(data, "windows"))
+    bounds = {
+        x: ActiveBounds(**{name: np.array(data[f"{x}_{name}"].values) for name in BOUNDS})
+        for x in BOUNDED
+        if f"{x}_lower" in data
+    }
+    return stored.kind(**values, **times, statistics=statistics, scheme=attribute(data, "windows"), bounds=bounds)
+
+
+def _bound_variables(x: str) -> list[tuple[str, tuple[str, ...], str, str]]:
+    """(field, dimensions, long_name, units) of the bounds on x."""
+    own = {("node",): ("node", BOUNDED[x]), (): ()}
+    return [(name, own[axes], long.format(x=x), units.format(x=x)) for name, (axes, long, units) in BOUNDS.items()]
 
 
 def _present(data: xarray.Dataset) -> tuple[str, ...]:
@@ -127,6 +161,9 @@ def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str
     stored = CONTENTS[data.attrs["content"]]
     found = {name: axes for name, (axes, *_) in stored.variables.items() if name in data or name not in MOMENTA}
     found |= {name: (name,) for name in stored.times} | dict.fromkeys(_present(data), ())
+    for x in BOUNDED:
+        if f"{x}_lower" in data:
+            found |= {f"{x}_{name}": axes for name, axes, *_ in _bound_variables(x)}
     layout = {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}
     check_variables(data, layout)
     check_outcomes(data)

@@ -11,15 +11,17 @@ from dalembert.boundary.kkt.system import KKTSystem
 FLAT = 1e-12  # |eigenvalue| of the scaled KKT matrix that counts as zero: long paths have small ones, N⁻² and less
 
 
-def inertia_of(kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarray) -> tuple[int, int]:
+def inertia_of(
+    kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarray, added: np.ndarray | None = None
+) -> tuple[int, int]:
     """(negative, flat) directions of dxᵀH dx on A dx = 0, z being a critical point and band
-    its KKT matrix (1, rows, width) with unit rows for what is fixed.
+    its KKT matrix (1, rows, width) with unit rows for what is fixed; added: (blocks, b), what is added to its diagonal.
 
     In [[H, Aᵀ], [A, 0]] with independent rows of A every constraint brings one positive and one negative eigenvalue: what is
     negative beyond the number of constraints is so on the kernel of A.
     """
     constraints = int(np.sum(~kkt.fixed & ~kkt.primal))
-    negative = linear.negative(z)
+    negative = linear.negative(z, added)
     if negative is not None:
         return negative - constraints, 0
     found = inertia(band[0], kkt.lower, FLAT)

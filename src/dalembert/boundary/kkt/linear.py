@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,9 +36,9 @@ def accurate(correction, solution):
 class BandedFactors:
     """U K U = PLU, U: the units, in the order of the band."""
 
-    def __init__(self, linear: LinearSolver, z: np.ndarray, shift: float, relax: float, plain: bool):
+    def __init__(self, linear: LinearSolver, matrix: np.ndarray):
         self.linear = linear
-        self.factors = linear.banded.factor(linear.kkt.matrix(z, shift, relax, plain))
+        self.factors = linear.banded.factor(matrix)
         self.singular = bool(self.factors.singular[0] >= 0)
 
     def solve(self, right: np.ndarray) -> np.ndarray:
@@ -46,11 +48,20 @@ class BandedFactors:
 
 
 class FrontalFactors:
-    """K = LDLᵀ with an order of pivots that is the same for all blocks; banded LU takes over where that is not accurate."""
+    """K = LDLᵀ with an order of pivots that is the same for all blocks; banded LU takes over where that is not accurate.
 
-    def __init__(self, linear: LinearSolver, frontal: BoundFactorization, z: np.ndarray, shift: float, relax: float):
-        self.linear, self.frontal, self.at = linear, frontal, (z, shift, relax)
-        self.diagonal = linear.kkt.diagonal(shift, relax)
+    diagonal: (blocks, b), what is added to that of the sum; matrix: K in a band, made where it is asked for.
+    """
+
+    def __init__(
+        self,
+        linear: LinearSolver,
+        frontal: BoundFactorization,
+        z: np.ndarray,
+        diagonal: np.ndarray,
+        matrix: Callable[[], np.ndarray],
+    ):
+        self.linear, self.frontal, self.z, self.diagonal, self.matrix = linear, frontal, z, diagonal, matrix
         self.stored: np.ndarray | None = None  # made with the first solution
         self.other: BandedFactors | None = None
 
@@ -67,7 +78,7 @@ class FrontalFactors:
                 x = self._corrected(right)
             if x is not None:
                 return x
-            self.other = BandedFactors(self.linear, *self.at, plain=False)
+            self.other = BandedFactors(self.linear, self.matrix())
             self.linear.refusals += 1
         return self.other.solve(right)
 
@@ -91,7 +102,7 @@ class FrontalFactors:
     def product(self, x: np.ndarray) -> np.ndarray:
         """K x."""
         kkt: Any = self.linear.kkt
-        return kkt.assembly.product(self.at[0], x) * kkt.free + self.diagonal * x
+        return kkt.assembly.product(self.z, x) * kkt.free + self.diagonal * x
 
     def change(self, right: np.ndarray) -> float:
         """The largest relative change of a component of K⁻¹ right by its first correction."""
@@ -109,21 +120,21 @@ class FrontalFactors:
         diagonal = None if self.diagonal is self.linear.kkt.unit else self.diagonal
         if self.linear.nudged:
             diagonal = self.diagonal + self.linear.nudge
-        self.stored, x = self.frontal.factor(self.at[0], diagonal, right)
+        self.stored, x = self.frontal.factor(self.z, diagonal, right)
         return x
 
 
 class LinearSolver:
-    """Factorizations of the KKT matrix; z: a path, near which pivots are chosen.
+    """Factorizations of the KKT matrix; z: a path, near which pivots are chosen; shortest: with fewer blocks it is banded.
 
     trusted: solutions by frontal factors need no correction near the present path; nudged: they need a nudge; refusals:
     how often they failed. `fresh` gives the same without this history.
     """
 
-    def __init__(self, kkt: KKTSystem, z: np.ndarray):
+    def __init__(self, kkt: KKTSystem, z: np.ndarray, shortest: int = SHORTEST):
         self.kkt, self.trusted, self.nudged, self.refusals = kkt, False, False, 0
         self.frontal: BoundFactorization | None = None
-        pivots = _pivots_of(kkt, z)
+        pivots = _pivots_of(kkt, z) if kkt.blocks >= shortest else None
         if pivots is not None:
             assembly: Any = kkt.assembly
             self.frontal = assembly.frontal(pivots.groups)
@@ -141,21 +152,22 @@ class LinearSolver:
         return new
 
     def factor(
-        self, z: np.ndarray, shift: float = 0.0, relax: float = 0.0, plain: bool = False
+        self, z: np.ndarray, shift: float = 0.0, relax: float = 0.0, plain: bool = False, added: np.ndarray | None = None
     ) -> BandedFactors | FrontalFactors:
         """The matrix at z as `KKTSystem.matrix` gives it, factorized."""
+        matrix = functools.partial(self.kkt.matrix, z, shift, relax, plain, added)
         frontal = None if plain or self.refusals >= REFUSALS else self.frontal
         if frontal is None:
-            return BandedFactors(self, z, shift, relax, plain)
-        return FrontalFactors(self, frontal, z, shift, relax)
+            return BandedFactors(self, matrix())
+        return FrontalFactors(self, frontal, z, self.kkt.diagonal(shift, relax, added), matrix)
 
-    def negative(self, z: np.ndarray) -> int | None:
+    def negative(self, z: np.ndarray, added: np.ndarray | None = None) -> int | None:
         """How many eigenvalues of the matrix at z are negative; None where frontal factors cannot tell.
 
         The pivots are those of K + E with E from rounding. Where |K⁻¹E| < 1 no K + tE, 0 ≤ t ≤ 1, is singular, and K has as
         many; K⁻¹E is what the first correction of a solution measures, here of random ones.
         """
-        factors = self.factor(z)
+        factors = self.factor(z, added=added)
         if not isinstance(factors, FrontalFactors):
             return None
         random = np.random.default_rng(0)
@@ -173,7 +185,7 @@ class LinearSolver:
 
 def _pivots_of(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
     """The pivots of the system's blocks, chosen near z when one of its kind is met first."""
-    if kkt.blocks < SHORTEST or not isinstance(kkt.assembly, CompiledAssembly):
+    if not isinstance(kkt.assembly, CompiledAssembly):
         return None
     walk = Walk()
     key = walk.of(kkt.assembly.key)

@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.boundary.kkt.alternation import ROUNDING, Sequence, alternation, lagrange_weights
-from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.transcription import Transcription
 from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.discretize.constraint_windows import ends_with_derivatives
@@ -40,32 +39,35 @@ def holonomic(made: Transcription, z: np.ndarray) -> Float[np.ndarray, "nodes mh
     return found
 
 
-def refined(made: Transcription, it: Iterate) -> None:
+def refined(made: Transcription, it: Iterate, bounds: np.ndarray, pinned: np.ndarray | None) -> None:
     """One more step for the multipliers of lower order, on which convergence is not judged.
 
-    They are differences of order 2k-j of the path: what the factorization leaves of it near the ends is large in them.
+    bounds: (blocks, b), what the multipliers of bounds add to the gradient; pinned: what holds active components, on the
+    diagonal. They are differences of order 2k-j of the path: what the factorization leaves of it near the ends is large in
+    them.
     """
     if not made.groups or it.end is not Termination.CONVERGED:
         return
-    factors = it.linear.factor(it.z)
+    factors = it.linear.factor(it.z, added=pinned)
     for _ in range(REFINEMENTS):
-        step = factors.solve(-it.at.gradient)
+        step = factors.solve(-(it.at.gradient + bounds) * made.kkt.free)
         new = made.kkt.evaluate(it.z + step)
         if not (new.finite and it.change(step) <= it.update + np.finfo(float).eps):
             return
         it.move(it.z + step, new)
 
 
-def alternating(made: Transcription, z: np.ndarray, linear: LinearSolver) -> float:
+def alternating(made: Transcription, it: Iterate, gradient: np.ndarray, pinned: np.ndarray | None) -> float:
     """The largest alternating part of a multiplier over the largest multiplier of its kind, 0 where none alternates.
 
-    Negative where it is no larger than what rounding explains: what one more step of Newton's method changes.
+    gradient, pinned: with the multipliers of bounds, and what holds active components, see `refined`. Negative where it is
+    no larger than what rounding explains: what one more step of Newton's method changes.
     """
-    parts = [(alternation(s), s.values) for s in _sequences(made, z)]
+    parts = [(alternation(s), s.values) for s in _sequences(made, it.z)]
     sizes = [found / np.abs(values).max(axis=0) for found, values in parts if found.any()]
     if not sizes:
         return 0.0
-    change = linear.factor(z).solve(-made.kkt.evaluate(z).gradient)
+    change = it.linear.factor(it.z, added=pinned).solve(-gradient * made.kkt.free)
     noise = [np.sqrt(np.mean(s.values**2, axis=0)) for s in _sequences(made, change)]
     found = max(float(size.max()) for size in sizes)
     real = any(np.any(part > ROUNDING * n) for (part, _), n in zip(parts, noise, strict=True))

@@ -139,30 +139,38 @@ class KKTSystem:
         """The gradient of L̃ with respect to all components, also those that are fixed."""
         return self.assembly.evaluate(z)[1]
 
-    def matrix(self, z: np.ndarray, shift: float = 0.0, relax: float = 0.0, plain: bool = False) -> np.ndarray:
+    def matrix(
+        self, z: np.ndarray, shift: float = 0.0, relax: float = 0.0, plain: bool = False, added: np.ndarray | None = None
+    ) -> np.ndarray:
         """The KKT matrix U K U, U: the units, (1, rows, width), K with shift·weights added to the unknowns and
         -relax·weights to the multipliers.
 
-        plain: without the second derivatives of L̃, for Gauss-Newton steps. Fixed components have rows with nothing but a
-        diagonal.
+        plain: without the second derivatives of L̃, for Gauss-Newton steps. added: (blocks, b), to the diagonal of K as well.
+        Fixed components have rows with nothing but a diagonal.
         """
         band = np.zeros((1, self.blocks * self.size, self.width))
         self.assembly.add_entries(z, band, self.position, self.lower, self.primal if plain else None)
-        added = self.curvature * np.where(self.fixed, 1.0, np.where(self.primal, shift, -relax * self.relaxed))
-        band.reshape(self.blocks, self.size, self.width)[..., self.lower] += added[:, self.ordered]
+        own = self.curvature * np.where(self.fixed, 1.0, np.where(self.primal, shift, -relax * self.relaxed))
+        if added is not None:
+            own += self.free * added * self.units**2
+        band.reshape(self.blocks, self.size, self.width)[..., self.lower] += own[:, self.ordered]
         return band
 
     def residual(self, gradient: np.ndarray, matrix: np.ndarray) -> float:
         """The largest component of a gradient, in its unit and divided by the largest entry of its row of the KKT matrix."""
-        rows = self.from_rows(np.maximum(matrix.max(axis=2), -matrix.min(axis=2)))
+        rows = self.row_sizes(matrix)
         return float(np.max(np.abs(gradient * self.units) / np.where(rows > 0.0, rows, 1.0)))
 
-    def diagonal(self, shift: float, relax: float) -> np.ndarray:
+    def row_sizes(self, matrix: np.ndarray) -> np.ndarray:
+        """(blocks, b): the largest entry of every row of a KKT matrix."""
+        return self.from_rows(np.maximum(matrix.max(axis=2), -matrix.min(axis=2)))
+
+    def diagonal(self, shift: float, relax: float, added: np.ndarray | None = None) -> np.ndarray:
         """What is added to the diagonal of K, (blocks, b)."""
-        if not shift and not relax:
+        if not shift and not relax and added is None:
             return self.unit
-        added = np.where(self.primal, shift, -relax * self.relaxed) * self.weights
-        return np.where(self.fixed, 1.0, added)
+        own = np.where(self.primal, shift, -relax * self.relaxed) * self.weights
+        return np.where(self.fixed, 1.0, own if added is None else own + added)
 
     def to_rows(self, z: np.ndarray) -> np.ndarray:
         """(blocks, b) → (1, rows), in the order of the matrix."""

@@ -48,6 +48,13 @@ class Transcription(NamedTuple):
         return self.windows.nodes // self.windows.stride
 
     @property
+    def places(self) -> np.ndarray:
+        """(N+1, n): where the positions of the nodes stand in the flat path."""
+        block, slot = np.divmod(self.windows.nodes, self.windows.stride)
+        first = block * self.layout.size + self.layout.part("slots").start + slot * self.layout.n
+        return first[:, None] + np.arange(self.layout.n)
+
+    @property
     def carriers(self) -> slice:
         """The blocks that carry the unknowns of a window."""
         return slice(self.layout.attached, self.layout.attached + len(self.windows.times))

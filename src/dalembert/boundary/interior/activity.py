@@ -1,0 +1,87 @@
+"""Which bounds are active at the end of an iteration, their multipliers, and the kind of critical point.
+
+A bound is active where its multiplier is larger than its slack, z > s, in the units of the path. Where both are small it is
+not strictly complementary: the bound is reached without a force.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from dalembert.boundary.interior.path import InteriorPath
+from dalembert.boundary.kkt.inertia import inertia_of
+from dalembert.boundary.kkt.linear import LinearSolver
+from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.solution_bounds import ActiveBounds
+
+PINNED = 1e8  # added to the diagonal of what is at a bound, relative to the largest entry of its row
+WEAK = 1e2  # times √μ: what is less, of slack and multiplier, is not strictly complementary
+
+
+class Activity(NamedTuple):
+    """Of every component of a path, (blocks, b). active: -1 at the lower bound, 1 at the upper one, 0 else. weak: where
+    neither slack nor multiplier is clearly positive. multipliers: positive at upper, negative at lower bounds, as they enter
+    the gradient. margins: max(slack, multiplier), in units, of the nearer bound, infinite where there is none."""
+
+    active: Int[np.ndarray, "blocks b"]
+    weak: np.ndarray
+    multipliers: Float[np.ndarray, "blocks b"]
+    margins: Float[np.ndarray, "blocks b"]
+
+    def pinned(self, kkt: KKTSystem, z: np.ndarray, strictly: bool = False) -> Float[np.ndarray, "blocks b"] | None:
+        """What holds the active components where they are, on the diagonal of K; strictly: not the weakly active ones. None
+        where nothing is active."""
+        if not np.any(self.active):
+            return None
+        rows = np.maximum(kkt.row_sizes(kkt.matrix(z)), kkt.curvature)
+        held = (self.active != 0) & ~(self.weak & strictly)
+        return np.where(held, PINNED * rows / kkt.units**2, 0.0)
+
+    def part(self, places: np.ndarray, limits: np.ndarray, t: np.ndarray) -> ActiveBounds:
+        """Of the components at places (N+1, m) of the flat path, one row for each time of a node. limits: (2, N+1, m)."""
+        h = np.diff(t)
+        weights = 0.5 * (np.append(h, 0.0) + np.append(0.0, h))
+        active, multipliers, margins = (x.ravel()[places] for x in (self.active, self.multipliers, self.margins))
+        return ActiveBounds(
+            lower=limits[0], upper=limits[1], multipliers=multipliers / weights[:, None], active=active,
+            margin=np.asarray(float(np.min(margins, initial=np.inf))),
+        )  # fmt: skip
+
+
+def activity_of(path: InteriorPath) -> Activity:
+    """At the end of an iteration."""
+    bounds, kkt = path.bounds, path.newton.kkt
+    shape, places = path.newton.z.shape, bounds.places
+    margins, active = np.full(kkt.blocks * kkt.size, np.inf), np.zeros(kkt.blocks * kkt.size, dtype=np.int64)
+    larger = np.maximum(path.slacks, path.multipliers)
+    np.minimum.at(margins, places, larger)
+    at = path.multipliers > path.slacks
+    active[places[at]] = -bounds.signs[at].astype(np.int64)
+    weak = margins < WEAK * np.sqrt(path.barrier)
+    return Activity(active.reshape(shape), weak.reshape(shape), bounds.slope(path.multipliers), margins.reshape(shape))
+
+
+def no_activity(kkt: KKTSystem) -> Activity:
+    """Where there are no bounds."""
+    shape = kkt.fixed.shape
+    return Activity(np.zeros(shape, np.int64), np.zeros(shape, bool), np.zeros(shape), np.full(shape, np.inf))
+
+
+def kind_of(kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarray, activity: Activity) -> tuple[int, int]:
+    """(negative, flat) directions that keep the active bounds; band: the KKT matrix in which these are pinned.
+
+    The directions that bounds without a multiplier forbid are looked at first: without a negative one among them it is a
+    minimum. What is negative only there is undecided, and counted as flat.
+    """
+
+    if not np.any(activity.weak & (activity.active != 0)):
+        return inertia_of(kkt, linear, z, band, activity.pinned(kkt, z))
+    added = activity.pinned(kkt, z, strictly=True)
+    wide = inertia_of(kkt, linear, z, kkt.matrix(z, added=added), added)
+    if wide[0] == 0:
+        return wide
+    narrow = inertia_of(kkt, linear, z, band, activity.pinned(kkt, z))
+    return narrow[0], narrow[1] + wide[0] - narrow[0]

@@ -1,0 +1,229 @@
+"""A primal-dual interior point method on the KKT equations, from poor guesses.
+
+    [H + Σ + δW  Aᵀ ] [dx]     [∇L̃ - κμ/(Us)]
+    [A         -δ_cW] [dν] = - [      c      ],   Σ = κz/(U²s) for the bounds, which enter the diagonal alone
+
+δ is raised until K has as many negative eigenvalues as constraints; steps keep 1 - τ of every slack; a filter takes them; μ
+falls where the equations of the present μ are solved.
+Source: A. Wächter, L. T. Biegler, On the implementation of an interior-point filter line-search algorithm for large-scale
+nonlinear programming, Math. Program. 106 (2006).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dalembert.algebra import inertia
+from dalembert.boundary.interior.barrier import Bounds, barrier_of, longest
+from dalembert.boundary.interior.filter import Filter, Standing
+from dalembert.boundary.interior.path import FIRST_BARRIER, InteriorPath, violation
+from dalembert.boundary.interior.restoration import restored
+from dalembert.boundary.kkt.linear import BandedFactors, FrontalFactors, LinearSolver
+from dalembert.boundary.kkt.system import Evaluation, KKTSystem
+from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
+from dalembert.boundary.newton.merit import NOISE
+
+FALL, POWER, SOLVED = 0.2, 1.5, 10.0  # κ_μ, θ_μ, κ_ε
+NEAREST = 0.99  # least τ
+SHIFTS = (1e-20, 1e-4, 1e20)  # δ: least, first, largest
+RAISES = (100.0, 8.0, 3.0)  # by how much δ is raised at first and then, and by how much it falls
+RELAX = 1e-8  # of a singular system
+SHORTEST = 1e-12  # step length
+CORRECTIONS = 4  # of second order
+LARGE_MULTIPLIER = 100.0  # s_max
+SHORTEST_FRONTAL = 30  # blocks: the inertia that every iteration asks for costs more in a band
+
+
+class BarrierStep(NamedTuple):
+    """A step with its factors; slope: of the barrier function along it."""
+
+    step: np.ndarray
+    factors: BandedFactors | FrontalFactors
+    residual: np.ndarray
+    slope: float
+
+
+class BarrierErrors(NamedTuple):
+    """Of the equations: dual, relative to the multipliers; primal; and of complementarity."""
+
+    dual: float
+    violation: float
+    complementarity: float
+
+
+class InteriorPoint:
+    """The iteration on one KKT system with bounds."""
+
+    def __init__(self, kkt: KKTSystem, linear: LinearSolver, settings: Settings, bounds: Bounds):
+        self.kkt, self.settings, self._linear = kkt, settings, linear
+        self.bounds = barrier_of(kkt, bounds)
+        self._constraints = int(np.sum(~kkt.fixed & ~kkt.primal))
+        self._unknowns = (~kkt.fixed & kkt.primal).astype(float)
+        self._least = settings.tolerance / 10.0
+
+    def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None) -> InteriorPath:
+        """From the path z (blocks, b), moved inside the bounds; sizes: see `BoundaryNewton.minimise`."""
+        kkt = self.kkt
+        z = self.bounds.inside(z)
+        at, slacks = kkt.evaluate(z), self.bounds.slacks(z)
+        it = Iterate(kkt, self._linear.fresh(), z, at, kkt.positions if sizes is None else sizes, 0.0)
+        path = InteriorPath(
+            it, self.bounds, FIRST_BARRIER / slacks, slacks, Filter(violation(kkt, at), self.settings.tolerance)
+        )
+        if not at.finite:
+            it.end = Termination.NOT_FINITE
+            return path
+        while it.iterations < self.settings.max_iterations and not self._stepped(path):
+            pass
+        return path
+
+    def _stepped(self, path: InteriorPath) -> bool:
+        """One iteration; whether it was the last."""
+        it = path.newton
+        errors = self._errors(path, 0.0)
+        if self._solved(path, errors):
+            it.end = Termination.CONVERGED
+            return True
+        self._lower(path)
+        direction = self._direction(path)
+        if direction is None:
+            it.end = Termination.SINGULAR
+            return True
+        it.iterations += 1
+        it.update = it.change(direction.step)
+        if self._search(path, direction):
+            return False
+        it.restorations += 1
+        if path.violation > self.settings.tolerance and restored(path, self.settings):
+            return False
+        infeasible = path.violation > 1e3 * self.settings.tolerance and it.iterations < self.settings.max_iterations
+        it.end = Termination.INFEASIBLE if infeasible else Termination.NOT_CONVERGED
+        return True
+
+    def _errors(self, path: InteriorPath, barrier: float) -> BarrierErrors:
+        kkt, it = self.kkt, path.newton
+        gradient = (it.at.gradient + self.bounds.slope(path.multipliers)) * kkt.units / kkt.curvature
+        own = np.abs(it.z / kkt.units)[~kkt.fixed & ~kkt.primal]
+        count = max(1, len(own) + len(path.multipliers))
+        size = max(1.0, (own.sum() + path.multipliers.sum()) / count / LARGE_MULTIPLIER)
+        products = np.abs(path.slacks * path.multipliers - barrier)
+        dual = float(np.max(np.abs(gradient) * self._unknowns))
+        return BarrierErrors(dual / size, path.violation, float(np.max(products, initial=0.0)) / size)
+
+    def _solved(self, path: InteriorPath, errors: BarrierErrors) -> bool:
+        tolerance, it = self.settings.tolerance, path.newton
+        if errors.complementarity > tolerance or not (errors.violation <= tolerance or it.violation <= tolerance):
+            return False
+        return errors.dual <= tolerance or self._rounded(path)
+
+    def _rounded(self, path: InteriorPath) -> bool:
+        """Whether what is left of the gradient is rounding: the path stands still, rows are small against their terms."""
+        kkt, it, tolerance = self.kkt, path.newton, self.settings.tolerance
+        if it.update > tolerance or it.shift:
+            return False
+        gradient = (it.at.gradient + self.bounds.slope(path.multipliers)) * kkt.free
+        return kkt.residual(gradient, kkt.matrix(it.z)) <= 1e-3 * tolerance
+
+    def _lower(self, path: InteriorPath) -> None:
+        """The next μ, as long as the equations of the present one are solved."""
+        before = path.barrier
+        while path.barrier > self._least:
+            dual, *others = self._errors(path, path.barrier)
+            if max(others) > SOLVED * path.barrier or (dual > SOLVED * path.barrier and not self._rounded(path)):
+                break
+            path.barrier = max(self._least, min(FALL * path.barrier, path.barrier**POWER))
+        if path.barrier < before:
+            path.filter.clear()
+
+    def _direction(self, path: InteriorPath) -> BarrierStep | None:
+        """Newton's step, the shift raised until the inertia is that of a minimum; None: singular."""
+        it, bounds, kkt = path.newton, self.bounds, self.kkt
+        added = bounds.diagonal(path.multipliers / path.slacks)
+        residual = (it.at.gradient + bounds.slope(path.barrier / path.slacks)) * kkt.free
+        it.shift, relax = 0.0, 0.0
+        while it.shift <= SHIFTS[2]:
+            it.linear.trusted = False
+            factors = it.linear.factor(it.z, it.shift, relax, added=added)
+            it.factorizations += 1
+            step = factors.solve(-residual)
+            negative = self._negative(factors, it, relax, added, residual * step) if np.all(np.isfinite(step)) else -1
+            if negative == self._constraints:
+                path.last_shift = it.shift or path.last_shift
+                free = (residual * step)[:, kkt.primal].sum()
+                held = (it.at.gradient * it.z * kkt.free)[:, ~kkt.primal].sum()  # -νᵀA dx
+                return BarrierStep(step, factors, residual, float(free + held) / kkt.curvature)
+            if negative < self._constraints:
+                relax = RELAX
+            it.shift = self._raised(it.shift, path.last_shift)
+        return None
+
+    def _negative(self, factors, it: Iterate, relax: float, added: np.ndarray, products: np.ndarray) -> int:
+        """How many eigenvalues of K are negative. Where frontal factors cannot tell and a count would be slow, the curvature
+        dxᵀ(H + Σ + δW)dx along the step stands for it, see `BoundaryNewton`; products: of gradient and step."""
+        if isinstance(factors, FrontalFactors) and factors.other is None:
+            return factors.negative()
+        kkt = self.kkt
+        if kkt.blocks < SHORTEST_FRONTAL:
+            return inertia(kkt.matrix(it.z, it.shift, relax, added=added)[0], kkt.lower, 0.0).negative
+        curvature = products[:, ~kkt.primal].sum() - products[:, kkt.primal].sum()
+        return self._constraints + int(curvature <= -NOISE * (abs(it.at.objective) + np.abs(products).sum()))
+
+    def _raised(self, shift: float, last: float) -> float:
+        if shift == 0.0:
+            return max(SHIFTS[0], last / RAISES[2]) if last else SHIFTS[1]
+        return shift * (RAISES[1] if last else RAISES[0])
+
+    def _search(self, path: InteriorPath, direction: BarrierStep) -> bool:
+        """Whether a point on the step, halved from the longest inside, is accepted; the path moves there."""
+        it, bounds, step = path.newton, self.bounds, direction.step
+        fraction = max(NEAREST, 1.0 - path.barrier)
+        changes = bounds.changes(step)
+        dual = (path.barrier - path.multipliers * changes) / path.slacks - path.multipliers
+        own = longest(path.multipliers, dual, fraction)
+        at, length = path.standing(it.at, it.z), longest(path.slacks, changes, fraction)
+        found, first = None, True
+        while found is None and length >= SHORTEST:
+            z = it.z + length * step
+            new = self.kkt.evaluate(z)
+            standing = path.standing(new, z)
+            if path.filter.accepts(at, standing, direction.slope, length):
+                found = z, new
+            elif first and standing.finite and standing.violation >= at.violation:
+                found = self._corrected(path, direction, at, new, length)
+            if found is None:
+                length, first = 0.5 * length, False
+        if found is None:
+            return False
+        reached = path.standing(found[1], found[0])
+        armijo = path.filter.descent(at, direction.slope, length)
+        if not armijo or reached.barrier > at.barrier + 1e-4 * length * direction.slope:
+            path.filter.add(at)
+        path.move(*found)
+        path.multipliers = path.multipliers + own * dual
+        path.clip()
+        return True
+
+    def _corrected(
+        self, path: InteriorPath, direction: BarrierStep, at: Standing, new: Evaluation, length: float
+    ) -> tuple[np.ndarray, Evaluation] | None:
+        """Corrections of second order: the step towards c(z) + c(z + step) = 0 by the same factors."""
+        kkt, it, bounds = self.kkt, path.newton, self.bounds
+        fraction = max(NEAREST, 1.0 - path.barrier)
+        constraints, before = length * it.at.gradient, at.violation
+        for _ in range(CORRECTIONS):
+            constraints = constraints + new.gradient
+            step = direction.factors.solve(np.where(kkt.primal, -direction.residual, -constraints * kkt.free))
+            if not np.all(np.isfinite(step)):
+                return None
+            short = longest(path.slacks, bounds.changes(step), fraction)
+            z = it.z + short * step
+            new = kkt.evaluate(z)
+            standing = path.standing(new, z)
+            if path.filter.accepts(at, standing, direction.slope, length):
+                return z, new
+            if not standing.finite or standing.violation > 0.99 * before:
+                return None
+            before, constraints = standing.violation, short * constraints
+        return None
