@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dalembert.boundary.interior.activity import Activity, kind_of
-from dalembert.boundary.kkt.multipliers import alternating, differential, holonomic, refined
+from dalembert.boundary.kkt.multipliers import alternating, differential, holonomic, refined, sequences_of
 from dalembert.boundary.kkt.transcription import Transcription
 from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.discretize.window_maps import WindowMap
@@ -37,7 +38,7 @@ def ended(made: Transcription, it: Iterate, certify: bool, activity: Activity, l
     refined(made, it, activity.multipliers, pinned)
     gradient, band = it.at.gradient + activity.multipliers, kkt.matrix(it.z, added=pinned)
     residual = kkt.residual(gradient, band)
-    alternation = alternating(made, it, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
+    alternation = alternating(it, partial(sequences_of, made), gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
     inertia = kind_of(kkt, linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
     bounds = {} if limits is None else {"q": activity.part(made.places, limits, made.windows.t)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.boundary.interior.activity import Activity, kind_of
-from dalembert.boundary.kkt.alternation import ROUNDING, Sequence, alternation
-from dalembert.boundary.kkt.multipliers import continued
+from dalembert.boundary.kkt.alternation import Sequence
+from dalembert.boundary.kkt.multipliers import alternating, continued
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.boundary.result import OUTCOMES
@@ -26,7 +27,7 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
     pinned = activity.pinned(kkt, it.z)
     gradient, band = it.at.gradient + activity.multipliers, kkt.matrix(it.z, added=pinned)
     residual = kkt.residual(gradient, band)
-    found = alternating(data, it, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
+    found = alternating(it, partial(_sequences, data), gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     if found > 0.0:
         it.end = Termination.ALTERNATING
     inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
@@ -69,23 +70,8 @@ def _forces(system: System, q, v, t, reactions):
     return jax.vmap(lambda q, v, t, x: all_reactions(system, q, v, jnp.zeros_like(v), t).T @ x)(q, v, t, reactions)
 
 
-def alternating(data: ControlData, it: Iterate, gradient: np.ndarray, pinned: np.ndarray | None) -> float:
-    """The largest alternating part of a control, reaction or adjoint over the largest of its kind, 0 where none alternates.
-
-    Negative where it is no larger than what rounding explains: what one more step of Newton's method changes.
-    """
-    parts = [(alternation(s), s.values) for s in _sequences(data, it.z)]
-    sizes = [found / np.abs(values).max(axis=0) for found, values in parts if found.any()]
-    if not sizes:
-        return 0.0
-    change = it.linear.factor(it.z, added=pinned).solve(-gradient * it.kkt.free)
-    noise = [np.sqrt(np.mean(s.values**2, axis=0)) for s in _sequences(data, change)]
-    found = max(float(size.max()) for size in sizes)
-    real = any(np.any(part > ROUNDING * n) for (part, _), n in zip(parts, noise, strict=True))
-    return found if real else -found
-
-
 def _sequences(data: ControlData, z: np.ndarray) -> list[Sequence]:
+    """Controls, reactions and adjoints inside."""
     layout, t = data.layout, data.t
     parts = z[1:-1, layout.part("controls")], z[2:, layout.part("reactions")], z[2:, layout.part("adjoints")]
     return [Sequence(t[1:-1], values[1:-1]) for values in parts]

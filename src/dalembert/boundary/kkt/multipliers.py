@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float
 
@@ -57,18 +59,21 @@ def refined(made: Transcription, it: Iterate, bounds: np.ndarray, pinned: np.nda
         it.move(it.z + step, new)
 
 
-def alternating(made: Transcription, it: Iterate, gradient: np.ndarray, pinned: np.ndarray | None) -> float:
-    """The largest alternating part of a multiplier over the largest multiplier of its kind, 0 where none alternates.
+def alternating(
+    it: Iterate, sequences: Callable[[np.ndarray], list[Sequence]], gradient: np.ndarray, pinned: np.ndarray | None
+) -> float:
+    """The largest alternating part of a sequence over the largest of its values, 0 where none alternates.
 
-    gradient, pinned: with the multipliers of bounds, and what holds active components, see `refined`. Negative where it is
-    no larger than what rounding explains: what one more step of Newton's method changes.
+    sequences: z ↦ those that tend to functions of time. gradient, pinned: with the multipliers of bounds, and what holds
+    active components, see `refined`. Negative where it is no larger than what rounding explains: what one more step of
+    Newton's method changes.
     """
-    parts = [(alternation(s), s.values) for s in _sequences(made, it.z)]
+    parts = [(alternation(s), s.values) for s in sequences(it.z)]
     sizes = [found / np.abs(values).max(axis=0) for found, values in parts if found.any()]
     if not sizes:
         return 0.0
-    change = it.linear.factor(it.z, added=pinned).solve(-gradient * made.kkt.free)
-    noise = [np.sqrt(np.mean(s.values**2, axis=0)) for s in _sequences(made, change)]
+    change = it.linear.factor(it.z, added=pinned).solve(-gradient * it.kkt.free)
+    noise = [np.sqrt(np.mean(s.values**2, axis=0)) for s in sequences(change)]
     found = max(float(size.max()) for size in sizes)
     real = any(np.any(part > ROUNDING * n) for (part, _), n in zip(parts, noise, strict=True))
     return found if real else -found
@@ -104,7 +109,7 @@ def _clean(made: Transcription) -> tuple[np.ndarray, np.ndarray]:
     return clean, np.asarray(slots[w.nodes].all(axis=1))
 
 
-def _sequences(made: Transcription, z: np.ndarray) -> list[Sequence]:
+def sequences_of(made: Transcription, z: np.ndarray) -> list[Sequence]:
     """The multipliers of every kind where they tend to functions of time."""
     w = made.windows
     clean, given = _clean(made)
