@@ -126,6 +126,12 @@ WRONG = {
         "bool as time": {True: PLACE}, "no node": {0.123: PLACE}, "outside": {7.0: PLACE}, "none": {0.4: None},
         "nan": {0.4: [0.0, np.nan]}, "number as point": {0.4: 1.0}, "texts": {0.4: ["a", "b"]},
         "bool": {0.4: [True, False]}},
+    "bounds": ANYTHING | {
+        "number": 1.0, "pair": (0.0, 1.0), "array": np.zeros((2, 2)), "a control": {"u": (-1.0, 1.0)},
+        "velocities": {"v": (-1.0, 1.0)}, "one": {"q": 1.0}, "three": {"q": (0.0, 1.0, 2.0)},
+        "crossed": {"q": (1.0, -1.0)}, "nan": {"q": (np.nan, 1.0)}, "texts": {"q": ("a", "b")},
+        "complex": {"q": (1j, None)}, "masked": {"q": (MASKED, None)}, "beyond": {"q": {7: (0.0, 1.0)}},
+        "no name": {"q": {"z": (0.0, 1.0)}}, "wrong length": {"q": ([0.0] * 3, None)}, "outside": {"q": (2.0, 3.0)}},
     "points": ANYTHING | {
         "None": None, "list": [0.5], "one": {0.0: POINT}, "text as time": {"0": POINT, 1.0: OTHER},
         "nan": {0.0: [1.0, 0.0, np.nan], 1.0: OTHER}, "off": {0.0: [2.0, 0.0, 0.0], 1.0: OTHER},
@@ -171,7 +177,7 @@ KINDS = {
     "function": "g generator lagrangian phi V F constraint law function metric",
     "function or None": "stop domain step exact forces kinematic reactions virtual initial",
     "word": "starter seek to model", "word or None": "backend form", "names": "coordinates", "which": "dependent",
-    "pair": "first second", "end": "final", "through": "through", "points": "points", "system": "system",
+    "pair": "first second", "end": "final", "through": "through", "points": "points", "bounds or None": "bounds", "system": "system",
     "problem": "problem", "manifold": "manifold", "path": "path", "scheme": "scheme", "map": "rho action distribution state",
     "triple": "variational", "constraints": "constraints", "tree": "parameters", "branch": "branch",
     "feedback": "feedback", "reduce": "reduce", "solver": "solver", "file": "file", "data": "data", "title": "title",
@@ -330,6 +336,7 @@ RIGHT = {
     ("Solution.interpolate", "t"): {"array"},
     ("measure.energy", "system"): {"problem"},
     ("manifolds.ellipsoid", "axes"): {"vector"},
+    ("solve", "bounds"): {"dict"},  # none at all
     ("spline", "scales"): {"longer"},  # three, as many as the sphere's space has
     ("manifolds.Embedded", "metric"): {"function"},
     ("Embedded.project", "q"): {"vector", "five axes"},
@@ -403,8 +410,8 @@ def test_every_argument_of_every_function_has_a_kind():
 def test_every_class_that_a_user_builds_is_in_the_table():
     """The others are made by the library, are bases of the user's classes, or take no argument."""
     made = (
-        "AdaptedReference", "BoundaryStatistics", "Condition", "Connection", "Consistency", "ControlSolution", "Convergence",
-        "Embedding", "Extremals", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Order",
+        "ActiveBounds", "AdaptedReference", "BoundaryStatistics", "Condition", "Connection", "Consistency", "ControlSolution",
+        "Convergence", "Embedding", "Extremals", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Order",
         "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "PreparedRun", "Projection", "Provenance",
         "Redefined", "Reduction", "Reference", "Regularity", "Residual", "Root", "Solution", "Solvability",
         "Statistics", "SymplecticDefect",
