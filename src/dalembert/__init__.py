@@ -27,7 +27,7 @@ ROOMS = (
 
 if TYPE_CHECKING:
     from dalembert import measure
-    from dalembert.boundary import Extremals, Nodes, multistart, solve, solve_batch, spline
+    from dalembert.boundary import Extremals, Free, Nodes, multistart, solve, solve_batch, spline
     from dalembert.control import OptimalControl
     from dalembert.discretize import (
         Averaged,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from dalembert.show import plot
     from dalembert.solution import BoundaryStatistics, ControlSolution, Solution, SolveError
     from dalembert.solution_bounds import ActiveBounds
+    from dalembert.solution_time import FinalTime
     from dalembert.step import (
         Avoid,
         Branch,
@@ -133,6 +134,8 @@ __all__ = [
     "DiscreteSystem",
     "Extremals",
     "FileError",
+    "FinalTime",
+    "Free",
     "Hermite",
     "Holonomic",
     "InconsistentDataError",

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from dalembert.numbers import as_numbers
 from dalembert.outcome import Outcome
 from dalembert.solution_bounds import ActiveBounds
+from dalembert.solution_time import FinalTime
 
 MESSAGES = {
     Outcome.SUCCESS: "the node equations and the constraints hold",
@@ -87,6 +88,7 @@ class CriticalPoint(eqx.Module):
         statistics: what Newton's method did.
         scheme: how the problem was discretized.
         bounds: see Solution.
+        final_time: see Solution.
     """
 
     t: eqx.AbstractVar[Float[np.ndarray, "nodes"]]
@@ -98,6 +100,7 @@ class CriticalPoint(eqx.Module):
     statistics: eqx.AbstractVar[BoundaryStatistics]
     scheme: eqx.AbstractVar[str]
     bounds: eqx.AbstractVar[dict[str, ActiveBounds]]
+    final_time: eqx.AbstractVar[FinalTime | None]
     messages: ClassVar[dict[Outcome, str]] = MESSAGES
     discretized: ClassVar[str] = "windows"
 
@@ -138,6 +141,7 @@ class CriticalPoint(eqx.Module):
             f"outcome: {self.outcome.name.lower().replace('_', ' ')}: "
             f"{self.messages.get(self.outcome, self.outcome.message)}",
             f"{name} {value:.12g}, {self.kind}",
+            *([self.final_time.describe(float(self.t[-1]), self.outcome is Outcome.SUCCESS)] if self.final_time else []),
             f"{int(s.iterations)} Newton iterations, {int(s.factorizations)} factorizations, "
             f"{int(s.restorations)} restorations; last update {float(s.update):.2e}, "
             f"scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, "
@@ -189,6 +193,7 @@ class Solution(CriticalPoint):
         statistics: what Newton's method did.
         scheme: name of the windows.
         bounds: {"q": ActiveBounds} where there are bounds.
+        final_time: how the last time was found where it is free, otherwise None.
 
     Example:
         >>> solution.kind, round(float(solution.q[5, 0]), 9)
@@ -211,6 +216,7 @@ class Solution(CriticalPoint):
     statistics: BoundaryStatistics
     scheme: str = eqx.field(static=True)
     bounds: dict[str, ActiveBounds]
+    final_time: FinalTime | None
 
     @property
     def value(self) -> tuple[str, float]:
@@ -241,6 +247,7 @@ class ControlSolution(CriticalPoint):
         statistics: what Newton's method did.
         scheme: the maps of the discrete Lagrangian.
         bounds: {"u": ActiveBounds, "q": ActiveBounds}, of what has bounds.
+        final_time: how the last time was found where it is free, otherwise None.
 
     Example:
         >>> swing_up.kind, swing_up.u.shape
@@ -264,6 +271,7 @@ class ControlSolution(CriticalPoint):
     statistics: BoundaryStatistics
     scheme: str = eqx.field(static=True)
     bounds: dict[str, ActiveBounds]
+    final_time: FinalTime | None
 
     messages: ClassVar[dict[Outcome, str]] = CONTROL_MESSAGES
     discretized: ClassVar[str] = "action"

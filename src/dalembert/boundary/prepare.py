@@ -21,6 +21,7 @@ from dalembert.boundary.data.boundary_data import (
 )
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.checks import SAMPLES, check_end_constraints, check_problem, densities
+from dalembert.boundary.data.free_time import Horizon, fitted, horizon_of
 from dalembert.boundary.data.holonomic import check_points, onto_constraints
 from dalembert.boundary.data.origin import moved, moved_back
 from dalembert.boundary.data.redundant import check_met, redundant
@@ -33,8 +34,8 @@ from dalembert.boundary.kkt.lower import check_given_windows
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.newton.iteration import BoundaryNewton
-from dalembert.boundary.result import Ended, ended, solutions_of
-from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows
+from dalembert.boundary.result import Ended, Limits, ended, solutions_of
+from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable
 from dalembert.discretize.windows import Windows, windows
 from dalembert.numbers import as_numbers
 from dalembert.solution import Solution
@@ -49,7 +50,8 @@ class PreparedProblem(NamedTuple):
     """Boundary problems that differ in what is given, checked. values: (batch, slots, n), the first paths.
 
     problem, values: with positions counted from `origin` (n,). extents: (batch, n), of what is given; scales: (n,), the
-    user's sizes, or None. found: what else the sizes are made of. bounds: (2, N+1, n), those on q, or None.
+    user's sizes, or None. found: what else the sizes are made of. bounds: (2, N+1, n), those on q, or None. horizon:
+    a free final time, or None.
     """
 
     problem: VariationalProblem
@@ -63,6 +65,7 @@ class PreparedProblem(NamedTuple):
     scales: np.ndarray | None
     found: Densities
     bounds: np.ndarray | None
+    horizon: Horizon | None
 
     def sizes(self, extents: np.ndarray) -> Sizes:
         """All typical sizes, from the extents (n,) of positions; the user's in their place."""
@@ -97,6 +100,10 @@ def prepare_problem(
     scales = as_scales(scales, n)
     least, why = (1, "at least one step is needed") if scheme.repeats(k) > 1 else (2 * k + 1, f"N > 2k = {2 * k} is needed")
     t = read_times(grid, least, why)
+    horizon = horizon_of(grid.T, t)
+    if horizon is not None:
+        check_stretchable(scheme)
+        requests = [r._replace(guess=fitted(r.guess, t)) for r in requests]
     between = [read_through(r.through, n) for r in requests]
     if isinstance(scheme, Points) and not all(isinstance(e, Nodes) for e in (requests[0].initial, requests[0].final)):
         raise ValueError("initial, final: a discrete Lagrangian given directly (scheme=Points()) needs Nodes at both ends")
@@ -118,8 +125,9 @@ def prepare_problem(
     near = moved(problem, origin, not w.differenced)
     found = densities(near, *sampled_jets(w, values[0], SAMPLES))
     made = PreparedProblem(
-        near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found, both
-    )
+        near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found, both,
+        horizon,
+    )  # fmt: skip
     sizes = made.sizes(extents.max(axis=0))
     check_points(near, w, given._replace(values=values), grid_nodes(t, through.times), sizes, origin)
     values = onto_constraints(near, w, given.fixed, values)
@@ -145,8 +153,9 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
     iteration = _iteration(prepared, made, z[0], settings)
 
     def one(given: tuple[np.ndarray, np.ndarray]) -> Ended:
-        it, activity = iteration(given[0], prepared.sizes(given[1]).positions + least)
-        return ended(made, it, certify, activity, prepared.bounds)
+        sizes = prepared.sizes(given[1]).positions + least
+        it, activity = iteration(given[0], sizes if prepared.horizon is None else np.append(sizes, 1.0))
+        return ended(made, it, certify, activity, Limits(prepared.bounds, prepared.horizon))
 
     each = list(zip(z, extents, strict=True))
     if threads == 1 or len(z) == 1:
@@ -156,17 +165,20 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
             found = list(pool.map(one, each))
     if left_out is not None:
         for end, given in zip(found, prepared.values, strict=True):
-            check_met(made, left_out, end.it.z, given)
+            check_met(made.at(end.it.z), left_out, end.it.z, given)
     return [moved_back(s, prepared.origin, not w.differenced) for s in solutions_of(made, found, scheme)]
 
 
 def _iteration(prepared: PreparedProblem, made: Transcription, z: np.ndarray, settings: Settings):
     """(path, sizes) → (Iterate, Activity): Newton's method, or the interior point method where there are bounds."""
     kkt = made.kkt
-    if prepared.bounds is None:
+    parts = [] if prepared.bounds is None else [(made.places, prepared.bounds - prepared.origin)]
+    if prepared.horizon is not None and prepared.horizon.bounded:
+        parts.append((np.array([made.time_place]), prepared.horizon.bounds))
+    if not parts:
         newton = BoundaryNewton(kkt, LinearSolver(kkt, z), settings)
         return lambda path, sizes: (newton.minimise(path, sizes), no_activity(kkt))
-    bounds = placed(kkt.blocks, kkt.size, [(made.places, prepared.bounds - prepared.origin)])
+    bounds = placed(kkt.blocks, kkt.size, parts)
     interior = InteriorPoint(kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, bounds)
 
     def bounded(path, sizes):
@@ -189,14 +201,15 @@ class Transcribed(NamedTuple):
 def _transcribed(prepared: PreparedProblem) -> Transcribed:
     """Where nothing moves on a first path and the user gives no sizes, the extents are those of Newton's first step."""
     problem, w, fixed, values, _, guesses = prepared[:6]
+    timed = prepared.horizon is not None
 
     def begun(extents: np.ndarray) -> Transcribed:
         sizes = prepared.sizes(extents.max(axis=0))
-        made, left_out = transcribe(problem, w, FixedSlots(fixed), values[0], sizes), None
+        made, left_out = transcribe(problem, w, FixedSlots(fixed), values[0], sizes, timed), None
         if problem.differential and w.differenced:
             left_out = redundant(problem, made, values[0][w.nodes])
         if left_out is not None:
-            made = transcribe(problem, w, FixedSlots(fixed, left_out), values[0], sizes)
+            made = transcribe(problem, w, FixedSlots(fixed, left_out), values[0], sizes, timed)
         z = first_values(problem, made, values)
         for path, guess in zip(z, guesses, strict=True):
             if not all(group.free.all() for group in made.groups):
@@ -213,7 +226,7 @@ def _transcribed(prepared: PreparedProblem) -> Transcribed:
     linear = LinearSolver(made.kkt, z[0])
     for i in still:
         step = linear.factor(z[i], plain=False).solve(-made.kkt.evaluate(z[i]).gradient)
-        moved_by = made.kkt.max_norms(step)
+        moved_by = made.kkt.max_norms(step)[: made.layout.n]
         extents[i] = SLIGHT * np.where(np.isfinite(moved_by), moved_by, 0.0)
     return begun(extents)
 

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.interior.activity import Activity, kind_of
 from dalembert.boundary.kkt.multipliers import alternating, differential, holonomic, refined, sequences_of
+from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.transcription import Transcription
 from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.discretize.window_maps import WindowMap
@@ -16,8 +18,10 @@ from dalembert.discretize.windows import Windows
 from dalembert.outcome import Outcome
 from dalembert.solution import BoundaryStatistics, Solution
 from dalembert.solution_bounds import ActiveBounds
+from dalembert.solution_time import FAR, FinalTime
 
 OUTCOMES = {end: Outcome["SUCCESS" if end is Termination.CONVERGED else end.name] for end in Termination}
+MOVES = 1e-3  # of θ in a step: a larger one tells that nothing holds the final time
 
 
 class Ended(NamedTuple):
@@ -29,10 +33,18 @@ class Ended(NamedTuple):
     inertia: tuple[int, int]
     condition: float
     bounds: dict[str, ActiveBounds]
+    final_time: FinalTime | None
 
 
-def ended(made: Transcription, it: Iterate, certify: bool, activity: Activity, limits: np.ndarray | None) -> Ended:
-    """certify: with the kind of the extremal and the condition of its equations. limits: (2, N+1, n), the bounds on q. What
+class Limits(NamedTuple):
+    """bounds: (2, N+1, n), on q, or None. horizon: a free final time, or None."""
+
+    bounds: np.ndarray | None
+    horizon: Horizon | None
+
+
+def ended(made: Transcription, it: Iterate, certify: bool, activity: Activity, limits: Limits) -> Ended:
+    """certify: with the kind of the extremal and the condition of its equations. What
     has converged to multipliers that alternate from node to node is no solution."""
     kkt, linear, pinned = made.kkt, it.linear, activity.pinned(made.kkt, it.z)
     refined(made, it, activity.multipliers, pinned)
@@ -40,13 +52,38 @@ def ended(made: Transcription, it: Iterate, certify: bool, activity: Activity, l
     residual = kkt.residual(gradient, band)
     alternation = alternating(it, partial(sequences_of, made), gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
+    if limits.horizon is not None:
+        check_held(it, made.time_place, gradient, pinned)
     inertia = kind_of(kkt, linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
-    bounds = {} if limits is None else {"q": activity.part(made.places, limits, made.windows.t)}
-    return Ended(it, residual, alternation, inertia, linear.condition(band) if certify else np.nan, bounds)
+    t = made.at(it.z).windows.t
+    bounds = {} if limits.bounds is None else {"q": activity.part(made.places, limits.bounds, t)}
+    condition = linear.condition(band) if certify else np.nan
+    time = None if limits.horizon is None else final_time(limits.horizon, kkt, it.z, made.time_place, activity)
+    return Ended(it, residual, alternation, inertia, condition, bounds, time)
+
+
+def check_held(it: Iterate, place: int, gradient: np.ndarray, pinned: np.ndarray | None) -> None:
+    """A final time far from its guess that another step would move farther is no solution: gradients vanish on the way
+    to 0 and to infinity."""
+    if it.end is Termination.CONVERGED and abs(it.z.ravel()[place]) > np.log(FAR):
+        step = it.linear.factor(it.z, added=pinned).solve(-gradient * it.kkt.free)
+        if not abs(step.ravel()[place]) <= MOVES:
+            it.end = Termination.NOT_CONVERGED
+
+
+def final_time(horizon: Horizon, kkt: KKTSystem, z: np.ndarray, place: int, activity: Activity) -> FinalTime:
+    """place: of the first block's θ. Multipliers of θ_{i+1} = θ_i cancel in the sum over all blocks."""
+    found = {"guess": horizon.free.guess, "lower": horizon.limits[0], "upper": horizon.limits[1]}
+    slope = kkt.raw_gradient(z)[:, place].sum() / (horizon.length * np.exp(z[0, place]))
+    numbers = {name: np.asarray(value) for name, value in found.items()}
+    return FinalTime(**numbers, slope=np.asarray(slope), active=np.asarray(activity.active[0, place]))
 
 
 def solutions_of(made: Transcription, found: list[Ended], scheme: WindowMap) -> list[Solution]:
     """The ends of iterations as Solutions."""
+    if made.layout.timed:  # every one on windows of its own
+        each = [made.at(e.it.z) for e in found]
+        return [_solution(m, e, m.jets(e.it.z[None])[0], scheme.name) for m, e in zip(each, found, strict=True)]
     jets = made.jets(np.stack([e.it.z for e in found]))
     return [_solution(made, e, j, scheme.name) for e, j in zip(found, jets, strict=True)]
 
@@ -67,9 +104,8 @@ def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) ->
         it.iterations, it.factorizations, it.restorations, it.update, end.residual, it.at.violation, it.shift, end.condition,
         abs(end.alternation),
     )  # fmt: skip
-    return Solution(
-        **values, statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)), scheme=scheme, bounds=end.bounds
-    )
+    statistics = BoundaryStatistics(*(np.asarray(x) for x in numbers))
+    return Solution(**values, statistics=statistics, scheme=scheme, bounds=end.bounds, final_time=end.final_time)
 
 
 def _momenta(w: Windows, gradient: np.ndarray, node: int, sign: float, k: int):

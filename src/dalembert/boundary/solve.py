@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
+from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.prepare import Request, extremals, prepare_problem
 from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
@@ -34,7 +35,7 @@ def solve(
     initial: Sequence | Nodes | None = None,
     final: Sequence | Nodes | None = None,
     through: Mapping[float, Any] | None = None,
-    T: float | None = None,
+    T: float | Free | None = None,
     steps: int | None = None,
     times: Float[Array | np.ndarray, "N+1"] | None = None,
     scheme: Any = None,
@@ -56,10 +57,11 @@ def solve(
             (natural conditions); or Nodes(array (k, n)), the first k nodes; None leaves all free. Of an OptimalControl
             (q, v) or (q,), each an array or a mapping {coordinate: number} of those that are given.
         final: the same at the last time; Nodes are the last k.
-        through: {t: q}, points to pass, at times of nodes.
-        T: the time of the last node, N equal steps from 0.
+        through: {t: q}, points to pass, at times of nodes; with a free T of those of its guess.
+        T: the time of the last node, N equal steps from 0; or Free(guess), one that is found.
         steps: N, the number of equal steps.
-        times: (N+1,) the times of all nodes, instead of T and steps.
+        times: (N+1,) the times of all nodes, instead of T and steps; beside T=Free(…) how the nodes are distributed from
+            the first of them to T.
         scheme: Interpolated() (second order, the default), Averaged() (the paper's) or Hermite() (order 2k); the Scheme of
             the plant of an OptimalControl.
         guess: a path (N+1, n), or a solution on any nodes, whose multipliers are used too: a warm start or the refinement of

@@ -14,7 +14,7 @@ from dalembert.boundary.kkt.alternation import Sequence
 from dalembert.boundary.kkt.multipliers import alternating, continued
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton.iterate import Iterate, Termination
-from dalembert.boundary.result import OUTCOMES
+from dalembert.boundary.result import OUTCOMES, check_held, final_time
 from dalembert.control.transcription import ControlData
 from dalembert.solution import BoundaryStatistics, ControlSolution
 from dalembert.systems import System
@@ -30,19 +30,24 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
     found = alternating(it, partial(_sequences, data), gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     if found > 0.0:
         it.end = Termination.ALTERNATING
+    if data.horizon is not None:
+        check_held(it, data.time_place, gradient, pinned)
     inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
     condition = it.linear.condition(band) if certify else np.nan
     numbers: Any = (
         it.iterations, it.factorizations, it.restorations, it.update, residual, it.at.violation, it.shift, condition,
         abs(found),
     )  # fmt: skip
+    data = data.at(it.z)
     values = _values(data, it.z, kkt.raw_gradient(it.z))
+    time = None if data.horizon is None else final_time(data.horizon, kkt, it.z, data.time_place, activity)
     return ControlSolution(
         **values, cost=np.asarray(it.at.objective), negative_directions=np.asarray(inertia[0]),
         flat_directions=np.asarray(inertia[1]), code=np.asarray(int(OUTCOMES[it.end])),
         statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)),
         scheme=", ".join(repr(one) for one in data.scheme.action_for(data.problem.system)),
         bounds={name: activity.part(data.places(name), both, data.t) for name, both in data.bounds.items()},
+        final_time=time,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from dalembert.control.problem import OptimalControl, actuation
 from dalembert.systems.equations import all_reactions, force, value
@@ -92,8 +92,9 @@ def control_sizes(found: Sampled, extents: Float[np.ndarray, "n"], time: float) 
     return ControlSizes(s, inertia, time, forces, u, reactions, constraints, cost)
 
 
-def check_controls(found: Sampled) -> None:
-    """ValueError where nothing determines a control: ∂²C/∂u² singular at every sample point."""
+def check_controls(found: Sampled, bounded: Bool[np.ndarray, "r"]) -> None:
+    """ValueError where nothing determines a control: ∂²C/∂u² singular at every sample point along one without bounds on both
+    sides."""
     curvature = found.curvature
     if not np.all(np.isfinite(curvature)):
         raise ValueError("cost: its second derivatives by u are not finite near the first path; write u @ u and not a norm")
@@ -102,10 +103,13 @@ def check_controls(found: Sampled) -> None:
     smallest = np.abs(np.linalg.eigvalsh(scaled)).min(axis=1)
     if smallest.max() < SINGULAR:
         flat = np.linalg.eigh(scaled[0])[1][:, np.argmin(np.abs(np.linalg.eigvalsh(scaled[0])))]
-        which = ", ".join(f"u[{i}]" for i, w in enumerate(flat) if abs(w) > 0.1)
+        free = [i for i, w in enumerate(flat) if abs(w) > 0.1 and not bounded[i]]
+        if not free:
+            return
+        which = ", ".join(f"u[{i}]" for i in free)
         raise ValueError(
             f"cost: is singular: ∂²C/∂u² vanishes along {which}, so that nothing determines it. Add a small cost of it, "
-            "such as 1e-3 * u @ u"
+            "such as 1e-3 * u @ u, or bounds on both sides"
         )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
+from dalembert.boundary.data.free_time import fitted, horizon_of
 from dalembert.boundary.data.sizes import extents_of, origin_of
 from dalembert.boundary.interior.activity import activity_of, no_activity
 from dalembert.boundary.interior.barrier import Bounds, placed
@@ -42,19 +43,23 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     data, z, sizes = prepare_control(problem, asked)
     kkt = transcribed(data, z, sizes, asked.settings.tolerance)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
-    if data.bounds:
+    sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
+    bounds = _bounds(data)
+    if bounds is not None:
         linear = LinearSolver(kkt, z, SHORTEST_FRONTAL)
-        path = InteriorPoint(kkt, linear, asked.settings, _bounds(data)).minimise(z, kkt.positions + least)
+        path = InteriorPoint(kkt, linear, asked.settings, bounds).minimise(z, sizes)
         return control_solution(data, kkt, path.newton, asked.certify, activity_of(path))
-    it = BoundaryNewton(kkt, LinearSolver(kkt, z), asked.settings).minimise(z, kkt.positions + least)
+    it = BoundaryNewton(kkt, LinearSolver(kkt, z), asked.settings).minimise(z, sizes)
     return control_solution(data, kkt, it, asked.certify, no_activity(kkt))
 
 
-def _bounds(data: ControlData) -> Bounds:
+def _bounds(data: ControlData) -> Bounds | None:
     """Of the components of the path."""
     origins = {"q": data.origin, "u": np.zeros(data.layout.r)}
     parts = [(data.places(name), both - origins[name]) for name, both in data.bounds.items()]
-    return placed(len(data.t) + 2, data.layout.size, parts)
+    if data.horizon is not None and data.horizon.bounded:
+        parts.append((np.array([data.time_place]), data.horizon.bounds))
+    return placed(len(data.t) + 2, data.layout.size, parts) if parts else None
 
 
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
@@ -67,6 +72,8 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     r, equations = counted(problem, n)
     scheme = _checked_scheme(asked.scheme, n)
     t = read_times(asked.grid, 2, "at least two steps are needed")
+    horizon = horizon_of(asked.grid.T, t)
+    guess = guess if horizon is None else fitted(guess, t)
     ends = (
         read_partly(initial, "initial", n, problem.coordinates),
         read_partly(final, "final", n, problem.coordinates),
@@ -83,10 +90,11 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     held = path[given.all(axis=1)]
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     origin = origin_of(held, path)
-    data = ControlData(problem, scheme, ControlLayout(n, r, len(holonomic)), t, given, ends, origin, holonomic, bounds)
+    layout = ControlLayout(n, r, len(holonomic), horizon is not None)
+    data = ControlData(problem, scheme, layout, t, given, ends, origin, holonomic, bounds, horizon)
     v = _velocities(path, t, ends)
     found = sampled(problem, path, v, r, t)
-    check_controls(found)
+    check_controls(found, np.isfinite(bounds["u"]).all(axis=(0, 1)) if "u" in bounds else np.zeros(r, dtype=bool))
     scales = as_scales(asked.scales, n)
     extents = np.ptp(path, axis=0) if bounds else extents_of(held, path)  # a barrier knows no other scale
     sizes = control_sizes(found, extents if scales is None else scales, float(t[-1] - t[0]))

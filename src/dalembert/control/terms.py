@@ -13,16 +13,18 @@ Source: docs/control.md; Colombo, Martín de Diego, Zuccalli, section 4.3, with 
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.boundary.kkt.free_time import TIME, TIMED
 from dalembert.control.problem import OptimalControl, actuation, with_plant_parameters
 from dalembert.discretize import Scheme
 from dalembert.discretize.nodes import Interval, Node, incoming, kinematic_equations, outgoing
 from dalembert.systems.equations import all_reactions, first_derivative, momentum, value
 
-PARTS = ("state", "controls", "reactions", "adjoints", "steps")  # q, u, ν | λ, η
+PARTS = ("state", "controls", "reactions", "adjoints", "steps", "time")  # q, u, ν | λ, η | of a free final time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,15 +39,16 @@ class ControlLayout:
     n: int
     r: int
     m: int
+    timed: bool = False  # whether the final time is free
 
     def part(self, name: str) -> slice:
-        ends = np.cumsum([0, self.n, self.r, self.m, self.n, self.m]).tolist()
+        ends = np.cumsum([0, self.n, self.r, self.m, self.n, self.m, TIMED * self.timed]).tolist()
         i = PARTS.index(name)
         return slice(ends[i], ends[i + 1])
 
     @property
     def size(self) -> int:
-        return 2 * (self.n + self.m) + self.r
+        return self.part("time").stop
 
     def places(self, offset: int, *names: str) -> list[tuple[int, int]]:
         """(block, component) of parts of the block `offset` blocks on."""
@@ -69,6 +72,7 @@ class Edge:
     problem: OptimalControl  # without its parameters
     scheme: Scheme
     layout: ControlLayout
+    scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, shared):
         h, t = data
@@ -90,6 +94,7 @@ class InnerNode:
 
     problem: OptimalControl
     layout: ControlLayout
+    scaling: ClassVar = (1, 1, TIME)
 
     def __call__(self, z, data, shared):
         h0, h1, t = data
@@ -107,6 +112,7 @@ class EndNode:
 
     problem: OptimalControl
     layout: ControlLayout
+    scaling: ClassVar = (0, 1, TIME)
 
     def __call__(self, z, data, shared):
         sign, weight, t = data
@@ -123,6 +129,7 @@ class TerminalCost:
 
     problem: OptimalControl
     layout: ControlLayout
+    scaling: ClassVar = (TIME,)
 
     def __call__(self, z, data, shared):
         (t,) = data
@@ -137,6 +144,7 @@ class EndPosition:
 
     problem: OptimalControl
     layout: ControlLayout
+    scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, shared):
         weight, t = data
@@ -152,6 +160,7 @@ class EndVelocity:
 
     problem: OptimalControl
     layout: ControlLayout
+    scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, shared):
         weight, t = data

@@ -11,7 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.kkt.assembly import Elements, Term
+from dalembert.boundary.kkt.free_time import TimedParts, with_free_time
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.control.ends import Ends
 from dalembert.control.problem import OptimalControl, with_plant_parameters
@@ -24,7 +26,8 @@ from dalembert.systems.sizes import power_of_two
 
 class ControlData(NamedTuple):
     """A checked problem. t: (N+1,); given: which positions of the nodes are, (N+1, n); ends: what is given there; origin:
-    from where positions are counted; holonomic: which of the constraints are, (m,); bounds: (2, N+1, ·) of "q" and "u"."""
+    from where positions are counted; holonomic: which of the constraints are, (m,); bounds: (2, N+1, ·) of "q" and "u"; horizon:
+    a free final time, or None."""
 
     problem: OptimalControl
     scheme: Scheme
@@ -35,6 +38,18 @@ class ControlData(NamedTuple):
     origin: Float[np.ndarray, "n"]
     holonomic: Bool[np.ndarray, "m"]
     bounds: dict[str, np.ndarray]
+    horizon: Horizon | None
+
+    def at(self, z: np.ndarray) -> ControlData:
+        """With the times at the final time of a path z (blocks, b), where that is free."""
+        if self.horizon is None:
+            return self
+        return self._replace(t=self.horizon.times(self.t, float(np.exp(z.ravel()[self.time_place]))))
+
+    @property
+    def time_place(self) -> int:
+        """Where one θ of a free final time stands in the flat path."""
+        return self.layout.part("time").start
 
     def places(self, name: str) -> np.ndarray:
         """(N+1, m): where "q" or "u" of the nodes stand in the flat path."""
@@ -53,11 +68,13 @@ def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance
     scales = _control_scales(data, sizes, tolerance)
     random = np.random.default_rng(0)
     near = z + 0.1 * random.standard_normal((3, *z.shape)) * scales.units
-    return KKTSystem(
+    parts = TimedParts(
         Elements(terms, arrays, {"origin": data.origin, "parameters": data.problem.parameters}),
-        Components(fixed, primal, ~primal), Monitored(data.places("q"), np.ones(len(t))), scales, near,
-        role=lambda codes: role_of(codes, data.problem, {}),
+        Components(fixed, primal, ~primal), Monitored(data.places("q"), np.ones(len(t))), scales,
     )  # fmt: skip
+    if data.horizon is not None:
+        parts = with_free_time(parts, [None] * len(terms), data.horizon.begin, data.time_place)
+    return KKTSystem(*parts, near, role=lambda codes: role_of(codes, data.problem, {}))
 
 
 def _fixed(data: ControlData) -> np.ndarray:

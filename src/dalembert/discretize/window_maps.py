@@ -159,6 +159,15 @@ def as_windows(scheme: Any) -> WindowMap:
     return scheme
 
 
+def check_stretchable(scheme: WindowMap) -> None:
+    """ValueError for windows that do not depend on the steps."""
+    if not scheme.differenced:
+        raise ValueError(
+            f"T: found Free beside scheme={type(scheme).__name__}(), whose discrete Lagrangian has no time step to change; "
+            "give T as a number"
+        )
+
+
 MAPS = {cls.name: cls for cls in (Interpolated, Averaged, Hermite, Points)}
 
 

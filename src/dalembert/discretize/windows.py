@@ -58,6 +58,21 @@ class Windows(NamedTuple):
         return self.rows.shape[-1]
 
     @property
+    def slot_orders(self) -> Int[np.ndarray, "W width"]:
+        """Which derivatives the slots hold that a window reads."""
+        return self.orders[np.arange(len(self.times))[:, None] * self.stride + np.arange(self.width)]
+
+    def stretched(self, factor: float, orders: Int[np.ndarray, "W width"]) -> Windows:
+        """On steps `factor` times as long, from the same first time. orders: of the slots that the windows read."""
+        begin, powers = self.t[0], orders[:, None, None, :] - np.arange(self.rows.shape[2])[:, None]
+        return self._replace(
+            rows=self.rows * factor ** powers.astype(float),
+            times=begin + factor * (self.times - begin),
+            weights=factor * self.weights,
+            t=begin + factor * (self.t - begin),
+        )
+
+    @property
     def differenced(self) -> bool:
         """Whether the highest entry of the jet is a k-th difference."""
         return self.scheme.differenced

@@ -9,6 +9,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
+from dalembert.boundary.data.free_time import Free, spread
 from dalembert.discretize.windows import Windows
 from dalembert.numbers import MOST_NODES, as_number, as_numbers, as_positive, described, whole_number
 from dalembert.systems.sizes import check_resolved
@@ -105,21 +106,22 @@ class TimeGrid(NamedTuple):
 
 
 def read_times(grid: TimeGrid, least: int, why: str) -> np.ndarray:
-    """The nodes' times (N+1,): equal steps from 0 to T, or those given."""
+    """The nodes' times (N+1,): equal steps from 0 to T, or those given; of a free T those of its guess."""
     T, steps, times = grid
     if times is not None:
-        if T is not None or steps is not None:
+        if (T is not None and not isinstance(T, Free)) or steps is not None:
             raise ValueError("times: found with T or steps; give the times of all nodes, or T and steps")
         t = as_numbers(times, "times")
         if t.ndim != 1 or np.any(np.diff(t) <= 0):
             raise ValueError("times: give the times of all nodes, (N+1,), increasing")
         if len(t) - 1 < least:
             raise ValueError(f"times: found N = {len(t) - 1}; {why}")
+        t = spread(T, t) if isinstance(T, Free) else t
         check_resolved("times", np.abs(t).max(), np.diff(t).min(initial=np.inf))
     else:
         if T is None and steps is None:
             raise TypeError("T, steps, times: are missing; give T and steps, or the times of all nodes")
-        length = as_positive(T, "T", "the time between the ends, positive and finite")
+        length = T.guess if isinstance(T, Free) else as_positive(T, "T", "the time between the ends, positive and finite")
         t = np.linspace(0.0, length, whole_number(steps, "steps", most=MOST_NODES) + 1)
     if len(t) - 1 < least:
         raise ValueError(f"steps: found N = {len(t) - 1}; {why}")

@@ -34,7 +34,7 @@ def redundant(
     problem: VariationalProblem, made: Transcription, q: Float[np.ndarray, "N+1 n"]
 ) -> Bool[np.ndarray, "slots n"] | None:
     """Components of what is given that follow from the others, or None; q: a path, for its size."""
-    w, slots, size = made.windows, made.layout.part("slots"), made.kkt.positions
+    w, slots, size = made.windows, made.layout.part("slots"), made.positions
     order = max(orders_of(problem, made.layout.n))
     found = find_integrals(w.t, q / size, order, _linearised(problem, size))
     if found is None:
@@ -129,7 +129,7 @@ def _on_curve(made: Transcription, curve: Curve) -> np.ndarray:
     z, rates = np.zeros(made.kkt.fixed.shape), [curve.jets[:, 0]]
     for _ in range(int(w.orders.max())):
         rates.append(curve.derive @ rates[-1])
-    slots = made.kkt.positions * curve.at(w.t, np.stack(rates, axis=1))[w.owners, w.orders]
+    slots = made.positions * curve.at(w.t, np.stack(rates, axis=1))[w.owners, w.orders]
     z[:, layout.part("slots")] = slots.reshape(len(z), -1)
     if layout.carried:
         jets = slot_jets(w, slots)

@@ -8,12 +8,13 @@ k-j-1 rates at every node, φ at j points between, see `discretize.constraint_wi
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from dalembert.boundary.data.sizes import Sizes
+from dalembert.boundary.kkt.free_time import ROWS, TIME
 from dalembert.discretize.constraint_windows import constraint_windows, ends_with_derivatives, inner_points
 from dalembert.discretize.windows import Windows, window_jets
 from dalembert.systems import InconsistentDataError
@@ -31,6 +32,7 @@ class LowerTerm:
     n: int
     width: int
     stride: int
+    scaling: ClassVar = (ROWS, 0, TIME, 1)
 
     def __call__(self, z, data, parameters):
         rows, chained, times, weights = data
@@ -61,6 +63,12 @@ class Group(NamedTuple):
     def size(self) -> int:
         """Multipliers of a window."""
         return self.windows.times.shape[1] * len(self.equations)
+
+    @property
+    def slots(self) -> np.ndarray:
+        """(W, width): what its windows read."""
+        w = self.windows
+        return (self.first + np.arange(len(w.times)))[:, None] * w.stride + np.arange(w.width)
 
     def raw(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Times (K,) and multipliers (K, m_j) of the windows that are clean, of a path (blocks, b)."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 
 from dalembert.boundary.kkt.assembly import Term
+from dalembert.boundary.kkt.free_time import ROWS, TIME, TIMED
 from dalembert.boundary.kkt.lower import Group, LowerTerm, node_weights
 from dalembert.discretize.constraint_windows import ends_with_derivatives
 from dalembert.discretize.curves import constraint_derivatives, holonomic_derivatives
@@ -34,6 +36,7 @@ class BlockLayout:
     holonomic: int
     attached: int  # the block, counted from its first, that carries the unknowns of a window
     carries: bool  # whether the highest derivatives are unknowns of their own; for k = 1 nothing would be gained
+    timed: bool = False  # whether the final time is free
 
     @property
     def carried(self) -> int:
@@ -44,6 +47,7 @@ class BlockLayout:
         sizes = {
             "slots": self.stride * self.n, "highest": self.carried, "momentum": self.carried,
             "multipliers": self.points * self.m, "lower": self.lower, "holonomic": self.stride * self.holonomic,
+            "time": TIMED * self.timed,
         }  # fmt: skip
         begin = 0
         for key, size in sizes.items():
@@ -57,7 +61,7 @@ class BlockLayout:
 
     @property
     def size(self) -> int:
-        return self.part("holonomic").stop
+        return self.part("time").stop
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +70,7 @@ class WindowTerm:
 
     problem: VariationalProblem  # without its parameters
     layout: BlockLayout
+    scaling: ClassVar = (ROWS, 0, TIME, 1)
 
     def __call__(self, z, data, parameters):
         rows, chained, times, weights = data
@@ -91,6 +96,7 @@ class NodeTerm:
     slots: int
     begin: int = 0
     order: int = 0
+    scaling: ClassVar = (1, TIME)
 
     def __call__(self, z, data, parameters):
         weight, time = data
@@ -118,15 +124,25 @@ class TermList:
         self.bare, self.windows, self.layout, self.fixed_slots = bare, windows, layout, fixed_slots
         self.terms: list[Term] = []
         self.data: list = []
+        self.orders: list[np.ndarray | None] = []  # of the slots that windows read
         self.fixed = np.ones((len(windows.orders) // layout.stride, layout.size), dtype=bool)
 
-    def _add(self, function, read: list[tuple[int, int]], own: list[tuple[int, int]], start: int, data: tuple) -> None:
+    def _add(
+        self,
+        function,
+        read: list[tuple[int, int]],
+        own: list[tuple[int, int]],
+        start: int,
+        data: tuple,
+        orders: np.ndarray | None = None,
+    ) -> None:
         """read, own: (offset, component) of the numbers that the function reads, and of its multipliers; start: the block
-        where the first window begins."""
+        where the first window begins; orders: of the slots, where data begin with rows."""
         offsets, components = zip(*read, *own, strict=True)
         multipliers = tuple(range(len(read), len(read) + len(own)))
         self.terms.append(Term(function, offsets, components, multipliers, start, len(data[0])))
         self.data.append(data)
+        self.orders.append(orders)
 
     def add_windows(self, left_out: np.ndarray | None) -> None:
         """The action, and the constraints of its order."""
@@ -137,7 +153,7 @@ class TermList:
         ]
         shift = w.width * layout.n + layout.carried
         data = (w.rows, w.chained, w.times, w.weights)
-        self._add(WindowTerm(self.bare, layout), places[:shift], places[shift:], 0, data)
+        self._add(WindowTerm(self.bare, layout), places[:shift], places[shift:], 0, data, w.slot_orders)
         fixed[:, layout.part("slots")] = np.repeat(self.fixed_slots.reshape(len(fixed), w.stride), layout.n, axis=1)
         if left_out is not None:
             fixed[:, layout.part("slots")] &= ~left_out.reshape(len(fixed), -1)
@@ -150,7 +166,8 @@ class TermList:
         own = [(group.attached, group.begin + c) for c in range(group.size)]
         function = LowerTerm(self.bare, group.order, layout.n, w.width, layout.stride)
         data = (w.rows, w.chained, w.times, w.weights)
-        self._add(function, _slots(w.width, layout.stride, layout.n), own, group.first, data)
+        orders = self.windows.orders[group.slots]
+        self._add(function, _slots(w.width, layout.stride, layout.n), own, group.first, data, orders)
         blocks = group.first + group.attached + np.flatnonzero(group.free)
         self.fixed[blocks, group.begin : group.begin + group.size] = False
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from dalembert.boundary.data.sizes import Sizes
 from dalembert.boundary.kkt.assembly import Elements
+from dalembert.boundary.kkt.free_time import TimedParts, with_free_time
 from dalembert.boundary.kkt.lower import Group, groups_of
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.boundary.kkt.terms import BlockLayout, TermList
@@ -55,6 +56,24 @@ class Transcription(NamedTuple):
         return first[:, None] + np.arange(self.layout.n)
 
     @property
+    def positions(self) -> np.ndarray:
+        """(n,): typical sizes of the coordinates."""
+        return self.kkt.positions[: self.layout.n]
+
+    @property
+    def time_place(self) -> int:
+        """Where one θ of a free final time stands in the flat path."""
+        return self.layout.part("time").start
+
+    def at(self, z: np.ndarray) -> Transcription:
+        """With the windows at the final time of a path z (blocks, b), where that is free."""
+        if not self.layout.timed:
+            return self
+        factor, w = float(np.exp(z.ravel()[self.time_place])), self.windows
+        groups = [g._replace(windows=g.windows.stretched(factor, w.orders[g.slots])) for g in self.groups]
+        return self._replace(windows=w.stretched(factor, w.slot_orders), groups=groups)
+
+    @property
     def carriers(self) -> slice:
         """The blocks that carry the unknowns of a window."""
         return slice(self.layout.attached, self.layout.attached + len(self.windows.times))
@@ -77,16 +96,17 @@ class FixedSlots(NamedTuple):
 
 
 def transcribe(
-    problem: VariationalProblem, windows: Windows, given: FixedSlots, sample: np.ndarray, sizes: Sizes
+    problem: VariationalProblem, windows: Windows, given: FixedSlots, sample: np.ndarray, sizes: Sizes, timed: bool = False
 ) -> Transcription:
-    """The KKT system of a problem. given: what is fixed. sample: (slots, n), a path to look at."""
+    """The KKT system of a problem. given: what is fixed. sample: (slots, n), a path to look at. timed: whether the final
+    time is free."""
     n, k, stride = sample.shape[1], problem.derivatives, windows.stride
     orders, holonomic = orders_of(problem, n), constraint_numbers(problem, n)[1]
     equations = tuple(i for i, order in enumerate(orders) if order == k)
     lower = (len(orders) - len(equations)) * (1 if stride == 1 else k)
     layout = BlockLayout(
         n, k, windows.times.shape[1], stride, windows.width, len(equations), lower, holonomic, 0 if stride > 1 else k // 2,
-        k > 1 and windows.differenced,
+        k > 1 and windows.differenced, timed,
     )  # fmt: skip
     made = TermList(with_parameters(problem, None), windows, layout, given.slots)
     made.add_windows(given.left_out)
@@ -101,12 +121,15 @@ def transcribe(
     for name in ("multipliers", "lower", "holonomic"):
         relaxed[layout.part(name)] = True
     scales = _scales(windows, layout, sizes, equations, groups)
-    kkt = KKTSystem(
+    parts = TimedParts(
         Elements(tuple(made.terms), made.data, problem.parameters), Components(made.fixed, primal, relaxed),
         _monitored(windows, layout, given.slots, sizes), scales,
-        _samples(scales, sample.reshape(len(made.fixed), stride * n)),
-        role=lambda codes: role_of(codes, problem, {}),
     )  # fmt: skip
+    if timed:
+        orders = [o if k > 1 else None for o in made.orders]
+        parts = with_free_time(parts, orders, float(windows.t[0]), layout.part("time").start)
+    samples = _samples(parts.scales, sample.reshape(len(made.fixed), stride * n))
+    kkt = KKTSystem(*parts, samples, role=lambda codes: role_of(codes, problem, {}))
     return Transcription(kkt, layout, windows, made.data, equations, groups)
 
 
