@@ -26,14 +26,11 @@ from dalembert.boundary.data.holonomic import check_points, onto_constraints
 from dalembert.boundary.data.origin import moved, moved_back
 from dalembert.boundary.data.redundant import check_met, redundant
 from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
-from dalembert.boundary.interior.activity import activity_of, no_activity
-from dalembert.boundary.interior.barrier import placed
-from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
+from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.lower import check_given_windows
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton.iterate import Settings
-from dalembert.boundary.newton.iteration import BoundaryNewton
 from dalembert.boundary.result import Ended, Limits, ended, solutions_of
 from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable
 from dalembert.discretize.windows import Windows, windows
@@ -150,11 +147,11 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
     w, scheme = prepared.windows, prepared.scheme
     made, z, extents, left_out = _transcribed(prepared)
     least = 4 * np.finfo(float).eps / settings.tolerance * np.abs(prepared.origin)  # what moves o + x by its last digits
-    iteration = _iteration(prepared, made, z[0], settings)
+    search = _search(prepared, made, z[0], settings)
 
     def one(given: tuple[np.ndarray, np.ndarray]) -> Ended:
         sizes = prepared.sizes(given[1]).positions + least
-        it, activity = iteration(given[0], sizes if prepared.horizon is None else np.append(sizes, 1.0))
+        it, activity = search(given[0], sizes if prepared.horizon is None else np.append(sizes, 1.0))
         return ended(made, it, certify, activity, Limits(prepared.bounds, prepared.horizon))
 
     each = list(zip(z, extents, strict=True))
@@ -169,23 +166,13 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
     return [moved_back(s, prepared.origin, not w.differenced) for s in solutions_of(made, found, scheme)]
 
 
-def _iteration(prepared: PreparedProblem, made: Transcription, z: np.ndarray, settings: Settings):
-    """(path, sizes) → (Iterate, Activity): Newton's method, or the interior point method where there are bounds."""
-    kkt = made.kkt
-    parts = [] if prepared.bounds is None else [(made.places, prepared.bounds - prepared.origin)]
-    if prepared.horizon is not None and prepared.horizon.bounded:
-        parts.append((np.array([made.time_place]), prepared.horizon.bounds))
-    if not parts:
-        newton = BoundaryNewton(kkt, LinearSolver(kkt, z), settings)
-        return lambda path, sizes: (newton.minimise(path, sizes), no_activity(kkt))
-    bounds = placed(kkt.blocks, kkt.size, parts)
-    interior = InteriorPoint(kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, bounds)
-
-    def bounded(path, sizes):
-        found = interior.minimise(path, sizes)
-        return found.newton, activity_of(found)
-
-    return bounded
+def _search(prepared: PreparedProblem, made: Transcription, z: np.ndarray, settings: Settings) -> Search:
+    """What finds the extremal, inside the bounds."""
+    bounds = [] if prepared.bounds is None else [(made.places, prepared.bounds - prepared.origin)]
+    horizon = prepared.horizon
+    if horizon is not None and horizon.bounded:
+        bounds.append((np.array([made.time_place]), horizon.bounds))
+    return search_of(made.kkt, z, settings, bounds, horizon is not None)
 
 
 class Transcribed(NamedTuple):

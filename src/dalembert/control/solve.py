@@ -10,11 +10,7 @@ from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_thro
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.free_time import fitted, horizon_of
 from dalembert.boundary.data.sizes import extents_of, origin_of
-from dalembert.boundary.interior.activity import activity_of, no_activity
-from dalembert.boundary.interior.barrier import Bounds, placed
-from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
-from dalembert.boundary.kkt.linear import LinearSolver
-from dalembert.boundary.newton.iteration import BoundaryNewton
+from dalembert.boundary.iteration import search_of
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.ends import check_ends, first_path, read_partly, size_of_end
 from dalembert.control.problem import OptimalControl, counted
@@ -44,22 +40,18 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     kkt = transcribed(data, z, sizes, asked.settings.tolerance)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
-    bounds = _bounds(data)
-    if bounds is not None:
-        linear = LinearSolver(kkt, z, SHORTEST_FRONTAL)
-        path = InteriorPoint(kkt, linear, asked.settings, bounds).minimise(z, sizes)
-        return control_solution(data, kkt, path.newton, asked.certify, activity_of(path))
-    it = BoundaryNewton(kkt, LinearSolver(kkt, z), asked.settings).minimise(z, sizes)
-    return control_solution(data, kkt, it, asked.certify, no_activity(kkt))
+    search = search_of(kkt, z, asked.settings, _bounds(data), data.horizon is not None)
+    it, activity = search(z, sizes)
+    return control_solution(data, kkt, it, asked.certify, activity)
 
 
-def _bounds(data: ControlData) -> Bounds | None:
-    """Of the components of the path."""
+def _bounds(data: ControlData) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Places in the flat path, and their bounds."""
     origins = {"q": data.origin, "u": np.zeros(data.layout.r)}
     parts = [(data.places(name), both - origins[name]) for name, both in data.bounds.items()]
     if data.horizon is not None and data.horizon.bounded:
         parts.append((np.array([data.time_place]), data.horizon.bounds))
-    return placed(len(data.t) + 2, data.layout.size, parts) if parts else None
+    return parts
 
 
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
