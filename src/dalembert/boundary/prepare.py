@@ -129,10 +129,15 @@ def prepare_problem(
     check_points(near, w, given._replace(values=values), grid_nodes(t, through.times), sizes, origin)
     values = onto_constraints(near, w, given.fixed, values)
     if w.differenced:
-        check_problem(near, *sampled_jets(w, values[0], SAMPLES), sizes)
+        check_problem(near, *sampled_jets(w, values[0], SAMPLES), sizes, _bounded(both, n))
     for i, (name, time) in enumerate((("initial", t[0]), ("final", t[-1]))):
         check_end_constraints(problem, [both[i] for both in boundary_data], name, time, sizes)
     return made._replace(values=values)
+
+
+def _bounded(both: np.ndarray | None, n: int) -> np.ndarray:
+    """(n,): coordinates with bounds on both sides, at every node."""
+    return np.zeros(n, dtype=bool) if both is None else np.isfinite(both).all(axis=(0, 1))
 
 
 def _side(batch: list[EndData | None]) -> EndData | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool
 
 from dalembert.algebra import numerical_rank
 from dalembert.boundary.data.boundary_data import EndData
@@ -39,10 +40,13 @@ def densities(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray) 
     return Densities(*(x[len(x) // 2] for x in ordered))
 
 
-def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray, sizes: Sizes) -> None:
+def check_problem(
+    problem: VariationalProblem, jets: np.ndarray, times: np.ndarray, sizes: Sizes, bounded: Bool[np.ndarray, "n"]
+) -> None:
     """Rank of the constraints and regularity of L at sample points: RankDeficientError, ValueError naming what is wrong.
 
-    jets: (samples, k+1, n) of the first path. What is wrong at all samples is wrong; at some it may be a bad guess.
+    jets: (samples, k+1, n) of the first path; bounded: coordinates with bounds on both sides, which determine what nothing
+    else does. What is wrong at all samples is wrong; at some it may be a bad guess.
     """
     random = np.random.default_rng(0)
     size = sizes.of(np.arange(jets.shape[1]))
@@ -69,7 +73,15 @@ def check_problem(problem: VariationalProblem, jets: np.ndarray, times: np.ndarr
         _check_against_holonomic(problem, jet, times, values, slopes.reshape(*slopes.shape[:2], -1), size)
     highest = slopes[:, np.arange(m), list(orders_of(problem, n))]
     _check_highest(np.concatenate([highest, holonomic_slopes], axis=1), m)
-    _check_regular(problem, hessian, np.concatenate([highest, holonomic_slopes], axis=1))
+    held = np.tile(np.eye(n)[bounded], (len(jet), 1, 1))
+    rows = np.concatenate([highest, holonomic_slopes, held], axis=1)
+    flat = _flat_directions(hessian, rows)
+    if len(flat) and m:  # with multipliers, as L = 1 and |q̇|² = c² have them, L + λφ may be regular where L is not
+        curved = np.asarray(_curvatures(problem, jet, times)) * size[-1] * size[-1][:, None]
+        weights = random.uniform(0.5, 1.5, m) * sizes.action / sizes.differential
+        flat = _flat_directions(hessian + np.einsum("m,smij->sij", weights, curved), rows)
+    if len(flat):
+        _refuse_singular(problem, flat)
 
 
 def check_end_constraints(
@@ -192,8 +204,16 @@ def _holonomic_rates(problem: VariationalProblem, jets, times):
     return jax.vmap(one)(jets, times)
 
 
-def _check_regular(problem: VariationalProblem, hessian: np.ndarray, rows: np.ndarray) -> None:
-    """∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the kernel of the constraints' gradients by their highest derivatives, all in typical sizes."""
+@Jitted
+def _curvatures(problem: VariationalProblem, jets, times):
+    """∂²φ/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ of every constraint, (samples, m, n, n)."""
+    one = lambda jet, t: jax.hessian(lambda y: differential_constraints(problem, (*jet[:-1], y), t))(jet[-1])  # noqa: E731
+    return jax.vmap(one)(jets, times)
+
+
+def _flat_directions(hessian: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Where ∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ is singular on the kernel of the constraints' gradients by their highest derivatives at all
+    samples, all in typical sizes: the directions in which it vanishes, (samples, n), otherwise none."""
     worst = []
     for h, a in zip(hessian, rows, strict=True):
         lengths = np.linalg.norm(a, axis=1, keepdims=True)
@@ -202,13 +222,17 @@ def _check_regular(problem: VariationalProblem, hessian: np.ndarray, rows: np.nd
         kernel = right[int(np.sum(s > SINGULAR)) :].T
         reduced = kernel.T @ h @ kernel
         if not kernel.shape[1] or np.min(np.abs(np.linalg.eigvalsh(reduced))) > SINGULAR * np.abs(h).max():
-            return
+            return np.zeros((0, h.shape[0]))
         worst.append(np.abs(kernel @ np.linalg.eigh(reduced)[1][:, np.argmin(np.abs(np.linalg.eigvalsh(reduced)))]))
-    names = problem.coordinates or [f"q[{i}]" for i in range(hessian.shape[1])]
-    which = ", ".join(name for name, w in zip(names, np.max(worst, axis=0), strict=True) if w > 0.1)
+    return np.array(worst)
+
+
+def _refuse_singular(problem: VariationalProblem, flat: np.ndarray) -> None:
+    names = problem.coordinates or [f"q[{i}]" for i in range(flat.shape[1])]
+    which = ", ".join(name for name, w in zip(names, np.max(flat, axis=0), strict=True) if w > 0.1)
     k = problem.derivatives
     raise ValueError(
         f"lagrangian: is singular: it depends at most linearly on the {k}-th derivative of {which}, where no constraint "
         "determines it (∂²L/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ on the directions left by the constraints). Use fewer derivatives, or "
-        "add a term that makes it regular"
+        "add a term that makes it regular, or bounds on both sides"
     )
