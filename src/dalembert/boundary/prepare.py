@@ -120,7 +120,7 @@ def prepare_problem(
     extents = np.array([extents_of(*each) for each in zip(held, paths, strict=True)])
     values[:, w.orders == 0] -= origin
     near = moved(problem, origin, not w.differenced)
-    found = densities(near, *sampled_jets(w, values[0], SAMPLES))
+    found = densities(near, *sampled_jets(w, values[0], SAMPLES), horizon is not None)
     made = PreparedProblem(
         near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found, both,
         horizon,

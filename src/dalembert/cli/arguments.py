@@ -83,9 +83,7 @@ def named_discretization(problem: VariationalProblem | OptimalControl, name: str
 
 def first_guess(entry: BoundaryEntry, steps: int) -> np.ndarray | None:
     """The entry's first path at the nodes."""
-    if entry.guess is None:
-        return None
-    return entry.guess(np.linspace(0.0, entry.boundary["T"], whole_number(steps, "steps", most=MOST_NODES) + 1))
+    return entry.first_guess(whole_number(steps, "steps", most=MOST_NODES))
 
 
 def _from_file(reference: str) -> Any:

@@ -24,7 +24,8 @@ SINGULAR = 1e-10
 
 
 class Sampled(NamedTuple):
-    """At sample points of the first path: ∂²L/∂v², L_q + f, B, R, ∂²C/∂u², and |∂φ/∂q|, |∂φ/∂v| of the constraints."""
+    """At sample points of the first path: ∂²L/∂v², L_q + f, B, R, ∂²C/∂u², |∂φ/∂q|, |∂φ/∂v| of the constraints, and
+    C."""
 
     mass: Any
     forces: Any
@@ -33,6 +34,7 @@ class Sampled(NamedTuple):
     curvature: Any
     by_position: Any
     by_velocity: Any
+    cost: Any
 
 
 class ControlSizes(NamedTuple):
@@ -62,7 +64,7 @@ def _sampled(problem: OptimalControl, q, v, u, t) -> Sampled:
         return Sampled(
             jax.hessian(call, 1)(q, v), jax.grad(call)(q, v) + force(system, q, v, t), actuation(problem, q, t),
             all_reactions(system, q, v, jnp.zeros_like(v), t), jax.hessian(cost)(u),
-            jax.jacfwd(phi, 0)(q, v), jax.jacfwd(phi, 1)(q, v),
+            jax.jacfwd(phi, 0)(q, v), jax.jacfwd(phi, 1)(q, v), cost(jnp.zeros_like(u)),
         )  # fmt: skip
 
     return jax.vmap(one)(q, v, u, t)
@@ -79,8 +81,9 @@ def sampled(problem: OptimalControl, q, v, r: int, t) -> Sampled:
     return jax.tree.map(np.asarray, found)
 
 
-def control_sizes(found: Sampled, extents: Float[np.ndarray, "n"], time: float) -> ControlSizes:
-    """From medians over the sample points; 1 where nothing tells."""
+def control_sizes(found: Sampled, extents: Float[np.ndarray, "n"], time: float, timed: bool) -> ControlSizes:
+    """From medians over the sample points; 1 where nothing tells. timed: with a free T the cost is at least what it is without
+    controls."""
     middle = Sampled(*(_median(x) for x in found))
     inertia = np.diagonal(middle.mass)
     s = _positive(with_inertia(extents, inertia))
@@ -88,7 +91,7 @@ def control_sizes(found: Sampled, extents: Float[np.ndarray, "n"], time: float) 
     forces = np.where(forces > 0.0, forces, _positive(np.max(forces)))
     u, reactions = (_reach(forces, x) for x in (middle.actuation, middle.reactions.T))
     constraints = _positive(np.max(np.maximum(middle.by_position * s, middle.by_velocity * s / time), axis=1, initial=0.0))
-    cost = float(_positive(np.max(np.diagonal(middle.curvature) * u**2)))
+    cost = float(_positive(np.max(np.diagonal(middle.curvature) * u**2, initial=middle.cost if timed else 0.0)))
     return ControlSizes(s, inertia, time, forces, u, reactions, constraints, cost)
 
 

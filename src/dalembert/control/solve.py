@@ -89,7 +89,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     check_controls(found, np.isfinite(bounds["u"]).all(axis=(0, 1)) if "u" in bounds else np.zeros(r, dtype=bool))
     scales = as_scales(asked.scales, n)
     extents = np.ptp(path, axis=0) if bounds else extents_of(held, path)  # a barrier knows no other scale
-    sizes = control_sizes(found, extents if scales is None else scales, float(t[-1] - t[0]))
+    sizes = control_sizes(found, extents if scales is None else scales, float(t[-1] - t[0]), horizon is not None)
     return ControlStart(data, _first_values(data, path, v, guess), sizes)
 
 

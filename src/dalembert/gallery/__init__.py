@@ -1,13 +1,16 @@
 """The gallery: one system or boundary problem per file, with formula, parameters, reference, and closed form."""
 
 from dalembert.gallery import (
+    brachistochrone,
     car_with_trailers,
     cart_pole,
     chain,
     contact_oscillator,
     curvature_particle,
     double_integrator,
+    dubins,
     elastic_beam,
+    elastica,
     heisenberg,
     inertia_wheel_pendulum,
     knife_edge,
@@ -45,9 +48,12 @@ ENTRIES: dict[str, Entry] = {
 PROBLEMS: dict[str, BoundaryEntry] = {
     module.entry.name: module.entry
     for module in (
+        brachistochrone,
         cart_pole,
         double_integrator,
+        dubins,
         elastic_beam,
+        elastica,
         knife_edge,
         minimum_acceleration,
         minimum_jerk,

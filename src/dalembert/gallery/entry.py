@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from dalembert.control import OptimalControl
 from dalembert.systems import System, VariationalProblem
 
@@ -54,16 +56,16 @@ class BoundaryEntry:
         formula: for people.
         source: for people.
         problem: with default parameters.
-        boundary: what `dalembert.solve` is given besides steps and guess: initial, final, through, T.
+        boundary: what `dalembert.solve` is given besides steps and guess: initial, final, through, T, bounds.
         steps: of a typical solution; times of points between are nodes for its multiples.
         exact: exact(t, **parameters) → q, or None.
         guess: guess(t) → q, or (q, u), a first path, or None.
-        cost: ∫ C dt of the optimal control in the limit of small steps, or None.
+        cost: what is minimal, in the limit of small steps, or None.
 
     Example:
         >>> from dalembert.gallery import PROBLEMS
         >>> sorted(PROBLEMS)[:3]
-        ['cart_pole', 'double_integrator', 'elastic_beam']
+        ['brachistochrone', 'cart_pole', 'double_integrator']
     """
 
     name: str
@@ -76,3 +78,8 @@ class BoundaryEntry:
     exact: Callable | None = None
     guess: Callable | None = None
     cost: float | None = None
+
+    def first_guess(self, steps: int) -> Any:
+        """The first path at the nodes of equal steps, or None."""
+        T = self.boundary["T"]
+        return None if self.guess is None else self.guess(np.linspace(0.0, getattr(T, "guess", T), steps + 1))

@@ -29,15 +29,16 @@ ZERO = 1e-8
 SINGULAR = 1e-10
 
 
-def densities(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray) -> Densities:
+def densities(problem: VariationalProblem, jets: np.ndarray, times: np.ndarray, timed: bool) -> Densities:
     """Medians of derivatives of L and of the constraints at jets (samples, k+1, n) of the first path, 0 where they are not
-    finite."""
+    finite. timed: whether the final time is free."""
     found = jax.tree.map(np.asarray, _derivatives(problem, jets, times))
-    _, slopes, _, holonomic, hessian = found
-    parts = np.diagonal(hessian, axis1=1, axis2=2), slopes, holonomic
+    _, slopes, _, holonomic, hessian, value = found
+    parts = np.diagonal(hessian, axis1=1, axis2=2), slopes, holonomic, value
     # By sorting: np.median takes ten times as long for so few numbers.
     ordered = [np.sort(np.where(np.isfinite(x), np.abs(x), 0.0), axis=0) for x in parts]
-    return Densities(*(x[len(x) // 2] for x in ordered))
+    inertia, slopes, holonomic, value = (x[len(x) // 2] for x in ordered)
+    return Densities(inertia, slopes, holonomic, float(value) if timed else 0.0)
 
 
 def check_problem(
@@ -52,7 +53,7 @@ def check_problem(
     size = sizes.of(np.arange(jets.shape[1]))
     jet = jets + APART * random.standard_normal(jets.shape) * (size + np.abs(jets))
     found = jax.tree.map(np.asarray, _derivatives(problem, jet, times))
-    values, slopes, holonomic_values, holonomic_slopes, hessian = found
+    values, slopes, holonomic_values, holonomic_slopes, hessian, _ = found
     slopes, holonomic_slopes = slopes * size, holonomic_slopes * size[0]
     hessian = hessian * size[-1] * size[-1][:, None]
     n, m, mh = jets.shape[2], slopes.shape[1], holonomic_slopes.shape[1]
@@ -129,7 +130,7 @@ def _derivatives(problem: VariationalProblem, jets, times):
         slopes = jax.jacfwd(phi)(jet)
         return (
             phi(jet), slopes, holonomic_constraints(problem, jet[0], t),
-            jax.jacfwd(lambda q: holonomic_constraints(problem, q, t))(jet[0]), hessian,
+            jax.jacfwd(lambda q: holonomic_constraints(problem, q, t))(jet[0]), hessian, density(problem, tuple(jet), t),
         )  # fmt: skip
 
     return jax.vmap(one)(jets, times)

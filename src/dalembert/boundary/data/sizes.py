@@ -2,7 +2,7 @@
 
 An origin o and sizes s of the coordinates are read off what is given (docs/boundary.md states the rule). With the time T of
 the problem q⁽ⁱ⁾ has the size s/Tⁱ, an equation φ the size γ = max |∂φ/∂q⁽ⁱ⁾| s/Tⁱ, L the second derivatives σ = max
-|∂²L/∂q⁽ᵏ⁾²| (s/Tᵏ)² in these units, and its multiplier the size σ/γ. What is small is small against these.
+|∂²L/∂q⁽ᵏ⁾²| (s/Tᵏ)² in these units, with a free T at least |L|, and its multiplier the size σ/γ. What is small is small against these.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ FAR = 2.0  # extents: a path farther than that from zero is counted from an orig
 
 
 class Densities(NamedTuple):
-    """At sample points of the first path: |∂²L/∂q⁽ᵏ⁾²| by coordinate, and |∂φ/∂q⁽ⁱ⁾| of every constraint."""
+    """At sample points of the first path: |∂²L/∂q⁽ᵏ⁾²| by coordinate, |∂φ/∂q⁽ⁱ⁾| of every constraint, and |L|, 0 where a
+    number added to L changes nothing: where T is given."""
 
     inertia: Float[np.ndarray, "n"]
     differential: Float[np.ndarray, "m k+1 n"]
     holonomic: Float[np.ndarray, "mh n"]
+    value: float
 
 
 class Sizes(NamedTuple):
@@ -67,7 +69,7 @@ def sizes_of(positions: Float[np.ndarray, "n"], w: Windows, found: Densities) ->
     powers = time ** -np.arange(float(found.differential.shape[1]))
     rows = (found.differential * powers[:, None] * s).max(axis=(1, 2), initial=0.0)
     order = found.differential.shape[1] - 1 if w.differenced else 0
-    action = float(np.max(found.inertia * (s / time**order) ** 2, initial=0.0))
+    action = float(np.max(found.inertia * (s / time**order) ** 2, initial=found.value))
     return Sizes(
         s, time, float(_positive(action)), _positive(rows), _positive((found.holonomic * s).max(axis=1, initial=0.0))
     )
