@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
+from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.prepare import PreparedProblem, Request, extremals, prepare_problem
 from dalembert.boundary.solve import settings
 from dalembert.native import processors
@@ -29,7 +31,7 @@ def solve_batch(
     final: Sequence | Nodes | None = None,
     through: Mapping[float, Any] | None = None,
     guess: Float[Array, "batch N+1 n"] | None = None,
-    T: float | None = None,
+    T: float | Free | None = None,
     steps: int | None = None,
     times: Float[Array, "N+1"] | None = None,
     scheme=None,
@@ -118,7 +120,7 @@ def multistart(
     initial=None,
     final=None,
     through: Mapping[float, Any] | None = None,
-    T: float | None = None,
+    T: float | Free | None = None,
     steps: int | None = None,
     times: Float[Array, "N+1"] | None = None,
     scheme=None,
@@ -169,16 +171,21 @@ def multistart(
     guesses = whole_number(starts, "starts", 0, MOST_STARTS) if drawn else as_numbers(starts, "starts")
     if not isinstance(guesses, int) and guesses.ndim != 3:
         raise ValueError(f"starts: found shape {guesses.shape}; give the number of starts, or guesses (starts, N+1, n)")
-    given, grid = Request(initial, final, through), TimeGrid(T, steps, times)
+    given = Request(initial, final, through)
 
-    def prepared(guesses) -> PreparedProblem:
-        return prepare_problem(problem, [given._replace(guess=g) for g in guesses], grid, scheme, scales)
+    def prepared(guesses, T=T) -> PreparedProblem:
+        requests = [given._replace(guess=g) for g in guesses]
+        return prepare_problem(problem, requests, TimeGrid(T, steps, times), scheme, scales)
+
+    def certified(s: Solution) -> Solution:
+        near = dataclasses.replace(T, guess=float(s.t[-1])) if isinstance(T, Free) else T
+        return extremals(prepared([s], near), options, True)[0]
 
     base = prepared([None])
     paths = _draw(base, guesses, spread, seed) if isinstance(guesses, int) else guesses
     found = extremals(prepared(paths), options, False, workers) if len(paths) else []
     sizes = base.sizes(base.extents[0]).positions
-    return _distinct(found, sizes, lambda s: extremals(prepared([s]), options, True)[0])
+    return _distinct(found, sizes, certified)
 
 
 def _draw(base: PreparedProblem, starts: int, spread: float, seed: int) -> np.ndarray:
@@ -197,7 +204,8 @@ def _distinct(found: list[Solution], sizes: np.ndarray, certified: Callable[[Sol
     hits: list[int] = []
     for s in solved:
         for i, other in enumerate(different):
-            if np.all(np.abs(s.q - other.q) <= SAME * (sizes + np.ptp(s.q, axis=0))):
+            near = abs(s.t[-1] - other.t[-1]) <= SAME * (s.t[-1] - s.t[0])
+            if near and np.all(np.abs(s.q - other.q) <= SAME * (sizes + np.ptp(s.q, axis=0))):
                 hits[i] += 1
                 break
         else:

@@ -82,7 +82,7 @@ def sampled(problem: OptimalControl, q, v, r: int, t) -> Sampled:
 
 
 def control_sizes(found: Sampled, extents: Float[np.ndarray, "n"], time: float, timed: bool) -> ControlSizes:
-    """From medians over the sample points; 1 where nothing tells. timed: with a free T the cost is at least what it is without
+    """From medians over the sample points; 1 where nothing tells. timed: with a free T the cost is at least that without
     controls."""
     middle = Sampled(*(_median(x) for x in found))
     inertia = np.diagonal(middle.mass)

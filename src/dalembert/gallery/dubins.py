@@ -15,7 +15,6 @@ from dalembert.boundary import Free
 from dalembert.gallery.entry import BoundaryEntry
 from dalembert.systems import Nonholonomic, VariationalProblem
 
-
 SMOOTH = 1e-8
 
 

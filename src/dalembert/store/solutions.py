@@ -2,7 +2,8 @@
 
 Dimensions: `node` and `window` with their times, `coordinate`, `derivative` of the jets, `momentum` (k of them at an end),
 `multiplier` and `holonomic` for the two kinds of constraints. Of a ControlSolution also `control`, `step` and `costate`, the
-two gradients at an end. Bounds on q and u are variables such as `u_lower` and `u_active`.
+two gradients at an end. Bounds on q and u are variables such as `u_lower` and `u_active`, a free final time such as
+`T_slope`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from dalembert.outcome import Outcome
 from dalembert.solution import BoundaryStatistics, ControlSolution, CriticalPoint, Solution
 from dalembert.solution_bounds import ActiveBounds
+from dalembert.solution_time import FinalTime
 from dalembert.store.checks import FORMAT, REAL, WHOLE, attribute, check_outcomes, check_variables
 from dalembert.store.paths import FORCE, LENGTH, TIME
 from dalembert.systems import is_traced
@@ -31,6 +33,7 @@ COUNTED = (
     "restorations",
     "q_active",
     "u_active",
+    "T_active",
 )
 MOMENTA = ("momenta_initial", "momenta_final")  # each is there where the end is given by derivatives
 _STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
@@ -78,6 +81,15 @@ BOUNDS = {
     "margin": ((), "smallest max(slack, multiplier) of the bounds on {x}, in units of the solver", "1"),
 }
 
+# of a final time that was free
+FREE_TIME = {
+    "guess": ("final time from which it was sought", TIME),
+    "lower": ("least final time", TIME),
+    "upper": ("largest final time, infinite where there is no bound", TIME),
+    "slope": ("derivative of the optimal value by the final time", f"unit of what is minimal / {TIME}"),
+    "active": ("-1 where the final time is at its lower bound, 1 where at its upper one", "1"),
+}
+
 
 class Stored(NamedTuple):
     """How solutions of one class are stored. times: dimension: the field with its times."""
@@ -115,6 +127,9 @@ def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
         for name, axes, long_name, units in _bound_variables(x):
             values = np.asarray(getattr(bounds, name))
             found[f"{x}_{name}"] = (axes, values, {"long_name": long_name, "units": units})
+    for name, (long_name, units) in FREE_TIME.items() if s.final_time else ():
+        values = np.asarray(getattr(s.final_time, name))
+        found[f"T_{name}"] = ((), values, {"long_name": long_name, "units": units})
     for name in _STATISTICS:
         found[name] = ((), np.asarray(getattr(s.statistics, name)), {"long_name": f"{name} of the solver"})
     times: dict[str, Any] = {
@@ -142,7 +157,11 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
         for x in BOUNDED
         if f"{x}_lower" in data
     }
-    return stored.kind(**values, **times, statistics=statistics, scheme=attribute(data, "windows"), bounds=bounds)
+    free = {name: np.array(data[f"T_{name}"].values) for name in FREE_TIME} if "T_guess" in data else None
+    return stored.kind(
+        **values, **times, statistics=statistics, scheme=attribute(data, "windows"), bounds=bounds,
+        final_time=None if free is None else FinalTime(**free),
+    )  # fmt: skip
 
 
 def _bound_variables(x: str) -> list[tuple[str, tuple[str, ...], str, str]]:
@@ -164,6 +183,8 @@ def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str
     for x in BOUNDED:
         if f"{x}_lower" in data:
             found |= {f"{x}_{name}": axes for name, axes, *_ in _bound_variables(x)}
+    if "T_guess" in data:
+        found |= {f"T_{name}": () for name in FREE_TIME}
     layout = {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}
     check_variables(data, layout)
     check_outcomes(data)

@@ -121,7 +121,11 @@ def read_times(grid: TimeGrid, least: int, why: str) -> np.ndarray:
     else:
         if T is None and steps is None:
             raise TypeError("T, steps, times: are missing; give T and steps, or the times of all nodes")
-        length = T.guess if isinstance(T, Free) else as_positive(T, "T", "the time between the ends, positive and finite")
+        length = (
+            T.guess
+            if isinstance(T, Free)
+            else as_positive(T, "T", "the time between the ends, positive and finite, or Free(guess)")
+        )
         t = np.linspace(0.0, length, whole_number(steps, "steps", most=MOST_NODES) + 1)
     if len(t) - 1 < least:
         raise ValueError(f"steps: found N = {len(t) - 1}; {why}")

@@ -96,7 +96,7 @@ def spread(free: Free, times: Float[np.ndarray, "N+1"]) -> Float[np.ndarray, "N+
     """Nodes that are distributed as `times` are, from the first of them to the guess."""
     begin, length = float(times[0]), float(times[-1] - times[0])
     for name, T in (("guess", free.guess), ("upper", free.upper)):
-        if T is not None and not T > begin:
+        if T is not None and begin >= T:
             raise ValueError(f"T: found Free with {name} = {T:g}; the first of times is {begin:g}, and T comes after it")
     return begin + (free.guess - begin) * ((times - begin) / length)
 

@@ -2,7 +2,8 @@
 
 An origin o and sizes s of the coordinates are read off what is given (docs/boundary.md states the rule). With the time T of
 the problem q⁽ⁱ⁾ has the size s/Tⁱ, an equation φ the size γ = max |∂φ/∂q⁽ⁱ⁾| s/Tⁱ, L the second derivatives σ = max
-|∂²L/∂q⁽ᵏ⁾²| (s/Tᵏ)² in these units, with a free T at least |L|, and its multiplier the size σ/γ. What is small is small against these.
+|∂²L/∂q⁽ᵏ⁾²| (s/Tᵏ)² in these units, with a free T at least |L|, and its multiplier the size σ/γ. What is small is small
+against these.
 """
 
 from __future__ import annotations

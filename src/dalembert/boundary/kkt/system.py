@@ -119,9 +119,10 @@ class KKTSystem:
         objective, gradient = self.assembly.evaluate(z)
         flat = gradient.ravel()
         flat[self.fixed_places] = 0.0
-        scaled = flat * self.flat_units
-        violation = float(np.abs(flat.take(self.nonlinear)) @ self.residuals)
-        return Evaluation(objective, violation, gradient, math.sqrt(scaled @ scaled))
+        with np.errstate(over="ignore", invalid="ignore"):  # see `finite`
+            scaled = flat * self.flat_units
+            violation = float(np.abs(flat.take(self.nonlinear)) @ self.residuals)
+            return Evaluation(objective, violation, gradient, math.sqrt(scaled @ scaled))
 
     def max_norms(self, z: np.ndarray) -> np.ndarray:
         """(n,): the largest |position| of every coordinate."""
