@@ -271,6 +271,7 @@ CALLS = {
     "Avoid": (da.Avoid, {}, {"factor": "function or None"}),
     "SampledFeedback": (da.SampledFeedback, {"law": free}, {}),
     "Nodes": (da.Nodes, {"q": [PLACE]}, {"q": "rows"}),
+    "Free": (da.Free, {"guess": 1.0}, {"guess": "positive", "lower": "part or None", "upper": "positive or None"}),
     "Path.interpolate": (lambda t: path().interpolate(t), {"t": 0.1}, {}),
     "Path.lane": (lambda i: batch().lane(i), {"i": 0}, {}),
     "Solution.interpolate": (lambda t: solution().interpolate(t), {"t": 0.1}, {}),
@@ -411,9 +412,9 @@ def test_every_class_that_a_user_builds_is_in_the_table():
     """The others are made by the library, are bases of the user's classes, or take no argument."""
     made = (
         "ActiveBounds", "AdaptedReference", "BoundaryStatistics", "Condition", "Connection", "Consistency", "ControlSolution",
-        "Convergence", "Embedding", "Extremals", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Order",
-        "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "PreparedRun", "Projection", "Provenance",
-        "Redefined", "Reduction", "Reference", "Regularity", "Residual", "Root", "Solution", "Solvability",
+        "Convergence", "Embedding", "Extremals", "FinalTime", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Order",
+        "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "PreparedRun", "Projection",
+        "Provenance", "Redefined", "Reduction", "Reference", "Regularity", "Residual", "Root", "Solution", "Solvability",
         "Statistics", "SymplecticDefect",
     )  # fmt: skip
     public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}

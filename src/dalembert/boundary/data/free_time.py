@@ -54,7 +54,9 @@ class Free:
         if not lower < upper:
             raise ValueError(f"lower, upper: found {lower:g} and {upper:g}; lower < upper is needed")
         if not lower <= found["guess"] <= upper:
-            raise ValueError(f"guess: found {found['guess']:g}, outside [{lower:g}, {upper:g}]; give one between the bounds")
+            raise ValueError(
+                f"guess, lower, upper: found {found['guess']:g}, outside [{lower:g}, {upper:g}]; a guess is between"
+            )
         for name, value in found.items():
             object.__setattr__(self, name, value)
 
