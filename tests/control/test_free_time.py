@@ -52,7 +52,7 @@ def test_the_least_time_under_a_bounded_control_is_exact(guess):
 
 
 def test_least_time_without_bounds_on_the_control_is_refused():
-    with pytest.raises(ValueError, match="cost: is singular.*bounds on both sides"):
+    with pytest.raises(ValueError, match=r"cost: is singular.*bounds on both sides"):
         da.solve(FAST, **ENDS, T=da.Free(1.0), steps=10)
     with pytest.raises(ValueError, match="cost: is singular"):
         da.solve(FAST, **ENDS, T=da.Free(1.0), bounds={"u": (-1.0, None)}, steps=10)
