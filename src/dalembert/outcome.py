@@ -90,3 +90,31 @@ _MESSAGES = {
     ),
     Outcome.LEFT_DOMAIN: "the state left the domain given by domain=. The last state of the path is the last one inside",
 }
+
+SOLVED = {  # of boundary problems
+    Outcome.SUCCESS: "the node equations and the constraints hold",
+    Outcome.SINGULAR: (
+        "the KKT matrix is singular along every direction tried: constraints depend on each other with these ends, or the "
+        "Lagrangian is singular there. Try another guess, other ends, or fewer constraints"
+    ),
+    Outcome.NOT_CONVERGED: (
+        "Newton's iteration did not reach the tolerance. Raise max_iterations, give another guess, or begin with fewer "
+        "steps and use that solution as the guess"
+    ),
+    Outcome.NOT_FINITE: (
+        "a function of the problem returned NaN or infinity on the first path. Give a guess inside its domain"
+    ),
+}
+
+CONTROLLED = SOLVED | {  # of optimal control
+    Outcome.SUCCESS: "the equations of motion, of the adjoints and of the controls hold",
+    Outcome.SINGULAR: (
+        "the equations are singular along every direction tried: the controls do not move all that the ends ask for "
+        "(uncontrollable), constraints depend on each other with these ends, or nothing determines a control. Free what "
+        "cannot be reached, add actuators, or add a cost of the control"
+    ),
+    Outcome.INFEASIBLE: (
+        "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
+        "controls move all that the ends ask for (controllability), inside their bounds; give more time, or another guess"
+    ),
+}

@@ -10,37 +10,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from dalembert.numbers import as_numbers
-from dalembert.outcome import Outcome
+from dalembert.outcome import CONTROLLED, SOLVED, Outcome
 from dalembert.solution_bounds import ActiveBounds
 from dalembert.solution_time import FinalTime
-
-MESSAGES = {
-    Outcome.SUCCESS: "the node equations and the constraints hold",
-    Outcome.SINGULAR: (
-        "the KKT matrix is singular along every direction tried: constraints depend on each other with these ends, or the "
-        "Lagrangian is singular there. Try another guess, other ends, or fewer constraints"
-    ),
-    Outcome.NOT_CONVERGED: (
-        "Newton's iteration did not reach the tolerance. Raise max_iterations, give another guess, or begin with fewer "
-        "steps and use that solution as the guess"
-    ),
-    Outcome.NOT_FINITE: (
-        "a function of the problem returned NaN or infinity on the first path. Give a guess inside its domain"
-    ),
-}
-
-CONTROL_MESSAGES = MESSAGES | {
-    Outcome.SUCCESS: "the equations of motion, of the adjoints and of the controls hold",
-    Outcome.SINGULAR: (
-        "the equations are singular along every direction tried: the controls do not move all that the ends ask for "
-        "(uncontrollable), constraints depend on each other with these ends, or nothing determines a control. Free what "
-        "cannot be reached, add actuators, or add a cost of the control"
-    ),
-    Outcome.INFEASIBLE: (
-        "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
-        "controls move all that the ends ask for (controllability), inside their bounds; give more time, or another guess"
-    ),
-}
 
 
 class BoundaryStatistics(eqx.Module):
@@ -101,7 +73,7 @@ class CriticalPoint(eqx.Module):
     scheme: eqx.AbstractVar[str]
     bounds: eqx.AbstractVar[dict[str, ActiveBounds]]
     final_time: eqx.AbstractVar[FinalTime | None]
-    messages: ClassVar[dict[Outcome, str]] = MESSAGES
+    messages: ClassVar[dict[Outcome, str]] = SOLVED
     discretized: ClassVar[str] = "windows"
 
     @property
@@ -273,7 +245,7 @@ class ControlSolution(CriticalPoint):
     bounds: dict[str, ActiveBounds]
     final_time: FinalTime | None
 
-    messages: ClassVar[dict[Outcome, str]] = CONTROL_MESSAGES
+    messages: ClassVar[dict[Outcome, str]] = CONTROLLED
     discretized: ClassVar[str] = "action"
 
     @property

@@ -31,7 +31,7 @@ from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.lower import check_given_windows
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton.iterate import Settings
-from dalembert.boundary.result import Ended, Limits, ended, solutions_of
+from dalembert.boundary.result import Ended, EndLimits, ended, solutions_of
 from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable
 from dalembert.discretize.windows import Windows, windows
 from dalembert.numbers import as_numbers
@@ -137,7 +137,7 @@ def prepare_problem(
 
 def _bounded(both: np.ndarray | None, n: int) -> np.ndarray:
     """(n,): coordinates with bounds on both sides, at every node."""
-    return np.zeros(n, dtype=bool) if both is None else np.isfinite(both).all(axis=(0, 1))
+    return np.zeros(n, dtype=bool) if both is None else np.asarray(np.isfinite(both).all(axis=(0, 1)))
 
 
 def _side(batch: list[EndData | None]) -> EndData | None:
@@ -157,7 +157,7 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
     def one(given: tuple[np.ndarray, np.ndarray]) -> Ended:
         sizes = prepared.sizes(given[1]).positions + least
         it, activity = search(given[0], sizes if prepared.horizon is None else np.append(sizes, 1.0))
-        return ended(made, it, certify, activity, Limits(prepared.bounds, prepared.horizon))
+        return ended(made, it, certify, activity, EndLimits(prepared.bounds, prepared.horizon))
 
     each = list(zip(z, extents, strict=True))
     if threads == 1 or len(z) == 1:

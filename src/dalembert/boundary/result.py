@@ -36,14 +36,14 @@ class Ended(NamedTuple):
     final_time: FinalTime | None
 
 
-class Limits(NamedTuple):
+class EndLimits(NamedTuple):
     """bounds: (2, N+1, n), on q, or None. horizon: a free final time, or None."""
 
     bounds: np.ndarray | None
     horizon: Horizon | None
 
 
-def ended(made: Transcription, it: Iterate, certify: bool, activity: Activity, limits: Limits) -> Ended:
+def ended(made: Transcription, it: Iterate, certify: bool, activity: Activity, limits: EndLimits) -> Ended:
     """certify: with the kind of the extremal and the condition of its equations. What
     has converged to multipliers that alternate from node to node is no solution."""
     kkt, linear, pinned = made.kkt, it.linear, activity.pinned(made.kkt, it.z)

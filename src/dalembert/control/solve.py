@@ -86,7 +86,8 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     data = ControlData(problem, scheme, layout, t, given, ends, origin, holonomic, bounds, horizon)
     v = _velocities(path, t, ends)
     found = sampled(problem, path, v, r, t)
-    check_controls(found, np.isfinite(bounds["u"]).all(axis=(0, 1)) if "u" in bounds else np.zeros(r, dtype=bool))
+    limits = bounds.get("u", np.full((1, 1, r), np.inf))
+    check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))))
     scales = as_scales(asked.scales, n)
     extents = np.ptp(path, axis=0) if bounds else extents_of(held, path)  # a barrier knows no other scale
     sizes = control_sizes(found, extents if scales is None else scales, float(t[-1] - t[0]), horizon is not None)

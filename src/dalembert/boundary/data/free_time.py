@@ -37,7 +37,7 @@ class Free:
         >>> rest = [0.0]
         >>> found = da.solve(move, initial=([0.0], rest), final=([1.0], rest), T=da.Free(1.0), steps=20)
         >>> round(float(found.t[-1]), 2), round(float(found.cost), 2)  # √6, √(32/3)
-        (2.45, 3.27)
+        (2.45, 3.26)
     """
 
     guess: float

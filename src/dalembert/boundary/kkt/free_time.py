@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -51,7 +51,7 @@ class Stretched:
 
 
 @dataclasses.dataclass(frozen=True)
-class Same:
+class SameTime:
     """w(θ_{i+1} - θ_i)."""
 
     def __call__(self, z, data, shared):
@@ -75,19 +75,12 @@ def with_free_time(parts: TimedParts, orders: list[np.ndarray | None], begin: fl
     """
     (terms, data, shared), (fixed, primal, relaxed), (places, spans), scales = parts
     blocks, size = fixed.shape
-    timed = [
-        t._replace(
-            function=Stretched(t.function, t.function.scaling),
-            offsets=(*t.offsets, min(t.offsets)),
-            components=(*t.components, at),
-        )
-        for t in terms
-    ]
+    timed = [_timed(t, at) for t in terms]
     given = [
         (*arrays, np.zeros((t.number, 0)) if o is None else o.astype(float), np.full(t.number, begin))
         for t, arrays, o in zip(terms, data, orders, strict=True)
     ]
-    same = Term(Same(), (0, 1, 0), (at, at, at + 1), (2,), 0, blocks - 1)
+    same = Term(SameTime(), (0, 1, 0), (at, at, at + 1), (2,), 0, blocks - 1)
     fixed, primal, units = fixed.copy(), primal.copy(), scales.units.copy()
     fixed[:, at], fixed[:, at + 1], primal[at] = False, False, True
     fixed[-1, at + 1] = True
@@ -99,4 +92,14 @@ def with_free_time(parts: TimedParts, orders: list[np.ndarray | None], begin: fl
         Components(fixed, primal, relaxed),
         Monitored(np.concatenate([places, watched[:, None]], axis=1), spans),
         scales._replace(positions=np.append(scales.positions, 1.0), units=units),
+    )
+
+
+def _timed(term: Term, at: int) -> Term:
+    """A term that reads θ, component `at` of its first block."""
+    function: Any = term.function
+    return term._replace(
+        function=Stretched(function, function.scaling),
+        offsets=(*term.offsets, min(term.offsets)),
+        components=(*term.components, at),
     )
