@@ -415,8 +415,8 @@ def test_every_class_that_a_user_builds_is_in_the_table():
         "ActiveBounds", "AdaptedReference", "BoundaryStatistics", "Condition", "Connection", "Consistency",
         "ControlSolution", "Convergence", "Embedding", "Extremals", "FinalTime", "FlowRegularity", "Interpolant",
         "Invariant", "Multipliers", "Order", "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan",
-        "PreparedRun", "Projection", "Provenance", "Redefined", "Reduction", "Reference", "Regularity", "Residual", "Root", "Solution", "Solvability",
-        "Statistics", "SymplecticDefect",
+        "PreparedRun", "Projection", "Provenance", "Redefined", "Reduction", "Reference", "Regularity", "Residual", "Root",
+        "Solution", "Solvability", "Statistics", "SymplecticDefect",
     )  # fmt: skip
     public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}
     for name, kind in public.items():
