@@ -81,7 +81,7 @@ def test_other_units_and_guesses_far_off_find_the_same(far, unit):
     found = da.solve(problem, **ends, T=da.Free(far * unit * float(wanted.t[-1])), steps=20)
     assert float(found.t[-1]) / unit == pytest.approx(float(wanted.t[-1]), rel=1e-11)
     assert found.kind == "minimum"
-    assert found.statistics.iterations <= 12
+    assert found.statistics.iterations <= 20
 
 
 def test_a_solution_with_another_time_is_a_guess():
@@ -124,11 +124,13 @@ def test_a_time_that_nothing_holds_is_told(lagrangian, end, words):
     assert words in found.describe()
 
 
-def test_windows_without_steps_have_no_time_to_free():
+def test_what_a_free_time_cannot_be_beside_is_named():
     discrete = da.VariationalProblem(lambda a, b: 0.5 * (b - a) @ (b - a))
     first, last = da.Nodes([[0.0]]), da.Nodes([[1.0]])
     with pytest.raises(ValueError, match=r"T: found Free beside scheme=Points\(\)"):
         da.solve(discrete, initial=first, final=last, T=da.Free(4.0), steps=4, scheme=da.Points())
+    with pytest.raises(ValueError, match="seek: found 'extremal' beside bounds of T"):
+        da.solve(STEER, **TO, T=da.Free(1.0, upper=2.0), steps=20, seek="extremal")
     with pytest.raises(ValueError, match="T: found Free with guess = 1; the first of times is 3"):
         da.solve(STEER, **TO, T=da.Free(1.0), times=np.linspace(3.0, 4.0, 11))
 

@@ -177,7 +177,7 @@ def _search(prepared: PreparedProblem, made: Transcription, z: np.ndarray, setti
     horizon = prepared.horizon
     if horizon is not None and horizon.bounded:
         bounds.append((np.array([made.time_place]), horizon.bounds))
-    return search_of(made.kkt, z, settings, bounds, horizon is not None)
+    return search_of(made.kkt, z, settings, bounds, None if horizon is None else made.time_place)
 
 
 class Transcribed(NamedTuple):

@@ -40,7 +40,7 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     kkt = transcribed(data, z, sizes, asked.settings.tolerance)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
-    search = search_of(kkt, z, asked.settings, _bounds(data), data.horizon is not None)
+    search = search_of(kkt, z, asked.settings, _bounds(data), None if data.horizon is None else data.time_place)
     it, activity = search(z, sizes)
     return control_solution(data, kkt, it, asked.certify, activity)
 
