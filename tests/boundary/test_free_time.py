@@ -144,9 +144,9 @@ def errors(name, steps, **changed):
 
 @pytest.mark.parametrize("name", ["brachistochrone", "elastica"])
 def test_values_of_the_gallery_have_order_2(name):
-    off, found = errors(name, (20, 40))
+    off, found = errors(name, (12, 24))
     assert np.log2(off[0] / off[1]) == pytest.approx(2.0, abs=0.02)
-    assert (4.0 * off[1] - off[0]) / 3.0 == pytest.approx(0.0, abs=5e-6 * PROBLEMS[name].cost)
+    assert (4.0 * off[1] - off[0]) / 3.0 == pytest.approx(0.0, abs=5e-5 * PROBLEMS[name].cost)
     if name == "brachistochrone":
         np.testing.assert_allclose([s.action for s in found], [s.t[-1] for s in found], rtol=1e-12)
         away = [np.abs(s.q - PROBLEMS[name].exact(s.t)).max() for s in found]
@@ -174,7 +174,7 @@ def test_heisenberg_is_found_with_its_time():
         da.Nonholonomic(lambda q, v: v[2] - q[1] * v[0] + q[0] * v[1]),
     )
     T, values = [], []
-    for N in (20, 40):
+    for N in (14, 28):
         t = np.linspace(0.0, 1.0, N + 1)
         circle = np.stack([np.sin(2 * np.pi * t), np.cos(2 * np.pi * t) - 1.0, 6.0 * t], axis=1) / 6.0
         found = da.solve(problem, initial=(np.zeros(3),), final=([0.0, 0.0, 1.0],), T=da.Free(1.0), steps=N, guess=circle)
