@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.algebra import least_norm
+from dalembert.algebra.least_norm import least_norm
 from dalembert.boundary.data.boundary_data import FilledSlots
 from dalembert.boundary.data.sizes import Sizes
 from dalembert.discretize.windows import Windows
