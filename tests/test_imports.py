@@ -32,6 +32,7 @@ LEVELS = (
     ("discretize",),
     ("step", "boundary"),
     ("control", "measure"),
+    ("closed_loop",),
     ("store", "show", "gallery"),
     ("papers",),
     ("cli",),

@@ -20,6 +20,7 @@ ROOMS = (
     "step",
     "boundary",
     "control",
+    "closed_loop",
     "measure",
     "store",
     "show",
@@ -28,6 +29,7 @@ ROOMS = (
 if TYPE_CHECKING:
     from dalembert import measure
     from dalembert.boundary import Extremals, Nodes, multistart, solve, solve_batch, spline
+    from dalembert.closed_loop import Feedback, feedback
     from dalembert.control import OptimalControl
     from dalembert.discretize import (
         Averaged,
@@ -132,6 +134,7 @@ __all__ = [
     "ControlSolution",
     "DiscreteSystem",
     "Extremals",
+    "Feedback",
     "FileError",
     "Hermite",
     "Holonomic",
@@ -177,6 +180,7 @@ __all__ = [
     "energies",
     "energy",
     "ensemble",
+    "feedback",
     "from_xarray",
     "interpolant",
     "load",
