@@ -32,7 +32,7 @@ LEVELS = (
     ("discretize",),
     ("step", "boundary"),
     ("control", "measure"),
-    ("closed_loop",),
+    ("guidance",),
     ("store", "show", "gallery"),
     ("papers",),
     ("cli",),

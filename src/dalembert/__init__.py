@@ -20,7 +20,7 @@ ROOMS = (
     "step",
     "boundary",
     "control",
-    "closed_loop",
+    "guidance",
     "measure",
     "store",
     "show",
@@ -29,7 +29,7 @@ ROOMS = (
 if TYPE_CHECKING:
     from dalembert import measure
     from dalembert.boundary import Extremals, Nodes, multistart, solve, solve_batch, spline
-    from dalembert.closed_loop import Feedback, feedback
+    from dalembert.guidance import Feedback, feedback
     from dalembert.control import OptimalControl
     from dalembert.discretize import (
         Averaged,

@@ -60,7 +60,7 @@ def test_a_regulator_over_a_long_time_is_that_of_the_discrete_algebraic_equation
 def test_a_regulator_along_a_motion_tends_to_riccati_s_equation_with_order_2():
     """A pendulum that is lifted: -Ṗ = AᵀP + PA - PBR⁻¹BᵀP + Q with A at the plan, on the finest one."""
     Q, R, Q_T = np.array([[3.0, 0.5], [0.5, 1.0]]), np.array([[0.5]]), np.diag([2.0, 1.0])
-    fine = da.solve(PENDULUM, **LIFT, steps=640, certify=False)
+    fine = da.solve(PENDULUM, **LIFT, steps=148, certify=False)
 
     def slope(t, p):
         p, a = p.reshape(2, 2), np.array([[0.0, 1.0], [-2.0 * np.cos(fine.interpolate(t)[0]), 0.0]])
@@ -68,10 +68,10 @@ def test_a_regulator_along_a_motion_tends_to_riccati_s_equation_with_order_2():
 
     exact = solve_ivp(slope, (1.5, 0.0), Q_T.ravel(), rtol=1e-10, atol=1e-10).y[:, -1].reshape(2, 2)[1] / R[0, 0]
     errors = []
-    for steps in (20, 40, 80):
+    for steps in (8, 16, 32):
         plan = da.solve(PENDULUM, **LIFT, steps=steps, certify=False)
         errors.append(np.abs(da.feedback(PENDULUM, plan, Q=Q, R=R, Q_T=Q_T).K[0, 0] - exact).max())
-    np.testing.assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), 2.0, atol=0.1)
+    np.testing.assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), 2.0, atol=0.15)
 
 
 def circle(angle, speed):
@@ -172,7 +172,7 @@ def regulated(swing_up):
 
 
 def test_the_swing_up_stays_up_where_without_feedback_it_falls(swing_up, regulated):
-    problem, plan, _ = swing_up
+    problem, _, _ = swing_up
     deaf = da.Feedback(**{**vars(regulated), "K": 0.0 * regulated.K, "after": 0.0 * regulated.after})
     for start, pushed in ((0.2, 0.0), (0.0, 0.3)):
         plant = da.System(problem.system.lagrangian, forces=lambda q, v, p, f=pushed: f * jnp.array([1.0, 0.0]) - 0.02 * v,
@@ -202,9 +202,10 @@ def test_a_plan_is_followed_to_second_order_in_the_time_of_sampling(swing_up):
     problem, plan, _ = swing_up
     law, runs = da.feedback(problem, plan, final=UP), []
     for every in (1, 4, 8):
-        run = da.simulate(problem.system, [0.0, 0.0], [0.0, 0.0], h=0.0125, steps=128, feedback=law.sampled(0.0125, every))
+        feedback = law.sampled(0.00625, every)
+        run = da.simulate(problem.system, [0.0, 0.0], [0.0, 0.0], h=0.00625, steps=256, feedback=feedback)
         runs.append(np.asarray(run.q))
-    np.testing.assert_allclose(runs[0][::2], plan.q[:65], atol=0.01)
+    np.testing.assert_allclose(runs[0][::4], plan.q[:65], atol=0.01)
     assert np.abs(runs[2] - runs[0]).max() / np.abs(runs[1] - runs[0]).max() == pytest.approx(63.0 / 15.0, rel=0.1)
 
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.closed_loop.law import Feedback, law_along
-from dalembert.closed_loop.linearisation import along, check_solution_of, fixed_components, linearised, read_given
-from dalembert.closed_loop.sweep import gains_of, neighbours
+from dalembert.guidance.law import Feedback, law_along
+from dalembert.guidance.linearisation import along, check_solution_of, fixed_components, linearised, read_given
+from dalembert.guidance.sweep import gains_of, neighbours
 from dalembert.control.problem import OptimalControl
 from dalembert.discretize import Scheme
 from dalembert.numbers import as_number, as_numbers

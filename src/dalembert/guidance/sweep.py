@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.closed_loop.linearisation import Linearised
+from dalembert.guidance.linearisation import Linearised
 
 RANK = 1e-10  # singular values of what can be perturbed, relative to the largest one before the end, below which it cannot
 DEPENDENT = 1e-6  # singular values of rows of length 1 that count as dependent

@@ -79,6 +79,11 @@ class Feedback(eqx.Module):
         lower, upper = (at(jnp.clip(jnp.asarray(b), -LARGEST, LARGEST)) for b in (self.lower, self.upper))
         return jnp.clip(u - gains @ x, lower, upper)
 
+    def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
+        """As `closed_loop` asks: ū of t + ahead, corrected by the state at t."""
+        row = self._last() if t > self.t[-1] else self._rows(np.array([t]), ahead)[0]
+        return np.asarray(self._control(row, q, v))
+
     def sampled(self, h: float, every: int = 1) -> SampledFeedback:
         """The law for `simulate(feedback=…)` with step h, sampled every so many steps and held in between.
 
