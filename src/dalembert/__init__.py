@@ -29,7 +29,6 @@ ROOMS = (
 if TYPE_CHECKING:
     from dalembert import measure
     from dalembert.boundary import Extremals, Nodes, multistart, solve, solve_batch, spline
-    from dalembert.guidance import Feedback, feedback
     from dalembert.control import OptimalControl
     from dalembert.discretize import (
         Averaged,
@@ -47,6 +46,20 @@ if TYPE_CHECKING:
         energies,
         redefined,
         with_time,
+    )
+    from dalembert.guidance import (
+        ClosedLoop,
+        Controllability,
+        Derivatives,
+        Feedback,
+        PredictiveController,
+        Replanned,
+        Sensitivity,
+        closed_loop,
+        controllability,
+        feedback,
+        mpc,
+        sensitivity,
     )
     from dalembert.outcome import Outcome
     from dalembert.path import Path, Provenance, Statistics, StepError
@@ -129,9 +142,12 @@ __all__ = [
     "BoundaryStatistics",
     "Branch",
     "Central",
+    "ClosedLoop",
     "Connection",
     "Constraint",
     "ControlSolution",
+    "Controllability",
+    "Derivatives",
     "DiscreteSystem",
     "Extremals",
     "Feedback",
@@ -152,6 +168,7 @@ __all__ = [
     "PairMap",
     "Path",
     "Points",
+    "PredictiveController",
     "PreparedRun",
     "Projection",
     "Provenance",
@@ -159,10 +176,12 @@ __all__ = [
     "Redefined",
     "Reduction",
     "Reference",
+    "Replanned",
     "Root",
     "SampledFeedback",
     "Scheme",
     "SecondOrder",
+    "Sensitivity",
     "Solution",
     "Solvability",
     "SolveError",
@@ -175,7 +194,9 @@ __all__ = [
     "WindowMap",
     "acceleration",
     "adapted_reference",
+    "closed_loop",
     "connection",
+    "controllability",
     "deformed",
     "energies",
     "energy",
@@ -188,6 +209,7 @@ __all__ = [
     "matches",
     "measure",
     "momentum",
+    "mpc",
     "multistart",
     "ostrogradsky",
     "plot",
@@ -198,6 +220,7 @@ __all__ = [
     "reference",
     "roots",
     "save",
+    "sensitivity",
     "simulate",
     "simulate_free_steps",
     "solvability",

@@ -12,6 +12,7 @@ from scipy.linalg import solve_discrete_are
 import dalembert as da
 from dalembert.gallery.double_integrator import double_integrator
 from dalembert.gallery.knife_edge import knife_edge
+from dalembert.gallery.orbit_transfer import orbit_transfer
 
 UP = ([1.0, np.pi], [0.0, 0.0])
 PENDULUM = da.OptimalControl(
@@ -96,12 +97,9 @@ def edge():
 
 
 def partly():
-    """Two coordinates of which one ends free, at a cost."""
-    system = da.System(lambda q, v: 0.5 * v @ v + 4.0 * jnp.cos(q[0] - q[1]))
-    problem = da.OptimalControl(
-        system, cost=lambda q, v, u: u @ u, actuated=(0, 1), terminal=lambda q, v: 3.0 * (q[1] - 1.0) ** 2 + v @ v
-    )
-    return problem, {"final": ({0: 0.5},), "T": 2.0, "steps": 30}, None, lambda e: ([e, 0.3 + e], [0.0, e])
+    """To another orbit, the angle free."""
+    ends = {"final": ({"r": 1.5}, [0.0, 1.5**-1.5]), "T": 6.0, "steps": 40}
+    return orbit_transfer(), ends, None, lambda e: ([1.0 + e, e], [-e, 1.0 + e])
 
 
 @pytest.mark.parametrize("plant", [embedded, edge, partly])
@@ -173,13 +171,12 @@ def regulated(swing_up):
 
 def test_the_swing_up_stays_up_where_without_feedback_it_falls(swing_up, regulated):
     problem, _, _ = swing_up
-    deaf = da.Feedback(**{**vars(regulated), "K": 0.0 * regulated.K, "after": 0.0 * regulated.after})
     for start, pushed in ((0.2, 0.0), (0.0, 0.3)):
         plant = da.System(problem.system.lagrangian, forces=lambda q, v, p, f=pushed: f * jnp.array([1.0, 0.0]) - 0.02 * v,
                           parameters=problem.parameters)  # fmt: skip
         runs = [
             da.simulate(plant, [0.0, start], [0.0, 0.0], h=0.0125, steps=400, feedback=law.sampled(0.0125, 2))
-            for law in (regulated, deaf)
+            for law in (regulated, deaf(regulated))
         ]
         assert np.abs(runs[0].feedback).max() <= 25.0
         assert abs(float(runs[0].q[-1, 1]) - np.pi) < 0.05
@@ -198,14 +195,19 @@ def test_both_back_ends_and_the_law_itself_agree(swing_up, regulated):
     np.testing.assert_allclose(runs[0].feedback[-1, 0], regulated(2.3, runs[0].q[-2], runs[0].v[-2])[0], atol=1e-9)
 
 
-def test_a_plan_is_followed_to_second_order_in_the_time_of_sampling(swing_up):
+def deaf(law):
+    """The plan alone."""
+    return da.Feedback(**{**vars(law), "K": 0.0 * law.K, "after": 0.0 * law.after})
+
+
+def test_sampling_alone_changes_a_plan_to_second_order(swing_up):
     problem, plan, _ = swing_up
-    law, runs = da.feedback(problem, plan, final=UP), []
+    law, runs = deaf(da.feedback(problem, plan, final=UP)), []
     for every in (1, 4, 8):
         feedback = law.sampled(0.00625, every)
         run = da.simulate(problem.system, [0.0, 0.0], [0.0, 0.0], h=0.00625, steps=256, feedback=feedback)
         runs.append(np.asarray(run.q))
-    np.testing.assert_allclose(runs[0][::4], plan.q[:65], atol=0.01)
+    np.testing.assert_allclose(runs[0][::4], plan.q[:65], atol=0.05)
     assert np.abs(runs[2] - runs[0]).max() / np.abs(runs[1] - runs[0]).max() == pytest.approx(63.0 / 15.0, rel=0.1)
 
 
@@ -223,7 +225,7 @@ def test_wrong_arguments(swing_up):
     problem, plan, _ = swing_up
     for error, message, arguments in (
         (ValueError, "final: gives nothing for q of coordinate 0, but the solution has a costate", {}),
-        (ValueError, r"final\[0\]: found 2 for coordinate 0; the solution ends at 1", {"final": ([2.0, np.pi], [0.0, 0.0])}),
+        (ValueError, r"final\[0\]: found 2 for coordinate 0; the solution has 1 there", {"final": ([2.0, np.pi], [0.0, 0.0])}),
         (TypeError, "R: missing", {"Q": np.eye(4)}),
         (ValueError, "final: found one beside Q", {"final": UP, "Q": np.eye(4), "R": np.eye(1), "Q_T": np.eye(4)}),
         (ValueError, "R: found one with a negative eigenvalue", {"Q": np.eye(4), "R": -np.eye(1), "Q_T": np.eye(4)}),

@@ -46,7 +46,6 @@ def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance
     """The KKT system; z: (blocks, b), a first path; tolerance: to which its equations will be solved."""
     layout, t = data.layout, data.t
     fixed = _fixed(data)
-    terms, arrays = _terms(data, fixed)
     primal = np.zeros(layout.size, dtype=bool)
     for name in ("state", "controls", "reactions"):
         primal[layout.part(name)] = True
@@ -54,8 +53,7 @@ def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance
     random = np.random.default_rng(0)
     near = z + 0.1 * random.standard_normal((3, *z.shape)) * scales.units
     return KKTSystem(
-        Elements(terms, arrays, {"origin": data.origin, "parameters": data.problem.parameters}),
-        Components(fixed, primal, ~primal), Monitored(data.places("q"), np.ones(len(t))), scales, near,
+        elements_of(data), Components(fixed, primal, ~primal), Monitored(data.places("q"), np.ones(len(t))), scales, near,
         role=lambda codes: role_of(codes, data.problem, {}),
     )  # fmt: skip
 
@@ -151,3 +149,9 @@ def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float) ->
     residuals[:, layout.part("adjoints")] = 1.0 / np.maximum(sizes.forces * sizes.time, rounding / tolerance)
     residuals[:, layout.part("steps")] = 1.0 / (sizes.constraints * sizes.time)
     return Scales(sizes.positions, units, residuals, sizes.cost * sizes.time)
+
+
+def elements_of(data: ControlData) -> Elements:
+    """Cost and equations as a sum over windows."""
+    terms, arrays = _terms(data, _fixed(data))
+    return Elements(terms, arrays, {"origin": data.origin, "parameters": data.problem.parameters})

@@ -4,9 +4,24 @@
 controller in Python.
 """
 
+from dalembert.guidance.gramian import Controllability, controllability
 from dalembert.guidance.gains import feedback
 from dalembert.guidance.law import Feedback
 from dalembert.guidance.loop import ClosedLoop, closed_loop
 from dalembert.guidance.predictive import PredictiveController, Replanned, mpc
+from dalembert.guidance.derivatives import Derivatives, Sensitivity, sensitivity
 
-__all__ = ["ClosedLoop", "Feedback", "PredictiveController", "Replanned", "closed_loop", "feedback", "mpc"]
+__all__ = [
+    "ClosedLoop",
+    "Controllability",
+    "Derivatives",
+    "Feedback",
+    "PredictiveController",
+    "Replanned",
+    "Sensitivity",
+    "closed_loop",
+    "controllability",
+    "feedback",
+    "mpc",
+    "sensitivity",
+]

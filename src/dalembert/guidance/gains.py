@@ -82,7 +82,7 @@ def feedback(
 
 
 def _neighbouring(problem, solution, final, through, scheme) -> tuple[np.ndarray, bool]:
-    given = read_given(problem, solution, final, through)
+    given = read_given(problem, solution, {"final": final}, through)
     start = along(problem, solution, scheme)
     lin = linearised(start, fixed_components(start, given, solution))
     return gains_of(lin, neighbours(lin))[0], bool(given.final.given.any())

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary.data.boundary_data import grid_nodes, read_through
+from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.control.ends import PartlyGiven, read_partly
 from dalembert.control.problem import OptimalControl, counted
 from dalembert.control.sizes import ControlSizes, control_sizes, sampled
@@ -32,7 +33,7 @@ TOLERANCE = 1e-9  # of what a solution's equations hold to
 class Linearised(NamedTuple):
     """sizes: typical ones. rows: K of (q_{i+1}, u_i, ν_i, λ_i, η_i) by (x_i, y_i), (N+1, b, 2n+b), in the units of the solver,
     of the cost too. before: the Jacobian of the constraints that x_i satisfies, (N+1, 2m, 2n), with zeros where there is
-    none. units: of the columns, (N+1, 2n+b). spans: q_i - q_{i-1} of a unit of w_i in units of q, (N+1, n). fixed: which of
+    none. units: of the columns, (N+1, 2n+b). spans: q_i - q_{i-1} of a unit of w_i in units of q, (N+1, n). holonomic: which constraints are. fixed: which of
     y_i do not vary, (N+1, b)."""
 
     layout: ControlLayout
@@ -42,6 +43,7 @@ class Linearised(NamedTuple):
     before: Float[np.ndarray, "N+1 2m 2n"]
     units: Float[np.ndarray, "N+1 2n+b"]
     spans: Float[np.ndarray, "N+1 n"]
+    holonomic: Bool[np.ndarray, "m"]
     fixed: Bool[np.ndarray, "N+1 b"]
 
 
@@ -98,10 +100,32 @@ def _path_of(data: ControlData, solution: ControlSolution) -> np.ndarray:
     return z
 
 
+def completed(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> tuple[KKTSystem, np.ndarray]:
+    """The KKT system with nothing given, and its path with the multipliers of constraints on free ends, which a solution does
+    not tell: the gradient, which is linear in them, says which they are."""
+    data, z, sizes = start
+    kkt, own = transcribed(data, z, sizes, TOLERANCE), np.zeros(z.shape, dtype=bool)
+    own[[0, 1, -1], data.layout.part("steps")] = True
+    free = np.flatnonzero(own & ~fixed & ~kkt.fixed)
+    if not len(free):
+        return kkt, z
+    rows = np.flatnonzero(~fixed & kkt.primal)
+    here = kkt.raw_gradient(z).ravel()[rows]
+    slopes = np.zeros((len(rows), len(free)))
+    for k, place in enumerate(free):
+        other = z.copy()
+        other.ravel()[place] += kkt.flat_units[place]
+        slopes[:, k] = (kkt.raw_gradient(other).ravel()[rows] - here) * kkt.flat_units[rows]
+    found = np.linalg.lstsq(slopes, -here * kkt.flat_units[rows], rcond=None)[0]
+    z = z.copy()
+    z.ravel()[free] += found * kkt.flat_units[free]
+    return kkt, z
+
+
 def linearised(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Linearised:
     """K at the path of the start, in rows of y_i; fixed: which components of the path do not vary."""
-    (data, z, sizes), layout = start, start.data.layout
-    kkt = transcribed(data, z, sizes, TOLERANCE)
+    (data, _, sizes), layout = start, start.data.layout
+    kkt, z = completed(start, fixed)
     band, lower, size, last = kkt.matrix(z)[0] / kkt.action, kkt.lower, layout.size, len(data.t)
     state, controls, *rest = (
         np.arange(layout.size)[layout.part(x)] for x in ("state", "controls", "reactions", "adjoints", "steps")
@@ -135,39 +159,47 @@ def linearised(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Line
 
     rows = np.concatenate([by_increments(entries(own, x)), entries(own, own)], axis=2)
     before = by_increments(np.concatenate([now, earlier], axis=1))
-    return Linearised(layout, data.t, sizes, rows, before, units, spans, np.asarray(fixed).ravel()[own])
+    return Linearised(layout, data.t, sizes, rows, before, units, spans, data.holonomic, np.asarray(fixed).ravel()[own])
 
 
 class Given(NamedTuple):
-    """What is given of a problem besides its beginning: the end, and points to pass."""
+    """What is given of a problem: its ends, and points to pass."""
 
+    initial: PartlyGiven
     final: PartlyGiven
     passed: Bool[np.ndarray, "N+1 n"]
 
 
-def read_given(problem: OptimalControl, solution: ControlSolution, final: Any, through: Any) -> Given:
-    """Checked: what is not given must have no costate, and what is given be where the solution is."""
+def read_given(
+    problem: OptimalControl, solution: ControlSolution, ends: dict[str, Any], through: Any
+) -> Given:
+    """Checked, of the ends "initial" and "final" that are asked for: what is not given must have no costate, and what is
+    given be where the solution is. An end that nobody asks for is free."""
     n, t = solution.q.shape[1], np.asarray(solution.t)
-    end = read_partly(final, "final", n, problem.coordinates)
     between = read_through(through, n)
     passed = np.zeros((len(t), n), dtype=bool)
     passed[grid_nodes(t, between.times)] = True
-    here = np.stack([solution.q[-1], solution.v[-1]])
+    found = {name: read_partly(ends.get(name), name, n, problem.coordinates) for name in ("initial", "final")}
+    for name in ends:
+        node, costates = (0, solution.costates_initial) if name == "initial" else (-1, solution.costates_final)
+        _check_end(name, found[name], np.stack([solution.q[node], solution.v[node]]), np.asarray(costates))
+    return Given(found["initial"], found["final"], passed)
+
+
+def _check_end(name: str, end: PartlyGiven, here: np.ndarray, costates: np.ndarray) -> None:
     apart = np.abs(np.where(end.given, end.values - here, 0.0)) > 1e-6 * (1.0 + np.abs(here))
     if apart.any():
         level, j = np.argwhere(apart)[0]
         raise ValueError(
-            f"final[{level}]: found {end.values[level, j]:g} for coordinate {j}; the solution ends at {here[level, j]:g}"
+            f"{name}[{level}]: found {end.values[level, j]:g} for coordinate {j}; the solution has {here[level, j]:g} there"
         )
-    slope = np.asarray(solution.costates_final)
-    other = (slope != 0.0) & ~end.given
+    other = (costates != 0.0) & ~end.given
     if other.any():
         level, j = np.argwhere(other)[0]
         raise ValueError(
-            f"final: gives nothing for {'qv'[level]} of coordinate {j}, but the solution has a costate there: it was given "
-            "in solve. Give the same final="
+            f"{name}: gives nothing for {'qv'[level]} of coordinate {j}, but the solution has a costate there: it was given "
+            f"in solve. Give the same {name}="
         )
-    return Given(end, passed)
 
 
 def fixed_components(start: ControlStart, given: Given, solution: ControlSolution) -> Bool[np.ndarray, "blocks b"]:
@@ -176,6 +208,8 @@ def fixed_components(start: ControlStart, given: Given, solution: ControlSolutio
     fixed = np.zeros(start.z.shape, dtype=bool)
     state, steps = layout.part("state"), layout.part("steps")
     fixed[1:-1, state] = given.passed
+    fixed[1, state] |= given.initial.given[0]
+    fixed[0, state] = given.initial.given[1]
     fixed[-2, state] |= given.final.given[0]
     fixed[-1, state] = given.final.given[1]
     for name, part in (("q", "state"), ("u", "controls")):
@@ -183,6 +217,5 @@ def fixed_components(start: ControlStart, given: Given, solution: ControlSolutio
             fixed[1:-1, layout.part(part)] |= solution.bounds[name].active != 0
     whole = np.asarray(fixed[1:-1, state].all(axis=1))
     fixed[1:-1, steps] = whole[:, None] & data.holonomic
-    fixed[-1, steps] = given.final.given[1].all()
-    fixed[-1, layout.part("controls")] = True  # a block without controls
+    fixed[0, steps], fixed[-1, steps] = given.initial.given[1].all(), given.final.given[1].all()
     return fixed

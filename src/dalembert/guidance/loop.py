@@ -157,7 +157,8 @@ def _pushed(problem: OptimalControl, q, t, u):
 
 def with_held_force(system: System, n: int) -> System:
     """The system with a further force, the parameter "held"."""
-    own = lambda p: () if system.parameters is None else (p["own"],)  # noqa: E731
+    parameters = {"held": np.zeros(n)} | ({} if system.parameters is None else {"own": system.parameters})
+    own = lambda p: (p["own"],) if "own" in p else ()  # noqa: E731
 
     def wrapped(function: Callable | None) -> Callable | None:
         return function and (lambda *x: function(*x[:-1], *own(x[-1])))
@@ -171,5 +172,5 @@ def with_held_force(system: System, n: int) -> System:
     ]
     return System(
         wrapped(system.lagrangian), constraints, forces=forces, coordinates=system.coordinates,
-        parameters={"own": system.parameters, "held": np.zeros(n)}, time_dependent=system.time_dependent,
+        parameters=parameters, time_dependent=system.time_dependent,
     )  # fmt: skip

@@ -89,7 +89,7 @@ def gains_of(lin: Linearised, found: Neighbours) -> tuple[Float[np.ndarray, "N+1
     scale = np.concatenate([sizes.positions, sizes.positions / sizes.time])
     gains, smallest = np.zeros((len(lin.t), lin.layout.r, 2 * n)), np.zeros(len(lin.t))
     for i in range(len(lin.t)):
-        along = _kernel(found.left[i])
+        along = kernel_of(found.left[i])
         x = (np.concatenate([found.q[i], found.v[i]]) / scale[:, None]) @ along
         left, values, right = np.linalg.svd(x, full_matrices=False)
         kept = (values > RANK * values[0]) & (values > 0.0)
@@ -98,7 +98,7 @@ def gains_of(lin: Linearised, found: Neighbours) -> tuple[Float[np.ndarray, "N+1
     return gains, smallest
 
 
-def _kernel(rows: np.ndarray) -> np.ndarray:
+def kernel_of(rows: np.ndarray) -> np.ndarray:
     """An orthonormal basis of what the rows send to zero; dependent rows count once."""
     _, values, right = np.linalg.svd(rows / _sizes(rows))
     return right[np.count_nonzero(values > DEPENDENT) :].T
