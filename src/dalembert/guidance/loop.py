@@ -113,7 +113,9 @@ def closed_loop(
         raise TypeError(f"controller: found {described(controller)}; give a Feedback, or what mpc returns")
     h, t0, steps, every = as_positive(h, "h"), as_number(t0, "t0"), whole_number(steps, "steps"), whole_number(every, "every")
     delay = whole_number(delay, "delay", 0)
-    q, v, code = [as_numbers(q0, "q0")], [as_numbers(v0, "v0")], Outcome.SUCCESS
+    q, v, code = [_state(q0, "q0")], [_state(v0, "v0")], Outcome.SUCCESS
+    if q[0].shape != v[0].shape:
+        raise ValueError(f"v0: found shape {v[0].shape}; q0 has shape {q[0].shape}, and v0 needs the same")
     plant = _Plant(with_held_force(system, len(q[0])), controller.problem, h, scheme)
     measured = [k for k in range(0, steps, every) if k + delay < steps]
     marks = sorted({0, steps, *measured, *(k + delay for k in measured)})
@@ -133,6 +135,13 @@ def closed_loop(
     acted = [k for k in decided if k < len(q)]
     t = t0 + h * np.arange(len(q))
     return ClosedLoop(t, np.array(q), np.array(v), t[acted], np.array([decided[k] for k in acted]), np.asarray(int(code)))
+
+
+def _state(given, name: str) -> np.ndarray:
+    found = np.asarray(as_numbers(given, name))
+    if found.ndim != 1 or not found.size:
+        raise ValueError(f"{name}: found shape {found.shape}; a vector (n,) is needed")
+    return found
 
 
 class _Plant(NamedTuple):

@@ -11,9 +11,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.boundary import solve
+from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.prepare import Request
+from dalembert.boundary.solve import Asked, settings
+from dalembert.control.ends import read_partly, size_of_end
 from dalembert.control.problem import OptimalControl
+from dalembert.control.solve import prepare_control
 from dalembert.discretize import Scheme
-from dalembert.numbers import as_positive, described
+from dalembert.numbers import as_positive, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution, SolveError
 
@@ -53,6 +58,8 @@ class PredictiveController:
         plan: the last plan, a ControlSolution from 0 to T; None before the first.
         begun: the time at which the plan begins.
         records: of every call a Replanned.
+        arguments: what `solve` is given each time.
+        guess: what it is given for the first plan.
 
     Example:
         >>> controller(0.0, [0.1], [0.0]).shape
@@ -135,8 +142,8 @@ def mpc(
         The controller, for `closed_loop`, or to be called as u(t, q, v) in a loop of one's own.
 
     Raises:
-        TypeError: problem is no OptimalControl, or T no number; other arguments are checked with the first call.
-        ValueError: T is not positive.
+        TypeError: an argument is of the wrong type.
+        ValueError: an argument has the wrong shape or value; the message names it.
 
     Example:
         >>> controller = da.mpc(move, final=([1.0], [0.0]), T=1.0, steps=20)
@@ -146,8 +153,20 @@ def mpc(
     """
     if not isinstance(problem, OptimalControl):
         raise TypeError(f"problem: found {described(problem)}; give an OptimalControl")
+    checked, length = settings(tolerance, max_iterations, "minimum"), as_positive(T, "T")
+    grid = TimeGrid(length, whole_number(steps, "steps", 2), None)
+    _check(problem, Asked(Request(None, final, None, guess), grid, scheme, None, checked, False, bounds))
     arguments = {
-        "final": final, "T": as_positive(T, "T"), "steps": steps, "bounds": bounds, "scheme": scheme,
+        "final": final, "T": length, "steps": steps, "bounds": bounds, "scheme": scheme,
         "tolerance": tolerance, "max_iterations": max_iterations,
     }  # fmt: skip
     return PredictiveController(problem, arguments, guess)
+
+
+def _check(problem: OptimalControl, asked: Asked) -> None:
+    """As `solve` will, without a state; where nothing tells the number of coordinates that is left to the first call."""
+    final, guess = asked.request.final, asked.request.guess
+    if problem.coordinates is not None or guess is not None or size_of_end(final, "final"):
+        prepare_control(problem, asked)
+    elif final is not None and not (isinstance(final, list | tuple) and any(isinstance(x, Mapping) for x in final)):
+        read_partly(final, "final", 1, None)
