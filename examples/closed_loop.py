@@ -36,7 +36,7 @@ def controllers(problem: da.OptimalControl) -> dict[str, da.Feedback | da.Predic
     return {
         "plan alone": da.feedback(problem, plan, **nothing),
         "neighbouring extremals": da.feedback(problem, plan, final=UP).then(upright),
-        "regulator": da.feedback(problem, plan, **weights, Q_T=100.0 * np.eye(4)).then(upright),
+        "regulator": da.feedback(problem, plan, **weights, Q_T=weights["Q"]).then(upright),
         "receding horizon": da.mpc(problem, final=UP, T=2.0, steps=40, bounds=BOUNDS),
     }
 
@@ -51,9 +51,9 @@ def figure_of(runs: dict[str, da.ClosedLoop]) -> Figure:
             axes[1].plot(run.t, run.q[:, 0], **style)
             axes[2].step(run.t_u, run.u[:, 0], where="post", **style)
         axes[0].axhline(np.pi, color="0.7", linewidth=0.8, zorder=0)
-        for ax, label, limits in zip(axes, ("angle", "position", "force"), ((-2.5, 7.0), (-1.5, 2.5), (-22.0, 22.0)), strict=True):
+        for ax, label in zip(axes, ("angle", "position", "force"), strict=True):
             ax.set_ylabel(label)
-            ax.set_ylim(limits)
+        axes[0].set_ylim(-2.5, 6.0)
         axes[0].legend(loc="upper left", ncols=2)
         axes[2].set_xlabel("t")
     return figure
@@ -61,15 +61,13 @@ def figure_of(runs: dict[str, da.ClosedLoop]) -> Figure:
 
 def main(folder: Path) -> None:
     problem = cart_pole()
-    plant = da.System(
-        problem.system.lagrangian, forces=gust, coordinates=("x", "theta"), parameters=problem.parameters
-    )
+    plant = da.System(problem.system.lagrangian, forces=gust, coordinates=("x", "theta"), parameters=problem.parameters)
     runs = {}
     for name, controller in controllers(problem).items():
         every = EVERY if isinstance(controller, da.Feedback) else 4 * EVERY
         run = da.closed_loop(plant, controller, [0.0, 0.05], REST, h=STEP, steps=STEPS // 2 if FAST else STEPS, every=every)
         runs[name] = run
-        print(f"{name}: at t = {run.t[-1]:g} the angle is {run.q[-1, 1] - np.pi:+.3f} from upright, |F| ≤ {np.abs(run.u).max():.1f}")
+        print(f"{name}: at t = {run.t[-1]:g} {run.q[-1, 1] - np.pi:+.3f} from upright, |F| ≤ {np.abs(run.u).max():.1f}")
         if isinstance(controller, da.PredictiveController):
             first, *later = controller.records
             print(f"  iterations: {first.iterations} of the first plan, {np.median([r.iterations for r in later]):g} later")

@@ -176,17 +176,21 @@ WRONG = {
 KINDS = {
     "vector": "q0 v0 q1 q v w xi g_q g_v", "vector or None": "scales",
     "rows": "nodes jets x jet", "rows or None": "multipliers guess Q R Q_T", "times": "times",
-    "number": "t0 t delta m on", "number or None": "hold", "positive": "h T time duration spread radius tube inertia", "part": "beta",
+    "number": "t0 t delta m on", "number or None": "hold",
+    "positive": "h T time duration spread radius tube inertia", "part": "beta",
     "fraction": "tolerance reference_tolerance", "count": "steps max_iterations max_steps starts every phases",
     "count or None": "save_every threads", "seed": "seed delay", "small": "derivatives order", "small or None": "factor",
     "flag": "throw certify ambient forward redefined velocities time_dependent timed", "flag or None": "curve",
     "function": "g generator lagrangian phi V F constraint law function metric",
     "function or None": "stop domain step exact forces kinematic reactions virtual initial",
     "word": "starter seek to model", "word or None": "backend form", "names": "coordinates", "which": "dependent",
-    "pair": "first second", "end": "final", "through": "through", "points": "points", "bounds or None": "bounds", "system": "system",
-    "problem": "problem", "manifold": "manifold", "path": "path solution", "scheme": "scheme", "map": "rho action distribution state",
+    "pair": "first second", "end": "final", "through": "through", "points": "points", "bounds or None": "bounds",
+    "system": "system",
+    "problem": "problem", "manifold": "manifold", "path": "path solution", "scheme": "scheme",
+    "map": "rho action distribution state",
     "triple": "variational", "constraints": "constraints", "tree": "parameters", "branch": "branch",
-    "feedback": "feedback controller", "reduce": "reduce", "solver": "solver", "file": "file", "data": "data", "title": "title",
+    "feedback": "feedback controller", "reduce": "reduce", "solver": "solver", "file": "file", "data": "data",
+    "title": "title",
     "index": "i",
 }  # fmt: skip
 KIND_OF = {name: kind for kind, names in KINDS.items() for name in names.split()}
@@ -285,8 +289,8 @@ CALLS = {
     "controllability": (da.controllability, {"problem": MOVE, "solution": plan}, CONTROL),
     "mpc": (da.mpc, {"problem": MOVE, "final": ([1.0, 1.0], PLACE), "T": 1.0, "steps": 5}, CONTROL | {"steps": "count"}),
     "closed_loop": (
-        da.closed_loop, STATE | {"controller": da.mpc(MOVE, final=([1.0, 1.0], PLACE), T=1.0, steps=5), "h": 0.1, "steps": 1},
-        {}),
+        da.closed_loop,
+        STATE | {"controller": da.mpc(MOVE, final=([1.0, 1.0], PLACE), T=1.0, steps=5), "h": 0.1, "steps": 1}, {}),
     "SampledFeedback": (da.SampledFeedback, {"law": free}, {}),
     "Nodes": (da.Nodes, {"q": [PLACE]}, {"q": "rows"}),
     "Path.interpolate": (lambda t: path().interpolate(t), {"t": 0.1}, {}),
@@ -430,9 +434,10 @@ def test_every_class_that_a_user_builds_is_in_the_table():
     """The others are made by the library, are bases of the user's classes, or take no argument."""
     made = (
         "ActiveBounds", "AdaptedReference", "BoundaryStatistics", "ClosedLoop", "Condition", "Connection", "Consistency",
-        "ControlSolution", "Controllability", "Convergence", "Derivatives", "Embedding", "Extremals", "Feedback", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Order",
-        "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "PredictiveController", "PreparedRun", "Projection", "Provenance",
-        "Redefined", "Reduction", "Reference", "Regularity", "Replanned", "Residual", "Root", "Sensitivity", "Solution", "Solvability",
+        "ControlSolution", "Controllability", "Convergence", "Derivatives", "Embedding", "Extremals", "Feedback",
+        "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Order", "Ostrogradsky", "Outcome", "Path",
+        "Perturbation", "PoincareCartan", "PredictiveController", "PreparedRun", "Projection", "Provenance", "Redefined",
+        "Reduction", "Reference", "Regularity", "Replanned", "Residual", "Root", "Sensitivity", "Solution", "Solvability",
         "Statistics", "SymplecticDefect",
     )  # fmt: skip
     public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}

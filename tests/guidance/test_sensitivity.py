@@ -99,10 +99,8 @@ def test_the_gramian_is_the_least_effort_to_another_end():
 
 
 def test_what_no_control_reaches():
-    """An oscillator without a motor beside one with; a knife edge at rest, which cannot move sideways, and one that moves."""
-    pair = da.OptimalControl(
-        da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q), cost=lambda q, v, u: u @ u, actuated=0
-    )
+    """Of two oscillators the one without a motor; a knife edge at rest, which cannot move sideways, not one that moves."""
+    pair = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q), cost=lambda q, v, u: u @ u, actuated=0)
     plan = da.solve(pair, initial=(REST, REST), final=({0: 1.0}, {0: 0.0}), T=1.0, steps=20)
     found = da.controllability(pair, plan)
     assert not found.controllable

@@ -44,13 +44,13 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     if data.bounds:
         linear = LinearSolver(kkt, z, SHORTEST_FRONTAL)
-        path = InteriorPoint(kkt, linear, asked.settings, _bounds(data)).minimise(z, kkt.positions + least)
+        path = InteriorPoint(kkt, linear, asked.settings, bounds_of(data)).minimise(z, kkt.positions + least)
         return control_solution(data, kkt, path.newton, asked.certify, activity_of(path))
     it = BoundaryNewton(kkt, LinearSolver(kkt, z), asked.settings).minimise(z, kkt.positions + least)
     return control_solution(data, kkt, it, asked.certify, no_activity(kkt))
 
 
-def _bounds(data: ControlData) -> Bounds:
+def bounds_of(data: ControlData) -> Bounds:
     """Of the components of the path."""
     origins = {"q": data.origin, "u": np.zeros(data.layout.r)}
     parts = [(data.places(name), both - origins[name]) for name, both in data.bounds.items()]

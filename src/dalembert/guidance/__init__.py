@@ -4,12 +4,12 @@
 controller in Python.
 """
 
-from dalembert.guidance.gramian import Controllability, controllability
+from dalembert.guidance.derivatives import Derivatives, Sensitivity, sensitivity
 from dalembert.guidance.gains import feedback
+from dalembert.guidance.gramian import Controllability, controllability
 from dalembert.guidance.law import Feedback
 from dalembert.guidance.loop import ClosedLoop, closed_loop
 from dalembert.guidance.predictive import PredictiveController, Replanned, mpc
-from dalembert.guidance.derivatives import Derivatives, Sensitivity, sensitivity
 
 __all__ = [
     "ClosedLoop",

@@ -113,7 +113,7 @@ def sensitivity(
         system.by_component(block, end.given)
         for block, end in (((1, 0), given.initial), ((-2, -1), given.final))
     ]  # fmt: skip
-    return Sensitivity(*ends, system.by_parameters())
+    return Sensitivity(ends[0], ends[1], system.by_parameters())
 
 
 class _Fixed:
@@ -169,7 +169,8 @@ class _Fixed:
         inner = (w[:-1] * h[1:] + w[1:] * h[:-1]) / (h[:-1] + h[1:])
         v = np.concatenate([ends[:1], inner, ends[1:]])
         parts = (x, v, dz[1:-1, layout.part("controls")])
-        return Derivatives(*(part.reshape(*part.shape[:2], *cost.shape) for part in parts), cost)
+        q, v, u = (part.reshape(*part.shape[:2], *cost.shape) for part in parts)
+        return Derivatives(q, v, u, cost)
 
 
 def _with_fixed(kkt: KKTSystem, band: np.ndarray, fixed: np.ndarray) -> np.ndarray:

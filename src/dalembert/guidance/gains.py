@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.control.problem import OptimalControl
+from dalembert.discretize import Scheme
 from dalembert.guidance.law import Feedback, law_along
 from dalembert.guidance.linearisation import along, check_solution_of, fixed_components, linearised, read_given
 from dalembert.guidance.sweep import gains_of, neighbours
-from dalembert.control.problem import OptimalControl
-from dalembert.discretize import Scheme
 from dalembert.numbers import as_number, as_numbers
 from dalembert.solution import ControlSolution
 

@@ -1,10 +1,11 @@
 """The second variation of a discrete optimal control problem along a solution, node by node.
 
-    y_i = (q_{i+1}, u_i, ν_i | λ_i, η_i),  x_i = (w_i, q_i),  w_i = (q_i - q_{i-1})/h:     K(y_i, x_i) x_i + K(y_i, y_i) y_i + … = 0
+    y_i = (q_{i+1}, u_i, ν_i | λ_i, η_i),   x_i = (w_i, q_i),   w_i = (q_i - q_{i-1})/h
+    K(y_i, x_i) x_i + K(y_i, y_i) y_i + … = 0
 
-K: second derivatives of L̃ = Σ h C + λᵀ(equations of motion) + ηᵀφ, all of them, with no end given. What comes after node i is
-coupled to what was before it through x_i alone. At the first node v_0 stands for w_0, after the last v_N for q_{N+1}. With
-q_{i-1} instead of w_i digits would go as 1/h².
+K: second derivatives of L̃ = Σ h C + λᵀ(equations of motion) + ηᵀφ, all of them, with no end given. What comes after node i
+is coupled to what was before it through x_i alone. At the first node v_0 stands for w_0, after the last v_N for q_{N+1}.
+With q_{i-1} instead of w_i digits would go as 1/h².
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ TOLERANCE = 1e-9  # of what a solution's equations hold to
 
 
 class Linearised(NamedTuple):
-    """sizes: typical ones. rows: K of (q_{i+1}, u_i, ν_i, λ_i, η_i) by (x_i, y_i), (N+1, b, 2n+b), in the units of the solver,
-    of the cost too. before: the Jacobian of the constraints that x_i satisfies, (N+1, 2m, 2n), with zeros where there is
-    none. units: of the columns, (N+1, 2n+b). spans: q_i - q_{i-1} of a unit of w_i in units of q, (N+1, n). holonomic: which constraints are. fixed: which of
-    y_i do not vary, (N+1, b)."""
+    """sizes: typical ones. rows: K of (q_{i+1}, u_i, ν_i, λ_i, η_i) by (x_i, y_i), (N+1, b, 2n+b), in the units of the
+    solver, of the cost too. before: the Jacobian of the constraints that x_i satisfies, (N+1, 2m, 2n), with zeros where
+    there is none. units: of the columns, (N+1, 2n+b). spans: q_i - q_{i-1} of a unit of w_i in units of q, (N+1, n).
+    holonomic: which constraints are. fixed: which of y_i do not vary, (N+1, b)."""
 
     layout: ControlLayout
     t: Float[np.ndarray, "N+1"]
@@ -101,8 +102,8 @@ def _path_of(data: ControlData, solution: ControlSolution) -> np.ndarray:
 
 
 def completed(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> tuple[KKTSystem, np.ndarray]:
-    """The KKT system with nothing given, and its path with the multipliers of constraints on free ends, which a solution does
-    not tell: the gradient, which is linear in them, says which they are."""
+    """The KKT system with nothing given, and its path with the multipliers of constraints on free ends, which a solution
+    does not tell: the gradient, which is linear in them, says which they are."""
     data, z, sizes = start
     kkt, own = transcribed(data, z, sizes, TOLERANCE), np.zeros(z.shape, dtype=bool)
     own[[0, 1, -1], data.layout.part("steps")] = True
@@ -170,9 +171,7 @@ class Given(NamedTuple):
     passed: Bool[np.ndarray, "N+1 n"]
 
 
-def read_given(
-    problem: OptimalControl, solution: ControlSolution, ends: dict[str, Any], through: Any
-) -> Given:
+def read_given(problem: OptimalControl, solution: ControlSolution, ends: dict[str, Any], through: Any) -> Given:
     """Checked, of the ends "initial" and "final" that are asked for: what is not given must have no costate, and what is
     given be where the solution is. An end that nobody asks for is free."""
     n, t = solution.q.shape[1], np.asarray(solution.t)

@@ -80,8 +80,8 @@ def closed_loop(
 ) -> ClosedLoop:
     """q(t_j + delay) … q(t_{j+1} + delay) under u_j = controller(t_j, q(t_j), v(t_j)): sampled, late, and held.
 
-    The controller is called once a sample, outside of JAX, so that it may keep a state and solve problems. It is asked for the
-    control in the middle of the time for which it will act. Until the first one acts the forces are zero where delay > 0.
+    The controller is called once a sample, outside of JAX, so that it may keep a state and solve problems. It is asked for
+    the control in the middle of the time for which it will act. Until the first one acts the forces are zero where delay > 0.
 
     Args:
         system: the plant, which need not be that of the controller's problem.
@@ -111,7 +111,12 @@ def closed_loop(
     check_system(system)
     if not isinstance(getattr(controller, "problem", None), OptimalControl):
         raise TypeError(f"controller: found {described(controller)}; give a Feedback, or what mpc returns")
-    h, t0, steps, every = as_positive(h, "h"), as_number(t0, "t0"), whole_number(steps, "steps"), whole_number(every, "every")
+    h, t0, steps, every = (
+        as_positive(h, "h"),
+        as_number(t0, "t0"),
+        whole_number(steps, "steps"),
+        whole_number(every, "every"),
+    )
     delay = whole_number(delay, "delay", 0)
     q, v, code = [_state(q0, "q0")], [_state(v0, "v0")], Outcome.SUCCESS
     if q[0].shape != v[0].shape:
@@ -129,7 +134,7 @@ def closed_loop(
         run = plant.run(q[k], v[k], t0 + k * h, end - k, u)
         q.extend(np.asarray(run.q)[1:])
         v.extend(np.asarray(run.v)[1:])
-        code = run.outcome
+        code = Outcome(int(run.code))
         if code.failed:
             break
     acted = [k for k in decided if k < len(q)]
@@ -180,6 +185,6 @@ def with_held_force(system: System, n: int) -> System:
         type(c)(**{name: wrapped(x) if callable(x) else x for name, x in vars(c).items()}) for c in system.constraints
     ]
     return System(
-        wrapped(system.lagrangian), constraints, forces=forces, coordinates=system.coordinates,
+        lambda *x: system.lagrangian(*x[:-1], *own(x[-1])), constraints, forces=forces, coordinates=system.coordinates,
         parameters=parameters, time_dependent=system.time_dependent,
     )  # fmt: skip

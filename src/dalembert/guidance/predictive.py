@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,17 +11,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.boundary import solve
 from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.data.bounds import check_given
+from dalembert.boundary.interior.activity import Activity, activity_of, no_activity
+from dalembert.boundary.interior.barrier import Bounds
+from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
+from dalembert.boundary.kkt.linear import LinearSolver
+from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary.newton.iterate import Iterate, Settings
+from dalembert.boundary.newton.iteration import BoundaryNewton
 from dalembert.boundary.prepare import Request
+from dalembert.boundary.result import OUTCOMES
 from dalembert.boundary.solve import Asked, settings
 from dalembert.control.ends import read_partly, size_of_end
 from dalembert.control.problem import OptimalControl
-from dalembert.control.solve import prepare_control
+from dalembert.control.result import control_solution
+from dalembert.control.solve import bounds_of, prepare_control
+from dalembert.control.transcription import ControlData, transcribed
 from dalembert.discretize import Scheme
 from dalembert.numbers import as_positive, described, whole_number
 from dalembert.outcome import Outcome
-from dalembert.solution import ControlSolution, SolveError
+from dalembert.solution import CONTROL_MESSAGES, ControlSolution, SolveError
 
 
 class Replanned(NamedTuple):
@@ -47,6 +58,40 @@ class Replanned(NamedTuple):
     cost: float
 
 
+class _Horizon(NamedTuple):
+    """A problem over the next time T, ready to be solved from any state: only the first node of its path changes."""
+
+    data: ControlData
+    kkt: KKTSystem
+    linear: LinearSolver
+    bounds: Bounds | None
+    least: Any
+
+    def minimise(self, z: np.ndarray, settings: Settings) -> tuple[Iterate, Activity]:
+        """From a first path (blocks, b)."""
+        near, linear = self.kkt.positions + self.least, self.linear.fresh()
+        if self.bounds is None:
+            return BoundaryNewton(self.kkt, linear, settings).minimise(z, near), no_activity(self.kkt)
+        path = InteriorPoint(self.kkt, linear, settings, self.bounds).minimise(z, near)
+        return path.newton, activity_of(path)
+
+    def shifted(self, z: np.ndarray, by: float) -> np.ndarray:
+        """The path seen a while later; what lies beyond its end stays as it was there."""
+        t, new = self.data.t, z.copy()
+        middle = 0.5 * (t[1:] + t[:-1])
+        for first, times, names in (
+            (1, t, ("state", "controls")),
+            (2, t, ("reactions", "adjoints")),
+            (2, middle, ("steps",)),
+        ):
+            for name in names:
+                for c in range(*self.data.layout.part(name).indices(z.shape[1])):
+                    rows = slice(first, first + len(times))
+                    if name == "state" or not self.kkt.fixed[rows, c].all():
+                        new[rows, c] = np.interp(times + by, times, z[rows, c])
+        return np.where(self.kkt.fixed, z, new)
+
+
 class PredictiveController:
     """u(t, q, v) = the control at t of min ∫_t^{t+T} C dt' + Φ from (q, v): what `mpc` returns.
 
@@ -55,59 +100,99 @@ class PredictiveController:
 
     Attributes:
         problem: the OptimalControl, with the plant as the controller believes it to be.
-        plan: the last plan, a ControlSolution from 0 to T; None before the first.
-        begun: the time at which the plan begins.
+        asked: what `solve` is asked for, but for the state.
+        begun: the time at which the last plan begins, NaN before the first.
         records: of every call a Replanned.
-        arguments: what `solve` is given each time.
-        guess: what it is given for the first plan.
 
     Example:
         >>> controller(0.0, [0.1], [0.0]).shape
         (1,)
     """
 
-    def __init__(self, problem: OptimalControl, arguments: dict[str, Any], guess: Any):
-        self.problem, self.arguments, self.guess = problem, arguments, guess
-        self.plan: ControlSolution | None = None
-        self.begun, self.records = 0.0, list[Replanned]()
+    def __init__(self, problem: OptimalControl, asked: Asked):
+        self.problem, self.asked, self.begun = problem, asked, math.nan
+        self.records = list[Replanned]()
+        self._horizon: _Horizon | None = None
+        self._found: tuple[Iterate, Activity] | None = None
 
     def __call__(self, t: float, q: Float[Array | np.ndarray, "n"], v: Float[Array | np.ndarray, "n"]) -> np.ndarray:
         """The control (r,) at a time, from the state measured then."""
         return self.control(float(t), np.asarray(q, dtype=float), np.asarray(v, dtype=float), 0.0)
 
+    @property
+    def plan(self) -> ControlSolution:
+        """The last plan, at its own times."""
+        assert self._horizon is not None
+        assert self._found is not None
+        it, activity = self._found
+        found = control_solution(self._horizon.data, self._horizon.kkt, it, False, activity)
+        return dataclasses.replace(found, t=found.t - found.t[0] + self.begun)
+
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """As `closed_loop` asks: a new plan from the state at t, and its control at t + ahead."""
-        self._plan(t, q, v)
-        assert self.plan is not None
-        return np.array([np.interp(t + ahead - self.begun, self.plan.t, column) for column in self.plan.u.T])
+        self._replan(t, q, v)
+        assert self._horizon is not None
+        assert self._found is not None
+        data = self._horizon.data
+        u = self._found[0].z[1:-1, data.layout.part("controls")]
+        return np.array([np.interp(t + ahead - self.begun, data.t - data.t[0], column) for column in u.T])
 
-    def _plan(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
-        begun = time.perf_counter()
-        found, outcome, message = None, Outcome.INFEASIBLE, ""
+    def _replan(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
+        begun, message, found = time.perf_counter(), "", None
         try:
-            found = solve(self.problem, initial=(q, v), **self.arguments, guess=self._guess(t), certify=False, throw=False)
-            outcome = found.outcome
-            message = "" if outcome is Outcome.SUCCESS else found.messages.get(outcome, outcome.message)
+            found = self._solved(t, q, v)
+            outcome, it = OUTCOMES[found[0].end], found[0]
+            message = "" if outcome is Outcome.SUCCESS else CONTROL_MESSAGES.get(outcome, outcome.message)
         except ValueError as error:  # the first call has found the arguments right: what is wrong is the measured state
-            if self.plan is None:
+            if self._found is None:
                 raise
-            message = str(error)
-        seconds = time.perf_counter() - begun
-        good = found is not None and outcome is Outcome.SUCCESS
-        iterations = int(found.statistics.iterations) if found is not None else 0
+            outcome, message, it = Outcome.INFEASIBLE, str(error), None
+        solved = outcome is Outcome.SUCCESS and it is not None
         self.records.append(
-            Replanned(t, outcome, message, iterations, seconds, float(found.cost) if found is not None and good else np.nan)
-        )
-        if found is not None and good:
-            self.plan, self.begun = found, t
-        elif self.plan is None and found is not None:
-            raise SolveError(found)
+            Replanned(
+                t, outcome, message, 0 if it is None else it.iterations, time.perf_counter() - begun,
+                it.at.objective if it is not None and solved else math.nan,
+            )
+        )  # fmt: skip
+        if found is not None and (solved or self._found is None):
+            self._found, self.begun = found, t
+            if not solved:
+                plan, self._found = self.plan, None
+                raise SolveError(plan)
 
-    def _guess(self, t: float) -> Any:
-        """The last plan, seen from now."""
-        if self.plan is None:
-            return self.guess
-        return dataclasses.replace(self.plan, t=self.plan.t - (t - self.begun))
+    def _solved(self, t: float, q: np.ndarray, v: np.ndarray) -> tuple[Iterate, Activity]:
+        """The problem from a state, the last plan being the guess."""
+        if self._horizon is None or self._found is None or self.problem.system.time_dependent:
+            self._horizon, z = _horizon(self.problem, self._asked_from(t, q, v))
+            if self._found is not None:
+                z = np.where(self._horizon.kkt.fixed, z, self._horizon.shifted(self._found[0].z, t - self.begun))
+        else:
+            z = self._horizon.shifted(self._found[0].z, t - self.begun)
+        data = self._horizon.data
+        if not (np.all(np.isfinite(q)) and np.all(np.isfinite(v))):
+            raise ValueError(f"initial: found q = {q}, v = {v}; a measured state has to be finite")
+        z[1, data.layout.part("state")], z[0, data.layout.part("state")] = q - data.origin, v
+        if "q" in data.bounds:
+            path = z[1:-1, data.layout.part("state")] + data.origin
+            check_given(data.bounds["q"], path, data.given, data.t, self.problem.coordinates)
+        return self._horizon.minimise(z, self.asked.settings)
+
+    def _asked_from(self, t: float, q: np.ndarray, v: np.ndarray) -> Asked:
+        grid = self.asked.grid
+        if self.problem.system.time_dependent:
+            assert grid.T is not None
+            assert grid.steps is not None
+            grid = TimeGrid(None, None, t + np.linspace(0.0, grid.T, grid.steps + 1))
+        return self.asked._replace(request=self.asked.request._replace(initial=(q, v)), grid=grid)
+
+
+def _horizon(problem: OptimalControl, asked: Asked) -> tuple[_Horizon, np.ndarray]:
+    """As `solve` begins."""
+    data, z, sizes = prepare_control(problem, asked)
+    kkt = transcribed(data, z, sizes, asked.settings.tolerance)
+    least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
+    linear = LinearSolver(kkt, z, SHORTEST_FRONTAL) if data.bounds else LinearSolver(kkt, z)
+    return _Horizon(data, kkt, linear, bounds_of(data) if data.bounds else None, least), z
 
 
 def mpc(
@@ -124,8 +209,8 @@ def mpc(
 ) -> PredictiveController:
     """min ∫_t^{t+T} C dt' + Φ from the measured (q, v), at every sample again: model predictive control.
 
-    Every solution begins from the last one, shifted. Where a problem is not solved the last plan goes on, and the records say
-    so; the first one has to be solved.
+    Every solution begins from the last one, shifted. Where a problem is not solved the last plan goes on, and the records
+    say so; the first one has to be solved.
 
     Args:
         problem: the OptimalControl, of the plant as it is believed to be.
@@ -155,16 +240,13 @@ def mpc(
         raise TypeError(f"problem: found {described(problem)}; give an OptimalControl")
     checked, length = settings(tolerance, max_iterations, "minimum"), as_positive(T, "T")
     grid = TimeGrid(length, whole_number(steps, "steps", 2), None)
-    _check(problem, Asked(Request(None, final, None, guess), grid, scheme, None, checked, False, bounds))
-    arguments = {
-        "final": final, "T": length, "steps": steps, "bounds": bounds, "scheme": scheme,
-        "tolerance": tolerance, "max_iterations": max_iterations,
-    }  # fmt: skip
-    return PredictiveController(problem, arguments, guess)
+    asked = Asked(Request(None, final, None, guess), grid, scheme, None, checked, False, bounds)
+    _check(problem, asked)
+    return PredictiveController(problem, asked)
 
 
 def _check(problem: OptimalControl, asked: Asked) -> None:
-    """As `solve` will, without a state; where nothing tells the number of coordinates that is left to the first call."""
+    """As `solve` will, without a state; where nothing tells the number of coordinates it is left to the first call."""
     final, guess = asked.request.final, asked.request.guess
     if problem.coordinates is not None or guess is not None or size_of_end(final, "final"):
         prepare_control(problem, asked)

@@ -1,10 +1,10 @@
-"""The backward sweep: neighbouring extremals from every node on, as a subspace that is carried from the end to the beginning.
+"""The backward sweep: neighbouring extremals from every node on, a subspace that is carried from the end to the beginning.
 
     W_i = {(x_i, g_i)}:  x_i = (δw_i, δq_i),  g_i = K(x_i, T_i) δT_i,   T_i: all that follows, at its optimum
 
-Where nothing is given at the end, W_i is the graph g = P x of the cost to go and the sweep is Riccati's recursion. Where
-something is given there, P grows without bound: a subspace does not, and no weight has to stand for what is given. Each stage
-is the null space of the rows of y_i; an orthonormal basis keeps all of it in sight.
+Where nothing is given at the end, W_i is the graph g = P x of the cost to go, and the sweep is Riccati's recursion. Where
+something is given there, P grows without bound: a subspace does not, and no weight has to stand for what is given. Each
+stage is the null space of the rows of y_i; an orthonormal basis keeps all of it in sight.
 Source: Bryson, Ho, Applied Optimal Control, chapters 5 and 6; subspaces for P: Laub's method for Riccati's equation.
 """
 
@@ -22,8 +22,8 @@ DEPENDENT = 1e-6  # singular values of rows of length 1 that count as dependent
 
 
 class Neighbours(NamedTuple):
-    """2n neighbouring extremals at every node, as columns: δq, δv, δu, and by how much x_i leaves the constraints. `ControlSolution`
-    says what v is between the ends."""
+    """2n neighbouring extremals at every node, as columns: δq, δv, δu, and by how much x_i leaves the constraints.
+    `ControlSolution` says what v is between the ends."""
 
     q: Float[np.ndarray, "N+1 n 2n"]
     v: Float[np.ndarray, "N+1 n 2n"]
@@ -83,8 +83,8 @@ def _sizes(rows: np.ndarray) -> np.ndarray:
 
 
 def gains_of(lin: Linearised, found: Neighbours) -> tuple[Float[np.ndarray, "N+1 r 2n"], Float[np.ndarray, "N+1"]]:
-    """K with δu = -K (δq, δv) for what satisfies the constraints, 0 across them; and the smallest singular value of what neighbouring
-    extremals of unit size differ by at a node: 0 where some perturbation cannot meet the end any more."""
+    """K with δu = -K (δq, δv) for what satisfies the constraints, 0 across them; and the smallest singular value of what
+    neighbouring extremals of unit size differ by at a node: 0 where some perturbation cannot meet the end any more."""
     n, sizes = lin.layout.n, lin.sizes
     scale = np.concatenate([sizes.positions, sizes.positions / sizes.time])
     gains, smallest = np.zeros((len(lin.t), lin.layout.r, 2 * n)), np.zeros(len(lin.t))
