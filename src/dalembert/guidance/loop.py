@@ -81,7 +81,7 @@ def closed_loop(
     """q(t_j + delay) … q(t_{j+1} + delay) under u_j = controller(t_j, q(t_j), v(t_j)): sampled, late, and held.
 
     The controller is called once a sample, outside of JAX, so that it may keep a state and solve problems. It is asked for
-    the control in the middle of the time for which it will act. Until the first one acts the forces are zero where delay > 0.
+    the control in the middle of the time for which it will act. Until the first one acts there is none.
 
     Args:
         system: the plant, which need not be that of the controller's problem.
