@@ -163,7 +163,7 @@ def linearised(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Line
     return Linearised(layout, data.t, sizes, rows, before, units, spans, data.holonomic, np.asarray(fixed).ravel()[own])
 
 
-class Prescribed(NamedTuple):
+class GivenEnds(NamedTuple):
     """What is given of a problem: its ends, and points to pass."""
 
     initial: PartlyGiven
@@ -171,7 +171,7 @@ class Prescribed(NamedTuple):
     passed: Bool[np.ndarray, "N+1 n"]
 
 
-def read_given(problem: OptimalControl, solution: ControlSolution, ends: dict[str, Any], through: Any) -> Prescribed:
+def read_given(problem: OptimalControl, solution: ControlSolution, ends: dict[str, Any], through: Any) -> GivenEnds:
     """Checked, of the ends "initial" and "final" that are asked for: what is not given must have no costate, and what is
     given be where the solution is. An end that nobody asks for is free."""
     n, t = solution.q.shape[1], np.asarray(solution.t)
@@ -182,7 +182,7 @@ def read_given(problem: OptimalControl, solution: ControlSolution, ends: dict[st
     for name in ends:
         node, costates = (0, solution.costates_initial) if name == "initial" else (-1, solution.costates_final)
         _check_end(name, found[name], np.stack([solution.q[node], solution.v[node]]), np.asarray(costates))
-    return Prescribed(found["initial"], found["final"], passed)
+    return GivenEnds(found["initial"], found["final"], passed)
 
 
 def _check_end(name: str, end: PartlyGiven, here: np.ndarray, costates: np.ndarray) -> None:
@@ -201,7 +201,7 @@ def _check_end(name: str, end: PartlyGiven, here: np.ndarray, costates: np.ndarr
         )
 
 
-def fixed_components(start: ControlStart, given: Prescribed, solution: ControlSolution) -> Bool[np.ndarray, "blocks b"]:
+def fixed_components(start: ControlStart, given: GivenEnds, solution: ControlSolution) -> Bool[np.ndarray, "blocks b"]:
     """Which components of the path keep their value in a neighbouring solution: ends, points to pass, what is at a bound."""
     data, layout = start.data, start.data.layout
     fixed = np.zeros(start.z.shape, dtype=bool)
