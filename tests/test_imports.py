@@ -32,6 +32,7 @@ LEVELS = (
     ("discretize",),
     ("step", "boundary"),
     ("control", "measure"),
+    ("guidance",),
     ("store", "show", "gallery"),
     ("papers",),
     ("cli",),

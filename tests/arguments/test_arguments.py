@@ -35,6 +35,7 @@ DISCRETE = da.DiscreteSystem(lambda q0, q1: 0.5 * (q1 - q0) @ (q1 - q0))
 STRAIGHT = da.VariationalProblem(free)
 BENT = da.VariationalProblem(lambda q, v, a: 0.5 * (a @ a), derivatives=2)
 VAKONOMIC = da.VariationalProblem(free, da.Nonholonomic(lambda q, v: v[1] - q[0] * v[0]))
+MOVE = da.OptimalControl(FREE, cost=lambda q, v, u: u @ u, actuated=(0, 1))
 SPHERE = da.manifolds.sphere()
 NODES = da.Scheme("nodes")
 
@@ -52,6 +53,11 @@ def batch():
 @functools.cache
 def solution():
     return da.solve(STRAIGHT, initial=([0.0, 0.0],), final=([1.0, 1.0],), T=1.0, steps=5, certify=False)
+
+
+@functools.cache
+def plan():
+    return da.solve(MOVE, initial=(PLACE, PLACE), final=([1.0, 1.0], PLACE), T=1.0, steps=5, certify=False)
 
 
 @functools.cache
@@ -169,19 +175,22 @@ WRONG = {
 
 KINDS = {
     "vector": "q0 v0 q1 q v w xi g_q g_v", "vector or None": "scales",
-    "rows": "nodes jets x jet", "rows or None": "multipliers guess", "times": "times",
-    "number": "t0 t delta m on", "positive": "h T time duration spread radius tube inertia", "part": "beta",
+    "rows": "nodes jets x jet", "rows or None": "multipliers guess Q R Q_T", "times": "times",
+    "number": "t0 t delta m on", "number or None": "hold",
+    "positive": "h T time duration spread radius tube inertia", "part": "beta",
     "fraction": "tolerance reference_tolerance", "count": "steps max_iterations max_steps starts every phases",
-    "count or None": "save_every threads", "seed": "seed", "small": "derivatives order", "small or None": "factor",
-    "flag": "throw certify ambient forward redefined velocities time_dependent", "flag or None": "curve",
+    "count or None": "save_every threads", "seed": "seed delay", "small": "derivatives order", "small or None": "factor",
+    "flag": "throw certify ambient forward redefined velocities time_dependent timed", "flag or None": "curve",
     "function": "g generator lagrangian phi V F constraint law function metric",
     "function or None": "stop domain step exact forces kinematic reactions virtual initial",
     "word": "starter seek to model", "word or None": "backend form", "names": "coordinates", "which": "dependent",
     "pair": "first second", "end": "final", "through": "through", "points": "points", "bounds or None": "bounds",
     "system": "system",
-    "problem": "problem", "manifold": "manifold", "path": "path", "scheme": "scheme", "map": "rho action distribution state",
+    "problem": "problem", "manifold": "manifold", "path": "path solution", "scheme": "scheme",
+    "map": "rho action distribution state",
     "triple": "variational", "constraints": "constraints", "tree": "parameters", "branch": "branch",
-    "feedback": "feedback", "reduce": "reduce", "solver": "solver", "file": "file", "data": "data", "title": "title",
+    "feedback": "feedback controller", "reduce": "reduce", "solver": "solver", "file": "file", "data": "data",
+    "title": "title",
     "index": "i",
 }  # fmt: skip
 KIND_OF = {name: kind for kind, names in KINDS.items() for name in names.split()}
@@ -201,6 +210,8 @@ XI, POINT_AND_SPEED = [0.0, 0.0, 1.0], {"q": PLACE, "v": [1.0, 0.0]}  # of the c
 NONE_OF_THEM = dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE)
 SOLVED = {"initial": "end", "scheme": "windows", "times": ELSEWHERE}
 FLOW = {"problem": VAKONOMIC, "multipliers": [[0.5]], "h": 0.1}
+LANDS = {"problem": MOVE, "solution": plan, "final": ([1.0, 1.0], PLACE)}
+CONTROL = {"problem": "manifold", "initial": "end"}  # any other class is wrong
 M, F = da.measure, da.manifolds
 
 # name: function, arguments with which it succeeds, and what an argument is where its name does not tell
@@ -270,6 +281,16 @@ CALLS = {
     "Nearest": (da.Nearest, {}, {"coordinates": "which"}),
     "Least": (da.Least, {"function": free}, {}),
     "Avoid": (da.Avoid, {}, {"factor": "function or None"}),
+    "feedback": (da.feedback, LANDS, CONTROL | dict.fromkeys(("Q", "R", "Q_T"), ELSEWHERE)),
+    "feedback of a regulator": (
+        da.feedback, {"problem": MOVE, "solution": plan, "Q": np.eye(4), "R": np.eye(2), "Q_T": np.eye(4)},
+        {"Q": "rows", "R": "rows", "Q_T": "rows"}),
+    "sensitivity": (da.sensitivity, LANDS | {"initial": (PLACE, PLACE)}, CONTROL),
+    "controllability": (da.controllability, {"problem": MOVE, "solution": plan}, CONTROL),
+    "mpc": (da.mpc, {"problem": MOVE, "final": ([1.0, 1.0], PLACE), "T": 1.0, "steps": 5}, CONTROL | {"steps": "count"}),
+    "closed_loop": (
+        da.closed_loop,
+        STATE | {"controller": da.mpc(MOVE, final=([1.0, 1.0], PLACE), T=1.0, steps=5), "h": 0.1, "steps": 1}, {}),
     "SampledFeedback": (da.SampledFeedback, {"law": free}, {}),
     "Nodes": (da.Nodes, {"q": [PLACE]}, {"q": "rows"}),
     "Free": (da.Free, {"guess": 1.0}, {"guess": "positive", "lower": "part or None", "upper": "positive or None"}),
@@ -339,6 +360,7 @@ RIGHT = {
     ("measure.energy", "system"): {"problem"},
     ("manifolds.ellipsoid", "axes"): {"vector"},
     ("solve", "bounds"): {"dict"},  # none at all
+    ("mpc", "bounds"): {"dict", "a control"},
     ("spline", "scales"): {"longer"},  # three, as many as the sphere's space has
     ("manifolds.Embedded", "metric"): {"function"},
     ("Embedded.project", "q"): {"vector", "five axes"},
@@ -387,7 +409,7 @@ def mistake(call, argument: str) -> str | None:
 @pytest.mark.parametrize(("name", "argument"), ROWS, ids=map("-".join, ROWS))
 def test_wrong_arguments_are_named(name, argument):
     function, given, _ = CALLS[name]
-    ready = {key: x() if x is path or x is solution else x for key, x in given.items()}
+    ready = {key: x() if any(x is made for made in (path, solution, plan)) else x for key, x in given.items()}
     found = {}
     for label, value in wrong_values(name, argument).items():
         wrong = value() if value is path else value
@@ -412,11 +434,12 @@ def test_every_argument_of_every_function_has_a_kind():
 def test_every_class_that_a_user_builds_is_in_the_table():
     """The others are made by the library, are bases of the user's classes, or take no argument."""
     made = (
-        "ActiveBounds", "AdaptedReference", "BoundaryStatistics", "Condition", "Connection", "Consistency",
-        "ControlSolution", "Convergence", "Embedding", "Extremals", "FinalTime", "FlowRegularity", "Interpolant",
-        "Invariant", "Multipliers", "Order", "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan",
-        "PreparedRun", "Projection", "Provenance", "Redefined", "Reduction", "Reference", "Regularity", "Residual", "Root",
-        "Solution", "Solvability", "Statistics", "SymplecticDefect",
+        "ActiveBounds", "AdaptedReference", "BoundaryStatistics", "ClosedLoop", "Condition", "Connection",
+        "Consistency", "ControlSolution", "Controllability", "Convergence", "Derivatives", "Embedding", "Extremals",
+        "Feedback", "FinalTime", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Order", "Ostrogradsky",
+        "Outcome", "Path", "Perturbation", "PoincareCartan", "PredictiveController", "PreparedRun", "Projection",
+        "Provenance", "Redefined", "Reduction", "Reference", "Regularity", "Replanned", "Residual", "Root",
+        "Sensitivity", "Solution", "Solvability", "Statistics", "SymplecticDefect",
     )  # fmt: skip
     public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}
     for name, kind in public.items():

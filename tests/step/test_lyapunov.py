@@ -48,7 +48,7 @@ def test_factor_and_control_are_found_without_help():
             assert control(q, at) == pytest.approx(float(law(q, at)), rel=1e-9, abs=1e-10)
 
 
-def test_the_path_converges_to_the_closed_loop_with_order_two():
+def test_the_path_converges_to_the_guidance_with_order_two():
     q0, v0, time = [0.4, 0.9], [0.1, 0.0], 6.0
     matrix = lambda q: np.array([[1.3, 0.15 * np.cos(q[1])], [0.15 * np.cos(q[1]), 0.075]])  # noqa: E731
 

@@ -40,12 +40,12 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     kkt = transcribed(data, z, sizes, asked.settings.tolerance)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
-    search = search_of(kkt, z, asked.settings, _bounds(data), None if data.horizon is None else data.time_place)
+    search = search_of(kkt, z, asked.settings, bounds_of(data), None if data.horizon is None else data.time_place)
     it, activity = search(z, sizes)
     return control_solution(data, kkt, it, asked.certify, activity)
 
 
-def _bounds(data: ControlData) -> list[tuple[np.ndarray, np.ndarray]]:
+def bounds_of(data: ControlData) -> list[tuple[np.ndarray, np.ndarray]]:
     """Places in the flat path, and their bounds."""
     origins = {"q": data.origin, "u": np.zeros(data.layout.r)}
     parts = [(data.places(name), both - origins[name]) for name, both in data.bounds.items()]

@@ -38,7 +38,7 @@ class ControlData(NamedTuple):
     origin: Float[np.ndarray, "n"]
     holonomic: Bool[np.ndarray, "m"]
     bounds: dict[str, np.ndarray]
-    horizon: Horizon | None
+    horizon: Horizon | None = None
 
     def at(self, z: np.ndarray) -> ControlData:
         """With the times at the final time of a path z (blocks, b), where that is free."""
@@ -61,7 +61,6 @@ def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance
     """The KKT system; z: (blocks, b), a first path; tolerance: to which its equations will be solved."""
     layout, t = data.layout, data.t
     fixed = _fixed(data)
-    terms, arrays = _terms(data, fixed)
     primal = np.zeros(layout.size, dtype=bool)
     for name in ("state", "controls", "reactions"):
         primal[layout.part(name)] = True
@@ -69,11 +68,10 @@ def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance
     random = np.random.default_rng(0)
     near = z + 0.1 * random.standard_normal((3, *z.shape)) * scales.units
     parts = TimedParts(
-        Elements(terms, arrays, {"origin": data.origin, "parameters": data.problem.parameters}),
-        Components(fixed, primal, ~primal), Monitored(data.places("q"), np.ones(len(t))), scales,
-    )  # fmt: skip
+        elements_of(data), Components(fixed, primal, ~primal), Monitored(data.places("q"), np.ones(len(t))), scales
+    )
     if data.horizon is not None:
-        parts = with_free_time(parts, [None] * len(terms), data.horizon.begin, data.time_place)
+        parts = with_free_time(parts, [None] * len(parts.elements.terms), data.horizon.begin, data.time_place)
     return KKTSystem(*parts, near, role=lambda codes: role_of(codes, data.problem, {}))
 
 
@@ -168,3 +166,9 @@ def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float) ->
     residuals[:, layout.part("adjoints")] = 1.0 / np.maximum(sizes.forces * sizes.time, rounding / tolerance)
     residuals[:, layout.part("steps")] = 1.0 / (sizes.constraints * sizes.time)
     return Scales(sizes.positions, units, residuals, sizes.cost * sizes.time)
+
+
+def elements_of(data: ControlData) -> Elements:
+    """Cost and equations as a sum over windows."""
+    terms, arrays = _terms(data, _fixed(data))
+    return Elements(terms, arrays, {"origin": data.origin, "parameters": data.problem.parameters})

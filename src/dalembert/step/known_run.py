@@ -137,7 +137,7 @@ def _read_anew(system: System, options: RunOptions) -> Read | None:
     walk, leaves = Walk(), []
     parts = split(walk, system, leaves)
     own, feedback = len(leaves), options.feedback
-    rules = (options.branch, options.stop, options.domain, feedback and feedback.law)
+    rules = (options.branch, options.stop, options.domain, feedback and feedback.rule)
     key = parts, split(walk, _scheme(options), leaves), walk.of(rules)
     if not walk.lasting or any(isinstance(x, Tracer) for x in leaves):
         return None

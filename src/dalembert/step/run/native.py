@@ -161,7 +161,7 @@ def compiled(program: StepProgram, choices: Choices, carry: RunState, t0, h) -> 
 
     reduced = jax.tree.structure(carry.reduced), tuple((np.shape(x), x.dtype) for x in jax.tree.leaves(carry.reduced))
     walk = Walk()
-    rules = (choices.branch, choices.stop, choices.domain, choices.feedback and choices.feedback.law, choices.reduce)
+    rules = (choices.branch, choices.stop, choices.domain, choices.feedback and choices.feedback.rule, choices.reduce)
     key = split(walk, program, []), walk.of(rules), carry.q.shape, carry.s.shape, reduced
     found = _COMPILED.get(key) if walk.lasting else None
     if found is None or not (found.written_out or _is_tracer(carry.q)):
@@ -216,7 +216,7 @@ def _functions(program, choices: Choices, carry: RunState, leaves, rebuild) -> S
     def callback(function, dtype=None):
         return function and (lambda q, v, t, p: jnp.asarray(call_system(rebuild(p), function, q, v, t), dtype))
 
-    reduce = choices.reduce and flat(choices.reduce, carry.reduced)
+    reduce, feedback = choices.reduce and flat(choices.reduce, carry.reduced), choices.feedback
     point = (carry.history[0], carry.q, carry.s, jnp.zeros(()), jnp.ones(()))
     has_factor = eqx.filter_eval_shape(lambda: program.factor(*point)) is not None
     ends = choices.branch is None and not has_factor  # nothing explains a crossing
@@ -229,7 +229,7 @@ def _functions(program, choices: Choices, carry: RunState, leaves, rebuild) -> S
         factor=method("factor") if has_factor else None, ends=ends,
         overlap=method("overlap") if watched else None,
         stop=callback(choices.stop), domain=callback(choices.domain),
-        law=callback(choices.feedback and choices.feedback.law, float),
+        law=feedback and (lambda q, v, t, p: jnp.asarray(feedback.force(rebuild(p), q, v, t), float)),
         reduce=reduce and (lambda *x: reduce(*x[:-1])), reduced=lengths(carry.reduced),
         weights=program.weights, extrapolation=extrapolation(program),
     )  # fmt: skip

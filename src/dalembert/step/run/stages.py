@@ -14,7 +14,7 @@ from dalembert.algebra import Solve
 from dalembert.native.stepper.arrays import HISTORY, LEAP
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.run.branch import Call, call_system, solve_step
+from dalembert.step.run.branch import Call, solve_step
 from dalembert.step.run.state import Choices, RunState
 
 
@@ -129,7 +129,7 @@ def held_force(program: StepProgram, choices: Choices, carry: RunState, t) -> Fl
         return carry.held
 
     def sample() -> Float[Array, "n"]:
-        return jnp.asarray(call_system(program, law.law, carry.q, program.velocity(carry.s), t), dtype=float)
+        return jnp.asarray(law.force(program, carry.q, program.velocity(carry.s), t), dtype=float)
 
     if law.every == 1:
         return sample()

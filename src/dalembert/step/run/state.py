@@ -13,9 +13,9 @@ from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Newton
 from dalembert.native.stepper.arrays import HISTORY
-from dalembert.numbers import as_function, is_traced, whole_number
+from dalembert.numbers import as_flag, as_function, is_traced, whole_number
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.run.branch import Branch
+from dalembert.step.run.branch import Branch, call_system
 from dalembert.step.start.prepared import Prepared
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import traced
@@ -29,9 +29,10 @@ class SampledFeedback(eqx.Module):
     Args:
         law: `law(q, v[, t][, p])`, (n,), (n,) → (n,), traceable by JAX (wrap other code in jax.pure_callback).
         every: number of steps between two samples.
+        timed: the law takes t also where the system does not: one that follows a plan.
 
     Raises:
-        TypeError: law cannot be called, or every is no whole number.
+        TypeError: law cannot be called, every is no whole number, or timed no flag.
         ValueError: every is below 1.
 
     Example:
@@ -42,12 +43,26 @@ class SampledFeedback(eqx.Module):
 
     law: Callable = eqx.field(static=True)
     every: int = eqx.field(static=True)
+    timed: bool = eqx.field(static=True)
 
     __reduce__ = reduced
 
-    def __init__(self, law: Callable, every: int = 1):
+    def __init__(self, law: Callable, every: int = 1, timed: bool = False):
         self.law = as_function(law, "law", "of (q, v) that returns (n,)")
         self.every = whole_number(every, "every")
+        self.timed = as_flag(timed, "timed")
+
+    @property
+    def rule(self) -> tuple[Callable, bool]:
+        """What a compiled run depends on."""
+        return self.law, self.timed
+
+    def force(self, program: StepProgram, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Float[Array, "n"]:
+        """The law's value, with the trailing arguments of the program's system, and t where it is timed."""
+        system: Any = program.system
+        if self.timed and not getattr(system, "time_dependent", False):
+            return system.call(self.law, q, v, t)
+        return call_system(program, self.law, q, v, t)
 
 
 class Grid(NamedTuple):

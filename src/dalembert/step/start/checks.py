@@ -44,8 +44,8 @@ def check_callbacks(prepared: Prepared, grid: Grid, choices: Choices, initial) -
             if function is not None:
                 condition_shape(lambda f=function: call_system(program, f, q, v, t=t), name, "q, v" + names)
         if feedback is not None:
-            law = feedback.law
-            shape = output_shape(lambda: call_system(program, law, q, v, t=t), "feedback law", "q, v" + names)
+            also = ", t" * (feedback.timed and not system.trailing.startswith(", t"))
+            shape = output_shape(lambda f=feedback: f.force(program, q, v, t), "feedback law", "q, v" + also + names)
             if shape != q.shape:
                 raise ValueError(f"feedback law: returns shape {shape}; a generalised force of shape {q.shape} is needed")
 

@@ -1,0 +1,122 @@
+"""feedback: from a solution to the gains of its neighbours, or to those of a quadratic cost around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.control.problem import OptimalControl
+from dalembert.discretize import Scheme
+from dalembert.guidance.law import Feedback, law_along
+from dalembert.guidance.linearisation import along, check_solution_of, fixed_components, linearised, read_given
+from dalembert.guidance.sweep import gains_of, neighbours
+from dalembert.numbers import as_number, as_numbers
+from dalembert.solution import ControlSolution
+
+HELD = 0.1  # of the time, before an end that is given
+
+
+def feedback(
+    problem: OptimalControl,
+    solution: ControlSolution,
+    *,
+    final: Any = None,
+    through: Any = None,
+    Q: Float[Array | np.ndarray, "2n 2n"] | None = None,
+    R: Float[Array | np.ndarray, "r r"] | None = None,
+    Q_T: Float[Array | np.ndarray, "2n 2n"] | None = None,
+    hold: float | None = None,
+    scheme: Scheme | None = None,
+) -> Feedback:
+    """δu_i = -K_i (δq_i, δv_i): how the optimal control changes with the state, to first order, along a solution.
+
+    Neighbouring extremals: the second variation of the discrete problem, with all second derivatives of its Lagrangian,
+    swept backwards. A control at a bound stays there. With Q, R and Q_T instead the gains of the linear-quadratic regulator:
+    min ∫ xᵀQx + uᵀRu dt + x(T)ᵀQ_T x(T), x = (δq, δv), for the plant linearised along the solution.
+
+    Args:
+        problem: the OptimalControl that was solved; its plant.
+        solution: the plan.
+        final: what `solve` was given at the end: the gains grow without bound towards it. Without a meaning for Q, R, Q_T.
+        through: what `solve` was given between.
+        Q: (2n, 2n) weights of the state's deviation from the plan, q before v; symmetric, not negative.
+        R: (r, r) weights of the controls' deviation; symmetric and positive.
+        Q_T: (2n, 2n) weights of the last deviation.
+        hold: for how long before the last node the gains are held; by default a tenth of the time where something is
+            given at the end, 0 where nothing is.
+        scheme: the Scheme of the plant that `solve` was given.
+
+    Returns:
+        The law, a Feedback: u(t, q, v), gains K (N+1, r, 2n), and `sampled(h, every)` for `simulate(feedback=…)`.
+
+    Raises:
+        ValueError: an argument does not belong to the solution, or weights have a wrong shape or sign.
+        TypeError: an argument is of the wrong type, or one of Q, R, Q_T is missing.
+
+    Source: Bryson, Ho, Applied Optimal Control, chapters 5 and 6, of the discrete problem.
+
+    Example:
+        >>> law = da.feedback(move, plan, final=([1.0], [0.0]))
+        >>> [round(float(k), 1) for k in law.K[0, 0]]  # 6/T² and 4/T of the double integrator
+        [6.0, 4.0]
+    """
+    check_solution_of(problem, solution)
+    weights = {"Q": Q, "R": R, "Q_T": Q_T}
+    missing = [name for name, weight in weights.items() if weight is None]
+    length = float(solution.t[-1] - solution.t[0])
+    if len(missing) == 3:
+        gains, given = _neighbouring(problem, solution, final, through, scheme)
+    elif missing:
+        raise TypeError(f"{missing[0]}: missing; a regulator has all of Q, R and Q_T, neighbouring extremals none of them")
+    elif final is not None or through is not None:
+        raise ValueError("final: found one beside Q, R and Q_T; a regulator has weights, and its end is free")
+    else:
+        gains, given = _regulator(problem, solution, weights, scheme), False
+    held = as_number(hold, "hold") if hold is not None else HELD * length * given
+    if not 0.0 <= held < length:
+        raise ValueError(f"hold: found {held:g}; give a time from 0 to the length of the plan, {length:g}")
+    return law_along(problem, solution, gains, held)
+
+
+def _neighbouring(problem, solution, final, through, scheme) -> tuple[np.ndarray, bool]:
+    given = read_given(problem, solution, {"final": final}, through)
+    start = along(problem, solution, scheme)
+    lin = linearised(start, fixed_components(start, given, solution))
+    return gains_of(lin, neighbours(lin))[0], bool(given.final.given.any())
+
+
+def _regulator(problem: OptimalControl, solution: ControlSolution, weights: dict, scheme) -> np.ndarray:
+    """With no multipliers of the plan's own problem, what is left of the second variation is the quadratic cost."""
+    n, r = solution.q.shape[1], solution.u.shape[1]
+    Q, R, Q_T = (_weight(weights[name], name, size) for name, size in (("Q", 2 * n), ("R", r), ("Q_T", 2 * n)))
+    if np.linalg.eigvalsh(R)[0] <= 0.0:
+        raise ValueError("R: found one that is not positive definite; every control has to cost something")
+    own = OptimalControl(
+        problem.system, cost=lambda q, v, u, *_: _square(Q, q, v) + u @ R @ u, actuated=problem.actuated,
+        terminal=lambda q, v, *_: _square(Q_T, q, v),
+    )  # fmt: skip
+    start = along(own, solution, scheme)
+    for name in ("adjoints", "steps"):
+        start.z[:, start.data.layout.part(name)] = 0.0
+    fixed = np.zeros(start.z.shape, dtype=bool)
+    lin = linearised(start, fixed)
+    return gains_of(lin, neighbours(lin))[0]
+
+
+def _square(weight: np.ndarray, q, v):
+    x = jnp.concatenate([q, v])
+    return x @ weight @ x
+
+
+def _weight(given: Any, name: str, size: int) -> np.ndarray:
+    found = np.asarray(as_numbers(given, name))
+    if found.shape != (size, size):
+        raise ValueError(f"{name}: found shape {found.shape}; a matrix ({size}, {size}) is needed")
+    if not np.allclose(found, found.T, rtol=1e-12, atol=1e-12 * np.abs(found).max()):
+        raise ValueError(f"{name}: found one that is not symmetric")
+    if np.linalg.eigvalsh(found)[0] < -1e-12 * np.abs(found).max():
+        raise ValueError(f"{name}: found one with a negative eigenvalue; a deviation must not pay")
+    return 0.5 * (found + found.T)

@@ -1,0 +1,116 @@
+"""controllability: what the controls reach near a solution, by the linearisation of its discrete equations of motion."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from dalembert.control.problem import OptimalControl
+from dalembert.discretize import Scheme
+from dalembert.guidance.linearisation import Linearised, along, linearised
+from dalembert.guidance.sweep import kernel_of
+from dalembert.solution import ControlSolution
+
+CONTROLLABLE = 1e-8  # smallest singular value, relative to the largest, of what can be reached
+
+
+class Controllability(eqx.Module):
+    """W = Σ Φ(T, t_i) b_i b_iᵀ Φ(T, t_i)ᵀ/w_i, b_i = ∂x(t_{i+1})/∂u_i: the Gramian of the linearisation along a solution.
+
+    δx(T)ᵀ W⁻¹ δx(T) is the least ∫|δu|² dt that changes the last state by δx.
+
+    Attributes:
+        gramian: (2n, 2n) W, of (q, v) at the last node.
+        singular_values: (d,) of what controls of unit size reach, in typical sizes, from the largest; d is 2n less the
+            dimensions that the constraints of the plant take.
+        directions: (d, 2n) the directions of (q, v) that belong to them, in typical sizes.
+        smallest: the last singular value relative to the first: 0, up to rounding, where a state cannot be reached.
+
+    Example:
+        >>> found = da.controllability(move, plan)
+        >>> found.controllable, np.round(found.gramian, 2).tolist()  # T³/3, T²/2, T
+        (True, [[0.33, 0.5], [0.5, 1.0]])
+    """
+
+    gramian: Float[np.ndarray, "2n 2n"]
+    singular_values: Float[np.ndarray, "d"]
+    directions: Float[np.ndarray, "d 2n"]
+
+    @property
+    def smallest(self) -> float:
+        largest = float(self.singular_values[0]) if len(self.singular_values) else 0.0
+        return float(self.singular_values[-1]) / largest if largest > 0.0 else 0.0
+
+    @property
+    def controllable(self) -> bool:
+        """Whether all that the constraints permit can be reached."""
+        return self.smallest > CONTROLLABLE
+
+
+def controllability(problem: OptimalControl, solution: ControlSolution, *, scheme: Scheme | None = None) -> Controllability:
+    """δx(T) = Σ Φ(T, t_i) b_i δu_i: whether controls move the last state in every direction, to first order.
+
+    Where they do, and bounds are not active, ends near those of the solution can be reached too.
+
+    Args:
+        problem: the OptimalControl that was solved.
+        solution: the motion along which it is linearised.
+        scheme: the Scheme of the plant that `solve` was given.
+
+    Returns:
+        Gramian and singular values, a Controllability.
+
+    Raises:
+        ValueError: the solution is none of the problem, or not solved.
+        TypeError: an argument is of the wrong type.
+
+    Source: Colombo, Martín de Diego, Zuccalli, section 2.1, along a motion and of the discrete equations.
+
+    Example:
+        >>> da.controllability(move, plan).controllable
+        True
+    """
+    start = along(problem, solution, scheme)
+    lin = linearised(start, np.zeros(start.z.shape, dtype=bool))
+    reached, tangent = _reached(lin)
+    n, sizes = lin.layout.n, lin.sizes
+    units, order = lin.units[-1][np.r_[2 * n : 3 * n, n : 2 * n], None], np.r_[n : 2 * n, :n]  # (v, q) → (q, v)
+    states, permitted = (units * reached)[order], (units * tangent)[order]
+    scale = np.concatenate([sizes.positions, sizes.positions / sizes.time])
+    basis = np.linalg.qr(permitted / scale[:, None])[0]
+    controls = np.tile(sizes.controls, len(lin.t)) * np.sqrt(sizes.time)
+    left, values, _ = np.linalg.svd(basis.T @ (states / scale[:, None] * controls), full_matrices=False)
+    return Controllability(states @ states.T, values, (basis @ left).T)
+
+
+def _reached(lin: Linearised) -> tuple[np.ndarray, np.ndarray]:
+    """∂(v_N, q_N)/∂(u_i √w_i) of all controls, one after the other, (2n, (N+1)r); and what the constraints permit
+    of (v_N, q_N)."""
+    n, r, m = lin.layout.n, lin.layout.r, lin.layout.m
+    known = 2 * n
+    h = np.diff(lin.t)
+    weights = 0.5 * (np.append(h, 0.0) + np.append(0.0, h))
+    adjoint = np.arange(n + r + m, n + r + 2 * m + n)  # rows λ, η
+    new = known + np.r_[:n, n + r : n + r + m]  # columns q_{i+1}, ν
+    controls = known + np.arange(n, n + r)
+    states = np.zeros((known, 0))
+    for i in range(len(lin.t)):
+        rows = lin.rows[i][adjoint]
+        change = -np.linalg.solve(rows[:, new], np.concatenate([rows[:, :known], rows[:, controls]], axis=1))[:n]
+        change[:, known:] /= lin.units[i][controls] * np.sqrt(weights[i])
+        after = np.concatenate([change[:, :known] @ states, change[:, known:]], axis=1)
+        here = np.concatenate([states[n:], np.zeros((n, r))], axis=1)
+        if i < len(lin.t) - 1:
+            states = np.concatenate([(after - here) / lin.spans[i + 1][:, None], after])
+        else:
+            states = np.concatenate([after, here])
+    return states, _permitted(lin)
+
+
+def _permitted(lin: Linearised) -> np.ndarray:
+    """A basis of the (v_N, q_N) that satisfy the constraints."""
+    n, r, m = lin.layout.n, lin.layout.r, lin.layout.m
+    velocity = lin.rows[-1][n + r + m + n :][:, np.r_[2 * n : 3 * n, n : 2 * n]]
+    position = np.concatenate([np.zeros((m, n)), lin.before[-1][:m, n:]], axis=1)[lin.holonomic]
+    return kernel_of(np.concatenate([velocity, position]))

@@ -1,0 +1,220 @@
+"""The second variation of a discrete optimal control problem along a solution, node by node.
+
+    y_i = (q_{i+1}, u_i, ν_i | λ_i, η_i),   x_i = (w_i, q_i),   w_i = (q_i - q_{i-1})/h
+    K(y_i, x_i) x_i + K(y_i, y_i) y_i + … = 0
+
+K: second derivatives of L̃ = Σ h C + λᵀ(equations of motion) + ηᵀφ, all of them, with no end given. What comes after node i
+is coupled to what was before it through x_i alone. At the first node v_0 stands for w_0, after the last v_N for q_{N+1}.
+With q_{i-1} instead of w_i digits would go as 1/h².
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from dalembert.boundary.data.boundary_data import grid_nodes, read_through
+from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.control.ends import PartlyGiven, read_partly
+from dalembert.control.problem import OptimalControl, counted
+from dalembert.control.sizes import ControlSizes, control_sizes, sampled
+from dalembert.control.solve import ControlStart
+from dalembert.control.terms import ControlLayout
+from dalembert.control.transcription import ControlData, transcribed
+from dalembert.discretize import Scheme
+from dalembert.numbers import described
+from dalembert.outcome import Outcome
+from dalembert.solution import ControlSolution
+
+TOLERANCE = 1e-9  # of what a solution's equations hold to
+
+
+class Linearised(NamedTuple):
+    """sizes: typical ones. rows: K of (q_{i+1}, u_i, ν_i, λ_i, η_i) by (x_i, y_i), (N+1, b, 2n+b), in the units of the
+    solver, of the cost too. before: the Jacobian of the constraints that x_i satisfies, (N+1, 2m, 2n), with zeros where
+    there is none. units: of the columns, (N+1, 2n+b). spans: q_i - q_{i-1} of a unit of w_i in units of q, (N+1, n).
+    holonomic: which constraints are. fixed: which of y_i do not vary, (N+1, b)."""
+
+    layout: ControlLayout
+    t: Float[np.ndarray, "N+1"]
+    sizes: ControlSizes
+    rows: Float[np.ndarray, "N+1 b 2n+b"]
+    before: Float[np.ndarray, "N+1 2m 2n"]
+    units: Float[np.ndarray, "N+1 2n+b"]
+    spans: Float[np.ndarray, "N+1 n"]
+    holonomic: Bool[np.ndarray, "m"]
+    fixed: Bool[np.ndarray, "N+1 b"]
+
+
+def check_solution_of(problem: Any, solution: Any) -> None:
+    """TypeError or ValueError where the solution is none of the problem."""
+    if not isinstance(problem, OptimalControl):
+        raise TypeError(f"problem: found {described(problem)}; give the OptimalControl that was solved")
+    if not isinstance(solution, ControlSolution):
+        raise TypeError(f"solution: found {described(solution)}; give the ControlSolution that solve returned")
+    if solution.outcome is not Outcome.SUCCESS:
+        raise ValueError(
+            f"solution: found the outcome {solution.outcome.name}; only along an extremal is there a second one"
+        )
+    n = solution.q.shape[1]
+    r, equations = counted(problem, n)
+    found, needed = (solution.u.shape[1], solution.multipliers.shape[1]), (r, sum(equations))
+    if found != needed:
+        raise ValueError(
+            f"solution: found {found[0]} controls and {found[1]} constraints; the problem has {needed[0]} and {needed[1]}"
+        )
+
+
+def along(problem: OptimalControl, solution: ControlSolution, scheme: Scheme | None) -> ControlStart:
+    """The problem with nothing given at its nodes, and the solution as its path."""
+    check_solution_of(problem, solution)
+    if scheme is not None and not isinstance(scheme, Scheme):
+        raise TypeError(f"scheme: found {described(scheme)}; give the Scheme that the solution was found with")
+    scheme = Scheme() if scheme is None else scheme
+    own = ", ".join(repr(one) for one in scheme.action_for(problem.system))
+    if own != solution.scheme:
+        raise ValueError(f"scheme: found {own}; the solution was found with {solution.scheme}")
+    n = solution.q.shape[1]
+    r, equations = counted(problem, n)
+    holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
+    t, q, v = (np.asarray(x, dtype=float) for x in (solution.t, solution.q, solution.v))
+    nothing = PartlyGiven(np.zeros((2, n), dtype=bool), np.zeros((2, n)))
+    layout = ControlLayout(n, r, len(holonomic))
+    data = ControlData(
+        problem, scheme, layout, t, np.zeros((len(t), n), dtype=bool), (nothing, nothing), q[0].copy(), holonomic, {}
+    )
+    sizes = control_sizes(sampled(problem, q, v, r, t), np.ptp(q, axis=0), float(t[-1] - t[0]), timed=False)
+    return ControlStart(data, _path_of(data, solution), sizes)
+
+
+def _path_of(data: ControlData, solution: ControlSolution) -> np.ndarray:
+    """(blocks, b): the unknowns of the solution."""
+    layout = data.layout
+    z = np.zeros((len(data.t) + 2, layout.size))
+    z[1:-1, layout.part("state")] = solution.q - data.origin
+    z[[0, -1], layout.part("state")] = solution.v[[0, -1]]
+    z[1:-1, layout.part("controls")] = solution.u
+    z[2:, layout.part("reactions")], z[2:, layout.part("adjoints")] = solution.multipliers, solution.adjoints
+    z[2:-1, layout.part("steps")] = solution.step_multipliers
+    return z
+
+
+def completed(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> tuple[KKTSystem, np.ndarray]:
+    """The KKT system with nothing given, and its path with the multipliers of constraints on free ends, which a solution
+    does not tell: the gradient, which is linear in them, says which they are."""
+    data, z, sizes = start
+    kkt, own = transcribed(data, z, sizes, TOLERANCE), np.zeros(z.shape, dtype=bool)
+    own[[0, 1, -1], data.layout.part("steps")] = True
+    free = np.flatnonzero(own & ~fixed & ~kkt.fixed)
+    if not len(free):
+        return kkt, z
+    rows = np.flatnonzero(~fixed & kkt.primal)
+    here = kkt.raw_gradient(z).ravel()[rows]
+    slopes = np.zeros((len(rows), len(free)))
+    for k, place in enumerate(free):
+        other = z.copy()
+        other.ravel()[place] += kkt.flat_units[place]
+        slopes[:, k] = (kkt.raw_gradient(other).ravel()[rows] - here) * kkt.flat_units[rows]
+    found = np.linalg.lstsq(slopes, -here * kkt.flat_units[rows], rcond=None)[0]
+    z = z.copy()
+    z.ravel()[free] += found * kkt.flat_units[free]
+    return kkt, z
+
+
+def linearised(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Linearised:
+    """K at the path of the start, in rows of y_i; fixed: which components of the path do not vary."""
+    (data, _, sizes), layout = start, start.data.layout
+    kkt, z = completed(start, fixed)
+    band, lower, size, last = kkt.matrix(z)[0] / kkt.action, kkt.lower, layout.size, len(data.t)
+    state, controls, *rest = (
+        np.arange(layout.size)[layout.part(x)] for x in ("state", "controls", "reactions", "adjoints", "steps")
+    )
+    blocks = np.arange(last)[:, None]
+    places = ((2, state), (1, controls), *((2, part) for part in rest))
+    own = np.concatenate([(blocks + at) * size + part for at, part in places], axis=1)
+    x = np.concatenate([blocks * size + state, (blocks + 1) * size + state], axis=1)
+    ordered = np.arange(last + 2)[:, None] * size + kkt.position  # where a component stands in the band
+    place = ordered.ravel()
+
+    def entries(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """K of flat components, (N+1, rows, columns)."""
+        row, column = place[rows][:, :, None], place[columns][:, None, :]
+        at = lower + column - row
+        inside = (at >= 0) & (at <= 2 * lower)
+        return np.where(inside, band[row, np.where(inside, at, 0)], 0.0)
+
+    steps = np.arange(size)[layout.part("steps")]
+    now, earlier = entries((blocks + 1) * size + steps, x), entries(blocks * size + steps, x)
+    earlier[1:, ~data.holonomic] = 0.0  # of a step before, whose first node is no part of x
+    n, units = layout.n, kkt.units.ravel()[np.concatenate([x, own], axis=1)]
+    units[:, :n] = units[0, :n]
+    spans = np.concatenate([np.ones((1, n)), np.diff(data.t)[:, None] * units[1:, :n] / units[1:, n : 2 * n]])
+
+    def by_increments(rows: np.ndarray) -> np.ndarray:
+        """Columns by (w_i, q_i) of those by (q_{i-1}, q_i); (v_0, q_0) stay."""
+        rows[1:, :, n : 2 * n] += rows[1:, :, :n]
+        rows[1:, :, :n] *= -spans[1:, None]
+        return rows
+
+    rows = np.concatenate([by_increments(entries(own, x)), entries(own, own)], axis=2)
+    before = by_increments(np.concatenate([now, earlier], axis=1))
+    return Linearised(layout, data.t, sizes, rows, before, units, spans, data.holonomic, np.asarray(fixed).ravel()[own])
+
+
+class GivenEnds(NamedTuple):
+    """What is given of a problem: its ends, and points to pass."""
+
+    initial: PartlyGiven
+    final: PartlyGiven
+    passed: Bool[np.ndarray, "N+1 n"]
+
+
+def read_given(problem: OptimalControl, solution: ControlSolution, ends: dict[str, Any], through: Any) -> GivenEnds:
+    """Checked, of the ends "initial" and "final" that are asked for: what is not given must have no costate, and what is
+    given be where the solution is. An end that nobody asks for is free."""
+    n, t = solution.q.shape[1], np.asarray(solution.t)
+    between = read_through(through, n)
+    passed = np.zeros((len(t), n), dtype=bool)
+    passed[grid_nodes(t, between.times)] = True
+    found = {name: read_partly(ends.get(name), name, n, problem.coordinates) for name in ("initial", "final")}
+    for name in ends:
+        node, costates = (0, solution.costates_initial) if name == "initial" else (-1, solution.costates_final)
+        _check_end(name, found[name], np.stack([solution.q[node], solution.v[node]]), np.asarray(costates))
+    return GivenEnds(found["initial"], found["final"], passed)
+
+
+def _check_end(name: str, end: PartlyGiven, here: np.ndarray, costates: np.ndarray) -> None:
+    apart = np.abs(np.where(end.given, end.values - here, 0.0)) > 1e-6 * (1.0 + np.abs(here))
+    if apart.any():
+        level, j = np.argwhere(apart)[0]
+        raise ValueError(
+            f"{name}[{level}]: found {end.values[level, j]:g} for coordinate {j}; the solution has {here[level, j]:g} there"
+        )
+    other = (costates != 0.0) & ~end.given
+    if other.any():
+        level, j = np.argwhere(other)[0]
+        raise ValueError(
+            f"{name}: gives nothing for {'qv'[level]} of coordinate {j}, but the solution has a costate there: it was given "
+            f"in solve. Give the same {name}="
+        )
+
+
+def fixed_components(start: ControlStart, given: GivenEnds, solution: ControlSolution) -> Bool[np.ndarray, "blocks b"]:
+    """Which components of the path keep their value in a neighbouring solution: ends, points to pass, what is at a bound."""
+    data, layout = start.data, start.data.layout
+    fixed = np.zeros(start.z.shape, dtype=bool)
+    state, steps = layout.part("state"), layout.part("steps")
+    fixed[1:-1, state] = given.passed
+    fixed[1, state] |= given.initial.given[0]
+    fixed[0, state] = given.initial.given[1]
+    fixed[-2, state] |= given.final.given[0]
+    fixed[-1, state] = given.final.given[1]
+    for name, part in (("q", "state"), ("u", "controls")):
+        if name in solution.bounds:
+            fixed[1:-1, layout.part(part)] |= solution.bounds[name].active != 0
+    whole = np.asarray(fixed[1:-1, state].all(axis=1))
+    fixed[1:-1, steps] = whole[:, None] & data.holonomic
+    fixed[0, steps], fixed[-1, steps] = given.initial.given[1].all(), given.final.given[1].all()
+    return fixed

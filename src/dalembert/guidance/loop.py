@@ -1,0 +1,190 @@
+"""closed_loop: a plant and a controller in Python, sample by sample, with a delay between measurement and action."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from dalembert.control.problem import OptimalControl, actuation
+from dalembert.discretize import Scheme
+from dalembert.numbers import as_number, as_numbers, as_positive, described, whole_number
+from dalembert.outcome import Outcome
+from dalembert.path import Path
+from dalembert.step import simulate
+from dalembert.systems import System
+from dalembert.systems.system import check_system
+from dalembert.tracing import Jitted
+
+
+class Controller(Protocol):
+    """What `closed_loop` asks: Feedback and PredictiveController."""
+
+    @property
+    def problem(self) -> OptimalControl:
+        """Whose actuated= says how controls act."""
+        ...
+
+    def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
+        """u (r,) for the time t + ahead, from the state at t."""
+        ...
+
+
+class ClosedLoop(eqx.Module):
+    """(q, v) at the nodes of a plant, and what a controller did: what `closed_loop` returns.
+
+    Attributes:
+        t: (N+1,) times of the nodes.
+        q: (N+1, n) positions at t.
+        v: (N+1, n) velocities at t.
+        t_u: (K,) times from which the controls act.
+        u: (K, r) the controls, each held until the next.
+        code: the Outcome of the plant's run as an integer; where it failed, arrays end.
+
+    Example:
+        >>> run = da.closed_loop(move.system, law, [0.1], [0.0], h=0.01, steps=100, every=2)
+        >>> run.q.shape, run.u.shape
+        ((101, 1), (50, 1))
+    """
+
+    t: Float[np.ndarray, "nodes"]
+    q: Float[np.ndarray, "nodes n"]
+    v: Float[np.ndarray, "nodes n"]
+    t_u: Float[np.ndarray, "samples"]
+    u: Float[np.ndarray, "samples r"]
+    code: Int[np.ndarray, ""]
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the plant's run ended."""
+        return Outcome(int(self.code))
+
+
+def closed_loop(
+    system: System,
+    controller: Controller,
+    q0: Float[Array | np.ndarray, "n"],
+    v0: Float[Array | np.ndarray, "n"],
+    *,
+    h: float,
+    steps: int,
+    every: int = 1,
+    delay: int = 0,
+    t0: float = 0.0,
+    scheme: Scheme | None = None,
+) -> ClosedLoop:
+    """q(t_j + delay) … q(t_{j+1} + delay) under u_j = controller(t_j, q(t_j), v(t_j)): sampled, late, and held.
+
+    The controller is called once a sample, outside of JAX, so that it may keep a state and solve problems. It is asked for
+    the control in the middle of the time for which it will act. Until the first one acts there is none.
+
+    Args:
+        system: the plant, which need not be that of the controller's problem.
+        controller: a Feedback, or what `mpc` returns.
+        q0: (n,) positions at t0.
+        v0: (n,) velocities at t0.
+        h: step of the simulation.
+        steps: N, their number.
+        every: number of steps between two samples.
+        delay: number of steps between a sample and the action that it leads to.
+        t0: the time of the beginning.
+        scheme: maps and form of the plant's steps, as in `simulate`.
+
+    Returns:
+        The nodes and the controls, a ClosedLoop.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: an argument has a wrong value; the message names it.
+        SolveError: the first problem of a predictive controller is not solved.
+
+    Example:
+        >>> run = da.closed_loop(move.system, law, [0.1], [0.0], h=0.01, steps=100, every=2, delay=1)
+        >>> run.outcome.name
+        'SUCCESS'
+    """
+    check_system(system)
+    if not isinstance(getattr(controller, "problem", None), OptimalControl):
+        raise TypeError(f"controller: found {described(controller)}; give a Feedback, or what mpc returns")
+    h, t0, steps, every = (
+        as_positive(h, "h"),
+        as_number(t0, "t0"),
+        whole_number(steps, "steps"),
+        whole_number(every, "every"),
+    )
+    delay = whole_number(delay, "delay", 0)
+    q, v, code = [_state(q0, "q0")], [_state(v0, "v0")], Outcome.SUCCESS
+    if q[0].shape != v[0].shape:
+        raise ValueError(f"v0: found shape {v[0].shape}; q0 has shape {q[0].shape}, and v0 needs the same")
+    plant = _Plant(with_held_force(system, len(q[0])), controller.problem, h, scheme)
+    measured = [k for k in range(0, steps, every) if k + delay < steps]
+    marks = sorted({0, steps, *measured, *(k + delay for k in measured)})
+    decided: dict[int, np.ndarray] = {}
+    u = None
+    for k, end in itertools.pairwise(marks):
+        if k in measured:
+            own = controller.control(t0 + k * h, q[k], v[k], (delay + 0.5 * every) * h)
+            decided[k + delay] = np.asarray(own, dtype=float)
+        u = decided.get(k, u)
+        run = plant.run(q[k], v[k], t0 + k * h, end - k, u)
+        q.extend(np.asarray(run.q)[1:])
+        v.extend(np.asarray(run.v)[1:])
+        code = Outcome(int(run.code))
+        if code.failed:
+            break
+    acted = [k for k in decided if k < len(q)]
+    t = t0 + h * np.arange(len(q))
+    return ClosedLoop(t, np.array(q), np.array(v), t[acted], np.array([decided[k] for k in acted]), np.asarray(int(code)))
+
+
+def _state(given, name: str) -> np.ndarray:
+    found = np.asarray(as_numbers(given, name))
+    if found.ndim != 1 or not found.size:
+        raise ValueError(f"{name}: found shape {found.shape}; a vector (n,) is needed")
+    return found
+
+
+class _Plant(NamedTuple):
+    """A plant with a held force among its parameters: nothing is compiled again from sample to sample."""
+
+    system: System
+    problem: OptimalControl
+    h: float
+    scheme: Scheme | None
+
+    def run(self, q: np.ndarray, v: np.ndarray, t: float, steps: int, u: np.ndarray | None) -> Path:
+        """Some steps under the controls u; none before the first ones are known."""
+        force = np.zeros(len(q)) if u is None else np.asarray(_pushed(self.problem, q, t, u))
+        system = self.system.replace(held=force)
+        return simulate(system, q, v, h=self.h, steps=steps, t0=t, scheme=self.scheme, throw=False)
+
+
+@Jitted
+def _pushed(problem: OptimalControl, q, t, u):
+    return actuation(problem, q, t) @ u
+
+
+def with_held_force(system: System, n: int) -> System:
+    """The system with a further force, the parameter "held"."""
+    parameters = {"held": np.zeros(n)} | ({} if system.parameters is None else {"own": system.parameters})
+    own = lambda p: (p["own"],) if "own" in p else ()  # noqa: E731
+
+    def wrapped(function: Callable | None) -> Callable | None:
+        return function and (lambda *x: function(*x[:-1], *own(x[-1])))
+
+    def forces(*x):
+        known = 0.0 if system.forces is None else jnp.asarray(system.forces(*x[:-1], *own(x[-1])))
+        return known + x[-1]["held"]
+
+    constraints = [
+        type(c)(**{name: wrapped(x) if callable(x) else x for name, x in vars(c).items()}) for c in system.constraints
+    ]
+    return System(
+        lambda *x: system.lagrangian(*x[:-1], *own(x[-1])), constraints, forces=forces, coordinates=system.coordinates,
+        parameters=parameters, time_dependent=system.time_dependent,
+    )  # fmt: skip

@@ -1,0 +1,255 @@
+"""mpc: a controller that solves the problem again from every measured state, over the same time from now on."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.data.bounds import check_given
+from dalembert.boundary.interior.activity import Activity, activity_of, no_activity
+from dalembert.boundary.interior.barrier import Bounds, placed
+from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
+from dalembert.boundary.kkt.linear import LinearSolver
+from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary.newton.iterate import Iterate, Settings
+from dalembert.boundary.newton.iteration import BoundaryNewton
+from dalembert.boundary.prepare import Request
+from dalembert.boundary.result import OUTCOMES
+from dalembert.boundary.solve import Asked, settings
+from dalembert.control.ends import read_partly, size_of_end
+from dalembert.control.problem import OptimalControl
+from dalembert.control.result import control_solution
+from dalembert.control.solve import bounds_of, prepare_control
+from dalembert.control.transcription import ControlData, transcribed
+from dalembert.discretize import Scheme
+from dalembert.numbers import as_positive, described, whole_number
+from dalembert.outcome import CONTROLLED, Outcome
+from dalembert.solution import ControlSolution, SolveError
+
+
+class Replanned(NamedTuple):
+    """One call of a predictive controller.
+
+    Attributes:
+        t: its time.
+        outcome: how the solution ended; where not with SUCCESS the last plan went on.
+        message: what was wrong, in words; empty where nothing was.
+        iterations: of Newton's method.
+        seconds: wall clock time of the solution.
+        cost: of the new plan, NaN where there is none.
+
+    Example:
+        >>> controller.records[0].outcome.name
+        'SUCCESS'
+    """
+
+    t: float
+    outcome: Outcome
+    message: str
+    iterations: int
+    seconds: float
+    cost: float
+
+
+class _Horizon(NamedTuple):
+    """A problem over the next time T, ready to be solved from any state: only the first node of its path changes."""
+
+    data: ControlData
+    kkt: KKTSystem
+    linear: LinearSolver
+    bounds: Bounds | None
+    least: Any
+
+    def minimise(self, z: np.ndarray, settings: Settings) -> tuple[Iterate, Activity]:
+        """From a first path (blocks, b)."""
+        near, linear = self.kkt.positions + self.least, self.linear.fresh()
+        if self.bounds is None:
+            return BoundaryNewton(self.kkt, linear, settings).minimise(z, near), no_activity(self.kkt)
+        path = InteriorPoint(self.kkt, linear, settings, self.bounds).minimise(z, near)
+        return path.newton, activity_of(path)
+
+    def shifted(self, z: np.ndarray, by: float) -> np.ndarray:
+        """The path seen a while later; what lies beyond its end stays as it was there."""
+        t, new = self.data.t, z.copy()
+        middle = 0.5 * (t[1:] + t[:-1])
+        for first, times, names in (
+            (1, t, ("state", "controls")),
+            (2, t, ("reactions", "adjoints")),
+            (2, middle, ("steps",)),
+        ):
+            for name in names:
+                for c in range(*self.data.layout.part(name).indices(z.shape[1])):
+                    rows = slice(first, first + len(times))
+                    if name == "state" or not self.kkt.fixed[rows, c].all():
+                        new[rows, c] = np.interp(times + by, times, z[rows, c])
+        return np.where(self.kkt.fixed, z, new)
+
+
+class PredictiveController:
+    """u(t, q, v) = the control at t of min ∫_t^{t+T} C dt' + Φ from (q, v): what `mpc` returns.
+
+    It keeps its last plan: the guess of the next one, shifted by the time between, and what goes on where there is no next
+    one. A new one begins with `mpc` again.
+
+    Attributes:
+        problem: the OptimalControl, with the plant as the controller believes it to be.
+        asked: what `solve` is asked for, but for the state.
+        begun: the time at which the last plan begins, NaN before the first.
+        records: of every call a Replanned.
+
+    Example:
+        >>> controller(0.0, [0.1], [0.0]).shape
+        (1,)
+    """
+
+    def __init__(self, problem: OptimalControl, asked: Asked):
+        self.problem, self.asked, self.begun = problem, asked, math.nan
+        self.records = list[Replanned]()
+        self._horizon: _Horizon | None = None
+        self._found: tuple[Iterate, Activity] | None = None
+
+    def __call__(self, t: float, q: Float[Array | np.ndarray, "n"], v: Float[Array | np.ndarray, "n"]) -> np.ndarray:
+        """The control (r,) at a time, from the state measured then."""
+        return self.control(float(t), np.asarray(q, dtype=float), np.asarray(v, dtype=float), 0.0)
+
+    @property
+    def plan(self) -> ControlSolution:
+        """The last plan, at its own times."""
+        assert self._horizon is not None
+        assert self._found is not None
+        it, activity = self._found
+        found = control_solution(self._horizon.data, self._horizon.kkt, it, False, activity)
+        return dataclasses.replace(found, t=found.t - found.t[0] + self.begun)
+
+    def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
+        """As `closed_loop` asks: a new plan from the state at t, and its control at t + ahead."""
+        self._replan(t, q, v)
+        assert self._horizon is not None
+        assert self._found is not None
+        data = self._horizon.data
+        u = self._found[0].z[1:-1, data.layout.part("controls")]
+        return np.array([np.interp(t + ahead - self.begun, data.t - data.t[0], column) for column in u.T])
+
+    def _replan(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
+        begun, message, found = time.perf_counter(), "", None
+        try:
+            found = self._solved(t, q, v)
+            outcome, it = OUTCOMES[found[0].end], found[0]
+            message = "" if outcome is Outcome.SUCCESS else CONTROLLED.get(outcome, outcome.message)
+        except ValueError as error:  # the first call has found the arguments right: what is wrong is the measured state
+            if self._found is None:
+                raise
+            outcome, message, it = Outcome.INFEASIBLE, str(error), None
+        solved = outcome is Outcome.SUCCESS and it is not None
+        self.records.append(
+            Replanned(
+                t, outcome, message, 0 if it is None else it.iterations, time.perf_counter() - begun,
+                it.at.objective if it is not None and solved else math.nan,
+            )
+        )  # fmt: skip
+        if found is not None and (solved or self._found is None):
+            self._found, self.begun = found, t
+            if not solved:
+                plan, self._found = self.plan, None
+                raise SolveError(plan)
+
+    def _solved(self, t: float, q: np.ndarray, v: np.ndarray) -> tuple[Iterate, Activity]:
+        """The problem from a state, the last plan being the guess."""
+        if self._horizon is None or self._found is None or self.problem.system.time_dependent:
+            self._horizon, z = _horizon(self.problem, self._asked_from(t, q, v))
+            if self._found is not None:
+                z = np.where(self._horizon.kkt.fixed, z, self._horizon.shifted(self._found[0].z, t - self.begun))
+        else:
+            z = self._horizon.shifted(self._found[0].z, t - self.begun)
+        data = self._horizon.data
+        if not (np.all(np.isfinite(q)) and np.all(np.isfinite(v))):
+            raise ValueError(f"initial: found q = {q}, v = {v}; a measured state has to be finite")
+        z[1, data.layout.part("state")], z[0, data.layout.part("state")] = q - data.origin, v
+        if "q" in data.bounds:
+            path = z[1:-1, data.layout.part("state")] + data.origin
+            check_given(data.bounds["q"], path, data.given, data.t, self.problem.coordinates)
+        return self._horizon.minimise(z, self.asked.settings)
+
+    def _asked_from(self, t: float, q: np.ndarray, v: np.ndarray) -> Asked:
+        grid = self.asked.grid
+        if self.problem.system.time_dependent:
+            assert grid.T is not None
+            assert grid.steps is not None
+            grid = TimeGrid(None, None, t + np.linspace(0.0, grid.T, grid.steps + 1))
+        return self.asked._replace(request=self.asked.request._replace(initial=(q, v)), grid=grid)
+
+
+def _horizon(problem: OptimalControl, asked: Asked) -> tuple[_Horizon, np.ndarray]:
+    """As `solve` begins."""
+    data, z, sizes = prepare_control(problem, asked)
+    kkt = transcribed(data, z, sizes, asked.settings.tolerance)
+    least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
+    linear = LinearSolver(kkt, z, SHORTEST_FRONTAL) if data.bounds else LinearSolver(kkt, z)
+    bounds = placed(kkt.blocks, kkt.size, bounds_of(data)) if data.bounds else None
+    return _Horizon(data, kkt, linear, bounds, least), z
+
+
+def mpc(
+    problem: OptimalControl,
+    *,
+    T: float,
+    steps: int,
+    final: Any = None,
+    bounds: Mapping[str, Any] | None = None,
+    guess: Any = None,
+    scheme: Scheme | None = None,
+    tolerance: float = 1e-6,
+    max_iterations: int = 100,
+) -> PredictiveController:
+    """min ∫_t^{t+T} C dt' + Φ from the measured (q, v), at every sample again: model predictive control.
+
+    Every solution begins from the last one, shifted. Where a problem is not solved the last plan goes on, and the records
+    say so; the first one has to be solved.
+
+    Args:
+        problem: the OptimalControl, of the plant as it is believed to be.
+        T: how far the controller looks ahead.
+        steps: of a plan.
+        final: what is given at the end of every plan, as in `solve`; None leaves it to a terminal cost.
+        bounds: as in `solve`; every control is inside.
+        guess: for the first plan, as in `solve`.
+        scheme: the Scheme of the plant.
+        tolerance: as in `solve`.
+        max_iterations: of one solution.
+
+    Returns:
+        The controller, for `closed_loop`, or to be called as u(t, q, v) in a loop of one's own.
+
+    Raises:
+        TypeError: an argument is of the wrong type.
+        ValueError: an argument has the wrong shape or value; the message names it.
+
+    Example:
+        >>> controller = da.mpc(move, final=([1.0], [0.0]), T=1.0, steps=20)
+        >>> run = da.closed_loop(move.system, controller, [0.0], [0.0], h=0.01, steps=20, every=5)
+        >>> [record.outcome.name for record in controller.records]
+        ['SUCCESS', 'SUCCESS', 'SUCCESS', 'SUCCESS']
+    """
+    if not isinstance(problem, OptimalControl):
+        raise TypeError(f"problem: found {described(problem)}; give an OptimalControl")
+    checked, length = settings(tolerance, max_iterations, "minimum"), as_positive(T, "T")
+    grid = TimeGrid(length, whole_number(steps, "steps", 2), None)
+    asked = Asked(Request(None, final, None, guess), grid, scheme, None, checked, False, bounds)
+    _check(problem, asked)
+    return PredictiveController(problem, asked)
+
+
+def _check(problem: OptimalControl, asked: Asked) -> None:
+    """As `solve` will, without a state; where nothing tells the number of coordinates it is left to the first call."""
+    final, guess = asked.request.final, asked.request.guess
+    if problem.coordinates is not None or guess is not None or size_of_end(final, "final"):
+        prepare_control(problem, asked)
+    elif final is not None and not (isinstance(final, list | tuple) and any(isinstance(x, Mapping) for x in final)):
+        read_partly(final, "final", 1, None)
