@@ -149,8 +149,8 @@ class CriticalPoint(eqx.Module):
         ])  # fmt: skip
 
     def switches(self, name: str) -> list[Float[np.ndarray, "switches"]]:
-        """For every component of "u" or "q", as `bounds` has them, the times at which it comes to a bound or leaves it."""
-        return self.bounds[name].switches(self.t, getattr(self, name))
+        """For every component of what `bounds` has, such as "u", the times at which it comes to a bound or leaves it."""
+        return self.bounds[name].switches()
 
     def interpolate(self, t: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... n"]:
         """q at times between nodes, by the cubic Hermite polynomials of q and v; ValueError for times outside."""
@@ -188,7 +188,7 @@ class Solution(CriticalPoint):
         code: the Outcome as an integer.
         statistics: what Newton's method did.
         scheme: name of the windows.
-        bounds: {"q": ActiveBounds} where there are bounds.
+        bounds: {"q": ActiveBounds, "v": …, "inequalities": …}, of what has bounds.
 
     Example:
         >>> solution.kind, round(float(solution.q[5, 0]), 9)
@@ -240,7 +240,7 @@ class ControlSolution(CriticalPoint):
         code: the Outcome as an integer.
         statistics: what Newton's method did.
         scheme: the maps of the discrete Lagrangian.
-        bounds: {"u": ActiveBounds, "q": ActiveBounds}, of what has bounds.
+        bounds: {"u": ActiveBounds, "q": …, "v": …, "inequalities": …}, of what has bounds.
 
     Example:
         >>> swing_up.kind, swing_up.u.shape

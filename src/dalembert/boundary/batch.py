@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
-from dalembert.boundary.prepare import PreparedProblem, Request, extremals, prepare_problem
-from dalembert.boundary.solve import settings
+from dalembert.boundary.prepare import Limits, PreparedProblem, Request, extremals, prepare_problem
+from dalembert.boundary.solve import check_seek, settings
 from dalembert.native import processors
 from dalembert.numbers import MOST_THREADS, as_flag, as_numbers, as_positive, described, whole_number
 from dalembert.outcome import Outcome
@@ -34,6 +34,8 @@ def solve_batch(
     times: Float[Array, "N+1"] | None = None,
     scheme=None,
     scales: Float[Array, "n"] | None = None,
+    bounds: Mapping[str, Any] | None = None,
+    inequalities: Callable | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     seek: str = "minimum",
@@ -55,6 +57,8 @@ def solve_batch(
         times: as in `solve`.
         scheme: as in `solve`.
         scales: as in `solve`.
+        bounds: as in `solve`, the same for all.
+        inequalities: as in `solve`, the same for all.
         tolerance: as in `solve`.
         max_iterations: as in `solve`.
         seek: as in `solve`.
@@ -75,6 +79,7 @@ def solve_batch(
         [0.5, 1.0]
     """
     options, workers = settings(tolerance, max_iterations, seek), _threads(threads)
+    check_seek(options, bounds, inequalities)
     as_flag(certify, "certify")
     check_problem(problem)
     initial, final = _read_ends(initial, "initial"), _read_ends(final, "final")
@@ -90,9 +95,8 @@ def solve_batch(
     ]  # fmt: skip
     if not requests:
         return []
-    return extremals(
-        prepare_problem(problem, requests, TimeGrid(T, steps, times), scheme, scales), options, certify, workers
-    )
+    grid, limits = TimeGrid(T, steps, times), Limits(bounds, inequalities)
+    return extremals(prepare_problem(problem, requests, grid, scheme, scales, limits), options, certify, workers)
 
 
 class Extremals(NamedTuple):
@@ -123,6 +127,8 @@ def multistart(
     times: Float[Array, "N+1"] | None = None,
     scheme=None,
     scales: Float[Array, "n"] | None = None,
+    bounds: Mapping[str, Any] | None = None,
+    inequalities: Callable | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     seek: str = "minimum",
@@ -145,6 +151,8 @@ def multistart(
         times: as in `solve`.
         scheme: as in `solve`.
         scales: as in `solve`.
+        bounds: as in `solve`, the same for all.
+        inequalities: as in `solve`, the same for all.
         tolerance: as in `solve`.
         max_iterations: as in `solve`.
         seek: as in `solve`.
@@ -163,16 +171,17 @@ def multistart(
         (1, [3], 0)
     """
     options, workers = settings(tolerance, max_iterations, seek), _threads(threads)
+    check_seek(options, bounds, inequalities)
     as_positive(spread, "spread")
     whole_number(seed, "seed", 0)
     drawn = np.ndim(starts) == 0
     guesses = whole_number(starts, "starts", 0, MOST_STARTS) if drawn else as_numbers(starts, "starts")
     if not isinstance(guesses, int) and guesses.ndim != 3:
         raise ValueError(f"starts: found shape {guesses.shape}; give the number of starts, or guesses (starts, N+1, n)")
-    given, grid = Request(initial, final, through), TimeGrid(T, steps, times)
+    given, grid, limits = Request(initial, final, through), TimeGrid(T, steps, times), Limits(bounds, inequalities)
 
     def prepared(guesses) -> PreparedProblem:
-        return prepare_problem(problem, [given._replace(guess=g) for g in guesses], grid, scheme, scales)
+        return prepare_problem(problem, [given._replace(guess=g) for g in guesses], grid, scheme, scales, limits)
 
     base = prepared([None])
     paths = _draw(base, guesses, spread, seed) if isinstance(guesses, int) else guesses

@@ -22,6 +22,7 @@ from dalembert.boundary.data.boundary_data import (
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.checks import SAMPLES, check_end_constraints, check_problem, densities
 from dalembert.boundary.data.holonomic import check_points, onto_constraints
+from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.origin import moved, moved_back
 from dalembert.boundary.data.redundant import check_met, redundant
 from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
@@ -30,6 +31,7 @@ from dalembert.boundary.interior.barrier import placed
 from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.lower import check_given_windows
+from dalembert.boundary.kkt.path_terms import Watched
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.newton.iteration import BoundaryNewton
@@ -49,7 +51,8 @@ class PreparedProblem(NamedTuple):
     """Boundary problems that differ in what is given, checked. values: (batch, slots, n), the first paths.
 
     problem, values: with positions counted from `origin` (n,). extents: (batch, n), of what is given; scales: (n,), the
-    user's sizes, or None. found: what else the sizes are made of. bounds: (2, N+1, n), those on q, or None.
+    user's sizes, or None. found: what else the sizes are made of. bounds: (2, N+1, n), those on q, or None; watched: what else
+    has bounds.
     """
 
     problem: VariationalProblem
@@ -63,6 +66,7 @@ class PreparedProblem(NamedTuple):
     scales: np.ndarray | None
     found: Densities
     bounds: np.ndarray | None
+    watched: Watched | None
 
     def sizes(self, extents: np.ndarray) -> Sizes:
         """All typical sizes, from the extents (n,) of positions; the user's in their place."""
@@ -79,8 +83,15 @@ class Request(NamedTuple):
     guess: Any = None
 
 
+class Limits(NamedTuple):
+    """What a solution keeps within, as `solve` takes it."""
+
+    bounds: Any = None
+    inequalities: Any = None
+
+
 def prepare_problem(
-    problem, requests: Sequence[Request], grid: TimeGrid, scheme, scales=None, bounds=None
+    problem, requests: Sequence[Request], grid: TimeGrid, scheme, scales=None, limits: Limits | None = None
 ) -> PreparedProblem:
     """Arguments as `solve` takes them; requests give the same derivatives at the same times."""
     check_x64()
@@ -109,17 +120,24 @@ def prepare_problem(
     values = np.ascontiguousarray(np.moveaxis(given.values.reshape(len(w.orders), len(requests), n), 1, 0))
     held, paths = values[:, given.fixed & (w.orders == 0)], values[:, w.nodes]
     origin = origin_of(held.reshape(-1, n), paths.reshape(-1, n))
-    both = read_bounds(bounds, {"q": Bounded(n, problem.coordinates)}, len(t)).get("q")
+    limits = limits or Limits()
+    bounds = read_bounds(limits.bounds, dict.fromkeys(("q", "v"), Bounded(n, problem.coordinates)), len(t))
+    ends: Any = tuple(bool((w.orders[w.owners == node] == 1).any()) for node in (0, len(t) - 1))
+    watched = read_inequalities(Asking(problem, n, None, t, ends, w.stride > 1), limits.inequalities, bounds.get("v"))
+    both = bounds.get("q")
     if both is not None:
-        check_given(both, values[0, w.nodes], given.fixed[w.nodes][:, None], t, problem.coordinates)
+        for path in paths:
+            check_given(both, path, given.fixed[w.nodes][:, None], t, problem.coordinates)
+    if both is not None or watched:
         held = paths  # a barrier knows no other scale than the first path
     extents = np.array([extents_of(*each) for each in zip(held, paths, strict=True)])
     values[:, w.orders == 0] -= origin
     near = moved(problem, origin, not w.differenced)
     found = densities(near, *sampled_jets(w, values[0], SAMPLES))
     made = PreparedProblem(
-        near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found, both
-    )
+        near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found, both,
+        Watched(watched, problem.parameters, origin) if watched else None,
+    )  # fmt: skip
     sizes = made.sizes(extents.max(axis=0))
     check_points(near, w, given._replace(values=values), grid_nodes(t, through.times), sizes, origin)
     values = onto_constraints(near, w, given.fixed, values)
@@ -163,10 +181,13 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
 def _iteration(prepared: PreparedProblem, made: Transcription, z: np.ndarray, settings: Settings):
     """(path, sizes) → (Iterate, Activity): Newton's method, or the interior point method where there are bounds."""
     kkt = made.kkt
-    if prepared.bounds is None:
+    if prepared.bounds is None and prepared.watched is None:
         newton = BoundaryNewton(kkt, LinearSolver(kkt, z), settings)
         return lambda path, sizes: (newton.minimise(path, sizes), no_activity(kkt))
-    bounds = placed(kkt.blocks, kkt.size, [(made.places, prepared.bounds - prepared.origin)])
+    parts = [] if prepared.bounds is None else [(made.places, prepared.bounds - prepared.origin)]
+    if prepared.watched is not None:
+        parts += [(at, p.limits) for at, p in zip(made.watched_places("values"), prepared.watched.paths, strict=True)]
+    bounds = placed(kkt.blocks, kkt.size, parts)
     interior = InteriorPoint(kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, bounds)
 
     def bounded(path, sizes):
@@ -192,12 +213,15 @@ def _transcribed(prepared: PreparedProblem) -> Transcribed:
 
     def begun(extents: np.ndarray) -> Transcribed:
         sizes = prepared.sizes(extents.max(axis=0))
-        made, left_out = transcribe(problem, w, FixedSlots(fixed), values[0], sizes), None
+        watched = prepared.watched
+        made, left_out = transcribe(problem, w, FixedSlots(fixed), values[0], sizes, watched), None
         if problem.differential and w.differenced:
             left_out = redundant(problem, made, values[0][w.nodes])
         if left_out is not None:
-            made = transcribe(problem, w, FixedSlots(fixed, left_out), values[0], sizes)
+            made = transcribe(problem, w, FixedSlots(fixed, left_out), values[0], sizes, watched)
         z = first_values(problem, made, values)
+        if watched is not None:
+            _check_watched(made, z)
         for path, guess in zip(z, guesses, strict=True):
             if not all(group.free.all() for group in made.groups):
                 check_given_windows(made.groups, made.kkt.raw_gradient(path), sizes, made.kkt.max_norm(path))
@@ -216,6 +240,15 @@ def _transcribed(prepared: PreparedProblem) -> Transcribed:
         moved_by = made.kkt.max_norms(step)
         extents[i] = SLIGHT * np.where(np.isfinite(moved_by), moved_by, 0.0)
     return begun(extents)
+
+
+def _check_watched(made: Transcription, z: np.ndarray) -> None:
+    """ValueError where what is given is outside, whatever the rest does."""
+    assert made.watched is not None
+    for path, at in zip(made.watched.paths, made.watched_places("values"), strict=True):
+        settled, sizes = made.kkt.fixed.ravel()[at], made.kkt.flat_units[at[0]]
+        for one in z:
+            path.check_settled(one.ravel()[at], settled, sizes)
 
 
 def _dimension(problem, start, end, through, guess) -> int:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.boundary.data.inequalities import nodes_of
 from dalembert.boundary.interior.activity import Activity, kind_of
 from dalembert.boundary.kkt.alternation import Sequence
 from dalembert.boundary.kkt.multipliers import alternating, continued
@@ -17,6 +18,7 @@ from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.boundary.result import OUTCOMES
 from dalembert.control.transcription import ControlData
 from dalembert.solution import BoundaryStatistics, ControlSolution
+from dalembert.solution_bounds import ActiveBounds
 from dalembert.systems import System
 from dalembert.systems.equations import all_reactions
 from dalembert.tracing import Jitted
@@ -42,8 +44,16 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
         flat_directions=np.asarray(inertia[1]), code=np.asarray(int(OUTCOMES[it.end])),
         statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)),
         scheme=", ".join(repr(one) for one in data.scheme.action_for(data.problem.system)),
-        bounds={name: activity.part(data.places(name), both, data.t) for name, both in data.bounds.items()},
+        bounds=_bounds(data, it, activity, values),
     )  # fmt: skip
+
+
+def _bounds(data: ControlData, it: Iterate, activity: Activity, values: dict[str, Any]) -> dict[str, ActiveBounds]:
+    """What has bounds. values: those of the solution."""
+    nodes = nodes_of(data.t)
+    found = {x: activity.part(data.places(x), both, nodes, values[x]) for x, both in data.bounds.items()}
+    places = data.path_places("values"), data.path_places("inequalities")
+    return found | activity.path_parts(data.paths, places, it, values["q"], values["v"])
 
 
 def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str, Any]:

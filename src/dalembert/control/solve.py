@@ -8,6 +8,7 @@ import numpy as np
 
 from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
+from dalembert.boundary.data.inequalities import Asking, PathPoints, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
 from dalembert.boundary.interior.activity import activity_of, no_activity
 from dalembert.boundary.interior.barrier import Bounds, placed
@@ -42,7 +43,7 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     data, z, sizes = prepare_control(problem, asked)
     kkt = transcribed(data, z, sizes, asked.settings.tolerance)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
-    if data.bounds:
+    if data.bounds or data.paths:
         linear = LinearSolver(kkt, z, SHORTEST_FRONTAL)
         path = InteriorPoint(kkt, linear, asked.settings, _bounds(data)).minimise(z, kkt.positions + least)
         return control_solution(data, kkt, path.newton, asked.certify, activity_of(path))
@@ -54,6 +55,7 @@ def _bounds(data: ControlData) -> Bounds:
     """Of the components of the path."""
     origins = {"q": data.origin, "u": np.zeros(data.layout.r)}
     parts = [(data.places(name), both - origins[name]) for name, both in data.bounds.items()]
+    parts += [(at, one.limits) for at, one in zip(data.path_places("values"), data.paths, strict=True)]
     return placed(len(data.t) + 2, data.layout.size, parts)
 
 
@@ -77,20 +79,36 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     given[0], given[-1] = (end.given[0] for end in ends)
     given[grid_nodes(t, between.times)] = True
     path = _path(t, ends, between, guess, n)
-    bounds = read_bounds(asked.bounds, {"q": Bounded(n, problem.coordinates), "u": Bounded(r)}, len(t))
+    of_coordinates = Bounded(n, problem.coordinates)
+    bounds = read_bounds(asked.bounds, {"q": of_coordinates, "v": of_coordinates, "u": Bounded(r)}, len(t))
+    asking = Asking(problem.system, n, r, t, (True, True))
+    paths = read_inequalities(asking, asked.inequalities, bounds.pop("v", None))
     if "q" in bounds:
         check_given(bounds["q"], path, given, t, problem.coordinates)
     held = path[given.all(axis=1)]
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     origin = origin_of(held, path)
-    data = ControlData(problem, scheme, ControlLayout(n, r, len(holonomic)), t, given, ends, origin, holonomic, bounds)
+    layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths))
     v = _velocities(path, t, ends)
+    data = ControlData(problem, scheme, layout, t, given, ends, origin, holonomic, bounds, paths)
     found = sampled(problem, path, v, r, t)
     check_controls(found)
     scales = as_scales(asked.scales, n)
-    extents = np.ptp(path, axis=0) if bounds else extents_of(held, path)  # a barrier knows no other scale
+    bounded = bool(bounds or paths)
+    extents = np.ptp(path, axis=0) if bounded else extents_of(held, path)  # a barrier knows no other scale
     sizes = control_sizes(found, extents if scales is None else scales, float(t[-1] - t[0]))
-    return ControlStart(data, _first_values(data, path, v, guess), sizes)
+    z = _first_values(data, path, v, guess)
+    if not paths:
+        return ControlStart(data, z, sizes)
+    of_nodes, rows = (sizes.positions, sizes.positions / sizes.time, sizes.controls), []
+    for one, places in zip(paths, data.path_places("values"), strict=True):
+        level = one.level
+        u = z[1:-1, layout.part("controls")] if not level.steps else np.zeros((len(level.times), r))
+        points = PathPoints(level.on(path), level.rates(path, v), u, level.times)
+        rows.append(one.sizes(problem.parameters, points, of_nodes))
+        z.ravel()[places] = values = one.values(problem.parameters, points)
+        one.check_settled(values, data.settled(one), rows[-1])
+    return ControlStart(data, z, sizes._replace(values=np.concatenate(rows)))
 
 
 def _dimension(problem: OptimalControl, initial, final, guess) -> int:

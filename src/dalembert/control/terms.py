@@ -22,12 +22,12 @@ from dalembert.discretize import Scheme
 from dalembert.discretize.nodes import Interval, Node, incoming, kinematic_equations, outgoing
 from dalembert.systems.equations import all_reactions, first_derivative, momentum, value
 
-PARTS = ("state", "controls", "reactions", "adjoints", "steps")  # q, u, ν | λ, η
+PARTS = ("state", "controls", "reactions", "values", "adjoints", "steps", "inequalities")  # q, u, ν, s | λ, η, and of s
 
 
 @dataclasses.dataclass(frozen=True)
 class ControlLayout:
-    """Where the numbers of a block stand: n coordinates, r controls, m constraints.
+    """Where the numbers of a block stand: n coordinates, r controls, m constraints, `watched` values of path inequalities.
 
     Block rule: what a step solves for, and its equations, stand in one block, (q_{i+1}, ν_i | λ_i, η_i), so that the block's
     own matrix is the Jacobian of a step; u_{i+1} is with q_{i+1}. The velocities of the ends take the place of positions in
@@ -37,15 +37,16 @@ class ControlLayout:
     n: int
     r: int
     m: int
+    watched: int = 0
 
     def part(self, name: str) -> slice:
-        ends = np.cumsum([0, self.n, self.r, self.m, self.n, self.m]).tolist()
+        ends = np.cumsum([0, self.n, self.r, self.m, self.watched, self.n, self.m, self.watched]).tolist()
         i = PARTS.index(name)
         return slice(ends[i], ends[i + 1])
 
     @property
     def size(self) -> int:
-        return 2 * (self.n + self.m) + self.r
+        return 2 * (self.n + self.m + self.watched) + self.r
 
     def places(self, offset: int, *names: str) -> list[tuple[int, int]]:
         """(block, component) of parts of the block `offset` blocks on."""

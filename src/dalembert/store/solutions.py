@@ -2,7 +2,8 @@
 
 Dimensions: `node` and `window` with their times, `coordinate`, `derivative` of the jets, `momentum` (k of them at an end),
 `multiplier` and `holonomic` for the two kinds of constraints. Of a ControlSolution also `control`, `step` and `costate`, the
-two gradients at an end. Bounds on q and u are variables such as `u_lower` and `u_active`.
+two gradients at an end. Bounds on q and u are variables such as `u_lower` and `u_active`; those on velocities and path
+inequalities have dimensions and times of their own, `v_place` and `inequalities_place`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ COUNTED = (
     "restorations",
     "q_active",
     "u_active",
+    "v_active",
+    "inequalities_active",
 )
 MOMENTA = ("momenta_initial", "momenta_final")  # each is there where the end is given by derivatives
 _STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
@@ -68,13 +71,17 @@ CONTROLLED = COMMON | {
     ),
     "cost": ((), "discrete cost", f"unit of the cost · {TIME}"),
 }
-# of the bounds on q and on u, where there are some; {x}: which of them
-BOUNDED = {"q": "coordinate", "u": "control"}
+# of what has bounds, where there are some; {x}: which of them
+BOUNDED = {
+    "q": ("node", "coordinate"), "u": ("node", "control"), "v": ("v_place", "coordinate"),
+    "inequalities": ("inequalities_place", "inequality"),
+}  # fmt: skip
 BOUNDS = {
     "lower": (("node",), "lower bound of {x}, infinite where there is none", "unit of {x}"),
     "upper": (("node",), "upper bound of {x}, infinite where there is none", "unit of {x}"),
     "multipliers": (("node",), "multiplier of the bounds on {x}, per time", "unit of what is minimal / unit of {x}"),
     "active": (("node",), "-1 where {x} is at its lower bound, 1 where at its upper one", "1"),
+    "values": (("node",), "values of {x}", "unit of {x}"),
     "margin": ((), "smallest max(slack, multiplier) of the bounds on {x}, in units of the solver", "1"),
 }
 
@@ -121,6 +128,10 @@ def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
         name: (name, np.asarray(getattr(s, t)), {"long_name": f"time of level {name}", "units": TIME, "axis": "T"})
         for name, t in stored.times.items()
     }
+    for x, bounds in s.bounds.items():
+        place = BOUNDED[x][0]
+        if place not in times:
+            times[place] = (place, np.asarray(bounds.t), {"long_name": f"time of {x}", "units": TIME, "axis": "T"})
     names = ("coordinate", [f"q{i}" for i in range(s.q.shape[1])], {"long_name": "name of the generalised coordinate"})
     attributes = {
         "dalembert_format": FORMAT, "content": content, "title": stored.title,
@@ -138,17 +149,24 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
     statistics = BoundaryStatistics(**numbers)
     times = {field: np.array(data[name].values) for name, field in stored.times.items()}
     bounds = {
-        x: ActiveBounds(**{name: np.array(data[f"{x}_{name}"].values) for name in BOUNDS})
-        for x in BOUNDED
+        x: ActiveBounds(
+            **{name: np.array(data[f"{x}_{name}" if f"{x}_{name}" in data else x].values) for name in BOUNDS},
+            t=np.array(data[axes[0]].values),
+        )
+        for x, axes in BOUNDED.items()
         if f"{x}_lower" in data
-    }
+    }  # of q and u the values are those of the solution
     return stored.kind(**values, **times, statistics=statistics, scheme=attribute(data, "windows"), bounds=bounds)
 
 
 def _bound_variables(x: str) -> list[tuple[str, tuple[str, ...], str, str]]:
     """(field, dimensions, long_name, units) of the bounds on x."""
-    own = {("node",): ("node", BOUNDED[x]), (): ()}
-    return [(name, own[axes], long.format(x=x), units.format(x=x)) for name, (axes, long, units) in BOUNDS.items()]
+    own = {("node",): BOUNDED[x], (): ()}
+    return [
+        (name, own[axes], long.format(x=x), units.format(x=x))
+        for name, (axes, long, units) in BOUNDS.items()
+        if name != "values" or x not in ("q", "u")
+    ]
 
 
 def _present(data: xarray.Dataset) -> tuple[str, ...]:
@@ -163,7 +181,7 @@ def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str
     found |= {name: (name,) for name in stored.times} | dict.fromkeys(_present(data), ())
     for x in BOUNDED:
         if f"{x}_lower" in data:
-            found |= {f"{x}_{name}": axes for name, axes, *_ in _bound_variables(x)}
+            found |= {f"{x}_{name}": axes for name, axes, *_ in _bound_variables(x)} | {BOUNDED[x][0]: BOUNDED[x][:1]}
     layout = {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}
     check_variables(data, layout)
     check_outcomes(data)
