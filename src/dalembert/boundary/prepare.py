@@ -22,7 +22,7 @@ from dalembert.boundary.data.boundary_data import (
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.checks import SAMPLES, check_end_constraints, check_problem, densities
 from dalembert.boundary.data.holonomic import check_points, onto_constraints
-from dalembert.boundary.data.inequalities import Asking, read_inequalities
+from dalembert.boundary.data.inequalities import Asking, continued_forces, nodes_of, read_inequalities
 from dalembert.boundary.data.origin import moved, moved_back
 from dalembert.boundary.data.redundant import check_met, redundant
 from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
@@ -162,11 +162,12 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
     least = 4 * np.finfo(float).eps / settings.tolerance * np.abs(prepared.origin)  # what moves o + x by its last digits
     iteration = _iteration(prepared, made, z[0], settings)
 
-    def one(given: tuple[np.ndarray, np.ndarray]) -> Ended:
-        it, activity = iteration(given[0], prepared.sizes(given[1]).positions + least)
+    def one(given: tuple[np.ndarray, np.ndarray, Any]) -> Ended:
+        path, extent, guess = given
+        it, activity = iteration(path, prepared.sizes(extent).positions + least, guess)
         return ended(made, it, certify, activity, prepared.bounds)
 
-    each = list(zip(z, extents, strict=True))
+    each = list(zip(z, extents, prepared.guesses, strict=True))
     if threads == 1 or len(z) == 1:
         found = [one(given) for given in each]
     else:
@@ -179,22 +180,39 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
 
 
 def _iteration(prepared: PreparedProblem, made: Transcription, z: np.ndarray, settings: Settings):
-    """(path, sizes) → (Iterate, Activity): Newton's method, or the interior point method where there are bounds."""
+    """(path, sizes, guess) → (Iterate, Activity): Newton's method, or the interior point method where there are bounds."""
     kkt = made.kkt
     if prepared.bounds is None and prepared.watched is None:
         newton = BoundaryNewton(kkt, LinearSolver(kkt, z), settings)
-        return lambda path, sizes: (newton.minimise(path, sizes), no_activity(kkt))
+        return lambda path, sizes, guess: (newton.minimise(path, sizes), no_activity(kkt))
     parts = [] if prepared.bounds is None else [(made.places, prepared.bounds - prepared.origin)]
     if prepared.watched is not None:
         parts += [(at, p.limits) for at, p in zip(made.watched_places("values"), prepared.watched.paths, strict=True)]
     bounds = placed(kkt.blocks, kkt.size, parts)
     interior = InteriorPoint(kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, bounds)
 
-    def bounded(path, sizes):
-        found = interior.minimise(path, sizes)
+    def bounded(path, sizes, guess):
+        found = interior.minimise(path, sizes, _known_forces(prepared, made, path, guess))
         return found.newton, activity_of(found)
 
     return bounded
+
+
+def _known_forces(prepared: PreparedProblem, made: Transcription, z: np.ndarray, guess: Any) -> np.ndarray | None:
+    """What the multipliers of the bounds add to the gradient on a known solution of the same bounds; those of path
+    inequalities go into the path."""
+    paths = () if prepared.watched is None else prepared.watched.paths
+    names = {*([] if prepared.bounds is None else ["q"]), *(path.name for path in paths)}
+    if not isinstance(guess, Solution) or not names <= guess.bounds.keys():
+        return None
+    forces = np.zeros(z.shape)
+    if prepared.bounds is not None:
+        forces.ravel()[made.places] = continued_forces(guess.bounds["q"], nodes_of(prepared.windows.t))
+    for path, values, own in zip(paths, made.watched_places("values"), made.watched_places("inequalities"), strict=True):
+        found = path.known_forces(guess.bounds[path.name])
+        forces.ravel()[values] = found
+        z.ravel()[own] = found / path.level.weights[:, None]
+    return forces
 
 
 class Transcribed(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 
 from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
-from dalembert.boundary.data.inequalities import Asking, PathPoints, read_inequalities
+from dalembert.boundary.data.inequalities import Asking, PathPoints, continued_forces, nodes_of, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
 from dalembert.boundary.interior.activity import activity_of, no_activity
 from dalembert.boundary.interior.barrier import Bounds, placed
@@ -45,10 +45,29 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     if data.bounds or data.paths:
         linear = LinearSolver(kkt, z, SHORTEST_FRONTAL)
-        path = InteriorPoint(kkt, linear, asked.settings, _bounds(data)).minimise(z, kkt.positions + least)
+        path = InteriorPoint(kkt, linear, asked.settings, _bounds(data)).minimise(
+            z, kkt.positions + least, _known_forces(data, z, asked.request.guess)
+        )
         return control_solution(data, kkt, path.newton, asked.certify, activity_of(path))
     it = BoundaryNewton(kkt, LinearSolver(kkt, z), asked.settings).minimise(z, kkt.positions + least)
     return control_solution(data, kkt, it, asked.certify, no_activity(kkt))
+
+
+def _known_forces(data: ControlData, z: np.ndarray, guess: Any) -> np.ndarray | None:
+    """What the multipliers of the bounds add to the gradient on a known solution of the same bounds; those of path
+    inequalities go into the path."""
+    names = {*data.bounds, *(one.name for one in data.paths)}
+    if not isinstance(guess, ControlSolution) or not names <= guess.bounds.keys():
+        return None
+    forces = np.zeros(z.shape)
+    for name in data.bounds:
+        forces.ravel()[data.places(name)] = continued_forces(guess.bounds[name], nodes_of(data.t))
+    places = data.path_places("values"), data.path_places("inequalities")
+    for one, values, own in zip(data.paths, *places, strict=True):
+        found = one.known_forces(guess.bounds[one.name])
+        forces.ravel()[values] = found
+        z.ravel()[own] = found / one.level.weights[:, None]
+    return forces
 
 
 def _bounds(data: ControlData) -> Bounds:

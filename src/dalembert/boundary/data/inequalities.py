@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float
 from dalembert.boundary.data.bounds import SLACK
 from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.numbers import as_function
+from dalembert.solution_bounds import ActiveBounds
 from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.problem import Problem
 from dalembert.systems.shapes import output_shape, traced
@@ -98,6 +99,12 @@ def nodes_of(t: Float[np.ndarray, "nodes"]) -> Level:
     return Level(False, (False, False), t)
 
 
+def continued_forces(known: ActiveBounds, level: Level) -> Float[np.ndarray, "K m"]:
+    """What the multipliers of a solution's bounds add to the gradient at other places: their densities, in between."""
+    columns = [np.interp(level.times, known.t, column) for column in known.multipliers.T]
+    return np.stack(columns, axis=1) * level.weights[:, None]
+
+
 class PathInequalities(NamedTuple):
     """lower ≤ G ≤ upper. name: "inequalities" or "v"; limits: (2, K, m); reads: (m, 2n+r), which of (q, v, u) every one may
     depend on."""
@@ -111,6 +118,11 @@ class PathInequalities(NamedTuple):
     @property
     def size(self) -> int:
         return self.limits.shape[2]
+
+    def known_forces(self, known: ActiveBounds) -> Float[np.ndarray, "K m"]:
+        """From the bounds of a solution, see `continued_forces`."""
+        found = continued_forces(known, self.level)
+        return found[:, list(self.function.velocities)] if self.name == "v" else found
 
     def settled(self, given: Bool[np.ndarray, "K inputs"]) -> Bool[np.ndarray, "K m"]:
         """Where nothing that is free changes G. given: which of (q, v, u) are."""

@@ -27,6 +27,7 @@ from dalembert.boundary.newton.merit import NOISE
 
 FALL, POWER, SOLVED = 0.2, 1.5, 10.0  # κ_μ, θ_μ, κ_ε
 NEAREST = 0.99  # least τ
+WARM_BARRIER = 1e-7  # least μ of a warm start
 SHIFTS = (1e-20, 1e-4, 1e20)  # δ: least, first, largest
 RAISES = (100.0, 8.0, 3.0)  # by how much δ is raised at first and then, and by how much it falls
 RELAX = 1e-8  # of a singular system
@@ -63,21 +64,36 @@ class InteriorPoint:
         self._unknowns = (~kkt.fixed & kkt.primal).astype(float)
         self._least = settings.tolerance / 10.0
 
-    def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None) -> InteriorPath:
-        """From the path z (blocks, b), moved inside the bounds; sizes: see `BoundaryNewton.minimise`."""
+    def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None, forces: np.ndarray | None = None) -> InteriorPath:
+        """From the path z (blocks, b), moved inside the bounds; sizes: see `BoundaryNewton.minimise`; forces: (blocks, b),
+        what the multipliers of the bounds add to the gradient, where they are known: a warm start."""
         kkt = self.kkt
-        z = self.bounds.inside(z)
+        z, multipliers, barrier = self._begun(z, forces)
         at, slacks = kkt.evaluate(z), self.bounds.slacks(z)
         it = Iterate(kkt, self._linear.fresh(), z, at, kkt.positions if sizes is None else sizes, 0.0)
-        path = InteriorPath(
-            it, self.bounds, FIRST_BARRIER / slacks, slacks, Filter(violation(kkt, at), self.settings.tolerance)
-        )
+        first = Filter(violation(kkt, at), self.settings.tolerance)
+        path = InteriorPath(it, self.bounds, multipliers, slacks, first, barrier)
         if not at.finite:
             it.end = Termination.NOT_FINITE
             return path
         while it.iterations < self.settings.max_iterations and not self._stepped(path):
             pass
         return path
+
+    def _begun(self, z: np.ndarray, forces: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, float]:
+        """(path, multipliers, μ). Where multipliers are known μ is as small as the equations are solved there, and slacks are
+        s = μ/z: what is active stays at its bound."""
+        kkt, bounds = self.kkt, self.bounds
+        if forces is None or not np.any(forces):
+            z = bounds.inside(z)
+            return z, FIRST_BARRIER / bounds.slacks(z), FIRST_BARRIER
+        known, at = bounds.of_forces(forces), kkt.evaluate(z)
+        dual = np.abs((at.gradient + bounds.slope(known)) * kkt.units / kkt.curvature) * self._unknowns
+        error = max(float(dual.max()), violation(kkt, at))
+        barrier = float(np.clip(error, WARM_BARRIER, FIRST_BARRIER)) if at.finite else FIRST_BARRIER
+        z = bounds.apart(z, barrier / np.maximum(known, np.sqrt(barrier)))
+        middle = barrier / bounds.slacks(z)
+        return z, np.clip(known, middle / 10.0, 10.0 * middle), barrier
 
     def _stepped(self, path: InteriorPath) -> bool:
         """One iteration; whether it was the last."""
