@@ -8,14 +8,14 @@ import numpy as np
 
 from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
-from dalembert.boundary.data.inequalities import Asking, PathPoints, continued_forces, nodes_of, read_inequalities
+from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
 from dalembert.boundary.interior.activity import activity_of, no_activity
-from dalembert.boundary.interior.barrier import Bounds, placed
-from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
+from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.newton.iteration import BoundaryNewton
 from dalembert.boundary.solve import Asked, extremal
+from dalembert.control.bounded import Starts, minimised, place_values
 from dalembert.control.ends import check_ends, first_path, read_partly, size_of_end
 from dalembert.control.problem import OptimalControl, counted
 from dalembert.control.result import control_solution
@@ -31,51 +31,25 @@ from dalembert.systems.sizes import as_scales
 
 
 class ControlStart(NamedTuple):
-    """A checked problem, its first path (blocks, b), and sizes."""
+    """A checked problem, its first paths, and sizes."""
 
     data: ControlData
-    z: np.ndarray
+    starts: Starts
     sizes: ControlSizes
 
 
 @extremal.register
 def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
-    data, z, sizes = prepare_control(problem, asked)
+    data, starts, sizes = prepare_control(problem, asked)
+    z = starts.z
     kkt = transcribed(data, z, sizes, asked.settings.tolerance)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     if data.bounds or data.paths:
         linear = LinearSolver(kkt, z, SHORTEST_FRONTAL)
-        path = InteriorPoint(kkt, linear, asked.settings, _bounds(data)).minimise(
-            z, kkt.positions + least, _known_forces(data, z, asked.request.guess)
-        )
+        path = minimised(data, kkt, linear, asked.settings, starts, kkt.positions + least)
         return control_solution(data, kkt, path.newton, asked.certify, activity_of(path))
     it = BoundaryNewton(kkt, LinearSolver(kkt, z), asked.settings).minimise(z, kkt.positions + least)
     return control_solution(data, kkt, it, asked.certify, no_activity(kkt))
-
-
-def _known_forces(data: ControlData, z: np.ndarray, guess: Any) -> np.ndarray | None:
-    """What the multipliers of the bounds add to the gradient on a known solution of the same bounds; those of path
-    inequalities go into the path."""
-    names = {*data.bounds, *(one.name for one in data.paths)}
-    if not isinstance(guess, ControlSolution) or not names <= guess.bounds.keys():
-        return None
-    forces = np.zeros(z.shape)
-    for name in data.bounds:
-        forces.ravel()[data.places(name)] = continued_forces(guess.bounds[name], nodes_of(data.t))
-    places = data.path_places("values"), data.path_places("inequalities")
-    for one, values, own in zip(data.paths, *places, strict=True):
-        found = one.known_forces(guess.bounds[one.name])
-        forces.ravel()[values] = found
-        z.ravel()[own] = found / one.level.weights[:, None]
-    return forces
-
-
-def _bounds(data: ControlData) -> Bounds:
-    """Of the components of the path."""
-    origins = {"q": data.origin, "u": np.zeros(data.layout.r)}
-    parts = [(data.places(name), both - origins[name]) for name, both in data.bounds.items()]
-    parts += [(at, one.limits) for at, one in zip(data.path_places("values"), data.paths, strict=True)]
-    return placed(len(data.t) + 2, data.layout.size, parts)
 
 
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
@@ -117,17 +91,13 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     extents = np.ptp(path, axis=0) if bounded else extents_of(held, path)  # a barrier knows no other scale
     sizes = control_sizes(found, extents if scales is None else scales, float(t[-1] - t[0]))
     z = _first_values(data, path, v, guess)
-    if not paths:
-        return ControlStart(data, z, sizes)
-    of_nodes, rows = (sizes.positions, sizes.positions / sizes.time, sizes.controls), []
-    for one, places in zip(paths, data.path_places("values"), strict=True):
-        level = one.level
-        u = z[1:-1, layout.part("controls")] if not level.steps else np.zeros((len(level.times), r))
-        points = PathPoints(level.on(path), level.rates(path, v), u, level.times)
-        rows.append(one.sizes(problem.parameters, points, of_nodes))
-        z.ravel()[places] = values = one.values(problem.parameters, points)
-        one.check_settled(values, data.settled(one), rows[-1])
-    return ControlStart(data, z, sizes._replace(values=np.concatenate(rows)))
+    smooth = path if guess is None else _path(t, ends, between, None, n)
+    starts = Starts(z, guess, (smooth, _velocities(smooth, t, ends)))
+    points, rows, of_nodes = place_values(data, z), [], (sizes.positions, sizes.positions / sizes.time, sizes.controls)
+    for one, at, places in zip(paths, points, data.path_places("values"), strict=True):
+        rows.append(one.sizes(problem.parameters, at, of_nodes))
+        one.check_settled(z.ravel()[places], data.settled(one), rows[-1])
+    return ControlStart(data, starts, sizes._replace(values=np.concatenate([np.zeros(0), *rows])))
 
 
 def _dimension(problem: OptimalControl, initial, final, guess) -> int:

@@ -80,6 +80,13 @@ class Barrier:
         flat[self.places[moved]] = (self.limits + self.signs * self.units * wanted)[moved]
         return flat.reshape(z.shape)
 
+    def cut(self, z: np.ndarray, step: np.ndarray, slacks: np.ndarray, fraction: float) -> Float[np.ndarray, "blocks b"]:
+        """The path after the whole step, every slack for itself keeping a part 1 - fraction."""
+        flat = (z + step).ravel()
+        short = np.maximum((1.0 - fraction) * slacks - (slacks + self.changes(step)), 0.0)
+        flat += np.bincount(self.places, self.signs * self.units * short, flat.size)
+        return flat.reshape(z.shape)
+
     def inside(self, z: np.ndarray) -> np.ndarray:
         """The path, moved inside where it is not, or too near a bound."""
         units, (lower, upper) = self.kkt.units, self.bounds

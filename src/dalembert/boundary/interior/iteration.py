@@ -11,6 +11,8 @@ nonlinear programming, Math. Program. 106 (2006).
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +36,9 @@ RELAX = 1e-8  # of a singular system
 SHORTEST = 1e-12  # step length
 CORRECTIONS = 4  # of second order
 LARGE_MULTIPLIER = 100.0  # s_max
+SHORT, CUT = 0.5, 0.9  # step length below which slacks are cut one by one, and violation, relative to that before, asked for
+JAMMED, PATIENCE = 0.05, 3  # step length of a path that slacks stop, and how many such steps raise μ
+RAISE, RAISED, LARGEST_BARRIER = 10.0, 10, 1e3  # by how much, how often, and to what at most
 SHORTEST_FRONTAL = 30  # blocks: the inertia that every iteration asks for costs more in a band
 
 
@@ -110,6 +115,7 @@ class InteriorPoint:
         it.iterations += 1
         it.update = it.change(direction.step)
         if self._search(path, direction):
+            self._unjam(path)
             return False
         it.restorations += 1
         if path.violation > self.settings.tolerance and restored(path, self.settings):
@@ -153,18 +159,33 @@ class InteriorPoint:
         if path.barrier < before:
             path.filter.clear()
 
+    def _unjam(self, path: InteriorPath) -> None:
+        """A larger μ where slacks have stopped several steps one after the other: the path touches a bound at single nodes,
+        and the place of contact would move from node to node."""
+        if path.jammed < PATIENCE:
+            return
+        path.jammed, path.raises = 0, path.raises + 1
+        path.barrier = min(LARGEST_BARRIER, RAISE * path.barrier)
+        path.filter.clear()
+
     def _direction(self, path: InteriorPath) -> BarrierStep | None:
         """Newton's step, the shift raised until the inertia is that of a minimum; None: singular."""
-        it, bounds, kkt = path.newton, self.bounds, self.kkt
+        bounds = self.bounds
         added = bounds.diagonal(path.multipliers / path.slacks)
-        residual = (it.at.gradient + bounds.slope(path.barrier / path.slacks)) * kkt.free
+        residual = (path.newton.at.gradient + bounds.slope(path.barrier / path.slacks)) * self.kkt.free
+        return self._factored(path, path.newton.z, added, residual)
+
+    def _factored(self, path: InteriorPath, z: np.ndarray, added: np.ndarray, residual: np.ndarray) -> BarrierStep | None:
+        """The step of such a residual at z, added being on the diagonal of K."""
+        it, kkt = path.newton, self.kkt
         it.shift, relax = 0.0, 0.0
         while it.shift <= SHIFTS[2]:
             it.linear.trusted = False
-            factors = it.linear.factor(it.z, it.shift, relax, added=added)
+            factors = it.linear.factor(z, it.shift, relax, added=added)
             it.factorizations += 1
             step = factors.solve(-residual)
-            negative = self._negative(factors, it, relax, added, residual * step) if np.all(np.isfinite(step)) else -1
+            matrix = functools.partial(kkt.matrix, z, it.shift, relax, added=added)
+            negative = self._negative(factors, matrix, it, residual * step) if np.all(np.isfinite(step)) else -1
             if negative == self._constraints:
                 path.last_shift = it.shift or path.last_shift
                 free = (residual * step)[:, kkt.primal].sum()
@@ -175,14 +196,14 @@ class InteriorPoint:
             it.shift = self._raised(it.shift, path.last_shift)
         return None
 
-    def _negative(self, factors, it: Iterate, relax: float, added: np.ndarray, products: np.ndarray) -> int:
+    def _negative(self, factors, matrix: Callable[[], np.ndarray], it: Iterate, products: np.ndarray) -> int:
         """How many eigenvalues of K are negative. Where frontal factors cannot tell and a count would be slow, the curvature
         dxᵀ(H + Σ + δW)dx along the step stands for it, see `BoundaryNewton`; products: of gradient and step."""
         if isinstance(factors, FrontalFactors) and factors.other is None:
             return factors.negative()
         kkt = self.kkt
         if kkt.blocks < SHORTEST_FRONTAL:
-            return inertia(kkt.matrix(it.z, it.shift, relax, added=added)[0], kkt.lower, 0.0).negative
+            return inertia(matrix()[0], kkt.lower, 0.0).negative
         curvature = products[:, ~kkt.primal].sum() - products[:, kkt.primal].sum()
         return self._constraints + int(curvature <= -NOISE * (abs(it.at.objective) + np.abs(products).sum()))
 
@@ -199,7 +220,10 @@ class InteriorPoint:
         dual = (path.barrier - path.multipliers * changes) / path.slacks - path.multipliers
         own = longest(path.multipliers, dual, fraction)
         at, length = path.standing(it.at, it.z), longest(path.slacks, changes, fraction)
-        found, first = None, True
+        path.jammed = path.jammed + 1 if length < JAMMED else 0
+        found, first = self._cut(path, direction, at, fraction) if length < SHORT else None, True
+        if found is not None:
+            path.jammed = 0
         while found is None and length >= SHORTEST:
             z = it.z + length * step
             new = self.kkt.evaluate(z)
@@ -213,6 +237,7 @@ class InteriorPoint:
         if found is None:
             return False
         reached = path.standing(found[1], found[0])
+        path.jammed = path.jammed if path.barrier < LARGEST_BARRIER and path.raises < RAISED else 0
         armijo = path.filter.descent(at, direction.slope, length)
         if not armijo or reached.barrier > at.barrier + 1e-4 * length * direction.slope:
             path.filter.add(at)
@@ -220,6 +245,18 @@ class InteriorPoint:
         path.multipliers = path.multipliers + own * dual
         path.clip()
         return True
+
+    def _cut(
+        self, path: InteriorPath, direction: BarrierStep, at: Standing, fraction: float
+    ) -> tuple[np.ndarray, Evaluation] | None:
+        """The whole step with every slack cut for itself, where that lowers the violation, which one slack would stop."""
+        if at.violation <= self.settings.tolerance:
+            return None
+        z = self.bounds.cut(path.newton.z, direction.step, path.slacks, fraction)
+        new = self.kkt.evaluate(z)
+        standing = path.standing(new, z)
+        taken = standing.finite and standing.violation <= CUT * at.violation and path.filter.allows(standing)
+        return (z, new) if taken else None
 
     def _corrected(
         self, path: InteriorPath, direction: BarrierStep, at: Standing, new: Evaluation, length: float
