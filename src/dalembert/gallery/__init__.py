@@ -1,6 +1,7 @@
 """The gallery: one system or boundary problem per file, with formula, parameters, reference, and closed form."""
 
 from dalembert.gallery import (
+    bryson_denham,
     car_with_trailers,
     cart_pole,
     chain,
@@ -10,6 +11,7 @@ from dalembert.gallery import (
     elastic_beam,
     heisenberg,
     inertia_wheel_pendulum,
+    keep_out,
     knife_edge,
     minimum_acceleration,
     minimum_jerk,
@@ -21,6 +23,7 @@ from dalembert.gallery import (
     sphere_spline,
     spherical_pendulum,
     two_rods,
+    van_der_pol,
     vertical_rolling_disk,
     vertical_take_off,
 )
@@ -45,9 +48,11 @@ ENTRIES: dict[str, Entry] = {
 PROBLEMS: dict[str, BoundaryEntry] = {
     module.entry.name: module.entry
     for module in (
+        bryson_denham,
         cart_pole,
         double_integrator,
         elastic_beam,
+        keep_out,
         knife_edge,
         minimum_acceleration,
         minimum_jerk,
@@ -56,6 +61,7 @@ PROBLEMS: dict[str, BoundaryEntry] = {
         riemannian_cubic,
         sphere_spline,
         two_rods,
+        van_der_pol,
         vertical_take_off,
     )
 }
