@@ -2,8 +2,8 @@
 
     python benchmarks/boundary/robustness.py [--guesses 40] [--steps 160] [--ipopt]
 
---ipopt: the same discrete problem by CasADi's IPOPT, where casadi is installed. The guesses are those of `cartpole.random_guess`:
-the straight line with waves as large as the motion, no controls.
+--ipopt: the same discrete problem by CasADi's IPOPT, where casadi is installed. The guesses are `cartpole.random_guess`: the
+straight line with waves as large as the motion, no controls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import time
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-
 from benchmarks.boundary import cartpole
 
 LIMITS = {"none": (None, None), "|F| <= 15": (15.0, None), "|F| <= 15, x <= 1.3": (15.0, 1.3), "|F| <= 12": (12.0, None)}
@@ -83,7 +82,8 @@ def measured(run, guesses: int, steps: int) -> str:
     cheapest = sum(cost <= MARGIN * least for _, cost, _ in solved)
     others = dict(collections.Counter(f[0] for f in found if f[0] != "SUCCESS"))
     iterations = np.median([f[2] for f in found])
-    return f"{len(solved):4d} of {guesses} | least {least:.4f} by {cheapest:3d} | iterations {iterations:5.1f} | {spent:7.1f} ms | {others or ''}"
+    rate = f"{len(solved):4d} of {guesses} | least {least:.4f} by {cheapest:3d}"
+    return f"{rate} | iterations {iterations:5.1f} | {spent:7.1f} ms | {others or ''}"
 
 
 def main() -> None:

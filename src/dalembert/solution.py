@@ -37,7 +37,8 @@ CONTROL_MESSAGES = MESSAGES | {
     ),
     Outcome.INFEASIBLE: (
         "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
-        "controls move all that the ends ask for (controllability), inside their bounds; give more time, or another guess"
+        "controls move all that the ends ask for (controllability), inside their bounds. There may be a motion far from this "
+        "one: solve from several guesses, with another path or without one; or give more time, or wider bounds"
     ),
 }
 
@@ -57,6 +58,7 @@ class BoundaryStatistics(eqx.Module):
         alternation: the largest part of a multiplier that changes its sign from node to node, relative to the multiplier,
             where it is no part of a smooth function: 0 otherwise, NaN in files that do not say. Beside Outcome.SUCCESS it is
             rounding, and the multipliers have no digits.
+        violated_at: the time where the constraints are violated most, of a path of least violation; NaN of others.
 
     Example:
         >>> bool(solution.statistics.residual < 1e-9)
@@ -72,6 +74,7 @@ class BoundaryStatistics(eqx.Module):
     shift: Float[np.ndarray, ""]
     condition: Float[np.ndarray, ""]
     alternation: Float[np.ndarray, ""]
+    violated_at: Float[np.ndarray, ""] = eqx.field(default_factory=lambda: np.asarray(np.nan))
 
 
 class CriticalPoint(eqx.Module):
@@ -144,6 +147,7 @@ class CriticalPoint(eqx.Module):
             f"condition {float(s.condition):.1e}",
             *([f"multipliers alternate from node to node, by {float(s.alternation):.1e} of their size"
                + ": rounding, they have no digits" * (self.outcome is Outcome.SUCCESS)] if s.alternation > 0.0 else []),
+            *([f"violated most at t = {float(s.violated_at):.6g}"] if np.isfinite(s.violated_at) else []),
             *(f"bounds on {x}: {np.count_nonzero(b.active)} active, strictly complementary by {float(b.margin):.1e}"
               for x, b in self.bounds.items()),
         ])  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
-from dalembert.boundary.prepare import Limits, PreparedProblem, Request, extremals, prepare_problem
+from dalembert.boundary.prepare import PathLimits, PreparedProblem, Request, extremals, prepare_problem
 from dalembert.boundary.solve import check_seek, settings
 from dalembert.native import processors
 from dalembert.numbers import MOST_THREADS, as_flag, as_numbers, as_positive, described, whole_number
@@ -95,7 +95,7 @@ def solve_batch(
     ]  # fmt: skip
     if not requests:
         return []
-    grid, limits = TimeGrid(T, steps, times), Limits(bounds, inequalities)
+    grid, limits = TimeGrid(T, steps, times), PathLimits(bounds, inequalities)
     return extremals(prepare_problem(problem, requests, grid, scheme, scales, limits), options, certify, workers)
 
 
@@ -178,7 +178,7 @@ def multistart(
     guesses = whole_number(starts, "starts", 0, MOST_STARTS) if drawn else as_numbers(starts, "starts")
     if not isinstance(guesses, int) and guesses.ndim != 3:
         raise ValueError(f"starts: found shape {guesses.shape}; give the number of starts, or guesses (starts, N+1, n)")
-    given, grid, limits = Request(initial, final, through), TimeGrid(T, steps, times), Limits(bounds, inequalities)
+    given, grid, limits = Request(initial, final, through), TimeGrid(T, steps, times), PathLimits(bounds, inequalities)
 
     def prepared(guesses) -> PreparedProblem:
         return prepare_problem(problem, [given._replace(guess=g) for g in guesses], grid, scheme, scales, limits)

@@ -22,7 +22,7 @@ from dalembert.boundary.data.boundary_data import (
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.checks import SAMPLES, check_end_constraints, check_problem, densities
 from dalembert.boundary.data.holonomic import check_points, onto_constraints
-from dalembert.boundary.data.inequalities import Asking, continued_forces, nodes_of, read_inequalities
+from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.origin import moved, moved_back
 from dalembert.boundary.data.redundant import check_met, redundant
 from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
@@ -31,11 +31,12 @@ from dalembert.boundary.interior.barrier import placed
 from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.lower import check_given_windows
-from dalembert.boundary.kkt.path_terms import Watched
+from dalembert.boundary.kkt.path_terms import WatchedPaths
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.newton.iteration import BoundaryNewton
 from dalembert.boundary.result import Ended, ended, solutions_of
+from dalembert.boundary.warm import known_forces, warm_multipliers
 from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows
 from dalembert.discretize.windows import Windows, windows
 from dalembert.numbers import as_numbers
@@ -51,8 +52,8 @@ class PreparedProblem(NamedTuple):
     """Boundary problems that differ in what is given, checked. values: (batch, slots, n), the first paths.
 
     problem, values: with positions counted from `origin` (n,). extents: (batch, n), of what is given; scales: (n,), the
-    user's sizes, or None. found: what else the sizes are made of. bounds: (2, N+1, n), those on q, or None; watched: what else
-    has bounds.
+    user's sizes, or None. found: what else the sizes are made of. bounds: (2, N+1, n), those on q, or None; watched: what
+    else has bounds.
     """
 
     problem: VariationalProblem
@@ -66,7 +67,7 @@ class PreparedProblem(NamedTuple):
     scales: np.ndarray | None
     found: Densities
     bounds: np.ndarray | None
-    watched: Watched | None
+    watched: WatchedPaths | None
 
     def sizes(self, extents: np.ndarray) -> Sizes:
         """All typical sizes, from the extents (n,) of positions; the user's in their place."""
@@ -83,7 +84,7 @@ class Request(NamedTuple):
     guess: Any = None
 
 
-class Limits(NamedTuple):
+class PathLimits(NamedTuple):
     """What a solution keeps within, as `solve` takes it."""
 
     bounds: Any = None
@@ -91,7 +92,7 @@ class Limits(NamedTuple):
 
 
 def prepare_problem(
-    problem, requests: Sequence[Request], grid: TimeGrid, scheme, scales=None, limits: Limits | None = None
+    problem, requests: Sequence[Request], grid: TimeGrid, scheme, scales=None, limits: PathLimits | None = None
 ) -> PreparedProblem:
     """Arguments as `solve` takes them; requests give the same derivatives at the same times."""
     check_x64()
@@ -120,7 +121,7 @@ def prepare_problem(
     values = np.ascontiguousarray(np.moveaxis(given.values.reshape(len(w.orders), len(requests), n), 1, 0))
     held, paths = values[:, given.fixed & (w.orders == 0)], values[:, w.nodes]
     origin = origin_of(held.reshape(-1, n), paths.reshape(-1, n))
-    limits = limits or Limits()
+    limits = limits or PathLimits()
     bounds = read_bounds(limits.bounds, dict.fromkeys(("q", "v"), Bounded(n, problem.coordinates)), len(t))
     ends: Any = tuple(bool((w.orders[w.owners == node] == 1).any()) for node in (0, len(t) - 1))
     watched = read_inequalities(Asking(problem, n, None, t, ends, w.stride > 1), limits.inequalities, bounds.get("v"))
@@ -136,7 +137,7 @@ def prepare_problem(
     found = densities(near, *sampled_jets(w, values[0], SAMPLES))
     made = PreparedProblem(
         near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found, both,
-        Watched(watched, problem.parameters, origin) if watched else None,
+        WatchedPaths(watched, problem.parameters, origin) if watched else None,
     )  # fmt: skip
     sizes = made.sizes(extents.max(axis=0))
     check_points(near, w, given._replace(values=values), grid_nodes(t, through.times), sizes, origin)
@@ -192,27 +193,10 @@ def _iteration(prepared: PreparedProblem, made: Transcription, z: np.ndarray, se
     interior = InteriorPoint(kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, bounds)
 
     def bounded(path, sizes, guess):
-        found = interior.minimise(path, sizes, _known_forces(prepared, made, path, guess))
+        found = interior.minimise(path, sizes, known_forces(made, prepared.bounds is not None, path, guess))
         return found.newton, activity_of(found)
 
     return bounded
-
-
-def _known_forces(prepared: PreparedProblem, made: Transcription, z: np.ndarray, guess: Any) -> np.ndarray | None:
-    """What the multipliers of the bounds add to the gradient on a known solution of the same bounds; those of path
-    inequalities go into the path."""
-    paths = () if prepared.watched is None else prepared.watched.paths
-    names = {*([] if prepared.bounds is None else ["q"]), *(path.name for path in paths)}
-    if not isinstance(guess, Solution) or not names <= guess.bounds.keys():
-        return None
-    forces = np.zeros(z.shape)
-    if prepared.bounds is not None:
-        forces.ravel()[made.places] = continued_forces(guess.bounds["q"], nodes_of(prepared.windows.t))
-    for path, values, own in zip(paths, made.watched_places("values"), made.watched_places("inequalities"), strict=True):
-        found = path.known_forces(guess.bounds[path.name])
-        forces.ravel()[values] = found
-        z.ravel()[own] = found / path.level.weights[:, None]
-    return forces
 
 
 class Transcribed(NamedTuple):
@@ -244,7 +228,7 @@ def _transcribed(prepared: PreparedProblem) -> Transcribed:
             if not all(group.free.all() for group in made.groups):
                 check_given_windows(made.groups, made.kkt.raw_gradient(path), sizes, made.kkt.max_norm(path))
             if isinstance(guess, Solution):
-                _warm_multipliers(made, path, guess)
+                warm_multipliers(made, path, guess)
         return Transcribed(made, z, extents, left_out)
 
     first = begun(prepared.extents)
@@ -302,28 +286,3 @@ def _guess_nodes(guess, t: np.ndarray, n: int) -> np.ndarray:
     if path.shape != (len(t), n):
         raise ValueError(f"guess: found shape {path.shape}; give a path {(len(t), n)}, one row per node")
     return path
-
-
-def _warm_multipliers(made: Transcription, z: np.ndarray, guess: Solution) -> None:
-    """The multipliers of a known solution, at the times of this one."""
-    w, layout = made.windows, made.layout
-    known, found = guess.t_multipliers, np.asarray(guess.multipliers)
-    for group in made.groups:
-        own = _at(known, found[:, group.equations], group.windows.times)
-        blocks = group.first + group.attached + np.arange(len(own))
-        z[blocks, group.begin : group.begin + group.size] = own.reshape(len(own), -1)
-    parts = (
-        (known, found[:, list(made.equations)], w.times, made.carriers, "multipliers"),
-        (guess.t, np.asarray(guess.holonomic_multipliers), w.t, made.blocks_of_nodes, "holonomic"),
-    )
-    for times, values, wanted, block, part in parts:
-        if values.shape[1]:
-            new = _at(times, values, wanted).reshape(len(wanted), -1)
-            begin = layout.part(part).start
-            z[block, begin : begin + new.shape[1]] = new
-
-
-def _at(times: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Values (K, m) at other times, (*wanted, m)."""
-    columns = [np.interp(wanted.ravel(), times, column) for column in values.T]
-    return np.stack(columns, axis=1).reshape(*wanted.shape, -1) if columns else np.zeros((*wanted.shape, 0))

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
 from dalembert.boundary.newton.iterate import Settings
-from dalembert.boundary.prepare import Limits, Request, extremals, prepare_problem
+from dalembert.boundary.prepare import PathLimits, Request, extremals, prepare_problem
 from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
 from dalembert.outcome import Outcome
 from dalembert.solution import CriticalPoint, SolveError
@@ -129,7 +129,7 @@ class Asked(NamedTuple):
 @functools.singledispatch
 def extremal(problem: Any, asked: Asked) -> Any:
     """The end of the iteration. Other kinds of problem than a VariationalProblem register what solves them."""
-    limits = Limits(asked.bounds, asked.inequalities)
+    limits = PathLimits(asked.bounds, asked.inequalities)
     prepared = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales, limits)
     return extremals(prepared, asked.settings, asked.certify)[0]
 

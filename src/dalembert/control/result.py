@@ -36,7 +36,7 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
     condition = it.linear.condition(band) if certify else np.nan
     numbers: Any = (
         it.iterations, it.factorizations, it.restorations, it.update, residual, it.at.violation, it.shift, condition,
-        abs(found),
+        abs(found), _violated_at(data, kkt, it),
     )  # fmt: skip
     values = _values(data, it.z, kkt.raw_gradient(it.z))
     return ControlSolution(
@@ -46,6 +46,14 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
         scheme=", ".join(repr(one) for one in data.scheme.action_for(data.problem.system)),
         bounds=_bounds(data, it, activity, values),
     )  # fmt: skip
+
+
+def _violated_at(data: ControlData, kkt: KKTSystem, it: Iterate) -> float:
+    """The time of the largest violation, of a path of least violation; the equations of a node stand in the block after it."""
+    if it.end is not Termination.INFEASIBLE:
+        return np.nan
+    sizes = np.abs(it.at.gradient * kkt.units)[:, ~kkt.primal].max(axis=1)
+    return float(data.t[np.clip(np.argmax(sizes) - 2, 0, len(data.t) - 1)])
 
 
 def _bounds(data: ControlData, it: Iterate, activity: Activity, values: dict[str, Any]) -> dict[str, ActiveBounds]:

@@ -34,8 +34,8 @@ from dalembert.systems.sizes import power_of_two
 
 class ControlData(NamedTuple):
     """A checked problem. t: (N+1,); given: which positions of the nodes are, (N+1, n); ends: what is given there; origin:
-    from where positions are counted; holonomic: which of the constraints are, (m,); bounds: (2, N+1, ·) of "q" and "u"; paths:
-    of what is no unknown."""
+    from where positions are counted; holonomic: which of the constraints are, (m,); bounds: (2, N+1, ·) of "q" and "u";
+    paths: of what is no unknown."""
 
     problem: OptimalControl
     scheme: Scheme

@@ -1,7 +1,7 @@
 """Bryson and Denham: L = ½v², min ½∫u² dt from (x, v) = (0, 1) to (0, -1) in one second, with x ≤ l.
 
 For l ≤ 1/6 the mass lies on the bound between t = 3l and 1 - 3l: x = l(1 - (1 - t/3l)³) before, and the cost is 4/(9l).
-Source: A. E. Bryson, W. F. Denham, S. E. Dreyfus, AIAA Journal 1 (1963); A. E. Bryson, Y.-C. Ho, Applied Optimal Control (1975).
+Source: A. E. Bryson, Y.-C. Ho, Applied Optimal Control (1975), section 3.11.
 """
 
 from __future__ import annotations

@@ -170,8 +170,8 @@ def _bound_variables(x: str) -> list[tuple[str, tuple[str, ...], str, str]]:
 
 
 def _present(data: xarray.Dataset) -> tuple[str, ...]:
-    """The statistics that a file has to hold; files from before multipliers were looked at know nothing of `alternation`."""
-    return tuple(name for name in _STATISTICS if name in data or name != "alternation")
+    """The statistics that a file has to hold; older files know nothing of `alternation` and `violated_at`."""
+    return tuple(name for name in _STATISTICS if name in data or name not in ("alternation", "violated_at"))
 
 
 def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:

@@ -129,18 +129,19 @@ class PathInequalities(NamedTuple):
         return ~((~given).astype(int) @ self.reads.T.astype(int)).astype(bool)
 
     def values(self, parameters: Any, at: PathPoints) -> Float[np.ndarray, "K m"]:
-        return np.asarray(_values(self.function, *at, parameters))
+        return np.asarray(_values(self.function, at, parameters))
 
     def sizes(self, parameters: Any, at: PathPoints, sizes: tuple) -> Float[np.ndarray, "m"]:
         """How much every one of G changes where q, v and u change by their sizes."""
         chosen = np.unique(np.linspace(0, len(at.t) - 1, SAMPLES).astype(int))
         random = np.random.default_rng(0)
         near = [x[chosen] + 0.1 * s * random.standard_normal(x[chosen].shape) for x, s in zip(at[:3], sizes, strict=True)]
-        slopes = [np.abs(np.nan_to_num(d)) for d in _slopes(self.function, *near, at.t[chosen], parameters)]
+        found: Any = _slopes(self.function, PathPoints(*near, at.t[chosen]), parameters)
+        slopes = [np.abs(np.nan_to_num(d)) for d in found]
         rows = np.array(sum(d @ s for d, s in zip(slopes, sizes, strict=True)))
         middle, largest = np.median(rows, axis=0), rows.max(axis=0)
-        found = np.where(middle > 0.0, middle, largest)
-        return np.where(found > 0.0, found, 1.0)
+        positive = np.where(middle > 0.0, middle, largest)
+        return np.where(positive > 0.0, positive, 1.0)
 
     def check_settled(self, values: np.ndarray, settled: np.ndarray, sizes: np.ndarray) -> None:
         """ValueError where what is given violates a bound whatever the rest does."""
@@ -240,14 +241,14 @@ def _reads(function: PathFunction, parameters: Any, n: int, r: int, m: int) -> n
 
 
 @Jitted
-def _values(function: PathFunction, q, v, u, t, parameters):
-    return jax.vmap(lambda q, v, u, t: function(q, v, u, t, parameters))(q, v, u, t)
+def _values(function: PathFunction, at: PathPoints, parameters):
+    return jax.vmap(lambda x: function(*x, parameters))(at)
 
 
 @Jitted
-def _slopes(function: PathFunction, q, v, u, t, parameters):
-    one = jax.jacfwd(lambda x, w, y, t: function(x, w, y, t, parameters), (0, 1, 2))
-    return jax.vmap(one)(q, v, u, t)
+def _slopes(function: PathFunction, at: PathPoints, parameters):
+    one = jax.jacfwd(lambda q, v, u, t: function(q, v, u, t, parameters), (0, 1, 2))
+    return jax.vmap(lambda x: one(*x))(at)
 
 
 def parabola_rates(t: Float[np.ndarray, "nodes"]) -> Float[np.ndarray, "inner 3"]:

@@ -59,8 +59,8 @@ class Activity(NamedTuple):
         q: np.ndarray,
         v: np.ndarray,
     ) -> dict[str, ActiveBounds]:
-        """Of path inequalities by name. places: of their values s and of their multipliers, whose gradient is w (G - s); q, v:
-        (N+1, n), of the nodes."""
+        """Of path inequalities by name. places: of their values s and of their multipliers, whose gradient is w (G - s); q,
+        v: (N+1, n), of the nodes."""
         found = {}
         for path, values, own in zip(paths, *places, strict=True):
             true = at.z.ravel()[values] + at.at.gradient.ravel()[own] / path.level.weights[:, None]

@@ -36,7 +36,7 @@ RELAX = 1e-8  # of a singular system
 SHORTEST = 1e-12  # step length
 CORRECTIONS = 4  # of second order
 LARGE_MULTIPLIER = 100.0  # s_max
-SHORT, CUT = 0.5, 0.5  # step length below which slacks are cut one by one, and violation, relative to that before, asked for
+SHORT, CUT = 0.5, 0.5  # step length below which slacks are cut one by one, where that leaves this part of the violation
 JAMMED, PATIENCE = 0.05, 3  # step length of a path that slacks stop, and how many such steps raise μ
 RAISE, RAISED, LARGEST_BARRIER = 10.0, 10, 1e3  # by how much, how often, and to what at most
 SHORTEST_FRONTAL = 30  # blocks: the inertia that every iteration asks for costs more in a band
@@ -145,8 +145,10 @@ class InteriorPoint:
         kkt, it, tolerance = self.kkt, path.newton, self.settings.tolerance
         if it.update > tolerance or it.shift:
             return False
-        gradient = (it.at.gradient + self.bounds.slope(path.multipliers)) * kkt.free
-        return kkt.residual(gradient, kkt.matrix(it.z)) <= 1e-3 * tolerance
+        forces = self.bounds.slope(path.multipliers)
+        residual = np.abs((it.at.gradient + forces) * kkt.units * kkt.free)
+        terms = np.maximum(kkt.row_sizes(kkt.matrix(it.z)), np.abs(forces * kkt.units))
+        return bool(np.all(residual <= 1e-3 * tolerance * terms))
 
     def _lower(self, path: InteriorPath) -> None:
         """The next μ, as long as the equations of the present one are solved."""

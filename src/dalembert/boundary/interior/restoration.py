@@ -2,9 +2,9 @@
 
     min ½|c(x)|² - μ Σ log s,   (λW + Σ) dx + Aᵀy = μ/s,   A dx - y = -c,   c in the units of the path
 
-Steps of Gauss and Newton for the least violation, with a barrier of their own, whose μ falls with |c|²: without it slacks that
-the dynamics have spent hold the path where it is. Second derivatives of c are left out: c turns with 1/h where positions are
-unknowns, and their part, times what is violated, is far from definite.
+Steps of Gauss and Newton for the least violation, with a barrier of their own, whose μ falls with |c|²: without it slacks
+that are spent hold the path where it is. Second derivatives of c are left out: with positions as unknowns they grow as 1/h,
+and their part, times what is violated, is far from definite.
 """
 
 from __future__ import annotations

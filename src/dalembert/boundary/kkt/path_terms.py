@@ -99,7 +99,7 @@ def path_blocks(level: Level, first: int) -> np.ndarray:
     return np.concatenate([[first - 1] * before, steps, [first + count] * after]).astype(int)
 
 
-class Watched(NamedTuple):
+class WatchedPaths(NamedTuple):
     """Path inequalities of a variational problem with its parameters; origin: from where its positions are counted."""
 
     paths: tuple[PathInequalities, ...]

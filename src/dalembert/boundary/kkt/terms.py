@@ -9,7 +9,7 @@ import numpy as np
 
 from dalembert.boundary.kkt.assembly import Term
 from dalembert.boundary.kkt.lower import Group, LowerTerm, node_weights
-from dalembert.boundary.kkt.path_terms import Watched, path_blocks
+from dalembert.boundary.kkt.path_terms import WatchedPaths, path_blocks
 from dalembert.discretize.constraint_windows import ends_with_derivatives
 from dalembert.discretize.curves import constraint_derivatives, holonomic_derivatives
 from dalembert.discretize.windows import Windows, window_action, window_jets
@@ -186,7 +186,7 @@ class TermList:
             for l in rates:
                 self.fixed[start + blocks[l], group.begin : group.begin + m] = False
 
-    def add_watched(self, watched: Watched, left_out: np.ndarray | None) -> None:
+    def add_watched(self, watched: WatchedPaths, left_out: np.ndarray | None) -> None:
         """Path inequalities, but where all that they read is given."""
         w, layout = self.windows, self.layout
         values, own = layout.components("values"), layout.components("inequalities")

@@ -17,7 +17,7 @@ import numpy as np
 from dalembert.boundary.data.sizes import Sizes
 from dalembert.boundary.kkt.assembly import Elements
 from dalembert.boundary.kkt.lower import Group, groups_of
-from dalembert.boundary.kkt.path_terms import Watched, path_blocks
+from dalembert.boundary.kkt.path_terms import WatchedPaths, path_blocks
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.boundary.kkt.terms import BlockLayout, TermList
 from dalembert.discretize.windows import Windows, window_jets
@@ -43,7 +43,7 @@ class Transcription(NamedTuple):
     data: list
     equations: tuple[int, ...]
     groups: list[Group]
-    watched: Watched | None
+    watched: WatchedPaths | None
 
     @property
     def blocks_of_nodes(self) -> np.ndarray:
@@ -89,7 +89,7 @@ class FixedSlots(NamedTuple):
 
 def transcribe(
     problem: VariationalProblem, windows: Windows, given: FixedSlots, sample: np.ndarray, sizes: Sizes,
-    watched: Watched | None = None,
+    watched: WatchedPaths | None = None,
 ) -> Transcription:  # fmt: skip
     """The KKT system of a problem. given: what is fixed. sample: (slots, n), a path to look at. watched: path
     inequalities."""
