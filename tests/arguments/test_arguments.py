@@ -177,7 +177,8 @@ KINDS = {
     "function": "g generator lagrangian phi V F constraint law function metric",
     "function or None": "stop domain step exact forces kinematic reactions virtual initial inequalities",
     "word": "starter seek to model", "word or None": "backend form", "names": "coordinates", "which": "dependent",
-    "pair": "first second", "end": "final", "through": "through", "points": "points", "bounds or None": "bounds", "system": "system",
+    "pair": "first second", "end": "final", "through": "through", "points": "points", "bounds or None": "bounds",
+    "system": "system",
     "problem": "problem", "manifold": "manifold", "path": "path", "scheme": "scheme", "map": "rho action distribution state",
     "triple": "variational", "constraints": "constraints", "tree": "parameters", "branch": "branch",
     "feedback": "feedback", "reduce": "reduce", "solver": "solver", "file": "file", "data": "data", "title": "title",
@@ -413,11 +414,11 @@ def test_every_argument_of_every_function_has_a_kind():
 def test_every_class_that_a_user_builds_is_in_the_table():
     """The others are made by the library, are bases of the user's classes, or take no argument."""
     made = (
-        "ActiveBounds", "AdaptedReference", "BoundaryStatistics", "Condition", "Connection", "Consistency", "ControlSolution",
-        "Convergence", "Embedding", "Extremals", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Order",
-        "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "PreparedRun", "Projection", "Provenance",
-        "Redefined", "Reduction", "Reference", "Regularity", "Residual", "Root", "Solution", "Solvability",
-        "Statistics", "SymplecticDefect",
+        "ActiveBounds", "AdaptedReference", "BoundaryStatistics", "Condition", "Connection", "Consistency",
+        "ControlSolution", "Convergence", "Embedding", "Extremals", "FlowRegularity", "Interpolant", "Invariant",
+        "Multipliers", "Order", "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "PreparedRun",
+        "Projection", "Provenance", "Redefined", "Reduction", "Reference", "Regularity", "Residual", "Root",
+        "Solution", "Solvability", "Statistics", "SymplecticDefect",
     )  # fmt: skip
     public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}
     for name, kind in public.items():

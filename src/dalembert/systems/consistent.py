@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra import numerical_rank
+from dalembert.algebra import least_norm, numerical_rank
 from dalembert.numbers import as_number, as_vector, is_traced
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError, check_parameters, check_x64
 from dalembert.systems.equations import first_derivative, value
@@ -113,7 +113,7 @@ def _nearest(function, start, name: str):
                 f"{name}: the constraints are rank deficient there (rank {found.rank} of {j.shape[0]}, singular values "
                 f"{found.singular_values.round(12)}): they are redundant, contradictory, or degenerate at this point"
             )
-        new = start - jnp.asarray(j.T @ np.linalg.solve(j @ j.T, f + j @ np.asarray(start - x)))
+        new = start - least_norm(jnp.asarray(j), f + j @ np.asarray(start - x))
         step = float(jnp.linalg.norm(new - x))
         x, moved = new, np.abs(np.asarray(new - start))
         size, limit = np.abs(np.asarray(residual(x))), np.abs(j) @ (EXACT * moved + ROUNDING * np.abs(np.asarray(x)))

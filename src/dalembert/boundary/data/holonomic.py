@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.algebra import least_norm
 from dalembert.boundary.data.boundary_data import FilledSlots
 from dalembert.boundary.data.sizes import Sizes
 from dalembert.discretize.windows import Windows
@@ -62,11 +63,6 @@ def onto_constraints(problem: VariationalProblem, w: Windows, fixed: np.ndarray,
     return values
 
 
-def _solved(gram, side):
-    """gram⁻¹ side; one constraint needs no call of LAPACK, which takes longer to compile than all else here."""
-    return side / gram[0, 0] if side.shape[0] == 1 else jnp.linalg.solve(gram, side)
-
-
 @Jitted
 def _values(problem, q, v, t):
     """φ and its rate, and ∂φ/∂q, for a batch of positions and velocities."""
@@ -79,7 +75,7 @@ def _project(problem, q, t):
     def one(x, s):
         def step(_, y):
             phi, jac = holonomic_constraints(problem, y, s), jax.jacfwd(lambda z: holonomic_constraints(problem, z, s))(y)
-            return y - jac.T @ _solved(jac @ jac.T, phi)
+            return y - least_norm(jac, phi)
 
         return jax.lax.fori_loop(0, PROJECTIONS, step, x)
 
@@ -91,6 +87,6 @@ def _tangent(problem, q, v, t):
     def one(x, u, s):
         _, off = jax.jvp(lambda y, r: holonomic_constraints(problem, y, r), (x, s), (u, jnp.ones(())))
         jac = jax.jacfwd(lambda z: holonomic_constraints(problem, z, s))(x)
-        return u - jac.T @ _solved(jac @ jac.T, off)
+        return u - least_norm(jac, off)
 
     return jax.vmap(lambda x, u: jax.vmap(one)(x, u, t))(jnp.asarray(q), jnp.asarray(v))

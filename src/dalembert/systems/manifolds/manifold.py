@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.algebra import inverse, least_norm
 from dalembert.numbers import as_array, as_function, as_positive
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import output_shape, traced
@@ -206,8 +207,8 @@ class Embedded(Manifold):
 
     def connection(self, q):
         rows = self.normals(q)
-        up = _inverse(self.gram(q)) @ rows.T if callable(self.metric) else rows.T
-        lift = up / jnp.sum(rows[0] * up[:, 0]) if rows.shape[0] == 1 else up @ _inverse(rows @ up)
+        up = inverse(self.gram(q)) @ rows.T if callable(self.metric) else rows.T
+        lift = up / jnp.sum(rows[0] * up[:, 0]) if rows.shape[0] == 1 else up @ inverse(rows @ up)
         return LeviCivita(lift, rows, _christoffel(self.metric, q) if callable(self.metric) else None)
 
     def normals(self, q: Vector) -> Float[Array, "m n"]:
@@ -260,17 +261,7 @@ def _christoffel(metric: Callable, q: Vector) -> Float[Array, "n n n"]:
     """Γⁱⱼₗ = ½Gⁱᵃ(∂ⱼGₐₗ + ∂ₗGₐⱼ - ∂ₐGⱼₗ)."""
     slope = jax.jacfwd(lambda x: jnp.asarray(metric(x)))(q)
     lower = jnp.swapaxes(slope, 1, 2) + slope - jnp.moveaxis(slope, 2, 0)
-    return 0.5 * jnp.tensordot(_inverse(jnp.asarray(metric(q))), lower, 1)
-
-
-def _inverse(a: Float[Array, "m m"]) -> Float[Array, "m m"]:
-    """a⁻¹; for m = 1, 2 written out, as matrices that small are not worth a call of LAPACK for every window."""
-    if a.shape[0] == 1:
-        return 1.0 / a
-    if a.shape[0] == 2:
-        adjugate = jnp.trace(a) * jnp.eye(2) - a
-        return adjugate / (a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0])
-    return jnp.linalg.inv(a)
+    return 0.5 * jnp.tensordot(inverse(jnp.asarray(metric(q))), lower, 1)
 
 
 @Jitted
@@ -278,7 +269,6 @@ def _newton_step(manifold: Embedded, q: Float[Array, "... n"]) -> Float[Array, "
     """φ'⁺φ at many points."""
 
     def one(x):
-        rows = manifold.normals(x)
-        return rows.T @ (_inverse(rows @ rows.T) @ jnp.atleast_1d(manifold.phi(x)))
+        return least_norm(manifold.normals(x), jnp.atleast_1d(manifold.phi(x)))
 
     return jax.vmap(one)(q.reshape(-1, q.shape[-1])).reshape(q.shape)
