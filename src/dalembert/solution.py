@@ -37,8 +37,8 @@ CONTROL_MESSAGES = MESSAGES | {
     ),
     Outcome.INFEASIBLE: (
         "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
-        "controls move all that the ends ask for (controllability), inside their bounds. There may be a motion far from this "
-        "one: solve from several guesses, with another path or without one; or give more time, or wider bounds"
+        "controls move all that the ends ask for (controllability), inside their bounds. There may be a motion far from "
+        "this one: solve from several guesses, or without one; or give more time, or wider bounds"
     ),
 }
 

@@ -74,14 +74,19 @@ def test_its_multipliers_are_the_gradient_of_the_action(strings):
 
 def test_positions_counted_from_afar_give_the_same(strings):
     near, shift = strings[0], np.array([1e6, -3e5])
-    ends = {"initial": (shift,), "final": (shift + [1.0, 0.0],), "inequalities": lambda q, v, p: disc(q - shift, v, p)}
+    ends = {
+        "initial": (shift,),
+        "final": (shift + np.array([1.0, 0.0]),),
+        "inequalities": lambda q, v, p: disc(q - shift, v, p),
+    }
     far = strung(20, shift=shift, **ends)
     np.testing.assert_allclose(far.q - shift, near.q, atol=1e-7)
     assert float(far.action) == pytest.approx(float(near.action), rel=1e-9)
 
 
-def test_a_beam_with_a_bounded_velocity(limit=1.25, cost=6.0 + 17.0 / 18.0):
+def test_a_beam_with_a_bounded_velocity():
     """u falls linearly to 0 at a, v = V(1 - (1-t/a)²) there, and V(1 - 2a/3) = 1; the cost is 4V²/3a."""
+    limit, cost = 1.25, 6.0 + 17.0 / 18.0
     found = [da.solve(BEAM, **REST_TO_REST, steps=n, bounds={"v": (None, limit)}) for n in (40, 80, 160)]
     ramp = 1.5 * (1.0 - 1.0 / limit)
     assert 4.0 * limit**2 / (3.0 * ramp) == pytest.approx(cost)
@@ -118,7 +123,7 @@ def test_hermite_windows_bound_the_velocities_of_nodes():
 
 
 def test_a_geodesic_keeps_out_of_a_cap():
-    """Past a cap of angle α, from and to β on both sides of its middle: two great arcs that touch it, and an arc of its rim."""
+    """Past a cap of angle α, between points β from its middle: two great arcs that touch it, and an arc of its rim."""
     alpha, beta = 0.4, 0.8
     tangent, turn = np.arccos(np.cos(beta) / np.cos(alpha)), np.arccos(np.tan(alpha) / np.tan(beta))
     length = 2.0 * tangent + (np.pi - 2.0 * turn) * np.sin(alpha)
@@ -208,6 +213,6 @@ def test_a_given_end_may_lie_on_its_bound():
     found = da.solve(BEAM, initial=([0.0], [1.25]), final=([1.0], [0.0]), T=1.0, steps=40, bounds={"v": (None, 1.25)})
     assert found.kind == "minimum"
     assert float(found.bounds["v"].values.max()) <= 1.25 + 1e-9
-    rim = CENTRE + [0.0, RADIUS]
+    rim = CENTRE + np.array([0.0, RADIUS])
     found = strung(20, initial=(rim,), guess=None)
     assert found.kind == "minimum"

@@ -1,6 +1,6 @@
 """Optimal control under bounds: the interior point method from the first path, and from others where that one leads nowhere.
 
-Where the guess leads to a point of least violation, the iteration begins again nearer to the smooth path through what is
+Where a path that was given as guess leads nowhere, the iteration begins again nearer to the smooth path through what is
 given, and at last from that path: a guess may wind a pendulum more often than bounded forces can.
 """
 
@@ -22,6 +22,7 @@ from dalembert.control.transcription import ControlData
 from dalembert.solution import ControlSolution
 
 NEARER = (0.5, 1.0)  # to the smooth path
+FAILED = (Termination.INFEASIBLE, Termination.NOT_CONVERGED)
 
 
 def minimised(
@@ -31,11 +32,10 @@ def minimised(
     bounds = _bounds(data)
     best = InteriorPoint(kkt, linear, settings, bounds).minimise(starts.z, sizes, _known_forces(data, starts))
     used, count = best.newton.iterations, best.newton.restorations
-    for share in NEARER if starts.guess is not None else ():
-        if best.newton.end is not Termination.INFEASIBLE or used >= settings.max_iterations:
+    for share in () if starts.guess is None or isinstance(starts.guess, ControlSolution) else NEARER:
+        if best.newton.end not in FAILED:
             break
-        left = dataclasses.replace(settings, max_iterations=settings.max_iterations - used)
-        path = InteriorPoint(kkt, linear, left, bounds).minimise(starts.nearer(data, share), sizes)
+        path = InteriorPoint(kkt, linear, settings, bounds).minimise(starts.nearer(data, share), sizes)
         used, count = used + path.newton.iterations, count + path.newton.restorations + 1
         if path.newton.end is Termination.CONVERGED or path.violation < best.violation:
             best = path

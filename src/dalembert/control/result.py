@@ -49,7 +49,7 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
 
 
 def _violated_at(data: ControlData, kkt: KKTSystem, it: Iterate) -> float:
-    """The time of the largest violation, of a path of least violation; the equations of a node stand in the block after it."""
+    """The time of the largest violation on a path of least violation; equations of a node stand in the block after it."""
     if it.end is not Termination.INFEASIBLE:
         return np.nan
     sizes = np.abs(it.at.gradient * kkt.units)[:, ~kkt.primal].max(axis=1)

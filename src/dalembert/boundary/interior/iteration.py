@@ -86,8 +86,8 @@ class InteriorPoint:
         return path
 
     def _begun(self, z: np.ndarray, forces: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, float]:
-        """(path, multipliers, μ). Where multipliers are known μ is as small as the equations are solved there, and slacks are
-        s = μ/z: what is active stays at its bound."""
+        """(path, multipliers, μ). Where multipliers are known μ is as small as the equations are solved there, and slacks
+        are s = μ/z: what is active stays at its bound."""
         kkt, bounds = self.kkt, self.bounds
         if forces is None or not np.any(forces):
             z = bounds.inside(z)
