@@ -37,8 +37,8 @@ CONTROL_MESSAGES = MESSAGES | {
     ),
     Outcome.INFEASIBLE: (
         "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
-        "controls move all that the ends ask for (controllability), inside their bounds. There may be a motion far from "
-        "this one: solve from several guesses, or without one; or give more time, or wider bounds"
+        "controls move all that the ends ask for (controllability), inside their bounds; solve from several guesses, or "
+        "without one, as there may be a motion far from this; or give more time"
     ),
 }
 
@@ -56,8 +56,7 @@ class BoundaryStatistics(eqx.Module):
         shift: what was added to the second derivatives in the last step.
         condition: estimate of the 1-norm condition of the equilibrated KKT matrix.
         alternation: the largest part of a multiplier that changes its sign from node to node, relative to the multiplier,
-            where it is no part of a smooth function: 0 otherwise, NaN in files that do not say. Beside Outcome.SUCCESS it is
-            rounding, and the multipliers have no digits.
+            where it is no part of a smooth function; 0 otherwise. Beside Outcome.SUCCESS it is rounding: there are no digits.
         violated_at: the time where the constraints are violated most, of a path of least violation; NaN of others.
 
     Example:

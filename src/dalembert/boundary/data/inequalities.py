@@ -136,7 +136,7 @@ class PathInequalities(NamedTuple):
         chosen = np.unique(np.linspace(0, len(at.t) - 1, SAMPLES).astype(int))
         random = np.random.default_rng(0)
         near = [x[chosen] + 0.1 * s * random.standard_normal(x[chosen].shape) for x, s in zip(at[:3], sizes, strict=True)]
-        found: Any = _slopes(self.function, PathPoints(*near, at.t[chosen]), parameters)
+        found: Any = _slopes(self.function, PathPoints(near[0], near[1], near[2], at.t[chosen]), parameters)
         slopes = [np.abs(np.nan_to_num(d)) for d in found]
         rows = np.array(sum(d @ s for d, s in zip(slopes, sizes, strict=True)))
         middle, largest = np.median(rows, axis=0), rows.max(axis=0)
@@ -242,7 +242,7 @@ def _reads(function: PathFunction, parameters: Any, n: int, r: int, m: int) -> n
 
 @Jitted
 def _values(function: PathFunction, at: PathPoints, parameters):
-    return jax.vmap(lambda x: function(*x, parameters))(at)
+    return jax.vmap(lambda x: function(x.q, x.v, x.u, x.t, parameters))(at)
 
 
 @Jitted
