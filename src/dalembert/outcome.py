@@ -115,6 +115,7 @@ CONTROLLED = SOLVED | {  # of optimal control
     ),
     Outcome.INFEASIBLE: (
         "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
-        "controls move all that the ends ask for (controllability), inside their bounds; give more time, or another guess"
+        "controls move all that the ends ask for (controllability), inside their bounds; solve from several guesses, or "
+        "without one, as there may be a motion far from this; or give more time"
     ),
 }

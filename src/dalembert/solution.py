@@ -28,8 +28,8 @@ class BoundaryStatistics(eqx.Module):
         shift: what was added to the second derivatives in the last step.
         condition: estimate of the 1-norm condition of the equilibrated KKT matrix.
         alternation: the largest part of a multiplier that changes its sign from node to node, relative to the multiplier,
-            where it is no part of a smooth function: 0 otherwise, NaN in files that do not say. Beside Outcome.SUCCESS it is
-            rounding, and the multipliers have no digits.
+            where it is no part of a smooth function; 0 otherwise. Beside Outcome.SUCCESS it is rounding.
+        violated_at: the time where the constraints are violated most, of a path of least violation; NaN of others.
 
     Example:
         >>> bool(solution.statistics.residual < 1e-9)
@@ -45,6 +45,7 @@ class BoundaryStatistics(eqx.Module):
     shift: Float[np.ndarray, ""]
     condition: Float[np.ndarray, ""]
     alternation: Float[np.ndarray, ""]
+    violated_at: Float[np.ndarray, ""] = eqx.field(default_factory=lambda: np.asarray(np.nan))
 
 
 class CriticalPoint(eqx.Module):
@@ -120,13 +121,14 @@ class CriticalPoint(eqx.Module):
             f"condition {float(s.condition):.1e}",
             *([f"multipliers alternate from node to node, by {float(s.alternation):.1e} of their size"
                + ": rounding, they have no digits" * (self.outcome is Outcome.SUCCESS)] if s.alternation > 0.0 else []),
+            *([f"violated most at t = {float(s.violated_at):.6g}"] if np.isfinite(s.violated_at) else []),
             *(f"bounds on {x}: {np.count_nonzero(b.active)} active, strictly complementary by {float(b.margin):.1e}"
               for x, b in self.bounds.items()),
         ])  # fmt: skip
 
     def switches(self, name: str) -> list[Float[np.ndarray, "switches"]]:
-        """For every component of "u" or "q", as `bounds` has them, the times at which it comes to a bound or leaves it."""
-        return self.bounds[name].switches(self.t, getattr(self, name))
+        """For every component of what `bounds` has, such as "u", the times at which it comes to a bound or leaves it."""
+        return self.bounds[name].switches()
 
     def interpolate(self, t: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... n"]:
         """q at times between nodes, by the cubic Hermite polynomials of q and v; ValueError for times outside."""
@@ -164,7 +166,7 @@ class Solution(CriticalPoint):
         code: the Outcome as an integer.
         statistics: what Newton's method did.
         scheme: name of the windows.
-        bounds: {"q": ActiveBounds} where there are bounds.
+        bounds: {"q": ActiveBounds, "v": …, "inequalities": …}, of what has bounds.
         final_time: how the last time was found where it is free, otherwise None.
 
     Example:
@@ -218,7 +220,7 @@ class ControlSolution(CriticalPoint):
         code: the Outcome as an integer.
         statistics: what Newton's method did.
         scheme: the maps of the discrete Lagrangian.
-        bounds: {"u": ActiveBounds, "q": ActiveBounds}, of what has bounds.
+        bounds: {"u": ActiveBounds, "q": …, "v": …, "inequalities": …}, of what has bounds.
         final_time: how the last time was found where it is free, otherwise None.
 
     Example:

@@ -8,47 +8,45 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from dalembert.numbers import as_numbers
-
 
 class ActiveBounds(eqx.Module):
     """lower ≤ x ≤ upper, ∂C/∂x + … + μ = 0 with μ ≥ 0 at the upper bound, μ ≤ 0 at the lower one, μ = 0 between: the bounds
-    of one kind of unknowns x at the nodes of a solution.
+    of one kind of unknowns x of a solution, or of a function x of them: g ≤ 0.
 
     Attributes:
-        lower: (N+1, m), infinite where there is no bound.
-        upper: (N+1, m), infinite where there is no bound.
-        multipliers: (N+1, m) μ per time: moving the upper bound of a node by d changes the optimal value by -hμd; 0 where x
-            is given.
-        active: (N+1, m) -1 at the lower bound, 1 at the upper one, 0 between.
+        lower: (K, m), infinite where there is no bound.
+        upper: (K, m), infinite where there is no bound.
+        multipliers: (K, m) μ per time: moving an upper bound by d changes the optimal value by -hμd; 0 where x is given.
+        active: (K, m) -1 at the lower bound, 1 at the upper one, 0 between.
         margin: the smallest max(slack, |μ|) of all bounds, in the units of the solver: near 0 a bound is reached without a
             force, and strict complementarity fails.
+        t: (K,) the times of x: the nodes; the middles of the steps, with the ends whose velocity is an unknown, for what
+            reads velocities and no controls.
+        values: (K, m) x.
 
     Example:
         >>> bang.bounds["u"].active[[0, 10, 20], 0]
         array([ 1,  0, -1])
     """
 
-    lower: Float[np.ndarray, "nodes m"]
-    upper: Float[np.ndarray, "nodes m"]
-    multipliers: Float[np.ndarray, "nodes m"]
-    active: Int[np.ndarray, "nodes m"]
+    lower: Float[np.ndarray, "K m"]
+    upper: Float[np.ndarray, "K m"]
+    multipliers: Float[np.ndarray, "K m"]
+    active: Int[np.ndarray, "K m"]
     margin: Float[np.ndarray, ""]
+    t: Float[np.ndarray, "K"]
+    values: Float[np.ndarray, "K m"]
 
-    def switches(self, t: Float[np.ndarray, "nodes"], values: Float[np.ndarray, "nodes m"]) -> list[np.ndarray]:
-        """The times between nodes at which every component of x comes to a bound or leaves it.
+    def switches(self) -> list[np.ndarray]:
+        """The times at which every component of x comes to a bound or leaves it.
 
-        Where the line through the two nearest free nodes meets the bound, within the step in which that happens: of order 2
+        Where the line through the two nearest free values meets the bound, within the step in which that happens: of order 2
         where x meets it at an angle, as controls do; of order 1 where it is tangent.
-
-        Args:
-            t: (N+1,) times of the nodes.
-            values: (N+1, m) x at t.
 
         Returns:
             For every component its times, increasing.
         """
-        times, x = as_numbers(t, "t"), as_numbers(values, "values")
+        times, x = self.t, self.values
         return [
             np.array([_meets(times, x[:, j], self, i, j) for i in np.flatnonzero(np.diff(self.active[:, j]))])
             for j in range(x.shape[1])

@@ -134,7 +134,7 @@ WRONG = {
         "bool": {0.4: [True, False]}},
     "bounds": ANYTHING | {
         "number": 1.0, "pair": (0.0, 1.0), "array": np.zeros((2, 2)), "a control": {"u": (-1.0, 1.0)},
-        "velocities": {"v": (-1.0, 1.0)}, "one": {"q": 1.0}, "three": {"q": (0.0, 1.0, 2.0)},
+        "outside of v": {"v": {7: (0.0, 1.0)}}, "one": {"q": 1.0}, "three": {"q": (0.0, 1.0, 2.0)},
         "crossed": {"q": (1.0, -1.0)}, "nan": {"q": (np.nan, 1.0)}, "texts": {"q": ("a", "b")},
         "complex": {"q": (1j, None)}, "masked": {"q": (MASKED, None)}, "beyond": {"q": {7: (0.0, 1.0)}},
         "no name": {"q": {"z": (0.0, 1.0)}}, "wrong length": {"q": ([0.0] * 3, None)}, "outside": {"q": (2.0, 3.0)}},
@@ -182,7 +182,7 @@ KINDS = {
     "count or None": "save_every threads", "seed": "seed delay", "small": "derivatives order", "small or None": "factor",
     "flag": "throw certify ambient forward redefined velocities time_dependent timed", "flag or None": "curve",
     "function": "g generator lagrangian phi V F constraint law function metric",
-    "function or None": "stop domain step exact forces kinematic reactions virtual initial",
+    "function or None": "stop domain step exact forces kinematic reactions virtual initial inequalities",
     "word": "starter seek to model", "word or None": "backend form", "names": "coordinates", "which": "dependent",
     "pair": "first second", "end": "final", "through": "through", "points": "points", "bounds or None": "bounds",
     "system": "system",
@@ -361,6 +361,9 @@ RIGHT = {
     ("manifolds.ellipsoid", "axes"): {"vector"},
     ("solve", "bounds"): {"dict"},  # none at all
     ("mpc", "bounds"): {"dict", "a control"},
+    ("solve_batch", "bounds"): {"dict"},
+    ("multistart", "bounds"): {"dict"},
+    ("spline", "bounds"): {"dict", "wrong length"},  # n = 3
     ("spline", "scales"): {"longer"},  # three, as many as the sphere's space has
     ("manifolds.Embedded", "metric"): {"function"},
     ("Embedded.project", "q"): {"vector", "five axes"},

@@ -156,7 +156,7 @@ def test_bounds_that_no_motion_meets_are_an_outcome_with_the_least_violation():
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [
-        ({"w": (0.0, 1.0)}, "bounds: found 'w'; bounds are on 'q' and 'u'"),
+        ({"w": (0.0, 1.0)}, "bounds: found 'w'; bounds are on 'q', 'v', 'u'"),
         ({"u": {"force": (0.0, 1.0)}}, r"bounds\['u'\]: found 'force'; there are told by their index, 0 to 0"),
         ({"u": {1: (0.0, 1.0)}}, r"bounds\['u'\]: an index: found 1"),
         ({"q": {"q": (None, 0.5)}}, r"found q = 1 given at t = 1 \(final\)"),

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
 from dalembert.boundary.data.free_time import Free
-from dalembert.boundary.prepare import PreparedProblem, Request, extremals, prepare_problem
-from dalembert.boundary.solve import settings
+from dalembert.boundary.prepare import PathLimits, PreparedProblem, Request, extremals, prepare_problem
+from dalembert.boundary.solve import check_seek, settings
 from dalembert.native import processors
 from dalembert.numbers import MOST_THREADS, as_flag, as_numbers, as_positive, described, whole_number
 from dalembert.outcome import Outcome
@@ -36,6 +36,8 @@ def solve_batch(
     times: Float[Array, "N+1"] | None = None,
     scheme=None,
     scales: Float[Array, "n"] | None = None,
+    bounds: Mapping[str, Any] | None = None,
+    inequalities: Callable | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     seek: str = "minimum",
@@ -57,6 +59,8 @@ def solve_batch(
         times: as in `solve`.
         scheme: as in `solve`.
         scales: as in `solve`.
+        bounds: as in `solve`, the same for all.
+        inequalities: as in `solve`, the same for all.
         tolerance: as in `solve`.
         max_iterations: as in `solve`.
         seek: as in `solve`.
@@ -77,6 +81,7 @@ def solve_batch(
         [0.5, 1.0]
     """
     options, workers = settings(tolerance, max_iterations, seek), _threads(threads)
+    check_seek(options, bounds, inequalities)
     as_flag(certify, "certify")
     check_problem(problem)
     initial, final = _read_ends(initial, "initial"), _read_ends(final, "final")
@@ -92,9 +97,8 @@ def solve_batch(
     ]  # fmt: skip
     if not requests:
         return []
-    return extremals(
-        prepare_problem(problem, requests, TimeGrid(T, steps, times), scheme, scales), options, certify, workers
-    )
+    grid, limits = TimeGrid(T, steps, times), PathLimits(bounds, inequalities)
+    return extremals(prepare_problem(problem, requests, grid, scheme, scales, limits), options, certify, workers)
 
 
 class Extremals(NamedTuple):
@@ -125,6 +129,8 @@ def multistart(
     times: Float[Array, "N+1"] | None = None,
     scheme=None,
     scales: Float[Array, "n"] | None = None,
+    bounds: Mapping[str, Any] | None = None,
+    inequalities: Callable | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     seek: str = "minimum",
@@ -147,6 +153,8 @@ def multistart(
         times: as in `solve`.
         scheme: as in `solve`.
         scales: as in `solve`.
+        bounds: as in `solve`, the same for all.
+        inequalities: as in `solve`, the same for all.
         tolerance: as in `solve`.
         max_iterations: as in `solve`.
         seek: as in `solve`.
@@ -165,17 +173,18 @@ def multistart(
         (1, [3], 0)
     """
     options, workers = settings(tolerance, max_iterations, seek), _threads(threads)
+    check_seek(options, bounds, inequalities)
     as_positive(spread, "spread")
     whole_number(seed, "seed", 0)
     drawn = np.ndim(starts) == 0
     guesses = whole_number(starts, "starts", 0, MOST_STARTS) if drawn else as_numbers(starts, "starts")
     if not isinstance(guesses, int) and guesses.ndim != 3:
         raise ValueError(f"starts: found shape {guesses.shape}; give the number of starts, or guesses (starts, N+1, n)")
-    given = Request(initial, final, through)
+    given, limits = Request(initial, final, through), PathLimits(bounds, inequalities)
 
     def prepared(guesses, T=T) -> PreparedProblem:
         requests = [given._replace(guess=g) for g in guesses]
-        return prepare_problem(problem, requests, TimeGrid(T, steps, times), scheme, scales)
+        return prepare_problem(problem, requests, TimeGrid(T, steps, times), scheme, scales, limits)
 
     def certified(s: Solution) -> Solution:
         near = dataclasses.replace(T, guess=float(s.t[-1])) if isinstance(T, Free) else T

@@ -26,14 +26,14 @@ from dalembert.boundary.newton.iteration import BoundaryNewton
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
 HELD = 1e-2  # how far θ = log T goes from its guess where T is held
 
-Search = Callable[[np.ndarray, np.ndarray], tuple[Iterate, Activity]]
+Search = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[Iterate, Activity]]
 
 
 def search_of(
     kkt: KKTSystem, z: np.ndarray, settings: Settings, bounds: Sequence[tuple[np.ndarray, np.ndarray]], time: int | None
 ) -> Search:
-    """(path, sizes) → (Iterate, Activity). z: a path near which pivots are chosen; bounds: see `placed`; time: the place of
-    θ in the flat path where the final time is free, or None."""
+    """(path, sizes, forces) → (Iterate, Activity), see `InteriorPoint.minimise`. z: a path near which pivots are chosen;
+    bounds: see `placed`; time: the place of θ in the flat path where the final time is free, or None."""
     if bounds and not settings.minimum:
         raise ValueError(
             "seek: found 'extremal' beside bounds of T; what is extremal under them is a minimum: seek='minimum'"
@@ -42,11 +42,11 @@ def search_of(
         return FreeTimeSearch(kkt, z, settings, placed(kkt.blocks, kkt.size, bounds), time)
     if not bounds:
         newton = BoundaryNewton(kkt, LinearSolver(kkt, z), settings)
-        return lambda path, sizes: (newton.minimise(path, sizes), no_activity(kkt))
+        return lambda path, sizes, forces: (newton.minimise(path, sizes), no_activity(kkt))
     interior = InteriorPoint(kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, placed(kkt.blocks, kkt.size, bounds))
 
-    def bounded(path: np.ndarray, sizes: np.ndarray) -> tuple[Iterate, Activity]:
-        end = interior.minimise(path, sizes)
+    def bounded(path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
+        end = interior.minimise(path, sizes, forces)
         return end.newton, activity_of(end)
 
     return bounded
@@ -70,11 +70,11 @@ class FreeTimeSearch:
         few = dataclasses.replace(settings, max_iterations=min(FEW, settings.max_iterations))
         self._few, self._newton = (BoundaryNewton(kkt, own, chosen) for chosen in (few, settings))
 
-    def __call__(self, path: np.ndarray, sizes: np.ndarray) -> tuple[Iterate, Activity]:
-        return self._inside(path, sizes) if self._bounded else self._without_bounds(path, sizes)
+    def __call__(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
+        return self._inside(path, sizes, forces) if self._bounded else self._without_bounds(path, sizes)
 
-    def _inside(self, path: np.ndarray, sizes: np.ndarray) -> tuple[Iterate, Activity]:
-        first = end = self._free.minimise(path, sizes)
+    def _inside(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
+        first = end = self._free.minimise(path, sizes, forces)
         if not _over(first.newton):
             end = self._held_first(path, sizes)
             end = end if _over(end.newton) else first

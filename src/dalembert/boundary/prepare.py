@@ -23,15 +23,18 @@ from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.checks import SAMPLES, check_end_constraints, check_problem, densities
 from dalembert.boundary.data.free_time import Horizon, fitted, horizon_of
 from dalembert.boundary.data.holonomic import check_points, onto_constraints
+from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.origin import moved, moved_back
 from dalembert.boundary.data.redundant import check_met, redundant
 from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.lower import check_given_windows
+from dalembert.boundary.kkt.path_terms import WatchedPaths
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.result import Ended, EndLimits, ended, solutions_of
+from dalembert.boundary.warm import known_forces, warm_multipliers
 from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable
 from dalembert.discretize.windows import Windows, windows
 from dalembert.numbers import as_numbers
@@ -47,8 +50,8 @@ class PreparedProblem(NamedTuple):
     """Boundary problems that differ in what is given, checked. values: (batch, slots, n), the first paths.
 
     problem, values: with positions counted from `origin` (n,). extents: (batch, n), of what is given; scales: (n,), the
-    user's sizes, or None. found: what else the sizes are made of. bounds: (2, N+1, n), those on q, or None. horizon:
-    a free final time, or None.
+    user's sizes, or None. found: what else the sizes are made of. bounds: (2, N+1, n), those on q, or None; watched: what
+    else has bounds; horizon: a free final time, or None.
     """
 
     problem: VariationalProblem
@@ -62,6 +65,7 @@ class PreparedProblem(NamedTuple):
     scales: np.ndarray | None
     found: Densities
     bounds: np.ndarray | None
+    watched: WatchedPaths | None
     horizon: Horizon | None
 
     def sizes(self, extents: np.ndarray) -> Sizes:
@@ -79,8 +83,15 @@ class Request(NamedTuple):
     guess: Any = None
 
 
+class PathLimits(NamedTuple):
+    """What a solution keeps within, as `solve` takes it."""
+
+    bounds: Any = None
+    inequalities: Any = None
+
+
 def prepare_problem(
-    problem, requests: Sequence[Request], grid: TimeGrid, scheme, scales=None, bounds=None
+    problem, requests: Sequence[Request], grid: TimeGrid, scheme, scales=None, limits: PathLimits | None = None
 ) -> PreparedProblem:
     """Arguments as `solve` takes them; requests give the same derivatives at the same times."""
     check_x64()
@@ -113,9 +124,15 @@ def prepare_problem(
     values = np.ascontiguousarray(np.moveaxis(given.values.reshape(len(w.orders), len(requests), n), 1, 0))
     held, paths = values[:, given.fixed & (w.orders == 0)], values[:, w.nodes]
     origin = origin_of(held.reshape(-1, n), paths.reshape(-1, n))
-    both = read_bounds(bounds, {"q": Bounded(n, problem.coordinates)}, len(t)).get("q")
+    limits = limits or PathLimits()
+    bounds = read_bounds(limits.bounds, dict.fromkeys(("q", "v"), Bounded(n, problem.coordinates)), len(t))
+    ends: Any = tuple(bool((w.orders[w.owners == node] == 1).any()) for node in (0, len(t) - 1))
+    watched = read_inequalities(Asking(problem, n, None, t, ends, w.stride > 1), limits.inequalities, bounds.get("v"))
+    both = bounds.get("q")
     if both is not None:
-        check_given(both, values[0, w.nodes], given.fixed[w.nodes][:, None], t, problem.coordinates)
+        for path in paths:
+            check_given(both, path, given.fixed[w.nodes][:, None], t, problem.coordinates)
+    if both is not None or watched:
         held = paths  # a barrier knows no other scale than the first path
     extents = np.array([extents_of(*each) for each in zip(held, paths, strict=True)])
     values[:, w.orders == 0] -= origin
@@ -123,7 +140,7 @@ def prepare_problem(
     found = densities(near, *sampled_jets(w, values[0], SAMPLES), horizon is not None)
     made = PreparedProblem(
         near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found, both,
-        horizon,
+        WatchedPaths(watched, problem.parameters, origin) if watched else None, horizon,
     )  # fmt: skip
     sizes = made.sizes(extents.max(axis=0))
     check_points(near, w, given._replace(values=values), grid_nodes(t, through.times), sizes, origin)
@@ -154,12 +171,14 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
     least = 4 * np.finfo(float).eps / settings.tolerance * np.abs(prepared.origin)  # what moves o + x by its last digits
     search = _search(prepared, made, z[0], settings)
 
-    def one(given: tuple[np.ndarray, np.ndarray]) -> Ended:
-        sizes = prepared.sizes(given[1]).positions + least
-        it, activity = search(given[0], sizes if prepared.horizon is None else np.append(sizes, 1.0))
+    def one(given: tuple[np.ndarray, np.ndarray, Any]) -> Ended:
+        path, extent, guess = given
+        sizes = prepared.sizes(extent).positions + least
+        sizes = sizes if prepared.horizon is None else np.append(sizes, 1.0)
+        it, activity = search(path, sizes, known_forces(made, prepared.bounds is not None, path, guess))
         return ended(made, it, certify, activity, EndLimits(prepared.bounds, prepared.horizon))
 
-    each = list(zip(z, extents, strict=True))
+    each = list(zip(z, extents, prepared.guesses, strict=True))
     if threads == 1 or len(z) == 1:
         found = [one(given) for given in each]
     else:
@@ -174,6 +193,8 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
 def _search(prepared: PreparedProblem, made: Transcription, z: np.ndarray, settings: Settings) -> Search:
     """What finds the extremal, inside the bounds."""
     bounds = [] if prepared.bounds is None else [(made.places, prepared.bounds - prepared.origin)]
+    if prepared.watched is not None:
+        bounds += [(at, p.limits) for at, p in zip(made.watched_places("values"), prepared.watched.paths, strict=True)]
     horizon = prepared.horizon
     if horizon is not None and horizon.bounded:
         bounds.append((np.array([made.time_place]), horizon.bounds))
@@ -197,17 +218,20 @@ def _transcribed(prepared: PreparedProblem) -> Transcribed:
 
     def begun(extents: np.ndarray) -> Transcribed:
         sizes = prepared.sizes(extents.max(axis=0))
-        made, left_out = transcribe(problem, w, FixedSlots(fixed), values[0], sizes, timed), None
+        watched = prepared.watched
+        made, left_out = transcribe(problem, w, FixedSlots(fixed), values[0], sizes, watched, timed), None
         if problem.differential and w.differenced:
             left_out = redundant(problem, made, values[0][w.nodes])
         if left_out is not None:
-            made = transcribe(problem, w, FixedSlots(fixed, left_out), values[0], sizes, timed)
+            made = transcribe(problem, w, FixedSlots(fixed, left_out), values[0], sizes, watched, timed)
         z = first_values(problem, made, values)
+        if watched is not None:
+            _check_watched(made, z)
         for path, guess in zip(z, guesses, strict=True):
             if not all(group.free.all() for group in made.groups):
                 check_given_windows(made.groups, made.kkt.raw_gradient(path), sizes, made.kkt.max_norm(path))
             if isinstance(guess, Solution):
-                _warm_multipliers(made, path, guess)
+                warm_multipliers(made, path, guess)
         return Transcribed(made, z, extents, left_out)
 
     first = begun(prepared.extents)
@@ -221,6 +245,15 @@ def _transcribed(prepared: PreparedProblem) -> Transcribed:
         moved_by = made.kkt.max_norms(step)[: made.layout.n]
         extents[i] = SLIGHT * np.where(np.isfinite(moved_by), moved_by, 0.0)
     return begun(extents)
+
+
+def _check_watched(made: Transcription, z: np.ndarray) -> None:
+    """ValueError where what is given is outside, whatever the rest does."""
+    assert made.watched is not None
+    for path, at in zip(made.watched.paths, made.watched_places("values"), strict=True):
+        settled, sizes = made.kkt.fixed.ravel()[at], made.kkt.flat_units[at[0]]
+        for one in z:
+            path.check_settled(one.ravel()[at], settled, sizes)
 
 
 def _dimension(problem, start, end, through, guess) -> int:
@@ -256,28 +289,3 @@ def _guess_nodes(guess, t: np.ndarray, n: int) -> np.ndarray:
     if path.shape != (len(t), n):
         raise ValueError(f"guess: found shape {path.shape}; give a path {(len(t), n)}, one row per node")
     return path
-
-
-def _warm_multipliers(made: Transcription, z: np.ndarray, guess: Solution) -> None:
-    """The multipliers of a known solution, at the times of this one."""
-    w, layout = made.windows, made.layout
-    known, found = guess.t_multipliers, np.asarray(guess.multipliers)
-    for group in made.groups:
-        own = _at(known, found[:, group.equations], group.windows.times)
-        blocks = group.first + group.attached + np.arange(len(own))
-        z[blocks, group.begin : group.begin + group.size] = own.reshape(len(own), -1)
-    parts = (
-        (known, found[:, list(made.equations)], w.times, made.carriers, "multipliers"),
-        (guess.t, np.asarray(guess.holonomic_multipliers), w.t, made.blocks_of_nodes, "holonomic"),
-    )
-    for times, values, wanted, block, part in parts:
-        if values.shape[1]:
-            new = _at(times, values, wanted).reshape(len(wanted), -1)
-            begin = layout.part(part).start
-            z[block, begin : begin + new.shape[1]] = new
-
-
-def _at(times: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Values (K, m) at other times, (*wanted, m)."""
-    columns = [np.interp(wanted.ravel(), times, column) for column in values.T]
-    return np.stack(columns, axis=1).reshape(*wanted.shape, -1) if columns else np.zeros((*wanted.shape, 0))

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.boundary.data.free_time import Horizon
+from dalembert.boundary.data.inequalities import nodes_of
 from dalembert.boundary.interior.activity import Activity, kind_of
 from dalembert.boundary.kkt.multipliers import alternating, differential, holonomic, refined, sequences_of
+from dalembert.boundary.kkt.path_terms import velocities
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.kkt.transcription import Transcription
 from dalembert.boundary.newton.iterate import Iterate, Termination
@@ -55,11 +57,23 @@ def ended(made: Transcription, it: Iterate, certify: bool, activity: Activity, l
     if limits.horizon is not None:
         check_held(it, made.time_place, gradient, pinned)
     inertia = kind_of(kkt, linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
-    t = made.at(it.z).windows.t
-    bounds = {} if limits.bounds is None else {"q": activity.part(made.places, limits.bounds, t)}
+    bounds = _bounds(made.at(it.z), it, activity, limits.bounds)
     condition = linear.condition(band) if certify else np.nan
     time = None if limits.horizon is None else final_time(limits.horizon, kkt, it.z, made.time_place, activity)
     return Ended(it, residual, alternation, inertia, condition, bounds, time)
+
+
+def _bounds(made: Transcription, it: Iterate, activity: Activity, positions: np.ndarray | None) -> dict[str, ActiveBounds]:
+    """Of everything that has some, at the final time. positions: (2, N+1, n), those on q, or None."""
+    found = {}
+    if positions is not None:
+        found["q"] = activity.part(made.places, positions, nodes_of(made.windows.t), it.z.ravel()[made.places])
+    if made.watched is not None:
+        places = made.watched_places("values"), made.watched_places("inequalities")
+        slots = it.z[:, made.layout.part("slots")].reshape(-1, made.layout.n)
+        moving = slots[made.windows.nodes], velocities(made.windows, slots)
+        found |= activity.path_parts(made.watched.paths, places, it, *moving)
+    return found
 
 
 def check_held(it: Iterate, place: int, gradient: np.ndarray, pinned: np.ndarray | None) -> None:
@@ -93,7 +107,7 @@ def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) ->
     slots = z[:, layout.part("slots")].reshape(-1, layout.n)
     raw = kkt.raw_gradient(z)[:, layout.part("slots")].reshape(-1, layout.n)
     values: dict[str, Any] = {
-        "t": w.t, "q": slots[w.nodes], "v": _velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": jets,
+        "t": w.t, "q": slots[w.nodes], "v": velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": jets,
         "multipliers": differential(made, z), "holonomic_multipliers": holonomic(made, z),
         "momenta_initial": _momenta(w, raw, 0, -1.0, layout.k),
         "momenta_final": _momenta(w, raw, len(w.t) - 1, 1.0, layout.k),
@@ -112,12 +126,3 @@ def _momenta(w: Windows, gradient: np.ndarray, node: int, sign: float, k: int):
     """p⁽ʲ⁾ = ∓ ∂(Σ L̃_d)/∂q⁽ʲ⁾ at an end that holds its derivatives."""
     run = np.flatnonzero(w.owners == node)
     return None if len(run) < k else sign * gradient[run[np.argsort(w.orders[run])]]
-
-
-def _velocities(w: Windows, slots: np.ndarray) -> np.ndarray:
-    """Velocities at the nodes: the unknowns where they are unknowns, otherwise second order differences."""
-    q = slots[w.nodes]
-    v = np.gradient(q, w.t, axis=0, edge_order=2) if len(w.t) > 2 else np.gradient(q, w.t, axis=0)
-    held = w.orders == 1
-    v[w.owners[held]] = slots[held]
-    return v

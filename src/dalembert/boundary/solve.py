@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.newton.iterate import Settings
-from dalembert.boundary.prepare import Request, extremals, prepare_problem
+from dalembert.boundary.prepare import PathLimits, Request, extremals, prepare_problem
 from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
 from dalembert.outcome import Outcome
 from dalembert.solution import CriticalPoint, SolveError
@@ -42,6 +42,7 @@ def solve(
     guess: Float[Array | np.ndarray, "N+1 n"] | CriticalPoint | None = None,
     scales: Float[Array | np.ndarray, "n"] | None = None,
     bounds: Mapping[str, Any] | None = None,
+    inequalities: Callable | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     seek: Literal["minimum", "extremal"] = "minimum",
@@ -67,9 +68,11 @@ def solve(
         guess: a path (N+1, n), or a solution on any nodes, whose multipliers are used too: a warm start or the refinement of
             a mesh.
         scales: (n,) typical sizes of the coordinates, by default read off the ends, points and guess (docs/boundary.md).
-        bounds: {"q": (lower, upper)}, and of an OptimalControl {"u": (lower, upper)}: numbers, arrays (n,) or (r,), or a row
-            for each node, None or infinite where there is none; or {"q": {"x": (lower, upper)}} of coordinates by name or
-            index.
+        bounds: {"q": (lower, upper), "v": (lower, upper)}, and of an OptimalControl {"u": (lower, upper)}: numbers, arrays
+            (n,) or (r,), or a row for each node, None or infinite where there is none; or {"q": {"x": (lower, upper)}} of
+            coordinates by name or index.
+        inequalities: `g(q, v)`, of an OptimalControl `g(q, v, u)`, then t and p as the problem's functions have them, to ()
+            or (m,): g ≤ 0 at the nodes, with the velocities that the solution has there.
         tolerance: on the last update and on the constraints, of every coordinate relative to its size.
         max_iterations: of Newton's method.
         seek: "minimum", or "extremal" for that of any kind near the guess, as mechanical actions over long times have no
@@ -99,13 +102,13 @@ def solve(
         ('minimum', 0.5)
     """
     options = settings(tolerance, max_iterations, seek)
-    if bounds is not None and not options.minimum:
-        raise ValueError("seek: found 'extremal' beside bounds; what is extremal under bounds is a minimum: seek='minimum'")
+    check_seek(options, bounds, inequalities)
     as_flag(certify, "certify")
     as_flag(throw, "throw")
     asked = Asked(
-        Request(initial, final, through, guess), TimeGrid(T, steps, times), scheme, scales, options, certify, bounds
-    )
+        Request(initial, final, through, guess), TimeGrid(T, steps, times), scheme, scales, options, certify, bounds,
+        inequalities,
+    )  # fmt: skip
     solution = extremal(problem, asked)
     if throw and solution.outcome is not Outcome.SUCCESS:
         raise SolveError(solution)
@@ -122,13 +125,24 @@ class Asked(NamedTuple):
     settings: Settings
     certify: bool
     bounds: Any = None
+    inequalities: Any = None
 
 
 @functools.singledispatch
 def extremal(problem: Any, asked: Asked) -> Any:
     """The end of the iteration. Other kinds of problem than a VariationalProblem register what solves them."""
-    prepared = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales, asked.bounds)
+    limits = PathLimits(asked.bounds, asked.inequalities)
+    prepared = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales, limits)
     return extremals(prepared, asked.settings, asked.certify)[0]
+
+
+def check_seek(options: Settings, bounds: Any, inequalities: Any) -> None:
+    """ValueError where any extremal is sought under bounds."""
+    for name, given in (("bounds", bounds), ("inequalities", inequalities)):
+        if given is not None and not options.minimum:
+            raise ValueError(
+                f"seek: found 'extremal' beside {name}; what is extremal under {name} is a minimum: seek='minimum'"
+            )
 
 
 def settings(tolerance: float, max_iterations: int, seek: str) -> Settings:

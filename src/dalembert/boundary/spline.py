@@ -36,6 +36,8 @@ def spline(
     scheme: WindowMap | None = None,
     guess: Callable | Float[Array, "N+1 n"] | Solution | None = None,
     scales: Float[Array, "n"] | None = None,
+    bounds: Mapping[str, Any] | None = None,
+    inequalities: Callable | None = None,
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     throw: bool = True,
@@ -60,6 +62,8 @@ def spline(
         guess: a function of the times (N+1,), a path (N+1, n) on the nodes, or a Solution; by default the straight lines
             between the points, projected: great circles on a sphere.
         scales: as in `solve`.
+        bounds: on q and v as in `solve`.
+        inequalities: `g(q, v)` to () or (m,), g ≤ 0, as in `solve`: zones to keep out of, speeds to keep below.
         tolerance: as in `solve`.
         max_iterations: as in `solve`.
         throw: raise where no spline is found; False returns the Solution all the same.
@@ -95,8 +99,8 @@ def spline(
     return solve(
         problem, initial=boundary_data[0], final=boundary_data[1],
         through=dict(zip(times[1:-1].tolist(), places[1:-1], strict=True)),
-        times=jnp.asarray(t), scheme=scheme, guess=path, scales=scales, tolerance=tolerance,
-        max_iterations=max_iterations, throw=throw,
+        times=jnp.asarray(t), scheme=scheme, guess=path, scales=scales, bounds=bounds,
+        inequalities=inequalities, tolerance=tolerance, max_iterations=max_iterations, throw=throw,
     )  # fmt: skip
 
 

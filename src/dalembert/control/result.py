@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.boundary.data.inequalities import nodes_of
 from dalembert.boundary.interior.activity import Activity, kind_of
 from dalembert.boundary.kkt.alternation import Sequence
 from dalembert.boundary.kkt.multipliers import alternating, continued
@@ -17,6 +18,7 @@ from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.boundary.result import OUTCOMES, check_held, final_time
 from dalembert.control.transcription import ControlData
 from dalembert.solution import BoundaryStatistics, ControlSolution
+from dalembert.solution_bounds import ActiveBounds
 from dalembert.systems import System
 from dalembert.systems.equations import all_reactions
 from dalembert.tracing import Jitted
@@ -36,7 +38,7 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
     condition = it.linear.condition(band) if certify else np.nan
     numbers: Any = (
         it.iterations, it.factorizations, it.restorations, it.update, residual, it.at.violation, it.shift, condition,
-        abs(found),
+        abs(found), _violated_at(data, kkt, it),
     )  # fmt: skip
     data = data.at(it.z)
     values = _values(data, it.z, kkt.raw_gradient(it.z))
@@ -46,9 +48,24 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
         flat_directions=np.asarray(inertia[1]), code=np.asarray(int(OUTCOMES[it.end])),
         statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)),
         scheme=", ".join(repr(one) for one in data.scheme.action_for(data.problem.system)),
-        bounds={name: activity.part(data.places(name), both, data.t) for name, both in data.bounds.items()},
-        final_time=time,
+        bounds=_bounds(data, it, activity, values), final_time=time,
     )  # fmt: skip
+
+
+def _violated_at(data: ControlData, kkt: KKTSystem, it: Iterate) -> float:
+    """The time of the largest violation on a path of least violation; equations of a node stand in the block after it."""
+    if it.end is not Termination.INFEASIBLE:
+        return np.nan
+    sizes = np.abs(it.at.gradient * kkt.units)[:, ~kkt.primal].max(axis=1)
+    return float(data.t[np.clip(np.argmax(sizes) - 2, 0, len(data.t) - 1)])
+
+
+def _bounds(data: ControlData, it: Iterate, activity: Activity, values: dict[str, Any]) -> dict[str, ActiveBounds]:
+    """What has bounds. values: those of the solution."""
+    nodes = nodes_of(data.t)
+    found = {x: activity.part(data.places(x), both, nodes, values[x]) for x, both in data.bounds.items()}
+    places = data.path_places("values"), data.path_places("inequalities")
+    return found | activity.path_parts(data.paths, places, it, values["q"], values["v"])
 
 
 def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Sampled(NamedTuple):
 
 class ControlSizes(NamedTuple):
     """positions: s (n,). inertia: |∂²L/∂v²| (n,). time: T. forces: φ (n,). controls: u (r,). reactions: ν (m,).
-    constraints: γ (m,). cost: σ."""
+    constraints: γ (m,). cost: σ. values: those of path inequalities."""
 
     positions: Float[np.ndarray, "n"]
     inertia: Float[np.ndarray, "n"]
@@ -49,6 +49,7 @@ class ControlSizes(NamedTuple):
     reactions: Float[np.ndarray, "m"]
     constraints: Float[np.ndarray, "m"]
     cost: float
+    values: Float[np.ndarray, "watched"]
 
 
 @Jitted
@@ -92,7 +93,7 @@ def control_sizes(found: Sampled, extents: Float[np.ndarray, "n"], time: float, 
     u, reactions = (_reach(forces, x) for x in (middle.actuation, middle.reactions.T))
     constraints = _positive(np.max(np.maximum(middle.by_position * s, middle.by_velocity * s / time), axis=1, initial=0.0))
     cost = float(_positive(np.max(np.diagonal(middle.curvature) * u**2, initial=middle.cost if timed else 0.0)))
-    return ControlSizes(s, inertia, time, forces, u, reactions, constraints, cost)
+    return ControlSizes(s, inertia, time, forces, u, reactions, constraints, cost, np.zeros(0))
 
 
 def check_controls(found: Sampled, bounded: Bool[np.ndarray, "r"]) -> None:

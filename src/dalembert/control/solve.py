@@ -9,9 +9,11 @@ import numpy as np
 from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.free_time import fitted, horizon_of
+from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
 from dalembert.boundary.iteration import search_of
 from dalembert.boundary.solve import Asked, extremal
+from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
 from dalembert.control.ends import check_ends, first_path, read_partly, size_of_end
 from dalembert.control.problem import OptimalControl, counted
 from dalembert.control.result import control_solution
@@ -27,31 +29,26 @@ from dalembert.systems.sizes import as_scales
 
 
 class ControlStart(NamedTuple):
-    """A checked problem, its first path (blocks, b), and sizes."""
+    """A checked problem, its first path (blocks, b), and sizes. smooth: path and velocities (N+1, n) without the guess."""
 
     data: ControlData
     z: np.ndarray
     sizes: ControlSizes
+    smooth: tuple[np.ndarray, np.ndarray] | None = None
 
 
 @extremal.register
 def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
-    data, z, sizes = prepare_control(problem, asked)
+    data, z, sizes, smooth = prepare_control(problem, asked)
     kkt = transcribed(data, z, sizes, asked.settings.tolerance)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
-    search = search_of(kkt, z, asked.settings, bounds_of(data), None if data.horizon is None else data.time_place)
-    it, activity = search(z, sizes)
+    bounds = bounds_of(data)
+    search = search_of(kkt, z, asked.settings, bounds, None if data.horizon is None else data.time_place)
+    assert smooth is not None
+    starts = Starts(z, asked.request.guess, smooth)
+    it, activity = minimised(data, search, starts, sizes) if bounds else search(z, sizes, None)
     return control_solution(data, kkt, it, asked.certify, activity)
-
-
-def bounds_of(data: ControlData) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Places in the flat path, and their bounds."""
-    origins = {"q": data.origin, "u": np.zeros(data.layout.r)}
-    parts = [(data.places(name), both - origins[name]) for name, both in data.bounds.items()]
-    if data.horizon is not None and data.horizon.bounded:
-        parts.append((np.array([data.time_place]), data.horizon.bounds))
-    return parts
 
 
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
@@ -76,22 +73,33 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     given[0], given[-1] = (end.given[0] for end in ends)
     given[grid_nodes(t, between.times)] = True
     path = _path(t, ends, between, guess, n)
-    bounds = read_bounds(asked.bounds, {"q": Bounded(n, problem.coordinates), "u": Bounded(r)}, len(t))
+    of_coordinates = Bounded(n, problem.coordinates)
+    bounds = read_bounds(asked.bounds, {"q": of_coordinates, "v": of_coordinates, "u": Bounded(r)}, len(t))
+    asking = Asking(problem.system, n, r, t, (True, True))
+    paths = read_inequalities(asking, asked.inequalities, bounds.pop("v", None))
     if "q" in bounds:
         check_given(bounds["q"], path, given, t, problem.coordinates)
     held = path[given.all(axis=1)]
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     origin = origin_of(held, path)
-    layout = ControlLayout(n, r, len(holonomic), horizon is not None)
-    data = ControlData(problem, scheme, layout, t, given, ends, origin, holonomic, bounds, horizon)
+    layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None)
     v = _velocities(path, t, ends)
+    data = ControlData(problem, scheme, layout, t, given, ends, origin, holonomic, bounds, paths, horizon)
     found = sampled(problem, path, v, r, t)
     limits = bounds.get("u", np.full((1, 1, r), np.inf))
     check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))))
     scales = as_scales(asked.scales, n)
-    extents = np.ptp(path, axis=0) if bounds else extents_of(held, path)  # a barrier knows no other scale
+    bounded = bool(bounds or paths)
+    extents = np.ptp(path, axis=0) if bounded else extents_of(held, path)  # a barrier knows no other scale
     sizes = control_sizes(found, extents if scales is None else scales, float(t[-1] - t[0]), horizon is not None)
-    return ControlStart(data, _first_values(data, path, v, guess), sizes)
+    z = _first_values(data, path, v, guess)
+    smooth = path if guess is None else _path(t, ends, between, None, n)
+    points, rows, of_nodes = place_values(data, z), [], (sizes.positions, sizes.positions / sizes.time, sizes.controls)
+    for one, at, places in zip(paths, points, data.path_places("values"), strict=True):
+        rows.append(one.sizes(problem.parameters, at, of_nodes))
+        one.check_settled(z.ravel()[places], data.settled(one), rows[-1])
+    sizes = sizes._replace(values=np.concatenate([np.zeros(0), *rows]))
+    return ControlStart(data, z, sizes, (smooth, _velocities(smooth, t, ends)))
 
 
 def _dimension(problem: OptimalControl, initial, final, guess) -> int:

@@ -24,12 +24,13 @@ from dalembert.discretize import Scheme
 from dalembert.discretize.nodes import Interval, Node, incoming, kinematic_equations, outgoing
 from dalembert.systems.equations import all_reactions, first_derivative, momentum, value
 
-PARTS = ("state", "controls", "reactions", "adjoints", "steps", "time")  # q, u, ν | λ, η | of a free final time
+PARTS = ("state", "controls", "reactions", "values", "adjoints", "steps", "inequalities", "time")
+# q, u, ν, s | λ, η, and of s; of a free final time
 
 
 @dataclasses.dataclass(frozen=True)
 class ControlLayout:
-    """Where the numbers of a block stand: n coordinates, r controls, m constraints.
+    """Where the numbers of a block stand: n coordinates, r controls, m constraints, `watched` values of path inequalities.
 
     Block rule: what a step solves for, and its equations, stand in one block, (q_{i+1}, ν_i | λ_i, η_i), so that the block's
     own matrix is the Jacobian of a step; u_{i+1} is with q_{i+1}. The velocities of the ends take the place of positions in
@@ -39,10 +40,12 @@ class ControlLayout:
     n: int
     r: int
     m: int
+    watched: int = 0
     timed: bool = False  # whether the final time is free
 
     def part(self, name: str) -> slice:
-        ends = np.cumsum([0, self.n, self.r, self.m, self.n, self.m, TIMED * self.timed]).tolist()
+        sizes = [self.n, self.r, self.m, self.watched, self.n, self.m, self.watched, TIMED * self.timed]
+        ends = np.cumsum([0, *sizes]).tolist()
         i = PARTS.index(name)
         return slice(ends[i], ends[i + 1])
 

@@ -6,14 +6,24 @@ block says `terms.ControlLayout`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary.data.free_time import Horizon
+from dalembert.boundary.data.inequalities import PathInequalities, parabola_rates
 from dalembert.boundary.kkt.assembly import Elements, Term
 from dalembert.boundary.kkt.free_time import TimedParts, with_free_time
+from dalembert.boundary.kkt.path_terms import (
+    PathTerm,
+    PathWindows,
+    node_windows,
+    path_blocks,
+    plant_parameters,
+    step_windows,
+)
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.control.ends import Ends
 from dalembert.control.problem import OptimalControl, with_plant_parameters
@@ -27,7 +37,7 @@ from dalembert.systems.sizes import power_of_two
 class ControlData(NamedTuple):
     """A checked problem. t: (N+1,); given: which positions of the nodes are, (N+1, n); ends: what is given there; origin:
     from where positions are counted; holonomic: which of the constraints are, (m,); bounds: (2, N+1, ·) of "q" and "u";
-    horizon: a free final time, or None."""
+    paths: of what is no unknown; horizon: a free final time, or None."""
 
     problem: OptimalControl
     scheme: Scheme
@@ -38,13 +48,15 @@ class ControlData(NamedTuple):
     origin: Float[np.ndarray, "n"]
     holonomic: Bool[np.ndarray, "m"]
     bounds: dict[str, np.ndarray]
+    paths: tuple[PathInequalities, ...] = ()
     horizon: Horizon | None = None
 
     def at(self, z: np.ndarray) -> ControlData:
         """With the times at the final time of a path z (blocks, b), where that is free."""
         if self.horizon is None:
             return self
-        return self._replace(t=self.horizon.times(self.t, float(np.exp(z.ravel()[self.time_place]))))
+        t = self.horizon.times(self.t, float(np.exp(z.ravel()[self.time_place])))
+        return self._replace(t=t, paths=tuple(path.at_times(t) for path in self.paths))
 
     @property
     def time_place(self) -> int:
@@ -56,13 +68,29 @@ class ControlData(NamedTuple):
         part = self.layout.part({"q": "state", "u": "controls"}[name])
         return np.arange(1, len(self.t) + 1)[:, None] * self.layout.size + np.arange(part.start, part.stop)
 
+    def path_places(self, name: str) -> list[np.ndarray]:
+        """(K, m) each: where "values" or "inequalities" of path inequalities stand in the flat path."""
+        begin, found = self.layout.part(name).start, []
+        for path in self.paths:
+            found.append(path_blocks(path.level, 1)[:, None] * self.layout.size + begin + np.arange(path.size))
+            begin += path.size
+        return found
+
+    def settled(self, path: PathInequalities) -> Bool[np.ndarray, "K m"]:
+        """Where nothing that is free changes G."""
+        rates = np.zeros_like(self.given)
+        rates[1:-1] = self.given[:-2] & self.given[1:-1] & self.given[2:]
+        rates[0], rates[-1] = (end.given[1] for end in self.ends)
+        both = path.level.both(self.given, rates)
+        return path.settled(np.concatenate([both, np.zeros((len(both), self.layout.r), dtype=bool)], axis=1))
+
 
 def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance: float) -> KKTSystem:
     """The KKT system; z: (blocks, b), a first path; tolerance: to which its equations will be solved."""
     layout, t = data.layout, data.t
     fixed = _fixed(data)
     primal = np.zeros(layout.size, dtype=bool)
-    for name in ("state", "controls", "reactions"):
+    for name in ("state", "controls", "reactions", "values"):
         primal[layout.part(name)] = True
     scales = _control_scales(data, sizes, tolerance)
     random = np.random.default_rng(0)
@@ -92,6 +120,10 @@ def _fixed(data: ControlData) -> np.ndarray:
     fixed[1, steps] |= ~data.holonomic  # there is no step before the first node
     for block, end in zip((0, last), data.ends, strict=True):
         fixed[block, steps] = end.given[1].all()
+    for name in ("values", "inequalities"):
+        fixed[:, layout.part(name)] = True
+        for path, places in zip(data.paths, data.path_places(name), strict=True):
+            fixed.ravel()[places] = data.settled(path)
     return fixed
 
 
@@ -139,7 +171,47 @@ def _terms(data: ControlData, fixed: np.ndarray) -> tuple[tuple[Term, ...], list
             read = [*at(node, "state"), *at(velocity, "state")]
             terms.append(_term(EndVelocity(bare, layout), read, at(velocity, "steps"), start, 1))
             arrays.append((np.array([length]), time))
+    for term, given in _path_terms(data):
+        terms.append(term)
+        arrays.append(given)
     return tuple(terms), arrays
+
+
+def _path_terms(data: ControlData) -> Iterator[tuple[Term, tuple]]:
+    """Path inequalities, with their data."""
+    layout, state = data.layout, data.layout.part("state").start
+    values, own = layout.places(0, "values"), layout.places(0, "inequalities")
+    begin = 0
+    for path in data.paths:
+        level, part = path.level, slice(begin, begin + path.size)
+        begin += path.size
+        for windows, controls in _path_windows(path, layout):
+            function = PathTerm(
+                path.function, layout.n, layout.r, controls, len(windows.slots), plant_parameters, windows.power
+            )
+            read = [(o, state + i) for o, _ in windows.slots for i in range(layout.n)]
+            read += layout.places(windows.own, "controls") if controls else []
+            read += [(windows.own, c) for _, c in values[part]]
+            term = _term(function, read, [(windows.own, c) for _, c in own[part]], windows.start, len(windows.means))
+            yield term, (windows.means, windows.rates, level.weights[windows.at], level.times[windows.at])
+
+
+def _path_windows(path: PathInequalities, layout: ControlLayout) -> Iterator[tuple[PathWindows, bool]]:
+    """Where G is taken, and whether controls are read there; the first node stands in block 1, its velocity before it."""
+    level, n = path.level, layout.n
+    controls = bool(path.reads[:, 2 * n :].any())
+    if level.steps:
+        yield from ((windows, False) for windows in step_windows(level, 1))
+    elif not path.reads[:, n : 2 * n].any():
+        yield node_windows(level, 1), controls
+    else:
+        rates = parabola_rates(level.t)
+        ends = np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])  # the velocity of an end is an unknown
+        last = len(level.t)
+        middle = np.broadcast_to([0.0, 1.0, 0.0], rates.shape)
+        yield PathWindows(((0, 0), (1, 0), (2, 0)), 1, 1, slice(1, -1), middle, rates, -1), controls
+        yield PathWindows(((0, 0), (1, 0)), 1, 0, slice(0, 1), *ends, 0), controls
+        yield PathWindows(((1, 0), (0, 0)), 0, last, slice(-1, None), *ends, 0), controls
 
 
 def _term(function, places: list[tuple[int, int]], multipliers: list[tuple[int, int]], start: int, number: int) -> Term:
@@ -158,6 +230,7 @@ def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float) ->
     for name, unit in (
         ("state", sizes.positions), ("controls", sizes.controls), ("reactions", sizes.reactions),
         ("adjoints", sizes.cost / sizes.forces), ("steps", sizes.cost / sizes.constraints),
+        ("values", sizes.values), ("inequalities", sizes.cost / sizes.values),
     ):  # fmt: skip
         units[:, layout.part(name)] = power_of_two(unit)
     units[[0, -1], layout.part("state")] = power_of_two(sizes.positions / sizes.time)
@@ -165,6 +238,7 @@ def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float) ->
     rounding = 4.0 * np.finfo(float).eps * len(h) * sizes.inertia * sizes.positions / h.min()
     residuals[:, layout.part("adjoints")] = 1.0 / np.maximum(sizes.forces * sizes.time, rounding / tolerance)
     residuals[:, layout.part("steps")] = 1.0 / (sizes.constraints * sizes.time)
+    residuals[:, layout.part("inequalities")] = 1.0 / (sizes.values * sizes.time)
     return Scales(sizes.positions, units, residuals, sizes.cost * sizes.time)
 
 

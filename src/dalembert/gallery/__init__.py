@@ -2,6 +2,7 @@
 
 from dalembert.gallery import (
     brachistochrone,
+    bryson_denham,
     car_with_trailers,
     cart_pole,
     chain,
@@ -13,6 +14,7 @@ from dalembert.gallery import (
     elastica,
     heisenberg,
     inertia_wheel_pendulum,
+    keep_out,
     knife_edge,
     minimum_acceleration,
     minimum_jerk,
@@ -24,6 +26,7 @@ from dalembert.gallery import (
     sphere_spline,
     spherical_pendulum,
     two_rods,
+    van_der_pol,
     vertical_rolling_disk,
     vertical_take_off,
 )
@@ -49,11 +52,13 @@ PROBLEMS: dict[str, BoundaryEntry] = {
     module.entry.name: module.entry
     for module in (
         brachistochrone,
+        bryson_denham,
         cart_pole,
         double_integrator,
         dubins,
         elastic_beam,
         elastica,
+        keep_out,
         knife_edge,
         minimum_acceleration,
         minimum_jerk,
@@ -62,6 +67,7 @@ PROBLEMS: dict[str, BoundaryEntry] = {
         riemannian_cubic,
         sphere_spline,
         two_rods,
+        van_der_pol,
         vertical_take_off,
     )
 }

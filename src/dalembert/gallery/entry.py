@@ -56,7 +56,8 @@ class BoundaryEntry:
         formula: for people.
         source: for people.
         problem: with default parameters.
-        boundary: what `dalembert.solve` is given besides steps and guess: initial, final, through, T, bounds.
+        boundary: what `dalembert.solve` is given besides steps and guess: initial, final, through, T, bounds,
+            inequalities.
         steps: of a typical solution; times of points between are nodes for its multiples.
         exact: exact(t, **parameters) → q, or None.
         guess: guess(t) → q, or (q, u), a first path, or None.
@@ -65,7 +66,7 @@ class BoundaryEntry:
     Example:
         >>> from dalembert.gallery import PROBLEMS
         >>> sorted(PROBLEMS)[:3]
-        ['brachistochrone', 'cart_pole', 'double_integrator']
+        ['brachistochrone', 'bryson_denham', 'cart_pole']
     """
 
     name: str

@@ -104,7 +104,7 @@ def _path_of(data: ControlData, solution: ControlSolution) -> np.ndarray:
 def completed(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> tuple[KKTSystem, np.ndarray]:
     """The KKT system with nothing given, and its path with the multipliers of constraints on free ends, which a solution
     does not tell: the gradient, which is linear in them, says which they are."""
-    data, z, sizes = start
+    data, z, sizes, _ = start
     kkt, own = transcribed(data, z, sizes, TOLERANCE), np.zeros(z.shape, dtype=bool)
     own[[0, 1, -1], data.layout.part("steps")] = True
     free = np.flatnonzero(own & ~fixed & ~kkt.fixed)
@@ -125,7 +125,7 @@ def completed(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> tuple
 
 def linearised(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Linearised:
     """K at the path of the start, in rows of y_i; fixed: which components of the path do not vary."""
-    (data, _, sizes), layout = start, start.data.layout
+    data, sizes, layout = start.data, start.sizes, start.data.layout
     kkt, z = completed(start, fixed)
     band, lower, size, last = kkt.matrix(z)[0] / kkt.action, kkt.lower, layout.size, len(data.t)
     state, controls, *rest = (

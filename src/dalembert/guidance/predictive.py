@@ -188,7 +188,7 @@ class PredictiveController:
 
 def _horizon(problem: OptimalControl, asked: Asked) -> tuple[_Horizon, np.ndarray]:
     """As `solve` begins."""
-    data, z, sizes = prepare_control(problem, asked)
+    data, z, sizes, _ = prepare_control(problem, asked)
     kkt = transcribed(data, z, sizes, asked.settings.tolerance)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     linear = LinearSolver(kkt, z, SHORTEST_FRONTAL) if data.bounds else LinearSolver(kkt, z)

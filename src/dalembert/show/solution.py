@@ -45,8 +45,9 @@ def plot_solution(solution: CriticalPoint, *, title: str | None = None, exact: A
         for ax, (label, t, values) in zip(axes, content, strict=True):
             for i, column in enumerate(values.T):
                 ax.plot(t, column, color=COLOURS[i % len(COLOURS)], label=f"{label[0]}{subscript(i)}")
-            if label in solution.bounds:
-                _draw_bounds(ax, t, values, solution.bounds[label])
+            name = {"dq/dt": "v", "g": "inequalities"}.get(label, label)
+            if name in solution.bounds:
+                _draw_bounds(ax, solution.bounds[name], values.shape[1])
             ax.set_ylabel(label)
             ax.margins(x=0.01)
             if label in LISTED and values.shape[1] > 1:
@@ -57,9 +58,10 @@ def plot_solution(solution: CriticalPoint, *, title: str | None = None, exact: A
     return figure
 
 
-def _draw_bounds(ax: Any, t: np.ndarray, values: np.ndarray, bounds: ActiveBounds) -> None:
-    """Dashed lines, and the nodes where they are active."""
-    for i, column in enumerate(values.T):
+def _draw_bounds(ax: Any, bounds: ActiveBounds, columns: int) -> None:
+    """Dashed lines, and dots where they are active; columns: of the panel."""
+    t = bounds.t
+    for i, column in enumerate(bounds.values.T):
         style = {"color": COLOURS[i % len(COLOURS)], "linewidth": 0.8, "linestyle": "--"}
         for side in (bounds.lower[:, i], bounds.upper[:, i]):
             if np.isfinite(side).any():
@@ -82,10 +84,17 @@ def _panels(solution: CriticalPoint) -> list[tuple[str, np.ndarray, np.ndarray]]
     raise TypeError(f"path: found {type(solution).__name__}; give a Path, a Solution or a ControlSolution")
 
 
+def _inequalities(solution: CriticalPoint) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """g ≤ 0, where there are some."""
+    found = solution.bounds.get("inequalities")
+    return [] if found is None else [("g", np.asarray(found.t), np.asarray(found.values))]
+
+
 @_panels.register
 def _(solution: ControlSolution) -> list[tuple[str, np.ndarray, np.ndarray]]:
     t = np.asarray(solution.t)
     found = [("q", t, np.asarray(solution.q)), ("dq/dt", t, np.asarray(solution.v)), ("u", t, np.asarray(solution.u))]
+    found += _inequalities(solution)
     if solution.multipliers.shape[1]:
         found.append(("force Rᵀν", t, np.asarray(solution.constraint_forces)))
     return found
@@ -97,6 +106,7 @@ def _(solution: Solution) -> list[tuple[str, np.ndarray, np.ndarray]]:
     jets = np.asarray(solution.jets)
     found = [("q", t, np.asarray(solution.q))]
     found += [(DERIVATIVES[j], inside, jets[:, j]) for j in range(1, jets.shape[1])]
+    found += _inequalities(solution)
     if solution.multipliers.shape[1]:
         found.append(("λ", inside, np.asarray(solution.multipliers)))
     if solution.holonomic_multipliers.shape[1]:

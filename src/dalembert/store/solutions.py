@@ -2,8 +2,9 @@
 
 Dimensions: `node` and `window` with their times, `coordinate`, `derivative` of the jets, `momentum` (k of them at an end),
 `multiplier` and `holonomic` for the two kinds of constraints. Of a ControlSolution also `control`, `step` and `costate`, the
-two gradients at an end. Bounds on q and u are variables such as `u_lower` and `u_active`, a free final time such as
-`T_slope`.
+two gradients at an end. Bounds on q and u are variables such as `u_lower` and `u_active`; those on velocities and path
+inequalities have dimensions and times of their own, `v_place` and `inequalities_place`. A free final time has variables
+such as `T_slope`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ COUNTED = (
     "q_active",
     "u_active",
     "T_active",
+    "v_active",
+    "inequalities_active",
 )
 MOMENTA = ("momenta_initial", "momenta_final")  # each is there where the end is given by derivatives
 _STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
@@ -71,13 +74,17 @@ CONTROLLED = COMMON | {
     ),
     "cost": ((), "discrete cost", f"unit of the cost · {TIME}"),
 }
-# of the bounds on q and on u, where there are some; {x}: which of them
-BOUNDED = {"q": "coordinate", "u": "control"}
+# of what has bounds, where there are some; {x}: which of them
+BOUNDED = {
+    "q": ("node", "coordinate"), "u": ("node", "control"), "v": ("v_place", "coordinate"),
+    "inequalities": ("inequalities_place", "inequality"),
+}  # fmt: skip
 BOUNDS = {
     "lower": (("node",), "lower bound of {x}, infinite where there is none", "unit of {x}"),
     "upper": (("node",), "upper bound of {x}, infinite where there is none", "unit of {x}"),
     "multipliers": (("node",), "multiplier of the bounds on {x}, per time", "unit of what is minimal / unit of {x}"),
     "active": (("node",), "-1 where {x} is at its lower bound, 1 where at its upper one", "1"),
+    "values": (("node",), "values of {x}", "unit of {x}"),
     "margin": ((), "smallest max(slack, multiplier) of the bounds on {x}, in units of the solver", "1"),
 }
 
@@ -136,6 +143,10 @@ def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
         name: (name, np.asarray(getattr(s, t)), {"long_name": f"time of level {name}", "units": TIME, "axis": "T"})
         for name, t in stored.times.items()
     }
+    for x, bounds in s.bounds.items():
+        place = BOUNDED[x][0]
+        if place not in times:
+            times[place] = (place, np.asarray(bounds.t), {"long_name": f"time of {x}", "units": TIME, "axis": "T"})
     names = ("coordinate", [f"q{i}" for i in range(s.q.shape[1])], {"long_name": "name of the generalised coordinate"})
     attributes = {
         "dalembert_format": FORMAT, "content": content, "title": stored.title,
@@ -153,10 +164,13 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
     statistics = BoundaryStatistics(**numbers)
     times = {field: np.array(data[name].values) for name, field in stored.times.items()}
     bounds = {
-        x: ActiveBounds(**{name: np.array(data[f"{x}_{name}"].values) for name in BOUNDS})
-        for x in BOUNDED
+        x: ActiveBounds(
+            **{name: np.array(data[f"{x}_{name}" if f"{x}_{name}" in data else x].values) for name in BOUNDS},
+            t=np.array(data[axes[0]].values),
+        )
+        for x, axes in BOUNDED.items()
         if f"{x}_lower" in data
-    }
+    }  # of q and u the values are those of the solution
     free = {name: np.array(data[f"T_{name}"].values) for name in FREE_TIME} if "T_guess" in data else None
     return stored.kind(
         **values, **times, statistics=statistics, scheme=attribute(data, "windows"), bounds=bounds,
@@ -166,13 +180,17 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
 
 def _bound_variables(x: str) -> list[tuple[str, tuple[str, ...], str, str]]:
     """(field, dimensions, long_name, units) of the bounds on x."""
-    own = {("node",): ("node", BOUNDED[x]), (): ()}
-    return [(name, own[axes], long.format(x=x), units.format(x=x)) for name, (axes, long, units) in BOUNDS.items()]
+    own = {("node",): BOUNDED[x], (): ()}
+    return [
+        (name, own[axes], long.format(x=x), units.format(x=x))
+        for name, (axes, long, units) in BOUNDS.items()
+        if name != "values" or x not in ("q", "u")
+    ]
 
 
 def _present(data: xarray.Dataset) -> tuple[str, ...]:
-    """The statistics that a file has to hold; files from before multipliers were looked at know nothing of `alternation`."""
-    return tuple(name for name in _STATISTICS if name in data or name != "alternation")
+    """The statistics that a file has to hold; older files know nothing of `alternation` and `violated_at`."""
+    return tuple(name for name in _STATISTICS if name in data or name not in ("alternation", "violated_at"))
 
 
 def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
@@ -182,7 +200,7 @@ def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str
     found |= {name: (name,) for name in stored.times} | dict.fromkeys(_present(data), ())
     for x in BOUNDED:
         if f"{x}_lower" in data:
-            found |= {f"{x}_{name}": axes for name, axes, *_ in _bound_variables(x)}
+            found |= {f"{x}_{name}": axes for name, axes, *_ in _bound_variables(x)} | {BOUNDED[x][0]: BOUNDED[x][:1]}
     if "T_guess" in data:
         found |= {f"T_{name}": () for name in FREE_TIME}
     layout = {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}

@@ -1,4 +1,4 @@
-"""Bounds as the user writes them: {"u": (lower, upper), "q": {"x": (None, 1.3)}}."""
+"""Bounds as the user writes them: {"u": (lower, upper), "v": (-1, 1), "q": {"x": (None, 1.3)}}."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ def read_bounds(bounds: Any, known: Mapping[str, Bounded], nodes: int) -> dict[s
         raise TypeError(f"bounds: found {described(bounds)}; give a mapping {{{right}}}")
     for name in bounds:
         if name not in known:
-            of_velocities = "; bounds on velocities are not possible yet" if name == "v" else ""
-            raise ValueError(f"bounds: found {name!r}; bounds are on {' and '.join(map(repr, known))}{of_velocities}")
+            raise ValueError(f"bounds: found {name!r}; bounds are on {', '.join(map(repr, known))}")
     found = {}
     for name in known:
         both = np.full((2, nodes, known[name].size), [[[-np.inf]], [[np.inf]]])

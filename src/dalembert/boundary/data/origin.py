@@ -53,4 +53,7 @@ def moved_back(solution: Solution, origin: Float[np.ndarray, "n"], nodes: bool) 
         return solution
     jets = solution.jets.copy()
     jets[:, slice(None) if nodes else 0] += origin
-    return dataclasses.replace(solution, q=solution.q + origin, jets=jets)
+    bounds = dict(solution.bounds)
+    if "q" in bounds:
+        bounds["q"] = dataclasses.replace(bounds["q"], values=bounds["q"].values + origin)
+    return dataclasses.replace(solution, q=solution.q + origin, jets=jets, bounds=bounds)

@@ -6,15 +6,18 @@ not strictly complementary: the bound is reached without a force.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from dalembert.boundary.data.inequalities import Level, PathInequalities
 from dalembert.boundary.interior.path import InteriorPath
 from dalembert.boundary.kkt.inertia import inertia_of
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary.newton.iterate import Iterate
 from dalembert.solution_bounds import ActiveBounds
 
 PINNED = 1e8  # added to the diagonal of what is at a bound, relative to the largest entry of its row
@@ -40,15 +43,46 @@ class Activity(NamedTuple):
         held = (self.active != 0) & ~(self.weak & strictly)
         return np.where(held, PINNED * rows / kkt.units**2, 0.0)
 
-    def part(self, places: np.ndarray, limits: np.ndarray, t: np.ndarray) -> ActiveBounds:
-        """Of the components at places (N+1, m) of the flat path, one row for each time of a node. limits: (2, N+1, m)."""
-        h = np.diff(t)
-        weights = 0.5 * (np.append(h, 0.0) + np.append(0.0, h))
+    def part(self, places: np.ndarray, limits: np.ndarray, level: Level, values: np.ndarray) -> ActiveBounds:
+        """Of the components at places (K, m) of the flat path, with these values. limits: (2, K, m)."""
         active, multipliers, margins = (x.ravel()[places] for x in (self.active, self.multipliers, self.margins))
         return ActiveBounds(
-            lower=limits[0], upper=limits[1], multipliers=multipliers / weights[:, None], active=active,
-            margin=np.asarray(float(np.min(margins, initial=np.inf))),
+            lower=limits[0], upper=limits[1], multipliers=multipliers / level.weights[:, None], active=active,
+            margin=np.asarray(float(np.min(margins, initial=np.inf))), t=level.times, values=values,
         )  # fmt: skip
+
+    def path_parts(
+        self,
+        paths: Iterable[PathInequalities],
+        places: tuple[list[np.ndarray], ...],
+        at: Iterate,
+        q: np.ndarray,
+        v: np.ndarray,
+    ) -> dict[str, ActiveBounds]:
+        """Of path inequalities by name. places: of their values s and of their multipliers, whose gradient is w (G - s); q,
+        v: (N+1, n), of the nodes."""
+        found = {}
+        for path, values, own in zip(paths, *places, strict=True):
+            true = at.z.ravel()[values] + at.at.gradient.ravel()[own] / path.level.weights[:, None]
+            part = self.part(values, path.limits, path.level, true)
+            found[path.name] = part if path.name != "v" else _widened(part, path, path.level.rates(q, v))
+        return found
+
+
+def _widened(part: ActiveBounds, path: PathInequalities, rates: np.ndarray) -> ActiveBounds:
+    """Of all velocities, also of those without bounds. rates: (K, n)."""
+    own, empty = list(path.function.velocities), np.zeros(rates.shape)
+
+    def wide(values: np.ndarray, others: np.ndarray) -> np.ndarray:
+        found = others.copy()
+        found[:, own] = values
+        return found
+
+    return ActiveBounds(
+        lower=wide(part.lower, empty - np.inf), upper=wide(part.upper, empty + np.inf),
+        multipliers=wide(part.multipliers, empty), active=wide(part.active, empty.astype(np.int64)), margin=part.margin,
+        t=part.t, values=wide(part.values, rates),
+    )  # fmt: skip
 
 
 def activity_of(path: InteriorPath) -> Activity:

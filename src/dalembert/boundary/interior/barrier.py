@@ -65,6 +65,28 @@ class Barrier:
         kkt = self.kkt
         return np.bincount(self.places, values, kkt.blocks * kkt.size).reshape(kkt.blocks, kkt.size)
 
+    def of_forces(self, forces: Float[np.ndarray, "blocks b"]) -> np.ndarray:
+        """The multipliers that add these forces to the gradient, see `slope`: those of the side that they press against."""
+        return np.maximum(-self.signs * forces.ravel()[self.places] * self.units / self.kkt.curvature, 0.0)
+
+    def apart(self, z: Float[np.ndarray, "blocks b"], least: np.ndarray) -> Float[np.ndarray, "blocks b"]:
+        """The path, moved where a slack is smaller than least, but no farther than a part of the distance of two bounds."""
+        lower, upper = self.bounds
+        with np.errstate(invalid="ignore"):
+            width = np.where(np.isfinite(lower) & np.isfinite(upper), PUSH * (upper - lower), np.inf).ravel()[self.places]
+        slacks, flat = self.slacks(z), z.ravel().copy()
+        wanted = np.maximum(slacks, np.minimum(least, width / self.units))
+        moved = wanted > slacks
+        flat[self.places[moved]] = (self.limits + self.signs * self.units * wanted)[moved]
+        return flat.reshape(z.shape)
+
+    def cut(self, z: np.ndarray, step: np.ndarray, slacks: np.ndarray, fraction: float) -> Float[np.ndarray, "blocks b"]:
+        """The path after the whole step, every slack for itself keeping a part 1 - fraction."""
+        flat = (z + step).ravel()
+        short = np.maximum((1.0 - fraction) * slacks - (slacks + self.changes(step)), 0.0)
+        flat += np.bincount(self.places, self.signs * self.units * short, flat.size)
+        return flat.reshape(z.shape)
+
     def inside(self, z: np.ndarray) -> np.ndarray:
         """The path, moved inside where it is not, or too near a bound."""
         units, (lower, upper) = self.kkt.units, self.bounds

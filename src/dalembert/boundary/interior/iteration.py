@@ -11,6 +11,8 @@ nonlinear programming, Math. Program. 106 (2006).
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -27,12 +29,16 @@ from dalembert.boundary.newton.merit import NOISE
 
 FALL, POWER, SOLVED = 0.2, 1.5, 10.0  # κ_μ, θ_μ, κ_ε
 NEAREST = 0.99  # least τ
+WARM_BARRIER = 1e-7  # least μ of a warm start
 SHIFTS = (1e-20, 1e-4, 1e20)  # δ: least, first, largest
 RAISES = (100.0, 8.0, 3.0)  # by how much δ is raised at first and then, and by how much it falls
 RELAX = 1e-8  # of a singular system
 SHORTEST = 1e-12  # step length
 CORRECTIONS = 4  # of second order
 LARGE_MULTIPLIER = 100.0  # s_max
+SHORT, CUT = 0.5, 0.5  # step length below which slacks are cut one by one, where that leaves this part of the violation
+JAMMED, PATIENCE = 0.05, 3  # step length of a path that slacks stop, and how many such steps raise μ
+RAISE, RAISED, LARGEST_BARRIER = 10.0, 10, 1e3  # by how much, how often, and to what at most
 SHORTEST_FRONTAL = 30  # blocks: the inertia that every iteration asks for costs more in a band
 
 
@@ -63,21 +69,36 @@ class InteriorPoint:
         self._unknowns = (~kkt.fixed & kkt.primal).astype(float)
         self._least = settings.tolerance / 10.0
 
-    def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None) -> InteriorPath:
-        """From the path z (blocks, b), moved inside the bounds; sizes: see `BoundaryNewton.minimise`."""
+    def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None, forces: np.ndarray | None = None) -> InteriorPath:
+        """From the path z (blocks, b), moved inside the bounds; sizes: see `BoundaryNewton.minimise`; forces: (blocks, b),
+        what the multipliers of the bounds add to the gradient, where they are known: a warm start."""
         kkt = self.kkt
-        z = self.bounds.inside(z)
+        z, multipliers, barrier = self._begun(z, forces)
         at, slacks = kkt.evaluate(z), self.bounds.slacks(z)
         it = Iterate(kkt, self._linear.fresh(), z, at, kkt.positions if sizes is None else sizes, 0.0)
-        path = InteriorPath(
-            it, self.bounds, FIRST_BARRIER / slacks, slacks, Filter(violation(kkt, at), self.settings.tolerance)
-        )
+        first = Filter(violation(kkt, at), self.settings.tolerance)
+        path = InteriorPath(it, self.bounds, multipliers, slacks, first, barrier)
         if not at.finite:
             it.end = Termination.NOT_FINITE
             return path
         while it.iterations < self.settings.max_iterations and not self._stepped(path):
             pass
         return path
+
+    def _begun(self, z: np.ndarray, forces: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, float]:
+        """(path, multipliers, μ). Where multipliers are known μ is as small as the equations are solved there, and slacks
+        are s = μ/z: what is active stays at its bound."""
+        kkt, bounds = self.kkt, self.bounds
+        if forces is None or not np.any(forces):
+            z = bounds.inside(z)
+            return z, FIRST_BARRIER / bounds.slacks(z), FIRST_BARRIER
+        known, at = bounds.of_forces(forces), kkt.evaluate(z)
+        dual = np.abs((at.gradient + bounds.slope(known)) * kkt.units / kkt.curvature) * self._unknowns
+        error = max(float(dual.max()), violation(kkt, at))
+        barrier = float(np.clip(error, WARM_BARRIER, FIRST_BARRIER)) if at.finite else FIRST_BARRIER
+        z = bounds.apart(z, barrier / np.maximum(known, np.sqrt(barrier)))
+        middle = barrier / bounds.slacks(z)
+        return z, np.clip(known, middle / 10.0, 10.0 * middle), barrier
 
     def _stepped(self, path: InteriorPath) -> bool:
         """One iteration; whether it was the last."""
@@ -94,6 +115,7 @@ class InteriorPoint:
         it.iterations += 1
         it.update = it.change(direction.step)
         if self._search(path, direction):
+            self._unjam(path)
             return False
         it.restorations += 1
         if path.violation > self.settings.tolerance and restored(path, self.settings):
@@ -123,8 +145,10 @@ class InteriorPoint:
         kkt, it, tolerance = self.kkt, path.newton, self.settings.tolerance
         if it.update > tolerance or it.shift:
             return False
-        gradient = (it.at.gradient + self.bounds.slope(path.multipliers)) * kkt.free
-        return kkt.residual(gradient, kkt.matrix(it.z)) <= 1e-3 * tolerance
+        forces = self.bounds.slope(path.multipliers)
+        residual = np.abs((it.at.gradient + forces) * kkt.units * kkt.free)
+        terms = np.maximum(kkt.row_sizes(kkt.matrix(it.z)), np.abs(forces * kkt.units))
+        return bool(np.all(residual <= 1e-3 * tolerance * terms))
 
     def _lower(self, path: InteriorPath) -> None:
         """The next μ, as long as the equations of the present one are solved."""
@@ -137,18 +161,33 @@ class InteriorPoint:
         if path.barrier < before:
             path.filter.clear()
 
+    def _unjam(self, path: InteriorPath) -> None:
+        """A larger μ where slacks have stopped several steps one after the other: the path touches a bound at single nodes,
+        and the place of contact would move from node to node."""
+        if path.jammed < PATIENCE:
+            return
+        path.jammed, path.raises = 0, path.raises + 1
+        path.barrier = min(LARGEST_BARRIER, RAISE * path.barrier)
+        path.filter.clear()
+
     def _direction(self, path: InteriorPath) -> BarrierStep | None:
         """Newton's step, the shift raised until the inertia is that of a minimum; None: singular."""
-        it, bounds, kkt = path.newton, self.bounds, self.kkt
+        bounds = self.bounds
         added = bounds.diagonal(path.multipliers / path.slacks)
-        residual = (it.at.gradient + bounds.slope(path.barrier / path.slacks)) * kkt.free
+        residual = (path.newton.at.gradient + bounds.slope(path.barrier / path.slacks)) * self.kkt.free
+        return self._factored(path, path.newton.z, added, residual)
+
+    def _factored(self, path: InteriorPath, z: np.ndarray, added: np.ndarray, residual: np.ndarray) -> BarrierStep | None:
+        """The step of such a residual at z, added being on the diagonal of K."""
+        it, kkt = path.newton, self.kkt
         it.shift, relax = 0.0, 0.0
         while it.shift <= SHIFTS[2]:
             it.linear.trusted = False
-            factors = it.linear.factor(it.z, it.shift, relax, added=added)
+            factors = it.linear.factor(z, it.shift, relax, added=added)
             it.factorizations += 1
             step = factors.solve(-residual)
-            negative = self._negative(factors, it, relax, added, residual * step) if np.all(np.isfinite(step)) else -1
+            matrix = functools.partial(kkt.matrix, z, it.shift, relax, added=added)
+            negative = self._negative(factors, matrix, it, residual * step) if np.all(np.isfinite(step)) else -1
             if negative == self._constraints:
                 path.last_shift = it.shift or path.last_shift
                 free = (residual * step)[:, kkt.primal].sum()
@@ -159,14 +198,14 @@ class InteriorPoint:
             it.shift = self._raised(it.shift, path.last_shift)
         return None
 
-    def _negative(self, factors, it: Iterate, relax: float, added: np.ndarray, products: np.ndarray) -> int:
+    def _negative(self, factors, matrix: Callable[[], np.ndarray], it: Iterate, products: np.ndarray) -> int:
         """How many eigenvalues of K are negative. Where frontal factors cannot tell and a count would be slow, the curvature
         dxᵀ(H + Σ + δW)dx along the step stands for it, see `BoundaryNewton`; products: of gradient and step."""
         if isinstance(factors, FrontalFactors) and factors.other is None:
             return factors.negative()
         kkt = self.kkt
         if kkt.blocks < SHORTEST_FRONTAL:
-            return inertia(kkt.matrix(it.z, it.shift, relax, added=added)[0], kkt.lower, 0.0).negative
+            return inertia(matrix()[0], kkt.lower, 0.0).negative
         curvature = products[:, ~kkt.primal].sum() - products[:, kkt.primal].sum()
         return self._constraints + int(curvature <= -NOISE * (abs(it.at.objective) + np.abs(products).sum()))
 
@@ -183,7 +222,10 @@ class InteriorPoint:
         dual = (path.barrier - path.multipliers * changes) / path.slacks - path.multipliers
         own = longest(path.multipliers, dual, fraction)
         at, length = path.standing(it.at, it.z), longest(path.slacks, changes, fraction)
-        found, first = None, True
+        path.jammed = path.jammed + 1 if length < JAMMED else 0
+        found, first = self._cut(path, direction, at, fraction) if length < SHORT else None, True
+        if found is not None:
+            path.jammed = 0
         while found is None and length >= SHORTEST:
             z = it.z + length * step
             new = self.kkt.evaluate(z)
@@ -197,6 +239,7 @@ class InteriorPoint:
         if found is None:
             return False
         reached = path.standing(found[1], found[0])
+        path.jammed = path.jammed if path.barrier < LARGEST_BARRIER and path.raises < RAISED else 0
         armijo = path.filter.descent(at, direction.slope, length)
         if not armijo or reached.barrier > at.barrier + 1e-4 * length * direction.slope:
             path.filter.add(at)
@@ -204,6 +247,18 @@ class InteriorPoint:
         path.multipliers = path.multipliers + own * dual
         path.clip()
         return True
+
+    def _cut(
+        self, path: InteriorPath, direction: BarrierStep, at: Standing, fraction: float
+    ) -> tuple[np.ndarray, Evaluation] | None:
+        """The whole step with every slack cut for itself, where that lowers the violation, which one slack would stop."""
+        if at.violation <= self.settings.tolerance:
+            return None
+        z = self.bounds.cut(path.newton.z, direction.step, path.slacks, fraction)
+        new = self.kkt.evaluate(z)
+        standing = path.standing(new, z)
+        taken = standing.finite and standing.violation <= CUT * at.violation and path.filter.allows(standing)
+        return (z, new) if taken else None
 
     def _corrected(
         self, path: InteriorPath, direction: BarrierStep, at: Standing, new: Evaluation, length: float

@@ -26,6 +26,8 @@ class InteriorPath:
     filter: Filter
     barrier: float = FIRST_BARRIER
     last_shift: float = 0.0
+    jammed: int = 0  # steps, one after the other, that slacks have stopped
+    raises: int = 0  # of μ
 
     @property
     def violation(self) -> float:

@@ -1,6 +1,10 @@
 """Back towards the constraints, inside the bounds, where no step is accepted.
 
-(W + D⁻²) dx + Aᵀy = 0,   A dx - δy = -c:   Levenberg-Marquardt steps on |c|², D: the slacks (affine scaling)
+    min ½|c(x)|² - μ Σ log s,   (λW + Σ) dx + Aᵀy = μ/s,   A dx - y = -c,   c in the units of the path
+
+Steps of Gauss and Newton for the least violation, with a barrier of their own, whose μ falls with |c|²: without it slacks
+that are spent hold the path where it is. Second derivatives of c are left out: with positions as unknowns they grow as 1/h,
+and their part, times what is violated, is far from definite.
 """
 
 from __future__ import annotations
@@ -9,37 +13,112 @@ import numpy as np
 
 from dalembert.boundary.interior.barrier import longest
 from dalembert.boundary.interior.path import InteriorPath
+from dalembert.boundary.kkt.system import Evaluation
 from dalembert.boundary.newton.iterate import Settings
-from dalembert.boundary.newton.iteration import DAMPING
+from dalembert.boundary.newton.merit import ARMIJO
 
 ENOUGH = 0.1  # of the violation
-FRACTION = 0.9  # of the slacks that a step may take
-SLOW = 1e-3
+FRACTION = 0.99  # of the slacks that a step may take
+FIRST, LEAST = 0.1, 1e-6  # μ, relative to |c|² for each bound
+FALL, WHOLE = 0.2, 0.3  # μ falls after steps that are longer
+DAMPING = (1e-8, 1e-4, 1e8)  # λ: least, first, largest
+RAISE, LOWER = 10.0, 5.0  # of λ
+WAIT, SLOW = 20, 0.9  # after how many steps |c|² must have fallen to this part
+STILL = 1e-4  # predicted fall of |c|²/2, relative to it, that is none
+HALVINGS = 8
+SPREAD = 10.0  # by how much multipliers may differ from μ/s
+
+
+class Restoration:
+    """From the present point of a path, which moves with it."""
+
+    def __init__(self, path: InteriorPath):
+        self.path, kkt = path, path.newton.kkt
+        z = path.bounds.inside(path.newton.z)
+        path.move(z, kkt.evaluate(z))
+        self.rows, self.scale = ~kkt.fixed & ~kkt.primal, kkt.units / kkt.curvature
+        self.damping, self.barrier, self.slope = DAMPING[1], FIRST * self.share, -np.inf
+        path.multipliers = self.barrier / path.slacks
+
+    def constraints(self, at: Evaluation) -> np.ndarray:
+        return (at.gradient * self.scale)[self.rows]
+
+    @property
+    def square(self) -> float:
+        """½|c|²."""
+        c = self.constraints(self.path.newton.at)
+        return 0.5 * float(c @ c)
+
+    @property
+    def share(self) -> float:
+        """Of the square for each bound."""
+        return 2.0 * self.square / max(1, len(self.path.slacks))
+
+    def merit(self, at: Evaluation, z: np.ndarray) -> float:
+        slacks, c = self.path.bounds.slacks(z), self.constraints(at)
+        if not at.finite or np.min(slacks, initial=1.0) <= 0.0:
+            return np.inf
+        return 0.5 * float(c @ c) - self.barrier * float(np.log(slacks).sum())
+
+    def stepped(self) -> bool:
+        """One step, or more damping where there is none; whether the path has moved."""
+        path, it, bounds, kkt = self.path, self.path.newton, self.path.bounds, self.path.newton.kkt
+        added = bounds.diagonal(path.multipliers / path.slacks)
+        push = bounds.slope(self.barrier / path.slacks) * kkt.free
+        factors = it.linear.factor(it.z, self.damping, 1.0, plain=True, added=added)
+        it.factorizations += 1
+        found = factors.solve(-np.where(kkt.primal, push, it.at.gradient))
+        step = np.where(kkt.primal, found, 0.0)
+        c, y = self.constraints(it.at), (found / kkt.units)[self.rows]
+        self.slope = float(c @ (y - c)) + float((push * step).sum()) / kkt.curvature
+        if np.all(np.isfinite(found)) and self._searched(step):
+            self.damping = max(self.damping / LOWER, DAMPING[0])
+            return True
+        self.damping *= RAISE
+        return False
+
+    def _searched(self, step: np.ndarray) -> bool:
+        path, it, bounds = self.path, self.path.newton, self.path.bounds
+        changes = bounds.changes(step)
+        dual = (self.barrier - path.multipliers * changes) / path.slacks - path.multipliers
+        own = longest(path.multipliers, dual, FRACTION)
+        length, before = longest(path.slacks, changes, FRACTION), self.merit(it.at, it.z)
+        for _ in range(HALVINGS):
+            z = it.z + length * step
+            new = it.kkt.evaluate(z)
+            if self.merit(new, z) <= before + ARMIJO * length * self.slope:
+                path.move(z, new)
+                path.multipliers = path.multipliers + own * dual
+                least = LEAST * self.share
+                self.barrier = max(least, min(FIRST * self.share, self.barrier * (FALL if length > WHOLE else 1.0)))
+                middle = self.barrier / path.slacks
+                path.multipliers = np.clip(path.multipliers, middle / SPREAD, middle * SPREAD)
+                return True
+            length *= 0.5
+        return False
+
+    @property
+    def still(self) -> bool:
+        """Whether |c| has a minimum here."""
+        return self.barrier <= 2.0 * LEAST * self.share and -self.slope <= STILL * self.square
 
 
 def restored(path: InteriorPath, settings: Settings) -> bool:
     """Whether a point is found that violates the constraints less and that the filter accepts; the path moves there, or to
     the least violation."""
-    it, kkt = path.newton, path.newton.kkt
+    it = path.newton
     path.filter.add(path.standing(it.at, it.z))
-    begin, damping = path.violation, DAMPING[1]
-    while it.iterations < settings.max_iterations and damping <= DAMPING[2]:
+    begin, work = path.violation, Restoration(path)
+    history = [work.square]
+    while it.iterations < settings.max_iterations and work.damping <= DAMPING[2] and not work.still:
+        if work.stepped():
+            it.iterations += 1
+            history.append(work.square)
+        if len(history) > WAIT and history[-1] > SLOW * history[-1 - WAIT]:
+            return False
         if path.violation <= ENOUGH * begin and path.filter.allows(path.standing(it.at, it.z)):
             _restart(path)
             return True
-        added = path.bounds.diagonal(path.slacks**-2.0)
-        factors = it.linear.factor(it.z, 1.0, damping, plain=True, added=added)
-        it.factorizations += 1
-        step = np.where(kkt.primal, factors.solve(np.where(kkt.primal, 0.0, -it.at.gradient)), 0.0)
-        length = longest(path.slacks, path.bounds.changes(step), FRACTION) if np.all(np.isfinite(step)) else 0.0
-        new = kkt.evaluate(it.z + length * step)
-        before, after = (np.linalg.norm((at.gradient * kkt.units)[:, ~kkt.primal]) for at in (it.at, new))
-        if new.finite and after < before * (1.0 - SLOW):
-            path.move(it.z + length * step, new)
-            damping = max(damping / 10.0, DAMPING[0])
-            it.iterations += 1
-        else:
-            damping *= 10.0
     return False
 
 

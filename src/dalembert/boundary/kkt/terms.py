@@ -11,6 +11,7 @@ import numpy as np
 from dalembert.boundary.kkt.assembly import Term
 from dalembert.boundary.kkt.free_time import ROWS, TIME, TIMED
 from dalembert.boundary.kkt.lower import Group, LowerTerm, node_weights
+from dalembert.boundary.kkt.path_terms import WatchedPaths, path_blocks
 from dalembert.discretize.constraint_windows import ends_with_derivatives
 from dalembert.discretize.curves import constraint_derivatives, holonomic_derivatives
 from dalembert.discretize.windows import Windows, window_action, window_jets
@@ -35,6 +36,7 @@ class BlockLayout:
     lower: int  # multipliers of differential constraints of lower order than L
     holonomic: int
     attached: int  # the block, counted from its first, that carries the unknowns of a window
+    watched: int  # values of path inequalities
     carries: bool  # whether the highest derivatives are unknowns of their own; for k = 1 nothing would be gained
     timed: bool = False  # whether the final time is free
 
@@ -47,6 +49,7 @@ class BlockLayout:
         sizes = {
             "slots": self.stride * self.n, "highest": self.carried, "momentum": self.carried,
             "multipliers": self.points * self.m, "lower": self.lower, "holonomic": self.stride * self.holonomic,
+            "values": self.watched, "inequalities": self.watched,
             "time": TIMED * self.timed,
         }  # fmt: skip
         begin = 0
@@ -199,6 +202,25 @@ class TermList:
             self._add(NodeTerm(self.bare, n, k, rates[0] - j, j), slots, own, start, data)
             for l in rates:
                 self.fixed[start + blocks[l], group.begin : group.begin + m] = False
+
+    def add_watched(self, watched: WatchedPaths, left_out: np.ndarray | None) -> None:
+        """Path inequalities, but where all that they read is given."""
+        w, layout = self.windows, self.layout
+        values, own = layout.components("values"), layout.components("inequalities")
+        given = np.repeat(self.fixed_slots[:, None], layout.n, axis=1)
+        given = given if left_out is None else given & ~left_out
+        begin = 0
+        for path in watched.paths:
+            part, level = slice(begin, begin + path.size), path.level
+            for function, windows in watched.terms(path, w, layout.n):
+                read = [(o, c + i) for o, c in windows.slots for i in range(layout.n)]
+                read += [(windows.own, c) for c in values[part]]
+                data = (windows.means, windows.rates, level.weights[windows.at], level.times[windows.at])
+                self._add(function, read, [(windows.own, c) for c in own[part]], windows.start, data)
+            blocks = path_blocks(level, int(w.nodes[0]) // w.stride)
+            for components in (values[part], own[part]):
+                self.fixed[blocks[:, None], np.array(components)] = watched.settled(path, w, given)
+            begin += path.size
 
     def add_holonomic(self) -> None:
         """φ at every position that is not fixed, and its time derivatives at the derivatives that are not.

@@ -18,6 +18,7 @@ from dalembert.boundary.data.sizes import Sizes
 from dalembert.boundary.kkt.assembly import Elements
 from dalembert.boundary.kkt.free_time import TimedParts, with_free_time
 from dalembert.boundary.kkt.lower import Group, groups_of
+from dalembert.boundary.kkt.path_terms import WatchedPaths, path_blocks
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.boundary.kkt.terms import BlockLayout, TermList
 from dalembert.discretize.windows import Windows, window_jets
@@ -35,7 +36,7 @@ from dalembert.tracing import Jitted
 
 class Transcription(NamedTuple):
     """A kkt, where its parts stand, and the windows it was made from. equations: the places among all differential
-    constraints of those of L's own order; groups: those of lower order."""
+    constraints of those of L's own order; groups: those of lower order; watched: what else has bounds."""
 
     kkt: KKTSystem
     layout: BlockLayout
@@ -43,6 +44,7 @@ class Transcription(NamedTuple):
     data: list
     equations: tuple[int, ...]
     groups: list[Group]
+    watched: WatchedPaths | None
 
     @property
     def blocks_of_nodes(self) -> np.ndarray:
@@ -54,6 +56,15 @@ class Transcription(NamedTuple):
         block, slot = np.divmod(self.windows.nodes, self.windows.stride)
         first = block * self.layout.size + self.layout.part("slots").start + slot * self.layout.n
         return first[:, None] + np.arange(self.layout.n)
+
+    def watched_places(self, name: str) -> list[np.ndarray]:
+        """(K, m) each: where "values" or "inequalities" of path inequalities stand in the flat path."""
+        begin, found = self.layout.part(name).start, []
+        for path in () if self.watched is None else self.watched.paths:
+            blocks = path_blocks(path.level, int(self.blocks_of_nodes[0]))
+            found.append(blocks[:, None] * self.layout.size + begin + np.arange(path.size))
+            begin += path.size
+        return found
 
     @property
     def positions(self) -> np.ndarray:
@@ -71,7 +82,9 @@ class Transcription(NamedTuple):
             return self
         factor, w = float(np.exp(z.ravel()[self.time_place])), self.windows
         groups = [g._replace(windows=g.windows.stretched(factor, w.orders[g.slots])) for g in self.groups]
-        return self._replace(windows=w.stretched(factor, w.slot_orders), groups=groups)
+        stretched = w.stretched(factor, w.slot_orders)
+        watched = None if self.watched is None else self.watched.at_times(stretched.t)
+        return self._replace(windows=stretched, groups=groups, watched=watched)
 
     @property
     def carriers(self) -> slice:
@@ -96,17 +109,18 @@ class FixedSlots(NamedTuple):
 
 
 def transcribe(
-    problem: VariationalProblem, windows: Windows, given: FixedSlots, sample: np.ndarray, sizes: Sizes, timed: bool = False
-) -> Transcription:
-    """The KKT system of a problem. given: what is fixed. sample: (slots, n), a path to look at. timed: whether the final
-    time is free."""
+    problem: VariationalProblem, windows: Windows, given: FixedSlots, sample: np.ndarray, sizes: Sizes,
+    watched: WatchedPaths | None = None, timed: bool = False,
+) -> Transcription:  # fmt: skip
+    """The KKT system of a problem. given: what is fixed. sample: (slots, n), a path to look at. watched: path
+    inequalities; timed: whether the final time is free."""
     n, k, stride = sample.shape[1], problem.derivatives, windows.stride
     orders, holonomic = orders_of(problem, n), constraint_numbers(problem, n)[1]
     equations = tuple(i for i, order in enumerate(orders) if order == k)
     lower = (len(orders) - len(equations)) * (1 if stride == 1 else k)
     layout = BlockLayout(
         n, k, windows.times.shape[1], stride, windows.width, len(equations), lower, holonomic, 0 if stride > 1 else k // 2,
-        k > 1 and windows.differenced, timed,
+        0 if watched is None else watched.size, k > 1 and windows.differenced, timed,
     )  # fmt: skip
     made = TermList(with_parameters(problem, None), windows, layout, given.slots)
     made.add_windows(given.left_out)
@@ -116,11 +130,18 @@ def transcribe(
         made.add_rates(group)
     if holonomic:
         made.add_holonomic()
+    if watched is not None:
+        made.add_watched(watched, given.left_out)
     primal, relaxed = np.zeros(layout.size, dtype=bool), np.zeros(layout.size, dtype=bool)
-    primal[layout.part("slots")] = primal[layout.part("highest")] = True
-    for name in ("multipliers", "lower", "holonomic"):
+    primal[layout.part("slots")] = primal[layout.part("highest")] = primal[layout.part("values")] = True
+    for name in ("multipliers", "lower", "holonomic", "inequalities"):
         relaxed[layout.part(name)] = True
     scales = _scales(windows, layout, sizes, equations, groups)
+    if watched is not None:
+        of_nodes = sizes.positions, sizes.positions / sizes.time, np.zeros(0)
+        points = [watched.points(path, windows, sample) for path in watched.paths]
+        found = [p.sizes(watched.parameters, x, of_nodes) for p, x in zip(watched.paths, points, strict=True)]
+        _add_scales(scales, layout, np.concatenate(found), sizes.action)
     parts = TimedParts(
         Elements(tuple(made.terms), made.data, problem.parameters), Components(made.fixed, primal, relaxed),
         _monitored(windows, layout, given.slots, sizes), scales,
@@ -130,7 +151,7 @@ def transcribe(
         parts = with_free_time(parts, orders, float(windows.t[0]), layout.part("time").start)
     samples = _samples(parts.scales, sample.reshape(len(made.fixed), stride * n))
     kkt = KKTSystem(*parts, samples, role=lambda codes: role_of(codes, problem, {}))
-    return Transcription(kkt, layout, windows, made.data, equations, groups)
+    return Transcription(kkt, layout, windows, made.data, equations, groups, watched)
 
 
 def _monitored(windows: Windows, layout: BlockLayout, fixed_slots: np.ndarray, sizes: Sizes) -> Monitored:
@@ -146,6 +167,10 @@ def first_values(problem: VariationalProblem, made: Transcription, slots: np.nda
     a, w, batch = made.layout, made.windows, len(slots)
     z = np.zeros((batch, *made.kkt.fixed.shape))
     z[:, :, a.part("slots")] = slots.reshape(batch, -1, a.stride * a.n)
+    if made.watched is not None:
+        for path, places in zip(made.watched.paths, made.watched_places("values"), strict=True):
+            for one, own in zip(z.reshape(batch, -1), slots, strict=True):
+                one[places] = path.values(made.watched.parameters, made.watched.points(path, w, own))
     if a.carried:
         jets = _jets(w, slots)
         z[:, made.carriers, a.part("highest")] = np.asarray(jets[:, :, :, -1]).reshape(batch, -1, a.carried)
@@ -206,6 +231,13 @@ def _scales(windows: Windows, layout: BlockLayout, sizes: Sizes, equations: tupl
         units[:, layout.part(name)] = power_of_two(sizes.action / equation)
         residuals[:, layout.part(name)] = 1.0 / (equation * total)
     return Scales(sizes.positions, units, residuals, sizes.action * total)
+
+
+def _add_scales(scales: Scales, layout: BlockLayout, values: np.ndarray, action: float) -> None:
+    """Of path inequalities with these values (m,)."""
+    scales.units[:, layout.part("values")] = power_of_two(values)
+    scales.units[:, layout.part("inequalities")] = power_of_two(action / values)
+    scales.residuals[:, layout.part("inequalities")] = action / (values * scales.action)
 
 
 def _lower_sizes(group: Group, layout: BlockLayout, orders: np.ndarray, rates: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from dalembert.systems.constraints import Holonomic, Kinematic, Lyapunov, WithFo
 from dalembert.systems.problem import Problem, as_arrays, names_of
 from dalembert.systems.shapes import output_shape, traced
 
+P = TypeVar("P", bound=Problem)
 HIGHEST = 4  # derivatives; the windows of the discrete problem have one node more
 
 
@@ -109,7 +110,7 @@ def with_fields(problem: VariationalProblem, **fields: Any) -> VariationalProble
     return changed
 
 
-def with_parameters(problem: VariationalProblem, parameters: Any) -> VariationalProblem:
+def with_parameters(problem: P, parameters: Any) -> P:
     """The problem with other parameters of the same structure, or with none at all."""
     return eqx.tree_at(lambda p: p.parameters, problem, parameters, is_leaf=lambda x: x is None)
 

@@ -1,0 +1,261 @@
+"""Path inequalities g(q, v, u) ≤ 0 and bounds on velocities: functions of a path whose values have bounds.
+
+    lower ≤ G ≤ upper,   G = g or v:   at the nodes, G(q_i, v_i, u_i), or on the steps, G((q_i+q_{i+1})/2, d_i/h)
+
+What reads velocities and no controls holds on the steps, and at ends whose velocity is an unknown: with velocities of nodes,
+(q_{i+1}-q_{i-1})/2h, even and odd nodes would know nothing of each other, and multipliers would alternate. All else holds at
+the nodes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from dalembert.boundary.data.bounds import SLACK
+from dalembert.native import Places, Unsupported, Windowed, vanishing
+from dalembert.numbers import as_function
+from dalembert.solution_bounds import ActiveBounds
+from dalembert.systems.higher.variational import with_parameters
+from dalembert.systems.problem import Problem
+from dalembert.systems.shapes import output_shape, traced
+from dalembert.tracing import Jitted
+
+SAMPLES = 7
+
+
+@dataclasses.dataclass(frozen=True)
+class PathFunction:
+    """G(q, v, u, t): g(q, v[, u][, t][, p]), or some components of v.
+
+    problem: without its parameters, whose functions g is called like; controlled: whether g takes u.
+    """
+
+    problem: Problem
+    inequalities: Callable | None
+    velocities: tuple[int, ...]
+    controlled: bool
+
+    def __call__(self, q, v, u, t, parameters) -> Float[Array, "m"]:
+        if self.inequalities is None:
+            return v[np.array(self.velocities, dtype=int)]
+        given = (q, v, u) if self.controlled else (q, v)
+        return jnp.atleast_1d(with_parameters(self.problem, parameters).call(self.inequalities, *given, t=t))
+
+
+class Level(NamedTuple):
+    """Where G is taken. steps: on the steps, else at the nodes; ends: of steps, whether the first and the last node have
+    velocities of their own, so that G is taken there too; t: (N+1,) of the nodes."""
+
+    steps: bool
+    ends: tuple[bool, bool]
+    t: Float[np.ndarray, "nodes"]
+
+    @property
+    def times(self) -> Float[np.ndarray, "K"]:
+        return self.on(self.t[:, None])[:, 0]
+
+    @property
+    def weights(self) -> Float[np.ndarray, "K"]:
+        """The time that every G stands for."""
+        h = np.diff(self.t)
+        if not self.steps:
+            return 0.5 * (np.append(h, 0.0) + np.append(0.0, h))
+        first, last = self.ends
+        return np.concatenate([0.5 * h[:1][:first], h, 0.5 * h[-1:][:last]])
+
+    def on(self, x: Float[np.ndarray, "nodes m"]) -> Float[np.ndarray, "K m"]:
+        """From the nodes: the means of two, and the ends."""
+        if not self.steps:
+            return x
+        first, last = self.ends
+        return np.concatenate([x[:1][:first], 0.5 * (x[:-1] + x[1:]), x[-1:][:last]])
+
+    def rates(self, q: Float[np.ndarray, "nodes n"], v: Float[np.ndarray, "nodes n"]) -> Float[np.ndarray, "K n"]:
+        """Velocities, from positions and velocities of the nodes."""
+        if not self.steps:
+            return v
+        first, last = self.ends
+        return np.concatenate([v[:1][:first], np.diff(q, axis=0) / np.diff(self.t)[:, None], v[-1:][:last]])
+
+    def both(self, given: Bool[np.ndarray, "nodes n"], rates: Bool[np.ndarray, "nodes n"]) -> Bool[np.ndarray, "K 2n"]:
+        """Which of (q, v) are given, from those of the nodes."""
+        if not self.steps:
+            return np.concatenate([given, rates], axis=1)
+        first, last = self.ends
+        steps = given[:-1] & given[1:]
+        q = np.concatenate([given[:1][:first], steps, given[-1:][:last]])
+        return np.concatenate([q, np.concatenate([rates[:1][:first], steps, rates[-1:][:last]])], axis=1)
+
+
+def nodes_of(t: Float[np.ndarray, "nodes"]) -> Level:
+    """The nodes themselves."""
+    return Level(False, (False, False), t)
+
+
+def continued_forces(known: ActiveBounds, level: Level) -> Float[np.ndarray, "K m"]:
+    """What the multipliers of a solution's bounds add to the gradient at other places: their densities, in between."""
+    columns = [np.interp(level.times, known.t, column) for column in known.multipliers.T]
+    return np.stack(columns, axis=1) * level.weights[:, None]
+
+
+class PathInequalities(NamedTuple):
+    """lower ≤ G ≤ upper. name: "inequalities" or "v"; limits: (2, K, m); reads: (m, 2n+r), which of (q, v, u) every one may
+    depend on."""
+
+    name: str
+    function: PathFunction
+    level: Level
+    limits: Float[np.ndarray, "2 K m"]
+    reads: Bool[np.ndarray, "m inputs"]
+
+    @property
+    def size(self) -> int:
+        return self.limits.shape[2]
+
+    def at_times(self, t: Float[np.ndarray, "nodes"]) -> PathInequalities:
+        """With other times of the nodes."""
+        return self._replace(level=self.level._replace(t=t))
+
+    def known_forces(self, known: ActiveBounds) -> Float[np.ndarray, "K m"]:
+        """From the bounds of a solution, see `continued_forces`."""
+        found = continued_forces(known, self.level)
+        return found[:, list(self.function.velocities)] if self.name == "v" else found
+
+    def settled(self, given: Bool[np.ndarray, "K inputs"]) -> Bool[np.ndarray, "K m"]:
+        """Where nothing that is free changes G. given: which of (q, v, u) are."""
+        return ~((~given).astype(int) @ self.reads.T.astype(int)).astype(bool)
+
+    def values(self, parameters: Any, at: PathPoints) -> Float[np.ndarray, "K m"]:
+        return np.asarray(_values(self.function, at, parameters))
+
+    def sizes(self, parameters: Any, at: PathPoints, sizes: tuple) -> Float[np.ndarray, "m"]:
+        """How much every one of G changes where q, v and u change by their sizes."""
+        chosen = np.unique(np.linspace(0, len(at.t) - 1, SAMPLES).astype(int))
+        random = np.random.default_rng(0)
+        near = [x[chosen] + 0.1 * s * random.standard_normal(x[chosen].shape) for x, s in zip(at[:3], sizes, strict=True)]
+        found: Any = _slopes(self.function, PathPoints(near[0], near[1], near[2], at.t[chosen]), parameters)
+        slopes = [np.abs(np.nan_to_num(d)) for d in found]
+        rows = np.array(sum(d @ s for d, s in zip(slopes, sizes, strict=True)))
+        middle, largest = np.median(rows, axis=0), rows.max(axis=0)
+        positive = np.where(middle > 0.0, middle, largest)
+        return np.where(positive > 0.0, positive, 1.0)
+
+    def check_settled(self, values: np.ndarray, settled: np.ndarray, sizes: np.ndarray) -> None:
+        """ValueError where what is given violates a bound whatever the rest does."""
+        slack, t = SLACK * np.maximum(sizes, np.abs(values)), self.level.times
+        wrong = np.argwhere(settled & ((values < self.limits[0] - slack) | (values > self.limits[1] + slack)))
+        if not len(wrong):
+            return
+        place, row = wrong[0]
+        where = "initial" if place == 0 else "final" if place == len(t) - 1 else "through"
+        if self.name == "inequalities":
+            raise ValueError(
+                f"inequalities: g[{row}] = {values[place, row]:g} > 0 of what is given at t = {t[place]:g} ({where}); move "
+                "what is given, or the inequality"
+            )
+        raise ValueError(
+            f"bounds['v']: found v[{self.function.velocities[row]}] = {values[place, row]:g} given at t = {t[place]:g} "
+            f"({where}), outside [{self.limits[0, place, row]:g}, {self.limits[1, place, row]:g}]; move the end or the bound"
+        )
+
+
+class PathPoints(NamedTuple):
+    """What G is given, (K, ·)."""
+
+    q: Float[np.ndarray, "K n"]
+    v: Float[np.ndarray, "K n"]
+    u: Float[np.ndarray, "K r"]
+    t: Float[np.ndarray, "K"]
+
+
+class Asking(NamedTuple):
+    """Of which problem, with n coordinates and r controls, None where there are none; t: (N+1,); ends: see `Level`; held:
+    whether all velocities are unknowns of nodes."""
+
+    problem: Any
+    n: int
+    r: int | None
+    t: Float[np.ndarray, "nodes"]
+    ends: tuple[bool, bool]
+    held: bool = False
+
+
+def read_inequalities(
+    asking: Asking, given: Any, velocities: Float[np.ndarray, "2 nodes n"] | None
+) -> tuple[PathInequalities, ...]:
+    """given: g or None; velocities: bounds on v or None."""
+    found, bare, controlled = [], with_parameters(asking.problem, None), asking.r is not None
+    if given is not None:
+        as_function(given, "inequalities", "g(q, v, u)" if controlled else "g(q, v)")
+        count = traced(_count, asking.problem, Wrapped(given), np.zeros(asking.n), np.zeros(asking.r or 0))
+        both = np.stack([np.full((len(asking.t), count), -np.inf), np.zeros((len(asking.t), count))])
+        found.append(_placed("inequalities", PathFunction(bare, given, (), controlled), both, asking))
+    if velocities is not None:
+        which = tuple(np.flatnonzero(np.isfinite(velocities).any(axis=(0, 1))).tolist())
+        found.append(_placed("v", PathFunction(bare, None, which, False), velocities[:, :, list(which)], asking))
+    return tuple(found)
+
+
+def _placed(name: str, function: PathFunction, both: np.ndarray, asking: Asking) -> PathInequalities:
+    """both: (2, N+1, m), the bounds at the nodes."""
+    n, r = asking.n, asking.r or 0
+    reads = _reads(function, asking.problem.parameters, n, r, both.shape[2])
+    rates, controls = reads[:, n : 2 * n].any(), reads[:, 2 * n :].any()
+    level = Level(bool(rates and not controls and not asking.held), asking.ends, asking.t)
+    return PathInequalities(name, function, level, np.stack([level.on(side) for side in both]), reads)
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrapped:
+    """g, as an argument of what is traced."""
+
+    function: Callable
+
+
+def _count(problem: Problem, given: Wrapped, q, u) -> int:
+    """How many numbers g returns."""
+    arguments = (q, q, u) if u.shape[0] else (q, q)
+    names = ("q, v, u" if u.shape[0] else "q, v") + problem.trailing
+    shape = output_shape(lambda: problem.call(given.function, *arguments, t=jnp.zeros(())), "inequalities", names)
+    if len(shape) > 1:
+        raise ValueError(f"inequalities: returns shape {shape}; give () or (m,), each of which is ≤ 0")
+    return shape[0] if shape else 1
+
+
+def _reads(function: PathFunction, parameters: Any, n: int, r: int, m: int) -> np.ndarray:
+    """(m, 2n+r), from the graph of the slopes; everything where it cannot be seen."""
+    leaves, tree = jax.tree.flatten(parameters)
+
+    def slopes(x, t, *p):
+        return (jax.jacfwd(lambda y: function(y[:n], y[n : 2 * n], y[2 * n :], t, jax.tree.unflatten(tree, p)))(x),)
+
+    place = Places(tuple(range(2 * n + r)), 0)
+    try:
+        zero = vanishing(Windowed(slopes, (place,), (), ((), *(jnp.shape(x) for x in leaves))))[0]
+    except Unsupported:
+        return np.ones((m, 2 * n + r), dtype=bool)
+    return ~np.asarray(zero).reshape(m, 2 * n + r)
+
+
+@Jitted
+def _values(function: PathFunction, at: PathPoints, parameters):
+    return jax.vmap(lambda x: function(x.q, x.v, x.u, x.t, parameters))(at)
+
+
+@Jitted
+def _slopes(function: PathFunction, at: PathPoints, parameters):
+    one = jax.jacfwd(lambda q, v, u, t: function(q, v, u, t, parameters), (0, 1, 2))
+    return jax.vmap(lambda x: one(*x))(at)
+
+
+def parabola_rates(t: Float[np.ndarray, "nodes"]) -> Float[np.ndarray, "inner 3"]:
+    """v_i = Σ_j weights[i, j] q_{i+j-1} at the inner nodes, for the parabola through three of them."""
+    a, b = np.diff(t)[:-1], np.diff(t)[1:]
+    return np.stack([-b / (a * (a + b)), (b - a) / (a * b), a / (b * (a + b))], axis=1)

@@ -1,0 +1,156 @@
+"""The values s of what has bounds and is no unknown, as unknowns of their own: w (G(q, v, u, t) - s) = 0.
+
+The bounds are on s, whose row has nothing but the barrier's Σ and its own equation: eliminated first, as the frontal
+factorization does, it leaves -1/Σ on the diagonal of the multiplier, -s/z for g ≤ 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from dalembert.boundary.data.inequalities import Level, PathFunction, PathInequalities, PathPoints
+from dalembert.boundary.kkt.free_time import TIME
+from dalembert.discretize.windows import Windows
+
+
+def as_given(shared):
+    """(origin, parameters): positions are counted from 0."""
+    return 0.0, shared
+
+
+def moved_parameters(shared):
+    """Of a problem from `moved`."""
+    return shared["origin"], shared.get("given")
+
+
+def plant_parameters(shared):
+    """Of a plant."""
+    return shared["origin"], shared["parameters"]
+
+
+@dataclasses.dataclass(frozen=True)
+class PathTerm:
+    """w (G(q, v, u, t) - s), q = o + Σ means x and v = Σ rates x, x: the numbers of `width` slots (n,).
+
+    z: the slots, the r controls where they are read, else 0, the s, and the multipliers; split: shared ↦ (o, parameters);
+    power: -1 where v are differences, which shrink where steps grow, 0 where they are unknowns.
+    """
+
+    function: PathFunction
+    n: int
+    r: int
+    controls: bool
+    width: int
+    split: Callable
+    power: int
+
+    @property
+    def scaling(self) -> tuple:
+        """Of means, rates, weight, t with a free final time, see `Stretched`."""
+        return 0, self.power, 1, TIME
+
+    def __call__(self, z, data, shared):
+        means, rates, weight, t = data
+        slots = self.width * self.n
+        read = self.r if self.controls else 0
+        x, u, s = z[:slots].reshape(self.width, self.n), z[slots : slots + read], z[slots + read :]
+        origin, parameters = self.split(shared)
+        u = u if self.controls else jnp.zeros(self.r)
+        found = self.function(origin + means @ x, rates @ x, u, t, parameters)
+        return jnp.zeros(()), weight * (found - s[: found.shape[0]])
+
+
+class PathWindows(NamedTuple):
+    """G at some of its places, one after the other. slots: (block, first component) of what they read, from block `start`
+    on; own: the block of s; at: their places; means, rates: (K', width)."""
+
+    slots: tuple[tuple[int, int], ...]
+    own: int
+    start: int
+    at: slice
+    means: np.ndarray
+    rates: np.ndarray
+    power: int  # of the steps that rates grow with
+
+
+def step_windows(level: Level, first: int) -> Iterator[PathWindows]:
+    """On the steps; first: the block of the first node, its velocity being before, that of the last node after it."""
+    before, after = level.ends
+    h = np.diff(level.t)[:, None]
+    steps = slice(int(before), int(before) + len(h))
+    half, position, velocity = np.full((len(h), 2), 0.5), np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])
+    yield PathWindows(((0, 0), (1, 0)), 0, first, steps, half, np.array([[-1.0, 1.0]]) / h, -1)
+    if before:
+        yield PathWindows(((0, 0), (1, 0)), 0, first - 1, slice(0, 1), position, velocity, 0)
+    if after:
+        yield PathWindows(((1, 0), (0, 0)), 1, first + len(h), slice(steps.stop, None), position, velocity, 0)
+
+
+def node_windows(level: Level, first: int) -> PathWindows:
+    """At the nodes, of what reads no velocity."""
+    ones = np.ones((len(level.t), 1))
+    return PathWindows(((0, 0),), 0, first, slice(None), ones, 0.0 * ones, 0)
+
+
+def path_blocks(level: Level, first: int) -> np.ndarray:
+    """(K,): the blocks of the s."""
+    count = len(level.t)
+    if not level.steps:
+        return first + np.arange(count)
+    before, after = level.ends
+    steps = first + np.arange(count - 1)
+    return np.concatenate([[first - 1] * before, steps, [first + count] * after]).astype(int)
+
+
+class WatchedPaths(NamedTuple):
+    """Path inequalities of a variational problem with its parameters; origin: from where its positions are counted."""
+
+    paths: tuple[PathInequalities, ...]
+    parameters: Any
+    origin: Float[np.ndarray, "n"]
+
+    @property
+    def size(self) -> int:
+        return sum(path.size for path in self.paths)
+
+    def at_times(self, t: Float[np.ndarray, "nodes"]) -> WatchedPaths:
+        """With other times of the nodes."""
+        return self._replace(paths=tuple(path.at_times(t) for path in self.paths))
+
+    def points(self, path: PathInequalities, w: Windows, slots: Float[np.ndarray, "slots n"]) -> PathPoints:
+        """What G is given on a path."""
+        q, v, level = slots[w.nodes] + self.origin, velocities(w, slots), path.level
+        return PathPoints(level.on(q), level.rates(q, v), np.zeros((len(level.times), 0)), level.times)
+
+    def settled(self, path: PathInequalities, w: Windows, given: Bool[np.ndarray, "slots n"]) -> Bool[np.ndarray, "K m"]:
+        """Where nothing that is free changes G. given: which components of the slots are."""
+        rates, held = np.zeros_like(given[w.nodes]), w.orders == 1
+        rates[w.owners[held]] = given[held]
+        return path.settled(path.level.both(given[w.nodes], rates))
+
+    def terms(self, path: PathInequalities, w: Windows, n: int) -> Iterator[tuple[PathTerm, PathWindows]]:
+        split, first = moved_parameters if np.any(self.origin) else as_given, int(w.nodes[0]) // w.stride
+        if path.level.steps:
+            every = list(step_windows(path.level, first))
+        elif w.stride > 1:
+            ones = np.ones((len(w.t), 1))
+            every = [PathWindows(((0, 0), (0, n)), 0, 0, slice(None), ones * [1.0, 0.0], ones * [0.0, 1.0], 0)]
+        else:
+            every = [node_windows(path.level, first)]
+        for windows in every:
+            yield PathTerm(path.function, n, 0, False, len(windows.slots), split, windows.power), windows
+
+
+def velocities(w: Windows, slots: Float[np.ndarray, "slots n"]) -> Float[np.ndarray, "nodes n"]:
+    """Velocities at the nodes: the unknowns where they are unknowns, otherwise second order differences."""
+    q = slots[w.nodes]
+    v = np.gradient(q, w.t, axis=0, edge_order=2) if len(w.t) > 2 else np.gradient(q, w.t, axis=0)
+    held = w.orders == 1
+    v[w.owners[held]] = slots[held]
+    return v

@@ -1,0 +1,37 @@
+"""A spline in the plane that keeps out of two discs: L = ½|q̈|², k = 2, |q - c| ≥ r for each."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from dalembert.gallery.entry import BoundaryEntry
+from dalembert.systems import VariationalProblem
+
+CENTRES = ((1.0, 0.75), (3.2, 0.55))
+
+
+def lagrangian(q, v, a, p):
+    return 0.5 * a @ a
+
+
+def discs(q, v, p):
+    """r² - |q - c|² ≤ 0."""
+    return p["r"] ** 2 - jnp.sum((q - jnp.array(CENTRES)) ** 2, axis=1)
+
+
+def keep_out(r: float = 0.4) -> VariationalProblem:
+    """Radius of the discs."""
+    return VariationalProblem(lagrangian, derivatives=2, coordinates=("x", "y"), parameters={"r": r})
+
+
+entry = BoundaryEntry(
+    name="keep_out",
+    title="Spline around two discs",
+    formula="L = ½|q̈|²,  |q - c| ≥ r",
+    source="without a closed form",
+    problem=keep_out(),
+    boundary={
+        "initial": ((0.0, 0.0),), "final": ((4.0, 0.0),), "through": {2.0: (2.0, 1.0)}, "T": 4.0, "inequalities": discs,
+    },
+    steps=80,
+)  # fmt: skip
