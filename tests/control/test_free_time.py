@@ -92,3 +92,12 @@ def test_a_solution_of_another_time_is_a_guess():
     assert again.statistics.iterations <= 2
     other = da.solve(MOVE, **ENDS, T=da.Free(9.0), steps=26, guess=moved(13))
     assert float(other.t[-1]) == pytest.approx(float(moved(26).t[-1]), rel=1e-10)
+
+
+def test_least_time_under_a_speed_limit():
+    """|u| ≤ 1, v ≤ ½: up to the limit, on it, and down again, T = 2 + ½; the steps know it exactly."""
+    cheap = da.OptimalControl(MASS, cost=lambda q, v, u, p: 1.0 + 1e-6 * u @ u, actuated=0)
+    found = da.solve(cheap, **ENDS, T=da.Free(4.0), steps=20, bounds={"u": (-1.0, 1.0), "v": (None, 0.5)})
+    assert float(found.t[-1]) == pytest.approx(2.5, abs=1e-8)
+    assert abs(found.final_time.slope) < 1e-9
+    np.testing.assert_allclose(found.bounds["v"].t[[0, -1]], [0.0, found.t[-1]])

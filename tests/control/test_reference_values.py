@@ -8,10 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from scipy.integrate import simpson, solve_bvp
 from scipy.linalg import expm
 
 import dalembert as da
 from dalembert.gallery import PROBLEMS
+from dalembert.gallery.orbit_transfer import orbit_transfer
+from dalembert.gallery.rigid_body import REST, turned
+
+AXES = np.eye(3)
 
 
 @functools.cache
@@ -33,12 +38,83 @@ def extrapolated(values):
 
 
 @pytest.mark.parametrize(
-    "name", ["cart_pole", "knife_edge", "moving_support", "orbit_transfer", "two_rods", "vertical_take_off"]
+    "name",
+    ["cart_pole", "knife_edge", "moving_support", "orbit_transfer", "rigid_body", "two_rods", "vertical_take_off"],
 )
 def test_the_cost_converges_to_the_reference_with_order_two(name):
     reference, costs = PROBLEMS[name].cost, [float(solved(name, steps).cost) for steps in (35, 70, 140)]
     assert np.log2((costs[1] - reference) / (costs[2] - reference)) == pytest.approx(2.0, abs=0.02)
     assert extrapolated(costs) == pytest.approx(reference, rel=1e-7)
+
+
+def limit(problem, boundary, guess=None):
+    """Order 2, and the extrapolated cost."""
+    costs = []
+    for steps in (40, 80, 160):
+        first = None if guess is None else guess(np.linspace(0.0, boundary["T"], steps + 1))
+        costs.append(float(da.solve(problem, **boundary, steps=steps, guess=first).cost))
+    found = extrapolated(costs)
+    assert np.log2((costs[0] - found) / (costs[1] - found)) == pytest.approx(2.0, abs=0.02)
+    return found
+
+
+def test_a_turn_about_the_middle_axis_of_a_rigid_body():
+    ends = {"initial": (tuple(turned(0.0, AXES[1])), REST), "final": (tuple(turned(np.pi, AXES[1])), REST), "T": 1.0}
+    guess = lambda t: turned(np.pi * (3.0 * t**2 - 2.0 * t**3), AXES[1])  # noqa: E731
+    assert limit(PROBLEMS["rigid_body"].problem, ends, guess) == pytest.approx(236.870505626145, rel=1e-8)
+
+
+def test_the_orbit_with_tangential_thrust_alone():
+    found = limit(orbit_transfer(radial=False), PROBLEMS["orbit_transfer"].boundary)
+    assert found == pytest.approx(0.009272738188, rel=1e-8)
+
+
+def test_a_flip_on_the_spot():
+    still = (0.0, 0.0, 0.0)
+    ends = {"initial": (still, still), "final": ((0.0, 0.0, 2 * np.pi), still), "T": 2.0}
+
+    def guess(t):
+        turn = np.pi * t
+        return np.stack([0.3 * np.sin(np.pi * t / 2) ** 2, 0.0 * t, turn - np.sin(turn)], axis=1)
+
+    assert limit(PROBLEMS["vertical_take_off"].problem, ends, guess) == pytest.approx(327.304451279918, rel=1e-7)
+
+
+def test_the_rolling_disk_against_pontryagins_equations_in_reduced_coordinates():
+    """Speeds Ω and ω of rolling and turning, (mR²+I)Ω̇ = u₀, Jω̇ = u₁, ẋ = RΩ cos φ, ẏ = RΩ sin φ, by SciPy."""
+    rolls, turns = 1.5, 0.25  # mR² + I and J
+
+    def rates(t, y):
+        f, spin, turn, lx, ly, lf, lo, lw = y[2], y[3], y[4], y[5], y[6], y[7], y[8], y[9]
+        cos, sin, zero = np.cos(f), np.sin(f), np.zeros_like(t)
+        controls = -lo / (2 * rolls**2), -lw / (2 * turns**2)
+        costates = zero, zero, spin * (lx * sin - ly * cos), -(lx * cos + ly * sin), -lf
+        return np.stack([spin * cos, spin * sin, turn, *controls, *costates])
+
+    def ends(a, b):
+        return np.array([*a[:5], b[0] - 1.0, b[1] - 1.0, b[2] - 0.5 * np.pi, b[3], b[4]])
+
+    t = np.linspace(0.0, 3.0, 61)
+    y, s = np.zeros((10, 61)), t / 3.0
+    y[0], y[1], y[2], y[3] = s, s, 0.5 * np.pi * (3 * s**2 - 2 * s**3), 3.0 * s * (1.0 - s)
+    exact = solve_bvp(rates, ends, t, y, tol=1e-9, max_nodes=100_000)
+    assert exact.success
+    fine = np.linspace(0.0, 3.0, 6001)
+    lo, lw = exact.sol(fine)[8:]
+    wanted = simpson((lo / (2 * rolls)) ** 2 + (lw / (2 * turns)) ** 2, x=fine)
+    entry = PROBLEMS["rolling_disk"]
+    assert limit(entry.problem, entry.boundary) == pytest.approx(wanted, rel=1e-7)
+
+
+def test_iterations_do_not_grow_with_the_mesh():
+    """The wheel ends where it will: its size is not that of the first path, on which it stands still."""
+    entry, found = PROBLEMS["wheel_swing_up"], {}
+    for steps in (100, 400):
+        found[steps] = da.solve(entry.problem, **entry.boundary, steps=steps)
+        assert found[steps].kind == "minimum"
+    iterations = {steps: int(s.statistics.iterations) for steps, s in found.items()}
+    assert iterations[400] < 1.5 * iterations[100]
+    assert float(found[400].cost) == pytest.approx(float(found[100].cost), rel=1e-3)
 
 
 def test_the_double_integrator_has_the_discrete_closed_form():

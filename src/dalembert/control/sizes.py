@@ -82,12 +82,14 @@ def sampled(problem: OptimalControl, q, v, r: int, t) -> Sampled:
     return jax.tree.map(np.asarray, found)
 
 
-def control_sizes(found: Sampled, extents: Float[np.ndarray, "n"], time: float, timed: bool) -> ControlSizes:
-    """From medians over the sample points; 1 where nothing tells. timed: with a free T the cost is at least that without
-    controls."""
+def control_sizes(
+    found: Sampled, extents: Float[np.ndarray, "n"], told: Bool[np.ndarray, "n"], time: float, timed: bool
+) -> ControlSizes:
+    """From medians over the sample points; 1 where nothing tells. told: which extents are known; of the others the least is
+    that of equal energy, s_j = max_i(s_i √M_i)/√M_j. timed: with a free T the cost is at least that without controls."""
     middle = Sampled(*(_median(x) for x in found))
     inertia = np.diagonal(middle.mass)
-    s = _positive(with_inertia(extents, inertia))
+    s = _positive(with_inertia(np.where(told, extents, with_inertia(extents, inertia, 1.0)), inertia))
     forces = np.maximum(middle.forces, inertia * s / time**2)
     forces = np.where(forces > 0.0, forces, _positive(np.max(forces)))
     u, reactions = (_reach(forces, x) for x in (middle.actuation, middle.reactions.T))

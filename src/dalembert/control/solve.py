@@ -91,7 +91,9 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     scales = as_scales(asked.scales, n)
     bounded = bool(bounds or paths)
     extents = np.ptp(path, axis=0) if bounded else extents_of(held, path)  # a barrier knows no other scale
-    sizes = control_sizes(found, extents if scales is None else scales, float(t[-1] - t[0]), horizon is not None)
+    told = np.full(n, guess is not None or scales is not None) | (given.sum(axis=0) > 1)
+    extents = extents if scales is None else scales
+    sizes = control_sizes(found, extents, told, float(t[-1] - t[0]), horizon is not None)
     z = _first_values(data, path, v, guess)
     smooth = path if guess is None else _path(t, ends, between, None, n)
     points, rows, of_nodes = place_values(data, z), [], (sizes.positions, sizes.positions / sizes.time, sizes.controls)

@@ -21,14 +21,18 @@ from dalembert.gallery import (
     moving_support,
     nonholonomic_particle,
     orbit_transfer,
+    parked_car,
     pendulum,
     riemannian_cubic,
+    rigid_body,
+    rolling_disk,
     sphere_spline,
     spherical_pendulum,
     two_rods,
     van_der_pol,
     vertical_rolling_disk,
     vertical_take_off,
+    wheel_swing_up,
 )
 from dalembert.gallery.entry import BoundaryEntry, Entry
 
@@ -64,11 +68,15 @@ PROBLEMS: dict[str, BoundaryEntry] = {
         minimum_jerk,
         moving_support,
         orbit_transfer,
+        parked_car,
         riemannian_cubic,
+        rigid_body,
+        rolling_disk,
         sphere_spline,
         two_rods,
         van_der_pol,
         vertical_take_off,
+        wheel_swing_up,
     )
 }
 

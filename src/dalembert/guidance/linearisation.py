@@ -85,7 +85,9 @@ def along(problem: OptimalControl, solution: ControlSolution, scheme: Scheme | N
     data = ControlData(
         problem, scheme, layout, t, np.zeros((len(t), n), dtype=bool), (nothing, nothing), q[0].copy(), holonomic, {}
     )
-    sizes = control_sizes(sampled(problem, q, v, r, t), np.ptp(q, axis=0), float(t[-1] - t[0]), timed=False)
+    sizes = control_sizes(
+        sampled(problem, q, v, r, t), np.ptp(q, axis=0), np.ones(n, dtype=bool), float(t[-1] - t[0]), timed=False
+    )
     return ControlStart(data, _path_of(data, solution), sizes)
 
 

@@ -16,14 +16,16 @@ CONSISTENT = 1e-8  # a residual relative to the terms of its equation that is ta
 LIGHT = 1e-3  # of the size at which a coordinate has the inertia of the others: no coordinate is taken for smaller
 
 
-def with_inertia(sizes: Float[np.ndarray, "n"], inertia: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+def with_inertia(
+    sizes: Float[np.ndarray, "n"], inertia: Float[np.ndarray, "n"], part: float = LIGHT
+) -> Float[np.ndarray, "n"]:
     """s_j, and at least a thousandth of max_i(s_i √M_i)/√M_j: what is far smaller is rounding of a coordinate at rest.
 
     inertia: M, |∂²L/∂v_j²| or that of the highest derivative; where it is 0 and s_j too, s_j = max s.
     """
     weight = np.sqrt(np.where(np.isfinite(inertia), np.abs(inertia), 0.0))
     largest = np.max(sizes * weight, initial=0.0)
-    least = LIGHT * largest / np.where(weight > 0.0, weight, np.inf)
+    least = part * largest / np.where(weight > 0.0, weight, np.inf)
     found = np.maximum(sizes, least)
     return np.where(found > 0.0, found, np.max(found, initial=0.0))
 
