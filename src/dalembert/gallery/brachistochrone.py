@@ -21,13 +21,13 @@ def lagrangian(q, v):
     return 0.5 * (1.0 + (v[0] ** 2 + v[1] ** 2) / q[2] ** 2)
 
 
-def energy(q):
+def conserved(q):
     return q[2] ** 2 - 2.0 * GRAVITY * q[1]
 
 
 def brachistochrone() -> VariationalProblem:
     """From rest, along a curve without friction."""
-    return VariationalProblem(lagrangian, Holonomic(energy), coordinates=("x", "y", "s"))
+    return VariationalProblem(lagrangian, Holonomic(conserved), coordinates=("x", "y", "s"))
 
 
 def exact(t):
