@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.inequalities import nodes_of
 from dalembert.boundary.interior.activity import Activity, kind_of
+from dalembert.boundary.kkt.alternation import Sequence
 from dalembert.boundary.kkt.multipliers import alternating, differential, holonomic, refined, sequences_of
 from dalembert.boundary.kkt.path_terms import velocities
 from dalembert.boundary.kkt.system import KKTSystem
@@ -26,16 +28,67 @@ OUTCOMES = {end: Outcome["SUCCESS" if end is Termination.CONVERGED else end.name
 MOVES = 1e-3  # of θ in a step: a larger one tells that nothing holds the final time
 
 
-class Ended(NamedTuple):
-    """The end of an iteration, and what was measured there. alternation: see `multipliers.alternating`."""
+class Judged(NamedTuple):
+    """What the end of an iteration is. alternation: see `multipliers.alternating`; inertia: see `kind_of`."""
 
     it: Iterate
     residual: float
     alternation: float
     inertia: tuple[int, int]
     condition: float
-    bounds: dict[str, ActiveBounds]
     final_time: FinalTime | None
+
+    def numbers(self, violated_at: float = np.nan) -> dict[str, Any]:
+        """Those of a solution of any kind."""
+        it = self.it
+        found: Any = (
+            it.iterations, it.factorizations, it.restorations, it.update, self.residual, it.at.violation, it.shift,
+            self.condition, abs(self.alternation), violated_at,
+        )  # fmt: skip
+        return {
+            "negative_directions": np.asarray(self.inertia[0]), "flat_directions": np.asarray(self.inertia[1]),
+            "code": np.asarray(int(OUTCOMES[it.end])), "statistics": BoundaryStatistics(*(np.asarray(x) for x in found)),
+            "final_time": self.final_time,
+        }  # fmt: skip
+
+
+class FreeTimeAt(NamedTuple):
+    """A free final time, and the place of the first block's θ in the flat path."""
+
+    horizon: Horizon
+    place: int
+
+
+def judged(
+    it: Iterate,
+    activity: Activity,
+    sequences: Callable[[np.ndarray], list[Sequence]],
+    free: FreeTimeAt | None,
+    certify: bool,
+) -> Judged:
+    """What has converged to values that alternate from node to node is no solution. sequences: of a path, which may not;
+    certify: with the kind of the extremal and the condition of its equations."""
+    kkt, pinned = it.kkt, activity.pinned(it.kkt, it.z)
+    gradient, band = it.at.gradient + activity.multipliers, kkt.matrix(it.z, added=pinned)
+    alternation = alternating(it, sequences, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
+    it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
+    if free is not None:
+        _check_held(it, free.place, gradient, pinned)
+    inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
+    condition = it.linear.condition(band) if certify else np.nan
+    time = None if free is None else _final_time(free, kkt, it.z, activity)
+    return Judged(it, kkt.residual(gradient, band), alternation, inertia, condition, time)
+
+
+class Ended(NamedTuple):
+    """The end of an iteration, judged, and what has bounds there."""
+
+    judged: Judged
+    bounds: dict[str, ActiveBounds]
+
+    @property
+    def it(self) -> Iterate:
+        return self.judged.it
 
 
 class EndLimits(NamedTuple):
@@ -46,21 +99,11 @@ class EndLimits(NamedTuple):
 
 
 def ended(made: Transcription, it: Iterate, certify: bool, activity: Activity, limits: EndLimits) -> Ended:
-    """certify: with the kind of the extremal and the condition of its equations. What
-    has converged to multipliers that alternate from node to node is no solution."""
-    kkt, linear, pinned = made.kkt, it.linear, activity.pinned(made.kkt, it.z)
-    refined(made, it, activity.multipliers, pinned)
-    gradient, band = it.at.gradient + activity.multipliers, kkt.matrix(it.z, added=pinned)
-    residual = kkt.residual(gradient, band)
-    alternation = alternating(it, partial(sequences_of, made), gradient, pinned) if it.end is Termination.CONVERGED else 0.0
-    it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
-    if limits.horizon is not None:
-        check_held(it, made.time_place, gradient, pinned)
-    inertia = kind_of(kkt, linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
-    bounds = _bounds(made.at(it.z), it, activity, limits.bounds)
-    condition = linear.condition(band) if certify else np.nan
-    time = None if limits.horizon is None else final_time(limits.horizon, kkt, it.z, made.time_place, activity)
-    return Ended(it, residual, alternation, inertia, condition, bounds, time)
+    """certify: see `judged`."""
+    refined(made, it, activity.multipliers, activity.pinned(made.kkt, it.z))
+    free = None if limits.horizon is None else FreeTimeAt(limits.horizon, made.time_place)
+    found = judged(it, activity, partial(sequences_of, made), free, certify)
+    return Ended(found, _bounds(made.at(it.z), it, activity, limits.bounds))
 
 
 def _bounds(made: Transcription, it: Iterate, activity: Activity, positions: np.ndarray | None) -> dict[str, ActiveBounds]:
@@ -76,7 +119,7 @@ def _bounds(made: Transcription, it: Iterate, activity: Activity, positions: np.
     return found
 
 
-def check_held(it: Iterate, place: int, gradient: np.ndarray, pinned: np.ndarray | None) -> None:
+def _check_held(it: Iterate, place: int, gradient: np.ndarray, pinned: np.ndarray | None) -> None:
     """A final time far from its guess that another step would move farther is no solution: gradients vanish on the way
     to 0 and to infinity."""
     if it.end is Termination.CONVERGED and abs(it.z.ravel()[place]) > np.log(FAR):
@@ -85,8 +128,9 @@ def check_held(it: Iterate, place: int, gradient: np.ndarray, pinned: np.ndarray
             it.end = Termination.NOT_CONVERGED
 
 
-def final_time(horizon: Horizon, kkt: KKTSystem, z: np.ndarray, place: int, activity: Activity) -> FinalTime:
-    """place: of the first block's θ. Multipliers of θ_{i+1} = θ_i cancel in the sum over all blocks."""
+def _final_time(free: FreeTimeAt, kkt: KKTSystem, z: np.ndarray, activity: Activity) -> FinalTime:
+    """Multipliers of θ_{i+1} = θ_i cancel in the sum over all blocks."""
+    horizon, place = free
     found = {"guess": horizon.free.guess, "lower": horizon.limits[0], "upper": horizon.limits[1]}
     slope = kkt.raw_gradient(z)[:, place].sum() / (horizon.length * np.exp(z[0, place]))
     numbers = {name: np.asarray(value) for name, value in found.items()}
@@ -111,15 +155,9 @@ def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) ->
         "multipliers": differential(made, z), "holonomic_multipliers": holonomic(made, z),
         "momenta_initial": _momenta(w, raw, 0, -1.0, layout.k),
         "momenta_final": _momenta(w, raw, len(w.t) - 1, 1.0, layout.k),
-        "action": np.asarray(it.at.objective), "negative_directions": np.asarray(end.inertia[0]),
-        "flat_directions": np.asarray(end.inertia[1]), "code": np.asarray(int(OUTCOMES[it.end])),
+        "action": np.asarray(it.at.objective),
     }  # fmt: skip
-    numbers: Any = (
-        it.iterations, it.factorizations, it.restorations, it.update, end.residual, it.at.violation, it.shift, end.condition,
-        abs(end.alternation),
-    )  # fmt: skip
-    statistics = BoundaryStatistics(*(np.asarray(x) for x in numbers))
-    return Solution(**values, statistics=statistics, scheme=scheme, bounds=end.bounds, final_time=end.final_time)
+    return Solution(**values, **end.judged.numbers(), scheme=scheme, bounds=end.bounds)
 
 
 def _momenta(w: Windows, gradient: np.ndarray, node: int, sign: float, k: int):

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.boundary.data.inequalities import nodes_of
-from dalembert.boundary.interior.activity import Activity, kind_of
+from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.kkt.alternation import Sequence
-from dalembert.boundary.kkt.multipliers import alternating, continued
+from dalembert.boundary.kkt.multipliers import continued
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton.iterate import Iterate, Termination
-from dalembert.boundary.result import OUTCOMES, check_held, final_time
+from dalembert.boundary.result import FreeTimeAt, judged
 from dalembert.control.transcription import ControlData
-from dalembert.solution import BoundaryStatistics, ControlSolution
+from dalembert.solution import ControlSolution
 from dalembert.solution_bounds import ActiveBounds
 from dalembert.systems import System
 from dalembert.systems.equations import all_reactions
@@ -26,29 +26,14 @@ from dalembert.tracing import Jitted
 
 def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bool, activity: Activity) -> ControlSolution:
     """certify: with the kind of the extremal and the condition of its equations."""
-    pinned = activity.pinned(kkt, it.z)
-    gradient, band = it.at.gradient + activity.multipliers, kkt.matrix(it.z, added=pinned)
-    residual = kkt.residual(gradient, band)
-    found = alternating(it, partial(_sequences, data), gradient, pinned) if it.end is Termination.CONVERGED else 0.0
-    if found > 0.0:
-        it.end = Termination.ALTERNATING
-    if data.horizon is not None:
-        check_held(it, data.time_place, gradient, pinned)
-    inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
-    condition = it.linear.condition(band) if certify else np.nan
-    numbers: Any = (
-        it.iterations, it.factorizations, it.restorations, it.update, residual, it.at.violation, it.shift, condition,
-        abs(found), _violated_at(data, kkt, it),
-    )  # fmt: skip
+    free = None if data.horizon is None else FreeTimeAt(data.horizon, data.time_place)
+    found = judged(it, activity, partial(_sequences, data), free, certify)
     data = data.at(it.z)
     values = _values(data, it.z, kkt.raw_gradient(it.z))
-    time = None if data.horizon is None else final_time(data.horizon, kkt, it.z, data.time_place, activity)
     return ControlSolution(
-        **values, cost=np.asarray(it.at.objective), negative_directions=np.asarray(inertia[0]),
-        flat_directions=np.asarray(inertia[1]), code=np.asarray(int(OUTCOMES[it.end])),
-        statistics=BoundaryStatistics(*(np.asarray(x) for x in numbers)),
+        **values, **found.numbers(_violated_at(data, kkt, it)), cost=np.asarray(it.at.objective),
         scheme=", ".join(repr(one) for one in data.scheme.action_for(data.problem.system)),
-        bounds=_bounds(data, it, activity, values), final_time=time,
+        bounds=_bounds(data, it, activity, values),
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ REST = (0.0,) * 5
 entry = BoundaryEntry(
     name="parked_car",
     title="Car with a trailer, parked sideways",
-    formula="L = ½ Σ(m|ṙ|² + Iω²),  no side slip at any axle,  min ∫|u|² dt,  |φ| ≤ 0.6",
+    formula="no side slip at three axles,  min ∫|u|² dt,  |φ| ≤ 0.6",
     source="Murray, Sastry, IEEE Trans. Automat. Control 38 (1993), for the plant",
     problem=parked_car(),
     boundary={

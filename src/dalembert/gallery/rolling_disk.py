@@ -26,7 +26,7 @@ def rolling_disk() -> OptimalControl:
 entry = BoundaryEntry(
     name="rolling_disk",
     title="Rolling disk, driven and steered",
-    formula="L = ½m(ẋ²+ẏ²) + ½Iθ̇² + ½Jφ̇²,  ẋ = Rθ̇ cos φ,  ẏ = Rθ̇ sin φ,  min ∫|u|² dt",
+    formula="ẋ = Rθ̇ cos φ,  ẏ = Rθ̇ sin φ,  min ∫|u|² dt",
     source="Bloch, Nonholonomic Mechanics and Control, Section 1.4",
     problem=rolling_disk(),
     boundary={"initial": (REST, REST), "final": ({"x": 1.0, "y": 1.0, "φ": 0.5 * np.pi}, REST), "T": 3.0},

@@ -29,7 +29,7 @@ def wheel_swing_up(I: float = 0.1, J: float = 0.02, M: float = 0.5) -> OptimalCo
 entry = BoundaryEntry(
     name="wheel_swing_up",
     title="Swing-up of the inertia wheel pendulum",
-    formula="L = ½Iθ̇² + ½J(θ̇+ψ̇)² - M(1+cos θ),  min ∫u² dt,  |u| ≤ 0.3, u on ψ",
+    formula="L = ½Iθ̇² + ½J(θ̇+ψ̇)² - M(1+cos θ),  min ∫u² dt,  |u| ≤ 0.3",
     source="Borda, Fernández, Grillo, Section 4.2, for the plant",
     problem=wheel_swing_up(),
     boundary={"initial": ((np.pi, 0.0), REST), "final": ({"θ": 0.0}, REST), "T": 4.0, "bounds": {"u": (-0.3, 0.3)}},
