@@ -65,6 +65,12 @@ def check_solution_of(problem: Any, solution: Any) -> None:
         raise ValueError(
             f"solution: found {found[0]} controls and {found[1]} constraints; the problem has {needed[0]} and {needed[1]}"
         )
+    for name in ("v", "inequalities"):
+        if name in solution.bounds and np.any(solution.bounds[name].active):
+            raise ValueError(
+                f"solution: found active bounds[{name!r}]; neighbours of a path on such a bound are not known yet, "
+                "those of one inside, or on bounds of controls and positions, are"
+            )
 
 
 def along(problem: OptimalControl, solution: ControlSolution, scheme: Scheme | None) -> ControlStart:
