@@ -121,3 +121,14 @@ def test_wrong_arguments():
         da.closed_loop(problem.system, da.mpc(problem, T=1.0, steps=10), [0.0], [0.0], h=0.1, steps=1, delay=-1)
     with pytest.raises(ValueError, match="steps"):
         da.closed_loop(problem.system, da.mpc(problem, T=1.0, steps=0), [0.0], [0.0], h=0.1, steps=1)
+
+
+@pytest.mark.parametrize("more", [{}, {"u": (-9.0, 9.0)}])
+def test_a_speed_limit_holds_alone_and_beside_other_bounds(more):
+    point = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v), cost=lambda q, v, u: u @ u, actuated=0)
+    controller = da.mpc(point, final=([1.0], [0.0]), T=1.0, steps=20, bounds={"v": (None, 1.2), **more})
+    for t, q, v in ((0.0, [0.0], [0.0]), (0.05, [0.02], [0.3])):
+        controller(t, q, v)
+        assert controller.records[-1].outcome is da.Outcome.SUCCESS
+        speeds = np.diff(controller.plan.q[:, 0]) / np.diff(controller.plan.t)
+        assert speeds.max() == pytest.approx(1.2, abs=1e-6)

@@ -11,7 +11,8 @@ from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.free_time import fitted, horizon_of
 from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
-from dalembert.boundary.iteration import search_of
+from dalembert.boundary.iteration import Search, search_of
+from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
 from dalembert.control.ends import check_ends, first_path, read_partly, size_of_end
@@ -37,18 +38,33 @@ class ControlStart(NamedTuple):
     smooth: tuple[np.ndarray, np.ndarray] | None = None
 
 
+class ControlSearch(NamedTuple):
+    """A checked problem, ready to be solved from any path. sizes: of what convergence is judged by."""
+
+    start: ControlStart
+    kkt: KKTSystem
+    search: Search
+    sizes: np.ndarray
+
+
 @extremal.register
 def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
-    data, z, sizes, smooth = prepare_control(problem, asked)
-    kkt = transcribed(data, z, sizes, asked.settings.tolerance)
-    least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
-    sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
-    bounds = bounds_of(data)
-    search = search_of(kkt, z, asked.settings, bounds, None if data.horizon is None else data.time_place)
+    (data, z, _, smooth), kkt, search, sizes = control_search(problem, asked)
     assert smooth is not None
     starts = Starts(z, asked.request.guess, smooth)
-    it, activity = minimised(data, search, starts, sizes) if bounds else search(z, sizes, None)
+    it, activity = minimised(data, search, starts, sizes) if bounds_of(data) else search(z, sizes, None)
     return control_solution(data, kkt, it, asked.certify, activity)
+
+
+def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
+    """Newton's method, or inside bounds on anything the interior point method."""
+    start = prepare_control(problem, asked)
+    data = start.data
+    kkt = transcribed(data, start.z, start.sizes, asked.settings.tolerance)
+    least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
+    sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
+    time = None if data.horizon is None else data.time_place
+    return ControlSearch(start, kkt, search_of(kkt, start.z, asked.settings, bounds_of(data), time), sizes)
 
 
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:

@@ -13,21 +13,17 @@ from jaxtyping import Array, Float
 
 from dalembert.boundary.data.boundary_data import TimeGrid
 from dalembert.boundary.data.bounds import check_given
-from dalembert.boundary.interior.activity import Activity, activity_of, no_activity
-from dalembert.boundary.interior.barrier import Bounds, placed
-from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
-from dalembert.boundary.kkt.linear import LinearSolver
+from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.kkt.system import KKTSystem
-from dalembert.boundary.newton.iterate import Iterate, Settings
-from dalembert.boundary.newton.iteration import BoundaryNewton
+from dalembert.boundary.newton.iterate import Iterate
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.result import OUTCOMES
 from dalembert.boundary.solve import Asked, settings
 from dalembert.control.ends import read_partly, size_of_end
 from dalembert.control.problem import OptimalControl
 from dalembert.control.result import control_solution
-from dalembert.control.solve import bounds_of, prepare_control
-from dalembert.control.transcription import ControlData, transcribed
+from dalembert.control.solve import ControlSearch, control_search, prepare_control
+from dalembert.control.transcription import ControlData
 from dalembert.discretize import Scheme
 from dalembert.numbers import as_positive, described, whole_number
 from dalembert.outcome import CONTROLLED, Outcome
@@ -58,22 +54,23 @@ class Replanned(NamedTuple):
     cost: float
 
 
-class _Horizon(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Horizon:
     """A problem over the next time T, ready to be solved from any state: only the first node of its path changes."""
 
-    data: ControlData
-    kkt: KKTSystem
-    linear: LinearSolver
-    bounds: Bounds | None
-    least: Any
+    ready: ControlSearch
 
-    def minimise(self, z: np.ndarray, settings: Settings) -> tuple[Iterate, Activity]:
+    @property
+    def data(self) -> ControlData:
+        return self.ready.start.data
+
+    @property
+    def kkt(self) -> KKTSystem:
+        return self.ready.kkt
+
+    def minimise(self, z: np.ndarray) -> tuple[Iterate, Activity]:
         """From a first path (blocks, b)."""
-        near, linear = self.kkt.positions + self.least, self.linear.fresh()
-        if self.bounds is None:
-            return BoundaryNewton(self.kkt, linear, settings).minimise(z, near), no_activity(self.kkt)
-        path = InteriorPoint(self.kkt, linear, settings, self.bounds).minimise(z, near)
-        return path.newton, activity_of(path)
+        return self.ready.search(z, self.ready.sizes, None)
 
     def shifted(self, z: np.ndarray, by: float) -> np.ndarray:
         """The path seen a while later; what lies beyond its end stays as it was there."""
@@ -163,7 +160,8 @@ class PredictiveController:
     def _solved(self, t: float, q: np.ndarray, v: np.ndarray) -> tuple[Iterate, Activity]:
         """The problem from a state, the last plan being the guess."""
         if self._horizon is None or self._found is None or self.problem.system.time_dependent:
-            self._horizon, z = _horizon(self.problem, self._asked_from(t, q, v))
+            self._horizon = _Horizon(control_search(self.problem, self._asked_from(t, q, v)))
+            z = self._horizon.ready.start.z
             if self._found is not None:
                 z = np.where(self._horizon.kkt.fixed, z, self._horizon.shifted(self._found[0].z, t - self.begun))
         else:
@@ -175,7 +173,7 @@ class PredictiveController:
         if "q" in data.bounds:
             path = z[1:-1, data.layout.part("state")] + data.origin
             check_given(data.bounds["q"], path, data.given, data.t, self.problem.coordinates)
-        return self._horizon.minimise(z, self.asked.settings)
+        return self._horizon.minimise(z)
 
     def _asked_from(self, t: float, q: np.ndarray, v: np.ndarray) -> Asked:
         grid = self.asked.grid
@@ -184,16 +182,6 @@ class PredictiveController:
             assert grid.steps is not None
             grid = TimeGrid(None, None, t + np.linspace(0.0, grid.T, grid.steps + 1))
         return self.asked._replace(request=self.asked.request._replace(initial=(q, v)), grid=grid)
-
-
-def _horizon(problem: OptimalControl, asked: Asked) -> tuple[_Horizon, np.ndarray]:
-    """As `solve` begins."""
-    data, z, sizes, _ = prepare_control(problem, asked)
-    kkt = transcribed(data, z, sizes, asked.settings.tolerance)
-    least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
-    linear = LinearSolver(kkt, z, SHORTEST_FRONTAL) if data.bounds else LinearSolver(kkt, z)
-    bounds = placed(kkt.blocks, kkt.size, bounds_of(data)) if data.bounds else None
-    return _Horizon(data, kkt, linear, bounds, least), z
 
 
 def mpc(
