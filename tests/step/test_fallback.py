@@ -10,8 +10,7 @@ from jax import lax
 
 import dalembert as da
 from dalembert.native.stepper import compiled
-from dalembert.native.trace import elementwise
-from dalembert.step.run import native as native_run
+from dalembert.native.trace import elementwise, place
 
 Q0, V0 = np.array([0.3, -0.4, 0.9]), np.array([0.1, 1.0, -0.3])
 OPTIONS = {"h": 0.1, "steps": 3}
@@ -20,7 +19,7 @@ TABLE = jnp.array([1.0, 2.0, 5.0])
 
 @pytest.fixture(autouse=True)
 def _nothing_was_told(monkeypatch):
-    monkeypatch.setattr(native_run, "_told", set())
+    monkeypatch.setattr(place, "TOLD", set())
 
 
 def harmonic(forces) -> da.System:

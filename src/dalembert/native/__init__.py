@@ -5,6 +5,7 @@ from dalembert.native.assembly.function import compile_function
 from dalembert.native.assembly.newton import CONVERGED, ElementSum, Point, Rules, WholeSteps
 from dalembert.native.assembly.symbolic_plan import Summand, symbolic_plan
 from dalembert.native.assembly.windows import Accumulation, Places, Windowed, compile_accumulation, vanishing
+from dalembert.native.flow.flow import Accuracy, CompiledFlow, FlowFunctions, ImplicitPart, Travelled, compile_flow
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.root.iteration_code import CONVERGED as ROOT_FOUND
@@ -13,6 +14,7 @@ from dalembert.native.stepper.arrays import COUNTED, COUNTS, counts
 from dalembert.native.stepper.compiled import CompiledStep, Sample, compile_step, processors
 from dalembert.native.stepper.step import StepFunctions
 from dalembert.native.trace.elementwise import check_type
+from dalembert.native.trace.place import native_first
 from dalembert.native.trace.tracer import supported
 from dalembert.native.xla.handles import register, run_by_xla
 
@@ -23,27 +25,34 @@ __all__ = [
     "COUNTS",
     "ROOT_FOUND",
     "Accumulation",
+    "Accuracy",
     "BoundFactorization",
     "Cache",
+    "CompiledFlow",
     "CompiledRoot",
     "CompiledStep",
     "ElementSum",
+    "FlowFunctions",
     "FrontalFactorization",
+    "ImplicitPart",
     "Places",
     "Point",
     "Rules",
     "Sample",
     "StepFunctions",
     "Summand",
+    "Travelled",
     "Unsupported",
     "WholeSteps",
     "Windowed",
     "check_type",
     "compile_accumulation",
+    "compile_flow",
     "compile_function",
     "compile_root",
     "compile_step",
     "counts",
+    "native_first",
     "processors",
     "register",
     "run_by_xla",

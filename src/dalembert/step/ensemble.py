@@ -12,7 +12,7 @@ import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
-from dalembert.native import COUNTED, counts
+from dalembert.native import COUNTED, counts, native_first
 from dalembert.numbers import MOST_THREADS, described, whole_number
 from dalembert.path import Path
 from dalembert.step.options import RunOptions, step_of
@@ -20,7 +20,7 @@ from dalembert.step.programs.scaled import Scaled, in_units
 from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.loop import row_of, rows_of, traced_run
-from dalembert.step.run.native import columns_of, compiled, empty_rows, native_first, packed, told, unpacked
+from dalembert.step.run.native import columns_of, compiled, empty_rows, packed, told, unpacked
 from dalembert.step.run.provenance import abridged
 from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import Choices, Grid, RunState, SampledFeedback, initial_state

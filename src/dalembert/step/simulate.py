@@ -13,6 +13,7 @@ import numpy as np
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.held import as_left
+from dalembert.native import native_first
 from dalembert.numbers import as_flag
 from dalembert.outcome import Outcome
 from dalembert.path import Path, StepError
@@ -22,7 +23,7 @@ from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.diagnose import diagnosis
 from dalembert.step.run.loop import chunked_run, traced_run
-from dalembert.step.run.native import native_first, native_run
+from dalembert.step.run.native import native_run
 from dalembert.step.run.native_traced import native_traced_run
 from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import Choices, Grid, RunState, SampledFeedback, initial_state

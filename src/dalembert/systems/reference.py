@@ -1,8 +1,8 @@
-"""The continuous reduced equations, integrated by diffrax: the reference to compare a discrete path with."""
+"""The continuous reduced equations, integrated: the reference to compare a discrete path with."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import equinox as eqx
 import jax
@@ -12,12 +12,15 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from dalembert.algebra.ode import integrate
-from dalembert.numbers import as_array, as_flag, as_tolerance, is_traced, whole_number
+from dalembert.native import Accuracy, native_first
+from dalembert.numbers import as_array, as_choice, as_flag, as_tolerance, is_traced, whole_number
 from dalembert.systems.checks import check_initial_data
-from dalembert.systems.consistency import STEPS, velocity_residuals
+from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
+from dalembert.systems.reduced_flow import LARGEST, drift, reduced_flow
+from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System, check_system
-from dalembert.tracing import Jitted, traced_once
+from dalembert.tracing import Jitted, outside, traced_once
 
 if TYPE_CHECKING:
     import diffrax
@@ -55,9 +58,10 @@ def reference(
     tolerance: float = 1e-11,
     max_steps: int | None = None,
     solver: diffrax.AbstractSolver | None = None,
+    backend: Literal["native", "diffrax"] | None = None,
     throw: bool = True,
 ) -> Reference:
-    """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by Dormand-Prince 8(7).
+    """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by Dormand's and Prince's order 8.
 
     Constraints of order 0 and 1 hold through their derivatives only, so they drift; the drift is reported, not removed.
 
@@ -68,7 +72,9 @@ def reference(
         t: (N+1,) increasing times, the first is the initial time.
         tolerance: relative and absolute, local.
         max_steps: of the integrator, at most.
-        solver: another one of diffrax, instead of Dormand-Prince 8(7).
+        solver: one of diffrax, which is then the backend.
+        backend: "native", DOP853 in machine code, the default on CPUs, with one warning and diffrax where a function cannot
+            be translated; "diffrax", its Dopri8, which also runs inside jit, vmap, grad and for over 24 unknowns (a, λ).
         throw: raise where the integration fails; False returns what was reached, with succeeded false.
 
     Returns:
@@ -87,11 +93,14 @@ def reference(
     check_system(system)
     as_flag(throw, "throw")
     times = check_times(t, tolerance)
-    if solver is not None:
-        _check_solver(solver)
+    chosen = chosen_backend(backend, solver)
     q, v = check_initial_data(system, q0, v0, times[0], time_scale(times))
     steps = 10_000_000 if max_steps is None else whole_number(max_steps, "max_steps")
-    result = _integrate(system, q, v, times, tolerance, solver=solver, max_steps=steps)
+    by_diffrax = lambda *x: _integrate(*x, solver=solver, max_steps=steps)  # noqa: E731
+    if chosen == "native" and in_machine_code(system, q, v, times, tolerance):
+        result = native_first(lambda *x: _native(*x, steps), by_diffrax, system, q, v, times, tolerance)
+    else:
+        result = by_diffrax(system, q, v, times, tolerance)
     if throw and not is_traced(result) and not bool(result.succeeded):
         reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
         raise RuntimeError(
@@ -99,6 +108,34 @@ def reference(
             "(the solution may cease to exist, or raise max_steps or the tolerance); throw=False returns what there is"
         )
     return result
+
+
+def chosen_backend(backend: str | None, solver=None) -> str:
+    """Which integrates, with the choice checked."""
+    if solver is not None:
+        _check_solver(solver)
+    if backend is None:
+        return "diffrax" if solver is not None or jax.default_backend() != "cpu" else "native"
+    as_choice(backend, "backend", ("native", "diffrax"), "back-ends, if one is given,")
+    if solver is not None and backend == "native":
+        raise ValueError("solver, backend: a solver of diffrax is run by backend='diffrax'; leave one of them out")
+    return backend
+
+
+def in_machine_code(system: System, q, v, *others) -> bool:
+    """Whether all is known, and not so large that the equations are not written out."""
+    known = outside() and not is_traced(system, q, v, *others)
+    return known and q.shape[0] + sum(check_shapes(system, q, v, others[0][0])) <= LARGEST
+
+
+def _native(system: System, q, v, times, tolerance, max_steps: int) -> Reference:
+    """As `_integrate`; Unsupported where a function cannot be translated."""
+    n, accuracy = q.shape[0], Accuracy(float(tolerance), max_steps)
+    flow = reduced_flow(system, n, sum(check_shapes(system, q, v, times[0])))
+    found = flow.run(q, v, times, accuracy)
+    rows, outputs = np.where(np.arange(len(times))[:, None] < found.saved, found.rows, np.inf), found.outputs
+    parts = times, rows[:, :n], rows[:, n:], outputs[:, :-1], outputs[:, -1], found.reached, found.steps
+    return Reference(*(jnp.asarray(x) for x in parts))
 
 
 def check_times(t, tolerance) -> Float[Array, "times"]:
@@ -137,15 +174,10 @@ def _integrate(system, q, v, times, tolerance, *, solver, max_steps: int) -> Ref
         qs,
         vs,
         multipliers,
-        jax.vmap(lambda x, w, s: _drift(system, x, w, s))(qs, vs, times),
+        jax.vmap(lambda x, w, s: drift(system, x, w, s))(qs, vs, times),
         found.reached,
         found.steps,
     )
-
-
-def _drift(system: System, q, v, t) -> Float[Array, ""]:
-    residuals = velocity_residuals(system, q, v, t).values()
-    return jnp.max(jnp.stack([jnp.max(jnp.abs(r)) for r in residuals])) if residuals else jnp.zeros(())
 
 
 def _increasing(value: Any, name: str, right: str) -> Float[Array, "times"]:

@@ -19,6 +19,7 @@ from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.emit import Emitter, Values
 from dalembert.native.llvm.jit import Loaded
+from dalembert.native.trace.elementwise import Nodes
 from dalembert.native.trace.place import refusing
 from dalembert.native.trace.tracer import Tracer
 
@@ -61,22 +62,40 @@ class CompiledFunction:
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self.address)
 
 
-@refusing
-def compile_function(function: Callable, *examples: Any, cache: Cache = CACHE) -> CompiledFunction:
-    """function as machine code for arguments of the shapes of `examples`; float64 in and out, as a flat list."""
+@dataclasses.dataclass(frozen=True)
+class GraphFunction:
+    """The graph of a function of arrays; the inputs are the vectors x0, x1, … of it. results: nodes in their shapes."""
+
+    graph: Graph
+    tracer: Tracer
+    sizes: tuple[int, ...]
+    results: tuple[Nodes, ...]
+
+    def compiled(self, cache: Cache = CACHE) -> CompiledFunction:
+        """The machine code."""
+        g, depend = self.graph, Dependence(self.graph)
+        level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(self.sizes)))))  # noqa: E731
+        outputs = [g.number(i) for o in self.results for i in o.ravel().tolist()]
+        outputs = share_reciprocals(g, gather_factors(g, outputs, level), level)
+        loaded = cache.load(_text(g, list(self.sizes), len(self.tracer.captured), outputs), plain=True)
+        captured = np.asarray(self.tracer.captured, float)
+        return CompiledFunction(self.sizes, tuple(o.shape for o in self.results), captured, loaded)
+
+
+def translated(function: Callable, *examples: Any) -> GraphFunction:
+    """The graph of function for arguments of the shapes of `examples`."""
     g = Graph()
     shapes = [jax.ShapeDtypeStruct(np.shape(x), np.float64) for x in examples]
     inputs = [g.vector(f"x{i}", int(np.prod(s.shape, initial=1))).reshape(s.shape) for i, s in enumerate(shapes)]
     tracer = Tracer(g)
     results = tracer.trace(function, *inputs, shapes=shapes)
-    depend = Dependence(g)
-    level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(inputs)))))  # noqa: E731
-    outputs = [g.number(i) for o in results for i in o.ravel().tolist()]
-    outputs = share_reciprocals(g, gather_factors(g, outputs, level), level)
-    sizes = tuple(x.size for x in inputs)
-    loaded = cache.load(_text(g, list(sizes), len(tracer.captured), outputs), plain=True)
-    captured = np.asarray(tracer.captured, float)
-    return CompiledFunction(sizes, tuple(o.shape for o in results), captured, loaded)
+    return GraphFunction(g, tracer, tuple(x.size for x in inputs), tuple(results))
+
+
+@refusing
+def compile_function(function: Callable, *examples: Any, cache: Cache = CACHE) -> CompiledFunction:
+    """function as machine code for arguments of the shapes of `examples`; float64 in and out, as a flat list."""
+    return translated(function, *examples).compiled(cache)
 
 
 def inlined(function: Callable, tree: Any, code: Code, names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ import itertools
 import linecache
 import os
 import sysconfig
+import warnings
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -95,6 +96,20 @@ def refusing(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
             raise Unsupported("translation", told(error)) from error
 
     return call
+
+
+TOLD: set[str] = set()  # reasons of which there was a warning
+
+
+def native_first(native: Callable, other: Callable, *arguments):
+    """native(*arguments); other(*arguments), with one warning for each reason, where the program cannot be translated."""
+    try:
+        return native(*arguments)
+    except Unsupported as reason:
+        if str(reason) not in TOLD:
+            TOLD.add(str(reason))
+            warnings.warn(f"backend: the slower JAX back-end is used, because of {reason}", stacklevel=3)
+        return other(*arguments)
 
 
 def told(error: Exception) -> str:

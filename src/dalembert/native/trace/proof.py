@@ -73,12 +73,12 @@ def _proof(op: str, of: Proof) -> Proof:
 
 
 class Equations:
-    """F (rows) with its Jacobian. declared: nodes whose part in the Jacobian is what somebody says."""
+    """F (rows) with its Jacobian. declared: nodes whose part in the Jacobian is what somebody says. name: of unknowns."""
 
-    def __init__(self, g: Graph, f: Sequence[int], jacobian: Nodes, declared: Iterable[int]):
+    def __init__(self, g: Graph, f: Sequence[int], jacobian: Nodes, declared: Iterable[int], name: str = "z"):
         self.jacobian = jacobian
         declared = list(declared)
-        self._of = proofs(g, [*f, *jacobian.ravel().tolist(), *declared])
+        self._of = proofs(g, [*f, *jacobian.ravel().tolist(), *declared], name)
         self._f = [self._of[i] for i in f]
         self._declared = union(self._of[i] for i in declared).depends
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
@@ -30,7 +29,6 @@ REMEMBERED = 128  # compiled programs found again without a new trace; machine c
 PARTS = ("q", "s", "history", "held", "sign", "residual", "failed_residual", "determinant")
 BOTH = ("known", "code", "iterations", "max_iterations", "crossings", "turns", "leaps")
 _COMPILED: Remembered[CompiledStep] = Remembered(REMEMBERED)
-_told: set[str] = set()
 
 
 class Native(NamedTuple):
@@ -39,17 +37,6 @@ class Native(NamedTuple):
     code: CompiledStep
     leaves: list
     rebuild: Callable[[Any], StepProgram]
-
-
-def native_first(native: Callable, other: Callable, *arguments):
-    """native(*arguments); other(*arguments), with one warning for each reason, where the program cannot be translated."""
-    try:
-        return native(*arguments)
-    except Unsupported as reason:
-        if str(reason) not in _told:
-            _told.add(str(reason))
-            warnings.warn(f"backend: the slower JAX back-end is used, because of {reason}", stacklevel=3)
-        return other(*arguments)
 
 
 def native_run(program: StepProgram, choices: Choices, carry: RunState, grid: Grid):

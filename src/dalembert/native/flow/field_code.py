@@ -1,0 +1,80 @@
+"""The right hand side of an equation as machine code: first the unknowns z with F(z, y, t) = 0, then g(z, y, t)."""
+
+from __future__ import annotations
+
+from dalembert.native.llvm.builder import Code, module
+from dalembert.native.llvm.packing import Packing
+from dalembert.native.root.iteration_code import CONVERGED
+
+# What the code of a field is told: sizes, functions and arrays, by address; `tolerance` has the bits of a double.
+FIELD = Packing.words("unknowns", "size", "most", "tolerance", "root", "equations", "pivoted", "start",
+                      "equations_given", "result", "work", "function", "function_given")  # fmt: skip
+
+
+def field() -> str:
+    """LLVM module with  i64 @field(ptr told, double t, ptr y, ptr out): out ← g(z, y, t), where F(z, y, t) = 0.
+
+    Newton's iteration begins at the same z each time, so that z depends on (y, t) alone. The update that passes its test is
+    applied. Returns 0, or the code of `root` where it found no z.
+    """
+    c = Code()
+    word = {name: c.load(c.at("%told", FIELD.fields[name].offset), "i64") for name in FIELD.fields}
+    pointer = {name: c.let(f"inttoptr i64 {word[name]} to ptr") for name in tuple(FIELD.fields)[4:]}
+    k, n = word["unknowns"], word["size"]
+    values = pointer["function_given"]
+    c.fork(c.let(f"icmp eq i64 {k}, 0"), "evaluate", "solve")
+    c.label("solve")
+    _solve(c, word, pointer)
+    c.label("evaluate")
+    state = c.at(values, k)
+    _copy(c, "%y", state, n)
+    c.store("%t", c.at(state, n))
+    c.line(f"call void {pointer['function']}(ptr {values}, ptr %out)")
+    c.line("ret i64 0")
+    one = c.function("define i64 @field(ptr %told, double %t, ptr %y, ptr %out) nounwind")
+    return module(one, _along(), declared=c.declared)
+
+
+def _along() -> str:
+    """void @along(ptr told, ptr times, ptr rows, ptr out, i64 count, i64 size, i64 width): g at every row, NaN where
+    there is no z; size: of a row, width: of a result."""
+    c = Code()
+    with c.loop(0, "%count") as i:
+        to = c.at("%out", c.let(f"mul i64 {i}, %width"))
+        row, t = c.at("%rows", c.let(f"mul i64 {i}, %size")), c.load(c.at("%times", i))
+        code = c.let(f"call i64 @field(ptr %told, double {t}, ptr {row}, ptr {to})")
+        lost, on = c.name("lost"), c.name("on")
+        c.fork(c.let(f"icmp eq i64 {code}, 0"), on, lost, True)
+        c.label(lost)
+        with c.loop(0, "%width") as l:
+            c.store(c.constant(float("nan")), c.at(to, l))
+        c.label(on)
+    c.line("ret void")
+    arguments = "ptr %told, ptr %times, ptr %rows, ptr %out, i64 %count, i64 %size, i64 %width"
+    return c.function(f"define void @along({arguments}) nounwind")
+
+
+def _solve(c: Code, word: dict[str, str], pointer: dict[str, str]) -> None:
+    """z, with its last update, to the beginning of what g is given."""
+    k, n, z, result = word["unknowns"], word["size"], pointer["equations_given"], pointer["result"]
+    _copy(c, pointer["start"], z, k)
+    state = c.at(z, k)
+    _copy(c, "%y", state, n)
+    c.store("%t", c.at(state, n))
+    arrays = ", ".join(f"ptr {pointer[x]}" for x in ("equations", "pivoted", "equations_given", "result", "work"))
+    tolerance = c.load(c.at("%told", FIELD.fields["tolerance"].offset))
+    code = c.let(f"call i64 {pointer['root']}({arrays}, i64 {k}, double {tolerance}, i64 {word['most']})")
+    c.fork(c.let(f"icmp eq i64 {code}, {CONVERGED}"), "solved", "unsolved", True)
+    c.label("unsolved")
+    c.line(f"ret i64 {code}")
+    c.label("solved")
+    square = c.let(f"mul i64 {k}, {k}")
+    update, units = c.at(pointer["work"], square), c.at(result, c.let(f"add i64 {k}, {square}"))
+    with c.loop(0, k) as i:
+        step = c.times(c.load(c.at(update, i)), c.load(c.at(units, i)))
+        c.store(c.minus(c.load(c.at(z, i)), step), c.at(pointer["function_given"], i))
+
+
+def _copy(c: Code, source: str, to: str, count: str) -> None:
+    with c.loop(0, count) as i:
+        c.store(c.load(c.at(source, i)), c.at(to, i))
