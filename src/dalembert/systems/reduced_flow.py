@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,58 +22,67 @@ LARGEST = 24  # unknowns (a, λ) up to which the equations are written out
 REMEMBERED = 128  # systems found again without a new trace
 _COMPILED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
 
+Rebuilt = Callable[[Sequence[Any]], System]
 
-class ReducedFlow(NamedTuple):
+
+class SystemFlow(NamedTuple):
     """The compiled equation of a system, and the arrays that this system gives it."""
 
     code: CompiledFlow
     leaves: list
 
-    def run(self, q, v, times, limits: Accuracy) -> Travelled:
-        """Rows (q, v), and as outputs (λ, drift)."""
-        return self.code.run(np.concatenate([np.asarray(q), np.asarray(v)]), np.asarray(times), self.leaves, limits)
+    def run(self, y, times, accuracy: Accuracy, start: np.ndarray | None = None) -> Travelled:
+        """From y at times[0]; start: where the iteration for z begins, if not where it always does."""
+        return self.code.run(np.asarray(y), np.asarray(times), self.leaves, accuracy, start)
 
 
-def reduced_flow(system: System, n: int, m: int) -> ReducedFlow:
-    """Of a system with n coordinates and m equations of constraints; Unsupported where it cannot be translated."""
+def flow_of(
+    system: System, what: tuple[Hashable, ...], size: int, functions: Callable[[Rebuilt], FlowFunctions]
+) -> SystemFlow:
+    """Machine code that serves all systems of this structure; Unsupported where it cannot be made.
+
+    what: which equation of the system it is. size: components of y. functions: from arrays → the system.
+    """
     arrays, static = eqx.partition(system, eqx.is_array)
     leaves, tree = jax.tree.flatten(arrays)
     types, walk = [x.dtype for x in leaves], Walk()
-    key = split(walk, system, []), n, m
+    key = split(walk, system, []), what
 
-    def rebuilt(given: Any) -> System:
+    def rebuilt(given: Sequence[Any]) -> System:
         typed = [jnp.asarray(x, dtype) for x, dtype in zip(given, types, strict=True)]
         return eqx.combine(jax.tree.unflatten(tree, typed), static)
 
     found = _COMPILED.get(key) if walk.lasting else None
     if found is None:
-        found = _compiled(system, _functions(rebuilt, n, m), n, leaves)
+        try:
+            found = compile_flow(functions(rebuilt), np.zeros(size), leaves)
+        except Unsupported as reason:
+            if reason.place is not None:
+                reason.role = role_of(reason.place.codes, system, {})
+            raise
         if walk.lasting:
             _COMPILED.put(key, found)
-    return ReducedFlow(found, leaves)
+    return SystemFlow(found, leaves)
 
 
-def _compiled(system: System, functions: FlowFunctions, n: int, leaves: list) -> CompiledFlow:
-    try:
-        return compile_flow(functions, np.zeros(2 * n), leaves)
-    except Unsupported as reason:
-        if reason.place is not None:
-            reason.role = role_of(reason.place.codes, system, {})
-        raise
+def reduced_flow(system: System, n: int, m: int) -> SystemFlow:
+    """y = (q, v), z = (a, λ) of n coordinates and m equations of constraints; its outputs are (λ, drift)."""
 
+    def functions(rebuilt: Rebuilt) -> FlowFunctions:
+        def equations(z, y, t, *given):
+            return kkt_residual(rebuilt(given), y[:n], y[n:], t, z)
 
-def _functions(rebuilt, n: int, m: int) -> FlowFunctions:
-    def equations(z, y, t, *given):
-        return kkt_residual(rebuilt(given), y[:n], y[n:], t, z)
+        def field(z, y, t, *given):
+            return jnp.concatenate([y[n:], z[:n]])
 
-    def field(z, y, t, *given):
-        return jnp.concatenate([y[n:], z[:n]])
+        def outputs(z, y, t, *given):
+            return jnp.concatenate([z[n:], drift(rebuilt(given), y[:n], y[n:], t)[None]])
 
-    def outputs(z, y, t, *given):
-        return jnp.concatenate([z[n:], drift(rebuilt(given), y[:n], y[n:], t)[None]])
+        units = lambda matrix: units_of(matrix, n, jnp)  # noqa: E731
+        part = ImplicitPart(equations, first_guess(n, m), units, EXACT.tolerance, EXACT.max_iterations)
+        return FlowFunctions(field, outputs, part)
 
-    unknowns = ImplicitPart(equations, first_guess(n, m), lambda x: units_of(x, n, jnp), EXACT.tolerance, EXACT.max_iterations)
-    return FlowFunctions(field, outputs, unknowns)
+    return flow_of(system, ("reduced", n, m), 2 * n, functions)
 
 
 def drift(system: System, q, v, t):

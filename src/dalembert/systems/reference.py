@@ -98,7 +98,7 @@ def reference(
     steps = 10_000_000 if max_steps is None else whole_number(max_steps, "max_steps")
     by_diffrax = lambda *x: _integrate(*x, solver=solver, max_steps=steps)  # noqa: E731
     if chosen == "native" and in_machine_code(system, q, v, times, tolerance):
-        result = native_first(lambda *x: _native(*x, steps), by_diffrax, system, q, v, times, tolerance)
+        result = native_first(lambda *x: _native(*x, max_steps=steps), by_diffrax, system, q, v, times, tolerance)
     else:
         result = by_diffrax(system, q, v, times, tolerance)
     if throw and not is_traced(result) and not bool(result.succeeded):
@@ -128,11 +128,11 @@ def in_machine_code(system: System, q, v, *others) -> bool:
     return known and q.shape[0] + sum(check_shapes(system, q, v, others[0][0])) <= LARGEST
 
 
-def _native(system: System, q, v, times, tolerance, max_steps: int) -> Reference:
+def _native(system: System, q, v, times, tolerance, *, max_steps: int) -> Reference:
     """As `_integrate`; Unsupported where a function cannot be translated."""
     n, accuracy = q.shape[0], Accuracy(float(tolerance), max_steps)
     flow = reduced_flow(system, n, sum(check_shapes(system, q, v, times[0])))
-    found = flow.run(q, v, times, accuracy)
+    found = flow.run(np.concatenate([np.asarray(q), np.asarray(v)]), times, accuracy)
     rows, outputs = np.where(np.arange(len(times))[:, None] < found.saved, found.rows, np.inf), found.outputs
     parts = times, rows[:, :n], rows[:, n:], outputs[:, :-1], outputs[:, -1], found.reached, found.steps
     return Reference(*(jnp.asarray(x) for x in parts))

@@ -53,14 +53,14 @@ class FlowFunctions:
 
 
 class Travelled(NamedTuple):
-    """rows (T, N) and outputs (T, r) at the first `saved` times; t, y: what was reached; reached: whether it is the last
-    time, watched: whether the watch has ended it; steps: all that were tried."""
+    """rows and outputs at the first `saved` times. t: what was reached, end: the outputs there; reached: whether it is the
+    last time, watched: whether the watch has ended it; steps: all that were tried."""
 
     rows: Float[np.ndarray, "T N"]
     outputs: Float[np.ndarray, "T r"]
     saved: int
     t: float
-    y: Float[np.ndarray, "N"]
+    end: Float[np.ndarray, "r"]
     reached: bool
     watched: bool
     steps: int
@@ -76,10 +76,10 @@ class _Equations:
     root: Loaded
     solver: Loaded
 
-    def words(self, held: _Held, values: np.ndarray) -> dict[str, Any]:
+    def words(self, held: _Held, values: np.ndarray, start: np.ndarray | None) -> dict[str, Any]:
         """What a field is told of them; values: (y, t, *given) flat."""
         k, u = self.unknowns.start.size, self.unknowns
-        start = np.zeros(k) if self.affine else u.start
+        start = np.zeros(k) if self.affine else u.start if start is None else start
         given = held.array(np.concatenate([np.zeros(k), values, self.code.captured]))
         tolerance = np.inf if self.affine else u.tolerance
         return {
@@ -122,11 +122,13 @@ class CompiledFlow:
     equations: _Equations | None
     codes: _Codes
 
-    def run(self, y: np.ndarray, times: np.ndarray, given: Sequence[Any], limits: Accuracy) -> Travelled:
-        """From y at times[0] to the last of the times, which increase."""
+    def run(
+        self, y: np.ndarray, times: np.ndarray, given: Sequence[Any], limits: Accuracy, start: np.ndarray | None = None
+    ) -> Travelled:
+        """From y at times[0] to the last of the times, which increase; start: of z, if it is another one."""
         held, n = _Held(), self.size
         values = np.concatenate([np.zeros(n + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
-        shared = dict.fromkeys(FIELD.fields, 0) if self.equations is None else self.equations.words(held, values)
+        shared = dict.fromkeys(FIELD.fields, 0) if self.equations is None else self.equations.words(held, values, start)
         functions = {"field": self.field, "outputs": self.outputs, "watch": self.watch}
         told = {name: _told(held, code, {**shared, "size": n}, values) for name, code in functions.items() if code}
         rows, times = np.empty((len(times), n)), np.ascontiguousarray(times, float)
@@ -139,9 +141,10 @@ class CompiledFlow:
         arrays = (x.ctypes.data for x in (numbers, counts, times, state, rows, work))
         code = self.codes.integrate(field, told["field"], *watch, *arrays)
         saved, steps = (int(counts[COUNTED.offset(name)]) for name in ("saved", "steps"))
-        outputs = np.full((len(times), self.outputs.result_size), np.nan)
-        self.codes.along(told["outputs"], *(x.ctypes.data for x in (times, rows, outputs)), saved, n, outputs.shape[1])
-        return Travelled(rows, outputs, saved, float(numbers[0]), state, code == REACHED, code == WATCHED, steps)
+        outputs, end = np.full((len(times), self.outputs.result_size), np.nan), np.empty(self.outputs.result_size)
+        for at, y, to, count in ((times, rows, outputs, saved), (numbers, state, end, 1)):  # t is the first of the numbers
+            self.codes.along(told["outputs"], *(x.ctypes.data for x in (at, y, to)), count, n, end.size)
+        return Travelled(rows, outputs, saved, float(numbers[0]), end, code == REACHED, code == WATCHED, steps)
 
 
 def _told(held: _Held, code: CompiledFunction, shared: dict[str, Any], values: np.ndarray) -> int:

@@ -101,15 +101,20 @@ def refusing(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
 TOLD: set[str] = set()  # reasons of which there was a warning
 
 
-def native_first(native: Callable, other: Callable, *arguments):
+def native_first(
+    native: Callable[Arguments, Result],
+    other: Callable[Arguments, Result],
+    *arguments: Arguments.args,
+    **options: Arguments.kwargs,
+) -> Result:
     """native(*arguments); other(*arguments), with one warning for each reason, where the program cannot be translated."""
     try:
-        return native(*arguments)
+        return native(*arguments, **options)
     except Unsupported as reason:
         if str(reason) not in TOLD:
             TOLD.add(str(reason))
             warnings.warn(f"backend: the slower JAX back-end is used, because of {reason}", stacklevel=3)
-        return other(*arguments)
+        return other(*arguments, **options)
 
 
 def told(error: Exception) -> str:

@@ -1,9 +1,9 @@
-"""The reduced equation ξ̇ in D-adapted coordinates, integrated by diffrax: with changes of the chart, or briefly."""
+"""The reduced equation ξ̇ in D-adapted coordinates, integrated: with changes of the chart, or briefly."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +11,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra.ode import integrate
+from dalembert.native import native_first
 from dalembert.numbers import as_vector, is_traced
 from dalembert.systems.checks import check_initial_data
+from dalembert.systems.distribution.adapted_flow import travelled
 from dalembert.systems.distribution.charts import name_of
 from dalembert.systems.distribution.connection import Connection, connection
 from dalembert.systems.distribution.reduction import explicit_terms, reduction, violation
-from dalembert.systems.reference import check_times, time_scale
+from dalembert.systems.reference import check_times, chosen_backend, in_machine_code, time_scale
 from dalembert.systems.system import System, check_system
 from dalembert.tracing import Jitted
 
@@ -77,9 +79,16 @@ class AdaptedReference:
 
 
 def adapted_reference(
-    system: System, q0, v0, t: Float[Array, "times"], *, dependent=None, tolerance: float = 1e-11
+    system: System,
+    q0,
+    v0,
+    t: Float[Array, "times"],
+    *,
+    dependent=None,
+    tolerance: float = 1e-11,
+    backend: Literal["native", "diffrax"] | None = None,
 ) -> AdaptedReference:
-    """ξ̇ = (∇ψ)⁻¹h(ψ(ξ)), ξ = (q, v^a), from (q0, v0) at t[0], by Dormand-Prince 8(7): the constraints hold to round-off.
+    """ξ̇ = (∇ψ)⁻¹h(ψ(ξ)), ξ = (q, v^a), from (q0, v0) at t[0]: the constraints hold to round-off.
 
     Where the quality of the chart falls below half of what the best one has at least, ½/√(1 + m(n-m)), the integration goes
     on in the best chart there, which is at least twice as good, so that changes cannot follow each other at once.
@@ -92,6 +101,7 @@ def adapted_reference(
         t: (N+1,) increasing times.
         dependent: the first choice of dependent coordinates, as for `connection`.
         tolerance: relative and absolute, local.
+        backend: as for `reference`.
 
     Returns:
         An AdaptedReference.
@@ -109,7 +119,7 @@ def adapted_reference(
         (True, (1,))
     """
     check_system(system)
-    times = check_times(t, tolerance)
+    times, chosen = check_times(t, tolerance), chosen_backend(backend)
     q0, v0 = as_vector(q0, "q0"), as_vector(v0, "v0")
     if is_traced(system, q0, v0, times):
         raise TypeError("adapted_reference: the charts are chosen by numbers; it does not work under jit, vmap or grad")
@@ -117,11 +127,14 @@ def adapted_reference(
     reduction(system, q, v, times[0])
     chart = first = connection(system, q, v, times[0], dependent=dependent)
     now, xi, steps, changes = times[0], chart.coordinates(q, v), 0, []
-    filled = jnp.zeros((times.shape[0], 2 * q.shape[0]))
+    n, m = q.shape[0], chart.m
+    native = chosen == "native" and in_machine_code(system, q, v, times, tolerance)
+    filled, known = np.full((times.shape[0], 2 * n + m + 1), np.nan), np.asarray(times)
     while True:
-        found = _segment(chart, now, xi, times, jnp.asarray(tolerance))
+        given = chart, float(now), xi, known, float(tolerance)
+        found = native_first(_native_segment, _diffrax_segment, *given) if native else _diffrax_segment(*given)
         steps += int(found.steps)
-        filled = jnp.where((times >= now)[:, None] & jnp.isfinite(found.states), found.states, filled)
+        filled[found.saved] = found.rows
         if bool(found.done):
             break
         if not bool(found.worn) or len(changes) >= MOST_CHANGES:
@@ -134,36 +147,53 @@ def adapted_reference(
         changes.append(ChartChange(float(found.t), worn.dependent, new.dependent, old, fresh))
         xi = new.coordinates(*found.end)
         chart, now = new, found.t
-    qs, vs = jnp.split(filled, 2, axis=1)
-    multipliers, residual = (np.asarray(x) for x in _look(system, qs, vs, times))
-    return AdaptedReference(
-        np.asarray(times), np.asarray(qs), np.asarray(vs), multipliers, residual, first, tuple(changes), steps
-    )
+    qs, vs, multipliers, residual = np.split(filled, [n, 2 * n, 2 * n + m], axis=1)
+    return AdaptedReference(known, qs, vs, multipliers, residual[:, 0], first, tuple(changes), steps)
 
 
 class _Segment(NamedTuple):
-    states: Array
+    """rows: (q, v, λ, largest |φ|) at the `saved` of the times, a mask. t, end: what was reached, and (q, v) there."""
+
+    rows: np.ndarray
+    saved: np.ndarray
     t: Array
     end: tuple[Array, Array]
-    done: Array
-    worn: Array
-    steps: Array
+    done: bool
+    worn: bool
+    steps: int
+
+
+def _native_segment(chart: Connection, start: float, xi, times: np.ndarray, tolerance: float) -> _Segment:
+    """As `_diffrax_segment`; Unsupported where a function cannot be translated."""
+    first, ahead = start == times[0], times > start  # where a later segment begins the one before has ended
+    found = travelled(chart, xi, np.concatenate([[start], times[ahead]]), tolerance)
+    saved = (ahead | (first & (times == start))) & (np.cumsum(ahead) < found.saved)
+    end = jnp.asarray(found.end[: chart.n]), jnp.asarray(found.end[chart.n : 2 * chart.n])
+    rows = found.outputs[0 if first else 1 : found.saved]
+    return _Segment(rows, saved, jnp.asarray(found.t), end, found.reached, found.watched, found.steps)
+
+
+def _diffrax_segment(chart: Connection, start: float, xi, times: np.ndarray, tolerance: float) -> _Segment:
+    """From `start` to the last time, or to the first step after which the chart is worn.
+
+    Steps end at the times: the interpolant within a step is less accurate than its ends.
+    """
+    inside = jnp.asarray(np.maximum(times, start))
+    rows, t, end, done, worn, steps = _by_diffrax(chart, jnp.asarray(start), xi, inside, jnp.asarray(tolerance))
+    saved = (times >= start) & np.all(np.isfinite(np.asarray(rows)[:, : 2 * chart.n]), axis=1)
+    return _Segment(np.asarray(rows)[saved], saved, t, end, bool(done), bool(worn), int(steps))
 
 
 @Jitted
-def _segment(chart: Connection, start, xi, times, tolerance) -> _Segment:
-    """From `start` to the last time, or to the first step after which the chart is worn.
-
-    Steps end at the times: the interpolant of Dormand-Prince 8(7) within a step is less accurate than its ends.
-    """
+def _by_diffrax(chart: Connection, start, xi, inside, tolerance):
     import diffrax  # as in algebra.ode, which knows neither events nor times that end a step
 
-    worn, inside = 0.5 * chart.guaranteed, jnp.maximum(times, start)
+    worn = 0.5 * chart.guaranteed
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(lambda s, y, c: c.field(y, s)),
         diffrax.Dopri8(),
         start,
-        times[-1],
+        inside[-1],
         None,
         xi,
         args=chart,
@@ -179,23 +209,15 @@ def _segment(chart: Connection, start, xi, times, tolerance) -> _Segment:
     assert solution.ts is not None
     states, end, t = solution.ys[0], solution.ys[1][-1], solution.ts[1][-1]
     reached = jnp.isfinite(states)
-    points = jax.vmap(lambda x, s: jnp.concatenate(chart.point(x, s)))(jnp.where(reached, states, xi), inside)
-    return _Segment(
-        jnp.where(reached[:, :1], points, jnp.inf),
-        t,
-        chart.point(end, t),
-        solution.result == diffrax.RESULTS.successful,
-        solution.result == diffrax.RESULTS.event_occurred,
-        solution.stats["num_steps"],
-    )
 
+    def one(x, s):
+        q, v = chart.point(x, s)
+        terms = explicit_terms(chart.system, q, v, s)
+        return jnp.concatenate([q, v, terms.multipliers, violation(chart.system, q, v, s)[None]])
 
-@Jitted
-def _look(system: System, q, v, t):
-    def one(x, w, s):
-        return explicit_terms(system, x, w, s).multipliers, violation(system, x, w, s)
-
-    return jax.vmap(one)(q, v, t)
+    rows = jnp.where(reached[:, :1], jax.vmap(one)(jnp.where(reached, states, xi), inside), jnp.inf)
+    successful, event = (getattr(diffrax.RESULTS, name) for name in ("successful", "event_occurred"))
+    return rows, t, chart.point(end, t), solution.result == successful, solution.result == event, solution.stats["num_steps"]
 
 
 def flow(chart: Connection, xi, t, duration, tolerance: float):

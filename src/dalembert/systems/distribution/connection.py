@@ -35,7 +35,7 @@ from dalembert.tracing import Jitted
 Vector = Float[Array, "n"]
 Adapted = Float[Array, "two_n_minus_m"]
 
-_CLOSE = Newton(tolerance=1e-11, max_iterations=50)
+CLOSE = Newton(tolerance=1e-11, max_iterations=50)
 
 
 def compiled(method: Callable) -> Callable[..., Any]:
@@ -130,7 +130,7 @@ class Connection(eqx.Module):
             return q, whole(jnp.zeros(0))
         if self.affine:
             return q, whole(self.near - jnp.linalg.solve(jax.jacfwd(equations)(self.near), equations(self.near)))
-        return q, whole(root(equations, self.near, lambda x: 1.0 + jnp.abs(x), _CLOSE)[0])
+        return q, whole(root(equations, self.near, lambda x: 1.0 + jnp.abs(x), CLOSE)[0])
 
     @compiled
     def rows(self, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, "m n"]:
