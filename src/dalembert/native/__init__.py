@@ -1,7 +1,7 @@
 """From JAX functions to machine code: jaxpr → scalar graph → LLVM. Knows no mechanics."""
 
 from dalembert.native.assembly.frontal import BoundFactorization, FrontalFactorization
-from dalembert.native.assembly.function import compile_function
+from dalembert.native.assembly.function import CompiledFunction, compile_function
 from dalembert.native.assembly.newton import CONVERGED, ElementSum, Point, Rules, WholeSteps
 from dalembert.native.assembly.symbolic_plan import Summand, symbolic_plan
 from dalembert.native.assembly.windows import Accumulation, Places, Windowed, compile_accumulation, vanishing
@@ -29,6 +29,7 @@ __all__ = [
     "BoundFactorization",
     "Cache",
     "CompiledFlow",
+    "CompiledFunction",
     "CompiledRoot",
     "CompiledStep",
     "ElementSum",

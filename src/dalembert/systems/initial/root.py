@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from dalembert.native import ROOT_FOUND, CompiledRoot, Unsupported, compile_root
+from dalembert.systems.compiled.parts import LARGEST, parts_of
 from dalembert.systems.consistency import Restriction
 from dalembert.systems.equations import EXACT, first_guess
 from dalembert.systems.initial.terms import InitialValues, looked_at
 from dalembert.systems.sizes import ROUNDING, units_of
 from dalembert.systems.system import System
 
-LARGEST = 24  # unknowns up to which the equations are written out: beyond, XLA compiles loops in less time
 INDEPENDENT = 1e-12  # the least Gram determinant of rows of unit length that leaves no doubt about their rank
 REGULAR = 1e-6  # the least determinant of a matrix with such rows
 
@@ -54,13 +53,10 @@ def initial_root(system: System, n: int, m: int) -> InitialRoot | None:
     """The equations of a system with n coordinates and m equations of constraints; None where they are left to XLA."""
     if n + m > LARGEST:
         return None
-    arrays, static = eqx.partition(system, eqx.is_array)
-    leaves, tree = jax.tree.flatten(arrays)
-    types = [x.dtype for x in leaves]
+    leaves, rebuilt, _ = parts_of(system)
 
     def function(z, q, v, t, rest, *given):
-        typed = [jnp.asarray(x, dtype) for x, dtype in zip(given, types, strict=True)]
-        values = looked_at(eqx.combine(jax.tree.unflatten(tree, typed), static), q, v, t, z, rest)
+        values = looked_at(rebuilt(given), q, v, t, z, rest)
         units = units_of(values.matrix, n, jnp)
         matrix = values.matrix * units
         length = jnp.linalg.norm(matrix, axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +12,8 @@ from jaxtyping import Array
 
 from dalembert.algebra.newton import newton_by_values, value_and_jacobian
 from dalembert.numbers import is_traced
+from dalembert.systems.compiled.function import SystemFunction
+from dalembert.systems.compiled.parts import LARGEST
 from dalembert.systems.consistency import restrictions
 from dalembert.systems.constraints import Constraint, Lyapunov
 from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual, value
@@ -54,9 +57,12 @@ def looked_at(system: System, q, v, t, z, rest) -> InitialValues:
     )
 
 
-@Jitted
-def _values(system: System, q, v, t, z) -> InitialValues:
+def _at_rest(system: System, q, v, t, z) -> InitialValues:
     return looked_at(system, q, v, t, z, jnp.zeros_like(q))
+
+
+_values = Jitted(_at_rest)
+_native_values = SystemFunction(_at_rest)
 
 
 class InitialTerms(NamedTuple):
@@ -87,13 +93,10 @@ def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
     """Newton's iteration for (a, λ) on one compiled call; None where a function of the system closes over a traced value."""
     n = q.shape[0]
     start = first_guess(n, m)
-    again, given = _values.bound(system, q, v, t, start)  # one program, even where every call is traced anew
-    if is_traced(given):
+    found = _in_machine_code(system, q, v, t, start) or _by_xla(system, q, v, t, start)
+    if found is None:
         return None
-    given = jax.tree.map(np.asarray, given)
-
-    def at(z: np.ndarray) -> Any:
-        return jax.tree.map(np.asarray, again(system, q, v, t, z)[:2])
+    at, given = found
 
     z, report = newton_by_values(at, start, EXACT, lambda x: units_of(x, n), given[:2])
     linear, (residual, matrix) = True, report.last
@@ -107,6 +110,31 @@ def initial_terms(system: System, q, v, t, m: int) -> InitialTerms | None:
     rows = -matrix[:n, n:].T  # the equations of motion contain -Rᵀλ
     parts = residual, matrix, rows, residual[plain], matrix[plain, :n]
     return InitialTerms(z, report.solved, linear, report.residual, *parts, given)
+
+
+def _finite(trees: Any) -> bool:
+    return all(np.all(np.isfinite(x)) for x in jax.tree.leaves(trees))
+
+
+At = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+def _in_machine_code(system: System, q, v, t, start: np.ndarray) -> tuple[At, Any] | None:
+    """(F, F') at any z, and everything at the start; None where XLA has to look: something is not finite, or cannot be
+    translated."""
+    native = _native_values.bound(system, q, v, t, start) if len(start) <= LARGEST else None
+    if native is None:
+        return None
+    given = native(q, v, t, start)
+    return (lambda z: native(q, v, t, z)[:2], given) if _finite(given) else None
+
+
+def _by_xla(system: System, q, v, t, start: np.ndarray) -> tuple[At, Any] | None:
+    """The same; None where a function of the system closes over a traced value."""
+    again, given = _values.bound(system, q, v, t, start)  # one program, even where every call is traced anew
+    if is_traced(given):
+        return None
+    return lambda z: jax.tree.map(np.asarray, again(system, q, v, t, z)[:2]), jax.tree.map(np.asarray, given)
 
 
 def in_units(found: InitialTerms) -> InitialTerms:

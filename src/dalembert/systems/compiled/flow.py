@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dalembert.native import Accuracy, CompiledFlow, FlowFunctions, ImplicitPart, Travelled, Unsupported, compile_flow
+from dalembert.systems.compiled.parts import REMEMBERED, Rebuilt, name_role, parts_of
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.equations import EXACT, first_guess, kkt_residual
-from dalembert.systems.roles import role_of
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System
-from dalembert.tracing import Remembered, Walk, split
+from dalembert.tracing import Remembered
 
-LARGEST = 24  # unknowns (a, λ) up to which the equations are written out
-REMEMBERED = 128  # systems found again without a new trace
 _COMPILED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
-
-Rebuilt = Callable[[Sequence[Any]], System]
 
 
 class SystemFlow(NamedTuple):
@@ -43,26 +37,18 @@ def flow_of(
 
     what: which equation of the system it is. size: components of y. functions: from arrays → the system.
     """
-    arrays, static = eqx.partition(system, eqx.is_array)
-    leaves, tree = jax.tree.flatten(arrays)
-    types, walk = [x.dtype for x in leaves], Walk()
-    key = split(walk, system, []), what
-
-    def rebuilt(given: Sequence[Any]) -> System:
-        typed = [jnp.asarray(x, dtype) for x, dtype in zip(given, types, strict=True)]
-        return eqx.combine(jax.tree.unflatten(tree, typed), static)
-
-    found = _COMPILED.get(key) if walk.lasting else None
+    parts = parts_of(system)
+    key = None if parts.key is None else (parts.key, what)
+    found = None if key is None else _COMPILED.get(key)
     if found is None:
         try:
-            found = compile_flow(functions(rebuilt), np.zeros(size), leaves)
+            found = compile_flow(functions(parts.rebuilt), np.zeros(size), parts.leaves)
         except Unsupported as reason:
-            if reason.place is not None:
-                reason.role = role_of(reason.place.codes, system, {})
+            name_role(reason, system)
             raise
-        if walk.lasting:
+        if key is not None:
             _COMPILED.put(key, found)
-    return SystemFlow(found, leaves)
+    return SystemFlow(found, parts.leaves)
 
 
 def reduced_flow(system: System, n: int, m: int) -> SystemFlow:

@@ -1,0 +1,1 @@
+"""Functions and flows of a system as machine code; other values of its arrays compile nothing. Begin with `function`."""
