@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -28,9 +27,9 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import Branch, simulate
 from dalembert.step.start.second_node import Starter
-from dalembert.systems import System, acceleration, reference
+from dalembert.systems import System, reference
+from dalembert.systems.reference import multipliers_along
 from dalembert.systems.system import check_system
-from dalembert.tracing import Jitted
 
 SAFETY = 1e3  # rounding errors of all steps added up, times this, are the floor: a fit above it sees truncation only
 SATURATED = 0.5  # an error of that part of the solution's own size says nothing about an order
@@ -203,16 +202,11 @@ class _Truth:
             self.doubt = {name: _largest(x - np.asarray(getattr(loose, name))) for name, x in self.values.items()}
             return
         q, v = _evaluated(exact, self.times, np.asarray(q0, dtype=float), np.asarray(v0, dtype=float))
-        self.values = {"q": q, "v": v, "multipliers": np.asarray(_multipliers(system, q, v, self.times))}
+        self.values = {"q": q, "v": v, "multipliers": multipliers_along(system, q, v, self.times)}
         self.doubt = dict.fromkeys(self.values, 0.0)
 
     def at(self, name: str, times: np.ndarray) -> np.ndarray:
         return self.values[name][np.searchsorted(self.times, times)]
-
-
-@Jitted
-def _multipliers(system: System, q, v, t):
-    return jax.vmap(lambda x, w, s: acceleration(system, x, w, s)[1])(q, v, t)
 
 
 @dataclasses.dataclass(frozen=True)

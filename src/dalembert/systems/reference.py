@@ -16,7 +16,7 @@ from dalembert.native import Accuracy, native_first
 from dalembert.numbers import as_array, as_choice, as_flag, as_tolerance, is_traced, whole_number
 from dalembert.systems.checks import check_initial_data
 from dalembert.systems.compiled.flow import drift, reduced_flow
-from dalembert.systems.compiled.parts import LARGEST
+from dalembert.systems.compiled.function import LARGEST
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
 from dalembert.systems.shapes import check_shapes
@@ -95,10 +95,11 @@ def reference(
     as_flag(throw, "throw")
     times = check_times(t, tolerance)
     chosen = chosen_backend(backend, solver)
-    q, v = check_initial_data(system, q0, v0, times[0], time_scale(times))
+    known = times if is_traced(times) else np.asarray(times)  # an operation of JAX's costs more than the whole integration
+    q, v = check_initial_data(system, q0, v0, known[0], time_scale(known))
     steps = 10_000_000 if max_steps is None else whole_number(max_steps, "max_steps")
     by_diffrax = lambda *x: _integrate(*x, solver=solver, max_steps=steps)  # noqa: E731
-    if chosen == "native" and in_machine_code(system, q, v, times, tolerance):
+    if chosen == "native" and in_machine_code(system, q, v, known, tolerance):
         result = native_first(lambda *x: _native(*x, max_steps=steps), by_diffrax, system, q, v, times, tolerance)
     else:
         result = by_diffrax(system, q, v, times, tolerance)
@@ -131,10 +132,10 @@ def in_machine_code(system: System, q, v, *others) -> bool:
 
 def _native(system: System, q, v, times, tolerance, *, max_steps: int) -> Reference:
     """As `_integrate`; Unsupported where a function cannot be translated."""
-    n, accuracy = q.shape[0], Accuracy(float(tolerance), max_steps)
-    flow = reduced_flow(system, n, sum(check_shapes(system, q, v, times[0])))
-    found = flow.run(np.concatenate([np.asarray(q), np.asarray(v)]), times, accuracy)
-    rows, outputs = np.where(np.arange(len(times))[:, None] < found.saved, found.rows, np.inf), found.outputs
+    n, known, accuracy = q.shape[0], np.asarray(times), Accuracy(float(tolerance), max_steps)
+    flow = reduced_flow(system, n, sum(check_shapes(system, q, v, known[0])))
+    found = flow.run(np.concatenate([np.asarray(q), np.asarray(v)]), known, accuracy)
+    rows, outputs = np.where(np.arange(len(known))[:, None] < found.saved, found.rows, np.inf), found.outputs
     parts = times, rows[:, :n], rows[:, n:], outputs[:, :-1], outputs[:, -1], found.reached, found.steps
     return Reference(*(jnp.asarray(x) for x in parts))
 
@@ -145,9 +146,10 @@ def check_times(t, tolerance) -> Float[Array, "times"]:
     return _increasing(t, "t", "at least two increasing times, the first the initial one")
 
 
-def time_scale(times: Float[Array, "times"]) -> Float[Array, ""]:
+def time_scale(times):
     """In which a motion asked for at these times moves by about its own size."""
-    return jnp.minimum(STEPS * (times[1] - times[0]), times[-1] - times[0])
+    least = jnp.minimum if is_traced(times) else np.minimum
+    return least(STEPS * (times[1] - times[0]), times[-1] - times[0])
 
 
 def _check_solver(solver) -> None:
@@ -179,6 +181,27 @@ def _integrate(system, q, v, times, tolerance, *, solver, max_steps: int) -> Ref
         found.reached,
         found.steps,
     )
+
+
+def multipliers_along(system: System, q: np.ndarray, v: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """λ (K, m) of `acceleration` at states (K, n) and times (K,)."""
+    if jax.default_backend() == "cpu" and in_machine_code(system, jnp.asarray(q[0]), jnp.asarray(v[0]), t):
+        return native_first(_native_multipliers, _multipliers_by_xla, system, q, v, t)
+    return _multipliers_by_xla(system, q, v, t)
+
+
+def _native_multipliers(system: System, q, v, t) -> np.ndarray:
+    flow = reduced_flow(system, q.shape[1], sum(check_shapes(system, q[0], v[0], t[0])))
+    return flow.along(np.concatenate([q, v], axis=1), t)[:, :-1]
+
+
+def _multipliers_by_xla(system: System, q, v, t) -> np.ndarray:
+    return np.asarray(_multipliers(system, q, v, t))
+
+
+@Jitted
+def _multipliers(system: System, q, v, t):
+    return jax.vmap(lambda x, w, s: acceleration(system, x, w, s)[1])(q, v, t)
 
 
 def _increasing(value: Any, name: str, right: str) -> Float[Array, "times"]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 
 from dalembert.numbers import as_flag, as_function, described
 from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov, WithForces
 from dalembert.systems.problem import Problem, as_arrays, names_of
+from dalembert.tracing import Walk, split
 
 
 class System(Problem):
@@ -90,3 +93,28 @@ def check_system(system: Any) -> None:
     """TypeError for anything but a System."""
     if not isinstance(system, System):
         raise TypeError(f"system: found {described(system)}; give a System")
+
+
+Rebuilt = Callable[[Sequence[Any]], System]
+
+
+class SystemParts(NamedTuple):
+    """leaves: the arrays. rebuilt: the system with others in their place. key: what else it is, None if unknown."""
+
+    leaves: list
+    rebuilt: Rebuilt
+    key: Any
+
+
+def parts_of(system: System) -> SystemParts:
+    """The parts of a system."""
+    arrays, static = eqx.partition(system, eqx.is_array)
+    leaves, tree = jax.tree.flatten(arrays)
+    types, walk = [x.dtype for x in leaves], Walk()
+    key = split(walk, system, [])
+
+    def rebuilt(given: Sequence[Any]) -> System:
+        typed = [jnp.asarray(x, dtype) for x, dtype in zip(given, types, strict=True)]
+        return eqx.combine(jax.tree.unflatten(tree, typed), static)
+
+    return SystemParts(leaves, rebuilt, key if walk.lasting else None)

@@ -123,28 +123,47 @@ class CompiledFlow:
     codes: _Codes
 
     def run(
-        self, y: np.ndarray, times: np.ndarray, given: Sequence[Any], limits: Accuracy, start: np.ndarray | None = None
+        self, y: np.ndarray, times: np.ndarray, given: Sequence[Any], accuracy: Accuracy, start: np.ndarray | None = None
     ) -> Travelled:
         """From y at times[0] to the last of the times, which increase; start: of z, if it is another one."""
-        held, n = _Held(), self.size
-        values = np.concatenate([np.zeros(n + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
-        shared = dict.fromkeys(FIELD.fields, 0) if self.equations is None else self.equations.words(held, values, start)
-        functions = {"field": self.field, "outputs": self.outputs, "watch": self.watch}
-        told = {name: _told(held, code, {**shared, "size": n}, values) for name, code in functions.items() if code}
+        (held, told), n = self._told(given, start), self.size
         rows, times = np.empty((len(times), n)), np.ascontiguousarray(times, float)
         rows[0] = y
-        h = self.codes.first_step(told["field"], rows[0], times, limits.tolerance)
-        numbers = NUMBERS.pack(t=times[0], h=h, tolerance=limits.tolerance)
-        counts = COUNTED.pack(size=n, times=len(times), most=limits.steps, clipped=int(limits.clipped), steps=0, saved=1)
+        h = self.codes.first_step(told["field"], rows[0], times, accuracy.tolerance)
+        numbers = NUMBERS.pack(t=times[0], h=h, tolerance=accuracy.tolerance)
+        counts = COUNTED.pack(size=n, times=len(times), most=accuracy.steps, clipped=int(accuracy.clipped), steps=0, saved=1)
         state, work, field = rows[0].copy(), np.empty(work_size(n)), self.codes.address
         watch = (field, told["watch"]) if "watch" in told else (0, 0)
         arrays = (x.ctypes.data for x in (numbers, counts, times, state, rows, work))
         code = self.codes.integrate(field, told["field"], *watch, *arrays)
         saved, steps = (int(counts[COUNTED.offset(name)]) for name in ("saved", "steps"))
-        outputs, end = np.full((len(times), self.outputs.result_size), np.nan), np.empty(self.outputs.result_size)
-        for at, y, to, count in ((times, rows, outputs, saved), (numbers, state, end, 1)):  # t is the first of the numbers
-            self.codes.along(told["outputs"], *(x.ctypes.data for x in (at, y, to)), count, n, end.size)
+        outputs = np.full((len(times), self.outputs.result_size), np.nan)
+        outputs[:saved] = self._outputs(told, times[:saved], rows[:saved])
+        end = self._outputs(told, numbers[:1], state[None])[0]  # t is the first of the numbers
+        del held
         return Travelled(rows, outputs, saved, float(numbers[0]), end, code == REACHED, code == WATCHED, steps)
+
+    def along(self, rows: np.ndarray, times: np.ndarray, given: Sequence[Any]) -> np.ndarray:
+        """The outputs at states and times that are given, NaN where they have no value."""
+        held, told = self._told(given, None)
+        found = self._outputs(told, np.ascontiguousarray(times, float), np.ascontiguousarray(rows, float))
+        del held
+        return found
+
+    def _outputs(self, told: dict[str, int], times: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        found = np.empty((len(times), self.outputs.result_size))
+        arrays = (x.ctypes.data for x in (times, rows, found))
+        self.codes.along(told["outputs"], *arrays, len(times), self.size, found.shape[1])
+        return found
+
+    def _told(self, given: Sequence[Any], start: np.ndarray | None) -> tuple[_Held, dict[str, int]]:
+        """Where it stands what each function is told, as long as what is returned with it is kept."""
+        held = _Held()
+        values = np.concatenate([np.zeros(self.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
+        shared = dict.fromkeys(FIELD.fields, 0) if self.equations is None else self.equations.words(held, values, start)
+        functions = {"field": self.field, "outputs": self.outputs, "watch": self.watch}
+        shared = {**shared, "size": self.size}
+        return held, {name: _told(held, code, shared, values) for name, code in functions.items() if code}
 
 
 def _told(held: _Held, code: CompiledFunction, shared: dict[str, Any], values: np.ndarray) -> int:

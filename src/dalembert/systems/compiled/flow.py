@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.native import Accuracy, CompiledFlow, FlowFunctions, ImplicitPart, Travelled, Unsupported, compile_flow
-from dalembert.systems.compiled.parts import REMEMBERED, Rebuilt, name_role, parts_of
+from dalembert.systems.compiled.function import REMEMBERED
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.equations import EXACT, first_guess, kkt_residual
+from dalembert.systems.roles import role_of
 from dalembert.systems.sizes import units_of
-from dalembert.systems.system import System
+from dalembert.systems.system import Rebuilt, System, parts_of
 from dalembert.tracing import Remembered
 
 _COMPILED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
@@ -28,6 +29,10 @@ class SystemFlow(NamedTuple):
     def run(self, y, times, accuracy: Accuracy, start: np.ndarray | None = None) -> Travelled:
         """From y at times[0]; start: where the iteration for z begins, if not where it always does."""
         return self.code.run(np.asarray(y), np.asarray(times), self.leaves, accuracy, start)
+
+    def along(self, rows, times) -> np.ndarray:
+        """The outputs at states and times that are given."""
+        return self.code.along(np.asarray(rows), np.asarray(times), self.leaves)
 
 
 def flow_of(
@@ -44,11 +49,17 @@ def flow_of(
         try:
             found = compile_flow(functions(parts.rebuilt), np.zeros(size), parts.leaves)
         except Unsupported as reason:
-            name_role(reason, system)
+            _name_role(reason, system)
             raise
         if key is not None:
             _COMPILED.put(key, found)
     return SystemFlow(found, parts.leaves)
+
+
+def _name_role(reason: Unsupported, system: System) -> None:
+    """Say in which of the system's functions stands what cannot be translated."""
+    if reason.place is not None:
+        reason.role = role_of(reason.place.codes, system, {})
 
 
 def reduced_flow(system: System, n: int, m: int) -> SystemFlow:

@@ -9,9 +9,11 @@ import jax
 import numpy as np
 
 from dalembert.native import CompiledFunction, Unsupported, compile_function
-from dalembert.systems.compiled.parts import REMEMBERED, parts_of
-from dalembert.systems.system import System
+from dalembert.systems.system import System, parts_of
 from dalembert.tracing import Remembered, outside
+
+LARGEST = 24  # unknowns (a, λ) up to which equations are written out: beyond, XLA compiles loops in less time
+REMEMBERED = 128  # programs found again without a new trace
 
 
 class _Program(NamedTuple):

@@ -123,13 +123,14 @@ def adapted_reference(
     q0, v0 = as_vector(q0, "q0"), as_vector(v0, "v0")
     if is_traced(system, q0, v0, times):
         raise TypeError("adapted_reference: the charts are chosen by numbers; it does not work under jit, vmap or grad")
-    q, v = check_initial_data(system, q0, v0, times[0], time_scale(times))
-    reduction(system, q, v, times[0])
-    chart = first = connection(system, q, v, times[0], dependent=dependent)
-    now, xi, steps, changes = times[0], chart.coordinates(q, v), 0, []
+    known = np.asarray(times)
+    q, v = check_initial_data(system, q0, v0, known[0], time_scale(known))
+    reduction(system, q, v, known[0])
+    chart = first = connection(system, q, v, known[0], dependent=dependent)
+    now, xi, steps, changes = known[0], chart.coordinates(q, v), 0, []
     n, m = q.shape[0], chart.m
-    native = chosen == "native" and in_machine_code(system, q, v, times, tolerance)
-    filled, known = np.full((times.shape[0], 2 * n + m + 1), np.nan), np.asarray(times)
+    native = chosen == "native" and in_machine_code(system, q, v, known, tolerance)
+    filled = np.full((len(known), 2 * n + m + 1), np.nan)
     while True:
         given = chart, float(now), xi, known, float(tolerance)
         found = native_first(_native_segment, _diffrax_segment, *given) if native else _diffrax_segment(*given)

@@ -7,9 +7,9 @@ import numpy as np
 
 from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, Travelled
 from dalembert.systems.compiled.flow import SystemFlow, flow_of
-from dalembert.systems.compiled.parts import Rebuilt
 from dalembert.systems.distribution.connection import CLOSE, Connection
 from dalembert.systems.distribution.reduction import explicit_terms, velocity_constraints, violation
+from dalembert.systems.system import Rebuilt
 
 
 def adapted_flow(chart: Connection) -> SystemFlow:

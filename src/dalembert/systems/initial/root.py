@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from dalembert.native import ROOT_FOUND, CompiledRoot, Unsupported, compile_root
-from dalembert.systems.compiled.parts import LARGEST, parts_of
+from dalembert.systems.compiled.function import LARGEST
 from dalembert.systems.consistency import Restriction
 from dalembert.systems.equations import EXACT, first_guess
 from dalembert.systems.initial.terms import InitialValues, looked_at
 from dalembert.systems.sizes import ROUNDING, units_of
-from dalembert.systems.system import System
+from dalembert.systems.system import System, parts_of
 
 INDEPENDENT = 1e-12  # the least Gram determinant of rows of unit length that leaves no doubt about their rank
 REGULAR = 1e-6  # the least determinant of a matrix with such rows

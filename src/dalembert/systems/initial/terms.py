@@ -12,8 +12,7 @@ from jaxtyping import Array
 
 from dalembert.algebra.newton import newton_by_values, value_and_jacobian
 from dalembert.numbers import is_traced
-from dalembert.systems.compiled.function import SystemFunction
-from dalembert.systems.compiled.parts import LARGEST
+from dalembert.systems.compiled.function import LARGEST, SystemFunction
 from dalembert.systems.consistency import restrictions
 from dalembert.systems.constraints import Constraint, Lyapunov
 from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual, value
