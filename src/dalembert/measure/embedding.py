@@ -11,8 +11,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import Scheme
+from dalembert.measure.exact_flow import ExactFlow, exact_flow_compiles, pieces
 from dalembert.measure.order import Comparison, Convergence, converge
 from dalembert.measure.perturbation import Perturbation, perturbation
+from dalembert.native import native_first
 from dalembert.numbers import EPSILON, decreasing_steps, whole_number
 from dalembert.systems import InconsistentDataError, System
 from dalembert.systems.distribution.connection import as_points
@@ -153,7 +155,6 @@ def embedding(
     if whole_number(phases, "phases", 2, 100_000) % 2:
         raise ValueError(f"phases: found {phases!r}; give an even number, 2 or more")
     made = perturbation(system, points, speeds, scheme=scheme, step=step, t0=t0, dependent=dependent, tolerance=tolerance)
-    flows = dataclasses.replace(made, step=_no_step)  # what follows is compiled once for all maps
     mapped, off = _mapped(made, points, speeds, jnp.asarray(steps))
     residual = np.asarray(off)
     done = np.asarray(np.isfinite(residual))
@@ -164,9 +165,8 @@ def embedding(
             "dalembert.deformed(...)"
         )
     tau = np.arange(phases + 1) / phases
-    found = {
-        k: np.asarray(x) for k, x in _sizes(flows, points, speeds, mapped, jnp.asarray(steps), jnp.asarray(tau)).items()
-    }
+    given = made, points, speeds, mapped, steps, tau
+    found = native_first(_sizes_natively, _sizes_by_xla, *given) if exact_flow_compiles(made) else _sizes_by_xla(*given)
     floor = STEEPEST / steps * (4 * tolerance * (1 + found["size"]) + 10 * EPSILON * found["size"])
     largest = found["profile"].max(axis=1)
     table = [Comparison(*x) for x in zip(largest, found["field"], floor, strict=True)]
@@ -192,6 +192,29 @@ def _mapped(made: Perturbation, points, speeds, steps) -> tuple[Float[Array, "K 
 
     mapped, off = jax.vmap(lambda h: jax.vmap(lambda q, v: one(h, q, v))(points, speeds))(steps)
     return mapped, jnp.max(off, axis=1)
+
+
+def _sizes_natively(made: Perturbation, points, speeds, mapped, steps, tau) -> dict:
+    """As `_sizes`; Unsupported where a function cannot be translated."""
+    flow, t0, ends = ExactFlow.of(made), float(made.t0), np.asarray(mapped)
+
+    def one(h, q, v, end) -> dict:
+        found = pieces(flow, flow.coordinates(q, v), end, t0, h, tau)
+        return {
+            "profile": np.linalg.norm(found.perturbation, axis=-1),
+            "field": np.max(np.linalg.norm(found.field, axis=-1)),
+            "size": np.max(np.abs(found.xi)),
+            "gap": np.linalg.norm(found.gap[-1]),
+        }
+
+    every = [[one(h, *x) for x in zip(points, speeds, row, strict=True)] for h, row in zip(steps, ends, strict=True)]
+    return {name: np.array([np.max([x[name] for x in row], axis=0) for row in every]) for name in every[0][0]}
+
+
+def _sizes_by_xla(made: Perturbation, points, speeds, mapped, steps, tau) -> dict:
+    flows = dataclasses.replace(made, step=_no_step)  # what follows is compiled once for all maps
+    found = _sizes(flows, points, speeds, mapped, jnp.asarray(steps), jnp.asarray(tau))
+    return {name: np.asarray(x) for name, x in found.items()}
 
 
 @Jitted

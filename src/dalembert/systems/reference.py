@@ -192,7 +192,7 @@ def multipliers_along(system: System, q: np.ndarray, v: np.ndarray, t: np.ndarra
 
 def _native_multipliers(system: System, q, v, t) -> np.ndarray:
     flow = reduced_flow(system, q.shape[1], sum(check_shapes(system, q[0], v[0], t[0])))
-    return flow.along(np.concatenate([q, v], axis=1), t)[:, :-1]
+    return flow.along(np.concatenate([q, v], axis=1), t)[1][:, :-1]
 
 
 def _multipliers_by_xla(system: System, q, v, t) -> np.ndarray:

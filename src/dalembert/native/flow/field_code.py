@@ -6,32 +6,41 @@ from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.packing import Packing
 from dalembert.native.root.iteration_code import CONVERGED
 
-# What the code of a field is told: sizes, functions and arrays, by address; `tolerance` has the bits of a double.
-FIELD = Packing.words("unknowns", "size", "most", "tolerance", "root", "equations", "pivoted", "start",
+# What the code of a field is told: sizes, functions and arrays, by address; the first three have the bits of doubles.
+FIELD = Packing.words("tolerance", "clock", "factor", "unknowns", "size", "most", "root", "equations", "pivoted", "start",
                       "equations_given", "result", "work", "function", "function_given")  # fmt: skip
+POINTERS = 6  # from there on they are addresses
 
 
 def field() -> str:
-    """LLVM module with  i64 @field(ptr told, double t, ptr y, ptr out): out ← g(z, y, t), where F(z, y, t) = 0.
+    """LLVM module with  i64 @field(ptr told, double s, ptr y, ptr out): out ← factor g(z, y, t), where F(z, y, t) = 0 and
+    t = clock s: with a clock of -1, and a factor of -1, it is the field backwards in time.
 
     Newton's iteration begins at the same z each time, so that z depends on (y, t) alone. The update that passes its test is
     applied. Returns 0, or the code of `root` where it found no z.
     """
     c = Code()
     word = {name: c.load(c.at("%told", FIELD.fields[name].offset), "i64") for name in FIELD.fields}
-    pointer = {name: c.let(f"inttoptr i64 {word[name]} to ptr") for name in tuple(FIELD.fields)[4:]}
+    pointer = {name: c.let(f"inttoptr i64 {word[name]} to ptr") for name in tuple(FIELD.fields)[POINTERS:]}
+    clock, factor = (c.load(c.at("%told", FIELD.fields[name].offset)) for name in ("clock", "factor"))
+    t = c.times(clock, "%s")
     k, n = word["unknowns"], word["size"]
     values = pointer["function_given"]
     c.fork(c.let(f"icmp eq i64 {k}, 0"), "evaluate", "solve")
     c.label("solve")
-    _solve(c, word, pointer)
+    _solve(c, word, pointer, t)
     c.label("evaluate")
     state = c.at(values, k)
     _copy(c, "%y", state, n)
-    c.store("%t", c.at(state, n))
+    c.store(t, c.at(state, n))
     c.line(f"call void {pointer['function']}(ptr {values}, ptr %out)")
+    c.fork(c.compare("oeq", factor, c.constant(1.0)), "done", "turned", True)
+    c.label("turned")
+    with c.loop(0, n) as i:
+        c.store(c.times(factor, c.load(c.at("%out", i))), c.at("%out", i))
+    c.label("done")
     c.line("ret i64 0")
-    one = c.function("define i64 @field(ptr %told, double %t, ptr %y, ptr %out) nounwind")
+    one = c.function("define i64 @field(ptr %told, double %s, ptr %y, ptr %out) nounwind")
     return module(one, _along(), declared=c.declared)
 
 
@@ -54,13 +63,13 @@ def _along() -> str:
     return c.function(f"define void @along({arguments}) nounwind")
 
 
-def _solve(c: Code, word: dict[str, str], pointer: dict[str, str]) -> None:
+def _solve(c: Code, word: dict[str, str], pointer: dict[str, str], t: str) -> None:
     """z, with its last update, to the beginning of what g is given."""
     k, n, z, result = word["unknowns"], word["size"], pointer["equations_given"], pointer["result"]
     _copy(c, pointer["start"], z, k)
     state = c.at(z, k)
     _copy(c, "%y", state, n)
-    c.store("%t", c.at(state, n))
+    c.store(t, c.at(state, n))
     arrays = ", ".join(f"ptr {pointer[x]}" for x in ("equations", "pivoted", "equations_given", "result", "work"))
     tolerance = c.load(c.at("%told", FIELD.fields["tolerance"].offset))
     code = c.let(f"call i64 {pointer['root']}({arrays}, i64 {k}, double {tolerance}, i64 {word['most']})")

@@ -83,7 +83,7 @@ class _Equations:
         given = held.array(np.concatenate([np.zeros(k), values, self.code.captured]))
         tolerance = np.inf if self.affine else u.tolerance
         return {
-            "unknowns": k, "most": 1 if self.affine else u.most, "tolerance": int(np.float64(tolerance).view(np.int64)),
+            "unknowns": k, "most": 1 if self.affine else u.most, "tolerance": _bits(tolerance),
             "root": self.root.address("root"), "equations": self.code.address, "pivoted": self.solver.address("pivoted"),
             "start": held.array(start), "equations_given": given, "result": held.array(np.empty(self.code.result_size)),
             "work": held.array(np.empty(k * (k + 1) + REPORT)),
@@ -125,9 +125,10 @@ class CompiledFlow:
     def run(
         self, y: np.ndarray, times: np.ndarray, given: Sequence[Any], accuracy: Accuracy, start: np.ndarray | None = None
     ) -> Travelled:
-        """From y at times[0] to the last of the times, which increase; start: of z, if it is another one."""
-        (held, told), n = self._told(given, start), self.size
-        rows, times = np.empty((len(times), n)), np.ascontiguousarray(times, float)
+        """From y at times[0] to the last of the times, which increase or decrease; start: of z, if it is another one."""
+        clock, n = 1.0 if times[-1] > times[0] else -1.0, self.size
+        held, told = self._told(given, start, clock)
+        rows, times = np.empty((len(times), n)), np.ascontiguousarray(clock * np.asarray(times, float))
         rows[0] = y
         h = self.codes.first_step(told["field"], rows[0], times, accuracy.tolerance)
         numbers = NUMBERS.pack(t=times[0], h=h, tolerance=accuracy.tolerance)
@@ -141,29 +142,41 @@ class CompiledFlow:
         outputs[:saved] = self._outputs(told, times[:saved], rows[:saved])
         end = self._outputs(told, numbers[:1], state[None])[0]  # t is the first of the numbers
         del held
-        return Travelled(rows, outputs, saved, float(numbers[0]), end, code == REACHED, code == WATCHED, steps)
+        return Travelled(rows, outputs, saved, clock * float(numbers[0]), end, code == REACHED, code == WATCHED, steps)
 
-    def along(self, rows: np.ndarray, times: np.ndarray, given: Sequence[Any]) -> np.ndarray:
-        """The outputs at states and times that are given, NaN where they have no value."""
-        held, told = self._told(given, None)
-        found = self._outputs(told, np.ascontiguousarray(times, float), np.ascontiguousarray(rows, float))
+    def along(
+        self, rows: np.ndarray, times: np.ndarray, given: Sequence[Any], start: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """ẏ and the outputs at states and times that are given, NaN where they have no value."""
+        held, told = self._told(given, start, 1.0)
+        at = np.ascontiguousarray(times, float), np.ascontiguousarray(rows, float)
+        found = self._along(told["field"], *at, self.size), self._outputs(told, *at)
         del held
         return found
 
     def _outputs(self, told: dict[str, int], times: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        found = np.empty((len(times), self.outputs.result_size))
-        arrays = (x.ctypes.data for x in (times, rows, found))
-        self.codes.along(told["outputs"], *arrays, len(times), self.size, found.shape[1])
+        return self._along(told["outputs"], times, rows, self.outputs.result_size)
+
+    def _along(self, told: int, times: np.ndarray, rows: np.ndarray, width: int) -> np.ndarray:
+        found = np.empty((len(times), width))
+        self.codes.along(told, *(x.ctypes.data for x in (times, rows, found)), len(times), self.size, width)
         return found
 
-    def _told(self, given: Sequence[Any], start: np.ndarray | None) -> tuple[_Held, dict[str, int]]:
+    def _told(self, given: Sequence[Any], start: np.ndarray | None, clock: float) -> tuple[_Held, dict[str, int]]:
         """Where it stands what each function is told, as long as what is returned with it is kept."""
         held = _Held()
         values = np.concatenate([np.zeros(self.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
         shared = dict.fromkeys(FIELD.fields, 0) if self.equations is None else self.equations.words(held, values, start)
         functions = {"field": self.field, "outputs": self.outputs, "watch": self.watch}
-        shared = {**shared, "size": self.size}
-        return held, {name: _told(held, code, shared, values) for name, code in functions.items() if code}
+        shared = {**shared, "size": self.size, "clock": _bits(clock), "factor": _bits(1.0)}
+        turned = {**shared, "factor": _bits(clock)}
+        own = {name: turned if name == "field" else shared for name in functions}
+        return held, {name: _told(held, code, own[name], values) for name, code in functions.items() if code}
+
+
+def _bits(x: float) -> int:
+    """A double among integers."""
+    return int(np.float64(x).view(np.int64))
 
 
 def _told(held: _Held, code: CompiledFunction, shared: dict[str, Any], values: np.ndarray) -> int:

@@ -30,9 +30,9 @@ class SystemFlow(NamedTuple):
         """From y at times[0]; start: where the iteration for z begins, if not where it always does."""
         return self.code.run(np.asarray(y), np.asarray(times), self.leaves, accuracy, start)
 
-    def along(self, rows, times) -> np.ndarray:
-        """The outputs at states and times that are given."""
-        return self.code.along(np.asarray(rows), np.asarray(times), self.leaves)
+    def along(self, rows, times, start: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """ẏ and the outputs at states and times that are given."""
+        return self.code.along(np.asarray(rows), np.asarray(times), self.leaves, start)
 
 
 def flow_of(
