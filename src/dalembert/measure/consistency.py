@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +12,11 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize import Scheme
-from dalembert.measure.embedding import ON_D
+from dalembert.measure.embedding import ON_D, no_step
+from dalembert.measure.exact_flow import ExactFlow, exact_flow_compiles
 from dalembert.measure.order import Comparison, Convergence, converge
 from dalembert.measure.perturbation import Perturbation, SchemeMap, perturbation
+from dalembert.native import native_first
 from dalembert.numbers import decreasing_steps
 from dalembert.systems import System
 from dalembert.systems.distribution.connection import as_points
@@ -130,7 +133,7 @@ def consistency(
     steps = decreasing_steps(h)
     points, speeds = as_points(q0, v0, ("q0", "v0"))
     made = perturbation(system, points, speeds, scheme=scheme, step=step, t0=t0, dependent=dependent, tolerance=tolerance)
-    found = jax.tree.map(np.asarray, _errors(made, points, speeds, jnp.asarray(steps)))
+    found = _errors(made, points, speeds, steps)
     done = np.isfinite(found["q"][0])
     doubt = 4 * tolerance * (1 + np.maximum(found["q"][1], found["v"][1]))
 
@@ -142,31 +145,78 @@ def consistency(
     return Consistency(fit("q"), fit("v"), lambdas["end"], lambdas["own"], lambdas["again"], found["residual"])
 
 
-@Jitted
+class Ends(NamedTuple):
+    """(q, v, λ) of the exact flow at the end of the step, and λ at the time of the scheme's."""
+
+    q: Any
+    v: Any
+    multipliers: Any
+    own: Any
+
+
 def _errors(made: Perturbation, points, speeds, steps) -> dict:
     """For each quantity the error and the size, (K,) each."""
-    system, chart = made.chart.system, made.chart
+    stepped = _stepped(made, points, speeds, jnp.asarray(steps))
+    given = made, points, speeds, steps, np.asarray(stepped["own_time"])
+    ends = native_first(_ends_natively, _ends_by_xla, *given) if exact_flow_compiles(made) else _ends_by_xla(*given)
+    pairs = {"q": (stepped["q"], ends.q), "v": (stepped["v"], ends.v)}
+    if made.chart.m:
+        pairs["again"] = (stepped["again"], ends.multipliers)
+    if "multipliers" in stepped:
+        pairs |= {"end": (stepped["multipliers"], ends.multipliers), "own": (stepped["multipliers"], ends.own)}
+    size = lambda x: np.max(np.linalg.norm(np.asarray(x), axis=-1), axis=1)  # noqa: E731  over the points
+    found = {name: (size(np.asarray(a) - np.asarray(b)), size(b)) for name, (a, b) in pairs.items()}
+    return {**found, "residual": np.max(np.asarray(stepped["residual"]), axis=1)}
 
-    def one(h, q, v):
+
+@Jitted
+def _stepped(made: Perturbation, points, speeds, steps) -> dict:
+    """(q, v) after one step, λ of the scheme and of the explicit formula there, each (K, B, …); own_time: after t0."""
+    system = made.chart.system
+
+    def one(h, q, v) -> dict:
         path = made.step.path(h, q, v) if isinstance(made.step, SchemeMap) else None
         q1, v1 = made.step(h, q, v) if path is None else (path.q[-1], path.v[-1])
-        own = h if path is None else path.t_multipliers[-1] - made.t0
-        y = chart.coordinates(q, v)
-        times = jnp.stack([h, own])
-        ends = jax.vmap(lambda s: made.flow(y, jnp.zeros(()), s))(times)
-        qs, vs = jax.vmap(lambda x, s: chart.point(x, made.t0 + s))(ends, times)
-        at_end, at_own = jax.vmap(lambda x, w, s: _multipliers(system, x, w, made.t0 + s))(qs, vs, times)
-        pairs = {"q": (q1, qs[0]), "v": (v1, vs[0])}
-        if chart.m:
-            pairs["again"] = (_multipliers(system, q1, v1, made.t0 + h), at_end)
-        if chart.m and path is not None:
-            pairs |= {"end": (path.multipliers[-1], at_end), "own": (path.multipliers[-1], at_own)}
-        found = {name: (jnp.linalg.norm(a - b), jnp.linalg.norm(b)) for name, (a, b) in pairs.items()}
-        off = violation(system, q1, v1, made.t0 + h)
-        return found | {"residual": off}
+        t = made.t0 + h
+        found = {"q": q1, "v": v1, "again": _multipliers(system, q1, v1, t), "residual": violation(system, q1, v1, t)}
+        if path is None or not made.chart.m:
+            return found | {"own_time": h}
+        return found | {"own_time": path.t_multipliers[-1] - made.t0, "multipliers": path.multipliers[-1]}
 
-    every = jax.vmap(lambda h: jax.vmap(lambda q, v: one(h, q, v))(points, speeds))(steps)
-    return jax.tree.map(lambda x: jnp.max(x, axis=1), every)
+    return jax.vmap(lambda h: jax.vmap(lambda q, v: one(h, q, v))(points, speeds))(steps)
+
+
+def _ends_natively(made: Perturbation, points, speeds, steps, own) -> Ends:
+    """As `_ends`, by machine code; Unsupported where a function cannot be translated."""
+    flow, t0, n, m = ExactFlow.of(made), float(made.t0), made.chart.n, made.chart.m
+
+    def one(h: float, q, v, own_time: float) -> Ends:
+        times = np.unique(t0 + np.array([0.0, h, *([own_time] if np.isfinite(own_time) else [])]))
+        outputs = flow.run(flow.coordinates(q, v), times)[1]
+        end = outputs[np.searchsorted(times, t0 + h)]
+        at_own = outputs[np.searchsorted(times, t0 + own_time)] if np.isfinite(own_time) else np.full_like(end, np.nan)
+        return Ends(end[:n], end[n : 2 * n], *(x[2 * n : 2 * n + m] for x in (end, at_own)))
+
+    rows = [[one(h, *x) for x in zip(points, speeds, row, strict=True)] for h, row in zip(steps, own, strict=True)]
+    return Ends(*(np.array([[getattr(x, name) for x in row] for row in rows]) for name in Ends._fields))
+
+
+def _ends_by_xla(made: Perturbation, points, speeds, steps, own) -> Ends:
+    flows = dataclasses.replace(made, step=no_step)  # compiled once for all maps
+    return _ends(flows, points, speeds, jnp.asarray(steps), jnp.asarray(own))
+
+
+@Jitted
+def _ends(made: Perturbation, points, speeds, steps, own) -> Ends:
+    def one(h, q, v, own_time) -> Ends:
+        times = jnp.stack([h, own_time])
+        ends = jax.vmap(lambda s: made.flow(made.chart.coordinates(q, v), jnp.zeros(()), s))(times)
+        qs, vs = jax.vmap(lambda x, s: made.chart.point(x, made.t0 + s))(ends, times)
+        both = jax.vmap(lambda x, w, s: _multipliers(made.chart.system, x, w, made.t0 + s))(qs, vs, times)
+        return Ends(qs[0], vs[0], *both)
+
+    every = jax.vmap(lambda q, v, h, row: one(h, q, v, row), in_axes=(0, 0, None, 0))
+    return jax.vmap(lambda h, row: every(points, speeds, h, row))(steps, own)
 
 
 def _multipliers(system: System, q, v, t):

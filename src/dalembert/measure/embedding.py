@@ -176,7 +176,7 @@ def embedding(
     return Embedding(p, order is not None, size, tau, found["profile"], limit, residual, made.chart.dependent, made)
 
 
-def _no_step(h, q, v):
+def no_step(h, q, v):
     raise AssertionError("the map is known already")
 
 
@@ -212,7 +212,7 @@ def _sizes_natively(made: Perturbation, points, speeds, mapped, steps, tau) -> d
 
 
 def _sizes_by_xla(made: Perturbation, points, speeds, mapped, steps, tau) -> dict:
-    flows = dataclasses.replace(made, step=_no_step)  # what follows is compiled once for all maps
+    flows = dataclasses.replace(made, step=no_step)  # what follows is compiled once for all maps
     found = _sizes(flows, points, speeds, mapped, jnp.asarray(steps), jnp.asarray(tau))
     return {name: np.asarray(x) for name, x in found.items()}
 
