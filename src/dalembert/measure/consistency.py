@@ -13,12 +13,12 @@ from jaxtyping import Float
 
 from dalembert.discretize import Scheme
 from dalembert.measure.embedding import ON_D, no_step
-from dalembert.measure.exact_flow import ExactFlow, exact_flow_compiles
 from dalembert.measure.order import Comparison, Convergence, converge
 from dalembert.measure.perturbation import Perturbation, SchemeMap, perturbation
 from dalembert.native import native_first
 from dalembert.numbers import decreasing_steps
 from dalembert.systems import System
+from dalembert.systems.distribution.adapted_flow import ExactFlow, exact_flow_compiles
 from dalembert.systems.distribution.connection import as_points
 from dalembert.systems.distribution.reduction import explicit_terms, violation
 from dalembert.tracing import Jitted
@@ -158,7 +158,7 @@ def _errors(made: Perturbation, points, speeds, steps) -> dict:
     """For each quantity the error and the size, (K,) each."""
     stepped = _stepped(made, points, speeds, jnp.asarray(steps))
     given = made, points, speeds, steps, np.asarray(stepped["own_time"])
-    ends = native_first(_ends_natively, _ends_by_xla, *given) if exact_flow_compiles(made) else _ends_by_xla(*given)
+    ends = native_first(_ends_natively, _ends_by_xla, *given) if exact_flow_compiles(made.chart) else _ends_by_xla(*given)
     pairs = {"q": (stepped["q"], ends.q), "v": (stepped["v"], ends.v)}
     if made.chart.m:
         pairs["again"] = (stepped["again"], ends.multipliers)
@@ -188,7 +188,7 @@ def _stepped(made: Perturbation, points, speeds, steps) -> dict:
 
 def _ends_natively(made: Perturbation, points, speeds, steps, own) -> Ends:
     """As `_ends`, by machine code; Unsupported where a function cannot be translated."""
-    flow, t0, n, m = ExactFlow.of(made), float(made.t0), made.chart.n, made.chart.m
+    flow, t0, n, m = ExactFlow.of(made.chart, made.tolerance), float(made.t0), made.chart.n, made.chart.m
 
     def one(h: float, q, v, own_time: float) -> Ends:
         times = np.unique(t0 + np.array([0.0, h, *([own_time] if np.isfinite(own_time) else [])]))

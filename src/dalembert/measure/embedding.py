@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +12,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import Scheme
-from dalembert.measure.exact_flow import ExactFlow, exact_flow_compiles, pieces
 from dalembert.measure.order import Comparison, Convergence, converge
 from dalembert.measure.perturbation import Perturbation, perturbation
 from dalembert.native import native_first
 from dalembert.numbers import EPSILON, decreasing_steps, whole_number
-from dalembert.systems import InconsistentDataError, System
+from dalembert.systems import InconsistentDataError, System, cutoff
+from dalembert.systems.distribution.adapted_flow import ExactFlow, exact_flow_compiles
 from dalembert.systems.distribution.connection import as_points
 from dalembert.systems.distribution.reduction import violation
 from dalembert.tracing import Jitted
@@ -166,7 +167,9 @@ def embedding(
         )
     tau = np.arange(phases + 1) / phases
     given = made, points, speeds, mapped, steps, tau
-    found = native_first(_sizes_natively, _sizes_by_xla, *given) if exact_flow_compiles(made) else _sizes_by_xla(*given)
+    found = (
+        native_first(_sizes_natively, _sizes_by_xla, *given) if exact_flow_compiles(made.chart) else _sizes_by_xla(*given)
+    )
     floor = STEEPEST / steps * (4 * tolerance * (1 + found["size"]) + 10 * EPSILON * found["size"])
     largest = found["profile"].max(axis=1)
     table = [Comparison(*x) for x in zip(largest, found["field"], floor, strict=True)]
@@ -196,7 +199,7 @@ def _mapped(made: Perturbation, points, speeds, steps) -> tuple[Float[Array, "K 
 
 def _sizes_natively(made: Perturbation, points, speeds, mapped, steps, tau) -> dict:
     """As `_sizes`; Unsupported where a function cannot be translated."""
-    flow, t0, ends = ExactFlow.of(made), float(made.t0), np.asarray(mapped)
+    flow, t0, ends = ExactFlow.of(made.chart, made.tolerance), float(made.t0), np.asarray(mapped)
 
     def one(h, q, v, end) -> dict:
         found = pieces(flow, flow.coordinates(q, v), end, t0, h, tau)
@@ -215,6 +218,31 @@ def _sizes_by_xla(made: Perturbation, points, speeds, mapped, steps, tau) -> dic
     flows = dataclasses.replace(made, step=no_step)  # what follows is compiled once for all maps
     found = _sizes(flows, points, speeds, mapped, jnp.asarray(steps), jnp.asarray(tau))
     return {name: np.asarray(x) for name, x in found.items()}
+
+
+class Pieces(NamedTuple):
+    """At the phases τ: z = G, the perturbation ε^p g there, f(z), and F(τε, y) - F(τε - ε, Φ); (T, 2n-m) each."""
+
+    xi: Float[np.ndarray, "T xi"]
+    perturbation: Float[np.ndarray, "T xi"]
+    field: Float[np.ndarray, "T xi"]
+    gap: Float[np.ndarray, "T xi"]
+
+
+def pieces(flow: ExactFlow, y: np.ndarray, mapped: np.ndarray, t0: float, h: float, tau: np.ndarray) -> Pieces:
+    """As `Perturbation.from_start` at all phases from 0 to 1: F forwards from y, and backwards from Φ(ε, y)."""
+    times = t0 + tau * h
+    left, right = flow.run(y, times)[0], flow.run(mapped, times[::-1])[0][::-1]
+    chi, slope = (np.asarray(x)[:, None] for x in _cut(jnp.asarray(tau)))
+    z = chi * left + (1.0 - chi) * right
+    f_left, f_right, f = (flow.slopes(x, times) for x in (left, right, z))
+    bend = chi * f_left + (1.0 - chi) * f_right - f  # of second order in left - right
+    return Pieces(z, bend + slope / h * (left - right), f, left - right)
+
+
+@Jitted
+def _cut(tau) -> Any:
+    return jax.vmap(jax.value_and_grad(cutoff))(tau)
 
 
 @Jitted

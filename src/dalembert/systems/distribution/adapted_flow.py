@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, Travelled
 from dalembert.systems.compiled.flow import SystemFlow, flow_of
+from dalembert.systems.compiled.function import LARGEST
 from dalembert.systems.distribution.connection import CLOSE, Connection
 from dalembert.systems.distribution.reduction import explicit_terms, velocity_constraints, violation
 from dalembert.systems.system import Rebuilt
+from dalembert.tracing import outside
+
+MOST = 10_000_000  # steps of one integration
 
 
 def adapted_flow(chart: Connection) -> SystemFlow:
@@ -50,5 +57,40 @@ def adapted_flow(chart: Connection) -> SystemFlow:
 
 def travelled(chart: Connection, xi, times, tolerance: float) -> Travelled:
     """From ξ at times[0], in one chart; steps end at the times."""
-    accuracy = Accuracy(float(tolerance), 10_000_000, clipped=True)
+    accuracy = Accuracy(float(tolerance), MOST, clipped=True)
     return adapted_flow(chart).run(xi, times, accuracy, np.asarray(chart.near))
+
+
+def exact_flow_compiles(chart: Connection) -> bool:
+    """Whether the flow is run by machine code, if it can be translated: on CPUs, with numbers that are known."""
+    return outside() and jax.default_backend() == "cpu" and chart.n + chart.m <= LARGEST
+
+
+class ExactFlow(NamedTuple):
+    """F from any time; times may decrease. order: of the coordinates in the chart, the independent ones first."""
+
+    code: SystemFlow
+    near: np.ndarray
+    order: np.ndarray
+    free: int
+    tolerance: float
+
+    @classmethod
+    def of(cls, chart: Connection, tolerance: float) -> ExactFlow:
+        """Unsupported where a function of the system cannot be translated."""
+        parts = np.asarray(chart.near), np.asarray(chart.order), chart.n - chart.m
+        return cls(adapted_flow(chart), *parts, tolerance)
+
+    def coordinates(self, q, v) -> np.ndarray:
+        """ξ = (q, v^a)."""
+        return np.concatenate([np.asarray(q), np.asarray(v)[self.order[: self.free]]])
+
+    def run(self, xi: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """ξ and (q, v, λ, |φ|) at the times, the first of which is that of xi; NaN where they are not reached."""
+        found = self.code.run(xi, times, Accuracy(self.tolerance, MOST, clipped=True), self.near)
+        late = np.arange(len(times)) >= found.saved
+        return np.where(late[:, None], np.nan, found.rows), found.outputs
+
+    def slopes(self, xi: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """f(ξ) at states and times."""
+        return self.code.along(xi, times, self.near)[0]
