@@ -21,6 +21,7 @@ ROOMS = (
     "boundary",
     "control",
     "guidance",
+    "laws",
     "measure",
     "store",
     "show",
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         mpc,
         sensitivity,
     )
+    from dalembert.laws import ControlLaw, control_law
     from dalembert.outcome import Outcome
     from dalembert.path import Path, Provenance, Statistics, StepError
     from dalembert.show import plot
@@ -146,6 +148,7 @@ __all__ = [
     "ClosedLoop",
     "Connection",
     "Constraint",
+    "ControlLaw",
     "ControlSolution",
     "Controllability",
     "Derivatives",
@@ -199,6 +202,7 @@ __all__ = [
     "adapted_reference",
     "closed_loop",
     "connection",
+    "control_law",
     "controllability",
     "deformed",
     "energies",
