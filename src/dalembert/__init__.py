@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         mpc,
         sensitivity,
     )
-    from dalembert.laws import ControlLaw, control_law
+    from dalembert.laws import ControlLaw, EnergyShaping, Matching, control_law, energy_shaping, matching
     from dalembert.outcome import Outcome
     from dalembert.path import Path, Provenance, Statistics, StepError
     from dalembert.show import plot
@@ -153,6 +153,7 @@ __all__ = [
     "Controllability",
     "Derivatives",
     "DiscreteSystem",
+    "EnergyShaping",
     "Extremals",
     "Feedback",
     "FileError",
@@ -165,6 +166,7 @@ __all__ = [
     "Interpolated",
     "Least",
     "Lyapunov",
+    "Matching",
     "Nearest",
     "Nodes",
     "Nonholonomic",
@@ -207,6 +209,7 @@ __all__ = [
     "deformed",
     "energies",
     "energy",
+    "energy_shaping",
     "ensemble",
     "feedback",
     "from_xarray",
@@ -214,6 +217,7 @@ __all__ = [
     "load",
     "manifolds",
     "matches",
+    "matching",
     "measure",
     "momentum",
     "mpc",

@@ -18,8 +18,9 @@ from dalembert.tracing import traced_once
 TRUSTED = 1e-12  # relative error of the acceleration up to which the quotient of two small numbers is used as it is
 VANISHES = 1e-9  # numerator at the zero of the determinant, relative to its terms
 USABLE = 1e-3  # the same, beyond which a quotient that has no limit is no number
-TURNS = 2  # of Newton's method to that zero, whose distance is below 1e-4 of typical sizes, the root of TRUSTED/EPSILON
-NODES, WEIGHTS = (0.5 - np.sqrt(1 / 12), 0.5 + np.sqrt(1 / 12)), 0.5  # Gauss's two, for that distance
+# Newton's method to that zero, two turns, for its distance is below 1e-4 of typical sizes, the root of TRUSTED/EPSILON; then
+# Gauss's two nodes between, enough for that distance; then the zero itself.
+PLACES, SHARES = (1.0, 1.0, 0.5 - 12**-0.5, 0.5 + 12**-0.5, 1.0), (0.0, 0.0, 0.5, 0.5, 0.0)
 
 
 class Continued(NamedTuple):
@@ -47,16 +48,16 @@ def continued(function: Callable[[Array], Affine], x: Float[Array, "2n"]) -> Con
         return jnp.concatenate([d[None], over])
 
     def near(_):
-        slopes = lambda s: jax.jvp(terms, (s,), (jnp.asarray(1.0),))  # noqa: E731
+        def look(s, at):
+            place, share = at
+            (value, slope), towards = jax.jvp(terms, (s * place,), (jnp.asarray(1.0),)), share == 0.0
+            step = value[0] / jnp.where(slope[0] == 0.0, 1.0, slope[0])
+            return s - jnp.where(towards & (place == 1.0), step, 0.0), (value, slope * share)
 
-        def to_zero(_, s):
-            value, slope = slopes(s)
-            return s - value[0] / jnp.where(slope[0] == 0.0, 1.0, slope[0])
-
-        s = jax.lax.fori_loop(0, TURNS, to_zero, jnp.asarray(0.0))
-        means = WEIGHTS * jnp.sum(jax.vmap(lambda r: slopes(s * r)[1])(jnp.asarray(NODES)), axis=0)
-        left = function(x + s * w)
-        zero = jnp.all(jnp.abs(_cramer(left)[1]) <= VANISHES * _sizes(left)) & steep & (means[0] != 0.0)
+        # One loop over all places, so that the constraints are compiled once.
+        s, (values, slopes) = jax.lax.scan(look, jnp.asarray(0.0), (jnp.asarray(PLACES), jnp.asarray(SHARES)))
+        means, left = jnp.sum(slopes, axis=0), values[-1]
+        zero = jnp.all(jnp.abs(left[1:]) <= VANISHES * _sizes(here)) & steep & (means[0] != 0.0)
         limit = means[1:] / jnp.where(means[0] == 0.0, 1.0, means[0])
         known = wrong <= USABLE
         otherwise = jnp.where(known, quotient, jnp.inf)

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.algebra.least_norm import least_norm
 from dalembert.control.problem import OptimalControl
-from dalembert.laws.mechanical import Actuated, actuators, check_plant, columns, free_acceleration
+from dalembert.laws.mechanical import Actuated, actuators, check_plant, columns
 from dalembert.numbers import as_function, as_numbers, as_vector, whole_number
 from dalembert.systems.equations import euler_lagrange
 from dalembert.systems.shapes import output_shape, traced
@@ -130,11 +131,12 @@ def _check_scalars(system: System, V: Callable, F: Callable, q) -> None:
 
 def terms(problem: OptimalControl, V: Callable, F: Callable, q, v) -> tuple[Array, Array, Array]:
     """φ₀, g and the sum of the sizes of the terms of φ₀."""
-    system = problem.system
+    system, rest = problem.system, jnp.zeros_like(v)
     vq, vv = jax.grad(lambda *x: system.call(V, *x, t=0.0), (0, 1))(q, v)
-    a, dissipation = free_acceleration(system, q, v), system.call(F, q, v, t=0.0)
-    inertia = jax.jacfwd(lambda x: euler_lagrange(system, q, v, x, 0.0))(a)
-    g = jnp.linalg.solve(inertia, columns(problem, q)).T @ vv
+    motion = lambda a: euler_lagrange(system, q, v, a, 0.0)  # noqa: E731
+    matrix, dissipation = jax.jacfwd(motion)(rest), system.call(F, q, v, t=0.0)
+    answers = jnp.linalg.solve(matrix, jnp.concatenate([-motion(rest)[:, None], columns(problem, q)], axis=1))
+    a, g = answers[:, 0], vv @ answers[:, 1:]
     size = jnp.abs(vq) @ jnp.abs(v) + jnp.abs(vv) @ jnp.abs(a) + jnp.abs(dissipation)
     return vq @ v + vv @ a + dissipation, g, size
 
@@ -146,12 +148,13 @@ def _looked(problem: OptimalControl, V: Callable, F: Callable, q, v, speeds):
     def one(q, v):
         factor = lambda w: terms(problem, V, F, q, speeds * w)[1]  # noqa: E731
 
-        def closer(_, w):
-            return w - jnp.linalg.pinv(jax.jacfwd(factor)(w)) @ factor(w)
+        def closer(_, known):
+            w, _ = known
+            step = least_norm(jax.jacfwd(factor)(w), factor(w))
+            return w - step, jnp.linalg.norm(step) / (1.0 + jnp.linalg.norm(w))
 
-        w = jax.lax.fori_loop(0, TURNS, closer, v / speeds)
-        phi, g, size = terms(problem, V, F, q, speeds * w)
-        left = jnp.linalg.norm(jnp.linalg.pinv(jax.jacfwd(factor)(w)) @ g)
-        return q, speeds * w, phi, size, left / (1.0 + jnp.linalg.norm(w))
+        w, left = jax.lax.fori_loop(0, TURNS, closer, (v / speeds, jnp.asarray(jnp.inf)))
+        phi, _, size = terms(problem, V, F, q, speeds * w)
+        return q, speeds * w, phi, size, left
 
     return eqx.filter_vmap(one)(q, v)

@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.control.problem import OptimalControl, actuation, counted
-from dalembert.systems.equations import euler_lagrange
 from dalembert.systems.system import System, check_system
 from dalembert.tracing import Jitted
 
@@ -51,13 +50,6 @@ def unactuated(B: Any, xp: Any = jnp) -> Any:
     n = B.shape[0]
     minors = [xp.linalg.det(B[np.delete(np.arange(n), i)]) for i in range(n)]
     return (-1.0) ** np.arange(n) * xp.stack(minors)
-
-
-def free_acceleration(plant: System, q: Float[Array, "n"], v: Float[Array, "n"]) -> Float[Array, "n"]:
-    """a of the motion without controls."""
-    rest = jnp.zeros_like(v)
-    motion = lambda a: euler_lagrange(plant, q, v, a, 0.0)  # noqa: E731
-    return -jnp.linalg.solve(jax.jacfwd(motion)(rest), motion(rest))
 
 
 def check_plant(plant: Any) -> None:
