@@ -47,7 +47,9 @@ def test_parameters_are_arguments():
 
 def test_the_plant_under_the_law_is_the_constrained_system(constrained):
     """At every instant: both converge to the same motion with order 2. Sampled and held: with order 1. V falls in all."""
-    truth = solve_ivp(lambda t, y: [y[1], -y[0] - y[1]], (0.0, H * STEPS), [*START[0], *START[1]], rtol=1e-12, atol=1e-12).y[0, -1]
+    truth = solve_ivp(lambda t, y: [y[1], -y[0] - y[1]], (0.0, H * STEPS), [*START[0], *START[1]], rtol=1e-12, atol=1e-12).y[
+        0, -1
+    ]
     errors = {"constrained": [], "closed": [], "sampled": []}
     for n in (1, 2):
         choices = {"h": H / n, "steps": n * STEPS}
@@ -85,9 +87,7 @@ def test_a_pole_is_reported_and_no_value_is_nan():
         ),
     )
     law = da.control_law(system)
-    found = jax.jit(jax.vmap(lambda q: law.at(q, jnp.zeros(2))))(
-        np.array([[0.3, 0.7], [0.3, 0.0], [np.pi / 2, 0.7]])
-    )
+    found = jax.jit(jax.vmap(lambda q: law.at(q, jnp.zeros(2))))(np.array([[0.3, 0.7], [0.3, 0.0], [np.pi / 2, 0.7]]))
     np.testing.assert_allclose(found.u[:2, 0], 1.0 / np.cos(0.3), rtol=1e-12)
     assert found.defined.tolist() == [True, True, False]
     assert found.extended.tolist() == [False, True, False]

@@ -38,7 +38,12 @@ def test_cart_pole_has_the_closed_form(design, states):
     """The gallery's V, with a logarithm, for the numbers that were chosen; the law is the one that keeps its constraint."""
     w, D = np.asarray(design.shaped.direction), float(design.shaped.damping[0, 0])
     size = abs(w[1])
-    numbers = {"kappa": w[0] / w[1], "a": size * design.shaped.P[0, 0], "k": size * design.shaped.stiffness[0, 0], "rho": D / size}
+    numbers = {
+        "kappa": w[0] / w[1],
+        "a": size * design.shaped.P[0, 0],
+        "k": size * design.shaped.stiffness[0, 0],
+        "rho": D / size,
+    }
     closed = balance.cart_pole_balance().replace(**numbers)
     p = closed.parameters
     V = jax.jit(jax.vmap(design.V))(*states)

@@ -95,7 +95,7 @@ def control_law(system: System) -> ControlLaw:
     Source: Borda, Fernández, Grillo, Section 4.2: the constraint force is the control law.
 
     Example:
-        >>> servo = da.SecondOrder(lambda q, v, a: a + 2.0 * v + q)
+        >>> servo = da.SecondOrder(lambda q, v, a: a + 2.0 * v + q)  # the multiplier is the torque
         >>> law = da.control_law(da.System(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), servo))
         >>> law([0.5], [0.0]).round(6).tolist()  # sin q - q
         [-0.020574]

@@ -60,7 +60,6 @@ def energy_shaping(
         conditions are integrals is worked out on the page Control laws.
 
     Example:
-        >>> wheel = da.System(lambda q, v: 0.05 * v[0] ** 2 + 0.01 * (v[0] + v[1]) ** 2 - 0.5 * jnp.cos(q[0]))
         >>> weights = {"Q": np.eye(4), "R": [[1.0]]}
         >>> found = da.energy_shaping(wheel, actuated=1, at=[0.0, 0.0], reach=[1.0, 1.0], **weights)
         >>> bool(found.poles.real.max() < 0.0), found.region.residual < 1e-9

@@ -104,7 +104,7 @@ class Law(eqx.Module):
         found, rows = self.unbounded(q, v, t)
         if self.lower is None:
             return found
-        u = jnp.clip(found.u, self.lower, self.upper)
+        u = jnp.where(found.defined, jnp.clip(found.u, self.lower, self.upper), jnp.inf)  # no bound makes a value of none
         return found._replace(u=u, force=force_of(rows, u))
 
     def replace(self, **values) -> Self:

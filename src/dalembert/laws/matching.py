@@ -35,8 +35,12 @@ class Matching(eqx.Module):
         residuals: (B,) theirs.
 
     Example:
-        >>> found.holds, found.residual < 1e-12
-        (True, True)
+        >>> free = da.System(lambda q, v: 0.5 * v @ v)
+        >>> V, F = lambda q, v: 0.5 * v @ v + 0.5 * q[0] ** 2, lambda q, v: v[0] ** 2
+        >>> region = {"at": [0.0, 0.0], "reach": [1.0, 1.0], "speeds": [1.0, 1.0]}
+        >>> found = da.matching(free, V, F, actuated=0, **region)
+        >>> found.holds, da.matching(free, V, F, actuated=1, **region).holds
+        (True, False)
     """
 
     residual: float
@@ -107,11 +111,15 @@ def matching(
     q, v, phi, size, wrong = (np.asarray(y) for y in _looked(problem, V, F, centre + widths * x[:, 0], fast * x[:, 1], fast))
     good = (wrong <= HOLDS) & np.isfinite(phi) & np.isfinite(size)
     if not good.any():
-        raise ValueError("V: no sample could be brought to g = BᵀM⁻¹V_v = 0 (or none where V, F and their derivatives are finite)")
+        raise ValueError(
+            "V: no sample could be brought to g = BᵀM⁻¹V_v = 0 (or none where V, F and their derivatives are finite)"
+        )
     q, v, phi, size = q[good], v[good], phi[good], size[good]
     residuals = np.abs(phi) / np.where(size > 0.0, size, 1.0)
     worst = int(residuals.argmax())
-    return Matching(float(residuals[worst]), q[worst], v[worst], float(phi[worst]), np.concatenate([q, v], axis=1), residuals)
+    return Matching(
+        float(residuals[worst]), q[worst], v[worst], float(phi[worst]), np.concatenate([q, v], axis=1), residuals
+    )
 
 
 def positive_widths(value, name: str, n: int) -> np.ndarray:

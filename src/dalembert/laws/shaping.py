@@ -20,7 +20,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from dalembert.control.problem import OptimalControl, with_plant_parameters
 from dalembert.laws.law import Law, Value, force_of
@@ -191,7 +191,9 @@ class EnergyShaping(Law):
         """The plant with Lyapunov(V, F): its multiplier is the law. For one actuator."""
         plant, actuated = self.plant, self.problem.actuated
         if self.shaped.damping.shape != (1, 1):
-            raise ValueError(f"constrained: a Lyapunov constraint has one actuator, this plant {self.shaped.damping.shape[0]}")
+            raise ValueError(
+                f"constrained: a Lyapunov constraint has one actuator, this plant {self.shaped.damping.shape[0]}"
+            )
         along_q = actuated[0] if isinstance(actuated, tuple) else lambda *x: jnp.reshape(actuated(*x), -1)
         law = Lyapunov(self.V, self.F, along_q)
         return System(plant.lagrangian, law, coordinates=plant.coordinates, parameters=plant.parameters)
@@ -200,6 +202,20 @@ class EnergyShaping(Law):
     def V(self) -> Callable:
         """½ vᵀM̂v + Û, a function (q, v[, p])."""
         return lambda q, v, p=None: self._energy(q, v, p)
+
+    def inside(self, q: Float[Array, "n"], v: Float[Array, "n"]) -> Bool[Array, ""]:
+        """Whether a state is in the region: V below its level, and m > 0 on the way, so that V is a solution there.
+
+        Args:
+            q: (n,).
+            v: (n,).
+
+        Returns:
+            A truth value, for jit and vmap too.
+        """
+        pi, height, least = solved(self.problem, self.shaped, q)
+        V = 0.5 * v @ shaped_mass(self.problem, self.shaped, q, pi) @ v + height
+        return (V < self.region.level) & (least > 0.0) & (pi > 0.0)
 
     @property
     def F(self) -> Callable:
