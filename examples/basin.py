@@ -3,7 +3,8 @@
     python examples/basin.py out/basin
 
 The plant without any constraint is simulated under the sampled law from a grid of angles and angular velocities, each in a
-lane of its own with its own outcome. The section of the sublevel set of V inside which V falls is drawn as a line. Prints a summary and writes basin.png into the folder given.
+lane of its own with its own outcome. The section of the sublevel set of V inside which V falls is drawn as a line.
+Prints a summary and writes basin.png into the folder given.
 """
 
 import os
@@ -38,7 +39,7 @@ def settled(law, q0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray
     q, v = (np.asarray(x) for x in (runs.q, runs.v))
     far = np.maximum(np.abs(q - UP).max(axis=-1), np.abs(v).max(axis=-1)) > 0.05
     failed = np.asarray(runs.code) != da.Outcome.SUCCESS
-    last = far.shape[1] - np.argmax(far[:, ::-1], axis=1)  # the first node from which on it is near
+    last = np.where(far.any(axis=1), far.shape[1] - np.argmax(far[:, ::-1], axis=1), 0)  # from that node on it is near
     times = KEPT * H * np.minimum(last, far.shape[1] - 1)
     return np.where(failed | far[:, -1], np.nan, times), failed
 
@@ -74,8 +75,8 @@ def main(folder: Path) -> None:
         began = time.perf_counter()
         times[name], failed = settled(chosen, q0, v0)
         stays = np.isfinite(times[name])
-        print(f"{name}: {stays.sum()} of {len(lean)} stay upright, {failed.sum()} ended early; of {inside.sum()} starts in the "
-              f"region {np.sum(inside & stays)}; {time.perf_counter() - began:.1f} s")  # fmt: skip
+        print(f"{name}: {stays.sum()} of {len(lean)} stay upright, {failed.sum()} ended early; of {inside.sum()} starts in "
+              f"the region {np.sum(inside & stays)}; {time.perf_counter() - began:.1f} s")  # fmt: skip
     figure_of(angles, rates, times, inside.reshape(up, across)).savefig(folder / "basin.png", dpi=150)
 
 

@@ -295,7 +295,8 @@ CALLS = {
         da.closed_loop,
         STATE | {"controller": da.mpc(MOVE, final=([1.0, 1.0], PLACE), T=1.0, steps=5), "h": 0.1, "steps": 1}, {}),
     "control_law": (da.control_law, {"system": SERVO}, {}),
-    "Law.saturated": (da.control_law(SERVO).saturated, {"lower": -1.0, "upper": 1.0}, {"lower": "number", "upper": "number"}),
+    "Law.saturated": (
+        da.control_law(SERVO).saturated, {"lower": -1.0, "upper": 1.0}, {"lower": "number", "upper": "number"}),
     "Law.sampled": (da.control_law(SERVO).sampled, {"every": 1}, {}),
     "matching": (
         da.matching, REGION | {"V": free, "F": lambda q, v: v[0] ** 2, "speeds": [1.0, 1.0]},

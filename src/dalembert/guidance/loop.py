@@ -23,7 +23,7 @@ from dalembert.tracing import Jitted
 
 
 class Controller(Protocol):
-    """What `closed_loop` asks: Feedback and PredictiveController, whose problem says how controls act, or a law with `push`."""
+    """What `closed_loop` asks: Feedback and PredictiveController, whose problem says how controls act; or a law."""
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """u (r,) for the time t + ahead, from the state at t."""

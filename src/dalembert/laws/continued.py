@@ -55,7 +55,7 @@ def continued(function: Callable[[Array], Affine], x: Float[Array, "2n"]) -> Con
             return s - jnp.where(towards & (place == 1.0), step, 0.0), (value, slope * share)
 
         # One loop over all places, so that the constraints are compiled once.
-        s, (values, slopes) = jax.lax.scan(look, jnp.asarray(0.0), (jnp.asarray(PLACES), jnp.asarray(SHARES)))
+        _, (values, slopes) = jax.lax.scan(look, jnp.asarray(0.0), (jnp.asarray(PLACES), jnp.asarray(SHARES)))
         means, left = jnp.sum(slopes, axis=0), values[-1]
         zero = jnp.all(jnp.abs(left[1:]) <= VANISHES * _sizes(here)) & steep & (means[0] != 0.0)
         limit = means[1:] / jnp.where(means[0] == 0.0, 1.0, means[0])

@@ -7,7 +7,6 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from dalembert.control.problem import OptimalControl
 from dalembert.laws.attraction import region_of
@@ -27,16 +26,16 @@ def energy_shaping(
     system: System,
     *,
     actuated: Actuated,
-    at: Float[Array | np.ndarray, "n"],
-    Q: Float[Array | np.ndarray, "2n 2n"],
-    R: Float[Array | np.ndarray, "r r"],
-    reach: Float[Array | np.ndarray, "n"],
+    at,
+    Q,
+    R,
+    reach,
     nodes: int = 10,
 ) -> EnergyShaping:
     """V = ½ vᵀM̂(q)v + Û(q) and F = gᵀDg with dV/dt = -F under the law u(q, v), for L = ½ vᵀM(q)v - U(q), n - 1 actuators.
 
-    The kinetic and the potential matching condition are solved along lines of one direction w̄, by integrals. w̄, the parts of V
-    across it, and D are those for which the linearised loop has the least mean cost ∫ xᵀQx + uᵀRu, x = (q - q*, v).
+    The kinetic and the potential matching condition are solved along lines of one direction w̄, by integrals. w̄, the parts of
+    V across it, and D are those for which the linearised loop has the least mean cost ∫ xᵀQx + uᵀRu, x = (q - q*, v).
 
     Args:
         system: the plant, simple mechanical: without constraints, forces and explicit time.
@@ -51,13 +50,13 @@ def energy_shaping(
         V, F, the law, the poles of its linearisation and an estimated region of attraction, an EnergyShaping.
 
     Raises:
-        ValueError: no simple mechanical system, more than one direction without actuator, no equilibrium, a linearisation that
-            is not controllable, weights that are not definite.
+        ValueError: no simple mechanical system, more than one direction without actuator, no equilibrium, a linearisation
+            that is not controllable, weights that are not definite.
         TypeError: an argument is of the wrong type.
 
     Source: Borda, Fernández, Grillo, Section 4.2, for V and F of the inertia wheel pendulum, which have this form; Auckly,
-        Kapitanski, White (2000) and Chang (2010), on matching with one degree of underactuation. That along straight lines both
-        conditions are integrals is worked out on the page Control laws.
+        Kapitanski, White (2000) and Chang (2010), on matching with one degree of underactuation. That along straight lines
+        both conditions are integrals is worked out on the page Control laws.
 
     Example:
         >>> weights = {"Q": np.eye(4), "R": [[1.0]]}

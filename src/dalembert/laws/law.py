@@ -39,7 +39,12 @@ class Value(NamedTuple):
 
 
 class Law(eqx.Module):
-    """u(q, v[, t][, p]): base of the control laws."""
+    """u(q, v[, t][, p]): base of the control laws.
+
+    Attributes:
+        lower: bounds of u, None where there are none.
+        upper: the same from above.
+    """
 
     lower: eqx.AbstractVar[Any]
     upper: eqx.AbstractVar[Any]
@@ -63,7 +68,7 @@ class Law(eqx.Module):
     def check(self, q, v, t) -> None:
         """Errors of shapes."""
 
-    def __call__(self, q: Float[Array, "n"], v: Float[Array, "n"], t=0.0, p: Any = None) -> Float[Array, "r"]:
+    def __call__(self, q, v, t=0.0, p: Any = None) -> Float[Array, "r"]:
         """u at a state; a plain function for jit, vmap and grad.
 
         Outside of them a state where the law is not defined is a ValueError; inside u is infinite there, and never NaN.
@@ -76,7 +81,7 @@ class Law(eqx.Module):
             )
         return found.u
 
-    def at(self, q: Float[Array, "n"], v: Float[Array, "n"], t=0.0, p: Any = None) -> Value:
+    def at(self, q, v, t=0.0, p: Any = None) -> Value:
         """u with the force that it is, and whether it is a limit, and defined.
 
         Args:

@@ -62,9 +62,9 @@ def matching(
     F: Callable,
     *,
     actuated: Actuated,
-    at: Float[Array | np.ndarray, "n"],
-    reach: Float[Array | np.ndarray, "n"],
-    speeds: Float[Array | np.ndarray, "n"],
+    at,
+    reach,
+    speeds,
     samples: int = 500,
     seed: int = 0,
 ) -> Matching:

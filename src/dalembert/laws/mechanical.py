@@ -69,8 +69,8 @@ def check_simple(plant: System, points: Float[np.ndarray, "samples n"]) -> None:
         raise ValueError(f"lagrangian: is not finite near {points[0]}; give another equilibrium, or a smaller reach")
     if gap.max() > ROUNDED:
         raise ValueError(
-            f"lagrangian: is not ½ vᵀM(q)v - U(q), by {gap.max():.1e} of its terms at q = {points[gap.argmax()]}; V and F are "
-            "constructed for simple mechanical systems"
+            f"lagrangian: is not ½ vᵀM(q)v - U(q), by {gap.max():.1e} of its terms at q = {points[gap.argmax()]}; V and F "
+            "are constructed for simple mechanical systems"
         )
     least = np.linalg.eigvalsh(masses)[:, 0]
     if least.min() <= 0.0:

@@ -62,8 +62,8 @@ def units(lin: Linear) -> _Units:
     beside = beta - (beta @ b) * b
     if np.linalg.norm(beside) <= UNCONTROLLABLE * np.linalg.norm(stiffness):
         raise ValueError(
-            "system: its linearisation at the equilibrium is not controllable: bᵀ(Mδq̈ + Kδq) = 0, with b the direction without "
-            "actuator, is an equation for bᵀMδq alone"
+            "system: its linearisation at the equilibrium is not controllable: bᵀ(Mδq̈ + Kδq) = 0, with b the direction "
+            "without actuator, is an equation for bᵀMδq alone"
         )
     across = np.linalg.qr(np.column_stack([b, beside, np.eye(n)]))[0][:, 1:n]
     across[:, 0] = beside / np.linalg.norm(beside)

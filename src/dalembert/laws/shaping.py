@@ -203,7 +203,7 @@ class EnergyShaping(Law):
         """½ vᵀM̂v + Û, a function (q, v[, p])."""
         return lambda q, v, p=None: self._energy(q, v, p)
 
-    def inside(self, q: Float[Array, "n"], v: Float[Array, "n"]) -> Bool[Array, ""]:
+    def inside(self, q, v) -> Bool[Array, ""]:
         """Whether a state is in the region: V below its level, and m > 0 on the way, so that V is a solution there.
 
         Args:
@@ -215,7 +215,7 @@ class EnergyShaping(Law):
         """
         pi, height, least = solved(self.problem, self.shaped, q)
         V = 0.5 * v @ shaped_mass(self.problem, self.shaped, q, pi) @ v + height
-        return (V < self.region.level) & (least > 0.0) & (pi > 0.0)
+        return (self.region.level > V) & (least > 0.0) & (pi > 0.0)
 
     @property
     def F(self) -> Callable:
