@@ -47,7 +47,7 @@ def settled(law, q0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def figure_of(angles, rates, times: dict[str, np.ndarray], inside: np.ndarray) -> Figure:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8.4, 3.8), layout="constrained")
-        axes = figure.subplots(1, len(times), sharex=True, sharey=True)
+        axes, drawn = figure.subplots(1, len(times), sharex=True, sharey=True), None
         for ax, (name, found) in zip(axes, times.items(), strict=True):
             ax.set_facecolor("0.88")
             drawn = ax.pcolormesh(
@@ -56,6 +56,7 @@ def figure_of(angles, rates, times: dict[str, np.ndarray], inside: np.ndarray) -
             ax.contour(np.degrees(angles), rates, inside.astype(float), levels=[0.5], colors=[COLOURS[1]], linewidths=1.5)
             ax.set(title=name, xlabel="angle from upright, degrees")
         axes[0].set_ylabel("angular velocity, rad/s")
+        assert drawn is not None
         figure.colorbar(drawn, ax=axes, label="time until it stays upright; grey: it falls")
     return figure
 

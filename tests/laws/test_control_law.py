@@ -15,7 +15,7 @@ PENDULUM = da.System(
     parameters={"g": 1.0},
 )
 LAW = da.control_law(PENDULUM)
-START, H, STEPS = ([1.0], [0.3]), 0.05, 100
+START, H, STEPS = (np.array([1.0]), np.array([0.3])), 0.05, 100
 
 
 def by_hand(q, v, g=1.0):

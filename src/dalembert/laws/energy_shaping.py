@@ -75,10 +75,11 @@ def energy_shaping(
     linear = linearised(problem, centre, widths)
     found = chosen(linear, _weights(Q, "Q", 2 * n, False), _weights(R, "R", n - 1, True))
     beta = linear.b @ linear.K
-    shaped = Shaped(
-        *(jnp.asarray(x) for x in (centre, found.direction, beta / (beta @ found.direction), found.P, found.stiffness)),
-        jnp.asarray(found.damping), nodes=count,
-    )  # fmt: skip
+    numbers = {
+        "at": centre, "direction": found.direction, "level": beta / (beta @ found.direction), "P": found.P,
+        "stiffness": found.stiffness, "damping": found.damping,
+    }  # fmt: skip
+    shaped = Shaped(**{name: jnp.asarray(x) for name, x in numbers.items()}, nodes=count)
     unknown = {"region": None, "lower": None, "upper": None}
     design = EnergyShaping(problem=problem, shaped=shaped, poles=poles(linear, found), cost=found.cost, **unknown)
     return dataclasses.replace(design, region=region_of(design, widths))
@@ -86,7 +87,7 @@ def energy_shaping(
 
 def linearised(problem: OptimalControl, at: np.ndarray, widths: np.ndarray) -> Linear:
     """M δq̈ + K δq = B δu at an equilibrium; ValueError where the plant has none there, or not n - 1 actuators."""
-    n, r = len(at), np.asarray(columns(problem, at)).shape[1]
+    n, r = len(at), columns(problem, jnp.asarray(at)).shape[1]
     if r != n - 1:
         raise ValueError(
             f"actuated: found {r} of {n} coordinates; V and F are constructed for one direction without actuator, r = n - 1"
