@@ -32,7 +32,7 @@ LEVELS = (
     ("discretize",),
     ("step", "boundary"),
     ("control", "measure"),
-    ("guidance",),
+    ("guidance", "laws"),
     ("store", "show", "gallery"),
     ("papers",),
     ("cli",),

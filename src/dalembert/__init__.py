@@ -21,6 +21,7 @@ ROOMS = (
     "boundary",
     "control",
     "guidance",
+    "laws",
     "measure",
     "store",
     "show",
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         mpc,
         sensitivity,
     )
+    from dalembert.laws import ControlLaw, EnergyShaping, Matching, control_law, energy_shaping, matching
     from dalembert.outcome import Outcome
     from dalembert.path import Path, Provenance, Statistics, StepError
     from dalembert.show import plot
@@ -146,10 +148,12 @@ __all__ = [
     "ClosedLoop",
     "Connection",
     "Constraint",
+    "ControlLaw",
     "ControlSolution",
     "Controllability",
     "Derivatives",
     "DiscreteSystem",
+    "EnergyShaping",
     "Extremals",
     "Feedback",
     "FileError",
@@ -162,6 +166,7 @@ __all__ = [
     "Interpolated",
     "Least",
     "Lyapunov",
+    "Matching",
     "Nearest",
     "Nodes",
     "Nonholonomic",
@@ -199,10 +204,12 @@ __all__ = [
     "adapted_reference",
     "closed_loop",
     "connection",
+    "control_law",
     "controllability",
     "deformed",
     "energies",
     "energy",
+    "energy_shaping",
     "ensemble",
     "feedback",
     "from_xarray",
@@ -210,6 +217,7 @@ __all__ = [
     "load",
     "manifolds",
     "matches",
+    "matching",
     "measure",
     "momentum",
     "mpc",

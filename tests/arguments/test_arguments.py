@@ -36,6 +36,9 @@ STRAIGHT = da.VariationalProblem(free)
 BENT = da.VariationalProblem(lambda q, v, a: 0.5 * (a @ a), derivatives=2)
 VAKONOMIC = da.VariationalProblem(free, da.Nonholonomic(lambda q, v: v[1] - q[0] * v[0]))
 MOVE = da.OptimalControl(FREE, cost=lambda q, v, u: u @ u, actuated=(0, 1))
+SERVO = da.System(free, da.SecondOrder(lambda q, v, a: a + q))
+SADDLE = da.System(lambda q, v: 0.5 * (v @ v) - q[0] * q[1])
+REGION = {"system": FREE, "actuated": 0, "at": [0.0, 0.0], "reach": [1.0, 1.0]}
 SPHERE = da.manifolds.sphere()
 NODES = da.Scheme("nodes")
 
@@ -291,6 +294,16 @@ CALLS = {
     "closed_loop": (
         da.closed_loop,
         STATE | {"controller": da.mpc(MOVE, final=([1.0, 1.0], PLACE), T=1.0, steps=5), "h": 0.1, "steps": 1}, {}),
+    "control_law": (da.control_law, {"system": SERVO}, {}),
+    "Law.saturated": (
+        da.control_law(SERVO).saturated, {"lower": -1.0, "upper": 1.0}, {"lower": "number", "upper": "number"}),
+    "Law.sampled": (da.control_law(SERVO).sampled, {"every": 1}, {}),
+    "matching": (
+        da.matching, REGION | {"V": free, "F": lambda q, v: v[0] ** 2, "speeds": [1.0, 1.0]},
+        {"actuated": ELSEWHERE, "at": "vector", "reach": "vector", "speeds": "vector", "samples": "count", "seed": "seed"}),
+    "energy_shaping": (
+        da.energy_shaping, REGION | {"system": SADDLE, "Q": np.eye(4), "R": [[1.0]]},
+        {"actuated": ELSEWHERE, "at": "vector", "reach": "vector", "Q": "rows", "R": "rows", "nodes": "count"}),
     "SampledFeedback": (da.SampledFeedback, {"law": free}, {}),
     "Nodes": (da.Nodes, {"q": [PLACE]}, {"q": "rows"}),
     "Free": (da.Free, {"guess": 1.0}, {"guess": "positive", "lower": "part or None", "upper": "positive or None"}),
@@ -355,6 +368,10 @@ RIGHT = {
     ("System.replace", "on"): {"bool"},
     ("Lyapunov", "actuated"): {"function", "vector"},
     ("Nearest", "coordinates"): {"beyond"},
+    ("Law.saturated", "lower"): {"array"},
+    ("Law.saturated", "upper"): {"array"},
+    ("matching", "at"): {"longer"},  # it is reach that has too few then
+    ("energy_shaping", "at"): {"longer"},
     ("Path.interpolate", "t"): {"array"},
     ("Solution.interpolate", "t"): {"array"},
     ("measure.energy", "system"): {"problem"},

@@ -1,7 +1,7 @@
 """Newton's method, the numerical rank, banded systems and their inertia. Knows no mechanics."""
 
 from dalembert.algebra.inertia import Inertia, inertia
-from dalembert.algebra.jumps import agree, may_jump
+from dalembert.algebra.jumps import agree, depends, may_jump
 from dalembert.algebra.newton import Newton, Solve, newton, root
 from dalembert.algebra.rank import Rank, numerical_rank
 
@@ -11,6 +11,7 @@ __all__ = [
     "Rank",
     "Solve",
     "agree",
+    "depends",
     "inertia",
     "may_jump",
     "newton",

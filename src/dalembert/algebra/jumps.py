@@ -67,6 +67,25 @@ def may_jump(function: Callable, point: Array) -> bool:
     return any(jumps for _, jumps in _outputs(jaxpr.jaxpr, [(True, False)]))
 
 
+def depends(function: Callable, point: Array) -> bool:
+    """Whether the function reads its argument, as far as its operations tell.
+
+    Args:
+        function: of one array, traceable by JAX.
+        point: an array of the shape it takes; its values are not read.
+
+    Returns:
+        True where it may.
+
+    Example:
+        >>> from dalembert.algebra import depends
+        >>> depends(jnp.sin, jnp.zeros(2)), depends(lambda x: jnp.zeros_like(x), jnp.zeros(2))
+        (True, False)
+    """
+    jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(point.shape, point.dtype))
+    return any(reads for reads, _ in _outputs(jaxpr.jaxpr, [(True, False)]))
+
+
 Found = tuple[bool, bool]  # whether a value depends on the argument; whether it may jump with it
 
 

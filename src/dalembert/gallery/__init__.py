@@ -5,6 +5,7 @@ from dalembert.gallery import (
     bryson_denham,
     car_with_trailers,
     cart_pole,
+    cart_pole_balance,
     chain,
     contact_oscillator,
     curvature_particle,
@@ -40,6 +41,7 @@ ENTRIES: dict[str, Entry] = {
     module.entry.name: module.entry
     for module in (
         car_with_trailers,
+        cart_pole_balance,
         chain,
         contact_oscillator,
         curvature_particle,

@@ -23,12 +23,7 @@ from dalembert.tracing import Jitted
 
 
 class Controller(Protocol):
-    """What `closed_loop` asks: Feedback and PredictiveController."""
-
-    @property
-    def problem(self) -> OptimalControl:
-        """Whose actuated= says how controls act."""
-        ...
+    """What `closed_loop` asks: Feedback and PredictiveController, whose problem says how controls act; or a law."""
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """u (r,) for the time t + ahead, from the state at t."""
@@ -85,7 +80,7 @@ def closed_loop(
 
     Args:
         system: the plant, which need not be that of the controller's problem.
-        controller: a Feedback, or what `mpc` returns.
+        controller: a Feedback, what `mpc` returns, or a law of `control_law` or `energy_shaping`.
         q0: (n,) positions at t0.
         v0: (n,) velocities at t0.
         h: step of the simulation.
@@ -109,8 +104,7 @@ def closed_loop(
         'SUCCESS'
     """
     check_system(system)
-    if not isinstance(getattr(controller, "problem", None), OptimalControl):
-        raise TypeError(f"controller: found {described(controller)}; give a Feedback, or what mpc returns")
+    push = _pushing(controller)
     h, t0, steps, every = (
         as_positive(h, "h"),
         as_number(t0, "t0"),
@@ -121,7 +115,7 @@ def closed_loop(
     q, v, code = [_state(q0, "q0")], [_state(v0, "v0")], Outcome.SUCCESS
     if q[0].shape != v[0].shape:
         raise ValueError(f"v0: found shape {v[0].shape}; q0 has shape {q[0].shape}, and v0 needs the same")
-    plant = _Plant(with_held_force(system, len(q[0])), controller.problem, h, scheme)
+    plant = _Plant(with_held_force(system, len(q[0])), push, h, scheme)
     measured = [k for k in range(0, steps, every) if k + delay < steps]
     marks = sorted({0, steps, *measured, *(k + delay for k in measured)})
     decided: dict[int, np.ndarray] = {}
@@ -153,15 +147,25 @@ class _Plant(NamedTuple):
     """A plant with a held force among its parameters: nothing is compiled again from sample to sample."""
 
     system: System
-    problem: OptimalControl
+    push: Callable
     h: float
     scheme: Scheme | None
 
     def run(self, q: np.ndarray, v: np.ndarray, t: float, steps: int, u: np.ndarray | None) -> Path:
         """Some steps under the controls u; none before the first ones are known."""
-        force = np.zeros(len(q)) if u is None else np.asarray(_pushed(self.problem, q, t, u))
+        force = np.zeros(len(q)) if u is None else np.asarray(self.push(t, q, v, u))
         system = self.system.replace(held=force)
         return simulate(system, q, v, h=self.h, steps=steps, t0=t, scheme=self.scheme, throw=False)
+
+
+def _pushing(controller: Controller) -> Callable:
+    """(t, q, v, u) → the generalised force (n,) that controls u are at that state; TypeError for what is no controller."""
+    push, problem = getattr(controller, "push", None), getattr(controller, "problem", None)
+    if callable(push) and callable(getattr(controller, "control", None)):
+        return push
+    if not isinstance(problem, OptimalControl):
+        raise TypeError(f"controller: found {described(controller)}; give a Feedback, a control law, or what mpc returns")
+    return lambda t, q, v, u: _pushed(problem, q, t, u)
 
 
 @Jitted

@@ -1,0 +1,112 @@
+"""control_law: the multipliers of servo- and Lyapunov constraints as a function of the state."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dalembert.laws.affine import affine, is_affine, split
+from dalembert.laws.continued import continued
+from dalembert.laws.law import Law, Value, force_of
+from dalembert.systems.equations import acceleration, reactions
+from dalembert.systems.shapes import check_shapes
+from dalembert.systems.system import System, check_system
+
+
+@final
+class ControlLaw(Law):
+    """u = λ(q, v) with which the constraints of the actuators hold: what `control_law` returns.
+
+    Attributes:
+        system: with the constraints that the law realises.
+        lower: bounds of u, None where there are none.
+        upper: the same from above.
+
+    Example:
+        >>> controlled(jnp.array([0.5]), jnp.array([0.0])).round(6).tolist()  # sin q - q
+        [-0.020574]
+    """
+
+    system: System
+    lower: Any
+    upper: Any
+
+    @property
+    def plant(self) -> System:
+        """The system without the constraints that the law realises; others, and forces, stay."""
+        s = self.system
+        return System(
+            s.lagrangian, split(s)[1], forces=s.forces, coordinates=s.coordinates, parameters=s.parameters,
+            time_dependent=s.time_dependent,
+        )  # fmt: skip
+
+    def with_parameters(self, p: Any) -> ControlLaw:
+        """The same law of a system with other parameters, of the same structure."""
+        return eqx.tree_at(lambda law: law.system.parameters, self, p)
+
+    def check(self, q, v, t) -> None:
+        check_shapes(self.system, q, v, t)
+
+    def unbounded(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> tuple[Value, Float[Array, "r n"]]:
+        n, system = q.shape[0], self.system
+        if is_affine(system, q, v, t):
+            found = continued(lambda x: affine(system, x[:n], x[n:], t), jnp.concatenate([q, v]))
+            a, u, extended, defined = jnp.zeros_like(v), found.u, found.extended, found.defined
+        else:
+            a, every, report = acceleration(system, q, v, t)
+            failed = report.singular | report.not_finite | report.not_converged
+            u = jnp.where(failed, jnp.inf, every[jnp.asarray(_places(system, q, v, t))])
+            extended, defined = jnp.asarray(False), ~failed
+        rows = jnp.concatenate([reactions(system, c, q, v, a, t) for c in split(system)[0]])
+        return Value(u, force_of(rows, u), extended, defined), rows
+
+
+def _places(system: System, q, v, t) -> list[int]:
+    """Where the multipliers of the law stand among those of all constraints."""
+    realised, at, found = split(system)[0], 0, []
+    for c, m in zip(system.constraints, check_shapes(system, q, v, t), strict=True):
+        found += range(at, at + m) if any(c is x for x in realised) else []
+        at += m
+    return found
+
+
+def control_law(system: System) -> ControlLaw:
+    """u(q, v) = λ with d/dt L_v - L_q = f + Rᵀλ and the servo- and Lyapunov constraints: the law that realises them.
+
+    Constraints that are realised: Lyapunov, SecondOrder, and Nonholonomic with reactions or virtual displacements of the
+    user's. Others belong to the plant. Where the constraints are affine in the accelerations, φ + S(q, v)λ = 0 is solved,
+    and through det S = 0 the law is continued where it has a limit: λ = -S⁻¹φ as a quotient of two functions that vanish
+    together, by mean values of their derivatives, without cancellation. Where it has a pole, see `ControlLaw.at`.
+    Constraints that are not affine are solved by Newton's method, as `acceleration` does, and not continued.
+
+    Args:
+        system: a System with at least one such constraint.
+
+    Returns:
+        The law, a ControlLaw: a function of (q, v[, t][, p]) for jit, vmap and grad, with its plant.
+
+    Raises:
+        TypeError: system is no System.
+        ValueError: it has no constraint that a control realises.
+
+    Source: Borda, Fernández, Grillo, Section 4.2: the constraint force is the control law.
+
+    Example:
+        >>> servo = da.SecondOrder(lambda q, v, a: a + 2.0 * v + q)  # the multiplier is the torque
+        >>> law = da.control_law(da.System(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), servo))
+        >>> law([0.5], [0.0]).round(6).tolist()  # sin q - q
+        [-0.020574]
+        >>> da.simulate(law.plant, [0.5], [0.0], h=0.1, steps=10, feedback=law.sampled()).outcome.name
+        'SUCCESS'
+    """
+    check_system(system)
+    if not split(system)[0]:
+        kinds = ", ".join(type(c).__name__ for c in system.constraints) or "none"
+        raise ValueError(
+            f"system: its constraints are {kinds}; a control realises Lyapunov, SecondOrder, or Nonholonomic with "
+            "reactions= or virtual= of your own"
+        )
+    return ControlLaw(system=system, lower=None, upper=None)

@@ -1,0 +1,208 @@
+"""Law: a control as a function of the state, the plant it acts on, and how both are put together."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, NamedTuple, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from dalembert.numbers import as_number, as_numbers, as_vector, is_traced
+from dalembert.step import SampledFeedback
+from dalembert.systems.equations import force
+from dalembert.systems.pickling import reduced
+from dalembert.systems.system import System
+from dalembert.tracing import Jitted
+
+
+class Value(NamedTuple):
+    """The law at one state.
+
+    Attributes:
+        u: (r,) the controls; infinite where the law is not defined.
+        force: (n,) the generalised force Rᵀu that they are.
+        extended: whether the constraint does not determine u there, and u is the limit from beside.
+        defined: whether there is a value at all: no pole, and Newton's iteration has converged.
+
+    Example:
+        >>> bool(controlled.at([0.5], [0.0]).defined)
+        True
+    """
+
+    u: Float[Array, "r"]
+    force: Float[Array, "n"]
+    extended: Bool[Array, ""]
+    defined: Bool[Array, ""]
+
+
+class Law(eqx.Module):
+    """u(q, v[, t][, p]): base of the control laws.
+
+    Attributes:
+        lower: bounds of u, None where there are none.
+        upper: the same from above.
+    """
+
+    lower: eqx.AbstractVar[Any]
+    upper: eqx.AbstractVar[Any]
+
+    __reduce__ = reduced
+
+    @property
+    @abc.abstractmethod
+    def plant(self) -> System:
+        """The system without what the law does."""
+
+    @abc.abstractmethod
+    def unbounded(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> tuple[Value, Float[Array, "r n"]]:
+        """The law before bounds, and the rows that make a force of it."""
+
+    @abc.abstractmethod
+    def with_parameters(self, p: Any) -> Self:
+        """The same law of a system with other parameters, of the same structure."""
+
+    @abc.abstractmethod
+    def check(self, q, v, t) -> None:
+        """Errors of shapes."""
+
+    def __call__(self, q, v, t=0.0, p: Any = None) -> Float[Array, "r"]:
+        """u at a state; a plain function for jit, vmap and grad.
+
+        Outside of them a state where the law is not defined is a ValueError; inside u is infinite there, and never NaN.
+        """
+        found = self.at(q, v, t, p)
+        if not is_traced(found) and not bool(found.defined):
+            raise ValueError(
+                f"q, v: the law has no value at {np.asarray(q)}, {np.asarray(v)}: the actuators cannot keep the constraint "
+                "there, and no limit from beside exists. law.at(q, v) reports this without an error"
+            )
+        return found.u
+
+    def at(self, q, v, t=0.0, p: Any = None) -> Value:
+        """u with the force that it is, and whether it is a limit, and defined.
+
+        Args:
+            q: (n,).
+            v: (n,).
+            t: time.
+            p: other parameters than those of the system.
+
+        Returns:
+            A Value.
+
+        Raises:
+            ValueError: wrong shapes.
+            TypeError: no numbers.
+        """
+        q = as_vector(q, "q")
+        v = as_vector(v, "v", q.shape[0])
+        t = jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
+        law = self if p is None else self.with_parameters(p)
+        law.check(q, v, t)
+        return _compiled(law, q, v, t)
+
+    def value(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Value:
+        """As `at`, without checks, to be traced."""
+        found, rows = self.unbounded(q, v, t)
+        if self.lower is None:
+            return found
+        u = jnp.where(found.defined, jnp.clip(found.u, self.lower, self.upper), jnp.inf)  # no bound makes a value of none
+        return found._replace(u=u, force=force_of(rows, u))
+
+    def replace(self, **values) -> Self:
+        """The same law of a system with other values of these parameters."""
+        return self.with_parameters(self.plant.replace(**values).parameters)
+
+    def saturated(self, lower, upper) -> Self:
+        """The law inside bounds.
+
+        Args:
+            lower: a number, or (r,).
+            upper: a number, or (r,).
+
+        Returns:
+            min(max(u, lower), upper) as a law.
+
+        Raises:
+            ValueError: a bound is not finite, or lower is above upper.
+            TypeError: a bound is no number.
+        """
+        low, high = (jnp.asarray(as_numbers(x, name)) for x, name in ((lower, "lower"), (upper, "upper")))
+        if low.ndim > 1 or high.ndim > 1 or not bool(jnp.all(low <= high)):
+            raise ValueError(f"lower, upper: found {low}, {high}; give numbers or (r,), lower ≤ upper")
+        is_leaf = lambda x: x is None  # noqa: E731
+        return eqx.tree_at(lambda law: (law.lower, law.upper), self, (low, high), is_leaf=is_leaf)
+
+    @property
+    def closed(self) -> System:
+        """The plant under the law at every instant: a System without the constraints that the law realises.
+
+        Its forces are those of the plant and Rᵀu, discretized with them; its parameters are those of the law, too.
+        """
+        plant = self.plant
+
+        def forces(q, v, *trailing):
+            t, p = _taken(plant, trailing)
+            law = self if p is None else self.with_parameters(p)
+            own = plant if p is None else law.plant
+            return force(own, q, v, t) + law.value(q, v, t).force
+
+        return System(
+            plant.lagrangian, plant.constraints, forces=forces, coordinates=plant.coordinates, parameters=plant.parameters,
+            time_dependent=plant.time_dependent,
+        )  # fmt: skip
+
+    def sampled(self, every: int = 1) -> SampledFeedback:
+        """The law for `simulate(feedback=…)`, sampled every so many steps and held in between: order 1 in that time.
+
+        It keeps its own parameters, whatever those of the plant are.
+
+        Args:
+            every: number of steps between two samples.
+
+        Returns:
+            A SampledFeedback, which runs on both back-ends.
+
+        Raises:
+            ValueError: every is below 1.
+            TypeError: every is no whole number.
+        """
+        plant = self.plant
+
+        def law(q, v, t, *_):
+            return self.value(q, v, t).force
+
+        return SampledFeedback(law, every=every, timed=not plant.time_dependent)
+
+    def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
+        """As `closed_loop` asks: u of the state at t, with the time of the law that much later."""
+        return np.asarray(_compiled(self, jnp.asarray(q), jnp.asarray(v), jnp.asarray(t + ahead)).u)
+
+    def push(self, t: float, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """As `closed_loop` asks: the generalised force (n,) that controls u are at a state."""
+        return np.asarray(_pushed(self, jnp.asarray(q), jnp.asarray(v), jnp.asarray(t), jnp.asarray(u)))
+
+
+def force_of(rows: Float[Array, "r n"], u: Float[Array, "r"]) -> Float[Array, "n"]:
+    """Rᵀu, and where u is infinite infinite too, or 0 along what no control moves, but never NaN."""
+    found = jnp.sum(jnp.where(rows == 0.0, 0.0, rows * u[:, None]), axis=0)
+    return jnp.where(jnp.isnan(found), jnp.inf, found)
+
+
+@Jitted
+def _compiled(law: Law, q, v, t) -> Value:
+    return law.value(q, v, t)
+
+
+@Jitted
+def _pushed(law: Law, q, v, t, u):
+    return force_of(law.unbounded(q, v, t)[1], u)
+
+
+def _taken(plant: System, trailing: tuple) -> tuple[Any, Any]:
+    """t and p of a user's function's trailing arguments."""
+    t = trailing[0] if plant.time_dependent else 0.0
+    return t, None if plant.parameters is None else trailing[-1]

@@ -1,0 +1,251 @@
+"""Energy shaping with one degree of underactuation: V = ½ vᵀM̂(q)v + Û(q) that solves the matching conditions.
+
+With b(q) the direction of no actuator, Bᵀb = 0, controls leave dV/dt alone where v is parallel to w = M̂⁻¹Mb. There
+dV/dt = 0 asks for the kinetic and the potential condition,
+
+    ½ (∂_w M̂)(w, w) = b·C(w, w),    ∂_w Û = b·U_q,    C(w, w) = (∂_w M)w - ½ ∂_q(wᵀMw).
+
+The first contains w alone. With w = σ(q)w̄ of constant direction it is linear along the lines q = y + τw̄:
+∂_w̄ ln π = (2 w̄ᵀM ∂_w̄b + ∂_b M(w̄, w̄))/m, π = σm, m = w̄ᵀMb. So σ and Û are integrals along lines, with a Û that is free
+across them; and M̂ = (Mb)(Mb)ᵀ/π + P with any constant P ≥ 0, Pw̄ = 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple, final
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from dalembert.control.problem import OptimalControl, with_plant_parameters
+from dalembert.laws.law import Law, Value, force_of
+from dalembert.laws.mechanical import columns, mass, potential, unactuated
+from dalembert.systems.constraints import Lyapunov
+from dalembert.systems.shapes import check_shapes
+from dalembert.systems.system import System
+
+TWO = (0.5 - np.sqrt(1 / 12), 0.5 + np.sqrt(1 / 12))  # Gauss's nodes: a cubic's derivative is integrated exactly
+
+
+class Line(NamedTuple):
+    """At a point of a line along w̄: m, the rate of ln π, and b·U_q."""
+
+    m: Array
+    rate: Array
+    pull: Array
+
+
+@final
+class Shaped(eqx.Module):
+    """The numbers that choose one solution of the matching conditions: w̄, P, the stiffness across w̄, damping.
+
+    Attributes:
+        at: (n,) the equilibrium q*.
+        direction: (n,) w̄, with w̄ᵀMb > 0 and ∂_w̄(b·U_q) > 0 there.
+        level: (n,) ℓ with ℓ·w̄ = 1; on ℓ·(q - q*) = 0 the integrals along w̄ begin.
+        P: (n, n) ≥ 0, P w̄ = 0.
+        stiffness: (n, n) ≥ 0, K w̄ = 0: Û is ½ (q - q*)ᵀK(q - q*) across w̄.
+        damping: (r, r) D > 0, F = gᵀDg.
+        nodes: of Gauss's rule along w̄.
+
+    Example:
+        >>> bool(design.shaped.damping[0, 0] > 0.0), design.shaped.nodes
+        (True, 10)
+    """
+
+    at: Float[Array, "n"]
+    direction: Float[Array, "n"]
+    level: Float[Array, "n"]
+    P: Float[Array, "n n"]
+    stiffness: Float[Array, "n n"]
+    damping: Float[Array, "r r"]
+    nodes: int = eqx.field(static=True, default=10)
+
+
+def collocation(nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """c, A, β of Gauss's implicit Runge-Kutta method, of order 2·nodes: Σ_j A_ij f(c_j) is the integral up to c_i."""
+    x, weights = np.polynomial.legendre.leggauss(nodes)
+    c = 0.5 * (x + 1.0)
+    powers = np.arange(1, nodes + 1)
+    return c, (c[:, None] ** powers / powers) @ np.linalg.inv(c[:, None] ** (powers - 1)), 0.5 * weights
+
+
+def along(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"]) -> Line:
+    """m, (2 w̄ᵀM ∂_w̄b + ∂_bM(w̄, w̄))/m and b·U_q at a point."""
+    plant, w = problem.system, shaped.direction
+    b, turned = jax.jvp(lambda x: unactuated(columns(problem, x)), (q,), (w,))
+    M, changed = jax.jvp(lambda x: mass(plant, x), (q,), (b,))
+    m = w @ M @ b
+    return Line(m, (2.0 * w @ M @ turned + w @ changed @ w) / m, jax.grad(lambda x: potential(plant, x))(q) @ b)
+
+
+def solved(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"]) -> tuple[Array, Array, Array]:
+    """π(q) and Û(q), from the line through q along w̄: one step of Gauss's method for both; and the least m on the way."""
+    c, A, weights = collocation(shaped.nodes)
+    d = q - shaped.at
+    s = shaped.level @ d
+    start = q - s * shaped.direction
+    here = jax.vmap(lambda tau: along(problem, shaped, start + tau * s * shaped.direction))(jnp.asarray(c))
+    m = along(problem, shaped, start).m  # = π there: σ = 1
+    logs = s * (A @ here.rate)
+    work = s * weights @ (here.pull * here.m / (m * jnp.exp(logs)))
+    return m * jnp.exp(s * weights @ here.rate), work + 0.5 * d @ shaped.stiffness @ d, jnp.min(here.m)
+
+
+def shaped_mass(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"], pi: Array) -> Float[Array, "n n"]:
+    """M̂ = (Mb)(Mb)ᵀ/π + P."""
+    row = mass(problem.system, q) @ unactuated(columns(problem, q))
+    return jnp.outer(row, row) / pi + shaped.P
+
+
+class Parts(NamedTuple):
+    """M, M̂, U and Û at a point with their slopes, (…, n); B there, and whether m > 0 all the way from where σ = 1."""
+
+    M: Array
+    shaped: Array
+    height: Array
+    positive: Array
+    B: Array
+    by_q: tuple[Array, Array, Array, Array]
+
+
+def parts_at(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"]) -> Parts:
+    """All that the law and dV/dt are made of, so that the user's functions are differentiated once."""
+
+    def values(x):
+        pi, height, least = solved(problem, shaped, x)
+        found = mass(problem.system, x), shaped_mass(problem, shaped, x, pi), potential(problem.system, x), height
+        return found, (*found, (least > 0.0) & (pi > 0.0))
+
+    by_q, (M, hat, _, height, positive) = jax.jacfwd(values, has_aux=True)(q)
+    return Parts(M, hat, height, positive, columns(problem, q), by_q)
+
+
+def free_rate(parts: Parts, v: Any, xp: Any = jnp) -> tuple[Any, Any]:
+    """dV/dt without controls, ½(∂_vM̂)(v, v) + Û_q v - vᵀM̂M⁻¹(C(v, v) + U_q), and the sum of the sizes of its terms.
+
+    At one state by JAX, or by xp = numpy at many, along the first axis of everything.
+    """
+    inertia, hat, pull, slope = parts.by_q
+    times = lambda a, x: xp.einsum("...ij,...j->...i", a, x)  # noqa: E731
+    cubes = lambda a: xp.einsum("...ijk,...i,...j->...k", a, v, v)  # noqa: E731
+    coriolis = times(xp.einsum("...ijk,...k->...ij", inertia, v), v) - 0.5 * cubes(inertia)
+    a = xp.linalg.solve(parts.M, (coriolis + pull)[..., None])[..., 0]
+    p, shape = times(parts.shaped, v), 0.5 * (cubes(hat) * v).sum(-1)
+    size = xp.abs(shape) + (xp.abs(slope) * xp.abs(v)).sum(-1) + (xp.abs(p) * xp.abs(a)).sum(-1)
+    return shape + (slope * v).sum(-1) - (p * a).sum(-1), size
+
+
+def law_at(parts: Parts, damping: Float[Array, "r r"], v: Float[Array, "n"]) -> tuple[Array, Array]:
+    """u = -Dg - G⁻¹BᵀM⁻¹∫₀¹ ∂φ/∂v(v₀ + sδ) ds, and g = BᵀM⁻¹M̂v: φ = dV/dt without controls, v₀ = v - δ where g vanishes.
+
+    φ vanishes at v₀, so that φ(v) = ∫∂φ/∂v ds·δ, δ = M⁻¹BG⁻¹g, is a multiple of g by a smooth factor (Hadamard's lemma).
+    """
+    spread = jnp.linalg.solve(parts.M, parts.B)
+    g = spread.T @ parts.shaped @ v
+    gram = spread.T @ parts.shaped @ spread
+    delta = spread @ jnp.linalg.solve(gram, g)
+    slope = jax.grad(lambda w: free_rate(parts, w)[0])
+    mean = sum(slope(v - (1.0 - s) * delta) for s in TWO) / 2.0
+    return -damping @ g - jnp.linalg.solve(gram, spread.T @ mean), g
+
+
+@final
+class EnergyShaping(Law):
+    """V, F and the law u of energy shaping: what `energy_shaping` returns; a law as that of `control_law` is.
+
+    Attributes:
+        problem: plant and B(q).
+        shaped: the numbers that were chosen.
+        poles: (2n,) of the closed loop, linearised at the equilibrium.
+        cost: of its linearisation from random states, relative to that of the linear-quadratic regulator with Q and R.
+        region: the sublevel set of V inside which everything was found to hold, a Region.
+        lower: bounds of u, None where there are none.
+        upper: the same from above.
+
+    Example:
+        >>> bool(np.all(design.poles.real < 0.0)), design(design.shaped.at, jnp.zeros(2)).shape
+        (True, (1,))
+    """
+
+    problem: OptimalControl
+    shaped: Shaped
+    poles: np.ndarray
+    cost: float
+    region: Any
+    lower: Any
+    upper: Any
+
+    @property
+    def plant(self) -> System:
+        """The system on which the law acts."""
+        return self.problem.system
+
+    @property
+    def constrained(self) -> System:
+        """The plant with Lyapunov(V, F): its multiplier is the law. For one actuator."""
+        plant, actuated = self.plant, self.problem.actuated
+        if self.shaped.damping.shape != (1, 1):
+            raise ValueError(
+                f"constrained: a Lyapunov constraint has one actuator, this plant {self.shaped.damping.shape[0]}"
+            )
+        along_q = actuated[0] if isinstance(actuated, tuple) else lambda *x: jnp.reshape(actuated(*x), -1)
+        law = Lyapunov(self.V, self.F, along_q)
+        return System(plant.lagrangian, law, coordinates=plant.coordinates, parameters=plant.parameters)
+
+    @property
+    def V(self) -> Callable:
+        """½ vᵀM̂v + Û, a function (q, v[, p])."""
+        return lambda q, v, p=None: self._energy(q, v, p)
+
+    def inside(self, q, v) -> Bool[Array, ""]:
+        """Whether a state is in the region: V below its level, and m > 0 on the way, so that V is a solution there.
+
+        Args:
+            q: (n,).
+            v: (n,).
+
+        Returns:
+            A truth value, for jit and vmap too.
+        """
+        pi, height, least = solved(self.problem, self.shaped, q)
+        V = 0.5 * v @ shaped_mass(self.problem, self.shaped, q, pi) @ v + height
+        return (self.region.level > V) & (least > 0.0) & (pi > 0.0)
+
+    @property
+    def F(self) -> Callable:
+        """gᵀDg, a function (q, v[, p])."""
+        return lambda q, v, p=None: self._fall(q, v, p)
+
+    def _energy(self, q: Float[Array, "n"], v: Float[Array, "n"], p: Any) -> Float[Array, ""]:
+        problem, shaped = self._problem(p), self.shaped
+        pi, height, _ = solved(problem, shaped, q)
+        return 0.5 * v @ shaped_mass(problem, shaped, q, pi) @ v + height
+
+    def _fall(self, q: Float[Array, "n"], v: Float[Array, "n"], p: Any) -> Float[Array, ""]:
+        problem, shaped = self._problem(p), self.shaped
+        hat = shaped_mass(problem, shaped, q, solved(problem, shaped, q)[0])
+        g = columns(problem, q).T @ jnp.linalg.solve(mass(problem.system, q), hat @ v)
+        return g @ shaped.damping @ g
+
+    def _problem(self, p: Any) -> OptimalControl:
+        return self.problem if p is None else with_plant_parameters(self.problem, p)
+
+    def with_parameters(self, p: Any) -> EnergyShaping:
+        """The law of the same numbers for a plant with other parameters; poles and region stay what they were."""
+        return dataclasses.replace(self, problem=with_plant_parameters(self.problem, p))
+
+    def check(self, q, v, t) -> None:
+        check_shapes(self.plant, q, v, t)
+
+    def unbounded(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> tuple[Value, Float[Array, "r n"]]:
+        parts = parts_at(self.problem, self.shaped, q)
+        u, _ = law_at(parts, self.shaped.damping, v)
+        defined = parts.positive & jnp.all(jnp.isfinite(u))
+        u = jnp.where(defined, u, jnp.inf)
+        return Value(u, force_of(parts.B.T, u), jnp.asarray(False), defined), parts.B.T

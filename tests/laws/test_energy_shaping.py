@@ -1,0 +1,166 @@
+"""V and F constructed by energy shaping, against closed forms and the matching conditions themselves."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.linalg import solve_continuous_are
+
+import dalembert as da
+from dalembert.gallery import cart_pole_balance as balance
+from dalembert.gallery import inertia_wheel_pendulum as wheel
+from dalembert.gallery.cart_pole import cart_pole
+from dalembert.laws import Shaped
+from dalembert.laws.attraction import parts_of
+from dalembert.laws.matching import terms
+from dalembert.laws.mechanical import actuators
+from dalembert.laws.shaping import free_rate
+
+UP, REACH = np.array([0.0, np.pi]), [3.0, 1.2]
+Q, R = np.diag([10.0, 10.0, 1.0, 1.0]), np.array([[0.1]])
+CART = cart_pole().system
+
+
+@pytest.fixture(scope="module")
+def design():
+    return da.energy_shaping(CART, actuated=0, at=UP, Q=Q, R=R, reach=REACH)
+
+
+@pytest.fixture(scope="module")
+def states():
+    random = np.random.default_rng(1)
+    return UP + random.uniform(-0.8, 0.8, (20, 2)), random.normal(size=(20, 2))
+
+
+def test_cart_pole_has_the_closed_form(design, states):
+    """The gallery's V, with a logarithm, for the numbers that were chosen; the law is the one that keeps its constraint."""
+    w, D = np.asarray(design.shaped.direction), float(design.shaped.damping[0, 0])
+    size = abs(w[1])
+    numbers = {
+        "kappa": w[0] / w[1],
+        "a": size * design.shaped.P[0, 0],
+        "k": size * design.shaped.stiffness[0, 0],
+        "rho": D / size,
+    }
+    closed = balance.cart_pole_balance().replace(**numbers)
+    p = closed.parameters
+    V = jax.jit(jax.vmap(design.V))(*states)
+    truth = jax.vmap(lambda q, v: balance.lyapunov(q, v, p))(*states)
+    np.testing.assert_allclose(size * V, truth, rtol=1e-9)
+    u = jax.jit(jax.vmap(design))(*states)
+    task = actuators(da.System(balance.lagrangian, parameters=p), 0, 2)
+    phi, g, _ = jax.jit(jax.vmap(lambda q, v: terms(task, balance.lyapunov, balance.dissipation, q, v)))(*states)
+    np.testing.assert_allclose(g[:, 0], jax.vmap(lambda q, v: balance.factor(q, v, p))(*states), rtol=1e-9)
+    np.testing.assert_allclose(u, -phi[:, None] / g, rtol=1e-7)
+
+
+def test_poles_and_cost(design):
+    """The poles are those of differences of the law; for n = 2 the regulator itself has a V of this form."""
+    e = 1e-5 * np.eye(4)
+    x = np.concatenate([UP, np.zeros(2)]) + np.concatenate([e, -e])
+    u = np.asarray(jax.jit(jax.vmap(design))(x[:, :2], x[:, 2:]))
+    K = (u[:4] - u[4:])[:, 0] / 2e-5
+    p = {name: float(value) for name, value in CART.parameters.items()}
+    M = np.array([[p["M"] + p["m"], -p["m"] * p["l"]], [-p["m"] * p["l"], p["m"] * p["l"] ** 2]])
+    stiffness = np.diag([0.0, -p["m"] * p["l"] * p["g"]])
+    A = np.block([[np.zeros((2, 2)), np.eye(2)], [-np.linalg.solve(M, stiffness), np.zeros((2, 2))]])
+    B = np.concatenate([np.zeros(2), np.linalg.solve(M, [1.0, 0.0])])[:, None]
+    np.testing.assert_allclose(np.sort(np.linalg.eigvals(A + B * K)), np.sort(design.poles), rtol=1e-5)
+    regulator = -np.linalg.solve(R, B.T) @ solve_continuous_are(A, B, Q, R)
+    assert design.cost == pytest.approx(1.0, abs=1e-6)
+    np.testing.assert_allclose(K, regulator[0], rtol=1e-3)
+
+
+def test_region(design):
+    """Inside V > 0, F ≥ 0 and dV/dt = -F; the pole may lean far, and not further than the reach."""
+    region = design.region
+    leaning = np.abs(region.points[:, 1] - np.pi)
+    assert 0.0 < region.V.min() < region.V.max() < region.level
+    assert region.F.min() >= 0.0
+    assert region.residual < 1e-6
+    assert 0.3 < leaning.max() <= REACH[1]
+
+
+def test_the_residual_falls_with_the_power_of_the_nodes(design):
+    """Two nodes: the work along w̄ is wrong by the fifth power of the distance, its slope by the fourth, of the terms."""
+    coarse = dataclasses.replace(design, shaped=dataclasses.replace(design.shaped, nodes=2))
+    directions, residuals = np.random.default_rng(0).uniform(-1.0, 1.0, (100, 2)), []
+    for r in (0.2, 0.1, 0.05):
+        parts = parts_of(coarse, UP + r * directions)
+        w = np.linalg.solve(parts.shaped, -parts.M[:, :, 1:])[..., 0]  # M̂w = Mb, b = -e_θ
+        phi, size = free_rate(parts, 10.0 * r * w, np)
+        residuals.append(np.max(np.abs(phi) / size))
+    orders = np.log2(np.array(residuals[:-1]) / residuals[1:])
+    assert np.all(np.abs(orders - 4.0) < 0.3), (orders, residuals)
+
+
+def test_the_paper_is_one_of_the_solutions():
+    """Inertia wheel pendulum: w̄ and P read off from the paper's V give it back, but for χ(1 - cos), quadratic here."""
+    p = wheel.PARAMETERS
+    h_c, g_c, f = wheel.gains(p)
+    M = np.array([[p["I"] + p["J"], p["J"]], [p["J"], p["J"]]])
+    hat, b = M @ np.array([[f, g_c], [g_c, h_c]]) @ M, np.array([1.0, 0.0])
+    w = np.linalg.solve(hat, M @ b)
+    row = np.array([-p["n"], 1.0])
+    assert abs(row @ w) < 1e-12 * np.abs(w).max()  # ψ - nθ is constant along w̄
+    P = hat - np.outer(M @ b, M @ b) / (w @ M @ b)
+    shaped = Shaped(
+        jnp.zeros(2), jnp.asarray(w), jnp.array([1.0 / w[0], 0.0]), jnp.asarray(P),
+        jnp.asarray(p["chi"] * np.outer(row, row)), jnp.eye(1),
+    )  # fmt: skip
+    plant = da.System(wheel.lagrangian, parameters=p)
+    blank = {"poles": np.zeros(4), "cost": 1.0, "region": None, "lower": None, "upper": None}
+    found = da.EnergyShaping(problem=actuators(plant, 1, 2), shaped=shaped, **blank)
+    random = np.random.default_rng(0)
+    q, v = random.uniform(-2.0, 2.0, (20, 2)), random.normal(size=(20, 2))
+    across = q[:, 1] - p["n"] * q[:, 0]
+    paper = jax.vmap(lambda q, v: wheel.lyapunov(q, v, p))(q, v) + p["chi"] * (0.5 * across**2 - 1.0 + np.cos(across))
+    np.testing.assert_allclose(jax.jit(jax.vmap(found.V))(q, v), paper, rtol=1e-11)
+
+
+def test_matching_holds_for_the_paper_and_finds_a_wrong_number():
+    plant = da.System(wheel.lagrangian, parameters=wheel.PARAMETERS | {"wrong": 0.0})
+    region = {"actuated": 1, "at": [0.0, 0.0], "reach": [2.0, 50.0], "speeds": [1.0, 100.0]}
+    V = lambda q, v, p: wheel.lyapunov(q, v, p) + p["wrong"] * jnp.sin(q[0]) ** 2  # noqa: E731
+    assert da.matching(plant, V, wheel.dissipation, **region).holds
+    found = da.matching(plant.replace(wrong=0.1), V, wheel.dissipation, **region)
+    assert not found.holds
+    assert found.phi == pytest.approx(0.1 * np.sin(2.0 * found.q[0]) * found.v[0], rel=1e-6)  # φ₀ = ∂_vθ of what was added
+    assert float(wheel.factor(found.q, found.v, wheel.PARAMETERS)) == pytest.approx(0.0, abs=1e-6 * np.abs(found.v).max())
+
+
+def test_several_actuators():
+    """Two of three coupled masses are pushed: energy with springs to the wall for those two matches, for the third not."""
+    mass = jnp.array([[2.0, 0.3, 0.1], [0.3, 1.5, 0.2], [0.1, 0.2, 1.0]])
+    springs = lambda q: 0.25 * jnp.sum((q[1:] - q[:-1]) ** 4)  # noqa: E731
+    plant = da.System(lambda q, v, p: 0.5 * v @ mass @ v - springs(q), parameters={"k": [1.0, 1.0, 0.0]})
+    V = lambda q, v, p: 0.5 * v @ mass @ v + springs(q) + p["k"] @ q**2  # noqa: E731
+    fall = lambda q, v, p: v[0] ** 2 + 3.0 * v[1] ** 2  # noqa: E731
+    region = {"actuated": (0, 1), "at": np.zeros(3), "reach": np.ones(3), "speeds": np.ones(3)}
+    assert da.matching(plant, V, fall, **region).holds
+    found = da.matching(plant.replace(k=[0.0, 0.0, 1.0]), V, fall, **region)
+    assert found.phi == pytest.approx(2.0 * found.q[2] * found.v[2], rel=1e-9)
+
+
+def test_what_is_refused():
+    def shaping(lagrangian, actuated=0, at=(0.0, 0.0), **more):
+        n = len(at)
+        given = {"Q": np.eye(2 * n), "R": np.eye(n - 1), "reach": np.ones(n)} | more
+        return da.energy_shaping(da.System(lagrangian), actuated=actuated, at=at, **given)
+
+    free = lambda q, v: 0.5 * v @ v  # noqa: E731
+    with pytest.raises(ValueError, match=r"^lagrangian: is not"):
+        shaping(lambda q, v: 0.5 * v @ v + q[0] * v[1])
+    with pytest.raises(ValueError, match="not controllable"):
+        shaping(lambda q, v: 0.5 * v @ v - 0.5 * q @ q)
+    with pytest.raises(ValueError, match=r"^actuated: found 1 of 3"):
+        shaping(free, at=(0.0, 0.0, 0.0))
+    with pytest.raises(ValueError, match="no equilibrium"):
+        shaping(lambda q, v: 0.5 * v @ v - q[1] + q[0] * q[1])
+    with pytest.raises(ValueError, match=r"^R: its least eigenvalue"):
+        shaping(lambda q, v: 0.5 * v @ v - q[0] * q[1], R=[[0.0]])
+    blade = da.Nonholonomic(lambda q, v: v[1] - q[0] * v[0])
+    with pytest.raises(ValueError, match=r"^system: has Nonholonomic"):
+        da.energy_shaping(da.System(free, blade), actuated=0, at=[0.0, 0.0], Q=np.eye(4), R=[[1.0]], reach=[1.0, 1.0])
