@@ -24,6 +24,7 @@ from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
 from dalembert.boundary.newton.iteration import BoundaryNewton
 
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
+ROUGH = 1e-4  # tolerance to which the filter goes where Newton's method ends what it finds
 HELD = 1e-2  # how far θ = log T goes from its guess where T is held
 
 Search = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[Iterate, Activity]]
@@ -50,6 +51,33 @@ def search_of(
         return end.newton, activity_of(end)
 
     return bounded
+
+
+class FilteredSearch:
+    """A minimum without bounds: Newton's whole steps from the beginning, where all are taken; the filter, whose end Newton's
+    whole steps make exact, or the filter itself; Newton's line search from the beginning where the filter finds nothing."""
+
+    def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings):
+        linear, none = LinearSolver(kkt, z, SHORTEST_FRONTAL), placed(kkt.blocks, kkt.size, [])
+        rough = dataclasses.replace(settings, tolerance=max(settings.tolerance, ROUGH))
+        self._newton = BoundaryNewton(kkt, linear, settings)
+        self._near, self._exact = (InteriorPoint(kkt, linear, chosen, none) for chosen in (rough, settings))
+
+    def __call__(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
+        return self._found(path, sizes), no_activity(self._newton.kkt)
+
+    def _found(self, path: np.ndarray, sizes: np.ndarray) -> Iterate:
+        tried = [self._newton.descended(path, sizes)]
+        if _over(tried[0]):
+            return tried[0]
+        tried.append(self._near.minimise(path, sizes).newton)
+        if tried[-1].end is Termination.CONVERGED:
+            for way in (self._newton.descended, lambda z, s: self._exact.minimise(z, s).newton):
+                tried.append(way(tried[-1].z, sizes))
+                if tried[-1].end is Termination.CONVERGED:
+                    return _counted(tried)
+        tried.append(self._newton.minimise(path, sizes))
+        return _counted(tried)
 
 
 class FreeTimeSearch:

@@ -11,7 +11,7 @@ from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.free_time import fitted, horizon_of
 from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
-from dalembert.boundary.iteration import Search, search_of
+from dalembert.boundary.iteration import FilteredSearch, Search, search_of
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
@@ -57,14 +57,17 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
 
 
 def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
-    """Newton's method, or inside bounds on anything the interior point method."""
+    """The filter's line search, or inside bounds on anything the interior point method."""
     start = prepare_control(problem, asked)
     data = start.data
     kkt = transcribed(data, start.z, start.sizes, asked.settings.tolerance)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
     time = None if data.horizon is None else data.time_place
-    return ControlSearch(start, kkt, search_of(kkt, start.z, asked.settings, bounds_of(data), time), sizes)
+    bounds = bounds_of(data)
+    if not bounds and time is None and asked.settings.minimum:
+        return ControlSearch(start, kkt, FilteredSearch(kkt, start.z, asked.settings), sizes)
+    return ControlSearch(start, kkt, search_of(kkt, start.z, asked.settings, bounds, time), sizes)
 
 
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:

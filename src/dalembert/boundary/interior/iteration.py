@@ -39,6 +39,7 @@ LARGE_MULTIPLIER = 100.0  # s_max
 SHORT, CUT = 0.5, 0.5  # step length below which slacks are cut one by one, where that leaves this part of the violation
 JAMMED, PATIENCE = 0.05, 3  # step length of a path that slacks stop, and how many such steps raise μ
 RAISE, RAISED, LARGEST_BARRIER = 10.0, 10, 1e3  # by how much, how often, and to what at most
+FARTHEST = 1e8  # times what the path reaches: a longer step is that of constraints which contradict each other
 SHORTEST_FRONTAL = 30  # blocks: the inertia that every iteration asks for costs more in a band
 
 
@@ -113,8 +114,7 @@ class InteriorPoint:
             it.end = Termination.SINGULAR
             return True
         it.iterations += 1
-        it.update = it.change(direction.step)
-        if self._search(path, direction):
+        if not self._contradictory(path) and self._search(path, direction):
             self._unjam(path)
             return False
         it.restorations += 1
@@ -123,6 +123,11 @@ class InteriorPoint:
         infeasible = path.violation > 1e3 * self.settings.tolerance and it.iterations < self.settings.max_iterations
         it.end = Termination.INFEASIBLE if infeasible else Termination.NOT_CONVERGED
         return True
+
+    def _contradictory(self, path: InteriorPath) -> bool:
+        """Whether the linearized constraints have no solution near: no line search makes a step of it."""
+        it = path.newton
+        return path.violation > self.settings.tolerance and it.shift == 0.0 and not it.update < FARTHEST
 
     def _errors(self, path: InteriorPath, barrier: float) -> BarrierErrors:
         kkt, it = self.kkt, path.newton
@@ -136,19 +141,16 @@ class InteriorPoint:
 
     def _solved(self, path: InteriorPath, errors: BarrierErrors) -> bool:
         tolerance, it = self.settings.tolerance, path.newton
+        if it.update == np.inf:  # no step yet that tells how far the path is from the solution
+            return False
         if errors.complementarity > tolerance or not (errors.violation <= tolerance or it.violation <= tolerance):
             return False
         return errors.dual <= tolerance or self._rounded(path)
 
     def _rounded(self, path: InteriorPath) -> bool:
-        """Whether what is left of the gradient is rounding: the path stands still, rows are small against their terms."""
-        kkt, it, tolerance = self.kkt, path.newton, self.settings.tolerance
-        if it.update > tolerance or it.shift:
-            return False
-        forces = self.bounds.slope(path.multipliers)
-        residual = np.abs((it.at.gradient + forces) * kkt.units * kkt.free)
-        terms = np.maximum(kkt.row_sizes(kkt.matrix(it.z)), np.abs(forces * kkt.units))
-        return bool(np.all(residual <= 1e-3 * tolerance * terms))
+        """Whether what is left of the gradient is rounding: a whole step of Newton's has changed nothing."""
+        it = path.newton
+        return path.whole and it.shift == 0.0 and it.update <= self.settings.tolerance
 
     def _lower(self, path: InteriorPath) -> None:
         """The next μ, as long as the equations of the present one are solved."""
@@ -186,9 +188,10 @@ class InteriorPoint:
             factors = it.linear.factor(z, it.shift, relax, added=added)
             it.factorizations += 1
             step = factors.solve(-residual)
+            it.update = it.change(step)
             matrix = functools.partial(kkt.matrix, z, it.shift, relax, added=added)
             negative = self._negative(factors, matrix, it, residual * step) if np.all(np.isfinite(step)) else -1
-            if negative == self._constraints:
+            if negative == self._constraints or self._contradictory(path):
                 path.last_shift = it.shift or path.last_shift
                 free = (residual * step)[:, kkt.primal].sum()
                 held = (it.at.gradient * it.z * kkt.free)[:, ~kkt.primal].sum()  # -νᵀA dx
@@ -222,6 +225,7 @@ class InteriorPoint:
         dual = (path.barrier - path.multipliers * changes) / path.slacks - path.multipliers
         own = longest(path.multipliers, dual, fraction)
         at, length = path.standing(it.at, it.z), longest(path.slacks, changes, fraction)
+        path.whole = False
         path.jammed = path.jammed + 1 if length < JAMMED else 0
         found, first = self._cut(path, direction, at, fraction) if length < SHORT else None, True
         if found is not None:
@@ -231,7 +235,7 @@ class InteriorPoint:
             new = self.kkt.evaluate(z)
             standing = path.standing(new, z)
             if path.filter.accepts(at, standing, direction.slope, length):
-                found = z, new
+                found, path.whole = (z, new), length == own == 1.0
             elif first and standing.finite and standing.violation >= at.violation:
                 found = self._corrected(path, direction, at, new, length)
             if found is None:

@@ -28,6 +28,7 @@ class InteriorPath:
     last_shift: float = 0.0
     jammed: int = 0  # steps, one after the other, that slacks have stopped
     raises: int = 0  # of μ
+    whole: bool = False  # whether the last step was Newton's, neither shortened nor corrected
 
     @property
     def violation(self) -> float:
