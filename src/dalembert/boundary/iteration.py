@@ -16,6 +16,7 @@ import numpy as np
 
 from dalembert.boundary.interior.activity import Activity, activity_of, no_activity
 from dalembert.boundary.interior.barrier import Bounds, placed
+from dalembert.boundary.interior.ipopt import IpoptSearch
 from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
 from dalembert.boundary.interior.path import InteriorPath
 from dalembert.boundary.kkt.linear import LinearSolver
@@ -31,26 +32,33 @@ Search = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[Iterate, Ac
 
 
 def search_of(
-    kkt: KKTSystem, z: np.ndarray, settings: Settings, bounds: Sequence[tuple[np.ndarray, np.ndarray]], time: int | None
+    kkt: KKTSystem, z: np.ndarray, settings: Settings, bounds: Sequence[tuple[np.ndarray, np.ndarray]], time: int | None,
+    filtered: bool = False,
 ) -> Search:
     """(path, sizes, forces) → (Iterate, Activity), see `InteriorPoint.minimise`. z: a path near which pivots are chosen;
-    bounds: see `placed`; time: the place of θ in the flat path where the final time is free, or None."""
+    bounds: see `placed`; time: the place of θ in the flat path where the final time is free, or None; filtered:
+    the filter judges steps also without bounds."""
     if bounds and not settings.minimum:
         raise ValueError(
             "seek: found 'extremal' beside bounds of T; what is extremal under them is a minimum: seek='minimum'"
         )
+    if settings.method == "ipopt":
+        ipopt = IpoptSearch(kkt, z, settings, placed(kkt.blocks, kkt.size, bounds))
+        return lambda path, sizes, forces: _with_activity(ipopt.minimise(path, sizes, forces))
     if time is not None and settings.minimum:
         return FreeTimeSearch(kkt, z, settings, placed(kkt.blocks, kkt.size, bounds), time)
+    if not bounds and filtered and settings.minimum:
+        return FilteredSearch(kkt, z, settings)
     if not bounds:
         newton = BoundaryNewton(kkt, LinearSolver(kkt, z), settings)
         return lambda path, sizes, forces: (newton.minimise(path, sizes), no_activity(kkt))
     interior = InteriorPoint(kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, placed(kkt.blocks, kkt.size, bounds))
 
-    def bounded(path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
-        end = interior.minimise(path, sizes, forces)
-        return end.newton, activity_of(end)
+    return lambda path, sizes, forces: _with_activity(interior.minimise(path, sizes, forces))
 
-    return bounded
+
+def _with_activity(end: InteriorPath) -> tuple[Iterate, Activity]:
+    return end.newton, activity_of(end)
 
 
 class FilteredSearch:

@@ -11,7 +11,7 @@ from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.free_time import fitted, horizon_of
 from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
-from dalembert.boundary.iteration import FilteredSearch, Search, search_of
+from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
@@ -64,10 +64,8 @@ def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
     time = None if data.horizon is None else data.time_place
-    bounds = bounds_of(data)
-    if not bounds and time is None and asked.settings.minimum:
-        return ControlSearch(start, kkt, FilteredSearch(kkt, start.z, asked.settings), sizes)
-    return ControlSearch(start, kkt, search_of(kkt, start.z, asked.settings, bounds, time), sizes)
+    search = search_of(kkt, start.z, asked.settings, bounds_of(data), time, filtered=True)
+    return ControlSearch(start, kkt, search, sizes)
 
 
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
