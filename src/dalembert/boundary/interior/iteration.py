@@ -67,7 +67,8 @@ class InteriorPoint:
         self.kkt, self.settings, self._linear = kkt, settings, linear
         self.bounds = barrier_of(kkt, bounds)
         self._constraints = int(np.sum(~kkt.fixed & ~kkt.primal))
-        self._unknowns = (~kkt.fixed & kkt.primal).astype(float)
+        self._unknowns = np.ravel(~kkt.fixed & kkt.primal).astype(float)
+        self._dual, self._held = self._unknowns * kkt.flat_units / kkt.curvature, kkt.held / kkt.flat_units
         self._least = settings.tolerance / 10.0
 
     def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None, forces: np.ndarray | None = None) -> InteriorPath:
@@ -94,7 +95,7 @@ class InteriorPoint:
             z = bounds.inside(z)
             return z, FIRST_BARRIER / bounds.slacks(z), FIRST_BARRIER
         known, at = bounds.of_forces(forces), kkt.evaluate(z)
-        dual = np.abs((at.gradient + bounds.slope(known)) * kkt.units / kkt.curvature) * self._unknowns
+        dual = np.abs((at.gradient + bounds.slope(known)).ravel() * self._dual)
         error = max(float(dual.max()), violation(kkt, at))
         barrier = float(np.clip(error, WARM_BARRIER, FIRST_BARRIER)) if at.finite else FIRST_BARRIER
         z = bounds.apart(z, barrier / np.maximum(known, np.sqrt(barrier)))
@@ -131,13 +132,17 @@ class InteriorPoint:
 
     def _errors(self, path: InteriorPath, barrier: float) -> BarrierErrors:
         kkt, it = self.kkt, path.newton
-        gradient = (it.at.gradient + self.bounds.slope(path.multipliers)) * kkt.units / kkt.curvature
-        own = np.abs(it.z / kkt.units)[~kkt.fixed & ~kkt.primal]
-        count = max(1, len(own) + len(path.multipliers))
-        size = max(1.0, (own.sum() + path.multipliers.sum()) / count / LARGE_MULTIPLIER)
+        if path.residual is None:
+            gradient = it.at.gradient.ravel() * self._dual
+            for part, pull in self.bounds.pulls(path.multipliers):
+                gradient[part] += pull * self._unknowns[part]
+            own = float(np.abs(it.z.ravel()) @ self._held)
+            count = max(1, self._constraints + len(path.multipliers))
+            size = max(1.0, (own + float(path.multipliers.sum())) / count / LARGE_MULTIPLIER)
+            path.residual = max(float(gradient.max()), -float(gradient.min())) / size, size
+        dual, size = path.residual
         products = np.abs(path.slacks * path.multipliers - barrier)
-        dual = float(np.max(np.abs(gradient) * self._unknowns))
-        return BarrierErrors(dual / size, path.violation, float(np.max(products, initial=0.0)) / size)
+        return BarrierErrors(dual, path.violation, float(np.max(products, initial=0.0)) / size)
 
     def _solved(self, path: InteriorPath, errors: BarrierErrors) -> bool:
         tolerance, it = self.settings.tolerance, path.newton
@@ -187,14 +192,18 @@ class InteriorPoint:
             it.linear.trusted = False
             factors = it.linear.factor(z, it.shift, relax, added=added)
             it.factorizations += 1
+            told = factors.pivoted(-residual) if isinstance(factors, FrontalFactors) else None
+            if told is not None and told > self._constraints:
+                it.shift = self._raised(it.shift, path.last_shift)
+                continue
             step = factors.solve(-residual)
             it.update = it.change(step)
             matrix = functools.partial(kkt.matrix, z, it.shift, relax, added=added)
             negative = self._negative(factors, matrix, it, residual * step) if np.all(np.isfinite(step)) else -1
             if negative == self._constraints or self._contradictory(path):
                 path.last_shift = it.shift or path.last_shift
-                free = (residual * step)[:, kkt.primal].sum()
-                held = (it.at.gradient * it.z * kkt.free)[:, ~kkt.primal].sum()  # -νᵀA dx
+                free = (residual.ravel() * self._unknowns) @ step.ravel()
+                held = (it.at.gradient.ravel() * kkt.held) @ it.z.ravel()  # -νᵀA dx
                 return BarrierStep(step, factors, residual, float(free + held) / kkt.curvature)
             if negative < self._constraints:
                 relax = RELAX
@@ -247,8 +256,8 @@ class InteriorPoint:
         armijo = path.filter.descent(at, direction.slope, length)
         if not armijo or reached.barrier > at.barrier + 1e-4 * length * direction.slope:
             path.filter.add(at)
-        path.move(*found)
         path.multipliers = path.multipliers + own * dual
+        path.move(*found)
         path.clip()
         return True
 
