@@ -75,16 +75,20 @@ class FilteredSearch:
         return self._found(path, sizes), no_activity(self._newton.kkt)
 
     def _found(self, path: np.ndarray, sizes: np.ndarray) -> Iterate:
-        tried = [self._newton.descended(path, sizes)]
-        if _over(tried[0]):
-            return tried[0]
-        tried.append(self._near.minimise(path, sizes).newton)
-        if tried[-1].end is Termination.CONVERGED:
-            for way in (self._newton.descended, lambda z, s: self._exact.minimise(z, s).newton):
-                tried.append(way(tried[-1].z, sizes))
-                if tried[-1].end is Termination.CONVERGED:
-                    return _counted(tried)
-        tried.append(self._newton.minimise(path, sizes))
+        newton, tried = self._newton, []
+        near = None if newton.descends else path
+        if newton.descends:
+            tried.append(newton.descended(path, sizes))
+            if _over(tried[0]):
+                return tried[0]
+            tried.append(self._near.minimise(path, sizes).newton)
+            if tried[-1].end is Termination.CONVERGED:
+                tried.append(newton.descended(tried[-1].z, sizes))
+                near = tried[-1].z
+        if near is not None and not (tried and _over(tried[-1])):
+            tried.append(self._exact.minimise(near, sizes).newton)
+        if not _over(tried[-1]):
+            tried.append(newton.minimise(path, sizes))
         return _counted(tried)
 
 

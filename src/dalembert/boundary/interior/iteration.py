@@ -146,7 +146,7 @@ class InteriorPoint:
 
     def _solved(self, path: InteriorPath, errors: BarrierErrors) -> bool:
         tolerance, it = self.settings.tolerance, path.newton
-        if it.update == np.inf:  # no step yet that tells how far the path is from the solution
+        if it.update > (np.inf if len(path.slacks) else tolerance):  # the promise of `solve`, where no bound stops a step
             return False
         if errors.complementarity > tolerance or not (errors.violation <= tolerance or it.violation <= tolerance):
             return False

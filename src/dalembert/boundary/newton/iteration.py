@@ -56,6 +56,11 @@ class BoundaryNewton:
         frontal = linear.frontal if settings.minimum else None
         self._descent = None if frontal is None else Descent(kkt, frontal, settings)
 
+    @property
+    def descends(self) -> bool:
+        """Whether there is machine code of whole steps."""
+        return self._descent is not None
+
     def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None) -> Iterate:
         """From the path z (blocks, b); sizes: (n,), typical of its coordinates, the KKT system's if not given."""
         it = self.descended(z, sizes)
