@@ -10,6 +10,7 @@ Newton's line search solved 11, the filter of the interior point method 17, T he
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -25,6 +26,7 @@ from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
 from dalembert.boundary.newton.iteration import BoundaryNewton
 
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
+SHORT = 50  # iterations of Newton's line search on a path that is too short for machine code
 ROUGH = 1e-4  # tolerance to which the filter goes where Newton's method ends what it finds
 HELD = 1e-2  # how far θ = log T goes from its guess where T is held
 
@@ -63,33 +65,40 @@ def _with_activity(end: InteriorPath) -> tuple[Iterate, Activity]:
 
 class FilteredSearch:
     """A minimum without bounds: Newton's whole steps from the beginning, where all are taken; the filter, whose end Newton's
-    whole steps make exact, or the filter itself; Newton's line search from the beginning where the filter finds nothing."""
+    whole steps make exact, or the filter itself; Newton's line search from the beginning where the filter finds nothing.
+
+    On a short path Newton's line search comes first: to compile the elimination takes longer than the iterations it saves.
+    """
 
     def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings):
-        linear, none = LinearSolver(kkt, z, SHORTEST_FRONTAL), placed(kkt.blocks, kkt.size, [])
+        self._kkt, self._near, self._settings = kkt, z, settings
+        few = dataclasses.replace(settings, max_iterations=min(SHORT, settings.max_iterations))
+        self._newton, self._few = (BoundaryNewton(kkt, LinearSolver(kkt, z), chosen) for chosen in (settings, few))
+
+    @functools.cached_property
+    def _filters(self) -> tuple[InteriorPoint, InteriorPoint]:
+        """To a rough tolerance, and to that of the settings."""
+        kkt, settings = self._kkt, self._settings
+        linear, none = LinearSolver(kkt, self._near, SHORTEST_FRONTAL), placed(kkt.blocks, kkt.size, [])
         rough = dataclasses.replace(settings, tolerance=max(settings.tolerance, ROUGH))
-        self._newton = BoundaryNewton(kkt, linear, settings)
-        self._near, self._exact = (InteriorPoint(kkt, linear, chosen, none) for chosen in (rough, settings))
+        return InteriorPoint(kkt, linear, rough, none), InteriorPoint(kkt, linear, settings, none)
 
     def __call__(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
-        return self._found(path, sizes), no_activity(self._newton.kkt)
+        return _counted(self._tried(path, sizes)), no_activity(self._kkt)
 
-    def _found(self, path: np.ndarray, sizes: np.ndarray) -> Iterate:
-        newton, tried = self._newton, []
-        near = None if newton.descends else path
-        if newton.descends:
-            tried.append(newton.descended(path, sizes))
-            if _over(tried[0]):
-                return tried[0]
-            tried.append(self._near.minimise(path, sizes).newton)
-            if tried[-1].end is Termination.CONVERGED:
-                tried.append(newton.descended(tried[-1].z, sizes))
-                near = tried[-1].z
-        if near is not None and not (tried and _over(tried[-1])):
-            tried.append(self._exact.minimise(near, sizes).newton)
-        if not _over(tried[-1]):
-            tried.append(newton.minimise(path, sizes))
-        return _counted(tried)
+    def _tried(self, path: np.ndarray, sizes: np.ndarray) -> list[Iterate]:
+        newton = self._newton
+        tried = [newton.descended(path, sizes) if newton.descends else self._few.minimise(path, sizes)]
+        if _over(tried[0]) or tried[0].end is Termination.INFEASIBLE:
+            return tried
+        rough, exact = self._filters
+        tried.append(rough.minimise(path, sizes).newton)
+        if tried[-1].end is Termination.CONVERGED:
+            for way in (newton.descended, lambda z, s: exact.minimise(z, s).newton):
+                tried.append(way(tried[-1].z, sizes))
+                if _over(tried[-1]):
+                    return tried
+        return [*tried, newton.minimise(path, sizes)]
 
 
 class FreeTimeSearch:
