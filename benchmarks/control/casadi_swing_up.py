@@ -1,8 +1,8 @@
 """The swing-up of `benchmarks.boundary.cartpole` by CasADi: IPOPT on the same equations, Fatrop on RK4 steps.
 
-IPOPT solves the discrete problem of dalembert, forces being unknowns, with exact second derivatives, from the same path and to
-the same tolerance. Fatrop wants stages, so that it is given steps of Runge and Kutta from the same line: another problem of the
-same size, with functions as CasADi's own or as generated C. Building is not timed.
+IPOPT solves the discrete problem of dalembert, forces being unknowns, with exact second derivatives, from the same path and
+to the same tolerance. Fatrop wants stages, so that it is given steps of Runge and Kutta from the same line: another problem
+of the same size, with functions as CasADi's own or as generated C. Building is not timed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def _step(h: float) -> ca.Function:
     def rates(y):
         angle, v, turn = y[1], y[2], y[3]
         bend = cartpole.POLE * cartpole.LENGTH * ca.cos(angle)
-        mass = ca.vertcat(ca.horzcat(cartpole.CART + cartpole.POLE, bend), ca.horzcat(bend, cartpole.POLE * cartpole.LENGTH**2))
+        mass = ca.vertcat(
+            ca.horzcat(cartpole.CART + cartpole.POLE, bend), ca.horzcat(bend, cartpole.POLE * cartpole.LENGTH**2)
+        )
         pull = cartpole.POLE * cartpole.LENGTH * ca.sin(angle)
         return ca.vertcat(v, turn, ca.solve(mass, ca.vertcat(u + pull * turn**2, -pull * cartpole.GRAVITY)))
 

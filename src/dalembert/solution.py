@@ -14,7 +14,6 @@ from dalembert.outcome import CONTROLLED, SOLVED, Outcome
 from dalembert.solution_bounds import ActiveBounds
 from dalembert.solution_time import FinalTime
 
-
 ITERATIONS = {"dalembert": "Newton iterations", "ipopt": "iterations of IPOPT"}
 
 
@@ -120,7 +119,7 @@ class CriticalPoint(eqx.Module):
             f"{self.messages.get(self.outcome, self.outcome.message)}",
             f"{name} {value:.12g}, {self.kind}",
             *([self.final_time.describe(float(self.t[-1]), self.outcome is Outcome.SUCCESS)] if self.final_time else []),
-            f"{int(s.iterations)} {ITERATIONS[self.method]}, {int(s.factorizations)} factorizations, "
+            f"{int(s.iterations)} {ITERATIONS.get(self.method, 'iterations')}, {int(s.factorizations)} factorizations, "
             f"{int(s.restorations)} restorations; last update {float(s.update):.2e}, "
             f"scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, "
             f"condition {float(s.condition):.1e}",

@@ -34,7 +34,11 @@ Search = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[Iterate, Ac
 
 
 def search_of(
-    kkt: KKTSystem, z: np.ndarray, settings: Settings, bounds: Sequence[tuple[np.ndarray, np.ndarray]], time: int | None,
+    kkt: KKTSystem,
+    z: np.ndarray,
+    settings: Settings,
+    bounds: Sequence[tuple[np.ndarray, np.ndarray]],
+    time: int | None,
     filtered: bool = False,
 ) -> Search:
     """(path, sizes, forces) → (Iterate, Activity), see `InteriorPoint.minimise`. z: a path near which pivots are chosen;

@@ -2,8 +2,8 @@
 
     min f(Ux)/κ  such that  U_ν c(Ux)/κ = 0,  bounds,   x = z/U of what is free,   λ = ν/U_ν
 
-Objective, constraints, first and second derivatives are those of the KKT system, in its units and divided by its curvature κ:
-the matrix U K U/κ holds the Hessian of IPOPT's Lagrangian and the Jacobian of its constraints. IPOPT comes with ipyopt.
+Objective, constraints, first and second derivatives are those of the KKT system, in its units and divided by its curvature
+κ: the matrix U K U/κ holds the Hessian of IPOPT's Lagrangian and the Jacobian of its constraints. IPOPT comes with ipyopt.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ class _Functions:
     def _matrix(self, z: np.ndarray, entries: Entries) -> np.ndarray:
         return self.kkt.matrix(z).ravel()[entries.places] / self.kkt.curvature
 
-    def watch(self, mode, iteration, objective, primal, dual, barrier, step, *others) -> bool:
+    def watch(self, *told) -> bool:
+        """mode, iteration, objective, two infeasibilities, μ, length of the step, …"""
+        iteration, step = told[1], told[6]
         self.iterations, self.update = iteration, step if iteration else np.inf
         return True
 

@@ -131,7 +131,7 @@ class InteriorPoint:
         return path.violation > self.settings.tolerance and it.shift == 0.0 and not it.update < FARTHEST
 
     def _errors(self, path: InteriorPath, barrier: float) -> BarrierErrors:
-        kkt, it = self.kkt, path.newton
+        it = path.newton
         if path.residual is None:
             gradient = it.at.gradient.ravel() * self._dual
             for part, pull in self.bounds.pulls(path.multipliers):
