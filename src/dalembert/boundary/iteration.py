@@ -10,7 +10,6 @@ Newton's line search solved 11, the filter of the interior point method 17, T he
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -26,7 +25,6 @@ from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
 from dalembert.boundary.newton.iteration import BoundaryNewton
 
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
-SHORT = 50  # iterations of Newton's line search on a path that is too short for machine code
 ROUGH = 1e-4  # tolerance to which the filter goes where Newton's method ends what it finds
 HELD = 1e-2  # how far θ = log T goes from its guess where T is held
 
@@ -69,40 +67,30 @@ def _with_activity(end: InteriorPath) -> tuple[Iterate, Activity]:
 
 class FilteredSearch:
     """A minimum without bounds: Newton's whole steps from the beginning, where all are taken; the filter, whose end Newton's
-    whole steps make exact, or the filter itself; Newton's line search from the beginning where the filter finds nothing.
-
-    On a short path Newton's line search comes first: to compile the elimination takes longer than the iterations it saves.
-    """
+    whole steps make exact, or the filter itself; Newton's line search from the beginning where the filter finds nothing."""
 
     def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings):
-        self._kkt, self._near, self._settings = kkt, z, settings
-        few = dataclasses.replace(settings, max_iterations=min(SHORT, settings.max_iterations))
-        self._newton, self._few = (BoundaryNewton(kkt, LinearSolver(kkt, z), chosen) for chosen in (settings, few))
-
-    @functools.cached_property
-    def _filters(self) -> tuple[InteriorPoint, InteriorPoint]:
-        """To a rough tolerance, and to that of the settings."""
-        kkt, settings = self._kkt, self._settings
-        linear, none = LinearSolver(kkt, self._near, SHORTEST_FRONTAL), placed(kkt.blocks, kkt.size, [])
+        linear, none = LinearSolver(kkt, z), placed(kkt.blocks, kkt.size, [])
         rough = dataclasses.replace(settings, tolerance=max(settings.tolerance, ROUGH))
-        return InteriorPoint(kkt, linear, rough, none), InteriorPoint(kkt, linear, settings, none)
+        self._newton = BoundaryNewton(kkt, linear, settings)
+        self._rough, self._exact = (InteriorPoint(kkt, linear, chosen, none) for chosen in (rough, settings))
 
     def __call__(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
-        return _counted(self._tried(path, sizes)), no_activity(self._kkt)
+        return _counted(self._tried(path, sizes)), no_activity(self._newton.kkt)
 
     def _tried(self, path: np.ndarray, sizes: np.ndarray) -> list[Iterate]:
-        newton = self._newton
-        tried = [newton.descended(path, sizes) if newton.descends else self._few.minimise(path, sizes)]
-        if _over(tried[0]) or tried[0].end is Termination.INFEASIBLE:
-            return tried
-        rough, exact = self._filters
-        tried.append(rough.minimise(path, sizes).newton)
-        if tried[-1].end is Termination.CONVERGED:
-            for way in (newton.descended, lambda z, s: exact.minimise(z, s).newton):
-                tried.append(way(tried[-1].z, sizes))
-                if _over(tried[-1]):
-                    return tried
-        return [*tried, newton.minimise(path, sizes)]
+        newton, tried = self._newton, []
+        if newton.descends:
+            tried.append(newton.descended(path, sizes))
+            if _over(tried[0]):
+                return tried
+            tried.append(self._rough.minimise(path, sizes).newton)
+            if tried[-1].end is not Termination.CONVERGED:
+                return [*tried, newton.minimise(path, sizes)]
+            tried.append(newton.descended(tried[-1].z, sizes))
+        if not tried or not _over(tried[-1]):
+            tried.append(self._exact.minimise(tried[-1].z if tried else path, sizes).newton)
+        return tried if _over(tried[-1]) else [*tried, newton.minimise(path, sizes)]
 
 
 class FreeTimeSearch:
