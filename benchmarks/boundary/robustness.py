@@ -1,9 +1,9 @@
 """How many of random guesses end in a minimum: the swing-up of a cart with a pole, with and without bounds.
 
-    python benchmarks/boundary/robustness.py [--guesses 40] [--steps 160] [--ipopt]
+    python -m benchmarks.boundary.robustness [--guesses 200] [--steps 160] [--ipopt]
 
---ipopt: the same discrete problem by CasADi's IPOPT, where casadi is installed. The guesses are `cartpole.random_guess`: the
-straight line with waves as large as the motion, no controls.
+--ipopt: the same discrete problem by CasADi's IPOPT as well, where casadi is installed. The guesses are
+`cartpole.random_guess`: the straight line with waves as large as the motion, no controls.
 """
 
 from __future__ import annotations
@@ -88,13 +88,15 @@ def measured(run, guesses: int, steps: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--guesses", type=int, default=40)
+    parser.add_argument("--guesses", type=int, default=200)
     parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--ipopt", action="store_true")
     given = parser.parse_args()
     for name, limits in LIMITS.items():
-        runner = ipopt_runner if given.ipopt else dalembert_runner
-        print(f"{name:20s} | {measured(runner(given.steps, *limits), given.guesses, given.steps)}", flush=True)
+        for runner in (dalembert_runner, ipopt_runner) if given.ipopt else (dalembert_runner,):
+            who = runner.__name__.removesuffix("_runner")
+            row = measured(runner(given.steps, *limits), given.guesses, given.steps)
+            print(f"{name:20s} | {who:9s} | {row}", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from dalembert.outcome import CONTROLLED, SOLVED, Outcome
 from dalembert.solution_bounds import ActiveBounds
 from dalembert.solution_time import FinalTime
 
+ITERATIONS = {"dalembert": "Newton iterations", "ipopt": "iterations of IPOPT"}
+
 
 class BoundaryStatistics(eqx.Module):
     """What Newton's method on the KKT equations did.
@@ -62,6 +64,7 @@ class CriticalPoint(eqx.Module):
         scheme: how the problem was discretized.
         bounds: see Solution.
         final_time: see Solution.
+        method: see Solution.
     """
 
     t: eqx.AbstractVar[Float[np.ndarray, "nodes"]]
@@ -74,6 +77,7 @@ class CriticalPoint(eqx.Module):
     scheme: eqx.AbstractVar[str]
     bounds: eqx.AbstractVar[dict[str, ActiveBounds]]
     final_time: eqx.AbstractVar[FinalTime | None]
+    method: eqx.AbstractVar[str]
     messages: ClassVar[dict[Outcome, str]] = SOLVED
     discretized: ClassVar[str] = "windows"
 
@@ -115,7 +119,7 @@ class CriticalPoint(eqx.Module):
             f"{self.messages.get(self.outcome, self.outcome.message)}",
             f"{name} {value:.12g}, {self.kind}",
             *([self.final_time.describe(float(self.t[-1]), self.outcome is Outcome.SUCCESS)] if self.final_time else []),
-            f"{int(s.iterations)} Newton iterations, {int(s.factorizations)} factorizations, "
+            f"{int(s.iterations)} {ITERATIONS.get(self.method, 'iterations')}, {int(s.factorizations)} factorizations, "
             f"{int(s.restorations)} restorations; last update {float(s.update):.2e}, "
             f"scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, "
             f"condition {float(s.condition):.1e}",
@@ -168,6 +172,7 @@ class Solution(CriticalPoint):
         scheme: name of the windows.
         bounds: {"q": ActiveBounds, "v": …, "inequalities": …}, of what has bounds.
         final_time: how the last time was found where it is free, otherwise None.
+        method: what found it, "dalembert" or "ipopt".
 
     Example:
         >>> solution.kind, round(float(solution.q[5, 0]), 9)
@@ -191,6 +196,7 @@ class Solution(CriticalPoint):
     scheme: str = eqx.field(static=True)
     bounds: dict[str, ActiveBounds]
     final_time: FinalTime | None
+    method: str = eqx.field(static=True)
 
     @property
     def value(self) -> tuple[str, float]:
@@ -222,6 +228,7 @@ class ControlSolution(CriticalPoint):
         scheme: the maps of the discrete Lagrangian.
         bounds: {"u": ActiveBounds, "q": …, "v": …, "inequalities": …}, of what has bounds.
         final_time: how the last time was found where it is free, otherwise None.
+        method: see Solution.
 
     Example:
         >>> swing_up.kind, swing_up.u.shape
@@ -246,6 +253,7 @@ class ControlSolution(CriticalPoint):
     scheme: str = eqx.field(static=True)
     bounds: dict[str, ActiveBounds]
     final_time: FinalTime | None
+    method: str = eqx.field(static=True)
 
     messages: ClassVar[dict[Outcome, str]] = CONTROLLED
     discretized: ClassVar[str] = "action"

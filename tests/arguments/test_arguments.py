@@ -186,7 +186,7 @@ KINDS = {
     "flag": "throw certify ambient forward redefined velocities time_dependent timed", "flag or None": "curve",
     "function": "g generator lagrangian phi V F constraint law function metric",
     "function or None": "stop domain step exact forces kinematic reactions virtual initial inequalities",
-    "word": "starter seek to model", "word or None": "backend form", "names": "coordinates", "which": "dependent",
+    "word": "starter seek method to model", "word or None": "backend form", "names": "coordinates", "which": "dependent",
     "pair": "first second", "end": "final", "through": "through", "points": "points", "bounds or None": "bounds",
     "system": "system",
     "problem": "problem", "manifold": "manifold", "path": "path solution", "scheme": "scheme",

@@ -16,6 +16,7 @@ import numpy as np
 
 from dalembert.boundary.interior.activity import Activity, activity_of, no_activity
 from dalembert.boundary.interior.barrier import Bounds, placed
+from dalembert.boundary.interior.ipopt import IpoptSearch
 from dalembert.boundary.interior.iteration import SHORTEST_FRONTAL, InteriorPoint
 from dalembert.boundary.interior.path import InteriorPath
 from dalembert.boundary.kkt.linear import LinearSolver
@@ -24,32 +25,72 @@ from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
 from dalembert.boundary.newton.iteration import BoundaryNewton
 
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
+ROUGH = 1e-4  # tolerance to which the filter goes where Newton's method ends what it finds
 HELD = 1e-2  # how far θ = log T goes from its guess where T is held
 
 Search = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[Iterate, Activity]]
 
 
 def search_of(
-    kkt: KKTSystem, z: np.ndarray, settings: Settings, bounds: Sequence[tuple[np.ndarray, np.ndarray]], time: int | None
+    kkt: KKTSystem,
+    z: np.ndarray,
+    settings: Settings,
+    bounds: Sequence[tuple[np.ndarray, np.ndarray]],
+    time: int | None,
+    filtered: bool = False,
 ) -> Search:
     """(path, sizes, forces) → (Iterate, Activity), see `InteriorPoint.minimise`. z: a path near which pivots are chosen;
-    bounds: see `placed`; time: the place of θ in the flat path where the final time is free, or None."""
+    bounds: see `placed`; time: the place of θ in the flat path where the final time is free, or None; filtered:
+    the filter judges steps also without bounds."""
     if bounds and not settings.minimum:
         raise ValueError(
             "seek: found 'extremal' beside bounds of T; what is extremal under them is a minimum: seek='minimum'"
         )
+    if settings.method == "ipopt":
+        ipopt = IpoptSearch(kkt, z, settings, placed(kkt.blocks, kkt.size, bounds))
+        return lambda path, sizes, forces: _with_activity(ipopt.minimise(path, sizes, forces))
     if time is not None and settings.minimum:
         return FreeTimeSearch(kkt, z, settings, placed(kkt.blocks, kkt.size, bounds), time)
+    if not bounds and filtered and settings.minimum:
+        return FilteredSearch(kkt, z, settings)
     if not bounds:
         newton = BoundaryNewton(kkt, LinearSolver(kkt, z), settings)
         return lambda path, sizes, forces: (newton.minimise(path, sizes), no_activity(kkt))
     interior = InteriorPoint(kkt, LinearSolver(kkt, z, SHORTEST_FRONTAL), settings, placed(kkt.blocks, kkt.size, bounds))
 
-    def bounded(path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
-        end = interior.minimise(path, sizes, forces)
-        return end.newton, activity_of(end)
+    return lambda path, sizes, forces: _with_activity(interior.minimise(path, sizes, forces))
 
-    return bounded
+
+def _with_activity(end: InteriorPath) -> tuple[Iterate, Activity]:
+    return end.newton, activity_of(end)
+
+
+class FilteredSearch:
+    """A minimum without bounds: Newton's whole steps from the beginning, where all are taken; the filter, whose end Newton's
+    whole steps make exact, or the filter itself; Newton's line search from the beginning where the filter finds nothing."""
+
+    def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings):
+        linear, none = LinearSolver(kkt, z), placed(kkt.blocks, kkt.size, [])
+        rough = dataclasses.replace(settings, tolerance=max(settings.tolerance, ROUGH))
+        self._newton = BoundaryNewton(kkt, linear, settings)
+        self._rough, self._exact = (InteriorPoint(kkt, linear, chosen, none) for chosen in (rough, settings))
+
+    def __call__(self, path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
+        return _counted(self._tried(path, sizes)), no_activity(self._newton.kkt)
+
+    def _tried(self, path: np.ndarray, sizes: np.ndarray) -> list[Iterate]:
+        newton, tried = self._newton, []
+        if newton.descends:
+            tried.append(newton.descended(path, sizes))
+            if _over(tried[0]):
+                return tried
+            tried.append(self._rough.minimise(path, sizes).newton)
+            if tried[-1].end is not Termination.CONVERGED:
+                return [*tried, newton.minimise(path, sizes)]
+            tried.append(newton.descended(tried[-1].z, sizes))
+        if not tried or not _over(tried[-1]):
+            tried.append(self._exact.minimise(tried[-1].z if tried else path, sizes).newton)
+        return tried if _over(tried[-1]) else [*tried, newton.minimise(path, sizes)]
 
 
 class FreeTimeSearch:

@@ -48,7 +48,7 @@ class Judged(NamedTuple):
         return {
             "negative_directions": np.asarray(self.inertia[0]), "flat_directions": np.asarray(self.inertia[1]),
             "code": np.asarray(int(OUTCOMES[it.end])), "statistics": BoundaryStatistics(*(np.asarray(x) for x in found)),
-            "final_time": self.final_time,
+            "final_time": self.final_time, "method": it.method,
         }  # fmt: skip
 
 

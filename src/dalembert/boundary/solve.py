@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
@@ -11,6 +12,7 @@ from jaxtyping import Array, Float
 
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
 from dalembert.boundary.data.free_time import Free
+from dalembert.boundary.interior.ipopt import check_ipopt
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.prepare import PathLimits, Request, extremals, prepare_problem
 from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
@@ -46,6 +48,7 @@ def solve(
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     seek: Literal["minimum", "extremal"] = "minimum",
+    method: Literal["dalembert", "ipopt"] = "dalembert",
     certify: bool = True,
     throw: bool = True,
 ) -> S:
@@ -77,6 +80,8 @@ def solve(
         max_iterations: of Newton's method.
         seek: "minimum", or "extremal" for that of any kind near the guess, as mechanical actions over long times have no
             minimum.
+        method: "dalembert", or "ipopt": the same unknowns, equations, bounds and derivatives are handed to IPOPT (extra
+            ipopt), from the same path to the same tolerance.
         certify: count the negative directions of the second variation (Solution.kind), estimate the condition of the
             equations.
         throw: raise where none is found; False returns the Solution all the same, its outcome telling why.
@@ -91,6 +96,7 @@ def solve(
         TypeError: an argument is of the wrong type, or missing.
         InconsistentDataError: what is given contradicts the constraints.
         RankDeficientError: constraints depend on each other with these ends.
+        ImportError: method="ipopt" without the package ipyopt.
 
     Source: Colombo, Martín de Diego, Zuccalli, eq. (3.4); ends by derivatives are windows with coinciding knots, which the
     paper lacks.
@@ -101,7 +107,7 @@ def solve(
         >>> solution.kind, round(float(solution.q[5, 0]), 9)
         ('minimum', 0.5)
     """
-    options = settings(tolerance, max_iterations, seek)
+    options = with_method(settings(tolerance, max_iterations, seek), method)
     check_seek(options, bounds, inequalities)
     as_flag(certify, "certify")
     as_flag(throw, "throw")
@@ -143,6 +149,16 @@ def check_seek(options: Settings, bounds: Any, inequalities: Any) -> None:
             raise ValueError(
                 f"seek: found 'extremal' beside {name}; what is extremal under {name} is a minimum: seek='minimum'"
             )
+
+
+def with_method(options: Settings, method: str) -> Settings:
+    """The settings with a checked method."""
+    as_choice(method, "method", ("dalembert", "ipopt"), "methods")
+    if method == "ipopt":
+        check_ipopt()
+        if not options.minimum:
+            raise ValueError("method: found 'ipopt' beside seek='extremal'; IPOPT seeks minima: seek='minimum'")
+    return dataclasses.replace(options, method=method)
 
 
 def settings(tolerance: float, max_iterations: int, seek: str) -> Settings:

@@ -57,14 +57,15 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
 
 
 def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
-    """Newton's method, or inside bounds on anything the interior point method."""
+    """The filter's line search, or inside bounds on anything the interior point method."""
     start = prepare_control(problem, asked)
     data = start.data
     kkt = transcribed(data, start.z, start.sizes, asked.settings.tolerance)
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
     time = None if data.horizon is None else data.time_place
-    return ControlSearch(start, kkt, search_of(kkt, start.z, asked.settings, bounds_of(data), time), sizes)
+    search = search_of(kkt, start.z, asked.settings, bounds_of(data), time, filtered=True)
+    return ControlSearch(start, kkt, search, sizes)
 
 
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:

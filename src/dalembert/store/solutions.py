@@ -150,7 +150,8 @@ def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
     names = ("coordinate", [f"q{i}" for i in range(s.q.shape[1])], {"long_name": "name of the generalised coordinate"})
     attributes = {
         "dalembert_format": FORMAT, "content": content, "title": stored.title,
-        "windows": s.scheme, "kind": s.kind, "outcome": Outcome(int(s.code)).name.lower(), "description": s.describe(),
+        "windows": s.scheme, "method": s.method, "kind": s.kind, "outcome": Outcome(int(s.code)).name.lower(),
+        "description": s.describe(),
     }  # fmt: skip
     return xr.Dataset(found, {**times, "coordinate": names}, attributes)
 
@@ -174,8 +175,13 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
     free = {name: np.array(data[f"T_{name}"].values) for name in FREE_TIME} if "T_guess" in data else None
     return stored.kind(
         **values, **times, statistics=statistics, scheme=attribute(data, "windows"), bounds=bounds,
-        final_time=None if free is None else FinalTime(**free),
+        final_time=None if free is None else FinalTime(**free), method=_method(data),
     )  # fmt: skip
+
+
+def _method(data: xarray.Dataset) -> str:
+    """What found it; files that do not say it are older than a choice."""
+    return attribute(data, "method") if "method" in data.attrs else "dalembert"
 
 
 def _bound_variables(x: str) -> list[tuple[str, tuple[str, ...], str, str]]:

@@ -57,6 +57,11 @@ class Barrier:
         """∓κ z/U, (blocks, b): what multipliers add to the gradient."""
         return self._summed(-self.signs * multipliers * self.kkt.curvature / self.units)
 
+    def pulls(self, multipliers: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """∓z of lower and of upper bounds, with their places: `slope` in the units of the path, divided by κ."""
+        lower = int(np.count_nonzero(self.signs > 0.0))
+        return [(self.places[:lower], -multipliers[:lower]), (self.places[lower:], multipliers[lower:])]
+
     def diagonal(self, weights: np.ndarray) -> np.ndarray:
         """κ w/U², (blocks, b): what weights w of squared slacks add to the second derivatives."""
         return self._summed(weights * self.kkt.curvature / self.units**2)

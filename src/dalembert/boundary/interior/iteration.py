@@ -39,6 +39,7 @@ LARGE_MULTIPLIER = 100.0  # s_max
 SHORT, CUT = 0.5, 0.5  # step length below which slacks are cut one by one, where that leaves this part of the violation
 JAMMED, PATIENCE = 0.05, 3  # step length of a path that slacks stop, and how many such steps raise μ
 RAISE, RAISED, LARGEST_BARRIER = 10.0, 10, 1e3  # by how much, how often, and to what at most
+FARTHEST = 1e8  # times what the path reaches: a longer step is that of constraints which contradict each other
 SHORTEST_FRONTAL = 30  # blocks: the inertia that every iteration asks for costs more in a band
 
 
@@ -66,7 +67,8 @@ class InteriorPoint:
         self.kkt, self.settings, self._linear = kkt, settings, linear
         self.bounds = barrier_of(kkt, bounds)
         self._constraints = int(np.sum(~kkt.fixed & ~kkt.primal))
-        self._unknowns = (~kkt.fixed & kkt.primal).astype(float)
+        self._unknowns = np.ravel(~kkt.fixed & kkt.primal).astype(float)
+        self._dual, self._held = self._unknowns * kkt.flat_units / kkt.curvature, kkt.held / kkt.flat_units
         self._least = settings.tolerance / 10.0
 
     def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None, forces: np.ndarray | None = None) -> InteriorPath:
@@ -93,7 +95,7 @@ class InteriorPoint:
             z = bounds.inside(z)
             return z, FIRST_BARRIER / bounds.slacks(z), FIRST_BARRIER
         known, at = bounds.of_forces(forces), kkt.evaluate(z)
-        dual = np.abs((at.gradient + bounds.slope(known)) * kkt.units / kkt.curvature) * self._unknowns
+        dual = np.abs((at.gradient + bounds.slope(known)).ravel() * self._dual)
         error = max(float(dual.max()), violation(kkt, at))
         barrier = float(np.clip(error, WARM_BARRIER, FIRST_BARRIER)) if at.finite else FIRST_BARRIER
         z = bounds.apart(z, barrier / np.maximum(known, np.sqrt(barrier)))
@@ -113,8 +115,7 @@ class InteriorPoint:
             it.end = Termination.SINGULAR
             return True
         it.iterations += 1
-        it.update = it.change(direction.step)
-        if self._search(path, direction):
+        if not self._contradictory(path) and self._search(path, direction):
             self._unjam(path)
             return False
         it.restorations += 1
@@ -124,31 +125,37 @@ class InteriorPoint:
         it.end = Termination.INFEASIBLE if infeasible else Termination.NOT_CONVERGED
         return True
 
+    def _contradictory(self, path: InteriorPath) -> bool:
+        """Whether the linearized constraints have no solution near: no line search makes a step of it."""
+        it = path.newton
+        return path.violation > self.settings.tolerance and it.shift == 0.0 and not it.update < FARTHEST
+
     def _errors(self, path: InteriorPath, barrier: float) -> BarrierErrors:
-        kkt, it = self.kkt, path.newton
-        gradient = (it.at.gradient + self.bounds.slope(path.multipliers)) * kkt.units / kkt.curvature
-        own = np.abs(it.z / kkt.units)[~kkt.fixed & ~kkt.primal]
-        count = max(1, len(own) + len(path.multipliers))
-        size = max(1.0, (own.sum() + path.multipliers.sum()) / count / LARGE_MULTIPLIER)
+        it = path.newton
+        if path.residual is None:
+            gradient = it.at.gradient.ravel() * self._dual
+            for part, pull in self.bounds.pulls(path.multipliers):
+                gradient[part] += pull * self._unknowns[part]
+            own = float(np.abs(it.z.ravel()) @ self._held)
+            count = max(1, self._constraints + len(path.multipliers))
+            size = max(1.0, (own + float(path.multipliers.sum())) / count / LARGE_MULTIPLIER)
+            path.residual = max(float(gradient.max()), -float(gradient.min())) / size, size
+        dual, size = path.residual
         products = np.abs(path.slacks * path.multipliers - barrier)
-        dual = float(np.max(np.abs(gradient) * self._unknowns))
-        return BarrierErrors(dual / size, path.violation, float(np.max(products, initial=0.0)) / size)
+        return BarrierErrors(dual, path.violation, float(np.max(products, initial=0.0)) / size)
 
     def _solved(self, path: InteriorPath, errors: BarrierErrors) -> bool:
         tolerance, it = self.settings.tolerance, path.newton
+        if it.update > (np.inf if len(path.slacks) else tolerance):  # the promise of `solve`, where no bound stops a step
+            return False
         if errors.complementarity > tolerance or not (errors.violation <= tolerance or it.violation <= tolerance):
             return False
         return errors.dual <= tolerance or self._rounded(path)
 
     def _rounded(self, path: InteriorPath) -> bool:
-        """Whether what is left of the gradient is rounding: the path stands still, rows are small against their terms."""
-        kkt, it, tolerance = self.kkt, path.newton, self.settings.tolerance
-        if it.update > tolerance or it.shift:
-            return False
-        forces = self.bounds.slope(path.multipliers)
-        residual = np.abs((it.at.gradient + forces) * kkt.units * kkt.free)
-        terms = np.maximum(kkt.row_sizes(kkt.matrix(it.z)), np.abs(forces * kkt.units))
-        return bool(np.all(residual <= 1e-3 * tolerance * terms))
+        """Whether what is left of the gradient is rounding: a whole step of Newton's has changed nothing."""
+        it = path.newton
+        return path.whole and it.shift == 0.0 and it.update <= self.settings.tolerance
 
     def _lower(self, path: InteriorPath) -> None:
         """The next μ, as long as the equations of the present one are solved."""
@@ -185,13 +192,18 @@ class InteriorPoint:
             it.linear.trusted = False
             factors = it.linear.factor(z, it.shift, relax, added=added)
             it.factorizations += 1
+            told = factors.pivoted(-residual) if isinstance(factors, FrontalFactors) else None
+            if told is not None and told > self._constraints:
+                it.shift = self._raised(it.shift, path.last_shift)
+                continue
             step = factors.solve(-residual)
+            it.update = it.change(step)
             matrix = functools.partial(kkt.matrix, z, it.shift, relax, added=added)
             negative = self._negative(factors, matrix, it, residual * step) if np.all(np.isfinite(step)) else -1
-            if negative == self._constraints:
+            if negative == self._constraints or self._contradictory(path):
                 path.last_shift = it.shift or path.last_shift
-                free = (residual * step)[:, kkt.primal].sum()
-                held = (it.at.gradient * it.z * kkt.free)[:, ~kkt.primal].sum()  # -νᵀA dx
+                free = (residual.ravel() * self._unknowns) @ step.ravel()
+                held = (it.at.gradient.ravel() * kkt.held) @ it.z.ravel()  # -νᵀA dx
                 return BarrierStep(step, factors, residual, float(free + held) / kkt.curvature)
             if negative < self._constraints:
                 relax = RELAX
@@ -222,6 +234,7 @@ class InteriorPoint:
         dual = (path.barrier - path.multipliers * changes) / path.slacks - path.multipliers
         own = longest(path.multipliers, dual, fraction)
         at, length = path.standing(it.at, it.z), longest(path.slacks, changes, fraction)
+        path.whole = False
         path.jammed = path.jammed + 1 if length < JAMMED else 0
         found, first = self._cut(path, direction, at, fraction) if length < SHORT else None, True
         if found is not None:
@@ -231,7 +244,7 @@ class InteriorPoint:
             new = self.kkt.evaluate(z)
             standing = path.standing(new, z)
             if path.filter.accepts(at, standing, direction.slope, length):
-                found = z, new
+                found, path.whole = (z, new), length == own == 1.0
             elif first and standing.finite and standing.violation >= at.violation:
                 found = self._corrected(path, direction, at, new, length)
             if found is None:
@@ -243,8 +256,8 @@ class InteriorPoint:
         armijo = path.filter.descent(at, direction.slope, length)
         if not armijo or reached.barrier > at.barrier + 1e-4 * length * direction.slope:
             path.filter.add(at)
-        path.move(*found)
         path.multipliers = path.multipliers + own * dual
+        path.move(*found)
         path.clip()
         return True
 

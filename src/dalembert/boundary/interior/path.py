@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,16 @@ from dalembert.boundary.newton.iterate import Iterate
 
 FIRST_BARRIER = 0.1  # μ₀
 SPREAD = 1e10  # κ_Σ: multipliers stay within this factor of μ/s
+
+
+class Seen(NamedTuple):
+    """A point with its slacks, its violation and Σ log s; infinite where it is outside or not finite."""
+
+    z: np.ndarray
+    at: Evaluation
+    slacks: np.ndarray
+    violation: float
+    logarithms: float
 
 
 @dataclasses.dataclass
@@ -28,21 +39,35 @@ class InteriorPath:
     last_shift: float = 0.0
     jammed: int = 0  # steps, one after the other, that slacks have stopped
     raises: int = 0  # of μ
+    residual: tuple[float, float] | None = None  # of the gradient, and what it is relative to, once it is computed
+    whole: bool = False  # whether the last step was Newton's, neither shortened nor corrected
+    _points: tuple[Seen, ...] = ()
 
     @property
     def violation(self) -> float:
-        return violation(self.newton.kkt, self.newton.at)
+        return self._seen(self.newton.at, self.newton.z).violation
 
     def standing(self, at: Evaluation, z: np.ndarray) -> Standing:
         """θ and ϕ of a point."""
+        seen = self._seen(at, z)
+        return Standing(seen.violation, at.objective / self.newton.kkt.curvature - self.barrier * seen.logarithms)
+
+    def _seen(self, at: Evaluation, z: np.ndarray) -> Seen:
+        """The numbers of a point, found once: the present one and the last that was tried are asked for several times."""
+        for seen in self._points:
+            if seen.z is z and seen.at is at:
+                return seen
         kkt, slacks = self.newton.kkt, self.bounds.slacks(z)
-        if not at.finite or np.min(slacks, initial=1.0) <= 0.0:
-            return Standing(np.inf, np.inf)
-        return Standing(violation(kkt, at), at.objective / kkt.curvature - self.barrier * float(np.log(slacks).sum()))
+        inside = at.finite and np.min(slacks, initial=1.0) > 0.0
+        theta, sum_of_logarithms = violation(kkt, at), float(np.log(slacks).sum()) if inside else -np.inf
+        found = Seen(z, at, slacks, theta if inside else np.inf, sum_of_logarithms)
+        self._points = (self._points[-1], found) if self._points else (found,)
+        return found
 
     def move(self, z: np.ndarray, at: Evaluation) -> None:
         self.newton.move(z, at)
-        self.slacks = self.bounds.slacks(z)
+        here = self._seen(z=z, at=at)
+        self.slacks, self.residual, self._points = here.slacks, None, (here,)
 
     def clip(self) -> None:
         """Multipliers back to where they are near μ/s."""
@@ -52,4 +77,4 @@ class InteriorPath:
 
 def violation(kkt: KKTSystem, at: Evaluation) -> float:
     """Σ|c| of all constraints, linear ones too, by what their units make of the action."""
-    return float(np.abs(at.gradient * kkt.units)[:, ~kkt.primal].sum()) / kkt.action
+    return float(np.abs(at.gradient.ravel()) @ kkt.per_action)

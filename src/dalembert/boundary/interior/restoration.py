@@ -37,7 +37,8 @@ class Restoration:
         z = path.bounds.inside(path.newton.z)
         path.move(z, kkt.evaluate(z))
         self.rows, self.scale = ~kkt.fixed & ~kkt.primal, kkt.units / kkt.curvature
-        self.damping, self.barrier, self.slope = DAMPING[1], FIRST * self.share, -np.inf
+        self.damping = DAMPING[1] if len(path.slacks) else DAMPING[0]  # without bounds nothing spoils a long step
+        self.barrier, self.slope = FIRST * self.share, -np.inf
         path.multipliers = self.barrier / path.slacks
 
     def constraints(self, at: Evaluation) -> np.ndarray:

@@ -63,11 +63,20 @@ class FrontalFactors:
     ):
         self.linear, self.frontal, self.z, self.diagonal, self.matrix = linear, frontal, z, diagonal, matrix
         self.stored: np.ndarray | None = None  # made with the first solution
+        self._begun: np.ndarray | None = None  # the first solution, not corrected
         self.other: BandedFactors | None = None
 
     @property
     def singular(self) -> bool:
         return self.other is not None and self.other.singular
+
+    def pivoted(self, right: np.ndarray) -> int | None:
+        """How many pivots are negative, before `solve` corrects the solution of this right-hand side; None where it is not
+        known of the matrix before that its solutions were accurate."""
+        if not self.linear.sound or self.linear.nudged:
+            return None
+        self._begun = self._solve(right)
+        return self.negative()
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """K⁻¹ right, (blocks, b), corrected until a correction is small against what it corrects."""
@@ -84,16 +93,16 @@ class FrontalFactors:
 
     def _corrected(self, right: np.ndarray) -> np.ndarray | None:
         """K⁻¹ right with iterative refinement; None where that does not converge."""
-        x = self._solve(right)
+        x, self._begun = self._solve(right) if self._begun is None else self._begun, None
         if self.linear.trusted:
             return x
-        kkt = self.linear.kkt
+        kkt, self.linear.sound = self.linear.kkt, False
         for i in range(CORRECTIONS):
             correction = self._solve(right - self.product(x))
             size, change = kkt.max_norm(x), kkt.max_norm(correction)
             x += correction
             if accurate(change, size):
-                self.linear.trusted = i == 0
+                self.linear.trusted, self.linear.sound = i == 0, True
                 return x
             if not change <= CONTRACTION * size:
                 return None
@@ -127,12 +136,13 @@ class FrontalFactors:
 class LinearSolver:
     """Factorizations of the KKT matrix; z: a path, near which pivots are chosen; shortest: with fewer blocks it is banded.
 
-    trusted: solutions by frontal factors need no correction near the present path; nudged: they need a nudge; refusals:
+    trusted: solutions by frontal factors need no correction near the present path; sound: those of the last matrix were
+    accurate; nudged: they need a nudge; refusals:
     how often they failed. `fresh` gives the same without this history.
     """
 
     def __init__(self, kkt: KKTSystem, z: np.ndarray, shortest: int = SHORTEST):
-        self.kkt, self.trusted, self.nudged, self.refusals = kkt, False, False, 0
+        self.kkt, self.trusted, self.sound, self.nudged, self.refusals = kkt, False, False, False, 0
         self.frontal: BoundFactorization | None = None
         pivots = _pivots_of(kkt, z) if kkt.blocks >= shortest else None
         if pivots is not None:
@@ -148,7 +158,7 @@ class LinearSolver:
     def fresh(self) -> LinearSolver:
         """For another iteration."""
         new = copy.copy(self)
-        new.trusted, new.nudged, new.refusals = False, False, 0
+        new.trusted, new.sound, new.nudged, new.refusals = False, False, False, 0
         return new
 
     def factor(

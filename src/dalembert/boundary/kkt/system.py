@@ -83,6 +83,7 @@ class KKTSystem:
         self.free = np.ascontiguousarray(~fixed, dtype=float)
         self.unit = np.ascontiguousarray(fixed, dtype=float)
         self.fixed_places = np.flatnonzero(fixed)
+        self.held = np.ravel(~fixed & ~primal).astype(float)  # of the multipliers
         self.monitored, self.spans = (np.ascontiguousarray(x) for x in monitored)
         self.by_coordinate = np.ascontiguousarray(self.monitored.T)  # the largest of a row is found sooner than of a column
         self.nonlinear = np.flatnonzero(np.tile(relaxed, self.blocks))
@@ -103,7 +104,9 @@ class KKTSystem:
         )  # of a component in its unit, against which second derivatives are shifted
         self.weights = self.curvature / scales.units**2  # the metric of the unknowns
         self.metric = (primal * self.weights).ravel()
+        self.shifted, self.relaxing = (self.free * kind * self.weights for kind in (primal, relaxed))
         self.residuals = scales.residuals.ravel()[self.nonlinear]
+        self.per_action = self.held * self.flat_units / self.action
 
     @property
     def width(self) -> int:
@@ -170,8 +173,12 @@ class KKTSystem:
         """What is added to the diagonal of K, (blocks, b)."""
         if not shift and not relax and added is None:
             return self.unit
-        own = np.where(self.primal, shift, -relax * self.relaxed) * self.weights
-        return np.where(self.fixed, 1.0, own if added is None else own + added)
+        own = self.unit.copy() if added is None else self.unit + self.free * added
+        if shift:
+            own += shift * self.shifted
+        if relax:
+            own -= relax * self.relaxing
+        return own
 
     def to_rows(self, z: np.ndarray) -> np.ndarray:
         """(blocks, b) → (1, rows), in the order of the matrix."""

@@ -24,11 +24,13 @@ class Termination(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """tolerance: on Newton's update and on the constraints, relative to the path. minimum: seek one, or any extremal."""
+    """tolerance: on Newton's update and on the constraints, relative to the path. minimum: seek one, or any extremal.
+    method: "dalembert", or "ipopt"."""
 
     tolerance: float = 1e-9
     max_iterations: int = 200
     minimum: bool = True
+    method: str = "dalembert"
 
 
 @dataclasses.dataclass
@@ -48,6 +50,7 @@ class Iterate:
     factorizations: int = 0
     update: float = np.inf
     end: Termination = Termination.NOT_CONVERGED
+    method: str = "dalembert"
     _reach: np.ndarray | None = None  # computed where it is asked for
 
     def move(self, z: np.ndarray, at: Evaluation) -> None:

@@ -56,19 +56,28 @@ class BoundaryNewton:
         frontal = linear.frontal if settings.minimum else None
         self._descent = None if frontal is None else Descent(kkt, frontal, settings)
 
+    @property
+    def descends(self) -> bool:
+        """Whether there is machine code of whole steps."""
+        return self._descent is not None
+
     def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None) -> Iterate:
         """From the path z (blocks, b); sizes: (n,), typical of its coordinates, the KKT system's if not given."""
-        kkt, settings = self.kkt, self.settings
+        it = self.descended(z, sizes)
+        if it.end is Termination.NOT_CONVERGED:
+            while it.iterations < self.settings.max_iterations and not self._stepped(it):
+                pass
+        return it
+
+    def descended(self, z: np.ndarray, sizes: np.ndarray | None = None) -> Iterate:
+        """The same as far as whole steps of machine code go."""
+        kkt = self.kkt
         sizes = kkt.positions if sizes is None else sizes
         it = Iterate(kkt, self._linear.fresh(), z.copy(), kkt.evaluate(z), sizes, PENALTY * kkt.action)
         if not it.at.finite:
             it.end = Termination.NOT_FINITE
-            return it
-        if self._descent is not None and self._descent.run(it):
+        elif self._descent is not None and self._descent.run(it):
             it.end = Termination.CONVERGED
-            return it
-        while it.iterations < settings.max_iterations and not self._stepped(it):
-            pass
         return it
 
     def _stepped(self, it: Iterate) -> bool:

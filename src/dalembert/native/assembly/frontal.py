@@ -37,6 +37,8 @@ class FrontalFactorization:
             ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * count)(self.addresses[name])
             for name, count in number.items()
         )
+        count = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+        self.negative = count(self.loaded.address("negative"))
 
     def bind(
         self, free: np.ndarray, ranges: Sequence[np.ndarray], rows: Sequence[np.ndarray], shared: np.ndarray
@@ -80,16 +82,7 @@ class BoundFactorization:
 
     def negative(self, stored: np.ndarray) -> int:
         """How many eigenvalues of D are negative: as many as those of K."""
-        plan, at, count = self.factorization.plan, 0, 0
-        for group, near in zip(plan.pivots, plan.below, strict=True):
-            first = stored[:, at] < 0
-            if len(group) == 1:
-                count += int(np.count_nonzero(first))
-            else:
-                mixed = stored[:, at] * stored[:, at + 2] < stored[:, at + 1] ** 2
-                count += int(np.count_nonzero(mixed) + 2 * np.count_nonzero(first & ~mixed))
-            at += (1, 3)[len(group) - 1] + len(group) * len(near)
-        return count
+        return int(self.factorization.negative(len(stored), stored.ctypes.data))
 
     def _workspace(self, right: np.ndarray) -> np.ndarray:
         x = np.empty((len(right) + self.factorization.reach, right.shape[1]))

@@ -24,6 +24,7 @@ def text(summands: Sequence[Summand], plan: SymbolicPlan) -> tuple[str, list[np.
         ),
         forward.function("define void @forward(i64 %count, ptr %stored, ptr %free, ptr %fixed_blocks, ptr %x) nounwind"),
         backward.function("define void @backward(i64 %count, ptr %stored, ptr %x) nounwind"),
+        _negative(plan).function("define i64 @negative(i64 %count, ptr %stored) nounwind"),
     )
     return module(*parts, declared=first.declared | forward.declared | backward.declared), constants
 
@@ -168,6 +169,28 @@ def _forward(plan: SymbolicPlan) -> Code:
     with c.loop(0, "%count") as i:
         _reduce(c, i, plan, _stored_factors(c, i, plan))
     c.line("ret void")
+    return c
+
+
+def _negative(plan: SymbolicPlan) -> Code:
+    """How many eigenvalues of D are negative, from those of D⁻¹."""
+    c = Code()
+    total, zero = c.slot("negative", "i64"), c.constant(0.0)
+    c.store("0", total, "i64")
+    with c.loop(0, "%count") as i:
+        stored, at = c.at("%stored", c.let(f"mul i64 {i}, {plan.stored}")), 0
+        for group, near in zip(plan.pivots, plan.below, strict=True):
+            first = c.load(c.at(stored, at))
+            below = c.let(f"fcmp olt double {first}, {zero}")
+            number = c.let(f"select i1 {below}, i64 {len(group)}, i64 0")
+            if len(group) == 2:
+                between, last = (c.load(c.at(stored, at + k)) for k in (1, 2))
+                products = [c.let(f"fmul double {a}, {b}") for a, b in ((first, last), (between, between))]
+                mixed = c.let(f"fcmp olt double {products[0]}, {products[1]}")
+                number = c.let(f"select i1 {mixed}, i64 1, i64 {number}")
+            c.store(c.let(f"add i64 {c.load(total, 'i64')}, {number}"), total, "i64")
+            at += (1, 3)[len(group) - 1] + len(group) * len(near)
+    c.line(f"ret i64 {c.load(total, 'i64')}")
     return c
 
 

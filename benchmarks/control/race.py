@@ -1,0 +1,105 @@
+"""dalembert's optimal control against IPOPT and Fatrop: the swing-up of a cart with a pole, from the straight line.
+
+    python -m benchmarks.control.race [--steps 100 1000] [--repeats 9] [--compiled] [--alone]   with casadi installed
+
+1. dalembert, IPOPT on the same discrete problem, Fatrop on Runge-Kutta steps, one thread, taking turns; medians of the
+   processor time of the search alone, without preparation on any side. --compiled: Fatrop with generated C as well.
+2. --alone: dalembert's time per node and iteration from N = 10³ to 10⁵.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.newton.iterate import Termination
+from dalembert.boundary.prepare import Request
+from dalembert.boundary.solve import Asked, settings
+from dalembert.control.solve import control_search
+from dalembert.gallery import PROBLEMS
+
+FORCES = (None, 12.0)
+TOLERANCE = 1e-8
+Solved = tuple[float, int, bool]
+
+
+def ours(steps: int, force: float | None, tolerance: float) -> Callable[[], Solved]:
+    """The search alone: cost, iterations, whether it succeeded."""
+    entry = PROBLEMS["cart_pole"]
+    ends, bounds = Request(entry.boundary["initial"], entry.boundary["final"]), None
+    if force is not None:
+        bounds = {"u": (-force, force)}
+    asked = Asked(ends, TimeGrid(2.0, steps, None), None, None, settings(tolerance, 200, "minimum"), False, bounds)
+    (_, z, *_), _, search, sizes = control_search(entry.problem, asked)
+
+    def run() -> Solved:
+        it, _ = search(z, sizes, None)
+        return it.at.objective, it.iterations, it.end is Termination.CONVERGED
+
+    return run
+
+
+def medians(calls: dict[str, Callable[[], Solved]], repeats: int) -> dict[str, tuple[float, Solved]]:
+    """Processor time of this thread and the result of each, after one call that is not timed."""
+    times, found = {name: [] for name in calls}, {name: call() for name, call in calls.items()}
+    for _ in range(repeats):
+        for name, call in calls.items():
+            begin = time.thread_time()
+            call()
+            times[name].append(time.thread_time() - begin)
+    return {name: (float(np.median(t)), found[name]) for name, t in times.items()}
+
+
+def race(steps: int, force: float | None, repeats: int, compiled: bool) -> None:
+    from benchmarks.control import casadi_swing_up as peers
+
+    calls = {"dalembert": ours(steps, force, TOLERANCE), "IPOPT": peers.ipopt(steps, force, TOLERANCE)}
+    calls["Fatrop"] = peers.fatrop(steps, force, TOLERANCE, False)
+    if compiled:
+        calls["Fatrop, C"] = peers.fatrop(steps, force, TOLERANCE, True)
+    found = medians(calls, repeats)
+    own = found["dalembert"][0]
+    for name, (taken, (cost, iterations, solved)) in found.items():
+        told = f"{iterations} iterations, cost {cost:.8f}" if solved else "not solved"
+        print(f"| {steps} | {force or 'none'} | {name} | {told} | {1e3 * taken:.2f} ms | {taken / own:.2f} |", flush=True)
+
+
+def alone(repeats: int) -> None:
+    """Time per node and iteration."""
+    for force in FORCES:
+        base = None
+        for steps in (1_000, 10_000, 100_000):
+            taken, (cost, iterations, solved) = medians({"": ours(steps, force, TOLERANCE)}, repeats)[""]
+            each = taken / steps / iterations
+            base = base or each
+            told = f"{iterations} iterations, cost {cost:.8f}" if solved else f"not solved, {iterations} iterations"
+            print(f"| {steps} | {force or 'none'} | {told} | {1e6 * each:.2f} µs | {each / base:.2f} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, nargs="+", default=[100, 1000])
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--alone", action="store_true")
+    given = parser.parse_args()
+    if given.alone:
+        alone(max(3, given.repeats // 3))
+        return
+    with tempfile.TemporaryDirectory() as folder:  # CasADi's Fatrop writes there, and so does the compiler
+        os.chdir(folder)
+        for steps in given.steps:
+            for force in FORCES:
+                race(steps, force, given.repeats, given.compiled)
+
+
+if __name__ == "__main__":
+    main()
