@@ -29,7 +29,7 @@ ROOMS = (
 if TYPE_CHECKING:
     from dalembert import measure
     from dalembert.boundary import Extremals, Free, Nodes, multistart, solve, solve_batch, spline
-    from dalembert.control import OptimalControl
+    from dalembert.control import OptimalControl, refine
     from dalembert.discretize import (
         Averaged,
         Beta,
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from dalembert.show import plot
     from dalembert.solution import BoundaryStatistics, ControlSolution, Solution, SolveError
     from dalembert.solution_bounds import ActiveBounds
+    from dalembert.solution_refinement import Refinement
     from dalembert.solution_time import FinalTime
     from dalembert.step import (
         Avoid,
@@ -179,6 +180,7 @@ __all__ = [
     "Redefined",
     "Reduction",
     "Reference",
+    "Refinement",
     "Replanned",
     "Root",
     "SampledFeedback",
@@ -221,6 +223,7 @@ __all__ = [
     "redefined",
     "reduction",
     "reference",
+    "refine",
     "roots",
     "save",
     "sensitivity",

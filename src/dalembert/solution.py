@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from dalembert.numbers import as_numbers
 from dalembert.outcome import CONTROLLED, SOLVED, Outcome
 from dalembert.solution_bounds import ActiveBounds
+from dalembert.solution_refinement import Refinement
 from dalembert.solution_time import FinalTime
 
 
@@ -222,6 +223,7 @@ class ControlSolution(CriticalPoint):
         scheme: the maps of the discrete Lagrangian.
         bounds: {"u": ActiveBounds, "q": …, "v": …, "inequalities": …}, of what has bounds.
         final_time: how the last time was found where it is free, otherwise None.
+        refinement: the limit of small steps of the cost with its error, of a solution of `refine`, otherwise None.
 
     Example:
         >>> swing_up.kind, swing_up.u.shape
@@ -246,6 +248,7 @@ class ControlSolution(CriticalPoint):
     scheme: str = eqx.field(static=True)
     bounds: dict[str, ActiveBounds]
     final_time: FinalTime | None
+    refinement: Refinement | None = None
 
     messages: ClassVar[dict[Outcome, str]] = CONTROLLED
     discretized: ClassVar[str] = "action"
@@ -253,6 +256,10 @@ class ControlSolution(CriticalPoint):
     @property
     def value(self) -> tuple[str, float]:
         return "cost", float(self.cost)
+
+    def describe(self) -> str:
+        """One paragraph for a person."""
+        return "\n".join([super().describe(), *([self.refinement.describe()] if self.refinement else [])])
 
 
 class SolveError(RuntimeError):

@@ -5,5 +5,6 @@
 
 from dalembert.control import solve
 from dalembert.control.problem import OptimalControl
+from dalembert.control.refinement import refine
 
-__all__ = ["OptimalControl", "solve"]
+__all__ = ["OptimalControl", "refine", "solve"]

@@ -8,6 +8,7 @@ import numpy as np
 
 from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
+from dalembert.boundary.data.columns import at_times
 from dalembert.boundary.data.free_time import fitted, horizon_of
 from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
@@ -197,17 +198,9 @@ def _first_values(data: ControlData, path: np.ndarray, v: np.ndarray, guess: Any
                 f"{layout.r} and {layout.m}"
             )
         middle = 0.5 * (guess.t[1:] + guess.t[:-1])
-        z[1:-1, layout.part("controls")] = _at(guess.t, guess.u, t)
-        z[2:, layout.part("reactions")] = _at(guess.t, guess.multipliers, t)
-        z[2:, layout.part("adjoints")] = _at(guess.t, guess.adjoints, t)
-        z[2:-1, layout.part("steps")] = _at(middle, guess.step_multipliers, 0.5 * (t[1:] + t[:-1]))
+        z[1:-1, layout.part("controls")] = at_times(guess.t, guess.u, t)
+        z[2:, layout.part("reactions")] = at_times(guess.t, guess.multipliers, t)
+        z[2:, layout.part("adjoints")] = at_times(guess.t, guess.adjoints, t)
+        z[2:-1, layout.part("steps")] = at_times(middle, guess.step_multipliers, 0.5 * (t[1:] + t[:-1]))
     return z
 
-
-def _at(times: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Values (K, m) at other times."""
-    return (
-        np.stack([np.interp(wanted, times, column) for column in values.T], axis=1)
-        if values.shape[1]
-        else np.zeros((len(wanted), 0))
-    )
