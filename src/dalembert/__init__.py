@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         Controllability,
         Derivatives,
         Feedback,
+        Optimum,
         PredictiveController,
         Replanned,
         Sensitivity,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         controllability,
         feedback,
         mpc,
+        optimum,
         sensitivity,
     )
     from dalembert.outcome import Outcome
@@ -167,6 +169,7 @@ __all__ = [
     "Nodes",
     "Nonholonomic",
     "OptimalControl",
+    "Optimum",
     "Ostrogradsky",
     "Outcome",
     "PairMap",
@@ -216,6 +219,7 @@ __all__ = [
     "momentum",
     "mpc",
     "multistart",
+    "optimum",
     "ostrogradsky",
     "plot",
     "prepare",

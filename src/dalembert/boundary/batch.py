@@ -84,7 +84,7 @@ def solve_batch(
     as_flag(certify, "certify")
     as_flag(continued, "continued")
     initial, final = _read_ends(initial, "initial"), _read_ends(final, "final")
-    points, guesses, values = _read_points(through), _read_guesses(guess), _read_parameters(parameters)
+    points, guesses, values = _read_points(through), _read_guesses(guess), _read_parameters(problem, parameters)
     size = _batch_size(initial, final, points, guesses, values)
     requests = [
         Request(
@@ -146,12 +146,17 @@ def _read_guesses(guess):
     return paths
 
 
-def _read_parameters(parameters: Any) -> dict[str, np.ndarray]:
+def _read_parameters(problem: Any, parameters: Any) -> dict[str, np.ndarray]:
     if not isinstance(parameters, Mapping | None):
         raise TypeError(f"parameters: found {described(parameters)}; give a mapping {{name: values (batch, …)}}")
     values = {name: as_numbers(x, f"parameters[{name!r}]") for name, x in (parameters or {}).items()}
     if any(x.ndim < 1 for x in values.values()):
         raise ValueError(f"parameters: found shapes {[x.shape for x in values.values()]}; every one is (batch, …)")
+    known = getattr(problem, "parameters", None)
+    known = known if isinstance(known, Mapping) else {}
+    for name in values:
+        if name not in known:
+            raise ValueError(f"parameters: found {name!r}; the parameters are {', '.join(map(str, known)) or 'none'}")
     return values
 
 
@@ -188,6 +193,7 @@ def _batch_size(initial, final, points: dict[Any, np.ndarray], guess, parameters
     if len(sizes) != 1:
         found = ", ".join(f"{name} {size}" for size, name in sizes.items()) or "none"
         raise ValueError(
-            f"initial, final, through, guess, parameters: found leading axes {found}; give arrays with one common leading axis"
+            f"initial, final, through, guess, parameters: found leading axes {found}; give "
+            "arrays with one common leading axis"
         )
     return next(iter(sizes))

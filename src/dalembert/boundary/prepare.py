@@ -45,7 +45,8 @@ from dalembert.systems.higher.variational import VariationalProblem, constraint_
 from dalembert.systems.higher.variational import check_problem as check_variational
 from dalembert.systems.sizes import as_scales, with_inertia
 
-A, B = TypeVar("A"), TypeVar("B")
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 class PreparedProblem(NamedTuple):

@@ -46,4 +46,3 @@ def known_forces(made: Transcription, positions: bool, z: np.ndarray, guess: Any
         forces.ravel()[values] = found
         z.ravel()[own] = found / path.level.weights[:, None]
     return forces
-

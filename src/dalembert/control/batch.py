@@ -48,25 +48,34 @@ def _(problem: OptimalControl, asked: Asked) -> SmoothStart:
 def _(
     problem: OptimalControl, asked: Asked, requests: Sequence[Request], threads: int, continued: bool = False
 ) -> list[ControlSolution]:
-    ready = control_search(problem, asked._replace(request=requests[0]))
-    own = [_own_path(ready.start.data, request) for request in requests]
+    data = prepare_control(problem, asked._replace(request=requests[0])).data
+    own = [_own_path(data, request) for request in requests]
     extents = np.array([extents_of(path.held, path.path) for path in own])
     farthest = int(np.argmax((extents / np.maximum(extents.max(axis=0), np.finfo(float).tiny)).sum(axis=1)))
-    if farthest:
-        ready = control_search(problem, asked._replace(request=requests[farthest]))
+    ready = control_search(problem, asked._replace(request=requests[farthest]))
     batch = _Batch(ready, requests, own, extents, asked.certify)
     if not continued:
         return [end.solution for end in on_threads(batch.found, range(len(requests)), threads)]
     ends: dict[int, _End] = {}
+
+    def begun(pair: tuple[int, int]) -> _End:
+        return batch.found(pair[0], ends.get(pair[1]))
+
     for level in _levels(np.array([np.concatenate([e.values.ravel() for e in path.ends]) for path in own])):
-        found = on_threads(lambda pair: batch.found(pair[0], ends.get(pair[1])), level, threads)
-        ends |= {i: end for (i, _), end in zip(level, found, strict=True)}
+        ends.update(zip((i for i, _ in level), on_threads(begun, level, threads), strict=True))
     return [ends[i].solution for i in range(len(requests))]
 
 
 def _own_path(data: ControlData, request: Request) -> GivenPath:
-    guess = request.guess if data.horizon is None else fitted(request.guess, data.t)
-    return given_path(data.problem, request._replace(guess=guess), data.t, data.layout.n)
+    """The first path of a request, checked."""
+    problem, t = data.problem, data.t
+    guess = request.guess if data.horizon is None else fitted(request.guess, t)
+    own = given_path(problem, request._replace(guess=guess), t, data.layout.n)
+    if problem.system.constraints:  # what else is a state of the plant says the first request
+        check_ends(problem, own.ends, t)
+    if "q" in data.bounds:
+        check_given(data.bounds["q"], own.path, own.given, t, problem.coordinates)
+    return own
 
 
 def _levels(points: Float[np.ndarray, "batch k"]) -> list[list[tuple[int, int]]]:
@@ -125,14 +134,9 @@ class _Batch(NamedTuple):
         return np.append(own + all_sizes[: len(own)] - positions, all_sizes[len(own) :])
 
     def _placed(self, i: int) -> tuple[ControlSearch, Request]:
-        """The search with the first path of an entry, checked."""
+        """The search with the first path of an entry."""
         data, own, request = self.ready.start.data, self.paths[i], self.requests[i]
-        problem, t = data.problem, data.t
-        request = request if data.horizon is None else request._replace(guess=fitted(request.guess, t))
-        if problem.system.constraints:
-            check_ends(problem, own.ends, t)
-        if "q" in data.bounds:
-            check_given(data.bounds["q"], own.path, own.given, t, problem.coordinates)
+        request = request if data.horizon is None else request._replace(guess=fitted(request.guess, data.t))
         data = data._replace(ends=own.ends)
         z = first_values(data, own, request.guess)
         place_values(data, z)

@@ -5,8 +5,8 @@
 
 L̃ is stationary along the solution, so that a path's own error adds nothing of first order: what S differs by is what the
 step itself does wrong. Smooth parts have S = a + bh² + ch⁴, which leaves e_j = O(h⁵); where a bound is reached inside a step
-b depends on where, and e_j = O(h²). What the error of the path adds, of second order in d_j = |S_{h/4} - S_{h/2}|, belongs to
-no step: it is shared as the d_j are.
+b depends on where, and e_j = O(h²). What the error of the path adds, of second order in d_j = |S_{h/4} - S_{h/2}|, belongs
+to no step: it is shared as the d_j are.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def step_sums(ready: ControlSearch, parts: int) -> StepSums:
 
 
 def local_errors(coarse: ControlSearch, middle: ControlSearch, fine: ControlSearch, error: float) -> StepSums:
-    """The parts of the error, the larger one of this and Σ e_j, and h|C|, of the steps of the base mesh: with 1, 2 and 4 parts
-    of each."""
+    """The parts of the error, the larger one of this and Σ e_j, and h|C|, of the steps of the base mesh: with 1, 2 and 4
+    parts of each."""
     one, two, four = (step_sums(ready, parts) for ready, parts in ((coarse, 1), (middle, 2), (fine, 4)))
     own = np.abs(4.0 * four.values - 5.0 * two.values + one.values) / 3.0
     apart = np.abs(four.values - two.values)

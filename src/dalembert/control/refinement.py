@@ -1,8 +1,8 @@
 """refine: solutions on finer and finer nodes, until the limit of small steps is known well enough.
 
-Three meshes are halves of each other, a base, M and F, and their costs have order 2: E_F = (4J_F - J_M)/3 has order 4, and what
-it differs from E_M = (4J_M - J_B)/3 is its error. Where that comes from say `local_errors`: steps with the larger part of it
-are halved. A node is put where a bound is reached or left: with a kink inside a step the error is of order 2 without being
+Three meshes are halves of each other, a base, M and F, and their costs have order 2: E_F = (4J_F - J_M)/3 has order 4, and
+what it differs from E_M = (4J_M - J_B)/3 is taken for its error. Where that comes from say `local_errors`: steps with the
+larger part of it are halved. A node is put where a bound is reached or left: with a kink inside a step the error is of order 2 without being
 regular, and nothing can be extrapolated.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.data.boundary_data import Through, TimeGrid, read_through
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal, settings
@@ -24,7 +24,7 @@ from dalembert.control.local_errors import StepSums, local_errors
 from dalembert.control.problem import OptimalControl, check_solution_of
 from dalembert.control.solve import control_search
 from dalembert.control.switching import switch_times, with_switches
-from dalembert.numbers import as_number, as_tolerance, described, whole_number
+from dalembert.numbers import as_tolerance, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.solution_refinement import Refinement
@@ -98,8 +98,8 @@ def refine(
     asked = Asked(
         Request(initial, final, through, None), TimeGrid(), scheme, scales, options, False, bounds, inequalities
     )  # fmt: skip
-    kept = np.array([] if through is None else [as_number(t, "through: a time") for t in through], dtype=float)
-    return _Meshes(problem, asked, T, kept, most).refined(solution, tolerance)
+    passed = read_through(through, solution.q.shape[1])
+    return _Meshes(problem, asked, T, passed, most).refined(solution, tolerance)
 
 
 def _check_rows(bounds: Any) -> None:
@@ -128,13 +128,13 @@ def _halved(t: Float[np.ndarray, "nodes"], which: Any = True) -> Float[np.ndarra
 
 @dataclasses.dataclass(frozen=True)
 class _Meshes:
-    """A problem, to be solved on any nodes. asked: of everything but nodes and guess; T: Free(…), or None; kept: times that
-    stay nodes; most: steps."""
+    """A problem, to be solved on any nodes. asked: of everything but nodes and guess; T: Free(…), or None; passed: points at
+    times that stay nodes; most: steps."""
 
     problem: OptimalControl
     asked: Asked
     T: Free | None
-    kept: Float[np.ndarray, "kept"]
+    passed: Through
     most: int
 
     def refined(self, solution: ControlSolution, tolerance: float) -> ControlSolution:
@@ -165,7 +165,7 @@ class _Meshes:
         request, T, last = self.asked.request, self.T, float(guess.t[-1])
         if T is not None:
             T = dataclasses.replace(T, guess=min(max(last, T.lower or 0.0), np.inf if T.upper is None else T.upper))
-        through = None if request.through is None else dict(zip(self._kept_in(guess), request.through.values(), strict=True))
+        through = dict(zip(self._kept_in(guess), self.passed.points, strict=True)) or None
         return self.asked._replace(
             request=request._replace(through=through, guess=guess), grid=TimeGrid(T, None, t), certify=certify
         )
@@ -173,9 +173,9 @@ class _Meshes:
     def _kept_in(self, solution: ControlSolution) -> list[float]:
         """Times that stay nodes, where the final time is that of a solution."""
         if self.T is None:
-            return self.kept.tolist()
+            return self.passed.times.tolist()
         begin, last = solution.t[[0, -1]]
-        return (begin + (self.kept - begin) * (last - begin) / (self.T.guess - begin)).tolist()
+        return (begin + (self.passed.times - begin) * (last - begin) / (self.T.guess - begin)).tolist()
 
     def _three(self, base: np.ndarray, guess: ControlSolution) -> list[ControlSolution]:
         """On the quarters, the halves and the steps of the base mesh, as far as they are solved.
@@ -193,11 +193,11 @@ class _Meshes:
 
     def _errors(self, fine: ControlSolution, error: float) -> StepSums:
         """Parts of the error by the steps of the base mesh."""
-        return local_errors(*(control_search(self.problem, self._on(fine.t[::part], fine)) for part in (4, 2, 1)), error)
+        coarse, middle, own = (control_search(self.problem, self._on(fine.t[::part], fine)) for part in (4, 2, 1))
+        return local_errors(coarse, middle, own, error)
 
     def _next(self, fine: ControlSolution, errors: np.ndarray, allowed: float) -> Float[np.ndarray, "nodes"]:
         """The next base mesh: steps with more than their share of the error are halved."""
         share = min(SHARE * allowed / len(errors), SHARE * float(errors.max()))
         base = _halved(fine.t[::4], errors >= share)
         return with_switches(base, switch_times(fine), self._kept_in(fine))
-

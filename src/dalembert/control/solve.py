@@ -16,9 +16,9 @@ from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton.iterate import Iterate
+from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
-from dalembert.boundary.prepare import Request
 from dalembert.control.ends import Ends, check_ends, first_path, read_partly, size_of_end
 from dalembert.control.problem import OptimalControl, counted
 from dalembert.control.result import control_solution
@@ -234,4 +234,3 @@ def first_values(data: ControlData, told: GivenPath, guess: Any) -> np.ndarray:
         z[2:, layout.part("adjoints")] = at_times(guess.t, guess.adjoints, t)
         z[2:-1, layout.part("steps")] = at_times(middle, guess.step_multipliers, 0.5 * (t[1:] + t[:-1]))
     return z
-

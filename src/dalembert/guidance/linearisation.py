@@ -25,7 +25,6 @@ from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlData, transcribed
 from dalembert.discretize import Scheme
 from dalembert.numbers import described
-from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 
 TOLERANCE = 1e-9  # of what a solution's equations hold to
