@@ -1,7 +1,7 @@
 """Optimal control of a System on the boundary solver. Begin with `problem`; `terms` has the equations of a node.
 
-`dalembert.solve` takes these problems too: `solve` registers what solves them, `batch` what solves many, and `boundary` knows
-nothing of it.
+`dalembert.solve` takes these problems too: `solve` registers what solves them, `batch` what solves many, and `boundary`
+knows nothing of it.
 """
 
 from dalembert.control import batch, solve

@@ -2,8 +2,8 @@
 
 Three meshes are halves of each other, a base, M and F, and their costs have order 2: E_F = (4J_F - J_M)/3 has order 4, and
 what it differs from E_M = (4J_M - J_B)/3 is taken for its error. Where that comes from say `local_errors`: steps with the
-larger part of it are halved. A node is put where a bound is reached or left: with a kink inside a step the error is of order 2 without being
-regular, and nothing can be extrapolated.
+larger part of it are halved. A node is put where a bound is reached or left: with a kink inside a step the error is of order
+2 without being regular, and nothing can be extrapolated.
 """
 
 from __future__ import annotations

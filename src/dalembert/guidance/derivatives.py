@@ -105,10 +105,6 @@ def sensitivity(
         True
     """
     check_neighbours(problem, solution)
-    if solution.final_time is not None and not int(solution.final_time.active):
-        raise ValueError(
-            "solution: its final time was free, and how that changes is not known; solve with this time, T=solution.t[-1]"
-        )
     given = read_given(problem, solution, {"initial": initial, "final": final}, through)
     start = along(problem, solution, scheme)
     fixed = fixed_components(start, given, solution)
