@@ -449,8 +449,8 @@ def test_every_class_that_a_user_builds_is_in_the_table():
         "Consistency", "ControlSolution", "Controllability", "Convergence", "Derivatives", "Embedding", "Extremals",
         "Feedback", "FinalTime", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Optimum", "Order",
         "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "PredictiveController", "PreparedRun",
-        "Projection", "Provenance", "Redefined", "Reduction", "Reference", "Refinement", "Regularity", "Replanned", "Residual", "Root",
-        "Sensitivity", "Solution", "Solvability", "Statistics", "SymplecticDefect",
+        "Projection", "Provenance", "Redefined", "Reduction", "Reference", "Refinement", "Regularity", "Replanned",
+        "Residual", "Root", "Sensitivity", "Solution", "Solvability", "Statistics", "SymplecticDefect",
     )  # fmt: skip
     public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}
     for name, kind in public.items():

@@ -167,7 +167,7 @@ def solve(
         failed = solution.outcome is not Outcome.SUCCESS
         if accuracy is not None and not failed:
             solution = _refined(entry, solution, named_discretization(entry.problem, scheme), accuracy)
-            failed = not solution.refinement.reached
+            failed = solution.refinement is None or not solution.refinement.reached
         _console(stderr=failed).print(Text(solution.describe()))
         if entry.exact is not None and not parameter:
             error = np.abs(np.asarray(solution.q) - entry.exact(solution.t)).max()

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.boundary.data.boundary_data import Through, TimeGrid, read_through
-from dalembert.boundary.data.free_time import Free
+from dalembert.boundary.data.boundary_data import Through, TimeGrid, read_through, read_times
+from dalembert.boundary.data.columns import at_times
+from dalembert.boundary.data.free_time import Free, fitted
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal, settings
 from dalembert.control.local_errors import StepSums, local_errors
@@ -184,12 +185,24 @@ class _Meshes:
         """
         found, t = [], _halved(_halved(base))
         for _ in range(3):
-            guess = extremal(self.problem, self._on(t, guess, certify=not found))
+            guess = self._solved(t, guess, not found)
             if guess.outcome is not Outcome.SUCCESS:
                 break
             found.append(guess)
             t = guess.t[::2]
         return found
+
+    def _solved(self, t: np.ndarray, guess: ControlSolution, certify: bool) -> ControlSolution:
+        """From a known solution; where that leads nowhere, as with rounding in its multipliers, from path and controls."""
+        asked = self._on(t, guess, certify)
+        found = extremal(self.problem, asked)
+        if found.outcome is Outcome.SUCCESS:
+            return found
+        at = read_times(asked.grid, 1, "")
+        known = fitted(guess, at)
+        path = known.interpolate(np.clip(at, *known.t[[0, -1]])), at_times(known.t, known.u, at)
+        again = extremal(self.problem, asked._replace(request=asked.request._replace(guess=path)))
+        return again if again.outcome is Outcome.SUCCESS else found
 
     def _errors(self, fine: ControlSolution, error: float) -> StepSums:
         """Parts of the error by the steps of the base mesh."""
