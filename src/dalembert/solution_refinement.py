@@ -19,7 +19,8 @@ class Refinement(eqx.Module):
         error: its estimated error, by what one mesh less would have told; infinite where too few were solved.
 
     Example:
-        >>> bool(refined.refinement.reached), round(float(refined.refinement.cost), 6)
+        >>> refined = da.refine(move, plan, initial=([0.0], [0.0]), final=([1.0], [0.0]), tolerance=1e-5)
+        >>> refined.refinement.reached, round(float(refined.refinement.cost), 4)
         (True, 12.0)
     """
 
