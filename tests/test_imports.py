@@ -24,7 +24,7 @@ SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
     ("numbers", "outcome", "held"),
-    ("path", "tracing", "solution_bounds", "solution_time"),
+    ("path", "tracing", "solution_bounds", "solution_time", "solution_refinement"),
     ("solution",),
     ("algebra",),
     ("native",),

@@ -30,7 +30,7 @@ ROOMS = (
 if TYPE_CHECKING:
     from dalembert import measure
     from dalembert.boundary import Extremals, Free, Nodes, multistart, solve, solve_batch, spline
-    from dalembert.control import OptimalControl
+    from dalembert.control import OptimalControl, refine
     from dalembert.discretize import (
         Averaged,
         Beta,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Controllability,
         Derivatives,
         Feedback,
+        Optimum,
         PredictiveController,
         Replanned,
         Sensitivity,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         controllability,
         feedback,
         mpc,
+        optimum,
         sensitivity,
     )
     from dalembert.laws import ControlLaw, EnergyShaping, Matching, control_law, energy_shaping, matching
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from dalembert.show import plot
     from dalembert.solution import BoundaryStatistics, ControlSolution, Solution, SolveError
     from dalembert.solution_bounds import ActiveBounds
+    from dalembert.solution_refinement import Refinement
     from dalembert.solution_time import FinalTime
     from dalembert.step import (
         Avoid,
@@ -171,6 +174,7 @@ __all__ = [
     "Nodes",
     "Nonholonomic",
     "OptimalControl",
+    "Optimum",
     "Ostrogradsky",
     "Outcome",
     "PairMap",
@@ -184,6 +188,7 @@ __all__ = [
     "Redefined",
     "Reduction",
     "Reference",
+    "Refinement",
     "Replanned",
     "Root",
     "SampledFeedback",
@@ -222,6 +227,7 @@ __all__ = [
     "momentum",
     "mpc",
     "multistart",
+    "optimum",
     "ostrogradsky",
     "plot",
     "prepare",
@@ -229,6 +235,7 @@ __all__ = [
     "redefined",
     "reduction",
     "reference",
+    "refine",
     "roots",
     "save",
     "sensitivity",

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from dalembert.numbers import as_numbers
 from dalembert.outcome import CONTROLLED, SOLVED, Outcome
 from dalembert.solution_bounds import ActiveBounds
+from dalembert.solution_refinement import Refinement
 from dalembert.solution_time import FinalTime
 
 ITERATIONS = {"dalembert": "Newton iterations", "ipopt": "iterations of IPOPT"}
@@ -229,6 +230,7 @@ class ControlSolution(CriticalPoint):
         bounds: {"u": ActiveBounds, "q": …, "v": …, "inequalities": …}, of what has bounds.
         final_time: how the last time was found where it is free, otherwise None.
         method: see Solution.
+        refinement: the limit of small steps of the cost with its error, of a solution of `refine`, otherwise None.
 
     Example:
         >>> swing_up.kind, swing_up.u.shape
@@ -254,6 +256,7 @@ class ControlSolution(CriticalPoint):
     bounds: dict[str, ActiveBounds]
     final_time: FinalTime | None
     method: str = eqx.field(static=True)
+    refinement: Refinement | None = None
 
     messages: ClassVar[dict[Outcome, str]] = CONTROLLED
     discretized: ClassVar[str] = "action"
@@ -261,6 +264,10 @@ class ControlSolution(CriticalPoint):
     @property
     def value(self) -> tuple[str, float]:
         return "cost", float(self.cost)
+
+    def describe(self) -> str:
+        """One paragraph for a person."""
+        return "\n".join([super().describe(), *([self.refinement.describe()] if self.refinement else [])])
 
 
 class SolveError(RuntimeError):

@@ -173,6 +173,7 @@ WRONG = {
     "solver": ANYTHING | {"number": 3, "name": "Dopri8"},
     "file": {"None": None, "number": 3, "function": free, "dict": {}, "nowhere": "no/such/folder/run.nc"},
     "data": ANYTHING | {"None": None, "number": 3, "array": np.zeros(3)},
+    "guess of a time": ANYTHING | {"number": 1.0, "class": da.Free},
     "title": {"number": 3, "function": free, "dict": {}},
 }  # fmt: skip
 
@@ -181,9 +182,9 @@ KINDS = {
     "rows": "nodes jets x jet", "rows or None": "multipliers guess Q R Q_T", "times": "times",
     "number": "t0 t delta m on", "number or None": "hold",
     "positive": "h T time duration spread radius tube inertia", "part": "beta",
-    "fraction": "tolerance reference_tolerance", "count": "steps max_iterations max_steps starts every phases",
+    "fraction": "tolerance reference_tolerance", "count": "steps most_steps max_iterations max_steps starts every phases",
     "count or None": "save_every threads", "seed": "seed delay", "small": "derivatives order", "small or None": "factor",
-    "flag": "throw certify ambient forward redefined velocities time_dependent timed", "flag or None": "curve",
+    "flag": "throw continued certify ambient forward redefined velocities time_dependent timed", "flag or None": "curve",
     "function": "g generator lagrangian phi V F constraint law function metric",
     "function or None": "stop domain step exact forces kinematic reactions virtual initial inequalities",
     "word": "starter seek method to model", "word or None": "backend form", "names": "coordinates", "which": "dependent",
@@ -289,6 +290,11 @@ CALLS = {
         da.feedback, {"problem": MOVE, "solution": plan, "Q": np.eye(4), "R": np.eye(2), "Q_T": np.eye(4)},
         {"Q": "rows", "R": "rows", "Q_T": "rows"}),
     "sensitivity": (da.sensitivity, LANDS | {"initial": (PLACE, PLACE)}, CONTROL),
+    "optimum": (da.optimum, {"problem": MOVE, "initial": (PLACE, PLACE), "final": ([1.0, 1.0], PLACE)} | GRID,
+                CONTROL | {"T": "positive", "times": ELSEWHERE, "steps": "count"}),
+    "optimum at times": (da.optimum, {"problem": MOVE, "initial": (PLACE, PLACE), "final": ([1.0, 1.0], PLACE)} | TIMES,
+                         CONTROL | {"times": "times or None"}),
+    "refine": (da.refine, LANDS | {"initial": (PLACE, PLACE)}, CONTROL | {"T": "guess of a time or None"}),
     "controllability": (da.controllability, {"problem": MOVE, "solution": plan}, CONTROL),
     "mpc": (da.mpc, {"problem": MOVE, "final": ([1.0, 1.0], PLACE), "T": 1.0, "steps": 5}, CONTROL | {"steps": "count"}),
     "closed_loop": (
@@ -380,6 +386,8 @@ RIGHT = {
     ("mpc", "bounds"): {"dict", "a control"},
     ("solve_batch", "bounds"): {"dict"},
     ("multistart", "bounds"): {"dict"},
+    ("refine", "bounds"): {"dict", "a control"},
+    ("optimum", "bounds"): {"dict", "a control"},
     ("spline", "bounds"): {"dict", "wrong length"},  # n = 3
     ("spline", "scales"): {"longer"},  # three, as many as the sphere's space has
     ("manifolds.Embedded", "metric"): {"function"},
@@ -456,10 +464,10 @@ def test_every_class_that_a_user_builds_is_in_the_table():
     made = (
         "ActiveBounds", "AdaptedReference", "BoundaryStatistics", "ClosedLoop", "Condition", "Connection",
         "Consistency", "ControlSolution", "Controllability", "Convergence", "Derivatives", "Embedding", "Extremals",
-        "Feedback", "FinalTime", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Order", "Ostrogradsky",
-        "Outcome", "Path", "Perturbation", "PoincareCartan", "PredictiveController", "PreparedRun", "Projection",
-        "Provenance", "Redefined", "Reduction", "Reference", "Regularity", "Replanned", "Residual", "Root",
-        "Sensitivity", "Solution", "Solvability", "Statistics", "SymplecticDefect",
+        "Feedback", "FinalTime", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Optimum", "Order",
+        "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "PredictiveController", "PreparedRun",
+        "Projection", "Provenance", "Redefined", "Reduction", "Reference", "Refinement", "Regularity", "Replanned",
+        "Residual", "Root", "Sensitivity", "Solution", "Solvability", "Statistics", "SymplecticDefect",
     )  # fmt: skip
     public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}
     for name, kind in public.items():

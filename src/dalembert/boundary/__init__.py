@@ -1,8 +1,9 @@
 """Boundary problems: windows stacked into a KKT system, its KKT equations solved by a globalised Newton method."""
 
-from dalembert.boundary.batch import Extremals, multistart, solve_batch
+from dalembert.boundary.batch import solve_batch
 from dalembert.boundary.data.boundary_data import Nodes
 from dalembert.boundary.data.free_time import Free
+from dalembert.boundary.multistart import Extremals, multistart
 from dalembert.boundary.solve import solve
 from dalembert.boundary.spline import spline
 

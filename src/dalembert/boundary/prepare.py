@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,9 @@ from dalembert.systems.higher.orders import true_orders
 from dalembert.systems.higher.variational import VariationalProblem, constraint_numbers
 from dalembert.systems.higher.variational import check_problem as check_variational
 from dalembert.systems.sizes import as_scales, with_inertia
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 class PreparedProblem(NamedTuple):
@@ -178,16 +181,19 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
         it, activity = search(path, sizes, known_forces(made, prepared.bounds is not None, path, guess))
         return ended(made, it, certify, activity, EndLimits(prepared.bounds, prepared.horizon))
 
-    each = list(zip(z, extents, prepared.guesses, strict=True))
-    if threads == 1 or len(z) == 1:
-        found = [one(given) for given in each]
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            found = list(pool.map(one, each))
+    found = on_threads(one, list(zip(z, extents, prepared.guesses, strict=True)), threads)
     if left_out is not None:
         for end, given in zip(found, prepared.values, strict=True):
             check_met(made.at(end.it.z), left_out, end.it.z, given)
     return [moved_back(s, prepared.origin, not w.differenced) for s in solutions_of(made, found, scheme)]
+
+
+def on_threads(one: Callable[[A], B], each: Sequence[A], threads: int) -> list[B]:
+    """one(x) of each, so many at once."""
+    if threads == 1 or len(each) == 1:
+        return [one(x) for x in each]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(one, each))
 
 
 def _search(prepared: PreparedProblem, made: Transcription, z: np.ndarray, settings: Settings) -> Search:

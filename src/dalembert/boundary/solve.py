@@ -30,6 +30,10 @@ class Solvable(Protocol[S]):
         """What its solutions are."""
         ...
 
+    def replace(self, **values: Any) -> Solvable[S]:
+        """The same with other parameters."""
+        ...
+
 
 def solve(
     problem: Solvable[S],
@@ -140,6 +144,36 @@ def extremal(problem: Any, asked: Asked) -> Any:
     limits = PathLimits(asked.bounds, asked.inequalities)
     prepared = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales, limits)
     return extremals(prepared, asked.settings, asked.certify)[0]
+
+
+@functools.singledispatch
+def extremals_of(
+    problem: Any, asked: Asked, requests: Sequence[Request], threads: int, continued: bool = False
+) -> list[Any]:
+    """The ends of the iterations for many requests in the place of that which is asked, prepared once; continued: each from
+    the solution of its neighbour."""
+    if continued:
+        raise ValueError("continued: is for an OptimalControl; a VariationalProblem takes guess=, a list of solutions")
+    limits = PathLimits(asked.bounds, asked.inequalities)
+    prepared = prepare_problem(problem, requests, asked.grid, asked.scheme, asked.scales, limits)
+    return extremals(prepared, asked.settings, asked.certify, threads)
+
+
+class SmoothStart(NamedTuple):
+    """What a first path is without a guess. t: (N+1,); path: (N+1, n); sizes: (n,), of the coordinates."""
+
+    t: np.ndarray
+    path: np.ndarray
+    sizes: np.ndarray
+
+
+@functools.singledispatch
+def smooth_start(problem: Any, asked: Asked) -> SmoothStart:
+    """The smooth path through what is given."""
+    limits = PathLimits(asked.bounds, asked.inequalities)
+    base = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales, limits)
+    path = base.origin + base.values[0][base.windows.nodes]
+    return SmoothStart(base.windows.t, path, base.sizes(base.extents[0]).positions)
 
 
 def check_seek(options: Settings, bounds: Any, inequalities: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dalembert.boundary.data.columns import at_times
 from dalembert.boundary.data.inequalities import continued_forces, nodes_of
 from dalembert.boundary.kkt.transcription import Transcription
 from dalembert.solution import Solution
@@ -16,7 +17,7 @@ def warm_multipliers(made: Transcription, z: np.ndarray, guess: Solution) -> Non
     w, layout = made.windows, made.layout
     known, found = guess.t_multipliers, np.asarray(guess.multipliers)
     for group in made.groups:
-        own = _at(known, found[:, group.equations], group.windows.times)
+        own = at_times(known, found[:, group.equations], group.windows.times)
         blocks = group.first + group.attached + np.arange(len(own))
         z[blocks, group.begin : group.begin + group.size] = own.reshape(len(own), -1)
     parts = (
@@ -25,7 +26,7 @@ def warm_multipliers(made: Transcription, z: np.ndarray, guess: Solution) -> Non
     )
     for times, values, wanted, block, part in parts:
         if values.shape[1]:
-            new = _at(times, values, wanted).reshape(len(wanted), -1)
+            new = at_times(times, values, wanted).reshape(len(wanted), -1)
             begin = layout.part(part).start
             z[block, begin : begin + new.shape[1]] = new
 
@@ -45,9 +46,3 @@ def known_forces(made: Transcription, positions: bool, z: np.ndarray, guess: Any
         forces.ravel()[values] = found
         z.ravel()[own] = found / path.level.weights[:, None]
     return forces
-
-
-def _at(times: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Values (K, m) at other times, (*wanted, m)."""
-    columns = [np.interp(wanted.ravel(), times, column) for column in values.T]
-    return np.stack(columns, axis=1).reshape(*wanted.shape, -1) if columns else np.zeros((*wanted.shape, 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path as File
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 import typer
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dalembert.boundary import Free
 from dalembert.boundary import solve as solved
 from dalembert.cli.arguments import (
     BACKENDS,
@@ -31,13 +32,16 @@ from dalembert.cli.arguments import (
     with_data,
 )
 from dalembert.cli.output import DRAWN, STORED, check_folder, check_target, draw, store
+from dalembert.control import OptimalControl, refine
 from dalembert.discretize.window_maps import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS
+from dalembert.gallery.entry import BoundaryEntry
 from dalembert.measure import Order
 from dalembert.measure import order as measured_order
 from dalembert.outcome import Outcome
 from dalembert.papers import PAPERS
 from dalembert.show import plot
+from dalembert.solution import ControlSolution
 from dalembert.step import simulate
 from dalembert.step.start.second_node import STARTERS
 from dalembert.systems import solvability
@@ -142,6 +146,10 @@ def solve(
         str | None, typer.Option(help=f"{', '.join(MAPS)}; of an optimal control problem {', '.join(SCHEMES)}")
     ] = None,
     tolerance: Annotated[float, typer.Option(help="on the last update, relative to the size of the path")] = 1e-9,
+    accuracy: Annotated[
+        float | None,
+        typer.Option("--refine", help="finer nodes until the cost is known to this relative error; optimal control"),
+    ] = None,
     file: Annotated[File | None, typer.Option("--save", help="NetCDF file to write, such as solution.nc")] = None,
     picture: Figure = None,
     force: Force = False,
@@ -157,12 +165,17 @@ def solve(
             guess=first_guess(entry, count), tolerance=tolerance, throw=False,
         )  # fmt: skip
         failed = solution.outcome is not Outcome.SUCCESS
+        if accuracy is not None and not failed:
+            solution = _refined(entry, solution, named_discretization(entry.problem, scheme), accuracy)
+            failed = solution.refinement is None or not solution.refinement.reached
         _console(stderr=failed).print(Text(solution.describe()))
         if entry.exact is not None and not parameter:
             error = np.abs(np.asarray(solution.q) - entry.exact(solution.t)).max()
             _console().print(Text(f"largest error of q against the closed form {error:.2e}"))
         if entry.cost is not None and not parameter and not failed:
             name, value = solution.value
+            if isinstance(solution, ControlSolution) and solution.refinement is not None:
+                value = float(solution.refinement.cost)
             _console().print(Text(f"{name} {value - entry.cost:+.2e} beside the limit of small steps, {entry.cost:.12g}"))
         if file is not None:
             store(solution, file, force)
@@ -170,6 +183,16 @@ def solve(
             draw(plot(solution, title=entry.title, exact=None if parameter else entry.exact), picture, force)
     if failed:
         raise typer.Exit(1)
+
+
+def _refined(entry: BoundaryEntry, solution: Any, scheme: Any, accuracy: float) -> ControlSolution:
+    """On finer nodes."""
+    if not isinstance(entry.problem, OptimalControl):
+        raise ValueError(f"--refine: is for optimal control; {entry.name} is a variational problem, give --steps")
+    given = {name: value for name, value in entry.boundary.items() if name != "T"}
+    T = entry.boundary.get("T")
+    T = T if isinstance(T, Free) else None
+    return refine(entry.problem, solution, **given, T=T, scheme=scheme, tolerance=accuracy)
 
 
 @app.command()

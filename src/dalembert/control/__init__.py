@@ -1,9 +1,11 @@
 """Optimal control of a System on the boundary solver. Begin with `problem`; `terms` has the equations of a node.
 
-`dalembert.solve` takes these problems too: `solve` registers what solves them, and `boundary` knows nothing of it.
+`dalembert.solve` takes these problems too: `solve` registers what solves them, `batch` what solves many, and `boundary`
+knows nothing of it.
 """
 
-from dalembert.control import solve
+from dalembert.control import batch, solve
 from dalembert.control.problem import OptimalControl
+from dalembert.control.refinement import refine
 
-__all__ = ["OptimalControl", "solve"]
+__all__ = ["OptimalControl", "batch", "refine", "solve"]

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.numbers import as_function, described
+from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.systems import Lyapunov, System
 from dalembert.systems.pickling import reduced
@@ -110,6 +111,25 @@ def counted(problem: OptimalControl, n: int) -> tuple[int, list[int]]:
     q = np.zeros(n)
     equations = check_shapes(problem.system, q, q, np.zeros(()))
     return traced(_check_functions, problem, q), equations
+
+
+def check_solution_of(problem: Any, solution: Any) -> None:
+    """TypeError or ValueError where the solution is none of the problem."""
+    if not isinstance(problem, OptimalControl):
+        raise TypeError(f"problem: found {described(problem)}; give the OptimalControl that was solved")
+    if not isinstance(solution, ControlSolution):
+        raise TypeError(f"solution: found {described(solution)}; give the ControlSolution that solve returned")
+    if solution.outcome is not Outcome.SUCCESS:
+        raise ValueError(
+            f"solution: found the outcome {solution.outcome.name}; only along an extremal is there a second one"
+        )
+    n = solution.q.shape[1]
+    r, equations = counted(problem, n)
+    found, needed = (solution.u.shape[1], solution.multipliers.shape[1]), (r, sum(equations))
+    if found != needed:
+        raise ValueError(
+            f"solution: found {found[0]} controls and {found[1]} constraints; the problem has {needed[0]} and {needed[1]}"
+        )
 
 
 def _check_functions(problem: OptimalControl, q) -> int:

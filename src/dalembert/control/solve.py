@@ -8,14 +8,18 @@ import numpy as np
 
 from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
+from dalembert.boundary.data.columns import at_times
 from dalembert.boundary.data.free_time import fitted, horizon_of
 from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
+from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.boundary.newton.iterate import Iterate
+from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
-from dalembert.control.ends import check_ends, first_path, read_partly, size_of_end
+from dalembert.control.ends import Ends, check_ends, first_path, read_partly, size_of_end
 from dalembert.control.problem import OptimalControl, counted
 from dalembert.control.result import control_solution
 from dalembert.control.sizes import ControlSizes, check_controls, control_sizes, sampled
@@ -49,11 +53,17 @@ class ControlSearch(NamedTuple):
 
 @extremal.register
 def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
-    (data, z, _, smooth), kkt, search, sizes = control_search(problem, asked)
+    ready = control_search(problem, asked)
+    (data, z, _, smooth), kkt, _, sizes = ready
     assert smooth is not None
-    starts = Starts(z, asked.request.guess, smooth)
-    it, activity = minimised(data, search, starts, sizes) if bounds_of(data) else search(z, sizes, None)
+    it, activity = searched(ready, Starts(z, asked.request.guess, smooth), sizes)
     return control_solution(data, kkt, it, asked.certify, activity)
+
+
+def searched(ready: ControlSearch, starts: Starts, sizes: np.ndarray) -> tuple[Iterate, Activity]:
+    """What the search comes to from these paths; sizes: of what convergence is judged by."""
+    data = ready.start.data
+    return minimised(data, ready.search, starts, sizes) if bounds_of(data) else ready.search(starts.z, sizes, None)
 
 
 def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
@@ -68,10 +78,41 @@ def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
     return ControlSearch(start, kkt, search, sizes)
 
 
+class GivenPath(NamedTuple):
+    """What is given, and a path (N+1, n) with its velocities that has it. given: which positions of the nodes are; smooth:
+    path and velocities without the guess."""
+
+    ends: Ends
+    given: np.ndarray
+    path: np.ndarray
+    v: np.ndarray
+    smooth: tuple[np.ndarray, np.ndarray]
+
+    @property
+    def held(self) -> np.ndarray:
+        """Positions that are given in full."""
+        return self.path[self.given.all(axis=1)]
+
+
+def given_path(problem: OptimalControl, request: Request, t: np.ndarray, n: int) -> GivenPath:
+    """What a request gives, read, and its first path."""
+    ends = (
+        read_partly(request.initial, "initial", n, problem.coordinates),
+        read_partly(request.final, "final", n, problem.coordinates),
+    )
+    between = read_through(request.through, n)
+    given = np.zeros((len(t), n), dtype=bool)
+    given[0], given[-1] = (end.given[0] for end in ends)
+    given[grid_nodes(t, between.times)] = True
+    path = _path(t, ends, between, request.guess, n)
+    smooth = path if request.guess is None else _path(t, ends, between, None, n)
+    return GivenPath(ends, given, path, _velocities(path, t, ends), (smooth, _velocities(smooth, t, ends)))
+
+
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     """Everything checked, and a first path."""
     check_x64()
-    initial, final, through, guess = asked.request
+    initial, final, _, guess = asked.request
     if isinstance(guess, tuple) and len(guess) != 2:
         raise ValueError(f"guess: found a tuple of {len(guess)}; give (q, u), path and controls, one row per node each")
     n = _dimension(problem, initial, final, guess)
@@ -80,27 +121,19 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     t = read_times(asked.grid, 2, "at least two steps are needed")
     horizon = horizon_of(asked.grid.T, t)
     guess = guess if horizon is None else fitted(guess, t)
-    ends = (
-        read_partly(initial, "initial", n, problem.coordinates),
-        read_partly(final, "final", n, problem.coordinates),
-    )
-    between = read_through(through, n)
+    own = given_path(problem, asked.request._replace(guess=guess), t, n)
+    ends, given, path, v, smooth = own
     check_ends(problem, ends, t)
-    given = np.zeros((len(t), n), dtype=bool)
-    given[0], given[-1] = (end.given[0] for end in ends)
-    given[grid_nodes(t, between.times)] = True
-    path = _path(t, ends, between, guess, n)
     of_coordinates = Bounded(n, problem.coordinates)
     bounds = read_bounds(asked.bounds, {"q": of_coordinates, "v": of_coordinates, "u": Bounded(r)}, len(t))
     asking = Asking(problem.system, n, r, t, (True, True))
     paths = read_inequalities(asking, asked.inequalities, bounds.pop("v", None))
     if "q" in bounds:
         check_given(bounds["q"], path, given, t, problem.coordinates)
-    held = path[given.all(axis=1)]
+    held = own.held
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     origin = origin_of(held, path)
     layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None)
-    v = _velocities(path, t, ends)
     data = ControlData(problem, scheme, layout, t, given, ends, origin, holonomic, bounds, paths, horizon)
     found = sampled(problem, path, v, r, t)
     limits = bounds.get("u", np.full((1, 1, r), np.inf))
@@ -111,14 +144,13 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     told = np.full(n, guess is not None or scales is not None) | (given.sum(axis=0) > 1)
     extents = extents if scales is None else scales
     sizes = control_sizes(found, extents, told, float(t[-1] - t[0]), horizon is not None)
-    z = _first_values(data, path, v, guess)
-    smooth = path if guess is None else _path(t, ends, between, None, n)
+    z = first_values(data, own, guess)
     points, rows, of_nodes = place_values(data, z), [], (sizes.positions, sizes.positions / sizes.time, sizes.controls)
     for one, at, places in zip(paths, points, data.path_places("values"), strict=True):
         rows.append(one.sizes(problem.parameters, at, of_nodes))
         one.check_settled(z.ravel()[places], data.settled(one), rows[-1])
     sizes = sizes._replace(values=np.concatenate([np.zeros(0), *rows]))
-    return ControlStart(data, z, sizes, (smooth, _velocities(smooth, t, ends)))
+    return ControlStart(data, z, sizes, smooth)
 
 
 def _dimension(problem: OptimalControl, initial, final, guess) -> int:
@@ -182,12 +214,12 @@ def _velocities(path: np.ndarray, t: np.ndarray, ends) -> np.ndarray:
     return v
 
 
-def _first_values(data: ControlData, path: np.ndarray, v: np.ndarray, guess: Any) -> np.ndarray:
+def first_values(data: ControlData, told: GivenPath, guess: Any) -> np.ndarray:
     """(blocks, b): the path and its velocities at the ends; controls and multipliers zero, or those of a known solution."""
     layout, t = data.layout, data.t
     z = np.zeros((len(t) + 2, layout.size))
-    z[1:-1, layout.part("state")] = path - data.origin
-    z[[0, -1], layout.part("state")] = v[[0, -1]]
+    z[1:-1, layout.part("state")] = told.path - data.origin
+    z[[0, -1], layout.part("state")] = told.v[[0, -1]]
     if isinstance(guess, tuple):
         z[1:-1, layout.part("controls")] = _rows(guess[1], "guess[1]", (len(t), layout.r))
     if isinstance(guess, ControlSolution):
@@ -198,17 +230,8 @@ def _first_values(data: ControlData, path: np.ndarray, v: np.ndarray, guess: Any
                 f"{layout.r} and {layout.m}"
             )
         middle = 0.5 * (guess.t[1:] + guess.t[:-1])
-        z[1:-1, layout.part("controls")] = _at(guess.t, guess.u, t)
-        z[2:, layout.part("reactions")] = _at(guess.t, guess.multipliers, t)
-        z[2:, layout.part("adjoints")] = _at(guess.t, guess.adjoints, t)
-        z[2:-1, layout.part("steps")] = _at(middle, guess.step_multipliers, 0.5 * (t[1:] + t[:-1]))
+        z[1:-1, layout.part("controls")] = at_times(guess.t, guess.u, t)
+        z[2:, layout.part("reactions")] = at_times(guess.t, guess.multipliers, t)
+        z[2:, layout.part("adjoints")] = at_times(guess.t, guess.adjoints, t)
+        z[2:-1, layout.part("steps")] = at_times(middle, guess.step_multipliers, 0.5 * (t[1:] + t[:-1]))
     return z
-
-
-def _at(times: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Values (K, m) at other times."""
-    return (
-        np.stack([np.interp(wanted, times, column) for column in values.T], axis=1)
-        if values.shape[1]
-        else np.zeros((len(wanted), 0))
-    )

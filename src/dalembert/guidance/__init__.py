@@ -9,6 +9,7 @@ from dalembert.guidance.gains import feedback
 from dalembert.guidance.gramian import Controllability, controllability
 from dalembert.guidance.law import Feedback
 from dalembert.guidance.loop import ClosedLoop, closed_loop
+from dalembert.guidance.optimum import Optimum, optimum
 from dalembert.guidance.predictive import PredictiveController, Replanned, mpc
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Controllability",
     "Derivatives",
     "Feedback",
+    "Optimum",
     "PredictiveController",
     "Replanned",
     "Sensitivity",
@@ -23,5 +25,6 @@ __all__ = [
     "controllability",
     "feedback",
     "mpc",
+    "optimum",
     "sensitivity",
 ]

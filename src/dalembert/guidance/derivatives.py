@@ -22,7 +22,7 @@ from dalembert.control.solve import ControlStart
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import elements_of
 from dalembert.discretize import Scheme
-from dalembert.guidance.linearisation import along, check_solution_of, completed, fixed_components, read_given
+from dalembert.guidance.linearisation import along, check_neighbours, completed, fixed_components, read_given
 from dalembert.solution import ControlSolution
 from dalembert.tracing import Jitted
 
@@ -104,7 +104,7 @@ def sensitivity(
         >>> found.parameters is None  # of a plant without parameters
         True
     """
-    check_solution_of(problem, solution)
+    check_neighbours(problem, solution)
     given = read_given(problem, solution, {"initial": initial, "final": final}, through)
     start = along(problem, solution, scheme)
     fixed = fixed_components(start, given, solution)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from dalembert.control.problem import OptimalControl
 from dalembert.discretize import Scheme
 from dalembert.guidance.law import Feedback, law_along
-from dalembert.guidance.linearisation import along, check_solution_of, fixed_components, linearised, read_given
+from dalembert.guidance.linearisation import along, check_neighbours, fixed_components, linearised, read_given
 from dalembert.guidance.sweep import gains_of, neighbours
 from dalembert.numbers import as_number, as_numbers
 from dalembert.solution import ControlSolution
@@ -63,7 +63,7 @@ def feedback(
         >>> [round(float(k), 1) for k in law.K[0, 0]]  # 6/T² and 4/T of the double integrator
         [6.0, 4.0]
     """
-    check_solution_of(problem, solution)
+    check_neighbours(problem, solution)
     weights = {"Q": Q, "R": R, "Q_T": Q_T}
     missing = [name for name, weight in weights.items() if weight is None]
     length = float(solution.t[-1] - solution.t[0])

@@ -18,14 +18,13 @@ from jaxtyping import Bool, Float
 from dalembert.boundary.data.boundary_data import grid_nodes, read_through
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.control.ends import PartlyGiven, read_partly
-from dalembert.control.problem import OptimalControl, counted
+from dalembert.control.problem import OptimalControl, check_solution_of, counted
 from dalembert.control.sizes import ControlSizes, control_sizes, sampled
 from dalembert.control.solve import ControlStart
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlData, transcribed
 from dalembert.discretize import Scheme
 from dalembert.numbers import described
-from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 
 TOLERANCE = 1e-9  # of what a solution's equations hold to
@@ -48,23 +47,9 @@ class Linearised(NamedTuple):
     fixed: Bool[np.ndarray, "N+1 b"]
 
 
-def check_solution_of(problem: Any, solution: Any) -> None:
-    """TypeError or ValueError where the solution is none of the problem."""
-    if not isinstance(problem, OptimalControl):
-        raise TypeError(f"problem: found {described(problem)}; give the OptimalControl that was solved")
-    if not isinstance(solution, ControlSolution):
-        raise TypeError(f"solution: found {described(solution)}; give the ControlSolution that solve returned")
-    if solution.outcome is not Outcome.SUCCESS:
-        raise ValueError(
-            f"solution: found the outcome {solution.outcome.name}; only along an extremal is there a second one"
-        )
-    n = solution.q.shape[1]
-    r, equations = counted(problem, n)
-    found, needed = (solution.u.shape[1], solution.multipliers.shape[1]), (r, sum(equations))
-    if found != needed:
-        raise ValueError(
-            f"solution: found {found[0]} controls and {found[1]} constraints; the problem has {needed[0]} and {needed[1]}"
-        )
+def check_neighbours(problem: Any, solution: Any) -> None:
+    """TypeError or ValueError where the solution is none of the problem, or its neighbours are not known."""
+    check_solution_of(problem, solution)
     for name in ("v", "inequalities"):
         if name in solution.bounds and np.any(solution.bounds[name].active):
             raise ValueError(
@@ -75,7 +60,7 @@ def check_solution_of(problem: Any, solution: Any) -> None:
 
 def along(problem: OptimalControl, solution: ControlSolution, scheme: Scheme | None) -> ControlStart:
     """The problem with nothing given at its nodes, and the solution as its path."""
-    check_solution_of(problem, solution)
+    check_neighbours(problem, solution)
     if scheme is not None and not isinstance(scheme, Scheme):
         raise TypeError(f"scheme: found {described(scheme)}; give the Scheme that the solution was found with")
     scheme = Scheme() if scheme is None else scheme

@@ -17,6 +17,7 @@ import numpy as np
 from dalembert.outcome import Outcome
 from dalembert.solution import BoundaryStatistics, ControlSolution, CriticalPoint, Solution
 from dalembert.solution_bounds import ActiveBounds
+from dalembert.solution_refinement import Refinement
 from dalembert.solution_time import FinalTime
 from dalembert.store.checks import FORMAT, REAL, WHOLE, attribute, check_outcomes, check_variables
 from dalembert.store.paths import FORCE, LENGTH, TIME
@@ -37,6 +38,7 @@ COUNTED = (
     "T_active",
     "v_active",
     "inequalities_active",
+    "refinement_steps",
 )
 MOMENTA = ("momenta_initial", "momenta_final")  # each is there where the end is given by derivatives
 _STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
@@ -97,6 +99,16 @@ FREE_TIME = {
     "active": ("-1 where the final time is at its lower bound, 1 where at its upper one", "1"),
 }
 
+# of a solution on refined meshes
+REFINED = {
+    "tolerance": ((), "asked for, relative to the size", "1"),
+    "size": ((), "∫|C|dt", f"unit of the cost · {TIME}"),
+    "steps": (("mesh",), "steps of the meshes", "1"),
+    "costs": (("mesh",), "costs on the meshes", f"unit of the cost · {TIME}"),
+    "cost": ((), "extrapolated cost", f"unit of the cost · {TIME}"),
+    "error": ((), "estimated error of the extrapolated cost", f"unit of the cost · {TIME}"),
+}
+
 
 class Stored(NamedTuple):
     """How solutions of one class are stored. times: dimension: the field with its times."""
@@ -137,6 +149,10 @@ def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
     for name, (long_name, units) in FREE_TIME.items() if s.final_time else ():
         values = np.asarray(getattr(s.final_time, name))
         found[f"T_{name}"] = ((), values, {"long_name": long_name, "units": units})
+    refinement = s.refinement if isinstance(s, ControlSolution) else None
+    for name, (axes, long_name, units) in REFINED.items() if refinement else ():
+        values = np.asarray(getattr(refinement, name))
+        found[f"refinement_{name}"] = (axes, values, {"long_name": long_name, "units": units})
     for name in _STATISTICS:
         found[name] = ((), np.asarray(getattr(s.statistics, name)), {"long_name": f"{name} of the solver"})
     times: dict[str, Any] = {
@@ -173,6 +189,8 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
         if f"{x}_lower" in data
     }  # of q and u the values are those of the solution
     free = {name: np.array(data[f"T_{name}"].values) for name in FREE_TIME} if "T_guess" in data else None
+    if "refinement_cost" in data:
+        values["refinement"] = Refinement(**{name: np.array(data[f"refinement_{name}"].values) for name in REFINED})
     return stored.kind(
         **values, **times, statistics=statistics, scheme=attribute(data, "windows"), bounds=bounds,
         final_time=None if free is None else FinalTime(**free), method=_method(data),
@@ -209,6 +227,8 @@ def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str
             found |= {f"{x}_{name}": axes for name, axes, *_ in _bound_variables(x)} | {BOUNDED[x][0]: BOUNDED[x][:1]}
     if "T_guess" in data:
         found |= {f"T_{name}": () for name in FREE_TIME}
+    if "refinement_cost" in data:
+        found |= {f"refinement_{name}": axes for name, (axes, *_) in REFINED.items()}
     layout = {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}
     check_variables(data, layout)
     check_outcomes(data)

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from dalembert.boundary.data.bounds import SLACK
+from dalembert.boundary.data.columns import at_times
 from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.numbers import as_function
 from dalembert.solution_bounds import ActiveBounds
@@ -101,8 +102,7 @@ def nodes_of(t: Float[np.ndarray, "nodes"]) -> Level:
 
 def continued_forces(known: ActiveBounds, level: Level) -> Float[np.ndarray, "K m"]:
     """What the multipliers of a solution's bounds add to the gradient at other places: their densities, in between."""
-    columns = [np.interp(level.times, known.t, column) for column in known.multipliers.T]
-    return np.stack(columns, axis=1) * level.weights[:, None]
+    return at_times(known.t, known.multipliers, level.times) * level.weights[:, None]
 
 
 class PathInequalities(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dalembert.native import (
@@ -106,6 +107,15 @@ class CompiledAssembly:
             run(term.number, (read + at,), (written + 8 * z.size, written + at))
         return float(found[-1]), found[:-1].reshape(z.shape)
 
+    def values(self, z: np.ndarray) -> list[np.ndarray]:
+        """L̃ and f of every window of the terms at the path z (blocks, b), (count, 2) each."""
+        z, found = np.ascontiguousarray(z), []
+        for term, run in zip(self.terms, self._bound(_compiled_values), strict=True):
+            both = np.zeros((term.number, 2))
+            run(term.number, (z.ctypes.data + 8 * term.start * self.size,), (both.ctypes.data,))
+            found.append(both)
+        return found
+
     def add_entries(
         self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None
     ) -> None:
@@ -186,6 +196,14 @@ def _compiled_gradient(term: Term, kind, size: int) -> Callable:
         return f, slope
 
     return compile_accumulation(_windowed(both, (place,), kind), (Places((0,), 0), place))
+
+
+@remembered(64)
+def _compiled_values(term: Term, kind, size: int) -> Callable:
+    def both(z, data, shared):
+        return (jnp.stack(term.lagrangian(z, data, shared)),)
+
+    return compile_accumulation(_windowed(both, (Places(term.flat_offsets(size), size),), kind), (Places((0, 1), 2),))
 
 
 @remembered(256)

@@ -24,6 +24,10 @@ class JaxAssembly:
         objective, gradient = _evaluate(self.terms, self.data, self.shared, z)
         return float(objective), np.array(gradient)
 
+    def values(self, z: np.ndarray) -> list[np.ndarray]:
+        """As `CompiledAssembly.values`."""
+        return [np.asarray(both) for both in _values(self.terms, self.data, self.shared, z)]
+
     def add_entries(
         self, z: np.ndarray, band: np.ndarray, position: np.ndarray, lower: int, without: np.ndarray | None
     ) -> None:
@@ -76,6 +80,15 @@ def _evaluate(terms, data, shared, z):
             first = term.start + o
             gradient = gradient.at[first : first + term.number, component].add(slope[:, i])
     return objective, gradient
+
+
+@Jitted
+def _values(terms, data, shared, z):
+    """Of every term L̃ and f of its windows, (count, 2)."""
+    return [
+        jax.vmap(lambda x, d, term=term: jnp.stack(term.lagrangian(x, d, shared)))(_local(term, z), given)
+        for term, given in zip(terms, data, strict=True)
+    ]
 
 
 @Jitted

@@ -1,0 +1,159 @@
+"""multistart: the extremals of one boundary problem that many guesses lead to."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.boundary.batch import as_threads
+from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.data.free_time import Free
+from dalembert.boundary.prepare import Request
+from dalembert.boundary.solve import (
+    Asked,
+    S,
+    SmoothStart,
+    Solvable,
+    check_seek,
+    extremal,
+    extremals_of,
+    settings,
+    smooth_start,
+)
+from dalembert.numbers import as_numbers, as_positive, whole_number
+from dalembert.outcome import Outcome
+from dalembert.solution import CriticalPoint
+
+WAVES = 6  # sines in a drawn guess
+MOST_STARTS = 100_000
+SAME = 1e-6  # relative difference of two paths that count as one
+
+
+class Extremals(NamedTuple):
+    """Σⱼ Dⱼ L̃_d = 0 solved from many guesses: what a multi-start found.
+
+    Attributes:
+        solutions: different solutions, that of least action or cost first.
+        hits: how often each of them was found.
+        failed: how many starts failed.
+        outcomes: how those ended, and how many of them.
+    """
+
+    solutions: list[Any]
+    hits: list[int]
+    failed: int
+    outcomes: dict[Outcome, int]
+
+
+def multistart(
+    problem: Solvable[S],
+    starts: int | Float[Array, "starts N+1 n"] = 20,
+    *,
+    spread: float = 0.5,
+    seed: int = 0,
+    initial=None,
+    final=None,
+    through: Mapping[float, Any] | None = None,
+    T: float | Free | None = None,
+    steps: int | None = None,
+    times: Float[Array, "N+1"] | None = None,
+    scheme=None,
+    scales: Float[Array, "n"] | None = None,
+    bounds: Mapping[str, Any] | None = None,
+    inequalities: Callable | None = None,
+    tolerance: float = 1e-9,
+    max_iterations: int = 200,
+    seek: str = "minimum",
+    threads: int | None = None,
+) -> Extremals:
+    """Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0: extremals of the same problem from many guesses.
+
+    Drawn guesses add Σⱼ aⱼ sin(jπt/T)/j with normal aⱼ to the smooth path through what is given, with controls zero; a seed
+    always draws the same.
+
+    Args:
+        problem: a VariationalProblem of order k, or an OptimalControl.
+        starts: guesses (starts, N+1, n), or their number.
+        spread: size of the aⱼ, times the extent of the path (or its typical size, for a coordinate that does not move).
+        seed: of the random numbers.
+        initial: as in `solve`.
+        final: as in `solve`.
+        through: as in `solve`.
+        T: as in `solve`.
+        steps: as in `solve`.
+        times: as in `solve`.
+        scheme: as in `solve`.
+        scales: as in `solve`.
+        bounds: as in `solve`, the same for all.
+        inequalities: as in `solve`, the same for all.
+        tolerance: as in `solve`.
+        max_iterations: as in `solve`.
+        seek: as in `solve`.
+        threads: how many are solved at once, all processors if None.
+
+    Returns:
+        Extremals, those that differ.
+
+    Raises:
+        ValueError: as `solve`, naming the argument.
+        TypeError: as `solve`.
+
+    Example:
+        >>> found = da.multistart(beam, 3, initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=10)
+        >>> len(found.solutions), found.hits, found.failed
+        (1, [3], 0)
+    """
+    options, workers = settings(tolerance, max_iterations, seek), as_threads(threads)
+    check_seek(options, bounds, inequalities)
+    as_positive(spread, "spread")
+    whole_number(seed, "seed", 0)
+    drawn = np.ndim(starts) == 0
+    guesses = whole_number(starts, "starts", 0, MOST_STARTS) if drawn else as_numbers(starts, "starts")
+    if not isinstance(guesses, int) and guesses.ndim != 3:
+        raise ValueError(f"starts: found shape {guesses.shape}; give the number of starts, or guesses (starts, N+1, n)")
+    given = Request(initial, final, through)
+    asked = Asked(given, TimeGrid(T, steps, times), scheme, scales, options, False, bounds, inequalities)
+
+    def certified(s: CriticalPoint) -> CriticalPoint:
+        near = dataclasses.replace(T, guess=float(s.t[-1])) if isinstance(T, Free) else T
+        again = asked._replace(request=given._replace(guess=s), grid=TimeGrid(near, steps, times), certify=True)
+        return extremal(problem, again)
+
+    base = smooth_start(problem, asked)
+    paths = _draw(base, guesses, spread, seed) if isinstance(guesses, int) else guesses
+    requests = [given._replace(guess=g) for g in paths]
+    found = extremals_of(problem, asked, requests, workers) if requests else []
+    return _distinct(found, base.sizes, certified)
+
+
+def _draw(base: SmoothStart, starts: int, spread: float, seed: int) -> np.ndarray:
+    random, (t, path, sizes) = np.random.default_rng(seed), base
+    extent = np.ptp(path, axis=0)
+    scale = spread * np.where(extent > 0, extent, sizes)
+    waves = np.sin(np.pi * np.arange(1, WAVES + 1)[:, None] * (t - t[0]) / (t[-1] - t[0]))
+    heights = random.standard_normal((starts, WAVES, path.shape[1])) * scale / np.arange(1, WAVES + 1)[:, None]
+    return path + np.einsum("swn,wt->stn", heights, waves)
+
+
+def _distinct(
+    found: Sequence[CriticalPoint], sizes: np.ndarray, certified: Callable[[CriticalPoint], CriticalPoint]
+) -> Extremals:
+    solved = sorted((s for s in found if s.outcome is Outcome.SUCCESS), key=lambda s: s.value[1])
+    failed = collections.Counter(s.outcome for s in found if s.outcome is not Outcome.SUCCESS)
+    different: list[CriticalPoint] = []
+    hits: list[int] = []
+    for s in solved:
+        for i, other in enumerate(different):
+            near = abs(s.t[-1] - other.t[-1]) <= SAME * (s.t[-1] - s.t[0])
+            if near and np.all(np.abs(s.q - other.q) <= SAME * (sizes + np.ptp(s.q, axis=0))):
+                hits[i] += 1
+                break
+        else:
+            different.append(s)
+            hits.append(1)
+    return Extremals([certified(s) for s in different], hits, failed.total(), dict(failed))

@@ -1,0 +1,216 @@
+"""refine: solutions on finer and finer nodes, until the limit of small steps is known well enough.
+
+Three meshes are halves of each other, a base, M and F, and their costs have order 2: E_F = (4J_F - J_M)/3 has order 4, and
+what it differs from E_M = (4J_M - J_B)/3 is taken for its error. Where that comes from say `local_errors`: steps with the
+larger part of it are halved. A node is put where a bound is reached or left: with a kink inside a step the error is of order
+2 without being regular, and nothing can be extrapolated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.boundary.data.boundary_data import Through, TimeGrid, read_through, read_times
+from dalembert.boundary.data.columns import at_times
+from dalembert.boundary.data.free_time import Free, fitted
+from dalembert.boundary.prepare import Request
+from dalembert.boundary.solve import Asked, extremal, settings
+from dalembert.control.local_errors import StepSums, local_errors
+from dalembert.control.problem import OptimalControl, check_solution_of
+from dalembert.control.solve import control_search
+from dalembert.control.switching import switch_times, with_switches
+from dalembert.numbers import as_tolerance, described, whole_number
+from dalembert.outcome import Outcome
+from dalembert.solution import ControlSolution
+from dalembert.solution_refinement import Refinement
+
+COARSEST = 4  # steps of a base mesh
+SHARE = 0.5  # of the tolerance over all steps, beyond which a step is halved
+MOST = 10_000_000
+SOLVED = 1e-9  # the tolerance to which every mesh is solved, and nothing is known better
+MOST_CYCLES = 40  # a cycle halves the steps with the larger errors
+
+
+def refine(
+    problem: OptimalControl,
+    solution: ControlSolution,
+    *,
+    initial: Any = None,
+    final: Any = None,
+    through: Mapping[float, Any] | None = None,
+    T: Free | None = None,
+    scheme: Any = None,
+    scales: Float[Array | np.ndarray, "n"] | None = None,
+    bounds: Mapping[str, Any] | None = None,
+    inequalities: Callable | None = None,
+    tolerance: float = 1e-6,
+    most_steps: int = 20_000,
+    max_iterations: int = 200,
+) -> ControlSolution:
+    """J = (4J_h - J_{2h})/3 + O(h⁴): the solution on nodes on which its cost is known to a tolerance.
+
+    From a solution on any nodes, with nodes where the estimated error is largest and where bounds are reached or left.
+    Nothing is thrown where a mesh is not solved, or would have too many steps: see Refinement.reached.
+
+    Args:
+        problem: the OptimalControl that was solved.
+        solution: its solution.
+        initial: what `solve` was given at the first node.
+        final: what `solve` was given at the last node.
+        through: what `solve` was given between; these times stay nodes.
+        T: Free(…), where the final time was free.
+        scheme: the Scheme of the plant that `solve` was given.
+        scales: what `solve` was given.
+        bounds: what `solve` was given, without rows for each node.
+        inequalities: what `solve` was given.
+        tolerance: on the error of the extrapolated cost, relative to ∫|C|dt; equations are solved to 1e-9.
+        most_steps: of the finest mesh.
+        max_iterations: for every mesh.
+
+    Returns:
+        The ControlSolution on the finest mesh that was solved, with its `refinement`: the extrapolated cost, its error and
+        all meshes.
+
+    Raises:
+        ValueError: an argument does not belong to the solution, or has the wrong shape or value; the message names it.
+        TypeError: an argument is of the wrong type.
+
+    Source: Richardson 1911; the error by steps is that of the dual weighted residual (Becker, Rannacher 2001).
+
+    Example:
+        >>> refined = da.refine(move, plan, initial=([0.0], [0.0]), final=([1.0], [0.0]), tolerance=1e-8)
+        >>> round(float(refined.refinement.cost), 7), bool(refined.refinement.error < 1e-6)
+        (12.0, True)
+    """
+    check_solution_of(problem, solution)
+    tolerance, most = float(as_tolerance(tolerance)), whole_number(most_steps, "most_steps", 4 * COARSEST, MOST)
+    options = settings(SOLVED, max_iterations, "minimum")
+    if T is not None and not isinstance(T, Free):
+        raise TypeError(f"T: found {described(T)}; give Free(…) where the final time was free, the solution has its times")
+    if (T is None) != (solution.final_time is None):
+        raise ValueError(f"T: found {described(T)}; give Free(…) where the final time was free, and only there")
+    _check_rows(bounds)
+    asked = Asked(
+        Request(initial, final, through, None), TimeGrid(), scheme, scales, options, False, bounds, inequalities
+    )  # fmt: skip
+    passed = read_through(through, solution.q.shape[1])
+    return _Meshes(problem, asked, T, passed, most).refined(solution, tolerance)
+
+
+def _check_rows(bounds: Any) -> None:
+    """Bounds that move with the nodes are those of one mesh alone."""
+    for name, given in bounds.items() if isinstance(bounds, Mapping) else ():
+        pairs = given.values() if isinstance(given, Mapping) else [given]
+        if any(np.ndim(side) > 1 for pair in pairs if isinstance(pair, tuple | list) for side in pair):
+            raise ValueError(
+                f"bounds[{name!r}]: found a row for each node, and refine changes the nodes; give bounds that stay, or "
+                "inequalities= of a plant with time_dependent=True"
+            )
+
+
+def _first_base(t: Float[np.ndarray, "nodes"], kept: list[float]) -> Float[np.ndarray, "nodes"]:
+    """Every fourth of the nodes, of a few nodes all, with those that are to stay."""
+    chosen = t[::4] if len(t) > 4 * COARSEST else t
+    near = [t[np.argmin(np.abs(t - time))] for time in kept]
+    return np.unique(np.concatenate([chosen, t[-1:], near]))
+
+
+def _halved(t: Float[np.ndarray, "nodes"], which: Any = True) -> Float[np.ndarray, "nodes"]:
+    """With the middles of the steps, or of those which are chosen."""
+    middle = 0.5 * (t[1:] + t[:-1])
+    return np.sort(np.concatenate([t, middle[np.broadcast_to(which, middle.shape)]]))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Meshes:
+    """A problem, to be solved on any nodes. asked: of everything but nodes and guess; T: Free(…), or None; passed: points at
+    times that stay nodes; most: steps."""
+
+    problem: OptimalControl
+    asked: Asked
+    T: Free | None
+    passed: Through
+    most: int
+
+    def refined(self, solution: ControlSolution, tolerance: float) -> ControlSolution:
+        """From a first solution to the last that is found, with what all of them tell."""
+        best, base, meshes = solution, _first_base(solution.t, self._kept_in(solution)), []
+        told = Refinement(*map(np.asarray, (tolerance, 0.0, np.zeros(0, int), np.zeros(0), solution.cost, np.inf)))
+        for _ in range(MOST_CYCLES):
+            three = self._three(base, best) if 4 * (len(base) - 1) <= self.most else []
+            meshes += [(len(s.t) - 1, float(s.cost)) for s in three]
+            if not three:
+                break
+            best = three[0]
+            if len(three) < 3:  # too few steps for a solution
+                base = _halved(best.t[::4])
+                continue
+            cost, coarse = ((4.0 * float(h.cost) - float(twice.cost)) / 3.0 for h, twice in itertools.pairwise(three))
+            parts = self._errors(best, abs(cost - coarse))
+            size = float(parts.sizes.sum())
+            error = float(parts.values.sum()) + SOLVED * size
+            told = Refinement(*map(np.asarray, (tolerance, size, *zip(*meshes, strict=True), cost, error)))
+            if told.reached:
+                break
+            base = self._next(best, parts.values, tolerance * size)
+        return dataclasses.replace(best, refinement=told)
+
+    def _on(self, t: np.ndarray, guess: ControlSolution, certify: bool = False) -> Asked:
+        """From a known solution on other nodes, a free final time from that of the solution."""
+        request, T, last = self.asked.request, self.T, float(guess.t[-1])
+        if T is not None:
+            T = dataclasses.replace(T, guess=min(max(last, T.lower or 0.0), np.inf if T.upper is None else T.upper))
+        through = dict(zip(self._kept_in(guess), self.passed.points, strict=True)) or None
+        return self.asked._replace(
+            request=request._replace(through=through, guess=guess), grid=TimeGrid(T, None, t), certify=certify
+        )
+
+    def _kept_in(self, solution: ControlSolution) -> list[float]:
+        """Times that stay nodes, where the final time is that of a solution."""
+        if self.T is None:
+            return self.passed.times.tolist()
+        begin, last = solution.t[[0, -1]]
+        return (begin + (self.passed.times - begin) * (last - begin) / (self.T.guess - begin)).tolist()
+
+    def _three(self, base: np.ndarray, guess: ControlSolution) -> list[ControlSolution]:
+        """On the quarters, the halves and the steps of the base mesh, as far as they are solved.
+
+        The finest first: a coarse one may lead from the same guess to another extremal.
+        """
+        found, t = [], _halved(_halved(base))
+        for _ in range(3):
+            guess = self._solved(t, guess, not found)
+            if guess.outcome is not Outcome.SUCCESS:
+                break
+            found.append(guess)
+            t = guess.t[::2]
+        return found
+
+    def _solved(self, t: np.ndarray, guess: ControlSolution, certify: bool) -> ControlSolution:
+        """From a known solution; where that leads nowhere, as with rounding in its multipliers, from path and controls."""
+        asked = self._on(t, guess, certify)
+        found = extremal(self.problem, asked)
+        if found.outcome is Outcome.SUCCESS:
+            return found
+        at = read_times(asked.grid, 1, "")
+        known = fitted(guess, at)
+        path = known.interpolate(np.clip(at, *known.t[[0, -1]])), at_times(known.t, known.u, at)
+        again = extremal(self.problem, asked._replace(request=asked.request._replace(guess=path)))
+        return again if again.outcome is Outcome.SUCCESS else found
+
+    def _errors(self, fine: ControlSolution, error: float) -> StepSums:
+        """Parts of the error by the steps of the base mesh."""
+        coarse, middle, own = (control_search(self.problem, self._on(fine.t[::part], fine)) for part in (4, 2, 1))
+        return local_errors(coarse, middle, own, error)
+
+    def _next(self, fine: ControlSolution, errors: np.ndarray, allowed: float) -> Float[np.ndarray, "nodes"]:
+        """The next base mesh: steps with more than their share of the error are halved."""
+        share = min(SHARE * allowed / len(errors), SHARE * float(errors.max()))
+        base = _halved(fine.t[::4], errors >= share)
+        return with_switches(base, switch_times(fine), self._kept_in(fine))

@@ -1,0 +1,43 @@
+"""Refinement: how exact the cost of a solution is, from its meshes. Numbers only; nothing here knows mechanics."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float, Int
+
+
+class Refinement(eqx.Module):
+    """J = (4J_h - J_{2h})/3 + O(h⁴): the limit of a cost of order 2, from solutions on meshes that are halves of each other.
+
+    Attributes:
+        tolerance: what was asked for, relative to ∫|C|dt.
+        size: Σ h|C|, ∫|C|dt of the finest mesh.
+        steps: (meshes,) the numbers of steps of all meshes that were solved.
+        costs: (meshes,) their costs.
+        cost: the extrapolated cost.
+        error: its estimated error, by what one mesh less would have told; infinite where too few were solved.
+
+    Example:
+        >>> refined = da.refine(move, plan, initial=([0.0], [0.0]), final=([1.0], [0.0]), tolerance=1e-5)
+        >>> refined.refinement.reached, round(float(refined.refinement.cost), 4)
+        (True, 12.0)
+    """
+
+    tolerance: Float[np.ndarray, ""]
+    size: Float[np.ndarray, ""]
+    steps: Int[np.ndarray, "meshes"]
+    costs: Float[np.ndarray, "meshes"]
+    cost: Float[np.ndarray, ""]
+    error: Float[np.ndarray, ""]
+
+    @property
+    def reached(self) -> bool:
+        """Whether the estimated error is within the tolerance."""
+        return bool(self.error <= self.tolerance * self.size)
+
+    def describe(self) -> str:
+        """One line for a person."""
+        asked = float(self.tolerance * self.size)
+        end = "" if self.reached else f"; not the {asked:.1e} asked for: allow more steps"
+        return f"limit of small steps {float(self.cost):.12g}, estimated error {float(self.error):.1e}{end}"
