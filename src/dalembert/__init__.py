@@ -28,7 +28,7 @@ ROOMS = (
 
 if TYPE_CHECKING:
     from dalembert import measure
-    from dalembert.boundary import Extremals, Free, Nodes, multistart, solve, solve_batch, spline
+    from dalembert.boundary import Extremals, Free, Nodes, On, Periodic, multistart, solve, solve_batch, spline
     from dalembert.control import OptimalControl
     from dalembert.discretize import (
         Averaged,
@@ -165,11 +165,13 @@ __all__ = [
     "Nearest",
     "Nodes",
     "Nonholonomic",
+    "On",
     "OptimalControl",
     "Ostrogradsky",
     "Outcome",
     "PairMap",
     "Path",
+    "Periodic",
     "Points",
     "PredictiveController",
     "PreparedRun",

@@ -8,14 +8,16 @@ import numpy as np
 
 from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
+from dalembert.boundary.data.end_sets import EndState
 from dalembert.boundary.data.free_time import fitted, horizon_of
 from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
 from dalembert.boundary.iteration import Search, search_of
+from dalembert.boundary.kkt.end_terms import carry
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
-from dalembert.control.ends import check_ends, first_path, read_partly, size_of_end
+from dalembert.control.ends import begun_on, check_ends, first_path, read_ends, size_of_end
 from dalembert.control.problem import OptimalControl, counted
 from dalembert.control.result import control_solution
 from dalembert.control.sizes import ControlSizes, check_controls, control_sizes, sampled
@@ -79,16 +81,18 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     t = read_times(asked.grid, 2, "at least two steps are needed")
     horizon = horizon_of(asked.grid.T, t)
     guess = guess if horizon is None else fitted(guess, t)
-    ends = (
-        read_partly(initial, "initial", n, problem.coordinates),
-        read_partly(final, "final", n, problem.coordinates),
-    )
+    asked_ends = read_ends(problem, initial, final, n)
+    ends, sets = asked_ends
     between = read_through(through, n)
     check_ends(problem, ends, t)
     given = np.zeros((len(t), n), dtype=bool)
     given[0], given[-1] = (end.given[0] for end in ends)
     given[grid_nodes(t, between.times)] = True
-    path = _path(t, ends, between, guess, n)
+    begun = ends
+    path = _path(t, begun, between, guess, sets.shift[0])
+    if any(sets.on):
+        begun = begun_on(problem, asked_ends, _states(t, path, _velocities(path, t, ends), ends))
+        path = _path(t, begun, between, guess, sets.shift[0])
     of_coordinates = Bounded(n, problem.coordinates)
     bounds = read_bounds(asked.bounds, {"q": of_coordinates, "v": of_coordinates, "u": Bounded(r)}, len(t))
     asking = Asking(problem.system, n, r, t, (True, True))
@@ -98,9 +102,9 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     held = path[given.all(axis=1)]
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     origin = origin_of(held, path)
-    layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None)
-    v = _velocities(path, t, ends)
-    data = ControlData(problem, scheme, layout, t, given, ends, origin, holonomic, bounds, paths, horizon)
+    layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None, sets.size)
+    v = _velocities(path, t, begun)
+    data = ControlData(problem, scheme, layout, t, given, ends, origin, holonomic, bounds, paths, horizon, sets)
     found = sampled(problem, path, v, r, t)
     limits = bounds.get("u", np.full((1, 1, r), np.inf))
     check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))))
@@ -111,13 +115,13 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     extents = extents if scales is None else scales
     sizes = control_sizes(found, extents, told, float(t[-1] - t[0]), horizon is not None)
     z = _first_values(data, path, v, guess)
-    smooth = path if guess is None else _path(t, ends, between, None, n)
+    smooth = path if guess is None else _path(t, begun, between, None, sets.shift[0])
     points, rows, of_nodes = place_values(data, z), [], (sizes.positions, sizes.positions / sizes.time, sizes.controls)
     for one, at, places in zip(paths, points, data.path_places("values"), strict=True):
         rows.append(one.sizes(problem.parameters, at, of_nodes))
         one.check_settled(z.ravel()[places], data.settled(one), rows[-1])
     sizes = sizes._replace(values=np.concatenate([np.zeros(0), *rows]))
-    return ControlStart(data, z, sizes, (smooth, _velocities(smooth, t, ends)))
+    return ControlStart(data, z, sizes, (smooth, _velocities(smooth, t, begun)))
 
 
 def _dimension(problem: OptimalControl, initial, final, guess) -> int:
@@ -147,10 +151,22 @@ def _checked_scheme(scheme: Any, n: int) -> Scheme:
     return scheme
 
 
-def _path(t, ends, between: Through, guess: Any, n: int) -> np.ndarray:
-    """The first path (N+1, n): through all that is given."""
+def _states(t: np.ndarray, path: np.ndarray, v: np.ndarray, ends) -> list[EndState]:
+    """The ends of a first path, from where those on a set are sought."""
+    extent = np.ptp(path, axis=0)
+    size = np.where(extent > 0.0, extent, np.maximum(extent.max(), 1.0 * (extent.max() == 0.0)))
+    sizes = np.array([size, size / np.ptp(t)])
+    every = zip(("initial", "final"), (0, -1), ends, strict=True)
+    return [EndState(name, np.array([path[i], v[i]]), ~end.given, sizes, float(t[i])) for name, i, end in every]
+
+
+def _path(t, ends, between: Through, guess: Any, shift: np.ndarray) -> np.ndarray:
+    """The first path (N+1, n): through all that is given. shift: by which the ends of a periodic one differ."""
+    n = between.points.shape[1]
     if guess is None:
         path = first_path(t, ends, between)
+        if shift.any():
+            path += np.where(ends[0].given[0], 0.0, shift) * ((t - t[0]) / np.ptp(t))[:, None]
     elif isinstance(guess, ControlSolution):
         if guess.q.shape[1] != n:
             raise ValueError(f"guess: found a ControlSolution of {guess.q.shape[1]} coordinates; the system has n = {n}")
@@ -187,6 +203,8 @@ def _first_values(data: ControlData, path: np.ndarray, v: np.ndarray, guess: Any
     z = np.zeros((len(t) + 2, layout.size))
     z[1:-1, layout.part("state")] = path - data.origin
     z[[0, -1], layout.part("state")] = v[[0, -1]]
+    if data.tie is not None:
+        carry(z, layout.part("ends").start, data.tie)
     if isinstance(guess, tuple):
         z[1:-1, layout.part("controls")] = _rows(guess[1], "guess[1]", (len(t), layout.r))
     if isinstance(guess, ControlSolution):
