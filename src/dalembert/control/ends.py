@@ -106,6 +106,8 @@ def begun_on(
 
 def size_of_end(end: Any, name: str) -> int | None:
     """n, where an end tells it."""
+    if isinstance(end, Periodic):
+        return len(end.shift) if isinstance(end.shift, np.ndarray) else None
     given = enumerate(end) if isinstance(end, list | tuple) else ()
     rows = [as_numbers(x, f"{name}[{i}]").shape for i, x in given if not isinstance(x, Mapping)]
     return rows[0][0] if rows and len(rows[0]) == 1 and rows[0][0] else None

@@ -12,6 +12,7 @@ from dalembert.boundary.data.end_sets import EndState
 from dalembert.boundary.data.free_time import fitted, horizon_of
 from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
+from dalembert.boundary.end_search import moving_ends
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.end_terms import carry
 from dalembert.boundary.kkt.system import KKTSystem
@@ -66,7 +67,8 @@ def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
     time = None if data.horizon is None else data.time_place
-    return ControlSearch(start, kkt, search_of(kkt, start.z, asked.settings, bounds_of(data), time), sizes)
+    found = moving_ends if data.sets.size else search_of
+    return ControlSearch(start, kkt, found(kkt, start.z, asked.settings, bounds_of(data), time), sizes)
 
 
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
