@@ -1,4 +1,4 @@
-"""The way to a minimum whose ends are not given: a few steps of Newton's method, then the filter of the interior point method.
+"""The way to a minimum whose ends are not given: a few steps of Newton's method, then the filter of `boundary.interior`.
 
 An end that may move takes the whole path with it, and constraints that bend make Newton's line search, which weighs them by
 one penalty, creep: of a pendulum that turns periodically, 40 steps, it takes more than 1000 iterations, the filter 15.
@@ -29,13 +29,16 @@ def moving_ends(kkt: KKTSystem, z: np.ndarray, settings: Settings, bounds: list,
     own = LinearSolver(kkt, z)
     few = dataclasses.replace(settings, max_iterations=min(FEW, settings.max_iterations))
     first, newton = (BoundaryNewton(kkt, own, chosen) for chosen in (few, settings))
-    linear = LinearSolver(kkt, z, SHORTEST_FRONTAL)
-    interior = InteriorPoint(kkt, linear, settings, placed(kkt.blocks, kkt.size, []))
+
+    def filtered(path: np.ndarray, sizes: np.ndarray) -> Iterate:  # what it needs is compiled with its first use
+        linear = LinearSolver(kkt, z, SHORTEST_FRONTAL)
+        interior = InteriorPoint(kkt, linear, settings, placed(kkt.blocks, kkt.size, []))
+        return interior.minimise(path, sizes, None).newton
 
     def search(path: np.ndarray, sizes: np.ndarray, forces: np.ndarray | None) -> tuple[Iterate, Activity]:
         tried = [first.minimise(path, sizes)]
         if tried[0].end not in OVER and settings.max_iterations > few.max_iterations:
-            tried.append(interior.minimise(path, sizes, None).newton)
+            tried.append(filtered(path, sizes))
             begin = tried[-1].z if tried[-1].end is Termination.CONVERGED else path
             tried.append(newton.minimise(begin, sizes))
         last = tried[-1]

@@ -91,9 +91,7 @@ def read_ends(problem: OptimalControl, initial: Any, final: Any, n: int) -> Ends
     return EndsAsked((first, last), EndSets((on[0], on[1]), (equations[0], equations[1]), tied, shift))
 
 
-def begun_on(
-    problem: OptimalControl, asked: EndsAsked, states: list[EndState]
-) -> Ends:
+def begun_on(problem: OptimalControl, asked: EndsAsked, states: list[EndState]) -> Ends:
     """The ends for a first path: those on a set as states of it near the given ones."""
     found = []
     for end, function, state in zip(asked.given, asked.sets.on, states, strict=True):

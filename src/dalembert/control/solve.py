@@ -8,7 +8,7 @@ import numpy as np
 
 from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
-from dalembert.boundary.data.end_sets import EndState
+from dalembert.boundary.data.end_sets import EndState, check_rank
 from dalembert.boundary.data.free_time import fitted, horizon_of
 from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
@@ -56,6 +56,10 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     assert smooth is not None
     starts = Starts(z, asked.request.guess, smooth)
     it, activity = minimised(data, search, starts, sizes) if bounds_of(data) else search(z, sizes, None)
+    for end, function in zip((0, -1), data.sets.on, strict=True):
+        if function is not None:
+            at = data.at(it.z).end_state(it.z, end, kkt.positions[: data.layout.n])
+            check_rank(function, problem.system, at, "at the end of the iteration")
     return control_solution(data, kkt, it, asked.certify, activity)
 
 

@@ -101,7 +101,7 @@ class ControlData(NamedTuple):
         jet = np.array([[z[place] for place in level] for level in places])
         sizes = np.array([positions, positions / np.ptp(t)])
         name = "initial" if end == 0 else "final"
-        return EndState(name, jet + [self.origin, 0.0 * self.origin], ~self.ends[end].given, sizes, float(t[end]))
+        return EndState(name, jet + np.array([self.origin, 0.0 * self.origin]), ~self.ends[end].given, sizes, float(t[end]))
 
     def settled(self, path: PathInequalities) -> Bool[np.ndarray, "K m"]:
         """Where nothing that is free changes G."""

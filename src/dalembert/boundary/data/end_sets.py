@@ -1,4 +1,4 @@
-"""On and Periodic: ends that are not given but lie on a set ψ(q, v) = 0, or at the final end are those of the initial one."""
+"""On and Periodic: ends that lie on a set ψ(q, v) = 0, or a final end that is the initial one again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dalembert.systems.shapes import output_shape, traced
 from dalembert.tracing import Jitted
 
 STARTS, STEPS, MET = 12, 60, 1e-10
-DEPENDENT = 1e-7  # smallest singular value of the gradients of a set, rows of length 1
+DEPENDENT = 1e-6  # smallest singular value of the gradients of a set, rows as long as beside it are 1
 
 
 class On(eqx.Module):
@@ -100,8 +100,7 @@ def coordinate_at(key: Any, place: str, n: int, coordinates: Sequence[str] | Non
 
 class EndSets(NamedTuple):
     """What holds at the ends besides what is given. on: ψ of the first and of the last end, or None; equations: how many
-    they are; tied: (levels, n), components that are free and the same at both ends; shift: (levels, n), by which they differ.
-    """
+    they are; tied: (levels, n), components that are free and the same at both ends; shift: (levels, n), their difference."""
 
     on: tuple[EndFunction | None, EndFunction | None]
     equations: tuple[int, int]
@@ -111,7 +110,6 @@ class EndSets(NamedTuple):
     @property
     def held(self) -> Bool[np.ndarray, "2 levels n"]:
         """What is neither given nor free."""
-        every = np.ones_like(self.tied)
         return np.stack([self.tied | (f is not None) for f in self.on])
 
     @property
@@ -144,7 +142,9 @@ class EndFunction(NamedTuple):
 def check_ends_agree(initial: Any, final: Any) -> None:
     """TypeError where Periodic stands at the wrong end, or beside nodes."""
     if isinstance(initial, Periodic):
-        raise TypeError("initial: found Periodic; it says of the final end that it is that of the initial one: final=Periodic()")
+        raise TypeError(
+            "initial: found Periodic; it says of the final end that it is that of the initial one: final=Periodic()"
+        )
     if isinstance(final, Periodic) and isinstance(initial, Nodes):
         raise TypeError("final: found Periodic beside Nodes at the first end; give derivatives there, ([…],), or nothing")
 
@@ -192,8 +192,8 @@ def onto_set(function: EndFunction, problem: Problem, at: EndState) -> Float[np.
             return jet
         least = min(least, off)
     raise InconsistentDataError(
-        f"{at.name}: found no state with psi = 0 near the first path, with the constraints of the problem, from {STARTS} starts; "
-        f"the least violation is {least:.1e} of its size. Look at psi, or give a guess whose end is near the set"
+        f"{at.name}: found no state with psi = 0 near the first path, with the constraints of the problem, from {STARTS} "
+        f"starts; the least violation is {least:.1e} of its size. Look at psi, or give a guess whose end is near the set"
     )
 
 
@@ -227,16 +227,17 @@ def _violation(values: np.ndarray, slopes: np.ndarray, at: EndState) -> float:
 
 def check_rank(function: EndFunction, problem: Problem, at: EndState, where: str) -> None:
     """RankDeficientError where gradients by what is free depend on each other."""
-    _, slopes = _rows(function, problem, at.jet, at.t)
-    rows = (slopes * at.sizes * at.free).reshape(len(slopes), -1)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    random, apart = np.random.default_rng(0), at.sizes * at.free
+    jets = [at.jet + random.standard_normal(at.jet.shape) * apart for _ in range(3)]
+    rows, *beside = (_rows(function, problem, x, at.t)[1].reshape(-1, apart.size) * apart.ravel() for x in (at.jet, *jets))
+    lengths = np.max([np.linalg.norm(x, axis=1, keepdims=True) for x in (rows, *beside)], axis=0)
     scaled = rows / np.where(lengths > 0.0, lengths, 1.0)
     count = int((np.linalg.svd(scaled, compute_uv=False) > DEPENDENT).sum()) if np.all(np.isfinite(scaled)) else len(rows)
     if count < len(rows):
         raise RankDeficientError(
-            f"{at.name}: the {len(rows)} equations of psi, and of what the constraints of the problem make of an end, have rank "
-            f"{count} {where}, at {np.array2string(at.jet.ravel(), precision=6)}: no multipliers exist there. Leave out what "
-            "follows from the rest, and write a set so that its gradients are independent on it, q[0] and not q[0]**2"
+            f"{at.name}: the {len(rows)} equations of psi, and of what the constraints of the problem make of an end, have "
+            f"rank {count} {where}, at {np.array2string(at.jet.ravel(), precision=6)}: no multipliers exist there. Leave "
+            "out what follows from the rest, and write a set so that its gradients are independent on it, q[0] and not q[0]**2"
         )
 
 

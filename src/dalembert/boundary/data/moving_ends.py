@@ -55,8 +55,8 @@ def sets_of(problem: VariationalProblem, ends: tuple[Any, Any], start: EndData |
         shift[0] = final.of(n, problem.coordinates)
         if any(0 < order < k for order, _ in problem.differential):
             raise ValueError(
-                "final: found Periodic beside constraints of lower order than L, which make of an end what the other one has "
-                "already; give derivatives of L of their order, or the ends"
+                "final: found Periodic beside constraints of lower order than L, which make of an end what the other one "
+                "has already; give both ends"
             )
     return EndSets((on[0], on[1]), (equations[0], equations[1]), tied, shift)
 

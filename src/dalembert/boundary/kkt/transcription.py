@@ -163,7 +163,9 @@ def transcribe(
         _monitored(windows, layout, given.slots, sizes), scales,
     )  # fmt: skip
     if ends is not None:
-        parts = with_ends(parts, layout.part("ends").start, _conditions(ends, windows, layout, given.slots, sample, sizes), tie)
+        parts = with_ends(
+            parts, layout.part("ends").start, _conditions(ends, windows, layout, given.slots, sample, sizes), tie
+        )
     if timed:
         orders = [o if k > 1 else None for o in made.orders]
         orders += [None] * (len(parts.elements.terms) - len(orders))
@@ -228,8 +230,8 @@ def first_values(problem: VariationalProblem, made: Transcription, slots: np.nda
         momenta = np.asarray(_highest_momentum(problem, jets, w.times))
         z[:, made.carriers, a.part("momentum")] = momenta.reshape(batch, -1, a.carried)
     if made.tie is not None:
-        for one in z:
-            carry(one, a.part("ends").start, made.tie)
+        for i in range(batch):
+            carry(z[i], a.part("ends").start, made.tie)
     return z
 
 
