@@ -29,7 +29,7 @@ ROOMS = (
 if TYPE_CHECKING:
     from dalembert import measure
     from dalembert.boundary import Extremals, Free, Nodes, On, Periodic, multistart, solve, solve_batch, spline
-    from dalembert.control import OptimalControl
+    from dalembert.control import OptimalControl, eliminate
     from dalembert.discretize import (
         Averaged,
         Beta,
@@ -203,6 +203,7 @@ __all__ = [
     "connection",
     "controllability",
     "deformed",
+    "eliminate",
     "energies",
     "energy",
     "ensemble",

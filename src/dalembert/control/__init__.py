@@ -4,6 +4,7 @@
 """
 
 from dalembert.control import solve
+from dalembert.control.eliminated import eliminate
 from dalembert.control.problem import OptimalControl
 
-__all__ = ["OptimalControl", "solve"]
+__all__ = ["OptimalControl", "eliminate", "solve"]

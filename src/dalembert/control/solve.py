@@ -19,7 +19,7 @@ from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
 from dalembert.control.ends import begun_on, check_ends, first_path, read_ends, size_of_end
-from dalembert.control.problem import OptimalControl, counted
+from dalembert.control.problem import OptimalControl, counted, plant_scheme
 from dalembert.control.result import control_solution
 from dalembert.control.sizes import ControlSizes, check_controls, control_sizes, sampled
 from dalembert.control.terms import ControlLayout
@@ -144,17 +144,9 @@ def _dimension(problem: OptimalControl, initial, final, guess) -> int:
 
 
 def _checked_scheme(scheme: Any, n: int) -> Scheme:
-    if scheme is None:
-        return Scheme()
-    if not isinstance(scheme, Scheme):
-        raise TypeError(
-            f"scheme: found {described(scheme)}; the equations of motion of a plant are those of a Scheme, and windows "
-            "belong to a VariationalProblem"
-        )
-    if scheme.order != 2:
-        raise ValueError(f"scheme: found order {scheme.order}, a composition of steps; optimal control has order 2")
-    check_maps(scheme, n)
-    return scheme
+    found = plant_scheme(scheme)
+    check_maps(found, n)
+    return found
 
 
 def _states(t: np.ndarray, path: np.ndarray, v: np.ndarray, ends) -> list[EndState]:

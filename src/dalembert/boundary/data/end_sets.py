@@ -237,7 +237,7 @@ def check_rank(function: EndFunction, problem: Problem, at: EndState, where: str
         raise RankDeficientError(
             f"{at.name}: the {len(rows)} equations of psi, and of what the constraints of the problem make of an end, have "
             f"rank {count} {where}, at {np.array2string(at.jet.ravel(), precision=6)}: no multipliers exist there. Leave "
-            "out what follows from the rest, and write a set so that its gradients are independent on it, q[0] and not q[0]**2"
+            "out what follows from the rest, and write a set so that its gradients are independent on it: q[0], not q[0]**2"
         )
 
 
