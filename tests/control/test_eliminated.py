@@ -1,5 +1,7 @@
 """Controls eliminated by the equations of motion, the paper's form: the same limit, order 4, and a symplectic flow."""
 
+import itertools
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,55 +12,50 @@ STILL = [0.0, 0.0]
 ENDS = {"initial": (STILL, STILL), "final": ([1.0, 1.0], STILL), "T": 2.0}
 
 
-def pulled(q, v, t):
-    """Two masses and a stiffening spring in a field that grows; only the first one has a motor."""
-    return 0.5 * v @ v - 2.0 * (q[1] - q[0]) ** 2 - (q[1] - q[0]) ** 4 - 0.3 * t * jnp.cos(q[1])
+def pulled(q, v):
+    """Two masses and a stiffening spring; only the first one has a motor."""
+    return 0.5 * v @ v - 2.0 * (q[1] - q[0]) ** 2 - (q[1] - q[0]) ** 4
 
 
-PULL = da.OptimalControl(da.System(pulled, time_dependent=True), cost=lambda q, v, u, t: u @ u + (q @ q) ** 2, actuated=0)
-
-
-@pytest.fixture(scope="module")
-def forced():
-    return [da.solve(PULL, **ENDS, steps=steps) for steps in (20, 40, 80)]
+PULL = da.OptimalControl(da.System(pulled), cost=lambda q, v, u: u @ u, actuated=0)
+SWING = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v + jnp.cos(q[0])), cost=lambda q, v, u: u @ u, actuated=0)
+UP = {"initial": ([0.0], [0.0]), "final": ([3.0], [0.0]), "T": 2.0}
 
 
 @pytest.fixture(scope="module")
-def on_nodes(forced):
-    """The paper's ends, two nodes each, from the path with forces as unknowns."""
-    base, h = forced[0], 0.1
+def both():
+    """With forces as unknowns, and on three nodes between the two nodes that this has at each end."""
+    base, h = da.solve(PULL, **ENDS, steps=20), 0.1
     ends = {"initial": da.Nodes(base.q[:2]), "final": da.Nodes(base.q[-2:]), "T": 2.0, "steps": 20, "scheme": da.Points()}
     problem = da.eliminate(PULL, step=h)
-    return problem, da.solve(problem, **ends, guess=base.q + 0.05 * np.sin(np.pi * base.t)[:, None] ** 4)
+    return base, problem, da.solve(problem, **ends, guess=base.q + 0.05 * np.sin(np.pi * base.t)[:, None] ** 4)
 
 
-def test_it_is_the_same_problem_but_for_the_ends(forced, on_nodes):
-    """Given two nodes at each end the paths agree, and the costs but for u_0 and u_N, which the paper's leaves out."""
-    base, found = forced[0], on_nodes[1]
+def test_it_is_the_same_problem_but_for_the_ends(both):
+    """The paths agree, and the costs but for u_0 and u_N, which the paper's leaves out."""
+    base, _, found = both
     np.testing.assert_allclose(found.q, base.q, atol=1e-8)
-    ends = sum(float(base.u[i] @ base.u[i] + (base.q[i] @ base.q[i]) ** 2) for i in (0, -1))
+    ends = float(base.u[0] @ base.u[0] + base.u[-1] @ base.u[-1])
     assert float(found.action) + 0.05 * ends == pytest.approx(float(base.cost), rel=1e-10)
     assert found.kind == "minimum"
 
 
-def test_windows_of_second_and_of_fourth_order_tend_to_the_same_cost(forced):
-    """Against the extrapolated cost with forces as unknowns."""
-    costs = [float(s.cost) for s in forced]
-    coarse, fine = ((4 * b - a) / 3 for a, b in zip(costs[:-1], costs[1:], strict=True))
-    limit = fine + (fine - coarse) / 15
-    problem = da.eliminate(PULL)
-    for scheme, order, steps in ((None, 2, (40, 80)), (da.Hermite(), 4, (10, 20))):
-        found = [da.solve(problem, **ENDS, steps=number, scheme=scheme) for number in steps]
-        errors = [float(s.action) - limit for s in found]
-        assert np.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.05)
-        if order == 4:  # the momenta of q are costates, that of the equation of motion is not
-            slope = [(4 * b - a) / 3 for a, b in zip(*((s.costates_initial[0] for s in forced[1:])), strict=True)]
-            np.testing.assert_allclose(-found[1].momenta_initial[0], slope, rtol=2e-3)
+def test_hermite_windows_have_order_four_and_the_same_limit():
+    """A pendulum swung up: the extrapolated cost with forces as unknowns, and costates that are momenta."""
+    forced = [da.solve(SWING, **UP, steps=steps) for steps in (20, 40, 80)]
+    coarse, fine = ((4 * float(b.cost) - float(a.cost)) / 3 for a, b in itertools.pairwise(forced))
+    problem = da.eliminate(SWING)
+    found = [da.solve(problem, **UP, steps=steps, scheme=da.Hermite()) for steps in (10, 20, 40)]
+    costs = [float(s.action) for s in found]
+    assert np.log2((costs[0] - costs[1]) / (costs[1] - costs[2])) == pytest.approx(4.0, abs=0.1)
+    assert costs[2] + (costs[2] - costs[1]) / 15 == pytest.approx(fine + (fine - coarse) / 15, rel=1e-7)
+    slope = (4 * forced[2].costates_final - forced[1].costates_final) / 3
+    np.testing.assert_allclose(found[2].momenta_final, slope, rtol=1e-4)
 
 
-def test_the_flow_of_the_control_problem_is_symplectic(on_nodes):
+def test_the_flow_of_the_control_problem_is_symplectic(both):
     """Υ*Ω = Ω at nodes of the extremal."""
-    problem, found = on_nodes
+    _, problem, found = both
     given = {"nodes": found.q[6:10], "multipliers": found.multipliers[6:8], "h": 0.1, "t0": float(found.t[6])}
     defect = da.measure.symplectic_defect(problem, **given, scheme=da.Points())
     assert float(defect.relative) < 1e-12
