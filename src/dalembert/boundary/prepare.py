@@ -143,8 +143,8 @@ def prepare_problem(
     if both is not None:
         for path in paths:
             check_given(both, path, given.fixed[w.nodes][:, None], t, problem.coordinates)
-    if both is not None or watched:
-        held = paths  # a barrier knows no other scale than the first path
+    if both is not None or watched or sets.size:
+        held = paths  # a barrier, and an end that moves, know no other scale than the first path
     extents = np.array([extents_of(*each) for each in zip(held, paths, strict=True)])
     values[:, w.orders == 0] -= origin
     near = moved(problem, origin, not w.differenced)

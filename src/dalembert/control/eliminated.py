@@ -22,9 +22,7 @@ from dalembert.systems import VariationalProblem
 from dalembert.systems.equations import euler_lagrange
 
 
-def eliminate(
-    problem: OptimalControl, step: float | None = None, scheme: Scheme | None = None
-) -> VariationalProblem:
+def eliminate(problem: OptimalControl, step: float | None = None, scheme: Scheme | None = None) -> VariationalProblem:
     """min ∫ C(q, q̇, u(q, q̇, q̈)) dt under the equations of motion of what is not actuated: a problem of second order.
 
     Args:
@@ -60,7 +58,9 @@ def eliminate(
             "the eliminated form is that of plants without. Use coordinates without constraints, or solve the problem itself"
         )
     if problem.terminal is not None:
-        raise ValueError("problem: found a terminal cost; a VariationalProblem has none. Write it as an integral in the cost")
+        raise ValueError(
+            "problem: found a terminal cost; a VariationalProblem has none. Write it as an integral in the cost"
+        )
     bare, system = with_plant_parameters(problem, None), problem.system
     given = {"parameters": system.parameters, "time_dependent": system.time_dependent, "coordinates": system.coordinates}
     if step is None:

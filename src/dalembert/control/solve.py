@@ -115,8 +115,8 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     limits = bounds.get("u", np.full((1, 1, r), np.inf))
     check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))))
     scales = as_scales(asked.scales, n)
-    bounded = bool(bounds or paths)
-    extents = np.ptp(path, axis=0) if bounded else extents_of(held, path)  # a barrier knows no other scale
+    whole = bool(bounds or paths or sets.size)  # a barrier, and an end that moves, know no other scale
+    extents = np.ptp(path, axis=0) if whole else extents_of(held, path)
     told = np.full(n, guess is not None or scales is not None) | (given.sum(axis=0) > 1)
     extents = extents if scales is None else scales
     sizes = control_sizes(found, extents, told, float(t[-1] - t[0]), horizon is not None)
