@@ -125,7 +125,7 @@ def test_a_periodic_motion_that_follows_a_wave():
 def test_a_pendulum_that_turns_periodically(rotation, turning):
     """The extremal among all periodic ones: fixed ends at its state give the same, and no gradient along both ends."""
     assert turning.kind == "minimum"
-    assert turning.statistics.iterations < 60  # by the filter; Newton's line search alone takes more than 1000
+    assert turning.statistics.iterations < 60  # more than 1000 with sizes read off what is given, which is nothing
     assert turning.q[-1, 0] - turning.q[0, 0] == pytest.approx(2 * np.pi, abs=1e-12)
     ends = {"initial": (turning.q[0], turning.v[0]), "final": (turning.q[-1], turning.v[-1])}
     guess = np.linspace(2.0, 2 * np.pi + 2.0, 41)[:, None]

@@ -29,7 +29,6 @@ from dalembert.boundary.data.moving_ends import MovingEnds, begun_on, check_rank
 from dalembert.boundary.data.origin import moved, moved_back
 from dalembert.boundary.data.redundant import check_met, redundant
 from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
-from dalembert.boundary.end_search import moving_ends
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.lower import check_given_windows
@@ -214,8 +213,7 @@ def _search(prepared: PreparedProblem, made: Transcription, z: np.ndarray, setti
     horizon = prepared.horizon
     if horizon is not None and horizon.bounded:
         bounds.append((np.array([made.time_place]), horizon.bounds))
-    found = search_of if prepared.ends is None else moving_ends
-    return found(made.kkt, z, settings, bounds, None if horizon is None else made.time_place)
+    return search_of(made.kkt, z, settings, bounds, None if horizon is None else made.time_place)
 
 
 class Transcribed(NamedTuple):

@@ -33,7 +33,7 @@ def eliminate(problem: OptimalControl, step: float | None = None, scheme: Scheme
         scheme: of the plant, with a step.
 
     Returns:
-        A VariationalProblem with derivatives = 2; its multipliers λ are those of the equations of motion that have no control.
+        A VariationalProblem with derivatives = 2; its multipliers λ are those of the equations of motion without a control.
 
     Raises:
         ValueError: a plant with constraints, a terminal cost, or B(q) that is not square.

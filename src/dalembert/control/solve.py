@@ -12,7 +12,6 @@ from dalembert.boundary.data.end_sets import EndState, check_rank
 from dalembert.boundary.data.free_time import fitted, horizon_of
 from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
-from dalembert.boundary.end_search import moving_ends
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.end_terms import carry
 from dalembert.boundary.kkt.system import KKTSystem
@@ -26,7 +25,7 @@ from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlData, transcribed
 from dalembert.discretize import Scheme
 from dalembert.discretize.scheme import check_maps
-from dalembert.numbers import as_numbers, described
+from dalembert.numbers import as_numbers
 from dalembert.solution import ControlSolution
 from dalembert.systems import check_x64
 from dalembert.systems.sizes import as_scales
@@ -71,8 +70,7 @@ def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
     least = 4 * np.finfo(float).eps / asked.settings.tolerance * np.abs(data.origin)
     sizes = kkt.positions + (least if data.horizon is None else np.append(least, 0.0))
     time = None if data.horizon is None else data.time_place
-    found = moving_ends if data.sets.size else search_of
-    return ControlSearch(start, kkt, found(kkt, start.z, asked.settings, bounds_of(data), time), sizes)
+    return ControlSearch(start, kkt, search_of(kkt, start.z, asked.settings, bounds_of(data), time), sizes)
 
 
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:

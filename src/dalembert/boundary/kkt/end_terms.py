@@ -1,8 +1,8 @@
 """Conditions at the ends of a KKT system: ψ = 0, and what is the same at both ends.
 
 What is the same at both ends is carried: every block after the first end has a copy c of it, c_{i+1} = c_i with a
-multiplier, and the last end is compared with the copy there. Couplings stay local, as those of a free final time do, and nothing
-that solves the system need know of it.
+multiplier, and the last end is compared with the copy there. Couplings stay local, as those of a free final time do, and
+nothing that solves the system need know of it.
 """
 
 from __future__ import annotations

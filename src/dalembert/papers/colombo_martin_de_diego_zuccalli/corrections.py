@@ -79,13 +79,14 @@ CORRECTIONS = (
         control.printed_control, "q = t², u = q̈ = {1:.0f}, h = 0.1: {0:.1f} as printed, which is -hu = {2:.1f}",
     ),
     Correction(
-        "section 4.3, cost and L̃_d", "Σ_{i=0}^{N-1} C(t_i, q_i, t_{i+1}, q_{i+1}, u_i); L̃_d = C(t_i, q_i, t_{i+1}, q_{i+1}, u_{i+1})",
+        "section 4.3, cost and L̃_d",
+        "Σ_{i=0}^{N-1} C(t_i, q_i, t_{i+1}, q_{i+1}, u_i); L̃_d = C(t_i, q_i, t_{i+1}, q_{i+1}, u_{i+1})",
         "the sum from 1 to N-1, with u_i of q_{i-1}, q_i, q_{i+1}; L̃_d = C(t_{i+1}, q_{i+1}, t_{i+2}, q_{i+2}, u_{i+1})",
         control.controls_and_windows, "N = 7: {0:.0f} controls from u₀ on, {1:.0f} windows, the first one with u_{2:.0f}",
     ),
     Correction(
         "section 4.3, ends", "q₀, q₁ and q_{N-1}, q_N", "(q, v) by the forced Legendre maps: u₀ and u_N cost, too",
-        control.ends_by_nodes, "double integrator from rest to rest, N = 80: 12 + {1:.0f}h as printed, 12{2:.0f}h² by (q, v)",
+        control.ends_by_nodes, "double integrator, rest to rest, N = 80: 12 + {1:.0f}h as printed, 12{2:.0f}h² by (q, v)",
     ),
     Correction(
         "section 4.4", "Φ_d(q_{k+2}) = 0 for k ∈ {2, …, N-2} \\ I",

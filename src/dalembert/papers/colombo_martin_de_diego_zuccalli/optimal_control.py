@@ -32,8 +32,9 @@ WAYS = ("forces as unknowns", "eliminated, `Interpolated()`", "eliminated, `Herm
 @dataclasses.dataclass(frozen=True)
 class Control:
     """errors: of ∫u², (ways, steps), see `WAYS`. same: largest distance of the paths with forces as unknowns and on three
-    nodes between the same two nodes at each end, coarsest mesh. symplectic: Υ_d*Ω - Ω over Ω; rank, smallest: of the matrix of Proposition
-    3.2; wanted: its size."""
+    nodes, between the same two nodes at each end, on the coarsest mesh. symplectic: Υ_d*Ω - Ω over Ω. rank, smallest: of
+    the matrix of Proposition 3.2; wanted: its size.
+    """
 
     steps: tuple[int, ...]
     errors: Float[np.ndarray, "ways steps"]
@@ -105,8 +106,8 @@ def controls_and_windows(steps: int = 7) -> dict[str, float]:
 
 
 def ends_by_nodes() -> dict[str, float]:
-    """The double integrator from rest at 0 to rest at 1, whose ∫u² is 12: errors over h with 40 and 80 steps, and over h² with
-    (q, v) given."""
+    """The double integrator from rest at 0 to rest at 1, whose ∫u² is 12: errors over h with 40 and 80 steps, and over h²
+    with (q, v) given."""
     off = []
     for steps in (40, 80):
         ends: dict[str, Any] = {"initial": Nodes([[0.0]] * 2), "final": Nodes([[1.0]] * 2), "T": 1.0, "steps": steps}

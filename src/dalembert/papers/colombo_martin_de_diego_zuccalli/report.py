@@ -151,7 +151,8 @@ least ∫u²dt. Errors against the value of Pontryagin's equations:
 {control}
 
 - On the paper's three nodes, between the same two nodes at each end, the path is that with forces as unknowns, to {same}.
-- Υ_d*Ω = Ω for the flow of the control problem to {control_symplectic}; the matrix of Proposition 3.2 has rank {control_rank}.
+- Υ_d*Ω = Ω for the flow of the control problem to {control_symplectic}; the matrix of Proposition 3.2 has rank
+  {control_rank}.
 
 ## Section 4.4, the sphere (`sphere.png`)
 
