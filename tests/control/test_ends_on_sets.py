@@ -187,3 +187,12 @@ def test_gradients_of_a_set_that_vanish_at_the_solution_are_named():
 def test_ends_of_the_wrong_type_are_named(make, message):
     with pytest.raises(TypeError, match=message):
         make()
+
+
+def test_what_needs_given_ends_refuses_a_set_by_name(rotation):
+    circle = da.On(lambda q, v: q @ q + v @ v - 1.0)
+    with pytest.raises(TypeError, match="final: found On.* a receding horizon"):
+        da.mpc(MOVE, final=circle, T=1.0, steps=5)
+    found = da.solve(MOVE, initial=START, final=circle, T=1.0, steps=20)
+    with pytest.raises(TypeError, match="final: found On.* give its own end"):
+        da.feedback(MOVE, found, final=circle)

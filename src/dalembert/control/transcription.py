@@ -16,7 +16,7 @@ from dalembert.boundary.data.end_sets import NO_SETS, EndSets, EndState, sizes_o
 from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.inequalities import PathInequalities, parabola_rates
 from dalembert.boundary.kkt.assembly import Elements, Term
-from dalembert.boundary.kkt.end_terms import Condition, OnSet, Tie, with_ends
+from dalembert.boundary.kkt.end_terms import EndCondition, OnSet, Tie, with_ends
 from dalembert.boundary.kkt.free_time import TimedParts, with_free_time
 from dalembert.boundary.kkt.path_terms import (
     PathTerm,
@@ -132,7 +132,7 @@ def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance
     return KKTSystem(*parts, near, role=lambda codes: role_of(codes, data.problem, {}))
 
 
-def _conditions(data: ControlData, z: np.ndarray, sizes: ControlSizes) -> list[Condition]:
+def _conditions(data: ControlData, z: np.ndarray, sizes: ControlSizes) -> list[EndCondition]:
     """ψ = 0 at the ends. A multiplier stands with the position of its end."""
     found, n = [], data.layout.n
     for end, function, equations in zip((0, -1), data.sets.on, data.sets.equations, strict=True):
@@ -141,7 +141,7 @@ def _conditions(data: ControlData, z: np.ndarray, sizes: ControlSizes) -> list[C
             state = data.end_state(z, end, sizes.positions)
             own = sizes_of_set(function, data.problem.system, state, equations)
             term = OnSet(function, n, 2, plant_parameters)
-            found.append(Condition(term, places, (data.t[[end]],), own, max(places)[0]))
+            found.append(EndCondition(term, places, (data.t[[end]],), own, max(places)[0]))
     return found
 
 

@@ -42,7 +42,7 @@ class OnSet:
 
 
 @dataclasses.dataclass(frozen=True)
-class Same:
+class SameAtEnds:
     """x - y - shift, x and y: halves of z."""
 
     number: int
@@ -52,7 +52,7 @@ class Same:
         return jnp.zeros(()), z[: self.number] - z[self.number : 2 * self.number] - data[0]
 
 
-class Condition(NamedTuple):
+class EndCondition(NamedTuple):
     """c(z) = 0 at an end. places: of what it reads; sizes: (m,), of c; owner: the block of its multipliers."""
 
     function: Any
@@ -70,7 +70,7 @@ class Tie(NamedTuple):
     shift: np.ndarray
 
 
-def with_ends(parts: TimedParts, at: int, conditions: list[Condition], tie: Tie | None) -> TimedParts:
+def with_ends(parts: TimedParts, at: int, conditions: list[EndCondition], tie: Tie | None) -> TimedParts:
     """The system with these conditions; at: the first of the components that they take in every block."""
     (terms, data, shared), (fixed, primal, relaxed), monitored, scales = parts
     terms, data, blocks = list(terms), list(data), len(fixed)
@@ -82,17 +82,17 @@ def with_ends(parts: TimedParts, at: int, conditions: list[Condition], tie: Tie 
         start = max(block for block, _ in tie.first)
         here, link = list(range(at, at + number)), list(range(at + number, own))
         copies, zero = [(start + 1, c) for c in here], np.zeros((1, number))
-        terms.append(_term(Same(number), [*copies, *tie.first], [(start, c) for c in link], 1))
+        terms.append(_term(SameAtEnds(number), [*copies, *tie.first], [(start, c) for c in link], 1))
         count = blocks - start - 2
         read, owned = [(start + 1 + i, c) for i in (1, 0) for c in here], [(start + 1, c) for c in link]
-        terms.append(_term(Same(number), read, owned, count))
+        terms.append(_term(SameAtEnds(number), read, owned, count))
         data += [(zero,), (np.zeros((count, number)),)]
         fixed[start + 1 :, here] = fixed[start:-1, link] = False
         primal[here] = True
         sizes = np.array([units[place] for place in tie.first])
         units[:, here], units[:, link] = sizes, power_of_two(scales.action / sizes)
         end = [*tie.last, *((blocks - 1, c) for c in here)]
-        conditions = [*conditions, Condition(Same(number), end, (tie.shift[None],), sizes, blocks - 1)]
+        conditions = [*conditions, EndCondition(SameAtEnds(number), end, (tie.shift[None],), sizes, blocks - 1)]
     for one in conditions:
         mine = list(range(own, own + len(one.sizes)))
         terms.append(_term(one.function, one.places, [(one.owner, c) for c in mine], 1))

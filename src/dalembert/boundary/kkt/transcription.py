@@ -14,16 +14,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.boundary.data.end_sets import sizes_of_set
-from dalembert.boundary.data.moving_ends import MovingEnds, end_slots, state_of
+from dalembert.boundary.data.moving_ends import MovingEnds
 from dalembert.boundary.data.sizes import Sizes
 from dalembert.boundary.kkt.assembly import Elements
-from dalembert.boundary.kkt.end_terms import Condition, OnSet, Place, Tie, carry, with_ends
+from dalembert.boundary.kkt.end_terms import Tie, carry, with_ends
 from dalembert.boundary.kkt.free_time import TimedParts, with_free_time
 from dalembert.boundary.kkt.lower import Group, groups_of
-from dalembert.boundary.kkt.path_terms import WatchedPaths, as_given, moved_parameters, path_blocks
+from dalembert.boundary.kkt.path_terms import WatchedPaths, path_blocks
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.boundary.kkt.terms import BlockLayout, TermList
+from dalembert.boundary.kkt.window_ends import conditions_of, tie_of
 from dalembert.discretize.windows import Windows, window_jets
 from dalembert.systems.higher.variational import (
     VariationalProblem,
@@ -145,7 +145,7 @@ def transcribe(
         made.add_holonomic()
     if watched is not None:
         made.add_watched(watched, given.left_out)
-    tie = None if ends is None else _tie(ends, windows, layout)
+    tie = None if ends is None else tie_of(ends, windows, layout)
     if tie is not None:  # a tied end meets the constraints because the other one does
         made.fixed[sorted({block for block, _ in tie.first}), layout.part("holonomic")] = True
     primal, relaxed = np.zeros(layout.size, dtype=bool), np.zeros(layout.size, dtype=bool)
@@ -164,7 +164,7 @@ def transcribe(
     )  # fmt: skip
     if ends is not None:
         parts = with_ends(
-            parts, layout.part("ends").start, _conditions(ends, windows, layout, given.slots, sample, sizes), tie
+            parts, layout.part("ends").start, conditions_of(ends, windows, layout, given.slots, sample, sizes), tie
         )
     if timed:
         orders = [o if k > 1 else None for o in made.orders]
@@ -173,38 +173,6 @@ def transcribe(
     samples = _samples(parts.scales, sample.reshape(len(made.fixed), stride * n))
     kkt = KKTSystem(*parts, samples, role=lambda codes: role_of(codes, problem, {}))
     return Transcription(kkt, layout, windows, made.data, equations, groups, watched, tie)
-
-
-def _places(windows: Windows, layout: BlockLayout, end: int) -> list[list[Place]]:
-    """Where q, q̇, … of an end stand in a path (blocks, b)."""
-    begin = layout.part("slots").start
-    block, own = np.divmod(end_slots(windows, end), windows.stride)
-    return [[(int(b), begin + int(s) * layout.n + i) for i in range(layout.n)] for b, s in zip(block, own, strict=True)]
-
-
-def _tie(ends: MovingEnds, windows: Windows, layout: BlockLayout) -> Tie | None:
-    tied = ends.sets.tied
-    if not tied.any():
-        return None
-    chosen = [tuple(x) for x in np.argwhere(tied)]
-    first, last = ([_places(windows, layout, end)[level][j] for level, j in chosen] for end in (0, -1))
-    return Tie(first, last, ends.sets.shift[tied])
-
-
-def _conditions(
-    ends: MovingEnds, windows: Windows, layout: BlockLayout, fixed: np.ndarray, sample: np.ndarray, sizes: Sizes
-) -> list[Condition]:
-    """ψ = 0 at the ends."""
-    found, split = [], moved_parameters if np.any(ends.origin) else as_given
-    path = sample + ends.origin * (windows.orders == 0)[:, None]
-    for end, function, equations in zip((0, -1), ends.sets.on, ends.sets.equations, strict=True):
-        if function is not None:
-            places = [place for level in _places(windows, layout, end) for place in level]
-            at = state_of(windows, path, fixed, end, sizes.positions)
-            own = sizes_of_set(function, ends.problem, at, equations)
-            term = OnSet(function, layout.n, layout.k, split)
-            found.append(Condition(term, places, (windows.t[[end]],), own, max(places)[0]))
-    return found
 
 
 def _monitored(windows: Windows, layout: BlockLayout, fixed_slots: np.ndarray, sizes: Sizes) -> Monitored:
