@@ -189,7 +189,7 @@ def test_ends_of_the_wrong_type_are_named(make, message):
         make()
 
 
-def test_what_needs_given_ends_refuses_a_set_by_name(rotation):
+def test_what_needs_given_ends_refuses_a_set_by_name():
     circle = da.On(lambda q, v: q @ q + v @ v - 1.0)
     with pytest.raises(TypeError, match="final: found On.* a receding horizon"):
         da.mpc(MOVE, final=circle, T=1.0, steps=5)
