@@ -6,14 +6,13 @@ import pytest
 
 import dalembert as da
 
-LINE = da.VariationalProblem(lambda q, v: 0.5 * v @ v)
-START, AWAY = np.array([3.0, 0.5]), 1e6
+LINE = da.VariationalProblem(lambda q, v: 0.5 * v @ v, coordinates=("x", "y"))
+START = np.array([3.0, 0.5])
 
 
-@pytest.mark.parametrize("origin", [0.0, AWAY])
-def test_the_nearest_point_of_a_circle(origin):
-    """The momentum is normal to the circle, wherever the origin is."""
-    middle = np.array([origin, 0.0])
+def test_the_nearest_point_of_a_circle():
+    """The momentum is normal to the circle, far from the origin."""
+    middle = np.array([1e6, 0.0])
     circle = da.On(lambda q: (q - middle) @ (q - middle) - 1.0)
     found = da.solve(LINE, initial=(START + middle,), final=circle, T=1.0, steps=10)
     nearest = START / np.linalg.norm(START)

@@ -28,12 +28,12 @@ def both():
     base, h = da.solve(PULL, **ENDS, steps=20), 0.1
     ends = {"initial": da.Nodes(base.q[:2]), "final": da.Nodes(base.q[-2:]), "T": 2.0, "steps": 20, "scheme": da.Points()}
     problem = da.eliminate(PULL, step=h)
-    return base, problem, da.solve(problem, **ends, guess=base.q + 0.05 * np.sin(np.pi * base.t)[:, None] ** 4)
+    return base, da.solve(problem, **ends, guess=base.q + 0.05 * np.sin(np.pi * base.t)[:, None] ** 4)
 
 
 def test_it_is_the_same_problem_but_for_the_ends(both):
     """The paths agree, and the costs but for u_0 and u_N, which the paper's leaves out."""
-    base, _, found = both
+    base, found = both
     np.testing.assert_allclose(found.q, base.q, atol=1e-8)
     ends = float(base.u[0] @ base.u[0] + base.u[-1] @ base.u[-1])
     assert float(found.action) + 0.05 * ends == pytest.approx(float(base.cost), rel=1e-10)
@@ -53,24 +53,11 @@ def test_hermite_windows_have_order_four_and_the_same_limit():
     np.testing.assert_allclose(found[2].momenta_final, slope, rtol=1e-4)
 
 
-def test_the_flow_of_the_control_problem_is_symplectic(both):
-    """Υ*Ω = Ω at nodes of the extremal."""
-    _, problem, found = both
-    given = {"nodes": found.q[6:10], "multipliers": found.multipliers[6:8], "h": 0.1, "t0": float(found.t[6])}
-    defect = da.measure.symplectic_defect(problem, **given, scheme=da.Points())
+def test_the_flow_of_the_control_problem_is_symplectic():
+    """Υ*Ω = Ω at generic nodes of a pendulum's control; with constraints: docs/papers."""
+    nodes = np.array([[0.3], [0.35], [0.45], [0.7]])
+    defect = da.measure.symplectic_defect(da.eliminate(SWING, step=0.1), nodes=nodes, h=0.1, scheme=da.Points())
     assert float(defect.relative) < 1e-12
-
-
-def test_the_ends_of_the_paper_cost_an_order():
-    """q_1 = q_0 for an end at rest, u_0 and u_N left out: 12 of the double integrator is missed by about 36 h."""
-    move = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v), cost=lambda q, v, u: u @ u, actuated=0)
-    off = []
-    for steps in (20, 40):
-        ends = {"initial": da.Nodes([[0.0], [0.0]]), "final": da.Nodes([[1.0], [1.0]])}
-        found = da.solve(da.eliminate(move, step=1 / steps), **ends, T=1.0, steps=steps, scheme=da.Points())
-        off.append(float(found.action) - 12.0)
-    assert np.log2(off[0] / off[1]) == pytest.approx(1.0, abs=0.1)
-    assert off[1] * 40 == pytest.approx(36.0, rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
+from dalembert.control.singular import flat_controls
 
 MASS = da.System(lambda q, v: 0.5 * v @ v)
 SETTLE = da.OptimalControl(MASS, cost=lambda q, v, u: q @ q + v @ v, actuated=0)
@@ -23,17 +24,10 @@ def test_a_singular_arc_is_reported_where_it_is():
     assert (np.abs(found.u[found.t < begin - 0.06] + 1.0) < 1e-5).all()
 
 
-def test_a_cost_with_curvature_has_no_singular_arc():
-    """Of two controls only the one without a cost has an arc, and a bound in force is none."""
-    plane = da.System(lambda q, v: 0.5 * v @ v)
-    problem = da.OptimalControl(plane, cost=lambda q, v, u: q @ q + u[0] ** 2, actuated=(0, 1))
-    q, u = np.zeros((5, 2)), np.array([[0.0, 1.0], [0.0, 0.5], [0.0, 0.0], [0.0, 0.5], [0.0, -1.0]])
-    still = da.solve(
-        problem, initial=([0.0, 0.0],) * 2, final=([0.0, 0.0],) * 2, T=1.0, steps=4, guess=(q, u), bounds={"u": (-1.0, 1.0)}
-    )
-    first, second = da.singular_arcs(problem, still)
-    assert not len(first)
-    np.testing.assert_allclose(second, [[0.0, 1.0]])
+def test_controls_without_curvature_are_told_apart():
+    """A cost of u_0 alone, one of u_0 + u_1, whose difference is free, and one of all."""
+    given = np.array([[[2.0, 0.0], [0.0, 0.0]], [[1e9, 1e9], [1e9, 1e9]], [[1.0, 0.5], [0.5, 1e-6]]])
+    assert flat_controls(given).tolist() == [[False, True], [True, True], [False, False]]
 
 
 @pytest.mark.parametrize("cost", [lambda q, v, u: jnp.abs(u[0]), lambda q, v, u: q @ q + u[0]])

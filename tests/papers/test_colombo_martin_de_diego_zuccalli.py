@@ -186,7 +186,7 @@ def test_corrections_without_a_boundary_problem():
     (forms.remark_3_3, "{0:.1e}, where"),
     (optimal_control.printed_control, "\\(u = {1:.0f}\\), \\(h = 0.1\\): {0:.1f} as printed"),
     (optimal_control.controls_and_windows, "{0:.0f} controls, {1:.0f} windows, the first one with \\(u_{2:.0f}\\)"),
-    (optimal_control.ends_by_nodes, "12 + {1:.0f}h as printed"),
+    (optimal_control.ends_by_nodes, "12 + {0:.0f}h as printed"),
 ])  # fmt: skip
 def test_the_page_prints_what_is_measured(measure, words):
     text = words.format(*numbers(measure).values())

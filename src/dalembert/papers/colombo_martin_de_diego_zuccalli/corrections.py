@@ -86,7 +86,7 @@ CORRECTIONS = (
     ),
     Correction(
         "section 4.3, ends", "q₀, q₁ and q_{N-1}, q_N", "(q, v) by the forced Legendre maps: u₀ and u_N cost, too",
-        control.ends_by_nodes, "double integrator, rest to rest, N = 80: 12 + {1:.0f}h as printed, 12{2:.0f}h² by (q, v)",
+        control.ends_by_nodes, "double integrator, rest to rest, N = 80: 12 + {0:.0f}h as printed, 12{1:.0f}h² by (q, v)",
     ),
     Correction(
         "section 4.4", "Φ_d(q_{k+2}) = 0 for k ∈ {2, …, N-2} \\ I",

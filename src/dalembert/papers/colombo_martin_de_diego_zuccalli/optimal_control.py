@@ -106,11 +106,9 @@ def controls_and_windows(steps: int = 7) -> dict[str, float]:
 
 
 def ends_by_nodes() -> dict[str, float]:
-    """The double integrator from rest at 0 to rest at 1, whose ∫u² is 12: errors over h with 40 and 80 steps, and over h²
-    with (q, v) given."""
-    off = []
-    for steps in (40, 80):
-        ends: dict[str, Any] = {"initial": Nodes([[0.0]] * 2), "final": Nodes([[1.0]] * 2), "T": 1.0, "steps": steps}
-        off.append((float(solve(eliminate(MASS, step=1 / steps), **ends, scheme=Points()).action) - 12.0) * steps)
+    """The double integrator from rest at 0 to rest at 1, whose ∫u² is 12: the error over h, and over h² with
+    (q, v) given."""
+    ends: dict[str, Any] = {"initial": Nodes([[0.0]] * 2), "final": Nodes([[1.0]] * 2), "T": 1.0, "steps": 80}
+    found = solve(eliminate(MASS, step=1 / 80), **ends, scheme=Points())
     given = solve(MASS, initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=40)
-    return {"coarse": off[0], "fine": off[1], "given": (float(given.cost) - 12.0) * 1600}
+    return {"nodes": (float(found.action) - 12.0) * 80, "given": (float(given.cost) - 12.0) * 1600}
