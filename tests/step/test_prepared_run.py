@@ -299,3 +299,15 @@ def test_a_path_gives_arrays_of_jax_and_the_record_of_the_call():
     assert np.array_equal(back.v, path.v)
     with pytest.raises(AttributeError, match="nothing"):
         _ = path.provenance.nothing
+
+
+def test_a_known_run_puts_nothing_on_a_device(monkeypatch):
+    """Also where its velocity turned, so that the resolution is looked at: putting one array there costs half of such a call."""
+    run = da.prepare(da.System(lambda q, v: 0.5 * v[0] ** 2 + jnp.cos(q[0])), h=0.1)
+    assert int(run([1.0], [0.0], 100).statistics.turns) > 0
+    put = []
+    monkeypatch.setattr(jax, "device_put", lambda *given: put.append(given))
+    path = run([1.1], [0.0], 100)
+    assert put == []
+    monkeypatch.undo()
+    assert path.q.shape == (101, 1)

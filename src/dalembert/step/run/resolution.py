@@ -37,7 +37,8 @@ def warn_of_resolution(path: Path) -> None:
         what = f"two roots of a step crossed, {rate:.3g} times in a unit of time, so that {FEW}"
         _warn(path, crossed, crossings, f"{what} Which root is followed is chance. {UNRESOLVED}")
     leaps = counted[2]
-    leapt = np.asarray((leaps > 0) & (np.asarray(path.statistics.failed_step) < 0))  # a failure says more
+    failed = np.asarray(as_left(as_left(path, "statistics"), "failed_step"))
+    leapt = np.asarray((leaps > 0) & (failed < 0))  # a failure says more
     if np.any(leapt):
         _warn(path, leapt, leaps / np.maximum(steps, 1), LEAPT)
 
