@@ -112,7 +112,7 @@ class _Nodes(_Window):
 
     def state(self, problem: OptimalControl, jet: tuple, t) -> tuple:
         q0, q1, q2 = jet
-        h, system = self.step, problem.system
+        h, system = jnp.asarray(self.step), problem.system
         before, after = Interval(q0, q1 - q0, t, h), Interval(q1, q2 - q1, t + h, h)
         impulse = incoming(self.scheme, system, before) + outgoing(self.scheme, system, after)
         return q1, (q2 - q0) / (2 * h), t + h, -impulse / h

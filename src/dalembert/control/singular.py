@@ -61,7 +61,7 @@ def flat_controls(curvature: Float[np.ndarray, "K r r"]) -> Bool[np.ndarray, "K 
     diagonal = np.sqrt(np.abs(np.diagonal(curvature, axis1=1, axis2=2)))
     unit = np.where(diagonal > 0.0, diagonal, 1.0)
     values, vectors = np.linalg.eigh(np.nan_to_num(curvature) / unit[:, :, None] / unit[:, None, :])
-    return (np.abs(vectors) * (np.abs(values) < SINGULAR)[:, None, :] > ALONG).any(axis=2)
+    return np.any(np.abs(vectors) * (np.abs(values) < SINGULAR)[:, None, :] > ALONG, axis=2)
 
 
 def _runs(inside: Bool[np.ndarray, "K"], t: Float[np.ndarray, "K"]) -> Float[np.ndarray, "arcs 2"]:
