@@ -29,8 +29,8 @@ ROOMS = (
 
 if TYPE_CHECKING:
     from dalembert import measure
-    from dalembert.boundary import Extremals, Free, Nodes, multistart, solve, solve_batch, spline
-    from dalembert.control import OptimalControl, refine
+    from dalembert.boundary import Extremals, Free, Nodes, On, Periodic, multistart, solve, solve_batch, spline
+    from dalembert.control import OptimalControl, eliminate, refine, singular_arcs
     from dalembert.discretize import (
         Averaged,
         Beta,
@@ -173,12 +173,14 @@ __all__ = [
     "Nearest",
     "Nodes",
     "Nonholonomic",
+    "On",
     "OptimalControl",
     "Optimum",
     "Ostrogradsky",
     "Outcome",
     "PairMap",
     "Path",
+    "Periodic",
     "Points",
     "PredictiveController",
     "PreparedRun",
@@ -212,6 +214,7 @@ __all__ = [
     "control_law",
     "controllability",
     "deformed",
+    "eliminate",
     "energies",
     "energy",
     "energy_shaping",
@@ -241,6 +244,7 @@ __all__ = [
     "sensitivity",
     "simulate",
     "simulate_free_steps",
+    "singular_arcs",
     "solvability",
     "solve",
     "solve_batch",

@@ -18,6 +18,7 @@ from dalembert.papers.colombo_martin_de_diego_zuccalli import (
     forms,
     free_steps,
     heisenberg,
+    optimal_control,
     prescribed_steps,
     sphere,
     sphere_equation,
@@ -183,6 +184,9 @@ def test_corrections_without_a_boundary_problem():
     (checks.derivative_by_times, "beam, \\(j = 1\\): {0:.1f}, not {1:.1f}"),
     (checks.weights, "1000 steps: {0:.3f}"),
     (forms.remark_3_3, "{0:.1e}, where"),
+    (optimal_control.printed_control, "\\(u = {1:.0f}\\), \\(h = 0.1\\): {0:.1f} as printed"),
+    (optimal_control.controls_and_windows, "{0:.0f} controls, {1:.0f} windows, the first one with \\(u_{2:.0f}\\)"),
+    (optimal_control.ends_by_nodes, "12 + {0:.0f}h as printed"),
 ])  # fmt: skip
 def test_the_page_prints_what_is_measured(measure, words):
     text = words.format(*numbers(measure).values())

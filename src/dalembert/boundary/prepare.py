@@ -21,9 +21,11 @@ from dalembert.boundary.data.boundary_data import (
 )
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
 from dalembert.boundary.data.checks import SAMPLES, check_end_constraints, check_problem, densities
+from dalembert.boundary.data.end_sets import check_ends_agree
 from dalembert.boundary.data.free_time import Horizon, fitted, horizon_of
 from dalembert.boundary.data.holonomic import check_points, onto_constraints
 from dalembert.boundary.data.inequalities import Asking, read_inequalities
+from dalembert.boundary.data.moving_ends import MovingEnds, begun_on, check_ranks, plain, repeated, sets_of
 from dalembert.boundary.data.origin import moved, moved_back
 from dalembert.boundary.data.redundant import check_met, redundant
 from dalembert.boundary.data.sizes import SLIGHT, Densities, Sizes, extents_of, origin_of, sizes_of
@@ -31,7 +33,7 @@ from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.lower import check_given_windows
 from dalembert.boundary.kkt.path_terms import WatchedPaths
-from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, sampled_jets, transcribe
+from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, Watching, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.result import Ended, EndLimits, ended, solutions_of
 from dalembert.boundary.warm import known_forces, warm_multipliers
@@ -54,7 +56,7 @@ class PreparedProblem(NamedTuple):
 
     problem, values: with positions counted from `origin` (n,). extents: (batch, n), of what is given; scales: (n,), the
     user's sizes, or None. found: what else the sizes are made of. bounds: (2, N+1, n), those on q, or None; watched: what
-    else has bounds; horizon: a free final time, or None.
+    else has bounds; horizon: a free final time, or None; ends: what is not given but holds at the ends, or None.
     """
 
     problem: VariationalProblem
@@ -70,6 +72,7 @@ class PreparedProblem(NamedTuple):
     bounds: np.ndarray | None
     watched: WatchedPaths | None
     horizon: Horizon | None
+    ends: MovingEnds | None = None
 
     def sizes(self, extents: np.ndarray) -> Sizes:
         """All typical sizes, from the extents (n,) of positions; the user's in their place."""
@@ -101,13 +104,16 @@ def prepare_problem(
     check_variational(problem)
     scheme = Interpolated() if scheme is None else as_windows(scheme)
     k = problem.derivatives
-    boundary_data = [(read_end(r.initial, "initial", k), read_end(r.final, "final", k)) for r in requests]
+    check_ends_agree(requests[0].initial, requests[0].final)
+    boundary_data = [(read_end(plain(r.initial), "initial", k), read_end(plain(r.final), "final", k)) for r in requests]
     n = _dimension(problem, *boundary_data[0], requests[0].through, requests[0].guess)
     for name, e in (pair for both in boundary_data for pair in zip(("initial", "final"), both, strict=True)):
         if e is not None and e.values.shape[1] != n:
             raise ValueError(f"{name}: found {e.values.shape[1]} numbers; the problem has n = {n} coordinates")
+    boundary_data = [repeated(both, r.final, problem, n) for both, r in zip(boundary_data, requests, strict=True)]
     constraint_numbers(problem, n)
     problem = true_orders(problem, n) if scheme.differenced else problem
+    sets = sets_of(problem, (requests[0].initial, requests[0].final), boundary_data[0][0], n)
     scales = as_scales(scales, n)
     least, why = (1, "at least one step is needed") if scheme.repeats(k) > 1 else (2 * k + 1, f"N > 2k = {2 * k} is needed")
     t = read_times(grid, least, why)
@@ -125,6 +131,10 @@ def prepare_problem(
     through = Through(between[0].times, np.concatenate([b.points for b in between], axis=1))
     given = fill_slots(w, start, end, through, n * len(requests), guess)
     values = np.ascontiguousarray(np.moveaxis(given.values.reshape(len(w.orders), len(requests), n), 1, 0))
+    if guess is None and start is None:
+        values[:, w.nodes] += sets.shift[0] * ((t - t[0]) / np.ptp(t))[:, None]
+    if any(sets.on):
+        values = np.stack([begun_on(problem, w, sets, given.fixed, path) for path in values])
     held, paths = values[:, given.fixed & (w.orders == 0)], values[:, w.nodes]
     origin = origin_of(held.reshape(-1, n), paths.reshape(-1, n))
     limits = limits or PathLimits()
@@ -135,8 +145,8 @@ def prepare_problem(
     if both is not None:
         for path in paths:
             check_given(both, path, given.fixed[w.nodes][:, None], t, problem.coordinates)
-    if both is not None or watched:
-        held = paths  # a barrier knows no other scale than the first path
+    if both is not None or watched or sets.size:
+        held = paths  # a barrier, and an end that moves, know no other scale than the first path
     extents = np.array([extents_of(*each) for each in zip(held, paths, strict=True)])
     values[:, w.orders == 0] -= origin
     near = moved(problem, origin, not w.differenced)
@@ -144,6 +154,7 @@ def prepare_problem(
     made = PreparedProblem(
         near, w, given.fixed, values, scheme, [r.guess for r in requests], origin, extents, scales, found, both,
         WatchedPaths(watched, problem.parameters, origin) if watched else None, horizon,
+        MovingEnds(sets, problem, origin) if sets.size else None,
     )  # fmt: skip
     sizes = made.sizes(extents.max(axis=0))
     check_points(near, w, given._replace(values=values), grid_nodes(t, through.times), sizes, origin)
@@ -185,6 +196,10 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
     if left_out is not None:
         for end, given in zip(found, prepared.values, strict=True):
             check_met(made.at(end.it.z), left_out, end.it.z, given)
+    if prepared.ends is not None:
+        for end in found:
+            slots = end.it.z[:, made.layout.part("slots")].reshape(len(w.orders), -1)
+            check_ranks(prepared.ends, made.at(end.it.z).windows, prepared.fixed, slots)
     return [moved_back(s, prepared.origin, not w.differenced) for s in solutions_of(made, found, scheme)]
 
 
@@ -225,11 +240,12 @@ def _transcribed(prepared: PreparedProblem) -> Transcribed:
     def begun(extents: np.ndarray) -> Transcribed:
         sizes = prepared.sizes(extents.max(axis=0))
         watched = prepared.watched
-        made, left_out = transcribe(problem, w, FixedSlots(fixed), values[0], sizes, watched, timed), None
-        if problem.differential and w.differenced:
+        asked = Watching(watched, timed, prepared.ends)
+        made, left_out = transcribe(problem, w, FixedSlots(fixed), values[0], sizes, asked), None
+        if problem.differential and w.differenced and prepared.ends is None:
             left_out = redundant(problem, made, values[0][w.nodes])
         if left_out is not None:
-            made = transcribe(problem, w, FixedSlots(fixed, left_out), values[0], sizes, watched, timed)
+            made = transcribe(problem, w, FixedSlots(fixed, left_out), values[0], sizes, asked)
         z = first_values(problem, made, values)
         if watched is not None:
             _check_watched(made, z)

@@ -149,7 +149,9 @@ def solutions_of(made: Transcription, found: list[Ended], scheme: WindowMap) -> 
 def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) -> Solution:
     kkt, layout, w, it, z = made.kkt, made.layout, made.windows, end.it, end.it.z
     slots = z[:, layout.part("slots")].reshape(-1, layout.n)
-    raw = kkt.raw_gradient(z)[:, layout.part("slots")].reshape(-1, layout.n)
+    unheld = z.copy()
+    unheld[:, layout.part("ends")] = 0.0  # the momenta of ends that are not given are those of the rest
+    raw = kkt.raw_gradient(unheld)[:, layout.part("slots")].reshape(-1, layout.n)
     values: dict[str, Any] = {
         "t": w.t, "q": slots[w.nodes], "v": velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": jets,
         "multipliers": differential(made, z), "holonomic_multipliers": holonomic(made, z),

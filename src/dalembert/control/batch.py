@@ -22,17 +22,10 @@ from dalembert.boundary.prepare import Request, on_threads
 from dalembert.boundary.solve import Asked, SmoothStart, extremals_of, smooth_start
 from dalembert.control.bounded import Starts, place_values
 from dalembert.control.ends import check_ends
+from dalembert.control.first_values import GivenPath, first_values, given_path
 from dalembert.control.problem import OptimalControl
 from dalembert.control.result import control_solution
-from dalembert.control.solve import (
-    ControlSearch,
-    GivenPath,
-    control_search,
-    first_values,
-    given_path,
-    prepare_control,
-    searched,
-)
+from dalembert.control.solve import ControlSearch, control_search, prepare_control, searched
 from dalembert.control.transcription import ControlData
 from dalembert.solution import ControlSolution
 

@@ -9,8 +9,20 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary.data.boundary_data import EndData, Nodes, Through, smooth_path
-from dalembert.control.problem import OptimalControl
-from dalembert.numbers import as_number, as_numbers, described, whole_number
+from dalembert.boundary.data.end_sets import (
+    EndFunction,
+    EndSets,
+    EndState,
+    On,
+    Periodic,
+    check_ends_agree,
+    coordinate_at,
+    equations_of,
+    onto_set,
+)
+from dalembert.control.problem import OptimalControl, with_plant_parameters
+from dalembert.control.terms import state_constraints
+from dalembert.numbers import as_number, as_numbers, described
 from dalembert.systems import check_initial_data
 
 LEVELS = ("q", "v")
@@ -27,20 +39,20 @@ Ends = tuple[PartlyGiven, PartlyGiven]
 
 
 def read_partly(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None) -> PartlyGiven:
-    """(q,) or (q, v), each an array (n,) or a mapping from coordinates to numbers; None gives nothing."""
+    """(q,) or (q, v), each an array (n,) or a mapping from coordinates to numbers; None and a set give nothing."""
     found = PartlyGiven(np.zeros((2, n), dtype=bool), np.zeros((2, n)))
-    if end is None:
+    if end is None or isinstance(end, On | Periodic):
         return found
     if isinstance(end, Nodes) or not isinstance(end, list | tuple) or not 1 <= len(end) <= 2:
         raise TypeError(
             f"{name}: found {described(end)}; give a tuple (q, v), or (q,) where the velocity is free, each an array (n,) "
-            "or a mapping {coordinate: number} of those that are given"
+            "or a mapping {coordinate: number} of those that are given; or On(psi), or Periodic() at the end"
         )
     for level, given in enumerate(end):
         place = f"{name}[{level}]"
         if isinstance(given, Mapping):
             for coordinate, number in given.items():
-                at = _coordinate(coordinate, place, n, coordinates)
+                at = coordinate_at(coordinate, place, n, coordinates)
                 if found.given[level, at]:
                     raise ValueError(f"{place}: found coordinate {coordinate!r} twice, by name and by index; give it once")
                 found.given[level, at] = True
@@ -56,17 +68,44 @@ def read_partly(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None
     return found
 
 
-def _coordinate(key: Any, place: str, n: int, coordinates: tuple[str, ...] | None) -> int:
-    if isinstance(key, str):
-        if key not in (coordinates or ()):
-            known = ", ".join(coordinates) if coordinates else f"named by their index, 0 to {n - 1}"
-            raise ValueError(f"{place}: found coordinate {key!r}; the coordinates are {known}")
-        return (coordinates or ()).index(key)
-    return whole_number(key, f"{place}: a coordinate", 0, n - 1)
+class EndsAsked(NamedTuple):
+    """What holds at the ends: what is given, coordinate by coordinate, and what else."""
+
+    given: Ends
+    sets: EndSets
+
+
+def read_ends(problem: OptimalControl, initial: Any, final: Any, n: int) -> EndsAsked:
+    """With Periodic what is given of the first end is given of the last one, and the rest is tied."""
+    check_ends_agree(initial, final)
+    first, last = (read_partly(end, name, n, problem.coordinates) for name, end in (("initial", initial), ("final", final)))
+    pairs = ("initial", initial), ("final", final)
+    equations = [equations_of(end, name, problem.system, 2, n) for name, end in pairs]
+    bare = with_plant_parameters(problem, None).system
+    on = [EndFunction(bare, end.psi, state_constraints) if isinstance(end, On) else None for end in (initial, final)]
+    tied, shift = np.zeros((2, n), dtype=bool), np.zeros((2, n))
+    if isinstance(final, Periodic):
+        shift[0] = final.of(n, problem.coordinates)
+        tied = ~first.given
+        last = PartlyGiven(first.given.copy(), np.where(first.given, first.values + shift, 0.0))
+    return EndsAsked((first, last), EndSets((on[0], on[1]), (equations[0], equations[1]), tied, shift))
+
+
+def begun_on(problem: OptimalControl, asked: EndsAsked, states: list[EndState]) -> Ends:
+    """The ends for a first path: those on a set as states of it near the given ones."""
+    found = []
+    for end, function, state in zip(asked.given, asked.sets.on, states, strict=True):
+        if function is None:
+            found.append(end)
+        else:
+            found.append(PartlyGiven(np.ones_like(end.given), onto_set(function, problem.system, state)))
+    return found[0], found[1]
 
 
 def size_of_end(end: Any, name: str) -> int | None:
     """n, where an end tells it."""
+    if isinstance(end, Periodic):
+        return len(end.shift) if isinstance(end.shift, np.ndarray) else None
     given = enumerate(end) if isinstance(end, list | tuple) else ()
     rows = [as_numbers(x, f"{name}[{i}]").shape for i, x in given if not isinstance(x, Mapping)]
     return rows[0][0] if rows and len(rows[0]) == 1 and rows[0][0] else None

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.discretize import Scheme
 from dalembert.numbers import as_function, described
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
@@ -96,6 +97,20 @@ class OptimalControl(eqx.Module):
 def with_plant_parameters(problem: OptimalControl, parameters: Any) -> OptimalControl:
     """The problem with other parameters of the same structure, or with none at all."""
     return eqx.tree_at(lambda c: c.system.parameters, problem, parameters, is_leaf=lambda x: x is None)
+
+
+def plant_scheme(scheme: Any) -> Scheme:
+    """The maps of a plant's discrete equations; the default where none is given."""
+    if scheme is None:
+        return Scheme()
+    if not isinstance(scheme, Scheme):
+        raise TypeError(
+            f"scheme: found {described(scheme)}; the equations of motion of a plant are those of a Scheme, and windows "
+            "belong to a VariationalProblem"
+        )
+    if scheme.order != 2:
+        raise ValueError(f"scheme: found order {scheme.order}, a composition of steps; optimal control has order 2")
+    return scheme
 
 
 def actuation(problem: OptimalControl, q: Float[Array, "n"], t) -> Float[Array, "n r"]:

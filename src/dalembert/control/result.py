@@ -29,7 +29,7 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
     free = None if data.horizon is None else FreeTimeAt(data.horizon, data.time_place)
     found = judged(it, activity, partial(_sequences, data), free, certify)
     data = data.at(it.z)
-    values = _values(data, it.z, kkt.raw_gradient(it.z))
+    values = _values(data, it.z, kkt.raw_gradient(_unheld(data, it.z)))
     return ControlSolution(
         **values, **found.numbers(_violated_at(data, kkt, it)), cost=np.asarray(it.at.objective),
         scheme=", ".join(repr(one) for one in data.scheme.action_for(data.problem.system)),
@@ -53,6 +53,13 @@ def _bounds(data: ControlData, it: Iterate, activity: Activity, values: dict[str
     return found | activity.path_parts(data.paths, places, it, values["q"], values["v"])
 
 
+def _unheld(data: ControlData, z: np.ndarray) -> np.ndarray:
+    """The path without the multipliers of what holds at the ends: the gradient is then that of the rest."""
+    free = z.copy()
+    free[:, data.layout.part("ends")] = 0.0
+    return free
+
+
 def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str, Any]:
     """The arrays of a path z (blocks, b). gradient: of L̃ with respect to all components, also to those that are given."""
     layout, t = data.layout, data.t
@@ -62,7 +69,7 @@ def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str,
     v = np.concatenate([z[:1, state], (d[:-1] * h[1:] / h[:-1] + d[1:] * h[:-1] / h[1:]) / (h[:-1] + h[1:]), z[-1:, state]])
     q, reactions = x + data.origin, z[2:, layout.part("reactions")]
     smooth = continued(t[1:-1], reactions[1:-1], t)  # (h/2)ν of an end takes up the error of the first step: of order 1 in ν
-    given = np.stack([end.given for end in data.ends])
+    given = np.stack([end.given for end in data.ends]) | data.sets.held
     costates = np.stack([gradient[[1, 0], state], gradient[[-2, -1], state]]) * given
     return {
         "t": t, "q": q, "v": v, "u": z[1:-1, layout.part("controls")], "multipliers": reactions,

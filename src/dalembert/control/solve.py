@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.boundary.data.boundary_data import Through, grid_nodes, read_through, read_times
+from dalembert.boundary.data.boundary_data import read_times
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
-from dalembert.boundary.data.columns import at_times
+from dalembert.boundary.data.end_sets import check_rank
 from dalembert.boundary.data.free_time import fitted, horizon_of
 from dalembert.boundary.data.inequalities import Asking, read_inequalities
 from dalembert.boundary.data.sizes import extents_of, origin_of
@@ -16,18 +16,18 @@ from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.iteration import Search, search_of
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton.iterate import Iterate
-from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
-from dalembert.control.ends import Ends, check_ends, first_path, read_partly, size_of_end
-from dalembert.control.problem import OptimalControl, counted
+from dalembert.control.ends import check_ends, size_of_end
+from dalembert.control.first_values import first_values, given_path
+from dalembert.control.problem import OptimalControl, counted, plant_scheme
 from dalembert.control.result import control_solution
 from dalembert.control.sizes import ControlSizes, check_controls, control_sizes, sampled
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlData, transcribed
 from dalembert.discretize import Scheme
 from dalembert.discretize.scheme import check_maps
-from dalembert.numbers import as_numbers, described
+from dalembert.numbers import as_numbers
 from dalembert.solution import ControlSolution
 from dalembert.systems import check_x64
 from dalembert.systems.sizes import as_scales
@@ -57,6 +57,10 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     (data, z, _, smooth), kkt, _, sizes = ready
     assert smooth is not None
     it, activity = searched(ready, Starts(z, asked.request.guess, smooth), sizes)
+    for end, function in zip((0, -1), data.sets.on, strict=True):
+        if function is not None:
+            at = data.at(it.z).end_state(it.z, end, kkt.positions[: data.layout.n])
+            check_rank(function, problem.system, at, "at the end of the iteration")
     return control_solution(data, kkt, it, asked.certify, activity)
 
 
@@ -78,37 +82,6 @@ def control_search(problem: OptimalControl, asked: Asked) -> ControlSearch:
     return ControlSearch(start, kkt, search, sizes)
 
 
-class GivenPath(NamedTuple):
-    """What is given, and a path (N+1, n) with its velocities that has it. given: which positions of the nodes are; smooth:
-    path and velocities without the guess."""
-
-    ends: Ends
-    given: np.ndarray
-    path: np.ndarray
-    v: np.ndarray
-    smooth: tuple[np.ndarray, np.ndarray]
-
-    @property
-    def held(self) -> np.ndarray:
-        """Positions that are given in full."""
-        return self.path[self.given.all(axis=1)]
-
-
-def given_path(problem: OptimalControl, request: Request, t: np.ndarray, n: int) -> GivenPath:
-    """What a request gives, read, and its first path."""
-    ends = (
-        read_partly(request.initial, "initial", n, problem.coordinates),
-        read_partly(request.final, "final", n, problem.coordinates),
-    )
-    between = read_through(request.through, n)
-    given = np.zeros((len(t), n), dtype=bool)
-    given[0], given[-1] = (end.given[0] for end in ends)
-    given[grid_nodes(t, between.times)] = True
-    path = _path(t, ends, between, request.guess, n)
-    smooth = path if request.guess is None else _path(t, ends, between, None, n)
-    return GivenPath(ends, given, path, _velocities(path, t, ends), (smooth, _velocities(smooth, t, ends)))
-
-
 def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     """Everything checked, and a first path."""
     check_x64()
@@ -122,8 +95,8 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     horizon = horizon_of(asked.grid.T, t)
     guess = guess if horizon is None else fitted(guess, t)
     own = given_path(problem, asked.request._replace(guess=guess), t, n)
-    ends, given, path, v, smooth = own
-    check_ends(problem, ends, t)
+    given, path, v, sets = own.given, own.path, own.v, own.sets
+    check_ends(problem, own.ends, t)
     of_coordinates = Bounded(n, problem.coordinates)
     bounds = read_bounds(asked.bounds, {"q": of_coordinates, "v": of_coordinates, "u": Bounded(r)}, len(t))
     asking = Asking(problem.system, n, r, t, (True, True))
@@ -133,14 +106,14 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     held = own.held
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     origin = origin_of(held, path)
-    layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None)
-    data = ControlData(problem, scheme, layout, t, given, ends, origin, holonomic, bounds, paths, horizon)
+    layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None, sets.size)
+    data = ControlData(problem, scheme, layout, t, given, own.ends, origin, holonomic, bounds, paths, horizon, sets)
     found = sampled(problem, path, v, r, t)
     limits = bounds.get("u", np.full((1, 1, r), np.inf))
     check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))))
     scales = as_scales(asked.scales, n)
-    bounded = bool(bounds or paths)
-    extents = np.ptp(path, axis=0) if bounded else extents_of(held, path)  # a barrier knows no other scale
+    whole = bool(bounds or paths or sets.size)  # a barrier, and an end that moves, know no other scale
+    extents = np.ptp(path, axis=0) if whole else extents_of(held, path)
     told = np.full(n, guess is not None or scales is not None) | (given.sum(axis=0) > 1)
     extents = extents if scales is None else scales
     sizes = control_sizes(found, extents, told, float(t[-1] - t[0]), horizon is not None)
@@ -150,7 +123,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
         rows.append(one.sizes(problem.parameters, at, of_nodes))
         one.check_settled(z.ravel()[places], data.settled(one), rows[-1])
     sizes = sizes._replace(values=np.concatenate([np.zeros(0), *rows]))
-    return ControlStart(data, z, sizes, smooth)
+    return ControlStart(data, z, sizes, own.smooth)
 
 
 def _dimension(problem: OptimalControl, initial, final, guess) -> int:
@@ -167,71 +140,6 @@ def _dimension(problem: OptimalControl, initial, final, guess) -> int:
 
 
 def _checked_scheme(scheme: Any, n: int) -> Scheme:
-    if scheme is None:
-        return Scheme()
-    if not isinstance(scheme, Scheme):
-        raise TypeError(
-            f"scheme: found {described(scheme)}; the equations of motion of a plant are those of a Scheme, and windows "
-            "belong to a VariationalProblem"
-        )
-    if scheme.order != 2:
-        raise ValueError(f"scheme: found order {scheme.order}, a composition of steps; optimal control has order 2")
-    check_maps(scheme, n)
-    return scheme
-
-
-def _path(t, ends, between: Through, guess: Any, n: int) -> np.ndarray:
-    """The first path (N+1, n): through all that is given."""
-    if guess is None:
-        path = first_path(t, ends, between)
-    elif isinstance(guess, ControlSolution):
-        if guess.q.shape[1] != n:
-            raise ValueError(f"guess: found a ControlSolution of {guess.q.shape[1]} coordinates; the system has n = {n}")
-        path = guess.interpolate(np.clip(t, float(guess.t[0]), float(guess.t[-1])))
-    else:
-        path = _rows(guess[0] if isinstance(guess, tuple) else guess, "guess", (len(t), n))
-    for node, end in zip((0, -1), ends, strict=True):
-        path[node] = np.where(end.given[0], end.values[0], path[node])
-    path[grid_nodes(t, between.times)] = between.points
-    return path
-
-
-def _rows(given: Any, name: str, shape: tuple[int, int]) -> np.ndarray:
-    """One row per node."""
-    found = np.array(as_numbers(given, name))
-    if found.shape != shape:
-        raise ValueError(
-            f"{name}: found shape {found.shape}; give one row per node: a path (N+1, n), a tuple (q, u) of path and "
-            f"controls, or a ControlSolution; shape {shape} is needed"
-        )
+    found = plant_scheme(scheme)
+    check_maps(found, n)
     return found
-
-
-def _velocities(path: np.ndarray, t: np.ndarray, ends) -> np.ndarray:
-    v = np.gradient(path, t, axis=0, edge_order=2)
-    for node, end in zip((0, -1), ends, strict=True):
-        v[node] = np.where(end.given[1], end.values[1], v[node])
-    return v
-
-
-def first_values(data: ControlData, told: GivenPath, guess: Any) -> np.ndarray:
-    """(blocks, b): the path and its velocities at the ends; controls and multipliers zero, or those of a known solution."""
-    layout, t = data.layout, data.t
-    z = np.zeros((len(t) + 2, layout.size))
-    z[1:-1, layout.part("state")] = told.path - data.origin
-    z[[0, -1], layout.part("state")] = told.v[[0, -1]]
-    if isinstance(guess, tuple):
-        z[1:-1, layout.part("controls")] = _rows(guess[1], "guess[1]", (len(t), layout.r))
-    if isinstance(guess, ControlSolution):
-        own = (guess.u.shape[1], guess.multipliers.shape[1])
-        if own != (layout.r, layout.m):
-            raise ValueError(
-                f"guess: found a ControlSolution with {own[0]} controls and {own[1]} constraints; the problem has "
-                f"{layout.r} and {layout.m}"
-            )
-        middle = 0.5 * (guess.t[1:] + guess.t[:-1])
-        z[1:-1, layout.part("controls")] = at_times(guess.t, guess.u, t)
-        z[2:, layout.part("reactions")] = at_times(guess.t, guess.multipliers, t)
-        z[2:, layout.part("adjoints")] = at_times(guess.t, guess.adjoints, t)
-        z[2:-1, layout.part("steps")] = at_times(middle, guess.step_multipliers, 0.5 * (t[1:] + t[:-1]))
-    return z

@@ -13,7 +13,8 @@ Source: docs/control.md; Colombo, Martín de Diego, Zuccalli, section 4.3, with 
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,8 +25,8 @@ from dalembert.discretize import Scheme
 from dalembert.discretize.nodes import Interval, Node, incoming, kinematic_equations, outgoing
 from dalembert.systems.equations import all_reactions, first_derivative, momentum, value
 
-PARTS = ("state", "controls", "reactions", "values", "adjoints", "steps", "inequalities", "time")
-# q, u, ν, s | λ, η, and of s; of a free final time
+PARTS = ("state", "controls", "reactions", "values", "adjoints", "steps", "inequalities", "ends", "time")
+# q, u, ν, s | λ, η, and of s; of what holds at the ends, of a free final time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,9 +43,10 @@ class ControlLayout:
     m: int
     watched: int = 0
     timed: bool = False  # whether the final time is free
+    ends: int = 0  # components for what holds at the ends
 
     def part(self, name: str) -> slice:
-        sizes = [self.n, self.r, self.m, self.watched, self.n, self.m, self.watched, TIMED * self.timed]
+        sizes = [self.n, self.r, self.m, self.watched, self.n, self.m, self.watched, self.ends, TIMED * self.timed]
         ends = np.cumsum([0, *sizes]).tolist()
         i = PARTS.index(name)
         return slice(ends[i], ends[i + 1])
@@ -175,3 +177,15 @@ class EndVelocity:
             for c in system.constraints
         ]
         return jnp.zeros(()), weight * jnp.concatenate(found)
+
+
+def state_constraints(system: Any, jet: Sequence, t) -> Any:
+    """What the constraints of a plant make of a state (q, v): φ and dφ/dt of holonomic ones, φ(q, v) of the others."""
+    q, v = jet
+    found = [
+        jnp.concatenate([value(system, c, q, q, q, t), first_derivative(system, c, q, v, t)])
+        if c.order == 0
+        else value(system, c, q, v, v, t)
+        for c in system.constraints
+    ]
+    return jnp.concatenate([jnp.zeros(0), *found])

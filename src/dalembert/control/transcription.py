@@ -12,9 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from dalembert.boundary.data.end_sets import NO_SETS, EndSets, EndState, sizes_of_set
 from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.inequalities import PathInequalities, parabola_rates
 from dalembert.boundary.kkt.assembly import Elements, Term
+from dalembert.boundary.kkt.end_terms import EndCondition, OnSet, Tie, with_ends
 from dalembert.boundary.kkt.free_time import TimedParts, with_free_time
 from dalembert.boundary.kkt.path_terms import (
     PathTerm,
@@ -37,7 +39,7 @@ from dalembert.systems.sizes import power_of_two
 class ControlData(NamedTuple):
     """A checked problem. t: (N+1,); given: which positions of the nodes are, (N+1, n); ends: what is given there; origin:
     from where positions are counted; holonomic: which of the constraints are, (m,); bounds: (2, N+1, ·) of "q" and "u";
-    paths: of what is no unknown; horizon: a free final time, or None."""
+    paths: of what is no unknown; horizon: a free final time, or None; sets: what holds at the ends besides what is given."""
 
     problem: OptimalControl
     scheme: Scheme
@@ -50,6 +52,7 @@ class ControlData(NamedTuple):
     bounds: dict[str, np.ndarray]
     paths: tuple[PathInequalities, ...] = ()
     horizon: Horizon | None = None
+    sets: EndSets = NO_SETS
 
     def at(self, z: np.ndarray) -> ControlData:
         """With the times at the final time of a path z (blocks, b), where that is free."""
@@ -76,6 +79,30 @@ class ControlData(NamedTuple):
             begin += path.size
         return found
 
+    def end_places(self, end: int) -> list[list[tuple[int, int]]]:
+        """Where q and v of the first (0) or the last (-1) end stand in a path (blocks, b)."""
+        state = self.layout.part("state")
+        blocks = (1, 0) if end == 0 else (len(self.t), len(self.t) + 1)
+        return [[(block, c) for c in range(state.start, state.stop)] for block in blocks]
+
+    @property
+    def tie(self) -> Tie | None:
+        """What is the same at both ends."""
+        tied = self.sets.tied
+        if not tied.any():
+            return None
+        chosen = [tuple(x) for x in np.argwhere(tied)]
+        first, last = ([self.end_places(end)[level][j] for level, j in chosen] for end in (0, -1))
+        return Tie(first, last, self.sets.shift[tied])
+
+    def end_state(self, z: np.ndarray, end: int, positions: np.ndarray) -> EndState:
+        """(q, v) of an end of a path (blocks, b); positions: their sizes."""
+        places, t = self.end_places(end), self.t
+        jet = np.array([[z[place] for place in level] for level in places])
+        sizes = np.array([positions, positions / np.ptp(t)])
+        name = "initial" if end == 0 else "final"
+        return EndState(name, jet + np.array([self.origin, 0.0 * self.origin]), ~self.ends[end].given, sizes, float(t[end]))
+
     def settled(self, path: PathInequalities) -> Bool[np.ndarray, "K m"]:
         """Where nothing that is free changes G."""
         rates = np.zeros_like(self.given)
@@ -98,9 +125,24 @@ def transcribed(data: ControlData, z: np.ndarray, sizes: ControlSizes, tolerance
     parts = TimedParts(
         elements_of(data), Components(fixed, primal, ~primal), Monitored(data.places("q"), np.ones(len(t))), scales
     )
+    if data.sets.size:
+        parts = with_ends(parts, layout.part("ends").start, _conditions(data, z, sizes), data.tie)
     if data.horizon is not None:
         parts = with_free_time(parts, [None] * len(parts.elements.terms), data.horizon.begin, data.time_place)
     return KKTSystem(*parts, near, role=lambda codes: role_of(codes, data.problem, {}))
+
+
+def _conditions(data: ControlData, z: np.ndarray, sizes: ControlSizes) -> list[EndCondition]:
+    """ψ = 0 at the ends. A multiplier stands with the position of its end."""
+    found, n = [], data.layout.n
+    for end, function, equations in zip((0, -1), data.sets.on, data.sets.equations, strict=True):
+        if function is not None:
+            places = [place for level in data.end_places(end) for place in level]
+            state = data.end_state(z, end, sizes.positions)
+            own = sizes_of_set(function, data.problem.system, state, equations)
+            term = OnSet(function, n, 2, plant_parameters)
+            found.append(EndCondition(term, places, (data.t[[end]],), own, max(places)[0]))
+    return found
 
 
 def _fixed(data: ControlData) -> np.ndarray:
@@ -120,6 +162,9 @@ def _fixed(data: ControlData) -> np.ndarray:
     fixed[1, steps] |= ~data.holonomic  # there is no step before the first node
     for block, end in zip((0, last), data.ends, strict=True):
         fixed[block, steps] = end.given[1].all()
+    if data.sets.carried:  # a tied end meets the constraints because the other one does
+        fixed[1, steps] = fixed[0, steps] = True
+    fixed[:, layout.part("ends")] = True
     for name in ("values", "inequalities"):
         fixed[:, layout.part(name)] = True
         for path, places in zip(data.paths, data.path_places(name), strict=True):

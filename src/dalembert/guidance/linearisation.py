@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dalembert.boundary.data.boundary_data import grid_nodes, read_through
+from dalembert.boundary.data.end_sets import refuse_sets
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.control.ends import PartlyGiven, read_partly
 from dalembert.control.problem import OptimalControl, check_solution_of, counted
@@ -167,6 +168,8 @@ class GivenEnds(NamedTuple):
 def read_given(problem: OptimalControl, solution: ControlSolution, ends: dict[str, Any], through: Any) -> GivenEnds:
     """Checked, of the ends "initial" and "final" that are asked for: what is not given must have no costate, and what is
     given be where the solution is. An end that nobody asks for is free."""
+    for name, end in ends.items():
+        refuse_sets(end, name, "neighbours of a solution end where it does: give its own end, (q, v)")
     n, t = solution.q.shape[1], np.asarray(solution.t)
     between = read_through(through, n)
     passed = np.zeros((len(t), n), dtype=bool)

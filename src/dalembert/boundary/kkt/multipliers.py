@@ -38,6 +38,8 @@ def holonomic(made: Transcription, z: np.ndarray) -> Float[np.ndarray, "nodes mh
     clean, given = _clean(made)
     at = np.flatnonzero(~clean & ~given)
     found[at] = continued(w.t[clean & ~given], found[clean & ~given], w.t[at])
+    if made.tie is not None and not given[0]:  # the last node bears what both ends, which are one, would bear
+        found[[0, -1]] = 0.5 * found[-1]
     return found
 
 

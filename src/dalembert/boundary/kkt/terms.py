@@ -39,6 +39,7 @@ class BlockLayout:
     watched: int  # values of path inequalities
     carries: bool  # whether the highest derivatives are unknowns of their own; for k = 1 nothing would be gained
     timed: bool = False  # whether the final time is free
+    ends: int = 0  # components for what holds at the ends
 
     @property
     def carried(self) -> int:
@@ -50,7 +51,7 @@ class BlockLayout:
             "slots": self.stride * self.n, "highest": self.carried, "momentum": self.carried,
             "multipliers": self.points * self.m, "lower": self.lower, "holonomic": self.stride * self.holonomic,
             "values": self.watched, "inequalities": self.watched,
-            "time": TIMED * self.timed,
+            "ends": self.ends, "time": TIMED * self.timed,
         }  # fmt: skip
         begin = 0
         for key, size in sizes.items():

@@ -14,13 +14,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.boundary.data.moving_ends import MovingEnds
 from dalembert.boundary.data.sizes import Sizes
 from dalembert.boundary.kkt.assembly import Elements
+from dalembert.boundary.kkt.end_terms import Tie, carry, with_ends
 from dalembert.boundary.kkt.free_time import TimedParts, with_free_time
 from dalembert.boundary.kkt.lower import Group, groups_of
 from dalembert.boundary.kkt.path_terms import WatchedPaths, path_blocks
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.boundary.kkt.terms import BlockLayout, TermList
+from dalembert.boundary.kkt.window_ends import conditions_of, tie_of
 from dalembert.discretize.windows import Windows, window_jets
 from dalembert.systems.higher.variational import (
     VariationalProblem,
@@ -45,6 +48,7 @@ class Transcription(NamedTuple):
     equations: tuple[int, ...]
     groups: list[Group]
     watched: WatchedPaths | None
+    tie: Tie | None = None
 
     @property
     def blocks_of_nodes(self) -> np.ndarray:
@@ -108,12 +112,20 @@ class FixedSlots(NamedTuple):
     left_out: np.ndarray | None = None
 
 
+class Watching(NamedTuple):
+    """What a problem has besides: path inequalities; a free final time; ends that are not given."""
+
+    watched: WatchedPaths | None = None
+    timed: bool = False
+    ends: MovingEnds | None = None
+
+
 def transcribe(
     problem: VariationalProblem, windows: Windows, given: FixedSlots, sample: np.ndarray, sizes: Sizes,
-    watched: WatchedPaths | None = None, timed: bool = False,
+    asked: Watching | None = None,
 ) -> Transcription:  # fmt: skip
-    """The KKT system of a problem. given: what is fixed. sample: (slots, n), a path to look at. watched: path
-    inequalities; timed: whether the final time is free."""
+    """The KKT system of a problem. given: what is fixed. sample: (slots, n), a path to look at."""
+    watched, timed, ends = asked or Watching()
     n, k, stride = sample.shape[1], problem.derivatives, windows.stride
     orders, holonomic = orders_of(problem, n), constraint_numbers(problem, n)[1]
     equations = tuple(i for i, order in enumerate(orders) if order == k)
@@ -121,6 +133,7 @@ def transcribe(
     layout = BlockLayout(
         n, k, windows.times.shape[1], stride, windows.width, len(equations), lower, holonomic, 0 if stride > 1 else k // 2,
         0 if watched is None else watched.size, k > 1 and windows.differenced, timed,
+        0 if ends is None else ends.sets.size,
     )  # fmt: skip
     made = TermList(with_parameters(problem, None), windows, layout, given.slots)
     made.add_windows(given.left_out)
@@ -132,6 +145,9 @@ def transcribe(
         made.add_holonomic()
     if watched is not None:
         made.add_watched(watched, given.left_out)
+    tie = None if ends is None else tie_of(ends, windows, layout)
+    if tie is not None:  # a tied end meets the constraints because the other one does
+        made.fixed[sorted({block for block, _ in tie.first}), layout.part("holonomic")] = True
     primal, relaxed = np.zeros(layout.size, dtype=bool), np.zeros(layout.size, dtype=bool)
     primal[layout.part("slots")] = primal[layout.part("highest")] = primal[layout.part("values")] = True
     for name in ("multipliers", "lower", "holonomic", "inequalities"):
@@ -146,12 +162,17 @@ def transcribe(
         Elements(tuple(made.terms), made.data, problem.parameters), Components(made.fixed, primal, relaxed),
         _monitored(windows, layout, given.slots, sizes), scales,
     )  # fmt: skip
+    if ends is not None:
+        parts = with_ends(
+            parts, layout.part("ends").start, conditions_of(ends, windows, layout, given.slots, sample, sizes), tie
+        )
     if timed:
         orders = [o if k > 1 else None for o in made.orders]
+        orders += [None] * (len(parts.elements.terms) - len(orders))
         parts = with_free_time(parts, orders, float(windows.t[0]), layout.part("time").start)
     samples = _samples(parts.scales, sample.reshape(len(made.fixed), stride * n))
     kkt = KKTSystem(*parts, samples, role=lambda codes: role_of(codes, problem, {}))
-    return Transcription(kkt, layout, windows, made.data, equations, groups, watched)
+    return Transcription(kkt, layout, windows, made.data, equations, groups, watched, tie)
 
 
 def _monitored(windows: Windows, layout: BlockLayout, fixed_slots: np.ndarray, sizes: Sizes) -> Monitored:
@@ -176,6 +197,9 @@ def first_values(problem: VariationalProblem, made: Transcription, slots: np.nda
         z[:, made.carriers, a.part("highest")] = np.asarray(jets[:, :, :, -1]).reshape(batch, -1, a.carried)
         momenta = np.asarray(_highest_momentum(problem, jets, w.times))
         z[:, made.carriers, a.part("momentum")] = momenta.reshape(batch, -1, a.carried)
+    if made.tie is not None:
+        for i in range(batch):
+            carry(z[i], a.part("ends").start, made.tie)
     return z
 
 

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dalembert.papers.colombo_martin_de_diego_zuccalli import beam, flow, free_steps, heisenberg, prescribed_steps, sphere
+from dalembert.papers.colombo_martin_de_diego_zuccalli import (
+    beam,
+    flow,
+    free_steps,
+    heisenberg,
+    optimal_control,
+    prescribed_steps,
+    sphere,
+)
 from dalembert.papers.colombo_martin_de_diego_zuccalli.report import Findings, write_report, write_table
 from dalembert.papers.drawing import saving
 from dalembert.papers.paper import Paper
@@ -20,7 +28,7 @@ def run(folder: Path, fast: bool = False) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     found = Findings(
         beam.measure(fast), free_steps.measure(fast), free_steps.from_equal_steps(), prescribed_steps.measure(fast),
-        sphere.measure(fast), heisenberg.measure(fast), flow.measure(fast),
+        sphere.measure(fast), heisenberg.measure(fast), flow.measure(fast), optimal_control.measure(fast),
     )  # fmt: skip
     with saving(folder) as save:
         beam.draw(save, found.orders)

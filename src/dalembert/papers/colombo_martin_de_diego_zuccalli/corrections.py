@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dalembert.papers.colombo_martin_de_diego_zuccalli import checks, forms
+from dalembert.papers.colombo_martin_de_diego_zuccalli import optimal_control as control
 from dalembert.papers.correction import Correction
 
 CORRECTIONS = (
@@ -74,6 +75,20 @@ CORRECTIONS = (
         checks.equations_of_the_beam, "μ = ρ = 1: {1:.2f} of ∂A_d/∂t_k at five nodes; corrected: equal to {2:.0e}",
     ),
     Correction(
+        "section 4.3, system", "(t_i - t_{i-1}) D₄L_d + (t_{i+1} - t_i) D₂L_d = u_i", "= -½(t_{i+1} - t_{i-1}) u_i",
+        control.printed_control, "q = t², u = q̈ = {1:.0f}, h = 0.1: {0:.1f} as printed, which is -hu = {2:.1f}",
+    ),
+    Correction(
+        "section 4.3, cost and L̃_d",
+        "Σ_{i=0}^{N-1} C(t_i, q_i, t_{i+1}, q_{i+1}, u_i); L̃_d = C(t_i, q_i, t_{i+1}, q_{i+1}, u_{i+1})",
+        "the sum from 1 to N-1, with u_i of q_{i-1}, q_i, q_{i+1}; L̃_d = C(t_{i+1}, q_{i+1}, t_{i+2}, q_{i+2}, u_{i+1})",
+        control.controls_and_windows, "N = 7: {0:.0f} controls from u₀ on, {1:.0f} windows, the first one with u_{2:.0f}",
+    ),
+    Correction(
+        "section 4.3, ends", "q₀, q₁ and q_{N-1}, q_N", "(q, v) by the forced Legendre maps: u₀ and u_N cost, too",
+        control.ends_by_nodes, "double integrator, rest to rest, N = 80: 12 + {0:.0f}h as printed, 12{1:.0f}h² by (q, v)",
+    ),
+    Correction(
         "section 4.4", "Φ_d(q_{k+2}) = 0 for k ∈ {2, …, N-2} \\ I",
         "Φ_d(q_k) = 0 for these k: as printed q₂, q₃ and the q_{i+2}, i ∈ I, have no constraint; the text repairs it",
         checks.equations_of_4_4, "N = 40, three points: {0:.0f} unknowns, {1:.0f} equations, {2:.0f} nodes without",
@@ -92,4 +107,8 @@ MISPRINTS = (
     ("Proposition 3.2", "the solution of (3.2)", "of (3.4)"),
     ("Remark 3.4", "M̃_d × R^{km} → Q^{k+1} × R^{km}", "→ Q^{2k} × R^{km}"),
     ("section 4.2", "q_{N-q}", "q_{N-1}"),
+    ("section 4.3, system", "D₂L_d(t_i, q_i, t_i, q_{i+1}), 1 ≤ i ≤ n", "D₂L_d(t_i, q_i, t_{i+1}, q_{i+1}), 1 ≤ i ≤ N-1"),
+    ("section 4.3, cost", "u^α_{(0,N-1)}", "u^a_{(1,N-1)}"),
+    ("section 4.3, Φ_d and λ", "(R×Q)²; λ ∈ R^m, 1 ≤ α ≤ m; R^{2m}", "(R×Q)³; λ ∈ R^{n-m}, m+1 ≤ α ≤ n; R^{2(n-m)}"),
+    ("section 4.3", "Theorem 3.2", "Proposition 3.2"),
 )

@@ -40,6 +40,8 @@ def true_orders(problem: VariationalProblem, n: int) -> VariationalProblem:
         return problem
     found, seen = [], 0
     for (given, f), orders in zip(problem.differential, traced(_orders, problem, np.zeros(n)), strict=True):
+        if not orders:  # no equation at all
+            continue
         if min(orders) == 0:
             raise ValueError(
                 f"constraints: component {seen + orders.index(0)} of those with derivatives depends on no derivative; give "

@@ -1,0 +1,273 @@
+"""On and Periodic: ends that lie on a set ψ(q, v) = 0, or a final end that is the initial one again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from dalembert.boundary.data.boundary_data import Nodes
+from dalembert.numbers import as_function, as_number, as_numbers, described, whole_number
+from dalembert.systems import InconsistentDataError, RankDeficientError
+from dalembert.systems.problem import Problem
+from dalembert.systems.shapes import output_shape, traced
+from dalembert.tracing import Jitted
+
+STARTS, STEPS, MET = 12, 60, 1e-10
+LEAST = 1e-12  # damping, so that equations that depend on each other can be solved
+DEPENDENT = 1e-6  # smallest singular value of the gradients of a set, rows as long as beside it are 1
+
+
+class On(eqx.Module):
+    """ψ(q, v) = 0: an end anywhere on a set, where the costates are normal to it.
+
+    Args:
+        psi: `psi(q, v)`, of a VariationalProblem of order k `psi(q, q̇, …)` of k arguments, (n,) each; then t and p as the
+            problem's functions have them, to () or (m,).
+
+    Raises:
+        TypeError: psi is no function.
+
+    Example:
+        >>> mass = da.System(lambda q, v: 0.5 * v @ v)
+        >>> move = da.OptimalControl(mass, cost=lambda q, v, u: u @ u, actuated=0)
+        >>> line = da.On(lambda q, v: q[0] + v[0] - 1.0)
+        >>> found = da.solve(move, initial=([0.0], [0.0]), final=line, T=1.0, steps=100)
+        >>> round(float(found.cost), 3), bool(abs(found.costates_final[0, 0] - found.costates_final[1, 0]) < 1e-9)
+        (0.429, True)
+    """
+
+    psi: Callable = eqx.field(static=True)
+
+    def __init__(self, psi: Callable):
+        self.psi = as_function(psi, "psi", "ψ(q, v)")
+
+
+class Periodic(eqx.Module):
+    """q(T) = q(0) + shift, v(T) = v(0): the final end of a closed orbit, or of a step that repeats; costates repeat too.
+
+    Args:
+        shift: (n,), or a mapping {coordinate: number}, such as 2π of an angle that turns once; 0 if None.
+
+    Raises:
+        ValueError: shift is no array (n,) of finite numbers.
+        TypeError: shift is of another type.
+
+    Example:
+        >>> mass = da.System(lambda q, v: 0.5 * v @ v, time_dependent=True, coordinates=("x",))
+        >>> follow = da.OptimalControl(mass, cost=lambda q, v, u, t: u @ u + (q[0] - jnp.cos(t)) ** 2, actuated=0)
+        >>> found = da.solve(follow, initial=({"x": 0.5},), final=da.Periodic(), T=2 * np.pi, steps=40)
+        >>> bool(abs(found.q[-1, 0] - found.q[0, 0]) + abs(found.v[-1, 0] - found.v[0, 0]) < 1e-9)
+        True
+    """
+
+    shift: Any = None
+
+    def __init__(self, shift: Any = None):
+        if shift is None or isinstance(shift, Mapping):
+            self.shift = None if shift is None else {x: as_number(y, f"shift[{x!r}]") for x, y in shift.items()}
+        else:
+            self.shift = as_numbers(shift, "shift")
+            if self.shift.ndim != 1:
+                raise ValueError(f"shift: found shape {self.shift.shape}; give an array (n,), or a mapping of coordinates")
+
+    def of(self, n: int, coordinates: Sequence[str] | None) -> Float[np.ndarray, "n"]:
+        """The shift of every coordinate."""
+        found = np.zeros(n)
+        if isinstance(self.shift, dict):
+            for key, number in self.shift.items():
+                found[coordinate_at(key, "final: shift", n, coordinates)] = number
+        elif self.shift is not None:
+            if self.shift.shape != (n,):
+                raise ValueError(f"final: found a shift of shape {self.shift.shape}; the problem has n = {n} coordinates")
+            found = self.shift
+        return found
+
+
+def coordinate_at(key: Any, place: str, n: int, coordinates: Sequence[str] | None) -> int:
+    """The index of a coordinate that is named, or told by its index."""
+    if isinstance(key, str):
+        if key not in (coordinates or ()):
+            known = ", ".join(coordinates) if coordinates else f"named by their index, 0 to {n - 1}"
+            raise ValueError(f"{place}: found coordinate {key!r}; the coordinates are {known}")
+        return list(coordinates or ()).index(key)
+    return whole_number(key, f"{place}: a coordinate", 0, n - 1)
+
+
+class EndSets(NamedTuple):
+    """What holds at the ends besides what is given. on: ψ of the first and of the last end, or None; equations: how many
+    they are; tied: (levels, n), components that are free and the same at both ends; shift: (levels, n), their difference."""
+
+    on: tuple[EndFunction | None, EndFunction | None]
+    equations: tuple[int, int]
+    tied: Bool[np.ndarray, "levels n"]
+    shift: Float[np.ndarray, "levels n"]
+
+    @property
+    def held(self) -> Bool[np.ndarray, "2 levels n"]:
+        """What is neither given nor free."""
+        return np.stack([self.tied | (f is not None) for f in self.on])
+
+    @property
+    def carried(self) -> int:
+        """How many numbers every block carries from the first end to the last."""
+        return int(self.tied.sum())
+
+    @property
+    def size(self) -> int:
+        """How many components of a block they take."""
+        return 2 * self.carried + max(*self.equations, self.carried)
+
+
+NO_SETS = EndSets((None, None), (0, 0), np.zeros((0, 0), dtype=bool), np.zeros((0, 0)))
+
+
+class EndFunction(NamedTuple):
+    """ψ of an end. problem: without its parameters, like whose functions ψ is called; implied: (problem, jet, t) → what the
+    constraints of the problem make of the same state anyhow."""
+
+    problem: Problem
+    psi: Callable
+    implied: Callable
+
+    def call(self, problem: Any, jet: Sequence, t) -> Float[Any, "m"]:
+        """ψ at a jet, with the parameters of `problem`."""
+        return jnp.atleast_1d(problem.call(self.psi, *jet, t=t))
+
+
+def check_ends_agree(initial: Any, final: Any) -> None:
+    """TypeError where Periodic stands at the wrong end, or beside nodes."""
+    if isinstance(initial, Periodic):
+        raise TypeError(
+            "initial: found Periodic; it says of the final end that it is that of the initial one: final=Periodic()"
+        )
+    if isinstance(final, Periodic) and isinstance(initial, Nodes):
+        raise TypeError("final: found Periodic beside Nodes at the first end; give derivatives there, ([…],), or nothing")
+
+
+def equations_of(end: Any, name: str, problem: Problem, levels: int, n: int) -> int:
+    """How many equations ψ has; errors that name the end."""
+    if not isinstance(end, On):
+        return 0
+    names = ", ".join(["q", "v", "a", "j", "s"][:levels])
+
+    def check(problem: Problem, q) -> int:
+        call = lambda: problem.call(end.psi, *[q] * levels, t=jnp.zeros(()))  # noqa: E731
+        shape = output_shape(call, f"{name}: psi", names + problem.trailing)
+        if len(shape) > 1:
+            raise ValueError(f"{name}: psi returns shape {shape}; give () or (m,)")
+        return shape[0] if shape else 1
+
+    return traced(check, problem, np.zeros(n))
+
+
+class EndState(NamedTuple):
+    """Where an end is sought. name: "initial" or "final"; jet: (levels, n); free: which of it is not given; sizes: (levels,
+    n)."""
+
+    name: str
+    jet: Float[np.ndarray, "levels n"]
+    free: Bool[np.ndarray, "levels n"]
+    sizes: Float[np.ndarray, "levels n"]
+    t: float
+
+
+def onto_set(function: EndFunction, problem: Problem, at: EndState) -> Float[np.ndarray, "levels n"]:
+    """A state with ψ = 0 and the constraints of the problem near the given one: Levenberg-Marquardt steps in typical sizes.
+
+    Raises:
+        InconsistentDataError: none is found, from there nor from states beside it.
+        RankDeficientError: the equations depend on each other where they hold.
+    """
+    random, least = np.random.default_rng(0), np.inf
+    for start in range(STARTS):
+        apart = random.standard_normal(at.jet.shape) * at.sizes * at.free
+        jet, off = _corrected(function, problem, at._replace(jet=at.jet + min(start, 3) * apart))
+        if off <= MET:
+            check_rank(function, problem, at._replace(jet=jet), "near the first path")
+            return jet
+        least = min(least, off)
+    raise InconsistentDataError(
+        f"{at.name}: found no state with psi = 0 near the first path, with the constraints of the problem, from {STARTS} "
+        f"starts; the least violation is {least:.1e} of its size. Look at psi, or give a guess whose end is near the set"
+    )
+
+
+def _corrected(function: EndFunction, problem: Problem, at: EndState) -> tuple[np.ndarray, float]:
+    """The end of the steps, and the violation, relative to how much every equation changes over typical sizes."""
+    jet, damping, scale = at.jet, 1e-3, at.sizes * at.free
+    values, slopes = _rows(function, problem, jet, at.t)
+    for _ in range(STEPS):
+        rows = (slopes * scale).reshape(len(values), -1)
+        if not (np.all(np.isfinite(rows)) and np.all(np.isfinite(values))):
+            return jet, np.inf
+        square = rows.T @ rows
+        size = np.trace(square) / len(square) or 1.0
+        step = -np.linalg.solve(square + damping * size * np.eye(len(square)), rows.T @ values).reshape(jet.shape) * scale
+        if not np.any(rows) or np.abs(step / at.sizes).max() < MET * MET:
+            break
+        new = _rows(function, problem, jet + step, at.t)
+        if np.linalg.norm(new[0]) < np.linalg.norm(values):
+            jet, (values, slopes), damping = jet + step, new, max(damping * 1e-2, LEAST)
+        else:
+            damping *= 10.0
+        if _violation(values, slopes, at) <= MET * 1e-3:
+            break
+    return jet, _violation(values, slopes, at)
+
+
+def _violation(values: np.ndarray, slopes: np.ndarray, at: EndState) -> float:
+    reach = np.maximum(at.sizes, np.abs(at.jet))
+    size = np.sqrt(((slopes * reach) ** 2).sum(axis=(1, 2)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.max(np.where(values == 0.0, 0.0, np.abs(values) / size)))
+
+
+def check_rank(function: EndFunction, problem: Problem, at: EndState, where: str) -> None:
+    """RankDeficientError where gradients by what is free depend on each other."""
+    random, apart = np.random.default_rng(0), at.sizes * at.free
+    jets = [at.jet + random.standard_normal(at.jet.shape) * apart for _ in range(3)]
+    rows, *beside = (_rows(function, problem, x, at.t)[1].reshape(-1, apart.size) * apart.ravel() for x in (at.jet, *jets))
+    lengths = np.max([np.linalg.norm(x, axis=1, keepdims=True) for x in (rows, *beside)], axis=0)
+    scaled = rows / np.where(lengths > 0.0, lengths, 1.0)
+    count = int((np.linalg.svd(scaled, compute_uv=False) > DEPENDENT).sum()) if np.all(np.isfinite(scaled)) else len(rows)
+    if count < len(rows):
+        raise RankDeficientError(
+            f"{at.name}: the {len(rows)} equations of psi, and of what the constraints of the problem make of an end, have "
+            f"rank {count} {where}, at {np.array2string(at.jet.ravel(), precision=6)}: no multipliers exist there. Leave "
+            "out what follows from the rest, and write a set so that its gradients are independent on it: q[0], not q[0]**2"
+        )
+
+
+def _rows(function: EndFunction, problem: Problem, jet: np.ndarray, t: float) -> tuple[np.ndarray, np.ndarray]:
+    values, slopes = _linearised(function, problem, jet, t)
+    return np.asarray(values), np.asarray(slopes)
+
+
+@Jitted
+def _linearised(function: EndFunction, problem: Problem, jet, t):
+    """ψ and the constraints of the problem at an end, (m,), and their derivatives (m, levels, n)."""
+
+    def rows(x):
+        levels = [x[i] for i in range(x.shape[0])]
+        return jnp.concatenate([function.call(problem, levels, t), function.implied(problem, levels, t)])
+
+    return rows(jet), jax.jacfwd(rows)(jet)
+
+
+def sizes_of_set(function: EndFunction, problem: Problem, at: EndState, equations: int) -> Float[np.ndarray, "m"]:
+    """How much ψ changes over typical sizes."""
+    _, slopes = _rows(function, problem, at.jet, at.t)
+    found = np.abs(slopes * at.sizes).max(axis=(1, 2))[:equations]
+    return np.where(np.isfinite(found) & (found > 0.0), found, 1.0)
+
+
+def refuse_sets(end: Any, name: str, where: str) -> None:
+    """TypeError where an end has to be given."""
+    if isinstance(end, On | Periodic):
+        raise TypeError(f"{name}: found {described(end)}; {where}")

@@ -1,0 +1,156 @@
+"""The form of Colombo, Martín de Diego and Zuccalli: controls eliminated by the equations of motion, section 2.1 and 4.3.
+
+    L̃(q, q̇, q̈, t) = C(q, q̇, u, t),   u = (d/dt L_v - L_q - f) on what is actuated,   φ = the same on the rest = 0
+
+and on three nodes, with windows of the plant's own discrete Lagrangian: u₁ = -(D₂L_d(q₀, q₁) + D₁L_d(q₁, q₂))/h.
+Source: section 4.3; what is corrected of it: docs/papers/colombo-martin-de-diego-zuccalli.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dalembert.control.problem import OptimalControl, actuation, plant_scheme, with_plant_parameters
+from dalembert.discretize import Scheme
+from dalembert.discretize.nodes import Interval, incoming, outgoing
+from dalembert.numbers import as_positive
+from dalembert.systems import VariationalProblem
+from dalembert.systems.equations import euler_lagrange
+
+
+def eliminate(problem: OptimalControl, step: float | None = None, scheme: Scheme | None = None) -> VariationalProblem:
+    """min ∫ C(q, q̇, u(q, q̇, q̈)) dt under the equations of motion of what is not actuated: a problem of second order.
+
+    Args:
+        problem: an OptimalControl of a plant without constraints and without terminal cost, whose actuated coordinates are
+            given by indices, or all of them by a regular B(q).
+        step: h, for the paper's functions of three nodes, on equal steps, which `Points()` takes; None for those of
+            (q, q̇, q̈), which all windows take, of order 4 with `Hermite()`.
+        scheme: of the plant, with a step.
+
+    Returns:
+        A VariationalProblem with derivatives = 2; its multipliers λ are those of the equations of motion without a control.
+
+    Raises:
+        ValueError: a plant with constraints, a terminal cost, or B(q) that is not square.
+        TypeError: an argument is of the wrong type.
+
+    Source: Colombo, Martín de Diego, Zuccalli, sections 2.1 and 4.3.
+
+    Example:
+        >>> mass = da.System(lambda q, v: 0.5 * v @ v)
+        >>> move = da.OptimalControl(mass, cost=lambda q, v, u: u @ u, actuated=0)
+        >>> rest = [0.0]
+        >>> ends = {"initial": ([0.0], rest), "final": ([1.0], rest)}
+        >>> found = da.solve(da.eliminate(move), **ends, T=1.0, steps=4, scheme=da.Hermite())
+        >>> round(float(found.action), 9)
+        12.0
+    """
+    if not isinstance(problem, OptimalControl):
+        raise TypeError(f"problem: found {type(problem).__name__}; give an OptimalControl")
+    if problem.system.constraints:
+        raise ValueError(
+            "problem: found a plant with constraints, whose forces the equations of motion contain besides the controls; "
+            "the eliminated form is that of plants without. Use coordinates without constraints, or solve the problem itself"
+        )
+    if problem.terminal is not None:
+        raise ValueError(
+            "problem: found a terminal cost; a VariationalProblem has none. Write it as an integral in the cost"
+        )
+    bare, system = with_plant_parameters(problem, None), problem.system
+    given = {"parameters": system.parameters, "time_dependent": system.time_dependent, "coordinates": system.coordinates}
+    if step is None:
+        if scheme is not None:
+            raise TypeError("scheme: found without step; the functions of (q, q̇, q̈) take the windows that solve is given")
+        window: Any = _Jet(bare)
+    else:
+        window = _Nodes(bare, float(as_positive(step, "step")), plant_scheme(scheme))
+    free = callable(problem.actuated)
+    unactuated = () if free else (_Unactuated(window),)
+    return VariationalProblem(_Cost(window), unactuated, derivatives=2, **given)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Window:
+    """What the functions of a window have in common. problem: without its parameters."""
+
+    problem: OptimalControl
+
+    def plant(self, trailing: tuple) -> tuple[OptimalControl, Any]:
+        """With the parameters, and the time, of a call f(…[, t][, p])."""
+        timed = self.problem.system.time_dependent
+        parameters = trailing[-1] if len(trailing) > timed else None
+        return with_plant_parameters(self.problem, parameters), trailing[0] if timed else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Jet(_Window):
+    """At (q, q̇, q̈)."""
+
+    weight = 1.0
+
+    def state(self, problem: OptimalControl, jet: tuple, t) -> tuple:
+        """q, v, t, and d/dt L_v - L_q - f there."""
+        q, v, a = jet
+        return q, v, t, euler_lagrange(problem.system, q, v, a, t)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Nodes(_Window):
+    """At the middle one of three nodes; t: of the first."""
+
+    step: float
+    scheme: Scheme
+
+    @property
+    def weight(self) -> float:
+        return self.step
+
+    def state(self, problem: OptimalControl, jet: tuple, t) -> tuple:
+        q0, q1, q2 = jet
+        h, system = jnp.asarray(self.step), problem.system
+        before, after = Interval(q0, q1 - q0, t, h), Interval(q1, q2 - q1, t + h, h)
+        impulse = incoming(self.scheme, system, before) + outgoing(self.scheme, system, after)
+        return q1, (q2 - q0) / (2 * h), t + h, -impulse / h
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cost:
+    """w C(q, v, u)."""
+
+    window: Any
+
+    def __call__(self, *given):
+        problem, t = self.window.plant(given[3:])
+        q, v, time, force = self.window.state(problem, given[:3], t)
+        return self.window.weight * problem.system.call(problem.cost, q, v, _control(problem, q, force, time), t=time)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Unactuated:
+    """w times the equations of motion without a control."""
+
+    window: Any
+
+    def __call__(self, *given):
+        problem, t = self.window.plant(given[3:])
+        force = self.window.state(problem, given[:3], t)[3]
+        actuated: Any = problem.actuated
+        rest = [i for i in range(force.shape[0]) if i not in actuated]
+        return self.window.weight * force[jnp.array(rest, dtype=int)]
+
+
+def _control(problem: OptimalControl, q, force, t) -> Float[Array, "r"]:
+    if not callable(problem.actuated):
+        return force[jnp.array(problem.actuated)]
+    columns = actuation(problem, q, t)
+    if columns.shape[0] != columns.shape[1]:
+        raise ValueError(
+            f"actuated: found B(q) of shape {columns.shape}; the eliminated form takes indices of the actuated coordinates, "
+            "Q = Q₁ × Q₂, or a square B(q)"
+        )
+    return jnp.linalg.solve(columns, force)

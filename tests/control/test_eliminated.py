@@ -1,0 +1,86 @@
+"""Controls eliminated by the equations of motion, the paper's form: the same limit, order 4, and a symplectic flow."""
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dalembert as da
+
+STILL = [0.0, 0.0]
+ENDS = {"initial": (STILL, STILL), "final": ([1.0, 1.0], STILL), "T": 2.0}
+
+
+def pulled(q, v):
+    """Two masses and a stiffening spring; only the first one has a motor."""
+    return 0.5 * v @ v - 2.0 * (q[1] - q[0]) ** 2 - (q[1] - q[0]) ** 4
+
+
+PULL = da.OptimalControl(da.System(pulled), cost=lambda q, v, u: u @ u, actuated=0)
+SWING = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v + jnp.cos(q[0])), cost=lambda q, v, u: u @ u, actuated=0)
+UP = {"initial": ([0.0], [0.0]), "final": ([3.0], [0.0]), "T": 2.0}
+
+
+@pytest.fixture(scope="module")
+def both():
+    """With forces as unknowns, and on three nodes between the two nodes that this has at each end."""
+    base, h = da.solve(PULL, **ENDS, steps=20), 0.1
+    ends = {"initial": da.Nodes(base.q[:2]), "final": da.Nodes(base.q[-2:]), "T": 2.0, "steps": 20, "scheme": da.Points()}
+    problem = da.eliminate(PULL, step=h)
+    return base, da.solve(problem, **ends, guess=base.q + 0.05 * np.sin(np.pi * base.t)[:, None] ** 4)
+
+
+def test_it_is_the_same_problem_but_for_the_ends(both):
+    """The paths agree, and the costs but for u_0 and u_N, which the paper's leaves out."""
+    base, found = both
+    np.testing.assert_allclose(found.q, base.q, atol=1e-8)
+    ends = float(base.u[0] @ base.u[0] + base.u[-1] @ base.u[-1])
+    assert float(found.action) + 0.05 * ends == pytest.approx(float(base.cost), rel=1e-10)
+    assert found.kind == "minimum"
+
+
+def test_hermite_windows_have_order_four_and_the_same_limit():
+    """A pendulum swung up: the extrapolated cost with forces as unknowns, and costates that are momenta."""
+    forced = [da.solve(SWING, **UP, steps=steps) for steps in (20, 40, 80)]
+    coarse, fine = ((4 * float(b.cost) - float(a.cost)) / 3 for a, b in itertools.pairwise(forced))
+    problem = da.eliminate(SWING)
+    found = [da.solve(problem, **UP, steps=steps, scheme=da.Hermite()) for steps in (10, 20, 40)]
+    costs = [float(s.action) for s in found]
+    assert np.log2((costs[0] - costs[1]) / (costs[1] - costs[2])) == pytest.approx(4.0, abs=0.1)
+    assert costs[2] + (costs[2] - costs[1]) / 15 == pytest.approx(fine + (fine - coarse) / 15, rel=1e-7)
+    slope = (4 * forced[2].costates_final - forced[1].costates_final) / 3
+    np.testing.assert_allclose(found[2].momenta_final, slope, rtol=1e-4)
+
+
+def test_the_flow_of_the_control_problem_is_symplectic():
+    """Υ*Ω = Ω at generic nodes of a pendulum's control; with constraints: docs/papers."""
+    nodes = np.array([[0.3], [0.35], [0.45], [0.7]])
+    defect = da.measure.symplectic_defect(da.eliminate(SWING, step=0.1), nodes=nodes, h=0.1, scheme=da.Points())
+    assert float(defect.relative) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"problem": 3.0}, TypeError, "problem: found float"),
+        ({"step": -1.0}, ValueError, "step"),
+        ({"scheme": da.Scheme()}, TypeError, "scheme: found without step"),
+        ({"step": 0.1, "scheme": da.Hermite()}, TypeError, "scheme: found Hermite"),
+    ],
+)
+def test_what_is_wrong_is_named(given, error, message):
+    with pytest.raises(error, match=message):
+        da.eliminate(**{"problem": PULL, **given})
+
+
+def test_plants_that_have_no_such_form_are_named():
+    free = lambda q, v: 0.5 * v @ v  # noqa: E731
+    held = da.System(free, da.Holonomic(lambda q: q @ q - 1.0))
+    with pytest.raises(ValueError, match="problem: found a plant with constraints"):
+        da.eliminate(da.OptimalControl(held, cost=lambda q, v, u: u @ u, actuated=0))
+    with pytest.raises(ValueError, match="problem: found a terminal cost"):
+        da.eliminate(da.OptimalControl(da.System(free), cost=lambda q, v, u: u @ u, actuated=0, terminal=lambda q, v: q @ q))
+    turned = da.OptimalControl(da.System(free), cost=lambda q, v, u: u @ u, actuated=lambda q: jnp.ones((2, 1)))
+    with pytest.raises(ValueError, match="actuated: found B"):
+        da.solve(da.eliminate(turned), initial=(STILL, STILL), final=(STILL, STILL), T=1.0, steps=5)
