@@ -39,7 +39,6 @@ from dalembert.boundary.result import Ended, EndLimits, ended, solutions_of
 from dalembert.boundary.warm import known_forces, warm_multipliers
 from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable
 from dalembert.discretize.windows import Windows, windows
-from dalembert.numbers import as_numbers
 from dalembert.solution import Solution
 from dalembert.systems import check_x64
 from dalembert.systems.higher.orders import true_orders
@@ -126,7 +125,7 @@ def prepare_problem(
         raise ValueError("initial, final: a discrete Lagrangian given directly (scheme=Points()) needs Nodes at both ends")
     start, end = (_side([both[i] for both in boundary_data]) for i in (0, 1))
     w = windows(scheme, k, t, (start is None or not start.nodes, end is None or not end.nodes))
-    guesses = [_guess_nodes(r.guess, t, n) for r in requests if r.guess is not None]
+    guesses = [guess_nodes(r.guess, t, n) for r in requests if r.guess is not None]
     guess = np.concatenate(guesses, axis=1) if guesses else None
     through = Through(between[0].times, np.concatenate([b.points for b in between], axis=1))
     given = fill_slots(w, start, end, through, n * len(requests), guess)
@@ -285,29 +284,10 @@ def _dimension(problem, start, end, through, guess) -> int:
     else:
         candidates = [e.values.shape[1] for e in (start, end) if e is not None]
         candidates += [np.size(q) for q in through.values()] if isinstance(through, Mapping) else []
-        candidates += [] if guess is None else [_guess_path(guess).shape[-1]]
+        candidates += [] if guess is None else [guess_path(guess).shape[-1]]
         if not candidates:
             raise TypeError("initial: give something at an end, a point between, a guess, or the problem's coordinates=")
         n = int(candidates[0])
         if n == 0:
             raise ValueError("initial, final, through, guess: found an array without numbers; a point has n coordinates")
     return n
-
-
-def _guess_path(guess) -> np.ndarray:
-    """The guess's own nodes, (…, n)."""
-    path = as_numbers(guess.q if isinstance(guess, Solution) else guess, "guess")
-    if path.ndim != 2:
-        raise ValueError(f"guess: found shape {path.shape}; give a path (N+1, n), one row per node, or a Solution")
-    return path
-
-
-def _guess_nodes(guess, t: np.ndarray, n: int) -> np.ndarray:
-    path = _guess_path(guess)
-    if isinstance(guess, Solution):
-        if path.shape[1] != n:
-            raise ValueError(f"guess: found a Solution of {path.shape[1]} coordinates; the problem has n = {n}")
-        return guess.interpolate(np.clip(t, float(guess.t[0]), float(guess.t[-1])))
-    if path.shape != (len(t), n):
-        raise ValueError(f"guess: found shape {path.shape}; give a path {(len(t), n)}, one row per node")
-    return path

@@ -1,4 +1,4 @@
-"""What a known solution gives to another problem besides its path: multipliers of constraints and of bounds."""
+"""What a guess gives to a problem: its path, and of a known solution multipliers of constraints and of bounds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from dalembert.boundary.data.columns import at_times
 from dalembert.boundary.data.inequalities import continued_forces, nodes_of
 from dalembert.boundary.kkt.transcription import Transcription
+from dalembert.numbers import as_numbers
 from dalembert.solution import Solution
 
 
@@ -46,3 +47,23 @@ def known_forces(made: Transcription, positions: bool, z: np.ndarray, guess: Any
         forces.ravel()[values] = found
         z.ravel()[own] = found / path.level.weights[:, None]
     return forces
+
+
+def guess_path(guess) -> np.ndarray:
+    """The guess's own nodes, (…, n)."""
+    path = as_numbers(guess.q if isinstance(guess, Solution) else guess, "guess")
+    if path.ndim != 2:
+        raise ValueError(f"guess: found shape {path.shape}; give a path (N+1, n), one row per node, or a Solution")
+    return path
+
+
+def guess_nodes(guess, t: np.ndarray, n: int) -> np.ndarray:
+    """The guess at the times t, (N+1, n)."""
+    path = guess_path(guess)
+    if isinstance(guess, Solution):
+        if path.shape[1] != n:
+            raise ValueError(f"guess: found a Solution of {path.shape[1]} coordinates; the problem has n = {n}")
+        return guess.interpolate(np.clip(t, float(guess.t[0]), float(guess.t[-1])))
+    if path.shape != (len(t), n):
+        raise ValueError(f"guess: found shape {path.shape}; give a path {(len(t), n)}, one row per node")
+    return path

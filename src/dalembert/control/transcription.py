@@ -16,7 +16,7 @@ from dalembert.boundary.data.end_sets import NO_SETS, EndSets, EndState, sizes_o
 from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.inequalities import PathInequalities, parabola_rates
 from dalembert.boundary.kkt.assembly import Elements, Term
-from dalembert.boundary.kkt.end_terms import EndCondition, OnSet, Tie, with_ends
+from dalembert.boundary.kkt.ends.end_terms import EndCondition, OnSet, Tie, with_ends
 from dalembert.boundary.kkt.free_time import TimedParts, with_free_time
 from dalembert.boundary.kkt.path_terms import (
     PathTerm,

@@ -17,13 +17,13 @@ import numpy as np
 from dalembert.boundary.data.moving_ends import MovingEnds
 from dalembert.boundary.data.sizes import Sizes
 from dalembert.boundary.kkt.assembly import Elements
-from dalembert.boundary.kkt.end_terms import Tie, carry, with_ends
+from dalembert.boundary.kkt.ends.end_terms import Tie, carry, with_ends
+from dalembert.boundary.kkt.ends.window_ends import conditions_of, tie_of
 from dalembert.boundary.kkt.free_time import TimedParts, with_free_time
 from dalembert.boundary.kkt.lower import Group, groups_of
 from dalembert.boundary.kkt.path_terms import WatchedPaths, path_blocks
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.boundary.kkt.terms import BlockLayout, TermList
-from dalembert.boundary.kkt.window_ends import conditions_of, tie_of
 from dalembert.discretize.windows import Windows, window_jets
 from dalembert.systems.higher.variational import (
     VariationalProblem,

@@ -7,7 +7,7 @@ import numpy as np
 from dalembert.boundary.data.end_sets import sizes_of_set
 from dalembert.boundary.data.moving_ends import MovingEnds, end_slots, state_of
 from dalembert.boundary.data.sizes import Sizes
-from dalembert.boundary.kkt.end_terms import EndCondition, OnSet, Place, Tie
+from dalembert.boundary.kkt.ends.end_terms import EndCondition, OnSet, Place, Tie
 from dalembert.boundary.kkt.path_terms import as_given, moved_parameters
 from dalembert.boundary.kkt.terms import BlockLayout
 from dalembert.discretize.windows import Windows

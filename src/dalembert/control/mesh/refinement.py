@@ -21,10 +21,10 @@ from dalembert.boundary.data.columns import at_times
 from dalembert.boundary.data.free_time import Free, fitted
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal, settings
-from dalembert.control.local_errors import StepSums, local_errors
+from dalembert.control.mesh.local_errors import StepSums, local_errors
+from dalembert.control.mesh.switching import switch_times, with_switches
 from dalembert.control.problem import OptimalControl, check_solution_of
 from dalembert.control.solve import control_search
-from dalembert.control.switching import switch_times, with_switches
 from dalembert.numbers import as_tolerance, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
