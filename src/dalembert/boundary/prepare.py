@@ -36,7 +36,7 @@ from dalembert.boundary.kkt.path_terms import WatchedPaths
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, Watching, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.result import Ended, EndLimits, ended, solutions_of
-from dalembert.boundary.warm import known_forces, warm_multipliers
+from dalembert.boundary.warm import guess_nodes, guess_path, known_forces, warm_multipliers
 from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable
 from dalembert.discretize.windows import Windows, windows
 from dalembert.solution import Solution

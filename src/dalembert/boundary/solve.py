@@ -81,7 +81,7 @@ def solve(
         inequalities: `g(q, v)`, of an OptimalControl `g(q, v, u)`, then t and p as the problem's functions have them, to ()
             or (m,): g ≤ 0 at the nodes, with the velocities that the solution has there.
         tolerance: on the last update and on the constraints, of every coordinate relative to its size.
-        max_iterations: of Newton's method.
+        max_iterations: of each way to the solution; controls, bounds and a free T have several, tried one after the other.
         seek: "minimum", or "extremal" for that of any kind near the guess, as mechanical actions over long times have no
             minimum.
         method: "dalembert", or "ipopt": the same unknowns, equations, bounds and derivatives are handed to IPOPT (extra

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from dalembert.boundary.data.boundary_data import TimeGrid, read_times
+from dalembert.boundary.data.end_sets import refuse_sets
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal, settings
@@ -240,6 +241,7 @@ def _dimension(problem: OptimalControl, request: Request) -> int:
 
 def _matrix(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None) -> tuple[Array, np.ndarray]:
     """The numbers (2, n) of an end, traced or not, and which are given."""
+    refuse_sets(end, name, "how a solution on a set changes is not known: give (q, v), or parts of them")
     leaves, tree = jax.tree.flatten(end)
     numbers = [as_array(x, name) for x in leaves]
     counts = np.cumsum([0, *(x.size for x in numbers)])
