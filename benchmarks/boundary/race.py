@@ -27,7 +27,7 @@ from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, first_values, transcribe
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.newton.iteration import BoundaryNewton
-from dalembert.boundary.prepare import Request, prepare
+from dalembert.boundary.prepare import Request, prepare_problem
 from dalembert.native.band import banded as machine
 
 PROBLEM = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda q: q @ q - 1.0), derivatives=2)
@@ -41,7 +41,7 @@ def transcribed(steps: int) -> tuple[Transcription, np.ndarray]:
     t = np.linspace(0.0, sphere.T, steps + 1)
     inner = {float(t[i]): q for i, q in zip(indices[2:-2], given[2:-2], strict=True)}
     ends = (da.Nodes(given[:2]), da.Nodes(given[-2:]))
-    base = prepare(PROBLEM, [Request(*ends, inner, guess)], TimeGrid(sphere.T, steps), None)
+    base = prepare_problem(PROBLEM, [Request(*ends, inner, guess)], TimeGrid(sphere.T, steps), None)
     made = transcribe(PROBLEM, base.windows, FixedSlots(base.fixed), base.values[0], base.sizes(base.extents[0]))
     return made, first_values(PROBLEM, made, base.values)[0]
 
