@@ -306,10 +306,10 @@ CALLS = {
     "Law.sampled": (da.control_law(SERVO).sampled, {"every": 1}, {}),
     "matching": (
         da.matching, REGION | {"V": free, "F": lambda q, v: v[0] ** 2, "speeds": [1.0, 1.0]},
-        {"actuated": ELSEWHERE, "at": "vector", "reach": "vector", "speeds": "vector", "samples": "count", "seed": "seed"}),
+        {"actuated": "rows", "at": "vector", "reach": "vector", "speeds": "vector", "samples": "count", "seed": "seed"}),
     "energy_shaping": (
         da.energy_shaping, REGION | {"system": SADDLE, "Q": np.eye(4), "R": [[1.0]]},
-        {"actuated": ELSEWHERE, "at": "vector", "reach": "vector", "Q": "rows", "R": "rows", "nodes": "count"}),
+        {"actuated": "rows", "at": "vector", "reach": "vector", "Q": "rows", "R": "rows", "nodes": "count"}),
     "SampledFeedback": (da.SampledFeedback, {"law": free}, {}),
     "Nodes": (da.Nodes, {"q": [PLACE]}, {"q": "rows"}),
     "On": (da.On, {"psi": free}, {"psi": "function"}),
@@ -467,8 +467,9 @@ def test_every_class_that_a_user_builds_is_in_the_table():
     """The others are made by the library, are bases of the user's classes, or take no argument."""
     made = (
         "ActiveBounds", "AdaptedReference", "BoundaryStatistics", "ClosedLoop", "Condition", "Connection",
-        "Consistency", "ControlSolution", "Controllability", "Convergence", "Derivatives", "Embedding", "Extremals",
-        "Feedback", "FinalTime", "FlowRegularity", "Interpolant", "Invariant", "Multipliers", "Optimum", "Order",
+        "Consistency", "ControlLaw", "ControlSolution", "Controllability", "Convergence", "Derivatives", "Embedding",
+        "EnergyShaping", "Extremals",
+        "Feedback", "FinalTime", "FlowRegularity", "Interpolant", "Invariant", "Matching", "Multipliers", "Optimum", "Order",
         "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "PredictiveController", "PreparedRun",
         "Projection", "Provenance", "Redefined", "Reduction", "Reference", "Refinement", "Regularity", "Replanned",
         "Residual", "Root", "Sensitivity", "Solution", "Solvability", "Statistics", "SymplecticDefect",

@@ -59,7 +59,7 @@ class Periodic(eqx.Module):
         TypeError: shift is of another type.
 
     Example:
-        >>> mass = da.System(lambda q, v: 0.5 * v @ v, time_dependent=True, coordinates=("x",))
+        >>> mass = da.System(lambda q, v, t: 0.5 * v @ v, time_dependent=True, coordinates=("x",))
         >>> follow = da.OptimalControl(mass, cost=lambda q, v, u, t: u @ u + (q[0] - jnp.cos(t)) ** 2, actuated=0)
         >>> found = da.solve(follow, initial=({"x": 0.5},), final=da.Periodic(), T=2 * np.pi, steps=40)
         >>> bool(abs(found.q[-1, 0] - found.q[0, 0]) + abs(found.v[-1, 0] - found.v[0, 0]) < 1e-9)
