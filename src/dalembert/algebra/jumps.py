@@ -63,8 +63,7 @@ def may_jump(function: Callable, point: Array) -> bool:
         >>> may_jump(jnp.sin, jnp.zeros(2)), may_jump(jnp.sign, jnp.zeros(2))
         (False, True)
     """
-    jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(point.shape, point.dtype))
-    return any(jumps for _, jumps in _outputs(jaxpr.jaxpr, [(True, False)]))
+    return any(jumps for _, jumps in _found(function, point))
 
 
 def depends(function: Callable, point: Array) -> bool:
@@ -82,11 +81,16 @@ def depends(function: Callable, point: Array) -> bool:
         >>> depends(jnp.sin, jnp.zeros(2)), depends(lambda x: jnp.zeros_like(x), jnp.zeros(2))
         (True, False)
     """
-    jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(point.shape, point.dtype))
-    return any(reads for reads, _ in _outputs(jaxpr.jaxpr, [(True, False)]))
+    return any(reads for reads, _ in _found(function, point))
 
 
 Found = tuple[bool, bool]  # whether a value depends on the argument; whether it may jump with it
+
+
+def _found(function: Callable, point: Array) -> list[Found]:
+    """Of every output of a function of one array."""
+    jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(point.shape, point.dtype))
+    return _outputs(jaxpr.jaxpr, [(True, False)])
 
 
 def _outputs(jaxpr: Any, given: list[Found]) -> list[Found]:
