@@ -119,7 +119,8 @@ def simulate(
     )  # fmt: skip
     as_flag(throw, "throw")
     given = Given(q0, v0, nodes, jets, multipliers)
-    path = found_path(system, given, options)
+    known = known_path(system, given, options)
+    path = found_path(system, given, options) if known is None else known.path
     if as_left(path, "provenance") is None:  # traced
         return path
     warn_of_resolution(path)
@@ -134,13 +135,8 @@ def solved(path: Path) -> Path:
 
 
 def found_path(system, given: Given, options: RunOptions) -> Path:
-    """The path, however it ended; without provenance where it is traced."""
-    known = known_path(system, given, options)
-    return _found(system, given, options) if known is None else known
-
-
-def _found(system, given: Given, options: RunOptions) -> Path:
-    """The path, with every check, of every kind of problem, by either back-end, traced or not."""
+    """The path, with every check, of every kind of problem, by either back-end, traced or not: however it
+    ended, and without provenance where it is traced."""
     grid, choices, reduce = options.grid, options.choices, options.reduce
     prepared = prepare_any(system, given, grid, options.recipe)
     program = prepared.program

@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from dalembert.held import fields_of
 from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.libraries import is_library
 
@@ -31,7 +32,7 @@ def split(walk: Walk, x: Any, arrays: list) -> Any:
         return walk.of(x)
     if issubclass(kind, eqx.Module):
         content, fields = _fields(kind)
-        state = object.__getattribute__(x, "__dict__")  # equinox's own way to an attribute takes ten times as long
+        state = fields_of(x)
         parts = [split(walk, state[name], arrays) if dynamic else walk.of(state[name])
                  for name, dynamic in fields if name in state]  # fmt: skip
         return (kind if content else walk.of(kind), *parts)
