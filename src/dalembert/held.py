@@ -33,7 +33,7 @@ class Held(eqx.Module):
 
         def __getattribute__(self, name: str) -> Any:
             if _LATER in object.__getattribute__(self, "__dict__"):
-                fields_of(self)
+                _fields_of(self)
             found = super().__getattribute__(name)
             if type(found) is not np.ndarray:
                 return found
@@ -43,8 +43,8 @@ class Held(eqx.Module):
             return found
 
 
-def fields_of(one: eqx.Module) -> dict[str, Any]:
-    """All fields as they are; equinox's own way to an attribute takes ten times as long."""
+def _fields_of(one: Held) -> dict[str, Any]:
+    """All fields as they are."""
     state = object.__getattribute__(one, "__dict__")
     later = state.get(_LATER)
     if later is not None:
@@ -55,4 +55,4 @@ def fields_of(one: eqx.Module) -> dict[str, Any]:
 
 def as_left(one: Held, name: str) -> Any:
     """A field as it is, of NumPy where nobody has asked for it."""
-    return fields_of(one)[name]
+    return _fields_of(one)[name]

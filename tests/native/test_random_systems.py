@@ -26,6 +26,7 @@ from dalembert.step.run.state import Choices, Grid, RunState, initial_state
 from dalembert.step.start.prepare import prepare_system, program_for
 from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems.equations import value
+from dalembert.systems.shapes import check_shapes
 
 COEFFICIENTS, ZERO = 24, jnp.asarray(0.0)
 CHOICES = Choices(None, Newton(), None, None, None, None)
@@ -107,7 +108,8 @@ def drawn(number: int, seed: int, h: float) -> Start:
         v = v - row * (row @ v) / (row @ row) if c.order == 0 else v
         level[at] = values_and_rows(system, q, v)[0][at] + (rng.uniform(-0.5, 0.5) if c.order == 2 else 0.0)
     q, v, h = jnp.asarray(q), jnp.asarray(v), jnp.asarray(h)
-    program = program_for(system.replace(level=level), q, v, ZERO, da.Scheme(form), True)
+    sizes = check_shapes(system, q, v, ZERO)
+    program = program_for(system.replace(level=level), sizes, da.Scheme(form), True)
     return Start(program, initial_state(Prepared(program, q[None], q, v, None), ZERO, h, None), h)
 
 

@@ -1,4 +1,4 @@
-"""A prepared run with arrays of doubles, again and again: nothing is looked at but the numbers, and everything is still seen.
+"""A prepared run with arrays of doubles, again and again: only the numbers are looked at, and everything is still seen.
 
 The oracle is the first call of a fresh prepared run, or `simulate` on lists, which go through the ordinary checks.
 """
@@ -127,7 +127,7 @@ def test_a_path_that_nobody_has_looked_at_is_a_path_to_everything():
         return leaves
 
     for look in (jax.tree.leaves, leaves_of_key, lambda x: jax.tree.leaves(copy.copy(x)),
-                 lambda x: jax.tree.leaves(pickle.loads(pickle.dumps(x))), lambda x: jax.jit(jax.tree.leaves)(x)):  # fmt: skip
+                 lambda x: jax.tree.leaves(pickle.loads(pickle.dumps(x))), jax.jit(jax.tree.leaves)):  # fmt: skip
         found = look(run(q, v, 5))
         assert all(np.array_equal(x, y, equal_nan=True) for x, y in zip(found, wanted, strict=True))
     assert repr(run(q, v, 5)) == repr(da.simulate(ANGLE, [1.0], [0.0], h=0.1, steps=5))

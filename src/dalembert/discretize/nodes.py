@@ -164,7 +164,7 @@ def kinematic_equations(
 
 def _second_order(system: System, c, point, t, multiplier, deflate: bool) -> Float[Array, "rows"]:
     q, v, a = point
-    if deflate and isinstance(c, Lyapunov) and deflatable(system):
+    if deflate and isinstance(c, Lyapunov) and deflatable(system.constraints):
         return multiplier - lyapunov_control(system, q, v, t)
     return value(system, c, q, v, a, t)
 

@@ -109,9 +109,9 @@ def ensemble(
     """
     check_x64()
     options = RunOptions(
-        h=step_of(system, h), steps=steps, t0=t0, scheme=scheme, starter=starter, branch=branch, save_every=save_every,
-        reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance, max_iterations=max_iterations,
-        backend=backend,
+        h=step_of(h, isinstance(system, DiscreteSystem)), steps=steps, t0=t0, scheme=scheme, starter=starter, branch=branch,
+        save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance,
+        max_iterations=max_iterations, backend=backend,
     )  # fmt: skip
     if threads is not None:
         whole_number(threads, "threads", most=MOST_THREADS)
@@ -133,7 +133,7 @@ def ensemble(
     initial = check_callbacks(one, grid, choices, initial_value(reduce[1]) if reduce else None)
     start = (grid._replace(steps=MANY, every=1), options.recipe, units)
     prepared, carry = _begin(system, given, axes, size, start, initial)
-    record = options.record(system, **abridged(given))
+    record = options.record(options.words(system.texts(), type(system)), system.parameters, **abridged(given))
     arguments = (prepared, choices, carry, grid, threads)
     carry, rows = native_first(_native, _jax, *arguments) if options.native else _jax(*arguments)
     path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, grid, choices)

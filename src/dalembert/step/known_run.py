@@ -25,7 +25,7 @@ from dalembert.step.start.prepared import Given, Recipe
 from dalembert.systems import System
 from dalembert.systems.initial.root import InitialRoot, initial_root
 from dalembert.systems.shapes import check_shapes
-from dalembert.tracing import Remembered, Walk, Watched, outside, split, unchanged, watch
+from dalembert.tracing import Remembered, Walk, Watched, outside, refilled, split, taken_apart, unchanged, watch
 
 REMEMBERED = 128  # runs that are found again
 COPIES = 16  # function objects of the same content whose records are kept with a run
@@ -48,8 +48,10 @@ class Read(NamedTuple):
 
 
 class KnownRun(NamedTuple):
-    """What all calls share that read the same and have as many coordinates. bound: by the function objects of a call."""
+    """What all calls share that read the same and have as many coordinates. sizes: equations of each constraint;
+    bound: by the function objects of a call."""
 
+    sizes: list[int]
     root: InitialRoot
     steps: ReadySteps
     bound: Remembered[Bound]
@@ -96,7 +98,7 @@ def known_path(system: Any, given: Given, options: RunOptions) -> Known | None:
     run = found.runs.get(len(q)) or _known(system, options, found, q, v)
     if run is None:
         return None
-    record = options.record(system, run.bound.words, q0=given.q0, v0=given.v0)
+    record = options.record(run.bound.words, system.parameters, q0=given.q0, v0=given.v0)
     done = run.path(q, v, run.told(options), options, lambda: record)
     return None if done is None else Known(*done, WatchedRun(len(q), run, found.watched))
 
@@ -112,8 +114,8 @@ def _known(system: System, options: RunOptions, found: Read, q: Vector, v: Vecto
     known = entry[0]
     bound = known.bound.get(found.objects)
     if bound is None:
-        program = program_for(system, q, v, options.grid.t0, _scheme(options), options.deflate)
-        bound = known.bound.put(found.objects, Bound(program, options.words(system)))
+        program = program_for(system, known.sizes, _scheme(options), options.deflate)
+        bound = known.bound.put(found.objects, Bound(program, options.words(system.texts(), type(system))))
     run = ReadyRun(known.root, known.steps, bound, found.leaves, _scheme(options))
     found.runs[len(q)] = run
     return run
@@ -162,16 +164,20 @@ def _read_anew(system: System, options: RunOptions) -> Read | None:
 def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector) -> list[KnownRun | None] | None:
     """[the run], or [None] where there is no machine code of it; None where these data do not show."""
     grid, n = options.grid, len(q)
-    root = initial_root(system, n, sum(check_shapes(system, q, v, grid.t0)))
+    sizes = check_shapes(system, q, v, grid.t0)
+    tree, leaves = taken_apart(system)
+    root = initial_root(refilled(tree, leaves), leaves, n, sum(sizes))
     if root is None:
         return [None]
     check_maps(_scheme(options), n)
-    check_branch(system, options.branch, n)
-    motion, t0, h = root.over(found.leaves[: root.leaves]), float(options.t0), float(options.h)
+    check_branch(options.branch, system.constraints, n)
+    motion, t0, h = root.over(leaves), float(options.t0), float(options.h)
     if not motion.solve(q, v, t0) <= FAR:
         return None
-    program = program_for(system, q, v, grid.t0, _scheme(options), options.deflate)
-    made = begun(program, Recipe(_scheme(options), options.starter, options.branch), Motion(q, v, motion.a, motion.multipliers), t0, h)
+    program = program_for(system, sizes, _scheme(options), options.deflate)
+    made = begun(
+        program, Recipe(_scheme(options), options.starter, options.branch), Motion(q, v, motion.a, motion.multipliers), t0, h
+    )
     choices = options.choices
     check_callbacks(made, grid, choices, None)
     try:
@@ -181,6 +187,6 @@ def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector
     if not native.code.written_out or [id(x) for x in native.leaves] != [id(x) for x in found.leaves]:
         return [None]
     steps = ReadySteps(native.code, program, options.feedback is not None)
-    run = KnownRun(root, steps, Remembered(COPIES))
-    run.bound.put(found.objects, Bound(program, options.words(system)))
+    run = KnownRun(sizes, root, steps, Remembered(COPIES))
+    run.bound.put(found.objects, Bound(program, options.words(system.texts(), type(system))))
     return [run]

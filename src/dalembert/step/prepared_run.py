@@ -10,7 +10,7 @@ import numpy as np
 from dalembert.discretize import Scheme
 from dalembert.held import as_left
 from dalembert.numbers import as_flag
-from dalembert.path import Path
+from dalembert.path import Path, Provenance
 from dalembert.step.known_run import WatchedRun, known_path
 from dalembert.step.options import RunOptions, step_of
 from dalembert.step.run.branch import Branch
@@ -76,7 +76,7 @@ def prepare(
     check_x64()
     check_system(system)
     options = RunOptions(
-        h=step_of(system, h), steps=1, scheme=scheme, starter=starter, branch=branch, save_every=save_every, stop=stop,
+        h=step_of(h, False), steps=1, scheme=scheme, starter=starter, branch=branch, save_every=save_every, stop=stop,
         domain=domain, feedback=feedback, tolerance=tolerance, max_iterations=max_iterations, backend=backend,
     )  # fmt: skip
     return PreparedRun(system, options)
@@ -132,7 +132,7 @@ class PreparedRun:
         return solved(path) if throw else path
 
     def _at_once(self, q0: Any, v0: Any, steps: int, t0: Any) -> tuple[Path, bool] | None:
-        """Where nothing can have changed since the last call but the numbers: the path, and whether nothing is to say of it."""
+        """Where nothing but the numbers can have changed since the last call: the path, and whether it is calm."""
         ready = self._ready
         if ready is None or not (outside() and ready.found.lasts):
             return None
@@ -145,7 +145,11 @@ class PreparedRun:
             ready = self._ready = Ready.of(ready.found, options)
         q, v = q0.copy(), v0.copy()
         run = ready.found.run
-        return run.path(q, v, ready.told, options, lambda: options.record(self._system, run.bound.words, q0=q, v0=v))
+
+        def record() -> Provenance:
+            return options.record(run.bound.words, self._system.parameters, q0=q, v0=v)
+
+        return run.path(q, v, ready.told, options, record)
 
     def _looked_for(self, given: Given, steps: int, t0: Any) -> tuple[Path, bool]:
         """In the ordinary way, with every check; what it finds is kept."""

@@ -93,4 +93,3 @@ class ReadyRun:
         """The program with these arrays."""
         arrays, static = eqx.partition(self.bound.program, eqx.is_array)
         return eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), self._leaves), static)
-

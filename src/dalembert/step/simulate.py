@@ -113,9 +113,9 @@ def simulate(
     """
     check_x64()
     options = RunOptions(
-        h=step_of(system, h), steps=steps, t0=t0, scheme=scheme, starter=starter, branch=branch, save_every=save_every,
-        reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance, max_iterations=max_iterations,
-        backend=backend,
+        h=step_of(h, isinstance(system, DiscreteSystem)), steps=steps, t0=t0, scheme=scheme, starter=starter, branch=branch,
+        save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance,
+        max_iterations=max_iterations, backend=backend,
     )  # fmt: skip
     as_flag(throw, "throw")
     given = Given(q0, v0, nodes, jets, multipliers)
@@ -144,7 +144,7 @@ def found_path(system, given: Given, options: RunOptions) -> Path:
     carry = initial_state(prepared, grid.t0, grid.h, initial)
     if is_traced(program, carry, grid.t0, grid.h, prepared.expected):
         return _inside(prepared, choices, carry, grid, options.native)
-    record = options.record(system, **given._asdict())
+    record = options.record(options.words(system.texts(), type(system)), system.parameters, **given._asdict())
     arguments = (program, choices, carry, grid)
     carry, rows = native_first(native_run, chunked_run, *arguments) if options.native else chunked_run(*arguments)
     carry = carry._replace(code=np.asarray(int(diagnosis(program, choices, carry, grid.t0, grid.h))))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from dalembert.held import fields_of
 from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.libraries import is_library
 
@@ -32,7 +32,7 @@ def split(walk: Walk, x: Any, arrays: list) -> Any:
         return walk.of(x)
     if issubclass(kind, eqx.Module):
         content, fields = _fields(kind)
-        state = fields_of(x)
+        state = vars(x)  # one whose fields are made later makes them now
         parts = [split(walk, state[name], arrays) if dynamic else walk.of(state[name])
                  for name, dynamic in fields if name in state]  # fmt: skip
         return (kind if content else walk.of(kind), *parts)
@@ -63,6 +63,12 @@ class Tree(NamedTuple):
         """The tree with these arrays."""
         following = iter(arrays)
         return jax.tree.unflatten(self.structure, [next(following) if x is PLACE else x for x in self.leaves])
+
+
+def refilled(tree: Tree, arrays: Sequence) -> Callable[[Sequence], Any]:
+    """Other arrays → the tree with them, each of the type of the one in `arrays`, for which it stands."""
+    types = [x.dtype for x in arrays]
+    return lambda others: tree.filled([jnp.asarray(x, dtype) for x, dtype in zip(others, types, strict=True)])
 
 
 class _Place:

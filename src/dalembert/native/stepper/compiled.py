@@ -80,7 +80,7 @@ class CompiledStep:
             _check(array, size)
         before, work = [x.ctypes.data for x in held[:3]], scratch.ctypes.data
 
-        def call(rows: np.ndarray, held: tuple = held) -> None:  # it holds the arrays as long as their addresses
+        def call(rows: Any, held: tuple = held) -> None:  # it holds the arrays as long as their addresses
             _check(rows, 1)
             self._run(*before, addressof(c_double.from_buffer(rows)), work, self._pivoted)
 

@@ -115,7 +115,7 @@ class NodeProgram(StepProgram):
         return x, v, node.t
 
     def factor(self, z, q, s, t, h):
-        return lyapunov_factor(self.system, *self.middle(z, q, s, t, h)) if deflatable(self.system) else None
+        return lyapunov_factor(self.system, *self.middle(z, q, s, t, h)) if deflatable(self.system.constraints) else None
 
     def overlap(self, z, q, s, t, h):
         return _overlap(self, z, q, s, t, h)
@@ -200,7 +200,7 @@ class KickDriftKick(StepProgram):
         return q + 0.5 * h * mean, mean, t + 0.5 * h
 
     def factor(self, z, q, s, t, h):
-        return lyapunov_factor(self.system, *self.middle(z, q, s, t, h)) if deflatable(self.system) else None
+        return lyapunov_factor(self.system, *self.middle(z, q, s, t, h)) if deflatable(self.system.constraints) else None
 
     def overlap(self, z, q, s, t, h):
         return _overlap(self, z, q, s, t, h)

@@ -143,15 +143,15 @@ class ReadySteps:
         )
         steps = t[ahead:]
         at_velocities = t[ahead - velocities :]
-        return dict(
-            t=t, q=table[:, self._at["q"]], t_velocity=at_velocities - 0.5 * h if self._mid else at_velocities,
-            v=table[ahead - velocities :, self._at["v"]], t_multipliers=steps + (self._multiplier_time - 1.0) * h,
-            multipliers=table[ahead:, self._at["multipliers"]], constraint_forces=table[ahead:, self._at["force"]],
-            h=np.asarray(h), steps_done=np.asarray(reached - self.lead), code=np.asarray(code), statistics=statistics,
-            t_feedback=steps - h if self._sampled else None,
-            feedback=table[ahead:, self._at["held"]] if self._sampled else None,
-            reduced=None, levels=self._levels, provenance=record,
-        )  # fmt: skip
+        return {
+            "t": t, "q": table[:, self._at["q"]], "t_velocity": at_velocities - 0.5 * h if self._mid else at_velocities,
+            "v": table[ahead - velocities :, self._at["v"]], "t_multipliers": steps + (self._multiplier_time - 1.0) * h,
+            "multipliers": table[ahead:, self._at["multipliers"]], "constraint_forces": table[ahead:, self._at["force"]],
+            "h": np.asarray(h), "steps_done": np.asarray(reached - self.lead), "code": np.asarray(code),
+            "statistics": statistics, "t_feedback": steps - h if self._sampled else None,
+            "feedback": table[ahead:, self._at["held"]] if self._sampled else None,
+            "reduced": None, "levels": self._levels, "provenance": record,
+        }  # fmt: skip
 
     def explained(self, done: Done, made: Prepared, told: Told, arrays: StepArrays, choices: Choices) -> Done:
         """With the outcome of a run that did not reach its end, see `diagnosis`; right after it, in the same arrays."""

@@ -17,7 +17,7 @@ from dalembert.systems.consistency import Restriction
 from dalembert.systems.equations import EXACT, first_guess
 from dalembert.systems.initial.terms import InitialValues, looked_at
 from dalembert.systems.sizes import ROUNDING, units_of
-from dalembert.systems.system import System, parts_of
+from dalembert.systems.system import Rebuilt
 
 INDEPENDENT = 1e-12  # the least Gram determinant of rows of unit length that leaves no doubt about their rank
 REGULAR = 1e-6  # the least determinant of a matrix with such rows
@@ -66,11 +66,13 @@ class InitialMotion:
         return float(self._result[-1]) if proven else math.inf
 
 
-def initial_root(system: System, n: int, m: int) -> InitialRoot | None:
-    """The equations of a system with n coordinates and m equations of constraints; None where they are left to XLA."""
+def initial_root(rebuilt: Rebuilt, leaves: Sequence[Any], n: int, m: int) -> InitialRoot | None:
+    """The equations of a system with n coordinates and m equations of constraints; None where they are left to XLA.
+
+    rebuilt: from arrays such as `leaves` → the system.
+    """
     if n + m > LARGEST:
         return None
-    leaves, rebuilt, _ = parts_of(system)
 
     def function(z, q, v, t, rest, *given):
         values = looked_at(rebuilt(given), q, v, t, z, rest)
