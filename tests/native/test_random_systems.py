@@ -22,14 +22,14 @@ from dalembert.algebra import Newton
 from dalembert.gallery import ENTRIES
 from dalembert.step.run.loop import chunked_run
 from dalembert.step.run.native import native_run
-from dalembert.step.run.state import Choices, Grid, RunState, initial_state
+from dalembert.step.run.state import Grid, RunState, StepOptions, initial_state
 from dalembert.step.start.prepare import prepare_system, program_for
 from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems.equations import value
 from dalembert.systems.shapes import check_shapes
 
 COEFFICIENTS, ZERO = 24, jnp.asarray(0.0)
-CHOICES = Choices(None, Newton(), None, None, None, None)
+CHOICES = StepOptions(None, Newton(), None, None, None, None)
 TERMS = [
     lambda a, b: a * b,
     lambda a, b: a**2 * b - b**3,
@@ -128,7 +128,7 @@ def jax_step(start: Start) -> tuple[RunState, np.ndarray]:
 @eqx.filter_jit
 def jacobian_at(start: Start, z):
     program, carry, h = start
-    return jax.jacfwd(lambda z: program.residual(z, carry.q, carry.s, carry.k * h, h, carry.held))(z)
+    return jax.jacfwd(lambda z: program.residual(z, carry.q, carry.s, carry.k * h, h, carry.held_force))(z)
 
 
 def native_step(start: Start) -> RunState:
@@ -211,4 +211,4 @@ def test_steps_of_a_thousand_agree(name):
         after, jacobian = jax_step(start)
         assert difference(start, after) < 1e-12 * (condition(jacobian) + condition_of_data(start, after))
         carry = jax_run(start, 20)
-    assert int(carry.k) == 1000 + prepared.program.lead
+    assert int(carry.k) == 1000 + prepared.program.starting_nodes

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.held import as_left
+from dalembert.lazy import as_left
 from dalembert.tracing import Walk, split
 
 K = 1.0

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.held import as_left
+from dalembert.lazy import as_left
 from dalembert.step import known_run
 
 door, prepared = (importlib.import_module(f"dalembert.step.{name}") for name in ("simulate", "prepared_run"))

@@ -178,10 +178,10 @@ def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector
     made = begun(
         program, Recipe(_scheme(options), options.starter, options.branch), Motion(q, v, motion.a, motion.multipliers), t0, h
     )
-    choices = options.choices
-    check_callbacks(made, grid, choices, None)
+    step_options = options.step_options
+    check_callbacks(made, grid, step_options, None)
     try:
-        native = compiled(program, choices, initial_state(made, grid.t0, grid.h, None), grid.t0, grid.h)
+        native = compiled(program, step_options, initial_state(made, grid.t0, grid.h, None), grid.t0, grid.h)
     except Unsupported:
         return [None]
     if not native.code.written_out or [id(x) for x in native.leaves] != [id(x) for x in found.leaves]:

@@ -26,7 +26,7 @@ from dalembert.path import Provenance
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.run.native import Limits
 from dalembert.step.run.provenance import Words, record_of, scheme_text, taken, words_of
-from dalembert.step.run.state import Choices, Grid, SampledFeedback
+from dalembert.step.run.state import Grid, SampledFeedback, StepOptions
 from dalembert.step.start.prepared import Recipe
 from dalembert.step.start.second_node import STARTERS, Starter
 from dalembert.systems import is_traced
@@ -87,10 +87,10 @@ class RunOptions:
         return Newton(float(self.tolerance), int(self.max_iterations))
 
     @property
-    def choices(self) -> Choices:
+    def step_options(self) -> StepOptions:
         """What every step is told."""
         function = self.reduce and self.reduce[0]
-        return Choices(self.branch, self.newton, self.stop, self.domain, self.feedback, function)
+        return StepOptions(self.branch, self.newton, self.stop, self.domain, self.feedback, function)
 
     @property
     def limits(self) -> Limits:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from dalembert.discretize import Scheme
-from dalembert.held import as_left
+from dalembert.lazy import as_left
 from dalembert.numbers import as_flag
 from dalembert.path import Path, Provenance
 from dalembert.step.known_run import WatchedRun, known_path

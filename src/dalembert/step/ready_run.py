@@ -68,7 +68,7 @@ class ReadyRun:
             done = self._steps.run(made, told, arrays.steps)
             if done.code != 0:
                 made = made._replace(program=self._program)
-                done = self._steps.explained(done, made, told, arrays.steps, options.choices)
+                done = self._steps.explained(done, made, told, arrays.steps, options.step_options)
         finally:
             if self._lasting:
                 self._free.append(arrays)
@@ -78,7 +78,7 @@ class ReadyRun:
         t0, h, _ = told.settings
         if not motion.solve(q, v, t0) <= FAR:
             return None
-        program = self._program if self._steps.lead else self.bound.program
+        program = self._program if self._steps.starting_nodes else self.bound.program
         return begun(program, Recipe(self._scheme, starter, None), Motion(q, v, motion.a, motion.multipliers), t0, h)
 
     def _arrays(self) -> Arrays:

@@ -131,7 +131,7 @@ def _describe(program: StepProgram, call: Call, z, guess, size) -> dict[str, Arr
     rows = jnp.max(jnp.abs(jacobian), axis=1)
     rows = jnp.where(rows > 0, rows, 1.0)
     factor = program.factor(z, call.q, call.s, call.t, call.h)
-    q, v = program.after(z, call.q, call.s, call.h)
+    q, v = program.output_state(z, call.q, call.s, call.h)
     terms = jnp.abs(jacobian / rows[:, None]) @ jnp.abs(z) + 1e-300
     return {
         "z": z / size,

@@ -18,7 +18,7 @@ from dalembert.path import Path, Provenance, Statistics
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.diagnose import diagnosis
 from dalembert.step.run.native import Limits, columns_of, empty_rows, told_in_stages, unpacked
-from dalembert.step.run.state import Choices, Grid, RunState, initial_state
+from dalembert.step.run.state import Grid, RunState, StepOptions, initial_state
 from dalembert.step.start.prepared import Prepared
 
 COUNT = {name: COUNTED.offset(name) for name in COUNTED.fields}
@@ -72,14 +72,14 @@ class StepArrays:
 class ReadySteps:
     """The steps of one program as machine code, between arrays that hold all numbers of a run.
 
-    lead: nodes before the first step, which have rows of their own.
+    starting_nodes: nodes before the first step, which have rows of their own.
     """
 
     def __init__(self, code: CompiledStep, program: StepProgram, sampled: bool):
         layout = code.layout
         carry = layout.packed_carry.fields
         self.code, self._sampled, self._stages = code, sampled, layout.stages
-        self.lead, self._mid, self._levels = program.lead, program.levels[0] == "mid", program.levels
+        self.starting_nodes, self._mid, self._levels = program.starting_nodes, program.levels[0] == "mid", program.levels
         self._multiplier_time = program.multiplier_time
         self._at = {name: slice(f.offset, f.offset + f.length) for name, f in layout.packed_row.fields.items()}
         self._k = layout.packed_row.offset("k")
@@ -99,8 +99,8 @@ class ReadySteps:
     def told(self, grid: Grid, tolerance: float, limits: Limits) -> Told:
         """What every run on these nodes is told."""
         plain = Grid(float(grid.t0), float(grid.h), grid.steps, grid.every)
-        count = counts(**told_in_stages(self._stages, self.lead, self.lead, grid, limits), known=1)
-        rows = 1 + self.lead // grid.every + math.ceil(grid.steps / grid.every) + 1
+        count = counts(**told_in_stages(self._stages, self.starting_nodes, self.starting_nodes, grid, limits), known=1)
+        rows = 1 + self.starting_nodes // grid.every + math.ceil(grid.steps / grid.every) + 1
         return Told(plain, (plain.t0, plain.h, float(tolerance)), count, rows)
 
     def run(self, made: Prepared, told: Told, arrays: StepArrays) -> Done:
@@ -109,7 +109,7 @@ class ReadySteps:
         _, h, _, every = told.grid
         at_q, at_v, at_k = self._at["q"], self._at["v"], self._k
         arrays.fill(self._state, (q, s, expected), told)
-        ahead = 1 + self.lead // every
+        ahead = 1 + self.starting_nodes // every
         table = empty_rows((told.rows, self.code.row_size))
         for i in range(ahead):
             k, row = i * every, table[i]
@@ -128,7 +128,7 @@ class ReadySteps:
     def _fields(self, done: Done, grid: Grid, record: Provenance) -> dict[str, Any]:
         table, count, residual, failed_residual, code = done
         t0, h, _, every = grid
-        ahead = 1 + self.lead // every
+        ahead = 1 + self.starting_nodes // every
         velocities = ahead - 1 if self._mid else ahead
         k = table[:, self._k]
         t = t0 + (k if self._stages == 1 else k // self._stages) * h
@@ -147,16 +147,16 @@ class ReadySteps:
             "t": t, "q": table[:, self._at["q"]], "t_velocity": at_velocities - 0.5 * h if self._mid else at_velocities,
             "v": table[ahead - velocities :, self._at["v"]], "t_multipliers": steps + (self._multiplier_time - 1.0) * h,
             "multipliers": table[ahead:, self._at["multipliers"]], "constraint_forces": table[ahead:, self._at["force"]],
-            "h": np.asarray(h), "steps_done": np.asarray(reached - self.lead), "code": np.asarray(code),
+            "h": np.asarray(h), "steps_done": np.asarray(reached - self.starting_nodes), "code": np.asarray(code),
             "statistics": statistics, "t_feedback": steps - h if self._sampled else None,
-            "feedback": table[ahead:, self._at["held"]] if self._sampled else None,
+            "feedback": table[ahead:, self._at["held_force"]] if self._sampled else None,
             "reduced": None, "levels": self._levels, "provenance": record,
         }  # fmt: skip
 
-    def explained(self, done: Done, made: Prepared, told: Told, arrays: StepArrays, choices: Choices) -> Done:
+    def explained(self, done: Done, made: Prepared, told: Told, arrays: StepArrays, step_options: StepOptions) -> Done:
         """With the outcome of a run that did not reach its end, see `diagnosis`; right after it, in the same arrays."""
         t0, h, _, every = told.grid
         start = initial_state(made, np.asarray(t0), np.asarray(h), None)
-        rows = columns_of(self.code, done.table[1 + self.lead // every :])
+        rows = columns_of(self.code, done.table[1 + self.starting_nodes // every :])
         carry: RunState = unpacked(np, self.code, start, arrays.state.copy(), arrays.count.copy(), rows)
-        return done._replace(code=int(diagnosis(made.program, choices, carry, np.asarray(t0), np.asarray(h))))
+        return done._replace(code=int(diagnosis(made.program, step_options, carry, np.asarray(t0), np.asarray(h))))

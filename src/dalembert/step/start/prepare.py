@@ -129,11 +129,11 @@ def begun(program, recipe: Recipe, motion: Motion, t0, h) -> Prepared:
     """The data of the first step: nodes, state and expectation, from the continuous motion; of NumPy where that is."""
     q, v, a, multipliers = motion
     kind: Any = type(program)  # of a bound method equinox makes a module, which takes long
-    if program.lead == 0:
-        return Prepared(program, q[None], q, v, kind.expect(program, v, h, a, multipliers))
+    if program.starting_nodes == 0:
+        return Prepared(program, q[None], q, v, kind.initial_guess(program, v, h, a, multipliers))
     xp: Any = np if all(isinstance(x, np.ndarray) for x in motion[:2]) else jnp
     d: Any = xp.asarray(_second_node(program.system, recipe.scheme, recipe.starter, q, v, t0=t0, h=h))
-    return Prepared(program, xp.stack([q, q + d]), q + d, d / h, kind.expect(program, d / h, h, a, multipliers))
+    return Prepared(program, xp.stack([q, q + d]), q + d, d / h, kind.initial_guess(program, d / h, h, a, multipliers))
 
 
 def program_for(

@@ -46,9 +46,9 @@ class InitialMotion:
         k, given = root.code.k, root.start.copy()
         captured = len(root.code.function.captured)
         parts = [np.ravel(np.asarray(x, float)) for x in leaves]
-        room = len(given) - captured - sum(map(len, parts)) - k - 1
-        n = room // 3
-        at = k + room + 1
+        length = len(given) - captured - sum(map(len, parts)) - k - 1
+        n = length // 3
+        at = k + length + 1
         for part in parts:
             given[at : at + len(part)] = part
             at += len(part)
@@ -88,8 +88,8 @@ def initial_root(rebuilt: Rebuilt, leaves: Sequence[Any], n: int, m: int) -> Ini
         code = compile_root(function, n + m, examples)
     except Unsupported:
         return None
-    room = 3 * n + 1 + sum(x.size for x in leaves)
-    return InitialRoot(code, np.concatenate([first_guess(n, m), np.zeros(room), code.function.captured]), len(leaves))
+    length = 3 * n + 1 + sum(x.size for x in leaves)
+    return InitialRoot(code, np.concatenate([first_guess(n, m), np.zeros(length), code.function.captured]), len(leaves))
 
 
 def _finite(trees: Any) -> Bool[Array, ""]:

@@ -12,7 +12,7 @@ import numpy as np
 _LATER = "_fields_later"
 
 
-class Held(eqx.Module):
+class Lazy(eqx.Module):
     """Arrays that a run left as NumPy's, each an array of JAX from when it is first asked for: most of them never are."""
 
     @classmethod
@@ -43,7 +43,7 @@ class Held(eqx.Module):
             return found
 
 
-def _fields_of(one: Held) -> dict[str, Any]:
+def _fields_of(one: Lazy) -> dict[str, Any]:
     """All fields as they are."""
     state = object.__getattribute__(one, "__dict__")
     later = state.get(_LATER)
@@ -53,6 +53,6 @@ def _fields_of(one: Held) -> dict[str, Any]:
     return state
 
 
-def as_left(one: Held, name: str) -> Any:
+def as_left(one: Lazy, name: str) -> Any:
     """A field as it is, of NumPy where nobody has asked for it."""
     return _fields_of(one)[name]
