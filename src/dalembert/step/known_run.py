@@ -11,7 +11,7 @@ from jaxtyping import Float
 from dalembert.discretize import Scheme
 from dalembert.discretize.scheme import check_maps
 from dalembert.native import Unsupported
-from dalembert.numbers import as_numbers, as_vector, holds_tracer
+from dalembert.numbers import as_numbers, as_vector, holds_tracer, outside
 from dalembert.path import Path
 from dalembert.step.options import RunOptions
 from dalembert.step.programs.scaled import FAR
@@ -25,7 +25,7 @@ from dalembert.step.start.prepared import Given, Recipe
 from dalembert.systems import System
 from dalembert.systems.initial.root import InitialRoot, initial_root
 from dalembert.systems.shapes import check_shapes
-from dalembert.tracing import Remembered, Walk, Watched, outside, refilled, split, taken_apart, unchanged, watch
+from dalembert.tracing import Remembered, Walk, Watched, refilled, split, taken_apart, unchanged, watch
 
 REMEMBERED = 128  # runs that are found again
 COPIES = 16  # function objects of the same content whose records are kept with a run

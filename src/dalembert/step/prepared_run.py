@@ -9,7 +9,7 @@ import numpy as np
 
 from dalembert.discretize import Scheme
 from dalembert.lazy import as_left
-from dalembert.numbers import as_flag
+from dalembert.numbers import as_flag, outside
 from dalembert.path import Path, Provenance
 from dalembert.step.known_run import WatchedRun, known_path
 from dalembert.step.options import RunOptions, step_of
@@ -22,7 +22,6 @@ from dalembert.step.start.prepared import Given
 from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, check_x64
 from dalembert.systems.system import check_system
-from dalembert.tracing import outside
 
 
 def prepare(

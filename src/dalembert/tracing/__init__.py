@@ -3,7 +3,7 @@
 from dalembert.tracing import contents, functions  # noqa: F401  they register their rules
 from dalembert.tracing.arguments import refilled, split, taken_apart
 from dalembert.tracing.fingerprint import Walk
-from dalembert.tracing.jitted import Jitted, outside, reading, traced_once
+from dalembert.tracing.jitted import Jitted, reading, traced_once
 from dalembert.tracing.on_shapes import OnShapes
 from dalembert.tracing.remembered import Remembered, remembered
 from dalembert.tracing.sources import source
@@ -15,7 +15,6 @@ __all__ = [
     "Remembered",
     "Walk",
     "Watched",
-    "outside",
     "reading",
     "refilled",
     "remembered",

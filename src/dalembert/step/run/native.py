@@ -211,10 +211,10 @@ def _functions(program, step_options: StepOptions, carry: RunState, leaves, rebu
         return function and (lambda q, v, t, p: jnp.asarray(call_system(rebuild(p), function, q, v, t), dtype))
 
     reduce, feedback = step_options.reduce and flat(step_options.reduce, carry.reduced), step_options.feedback
-    point = (carry.history[0], carry.q, carry.s, jnp.zeros(()), jnp.ones(()))
-    has_factor = eqx.filter_eval_shape(lambda: program.factor(*point)) is not None
+    point = (program, carry.history[0], carry.q, carry.s, np.zeros(()), np.ones(()))
+    has_factor = eqx.filter_eval_shape(type(program).factor, *point) is not None
     ends = step_options.branch is None and not has_factor  # nothing explains a crossing
-    watched = ends and eqx.filter_eval_shape(lambda: program.overlap(*point)) is not None
+    watched = ends and eqx.filter_eval_shape(type(program).overlap, *point) is not None
     return StepFunctions(
         n=carry.q.size, k=carry.s.size, shapes=tuple(x.shape for x in leaves),
         residual=_residual(step_options, rebuild) or method("residual"),
