@@ -50,6 +50,27 @@ def seconds(work):
     work()
     return time.process_time() - begin
 
+def machine_code(ready, steps):
+    # Seconds in the two calls of machine code that such a run makes, for (a, λ) and for its steps.
+    ready(Q, V, steps)
+    run, spent = ready._ready.found.run, []
+    arrays = run._arrays()
+
+    def timed(function):
+        def call(*given):
+            begin = time.perf_counter()
+            found = function(*given)
+            spent.append(time.perf_counter() - begin)
+            return found
+        return call
+
+    arrays.motion._call, arrays.steps.call = timed(arrays.motion._call), timed(arrays.steps.call)
+    run._free.append(arrays)
+    for _ in range(300):
+        ready(Q, V, steps)
+    run._free.clear()
+    return sum(map(statistics.median, (spent[::2], spent[1::2])))
+
 def run(system):
     return da.simulate(system, Q, V, h=0.01, steps=100)
 
@@ -64,6 +85,8 @@ if hasattr(da, "prepare"):
     ready = da.prepare(system, h=0.01)
     for steps in (100, 1):
         found[f"prepared, {steps:3d} steps"] = statistics.median(seconds(lambda: ready(Q, V, steps)) for _ in range(300))
+        if hasattr(ready, "_ready"):
+            found[f"  of it machine code, {steps:3d} steps"] = machine_code(ready, steps)
 print(json.dumps(found | {"fresh copy": statistics.median(copies), "memory, MB": memory}))
 """
 BARE = r"""
@@ -114,13 +137,13 @@ def main() -> None:
         jacobian.append(bare())
         for name, source in versions.items():
             found[name].append(measured(source, options.copies))
-    print(f"{'':26s}" + "".join(f"{name:>12s}" for name in versions) + ("       ratio" if len(versions) > 1 else ""))
+    print(f"{'':34s}" + "".join(f"{name:>12s}" for name in versions) + ("       ratio" if len(versions) > 1 else ""))
     for what in found["this"][0]:
         middle = [statistics.median(round_.get(what, math.nan) for round_ in rounds) for rounds in found.values()]
         ratio = f"{middle[0] / middle[1]:12.3f}" if len(middle) > 1 else ""
         unit = 1.0 if "MB" in what else 1e3
-        print(f"{what if unit == 1.0 else what + ', ms':26s}" + "".join(f"{x * unit:12.3f}" for x in middle) + ratio)
-    print(f"{'bare jax.jit, ms':26s}{statistics.median(jacobian) * 1e3:12.3f}")
+        print(f"{what if unit == 1.0 else what + ', ms':34s}" + "".join(f"{x * unit:12.3f}" for x in middle) + ratio)
+    print(f"{'bare jax.jit, ms':34s}{statistics.median(jacobian) * 1e3:12.3f}")
 
 
 if __name__ == "__main__":

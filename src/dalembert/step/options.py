@@ -126,7 +126,7 @@ class RunOptions:
         starter = "" if self.h is None else self.starter
         return words_of(problem, scheme_text(kind, self.scheme), starter, self.branch, **given)
 
-    def record(self, words: Words, parameters: Any, **data: Any) -> Provenance:
+    def record(self, words: Words, parameters: Any, /, **data: Any) -> Provenance:
         """The record of a call; data: its other arguments. The values are those of this moment."""
         free = self.h is None
         own = {} if free else {"h": taken(self.h), "t0": taken(self.t0), "save_every": self.save_every}
