@@ -33,6 +33,11 @@ def accurate(correction, solution):
     return correction <= EXACT * solution
 
 
+def converging(correction, solution):
+    """Whether another correction may make it accurate."""
+    return correction <= CONTRACTION * solution
+
+
 class BandedFactors:
     """U K U = PLU, U: the units, in the order of the band."""
 
@@ -104,7 +109,7 @@ class FrontalFactors:
             if accurate(change, size):
                 self.linear.trusted, self.linear.sound = i == 0, True
                 return x
-            if not change <= CONTRACTION * size:
+            if not converging(change, size):
                 return None
         return None
 
