@@ -21,7 +21,7 @@ from dalembert.tracing import Remembered, Walk
 SHORTEST = 150  # blocks; a shorter one is solved before the elimination is compiled
 SAMPLES = 6  # blocks from which pivots are chosen
 EXACT = 1e-3  # relative correction below which a solution needs no other
-CONTRACTION = 0.1  # relative correction above which a frontal factorization is not used
+CONTRACTION = 0.25  # relative correction above which a frontal factorization is not used
 CORRECTIONS = 6
 PROBES, SOUND = 2, 1e-2  # solutions, and their largest relative correction, that show that signs of pivots are right
 NUDGE = 1e-8  # of a diagonal entry, in the scaling in which rows are of size 1
