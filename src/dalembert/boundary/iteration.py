@@ -82,13 +82,14 @@ class FilteredSearch:
     def _tried(self, path: np.ndarray, sizes: np.ndarray) -> list[Iterate]:
         newton, tried = self._newton, []
         if newton.descends:
-            tried.append(newton.descended(path, sizes))
+            at = newton.kkt.evaluate(path)
+            tried.append(newton.descended(path, sizes, at))
             if _over(tried[0]):
                 return tried
-            tried.append(self._rough.minimise(path, sizes).newton)
+            tried.append(self._rough.minimise(path, sizes, known=at).newton)
             if tried[-1].end is not Termination.CONVERGED:
                 return [*tried, newton.minimise(path, sizes)]
-            tried.append(newton.descended(tried[-1].z, sizes))
+            tried.append(newton.descended(tried[-1].z, sizes, tried[-1].at))
         if not tried or not _over(tried[-1]):
             tried.append(self._exact.minimise(tried[-1].z if tried else path, sizes).newton)
         return tried if _over(tried[-1]) else [*tried, newton.minimise(path, sizes)]

@@ -56,12 +56,16 @@ class InteriorPoint:
         self._least = settings.tolerance / 10.0
         self._machine = None if linear.frontal is None else InteriorMachine(kkt, linear, settings, self.bounds)
 
-    def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None, forces: np.ndarray | None = None) -> InteriorPath:
+    def minimise(
+        self, z: np.ndarray, sizes: np.ndarray | None = None, forces: np.ndarray | None = None,
+        known: Evaluation | None = None,
+    ) -> InteriorPath:  # fmt: skip
         """From the path z (blocks, b), moved inside the bounds; sizes: see `BoundaryNewton.minimise`; forces: (blocks, b),
-        what the multipliers of the bounds add to the gradient, where they are known: a warm start."""
+        what the multipliers of the bounds add to the gradient, where they are known: a warm start; known: z evaluated, where
+        no bound moves it."""
         kkt = self.kkt
         z, multipliers, barrier = self._begun(z, forces)
-        at, slacks = kkt.evaluate(z), self.bounds.slacks(z)
+        at, slacks = kkt.evaluate(z) if known is None else known, self.bounds.slacks(z)
         it = Iterate(kkt, self._linear.fresh(), z, at, kkt.positions if sizes is None else sizes, 0.0)
         first = Filter(violation(kkt, at), self.settings.tolerance)
         path = InteriorPath(it, self.bounds, multipliers, slacks, first, barrier)
@@ -81,7 +85,7 @@ class InteriorPoint:
         are s = μ/z: what is active stays at its bound."""
         kkt, bounds = self.kkt, self.bounds
         if forces is None or not np.any(forces):
-            z = bounds.inside(z)
+            z = bounds.inside(z) if len(bounds.places) else z.copy()
             return z, FIRST_BARRIER / bounds.slacks(z), FIRST_BARRIER
         known, at = bounds.of_forces(forces), kkt.evaluate(z)
         dual = np.abs((at.gradient + bounds.slope(known)).ravel() * self._dual)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dalembert.boundary.interior import rules
 from dalembert.boundary.interior.barrier import Barrier
-from dalembert.boundary.interior.path import InteriorPath
+from dalembert.boundary.interior.path import InteriorPath, Seen
 from dalembert.boundary.kkt.linear import REFUSALS, LinearSolver, accurate, converging
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem, finite
 from dalembert.boundary.newton.iterate import Settings, Termination
@@ -70,9 +70,9 @@ class InteriorMachine:
             "fixed_blocks": self._frontal.fixed_blocks, "nudge": linear.nudge, "unknowns": unknowns,
             "dual": unknowns * kkt.flat_units / kkt.curvature, "held": kkt.held / kkt.flat_units, "rows": kkt.held,
             "primal": np.tile(kkt.primal.astype(float), kkt.blocks), "violations": violations, "places": bounds.places,
-            "signs": bounds.signs, "limits": bounds.limits, "bound_units": units,
+            "limits": bounds.limits, "scales": bounds.signs / units, "reaches": bounds.signs * units,
             "presses": bounds.signs * unknowns[bounds.places], "pushes": bounds.signs * kkt.curvature / units,
-            "stiffness": kkt.curvature / units**2, "spans_of_bounds": bounds.signs * units,
+            "stiffness": kkt.curvature / units**2,
         }  # fmt: skip
         return {name: np.ascontiguousarray(a) for name, a in found.items()}
 
@@ -122,8 +122,9 @@ class InteriorMachine:
         it.iterations, it.factorizations = int(found["iterations"]), int(found["factorizations"])
         it.linear.trusted, it.linear.sound = found["trusted"] > 0.0, found["sound"] > 0.0
         z, gradient = (self._part(workspace, x)[:n].reshape(it.z.shape).copy() for x in ("z", "g"))
-        path.multipliers = self._part(workspace, "multipliers").copy()
-        path.move(z, Evaluation(found["objective"], found["violation"], gradient, found["norm"]))
+        path.multipliers, slacks = (self._part(workspace, x).copy() for x in ("multipliers", "slacks"))
+        at = Evaluation(found["objective"], found["violation"], gradient, found["norm"])
+        path.arrive(Seen(z, at, slacks, found["theta"], found["logarithms"]))
 
     def _new(self) -> tuple[np.ndarray, np.ndarray]:
         workspace = np.empty(self._size)

@@ -75,8 +75,11 @@ class InteriorPath:
         return found
 
     def move(self, z: np.ndarray, at: Evaluation) -> None:
-        self.newton.move(z, at)
-        here = self._seen(z=z, at=at)
+        self.arrive(self._seen(z=z, at=at))
+
+    def arrive(self, here: Seen) -> None:
+        """At a point whose numbers are known."""
+        self.newton.move(here.z, here.at)
         self.slacks, self.residual, self._points = here.slacks, None, (here,)
 
     def clip(self) -> None:

@@ -49,7 +49,6 @@ class InteriorLoop(InteriorPart):
         self._lower()
         self._equations()
         self._factored()
-        self._slope()
         self._lengths()
         self._searched()
         c.label("taken")
@@ -79,9 +78,12 @@ class InteriorLoop(InteriorPart):
     def _residuals(self) -> None:
         """dual: the largest |∇L̃ ∓ κz/U| in units of κ, relative; size: what it is relative to; the span of sz."""
         c = self.c
-        with c.loop(0, self.n) as i:
+
+        def multiplier(i: str) -> list[str]:
             c.store(self._times(self._item("g", i), self._item("dual", i)), c.at(self.word["y"], i))
-        own = self._total(self.n, lambda i: [self._times(self._abs(self._item("z", i)), self._item("held", i))], 1)[0]
+            return [self._times(self._abs(self._item("z", i)), self._item("held", i))]
+
+        own = self._total(self.n, multiplier, 1)[0]
         total, most, least = (self._begun(x) for x in (0.0, float("-inf"), float("inf")))
         with c.loop(0, self.word["bound_count"]) as j:
             at, m = c.at(self.word["y"], self._index("places", j)), self._item("multipliers", j)
@@ -149,7 +151,6 @@ class InteriorLoop(InteriorPart):
         self.hold("sound", self.get("sound"))
         c.label("factor")
         self._diagonal()
-        self._copy("x", "right")
         self._clear_tail("x")
         self._call("first", "blocks", "z", "free", "fixed_blocks", "pivots", "stored", "x", more=self.data)
         self.hold("factorizations", self._plus(self.held("factorizations"), c.constant(1.0)))
@@ -162,7 +163,7 @@ class InteriorLoop(InteriorPart):
         self.put("trusted", c.constant(0.0))
         self._solution("x", "right")
         self.hold("sound", c.constant(1.0))
-        self._until(self._finite(self._total(self.n, lambda i: [self._square("x", i)], 1)[0]))
+        self._until(self._finite(self._measured()))
         update = self._change("x")
         given = self.get("theta"), self.held("shift"), update, self.get("tolerance")
         self._until(c.negated(self._judge(rules.contradictory, *given)))
@@ -179,22 +180,26 @@ class InteriorLoop(InteriorPart):
         self.update = update
 
     def _diagonal(self) -> None:
+        """That of K and of what is factorized; x begins as the right-hand side."""
         c, shift, nudged = self.c, self.held("shift"), self.get("nudged")
         with c.loop(0, self.n) as i:
             own = self._plus(self._item("added", i), self._times(shift, self._item("shifted", i)))
             c.store(own, c.at(self.word["diagonal"], i))
             c.store(self._plus(own, self._times(nudged, self._item("nudge", i))), c.at(self.word["pivots"], i))
+            c.store(self._item("right", i), c.at(self.word["x"], i))
 
-    def _slope(self) -> None:
-        """Of the barrier function along the step: residualᵀdx of the unknowns and -νᵀA dx, divided by κ."""
+    def _measured(self) -> str:
+        """|x|²; the slope of the barrier function along the step: residualᵀdx of the unknowns and -νᵀA dx, divided by κ."""
 
         def both(i: str) -> list[str]:
-            free = self._times(self._times(self._item("right", i), self._item("unknowns", i)), self._item("x", i))
+            x = self._item("x", i)
+            free = self._times(self._times(self._item("right", i), self._item("unknowns", i)), x)
             held = self._times(self._times(self._item("g", i), self._item("rows", i)), self._item("z", i))
-            return [self._minus(held, free)]
+            return [self._times(x, x), self._minus(held, free)]
 
-        total = self._total(self.n, both, 1)[0]
+        square, total = self._total(self.n, both, 2)
         self.along = self.c.let(f"fdiv double {total}, {self.get('curvature')}")
+        return square
 
     def _lengths(self) -> None:
         """Changes of slacks and of multipliers, and the longest steps inside."""
@@ -266,7 +271,7 @@ class InteriorLoop(InteriorPart):
             s = self._item("slacks", j)
             short = self._minus(self._times(kept, s), self._plus(s, self._slack_change("x", j)))
             at = c.at(self.word["new_z"], self._index("places", j))
-            back = self._times(self._item("spans_of_bounds", j), self._larger(c.constant(0.0), short))
+            back = self._times(self._item("reaches", j), self._larger(c.constant(0.0), short))
             c.store(self._plus(c.load(at), back), at)
         self._point()
         better = self._judge(self.rules.much_better, self.at, self._standing("new_"))

@@ -12,8 +12,8 @@ WORDS = Packing.words(
     "blocks", "size", "tail", "constraints", "z", "g", "new_z", "new_g", "x", "y", "w", "right", "other",
     "constraints_sum", "stored", "free", "fixed_blocks", "unit", "added", "diagonal", "pivots", "nudge", "shifted", "dual",
     "held", "rows", "unknowns", "primal", "fixed_places", "fixed_count", "monitored", "monitored_count", "spans",
-    "positions", "sizes", "violations", "per_action", "flat_units", "bound_count", "places", "signs", "limits",
-    "bound_units", "presses", "pushes", "stiffness", "spans_of_bounds", "multipliers", "slacks", "new_slacks", "dual_step",
+    "positions", "sizes", "violations", "per_action", "flat_units", "bound_count", "places", "limits",
+    "scales", "reaches", "presses", "pushes", "stiffness", "multipliers", "slacks", "new_slacks", "dual_step",
     "filter", "room", "first", "forward", "backward", "negative", "most",
 )  # fmt: skip
 SCALARS = Packing.scalars(
@@ -91,8 +91,7 @@ class InteriorPart(SystemLoop):
 
     def _slack_change(self, name: str, j: str) -> str:
         """Of slack j by such a step."""
-        moved = self._times(self._item("signs", j), self._item(name, self._index("places", j)))
-        return self.c.let(f"fdiv double {moved}, {self._item('bound_units', j)}")
+        return self._times(self._item("scales", j), self._item(name, self._index("places", j)))
 
     def _shorten(self, slot: str, value: str, change: str) -> None:
         """The longest step after which a part 1 - τ of the value is left."""
@@ -163,7 +162,7 @@ class PointPart(InteriorPart):
         low, high = (c.constant(x) for x in RANGE)
         with c.loop(0, self.word["bound_count"]) as j:
             off = self._minus(self._item("new_z", self._index("places", j)), self._item("limits", j))
-            slack = c.let(f"fdiv double {self._times(self._item('signs', j), off)}, {self._item('bound_units', j)}")
+            slack = self._times(self._item("scales", j), off)
             c.store(slack, c.at(self.word["new_slacks"], j))
             c.store(self._smaller(c.load(least), slack), least)
             before = c.load(product)
