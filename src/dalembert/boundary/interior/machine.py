@@ -44,10 +44,12 @@ class InteriorMachine:
             "blocks": kkt.blocks, "size": kkt.size, "tail": tail, "most": settings.max_iterations, "room": self._room,
             "constraints": int(np.sum(~kkt.fixed & ~kkt.primal)), "negative": made.loaded.address("negative"),
         }  # fmt: skip
-        sizes = dict.fromkeys(("z", "new_z", "right", "other", "constraints_sum", "added", "diagonal", "pivots"), n)
-        sizes |= dict.fromkeys(("g", "new_g"), n + 1) | dict.fromkeys(("x", "y", "w"), n + tail)
-        sizes |= dict.fromkeys(("multipliers", "slacks", "new_slacks", "dual_step"), count)
-        sizes |= {"sizes": len(kkt.positions), "filter": 2 * self._room, "stored": kkt.blocks * made.stored}
+        groups = (
+            (n, ("z", "new_z", "right", "other", "constraints_sum", "added", "diagonal", "pivots")), (n + 1, ("g", "new_g")),
+            (n + tail, ("x", "y", "w")), (count, ("multipliers", "slacks", "new_slacks", "dual_step")),
+            (len(kkt.positions), ("sizes",)), (2 * self._room, ("filter",)), (kkt.blocks * made.stored, ("stored",)),
+        )  # fmt: skip
+        sizes = {name: length for length, names in groups for name in names}
         self._sizes, self._size = sizes, sum(sizes.values())
         self._places = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
         # Workspaces that no thread uses, with what the loop is told of them: new ones cost as much as an iteration.

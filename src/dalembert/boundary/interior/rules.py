@@ -90,10 +90,10 @@ def lowered(barrier, least, *, xp: Any = jnp):
     return xp.maximum(least, xp.minimum(FALL * barrier, barrier**POWER))
 
 
-def raised(shift, last, *, xp: Any = jnp):
-    """The next δ; last: the one that was needed last, 0 if none was."""
-    first = xp.where(last > 0.0, xp.maximum(SHIFTS[0], last / RAISES[2]), SHIFTS[1])
-    return xp.where(shift == 0.0, first, shift * xp.where(last > 0.0, RAISES[1], RAISES[0]))
+def raised(shift, needed, *, xp: Any = jnp):
+    """The next δ; needed: the one that was last, 0 if none was."""
+    first = xp.where(needed > 0.0, xp.maximum(SHIFTS[0], needed / RAISES[2]), SHIFTS[1])
+    return xp.where(shift == 0.0, first, shift * xp.where(needed > 0.0, RAISES[1], RAISES[0]))
 
 
 def affordable(shift):
