@@ -117,6 +117,7 @@ class InteriorMachine:
         corners = self._part(workspace, "filter")[: 2 * int(found["corners"])]
         path.filter.corners = list(zip(corners[::2].tolist(), corners[1::2].tolist(), strict=True))
         path.barrier, path.last_shift = found["barrier"], found["last_shift"]
+        it.linear.nudged = found["nudged"] > 0.0
         if int(found["iterations"]) == it.iterations:
             return
         path.jammed, path.raises, path.whole = int(found["jammed"]), int(found["raises"]), found["whole"] > 0.0

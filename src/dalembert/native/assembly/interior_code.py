@@ -134,9 +134,9 @@ class InteriorLoop(InteriorSearch):
 
     def _factored(self) -> None:
         """x = K⁻¹ right, δ raised until K has as many negative eigenvalues as constraints; refused where it has fewer, or
-        where solutions are not accurate."""
+        where solutions are not accurate, with a nudge neither."""
         c, rules = self.c, self.rules
-        known, whole, more, found = (c.name(x) for x in ("known", "solved", "more", "found"))
+        known, whole, more, done = (c.name(x) for x in ("known", "solved", "more", "done"))
         for name in ("shift", "factorizations"):
             self.hold(name, c.constant(0.0))
         self.hold("sound", self.get("sound"))
@@ -152,9 +152,9 @@ class InteriorLoop(InteriorSearch):
         c.label(known)
         self._call("backward", "blocks", "stored", "x")
         self.put("trusted", c.constant(0.0))
-        self._solution("x", "right")
+        found = self._solves("x", "right")
+        self._nudge_if(c.negated(c.both(found, self._finite(self._measured()))))
         self.hold("sound", c.constant(1.0))
-        self._until(self._finite(self._measured()))
         update = self._change("x")
         given = self.get("theta"), self.held("shift"), update, self.get("tolerance")
         self._until(c.negated(self._judge(rules.contradictory, *given)))
@@ -165,10 +165,23 @@ class InteriorLoop(InteriorSearch):
         c.go("factor")
         c.label(whole)
         self._until(c.let(f"icmp eq i64 {negative}, {self.word['constraints']}"))
-        c.go(found)
-        c.label(found)
+        c.go(done)
+        c.label(done)
         self.hold("trusted", self.get("trusted"))
         self.update = update
+
+    def _nudge_if(self, inaccurate: str) -> None:
+        """The same factorization with a nudge, from then on."""
+        c = self.c
+        again, on = c.name("nudge"), c.name("accurate")
+        c.fork(inaccurate, again, on, likely=False)
+        c.label(again)
+        self._until(c.let(f"fcmp oeq double {self.get('nudged')}, {c.constant(0.0)}"))
+        self.put("nudged", c.constant(1.0))
+        self.hold("sound", c.constant(0.0))
+        self.hold("factorizations", self._minus(self.held("factorizations"), c.constant(1.0)))
+        c.go("factor")
+        c.label(on)
 
     def _diagonal(self) -> None:
         """That of K and of what is factorized; x begins as the right-hand side."""

@@ -118,11 +118,11 @@ class InteriorPart(SystemLoop):
     def _point(self) -> None:
         self.c.line("call void @point(ptr %job, ptr %values)")
 
-    def _solution(self, x: str, right: str) -> None:
-        """x, corrected until a correction is small; the iteration is refused where they do not become small."""
+    def _solves(self, x: str, right: str) -> str:
+        """x, corrected until a correction is small; whether they become small."""
         c = self.c
         found = c.let(f"call i64 @solution(ptr %job, ptr %values, ptr {self.word[x]}, ptr {self.word[right]})")
-        self._until(c.let(f"icmp ne i64 {found}, 0"))
+        return c.let(f"icmp ne i64 {found}, 0")
 
 
 class PointPart(InteriorPart):

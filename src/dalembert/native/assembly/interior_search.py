@@ -128,7 +128,7 @@ class InteriorSearch(InteriorPart):
             c.store(right, c.at(self.word["other"], i))
             c.store(right, c.at(self.word["w"], i))
         self._substitute("w")
-        self._solution("w", "other")
+        self._until(self._solves("w", "other"))
         square = self._total(self.n, lambda i: [self._square("w", i)], 1)[0]
         good = c.name("good")
         c.fork(self._finite(square), good, halve)
