@@ -26,6 +26,7 @@ from dalembert.boundary.newton.iteration import BoundaryNewton
 
 FEW = 8  # iterations that Newton's method is given at first: a warm start takes one or two
 ROUGH = 1e-4  # tolerance to which the filter goes where Newton's method ends what it finds
+SHORTEST_FILTERED = 100  # blocks: machine code of the filter is worth its compilation
 HELD = 1e-2  # how far θ = log T goes from its guess where T is held
 
 Search = Callable[[np.ndarray, np.ndarray, np.ndarray | None], tuple[Iterate, Activity]]
@@ -70,7 +71,7 @@ class FilteredSearch:
     whole steps make exact, or the filter itself; Newton's line search from the beginning where the filter finds nothing."""
 
     def __init__(self, kkt: KKTSystem, z: np.ndarray, settings: Settings):
-        linear, none = LinearSolver(kkt, z), placed(kkt.blocks, kkt.size, [])
+        linear, none = LinearSolver(kkt, z, SHORTEST_FILTERED), placed(kkt.blocks, kkt.size, [])
         rough = dataclasses.replace(settings, tolerance=max(settings.tolerance, ROUGH))
         self._newton = BoundaryNewton(kkt, linear, settings)
         self._rough, self._exact = (InteriorPoint(kkt, linear, chosen, none) for chosen in (rough, settings))
@@ -81,13 +82,14 @@ class FilteredSearch:
     def _tried(self, path: np.ndarray, sizes: np.ndarray) -> list[Iterate]:
         newton, tried = self._newton, []
         if newton.descends:
-            tried.append(newton.descended(path, sizes))
+            at = newton.kkt.evaluate(path)
+            tried.append(newton.descended(path, sizes, at))
             if _over(tried[0]):
                 return tried
-            tried.append(self._rough.minimise(path, sizes).newton)
+            tried.append(self._rough.minimise(path, sizes, known=at).newton)
             if tried[-1].end is not Termination.CONVERGED:
                 return [*tried, newton.minimise(path, sizes)]
-            tried.append(newton.descended(tried[-1].z, sizes))
+            tried.append(newton.descended(tried[-1].z, sizes, tried[-1].at))
         if not tried or not _over(tried[-1]):
             tried.append(self._exact.minimise(tried[-1].z if tried else path, sizes).newton)
         return tried if _over(tried[-1]) else [*tried, newton.minimise(path, sizes)]

@@ -2,6 +2,7 @@
 
 from dalembert.native.assembly.frontal import BoundFactorization, FrontalFactorization
 from dalembert.native.assembly.function import CompiledFunction, compile_function
+from dalembert.native.assembly.interior import LIMIT, InteriorRules, InteriorSteps
 from dalembert.native.assembly.newton import CONVERGED, ElementSum, Point, Rules, WholeSteps
 from dalembert.native.assembly.symbolic_plan import Summand, symbolic_plan
 from dalembert.native.assembly.windows import Accumulation, Places, Windowed, compile_accumulation, vanishing
@@ -23,6 +24,7 @@ __all__ = [
     "CONVERGED",
     "COUNTED",
     "COUNTS",
+    "LIMIT",
     "ROOT_FOUND",
     "Accumulation",
     "Accuracy",
@@ -36,6 +38,8 @@ __all__ = [
     "FlowFunctions",
     "FrontalFactorization",
     "ImplicitPart",
+    "InteriorRules",
+    "InteriorSteps",
     "Places",
     "Point",
     "Rules",

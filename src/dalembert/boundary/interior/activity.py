@@ -91,7 +91,8 @@ def activity_of(path: InteriorPath) -> Activity:
     shape, places = path.newton.z.shape, bounds.places
     margins, active = np.full(kkt.blocks * kkt.size, np.inf), np.zeros(kkt.blocks * kkt.size, dtype=np.int64)
     larger = np.maximum(path.slacks, path.multipliers)
-    np.minimum.at(margins, places, larger)
+    for _, part, at in bounds.sides:
+        margins[at] = np.minimum(margins[at], larger[part])
     at = path.multipliers > path.slacks
     active[places[at]] = -bounds.signs[at].astype(np.int64)
     weak = margins < WEAK * np.sqrt(path.barrier)

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -46,6 +47,13 @@ class Barrier:
     limits: np.ndarray
     units: np.ndarray
 
+    @functools.cached_property
+    def sides(self) -> tuple[tuple[float, slice, np.ndarray], ...]:
+        """(sign, which, places) of the lower and of the upper bounds; no place stands twice in one of them."""
+        lower = int(np.count_nonzero(self.signs > 0.0))
+        parts = slice(None, lower), slice(lower, None)
+        return tuple((sign, part, self.places[part]) for sign, part in zip((1.0, -1.0), parts, strict=True))
+
     def slacks(self, z: np.ndarray) -> np.ndarray:
         return self.signs * (z.ravel()[self.places] - self.limits) / self.units
 
@@ -59,8 +67,7 @@ class Barrier:
 
     def pulls(self, multipliers: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """∓z of lower and of upper bounds, with their places: `slope` in the units of the path, divided by κ."""
-        lower = int(np.count_nonzero(self.signs > 0.0))
-        return [(self.places[:lower], -multipliers[:lower]), (self.places[lower:], multipliers[lower:])]
+        return [(places, -sign * multipliers[part]) for sign, part, places in self.sides]
 
     def diagonal(self, weights: np.ndarray) -> np.ndarray:
         """κ w/U², (blocks, b): what weights w of squared slacks add to the second derivatives."""
@@ -94,13 +101,18 @@ class Barrier:
 
     def inside(self, z: np.ndarray) -> np.ndarray:
         """The path, moved inside where it is not, or too near a bound."""
+        low, high = self._nearest
+        return np.minimum(np.maximum(z, low), high)
+
+    @functools.cached_property
+    def _nearest(self) -> tuple[np.ndarray, np.ndarray]:
+        """How near a first path comes, infinite where there is no bound."""
         units, (lower, upper) = self.kkt.units, self.bounds
         with np.errstate(invalid="ignore"):
             width = np.where(np.isfinite(lower) & np.isfinite(upper), PUSH * (upper - lower), np.inf)
             low = lower + np.minimum(PUSH * np.maximum(units, np.abs(lower)), width)
             high = upper - np.minimum(PUSH * np.maximum(units, np.abs(upper)), width)
-        z = np.where(np.isfinite(lower), np.maximum(z, low), z)
-        return np.where(np.isfinite(upper), np.minimum(z, high), z)
+        return np.where(np.isfinite(lower), low, -np.inf), np.where(np.isfinite(upper), high, np.inf)
 
 
 def barrier_of(kkt: KKTSystem, bounds: Bounds) -> Barrier:

@@ -7,26 +7,12 @@ Source: A. Wächter, L. T. Biegler, Math. Program. 106 (2006), section 2.3, with
 
 from __future__ import annotations
 
-import dataclasses
-import math
+import numpy as np
 
-from dalembert.boundary.newton.merit import ARMIJO, NOISE
+from dalembert.boundary.interior import rules
+from dalembert.boundary.interior.rules import Standing
 
-MARGIN = 1e-5  # γ_θ, γ_ϕ
-POWERS = (2.3, 1.1)  # s_ϕ, s_θ
 SMALL, LARGE = 1e-4, 1e4  # of the first violation: below which ϕ decides, above which nothing is taken
-
-
-@dataclasses.dataclass(frozen=True)
-class Standing:
-    """Violation θ and barrier function ϕ of a point."""
-
-    violation: float
-    barrier: float
-
-    @property
-    def finite(self) -> bool:
-        return math.isfinite(self.violation) and math.isfinite(self.barrier)
 
 
 class Filter:
@@ -43,25 +29,19 @@ class Filter:
         self.corners = []
 
     def add(self, at: Standing) -> None:
-        self.corners.append((max((1.0 - MARGIN) * at.violation, self.tolerance), at.barrier - MARGIN * at.violation))
+        self.corners.append((float(rules.corner_violation(at, self.tolerance, xp=np)), rules.corner_barrier(at)))
 
     def allows(self, new: Standing) -> bool:
         """Whether no point of the filter is as good."""
         if not new.finite or new.violation > self.largest:
             return False
-        return all(new.violation <= violation or new.barrier <= barrier for violation, barrier in self.corners)
+        return all(rules.better(new, *corner) for corner in self.corners)
 
-    def descent(self, at: Standing, slope: float, length: float) -> bool:
-        """Whether ϕ is what such a step has to lower."""
-        if slope >= 0.0 or at.violation > self.small:
-            return False
-        return at.violation <= self.tolerance or length * (-slope) ** POWERS[0] > at.violation ** POWERS[1]
+    def remembers(self, at: Standing, reached: Standing, slope: float, length: float) -> None:
+        """Adds the point that is left, unless ϕ falls as it has to."""
+        if rules.remembered(at, reached, slope, length, self.small, self.tolerance, xp=np):
+            self.add(at)
 
     def accepts(self, at: Standing, new: Standing, slope: float, length: float) -> bool:
         """Whether a step of this length from `at` to `new` is taken. slope: of ϕ along the whole step."""
-        if not self.allows(new):
-            return False
-        noise = 10.0 * NOISE * abs(at.barrier)
-        if self.descent(at, slope, length):
-            return new.barrier <= at.barrier + ARMIJO * length * slope + noise
-        return new.violation <= (1.0 - MARGIN) * at.violation or new.barrier <= at.barrier - MARGIN * at.violation + noise
+        return self.allows(new) and bool(rules.taken(at, new, slope, length, self.small, self.tolerance, xp=np))

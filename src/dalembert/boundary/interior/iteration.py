@@ -18,28 +18,20 @@ from typing import NamedTuple
 import numpy as np
 
 from dalembert.algebra import inertia
+from dalembert.boundary.interior import rules
 from dalembert.boundary.interior.barrier import Bounds, barrier_of, longest
-from dalembert.boundary.interior.filter import Filter, Standing
+from dalembert.boundary.interior.filter import Filter
+from dalembert.boundary.interior.machine import InteriorMachine
 from dalembert.boundary.interior.path import FIRST_BARRIER, InteriorPath, violation
 from dalembert.boundary.interior.restoration import restored
+from dalembert.boundary.interior.rules import BarrierErrors, Standing
 from dalembert.boundary.kkt.linear import BandedFactors, FrontalFactors, LinearSolver
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
 from dalembert.boundary.newton.merit import NOISE
 
-FALL, POWER, SOLVED = 0.2, 1.5, 10.0  # κ_μ, θ_μ, κ_ε
-NEAREST = 0.99  # least τ
 WARM_BARRIER = 1e-7  # least μ of a warm start
-SHIFTS = (1e-20, 1e-4, 1e20)  # δ: least, first, largest
-RAISES = (100.0, 8.0, 3.0)  # by how much δ is raised at first and then, and by how much it falls
 RELAX = 1e-8  # of a singular system
-SHORTEST = 1e-12  # step length
-CORRECTIONS = 4  # of second order
-LARGE_MULTIPLIER = 100.0  # s_max
-SHORT, CUT = 0.5, 0.5  # step length below which slacks are cut one by one, where that leaves this part of the violation
-JAMMED, PATIENCE = 0.05, 3  # step length of a path that slacks stop, and how many such steps raise μ
-RAISE, RAISED, LARGEST_BARRIER = 10.0, 10, 1e3  # by how much, how often, and to what at most
-FARTHEST = 1e8  # times what the path reaches: a longer step is that of constraints which contradict each other
 SHORTEST_FRONTAL = 30  # blocks: the inertia that every iteration asks for costs more in a band
 
 
@@ -52,14 +44,6 @@ class BarrierStep(NamedTuple):
     slope: float
 
 
-class BarrierErrors(NamedTuple):
-    """Of the equations: dual, relative to the multipliers; primal; and of complementarity."""
-
-    dual: float
-    violation: float
-    complementarity: float
-
-
 class InteriorPoint:
     """The iteration on one KKT system with bounds."""
 
@@ -70,29 +54,38 @@ class InteriorPoint:
         self._unknowns = np.ravel(~kkt.fixed & kkt.primal).astype(float)
         self._dual, self._held = self._unknowns * kkt.flat_units / kkt.curvature, kkt.held / kkt.flat_units
         self._least = settings.tolerance / 10.0
+        self._machine = None if linear.frontal is None else InteriorMachine(kkt, linear, settings, self.bounds)
 
-    def minimise(self, z: np.ndarray, sizes: np.ndarray | None = None, forces: np.ndarray | None = None) -> InteriorPath:
+    def minimise(
+        self, z: np.ndarray, sizes: np.ndarray | None = None, forces: np.ndarray | None = None,
+        known: Evaluation | None = None,
+    ) -> InteriorPath:  # fmt: skip
         """From the path z (blocks, b), moved inside the bounds; sizes: see `BoundaryNewton.minimise`; forces: (blocks, b),
-        what the multipliers of the bounds add to the gradient, where they are known: a warm start."""
+        what the multipliers of the bounds add to the gradient, where they are known: a warm start; known: z evaluated, where
+        no bound moves it."""
         kkt = self.kkt
         z, multipliers, barrier = self._begun(z, forces)
-        at, slacks = kkt.evaluate(z), self.bounds.slacks(z)
+        at, slacks = kkt.evaluate(z) if known is None else known, self.bounds.slacks(z)
         it = Iterate(kkt, self._linear.fresh(), z, at, kkt.positions if sizes is None else sizes, 0.0)
         first = Filter(violation(kkt, at), self.settings.tolerance)
         path = InteriorPath(it, self.bounds, multipliers, slacks, first, barrier)
         if not at.finite:
             it.end = Termination.NOT_FINITE
             return path
-        while it.iterations < self.settings.max_iterations and not self._stepped(path):
+        while it.iterations < self.settings.max_iterations and not self._advanced(path):
             pass
         return path
+
+    def _advanced(self, path: InteriorPath) -> bool:
+        """As far as machine code goes, then one iteration; whether that was the end."""
+        return (self._machine is not None and self._machine.run(path)) or self._stepped(path)
 
     def _begun(self, z: np.ndarray, forces: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, float]:
         """(path, multipliers, μ). Where multipliers are known μ is as small as the equations are solved there, and slacks
         are s = μ/z: what is active stays at its bound."""
         kkt, bounds = self.kkt, self.bounds
         if forces is None or not np.any(forces):
-            z = bounds.inside(z)
+            z = bounds.inside(z) if len(bounds.places) else z.copy()
             return z, FIRST_BARRIER / bounds.slacks(z), FIRST_BARRIER
         known, at = bounds.of_forces(forces), kkt.evaluate(z)
         dual = np.abs((at.gradient + bounds.slope(known)).ravel() * self._dual)
@@ -128,7 +121,7 @@ class InteriorPoint:
     def _contradictory(self, path: InteriorPath) -> bool:
         """Whether the linearized constraints have no solution near: no line search makes a step of it."""
         it = path.newton
-        return path.violation > self.settings.tolerance and it.shift == 0.0 and not it.update < FARTHEST
+        return bool(rules.contradictory(path.violation, it.shift, it.update, self.settings.tolerance, xp=np))
 
     def _errors(self, path: InteriorPath, barrier: float) -> BarrierErrors:
         it = path.newton
@@ -138,43 +131,35 @@ class InteriorPoint:
                 gradient[part] += pull * self._unknowns[part]
             own = float(np.abs(it.z.ravel()) @ self._held)
             count = max(1, self._constraints + len(path.multipliers))
-            size = max(1.0, (own + float(path.multipliers.sum())) / count / LARGE_MULTIPLIER)
+            size = float(rules.magnitude(own, float(path.multipliers.sum()), count, xp=np))
             path.residual = max(float(gradient.max()), -float(gradient.min())) / size, size
         dual, size = path.residual
         products = np.abs(path.slacks * path.multipliers - barrier)
         return BarrierErrors(dual, path.violation, float(np.max(products, initial=0.0)) / size)
 
     def _solved(self, path: InteriorPath, errors: BarrierErrors) -> bool:
-        tolerance, it = self.settings.tolerance, path.newton
-        if it.update > (np.inf if len(path.slacks) else tolerance):  # the promise of `solve`, where no bound stops a step
-            return False
-        if errors.complementarity > tolerance or not (errors.violation <= tolerance or it.violation <= tolerance):
-            return False
-        return errors.dual <= tolerance or self._rounded(path)
-
-    def _rounded(self, path: InteriorPath) -> bool:
-        """Whether what is left of the gradient is rounding: a whole step of Newton's has changed nothing."""
-        it = path.newton
-        return path.whole and it.shift == 0.0 and it.update <= self.settings.tolerance
+        tolerance = self.settings.tolerance
+        largest = np.inf if len(path.slacks) else tolerance
+        return bool(rules.solved(errors, path.last, path.newton.violation, largest, tolerance))
 
     def _lower(self, path: InteriorPath) -> None:
         """The next μ, as long as the equations of the present one are solved."""
         before = path.barrier
         while path.barrier > self._least:
-            dual, *others = self._errors(path, path.barrier)
-            if max(others) > SOLVED * path.barrier or (dual > SOLVED * path.barrier and not self._rounded(path)):
+            errors = self._errors(path, path.barrier)
+            if rules.unsolved(path.barrier, errors, path.last, self.settings.tolerance, xp=np):
                 break
-            path.barrier = max(self._least, min(FALL * path.barrier, path.barrier**POWER))
+            path.barrier = float(rules.lowered(path.barrier, self._least, xp=np))
         if path.barrier < before:
             path.filter.clear()
 
     def _unjam(self, path: InteriorPath) -> None:
         """A larger μ where slacks have stopped several steps one after the other: the path touches a bound at single nodes,
         and the place of contact would move from node to node."""
-        if path.jammed < PATIENCE:
+        if not rules.stuck(path.jammed):
             return
         path.jammed, path.raises = 0, path.raises + 1
-        path.barrier = min(LARGEST_BARRIER, RAISE * path.barrier)
+        path.barrier = float(rules.widened(path.barrier, xp=np))
         path.filter.clear()
 
     def _direction(self, path: InteriorPath) -> BarrierStep | None:
@@ -188,13 +173,13 @@ class InteriorPoint:
         """The step of such a residual at z, added being on the diagonal of K."""
         it, kkt = path.newton, self.kkt
         it.shift, relax = 0.0, 0.0
-        while it.shift <= SHIFTS[2]:
+        while rules.affordable(it.shift):
             it.linear.trusted = False
             factors = it.linear.factor(z, it.shift, relax, added=added)
             it.factorizations += 1
             told = factors.pivoted(-residual) if isinstance(factors, FrontalFactors) else None
             if told is not None and told > self._constraints:
-                it.shift = self._raised(it.shift, path.last_shift)
+                it.shift = float(rules.raised(it.shift, path.last_shift, xp=np))
                 continue
             step = factors.solve(-residual)
             it.update = it.change(step)
@@ -207,7 +192,7 @@ class InteriorPoint:
                 return BarrierStep(step, factors, residual, float(free + held) / kkt.curvature)
             if negative < self._constraints:
                 relax = RELAX
-            it.shift = self._raised(it.shift, path.last_shift)
+            it.shift = float(rules.raised(it.shift, path.last_shift, xp=np))
         return None
 
     def _negative(self, factors, matrix: Callable[[], np.ndarray], it: Iterate, products: np.ndarray) -> int:
@@ -221,25 +206,21 @@ class InteriorPoint:
         curvature = products[:, ~kkt.primal].sum() - products[:, kkt.primal].sum()
         return self._constraints + int(curvature <= -NOISE * (abs(it.at.objective) + np.abs(products).sum()))
 
-    def _raised(self, shift: float, last: float) -> float:
-        if shift == 0.0:
-            return max(SHIFTS[0], last / RAISES[2]) if last else SHIFTS[1]
-        return shift * (RAISES[1] if last else RAISES[0])
-
     def _search(self, path: InteriorPath, direction: BarrierStep) -> bool:
         """Whether a point on the step, halved from the longest inside, is accepted; the path moves there."""
         it, bounds, step = path.newton, self.bounds, direction.step
-        fraction = max(NEAREST, 1.0 - path.barrier)
+        fraction = float(rules.fraction(path.barrier, xp=np))
         changes = bounds.changes(step)
         dual = (path.barrier - path.multipliers * changes) / path.slacks - path.multipliers
         own = longest(path.multipliers, dual, fraction)
         at, length = path.standing(it.at, it.z), longest(path.slacks, changes, fraction)
         path.whole = False
-        path.jammed = path.jammed + 1 if length < JAMMED else 0
-        found, first = self._cut(path, direction, at, fraction) if length < SHORT else None, True
+        path.jammed = int(rules.jams(length, path.jammed, xp=np))
+        stopped = rules.stopped(length, at.violation, self.settings.tolerance)
+        found, first = self._cut(path, direction, at, fraction) if stopped else None, True
         if found is not None:
             path.jammed = 0
-        while found is None and length >= SHORTEST:
+        while found is None and rules.long_enough(length):
             z = it.z + length * step
             new = self.kkt.evaluate(z)
             standing = path.standing(new, z)
@@ -252,10 +233,8 @@ class InteriorPoint:
         if found is None:
             return False
         reached = path.standing(found[1], found[0])
-        path.jammed = path.jammed if path.barrier < LARGEST_BARRIER and path.raises < RAISED else 0
-        armijo = path.filter.descent(at, direction.slope, length)
-        if not armijo or reached.barrier > at.barrier + 1e-4 * length * direction.slope:
-            path.filter.add(at)
+        path.jammed = int(rules.patient(path.jammed, path.barrier, path.raises, xp=np))
+        path.filter.remembers(at, reached, direction.slope, length)
         path.multipliers = path.multipliers + own * dual
         path.move(*found)
         path.clip()
@@ -265,12 +244,10 @@ class InteriorPoint:
         self, path: InteriorPath, direction: BarrierStep, at: Standing, fraction: float
     ) -> tuple[np.ndarray, Evaluation] | None:
         """The whole step with every slack cut for itself, where that lowers the violation, which one slack would stop."""
-        if at.violation <= self.settings.tolerance:
-            return None
         z = self.bounds.cut(path.newton.z, direction.step, path.slacks, fraction)
         new = self.kkt.evaluate(z)
         standing = path.standing(new, z)
-        taken = standing.finite and standing.violation <= CUT * at.violation and path.filter.allows(standing)
+        taken = rules.much_better(at, standing) and path.filter.allows(standing)
         return (z, new) if taken else None
 
     def _corrected(
@@ -278,9 +255,9 @@ class InteriorPoint:
     ) -> tuple[np.ndarray, Evaluation] | None:
         """Corrections of second order: the step towards c(z) + c(z + step) = 0 by the same factors."""
         kkt, it, bounds = self.kkt, path.newton, self.bounds
-        fraction = max(NEAREST, 1.0 - path.barrier)
+        fraction = float(rules.fraction(path.barrier, xp=np))
         constraints, before = length * it.at.gradient, at.violation
-        for _ in range(CORRECTIONS):
+        for _ in range(rules.CORRECTIONS):
             constraints = constraints + new.gradient
             step = direction.factors.solve(np.where(kkt.primal, -direction.residual, -constraints * kkt.free))
             if not np.all(np.isfinite(step)):
@@ -291,7 +268,7 @@ class InteriorPoint:
             standing = path.standing(new, z)
             if path.filter.accepts(at, standing, direction.slope, length):
                 return z, new
-            if not standing.finite or standing.violation > 0.99 * before:
+            if not standing.finite or rules.no_better(standing, before):
                 return None
             before, constraints = standing.violation, short * constraints
         return None

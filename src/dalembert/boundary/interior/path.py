@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dalembert.boundary.interior import rules
 from dalembert.boundary.interior.barrier import Barrier
-from dalembert.boundary.interior.filter import Filter, Standing
+from dalembert.boundary.interior.filter import Filter
+from dalembert.boundary.interior.rules import LastStep, Standing
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton.iterate import Iterate
 
 FIRST_BARRIER = 0.1  # μ₀
-SPREAD = 1e10  # κ_Σ: multipliers stay within this factor of μ/s
 
 
 class Seen(NamedTuple):
@@ -44,8 +45,17 @@ class InteriorPath:
     _points: tuple[Seen, ...] = ()
 
     @property
+    def seen(self) -> Seen:
+        """The present point."""
+        return self._seen(self.newton.at, self.newton.z)
+
+    @property
     def violation(self) -> float:
-        return self._seen(self.newton.at, self.newton.z).violation
+        return self.seen.violation
+
+    @property
+    def last(self) -> LastStep:
+        return LastStep(self.newton.update, self.newton.shift, self.whole)
 
     def standing(self, at: Evaluation, z: np.ndarray) -> Standing:
         """θ and ϕ of a point."""
@@ -65,14 +75,16 @@ class InteriorPath:
         return found
 
     def move(self, z: np.ndarray, at: Evaluation) -> None:
-        self.newton.move(z, at)
-        here = self._seen(z=z, at=at)
+        self.arrive(self._seen(z=z, at=at))
+
+    def arrive(self, here: Seen) -> None:
+        """At a point whose numbers are known."""
+        self.newton.move(here.z, here.at)
         self.slacks, self.residual, self._points = here.slacks, None, (here,)
 
     def clip(self) -> None:
         """Multipliers back to where they are near μ/s."""
-        middle = self.barrier / self.slacks
-        self.multipliers = np.clip(self.multipliers, middle / SPREAD, middle * SPREAD)
+        self.multipliers = rules.clipped(self.multipliers, self.slacks, self.barrier, xp=np)
 
 
 def violation(kkt: KKTSystem, at: Evaluation) -> float:

@@ -21,7 +21,7 @@ from dalembert.tracing import Remembered, Walk
 SHORTEST = 150  # blocks; a shorter one is solved before the elimination is compiled
 SAMPLES = 6  # blocks from which pivots are chosen
 EXACT = 1e-3  # relative correction below which a solution needs no other
-CONTRACTION = 0.1  # relative correction above which a frontal factorization is not used
+CONTRACTION = 0.25  # relative correction above which a frontal factorization is not used
 CORRECTIONS = 6
 PROBES, SOUND = 2, 1e-2  # solutions, and their largest relative correction, that show that signs of pivots are right
 NUDGE = 1e-8  # of a diagonal entry, in the scaling in which rows are of size 1
@@ -31,6 +31,11 @@ REFUSALS = 3  # after which it is not tried again for the same problem
 def accurate(correction, solution):
     """Whether a solution needs no other correction: sizes of both, floats or JAX's numbers."""
     return correction <= EXACT * solution
+
+
+def converging(correction, solution):
+    """Whether another correction may make it accurate."""
+    return correction <= CONTRACTION * solution
 
 
 class BandedFactors:
@@ -104,7 +109,7 @@ class FrontalFactors:
             if accurate(change, size):
                 self.linear.trusted, self.linear.sound = i == 0, True
                 return x
-            if not change <= CONTRACTION * size:
+            if not converging(change, size):
                 return None
         return None
 

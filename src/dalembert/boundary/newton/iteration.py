@@ -69,11 +69,12 @@ class BoundaryNewton:
                 pass
         return it
 
-    def descended(self, z: np.ndarray, sizes: np.ndarray | None = None) -> Iterate:
-        """The same as far as whole steps of machine code go."""
+    def descended(self, z: np.ndarray, sizes: np.ndarray | None = None, known: Evaluation | None = None) -> Iterate:
+        """The same as far as whole steps of machine code go. known: z evaluated, where it is."""
         kkt = self.kkt
         sizes = kkt.positions if sizes is None else sizes
-        it = Iterate(kkt, self._linear.fresh(), z.copy(), kkt.evaluate(z), sizes, PENALTY * kkt.action)
+        at = kkt.evaluate(z) if known is None else known
+        it = Iterate(kkt, self._linear.fresh(), z.copy(), at, sizes, PENALTY * kkt.action)
         if not it.at.finite:
             it.end = Termination.NOT_FINITE
         elif self._descent is not None and self._descent.run(it):

@@ -55,7 +55,7 @@ class BoundFactorization:
 
     def __init__(self, factorization: FrontalFactorization, free: np.ndarray, arguments: Sequence[np.ndarray]):
         self.factorization, self.free, self._arguments = factorization, free, arguments
-        self.unit, self.fixed_blocks, self._all = 1.0 - free, (1.0 - free).max(axis=1), np.ones(len(free))
+        self.unit, self.fixed_blocks = 1.0 - free, (1.0 - free).max(axis=1)
         self.data = [a.ctypes.data for a in arguments]
         self._free, self._unit, self._fixed_blocks = (a.ctypes.data for a in (self.free, self.unit, self.fixed_blocks))
 
@@ -64,11 +64,10 @@ class BoundFactorization:
         to the diagonal, 1 where a component is fixed; None: nothing elsewhere. x is a view of an array with room after the
         last block."""
         found, x = np.empty((len(z), self.factorization.stored)), self._workspace(right)
-        into, workspace = found.ctypes.data, x.ctypes.data
-        fixed_blocks, added = (
-            (self._fixed_blocks, self._unit) if diagonal is None else (self._all.ctypes.data, diagonal.ctypes.data)
-        )
-        self.factorization.first(len(z), z.ctypes.data, self._free, fixed_blocks, added, into, workspace, *self.data)
+        into, workspace, added = found.ctypes.data, x.ctypes.data, self._unit if diagonal is None else diagonal.ctypes.data
+        self.factorization.first(
+            len(z), z.ctypes.data, self._free, self._fixed_blocks, added, into, workspace, *self.data
+        )  # fmt: skip
         self.factorization.backward(len(z), into, workspace)
         return found, x[: len(z)]
 

@@ -78,17 +78,17 @@ class _Added:
 
 
 def _fix(c: Code, i: str, plan: SymbolicPlan, front: dict[Pair, str]) -> None:
-    """Where a component of the block is fixed: its rows and columns vanish, then the diagonal is added."""
+    """Where a component of the block is fixed, its rows and columns vanish; then the diagonal is added."""
+    base = c.let(f"mul i64 {i}, {plan.size}")
     with _where_fixed(c, i):
-        base = c.let(f"mul i64 {i}, {plan.size}")
         free = [c.load(c.at(c.at("%free", base), p)) for p in range(plan.size)]
         for (p, q), slot in front.items():
             if p < plan.size:
                 value = c.let(f"fmul double {c.load(slot)}, {free[p]}")
                 c.store(c.let(f"fmul double {value}, {free[q]}") if p != q and q < plan.size else value, slot)
-        for p in range(plan.size):
-            more = c.load(c.at(c.at("%diagonal", base), p))
-            c.store(c.let(f"fadd contract double {c.load(front[p, p])}, {more}"), front[p, p])
+    for p in range(plan.size):
+        more = c.load(c.at(c.at("%diagonal", base), p))
+        c.store(c.let(f"fadd contract double {c.load(front[p, p])}, {more}"), front[p, p])
 
 
 @contextlib.contextmanager

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dalembert.native.assembly.newton_code import CONVERGED, REFUSED, SCALARS, TERM, WORDS, NewtonLoop, Point, Rules
+from dalembert.native.assembly.newton_code import CONVERGED, REFUSED, SCALARS, WORDS, NewtonLoop, Rules
+from dalembert.native.assembly.system_code import TERM, Point
 from dalembert.native.llvm.cache import CACHE, Cache
 
 __all__ = ["CONVERGED", "REFUSED", "ElementSum", "Point", "Rules", "WholeSteps"]

@@ -1,0 +1,144 @@
+"""Interior steps by machine code: the addresses and numbers of a KKT system inside its bounds, and what comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dalembert.boundary.interior import rules
+from dalembert.boundary.interior.barrier import Barrier
+from dalembert.boundary.interior.path import InteriorPath, Seen
+from dalembert.boundary.kkt.linear import REFUSALS, LinearSolver, accurate, converging
+from dalembert.boundary.kkt.system import Evaluation, KKTSystem, finite
+from dalembert.boundary.newton.iterate import Settings, Termination
+from dalembert.native import CONVERGED, LIMIT, InteriorRules, InteriorSteps
+
+OTHERS = {
+    "standing": rules.Standing, "errors": rules.BarrierErrors, "last": rules.LastStep, "accurate": accurate,
+    "converging": converging, "finite": finite,
+}  # fmt: skip
+RULES = InteriorRules(*(OTHERS.get(name) or getattr(rules, name) for name in InteriorRules._fields))
+ROOM = 1000  # points of the filter
+KEPT = ("fixed_places", "monitored", "spans", "positions", "shifted", "per_action", "flat_units", "unit", "free")
+ENDS = {CONVERGED: Termination.CONVERGED, LIMIT: Termination.NOT_CONVERGED}
+
+
+class InteriorMachine:
+    """Interior steps on one KKT system; `run` may be called by several threads."""
+
+    def __init__(self, kkt: KKTSystem, linear: LinearSolver, settings: Settings, bounds: Barrier):
+        assembly, frontal = kkt.assembly, linear.frontal
+        assert frontal is not None
+        self._kkt, self._settings, self._frontal = kkt, settings, frontal
+        sums: Any = assembly
+        self._steps = InteriorSteps(sums.elements(), frontal.data, len(kkt.positions), RULES)
+        self._room = min(ROOM, settings.max_iterations + 1)
+        self._numbers = self._constants(bounds)
+        arrays = self._arrays = self._kept(linear, bounds)
+        made = frontal.factorization
+        tail, n, count = made.reach * kkt.size, kkt.blocks * kkt.size, len(bounds.places)
+        self._words = {name: a.ctypes.data for name, a in arrays.items()} | made.addresses
+        self._words |= {
+            "fixed_count": len(kkt.fixed_places), "monitored_count": len(kkt.spans), "bound_count": count,
+            "blocks": kkt.blocks, "size": kkt.size, "tail": tail, "most": settings.max_iterations, "room": self._room,
+            "constraints": int(np.sum(~kkt.fixed & ~kkt.primal)), "negative": made.loaded.address("negative"),
+        }  # fmt: skip
+        groups = (
+            (n, ("z", "new_z", "right", "other", "constraints_sum", "added", "diagonal", "pivots")), (n + 1, ("g", "new_g")),
+            (n + tail, ("x", "y", "w")), (count, ("multipliers", "slacks", "new_slacks", "dual_step")),
+            (len(kkt.positions), ("sizes",)), (2 * self._room, ("filter",)), (kkt.blocks * made.stored, ("stored",)),
+        )  # fmt: skip
+        sizes = {name: length for length, names in groups for name in names}
+        self._sizes, self._size = sizes, sum(sizes.values())
+        self._places = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+        # Workspaces that no thread uses, with what the loop is told of them: new ones cost as much as an iteration.
+        self._workspaces: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def _constants(self, bounds: Barrier) -> dict[str, float]:
+        kkt, tolerance = self._kkt, self._settings.tolerance
+        count = int(np.sum(~kkt.fixed & ~kkt.primal)) + len(bounds.places)
+        return {
+            "tolerance": tolerance, "least": tolerance / 10.0, "largest_update": np.inf if len(bounds.places) else tolerance,
+            "count": float(max(1, count)), "curvature": kkt.curvature, "corrections": float(rules.CORRECTIONS),
+        }  # fmt: skip
+
+    def _kept(self, linear: LinearSolver, bounds: Barrier) -> dict[str, np.ndarray]:
+        kkt, units = self._kkt, bounds.units
+        unknowns = np.ravel(~kkt.fixed & kkt.primal).astype(float)
+        violations = np.zeros(kkt.blocks * kkt.size)
+        violations[kkt.nonlinear] = kkt.residuals
+        found = {name: np.ascontiguousarray(getattr(kkt, name)) for name in KEPT} | {
+            "fixed_blocks": self._frontal.fixed_blocks, "nudge": linear.nudge, "unknowns": unknowns,
+            "dual": unknowns * kkt.flat_units / kkt.curvature, "held": kkt.held / kkt.flat_units, "rows": kkt.held,
+            "primal": np.tile(kkt.primal.astype(float), kkt.blocks), "violations": violations, "places": bounds.places,
+            "limits": bounds.limits, "scales": bounds.signs / units, "reaches": bounds.signs * units,
+            "presses": bounds.signs * unknowns[bounds.places], "pushes": bounds.signs * kkt.curvature / units,
+            "stiffness": kkt.curvature / units**2,
+        }  # fmt: skip
+        return {name: np.ascontiguousarray(a) for name, a in found.items()}
+
+    def run(self, path: InteriorPath) -> bool:
+        """Steps as long as the loop knows what to do; whether that was the end. The path is then as far as it came."""
+        it = path.newton
+        if it.linear.refusals >= REFUSALS or len(path.filter.corners) >= self._room:
+            return False
+        try:
+            workspace, job = self._workspaces.pop()
+        except IndexError:
+            workspace, job = self._new()
+        self._filled(workspace, path)
+        here = path.seen
+        numbers = self._numbers | {
+            "small": path.filter.small, "largest": path.filter.largest, "barrier": path.barrier,
+            "last_shift": path.last_shift, "shift": it.shift, "update": it.update, "whole": float(path.whole),
+            "jammed": path.jammed, "raises": path.raises, "iterations": it.iterations, "factorizations": it.factorizations,
+            "trusted": float(it.linear.trusted), "sound": float(it.linear.sound), "nudged": float(it.linear.nudged),
+            "corners": len(path.filter.corners), "objective": it.at.objective, "violation": it.at.violation,
+            "norm": it.at.norm, "theta": here.violation, "logarithms": here.logarithms,
+        } | NEW  # fmt: skip
+        status, found = self._steps(job, numbers)
+        self._taken(path, workspace, found)
+        self._workspaces.append((workspace, job))
+        it.end = ENDS.get(status, it.end)
+        return status in ENDS
+
+    def _filled(self, workspace: np.ndarray, path: InteriorPath) -> None:
+        it, corners = path.newton, path.filter.corners
+        given = {"z": it.z, "g": it.at.gradient, "sizes": it.sizes, "multipliers": path.multipliers, "slacks": path.slacks}
+        for name, values in given.items():
+            self._part(workspace, name)[: values.size] = values.ravel()
+        if corners:
+            self._part(workspace, "filter")[: 2 * len(corners)] = np.ravel(corners)
+
+    def _taken(self, path: InteriorPath, workspace: np.ndarray, found: dict[str, float]) -> None:
+        """What the loop has come to."""
+        it, n = path.newton, path.newton.z.size
+        corners = self._part(workspace, "filter")[: 2 * int(found["corners"])]
+        path.filter.corners = list(zip(corners[::2].tolist(), corners[1::2].tolist(), strict=True))
+        path.barrier, path.last_shift = found["barrier"], found["last_shift"]
+        it.linear.nudged = found["nudged"] > 0.0
+        if int(found["iterations"]) == it.iterations:
+            return
+        path.jammed, path.raises, path.whole = int(found["jammed"]), int(found["raises"]), found["whole"] > 0.0
+        it.shift, it.update = found["shift"], found["update"]
+        it.iterations, it.factorizations = int(found["iterations"]), int(found["factorizations"])
+        it.linear.trusted, it.linear.sound = found["trusted"] > 0.0, found["sound"] > 0.0
+        z, gradient = (self._part(workspace, x)[:n].reshape(it.z.shape).copy() for x in ("z", "g"))
+        path.multipliers, slacks = (self._part(workspace, x).copy() for x in ("multipliers", "slacks"))
+        at = Evaluation(found["objective"], found["violation"], gradient, found["norm"])
+        path.arrive(Seen(z, at, slacks, found["theta"], found["logarithms"]))
+
+    def _new(self) -> tuple[np.ndarray, np.ndarray]:
+        workspace = np.empty(self._size)
+        begin = workspace.ctypes.data
+        return workspace, self._steps.job(self._words | {name: begin + 8 * at for name, at in self._places.items()})
+
+    def _part(self, workspace: np.ndarray, name: str) -> np.ndarray:
+        start = self._places[name]
+        return workspace[start : start + self._sizes[name]]
+
+
+NEW = dict.fromkeys(
+    ("new_objective", "new_violation", "new_norm", "new_theta", "new_logarithms", "new_finite", "allowed"), 0.0
+)

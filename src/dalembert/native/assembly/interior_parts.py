@@ -1,0 +1,237 @@
+"""Machine code of the parts of interior steps: a new point with its slacks, and a solution with its corrections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dalembert.native.assembly.system_code import SystemLoop
+from dalembert.native.llvm.packing import Packing
+
+WORDS = Packing.words(
+    "blocks", "size", "tail", "constraints", "z", "g", "new_z", "new_g", "x", "y", "w", "right", "other",
+    "constraints_sum", "stored", "free", "fixed_blocks", "unit", "added", "diagonal", "pivots", "nudge", "shifted", "dual",
+    "held", "rows", "unknowns", "primal", "fixed_places", "fixed_count", "monitored", "monitored_count", "spans",
+    "positions", "sizes", "violations", "per_action", "flat_units", "bound_count", "places", "limits",
+    "scales", "reaches", "presses", "pushes", "stiffness", "multipliers", "slacks", "new_slacks", "dual_step",
+    "filter", "room", "first", "forward", "backward", "negative", "most",
+)  # fmt: skip
+SCALARS = Packing.scalars(
+    "tolerance", "least", "largest_update", "count", "curvature", "small", "largest", "corrections", "barrier", "last_shift",
+    "shift", "update", "whole", "jammed", "raises", "iterations", "factorizations", "trusted", "sound", "nudged", "corners",
+    "objective", "violation", "norm", "theta", "logarithms", "new_objective", "new_violation", "new_norm", "new_theta",
+    "new_logarithms", "new_finite", "allowed",
+)  # fmt: skip
+REFUSED, CONVERGED, LIMIT = 0, 1, 2
+REFINEMENTS = 6  # of a solution
+RANGE = 1e-150, 1e150  # of products of slacks, whose logarithm is then taken
+
+
+class InteriorRules(NamedTuple):
+    """JAX functions of numbers by which steps are judged, see boundary/interior/rules.py; the same functions serve whoever
+    goes on in Python. standing, errors, last: how the numbers are given to them that belong together."""
+
+    standing: Callable
+    errors: Callable
+    last: Callable
+    magnitude: Callable
+    solved: Callable
+    unsolved: Callable
+    lowered: Callable
+    raised: Callable
+    affordable: Callable
+    contradictory: Callable
+    fraction: Callable
+    taken: Callable
+    remembered: Callable
+    corner_violation: Callable
+    corner_barrier: Callable
+    better: Callable
+    long_enough: Callable
+    stopped: Callable
+    much_better: Callable
+    no_better: Callable
+    jams: Callable
+    patient: Callable
+    stuck: Callable
+    widened: Callable
+    clipped: Callable
+    accurate: Callable
+    converging: Callable
+    finite: Callable
+
+
+class InteriorPart(SystemLoop):
+    """One of the functions. All numbers stand where the caller has put them."""
+
+    def __init__(self, terms: int, data: int, coordinates: int, rules: InteriorRules):
+        super().__init__(WORDS, terms, data, coordinates)
+        self.rules = rules
+        self.slot = {name: self.c.at("%values", SCALARS.offset(name)) for name in SCALARS.fields}
+
+    def real(self, name: str) -> str:
+        """A count as a number."""
+        return self.c.let(f"sitofp i64 {self.word[name]} to double")
+
+    def finish(self, status: int) -> None:
+        self.c.store(str(status), self.status, "i64")
+
+    def _begun(self, value: float) -> str:
+        """A slot with this number in it."""
+        slot = self.c.slot("number")
+        self.c.store(self.c.constant(value), slot)
+        return slot
+
+    def _square(self, name: str, i: str) -> str:
+        value = self._item(name, i)
+        return self._times(value, value)
+
+    def _smaller(self, known: str, value: str) -> str:
+        return self.c.let(f"select i1 {self.c.let(f'fcmp olt double {value}, {known}')}, double {value}, double {known}")
+
+    def _slack_change(self, name: str, j: str) -> str:
+        """Of slack j by such a step."""
+        return self._times(self._item("scales", j), self._item(name, self._index("places", j)))
+
+    def _shorten(self, slot: str, value: str, change: str) -> None:
+        """The longest step after which a part 1 - τ of the value is left."""
+        c = self.c
+        bound = c.let(f"fdiv double {self._times(c.let(f'fneg double {self.fraction}'), value)}, {change}")
+        falling = c.let(f"fcmp olt double {change}, {c.constant(0.0)}")
+        shorter = c.let(f"fcmp olt double {bound}, {c.load(slot)}")
+        c.store(c.let(f"select i1 {c.both(falling, shorter)}, double {bound}, double {c.load(slot)}"), slot)
+
+    fraction: str
+
+    def _move(self, step: str, length: str) -> None:
+        """The new path."""
+        c = self.c
+        with c.loop(0, self.n) as i:
+            c.store(self._plus(self._item("z", i), self._times(length, self._item(step, i))), c.at(self.word["new_z"], i))
+
+    def _standing(self, prefix: str) -> Any:
+        """θ and ϕ of the present point or of the new one."""
+        energy = self.c.let(f"fdiv double {self.get(f'{prefix}objective')}, {self.get('curvature')}")
+        walls = self._times(self.get("barrier"), self.get(f"{prefix}logarithms"))
+        return self.rules.standing(self.get(f"{prefix}theta"), self._minus(energy, walls))
+
+    def _point(self) -> None:
+        self.c.line("call void @point(ptr %job, ptr %values)")
+
+    def _solves(self, x: str, right: str) -> str:
+        """x, corrected until a correction is small; whether they become small."""
+        c = self.c
+        found = c.let(f"call i64 @solution(ptr %job, ptr %values, ptr {self.word[x]}, ptr {self.word[right]})")
+        return c.let(f"icmp ne i64 {found}, 0")
+
+
+class PointPart(InteriorPart):
+    """Objective, gradient, slacks, violation and Σ log s of the new path, and whether the filter allows them."""
+
+    def text(self) -> str:
+        c = self.c
+        objective = self._gradient("new_z", "new_g")
+        self.put("new_objective", objective)
+
+        def sums(i: str) -> list[str]:
+            slope = self._item("new_g", i)
+            size, scaled = self._abs(slope), self._times(self._item("flat_units", i), slope)
+            return [
+                self._times(self._item("violations", i), size),
+                self._times(self._item("per_action", i), size),
+                self._times(scaled, scaled),
+            ]
+
+        violation, theta, square = self._total(self.n, sums, 3)
+        self.put("new_violation", violation)
+        norm = c.intrinsic("sqrt", square)
+        self.put("new_norm", norm)
+        least, logarithms = self._slacks()
+        positive = c.let(f"fcmp ogt double {least}, {c.constant(0.0)}")
+        inside = c.both(positive, c.both(self._finite(objective), self._finite(norm)))
+        for name, value, outside in (("theta", theta, float("inf")), ("logarithms", logarithms, float("-inf"))):
+            self.put(f"new_{name}", c.let(f"select i1 {inside}, double {value}, double {c.constant(outside)}"))
+        self._allow()
+        c.line("ret void")
+        return c.function("define internal void @point(ptr %job, ptr %values) nounwind")
+
+    def _slacks(self) -> tuple[str, str]:
+        """The smallest slack, and Σ log s as few logarithms of products."""
+        c = self.c
+        least, total, product = self._begun(float("inf")), self._begun(0.0), self._begun(1.0)
+        low, high = (c.constant(x) for x in RANGE)
+        with c.loop(0, self.word["bound_count"]) as j:
+            off = self._minus(self._item("new_z", self._index("places", j)), self._item("limits", j))
+            slack = self._times(self._item("scales", j), off)
+            c.store(slack, c.at(self.word["new_slacks"], j))
+            c.store(self._smaller(c.load(least), slack), least)
+            before = c.load(product)
+            longer = self._times(before, slack)
+            kept = c.both(c.let(f"fcmp ogt double {longer}, {low}"), c.let(f"fcmp olt double {longer}, {high}"))
+            keep, close, on = c.name("keep"), c.name("close"), c.name("on")
+            c.fork(kept, keep, close, likely=True)
+            c.label(keep)
+            c.store(longer, product)
+            c.go(on)
+            c.label(close)
+            c.store(self._plus(c.load(total), c.intrinsic("log", before)), total)
+            c.store(slack, product)
+            c.label(on)
+        return c.load(least), self._plus(c.load(total), c.intrinsic("log", c.load(product)))
+
+    def _allow(self) -> None:
+        """No point of the filter is as good, and the violation is not too large."""
+        c, new = self.c, self._standing("new_")
+        finite = c.both(self._finite(new.violation), self._finite(new.barrier))
+        self.put("new_finite", c.let(f"uitofp i1 {finite} to double"))
+        allowed = c.slot("allowed", "i1")
+        near = c.let(f"fcmp ole double {new.violation}, {self.get('largest')}")
+        c.store(c.both(finite, near), allowed, "i1")
+        with c.loop(0, c.let(f"fptosi double {self.get('corners')} to i64")) as k:
+            at = c.at(self.word["filter"], c.let(f"shl i64 {k}, 1"))
+            better = self._judge(self.rules.better, new, c.load(at), c.load(c.at(at, 1)))
+            c.store(c.both(c.load(allowed, "i1"), better), allowed, "i1")
+        self.put("allowed", c.let(f"uitofp i1 {c.load(allowed, 'i1')} to double"))
+
+
+class SolutionPart(InteriorPart):
+    """K⁻¹ right from a first solution x, by iterative refinement; 0 where that does not converge."""
+
+    def text(self) -> str:
+        c, rules = self.c, self.rules
+        self.word |= {"given": "%x", "wanted": "%right"}
+        known, again, good, bad = (c.name(x) for x in ("known", "again", "good", "bad"))
+        count = c.slot("count", "i64")
+        c.store("0", count, "i64")
+        c.fork(c.let(f"fcmp ogt double {self.get('trusted')}, {c.constant(0.0)}"), known, again)
+        c.label(again)
+        self._product("given", "y")
+        with c.loop(0, self.n) as i:
+            x, y = self._item("given", i), self._item("y", i)
+            whole = self._plus(self._times(y, self._item("free", i)), self._times(self._item("diagonal", i), x))
+            c.store(self._minus(self._item("wanted", i), whole), c.at(self.word["y"], i))
+        self._substitute("y")
+        size, change = (self._relative(name) for name in ("given", "y"))
+        with c.loop(0, self.n) as i:
+            c.store(self._plus(self._item("given", i), self._item("y", i)), c.at(self.word["given"], i))
+        more, less = c.name("more"), c.name("less")
+        c.fork(self._judge(rules.accurate, change, size), good, more)
+        c.label(more)
+        c.fork(self._judge(rules.converging, change, size), less, bad)
+        c.label(less)
+        done = c.let(f"add i64 {c.load(count, 'i64')}, 1")
+        c.store(done, count, "i64")
+        c.fork(c.let(f"icmp slt i64 {done}, {REFINEMENTS}"), again, bad)
+        c.label(good)
+        once = c.let(f"icmp eq i64 {c.load(count, 'i64')}, 0")
+        self.put("trusted", c.let(f"uitofp i1 {once} to double"))
+        c.label(known)
+        c.line("ret i64 1")
+        c.label(bad)
+        c.line("ret i64 0")
+        return c.function("define internal i64 @solution(ptr %job, ptr %values, ptr %x, ptr %right) nounwind")
+
+    def _relative(self, name: str) -> str:
+        """The largest |position|, in typical sizes."""
+        pairs = zip(self._max_norms(name), self.positions, strict=True)
+        return self.c.maximum([self.c.let(f"fdiv double {value}, {size}") for value, size in pairs])
