@@ -17,7 +17,7 @@ from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.inequalities import PathInequalities, parabola_rates
 from dalembert.boundary.kkt.assembly import Elements, Term
 from dalembert.boundary.kkt.ends.end_terms import EndCondition, OnSet, Tie, with_ends
-from dalembert.boundary.kkt.free_time import TimedParts, with_free_time
+from dalembert.boundary.kkt.free_time import TimedParts, timed_elements, with_free_time
 from dalembert.boundary.kkt.path_terms import (
     PathTerm,
     PathWindows,
@@ -291,3 +291,11 @@ def elements_of(data: ControlData) -> Elements:
     """Cost and equations as a sum over windows."""
     terms, arrays = _terms(data, _fixed(data))
     return Elements(terms, arrays, {"origin": data.origin, "parameters": data.problem.parameters})
+
+
+def timed_elements_of(data: ControlData) -> Elements:
+    """The same with a free final time, where there is one."""
+    found = elements_of(data)
+    if data.horizon is None:
+        return found
+    return timed_elements(found, len(data.t) + 2, [None] * len(found.terms), data.horizon.begin, data.time_place)
