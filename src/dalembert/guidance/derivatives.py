@@ -23,7 +23,7 @@ from dalembert.control.solve import ControlStart
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import timed_elements_of
 from dalembert.discretize import Scheme
-from dalembert.guidance.linearisation import active_paths, along, completed, fixed_components, read_given
+from dalembert.guidance.linearisation import active_paths, along, completed, fixed_components, read_given, warn_weak
 from dalembert.solution import ControlSolution
 from dalembert.tracing import Jitted
 
@@ -86,7 +86,8 @@ def sensitivity(
     """K dz/dθ = -∂²L̃/∂z∂θ: the derivatives of times, positions, velocities, controls and cost by what is given.
 
     Where a plant has constraints only changes along them have a meaning. Active bounds stay active, and others inactive: at
-    a solution that is not strictly complementary (`ActiveBounds.margin`) there is no derivative. A final time that was
+    a solution that is not strictly complementary (`ActiveBounds.margin`) there is no derivative, and a warning says so. A
+    final time that was
     found between its bounds is an unknown like others; one at its bound stays there.
 
     Args:
@@ -112,6 +113,7 @@ def sensitivity(
         >>> found.parameters is None  # of a plant without parameters
         True
     """
+    warn_weak(solution)
     paths = active_paths(problem, solution, inequalities)
     given = read_given(problem, solution, {"initial": initial, "final": final}, through)
     start = along(problem, solution, scheme, paths, timed=True)

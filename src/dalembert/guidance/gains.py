@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from dalembert.control.problem import OptimalControl, check_solution_of
 from dalembert.discretize import Scheme
 from dalembert.guidance.law import Feedback, law_along
-from dalembert.guidance.linearisation import active_paths, along, fixed_components, linearised, read_given
+from dalembert.guidance.linearisation import active_paths, along, fixed_components, linearised, read_given, warn_weak
 from dalembert.guidance.sweep import gains_of, neighbours
 from dalembert.numbers import as_number, as_numbers
 from dalembert.solution import ControlSolution
@@ -36,8 +36,9 @@ def feedback(
     """δu_i = -K_i (δq_i, δv_i): how the optimal control changes with the state, to first order, along a solution.
 
     Neighbouring extremals: the second variation of the discrete problem, with all second derivatives of its Lagrangian,
-    swept backwards. What is at a bound stays there: controls, positions, velocities, path inequalities. With Q, R and Q_T instead the gains of the linear-quadratic regulator:
-    min ∫ xᵀQx + uᵀRu dt + x(T)ᵀQ_T x(T), x = (δq, δv), for the plant linearised along the solution.
+    swept backwards. What is at a bound stays there: controls, positions, velocities, path inequalities. With Q, R and Q_T
+    instead the gains of the linear-quadratic regulator: min ∫ xᵀQx + uᵀRu dt + x(T)ᵀQ_T x(T), x = (δq, δv), for the plant
+    linearised along the solution.
 
     Args:
         problem: the OptimalControl that was solved; its plant.
@@ -71,6 +72,7 @@ def feedback(
     missing = [name for name, weight in weights.items() if weight is None]
     length = float(solution.t[-1] - solution.t[0])
     if len(missing) == 3:
+        warn_weak(solution)
         paths = active_paths(problem, solution, inequalities)
         gains, given = _neighbouring(problem, solution, (final, through), paths, scheme)
     elif missing:

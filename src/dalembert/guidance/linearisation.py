@@ -3,13 +3,15 @@
     y_i = (q_{i+1}, u_i, ν_i | λ_i, η_i, μ_i),   x_i = (w_i, q_i),   w_i = (q_i - q_{i-1})/h
     K(y_i, x_i) x_i + K(y_i, y_i) y_i + … = 0
 
-μ_i: of the path inequalities that are active at node i, or on the step after it: G_i = 0 is kept as an equation. K: second derivatives of L̃ = Σ h C + λᵀ(equations of motion) + ηᵀφ, all of them, with no end given. What comes after node i
-is coupled to what was before it through x_i alone. At the first node v_0 stands for w_0, after the last v_N for q_{N+1}.
+μ_i: of the path inequalities that are active at node i, or on the step after it: G_i = 0 is kept as an equation. K: second
+derivatives of L̃ = Σ h C + λᵀ(equations of motion) + ηᵀφ + μᵀG, all of them, with no end given. What comes after node i is
+coupled to what was before it through x_i alone. At the first node v_0 stands for w_0, after the last v_N for q_{N+1}.
 With q_{i-1} instead of w_i digits would go as 1/h².
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,10 +30,11 @@ from dalembert.control.solve import ControlStart
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlData, transcribed
 from dalembert.discretize import Scheme
-from dalembert.numbers import described
+from dalembert.numbers import as_function, described
 from dalembert.solution import ControlSolution
 
 TOLERANCE = 1e-9  # of what a solution's equations hold to
+WEAK = 1e-4  # margin below which a bound is reached without a force
 
 
 class Linearised(NamedTuple):
@@ -94,8 +97,10 @@ def active_paths(problem: OptimalControl, solution: ControlSolution, inequalitie
     check_solution_of(problem, solution)
     t, n, velocities, g = np.asarray(solution.t), solution.q.shape[1], None, None
     active = [name for name in ("v", "inequalities") if name in solution.bounds and np.any(solution.bounds[name].active)]
-    if inequalities is not None and "inequalities" not in solution.bounds:
-        raise ValueError("inequalities: found some; the solution was found without any")
+    if inequalities is not None:
+        as_function(inequalities, "inequalities", "g(q, v, u)")
+        if "inequalities" not in solution.bounds:
+            raise ValueError("inequalities: found some; the solution was found without any. Leave them out")
     if "inequalities" in active:
         if inequalities is None:
             raise TypeError("inequalities: missing; the solution is at the bound of some. Give those that solve was given")
@@ -114,6 +119,17 @@ def active_paths(problem: OptimalControl, solution: ControlSolution, inequalitie
             )
         found.append(path._replace(limits=limits))
     return tuple(found)
+
+
+def warn_weak(solution: ControlSolution) -> None:
+    """A bound that is reached without a force is left by neighbours on one side, and held by those on the other."""
+    for name, bounds in solution.bounds.items():
+        if float(bounds.margin) < WEAK:
+            warnings.warn(
+                f"solution: bounds[{name!r}] are not strictly complementary, by {float(bounds.margin):.1e}: one is reached "
+                "without a force, so that neighbours leave it on one side only. What is found holds it on both",
+                stacklevel=3,
+            )
 
 
 def _components(path: PathInequalities) -> Any:

@@ -89,9 +89,7 @@ def with_free_time(parts: TimedParts, orders: list[np.ndarray | None], begin: fl
     )
 
 
-def timed_elements(
-    elements: Elements, blocks: int, orders: Sequence[np.ndarray | None], begin: float, at: int
-) -> Elements:
+def timed_elements(elements: Elements, blocks: int, orders: Sequence[np.ndarray | None], begin: float, at: int) -> Elements:
     """The sum alone, see `with_free_time`."""
     terms, data, shared = elements
     timed = [_timed(t, at) for t in terms]
