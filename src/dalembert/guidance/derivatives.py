@@ -23,7 +23,7 @@ from dalembert.control.solve import ControlStart
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import timed_elements_of
 from dalembert.discretize import Scheme
-from dalembert.guidance.linearisation import active_paths, along, completed, fixed_components, read_given, warn_weak
+from dalembert.guidance.linearisation import active_paths, along, completed, fixed_components, read_given
 from dalembert.solution import ControlSolution
 from dalembert.tracing import Jitted
 
@@ -113,7 +113,6 @@ def sensitivity(
         >>> found.parameters is None  # of a plant without parameters
         True
     """
-    warn_weak(solution)
     paths = active_paths(problem, solution, inequalities)
     given = read_given(problem, solution, {"initial": initial, "final": final}, through)
     start = along(problem, solution, scheme, paths, timed=True)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from dalembert.control.problem import OptimalControl, check_solution_of
 from dalembert.discretize import Scheme
 from dalembert.guidance.law import Feedback, law_along
-from dalembert.guidance.linearisation import active_paths, along, fixed_components, linearised, read_given, warn_weak
+from dalembert.guidance.linearisation import active_paths, along, fixed_components, linearised, read_given
 from dalembert.guidance.sweep import gains_of, neighbours
 from dalembert.numbers import as_number, as_numbers
 from dalembert.solution import ControlSolution
@@ -72,7 +72,6 @@ def feedback(
     missing = [name for name, weight in weights.items() if weight is None]
     length = float(solution.t[-1] - solution.t[0])
     if len(missing) == 3:
-        warn_weak(solution)
         paths = active_paths(problem, solution, inequalities)
         gains, given = _neighbouring(problem, solution, (final, through), paths, scheme)
     elif missing:

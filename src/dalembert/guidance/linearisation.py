@@ -24,7 +24,7 @@ from dalembert.boundary.data.inequalities import Asking, PathInequalities, read_
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.control.bounded import place_values
 from dalembert.control.ends import PartlyGiven, read_partly
-from dalembert.control.problem import OptimalControl, check_solution_of, counted
+from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of, counted, scheme_name
 from dalembert.control.sizes import ControlSizes, control_sizes, sampled
 from dalembert.control.solve import ControlStart
 from dalembert.control.terms import ControlLayout
@@ -64,10 +64,15 @@ def along(
     """The problem with nothing given at its nodes, and the solution as its path. paths: the inequalities that are active,
     see `active_paths`; timed: with its final time as an unknown, where that was found between its bounds."""
     check_solution_of(problem, solution)
+    if solution.scheme == repr(Lobatto()):
+        raise ValueError(
+            "solution: found one of Lobatto(), of which neither neighbours nor derivatives are known yet; solve again "
+            "with a Scheme, with the solution as guess"
+        )
     if scheme is not None and not isinstance(scheme, Scheme):
         raise TypeError(f"scheme: found {described(scheme)}; give the Scheme that the solution was found with")
     scheme = Scheme() if scheme is None else scheme
-    own = ", ".join(repr(one) for one in scheme.action_for(problem.system))
+    own = scheme_name(scheme, problem.system)
     if own != solution.scheme:
         raise ValueError(f"scheme: found {own}; the solution was found with {solution.scheme}")
     n = solution.q.shape[1]
@@ -93,8 +98,9 @@ def along(
 
 def active_paths(problem: OptimalControl, solution: ControlSolution, inequalities: Any) -> tuple[PathInequalities, ...]:
     """Bounds on velocities and path inequalities, of those kinds of which the solution is somewhere at its bound.
-    inequalities: what `solve` was given, or None."""
+    inequalities: what `solve` was given, or None. A bound that is not strictly complementary is warned of."""
     check_solution_of(problem, solution)
+    _warn_weak(solution)
     t, n, velocities, g = np.asarray(solution.t), solution.q.shape[1], None, None
     active = [name for name in ("v", "inequalities") if name in solution.bounds and np.any(solution.bounds[name].active)]
     if inequalities is not None:
@@ -121,14 +127,14 @@ def active_paths(problem: OptimalControl, solution: ControlSolution, inequalitie
     return tuple(found)
 
 
-def warn_weak(solution: ControlSolution) -> None:
+def _warn_weak(solution: ControlSolution) -> None:
     """A bound that is reached without a force is left by neighbours on one side, and held by those on the other."""
     for name, bounds in solution.bounds.items():
         if float(bounds.margin) < WEAK:
             warnings.warn(
                 f"solution: bounds[{name!r}] are not strictly complementary, by {float(bounds.margin):.1e}: one is reached "
                 "without a force, so that neighbours leave it on one side only. What is found holds it on both",
-                stacklevel=3,
+                stacklevel=4,
             )
 
 
