@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -108,6 +108,9 @@ class Lobatto:
     cost have order 4 where controls are smooth; where they have kinks, at bounds, order 2, unless nodes are there.
     For plants without constraints or with holonomic ones; bounds on controls and positions.
 
+    Attributes:
+        name: "lobatto".
+
     Source: Campos, Ober-Blöbaum, Trélat 2015 (Galerkin variational integrators; Lobatto IIIA-IIIB).
 
     Example:
@@ -117,10 +120,12 @@ class Lobatto:
         12.0
     """
 
+    name: ClassVar[str] = "lobatto"
+
 
 def scheme_name(scheme: Scheme | Lobatto, system: Any) -> str:
     """As a solution has it."""
-    return repr(scheme) if isinstance(scheme, Lobatto) else ", ".join(repr(one) for one in scheme.action_for(system))
+    return scheme.name if isinstance(scheme, Lobatto) else ", ".join(repr(one) for one in scheme.action_for(system))
 
 
 def plant_scheme(scheme: Any) -> Scheme:

@@ -36,6 +36,7 @@ from dalembert.control.terms import (
     InnerNode,
     TerminalCost,
     edge_term,
+    path_windows,
     term_of,
 )
 from dalembert.discretize import Scheme

@@ -64,7 +64,7 @@ def along(
     """The problem with nothing given at its nodes, and the solution as its path. paths: the inequalities that are active,
     see `active_paths`; timed: with its final time as an unknown, where that was found between its bounds."""
     check_solution_of(problem, solution)
-    if solution.scheme == repr(Lobatto()):
+    if solution.scheme == Lobatto.name:
         raise ValueError(
             "solution: found one of Lobatto(), of which neither neighbours nor derivatives are known yet; solve again "
             "with a Scheme, with the solution as guess"
