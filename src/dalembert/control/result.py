@@ -74,12 +74,24 @@ def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str,
     smooth = continued(t[1:-1], reactions[1:-1], t)  # (h/2)ν of an end takes up the error of the first step: of order 1 in ν
     given = np.stack([end.given for end in data.ends]) | data.sets.held
     costates = np.stack([gradient[[1, 0], state], gradient[[-2, -1], state]]) * given
+    nu = _end_multipliers(data, z)
     return {
+        "end_multipliers_initial": nu[0], "end_multipliers_final": nu[1],
         "t": t, "q": q, "v": v, "u": z[1:-1, layout.part("controls")], "multipliers": reactions,
         "constraint_forces": np.asarray(_forces(data.problem.system, q, v, t, smooth)) if layout.m else np.zeros(q.shape),
         "adjoints": z[2:, layout.part("adjoints")], "step_multipliers": z[2:-1, layout.part("steps")],
         "costates_initial": costates[0], "costates_final": costates[1],
     }  # fmt: skip
+
+
+def _end_multipliers(data: ControlData, z: np.ndarray) -> list[np.ndarray | None]:
+    """ν of ψ = 0: L̃ has -νᵀψ."""
+    found: list[np.ndarray | None] = []
+    for end, function, number in zip((0, -1), data.sets.on, data.sets.equations, strict=True):
+        owner = max(place for level in data.end_places(end) for place in level)[0]
+        own = z[owner, data.layout.part("ends")][2 * data.sets.carried :][:number]
+        found.append(None if function is None else -own)
+    return found
 
 
 @Jitted
