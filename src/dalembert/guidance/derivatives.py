@@ -134,7 +134,7 @@ class _Fixed:
         self.whole = self.kkt.matrix(self.z)
         self.fixed = fixed | self.kkt.fixed
         linear = LinearSolver(self.kkt, self.z, self.kkt.blocks + 1)
-        self.factors = BandedFactors(linear, _with_fixed(self.kkt, self.whole.copy(), self.fixed))
+        self.factors = BandedFactors(linear, self.kkt.with_held(self.whole.copy(), self.fixed))
         if self.factors.singular:
             raise ValueError("solution: the KKT matrix is singular there, so that the solution has no derivative")
 
@@ -182,19 +182,6 @@ class _Fixed:
         parts = (x, v, dz[1:-1, layout.part("controls")])
         q, v, u = (part.reshape(*part.shape[:2], *cost.shape) for part in parts)
         return Derivatives(((t - t[0])[:, None] * stretch).reshape(len(t), *cost.shape), q, v, u, cost)
-
-
-def _with_fixed(kkt: KKTSystem, band: np.ndarray, fixed: np.ndarray) -> np.ndarray:
-    """The matrix with nothing but a diagonal in rows and columns of what is fixed."""
-    held = kkt.to_rows(fixed.astype(float))[0] > 0.0
-    rows, lower = band[0], kkt.lower
-    rows[held] = 0.0
-    for offset in range(-lower, lower + 1):
-        column = np.arange(len(rows)) + offset
-        inside = (column >= 0) & (column < len(rows))
-        rows[inside, lower + offset] *= ~held[column[inside]]
-    rows[held, lower] = kkt.curvature
-    return band
 
 
 def _product(kkt: KKTSystem, band: np.ndarray, x: np.ndarray) -> np.ndarray:
