@@ -6,8 +6,8 @@ import dalembert as da
 
 
 def test_an_oscillator_at_rest_after_half_a_period_has_two_equal_ends_to_its_control():
-    """Least time, |u| ≤ 1, from (2, 0): u = -1 for half a period. A force at its beginning acts as one at its end does, so that
-    on a mesh the two may change without changing T: degenerate, and no saddle."""
+    """Least time, |u| ≤ 1, from (2, 0): u = -1 for half a period. A force at its beginning acts as one at its end does, so
+    that on a mesh the two may change without changing T: degenerate, and no saddle."""
     system = da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q)
     fast = da.OptimalControl(system, cost=lambda q, v, u: 1.0, actuated=0)
     ends = {"initial": ([2.0], [0.0]), "final": ([0.0], [0.0]), "T": da.Free(3.1), "steps": 20, "tolerance": 1e-11}
