@@ -30,7 +30,7 @@ ROOMS = (
 if TYPE_CHECKING:
     from dalembert import measure
     from dalembert.boundary import Extremals, Free, Nodes, On, Periodic, multistart, solve, solve_batch, spline
-    from dalembert.control import OptimalControl, eliminate, refine, singular_arcs
+    from dalembert.control import Lobatto, OptimalControl, eliminate, refine, singular_arcs
     from dalembert.discretize import (
         Averaged,
         Beta,
@@ -168,6 +168,7 @@ __all__ = [
     "Interpolant",
     "Interpolated",
     "Least",
+    "Lobatto",
     "Lyapunov",
     "Matching",
     "Nearest",

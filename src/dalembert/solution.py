@@ -231,6 +231,9 @@ class ControlSolution(CriticalPoint):
         final_time: how the last time was found where it is free, otherwise None.
         method: see Solution.
         refinement: the limit of small steps of the cost with its error, of a solution of `refine`, otherwise None.
+        end_multipliers_initial: (m,) ν of ψ(q, v) = 0 where the first end is on a set, `initial=On(psi)`: the costates are
+            Dψᵀν, and the cost of the ends ψ = c changes by ν·dc; None otherwise.
+        end_multipliers_final: the same at the last node.
 
     Example:
         >>> swing_up.kind, swing_up.u.shape
@@ -257,6 +260,8 @@ class ControlSolution(CriticalPoint):
     final_time: FinalTime | None
     method: str = eqx.field(static=True)
     refinement: Refinement | None = None
+    end_multipliers_initial: Float[np.ndarray, "m"] | None = None
+    end_multipliers_final: Float[np.ndarray, "m"] | None = None
 
     messages: ClassVar[dict[Outcome, str]] = CONTROLLED
     discretized: ClassVar[str] = "action"

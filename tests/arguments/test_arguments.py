@@ -316,6 +316,7 @@ CALLS = {
     "Periodic": (da.Periodic, {"shift": PLACE}, {"shift": ELSEWHERE}),
     "eliminate": (da.eliminate, {"problem": MOVE, "step": 0.1}, CONTROL | {"step": "positive or None"}),
     "singular_arcs": (da.singular_arcs, {"problem": MOVE, "solution": plan}, CONTROL),
+    "Lobatto": (da.Lobatto, {}, {}),
     "Free": (da.Free, {"guess": 1.0}, {"guess": "positive", "lower": "part or None", "upper": "positive or None"}),
     "Path.interpolate": (lambda t: path().interpolate(t), {"t": 0.1}, {}),
     "Path.lane": (lambda i: batch().lane(i), {"i": 0}, {}),

@@ -90,6 +90,8 @@ def test_a_first_end_on_a_set_and_bounds():
     assert (found.bounds["u"].active != 0).any()
     p = found.costates_initial[:, 0]
     assert p[0] * found.v[0, 0] == pytest.approx(p[1] * found.q[0, 0], abs=1e-8)
+    np.testing.assert_allclose(p, 2.0 * found.end_multipliers_initial * [found.q[0, 0], found.v[0, 0]], atol=1e-8)
+    assert found.end_multipliers_final is None
 
 
 def test_a_target_that_moves_is_met_when_it_is_cheapest():

@@ -247,14 +247,3 @@ def test_wrong_arguments(swing_up):
         da.feedback(problem.system, plan)
     with pytest.raises(ValueError, match="solution: found 1 controls and 0 constraints; the problem has 1 and 1"):
         da.feedback(embedded()[0], plan)
-
-
-def test_neighbours_of_a_path_on_a_speed_limit_are_refused():
-    point = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v), cost=lambda q, v, u: u @ u, actuated=0)
-    for limit, active in ((1.2, True), (2.0, False)):
-        found = da.solve(point, initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=20, bounds={"v": (None, limit)})
-        if active:
-            with pytest.raises(ValueError, match=r"solution: found active bounds\['v'\]"):
-                da.feedback(point, found, final=([1.0], [0.0]))
-        else:
-            assert da.feedback(point, found, final=([1.0], [0.0])).K.shape == (21, 1, 2)

@@ -70,8 +70,8 @@ def solve(
         steps: N, the number of equal steps.
         times: (N+1,) the times of all nodes, instead of T and steps; beside T=Free(…) how the nodes are distributed from
             the first of them to T.
-        scheme: Interpolated() (second order, the default), Averaged() (the paper's) or Hermite() (order 2k); the Scheme of
-            the plant of an OptimalControl.
+        scheme: Interpolated() (second order, the default), Averaged() (the paper's) or Hermite() (order 2k); of an
+            OptimalControl the Scheme of its plant (order 2), or Lobatto() (order 4).
         guess: a path (N+1, n), or a solution on any nodes, whose multipliers are used too: a warm start or the refinement of
             a mesh.
         scales: (n,) typical sizes of the coordinates, by default read off the ends, points and guess (docs/boundary.md).

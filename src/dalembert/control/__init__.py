@@ -7,7 +7,7 @@ knows nothing of it.
 from dalembert.control import batch, solve
 from dalembert.control.eliminated import eliminate
 from dalembert.control.mesh.refinement import refine
-from dalembert.control.problem import OptimalControl
+from dalembert.control.problem import Lobatto, OptimalControl
 from dalembert.control.singular import singular_arcs
 
-__all__ = ["OptimalControl", "batch", "eliminate", "refine", "singular_arcs", "solve"]
+__all__ = ["Lobatto", "OptimalControl", "batch", "eliminate", "refine", "singular_arcs", "solve"]

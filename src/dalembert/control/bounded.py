@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.boundary.data.inequalities import PathPoints, continued_forces, nodes_of
+from dalembert.boundary.data.inequalities import PathPoints, continued_forces
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.interior.path import violation
 from dalembert.boundary.iteration import Search
@@ -84,7 +84,7 @@ def _known_forces(data: ControlData, starts: Starts) -> np.ndarray | None:
         return None
     forces = np.zeros(z.shape)
     for name in data.bounds:
-        forces.ravel()[data.places(name)] = continued_forces(guess.bounds[name], nodes_of(data.t))
+        forces.ravel()[data.places(name)] = continued_forces(guess.bounds[name], data.nodes)
     places = data.path_places("values"), data.path_places("inequalities")
     for one, values, own in zip(data.paths, *places, strict=True):
         found = one.known_forces(guess.bounds[one.name])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -97,6 +98,34 @@ class OptimalControl(eqx.Module):
 def with_plant_parameters(problem: OptimalControl, parameters: Any) -> OptimalControl:
     """The problem with other parameters of the same structure, or with none at all."""
     return eqx.tree_at(lambda c: c.system.parameters, problem, parameters, is_leaf=lambda x: x is None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lobatto:
+    """q a parabola on every two steps, and all integrals by Simpson's rule: order 4 with forces as unknowns.
+
+    A `scheme=` for optimal control with an even number of steps, equal two by two. Positions, controls, costates and the
+    cost have order 4 where controls are smooth; where they have kinks, at bounds, order 2, unless nodes are there.
+    For plants without constraints or with holonomic ones; bounds on controls and positions.
+
+    Attributes:
+        name: "lobatto".
+
+    Source: Campos, Ober-Blöbaum, Trélat 2015 (Galerkin variational integrators; Lobatto IIIA-IIIB).
+
+    Example:
+        >>> move = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v), cost=lambda q, v, u: u @ u, actuated=0)
+        >>> ends = {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0])}
+        >>> round(float(da.solve(move, **ends, T=1.0, steps=4, scheme=da.Lobatto()).cost), 9)  # a cubic path: exact
+        12.0
+    """
+
+    name: ClassVar[str] = "lobatto"
+
+
+def scheme_name(scheme: Scheme | Lobatto, system: Any) -> str:
+    """As a solution has it."""
+    return scheme.name if isinstance(scheme, Lobatto) else ", ".join(repr(one) for one in scheme.action_for(system))
 
 
 def plant_scheme(scheme: Any) -> Scheme:

@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.boundary.data.inequalities import nodes_of
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.kkt.alternation import Sequence
 from dalembert.boundary.kkt.multipliers import continued
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.boundary.result import FreeTimeAt, judged
+from dalembert.control.lobatto import node_velocities
+from dalembert.control.problem import Lobatto, scheme_name
 from dalembert.control.transcription import ControlData
 from dalembert.solution import ControlSolution
 from dalembert.solution_bounds import ActiveBounds
@@ -32,8 +33,7 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
     values = _values(data, it.z, kkt.raw_gradient(_unheld(data, it.z)))
     return ControlSolution(
         **values, **found.numbers(_violated_at(data, kkt, it)), cost=np.asarray(it.at.objective),
-        scheme=", ".join(repr(one) for one in data.scheme.action_for(data.problem.system)),
-        bounds=_bounds(data, it, activity, values),
+        scheme=scheme_name(data.scheme, data.problem.system), bounds=_bounds(data, it, activity, values),
     )  # fmt: skip
 
 
@@ -47,8 +47,7 @@ def _violated_at(data: ControlData, kkt: KKTSystem, it: Iterate) -> float:
 
 def _bounds(data: ControlData, it: Iterate, activity: Activity, values: dict[str, Any]) -> dict[str, ActiveBounds]:
     """What has bounds. values: those of the solution."""
-    nodes = nodes_of(data.t)
-    found = {x: activity.part(data.places(x), both, nodes, values[x]) for x, both in data.bounds.items()}
+    found = {x: activity.part(data.places(x), both, data.nodes, values[x]) for x, both in data.bounds.items()}
     places = data.path_places("values"), data.path_places("inequalities")
     return found | activity.path_parts(data.paths, places, it, values["q"], values["v"])
 
@@ -66,17 +65,33 @@ def _values(data: ControlData, z: np.ndarray, gradient: np.ndarray) -> dict[str,
     state = layout.part("state")
     x, h = z[1:-1, state], np.diff(t)[:, None]
     d = np.diff(x, axis=0)
-    v = np.concatenate([z[:1, state], (d[:-1] * h[1:] / h[:-1] + d[1:] * h[:-1] / h[1:]) / (h[:-1] + h[1:]), z[-1:, state]])
+    if isinstance(data.scheme, Lobatto):
+        inner = node_velocities(t, x)[1:-1]
+    else:
+        inner = (d[:-1] * h[1:] / h[:-1] + d[1:] * h[:-1] / h[1:]) / (h[:-1] + h[1:])
+    v = np.concatenate([z[:1, state], inner, z[-1:, state]])
     q, reactions = x + data.origin, z[2:, layout.part("reactions")]
     smooth = continued(t[1:-1], reactions[1:-1], t)  # (h/2)ν of an end takes up the error of the first step: of order 1 in ν
     given = np.stack([end.given for end in data.ends]) | data.sets.held
     costates = np.stack([gradient[[1, 0], state], gradient[[-2, -1], state]]) * given
+    nu = _end_multipliers(data, z)
     return {
+        "end_multipliers_initial": nu[0], "end_multipliers_final": nu[1],
         "t": t, "q": q, "v": v, "u": z[1:-1, layout.part("controls")], "multipliers": reactions,
         "constraint_forces": np.asarray(_forces(data.problem.system, q, v, t, smooth)) if layout.m else np.zeros(q.shape),
         "adjoints": z[2:, layout.part("adjoints")], "step_multipliers": z[2:-1, layout.part("steps")],
         "costates_initial": costates[0], "costates_final": costates[1],
     }  # fmt: skip
+
+
+def _end_multipliers(data: ControlData, z: np.ndarray) -> list[np.ndarray | None]:
+    """ν of ψ = 0: L̃ has -νᵀψ."""
+    found: list[np.ndarray | None] = []
+    for end, function, number in zip((0, -1), data.sets.on, data.sets.equations, strict=True):
+        owner = max(place for level in data.end_places(end) for place in level)[0]
+        own = z[owner, data.layout.part("ends")][2 * data.sets.carried :][:number]
+        found.append(None if function is None else -own)
+    return found
 
 
 @Jitted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
 from dalembert.control.ends import check_ends, size_of_end
 from dalembert.control.first_values import first_values, given_path
-from dalembert.control.problem import OptimalControl, counted, plant_scheme
+from dalembert.control.lobatto import check_parabolas
+from dalembert.control.problem import Lobatto, OptimalControl, counted, plant_scheme
 from dalembert.control.result import control_solution
 from dalembert.control.sizes import ControlSizes, check_controls, control_sizes, sampled
 from dalembert.control.terms import ControlLayout
@@ -92,6 +94,9 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     r, equations = counted(problem, n)
     scheme = _checked_scheme(asked.scheme, n)
     t = read_times(asked.grid, 2, "at least two steps are needed")
+    if isinstance(scheme, Lobatto):
+        velocities = asked.bounds.get("v") if isinstance(asked.bounds, Mapping) else None
+        check_parabolas(problem, t, {"bounds['v']": velocities, "inequalities": asked.inequalities})
     horizon = horizon_of(asked.grid.T, t)
     guess = guess if horizon is None else fitted(guess, t)
     own = given_path(problem, asked.request._replace(guess=guess), t, n)
@@ -139,7 +144,9 @@ def _dimension(problem: OptimalControl, initial, final, guess) -> int:
     return int(found[0])
 
 
-def _checked_scheme(scheme: Any, n: int) -> Scheme:
+def _checked_scheme(scheme: Any, n: int) -> Scheme | Lobatto:
+    if isinstance(scheme, Lobatto):
+        return scheme
     found = plant_scheme(scheme)
     check_maps(found, n)
     return found

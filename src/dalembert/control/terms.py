@@ -13,13 +13,16 @@ Source: docs/control.md; Colombo, Martín de Diego, Zuccalli, section 4.3, with 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.boundary.data.inequalities import PathInequalities, parabola_rates
+from dalembert.boundary.kkt.assembly import Term
 from dalembert.boundary.kkt.free_time import TIME, TIMED
+from dalembert.boundary.kkt.path_terms import PathWindows, node_windows, step_windows
 from dalembert.control.problem import OptimalControl, actuation, with_plant_parameters
 from dalembert.discretize import Scheme
 from dalembert.discretize.nodes import Interval, Node, incoming, kinematic_equations, outgoing
@@ -60,6 +63,13 @@ class ControlLayout:
         return [(offset, c) for name in names for c in range(*self.part(name).indices(self.size))]
 
 
+def term_of(function, places: list[tuple[int, int]], multipliers: list[tuple[int, int]], start: int, number: int) -> Term:
+    """A sum over windows from block `start` on; places: what a window reads, then its multipliers, (block, component)."""
+    every = [*places, *multipliers]
+    offsets, components = tuple(o for o, _ in every), tuple(c for _, c in every)
+    return Term(function, offsets, components, tuple(range(len(places), len(every))), start, number)
+
+
 def _force(problem: OptimalControl, q, v, u, reactions, t):
     """B(q)u + Rᵀν."""
     return actuation(problem, q, t) @ u + all_reactions(problem.system, q, v, jnp.zeros_like(v), t).T @ reactions
@@ -93,21 +103,28 @@ class Edge:
         return 0.5 * h * cost, jnp.concatenate([*ends, constraints])
 
 
+def edge_term(problem: OptimalControl, scheme: Scheme, layout: ControlLayout, t: np.ndarray) -> tuple[Term, tuple]:
+    """The edges of all steps, with their data; problem: without its parameters."""
+    at, parts, h = layout.places, ("state", "controls"), np.diff(t)
+    multipliers = [*at(1, "adjoints"), *at(2, "adjoints"), *at(1, "steps")]
+    return term_of(Edge(problem, scheme, layout), [*at(0, *parts), *at(1, *parts)], multipliers, 1, len(h)), (h, t[:-1])
+
+
 @dataclasses.dataclass(frozen=True)
 class InnerNode:
     """w(B u + Rᵀν) at a node between the ends."""
 
     problem: OptimalControl
     layout: ControlLayout
-    scaling: ClassVar = (1, 1, TIME)
+    scaling: ClassVar = (1, 1, 1, TIME)
 
     def __call__(self, z, data, shared):
-        h0, h1, t = data
+        h0, h1, weight, t = data
         n, r, m = self.layout.n, self.layout.r, self.layout.m
         before, x, u, after, reactions = jnp.split(z[: 3 * n + r + m], np.cumsum([n, n, r, n]))
         problem = with_plant_parameters(self.problem, shared["parameters"])
         v = ((x - before) * (h1 / h0) + (after - x) * (h0 / h1)) / (h0 + h1)
-        q, weight = shared["origin"] + x, 0.5 * (h0 + h1)
+        q = shared["origin"] + x
         return jnp.zeros(()), weight * _force(problem, q, v, u, reactions, t)
 
 
@@ -177,6 +194,24 @@ class EndVelocity:
             for c in system.constraints
         ]
         return jnp.zeros(()), weight * jnp.concatenate(found)
+
+
+def path_windows(path: PathInequalities, n: int) -> Iterator[tuple[PathWindows, bool]]:
+    """Where G is taken, and whether controls are read there; the first node stands in block 1, its velocity before it."""
+    level = path.level
+    controls = bool(path.reads[:, 2 * n :].any())
+    if level.steps:
+        yield from ((windows, False) for windows in step_windows(level, 1))
+    elif not path.reads[:, n : 2 * n].any():
+        yield node_windows(level, 1), controls
+    else:
+        rates = parabola_rates(level.t)
+        ends = np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])  # the velocity of an end is an unknown
+        last = len(level.t)
+        middle = np.broadcast_to([0.0, 1.0, 0.0], rates.shape)
+        yield PathWindows(((0, 0), (1, 0), (2, 0)), 1, 1, slice(1, -1), middle, rates, -1), controls
+        yield PathWindows(((0, 0), (1, 0)), 1, 0, slice(0, 1), *ends, 0), controls
+        yield PathWindows(((1, 0), (0, 0)), 0, last, slice(-1, None), *ends, 0), controls
 
 
 def state_constraints(system: Any, jet: Sequence, t) -> Any:

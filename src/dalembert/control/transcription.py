@@ -14,23 +14,31 @@ from jaxtyping import Bool, Float
 
 from dalembert.boundary.data.end_sets import NO_SETS, EndSets, EndState, sizes_of_set
 from dalembert.boundary.data.free_time import Horizon
-from dalembert.boundary.data.inequalities import PathInequalities, parabola_rates
+from dalembert.boundary.data.inequalities import Level, PathInequalities, nodes_of
 from dalembert.boundary.kkt.assembly import Elements, Term
 from dalembert.boundary.kkt.ends.end_terms import EndCondition, OnSet, Tie, with_ends
-from dalembert.boundary.kkt.free_time import TimedParts, with_free_time
+from dalembert.boundary.kkt.free_time import TimedParts, timed_elements, with_free_time
 from dalembert.boundary.kkt.path_terms import (
     PathTerm,
-    PathWindows,
-    node_windows,
     path_blocks,
     plant_parameters,
-    step_windows,
 )
 from dalembert.boundary.kkt.system import Components, KKTSystem, Monitored, Scales
 from dalembert.control.ends import Ends
-from dalembert.control.problem import OptimalControl, with_plant_parameters
+from dalembert.control.lobatto import parabola_terms
+from dalembert.control.problem import Lobatto, OptimalControl, with_plant_parameters
 from dalembert.control.sizes import ControlSizes
-from dalembert.control.terms import ControlLayout, Edge, EndNode, EndPosition, EndVelocity, InnerNode, TerminalCost
+from dalembert.control.terms import (
+    ControlLayout,
+    EndNode,
+    EndPosition,
+    EndVelocity,
+    InnerNode,
+    TerminalCost,
+    edge_term,
+    path_windows,
+    term_of,
+)
 from dalembert.discretize import Scheme
 from dalembert.systems.roles import role_of
 from dalembert.systems.sizes import power_of_two
@@ -42,7 +50,7 @@ class ControlData(NamedTuple):
     paths: of what is no unknown; horizon: a free final time, or None; sets: what holds at the ends besides what is given."""
 
     problem: OptimalControl
-    scheme: Scheme
+    scheme: Scheme | Lobatto
     layout: ControlLayout
     t: Float[np.ndarray, "N+1"]
     given: Bool[np.ndarray, "N+1 n"]
@@ -60,6 +68,11 @@ class ControlData(NamedTuple):
             return self
         t = self.horizon.times(self.t, float(np.exp(z.ravel()[self.time_place])))
         return self._replace(t=t, paths=tuple(path.at_times(t) for path in self.paths))
+
+    @property
+    def nodes(self) -> Level:
+        """The nodes, with the weights of integrals over them."""
+        return nodes_of(self.t)._replace(parabolas=isinstance(self.scheme, Lobatto))
 
     @property
     def time_place(self) -> int:
@@ -174,26 +187,19 @@ def _fixed(data: ControlData) -> np.ndarray:
 
 def _terms(data: ControlData, fixed: np.ndarray) -> tuple[tuple[Term, ...], list]:
     layout, t, h = data.layout, data.t, np.diff(data.t)
-    bare, scheme, count = with_plant_parameters(data.problem, None), data.scheme, len(h)
-    at = layout.places
+    bare, count = with_plant_parameters(data.problem, None), len(h)
+    at, weights = layout.places, data.nodes.weights
     inner = [*at(0, "state"), *at(1, "state", "controls"), *at(2, "state", "reactions")]
     terms = [
-        _term(
-            Edge(bare, scheme, layout),
-            [*at(0, "state", "controls"), *at(1, "state", "controls")],
-            [*at(1, "adjoints"), *at(2, "adjoints"), *at(1, "steps")],
-            1,
-            count,
-        ),
-        _term(InnerNode(bare, layout), inner, at(2, "adjoints"), 1, count - 1),
-        _term(
+        term_of(InnerNode(bare, layout), inner, at(2, "adjoints"), 1, count - 1),
+        term_of(
             EndNode(bare, layout),
             [*at(0, "state"), *at(1, "state", "controls"), *at(2, "reactions")],
             at(2, "adjoints"),
             0,
             1,
         ),
-        _term(
+        term_of(
             EndNode(bare, layout),
             [*at(1, "state"), *at(0, "state", "controls"), *at(1, "reactions")],
             at(1, "adjoints"),
@@ -201,20 +207,29 @@ def _terms(data: ControlData, fixed: np.ndarray) -> tuple[tuple[Term, ...], list
             1,
         ),
     ]
-    plus, half = np.ones(1), 0.5 * h
-    arrays: list = [(h, t[:-1]), (h[:-1], h[1:], t[1:-1]), (plus, half[:1], t[:1]), (-plus, half[-1:], t[-1:])]
+    plus = np.ones(1)
+    arrays: list = [
+        (h[:-1], h[1:], weights[1:-1], t[1:-1]), (plus, weights[:1], t[:1]), (-plus, weights[-1:], t[-1:])
+    ]  # fmt: skip
+    if isinstance(data.scheme, Scheme):
+        steps = [edge_term(bare, data.scheme, layout, t)]
+    else:
+        steps = parabola_terms(bare, layout, t, weights)
+    for term, given in steps:
+        terms.append(term)
+        arrays.append(given)
     if data.problem.terminal is not None:
-        terms.append(_term(TerminalCost(bare, layout), [*at(0, "state"), *at(1, "state")], [], count + 1, 1))
+        terms.append(term_of(TerminalCost(bare, layout), [*at(0, "state"), *at(1, "state")], [], count + 1, 1))
         arrays.append((t[-1:],))
     length, own = float(t[-1] - t[0]), fixed[:, layout.part("steps")]
     if not own[1].all():
         kept = [p for p, holonomic in zip(at(0, "steps"), data.holonomic, strict=True) if holonomic]
-        terms.append(_term(EndPosition(bare, layout), at(0, "state"), kept, 1, 1))
+        terms.append(term_of(EndPosition(bare, layout), at(0, "state"), kept, 1, 1))
         arrays.append((np.array([length]), t[:1]))
     for start, velocity, node, time in ((0, 0, 1, t[:1]), (count + 1, 1, 0, t[-1:])):
         if not own[start + velocity].all():
             read = [*at(node, "state"), *at(velocity, "state")]
-            terms.append(_term(EndVelocity(bare, layout), read, at(velocity, "steps"), start, 1))
+            terms.append(term_of(EndVelocity(bare, layout), read, at(velocity, "steps"), start, 1))
             arrays.append((np.array([length]), time))
     for term, given in _path_terms(data):
         terms.append(term)
@@ -230,39 +245,15 @@ def _path_terms(data: ControlData) -> Iterator[tuple[Term, tuple]]:
     for path in data.paths:
         level, part = path.level, slice(begin, begin + path.size)
         begin += path.size
-        for windows, controls in _path_windows(path, layout):
+        for windows, controls in path_windows(path, layout.n):
             function = PathTerm(
                 path.function, layout.n, layout.r, controls, len(windows.slots), plant_parameters, windows.power
             )
             read = [(o, state + i) for o, _ in windows.slots for i in range(layout.n)]
             read += layout.places(windows.own, "controls") if controls else []
             read += [(windows.own, c) for _, c in values[part]]
-            term = _term(function, read, [(windows.own, c) for _, c in own[part]], windows.start, len(windows.means))
+            term = term_of(function, read, [(windows.own, c) for _, c in own[part]], windows.start, len(windows.means))
             yield term, (windows.means, windows.rates, level.weights[windows.at], level.times[windows.at])
-
-
-def _path_windows(path: PathInequalities, layout: ControlLayout) -> Iterator[tuple[PathWindows, bool]]:
-    """Where G is taken, and whether controls are read there; the first node stands in block 1, its velocity before it."""
-    level, n = path.level, layout.n
-    controls = bool(path.reads[:, 2 * n :].any())
-    if level.steps:
-        yield from ((windows, False) for windows in step_windows(level, 1))
-    elif not path.reads[:, n : 2 * n].any():
-        yield node_windows(level, 1), controls
-    else:
-        rates = parabola_rates(level.t)
-        ends = np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])  # the velocity of an end is an unknown
-        last = len(level.t)
-        middle = np.broadcast_to([0.0, 1.0, 0.0], rates.shape)
-        yield PathWindows(((0, 0), (1, 0), (2, 0)), 1, 1, slice(1, -1), middle, rates, -1), controls
-        yield PathWindows(((0, 0), (1, 0)), 1, 0, slice(0, 1), *ends, 0), controls
-        yield PathWindows(((1, 0), (0, 0)), 0, last, slice(-1, None), *ends, 0), controls
-
-
-def _term(function, places: list[tuple[int, int]], multipliers: list[tuple[int, int]], start: int, number: int) -> Term:
-    every = [*places, *multipliers]
-    offsets, components = tuple(o for o, _ in every), tuple(c for _, c in every)
-    return Term(function, offsets, components, tuple(range(len(places), len(every))), start, number)
 
 
 def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float) -> Scales:
@@ -291,3 +282,11 @@ def elements_of(data: ControlData) -> Elements:
     """Cost and equations as a sum over windows."""
     terms, arrays = _terms(data, _fixed(data))
     return Elements(terms, arrays, {"origin": data.origin, "parameters": data.problem.parameters})
+
+
+def timed_elements_of(data: ControlData) -> Elements:
+    """The same with a free final time, where there is one."""
+    found = elements_of(data)
+    if data.horizon is None:
+        return found
+    return timed_elements(found, len(data.t) + 2, [None] * len(found.terms), data.horizon.begin, data.time_place)

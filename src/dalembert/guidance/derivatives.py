@@ -7,6 +7,7 @@ K: the KKT matrix at the solution, factorized once; a column for every θ. What 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -20,17 +21,20 @@ from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.control.problem import OptimalControl
 from dalembert.control.solve import ControlStart
 from dalembert.control.terms import ControlLayout
-from dalembert.control.transcription import elements_of
+from dalembert.control.transcription import timed_elements_of
 from dalembert.discretize import Scheme
-from dalembert.guidance.linearisation import along, check_neighbours, completed, fixed_components, read_given
+from dalembert.guidance.linearisation import active_paths, along, completed, fixed_components, read_given
 from dalembert.solution import ControlSolution
 from dalembert.tracing import Jitted
 
 
 class Derivatives(eqx.Module):
-    """∂(q, v, u, J)/∂θ: the axes of θ stand behind those of what is differentiated.
+    """∂(t, q, v, u, J)/∂θ: the axes of θ stand behind those of what is differentiated.
+
+    With a free final time positions, velocities and controls are those of nodes, which move in time.
 
     Attributes:
+        t: (N+1, …) of the times of the nodes, 0 where the final time is given; the last row is that of the final time.
         q: (N+1, n, …) of the positions.
         v: (N+1, n, …) of the velocities.
         u: (N+1, r, …) of the controls.
@@ -42,6 +46,7 @@ class Derivatives(eqx.Module):
         ((101, 1, 2, 1), (2, 1))
     """
 
+    t: Float[np.ndarray, "nodes *theta"]
     q: Float[np.ndarray, "nodes n *theta"]
     v: Float[np.ndarray, "nodes n *theta"]
     u: Float[np.ndarray, "nodes r *theta"]
@@ -75,12 +80,15 @@ def sensitivity(
     initial: Any = None,
     final: Any = None,
     through: Any = None,
+    inequalities: Callable | None = None,
     scheme: Scheme | None = None,
 ) -> Sensitivity:
-    """K dz/dθ = -∂²L̃/∂z∂θ: the derivatives of positions, velocities, controls and cost by what is given.
+    """K dz/dθ = -∂²L̃/∂z∂θ: the derivatives of times, positions, velocities, controls and cost by what is given.
 
     Where a plant has constraints only changes along them have a meaning. Active bounds stay active, and others inactive: at
-    a solution that is not strictly complementary (`ActiveBounds.margin`) there is no derivative.
+    a solution that is not strictly complementary (`ActiveBounds.margin`) there is no derivative, and a warning says so. A
+    final time that was
+    found between its bounds is an unknown like others; one at its bound stays there.
 
     Args:
         problem: the OptimalControl that was solved.
@@ -88,6 +96,7 @@ def sensitivity(
         initial: what `solve` was given at the first node.
         final: what `solve` was given at the last node.
         through: what `solve` was given between.
+        inequalities: those that `solve` was given, where the solution is at the bound of some.
         scheme: the Scheme of the plant that `solve` was given.
 
     Returns:
@@ -104,11 +113,11 @@ def sensitivity(
         >>> found.parameters is None  # of a plant without parameters
         True
     """
-    check_neighbours(problem, solution)
+    paths = active_paths(problem, solution, inequalities)
     given = read_given(problem, solution, {"initial": initial, "final": final}, through)
-    start = along(problem, solution, scheme)
+    start = along(problem, solution, scheme, paths, timed=True)
     fixed = fixed_components(start, given, solution)
-    system = _Fixed(start, fixed)
+    system = _Fixed(start, fixed, np.asarray(solution.v))
     ends = [
         system.by_component(block, end.given)
         for block, end in (((1, 0), given.initial), ((-2, -1), given.final))
@@ -119,13 +128,13 @@ def sensitivity(
 class _Fixed:
     """The KKT matrix at a solution with some components fixed, factorized."""
 
-    def __init__(self, start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]):
-        self.start, self.fixed = start, fixed
+    def __init__(self, start: ControlStart, fixed: Bool[np.ndarray, "blocks b"], v: Float[np.ndarray, "nodes n"]):
+        self.start, self.fixed, self.v = start, fixed, v
         self.kkt, self.z = completed(start, fixed)
         self.whole = self.kkt.matrix(self.z)
         self.fixed = fixed | self.kkt.fixed
         linear = LinearSolver(self.kkt, self.z, self.kkt.blocks + 1)
-        self.factors = BandedFactors(linear, _with_fixed(self.kkt, self.whole.copy(), self.fixed))
+        self.factors = BandedFactors(linear, self.kkt.with_held(self.whole.copy(), self.fixed))
         if self.factors.singular:
             raise ValueError("solution: the KKT matrix is singular there, so that the solution has no derivative")
 
@@ -150,7 +159,7 @@ class _Fixed:
         if parameters is None:
             return None
         numbers, _ = eqx.partition(parameters, eqx.is_inexact_array_like)
-        terms, data, shared = elements_of(self.start.data)
+        terms, data, shared = timed_elements_of(self.start.data)
         slopes, costs = _by_parameters(terms, data, shared, numbers, self.z)
         leaves, tree = jax.tree.flatten(numbers)
         every = zip(leaves, tree.flatten_up_to(slopes), tree.flatten_up_to(costs), strict=True)
@@ -164,26 +173,15 @@ class _Fixed:
     def _derivatives(self, dz: np.ndarray, cost: np.ndarray) -> Derivatives:
         """dz: (blocks, b, k)."""
         layout: ControlLayout = self.start.data.layout
+        t = self.start.data.t
+        stretch = dz[0, layout.part("time")][:1].sum(axis=0)  # dθ = dT/(T - t_0), 0 where T is given
         h, x = np.diff(self.start.data.t)[:, None, None], dz[1:-1, layout.part("state")]
         w, ends = np.diff(x, axis=0) / h, dz[[0, -1], layout.part("state")]
-        inner = (w[:-1] * h[1:] + w[1:] * h[:-1]) / (h[:-1] + h[1:])
+        inner = (w[:-1] * h[1:] + w[1:] * h[:-1]) / (h[:-1] + h[1:]) - self.v[1:-1, :, None] * stretch
         v = np.concatenate([ends[:1], inner, ends[1:]])
         parts = (x, v, dz[1:-1, layout.part("controls")])
         q, v, u = (part.reshape(*part.shape[:2], *cost.shape) for part in parts)
-        return Derivatives(q, v, u, cost)
-
-
-def _with_fixed(kkt: KKTSystem, band: np.ndarray, fixed: np.ndarray) -> np.ndarray:
-    """The matrix with nothing but a diagonal in rows and columns of what is fixed."""
-    held = kkt.to_rows(fixed.astype(float))[0] > 0.0
-    rows, lower = band[0], kkt.lower
-    rows[held] = 0.0
-    for offset in range(-lower, lower + 1):
-        column = np.arange(len(rows)) + offset
-        inside = (column >= 0) & (column < len(rows))
-        rows[inside, lower + offset] *= ~held[column[inside]]
-    rows[held, lower] = kkt.curvature
-    return band
+        return Derivatives(((t - t[0])[:, None] * stretch).reshape(len(t), *cost.shape), q, v, u, cost)
 
 
 def _product(kkt: KKTSystem, band: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.control.problem import OptimalControl
+from dalembert.control.problem import OptimalControl, check_solution_of
 from dalembert.discretize import Scheme
 from dalembert.guidance.law import Feedback, law_along
-from dalembert.guidance.linearisation import along, check_neighbours, fixed_components, linearised, read_given
+from dalembert.guidance.linearisation import active_paths, along, fixed_components, linearised, read_given
 from dalembert.guidance.sweep import gains_of, neighbours
 from dalembert.numbers import as_number, as_numbers
 from dalembert.solution import ControlSolution
@@ -25,6 +26,7 @@ def feedback(
     *,
     final: Any = None,
     through: Any = None,
+    inequalities: Callable | None = None,
     Q: Float[Array | np.ndarray, "2n 2n"] | None = None,
     R: Float[Array | np.ndarray, "r r"] | None = None,
     Q_T: Float[Array | np.ndarray, "2n 2n"] | None = None,
@@ -34,14 +36,16 @@ def feedback(
     """δu_i = -K_i (δq_i, δv_i): how the optimal control changes with the state, to first order, along a solution.
 
     Neighbouring extremals: the second variation of the discrete problem, with all second derivatives of its Lagrangian,
-    swept backwards. A control at a bound stays there. With Q, R and Q_T instead the gains of the linear-quadratic regulator:
-    min ∫ xᵀQx + uᵀRu dt + x(T)ᵀQ_T x(T), x = (δq, δv), for the plant linearised along the solution.
+    swept backwards. What is at a bound stays there: controls, positions, velocities, path inequalities. With Q, R and Q_T
+    instead the gains of the linear-quadratic regulator: min ∫ xᵀQx + uᵀRu dt + x(T)ᵀQ_T x(T), x = (δq, δv), for the plant
+    linearised along the solution.
 
     Args:
         problem: the OptimalControl that was solved; its plant.
         solution: the plan.
         final: what `solve` was given at the end: the gains grow without bound towards it. Without a meaning for Q, R, Q_T.
         through: what `solve` was given between.
+        inequalities: those that `solve` was given, where the solution is at the bound of some.
         Q: (2n, 2n) weights of the state's deviation from the plan, q before v; symmetric, not negative.
         R: (r, r) weights of the controls' deviation; symmetric and positive.
         Q_T: (2n, 2n) weights of the last deviation.
@@ -63,16 +67,18 @@ def feedback(
         >>> [round(float(k), 1) for k in law.K[0, 0]]  # 6/T² and 4/T of the double integrator
         [6.0, 4.0]
     """
-    check_neighbours(problem, solution)
+    check_solution_of(problem, solution)
     weights = {"Q": Q, "R": R, "Q_T": Q_T}
     missing = [name for name, weight in weights.items() if weight is None]
     length = float(solution.t[-1] - solution.t[0])
     if len(missing) == 3:
-        gains, given = _neighbouring(problem, solution, final, through, scheme)
+        paths = active_paths(problem, solution, inequalities)
+        gains, given = _neighbouring(problem, solution, (final, through), paths, scheme)
     elif missing:
         raise TypeError(f"{missing[0]}: missing; a regulator has all of Q, R and Q_T, neighbouring extremals none of them")
-    elif final is not None or through is not None:
-        raise ValueError("final: found one beside Q, R and Q_T; a regulator has weights, and its end is free")
+    elif not (final is None and through is None and inequalities is None):
+        name = "final" if final is not None else "through" if through is not None else "inequalities"
+        raise ValueError(f"{name}: found one beside Q, R and Q_T; a regulator has weights, and its end is free")
     else:
         gains, given = _regulator(problem, solution, weights, scheme), False
     held = as_number(hold, "hold") if hold is not None else HELD * length * given
@@ -81,9 +87,10 @@ def feedback(
     return law_along(problem, solution, gains, held)
 
 
-def _neighbouring(problem, solution, final, through, scheme) -> tuple[np.ndarray, bool]:
-    given = read_given(problem, solution, {"final": final}, through)
-    start = along(problem, solution, scheme)
+def _neighbouring(problem, solution, asked: tuple, paths: tuple, scheme) -> tuple[np.ndarray, bool]:
+    """asked: what `solve` was given at the end and between."""
+    given = read_given(problem, solution, {"final": asked[0]}, asked[1])
+    start = along(problem, solution, scheme, paths)
     lin = linearised(start, fixed_components(start, given, solution))
     return gains_of(lin, neighbours(lin))[0], bool(given.final.given.any())
 

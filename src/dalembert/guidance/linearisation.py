@@ -1,15 +1,17 @@
 """The second variation of a discrete optimal control problem along a solution, node by node.
 
-    y_i = (q_{i+1}, u_i, ν_i | λ_i, η_i),   x_i = (w_i, q_i),   w_i = (q_i - q_{i-1})/h
+    y_i = (q_{i+1}, u_i, ν_i | λ_i, η_i, μ_i),   x_i = (w_i, q_i),   w_i = (q_i - q_{i-1})/h
     K(y_i, x_i) x_i + K(y_i, y_i) y_i + … = 0
 
-K: second derivatives of L̃ = Σ h C + λᵀ(equations of motion) + ηᵀφ, all of them, with no end given. What comes after node i
-is coupled to what was before it through x_i alone. At the first node v_0 stands for w_0, after the last v_N for q_{N+1}.
+μ_i: of the path inequalities that are active at node i, or on the step after it: G_i = 0 is kept as an equation. K: second
+derivatives of L̃ = Σ h C + λᵀ(equations of motion) + ηᵀφ + μᵀG, all of them, with no end given. What comes after node i is
+coupled to what was before it through x_i alone. At the first node v_0 stands for w_0, after the last v_N for q_{N+1}.
 With q_{i-1} instead of w_i digits would go as 1/h².
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,18 +19,22 @@ from jaxtyping import Bool, Float
 
 from dalembert.boundary.data.boundary_data import grid_nodes, read_through
 from dalembert.boundary.data.end_sets import refuse_sets
+from dalembert.boundary.data.free_time import Free, Horizon
+from dalembert.boundary.data.inequalities import Asking, PathInequalities, read_inequalities
 from dalembert.boundary.kkt.system import KKTSystem
+from dalembert.control.bounded import place_values
 from dalembert.control.ends import PartlyGiven, read_partly
-from dalembert.control.problem import OptimalControl, check_solution_of, counted
+from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of, counted, scheme_name
 from dalembert.control.sizes import ControlSizes, control_sizes, sampled
 from dalembert.control.solve import ControlStart
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlData, transcribed
 from dalembert.discretize import Scheme
-from dalembert.numbers import described
+from dalembert.numbers import as_function, described
 from dalembert.solution import ControlSolution
 
 TOLERANCE = 1e-9  # of what a solution's equations hold to
+WEAK = 1e-4  # margin below which a bound is reached without a force
 
 
 class Linearised(NamedTuple):
@@ -48,24 +54,25 @@ class Linearised(NamedTuple):
     fixed: Bool[np.ndarray, "N+1 b"]
 
 
-def check_neighbours(problem: Any, solution: Any) -> None:
-    """TypeError or ValueError where the solution is none of the problem, or its neighbours are not known."""
+def along(
+    problem: OptimalControl,
+    solution: ControlSolution,
+    scheme: Scheme | None,
+    paths: tuple[PathInequalities, ...] = (),
+    timed: bool = False,
+) -> ControlStart:
+    """The problem with nothing given at its nodes, and the solution as its path. paths: the inequalities that are active,
+    see `active_paths`; timed: with its final time as an unknown, where that was found between its bounds."""
     check_solution_of(problem, solution)
-    for name in ("v", "inequalities"):
-        if name in solution.bounds and np.any(solution.bounds[name].active):
-            raise ValueError(
-                f"solution: found active bounds[{name!r}]; neighbours of a path on such a bound are not known yet, "
-                "those of one inside, or on bounds of controls and positions, are"
-            )
-
-
-def along(problem: OptimalControl, solution: ControlSolution, scheme: Scheme | None) -> ControlStart:
-    """The problem with nothing given at its nodes, and the solution as its path."""
-    check_neighbours(problem, solution)
+    if solution.scheme == Lobatto.name:
+        raise ValueError(
+            "solution: found one of Lobatto(), of which neither neighbours nor derivatives are known yet; solve again "
+            "with a Scheme, with the solution as guess"
+        )
     if scheme is not None and not isinstance(scheme, Scheme):
         raise TypeError(f"scheme: found {described(scheme)}; give the Scheme that the solution was found with")
     scheme = Scheme() if scheme is None else scheme
-    own = ", ".join(repr(one) for one in scheme.action_for(problem.system))
+    own = scheme_name(scheme, problem.system)
     if own != solution.scheme:
         raise ValueError(f"scheme: found {own}; the solution was found with {solution.scheme}")
     n = solution.q.shape[1]
@@ -73,14 +80,67 @@ def along(problem: OptimalControl, solution: ControlSolution, scheme: Scheme | N
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     t, q, v = (np.asarray(x, dtype=float) for x in (solution.t, solution.q, solution.v))
     nothing = PartlyGiven(np.zeros((2, n), dtype=bool), np.zeros((2, n)))
-    layout = ControlLayout(n, r, len(holonomic))
+    free = timed and solution.final_time is not None and not solution.final_time.active
+    horizon = Horizon(Free(float(t[-1])), float(t[0]), float(t[-1] - t[0])) if free else None
+    layout = ControlLayout(n, r, len(holonomic), sum(path.size for path in paths), horizon is not None)
     data = ControlData(
-        problem, scheme, layout, t, np.zeros((len(t), n), dtype=bool), (nothing, nothing), q[0].copy(), holonomic, {}
-    )
+        problem, scheme, layout, t, np.zeros((len(t), n), dtype=bool), (nothing, nothing), q[0].copy(), holonomic, {},
+        paths, horizon,
+    )  # fmt: skip
     sizes = control_sizes(
-        sampled(problem, q, v, r, t), np.ptp(q, axis=0), np.ones(n, dtype=bool), float(t[-1] - t[0]), timed=False
+        sampled(problem, q, v, r, t), np.ptp(q, axis=0), np.ones(n, dtype=bool), float(t[-1] - t[0]), timed=free
     )
-    return ControlStart(data, _path_of(data, solution), sizes)
+    z, of_nodes = _path_of(data, solution), (sizes.positions, sizes.positions / sizes.time, sizes.controls)
+    points = place_values(data, z)
+    values = [one.sizes(problem.parameters, at, of_nodes) for one, at in zip(paths, points, strict=True)]
+    return ControlStart(data, z, sizes._replace(values=np.concatenate([np.zeros(0), *values])))
+
+
+def active_paths(problem: OptimalControl, solution: ControlSolution, inequalities: Any) -> tuple[PathInequalities, ...]:
+    """Bounds on velocities and path inequalities, of those kinds of which the solution is somewhere at its bound.
+    inequalities: what `solve` was given, or None. A bound that is not strictly complementary is warned of."""
+    check_solution_of(problem, solution)
+    _warn_weak(solution)
+    t, n, velocities, g = np.asarray(solution.t), solution.q.shape[1], None, None
+    active = [name for name in ("v", "inequalities") if name in solution.bounds and np.any(solution.bounds[name].active)]
+    if inequalities is not None:
+        as_function(inequalities, "inequalities", "g(q, v, u)")
+        if "inequalities" not in solution.bounds:
+            raise ValueError("inequalities: found some; the solution was found without any. Leave them out")
+    if "inequalities" in active:
+        if inequalities is None:
+            raise TypeError("inequalities: missing; the solution is at the bound of some. Give those that solve was given")
+        g = inequalities
+    if "v" in active:
+        bounded = np.isfinite(solution.bounds["v"].lower) | np.isfinite(solution.bounds["v"].upper)
+        side = np.broadcast_to(np.where(bounded.any(axis=0), 0.0, np.inf), (len(t), n))
+        velocities = np.stack([-side, side])
+    found = []
+    for path in read_inequalities(Asking(problem.system, n, solution.u.shape[1], t, (True, True)), g, velocities):
+        known, own = solution.bounds[path.name], _components(path)
+        limits = np.stack([known.lower[:, own], known.upper[:, own]])
+        if limits.shape != path.limits.shape:
+            raise ValueError(
+                f"inequalities: found values of shape {path.limits.shape[1:]}; the solution has {limits.shape[1:]}"
+            )
+        found.append(path._replace(limits=limits))
+    return tuple(found)
+
+
+def _warn_weak(solution: ControlSolution) -> None:
+    """A bound that is reached without a force is left by neighbours on one side, and held by those on the other."""
+    for name, bounds in solution.bounds.items():
+        if float(bounds.margin) < WEAK:
+            warnings.warn(
+                f"solution: bounds[{name!r}] are not strictly complementary, by {float(bounds.margin):.1e}: one is reached "
+                "without a force, so that neighbours leave it on one side only. What is found holds it on both",
+                stacklevel=4,
+            )
+
+
+def _components(path: PathInequalities) -> Any:
+    """Which components of a solution's bounds are those of the path."""
+    return list(path.function.velocities) if path.name == "v" else slice(None)
 
 
 def _path_of(data: ControlData, solution: ControlSolution) -> np.ndarray:
@@ -92,6 +152,8 @@ def _path_of(data: ControlData, solution: ControlSolution) -> np.ndarray:
     z[1:-1, layout.part("controls")] = solution.u
     z[2:, layout.part("reactions")], z[2:, layout.part("adjoints")] = solution.multipliers, solution.adjoints
     z[2:-1, layout.part("steps")] = solution.step_multipliers
+    for path, places in zip(data.paths, data.path_places("inequalities"), strict=True):
+        z.ravel()[places] = solution.bounds[path.name].multipliers[:, _components(path)]
     return z
 
 
@@ -104,7 +166,9 @@ def completed(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> tuple
     free = np.flatnonzero(own & ~fixed & ~kkt.fixed)
     if not len(free):
         return kkt, z
-    rows = np.flatnonzero(~fixed & kkt.primal)
+    free_primal = ~fixed & kkt.primal
+    free_primal[:, data.layout.part("time")] = False  # a sum over blocks, which multipliers of its own hand on
+    rows = np.flatnonzero(free_primal)
     here = kkt.raw_gradient(z).ravel()[rows]
     slopes = np.zeros((len(rows), len(free)))
     for k, place in enumerate(free):
@@ -122,11 +186,12 @@ def linearised(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Line
     data, sizes, layout = start.data, start.sizes, start.data.layout
     kkt, z = completed(start, fixed)
     band, lower, size, last = kkt.matrix(z)[0] / kkt.action, kkt.lower, layout.size, len(data.t)
-    state, controls, *rest = (
-        np.arange(layout.size)[layout.part(x)] for x in ("state", "controls", "reactions", "adjoints", "steps")
+    state, controls, *rest, watched = (
+        np.arange(layout.size)[layout.part(x)]
+        for x in ("state", "controls", "reactions", "adjoints", "steps", "inequalities")
     )
     blocks = np.arange(last)[:, None]
-    places = ((2, state), (1, controls), *((2, part) for part in rest))
+    places = ((2, state), (1, controls), *((2, part) for part in rest), (1, watched), (2, watched))
     own = np.concatenate([(blocks + at) * size + part for at, part in places], axis=1)
     x = np.concatenate([blocks * size + state, (blocks + 1) * size + state], axis=1)
     ordered = np.arange(last + 2)[:, None] * size + kkt.position  # where a component stands in the band
@@ -154,7 +219,9 @@ def linearised(start: ControlStart, fixed: Bool[np.ndarray, "blocks b"]) -> Line
 
     rows = np.concatenate([by_increments(entries(own, x)), entries(own, own)], axis=2)
     before = by_increments(np.concatenate([now, earlier], axis=1))
-    return Linearised(layout, data.t, sizes, rows, before, units, spans, data.holonomic, np.asarray(fixed).ravel()[own])
+    held = np.asarray(fixed).ravel()[own]
+    held[:-1, held.shape[1] - len(watched) :] = True  # of the next node; after the last one it is the velocity's
+    return Linearised(layout, data.t, sizes, rows, before, units, spans, data.holonomic, held)
 
 
 class GivenEnds(NamedTuple):
@@ -198,7 +265,8 @@ def _check_end(name: str, end: PartlyGiven, here: np.ndarray, costates: np.ndarr
 
 
 def fixed_components(start: ControlStart, given: GivenEnds, solution: ControlSolution) -> Bool[np.ndarray, "blocks b"]:
-    """Which components of the path keep their value in a neighbouring solution: ends, points to pass, what is at a bound."""
+    """Which components of the path keep their value in a neighbouring solution: ends, points to pass, what is at a bound.
+    Values of path inequalities do where they are at theirs; where they are not, nothing asks for them."""
     data, layout = start.data, start.data.layout
     fixed = np.zeros(start.z.shape, dtype=bool)
     state, steps = layout.part("state"), layout.part("steps")
@@ -213,4 +281,9 @@ def fixed_components(start: ControlStart, given: GivenEnds, solution: ControlSol
     whole = np.asarray(fixed[1:-1, state].all(axis=1))
     fixed[1:-1, steps] = whole[:, None] & data.holonomic
     fixed[0, steps], fixed[-1, steps] = given.initial.given[1].all(), given.final.given[1].all()
+    fixed[:, layout.part("values")] = fixed[:, layout.part("inequalities")] = True
+    told = data._replace(given=fixed[1:-1, state], ends=(given.initial, given.final))
+    for path, places in zip(data.paths, data.path_places("inequalities"), strict=True):
+        inactive = solution.bounds[path.name].active[:, _components(path)] == 0
+        fixed.ravel()[places] = inactive | told.settled(path)
     return fixed

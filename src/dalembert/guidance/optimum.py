@@ -41,7 +41,7 @@ class Optimum(NamedTuple):
         v: (N+1, n) velocities.
         u: (N+1, r) controls.
         cost: the discrete cost.
-        code: the Outcome as an integer; where it is not SUCCESS, q, v, u and cost are NaN.
+        code: the Outcome as an integer; where it is not SUCCESS, q, v, u and cost are NaN, and t where T is free.
 
     Example:
         >>> best = da.optimum(move, initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=20)
@@ -63,7 +63,7 @@ def optimum(
     initial: Any = None,
     final: Any = None,
     through: Mapping[float, Any] | None = None,
-    T: float | None = None,
+    T: float | Free | None = None,
     steps: int | None = None,
     times: Float[Array | np.ndarray, "N+1"] | None = None,
     scheme: Any = None,
@@ -77,15 +77,15 @@ def optimum(
     """min ∫C(q, v, u) dt + Φ such that the plant moves, as `solve`, under `jax.jit`, `jax.grad`, `jax.jacobian` and `vmap`.
 
     Differentiable once, forward and backward, by what is given at the ends and by the parameters of the plant. Everything
-    else is a constant: times, points to pass, bounds, the guess. Active bounds stay active. `vmap` solves one after the
-    other: see `solve_batch`.
+    else is a constant: given times, points to pass, bounds, the guess. A free final time is found, and the times of the
+    nodes have derivatives. Active bounds stay active. `vmap` solves one after the other: see `solve_batch`.
 
     Args:
         problem: an OptimalControl; its parameters may be traced.
         initial: as in `solve`; its numbers may be traced.
         final: as in `solve`; its numbers may be traced.
         through: as in `solve`.
-        T: the time of the last node; a number.
+        T: the time of the last node, a number, or `Free` as in `solve`.
         steps: as in `solve`.
         times: as in `solve`.
         scheme: as in `solve`.
@@ -101,7 +101,7 @@ def optimum(
 
     Raises:
         ValueError: an argument has the wrong shape or value; inside a jitted function JAX tells it as an error of its own.
-        TypeError: an argument is of the wrong type, such as a free T, whose change is not known.
+        TypeError: an argument is of the wrong type.
 
     Source: Fiacco, Introduction to Sensitivity and Stability Analysis in Nonlinear Programming, Theorem 3.2.1.
 
@@ -113,8 +113,6 @@ def optimum(
     """
     if not isinstance(problem, OptimalControl):
         raise TypeError(f"problem: found {described(problem)}; give an OptimalControl")
-    if isinstance(T, Free):
-        raise TypeError("T: found Free; how a free final time changes is not known. Give the time, and solve for T before")
     grid = TimeGrid(T, steps, times)
     request = Request(initial, final, through, guess)
     asked = Asked(request, grid, scheme, scales, settings(tolerance, max_iterations, "minimum"), False, bounds, inequalities)
@@ -172,10 +170,11 @@ class _Task:
 
     def _arrays(self, s: ControlSolution) -> tuple:
         nothing = np.nan if s.outcome is not Outcome.SUCCESS else 0.0
-        return np.asarray(s.t), *(np.asarray(x) + nothing for x in (s.q, s.v, s.u, s.cost)), np.asarray(s.code, np.int64)
+        t = np.asarray(s.t) + (0.0 if s.final_time is None else nothing)
+        return t, *(np.asarray(x) + nothing for x in (s.q, s.v, s.u, s.cost)), np.asarray(s.code, np.int64)
 
     def with_derivatives(self, numbers: Any) -> tuple:
-        """The same, and the derivatives of q, v, u and J by every leaf and both ends."""
+        """The same, and the derivatives of t, q, v, u and J by every leaf and both ends."""
         problem, asked = self.with_numbers(numbers)
         solution = extremal(problem, asked)
         if solution.outcome is not Outcome.SUCCESS:
@@ -184,13 +183,14 @@ class _Task:
             ]
         request = asked.request
         found = sensitivity(
-            problem, solution, initial=request.initial, final=request.final, through=request.through, scheme=asked.scheme
-        )
+            problem, solution, initial=request.initial, final=request.final, through=request.through,
+            inequalities=asked.inequalities, scheme=asked.scheme,
+        )  # fmt: skip
         every = [x for x in jax.tree.leaves(found.parameters, is_leaf=_is_derivatives) if _is_derivatives(x)]
-        return self._arrays(solution), [(d.q, d.v, d.u, d.cost) for d in (*every, found.initial, found.final)]
+        return self._arrays(solution), [(d.t, d.q, d.v, d.u, d.cost) for d in (*every, found.initial, found.final)]
 
     def derivative_shapes(self, numbers: Any) -> list[tuple[jax.ShapeDtypeStruct, ...]]:
-        outer = self.shape.arrays()[1:]
+        outer = self.shape.arrays()
         return [
             tuple(jax.ShapeDtypeStruct((*x.shape, *np.shape(theta)), np.float64) for x in outer)
             for theta in jax.tree.leaves(numbers)
@@ -218,12 +218,12 @@ def _solved(task: _Task) -> Callable:
     def _(primals, tangents):
         (numbers,), (moved,) = primals, tangents
         both = shapes, task.derivative_shapes(numbers)
-        (t, *values, code), slopes = jax.pure_callback(task.with_derivatives, both, numbers, vmap_method="sequential")
+        (*values, code), slopes = jax.pure_callback(task.with_derivatives, both, numbers, vmap_method="sequential")
         directions = jax.tree.leaves(moved)
         changes = [jnp.zeros_like(x) for x in values]
         for each, theta in zip(slopes, directions, strict=True):
             changes = [dx + jnp.tensordot(slope, theta, jnp.ndim(theta)) for dx, slope in zip(changes, each, strict=True)]
-        return (t, *values, code), (jnp.zeros_like(t), *changes, np.zeros((), jax.dtypes.float0))
+        return (*values, code), (*changes, np.zeros((), jax.dtypes.float0))
 
     return solved
 

@@ -41,6 +41,7 @@ COUNTED = (
     "refinement_steps",
 )
 MOMENTA = ("momenta_initial", "momenta_final")  # each is there where the end is given by derivatives
+ON_SETS = ("end_multipliers_initial", "end_multipliers_final")  # each is there where the end is on a set
 _STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
 # variable: (dimensions, long_name, units)
 COMMON = {
@@ -75,6 +76,12 @@ CONTROLLED = COMMON | {
         "unit of the cost / …",
     ),
     "cost": ((), "discrete cost", f"unit of the cost · {TIME}"),
+    "end_multipliers_initial": (
+        ("equation_initial",),
+        "multiplier ν of ψ at the first node",
+        "unit of the cost / unit of ψ",
+    ),
+    "end_multipliers_final": (("equation_final",), "multiplier ν of ψ at the last node", "unit of the cost / unit of ψ"),
 }
 # of what has bounds, where there are some; {x}: which of them
 BOUNDED = {
@@ -220,7 +227,7 @@ def _present(data: xarray.Dataset) -> tuple[str, ...]:
 def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
     """Whether the data set holds a solution, and dimensions and kind of its variables; ValueError naming what is wrong."""
     stored = CONTENTS[data.attrs["content"]]
-    found = {name: axes for name, (axes, *_) in stored.variables.items() if name in data or name not in MOMENTA}
+    found = {name: axes for name, (axes, *_) in stored.variables.items() if name in data or name not in (*MOMENTA, *ON_SETS)}
     found |= {name: (name,) for name in stored.times} | dict.fromkeys(_present(data), ())
     for x in BOUNDED:
         if f"{x}_lower" in data:

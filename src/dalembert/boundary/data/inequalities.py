@@ -52,11 +52,13 @@ class PathFunction:
 
 class Level(NamedTuple):
     """Where G is taken. steps: on the steps, else at the nodes; ends: of steps, whether the first and the last node have
-    velocities of their own, so that G is taken there too; t: (N+1,) of the nodes."""
+    velocities of their own, so that G is taken there too; t: (N+1,) of the nodes; parabolas: integrals over the nodes are
+    those of Simpson's rule on every two steps."""
 
     steps: bool
     ends: tuple[bool, bool]
     t: Float[np.ndarray, "nodes"]
+    parabolas: bool = False
 
     @property
     def times(self) -> Float[np.ndarray, "K"]:
@@ -66,6 +68,13 @@ class Level(NamedTuple):
     def weights(self) -> Float[np.ndarray, "K"]:
         """The time that every G stands for."""
         h = np.diff(self.t)
+        if self.parabolas:
+            both = h[::2] / 3.0
+            found = np.zeros(len(self.t))
+            found[:-1:2] += both
+            found[1::2] += 4.0 * both
+            found[2::2] += both
+            return found
         if not self.steps:
             return 0.5 * (np.append(h, 0.0) + np.append(0.0, h))
         first, last = self.ends

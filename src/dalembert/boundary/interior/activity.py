@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from dalembert.boundary.data.inequalities import Level, PathInequalities
 from dalembert.boundary.interior.path import InteriorPath
-from dalembert.boundary.kkt.inertia import inertia_of
+from dalembert.boundary.kkt.inertia import inertia_of, inertia_with_held
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton.iterate import Iterate
@@ -113,7 +113,10 @@ def kind_of(kkt: KKTSystem, linear: LinearSolver, z: np.ndarray, band: np.ndarra
     """
 
     if not np.any(activity.weak & (activity.active != 0)):
-        return inertia_of(kkt, linear, z, band, activity.pinned(kkt, z))
+        found = inertia_of(kkt, linear, z, band, activity.pinned(kkt, z))
+        if found[0] > 0 and np.any(activity.active):  # a large diagonal gives a little, and what is flat a little less
+            return inertia_with_held(kkt, z, activity.active != 0)
+        return found
     added = activity.pinned(kkt, z, strictly=True)
     wide = inertia_of(kkt, linear, z, kkt.matrix(z, added=added), added)
     if wide[0] == 0:

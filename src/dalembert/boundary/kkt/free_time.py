@@ -9,7 +9,7 @@ Why no bordered system: docs/decisions.md.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -73,14 +73,8 @@ def with_free_time(parts: TimedParts, orders: list[np.ndarray | None], begin: fl
     orders: of the slots that a term's windows read, (number, width), or None; begin: t_0. Functions of terms say by their
     `scaling` how their data change.
     """
-    (terms, data, shared), (fixed, primal, relaxed), (places, spans), scales = parts
+    elements, (fixed, primal, relaxed), (places, spans), scales = parts
     blocks, size = fixed.shape
-    timed = [_timed(t, at) for t in terms]
-    given = [
-        (*arrays, np.zeros((t.number, 0)) if o is None else o.astype(float), np.full(t.number, begin))
-        for t, arrays, o in zip(terms, data, orders, strict=True)
-    ]
-    same = Term(SameTime(), (0, 1, 0), (at, at, at + 1), (2,), 0, blocks - 1)
     fixed, primal, units = fixed.copy(), primal.copy(), scales.units.copy()
     fixed[:, at], fixed[:, at + 1], primal[at] = False, False, True
     fixed[-1, at + 1] = True
@@ -88,11 +82,23 @@ def with_free_time(parts: TimedParts, orders: list[np.ndarray | None], begin: fl
     watched = np.full(len(places), blocks * size - size + at + 1)  # what is fixed at 0
     watched[np.argmin(np.abs(spans - 1.0))] = at
     return TimedParts(
-        Elements((*timed, same), [*given, (np.ones(blocks - 1),)], shared),
+        timed_elements(elements, blocks, orders, begin, at),
         Components(fixed, primal, relaxed),
         Monitored(np.concatenate([places, watched[:, None]], axis=1), spans),
         scales._replace(positions=np.append(scales.positions, 1.0), units=units),
     )
+
+
+def timed_elements(elements: Elements, blocks: int, orders: Sequence[np.ndarray | None], begin: float, at: int) -> Elements:
+    """The sum alone, see `with_free_time`."""
+    terms, data, shared = elements
+    timed = [_timed(t, at) for t in terms]
+    given = [
+        (*arrays, np.zeros((t.number, 0)) if o is None else o.astype(float), np.full(t.number, begin))
+        for t, arrays, o in zip(terms, data, orders, strict=True)
+    ]
+    same = Term(SameTime(), (0, 1, 0), (at, at, at + 1), (2,), 0, blocks - 1)
+    return Elements((*timed, same), [*given, (np.ones(blocks - 1),)], shared)
 
 
 def _timed(term: Term, at: int) -> Term:

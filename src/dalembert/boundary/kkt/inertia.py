@@ -26,3 +26,9 @@ def inertia_of(
         return negative - constraints, 0
     found = inertia(band[0], kkt.lower, FLAT)
     return found.negative - constraints, found.zero
+
+
+def inertia_with_held(kkt: KKTSystem, z: np.ndarray, held: np.ndarray) -> tuple[int, int]:
+    """The same on directions in which what is held, (blocks, b), does not vary at all."""
+    found = inertia(kkt.with_held(kkt.matrix(z), held | kkt.fixed)[0], kkt.lower, FLAT)
+    return found.negative - int(np.sum(~kkt.fixed & ~kkt.primal)), found.zero

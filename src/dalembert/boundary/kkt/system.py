@@ -160,6 +160,18 @@ class KKTSystem:
         band.reshape(self.blocks, self.size, self.width)[..., self.lower] += own[:, self.ordered]
         return band
 
+    def with_held(self, matrix: np.ndarray, held: np.ndarray) -> np.ndarray:
+        """A KKT matrix, changed in place, with nothing but a diagonal in rows and columns of what is held, (blocks, b)."""
+        at = self.to_rows(held.astype(float))[0] > 0.0
+        rows, lower = matrix[0], self.lower
+        rows[at] = 0.0
+        for offset in range(-lower, lower + 1):
+            column = np.arange(len(rows)) + offset
+            inside = (column >= 0) & (column < len(rows))
+            rows[inside, lower + offset] *= ~at[column[inside]]
+        rows[at, lower] = self.curvature
+        return matrix
+
     def residual(self, gradient: np.ndarray, matrix: np.ndarray) -> float:
         """The largest component of a gradient, in its unit and divided by the largest entry of its row of the KKT matrix."""
         rows = self.row_sizes(matrix)

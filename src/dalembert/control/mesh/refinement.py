@@ -23,7 +23,7 @@ from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal, settings
 from dalembert.control.mesh.local_errors import StepSums, local_errors
 from dalembert.control.mesh.switching import switch_times, with_switches
-from dalembert.control.problem import OptimalControl, check_solution_of
+from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of
 from dalembert.control.solve import control_search
 from dalembert.numbers import as_tolerance, described, whole_number
 from dalembert.outcome import Outcome
@@ -95,6 +95,11 @@ def refine(
         raise TypeError(f"T: found {described(T)}; give Free(…) where the final time was free, the solution has its times")
     if (T is None) != (solution.final_time is None):
         raise ValueError(f"T: found {described(T)}; give Free(…) where the final time was free, and only there")
+    if isinstance(scheme, Lobatto):
+        raise ValueError(
+            "scheme: found Lobatto(); refine extrapolates costs of order 2. Solve with it on N and 2N steps: the limit is "
+            "(16J_2N - J_N)/15"
+        )
     _check_rows(bounds)
     asked = Asked(
         Request(initial, final, through, None), TimeGrid(), scheme, scales, options, False, bounds, inequalities

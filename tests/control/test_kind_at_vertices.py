@@ -1,0 +1,21 @@
+"""The kind of an extremal whose active bounds leave almost nothing free: it is judged with them held exactly."""
+
+import numpy as np
+
+import dalembert as da
+
+
+def test_an_oscillator_at_rest_after_half_a_period_has_two_equal_ends_to_its_control():
+    """Least time, |u| ≤ 1, from (2, 0): u = -1 for half a period. A force at its beginning acts as one at its end does, so
+    that on a mesh the two may change without changing T: degenerate, and no saddle."""
+    system = da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q)
+    fast = da.OptimalControl(system, cost=lambda q, v, u: 1.0, actuated=0)
+    ends = {"initial": ([2.0], [0.0]), "final": ([0.0], [0.0]), "T": da.Free(3.1), "steps": 20, "tolerance": 1e-11}
+    found = da.solve(fast, **ends, bounds={"u": (-1.0, 1.0)})
+    np.testing.assert_array_equal(np.flatnonzero(found.bounds["u"].active[:, 0] == 0), [0, 20])
+    assert found.kind == "degenerate"
+    side = np.ones((21, 1))
+    side[0] = 0.9
+    other = da.solve(fast, **ends, bounds={"u": (-side, side)}, guess=found, certify=False)
+    assert abs(float(other.u[0, 0] - found.u[0, 0])) > 1e-3
+    np.testing.assert_allclose(other.t[-1], found.t[-1], rtol=1e-12)
