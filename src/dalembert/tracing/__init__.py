@@ -3,7 +3,7 @@
 from dalembert.tracing import contents, functions  # noqa: F401  they register their rules
 from dalembert.tracing.arguments import split
 from dalembert.tracing.fingerprint import Walk
-from dalembert.tracing.jitted import Jitted, outside, reading, traced_once
+from dalembert.tracing.jitted import Jitted, outside, reading, seldom, traced_once
 from dalembert.tracing.remembered import Remembered, remembered
 from dalembert.tracing.sources import source
 from dalembert.tracing.watch import Watched, unchanged, watch
@@ -16,6 +16,7 @@ __all__ = [
     "outside",
     "reading",
     "remembered",
+    "seldom",
     "source",
     "split",
     "traced_once",
