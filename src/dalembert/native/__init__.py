@@ -4,7 +4,15 @@ from dalembert.native.assembly.frontal import BoundFactorization, FrontalFactori
 from dalembert.native.assembly.function import CompiledFunction, compile_function
 from dalembert.native.assembly.newton import CONVERGED, ElementSum, Point, Rules, WholeSteps
 from dalembert.native.assembly.symbolic_plan import Summand, symbolic_plan
-from dalembert.native.assembly.windows import Accumulation, Places, Windowed, compile_accumulation, vanishing
+from dalembert.native.assembly.windows import (
+    Accumulation,
+    Chosen,
+    OnceTraced,
+    Places,
+    Windowed,
+    compile_accumulation,
+    vanishing,
+)
 from dalembert.native.flow.flow import Accuracy, CompiledFlow, FlowFunctions, ImplicitPart, Travelled, compile_flow
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
@@ -28,6 +36,7 @@ __all__ = [
     "Accuracy",
     "BoundFactorization",
     "Cache",
+    "Chosen",
     "CompiledFlow",
     "CompiledFunction",
     "CompiledRoot",
@@ -36,6 +45,7 @@ __all__ = [
     "FlowFunctions",
     "FrontalFactorization",
     "ImplicitPart",
+    "OnceTraced",
     "Places",
     "Point",
     "Rules",

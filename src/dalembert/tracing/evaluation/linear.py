@@ -14,7 +14,9 @@ def _lu(eqn: Any) -> Callable:
     shapes = [v.aval.shape for v in eqn.outvars]
 
     def factor(a):
-        result, pivots, order = (np.empty(shape, kind) for shape, kind in zip(shapes, (float, np.int32, np.int32), strict=True))
+        result, pivots, order = (
+            np.empty(shape, kind) for shape, kind in zip(shapes, (float, np.int32, np.int32), strict=True)
+        )
         for i in np.ndindex(*a.shape[:-2]):
             result[i], pivots[i], _ = dgetrf(a[i])
             order[i] = _permuted(pivots[i], a.shape[-2])

@@ -31,7 +31,8 @@ def _pad(eqn: Any) -> Callable:
     config, shape = eqn.params["padding_config"], eqn.invars[0].aval.shape
     sizes = [n + max(n - 1, 0) * inner + max(low, 0) + max(high, 0) for n, (low, high, inner) in zip(shape, config)]  # noqa: B905
     put = tuple(
-        slice(max(low, 0), max(low, 0) + n + max(n - 1, 0) * inner, inner + 1) for n, (low, _, inner) in zip(shape, config)  # noqa: B905
+        slice(max(low, 0), max(low, 0) + n + max(n - 1, 0) * inner, inner + 1)
+        for n, (low, _, inner) in zip(shape, config)  # noqa: B905
     )
     kept = tuple(slice(max(-low, 0), size - max(-high, 0)) for size, (low, high, _) in zip(sizes, config))  # noqa: B905
 
