@@ -15,7 +15,6 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import jax
-import jax.numpy as jnp
 from jax.core import Tracer
 
 from dalembert.tracing.arguments import Tree, split, taken_apart

@@ -12,8 +12,10 @@ import numpy as np
 def _quotient(x, y):
     if x.dtype.kind == "f":
         return np.divide(x, y)
-    whole = np.where(y == 0, -1, np.abs(x) // np.where(y == 0, 1, np.abs(y)))  # XLA: towards zero, and -1 for x/0
-    return np.where((y != 0) & ((x < 0) != (y < 0)), -whole, whole).astype(x.dtype)
+    by = np.where(y == 0, 1, y)
+    down = np.floor_divide(x, by)
+    apart = (x != down * by) & ((x < 0) != (by < 0))  # XLA: towards zero, and -1 for x/0
+    return np.where(y == 0, -1, down + apart).astype(x.dtype)
 
 
 def _remainder(x, y):
@@ -93,8 +95,8 @@ _PLAIN: dict[str, Callable] = {
     "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "exp": np.exp,
     "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert, "nextafter": np.nextafter, "square": np.square, "pow": np.power,
-    "rsqrt": lambda x: 1.0 / np.sqrt(x), "logistic": _logistic,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert, "nextafter": np.nextafter, "square": np.square,
+    "pow": np.power, "rsqrt": lambda x: 1.0 / np.sqrt(x), "logistic": _logistic,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     **dict.fromkeys(("copy", "copy_p", "stop_gradient", "sharding_constraint", "pvary"), _same),
 }  # fmt: skip

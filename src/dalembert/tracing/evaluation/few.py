@@ -33,7 +33,7 @@ class Few:
 
 
 def few(traced: Any, compiled: Callable, here: Callable[[], bool]) -> Callable | None:
-    """`compiled` through NumPy; None where there is no CPU, or no rule. traced: its jaxpr. here: whether values are known."""
+    """`compiled` through NumPy; None where there is no CPU or no rule. traced: its jaxpr; here: whether values are known."""
     if jax.default_backend() != "cpu":
         return None
     try:

@@ -9,7 +9,9 @@ import numpy as np
 
 
 def _lu(eqn: Any) -> Callable:
-    from scipy.linalg.lapack import dgetrf
+    import scipy.linalg as linalg
+
+    lapack: Any = linalg.lapack
 
     shapes = [v.aval.shape for v in eqn.outvars]
 
@@ -18,7 +20,7 @@ def _lu(eqn: Any) -> Callable:
             np.empty(shape, kind) for shape, kind in zip(shapes, (float, np.int32, np.int32), strict=True)
         )
         for i in np.ndindex(*a.shape[:-2]):
-            result[i], pivots[i], _ = dgetrf(a[i])
+            result[i], pivots[i], _ = lapack.dgetrf(a[i])
             order[i] = _permuted(pivots[i], a.shape[-2])
         return [result, pivots, order]
 
@@ -38,7 +40,9 @@ def _permutation(eqn: Any) -> Callable:
 
 
 def _triangular_solve(eqn: Any) -> Callable:
-    from scipy.linalg.blas import dtrsm
+    import scipy.linalg as linalg
+
+    blas: Any = linalg.blas
 
     p = eqn.params
     how = {"side": int(not p["left_side"]), "lower": int(p["lower"]), "trans_a": int(p["transpose_a"]),
@@ -48,19 +52,21 @@ def _triangular_solve(eqn: Any) -> Callable:
         result = np.empty(b.shape)
         if result.size:
             for i in np.ndindex(*a.shape[:-2]):
-                result[i] = dtrsm(1.0, a[i], b[i], **how)
+                result[i] = blas.dtrsm(1.0, a[i], b[i], **how)
         return result
 
     return solve
 
 
 def _cholesky(eqn: Any) -> Callable:
-    from scipy.linalg.lapack import dpotrf
+    import scipy.linalg as linalg
+
+    lapack: Any = linalg.lapack
 
     def factor(a):
         result = np.empty(a.shape)
         for i in np.ndindex(*a.shape[:-2]) if a.size else ():
-            found, info = dpotrf(a[i], lower=1, clean=1)
+            found, info = lapack.dpotrf(a[i], lower=1, clean=1)
             result[i] = found if info == 0 else np.tril(np.full(found.shape, np.nan))
         return result
 
@@ -110,7 +116,13 @@ def _qr(eqn: Any) -> Callable | None:
     p = eqn.params
     if p["pivoting"]:
         return None
-    return _defined(lambda a: list(np.linalg.qr(a, "complete" if p["full_matrices"] else "reduced")))
+    decompose = _defined(lambda a: np.linalg.qr(a, "complete" if p["full_matrices"] else "reduced"))
+
+    def factor(a):
+        q, r = decompose(a)
+        return [q, np.triu(r)]
+
+    return factor
 
 
 LINEAR: dict[str, Callable[[Any], Callable | None]] = {

@@ -16,7 +16,7 @@ from dalembert.tracing.evaluation.structure import STRUCTURE
 INNER = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
          "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr",
          "remat": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}  # fmt: skip
-TYPES = frozenset(np.dtype(name) for name in ("float64", "bool", "int64", "int32"))
+TYPES = frozenset(map(np.dtype, ["f8", "?", "i8", "i4", "i2", "i1", "u4", "u2", "u1"]))
 LONGEST = 20_000  # operations of a loop: beyond, XLA's code is worth its compilation
 LARGEST = 5_000_000  # numbers in all arrays of a program: they are kept until it ends
 
@@ -62,7 +62,8 @@ class _Programs:
             return len(values) - 1
 
         def place(atom: Any) -> int:
-            return put(np.asarray(atom.val, atom.aval.dtype)) if isinstance(atom, Literal) else places[atom]
+            known: Any = atom.aval
+            return put(np.asarray(atom.val, known.dtype)) if isinstance(atom, Literal) else places[atom]
 
         places.update((v, put(np.asarray(c))) for v, c in zip(jaxpr.constvars, consts, strict=True))
         given = [put(None) for _ in jaxpr.invars]
@@ -91,8 +92,8 @@ class _Programs:
         return run
 
     def _function(self, eqn: Any) -> Callable:
-        name = eqn.primitive.name
-        if any(getattr(v.aval, "dtype", None) not in TYPES for v in (*eqn.invars, *eqn.outvars)):
+        name, atoms = eqn.primitive.name, (*eqn.invars, *eqn.outvars)
+        if any(getattr(v.aval, "dtype", None) not in TYPES for v in atoms):
             raise UnevaluableError(f"{name} on other types")
         self._size, self.operations = self._size + sum(v.aval.size for v in eqn.outvars), self.operations + 1
         if self._size > LARGEST:
@@ -185,7 +186,7 @@ def _custom_linear_solve(programs: _Programs, eqn: Any) -> Run:
     return lambda *x: solve(*x[before : before + lengths.solve], *x[total:])
 
 
-def _platform(programs: _Programs, eqn: Any) -> Run:
+def _platform(programs: _Programs, eqn: Any) -> Callable:
     for k, names in enumerate(eqn.params["platforms"]):
         if names is None or "cpu" in names:
             chosen = np.asarray(k, eqn.outvars[0].aval.dtype)

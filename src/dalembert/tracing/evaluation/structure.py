@@ -107,7 +107,7 @@ def _reduce(ufunc: np.ufunc, empty: Any) -> Callable:
         first = empty
         if dtype.kind in "iu" and first in (math.inf, -math.inf):
             first = np.iinfo(dtype).max if first > 0 else np.iinfo(dtype).min
-        if dtype == bool:
+        if dtype.kind == "b":
             first = bool(first > 0)
         return lambda x: ufunc.reduce(x, axis=axes, dtype=dtype, initial=first)
 
@@ -198,7 +198,7 @@ def _with(function: Callable, name: str, parameter: str) -> Callable:
 STRUCTURE: dict[str, Callable[[Any], Callable | None]] = {
     "broadcast_in_dim": _broadcast, "slice": _slice, "pad": _pad, "iota": _iota, "split": _split,
     "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "gather": _gather,
-    "reshape": _shaped, "squeeze": _shaped, "expand_dims": _shaped, 
+    "reshape": _shaped, "squeeze": _shaped, "expand_dims": _shaped,
     "concatenate": lambda eqn: lambda *x, axis=eqn.params["dimension"]: np.concatenate(x, axis=axis),
     "stack": lambda eqn: lambda *x, axis=eqn.params["axis"]: np.stack(x, axis=axis),
     "unstack": lambda eqn: lambda x, axis=eqn.params["axis"]: list(np.moveaxis(x, axis, 0)),
