@@ -15,17 +15,12 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import jax
-from jax.core import Tracer
 
+from dalembert.numbers import is_traced
 from dalembert.tracing.arguments import Tree, split, taken_apart
 from dalembert.tracing.evaluation.few import few
 from dalembert.tracing.fingerprint import Same, Walk
 from dalembert.tracing.remembered import Remembered
-
-try:
-    from jax.extend.core import get_opaque_trace_state
-except ImportError:  # where it stands in the lowest version that is allowed
-    from jax.core import get_opaque_trace_state
 
 MOST = 512  # programs that are kept
 CONTEXTS = 512  # after which JAX's own memory is emptied
@@ -34,15 +29,6 @@ CONTEXTS = 512  # after which JAX's own memory is emptied
 _context = jax.make_user_context(default_value=None)
 _numbers = itertools.count(1)
 _NUMBERS: Remembered[int] = Remembered(4 * MOST)
-
-
-with jax.ensure_compile_time_eval():
-    _OUTSIDE = get_opaque_trace_state()
-
-
-def outside() -> bool:
-    """Whether operations give values here, by a look that costs less than an operation: True outside of jit, vmap, grad."""
-    return get_opaque_trace_state() == _OUTSIDE
 
 
 def _number(walk: Walk, key: Hashable) -> int | None:
@@ -147,8 +133,8 @@ class Jitted(Generic[P, R]):
             raise TypeError(f"{self.name}: an argument holds arrays in an order that is not that of its tree")
         run: Any = self._jitted()
         context, text = _number(walk, key), None
-        known = not any(isinstance(x, Tracer) for x in arrays) and outside()
-        evaluated = few(self._run(run.trace, context, given, arrays).jaxpr, run, outside) if known and self._seldom else None
+        known = not is_traced(arrays)
+        evaluated = few(self._run(run.trace, context, given, arrays).jaxpr, run) if known and self._seldom else None
         if evaluated is not None:
             run = evaluated
         elif known:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from dalembert.numbers import is_traced
 from dalembert.tracing.evaluation.program import Run, UnevaluableError, program
 
 FEW = 16  # calls that NumPy answers; then XLA compiles, which takes about as long as these
@@ -16,11 +17,11 @@ FEW = 16  # calls that NumPy answers; then XLA compiles, which takes about as lo
 class Few:
     """arrays → arrays, by NumPy for the first calls; the two differ by rounding."""
 
-    def __init__(self, evaluated: Run, compiled: Callable, here: Callable[[], bool]):
-        self._evaluated, self._compiled, self._here, self._left = evaluated, compiled, here, FEW
+    def __init__(self, evaluated: Run, compiled: Callable):
+        self._evaluated, self._compiled, self._left = evaluated, compiled, FEW
 
     def __call__(self, arrays: list) -> list:
-        if self._left <= 0 or not self._here():
+        if self._left <= 0 or is_traced(arrays):
             return self._compiled(arrays)
         self._left -= 1
         try:
@@ -32,11 +33,11 @@ class Few:
         return [jax.device_put(np.array(x)) for x in found]  # copies: what is returned may be what was given
 
 
-def few(traced: Any, compiled: Callable, here: Callable[[], bool]) -> Callable | None:
-    """`compiled` through NumPy; None where there is no CPU or no rule. traced: its jaxpr; here: whether values are known."""
+def few(traced: Any, compiled: Callable) -> Callable | None:
+    """`compiled` through NumPy; None where there is no CPU or no rule. traced: its jaxpr."""
     if jax.default_backend() != "cpu":
         return None
     try:
-        return Few(program(traced), compiled, here)
+        return Few(program(traced), compiled)
     except UnevaluableError:
         return None
