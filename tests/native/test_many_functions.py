@@ -1,5 +1,5 @@
 """What the two back-ends make of 250 functions: the machine code agrees with XLA, or there is none, for a reason that names
-what was written."""
+what was written; and NumPy, which evaluates what is called a few times, agrees with XLA."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dalembert.native import Unsupported, compile_function
 from dalembert.native.graph.graph import Graph
 from dalembert.native.trace.tracer import Tracer
 from dalembert.systems.indices import index_outside
+from dalembert.tracing.evaluation.program import program
 
 from . import many_functions
 from .many_functions import CONTINUOUS, JUMPING
@@ -65,13 +66,19 @@ def refusal(function) -> Unsupported | None:
     return None
 
 
+def quietly(function, x):
+    with np.errstate(all="ignore"):
+        return function(x)
+
+
 class Both(NamedTuple):
-    """refused: functions without machine code. machine, xla: point → a list of the values of all others, `names`."""
+    """refused: functions without machine code. machine, xla, numpy: point → a list of the values of all others, `names`."""
 
     refused: dict[str, Unsupported]
     names: list[str]
     machine: dict[str, list[np.ndarray]]
     xla: dict[str, list[np.ndarray]]
+    numpy: dict[str, list[np.ndarray]]
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +89,14 @@ def both() -> Both:
     together = lambda x: [FUNCTIONS[name](x) for name in names]  # noqa: E731
     machine = compile_function(together, np.zeros(4))
     quick = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # a third less to compile
-    xla = jax.jit(together).lower(SHAPE).compile(compiler_options=quick)
+    traced = jax.jit(together).trace(SHAPE)
+    xla, evaluated = traced.lower().compile(compiler_options=quick), program(traced.jaxpr)
     points = {name: np.array(x) for name, x in POINTS.items()}
     return Both(
         {name: reason for name, reason in found.items() if reason is not None}, names,
         {name: machine(x) for name, x in points.items()},
         {name: [np.asarray(y) for y in xla(jnp.asarray(x))] for name, x in points.items()},
+        {name: quietly(evaluated, x) for name, x in points.items()},
     )  # fmt: skip
 
 
@@ -108,6 +117,12 @@ def test_machine_code_and_xla_agree(both, point):
             apart.add((point, name))
     assert apart <= ZERO_TIMES_INFINITY
     assert sum(np.isfinite(b).any() for b in both.xla[point]) > 150  # not NaN against NaN everywhere
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_numpy_and_xla_agree(both, point):
+    for name, a, b in zip(both.names, both.numpy[point], both.xla[point], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11, err_msg=name)
 
 
 def test_a_refusal_names_what_was_written(both):

@@ -22,7 +22,7 @@ from dalembert.solution import ControlSolution
 from dalembert.solution_bounds import ActiveBounds
 from dalembert.systems import System
 from dalembert.systems.equations import all_reactions
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 
 def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bool, activity: Activity) -> ControlSolution:
@@ -94,7 +94,7 @@ def _end_multipliers(data: ControlData, z: np.ndarray) -> list[np.ndarray | None
     return found
 
 
-@Jitted
+@seldom
 def _forces(system: System, q, v, t, reactions):
     return jax.vmap(lambda q, v, t, x: all_reactions(system, q, v, jnp.zeros_like(v), t).T @ x)(q, v, t, reactions)
 

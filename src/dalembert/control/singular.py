@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from dalembert.control.problem import OptimalControl
 from dalembert.numbers import described
 from dalembert.solution import ControlSolution
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 SINGULAR = 1e-10  # smallest eigenvalue of ∂²C/∂u², its diagonal scaled to 1
 ALONG = 0.1  # share of a control in a direction without curvature
@@ -70,7 +70,7 @@ def _runs(inside: Bool[np.ndarray, "K"], t: Float[np.ndarray, "K"]) -> Float[np.
     return np.array([(t[run[0]], t[run[-1]]) for run in runs if len(run) > 1]).reshape(-1, 2)
 
 
-@Jitted
+@seldom
 def _curvatures(problem: OptimalControl, q, v, u, t):
     """∂²C/∂u² at the nodes."""
 

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from dalembert.control.problem import OptimalControl, actuation
 from dalembert.systems.equations import all_reactions, force, value
 from dalembert.systems.sizes import with_inertia
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 SAMPLES = 7
 APART = 0.1  # how far from the first path the other sample points are, in typical sizes
@@ -52,7 +52,7 @@ class ControlSizes(NamedTuple):
     values: Float[np.ndarray, "watched"]
 
 
-@Jitted
+@seldom
 def _sampled(problem: OptimalControl, q, v, u, t) -> Sampled:
     system = problem.system
 

@@ -25,7 +25,7 @@ from dalembert.systems.higher.variational import (
     orders_of,
     with_parameters,
 )
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 
 def with_time(
@@ -240,7 +240,7 @@ def _nodes_of(problem: VariationalProblem, x, multipliers) -> tuple[np.ndarray, 
     return nodes, None if multipliers is None else as_numbers(multipliers, "multipliers")
 
 
-@Jitted
+@seldom
 def _energies(problem: VariationalProblem, orders: tuple[int, ...], x, multipliers):
     k, known = problem.derivatives, x.shape[0] - problem.derivatives - multipliers.shape[0]
     reach = k - min(orders, default=k)  # windows of 2k nodes that no constraint reads across their middle

@@ -25,7 +25,7 @@ from dalembert.control.transcription import timed_elements_of
 from dalembert.discretize import Scheme
 from dalembert.guidance.linearisation import active_paths, along, completed, fixed_components, read_given
 from dalembert.solution import ControlSolution
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 
 class Derivatives(eqx.Module):
@@ -195,7 +195,7 @@ def _product(kkt: KKTSystem, band: np.ndarray, x: np.ndarray) -> np.ndarray:
     return kkt.from_rows(found[None]) / kkt.units
 
 
-@Jitted
+@seldom
 def _by_parameters(terms, data, shared, numbers, z):
     """∂(∂L̃/∂z)/∂θ and ∂L̃/∂θ, as trees like θ."""
     rest = shared["parameters"]

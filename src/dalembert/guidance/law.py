@@ -18,7 +18,7 @@ from dalembert.solution import ControlSolution
 from dalembert.step import SampledFeedback
 from dalembert.systems.equations import all_reactions, force
 from dalembert.systems.pickling import reduced
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 LARGEST = 1e300  # stands for an infinite bound where bounds are interpolated
 
@@ -180,7 +180,7 @@ def law_along(problem: OptimalControl, solution: ControlSolution, gains: np.ndar
     return Feedback(problem, t, q, v, u, gains, rest, gains[-1], lower, upper, float(t[last]))
 
 
-@Jitted
+@seldom
 def _balanced(problem: OptimalControl, q, v, t):
     """u of the least-squares solution of B u + Rᵀν + L_q + f - d/dt L_v = 0 without acceleration."""
     system: Any = problem.system

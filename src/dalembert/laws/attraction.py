@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from dalembert.laws.mechanical import unactuated
 from dalembert.laws.shaping import EnergyShaping, Parts, free_rate, parts_at
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 MATCHED = 1e-6  # residual of dV/dt = -F, relative to its terms, where V is taken to be a solution
 PLACES = 60  # on every ray
@@ -73,7 +73,7 @@ def region_of(design: EnergyShaping, reach: Float[np.ndarray, "n"]) -> Region:
     return Region(level, points, V, F, float(gap[worst]), points[worst])
 
 
-@Jitted
+@seldom
 def _parts(design: EnergyShaping, q) -> Parts:
     # One state after the other: a program for all of them together takes three times as long to compile.
     return jax.lax.map(lambda x: parts_at(design.problem, design.shaped, x), q)

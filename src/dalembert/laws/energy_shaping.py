@@ -16,7 +16,7 @@ from dalembert.laws.quadratic import Linear, chosen, poles
 from dalembert.laws.shaping import EnergyShaping, Shaped
 from dalembert.numbers import as_numbers, as_vector, whole_number
 from dalembert.systems.system import System
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 BALANCED = 1e-8  # b·U_q at the equilibrium, relative to the size of U_q and its change over the reach
 POINTS = 50  # at which the Lagrangian is looked at
@@ -99,7 +99,7 @@ def linearised(problem: OptimalControl, at: np.ndarray, widths: np.ndarray) -> L
     return Linear(M, K_u, B, b)
 
 
-@Jitted
+@seldom
 def _at(problem: OptimalControl, q):
     """M, U_q, U_qq, B, b, and U_qq - ∂(Bu₀) with the controls u₀ of the equilibrium."""
     plant = problem.system

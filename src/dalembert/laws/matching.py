@@ -17,7 +17,7 @@ from dalembert.numbers import as_function, as_numbers, as_vector, whole_number
 from dalembert.systems.equations import euler_lagrange
 from dalembert.systems.shapes import output_shape, traced
 from dalembert.systems.system import System
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 HOLDS = 1e-9  # of the terms of φ₀
 TURNS = 12  # of Newton's method to g = 0; for V quadratic in v one is enough
@@ -150,7 +150,7 @@ def terms(problem: OptimalControl, V: Callable, F: Callable, q, v) -> tuple[Arra
     return vq @ v + vv @ a + dissipation, g, size
 
 
-@Jitted
+@seldom
 def _looked(problem: OptimalControl, V: Callable, F: Callable, q, v, speeds):
     """Every sample brought to g = 0 by the shortest way in v/speeds; there φ₀, its size, and how far g is from 0."""
 

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.control.problem import OptimalControl, actuation, counted
 from dalembert.systems.system import System, check_system
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 Actuated = int | Sequence[int] | Callable
 ROUNDED = 1e-9  # relative to the terms of L
@@ -77,7 +77,7 @@ def check_simple(plant: System, points: Float[np.ndarray, "samples n"]) -> None:
         raise ValueError(f"lagrangian: the mass matrix is not positive definite at q = {points[least.argmin()]}")
 
 
-@Jitted
+@seldom
 def _simple(plant: System, points, directions):
     """|L - (½vᵀMv - U)| relative to the sizes of the terms, and M in units of its diagonal, at every point."""
 

@@ -21,7 +21,7 @@ from dalembert.systems import System
 from dalembert.systems.distribution.adapted_flow import ExactFlow, exact_flow_compiles
 from dalembert.systems.distribution.connection import as_points
 from dalembert.systems.distribution.reduction import explicit_terms, violation
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, seldom
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _errors(made: Perturbation, points, speeds, steps) -> dict:
     return {**found, "residual": np.max(np.asarray(stepped["residual"]), axis=1)}
 
 
-@Jitted
+@seldom
 def _stepped(made: Perturbation, points, speeds, steps) -> dict:
     """(q, v) after one step, λ of the scheme and of the explicit formula there, each (K, B, …); own_time: after t0."""
     system = made.chart.system

@@ -20,7 +20,7 @@ from dalembert.systems import InconsistentDataError, System, cutoff
 from dalembert.systems.distribution.adapted_flow import ExactFlow, exact_flow_compiles
 from dalembert.systems.distribution.connection import as_points
 from dalembert.systems.distribution.reduction import violation
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, seldom
 
 WITHIN = 0.1  # distance of the fitted exponent from the declared order that still agrees with it
 ON_D = 1e-8  # largest |φ| after one step that counts as a step on D
@@ -183,7 +183,7 @@ def no_step(h, q, v):
     raise AssertionError("the map is known already")
 
 
-@Jitted
+@seldom
 def _mapped(made: Perturbation, points, speeds, steps) -> tuple[Float[Array, "K B xi"], Float[Array, "K"]]:
     """Φ in ξ for every step and point, and the largest |φ| after it, over the points; nan where a step failed."""
 

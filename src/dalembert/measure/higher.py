@@ -29,7 +29,7 @@ from dalembert.systems.higher.variational import (
     density,
     holonomic_constraints,
 )
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 Nodes = Float[Array, "p n"]
 
@@ -133,7 +133,7 @@ def _clock(h, t0) -> tuple[Float[Array, ""], Float[Array, ""]]:
     return jnp.asarray(length, dtype=float), jnp.asarray(begin, dtype=float)
 
 
-@Jitted
+@seldom
 def _slopes(problem: VariationalProblem, scheme: WindowMap, nodes: Nodes, multipliers, h, t0) -> Nodes:
     """∂/∂q_i Σ L̃_d of all nodes, h apart."""
     times = h * jnp.arange(nodes.shape[0])

@@ -22,7 +22,7 @@ from dalembert.path import Path, check_path
 from dalembert.systems import VariationalProblem
 from dalembert.systems.higher.variational import common_order, constraint_numbers
 from dalembert.systems.shapes import output_shape, traced
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 _ROUNDING = 1e-12  # entries of D₁D_{k+1}L̃_d this much below the largest: differences of knots, and no dependence
 
@@ -93,7 +93,7 @@ def _direction_shape(problem: VariationalProblem, generator: Callable, q, t) -> 
     return output_shape(lambda: problem.call(generator, q, t=t), "generator", "q" + problem.trailing)
 
 
-@Jitted
+@seldom
 def _momenta(problem: VariationalProblem, scheme: WindowMap, generator: Callable, data: PathData):
     """Times and values, in one program: outside of one every small operation is compiled for every length of a path."""
     k, h = problem.derivatives, data.h
@@ -119,7 +119,7 @@ def higher_energy(problem: VariationalProblem, path: Path, scheme: Scheme | Wind
     return Invariant(*_energies(problem, chosen, _data(path)))
 
 
-@Jitted
+@seldom
 def _energies(problem: VariationalProblem, scheme: WindowMap, data: PathData):
     k, h = problem.derivatives, data.h
 
@@ -181,7 +181,7 @@ def higher_regularity(
     return FlowRegularity(times, found, residual)
 
 
-@Jitted
+@seldom
 def _matrices(problem: VariationalProblem, scheme: WindowMap, data: PathData, every: int):
     """(matrix, residual, time of the first node) at every run of 2k+1 nodes."""
     nodes, rows, begin = path_windows(problem, data)

@@ -21,7 +21,7 @@ from dalembert.systems import energy as energy_at
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import deflatable, first_derivative, lyapunov_control, value
 from dalembert.systems.shapes import output_shape
-from dalembert.tracing import reading
+from dalembert.tracing import seldom
 
 
 def energy(system: System | VariationalProblem, path: Path, *, scheme: WindowMap | None = None) -> Invariant:
@@ -222,5 +222,9 @@ def _discrete_residuals(system: DiscreteSystem, path: Path) -> tuple[Residual, .
 
 
 def _residual(name: str, t, function: Callable, x, w, a) -> Residual:
-    with reading(function):
-        return Residual(name, np.asarray(t), np.asarray(jax.jit(jax.vmap(function))(x, w, a, t)))
+    return Residual(name, np.asarray(t), np.asarray(_along(function, x, w, a, t)))
+
+
+@seldom
+def _along(function: Callable, x, w, a, t):
+    return jax.vmap(function)(x, w, a, t)

@@ -24,7 +24,7 @@ from dalembert.systems.distribution.connection import as_points, chart_argument,
 from dalembert.systems.distribution.reduction import check_first_order, explicit_terms, velocity_constraints
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import check_indices, check_shapes
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 Vector = Float[Array, "n"]
 Adapted = Float[Array, "two_n_minus_m"]
@@ -288,7 +288,7 @@ def projected_perturbation(system: System, q: Vector, v: Vector, g_q: Vector, g_
     return _projected(system, q, v, g_q, g_v, now)
 
 
-@Jitted
+@seldom
 def _projected(system: System, q: Vector, v: Vector, g_q: Vector, g_v: Vector, t) -> tuple[Vector, Array]:
     terms = explicit_terms(system, q, v, t)
     s = jax.jvp(lambda x, w: velocity_constraints(system, x, w, t), (q, v), (g_q, g_v))[1]

@@ -17,7 +17,7 @@ from dalembert.measure.nodes import NodeView, node_view, nodes_of
 from dalembert.numbers import as_number, as_numbers, whole_number
 from dalembert.path import Path
 from dalembert.systems import System, VariationalProblem, check_x64
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 Vector = Float[Array, "n"]
 
@@ -143,7 +143,7 @@ def _points(nodes) -> Float[Array, "K n"]:
     return points
 
 
-@Jitted
+@seldom
 def _derivatives(view: NodeView, q0, q1, q2, t) -> dict[str, Array]:
     return jax.vmap(lambda *x: _at_window(view, *x))(q0, q1, q2, t)
 

@@ -26,7 +26,7 @@ from dalembert.systems import (
 )
 from dalembert.systems.shapes import output_shape
 from dalembert.systems.sizes import CONSISTENT
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 Matrix = Float[Array, "d d"]
 Vector = Float[Array, "n"]
@@ -175,7 +175,7 @@ def exterior_derivative(one_form: Callable, x: Float[Array, "k"]) -> Float[Array
     return slopes.T - slopes
 
 
-@Jitted
+@seldom
 def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable | None) -> SymplecticDefect:
     n, x, now = q0.shape[0], jnp.concatenate([q0, q1]), t + view.h
     solved = jnp.asarray(True)
@@ -206,7 +206,7 @@ def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable |
     )
 
 
-@Jitted
+@seldom
 def _higher_defect(flow: HigherFlow, x: Float[Array, "k"], step: Callable | None) -> SymplecticDefect:
     z, info = flow.solve(x)
     chosen = (lambda y: flow.step(y, z)) if step is None else step

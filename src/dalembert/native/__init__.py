@@ -5,7 +5,15 @@ from dalembert.native.assembly.function import CompiledFunction, compile_functio
 from dalembert.native.assembly.interior import LIMIT, InteriorRules, InteriorSteps
 from dalembert.native.assembly.newton import CONVERGED, ElementSum, Point, Rules, WholeSteps
 from dalembert.native.assembly.symbolic_plan import Summand, symbolic_plan
-from dalembert.native.assembly.windows import Accumulation, Places, Windowed, compile_accumulation, vanishing
+from dalembert.native.assembly.windows import (
+    Accumulation,
+    Chosen,
+    OnceTraced,
+    Places,
+    Windowed,
+    compile_accumulation,
+    vanishing,
+)
 from dalembert.native.flow.flow import Accuracy, CompiledFlow, FlowFunctions, ImplicitPart, Travelled, compile_flow
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
@@ -30,6 +38,7 @@ __all__ = [
     "Accuracy",
     "BoundFactorization",
     "Cache",
+    "Chosen",
     "CompiledFlow",
     "CompiledFunction",
     "CompiledRoot",
@@ -40,6 +49,7 @@ __all__ = [
     "ImplicitPart",
     "InteriorRules",
     "InteriorSteps",
+    "OnceTraced",
     "Places",
     "Point",
     "Rules",

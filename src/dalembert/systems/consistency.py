@@ -21,7 +21,7 @@ from dalembert.algebra.newton import value_and_jacobian
 from dalembert.systems.equations import acceleration, first_derivative, momentum, value
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia
 from dalembert.systems.system import System
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 STEPS = 100  # in which a motion that they resolve has moved by about its own size
 STILL = 1e-9  # of |q|
@@ -98,12 +98,12 @@ def _arrays(given: dict) -> dict:
     return jax.tree.map(jnp.asarray, given)
 
 
-@Jitted
+@seldom
 def _restrictions(system: System, given: dict, axes: dict, t):
     return _every(restrictions, system, given, axes, t)
 
 
-@Jitted
+@seldom
 def _motions(system: System, given: dict, axes: dict, t):
     def motion(system: System, q, v, t):
         inertia = jnp.diagonal(jax.jacfwd(lambda w: momentum(system, q, w, t))(v))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -17,7 +18,7 @@ from dalembert.systems.equations import first_derivative, value
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.sizes import ROUNDING
 from dalembert.systems.system import System, check_system
-from dalembert.tracing import reading
+from dalembert.tracing import seldom
 
 EXACT = 1e-10  # residual that is taken for zero, relative to what the way to the point changes
 
@@ -82,24 +83,27 @@ def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
     def positions(x):
         return jnp.concatenate([value(system, c, x, v, v, t) for c in holonomic])
 
-    with reading(system):
-        new_q = _nearest(positions, q, "q0") if holonomic else q
+    new_q = _nearest(positions, q, "q0") if holonomic else q
 
     def velocities(w):
         rows = [first_derivative(system, c, new_q, w, t) for c in holonomic]
         return jnp.concatenate(rows + [value(system, c, new_q, w, w, t) for c in nonholonomic])
 
-    with reading(system):
-        new_v = _nearest(velocities, v, "v0") if holonomic or nonholonomic else v
+    new_v = _nearest(velocities, v, "v0") if holonomic or nonholonomic else v
     return Projection(new_q, new_v, float(jnp.linalg.norm(new_q - q)), float(jnp.linalg.norm(new_v - jnp.asarray(v))))
+
+
+@seldom
+def _value_and_slope(function: Callable, x):
+    return function(x), jax.jacfwd(function)(x)
 
 
 def _nearest(function, start, name: str):
     """Gauss-Newton for min |x - start|, f(x) = 0: x ← start - Jᵀ(JJᵀ)⁻¹(f(x) + J(start - x)), J = f'(x)."""
-    residual, jacobian = jax.jit(function), jax.jit(jax.jacfwd(function))
     x, best, since, first, met = start, np.inf, 0, None, False
+    f, j = _value_and_slope(function, x)
     for _ in range(100):
-        f, j = np.asarray(residual(x)), np.asarray(jacobian(x))
+        f, j = np.asarray(f), np.asarray(j)
         if not (np.all(np.isfinite(f)) and np.all(np.isfinite(j))):
             raise InconsistentDataError(f"{name}: the constraints are not finite on the way to a consistent point")
         found = numerical_rank(j)
@@ -117,7 +121,9 @@ def _nearest(function, start, name: str):
         new = start - least_norm(jnp.asarray(j), jnp.asarray(f + j @ np.asarray(start - x)))
         step = float(jnp.linalg.norm(new - x))
         x, moved = new, np.abs(np.asarray(new - start))
-        size, limit = np.abs(np.asarray(residual(x))), np.abs(j) @ (EXACT * moved + ROUNDING * np.abs(np.asarray(x)))
+        limit = np.abs(j) @ (EXACT * moved + ROUNDING * np.abs(np.asarray(x)))
+        f, j = _value_and_slope(function, x)
+        size = np.abs(np.asarray(f))
         met = np.all(size <= limit)
         if met and step <= 1e-13 * np.linalg.norm(moved) + ROUNDING * float(jnp.linalg.norm(x)):
             return x

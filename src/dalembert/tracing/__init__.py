@@ -3,7 +3,7 @@
 from dalembert.tracing import contents, functions  # noqa: F401  they register their rules
 from dalembert.tracing.arguments import refilled, split, taken_apart
 from dalembert.tracing.fingerprint import Walk
-from dalembert.tracing.jitted import Jitted, reading, traced_once
+from dalembert.tracing.jitted import Jitted, reading, seldom, traced_once
 from dalembert.tracing.on_shapes import OnShapes
 from dalembert.tracing.remembered import Remembered, remembered
 from dalembert.tracing.sources import source
@@ -18,6 +18,7 @@ __all__ = [
     "reading",
     "refilled",
     "remembered",
+    "seldom",
     "source",
     "split",
     "taken_apart",

@@ -18,6 +18,7 @@ import jax
 
 from dalembert.numbers import is_traced
 from dalembert.tracing.arguments import Tree, split, taken_apart
+from dalembert.tracing.evaluation.few import few
 from dalembert.tracing.fingerprint import Same, Walk
 from dalembert.tracing.remembered import Remembered
 
@@ -78,12 +79,13 @@ TEXTS: Remembered[_Entry] = Remembered(MOST)
 class Jitted(Generic[P, R]):
     """function(*arguments) as a program of XLA: arrays in the arguments are its inputs, all else belongs to its fingerprint.
 
-    Under tracing it becomes a part of the outer program.
+    Under tracing it becomes a part of the outer program. seldom: that NumPy evaluates the first calls, see `few`.
     """
 
-    def __init__(self, function: Callable[P, R]):
+    def __init__(self, function: Callable[P, R], seldom: bool = False):
         functools.update_wrapper(self, function)
         self.function, self.name, self._call = function, getattr(function, "__name__", "program"), _Call()
+        self._seldom = seldom
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
         return self._found((arguments, named))[1]
@@ -131,11 +133,15 @@ class Jitted(Generic[P, R]):
             raise TypeError(f"{self.name}: an argument holds arrays in an order that is not that of its tree")
         run: Any = self._jitted()
         context, text = _number(walk, key), None
-        if not is_traced(arrays):
+        known = not is_traced(arrays)
+        evaluated = few(self._run(run.trace, context, given, arrays).jaxpr, run) if known and self._seldom else None
+        if evaluated is not None:
+            run = evaluated
+        elif known:
             lowered = self._run(run.lower, context, given, arrays).as_text()
             text = self, hashlib.sha256(lowered.encode()).digest()
-            known = TEXTS.get(text)
-            run, context = (run, context) if known is None else (known.run, known.context)
+            same = TEXTS.get(text)
+            run, context = (run, context) if same is None else (same.run, same.context)
         found = self._run(run, context, given, arrays)
         out, changeable = self._call.out
         entry = _Entry(run, context, out, tuple(walk.objects) if changeable else ())
@@ -155,6 +161,11 @@ class Jitted(Generic[P, R]):
 
         traced.__name__ = traced.__qualname__ = self.name
         return jax.jit(traced)
+
+
+def seldom(function: Callable[P, R]) -> Jitted[P, R]:
+    """Jitted, for what is called a few times: measurements and checks. Most of their time would be XLA's compilation."""
+    return Jitted(function, seldom=True)
 
 
 def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ from dalembert.systems.higher.variational import (
     orders_of,
 )
 from dalembert.systems.sizes import allowed
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 SAMPLES = 5
 APART = 0.1  # how far from the first path the other sample points are, in typical sizes
@@ -113,14 +113,14 @@ def check_end_constraints(
                     )
 
 
-@Jitted
+@seldom
 def _end_values(problem: VariationalProblem, jets, t):
     """The rates of every constraint, and their derivatives by the jet."""
     rates = lambda jet: constraint_rates(problem, jet, t)  # noqa: E731
     return jax.vmap(lambda jet: (rates(jet), jax.jacfwd(rates)(jet)))(jnp.asarray(jets))
 
 
-@Jitted
+@seldom
 def _derivatives(problem: VariationalProblem, jets, times):
     def one(jet, t):
         def phi(x):
@@ -194,7 +194,7 @@ def _check_against_holonomic(problem: VariationalProblem, jets, times, values, s
             )
 
 
-@Jitted
+@seldom
 def _holonomic_rates(problem: VariationalProblem, jets, times):
     """φ, …, dᵏφ/dtᵏ, (samples, (k+1)mh), and their slopes in the jets."""
 
@@ -205,7 +205,7 @@ def _holonomic_rates(problem: VariationalProblem, jets, times):
     return jax.vmap(one)(jets, times)
 
 
-@Jitted
+@seldom
 def _curvatures(problem: VariationalProblem, jets, times):
     """∂²φ/∂q⁽ᵏ⁾∂q⁽ᵏ⁾ of every constraint, (samples, m, n, n)."""
     one = lambda jet, t: jax.hessian(lambda y: differential_constraints(problem, (*jet[:-1], y), t))(jet[-1])  # noqa: E731

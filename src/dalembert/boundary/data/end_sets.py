@@ -16,7 +16,7 @@ from dalembert.numbers import as_function, as_number, as_numbers, described, who
 from dalembert.systems import InconsistentDataError, RankDeficientError
 from dalembert.systems.problem import Problem
 from dalembert.systems.shapes import output_shape, traced
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 STARTS, STEPS, MET = 12, 60, 1e-10
 LEAST = 1e-12  # damping, so that equations that depend on each other can be solved
@@ -249,7 +249,7 @@ def _rows(function: EndFunction, problem: Problem, jet: np.ndarray, t: float) ->
     return np.asarray(values), np.asarray(slopes)
 
 
-@Jitted
+@seldom
 def _linearised(function: EndFunction, problem: Problem, jet, t):
     """ψ and the constraints of the problem at an end, (m,), and their derivatives (m, levels, n)."""
 

@@ -13,7 +13,7 @@ from dalembert.discretize.windows import Windows
 from dalembert.systems import InconsistentDataError
 from dalembert.systems.higher.variational import VariationalProblem, holonomic_constraints
 from dalembert.systems.sizes import allowed
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 PROJECTIONS = 20
 
@@ -63,14 +63,14 @@ def onto_constraints(problem: VariationalProblem, w: Windows, fixed: np.ndarray,
     return values
 
 
-@Jitted
+@seldom
 def _values(problem, q, v, t):
     """φ and its rate, and ∂φ/∂q, for a batch of positions and velocities."""
     phi = lambda y, s: holonomic_constraints(problem, y, s)  # noqa: E731
     return jax.vmap(lambda x, u: (jax.jvp(phi, (x, t), (u, 1.0)), jax.jacfwd(phi)(x, t)))(q, v)
 
 
-@Jitted
+@seldom
 def _project(problem, q, t):
     def one(x, s):
         def step(_, y):
@@ -82,7 +82,7 @@ def _project(problem, q, t):
     return jax.vmap(lambda batch: jax.vmap(one)(batch, t))(jnp.asarray(q))
 
 
-@Jitted
+@seldom
 def _tangent(problem, q, v, t):
     def one(x, u, s):
         _, off = jax.jvp(lambda y, r: holonomic_constraints(problem, y, r), (x, s), (u, jnp.ones(())))

@@ -26,7 +26,7 @@ from dalembert.solution_bounds import ActiveBounds
 from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.problem import Problem
 from dalembert.systems.shapes import output_shape, traced
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 SAMPLES = 7
 
@@ -253,12 +253,12 @@ def _reads(function: PathFunction, parameters: Any, n: int, r: int, m: int) -> n
     return ~np.asarray(zero).reshape(m, 2 * n + r)
 
 
-@Jitted
+@seldom
 def _values(function: PathFunction, at: PathPoints, parameters):
     return jax.vmap(lambda x: function(x.q, x.v, x.u, x.t, parameters))(at)
 
 
-@Jitted
+@seldom
 def _slopes(function: PathFunction, at: PathPoints, parameters):
     one = jax.jacfwd(lambda q, v, u, t: function(q, v, u, t, parameters), (0, 1, 2))
     return jax.vmap(lambda x: one(*x))(at)

@@ -23,7 +23,7 @@ from dalembert.systems.higher.variational import (
     holonomic_constraints,
     orders_of,
 )
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 KEPT = 0.05  # Aᵀy on what is free, relative to what is given; what is less is an error of the discretization
 RELAX, ITERATIONS = 1e-12, 4
@@ -98,7 +98,7 @@ def _linearised(problem: VariationalProblem, size: Float[np.ndarray, "n"]) -> Ca
     return call
 
 
-@Jitted
+@seldom
 def _slopes(problem: VariationalProblem, jets, times):
     """φ of all constraints and its derivatives by the jet."""
 

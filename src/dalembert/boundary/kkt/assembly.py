@@ -13,8 +13,10 @@ import numpy as np
 from dalembert.native import (
     Accumulation,
     BoundFactorization,
+    Chosen,
     ElementSum,
     FrontalFactorization,
+    OnceTraced,
     Places,
     Summand,
     Windowed,
@@ -55,6 +57,16 @@ class Term(NamedTuple):
     def second(self, z, data, shared):
         """The second derivatives of f + νᵀc, (L, L)."""
         return jax.hessian(lambda x: self.lagrangian(x, data, shared)[0])(z)
+
+    def derivatives(self, z, data, shared):
+        """(f + νᵀc, f) of one window, its gradient and its second derivatives."""
+
+        def slope(y):
+            found, (whole, f) = jax.grad(lambda x: _twice(*self.lagrangian(x, data, shared)), has_aux=True)(y)
+            return found, (jnp.stack([whole, f]), found)
+
+        second, (values, gradient) = jax.jacfwd(slope, has_aux=True)(z)
+        return values, gradient, second
 
     def flat_offsets(self, size: int) -> tuple[int, ...]:
         """Where the entries of z stand in an array of blocks of this size, from block start+i on."""
@@ -165,24 +177,39 @@ class CompiledAssembly:
         return self.unplaced, tuple(self.kinds), self.size
 
 
-def _windowed(function: Callable, reads: tuple[Places, ...], kind) -> Windowed:
+def _twice(whole, f):
+    return whole, (whole, f)
+
+
+def _flat(function: Callable, reads: int, kind) -> Callable:
     """function(*reads, data, shared) with its trees as flat arguments."""
-    tree, row, shared_tree, shared = kind
+    tree, row, shared_tree, _ = kind
 
     def flat(*arguments):
-        data = arguments[len(reads) : len(reads) + len(row)]
-        common = arguments[len(reads) + len(row) :]
-        return function(*arguments[: len(reads)], jax.tree.unflatten(tree, data), jax.tree.unflatten(shared_tree, common))
+        data, common = arguments[reads : reads + len(row)], arguments[reads + len(row) :]
+        return function(*arguments[:reads], jax.tree.unflatten(tree, data), jax.tree.unflatten(shared_tree, common))
 
-    return Windowed(flat, reads, row, shared)
+    return flat
+
+
+@remembered(16)
+def _derivatives(term: Term, kind) -> OnceTraced:
+    """What all codes of a term are made of."""
+    read = Places(tuple(range(len(term.offsets))), 0)
+    return OnceTraced(_flat(term.derivatives, 1, kind), (read,), kind[1], kind[3])
+
+
+def _windowed(choose: Callable, reads: tuple[Places, ...], term: Term, kind) -> Windowed:
+    """choose(times, read, values, gradient, second) of a term."""
+    anywhere = term._replace(offsets=(0,) * len(term.offsets), components=tuple(range(len(term.offsets))))
+    return Windowed(Chosen(_derivatives(anywhere, kind), choose), reads, kind[1], kind[3])
 
 
 @remembered(256)
 def _structure(term: Term, kind, size: int) -> Pattern:
     """Rows and columns of the second derivatives that are not identically zero."""
-    windowed = _windowed(
-        lambda z, data, shared: (term.second(z, data, shared),), (Places(term.flat_offsets(size), size),), kind
-    )
+    place = Places(term.flat_offsets(size), size)
+    windowed = _windowed(lambda times, read, values, gradient, second: (second,), (place,), term, kind)
     rows, columns = np.nonzero(~vanishing(windowed)[0])
     return tuple(rows.tolist()), tuple(columns.tolist())
 
@@ -191,19 +218,17 @@ def _structure(term: Term, kind, size: int) -> Pattern:
 def _compiled_gradient(term: Term, kind, size: int) -> Callable:
     place = Places(term.flat_offsets(size), size)
 
-    def both(z, data, shared):
-        slope, f = jax.grad(term.lagrangian, has_aux=True)(z, data, shared)
-        return f, slope
+    def both(times, read, values, gradient, second):
+        return values[1:], gradient
 
-    return compile_accumulation(_windowed(both, (place,), kind), (Places((0,), 0), place))
+    return compile_accumulation(_windowed(both, (place,), term, kind), (Places((0,), 0), place))
 
 
 @remembered(64)
 def _compiled_values(term: Term, kind, size: int) -> Callable:
-    def both(z, data, shared):
-        return (jnp.stack(term.lagrangian(z, data, shared)),)
-
-    return compile_accumulation(_windowed(both, (Places(term.flat_offsets(size), size),), kind), (Places((0, 1), 2),))
+    place = Places(term.flat_offsets(size), size)
+    windowed = _windowed(lambda times, read, values, gradient, second: (values,), (place,), term, kind)
+    return compile_accumulation(windowed, (Places((0, 1), 2),))
 
 
 @remembered(256)
@@ -212,15 +237,16 @@ def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: t
     rows, columns = (np.asarray(p, dtype=int) for p in pattern)
     width = 3 * lower + 1
 
-    def entries(z, units, data, shared):
-        return (term.second(z, data, shared)[rows, columns] * units[rows] * units[columns],)
+    def entries(times, read, values, gradient, second):
+        units = read[1]
+        return (times(times(second[rows, columns], units[rows]), units[columns]),)
 
     flat = []
     for r, c in zip(*pattern, strict=True):
         row = term.offsets[r] * size + position[term.components[r]]
         column = term.offsets[c] * size + position[term.components[c]]
         flat.append(row * width + lower + column - row)
-    return compile_accumulation(_windowed(entries, (place, place), kind), (Places(tuple(flat), size * width),))
+    return compile_accumulation(_windowed(entries, (place, place), term, kind), (Places(tuple(flat), size * width),))
 
 
 @remembered(256)
@@ -230,7 +256,7 @@ def _compiled_product(term: Term, kind, size: int) -> Callable:
     def product(z, x, data, shared):
         return (term.product(z, x, data, shared),)
 
-    return compile_accumulation(_windowed(product, (place, place), kind), (place,))
+    return compile_accumulation(Windowed(_flat(product, 2, kind), (place, place), kind[1], kind[3]), (place,))
 
 
 @remembered(64)
@@ -243,10 +269,10 @@ def _compiled_frontal(
         kept = [(r, c) for r, c in zip(*pattern, strict=True) if flat[r] <= flat[c]]
         rows, columns = (np.array([pair[k] for pair in kept], dtype=int) for k in (0, 1))
 
-        def entries(z, data, shared, term=term, rows=rows, columns=columns):
-            return (term.second(z, data, shared)[rows, columns],)
+        def entries(times, read, values, gradient, second, rows=rows, columns=columns):
+            return (second[rows, columns],)
 
-        windowed = _windowed(entries, (Places(flat, size),), kind)
+        windowed = _windowed(entries, (Places(flat, size),), term, kind)
         summands.append(Summand(windowed, tuple((flat[r], flat[c]) for r, c in kept)))
     return FrontalFactorization(summands, symbolic_plan([pair for s in summands for pair in s.entries], size, pivots))
 

@@ -34,7 +34,7 @@ from dalembert.systems.higher.variational import (
 )
 from dalembert.systems.roles import role_of
 from dalembert.systems.sizes import power_of_two
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 
 class Transcription(NamedTuple):
@@ -217,7 +217,7 @@ def sampled_jets(w: Windows, slots: np.ndarray, number: int) -> tuple[np.ndarray
     return np.einsum("ijw,iwn->ijn", w.rows[chosen, middle], x), w.times[chosen, middle]
 
 
-@Jitted
+@seldom
 def _jets(w: Windows, slots) -> jax.Array:
     """(batch, W, S, k+1, n) from slots (batch, slots, n)."""
     index = np.arange(len(w.times))[:, None] * w.stride + np.arange(w.width)
@@ -225,7 +225,7 @@ def _jets(w: Windows, slots) -> jax.Array:
     return jax.vmap(lambda x: one(w.rows, w.chained, x[index]))(jnp.asarray(slots))
 
 
-@Jitted
+@seldom
 def _highest_momentum(problem: VariationalProblem, jets, times):
     def momentum(jet, t):
         return jax.grad(lambda y: density(problem, (*(jet[j] for j in range(problem.derivatives)), y), t))(jet[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.emit import Emitter, Values
 from dalembert.native.llvm.jit import Loaded
+from dalembert.native.trace.elementwise import Nodes, elementwise
 from dalembert.native.trace.place import refusing
 from dalembert.native.trace.tracer import Tracer
 
@@ -33,10 +35,11 @@ class Places:
 class Windowed:
     """The inputs of a function of a window: arrays read at places, then data of its own, then data all windows share.
 
-    row, shared: shapes of the arrays. function(*read, *row, *shared) returns one array for each output.
+    row, shared: shapes of the arrays. function(*read, *row, *shared) returns one array for each output, or is a choice from
+    what was traced before.
     """
 
-    function: Callable
+    function: Callable | Chosen
     read: tuple[Places, ...]
     row: tuple[tuple[int, ...], ...]
     shared: tuple[tuple[int, ...], ...]
@@ -44,6 +47,38 @@ class Windowed:
     @property
     def shapes(self) -> list[tuple[int, ...]]:
         return [*((len(p.offsets),) for p in self.read), *self.row, *self.shared]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the input vectors of the graph, in this order."""
+        parts = {"read": self.read, "row": self.row, "shared": self.shared}
+        return [f"{part}{k}" for part, given in parts.items() for k in range(len(given))]
+
+
+class OnceTraced:
+    """function(*read, *row, *shared) for several codes that need parts of its results: JAX traces it once."""
+
+    def __init__(self, function: Callable, read: tuple[Places, ...], row, shared):
+        self.windowed = Windowed(function, read, row, shared)
+
+    @functools.cached_property
+    def traced(self) -> tuple[Graph, list[Nodes], list[float]]:
+        return _trace(self.windowed)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """choose(times, read, *results) → arrays of nodes. read: all that the window reads, also what the function does not;
+    times: the product of two arrays of nodes."""
+
+    once: OnceTraced
+    choose: Callable[..., Sequence[Nodes]]
+
+    def trace(self, windowed: Windowed) -> tuple[Graph, list[Nodes], list[float]]:
+        graph, results, captured = self.once.traced
+        g = graph.copy()
+        read = [g.vector(f"read{k}", len(p.offsets)) for k, p in enumerate(windowed.read)]
+        return g, list(self.choose(functools.partial(elementwise, g, "mul"), read, *results)), captured
 
 
 class Accumulation:
@@ -98,7 +133,7 @@ class TracedWindow:
     def of(cls, windowed: Windowed) -> TracedWindow:
         g, results, captured = _trace(windowed)
         depend = Dependence(g)
-        level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(windowed.shapes)))))  # noqa: E731
+        level = lambda i: int(depend.on(i, *windowed.names))  # noqa: E731
         outputs = [i for o in results for i in o.ravel().tolist()]
         simple = share_reciprocals(g, gather_factors(g, outputs, level), level)
         return cls(windowed, g, simple, np.asarray(captured, float))
@@ -111,8 +146,7 @@ class TracedWindow:
     def shared_values(self, c: Code, shared: str) -> Values:
         """What does not change from window to window, read before the loop."""
         w = self.windowed
-        first = len(w.read) + len(w.row)
-        lengths = [(f"x{k}", math.prod(s)) for k, s in enumerate(w.shapes[first:], first)]
+        lengths = [(f"shared{k}", math.prod(s)) for k, s in enumerate(w.shared)]
         return self._bound(c, shared, [*lengths, ("captured", len(self.captured))])
 
     def emit(self, c: Code, common: Values, bases: Sequence[str], rows: str, i: str) -> list[str]:
@@ -121,17 +155,19 @@ class TracedWindow:
         w, values = self.windowed, dict(common)
         for k, (places, base) in enumerate(zip(w.read, bases, strict=True)):
             for l, offset in enumerate(places.offsets):
-                values[self.graph.variable(f"x{k}", l)] = c.load(c.at(base, offset))
-        lengths = [(f"x{k}", math.prod(s)) for k, s in enumerate(w.row, len(w.read))]
+                values[self.graph.variable(f"read{k}", l)] = c.load(c.at(base, offset))
+        lengths = [(f"row{k}", math.prod(s)) for k, s in enumerate(w.row)]
         own = c.at(rows, c.let(f"mul i64 {i}, {sum(length for _, length in lengths)}"))
         return Emitter(self.graph, c).emit(self.outputs, values | self._bound(c, own, lengths))
 
 
 def _trace(windowed: Windowed) -> tuple[Graph, list, list[float]]:
     """(graph, the arrays of nodes that the function returns, the numbers it closes over)."""
+    if isinstance(windowed.function, Chosen):
+        return windowed.function.trace(windowed)
     g = Graph()
     shapes = [jax.ShapeDtypeStruct(s, np.float64) for s in windowed.shapes]
-    inputs = [g.vector(f"x{i}", math.prod(s.shape)).reshape(s.shape) for i, s in enumerate(shapes)]
+    inputs = [g.vector(name, math.prod(s.shape)).reshape(s.shape) for name, s in zip(windowed.names, shapes, strict=True)]
     tracer = Tracer(g)
     return g, tracer.trace(windowed.function, *inputs, shapes=shapes), tracer.captured
 

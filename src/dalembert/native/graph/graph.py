@@ -53,6 +53,12 @@ class Graph:
         self.true = self.constant(True)
         self.false = self.constant(False)
 
+    def copy(self) -> Graph:
+        """The same graph, to which other nodes may be added."""
+        made = Graph(self.limit)
+        made.nodes, made.kind, made._index = self.nodes.copy(), self.kind.copy(), self._index.copy()
+        return made
+
     def _intern(self, key: tuple, node: Node, kind: str) -> int:
         found = self._index.get(key)
         if found is None:

@@ -13,7 +13,7 @@ from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.stages import force_of_law, prediction, stages
 from dalembert.step.run.state import RunState, StepOptions
-from dalembert.tracing import Jitted, traced_once
+from dalembert.tracing import seldom, traced_once
 
 _UNSOLVED = (Outcome.NOT_CONVERGED, Outcome.SINGULAR, Outcome.NOT_FINITE)
 _FLAT = 1e-6  # relative smallest singular value under which a row-scaled matrix is called singular
@@ -46,7 +46,7 @@ class _Point(NamedTuple):
     flatness: Float[Array, ""]
 
 
-@Jitted
+@seldom
 def _least(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h):
     import optimistix as optx  # slow to load, and needed only where a step fails
 

@@ -34,7 +34,7 @@ from dalembert.systems.higher.orders import true_orders
 from dalembert.systems.higher.ostrogradsky import next_derivatives, ostrogradsky_momenta
 from dalembert.systems.higher.variational import common_order, constraint_numbers, density, holonomic_constraints
 from dalembert.systems.sizes import units_of
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, seldom
 
 _PROJECTIONS = 6
 _START = Newton(tolerance=1e-12, max_iterations=50)
@@ -96,7 +96,7 @@ def begin_higher(problem: VariationalProblem, data: Given, grid: Grid, scheme) -
     return made
 
 
-@Jitted
+@seldom
 def _density(problem: VariationalProblem, derivatives, t0) -> Float[Array, ""]:
     return density(problem, tuple(derivatives[: problem.derivatives + 1]), t0)
 

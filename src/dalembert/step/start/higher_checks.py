@@ -17,7 +17,7 @@ from dalembert.systems.checks import InconsistentDataError, RankDeficientError
 from dalembert.systems.consistency import STEPS, STILL
 from dalembert.systems.higher.ostrogradsky import constraint_rates, highest_matrix
 from dalembert.systems.sizes import allowed, units_of, with_inertia
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 
 def as_rows(value, name: str, rows: int) -> Float[Array, "rows n"]:
@@ -56,7 +56,7 @@ def check_consistent(problem: VariationalProblem, scheme: WindowMap, given, jets
         raise InconsistentDataError(f"{'jets' if jets else 'nodes'}: {what}; they are {values}")
 
 
-@Jitted
+@seldom
 def _restrictions(problem: VariationalProblem, scheme: WindowMap, given, jets: bool, h, t0):
     """The values (m,) and their derivatives (m, 2k, n) by what is given."""
 
@@ -117,6 +117,6 @@ def first_matrix(program: HigherProgram, q, s, z, t, h) -> np.ndarray:
     return matrix
 
 
-@Jitted
+@seldom
 def _matrix(program: HigherProgram, q, s, z, t, h):
     return jax.jacfwd(lambda x: program.residual(x, q, s, t, h, jnp.zeros_like(q)))(z)

@@ -30,7 +30,7 @@ from dalembert.systems.consistency import STEPS
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.equations import deflatable
 from dalembert.systems.sizes import allowed, with_inertia
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, seldom
 
 DEFAULT = Scheme()
 
@@ -160,12 +160,12 @@ def _base(system: System, sizes: Sequence[int], scheme: Scheme, deflate: bool) -
 _second_node = Jitted(second_node)
 
 
-@Jitted
+@seldom
 def _first_action(system: DiscreteSystem, points):
     return system.call(system.lagrangian, points[0], points[1])
 
 
-@Jitted
+@seldom
 def _initial(system: DiscreteSystem, points):
     """The initial condition and its derivative by the first two nodes, (m, 2, n)."""
     condition = system.initial

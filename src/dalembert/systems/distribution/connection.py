@@ -30,7 +30,7 @@ from dalembert.systems.distribution.reduction import check_first_order, constrai
 from dalembert.systems.equations import Time
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 Vector = Float[Array, "n"]
 Adapted = Float[Array, "two_n_minus_m"]
@@ -41,7 +41,7 @@ CLOSE = Newton(tolerance=1e-11, max_iterations=50)
 def compiled(method: Callable) -> Callable[..., Any]:
     """A method of a chart, or of what has one, under jit; plain numbers become arrays first, so that another value compiles
     nothing again. TypeError, ValueError naming an argument of another type or shape."""
-    inside = Jitted(method)
+    inside = seldom(method)
     names = tuple(inspect.signature(method).parameters)[1:]
 
     @functools.wraps(method)
@@ -250,7 +250,7 @@ def _rows_of(given, name: str) -> Float[Array, "B n"]:
     return array if array.ndim == 2 and array.size else as_vector(array, name)[None]
 
 
-@Jitted
+@seldom
 def _rows(system: System, points, speeds, t):
     """φ_v at every point, and its relative change when v changes."""
     n = points.shape[1]

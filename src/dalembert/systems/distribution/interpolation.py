@@ -15,7 +15,7 @@ from dalembert.systems.distribution.connection import Connection, connection
 from dalembert.systems.distribution.reduction import violation
 from dalembert.systems.sizes import CONSISTENT
 from dalembert.systems.system import System
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 SAMPLES = 33  # points of the curve at which the chart is looked at
 
@@ -125,7 +125,7 @@ def as_pair(given, name: str) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
     return q, as_vector(given[1], f"{name}[1]", q.shape[0])
 
 
-@Jitted
+@seldom
 def _along(curve: Interpolant):
     """The quality of the chart along the curve."""
     times = curve.t0 + curve.duration * jnp.linspace(0.0, 1.0, SAMPLES)

@@ -19,7 +19,7 @@ from dalembert.systems.checks import RankDeficientError, check_x64
 from dalembert.systems.equations import Time, all_reactions, euler_lagrange, first_derivative, reduced, value
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System, check_system
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 Vector = Float[Array, "n"]
 Rows = Float[Array, "m"]
@@ -94,7 +94,7 @@ def explicit_terms(system: System, q: Vector, v: Vector, t: Time = 0.0) -> Reduc
     return Reduction(free + forces @ multipliers, multipliers, free, mass, rows, rate, reactions, coupling)
 
 
-_terms = Jitted(explicit_terms)
+_terms = seldom(explicit_terms)
 
 
 def reduction(system: System, q, v, t: Time = 0.0) -> Reduction:

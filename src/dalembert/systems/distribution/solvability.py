@@ -27,7 +27,7 @@ from dalembert.systems.distribution.reduction import (
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.sizes import CONSISTENT
 from dalembert.systems.system import System
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 POINTS = 8  # nearby points at which rank and integrability are looked at
 NEARBY = 0.05  # their distance in each coordinate, relative to 1 + |q_i|
@@ -201,7 +201,7 @@ class _Terms(NamedTuple):
     slopes: Array
 
 
-@Jitted
+@seldom
 def _look(system: System, q, v, t, points, speeds) -> _Terms:
     every = jnp.concatenate([q[None], points])
     omega, slopes = jax.vmap(lambda x: forms_and_slopes(system, x, v, t))(every)

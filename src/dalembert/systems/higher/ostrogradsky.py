@@ -22,7 +22,7 @@ from dalembert.systems.higher.variational import (
     holonomic_constraints,
 )
 from dalembert.systems.reference import check_times
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, seldom
 
 _CLOSE = Newton(tolerance=1e-12, max_iterations=30)
 
@@ -108,7 +108,7 @@ def ostrogradsky_momenta(
     return jnp.stack([sum((-1.0) ** i * rates[i][j + 1 + i] for i in range(k - j)) for j in range(k)])
 
 
-@Jitted
+@seldom
 def constraint_rates(problem: VariationalProblem, derivatives: Float[Array, "r n"], t) -> list[list[Array]]:
     """[φ, dφ/dt, …] of every constraint, the holonomic ones first, as many as (q, …, q⁽ʳ⁻¹⁾) determine: all vanish on a
     solution."""
@@ -123,7 +123,7 @@ def constraint_rates(problem: VariationalProblem, derivatives: Float[Array, "r n
     return out
 
 
-@Jitted
+@seldom
 def highest_matrix(problem: VariationalProblem, derivatives: Float[Array, "2k n"], multipliers: Float[Array, "m"], t):
     """[[∂²L̃/∂q⁽ᵏ⁾², Rᵀ], [R, 0]], R the gradients of every constraint with respect to the highest derivative it is given.
 

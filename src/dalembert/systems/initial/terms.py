@@ -18,7 +18,7 @@ from dalembert.systems.constraints import Constraint, Lyapunov
 from dalembert.systems.equations import EXACT, first_guess, force, kkt_residual, value
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 
 def has_basis(c: Constraint) -> bool:
@@ -60,7 +60,7 @@ def _at_rest(system: System, q, v, t, z) -> InitialValues:
     return looked_at(system, q, v, t, z, jnp.zeros_like(q))
 
 
-_values = Jitted(_at_rest)
+_values = seldom(_at_rest)
 _native_values = SystemFunction(_at_rest)
 
 

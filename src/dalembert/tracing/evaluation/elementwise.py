@@ -1,0 +1,112 @@
+"""Elementwise primitives of JAX as functions of NumPy."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def _quotient(x, y):
+    if x.dtype.kind == "f":
+        return np.divide(x, y)
+    by = np.where(y == 0, 1, y)
+    down = np.floor_divide(x, by)
+    apart = (x != down * by) & ((x < 0) != (by < 0))  # XLA: towards zero, and -1 for x/0
+    return np.where(y == 0, -1, down + apart).astype(x.dtype)
+
+
+def _remainder(x, y):
+    return np.fmod(x, y) if x.dtype.kind == "f" else np.where(y == 0, x, np.fmod(x, np.where(y == 0, 1, y)))
+
+
+def _power(eqn: Any) -> Callable:
+    """xʸ by squaring, as XLA does: NumPy's own power differs in the last bits, and takes longer."""
+    y = eqn.params["y"]
+
+    def power(x):
+        result, square, rest = None, x, abs(y)
+        while rest:
+            if rest & 1:
+                result = square if result is None else result * square
+            rest >>= 1
+            square = square * square if rest else square
+        result = np.ones_like(x) if result is None else result
+        return 1.0 / result if y < 0 else result
+
+    return power
+
+
+def _rounded(eqn: Any) -> Callable:
+    if int(eqn.params["rounding_method"]) == 1:
+        return np.rint
+    half = np.nextafter(0.5, 0.0)
+    return lambda x: np.trunc(x + np.copysign(half, x))
+
+
+def _select(eqn: Any) -> Callable:
+    if eqn.invars[0].aval.dtype == bool:
+        return lambda which, no, yes: np.where(which, yes, no)
+    return lambda which, *cases: np.choose(np.clip(which, 0, len(cases) - 1), cases)
+
+
+def converted(x, dtype):
+    """An array of another type: a number that is none becomes 0, and one out of range the end of the range."""
+    if x.dtype.kind == "f" and dtype.kind in "iu":
+        ends = np.iinfo(dtype)
+        inside = np.where((x > float(ends.min)) & (x < float(ends.max)), x, 0.0).astype(dtype)
+        return np.where(x >= float(ends.max), ends.max, np.where(x <= float(ends.min), ends.min, inside)).astype(dtype)
+    return x.astype(dtype)
+
+
+def _converted(eqn: Any) -> Callable:
+    dtype = np.dtype(eqn.params["new_dtype"])
+    return lambda x: x if x.dtype == dtype else converted(x, dtype)
+
+
+def _precision(eqn: Any) -> Callable | None:
+    return _same if (eqn.params["exponent_bits"], eqn.params["mantissa_bits"]) == (11, 52) else None
+
+
+def _special(name: str) -> Callable:
+    def rule(eqn: Any) -> Callable:
+        import scipy.special
+
+        return getattr(scipy.special, name)
+
+    return rule
+
+
+def _same(x):
+    return x
+
+
+def _logistic(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+_PLAIN: dict[str, Callable] = {
+    "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "div": _quotient, "rem": _remainder,
+    "neg": np.negative, "abs": np.abs, "max": np.maximum, "min": np.minimum, "sqrt": np.sqrt, "cbrt": np.cbrt,
+    "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "atan2": np.arctan2, "is_finite": np.isfinite, "sin": np.sin,
+    "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
+    "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "exp": np.exp,
+    "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert, "nextafter": np.nextafter, "square": np.square,
+    "pow": np.power, "rsqrt": lambda x: 1.0 / np.sqrt(x), "logistic": _logistic,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    **dict.fromkeys(("copy", "copy_p", "stop_gradient", "sharding_constraint", "pvary"), _same),
+}  # fmt: skip
+
+ELEMENTWISE: dict[str, Callable[[Any], Callable | None]] = {
+    **{name: functools.partial(lambda function, eqn: function, function) for name, function in _PLAIN.items()},
+    **{name: _special(of) for name, of in {"erf": "erf", "erfc": "erfc", "lgamma": "gammaln"}.items()},
+    "integer_pow": _power,
+    "round": _rounded,
+    "select_n": _select,
+    "convert_element_type": _converted,
+    "reduce_precision": _precision,
+}

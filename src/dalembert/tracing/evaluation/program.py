@@ -1,0 +1,204 @@
+"""A jaxpr as calls of NumPy, in order; the bodies of branches and loops are such programs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import Literal
+
+from dalembert.tracing.evaluation.elementwise import ELEMENTWISE
+from dalembert.tracing.evaluation.linear import LINEAR
+from dalembert.tracing.evaluation.structure import STRUCTURE
+
+INNER = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
+         "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr",
+         "remat": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}  # fmt: skip
+TYPES = frozenset(map(np.dtype, ["f8", "?", "i8", "i4", "i2", "i1", "u4", "u2", "u1"]))
+LONGEST = 20_000  # operations of a loop: beyond, XLA's code is worth its compilation
+LARGEST = 5_000_000  # numbers in all arrays of a program: they are kept until it ends
+
+Arrays = list[Any]
+Run = Callable[..., Arrays]
+
+
+class UnevaluableError(Exception):
+    """What NumPy does not do, or not in a reasonable time."""
+
+
+def program(closed: Any) -> Run:
+    """outputs(*arrays) of a traced function; UnevaluableError where there is no rule."""
+    return _Programs().closed(closed)
+
+
+class _Programs:
+    """The programs of one traced function; a jaxpr that is called in several places is one.
+
+    operations: how many have been found so far.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, Run]] = {}
+        self._size, self.operations = 0, 0
+
+    def closed(self, jaxpr: Any) -> Run:
+        """The program of a jaxpr that may carry its own constants."""
+        found = self._known.get(id(jaxpr))
+        if found is None:
+            bare, consts = (jaxpr.jaxpr, jaxpr.consts) if hasattr(jaxpr, "jaxpr") else (jaxpr, [])
+            found = self._known[id(jaxpr)] = jaxpr, self._run(bare, consts)
+        return found[1]
+
+    def _run(self, jaxpr: Any, consts: Sequence[Any]) -> Run:
+        if jaxpr.effects:
+            raise UnevaluableError("an effect")
+        values: list[Any] = []
+        places: dict[Any, int] = {}
+
+        def put(value: Any) -> int:
+            values.append(value)
+            return len(values) - 1
+
+        def place(atom: Any) -> int:
+            known: Any = atom.aval
+            return put(np.asarray(atom.val, known.dtype)) if isinstance(atom, Literal) else places[atom]
+
+        places.update((v, put(np.asarray(c))) for v, c in zip(jaxpr.constvars, consts, strict=True))
+        given = [put(None) for _ in jaxpr.invars]
+        places.update(zip(jaxpr.invars, given, strict=True))
+        steps = []
+        for eqn in _needed(jaxpr):
+            inputs = [place(a) for a in eqn.invars]
+            outputs = [put(None) for _ in eqn.outvars]
+            places.update(zip(eqn.outvars, outputs, strict=True))
+            steps.append((self._function(eqn), inputs, outputs if eqn.primitive.multiple_results else outputs[0]))
+        results = [place(v) for v in jaxpr.outvars]
+
+        def run(*arrays: Any) -> Arrays:
+            held = values.copy()
+            for at, x in zip(given, arrays, strict=True):
+                held[at] = x
+            for function, inputs, outputs in steps:
+                found = function(*[held[i] for i in inputs])
+                if type(outputs) is int:
+                    held[outputs] = found
+                else:
+                    for at, x in zip(outputs, found, strict=True):
+                        held[at] = x
+            return [held[at] for at in results]
+
+        return run
+
+    def _function(self, eqn: Any) -> Callable:
+        name, atoms = eqn.primitive.name, (*eqn.invars, *eqn.outvars)
+        if any(getattr(v.aval, "dtype", None) not in TYPES for v in atoms):
+            raise UnevaluableError(f"{name} on other types")
+        self._size, self.operations = self._size + sum(v.aval.size for v in eqn.outvars), self.operations + 1
+        if self._size > LARGEST:
+            raise UnevaluableError("large arrays")
+        if name in INNER:
+            return self.closed(eqn.params[INNER[name]])
+        if name in _CONTROL:
+            return _CONTROL[name](self, eqn)
+        rule = ELEMENTWISE.get(name) or STRUCTURE.get(name) or LINEAR.get(name)
+        function = None if rule is None else rule(eqn)
+        return _by_jax(eqn) if function is None else function
+
+
+def _needed(jaxpr: Any) -> list:
+    """The equations the outputs depend on, in order."""
+    wanted, kept = {v for v in jaxpr.outvars if not isinstance(v, Literal)}, []
+    for eqn in reversed(jaxpr.eqns):
+        if any(v in wanted for v in eqn.outvars):
+            kept.append(eqn)
+            wanted.update(a for a in eqn.invars if not isinstance(a, Literal))
+    return kept[::-1]
+
+
+def _by_jax(eqn: Any) -> Callable:
+    """A primitive without a rule, such as a run of machine code: a small program of XLA for it alone."""
+    alone = jax.jit(lambda *x: eqn.primitive.bind(*x, **eqn.params))
+    if eqn.primitive.multiple_results:
+        return lambda *x: [np.asarray(y) for y in alone(*x)]
+    return lambda *x: np.asarray(alone(*x))
+
+
+def _body(programs: _Programs, jaxpr: Any) -> tuple[Run, int]:
+    """The program of one turn of a loop, and how many turns are not too many."""
+    before = programs.operations
+    found = programs.closed(jaxpr)
+    return found, LONGEST // max(programs.operations - before, 1)
+
+
+def _cond(programs: _Programs, eqn: Any) -> Run:
+    branches = [programs.closed(b) for b in eqn.params["branches"]]
+    return lambda which, *x: branches[min(max(int(which), 0), len(branches) - 1)](*x)
+
+
+def _while(programs: _Programs, eqn: Any) -> Run:
+    p = eqn.params
+    a, b = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
+    more, (body, most) = programs.closed(p["cond_jaxpr"]), _body(programs, p["body_jaxpr"])
+
+    def loop(*x: Any) -> Arrays:
+        carry = list(x[b:])
+        for _ in range(most):
+            going = np.asarray(more(*x[:a], *carry)[0])
+            if not going.any():
+                return carry
+            turned = body(*x[a:b], *carry)
+            carry = turned if going.ndim == 0 else [_where(going, y, old) for y, old in zip(turned, carry, strict=True)]
+        raise UnevaluableError(f"more than {most} turns")
+
+    return loop
+
+
+def _where(going: np.ndarray, new: Any, old: Any) -> np.ndarray:
+    """Of many loops side by side, those that have ended stay."""
+    return np.where(going.reshape(going.shape + (1,) * (np.ndim(new) - going.ndim)), new, old)
+
+
+def _scan(programs: _Programs, eqn: Any) -> Run:
+    p = eqn.params
+    fixed, carries, length = p["num_consts"], p["num_consts"] + p["num_carry"], p["length"]
+    outs, (body, most) = [v.aval for v in eqn.outvars[p["num_carry"] :]], _body(programs, p["jaxpr"])
+    if length > most:
+        raise UnevaluableError(f"a scan of {length} turns")
+    turns = range(length)[::-1] if p["reverse"] else range(length)
+
+    def loop(*x: Any) -> Arrays:
+        carry, rows = list(x[fixed:carries]), [np.empty(v.shape, v.dtype) for v in outs]
+        for i in turns:
+            found = body(*x[:fixed], *carry, *(column[i] for column in x[carries:]))
+            carry = found[: len(carry)]
+            for row, value in zip(rows, found[len(carry) :], strict=True):
+                row[i] = value
+        return [*carry, *rows]
+
+    return loop
+
+
+def _custom_linear_solve(programs: _Programs, eqn: Any) -> Run:
+    lengths, solve = eqn.params["const_lengths"], programs.closed(eqn.params["jaxprs"].solve)
+    before, total = lengths.matvec + lengths.vecmat, sum(lengths)
+    return lambda *x: solve(*x[before : before + lengths.solve], *x[total:])
+
+
+def _platform(programs: _Programs, eqn: Any) -> Callable:
+    for k, names in enumerate(eqn.params["platforms"]):
+        if names is None or "cpu" in names:
+            chosen = np.asarray(k, eqn.outvars[0].aval.dtype)
+            return lambda: chosen
+    raise UnevaluableError("platform_index")
+
+
+_CONTROL: dict[str, Callable[[_Programs, Any], Callable]] = {
+    "cond": _cond,
+    "while": _while,
+    "scan": _scan,
+    "custom_linear_solve": _custom_linear_solve,
+    "platform_index": _platform,
+    "optimization_barrier": lambda programs, eqn: lambda *x: list(x),
+}

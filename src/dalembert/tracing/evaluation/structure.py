@@ -1,0 +1,218 @@
+"""Primitives of JAX that move elements, reductions and products, as functions of NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dalembert.tracing.evaluation.elementwise import converted
+from dalembert.tracing.evaluation.places import fill_value, gathered, positions, scattered
+
+
+def _broadcast(eqn: Any) -> Callable:
+    shape, along = eqn.params["shape"], eqn.params["broadcast_dimensions"]
+    middle = [1] * len(shape)
+    for axis, size in zip(along, eqn.invars[0].aval.shape, strict=True):
+        middle[axis] = size
+    return lambda x: np.broadcast_to(np.reshape(x, middle), shape)
+
+
+def _slice(eqn: Any) -> Callable:
+    p = eqn.params
+    strides = p["strides"] or (1,) * len(p["start_indices"])
+    at = tuple(slice(a, b, s) for a, b, s in zip(p["start_indices"], p["limit_indices"], strides, strict=True))
+    return lambda x: x[at]
+
+
+def _pad(eqn: Any) -> Callable:
+    config, shape = eqn.params["padding_config"], eqn.invars[0].aval.shape
+    sizes = [n + max(n - 1, 0) * inner + max(low, 0) + max(high, 0) for n, (low, high, inner) in zip(shape, config)]  # noqa: B905
+    put = tuple(
+        slice(max(low, 0), max(low, 0) + n + max(n - 1, 0) * inner, inner + 1)
+        for n, (low, _, inner) in zip(shape, config)  # noqa: B905
+    )
+    kept = tuple(slice(max(-low, 0), size - max(-high, 0)) for size, (low, high, _) in zip(sizes, config))  # noqa: B905
+
+    def pad(x, value):
+        result = np.full(sizes, value, x.dtype)
+        result[put] = x
+        return result[kept]
+
+    return pad
+
+
+def _window(starts, shape, sizes) -> tuple[slice, ...]:
+    at = [min(max(int(a), 0), n - size) for a, n, size in zip(starts, shape, sizes, strict=True)]
+    return tuple(slice(a, a + size) for a, size in zip(at, sizes, strict=True))
+
+
+def _dynamic_slice(eqn: Any) -> Callable:
+    sizes = eqn.params["slice_sizes"]
+    return lambda x, *starts: x[_window(starts, x.shape, sizes)]
+
+
+def _dynamic_update_slice(eqn: Any) -> Callable:
+    def update(x, part, *starts):
+        result = np.array(x)
+        result[_window(starts, x.shape, part.shape)] = part
+        return result
+
+    return update
+
+
+def _gather(eqn: Any) -> Callable | None:
+    mode = str(eqn.params["mode"])
+    if "ONE_HOT" in mode:
+        return None
+    grid, slices, filled = np.indices(eqn.outvars[0].aval.shape), gathered(eqn), "FILL" in mode
+    fill = fill_value(eqn)
+
+    def gather(x, indices):
+        at, inside = positions(indices, grid, slices, x.shape)
+        return np.where(inside, x[at], fill) if filled and not inside.all() else x[at]
+
+    return gather
+
+
+def _scatter(combine: np.ufunc | None) -> Callable:
+    def rule(eqn: Any) -> Callable | None:
+        if combine is None and eqn.params["update_jaxpr"] is not None:
+            return None
+        operand, updated = eqn.invars[0].aval.shape, eqn.invars[2].aval.shape
+        grid, slices = np.indices(updated), scattered(eqn, updated, len(operand))
+        clipped = "CLIP" in str(eqn.params["mode"])
+
+        def scatter(x, indices, updates):
+            result = np.array(x)
+            at, inside = positions(indices, grid, slices, operand)
+            keep = np.ones_like(inside) if clipped else inside
+            at, given = tuple(np.broadcast_to(a, updated)[keep] for a in at), np.asarray(updates)[keep]
+            if combine is None:
+                result[at] = given
+            else:
+                combine.at(result, at, given)
+            return result
+
+        return scatter
+
+    return rule
+
+
+def _reduce(ufunc: np.ufunc, empty: Any) -> Callable:
+    def rule(eqn: Any) -> Callable:
+        axes, dtype = tuple(eqn.params["axes"]), eqn.outvars[0].aval.dtype
+        first = empty
+        if dtype.kind in "iu" and first in (math.inf, -math.inf):
+            first = np.iinfo(dtype).max if first > 0 else np.iinfo(dtype).min
+        if dtype.kind == "b":
+            first = bool(first > 0)
+        return lambda x: ufunc.reduce(x, axis=axes, dtype=dtype, initial=first)
+
+    return rule
+
+
+def _cumulative(ufunc: np.ufunc) -> Callable:
+    def rule(eqn: Any) -> Callable:
+        axis, reverse, dtype = eqn.params["axis"], eqn.params["reverse"], eqn.outvars[0].aval.dtype
+        if reverse:
+            return lambda x: np.flip(ufunc.accumulate(np.flip(x, axis), axis, dtype), axis)
+        return lambda x: ufunc.accumulate(x, axis, dtype)
+
+    return rule
+
+
+def _dot_general(eqn: Any) -> Callable:
+    (left, right), (left_batch, right_batch) = eqn.params["dimension_numbers"]
+    a, b, out = eqn.invars[0].aval, eqn.invars[1].aval, eqn.outvars[0].aval
+    if a.dtype == b.dtype == out.dtype and not left_batch and len(left) == 1 and left[0] == a.ndim - 1:
+        if right[0] == max(b.ndim - 2, 0) and b.ndim <= 2:
+            return np.dot
+        if right[0] == 1 and b.ndim == 2:
+            return lambda x, y: np.dot(x, y.T)
+    rows = [d for d in range(a.ndim) if d not in (*left, *left_batch)]
+    columns = [d for d in range(b.ndim) if d not in (*right, *right_batch)]
+    batch, inner = tuple(a.shape[d] for d in left_batch), math.prod(a.shape[d] for d in left)
+    first, second = [*left_batch, *rows, *left], [*right_batch, *right, *columns]
+    height, width = math.prod(a.shape[d] for d in rows), math.prod(b.shape[d] for d in columns)
+
+    def dot(x, y):
+        x = np.transpose(converted(x, out.dtype), first).reshape(*batch, height, inner)
+        y = np.transpose(converted(y, out.dtype), second).reshape(*batch, inner, width)
+        return np.matmul(x, y).reshape(out.shape)
+
+    return dot
+
+
+def _iota(eqn: Any) -> Callable:
+    p = eqn.params
+    shape = [1] * len(p["shape"])
+    shape[p["dimension"]] = -1
+    values = np.broadcast_to(np.arange(p["shape"][p["dimension"]], dtype=p["dtype"]).reshape(shape), p["shape"])
+    return lambda: values
+
+
+def _split(eqn: Any) -> Callable:
+    ends, axis = np.cumsum(eqn.params["sizes"])[:-1], eqn.params["axis"]
+    return lambda x: np.split(x, ends, axis=axis)
+
+
+def _argument(function: Callable) -> Callable:
+    def rule(eqn: Any) -> Callable:
+        (axis,), dtype = eqn.params["axes"], eqn.params["index_dtype"]
+        return lambda x: function(x, axis=axis).astype(dtype)
+
+    return rule
+
+
+def _sort(eqn: Any) -> Callable | None:
+    """NaN last, and stable, as JAX orders; of several arrays by the first alone."""
+    axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
+    if keys != 1:
+        return None
+
+    def sort(*x):
+        order = np.argsort(x[0], axis=axis, kind="stable")
+        return [np.take_along_axis(y, order, axis) for y in x]
+
+    return sort
+
+
+def _shaped(eqn: Any) -> Callable:
+    shape = eqn.outvars[0].aval.shape
+    return lambda x: np.reshape(x, shape)
+
+
+def _with(function: Callable, name: str, parameter: str) -> Callable:
+    """A function of NumPy, one of whose options is a parameter of the primitive."""
+
+    def rule(eqn: Any) -> Callable:
+        options = {name: eqn.params[parameter]}
+        return lambda x: function(x, **options)
+
+    return rule
+
+
+STRUCTURE: dict[str, Callable[[Any], Callable | None]] = {
+    "broadcast_in_dim": _broadcast, "slice": _slice, "pad": _pad, "iota": _iota, "split": _split,
+    "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice, "gather": _gather,
+    "reshape": _shaped, "squeeze": _shaped, "expand_dims": _shaped,
+    "concatenate": lambda eqn: lambda *x, axis=eqn.params["dimension"]: np.concatenate(x, axis=axis),
+    "stack": lambda eqn: lambda *x, axis=eqn.params["axis"]: np.stack(x, axis=axis),
+    "unstack": lambda eqn: lambda x, axis=eqn.params["axis"]: list(np.moveaxis(x, axis, 0)),
+    "tile": _with(np.tile, "reps", "reps"),
+    "transpose": _with(np.transpose, "axes", "permutation"), "rev": _with(np.flip, "axis", "dimensions"),
+    "scatter": _scatter(None), "scatter-add": _scatter(np.add), "scatter_add": _scatter(np.add),
+    "scatter-sub": _scatter(np.subtract), "scatter_sub": _scatter(np.subtract),
+    "scatter-mul": _scatter(np.multiply), "scatter_mul": _scatter(np.multiply),
+    "scatter-min": _scatter(np.minimum), "scatter_min": _scatter(np.minimum),
+    "scatter-max": _scatter(np.maximum), "scatter_max": _scatter(np.maximum),
+    "reduce_sum": _reduce(np.add, 0), "reduce_prod": _reduce(np.multiply, 1),
+    "reduce_max": _reduce(np.maximum, -math.inf), "reduce_min": _reduce(np.minimum, math.inf),
+    "reduce_and": _reduce(np.bitwise_and, 1), "reduce_or": _reduce(np.bitwise_or, 0),
+    "cumsum": _cumulative(np.add), "cumprod": _cumulative(np.multiply), "cummax": _cumulative(np.maximum),
+    "cummin": _cumulative(np.minimum), "dot_general": _dot_general, "sort": _sort,
+    "argmax": _argument(np.argmax), "argmin": _argument(np.argmin),
+}  # fmt: skip
