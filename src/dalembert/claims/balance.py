@@ -12,10 +12,14 @@ import numpy as np
 from dalembert.claims.claim import Claim, Promise
 from dalembert.claims.subject import Subject, negligible
 from dalembert.measure.invariants import energy, momentum
-from dalembert.numbers import EPSILON, as_function
+from dalembert.numbers import EPSILON
+from dalembert.outcome import Outcome
+from dalembert.path import Path
+from dalembert.step import simulate
 from dalembert.systems import Lyapunov, System
 from dalembert.systems.compiled.function import SystemFunction
 
+LONGER = 8  # times the run: the energy is looked at over so much
 BLOCKS = 16  # of the run: their means say how far the slope of a line through them is by chance
 STUDENT = 4.14  # 99.9 % of Student's distribution with BLOCKS - 2 degrees of freedom lie within
 DIGITS_LEFT = 1e3  # rounding errors of all steps, times this
@@ -34,25 +38,49 @@ def energy_drift(subject: Subject) -> Claim:
     for reason, power in parts.items():
         if not negligible(power, *terms):
             return ENERGY.not_met(f"{reason}, up to {np.max(np.abs(power)):.2g}")
-    found = energy(subject.system, subject.path)
+    found = energy(subject.system, _longer(subject))
     t, values = np.asarray(found.t), np.asarray(found.values)
     if len(t) < 4 * BLOCKS:
         return ENERGY.not_met(f"a run of {len(t)} states is too short to tell a drift; give steps of {4 * BLOCKS} or more")
-    drift, chance = _drift(t, values)
+    drift, chance = drift_of(t, values)
     rounding = DIGITS_LEFT * EPSILON * float(np.max(np.abs(terms[0]), initial=0.0) * (t[-1] - t[0]) + np.max(np.abs(values)))
-    why = f"over the run, E itself within {np.ptp(values):.2g}; 99.9 % of what its oscillation would give by chance"
+    why = f"over {t[-1] - t[0]:g} units of time, E within {np.ptp(values):.2g}; 99.9 % of what oscillation gives by chance"
     return ENERGY.at_most(abs(drift), max(chance, rounding), why)
 
 
-def _drift(t: np.ndarray, values: np.ndarray) -> tuple[float, float]:
-    """Change of the least squares line through means of blocks over the run, and STUDENT standard errors of it."""
+def _longer(subject: Subject) -> Path:
+    """The run, LONGER times as long where it can go on, with as many states."""
+    start = subject.start
+    path = simulate(
+        subject.system, start.q0, start.v0, h=start.h, steps=LONGER * start.steps, t0=start.t0, scheme=subject.scheme,
+        save_every=LONGER, throw=False, **start.given,
+    )  # fmt: skip
+    return subject.path if Outcome(int(path.code)).failed else path
+
+
+def drift_of(t: np.ndarray, values: np.ndarray) -> tuple[float, float]:
+    """Change of the least squares line over the run, and how large it is by chance, STUDENT standard errors.
+
+    The line goes through means of blocks. A motion on its way from one place to another changes E by what the error of the
+    scheme differs between them: where the line of the second half rises less than half as much as that of the first, that
+    is no drift, and all of the change counts as chance.
+    """
     size = len(t) // BLOCKS
     x, y = (z[: size * BLOCKS].reshape(BLOCKS, size).mean(axis=1) for z in (t, values))
+    slope, error = _line(x, y)
+    half = BLOCKS // 2
+    before, after = _line(x[:half], y[:half])[0], _line(x[half:], y[half:])[0]
+    time = float(t[-1] - t[0])
+    settles = after * before <= 0.5 * before * before
+    return slope * time, max(STUDENT * error, abs(slope) if settles else 0.0) * time
+
+
+def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Least squares slope and its standard error."""
     s = x - x.mean()
     slope = float(s @ (y - y.mean()) / (s @ s))
     left = y - y.mean() - slope * s
-    error = math.sqrt(float(left @ left) / (BLOCKS - 2) / float(s @ s))
-    return slope * float(t[-1] - t[0]), STUDENT * error * float(t[-1] - t[0])
+    return slope, math.sqrt(float(left @ left) / (len(x) - 2) / float(s @ s))
 
 
 def momenta(subject: Subject, symmetries: Mapping[str, Callable]) -> Iterator[Claim]:
@@ -60,7 +88,7 @@ def momenta(subject: Subject, symmetries: Mapping[str, Callable]) -> Iterator[Cl
     names = subject.system.coordinates or tuple(str(i) for i in range(subject.path.q.shape[1]))
     unread = [i for i in range(len(names)) if not np.any(subject.facts["by_q"][:, i])]
     generators = {f"momentum of {names[i]}": _shift(i, len(names)) for i in unread}
-    generators |= {f"momentum of {name}": as_function(one, "symmetries", "of q") for name, one in symmetries.items()}
+    generators |= {f"momentum of {name}": one for name, one in symmetries.items()}
     for name, generator in generators.items():
         yield _momentum(subject, name, generator)
 
@@ -92,7 +120,12 @@ def _along(generator: Callable) -> SystemFunction:
     """ξ(q) and its rate Dξ(q)v."""
 
     def along(system: System, q, v, t):
-        return jax.jvp(lambda x: jnp.asarray(system.call(generator, x, t=t), dtype=float), (q,), (v,))
+        found, rate = jax.jvp(lambda x: jnp.asarray(system.call(generator, x, t=t), dtype=float), (q,), (v,))
+        if found.shape != q.shape:
+            raise ValueError(
+                f"symmetries: a generator returns shape {found.shape}; a direction of shape {q.shape} is needed"
+            )
+        return found, rate
 
     return SystemFunction(along)
 
@@ -102,9 +135,10 @@ def lyapunov(subject: Subject) -> Iterator[Claim]:
     for number, c in enumerate(subject.system.constraints):
         if not isinstance(c, Lyapunov):
             continue
-        promise = Promise(f"V of constraints[{number}] does not rise", "Borda, Fernández, Grillo, Sec. 4.2", "F ≥ 0 along the run")
-        q, v, t = subject.states
-        values, rates = subject.along(_function_and_rate(number), q, v, t)
+        promise = Promise(
+            f"V of constraints[{number}] does not rise", "Borda, Fernández, Grillo, Sec. 4.2", "F ≥ 0 along the run"
+        )
+        values, rates = subject.along(_function_and_rate(c), *subject.states)
         if np.min(rates) < -1e-12 * np.max(np.abs(rates)):
             yield promise.not_met(f"F falls to {np.min(rates):.2g}")
             continue
@@ -113,9 +147,10 @@ def lyapunov(subject: Subject) -> Iterator[Claim]:
         yield promise.at_most(rise, allowed, f"the largest V(k+1) - V(k); V falls from {values[0]:.3g} to {values[-1]:.3g}")
 
 
-def _function_and_rate(number: int) -> SystemFunction:
+def _function_and_rate(constraint: Lyapunov) -> SystemFunction:
+    """V and F."""
+
     def both(system: System, q, v, t):
-        c = system.constraints[number]
-        return system.call(c.V, q, v, t=t), system.call(c.F, q, v, t=t)
+        return system.call(constraint.V, q, v, t=t), system.call(constraint.F, q, v, t=t)
 
     return SystemFunction(both)

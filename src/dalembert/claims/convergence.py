@@ -21,7 +21,7 @@ def orders(subject: Subject) -> Iterator[Claim]:
     steps = [start.h / 2**k for k in range(HALVINGS)]
     found = order(
         subject.system, start.q0, start.v0, time=STEPS * start.h, h=steps, t0=start.t0, scheme=subject.scheme,
-        tolerance=1e-12, **start.given,
+        **start.given,
     )  # fmt: skip
     for name, convergence in found.quantities.items():
         declared = claims.multipliers if name == "multipliers" else claims.order

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +15,8 @@ from dalembert.claims.subject import RESTRICTIONS, Subject
 from dalembert.measure.invariants import constraint_residual
 from dalembert.measure.regularity import regularity
 from dalembert.numbers import EPSILON
-from dalembert.systems.compiled.function import SystemFunction
 from dalembert.systems import Lyapunov
+from dalembert.systems.compiled.function import SystemFunction
 from dalembert.systems.equations import deflatable, first_derivative, kkt_residual, value
 from dalembert.systems.sizes import units_of
 
@@ -25,7 +26,9 @@ WINDOWS = 12  # at which the theorem's ranks are looked at
 
 MOTION = Promise("one motion through each state", "Jiménez, Scheurle, Prop. 2.1; (a, λ) of the reduced equations", "none")
 FLOW = Promise("the discrete flow exists", "Borda, Fernández, Grillo, Thm. 5.1", "a map of pairs of nodes")
-DISTRIBUTION = Promise("the states lie in D", "Jiménez, Scheurle, Prop. 5.3", "the states are those at which φ is discretized")
+DISTRIBUTION = Promise(
+    "the states lie in D", "Jiménez, Scheurle, Prop. 5.3", "the states are those at which φ is discretized"
+)
 
 
 def motion(subject: Subject) -> Claim:
@@ -57,7 +60,7 @@ def flow(subject: Subject) -> Claim:
         return FLOW.not_met("a composed step is no map of pairs of nodes")
     if subject.form == "kick_drift_kick" and subject.orders - {0}:
         return FLOW.not_met("a step of kick_drift_kick with these constraints is no map of pairs of nodes")
-    found = regularity(subject.system, subject.path, scheme=subject.scheme, every=max(1, subject.path.steps // WINDOWS))
+    found: Any = regularity(subject.system, subject.path, scheme=subject.scheme, every=max(1, subject.path.steps // WINDOWS))
     least = min((float(c.smallest.min()) for c in found.conditions if c.wanted), default=1.0)
     wrong = [c.name for c in found.conditions if not c.holds]
     why = f"{wrong[0]}: fails" if wrong else f"smallest singular value of five matrices at {found.t.shape[0]} windows"

@@ -6,12 +6,15 @@ import numpy as np
 
 from dalembert.claims.claim import Claim, Promise
 from dalembert.claims.subject import Subject, reversed_motion
+from dalembert.outcome import Outcome
 from dalembert.step import simulate
 
 STEPS = 50  # there and back again
 ROUNDING = 1e-9  # of the way: what rounding errors grow to over so many steps
 
-REVERSIBLE = Promise("a run backwards returns", "Hairer, Lubich, Wanner, Thm. V.1.5", "a(q, -v) = a(q, v), a self-adjoint step")
+REVERSIBLE = Promise(
+    "a run backwards returns", "Hairer, Lubich, Wanner, Thm. V.1.5", "a(q, -v) = a(q, v), a self-adjoint step"
+)
 
 
 def reversible(subject: Subject) -> Claim:
@@ -24,11 +27,11 @@ def reversible(subject: Subject) -> Claim:
         return REVERSIBLE.not_met(reason)
     start, steps = subject.start, min(STEPS, subject.path.steps)
     q, v = (np.asarray(x)[steps] for x in (subject.path.q, subject.path.v))
-    back = simulate(
-        subject.system, q, -v, h=start.h, steps=steps, scheme=subject.scheme, tolerance=1e-12, throw=False, **start.given
-    )
-    if back.outcome.failed:
-        return REVERSIBLE.at_most(float("inf"), ROUNDING, f"the run back failed: {back.outcome.name}")
+    back = simulate(subject.system, q, -v, h=start.h, steps=steps, scheme=subject.scheme, throw=False, **start.given)
+    if (ended := Outcome(int(back.code))).failed:
+        return REVERSIBLE.at_most(float("inf"), ROUNDING, f"the run back failed: {ended.name}")
     ends = np.asarray(back.q)[-1] - start.q0, np.asarray(back.v)[-1] + start.v0
     distance = max(float(np.max(np.abs(x) / size)) for x, size in zip(ends, subject.sizes, strict=True))
-    return REVERSIBLE.at_most(distance, ROUNDING, f"distance from the start after {steps} steps there and back, over the way")
+    return REVERSIBLE.at_most(
+        distance, ROUNDING, f"distance from the start after {steps} steps there and back, over the way"
+    )

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from dalembert.discretize import Scheme
 from dalembert.path import Path
-from dalembert.systems import System, energy, momentum
+from dalembert.systems import System, energy
 from dalembert.systems.compiled.function import SystemFunction
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.equations import all_reactions, force
@@ -25,7 +25,7 @@ NOTHING = 1e-9  # of the terms of a sum: what is taken for zero
 
 
 @dataclasses.dataclass(frozen=True)
-class Start:
+class RunData:
     """Where and how the run goes: initial data, step, number of steps, and what decides among roots."""
 
     q0: Float[np.ndarray, "n"]
@@ -45,7 +45,7 @@ class Subject:
 
     system: System
     scheme: Scheme
-    start: Start
+    start: RunData
     path: Path
     form: str
     states: tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -134,4 +134,3 @@ def reversed_motion(subject: Subject) -> str | None:
     size = np.max(np.abs(a), axis=0) + subject.sizes[1] / max(subject.start.h * subject.start.steps, subject.start.h)
     worst = np.max(np.abs(again - a) / size)
     return None if worst <= 1e-7 else f"a(q, -v) differs from a(q, v) by {worst:.1g} of its size"
-
