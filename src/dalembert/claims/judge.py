@@ -83,8 +83,9 @@ def verdict(
         {"starter": starter, "branch": branch},
     )
     subject = subject_of(system, chosen, start)
+    claims = tuple(_claims(subject, _generators(symmetries)))
     return Verdict(
-        tuple(_claims(subject, _generators(symmetries))), _constraints_in_words(system), _in_words(chosen), start.h, start.steps,
+        claims, _constraints_in_words(system), _in_words(chosen), start.h, start.steps,
         f"one run of {start.steps} steps from t = {start.t0:g}, hypotheses at {len(subject.at)} of its states",
     )  # fmt: skip
 
