@@ -2,8 +2,8 @@
 
     python benchmarks/truth.py [docs] [--systems pendulum,chain]
 
-Writes truth.json, every number, and truth.md, the page, into the folder. Of systems that are not named the rows of truth.json
-stay. Minutes of processor time for all of them.
+Writes truth.json, every number, and truth.md, the page, into the folder. Of systems that are not named the rows of
+truth.json stay. Minutes of processor time for all of them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ FAMILY = {
 }
 HEAD = """# The truth table
 
-Every system of the [gallery](gallery.md) with every scheme: which promises hold, as [`da.verdict`](claims.md) finds them on a run of
-{steps} steps from the data of the gallery. `python benchmarks/truth.py` writes this page; `truth.json` beside it has every number. ✓
-holds, ✗ does not hold, – is not promised there. The pointer on a sign shows the number and the reason.
+Every system of the [gallery](gallery.md) with every scheme: which promises hold, as [`da.verdict`](claims.md) finds them on a
+run of {steps} steps from the data of the gallery. `make truth` writes this page; `truth.json` beside it has every number.
+✓ holds, ✗ does not hold, – is not promised there. The pointer on a sign shows the number and the reason.
 
 """
 
