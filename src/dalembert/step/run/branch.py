@@ -119,7 +119,7 @@ class Call(NamedTuple):
     s: Float[Array, "k"]
     t: Float[Array, ""]
     h: Float[Array, ""]
-    held: Float[Array, "n"]
+    held_force: Float[Array, "n"]
 
 
 _TRUSTED = 1e-12  # relative change of the unknowns by round-off up to which the quotient φ/u is used as it is
@@ -223,7 +223,7 @@ def divided(program: StepProgram, n: int) -> int:
 
 
 def _factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Call) -> Float[Array, ""]:
-    q, v, t = program.middle(z, call.q, call.s, call.t, call.h)
+    q, v, t = program.constraint_point(z, call.q, call.s, call.t, call.h)
     return call_system(program, branch.factor, q, v, t)
 
 
@@ -233,7 +233,7 @@ def _measure(program: StepProgram, branch: Nearest | Least, z: Unknowns, start: 
         if branch.to == "prediction":
             increment = increment - program.advance(start, call.q, call.s, call.t, call.h)[0]
         return jnp.linalg.norm(increment if branch.coordinates is None else increment[jnp.array(branch.coordinates)])
-    q, v = program.after(z, call.q, call.s, call.h)
+    q, v = program.output_state(z, call.q, call.s, call.h)
     return call_system(program, branch.function, q, v, call.t + call.h)
 
 
