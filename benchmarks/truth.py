@@ -36,8 +36,8 @@ FAMILY = {
 }
 HEAD = """# The truth table
 
-Every system of the [gallery](gallery.md) with every scheme: which promises hold, as [`da.verdict`](claims.md) finds them on a
-run of {steps} steps from the data of the gallery. `make truth` writes this page; `truth.json` beside it has every number.
+Every system of the [gallery](gallery.md) with every scheme: which promises hold, as [`da.verdict`](claims.md) finds them on
+a run of {steps} steps from the data of the gallery. `make truth` writes this page; `truth.json` beside it has every number.
 ✓ holds, ✗ does not hold, – is not promised there. The pointer on a sign shows the number and the reason.
 
 """

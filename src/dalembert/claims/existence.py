@@ -72,7 +72,7 @@ def constraints(subject: Subject) -> Iterator[Claim]:
     for residual in constraint_residual(subject.system, subject.path, scheme=subject.scheme):
         number = int(residual.name.partition("[")[2].partition("]")[0])
         promise = Promise(f"{residual.name} = 0", "the discrete equations", "at the points where the scheme reads it")
-        solved = isinstance(subject.system.constraints[number], Lyapunov) and deflatable(subject.system)
+        solved = isinstance(subject.system.constraints[number], Lyapunov) and deflatable(subject.system.constraints)
         if residual.name.startswith("λ"):  # of a Lyapunov constraint: what the step solves instead
             continue
         if solved:

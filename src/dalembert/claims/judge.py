@@ -94,7 +94,7 @@ def subject_of(system: System, scheme: Scheme, start: RunData) -> Subject:
     path = simulate(system, start.q0, start.v0, h=start.h, steps=start.steps, t0=start.t0, scheme=scheme, **start.given)
     q, v, t = (np.asarray(x) for x in states_of(system, path))
     at = np.unique(np.linspace(0, len(t) - 1, min(SAMPLES, len(t))).astype(int))
-    return Subject(system, scheme, start, path, scheme.form_for(system), (q, v, t), at)
+    return Subject(system, scheme, start, path, scheme.form_for(system.constraints), (q, v, t), at)
 
 
 def _claims(subject: Subject, symmetries: Mapping[str, Callable]) -> Iterator[Claim]:

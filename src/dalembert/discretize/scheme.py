@@ -163,7 +163,7 @@ class Scheme(eqx.Module):
         Returns:
             SchemeClaims.
         """
-        form, action = self.form_for(system), self.action_for(system)
+        form, action = self.form_for(system.constraints), self.action_for(system)
         reason = not_self_adjoint(action, self.kinematic, self.variational, self.distribution, self.state)
         order = 1 if reason else self.order
         between = form == "drift_kick_drift"
