@@ -25,7 +25,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lowest package check format lint types docs browser examples clean
+.PHONY: help demo test lowest package check format lint types docs browser examples truth clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -49,6 +49,9 @@ package: $(VENV)/.created  ## build sdist and wheel into dist; the wheel runs th
 lowest: package  ## and with these lowest versions run tests of step and boundary
 	$(LOWEST_INSTALL) "$$(ls dist/*.whl)[test]"
 	PYTHONPATH= $(LOWEST)/bin/python -m pytest -q -n $(WORKERS) --dist worksteal $(LOWEST_TESTS)
+
+truth: $(VENV)/.with-run  ## measure the truth table again: every system with every scheme; minutes
+	$(BIN)/python benchmarks/truth.py docs
 
 check: format lint types  ## format the code, then lint and type-check it
 

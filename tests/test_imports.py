@@ -32,7 +32,7 @@ LEVELS = (
     ("discretize",),
     ("step", "boundary"),
     ("control", "measure"),
-    ("guidance", "laws"),
+    ("guidance", "laws", "claims"),
     ("store", "show", "gallery"),
     ("papers",),
     ("cli",),

@@ -23,6 +23,7 @@ ROOMS = (
     "guidance",
     "laws",
     "measure",
+    "claims",
     "store",
     "show",
 )  # from below
@@ -30,6 +31,7 @@ ROOMS = (
 if TYPE_CHECKING:
     from dalembert import measure
     from dalembert.boundary import Extremals, Free, Nodes, On, Periodic, multistart, solve, solve_batch, spline
+    from dalembert.claims import Claim, Finding, Verdict, verdict
     from dalembert.control import Lobatto, OptimalControl, eliminate, refine, singular_arcs
     from dalembert.discretize import (
         Averaged,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         Points,
         Redefined,
         Scheme,
+        SchemeClaims,
         TripleMap,
         WindowMap,
         energies,
@@ -148,6 +151,7 @@ __all__ = [
     "BoundaryStatistics",
     "Branch",
     "Central",
+    "Claim",
     "ClosedLoop",
     "Connection",
     "Constraint",
@@ -161,6 +165,7 @@ __all__ = [
     "Feedback",
     "FileError",
     "FinalTime",
+    "Finding",
     "Free",
     "Hermite",
     "Holonomic",
@@ -196,6 +201,7 @@ __all__ = [
     "Root",
     "SampledFeedback",
     "Scheme",
+    "SchemeClaims",
     "SecondOrder",
     "Sensitivity",
     "Solution",
@@ -207,6 +213,7 @@ __all__ = [
     "System",
     "TripleMap",
     "VariationalProblem",
+    "Verdict",
     "WindowMap",
     "acceleration",
     "adapted_reference",
@@ -251,5 +258,6 @@ __all__ = [
     "solve_batch",
     "spline",
     "to_xarray",
+    "verdict",
     "with_time",
 ]

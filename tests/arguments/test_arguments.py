@@ -115,6 +115,10 @@ WRONG = {
     "count": NO_COUNT | {"zero": 0},
     "index": NO_COUNT | {"beyond": 7, "negative": -7},
     "small": NO_COUNT | {"zero": 0, "large": 9},
+    "symmetries": {
+        "number": 3.0, "list": [turn], "a number inside": {"x": 3.0}, "text": "x",
+        "a longer row": {"x": lambda q: jnp.zeros(3)},
+    },
     "seed": NO_COUNT,
     "flag": ANYTHING | {"None": None, "one": 1, "no": "no"},
     "function": {"None": None, "number": 3.0, "text": "f", "dict": {}, "list": [free]},
@@ -237,6 +241,7 @@ CALLS = {
     "adapted_reference": (da.adapted_reference, ROLLS | {"t": [0.0, 1.0]}, {"t": "times"}),
     "project": (da.project, STATE, {}),
     "solvability": (da.solvability, STATE, {}),
+    "verdict": (da.verdict, STATE | {"scheme": NODES, "h": 0.1, "steps": 8}, {"symmetries": "symmetries"}),
     "reduction": (da.reduction, AT, {}),
     "acceleration": (da.acceleration, AT, {}),
     "energy": (da.energy, AT, {}),
@@ -467,13 +472,13 @@ def test_every_argument_of_every_function_has_a_kind():
 def test_every_class_that_a_user_builds_is_in_the_table():
     """The others are made by the library, are bases of the user's classes, or take no argument."""
     made = (
-        "ActiveBounds", "AdaptedReference", "BoundaryStatistics", "ClosedLoop", "Condition", "Connection",
+        "ActiveBounds", "AdaptedReference", "BoundaryStatistics", "Claim", "ClosedLoop", "Condition", "Connection",
         "Consistency", "ControlLaw", "ControlSolution", "Controllability", "Convergence", "Derivatives", "Embedding",
-        "EnergyShaping", "Extremals",
-        "Feedback", "FinalTime", "FlowRegularity", "Interpolant", "Invariant", "Matching", "Multipliers", "Optimum", "Order",
-        "Ostrogradsky", "Outcome", "Path", "Perturbation", "PoincareCartan", "PredictiveController", "PreparedRun",
-        "Projection", "Provenance", "Redefined", "Reduction", "Reference", "Refinement", "Regularity", "Replanned",
-        "Residual", "Root", "Sensitivity", "Solution", "Solvability", "Statistics", "SymplecticDefect",
+        "EnergyShaping", "Extremals", "Feedback", "FinalTime", "Finding", "FlowRegularity", "Interpolant",
+        "Invariant", "Matching", "Multipliers", "Optimum", "Order", "Ostrogradsky", "Outcome", "Path", "Perturbation",
+        "PoincareCartan", "PredictiveController", "PreparedRun", "Projection", "Provenance", "Redefined", "Reduction",
+        "Reference", "Refinement", "Regularity", "Replanned", "Residual", "Root", "SchemeClaims", "Sensitivity",
+        "Solution", "Solvability", "Statistics", "SymplecticDefect", "Verdict",
     )  # fmt: skip
     public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}
     for name, kind in public.items():

@@ -1,5 +1,5 @@
 """python -m dalembert.cli: the command `dalembert` where it is not installed."""
 
-from dalembert.cli.commands import main
+from dalembert.cli import main
 
 main()

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path as File
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from dalembert.boundary import Free
 from dalembert.boundary import solve as solved
+from dalembert.cli.application import (
+    BranchName,
+    Data,
+    Figure,
+    Force,
+    Name,
+    OrderNumber,
+    SchemeName,
+    Set,
+    StarterName,
+    app,
+    console,
+    one_line_errors,
+)
 from dalembert.cli.arguments import (
     BACKENDS,
-    BRANCHES,
     SCHEMES,
     first_guess,
     named_backend,
@@ -36,35 +46,11 @@ from dalembert.control import OptimalControl, refine
 from dalembert.discretize.window_maps import MAPS
 from dalembert.gallery import ENTRIES, PROBLEMS
 from dalembert.gallery.entry import BoundaryEntry
-from dalembert.measure import Order
-from dalembert.measure import order as measured_order
 from dalembert.outcome import Outcome
 from dalembert.papers import PAPERS
 from dalembert.show import plot
 from dalembert.solution import ControlSolution
 from dalembert.step import simulate
-from dalembert.step.start.second_node import STARTERS
-from dalembert.systems import solvability
-
-app = typer.Typer(
-    help="Discrete Lagrange-d'Alembert mechanics.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-Name = Annotated[str, typer.Argument(help="a name of the gallery, or file.py:name for a System or an Entry of your own")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="parameter, such as m=2 or weights=1,2,3; may be repeated")]
-Data = Annotated[str | None, typer.Option(help="numbers between commas, such as 0,1")]
-SchemeName = Annotated[str, typer.Option(help=f"{', '.join(SCHEMES)}, or file.py:name")]
-StarterName = Annotated[str, typer.Option(help=", ".join(STARTERS))]
-OrderNumber = Annotated[int, typer.Option("--order", help="2, or 4, 6, 8 by composition of a self-adjoint scheme")]
-BranchName = Annotated[
-    str | None,
-    typer.Option(help=f"{', '.join(BRANCHES)}; :0,1 behind it names the coordinates that count; or file.py:name"),
-]
-Figure = Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")]
-Force = Annotated[bool, typer.Option("--force", help="replace files that exist")]
 
 
 @app.command("list")
@@ -81,7 +67,7 @@ def list_gallery() -> None:
                 f"{name} = {' '.join(f'{x:g}' for x in np.ravel(value))}" for name, value in values.items()
             )
             table.add_row(*(Text(x) for x in (entry.name, entry.formula, parameters, entry.source)))
-        _console().print(table)
+        console().print(table)
 
 
 @app.command()
@@ -107,7 +93,7 @@ def run(
     force: Force = False,
 ) -> None:
     """Simulate a system; print how it went, and store or plot the path. A run that fails keeps its path and exits 1."""
-    with _one_line_errors():
+    with one_line_errors():
         problem = with_data(named_problem(name), parameter, q0, v0)
         step = needed(h if h is not None else problem.h, "h", name)
         count = step_count(step, steps, time if time is not None or steps is not None else problem.time, name)
@@ -127,7 +113,7 @@ def run(
             throw=False,
         )
         failed = Outcome(int(path.code)).failed
-        _console(stderr=failed).print(Text(path.describe()))
+        console(stderr=failed).print(Text(path.describe()))
         if file is not None:
             store(path, file, force)
         if picture is not None:
@@ -155,7 +141,7 @@ def solve(
     force: Force = False,
 ) -> None:
     """Solve a boundary problem; print how it went, and store or plot the solution. One that is not found exits 1."""
-    with _one_line_errors():
+    with one_line_errors():
         entry = named_boundary_problem(name, parameter)
         check_target(file, STORED, "--save", force)
         check_target(picture, DRAWN, "--plot", force)
@@ -168,15 +154,15 @@ def solve(
         if accuracy is not None and not failed:
             solution = _refined(entry, solution, named_discretization(entry.problem, scheme), accuracy)
             failed = solution.refinement is None or not solution.refinement.reached
-        _console(stderr=failed).print(Text(solution.describe()))
+        console(stderr=failed).print(Text(solution.describe()))
         if entry.exact is not None and not parameter:
             error = np.abs(np.asarray(solution.q) - entry.exact(solution.t)).max()
-            _console().print(Text(f"largest error of q against the closed form {error:.2e}"))
+            console().print(Text(f"largest error of q against the closed form {error:.2e}"))
         if entry.cost is not None and not parameter and not failed:
             name, value = solution.value
             if isinstance(solution, ControlSolution) and solution.refinement is not None:
                 value = float(solution.refinement.cost)
-            _console().print(Text(f"{name} {value - entry.cost:+.2e} beside the limit of small steps, {entry.cost:.12g}"))
+            console().print(Text(f"{name} {value - entry.cost:+.2e} beside the limit of small steps, {entry.cost:.12g}"))
         if file is not None:
             store(solution, file, force)
         if picture is not None:
@@ -196,66 +182,6 @@ def _refined(entry: BoundaryEntry, solution: Any, scheme: Any, accuracy: float) 
 
 
 @app.command()
-def order(
-    name: Name,
-    *,
-    h: Annotated[list[float], typer.Option(help="step; give it several times, decreasing")],
-    time: Annotated[float, typer.Option(help="length of the runs, a multiple of every h")],
-    parameter: Set = None,
-    q0: Data = None,
-    v0: Data = None,
-    coordinates: Annotated[str | None, typer.Option(help="names of the coordinates that count, between commas")] = None,
-    scheme: SchemeName = "default",
-    composed: OrderNumber = 2,
-    starter: StarterName = "second_order",
-    branch: BranchName = None,
-) -> None:
-    """Measure the order of convergence of positions, velocities and multipliers against the reference flow."""
-    with _one_line_errors():
-        problem = with_data(named_problem(name), parameter, q0, v0)
-        chosen = None if coordinates is None else [x.strip() for x in coordinates.split(",")]
-        result = measured_order(
-            problem.system,
-            problem.q0,
-            problem.v0,
-            time=time,
-            h=h,
-            coordinates=chosen,
-            scheme=named_scheme(scheme, composed),
-            starter=named_starter(starter),
-            branch=named_branch(branch),
-        )
-    _print_order(result)
-    if any(Outcome(int(path.code)).failed for path in result.paths):
-        raise typer.Exit(1)
-
-
-@app.command()
-def check(name: Name, parameter: Set = None, q0: Data = None, v0: Data = None) -> None:
-    """Say whether a system can be solved from its data, and what its constraints are; exit 1 if it cannot."""
-    with _one_line_errors():
-        problem = with_data(named_problem(name), parameter, q0, v0)
-        verdict = solvability(problem.system, needed(problem.q0, "q0", name), needed(problem.v0, "v0", name))
-    _console(stderr=not verdict.solvable).print(Text(str(verdict)))
-    if not verdict.solvable:
-        raise typer.Exit(1)
-
-
-def _print_order(result: Order) -> None:
-    table = Table("", "h", "error", "order", "in the fit", box=None, padding=(0, 2, 0, 0))
-    for column in table.columns[1:4]:
-        column.justify = "right"
-    for name, c in result.quantities.items():
-        orders = [np.nan, *c.orders]
-        for i, h in enumerate(c.h):
-            shown = "" if np.isnan(orders[i]) else f"{orders[i]:.3f}"
-            table.add_row(name if i == 0 else "", f"{h:g}", f"{c.error[i]:.4e}", shown, c.use[i])
-        slope = "too few steps for a slope" if np.isnan(c.slope) else f"slope {c.slope:.3f}"
-        table.add_row("", "", "", "", Text(slope, style="bold"), end_section=True)
-    _console().print(table)
-
-
-@app.command()
 def reproduce(
     paper: Annotated[str, typer.Argument(help=", ".join(PAPERS))],
     folder: Annotated[File | None, typer.Option(help="where to write; out/NAME by default")] = None,
@@ -263,7 +189,7 @@ def reproduce(
     force: Force = False,
 ) -> None:
     """Write the figures and tables of a paper, and what differs from print, into a folder."""
-    with _one_line_errors():
+    with one_line_errors():
         known = {name.replace("_", "-"): entry for name, entry in PAPERS.items()}
         found = known.get(paper.replace("_", "-"))
         if found is None:
@@ -271,30 +197,4 @@ def reproduce(
         target = folder if folder is not None else File("out") / paper
         check_folder(target, force)
         found.run(target, fast=fast)
-        _console().print(Text(f"{found.title}: {target}"))
-
-
-def _console(stderr: bool = False) -> Console:
-    console = Console(stderr=stderr, highlight=False)
-    if not console.is_terminal:
-        console.width = 240  # a file or a pipe has no width of its own
-    return console
-
-
-@contextlib.contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Bad input is one line on stderr and exit code 2, without a traceback."""
-    try:
-        yield
-    except (ValueError, TypeError, OSError, RuntimeError) as error:
-        _fail(" ".join(str(error).split()))
-
-
-def _fail(message: str) -> NoReturn:
-    _console(stderr=True).print(Text(f"dalembert: {message}"), soft_wrap=True)
-    raise typer.Exit(2)
-
-
-def main() -> None:
-    """Entry point of the command `dalembert`."""
-    app()
+        console().print(Text(f"{found.title}: {target}"))

@@ -1,5 +1,6 @@
 """From continuous to discrete: difference maps, schemes, discrete systems, and the equations at a node."""
 
+from dalembert.discretize.declared import SchemeClaims
 from dalembert.discretize.discrete import DiscreteSystem
 from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
 from dalembert.discretize.redefine import Redefined, redefined
@@ -19,6 +20,7 @@ __all__ = [
     "Points",
     "Redefined",
     "Scheme",
+    "SchemeClaims",
     "TripleMap",
     "WindowMap",
     "Windows",

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.discretize.composition import ORDERS, composition, not_self_adjoint
+from dalembert.discretize.declared import SchemeClaims
 from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
 from dalembert.numbers import as_choice, as_flag, as_number, described, whole_number
 from dalembert.systems import Lyapunov, System
@@ -152,6 +153,28 @@ class Scheme(eqx.Module):
                 "use kick_drift_kick (the default) or nodes"
             )
         return self.form
+
+    def claims(self, system: System) -> SchemeClaims:
+        """The orders and the structure that this scheme declares for the system.
+
+        Args:
+            system: a System.
+
+        Returns:
+            SchemeClaims.
+        """
+        form, action = self.form_for(system.constraints), self.action_for(system)
+        reason = not_self_adjoint(action, self.kinematic, self.variational, self.distribution, self.state)
+        order = 1 if reason else self.order
+        between = form == "drift_kick_drift"
+        return SchemeClaims(
+            order,
+            order,
+            reason,
+            keeps_distribution=form == "kick_drift_kick" or (between and self.state == self.distribution),
+            symplectic=form == "kick_drift_kick" or (between and self.order == 2),
+            source="Jiménez, Scheurle, Def. 5.6" if between else "the discrete equations",
+        )
 
 
 def _map(name: str, given, default, kind: type):

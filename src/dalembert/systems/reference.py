@@ -185,23 +185,30 @@ def _integrate(system, q, v, times, tolerance, *, solver, max_steps: int) -> Ref
 
 def multipliers_along(system: System, q: np.ndarray, v: np.ndarray, t: np.ndarray) -> np.ndarray:
     """λ (K, m) of `acceleration` at states (K, n) and times (K,)."""
+    return motion_along(system, q, v, t)[1]
+
+
+def motion_along(system: System, q: np.ndarray, v: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(a, λ), (K, n) and (K, m), of `acceleration` at states (K, n) and times (K,)."""
     if jax.default_backend() == "cpu" and in_machine_code(system, jnp.asarray(q[0]), jnp.asarray(v[0]), t):
-        return native_first(_native_multipliers, _multipliers_by_xla, system, q, v, t)
-    return _multipliers_by_xla(system, q, v, t)
+        return native_first(_native_motion, _motion_by_xla, system, q, v, t)
+    return _motion_by_xla(system, q, v, t)
 
 
-def _native_multipliers(system: System, q, v, t) -> np.ndarray:
+def _native_motion(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
     flow = reduced_flow(system, q.shape[1], sum(check_shapes(system, q[0], v[0], t[0])))
-    return flow.along(np.concatenate([q, v], axis=1), t)[1][:, :-1]
+    rates, outputs = flow.along(np.concatenate([q, v], axis=1), t)
+    return rates[:, q.shape[1] :], outputs[:, :-1]
 
 
-def _multipliers_by_xla(system: System, q, v, t) -> np.ndarray:
-    return np.asarray(_multipliers(system, q, v, t))
+def _motion_by_xla(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
+    a, multipliers = _motion(system, q, v, t)
+    return np.asarray(a), np.asarray(multipliers)
 
 
 @Jitted
-def _multipliers(system: System, q, v, t):
-    return jax.vmap(lambda x, w, s: acceleration(system, x, w, s)[1])(q, v, t)
+def _motion(system: System, q, v, t):
+    return jax.vmap(lambda x, w, s: acceleration(system, x, w, s)[:2])(q, v, t)
 
 
 def _increasing(value: Any, name: str, right: str) -> Float[Array, "times"]:

@@ -1,0 +1,113 @@
+"""The truth table: gallery × schemes × claims, as `da.verdict` finds them.
+
+    python benchmarks/truth.py [docs] [--systems pendulum,chain]
+
+Writes truth.json, every number, and truth.md, the page, into the folder. Of systems that are not named the rows of
+truth.json stay. Minutes of processor time for all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import dalembert as da
+from dalembert.gallery import ENTRIES
+
+STEPS = 500
+SCHEMES: dict[str, da.Scheme] = {
+    "default": da.Scheme(),
+    "kick_drift_kick": da.Scheme("kick_drift_kick"),
+    "nodes": da.Scheme("nodes"),
+    "jimenez_scheurle(0)": da.Scheme.jimenez_scheurle(0.0),
+    "order 4": da.Scheme(order=4),
+    "order 8": da.Scheme(order=8),
+}
+SIGNS = {"holds": "✓", "does not hold": "✗", "hypothesis fails": "–"}
+CLASSES = {"holds": "holds", "does not hold": "broken", "hypothesis fails": "unclaimed"}
+FAMILY = {
+    "q of order": "q of its order",
+    "v of order": "v of its order",
+    "multipliers of order": "multipliers of their order",
+}
+HEAD = """# The truth table
+
+Every system of the [gallery](gallery.md) with every scheme: which promises hold, as [`da.verdict`](claims.md) finds them on
+a run of {steps} steps from the data of the gallery. `make truth` writes this page; `truth.json` beside it has every number.
+✓ holds, ✗ does not hold, – is not promised there. The pointer on a sign shows the number and the reason.
+
+"""
+
+
+def verdict_of(name: str, scheme: da.Scheme) -> dict[str, Any]:
+    """The verdict as data, or why there is none."""
+    entry = ENTRIES[name]
+    try:
+        return da.verdict(entry.system, scheme, entry.q0, entry.v0, h=entry.h, steps=STEPS).to_dict()
+    except (ValueError, da.StepError) as error:
+        return {"refused": " ".join(str(error).split())[:300]}
+
+
+def page(table: dict[str, dict[str, Any]]) -> str:
+    """The page from the data."""
+    parts = [HEAD.format(steps=STEPS)]
+    for name, row in table.items():
+        parts.append(f"## {ENTRIES[name].title}\n\n`{name}`: {ENTRIES[name].formula}, h = {ENTRIES[name].h:g}\n\n")
+        parts.append(_table(row))
+        notes = [
+            f"- *{scheme}*: refused. {html.escape(found['refused'])}\n"
+            for scheme, found in row.items()
+            if "refused" in found
+        ]
+        parts.append("".join(notes) + "\n" if notes else "")
+    return "".join(parts)
+
+
+def _table(row: dict[str, Any]) -> str:
+    schemes = [scheme for scheme, found in row.items() if "refused" not in found]
+    cells: dict[str, dict[str, str]] = {}
+    for scheme in schemes:
+        for claim in row[scheme]["claims"]:
+            cells.setdefault(_family(claim["claim"]), {})[scheme] = _cell(claim)
+    head = "".join(f"<th>{scheme}</th>" for scheme in schemes)
+    body = "".join(
+        f"<tr><td>{html.escape(claim)}</td>" + "".join(found.get(s, "<td></td>") for s in schemes) + "</tr>\n"
+        for claim, found in cells.items()
+    )
+    return f'<table class="truth"><thead><tr><th>claim</th>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>\n\n'
+
+
+def _family(claim: str) -> str:
+    return next((family for begin, family in FAMILY.items() if claim.startswith(begin)), claim)
+
+
+def _cell(claim: dict[str, Any]) -> str:
+    number = "" if claim["measured"] is None else f"{claim['measured']:.3g} against {claim['tolerance']:.3g}: "
+    order = f" {claim['measured']:.2f}" if "of order" in claim["claim"] and claim["measured"] is not None else ""
+    finding, title = claim["finding"], html.escape(number + claim["reason"], quote=True)
+    return f'<td class="{CLASSES[finding]}" title="{title}">{SIGNS[finding]}{order}</td>'
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("docs"))
+    parser.add_argument("--systems", default=",".join(ENTRIES))
+    given = parser.parse_args(arguments)
+    file = given.folder / "truth.json"
+    table = json.loads(file.read_text()) if file.exists() else {}
+    for name in given.systems.split(","):
+        table[name] = {}
+        for title, scheme in SCHEMES.items():
+            table[name][title] = verdict_of(name, scheme)
+            print(name, title, table[name][title].get("holds", "refused"), flush=True)
+    table = {name: table[name] for name in ENTRIES if name in table}
+    file.write_text(json.dumps(table, ensure_ascii=False, indent=1) + "\n")
+    (given.folder / "truth.md").write_text(page(table))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

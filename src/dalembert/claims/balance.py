@@ -1,0 +1,156 @@
+"""Energy, momentum and Lyapunov functions along a run: whether they stay, or fall, as the theory says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.claims.claim import Claim, Promise
+from dalembert.claims.subject import Subject, negligible
+from dalembert.measure.invariants import energy, momentum
+from dalembert.numbers import EPSILON
+from dalembert.outcome import Outcome
+from dalembert.path import Path
+from dalembert.step import simulate
+from dalembert.systems import Lyapunov, System
+from dalembert.systems.compiled.function import SystemFunction
+
+LONGER = 8  # times the run: the energy is looked at over so much
+BLOCKS = 16  # of the run: their means say how far the slope of a line through them is by chance
+STUDENT = 4.14  # 99.9 % of Student's distribution with BLOCKS - 2 degrees of freedom lie within
+DIGITS_LEFT = 1e3  # rounding errors of all steps, times this
+
+ENERGY = Promise("the energy does not drift", "backward error analysis of symmetric and symplectic schemes",
+                 "no time in L, no power of forces and reactions")  # fmt: skip
+NOETHER = "discrete Noether theorem; Marsden, West, Thm. 1.3.3"
+
+
+def energy_drift(subject: Subject) -> Claim:
+    """The slope of the line through E over the run, beside what chance allows it."""
+    facts, (_, v, _) = subject.facts, subject.samples
+    parts = {"L depends on t": facts["by_t"], "forces have power": np.sum(facts["force"] * v, axis=1),
+             "reactions have power": np.sum(facts["reaction"] * v, axis=1)}  # fmt: skip
+    terms = (facts["by_q"] * v, facts["by_v"] * subject.motion[0])
+    for reason, power in parts.items():
+        if not negligible(power, *terms):
+            return ENERGY.not_met(f"{reason}, up to {np.max(np.abs(power)):.2g}")
+    found = energy(subject.system, _longer(subject))
+    t, values = np.asarray(found.t), np.asarray(found.values)
+    if len(t) < 4 * BLOCKS:
+        return ENERGY.not_met(f"a run of {len(t)} states is too short to tell a drift; give steps of {4 * BLOCKS} or more")
+    drift, chance = drift_of(t, values)
+    rounding = DIGITS_LEFT * EPSILON * float(np.max(np.abs(terms[0]), initial=0.0) * (t[-1] - t[0]) + np.max(np.abs(values)))
+    why = f"over {t[-1] - t[0]:g} units of time, E within {np.ptp(values):.2g}; 99.9 % of what oscillation gives by chance"
+    return ENERGY.at_most(abs(drift), max(chance, rounding), why)
+
+
+def _longer(subject: Subject) -> Path:
+    """The run, LONGER times as long where it can go on, with as many states."""
+    start = subject.start
+    path = simulate(
+        subject.system, start.q0, start.v0, h=start.h, steps=LONGER * start.steps, t0=start.t0, scheme=subject.scheme,
+        save_every=LONGER, throw=False, **start.given,
+    )  # fmt: skip
+    return subject.path if Outcome(int(path.code)).failed else path
+
+
+def drift_of(t: np.ndarray, values: np.ndarray) -> tuple[float, float]:
+    """Change of the least squares line over the run, and how large it is by chance, STUDENT standard errors.
+
+    The line goes through means of blocks. A motion on its way from one place to another changes E by what the error of the
+    scheme differs between them: where the line of the second half rises less than half as much as that of the first, that
+    is no drift, and all of the change counts as chance.
+    """
+    size = len(t) // BLOCKS
+    x, y = (z[: size * BLOCKS].reshape(BLOCKS, size).mean(axis=1) for z in (t, values))
+    slope, error = _line(x, y)
+    half = BLOCKS // 2
+    before, after = _line(x[:half], y[:half])[0], _line(x[half:], y[half:])[0]
+    time = float(t[-1] - t[0])
+    settles = after * before <= 0.5 * before * before
+    return slope * time, max(STUDENT * error, abs(slope) if settles else 0.0) * time
+
+
+def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Least squares slope and its standard error."""
+    s = x - x.mean()
+    slope = float(s @ (y - y.mean()) / (s @ s))
+    left = y - y.mean() - slope * s
+    return slope, math.sqrt(float(left @ left) / (len(x) - 2) / float(s @ s))
+
+
+def momenta(subject: Subject, symmetries: Mapping[str, Callable]) -> Iterator[Claim]:
+    """p·ξ_Q for the generators given, and for each coordinate that L does not read."""
+    names = subject.system.coordinates or tuple(str(i) for i in range(subject.path.q.shape[1]))
+    unread = [i for i in range(len(names)) if not np.any(subject.facts["by_q"][:, i])]
+    generators = {f"momentum of {names[i]}": _shift(i, len(names)) for i in unread}
+    generators |= {f"momentum of {name}": one for name, one in symmetries.items()}
+    for name, generator in generators.items():
+        yield _momentum(subject, name, generator)
+
+
+def _shift(i: int, n: int) -> Callable:
+    return lambda *_: jnp.zeros(n).at[i].set(1.0)
+
+
+def _momentum(subject: Subject, name: str, generator: Callable) -> Claim:
+    promise = Promise(f"{name} is kept", NOETHER, "L, forces and reactions do not change along the symmetry")
+    (q, v, t), facts = subject.samples, subject.facts
+    direction, rate = subject.along(_along(generator), q, v, t)
+    change = np.sum(facts["by_q"] * direction + facts["by_v"] * rate, axis=1)
+    terms = (facts["by_q"] * direction, facts["by_v"] * rate, facts["by_q"] * subject.sizes[0])
+    broken = {"L changes along it": change, "forces act along it": np.sum(facts["force"] * direction, axis=1),
+              "reactions act along it": np.einsum("kmn,kn->km", facts["rows"], direction)}  # fmt: skip
+    for reason, amount in broken.items():
+        compared = (facts["rows"],) if reason.startswith("reactions") else (*terms, facts["by_v"] / subject.start.h)
+        if not negligible(amount, *compared):
+            return promise.not_met(f"{reason}, up to {np.max(np.abs(amount)):.2g}")
+    found = momentum(subject.system, subject.path, generator, scheme=subject.scheme)
+    size = float(np.max(np.abs(facts["by_v"]) @ np.ones(q.shape[1]) * np.max(np.abs(direction), initial=1.0)))
+    place = float(np.max(np.abs(q)) / subject.start.h / max(np.max(np.abs(v)), np.finfo(float).tiny))
+    allowed = DIGITS_LEFT * EPSILON * size * math.sqrt(subject.path.steps + 1) * max(1.0, place)
+    return promise.at_most(float(found.range), allowed, f"{DIGITS_LEFT:g} rounding errors of the run")
+
+
+def _along(generator: Callable) -> SystemFunction:
+    """ξ(q) and its rate Dξ(q)v."""
+
+    def along(system: System, q, v, t):
+        found, rate = jax.jvp(lambda x: jnp.asarray(system.call(generator, x, t=t), dtype=float), (q,), (v,))
+        if found.shape != q.shape:
+            raise ValueError(
+                f"symmetries: a generator returns shape {found.shape}; a direction of shape {q.shape} is needed"
+            )
+        return found, rate
+
+    return SystemFunction(along)
+
+
+def lyapunov(subject: Subject) -> Iterator[Claim]:
+    """V_{k+1} ≤ V_k for each Lyapunov constraint."""
+    for number, c in enumerate(subject.system.constraints):
+        if not isinstance(c, Lyapunov):
+            continue
+        promise = Promise(
+            f"V of constraints[{number}] does not rise", "Borda, Fernández, Grillo, Sec. 4.2", "F ≥ 0 along the run"
+        )
+        values, rates = subject.along(_function_and_rate(c), *subject.states)
+        if np.min(rates) < -1e-12 * np.max(np.abs(rates)):
+            yield promise.not_met(f"F falls to {np.min(rates):.2g}")
+            continue
+        rise = float(np.max(np.diff(values), initial=0.0))
+        allowed = DIGITS_LEFT * EPSILON * float(np.max(np.abs(values)))
+        yield promise.at_most(rise, allowed, f"the largest V(k+1) - V(k); V falls from {values[0]:.3g} to {values[-1]:.3g}")
+
+
+def _function_and_rate(constraint: Lyapunov) -> SystemFunction:
+    """V and F."""
+
+    def both(system: System, q, v, t):
+        return system.call(constraint.V, q, v, t=t), system.call(constraint.F, q, v, t=t)
+
+    return SystemFunction(both)

@@ -1,0 +1,127 @@
+"""Claim and Verdict: what a theorem promises, whether its hypothesis is met here, and what was measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from typing import Any
+
+
+class Finding(enum.StrEnum):
+    """What became of a claim.
+
+    Attributes:
+        HOLDS: its hypothesis is met, and what was measured is within the tolerance.
+        FAILS: its hypothesis is met, and what was measured is not within the tolerance.
+        HYPOTHESIS_FAILS: it is not claimed of this system or this scheme.
+    """
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    HYPOTHESIS_FAILS = "hypothesis fails"
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """One promise of the theory, on one system and one scheme.
+
+    Attributes:
+        claim: what is promised, in words.
+        source: paper and number.
+        hypothesis: what it is promised under.
+        finding: what became of it.
+        measured: the number, nan where the hypothesis fails and nothing was measured.
+        tolerance: up to where, or of an order from where, the number counts as the promise; nan as above.
+        reason: why that tolerance; or what contradicts the hypothesis.
+    """
+
+    claim: str
+    source: str
+    hypothesis: str
+    finding: Finding
+    measured: float
+    tolerance: float
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Promise:
+    """A claim before it is measured: what, from where, and under which hypothesis."""
+
+    claim: str
+    source: str
+    hypothesis: str
+
+    def not_met(self, why: str) -> Claim:
+        """It is not claimed here."""
+        return Claim(self.claim, self.source, self.hypothesis, Finding.HYPOTHESIS_FAILS, math.nan, math.nan, why)
+
+    def at_most(self, measured: float, tolerance: float, why: str) -> Claim:
+        """measured ≤ tolerance; what is not finite is no promise kept."""
+        return self._judged(bool(measured <= tolerance), measured, tolerance, why)
+
+    def at_least(self, measured: float, tolerance: float, why: str) -> Claim:
+        """measured ≥ tolerance."""
+        return self._judged(bool(measured >= tolerance), measured, tolerance, why)
+
+    def _judged(self, holds: bool, measured: float, tolerance: float, why: str) -> Claim:
+        finding = Finding.HOLDS if holds else Finding.FAILS
+        return Claim(self.claim, self.source, self.hypothesis, finding, float(measured), float(tolerance), why)
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Which promises hold for a system, a scheme and a start. `str` of it is a table.
+
+    Attributes:
+        claims: one Claim for each promise.
+        system: the constraints, in words.
+        scheme: as it prints.
+        h: step.
+        steps: of the run that was looked at.
+        sampled: how much was looked at, in words.
+    """
+
+    claims: tuple[Claim, ...]
+    system: str
+    scheme: str
+    h: float
+    steps: int
+    sampled: str
+
+    @property
+    def holds(self) -> bool:
+        """No promise whose hypothesis is met was found broken."""
+        return not self.broken
+
+    @property
+    def broken(self) -> tuple[Claim, ...]:
+        """The claims that do not hold although their hypotheses do."""
+        return tuple(c for c in self.claims if c.finding is Finding.FAILS)
+
+    def __getitem__(self, claim: str) -> Claim:
+        """The claim whose words begin so."""
+        for one in self.claims:
+            if one.claim.startswith(claim):
+                return one
+        raise KeyError(f"{claim!r}: there are {', '.join(repr(c.claim) for c in self.claims)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as text, numbers and None for what was not measured: for JSON."""
+        rows = [dataclasses.asdict(c) | {"finding": str(c.finding)} for c in self.claims]
+        rows = [{name: _number(value) for name, value in row.items()} for row in rows]
+        about = {name: getattr(self, name) for name in ("system", "scheme", "h", "steps", "sampled")}
+        return {**about, "holds": self.holds, "claims": rows}
+
+    def __str__(self) -> str:
+        width = max(len(c.claim) for c in self.claims)
+        lines = [f"{self.system}; {self.scheme}, h = {self.h:g}", self.sampled]
+        for c in self.claims:
+            number = "" if math.isnan(c.measured) else f"{c.measured:9.2e}"
+            lines.append(f"  {c.claim:<{width}}  {c.finding:<16}  {number:>9}  {c.reason}  [{c.source}]")
+        return "\n".join(lines)
+
+
+def _number(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

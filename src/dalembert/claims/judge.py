@@ -1,0 +1,136 @@
+"""verdict: the promises of the theory, one after another, on a system, a scheme and a start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from dalembert.claims import balance, convergence, existence, reversal, symplectic
+from dalembert.claims.claim import Claim, Verdict
+from dalembert.claims.subject import SAMPLES, RunData, Subject
+from dalembert.discretize import Scheme
+from dalembert.measure.nodes import own_scheme, states_of
+from dalembert.numbers import as_function, as_number, as_positive, as_vector, described, whole_number
+from dalembert.step import Branch, simulate
+from dalembert.step.start.second_node import Starter
+from dalembert.systems import System, check_x64
+
+
+def verdict(
+    system: System,
+    scheme: Scheme | None,
+    q0,
+    v0,
+    *,
+    h: float,
+    steps: int = 1000,
+    t0: float = 0.0,
+    symmetries: Mapping[str, Callable] | None = None,
+    starter: Starter = "second_order",
+    branch: Branch | None = None,
+) -> Verdict:
+    """Claim, hypothesis, measured value, tolerance: what holds of D₁L_d + D₂L_d + h(f + R_dᵀλ) = 0.
+
+    One run is simulated. Along it the hypotheses of each claim are looked at, and where they are met the claim is measured:
+    existence of the motion and of the discrete flow, constraints, D, drift of the energy, momenta, decrease of Lyapunov
+    functions, symplecticity and its evolution under constraints, reversibility, and the orders of q, v and λ that the scheme
+    declares. A claim holds as far as was looked: `sampled` says how far.
+
+    Args:
+        system: a System.
+        scheme: as for `simulate`; None for its default.
+        q0: (n,) positions at t0.
+        v0: (n,) velocities at t0.
+        h: step.
+        steps: of the run.
+        t0: time of the beginning.
+        symmetries: name → generator(q[, t][, p]), ξ_Q, (n,), of momenta that should be kept; coordinates that L does not
+            read are looked at anyway.
+        starter: as for `simulate`.
+        branch: as for `simulate`.
+
+    Returns:
+        A Verdict, which prints as a table.
+
+    Raises:
+        ValueError: an argument has the wrong shape or value.
+        TypeError: an argument is of the wrong type.
+        InconsistentDataError: the data violate the constraints.
+        StepError: the run fails; it carries the path as far as it came.
+
+    Source: Borda, Fernández, Grillo, Theorems 5.1 and 5.3; Jiménez, Scheurle, Propositions 2.1 and 5.3; discrete Noether
+    theorem. What differs: every claim is measured, with its hypotheses, and none is taken for granted.
+
+    Example:
+        >>> found = da.verdict(pendulum, None, [1.0], [0.0], h=0.1, steps=200)
+        >>> found.holds, str(found["a step is symplectic"].finding)
+        (True, 'holds')
+    """
+    check_x64()
+    if not isinstance(system, System):
+        raise TypeError(f"system: found {described(system)}; a verdict is about a System")
+    chosen = Scheme() if scheme is None else own_scheme(scheme)
+    q, v = as_vector(q0, "q0"), as_vector(v0, "v0")
+    step, begin = as_positive(h, "h", "a positive, finite step"), as_number(t0, "t0", "a finite time")
+    start = RunData(
+        np.asarray(q),
+        np.asarray(v),
+        float(begin),
+        float(step),
+        whole_number(steps, "steps", 8),
+        {"starter": starter, "branch": branch},
+    )
+    subject = subject_of(system, chosen, start)
+    claims = tuple(_claims(subject, _generators(symmetries)))
+    return Verdict(
+        claims, _constraints_in_words(system), _in_words(chosen), start.h, start.steps,
+        f"one run of {start.steps} steps from t = {start.t0:g}, hypotheses at {len(subject.at)} of its states",
+    )  # fmt: skip
+
+
+def subject_of(system: System, scheme: Scheme, start: RunData) -> Subject:
+    path = simulate(system, start.q0, start.v0, h=start.h, steps=start.steps, t0=start.t0, scheme=scheme, **start.given)
+    q, v, t = (np.asarray(x) for x in states_of(system, path))
+    at = np.unique(np.linspace(0, len(t) - 1, min(SAMPLES, len(t))).astype(int))
+    return Subject(system, scheme, start, path, scheme.form_for(system.constraints), (q, v, t), at)
+
+
+def _claims(subject: Subject, symmetries: Mapping[str, Callable]) -> Iterator[Claim]:
+    yield existence.motion(subject)
+    yield existence.flow(subject)
+    yield from existence.constraints(subject)
+    yield from existence.distribution(subject)
+    yield balance.energy_drift(subject)
+    yield from balance.momenta(subject, symmetries)
+    yield from balance.lyapunov(subject)
+    yield symplectic.symplectic(subject)
+    yield symplectic.evolution(subject)
+    yield reversal.reversible(subject)
+    yield from convergence.orders(subject)
+
+
+def _generators(symmetries: Any) -> dict[str, Callable]:
+    """As given, by name."""
+    if symmetries is None:
+        return {}
+    if not isinstance(symmetries, Mapping):
+        raise TypeError(f"symmetries: found {described(symmetries)}; give name → generator(q), such as {{'rotation': turn}}")
+    return {
+        str(name): as_function(one, f"symmetries: {name}", "of q that returns a direction (n,)")
+        for name, one in symmetries.items()
+    }
+
+
+def _constraints_in_words(system: System) -> str:
+    kinds = [type(c).__name__ for c in system.constraints]
+    return f"System with {', '.join(kinds)}" if kinds else "System without constraints"
+
+
+def _in_words(scheme: Scheme) -> str:
+    """The scheme with what differs from the default."""
+    default = Scheme()
+    given = {name: getattr(scheme, name) for name in default.__dict__}
+    named = (f"{name}={value!r}" for name, value in given.items() if value != getattr(default, name))
+    return f"Scheme({', '.join(named)})"

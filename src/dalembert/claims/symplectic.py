@@ -1,0 +1,138 @@
+"""Whether a step keeps the symplectic form of T*Q, and whether the reactions account for what it does not keep."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from dalembert.algebra.least_norm import least_norm
+from dalembert.claims.claim import Claim, Promise
+from dalembert.claims.subject import Subject
+from dalembert.discretize import Scheme
+from dalembert.discretize.nodes import Interval, legendre_plus
+from dalembert.measure.nodes import nodes_of
+from dalembert.measure.symplectic import symplectic_defect
+from dalembert.step import ensemble
+from dalembert.systems import System, momentum
+from dalembert.systems.compiled.function import SystemFunction
+from dalembert.systems.consistency import velocity_residuals
+
+STATES = 3  # of the run at which a step is looked at
+WIDTH = 2e-3  # of the stencil, in sizes of the coordinates
+STENCIL = ((-2.0, 1.0 / 12.0), (-1.0, -2.0 / 3.0), (1.0, 2.0 / 3.0), (2.0, -1.0 / 12.0))  # f' to order 4
+KEPT = 1e-7  # of the form: the error of the stencil, WIDTH⁴ and the rounding of its points over WIDTH, with room
+IDENTITY = 1e-8  # of the form: derivatives by JAX at a step solved to rounding
+
+SYMPLECTIC = Promise("a step is symplectic on T*Q", "Marsden, West, Sec. 1.3.2; RATTLE: Leimkuhler, Reich",
+                     "holonomic or no constraints, no forces, a variational step")  # fmt: skip
+EVOLUTION = Promise("F*Ω - Ω = dξ of the reactions", "Borda, Fernández, Grillo, Thm. 5.3", "a map of pairs of nodes")
+
+
+def symplectic(subject: Subject) -> Claim:
+    """Φ*ω = ω, ω = dp∧dx, on tangent vectors of the states, by differences of single steps."""
+    if subject.orders - {0}:
+        return SYMPLECTIC.not_met("a constraint on velocities or accelerations")
+    if subject.system.forces is not None:
+        return SYMPLECTIC.not_met("forces act")
+    if subject.form == "nodes":
+        return SYMPLECTIC.not_met("a state of two nodes; see Ω on pairs of nodes")
+    if not subject.scheme.claims(subject.system).symplectic:
+        return SYMPLECTIC.not_met("the form that each stage keeps depends on its step")
+    changes = [change(subject, i) for i in np.linspace(0, len(subject.at) - 1, STATES).astype(int)]
+    worst = float(np.max(changes))  # nan where a step from a neighbouring state failed
+    if np.isnan(worst):
+        return SYMPLECTIC.at_most(worst, KEPT, "a step from a neighbouring state could not be solved")
+    return SYMPLECTIC.at_most(worst, KEPT, f"largest entry of Φ*ω - ω over that of ω at {STATES} states, by differences")
+
+
+def evolution(subject: Subject) -> Claim:
+    """Both sides of the theorem at two nodes of the run."""
+    if subject.scheme.order > 2:
+        return EVOLUTION.not_met("a composed step is no map of pairs of nodes")
+    if subject.form == "kick_drift_kick":
+        return EVOLUTION.not_met("a step of kick_drift_kick is no map of pairs of nodes")
+    scheme, points, times = nodes_of(subject.path, subject.system, subject.scheme)
+    k = len(points) // 2
+    found = symplectic_defect(
+        subject.system, points[k - 1], points[k], h=subject.start.h, t0=float(times[k - 1]), scheme=scheme
+    )
+    return EVOLUTION.at_most(
+        float(found.relative), IDENTITY, f"both sides, up to {float(found.size):.2g}, differ by this part of Ω"
+    )
+
+
+def change(subject: Subject, sample: int) -> float:
+    """The largest entry of Φ*ω - ω over that of ω at one state, in sizes of the coordinates."""
+    q, v, t = (x[sample] for x in subject.samples)
+    sizes = np.concatenate([subject.sizes[0], subject.sizes[1]])
+    center = np.concatenate([q, v])
+    slopes = _restrictions(subject, center, t)[1] * sizes
+    basis = np.linalg.svd(slopes, full_matrices=True)[2][len(slopes) :] * sizes
+    points = np.array([_on_constraints(subject, center + WIDTH * at * b, t) for b in basis for at, _ in STENCIL])
+    begin, end = _step(subject, points, float(t))
+    before, after = (_form(_slopes(x)) for x in (begin, end))
+    return float(np.max(np.abs(after - before)) / np.max(np.abs(before)))
+
+
+def _on_constraints(subject: Subject, y: np.ndarray, t) -> np.ndarray:
+    """A point on the manifold of the constraints near y, which depends smoothly on y."""
+    for _ in range(6):
+        value, slopes = _restrictions(subject, y, t)
+        if not len(value):
+            break
+        y = y - np.asarray(least_norm(jnp.asarray(slopes), jnp.asarray(value)))
+    return y
+
+
+def _restrictions(subject: Subject, y: np.ndarray, t) -> tuple[np.ndarray, np.ndarray]:
+    rows = subject.along(_RESTRICTED, y[None], np.asarray(t)[None])
+    return rows[0][0], rows[1][0]
+
+
+def _restricted(system: System, y, t):
+    n = y.shape[0] // 2
+    of = lambda x: jnp.concatenate([jnp.zeros(0), *velocity_residuals(system, x[:n], x[n:], t).values()])  # noqa: E731
+    return of(y), jax.jacfwd(of)(y)
+
+
+_RESTRICTED = SystemFunction(_restricted)
+
+
+def _step(subject: Subject, points: Float[np.ndarray, "B two_n"], t: float) -> tuple[np.ndarray, np.ndarray]:
+    """(x, p) at the beginning and at the end of one step from each point, (B, 2n)."""
+    n, h = points.shape[1] // 2, subject.start.h
+    paths = ensemble(subject.system, points[:, :n], points[:, n:], h=h, steps=1, t0=t, scheme=subject.scheme, threads=1)
+    if np.any(np.asarray(paths.code)):
+        return points, np.full_like(points, np.nan)
+    canonical = _canonical(subject.scheme, subject.form)
+    q, v = np.asarray(paths.q), np.asarray(paths.v)
+    rows = lambda k, s: subject.along(canonical, q[:, k], v[:, k], np.full(len(q), s), np.full(len(q), h))  # noqa: E731
+    return rows(0, t), rows(1, t + h)
+
+
+def _canonical(scheme: Scheme, form: str) -> SystemFunction:
+    """(x, p): q and L_v of a state of kick_drift_kick; q₁ and D₂L_d(q₀, q₁) of the pair behind one of drift_kick_drift."""
+
+    def at(system: System, q, v, t, h):
+        if form == "kick_drift_kick":
+            return jnp.concatenate([q, momentum(system, q, v, t)])
+        back = scheme.state.weight
+        first = q - back * h * v
+        return jnp.concatenate([first + h * v, legendre_plus(scheme, system, Interval(first, h * v, t - back * h, h))])
+
+    return SystemFunction(at)
+
+
+def _slopes(rows: Float[np.ndarray, "B two_n"]) -> Float[np.ndarray, "d two_n"]:
+    """Derivatives of (x, p) along each tangent vector, by the stencil, in units of WIDTH."""
+    parts = rows.reshape(-1, len(STENCIL), rows.shape[1])
+    return np.einsum("s,dsk->dk", [weight for _, weight in STENCIL], parts)
+
+
+def _form(slopes: Float[np.ndarray, "d two_n"]) -> Float[np.ndarray, "d d"]:
+    """ω(δ, δ') = δx·δp' - δp·δx'."""
+    n = slopes.shape[1] // 2
+    x, p = slopes[:, :n], slopes[:, n:]
+    return x @ p.T - p @ x.T

@@ -1,0 +1,201 @@
+"""verdict: promises that theorems make hold, planted violations are found, and what is not promised is not claimed."""
+
+import dataclasses
+import json
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dalembert as da
+from dalembert.claims import Finding, balance, convergence, existence, judge, reversal, symplectic
+from dalembert.claims.subject import RunData
+from dalembert.gallery import ENTRIES
+
+HOLDS, FAILS, NOT_CLAIMED = Finding.HOLDS, Finding.FAILS, Finding.HYPOTHESIS_FAILS
+
+
+def subject(system, q0, v0, h=0.05, steps=200, scheme=None, **given):
+    start = RunData(np.array(q0, dtype=float), np.array(v0, dtype=float), 0.0, h, steps, {"branch": None, **given})
+    return judge.subject_of(system, scheme or da.Scheme(), start)
+
+
+def of_gallery(name, **given):
+    entry = ENTRIES[name]
+    return subject(entry.system, entry.q0, entry.v0, **{"h": entry.h, **given})
+
+
+@pytest.fixture(scope="module")
+def particle():
+    return of_gallery("nonholonomic_particle")
+
+
+def test_a_nonholonomic_system_keeps_what_its_theorems_say_and_no_more():
+    entry = ENTRIES["nonholonomic_particle"]
+    found = da.verdict(entry.system, None, entry.q0, entry.v0, h=entry.h, steps=100)
+    assert found.holds
+    assert not found.broken
+    wanted = {
+        "one motion": HOLDS, "the discrete flow exists": HOLDS, "constraints[0]": HOLDS, "the states lie in D": HOLDS,
+        "momentum of x": NOT_CLAIMED, "momentum of y": HOLDS, "a step is symplectic": NOT_CLAIMED, "F*Ω": HOLDS,
+        "a run backwards": HOLDS, "q of order 2": HOLDS, "multipliers of order 2": HOLDS,
+    }  # fmt: skip
+    assert {name: found[name].finding for name in wanted} == wanted
+    assert found["F*Ω"].measured < 1e-12
+    assert "up to 0.15" in found["F*Ω"].reason  # both sides are not zero
+    assert abs(found["q of order 2"].measured - 2.0) < 0.02
+    assert "the states lie in D" in str(found)
+    assert "Scheme()" in str(found)
+    read = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert read["holds"] is True
+    assert [row["measured"] is None for row in read["claims"]].count(True) >= 2
+    with pytest.raises(KeyError, match="there are"):
+        _ = found["the sun rises"]
+
+
+def test_a_constraint_that_is_left_is_seen(particle):
+    path = particle.path
+    off = dataclasses.replace(path, q=jnp.asarray(path.q), v=jnp.asarray(path.v).at[50, 2].add(1e-9))
+    assert [c.finding for c in existence.constraints(particle)] == [HOLDS]
+    moved = dataclasses.replace(particle, path=off)
+    assert [c.finding for c in existence.constraints(moved)] == [FAILS]
+    q, v, t = particle.states
+    beside = dataclasses.replace(particle, states=(q, v + 1e-9, t))
+    assert [c.finding for c in existence.distribution(beside)] == [FAILS]
+
+
+def test_d_is_not_claimed_at_states_where_the_scheme_does_not_keep_it():
+    entry = ENTRIES["nonholonomic_particle"]
+    scheme = da.Scheme.jimenez_scheurle(0.5, redefined=False)
+    off = subject(entry.system, entry.q0, entry.v0, scheme=scheme, steps=20)
+    (claim,) = existence.distribution(off)
+    assert claim.finding is NOT_CLAIMED
+    assert "states elsewhere" in claim.reason
+    assert scheme.claims(entry.system).order == 1
+    assert "not symmetric" in reversal.reversible(off).reason
+
+
+def test_a_drift_of_the_energy_is_told_from_oscillation_and_from_a_way_between_two_places():
+    t = np.linspace(0.0, 100.0, 1001)
+    swinging = 1.0 + 1e-3 * np.sin(1.3 * t) ** 3
+    passing = 1.0 + 1e-3 / (1.0 + t) ** 2
+    creeping = swinging + 1e-5 * t
+    for values, drifts in ((swinging, False), (passing, False), (creeping, True), (0.1 * passing + 1e-5 * t, True)):
+        found, chance = balance.drift_of(t, values)
+        assert (abs(found) > chance) is drifts
+
+
+def test_forces_with_power_and_a_wrong_sign_in_a_reaction_end_the_claim_on_energy():
+    friction = da.System(lambda q, v: 0.5 * v @ v - 0.5 * q @ q, forces=lambda q, v: -0.1 * v)
+    claim = balance.energy_drift(subject(friction, [1.0], [0.0], steps=80))
+    assert claim.finding is NOT_CLAIMED
+    assert "forces have power" in claim.reason
+    wrong = da.Nonholonomic(lambda q, v: v[2] - q[1] * v[0], reactions=lambda q, v: jnp.array([q[1], 0.0, 1.0]))
+    claim = balance.energy_drift(
+        subject(da.System(lambda q, v: 0.5 * v @ v, wrong), [0.0, 0.4, 0.0], [1.0, 0.5, 0.4], h=0.01, steps=80)
+    )
+    assert claim.finding is NOT_CLAIMED
+    assert "reactions have power" in claim.reason
+
+
+def test_momenta_of_symmetries_whole_broken_and_bent():
+    flat = lambda q, v: 0.5 * v @ v - 0.5 * (q @ q) ** 2  # noqa: E731
+    turning = {"rotation": lambda q: jnp.array([-q[1], q[0]])}
+    round_one = subject(da.System(flat), [1.0, 0.0], [0.1, 0.8], steps=100)
+    (claim,) = balance.momenta(round_one, turning)
+    assert claim.finding is HOLDS
+    assert claim.measured < 1e-13
+    dented = subject(da.System(lambda q, v: flat(q, v) - 1e-4 * q[0]), [1.0, 0.0], [0.1, 0.8], steps=100)
+    (claim,) = balance.momenta(dented, turning)
+    assert claim.finding is NOT_CLAIMED
+    assert "L changes along it" in claim.reason
+    # A plane in (x, Y + sin 3x): the symmetry is one of L, and not of L_d, because it is not affine.
+    height = lambda q: q[1] - jnp.sin(3 * q[0])  # noqa: E731
+    bent = da.System(lambda q, v: 0.5 * v[0] ** 2 + 0.5 * (v[1] - 3 * jnp.cos(3 * q[0]) * v[0]) ** 2 - 0.5 * height(q) ** 2)
+    claims = list(
+        balance.momenta(
+            subject(bent, [0.3, 0.0], [0.5, 0.2], steps=100), {"x": lambda q: jnp.array([1.0, 3 * jnp.cos(3 * q[0])])}
+        )
+    )
+    assert [c.finding for c in claims] == [FAILS]
+
+
+@pytest.mark.parametrize("form", ["drift_kick_drift", "kick_drift_kick"])
+def test_a_step_is_symplectic_in_both_forms_and_a_damped_one_is_not(form):
+    free = da.System(lambda q, v: 0.5 * (1.0 + q[0] ** 2) * v @ v - jnp.cos(q[0]) - q[0] * q[1] ** 2)
+    seen = subject(free, [0.4, 0.1], [0.3, 0.2], h=0.2, steps=30, scheme=da.Scheme(form))
+    claim = symplectic.symplectic(seen)
+    assert claim.finding is HOLDS
+    assert claim.measured < 1e-9
+    damped = dataclasses.replace(seen.system, forces=lambda q, v: -0.01 * v)
+    assert symplectic.symplectic(dataclasses.replace(seen, system=damped)).finding is NOT_CLAIMED
+    assert symplectic.change(dataclasses.replace(seen, system=damped), 5) > 1e-4
+
+
+def test_stages_of_drift_kick_drift_keep_no_common_form():
+    """Each keeps ω + (γh)²/4 dL_q∧dv; a composition in kick_drift_kick is symplectic."""
+    entry = ENTRIES["pendulum"]
+    composed = {form: subject(entry.system, entry.q0, entry.v0, h=0.4, steps=20, scheme=da.Scheme(form, order=4))
+                for form in ("drift_kick_drift", "kick_drift_kick")}  # fmt: skip
+    assert symplectic.symplectic(composed["drift_kick_drift"]).finding is NOT_CLAIMED
+    assert symplectic.symplectic(composed["kick_drift_kick"]).finding is HOLDS
+    assert symplectic.change(composed["drift_kick_drift"], 10) > 1e-4
+
+
+def test_with_holonomic_constraints_the_step_is_symplectic_on_the_manifold():
+    claim = symplectic.symplectic(of_gallery("spherical_pendulum", steps=20))
+    assert claim.finding is HOLDS
+    assert claim.measured < 1e-9
+
+
+def test_v_of_a_lyapunov_constraint_falls_where_the_step_resolves_it_and_not_at_twice_the_step():
+    """The wheel pendulum of Borda, Fernández, Grillo at the paper's h = 0.1: V rises in some steps, at h = 0.05 in none."""
+    assert next(balance.lyapunov(of_gallery("inertia_wheel_pendulum", h=0.05, steps=400))).finding is HOLDS
+    claim = next(balance.lyapunov(of_gallery("inertia_wheel_pendulum", h=0.1, steps=200)))
+    assert claim.finding is FAILS
+    assert claim.measured > 0.1
+
+
+def test_a_start_of_first_order_costs_the_order_of_the_run():
+    entry = ENTRIES["curvature_particle"]
+    given = {"h": 0.1, "steps": 8, "scheme": da.Scheme("nodes")}
+    first = subject(entry.system, entry.q0, entry.v0, starter="first_order", **given)
+    found = {c.claim: c for c in convergence.orders(first)}
+    assert found["q of order 2"].finding is FAILS
+    assert found["q of order 2"].measured == pytest.approx(1.0, abs=0.2)
+    second = {c.claim: c for c in convergence.orders(subject(entry.system, entry.q0, entry.v0, **given))}
+    assert second["q of order 2"].finding is HOLDS
+
+
+def test_reversal_sees_what_the_motion_forgets(particle):
+    assert reversal.reversible(particle).measured < 1e-12
+    spinning = da.System(lambda q, v: 0.5 * v @ v + q[0] * v[1] - q @ q)  # a magnetic field
+    claim = reversal.reversible(subject(spinning, [1.0, 0.0], [0.0, 0.5], steps=60))
+    assert claim.finding is NOT_CLAIMED
+    assert "a(q, -v) differs" in claim.reason
+    sliding = da.Nonholonomic(lambda q, v: v[1] - 0.3 - q[0] * v[0])  # affine
+    claim = reversal.reversible(subject(da.System(lambda q, v: 0.5 * v @ v, sliding), [0.0, 0.0], [1.0, 0.3], steps=20))
+    assert claim.finding is NOT_CLAIMED
+    assert "-v violates" in claim.reason
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_findings_do_not_depend_on_the_units(unit):
+    system = da.System(lambda q, v: 0.5 * v @ v + unit**2 * jnp.cos(q[0] / unit), parameters=None)
+    seen = subject(system, [unit], [0.0], steps=100)
+    claims = [existence.motion(seen), balance.energy_drift(seen), symplectic.symplectic(seen), reversal.reversible(seen)]
+    assert [c.finding for c in claims] == [HOLDS] * 4
+    assert claims[2].measured < 1e-8
+
+
+def test_what_is_wrong_with_the_arguments_is_said():
+    system, q, v = ENTRIES["pendulum"].system, [1.0], [0.0]
+    with pytest.raises(TypeError, match="system: found"):
+        da.verdict(lambda q: q, None, q, v, h=0.1)
+    with pytest.raises(ValueError, match="h: found"):
+        da.verdict(system, None, q, v, h=math.nan)
+    with pytest.raises(ValueError, match="steps: found 3"):
+        da.verdict(system, None, q, v, h=0.1, steps=3)
+    with pytest.raises(TypeError, match="symmetries"):
+        da.verdict(system, None, q, v, h=0.1, symmetries={"x": 3})
