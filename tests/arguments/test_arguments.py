@@ -110,6 +110,7 @@ WRONG = {
     "steps": NO_DATA | {"number": 1.0, "growing": [0.1, 0.2], "one": [0.1], "negative": [0.1, -0.1]},
     "number": NO_NUMBER,
     "positive": NO_NUMBER | {"zero": 0.0, "negative": -0.1},
+    "step": NO_NUMBER | {"zero": 0.0},
     "fraction": NO_NUMBER | {"zero": 0.0, "negative": -0.1, "one": 1.0},
     "part": NO_NUMBER | {"negative": -0.1, "two": 2.0},
     "count": NO_COUNT | {"zero": 0},
@@ -211,7 +212,7 @@ MANY = {"problem": STRAIGHT, "initial": ([PLACE] * 2,), "final": ([PLACE] * 2,)}
 GRID, TIMES = {"T": 1.0, "steps": 5}, {"times": np.linspace(0.0, 1.0, 6)}
 READY = da.prepare(FREE, h=0.1)
 XI, POINT_AND_SPEED = [0.0, 0.0, 1.0], {"q": PLACE, "v": [1.0, 0.0]}  # of the chart
-NONE_OF_THEM = dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE)
+NONE_OF_THEM = dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE) | {"h": "step"}
 SOLVED = {"initial": "end", "scheme": "windows", "times": ELSEWHERE}
 FLOW = {"problem": VAKONOMIC, "multipliers": [[0.5]], "h": 0.1}
 LANDS = {"problem": MOVE, "solution": plan, "final": ([1.0, 1.0], PLACE)}
@@ -221,7 +222,7 @@ M, F = da.measure, da.manifolds
 # name: function, arguments with which it succeeds, and what an argument is where its name does not tell
 CALLS = {
     "simulate": (da.simulate, STATE | RUN, NONE_OF_THEM),
-    "prepare": (da.prepare, {"system": FREE, "h": 0.1, "backend": "jax"}, {}),
+    "prepare": (da.prepare, {"system": FREE, "h": 0.1, "backend": "jax"}, {"h": "step"}),
     "PreparedRun": (lambda q0, v0, steps, t0, throw: READY(q0, v0, steps, t0=t0, throw=throw),
                     {"q0": PLACE, "v0": [1.0, 1.0], "steps": 4, "t0": 0.0, "throw": True}, {}),
     "simulate a discrete system": (da.simulate, PAIRS | RUN, {"nodes": "rows"}),
@@ -232,7 +233,7 @@ CALLS = {
     "ensemble of a flow": (da.ensemble, JETS | {"jets": [JETS["jets"]] * 2, **RUN}, {"jets": "rows", "multipliers": "rows"}),
     "free steps": (da.simulate_free_steps, {"problem": STRAIGHT, "nodes": np.eye(2), "times": [0.0, 0.1], "steps": 4},
                    {"scheme": "windows"}),
-    "roots": (da.roots, AT | {"h": 0.1}, {}),
+    "roots": (da.roots, AT | {"h": 0.1}, {"h": "step"}),
     "reference": (da.reference, STATE | {"t": [0.0, 1.0]}, {"t": "times", "max_steps": "count or None"}),
     "adapted_reference": (da.adapted_reference, ROLLS | {"t": [0.0, 1.0]}, {"t": "times"}),
     "project": (da.project, STATE, {}),
@@ -380,6 +381,8 @@ RIGHT = {
     ("Nearest", "coordinates"): {"beyond"},
     ("Law.saturated", "lower"): {"array"},
     ("Law.saturated", "upper"): {"array"},
+    ("reference", "t"): {"falling"},
+    ("ostrogradsky", "t"): {"falling"},
     ("matching", "at"): {"longer"},  # it is reach that has too few then
     ("energy_shaping", "at"): {"longer"},
     ("Path.interpolate", "t"): {"array"},

@@ -91,7 +91,7 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     """Check the data and choose the program: its form, its state, and its first nodes."""
     (scheme, _, branch), t0, h = recipe, grid.t0, grid.h
     known = not isinstance(h, Tracer)
-    q, v, a, multipliers, matrix = checked_start(system, given.q0, given.v0, t0, STEPS * float(h) if known else None)
+    q, v, a, multipliers, matrix = checked_start(system, given.q0, given.v0, t0, STEPS * abs(float(h)) if known else None)
     check_maps(scheme, q.shape[0])
     check_branch(system, branch, q.shape[0])
     deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
