@@ -114,7 +114,7 @@ def as_positive(value: Any, name: str, right: str = "a positive, finite number")
 
 
 def as_step(value: Any, name: str = "h") -> Any:
-    """A step of time: one number other than 0, below 0 for a run backwards in time."""
+    """A step of time, not 0."""
     return as_number(value, name, "a finite step that is not 0: positive, or negative for a run backwards in time", bool)
 
 
@@ -287,8 +287,7 @@ def _holds_truth(x: Any) -> bool:
 
 
 def _check_finite(array: np.ndarray, name: str) -> None:
-    good = np.isfinite(array)
-    if good.all():
+    if (good := np.isfinite(array)).all():
         return
     at = tuple(int(i) for i in np.argwhere(~good)[0])
     more = f" ({np.count_nonzero(~good)} such numbers)" if np.count_nonzero(~good) > 1 else ""
