@@ -35,7 +35,7 @@ def check_callbacks(prepared: Prepared, grid: Grid, choices: Choices, initial) -
         raise ValueError("feedback: a VariationalProblem has no forces from outside; put them into a System")
     if isinstance(choices.branch, Avoid) and choices.branch.factor is not None:
         divided(program, q.shape[0])
-    rule = getattr(choices.branch, "function", None) or getattr(choices.branch, "factor", None)
+    rule = next((f for name in ("function", "factor", "least") if (f := getattr(choices.branch, name, None))), None)
     if stop is None and domain is None and feedback is None and rule is None and choices.reduce is None:
         return initial
 
