@@ -23,7 +23,7 @@ PACKAGE = "dalembert"
 SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
-    ("numbers", "outcome", "held"),
+    ("numbers", "outcome", "lazy"),
     ("path", "tracing", "solution_bounds", "solution_time", "solution_refinement"),
     ("solution",),
     ("algebra",),

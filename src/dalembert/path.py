@@ -13,12 +13,12 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from dalembert.held import Held
+from dalembert.lazy import Lazy
 from dalembert.numbers import as_array, described, whole_number
 from dalembert.outcome import Outcome
 
 
-class Statistics(Held):
+class Statistics(Lazy):
     """What the solver did, over the whole run, also over steps that were not saved.
 
     Attributes:
@@ -104,7 +104,7 @@ class Provenance:
         return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
 
-class Path(Held):
+class Path(Lazy):
     """d/dt L_v - L_q = f + Rᵀλ, solved step by step: a discrete trajectory. Every variable carries its own times and its own
     level.
 

@@ -22,13 +22,14 @@ from dalembert.algebra import Newton
 from dalembert.gallery import ENTRIES
 from dalembert.step.run.loop import chunked_run
 from dalembert.step.run.native import native_run
-from dalembert.step.run.state import Choices, Grid, RunState, initial_state
+from dalembert.step.run.state import Grid, RunState, StepOptions, initial_state
 from dalembert.step.start.prepare import prepare_system, program_for
 from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems.equations import value
+from dalembert.systems.shapes import check_shapes
 
 COEFFICIENTS, ZERO = 24, jnp.asarray(0.0)
-CHOICES = Choices(None, Newton(), None, None, None, None)
+CHOICES = StepOptions(None, Newton(), None, None, None, None)
 TERMS = [
     lambda a, b: a * b,
     lambda a, b: a**2 * b - b**3,
@@ -107,7 +108,8 @@ def drawn(number: int, seed: int, h: float) -> Start:
         v = v - row * (row @ v) / (row @ row) if c.order == 0 else v
         level[at] = values_and_rows(system, q, v)[0][at] + (rng.uniform(-0.5, 0.5) if c.order == 2 else 0.0)
     q, v, h = jnp.asarray(q), jnp.asarray(v), jnp.asarray(h)
-    program = program_for(system.replace(level=level), q, v, ZERO, da.Scheme(form), True)
+    sizes = check_shapes(system, q, v, ZERO)
+    program = program_for(system.replace(level=level), sizes, da.Scheme(form), True)
     return Start(program, initial_state(Prepared(program, q[None], q, v, None), ZERO, h, None), h)
 
 
@@ -126,7 +128,7 @@ def jax_step(start: Start) -> tuple[RunState, np.ndarray]:
 @eqx.filter_jit
 def jacobian_at(start: Start, z):
     program, carry, h = start
-    return jax.jacfwd(lambda z: program.residual(z, carry.q, carry.s, carry.k * h, h, carry.held))(z)
+    return jax.jacfwd(lambda z: program.residual(z, carry.q, carry.s, carry.k * h, h, carry.held_force))(z)
 
 
 def native_step(start: Start) -> RunState:
@@ -209,4 +211,4 @@ def test_steps_of_a_thousand_agree(name):
         after, jacobian = jax_step(start)
         assert difference(start, after) < 1e-12 * (condition(jacobian) + condition_of_data(start, after))
         carry = jax_run(start, 20)
-    assert int(carry.k) == 1000 + prepared.program.lead
+    assert int(carry.k) == 1000 + prepared.program.starting_nodes

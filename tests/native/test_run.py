@@ -149,8 +149,8 @@ def test_an_exact_root_of_a_singular_system_is_accepted():
 def test_a_sampled_law_is_held_in_between():
     step = scalar_step(lambda z, q, t, h, p: z, law=lambda q, v, t, p: q * 0 + t)
     _, found = run(step, law_every=3, steps=7)
-    np.testing.assert_allclose(found.rows["held"][:, 0], [0, 0, 0, 0.3, 0.3, 0.3, 0.6], atol=1e-15)
-    np.testing.assert_allclose(found.rows["v"], found.rows["held"], atol=1e-15)
+    np.testing.assert_allclose(found.rows["held_force"][:, 0], [0, 0, 0, 0.3, 0.3, 0.3, 0.6], atol=1e-15)
+    np.testing.assert_allclose(found.rows["v"], found.rows["held_force"], atol=1e-15)
 
 
 def test_a_reduction_over_all_steps():

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.held import as_left
+from dalembert.lazy import as_left
 from dalembert.step import known_run
 
-door = importlib.import_module("dalembert.step.simulate")
+door, prepared = (importlib.import_module(f"dalembert.step.{name}") for name in ("simulate", "prepared_run"))
 K = 1.0
 ROLL = [0.0, 0.0, 0.3, 0.25, 0.5], [np.cos(0.3), np.sin(0.3), 0.2, 0.1, 0.1]
 SWING = [0.6, 0.0, -0.8], [0.0, 0.5, 0.0]
@@ -63,7 +63,9 @@ def the_long_way(monkeypatch):
 
     def call(function):
         with monkeypatch.context() as patch:
-            patch.setattr(door, "known_path", lambda *_: None)
+            for module in (door, prepared):
+                patch.setattr(module, "known_path", lambda *_: None)
+            patch.setattr(prepared.PreparedRun, "_at_once", lambda *_: None)
             return function()
 
     return call

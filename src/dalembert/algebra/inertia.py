@@ -104,18 +104,18 @@ def _negative(rows: Float[np.ndarray, "n lower+1"], shift: float) -> int:
 
     n, lower = len(rows), rows.shape[1] - 1
     size = max(ROWS, 2 * lower)
-    room = np.zeros((size, lower + size))  # E in the last columns of the block before, and D
-    band = as_strided(room, (size, lower + 1), (room.strides[0] + 8, 8))  # a row of the band is one place further each time
+    work = np.zeros((size, lower + size))  # E in the last columns of the block before, and D
+    band = as_strided(work, (size, lower + 1), (work.strides[0] + 8, 8))  # a row of the band is one place further each time
     count, block = 0, np.zeros((0, 0))
     for start in range(0, n, size):
         m = min(size, n - start)
         band[:m] = rows[start : start + m]
         near = min(lower, m) if start else 0
-        rest = _eliminate(lapack, block, room[:near, :lower])
+        rest = _eliminate(lapack, block, work[:near, :lower])
         count += rest.negative
         k = len(rest.kept)
         block = np.zeros((k + m, k + m))
-        block[k:, k:] = room[:m, lower : lower + m]
+        block[k:, k:] = work[:m, lower : lower + m]
         block[k : k + near, k : k + near] -= rest.product
         block.reshape(-1)[k * (k + m + 1) :: k + m + 1] -= shift
         if k:

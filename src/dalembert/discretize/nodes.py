@@ -128,17 +128,17 @@ def node_reactions(scheme: Scheme, system: System, node: Node) -> Float[Array, "
 
 
 def node_equations(
-    scheme: Scheme, system: System, node: Node, multipliers: Float[Array, "m"], held: Vector, deflate: bool
+    scheme: Scheme, system: System, node: Node, multipliers: Float[Array, "m"], held_force: Vector, deflate: bool
 ) -> Float[Array, "n_plus_m"]:
     """D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h(f + R_dᵀλ) = 0 and (q₀,q₁,q₂) ∈ D_K.
 
-    held: (n,) a further generalised force, constant over the step. deflate: write a Lyapunov constraint as λ = -φ₀/u.
+    held_force: (n,) a further generalised force, constant over the step. deflate: write a Lyapunov constraint as λ = -φ₀/u.
     Source: Borda, Fernández, Grillo, Theorem 3.3, eq. (4), with multipliers scaled to converge to the continuous ones.
     """
     motion = (
         outgoing(scheme, system, node.after)
         + incoming(scheme, system, node.before)
-        + node.h * (held + node_reactions(scheme, system, node).T @ multipliers)
+        + node.h * (held_force + node_reactions(scheme, system, node).T @ multipliers)
     )
     return jnp.concatenate([motion, kinematic_equations(scheme, system, node, multipliers, deflate)])
 
@@ -164,7 +164,7 @@ def kinematic_equations(
 
 def _second_order(system: System, c, point, t, multiplier, deflate: bool) -> Float[Array, "rows"]:
     q, v, a = point
-    if deflate and isinstance(c, Lyapunov) and deflatable(system):
+    if deflate and isinstance(c, Lyapunov) and deflatable(system.constraints):
         return multiplier - lyapunov_control(system, q, v, t)
     return value(system, c, q, v, a, t)
 
@@ -182,7 +182,7 @@ class Kick(NamedTuple):
 
 
 def kick_equations(
-    scheme: Scheme, system: System, q0: Vector, v0: Vector, t, h, *, kick: Kick, held: Vector, deflate: bool
+    scheme: Scheme, system: System, q0: Vector, v0: Vector, t, h, *, kick: Kick, held_force: Vector, deflate: bool
 ) -> Float[Array, "equations"]:
     """The conjugate form, for holonomic constraints φ with others C (RATTLE where there are no others):
 
@@ -215,11 +215,11 @@ def kick_equations(
     start = (
         momentum(system, q0, v0, t)
         + legendre_minus(scheme, system, interval)
-        + 0.5 * h * (force(system, q0, v0, t) + held + r0.T @ left)
+        + 0.5 * h * (force(system, q0, v0, t) + held_force + r0.T @ left)
     )
     end = (
         legendre_plus(scheme, system, interval)
-        + 0.5 * h * (force(system, q1, v1, t + h) + held + r1.T @ right)
+        + 0.5 * h * (force(system, q1, v1, t + h) + held_force + r1.T @ right)
         - momentum(system, q1, v1, t + h)
     )
     return jnp.concatenate([start, end, *rows])

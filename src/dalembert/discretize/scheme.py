@@ -13,6 +13,7 @@ from dalembert.discretize.composition import ORDERS, composition, not_self_adjoi
 from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
 from dalembert.numbers import as_choice, as_flag, as_number, described, whole_number
 from dalembert.systems import Lyapunov, System
+from dalembert.systems.constraints import Constraint
 from dalembert.systems.shapes import output_shape, traced
 
 Form = Literal["drift_kick_drift", "kick_drift_kick", "nodes"]
@@ -140,9 +141,9 @@ class Scheme(eqx.Module):
         lyapunov = any(isinstance(c, Lyapunov) for c in system.constraints)
         return (Beta(0.0), Beta(1.0)) if lyapunov else (Beta(0.5),)
 
-    def form_for(self, system: System) -> Form:
-        """The form used for this system; ValueError where the form cannot hold the system's constraints."""
-        holonomic = any(c.order == 0 for c in system.constraints)
+    def form_for(self, constraints: Sequence[Constraint]) -> Form:
+        """The form used for a system with these constraints; ValueError where the form cannot hold them."""
+        holonomic = any(c.order == 0 for c in constraints)
         if self.form is None:
             return "kick_drift_kick" if holonomic else "drift_kick_drift"
         if self.form == "drift_kick_drift" and holonomic:

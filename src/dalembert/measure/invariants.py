@@ -186,7 +186,7 @@ def constraint_residual(
         if c.order == 0 and form == "kick_drift_kick":
             rate = lambda x, w, a, s, c=c: first_derivative(system, c, x, w, s)  # noqa: E731
             out.append(_residual(f"d/dt of {name}", s, rate, x, w, a))
-        if isinstance(c, Lyapunov) and deflatable(system):
+        if isinstance(c, Lyapunov) and deflatable(system.constraints):
             held = jnp.asarray(path.multipliers)[:, at : at + 1]
             law = lambda x, w, held, s: held - lyapunov_control(system, x, w, s)  # noqa: E731
             out.append(_residual(f"λ + φ₀/u of {name}", s, law, x, w, held))

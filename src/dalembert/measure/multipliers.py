@@ -32,7 +32,7 @@ def multipliers(system: System, path: Path) -> Multipliers:
 
     They have the order of (q, v), and the times of the velocities. `path.multipliers` are those of the discrete equations,
     of order 2 at their own times `path.t_multipliers`, and of order 1 at the end of the step (a composed scheme has no such
-    multipliers of its own: there the two agree). Held forces of a sampled law are not known here. Works under jit. Where
+    multipliers of its own: there the two agree). Lazy forces of a sampled law are not known here. Works under jit. Where
     velocities lie half way between nodes the position is the mid-point, as in `energy`.
 
     Args:

@@ -203,7 +203,7 @@ def form_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | Window
         return Scheme("nodes"), "nodes"
     _check_fits(system, path)
     chosen = Scheme() if scheme is None else own_scheme(scheme)
-    form = chosen.form_for(system)
+    form = chosen.form_for(system.constraints)
     level = "mid" if form == "nodes" else "node"
     recorded = repr(chosen) if path.provenance is None else path.provenance.scheme
     if level != path.levels[0] or recorded != repr(chosen):

@@ -240,7 +240,7 @@ def one_step_map(system: System, scheme: Scheme | None, step: Callable | None, t
         return step
     if scheme is not None and not isinstance(scheme, Scheme):
         raise TypeError(f"scheme: found {type(scheme).__name__}; give a Scheme")
-    if (scheme or Scheme()).form_for(system) == "nodes":
+    if (scheme or Scheme()).form_for(system.constraints) == "nodes":
         raise ValueError(
             "scheme: the form 'nodes' has its velocities between the nodes and is no map of (q, v); use drift_kick_drift, "
             "the same equations from (q, v), or give the map as step="

@@ -23,7 +23,7 @@ from dalembert.step.run.loop import row_of, rows_of, traced_run
 from dalembert.step.run.native import columns_of, compiled, empty_rows, packed, told, unpacked
 from dalembert.step.run.provenance import abridged
 from dalembert.step.run.resolution import warn_of_resolution
-from dalembert.step.run.state import Choices, Grid, RunState, SampledFeedback, initial_state
+from dalembert.step.run.state import Grid, RunState, SampledFeedback, StepOptions, initial_state
 from dalembert.step.start.checks import batch_size, check_batch, check_callbacks, initial_value
 from dalembert.step.start.prepare import check_any_system, prepare_any
 from dalembert.step.start.prepared import Given, Prepared, Recipe
@@ -109,9 +109,9 @@ def ensemble(
     """
     check_x64()
     options = RunOptions(
-        h=step_of(system, h), steps=steps, t0=t0, scheme=scheme, starter=starter, branch=branch, save_every=save_every,
-        reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance, max_iterations=max_iterations,
-        backend=backend,
+        h=step_of(h, isinstance(system, DiscreteSystem)), steps=steps, t0=t0, scheme=scheme, starter=starter, branch=branch,
+        save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance,
+        max_iterations=max_iterations, backend=backend,
     )  # fmt: skip
     if threads is not None:
         whole_number(threads, "threads", most=MOST_THREADS)
@@ -120,7 +120,7 @@ def ensemble(
     check_any_system(system)
     data = Given(q0, v0, nodes, jets, multipliers)._asdict()
     given, axes = check_batch(system, data, dict(parameters or {}))
-    grid, choices = options.grid, options.choices
+    grid, step_options = options.grid, options.step_options
     if is_traced(system, given, grid.h, grid.t0):
         raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
     size = batch_size(system, given, axes)
@@ -130,13 +130,13 @@ def ensemble(
     units = one.program.units if isinstance(one.program, Scaled) else None
     if isinstance(system, System):
         check_many(system, given, axes, grid.t0, STEPS * abs(float(grid.h)))
-    initial = check_callbacks(one, grid, choices, initial_value(reduce[1]) if reduce else None)
+    initial = check_callbacks(one, grid, step_options, initial_value(reduce[1]) if reduce else None)
     start = (grid._replace(steps=MANY, every=1), options.recipe, units)
     prepared, carry = _begin(system, given, axes, size, start, initial)
-    record = options.record(system, **abridged(given))
-    arguments = (prepared, choices, carry, grid, threads)
+    record = options.record(options.words(system.texts(), type(system)), system.parameters, **abridged(given))
+    arguments = (prepared, step_options, carry, grid, threads)
     carry, rows = native_first(_native, _jax, *arguments) if options.native else _jax(*arguments)
-    path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, grid, choices)
+    path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, grid, step_options)
     path = dataclasses.replace(path, h=np.full(size, path.h))
     warn_of_resolution(path)
     # By device_put: jnp.asarray would compile a program for every shape.
@@ -165,26 +165,26 @@ def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) ->
 
 
 @Jitted
-def _traced(program, choices: Choices, carry: RunState, grid: Grid):
-    return eqx.filter_vmap(lambda p, c: traced_run(p, choices, c, grid))(program, carry)
+def _traced(program, step_options: StepOptions, carry: RunState, grid: Grid):
+    return eqx.filter_vmap(lambda p, c: traced_run(p, step_options, c, grid))(program, carry)
 
 
-def _jax(prepared: Prepared, choices: Choices, carry: RunState, grid: Grid, threads):
-    return jax.tree.map(np.asarray, _traced(prepared.program, choices, carry, grid))
+def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, threads):
+    return jax.tree.map(np.asarray, _traced(prepared.program, step_options, carry, grid))
 
 
-def _native(prepared: Prepared, choices: Choices, carry: RunState, grid: Grid, threads):
+def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, threads):
     """All runs in lanes, over threads."""
     carry = jax.tree.map(np.asarray, carry)
     arrays, static = eqx.partition(prepared.program, eqx.is_array)
     size = len(carry.q)
     first = jax.tree.map(lambda x: x[0], (arrays, carry))
-    native = compiled(eqx.combine(first[0], static), choices, first[1], grid.t0, grid.h)
-    code, lead = native.code, prepared.program.lead
+    native = compiled(eqx.combine(first[0], static), step_options, first[1], grid.t0, grid.h)
+    code, lead = native.code, prepared.program.starting_nodes
     everything = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])
-    data = packed(np, everything, choices, carry, grid, size)
+    data = packed(np, everything, step_options, carry, grid, size)
     state, inputs = (np.ascontiguousarray(x) for x in data)
-    count = np.repeat(counts(**told(prepared.program, choices, lead, grid))[None], size, axis=0)
+    count = np.repeat(counts(**told(prepared.program, step_options, lead, grid))[None], size, axis=0)
     count[:, COUNTED.offset("known")] = carry.known
     start, rows = rows_of(lead, grid.steps, grid.every)
     table = empty_rows((size, rows - start, code.row_size))

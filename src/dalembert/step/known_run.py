@@ -11,20 +11,21 @@ from jaxtyping import Float
 from dalembert.discretize import Scheme
 from dalembert.discretize.scheme import check_maps
 from dalembert.native import Unsupported
-from dalembert.numbers import as_numbers, as_vector, holds_tracer
-from dalembert.path import Path, Provenance
+from dalembert.numbers import as_numbers, as_vector, holds_tracer, outside
+from dalembert.path import Path
 from dalembert.step.options import RunOptions
 from dalembert.step.programs.scaled import FAR
+from dalembert.step.ready_run import Bound, ReadyRun
 from dalembert.step.run.native import compiled
-from dalembert.step.run.ready import Bound, ReadySteps
+from dalembert.step.run.ready import ReadySteps
 from dalembert.step.run.state import initial_state
 from dalembert.step.start.checks import check_callbacks
 from dalembert.step.start.prepare import DEFAULT, Motion, begun, check_branch, program_for
-from dalembert.step.start.prepared import Given, Prepared, Recipe
+from dalembert.step.start.prepared import Given, Recipe
 from dalembert.systems import System
 from dalembert.systems.initial.root import InitialRoot, initial_root
 from dalembert.systems.shapes import check_shapes
-from dalembert.tracing import Remembered, Walk, Watched, outside, split, unchanged, watch
+from dalembert.tracing import Remembered, Walk, Watched, refilled, split, taken_apart, unchanged, watch
 
 REMEMBERED = 128  # runs that are found again
 COPIES = 16  # function objects of the same content whose records are kept with a run
@@ -32,32 +33,25 @@ COPIES = 16  # function objects of the same content whose records are kept with 
 Vector = Float[np.ndarray, "n"]
 
 
-class InitialState(NamedTuple):
-    """Initial data."""
-
-    q: Vector
-    v: Vector
-
-
 class Read(NamedTuple):
     """What a system and the options of a run hold: key, the objects that can change, and the arrays.
 
-    own: how many of the arrays are the system's, in the order of its leaves; the others are the scheme's. watched: by what
-    it is seen that all this is still so; None where it must be read again. runs: those found for it, by the number of
-    coordinates: the key is long.
+    The arrays of the system come first, then the scheme's. watched: by what it is seen that all this is still so; None where
+    it must be read again. runs: those found for it, by the number of coordinates: the key is long.
     """
 
     key: Any
     objects: tuple
     leaves: list
-    own: int
     watched: tuple[Watched, ...] | None
-    runs: dict[int, tuple[KnownRun, Bound]]
+    runs: dict[int, ReadyRun]
 
 
 class KnownRun(NamedTuple):
-    """What all calls share that read the same and have as many coordinates. bound: by the function objects of a call."""
+    """What all calls share that read the same and have as many coordinates. sizes: equations of each constraint;
+    bound: by the function objects of a call."""
 
+    sizes: list[int]
     root: InitialRoot
     steps: ReadySteps
     bound: Remembered[Bound]
@@ -67,7 +61,28 @@ _KNOWN: Remembered[list[KnownRun | None]] = Remembered(REMEMBERED)
 _READ: Remembered[tuple[tuple, Read]] = Remembered(REMEMBERED)  # by the objects, which it holds: none has another's place
 
 
-def known_path(system: Any, given: Given, options: RunOptions) -> Path | None:
+class Known(NamedTuple):
+    """A path, whether there is nothing to say of it, and the run for more of them with the same arrays."""
+
+    path: Path
+    calm: bool
+    run: WatchedRun
+
+
+class WatchedRun(NamedTuple):
+    """A run of n coordinates, and what the functions named when it was found."""
+
+    n: int
+    run: ReadyRun
+    watched: tuple[Watched, ...] | None
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the functions still name the same; False where only a new look at them can tell."""
+        return self.watched is not None and unchanged(self.watched)
+
+
+def known_path(system: Any, given: Given, options: RunOptions) -> Known | None:
     """The path; None where it must be looked for in the ordinary way, which finds every error and every other form.
 
     That is so under tracing, for other problems than a System, for a reducer, without machine code, and wherever the initial
@@ -83,25 +98,27 @@ def known_path(system: Any, given: Given, options: RunOptions) -> Path | None:
     run = found.runs.get(len(q)) or _known(system, options, found, q, v)
     if run is None:
         return None
-    record = options.record(system, run[1].words, q0=given.q0, v0=given.v0)
-    return _path(run, options, found, InitialState(q, v), record)
+    record = options.record(run.bound.words, system.parameters, q0=given.q0, v0=given.v0)
+    done = run.path(q, v, run.told(options), options, lambda: record)
+    return None if done is None else Known(*done, WatchedRun(len(q), run, found.watched))
 
 
-def _known(system: System, options: RunOptions, found: Read, q: Vector, v: Vector) -> tuple[KnownRun, Bound] | None:
-    """The run and what belongs to these function objects; None where there is no machine code, or these data do not show."""
+def _known(system: System, options: RunOptions, found: Read, q: Vector, v: Vector) -> ReadyRun | None:
+    """The run with these arrays; None where there is no machine code, or these data do not show."""
     key = found.key, len(q)
     entry = _KNOWN.get(key) or _made(system, options, found, q, v)
     if entry is not None:
         _KNOWN.put(key, entry)
     if entry is None or entry[0] is None:
         return None
-    run = entry[0]
-    bound = run.bound.get(found.objects)
+    known = entry[0]
+    bound = known.bound.get(found.objects)
     if bound is None:
-        program = program_for(system, q, v, options.grid.t0, _scheme(options), options.deflate)
-        bound = run.bound.put(found.objects, Bound(program, options.words(system)))
-    found.runs[len(q)] = run, bound
-    return run, bound
+        program = program_for(system, known.sizes, _scheme(options), options.deflate)
+        bound = known.bound.put(found.objects, Bound(program, options.words(system.texts(), type(system))))
+    run = ReadyRun(known.root, known.steps, bound, found.leaves, _scheme(options))
+    found.runs[len(q)] = run
+    return run
 
 
 def _has_numbers(given: Given, options: RunOptions) -> bool:
@@ -136,62 +153,40 @@ def _read(system: System, options: RunOptions) -> Read | None:
 def _read_anew(system: System, options: RunOptions) -> Read | None:
     walk, leaves = Walk(), []
     parts = split(walk, system, leaves)
-    own, feedback = len(leaves), options.feedback
+    feedback = options.feedback
     rules = (options.branch, options.stop, options.domain, feedback and feedback.rule)
     key = parts, split(walk, _scheme(options), leaves), walk.of(rules)
     if not walk.lasting or any(isinstance(x, Tracer) for x in leaves):
         return None
-    return Read(key, tuple(walk.objects), leaves, own, watch(walk), {})
+    return Read(key, tuple(walk.objects), leaves, watch(walk), {})
 
 
 def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector) -> list[KnownRun | None] | None:
     """[the run], or [None] where there is no machine code of it; None where these data do not show."""
     grid, n = options.grid, len(q)
-    root = initial_root(system, n, sum(check_shapes(system, q, v, grid.t0)))
+    sizes = check_shapes(system, q, v, grid.t0)
+    tree, leaves = taken_apart(system)
+    root = initial_root(refilled(tree, leaves), leaves, n, sum(sizes))
     if root is None:
         return [None]
     check_maps(_scheme(options), n)
-    check_branch(system, options.branch, n)
-    program = program_for(system, q, v, grid.t0, _scheme(options), options.deflate)
-    made = _begun(root, program, options, found, InitialState(q, v))
-    if made is None:
+    check_branch(options.branch, system.constraints, n)
+    motion, t0, h = root.over(leaves), float(options.t0), float(options.h)
+    if not motion.solve(q, v, t0) <= FAR:
         return None
-    choices = options.choices
-    check_callbacks(made, grid, choices, None)
+    program = program_for(system, sizes, _scheme(options), options.deflate)
+    made = begun(
+        program, Recipe(_scheme(options), options.starter, options.branch), Motion(q, v, motion.a, motion.multipliers), t0, h
+    )
+    step_options = options.step_options
+    check_callbacks(made, grid, step_options, None)
     try:
-        native = compiled(program, choices, initial_state(made, grid.t0, grid.h, None), grid.t0, grid.h)
+        native = compiled(program, step_options, initial_state(made, grid.t0, grid.h, None), grid.t0, grid.h)
     except Unsupported:
         return [None]
     if not native.code.written_out or [id(x) for x in native.leaves] != [id(x) for x in found.leaves]:
         return [None]
     steps = ReadySteps(native.code, program, options.feedback is not None)
-    run = KnownRun(root, steps, Remembered(COPIES))
-    run.bound.put(found.objects, Bound(program, options.words(system)))
+    run = KnownRun(sizes, root, steps, Remembered(COPIES))
+    run.bound.put(found.objects, Bound(program, options.words(system.texts(), type(system))))
     return [run]
-
-
-def _begun(root: InitialRoot, program, options: RunOptions, found: Read, at: InitialState) -> Prepared | None:
-    """The data of the first step; None where they are not proven to pass every check, or belong in units of their own."""
-    (q, v), t0, h = at, float(options.t0), float(options.h)
-    n = len(q)
-    start = root.solve(q, v, t0, found.leaves[: found.own])
-    if not start.plain or start.apart > FAR:
-        return None
-    recipe = Recipe(_scheme(options), options.starter, options.branch)
-    return begun(program, recipe, Motion(q, v, start.z[:n], start.z[n:]), t0, h)
-
-
-def _path(
-    known: tuple[KnownRun, Bound], options: RunOptions, found: Read, at: InitialState, record: Provenance
-) -> Path | None:
-    (run, bound), grid = known, options.grid
-    steps = run.steps
-    program = bound.with_arrays(found.leaves) if steps.lead else bound.program
-    made = _begun(run.root, program, options, found, at)
-    if made is None:
-        return None
-    done = steps.run(made, grid, steps.inputs(grid, options.tolerance, found.leaves), options.limits)
-    code = steps.code_of(done)
-    if code != 0:
-        code = steps.outcome(made._replace(program=bound.with_arrays(found.leaves)), grid, options.choices, done)
-    return steps.path(done, grid, code, record)

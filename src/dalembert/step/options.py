@@ -9,7 +9,7 @@ from typing import Any, Literal
 import jax
 
 from dalembert.algebra import Newton
-from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize import Scheme
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import (
     MOST_NODES,
@@ -25,8 +25,8 @@ from dalembert.numbers import (
 from dalembert.path import Provenance
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.run.native import Limits
-from dalembert.step.run.provenance import Words, record_of, taken, words_of
-from dalembert.step.run.state import Choices, Grid, SampledFeedback
+from dalembert.step.run.provenance import Words, record_of, scheme_text, taken, words_of
+from dalembert.step.run.state import Grid, SampledFeedback, StepOptions
 from dalembert.step.start.prepared import Recipe
 from dalembert.step.start.second_node import STARTERS, Starter
 from dalembert.systems import is_traced
@@ -92,10 +92,10 @@ class RunOptions:
         return Newton(float(self.tolerance), int(self.max_iterations))
 
     @property
-    def choices(self) -> Choices:
+    def step_options(self) -> StepOptions:
         """What every step is told."""
         function = self.reduce and self.reduce[0]
-        return Choices(self.branch, self.newton, self.stop, self.domain, self.feedback, function)
+        return StepOptions(self.branch, self.newton, self.stop, self.domain, self.feedback, function)
 
     @property
     def limits(self) -> Limits:
@@ -121,17 +121,18 @@ class RunOptions:
         other.__dict__.update(self.__dict__, steps=steps, t0=t0)
         return other
 
-    def words(self, system) -> Words:
-        """What the records of all calls with the same functions have in common."""
+    def words(self, problem: dict[str, Any], kind: type) -> Words:
+        """What the records of all calls with the same functions have in common. problem: its texts; kind: its class."""
         functions = {
             "stop": self.stop, "domain": self.domain, "feedback": self.feedback and self.feedback.law,
             "reduce": self.reduce and self.reduce[0],
         }  # fmt: skip
         given = {name: function for name, function in functions.items() if function is not None}
-        return words_of(system, self.scheme, "" if self.h is None else self.starter, self.branch, **given)
+        starter = "" if self.h is None else self.starter
+        return words_of(problem, scheme_text(kind, self.scheme), starter, self.branch, **given)
 
-    def record(self, system, words: Words | None = None, **data: Any) -> Provenance:
-        """The record of a call; data: its other arguments. The values are those of this moment. words: if they are known."""
+    def record(self, words: Words, parameters: Any, **data: Any) -> Provenance:
+        """The record of a call; data: its other arguments. The values are those of this moment."""
         free = self.h is None
         own = {} if free else {"h": taken(self.h), "t0": taken(self.t0), "save_every": self.save_every}
         given = {name: taken(x) for name, x in data.items() if x is not None}
@@ -141,12 +142,12 @@ class RunOptions:
             rest = {"tolerance": self.tolerance, "max_iterations": self.max_iterations, "feedback_every": every}
             return {**own, "steps": self.steps, **given, **rest, "backend": self.backend}
 
-        return record_of(system, words or self.words(system), values)
+        return record_of(parameters, words, values)
 
 
-def step_of(system, h: Any) -> Any:
-    """The step of a call; 1 for a DiscreteSystem that is given none."""
-    if h is None and isinstance(system, DiscreteSystem):
+def step_of(h: Any, scales: bool) -> Any:
+    """The step of a call; scales: whether it only scales time and multipliers, 1 where none is given."""
+    if h is None and scales:
         return 1.0
     if h is None:
         raise TypeError("h: is missing; give the step, positive, or negative for a run backwards in time")

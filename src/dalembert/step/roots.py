@@ -18,6 +18,7 @@ from dalembert.step.run.branch import Call, second_root
 from dalembert.step.start.prepare import program_for
 from dalembert.systems import System, check_initial_data, is_traced
 from dalembert.systems.consistency import STEPS
+from dalembert.systems.shapes import check_shapes
 from dalembert.tracing import Jitted
 
 MOST_STARTS = 1_000_000
@@ -87,7 +88,8 @@ def roots(
     check_initial_data(system, position, velocity, now, STEPS * abs(length))
     time = jnp.asarray(now, dtype=float)
     check_maps(scheme or Scheme(), position.shape[0])
-    program = program_for(system, position, velocity, time, scheme or Scheme(), deflate=False)
+    sizes = check_shapes(system, position, velocity, time)
+    program = program_for(system, sizes, scheme or Scheme(), deflate=False)
     call = Call(position, velocity, time, jnp.asarray(length, dtype=float), jnp.zeros_like(position))
     table = jax.tree.map(np.asarray, _search(program, call, number, jax.random.key(key)))
     return _distinct(table)
@@ -129,7 +131,7 @@ def _describe(program: StepProgram, call: Call, z, guess, size) -> dict[str, Arr
     rows = jnp.max(jnp.abs(jacobian), axis=1)
     rows = jnp.where(rows > 0, rows, 1.0)
     factor = program.factor(z, call.q, call.s, call.t, call.h)
-    q, v = program.after(z, call.q, call.s, call.h)
+    q, v = program.output_state(z, call.q, call.s, call.h)
     terms = jnp.abs(jacobian / rows[:, None]) @ jnp.abs(z) + 1e-300
     return {
         "z": z / size,

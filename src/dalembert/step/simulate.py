@@ -12,7 +12,7 @@ import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
-from dalembert.held import as_left
+from dalembert.lazy import as_left
 from dalembert.native import native_first
 from dalembert.numbers import as_flag
 from dalembert.outcome import Outcome
@@ -26,7 +26,7 @@ from dalembert.step.run.loop import chunked_run, traced_run
 from dalembert.step.run.native import native_run
 from dalembert.step.run.native_traced import native_traced_run
 from dalembert.step.run.resolution import warn_of_resolution
-from dalembert.step.run.state import Choices, Grid, RunState, SampledFeedback, initial_state
+from dalembert.step.run.state import Grid, RunState, SampledFeedback, StepOptions, initial_state
 from dalembert.step.start.checks import check_callbacks, initial_value
 from dalembert.step.start.prepare import prepare_any
 from dalembert.step.start.prepared import Given, Prepared
@@ -113,13 +113,14 @@ def simulate(
     """
     check_x64()
     options = RunOptions(
-        h=step_of(system, h), steps=steps, t0=t0, scheme=scheme, starter=starter, branch=branch, save_every=save_every,
-        reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance, max_iterations=max_iterations,
-        backend=backend,
+        h=step_of(h, isinstance(system, DiscreteSystem)), steps=steps, t0=t0, scheme=scheme, starter=starter, branch=branch,
+        save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance,
+        max_iterations=max_iterations, backend=backend,
     )  # fmt: skip
     as_flag(throw, "throw")
     given = Given(q0, v0, nodes, jets, multipliers)
-    path = found_path(system, given, options)
+    known = known_path(system, given, options)
+    path = found_path(system, given, options) if known is None else known.path
     if as_left(path, "provenance") is None:  # traced
         return path
     warn_of_resolution(path)
@@ -134,33 +135,28 @@ def solved(path: Path) -> Path:
 
 
 def found_path(system, given: Given, options: RunOptions) -> Path:
-    """The path, however it ended; without provenance where it is traced."""
-    known = known_path(system, given, options)
-    return _found(system, given, options) if known is None else known
-
-
-def _found(system, given: Given, options: RunOptions) -> Path:
-    """The path, with every check, of every kind of problem, by either back-end, traced or not."""
-    grid, choices, reduce = options.grid, options.choices, options.reduce
+    """The path, with every check, of every kind of problem, by either back-end, traced or not: however it
+    ended, and without provenance where it is traced."""
+    grid, step_options, reduce = options.grid, options.step_options, options.reduce
     prepared = prepare_any(system, given, grid, options.recipe)
     program = prepared.program
-    initial = check_callbacks(prepared, grid, choices, initial_value(reduce[1]) if reduce else None)
+    initial = check_callbacks(prepared, grid, step_options, initial_value(reduce[1]) if reduce else None)
     carry = initial_state(prepared, grid.t0, grid.h, initial)
     if is_traced(program, carry, grid.t0, grid.h, prepared.expected):
-        return _inside(prepared, choices, carry, grid, options.native)
-    record = options.record(system, **given._asdict())
-    arguments = (program, choices, carry, grid)
+        return _inside(prepared, step_options, carry, grid, options.native)
+    record = options.record(options.words(system.texts(), type(system)), system.parameters, **given._asdict())
+    arguments = (program, step_options, carry, grid)
     carry, rows = native_first(native_run, chunked_run, *arguments) if options.native else chunked_run(*arguments)
-    carry = carry._replace(code=np.asarray(int(diagnosis(program, choices, carry, grid.t0, grid.h))))
+    carry = carry._replace(code=np.asarray(int(diagnosis(program, step_options, carry, grid.t0, grid.h))))
     # By NumPy: every small operation of JAX is compiled when it is first met, jnp.asarray too, for every shape.
     prepared, carry, rows = jax.tree.map(np.asarray, (prepared, carry, rows))
-    return dataclasses.replace(path_of(np, prepared, carry, rows, grid, choices), provenance=record)
+    return dataclasses.replace(path_of(np, prepared, carry, rows, grid, step_options), provenance=record)
 
 
 @Jitted
-def _inside(prepared: Prepared, choices: Choices, carry: RunState, grid: Grid, native: bool) -> Path:
+def _inside(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, native: bool) -> Path:
     """The run under tracing, as one program: under grad or vmap alone, without jit, it would be traced and compiled anew by
     every call, and its last operations one by one."""
-    arguments = (prepared.program, choices, carry, grid)
+    arguments = (prepared.program, step_options, carry, grid)
     carry, rows = native_first(native_traced_run, traced_run, *arguments) if native else traced_run(*arguments)
-    return path_of(jnp, prepared, carry, rows, grid, choices)
+    return path_of(jnp, prepared, carry, rows, grid, step_options)

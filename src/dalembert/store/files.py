@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from dalembert.numbers import described
 from dalembert.path import Path
 from dalembert.solution import CriticalPoint
-from dalembert.step.run.provenance import words_of
 from dalembert.store.atomic import write
 from dalembert.store.checks import check_format
 from dalembert.store.checksum import NOTE, FileError, last_line, verified
@@ -163,7 +162,7 @@ def matches(path: Path | str | os.PathLike, system: Problem) -> bool:
     if isinstance(run, CriticalPoint) or run.provenance is None:
         why = "is a solution" if isinstance(run, CriticalPoint) else "was computed under jit, vmap or grad"
         raise ValueError(f"path: carries no provenance (it {why}), so nothing to compare")
-    return run.provenance.source_hash == words_of(system, None, "", None).texts["source_hash"]
+    return run.provenance.source_hash == system.texts()["source_hash"]
 
 
 def _as_file(file: str | os.PathLike) -> File:

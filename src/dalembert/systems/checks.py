@@ -14,7 +14,7 @@ from dalembert.algebra import numerical_rank
 from dalembert.numbers import as_number, as_vector, is_traced
 from dalembert.systems.consistency import Runs, violation_of
 from dalembert.systems.constraints import Lyapunov
-from dalembert.systems.equations import acceleration
+from dalembert.systems.equations import motion_at
 from dalembert.systems.initial.terms import InitialTerms, in_units, initial_terms
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System, check_system
@@ -65,13 +65,15 @@ def check_x64() -> None:
 
 
 class Start(NamedTuple):
-    """The beginning of a motion. matrix: the derivative of the equations by (a, λ); None where values are traced."""
+    """The beginning of a motion. matrix: the derivative of the equations by (a, λ); None where values are traced. sizes: how
+    many equations each constraint has."""
 
     q: Array
     v: Array
     a: Any  # of NumPy, except where values are traced
     multipliers: Any
     matrix: np.ndarray | None
+    sizes: list[int]
 
 
 def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: float | Array | None = None):
@@ -94,32 +96,43 @@ def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: fl
         InconsistentDataError: the constraints do not hold.
         RankDeficientError: (a, λ) is not determined.
     """
-    q, v, _, _ = _checked(system, q0, v0, t0, time)
-    return q, v
+    check_system(system)
+    found, _ = _checked(system, q0, v0, t0, time)
+    return found.q, found.v
 
 
 def checked_start(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> Start:
     """As `check_initial_data`, with the accelerations and multipliers that the checks have found."""
-    q, v, t, found = _checked(system, q0, v0, t0, time)
+    given, found = _checked(system, q0, v0, t0, time)
+    q, v, t, sizes = given
     if found is None:
-        return Start(q, v, *acceleration(system, q, v, t)[:2], None)
+        return Start(q, v, *motion_at(system, q, v, t)[:2], None, sizes)
     n = q.shape[0]
-    return Start(q, v, found.z[:n], found.z[n:], found.matrix)
+    return Start(q, v, found.z[:n], found.z[n:], found.matrix, sizes)
 
 
-def _checked(system: System, q0, v0, t0, time) -> tuple[Array, Array, Array, InitialTerms | None]:
+class _Given(NamedTuple):
+    """Initial data as arrays, and how many equations each constraint has."""
+
+    q: Array
+    v: Array
+    t: Array
+    sizes: list[int]
+
+
+def _checked(system: System, q0, v0, t0, time) -> tuple[_Given, InitialTerms | None]:
+    """The data, and what is known of the system there: nothing, under tracing."""
     check_x64()
-    check_system(system)
     q = as_vector(q0, "q0")
     v = as_vector(v0, "v0", q.shape[0])
     t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
-    m = check_shapes(system, q, v, t)
-    if is_traced(system, q, v, t):
-        return q, v, t, None
+    given = _Given(q, v, t, check_shapes(system, q, v, t))
+    if is_traced(q, v, t, system.parameters):
+        return given, None
     check_parameters(system)
-    found = initial_terms(system, q, v, t, sum(m))
+    found = initial_terms(system, q, v, t, sum(given.sizes))
     if found is None:  # a function of the system closes over a traced value
-        return q, v, t, None
+        return given, None
     _check_values(system, found, q, v)
     _check_consistent(system, found, q, v, t, None if isinstance(time, Tracer) else time)
     scaled = in_units(found)
@@ -134,7 +147,7 @@ def _checked(system: System, q0, v0, t0, time) -> tuple[Array, Array, Array, Ini
             f"q0, v0: no acceleration that satisfies the constraints was found from a = 0 (Newton's residual is "
             f"{found.residual:.3g}); the constraint on accelerations may have no real solution at this state"
         )
-    return q, v, t, found
+    return given, found
 
 
 def check_many(system: System, given: dict, axes: dict, t0, time: float) -> None:

@@ -167,8 +167,8 @@ def _sizes(q, v, a, inertia, time: float | None) -> tuple[np.ndarray, np.ndarray
     """(B, n) each: the sizes of positions and of velocities."""
     reach = np.zeros_like(q) if time is None else time * np.abs(v) + 0.5 * time**2 * np.abs(np.where(np.isfinite(a), a, 0.0))
     weight = np.where(inertia.max(axis=1, keepdims=True, initial=0.0) > 0.0, inertia, 1.0)
-    extent = lambda x: np.sqrt((weight * x**2).sum(axis=1, keepdims=True))  # noqa: E731
-    moves = extent(reach) > STILL * extent(q)
+    weighted_norm = lambda x: np.sqrt((weight * x**2).sum(axis=1, keepdims=True))  # noqa: E731
+    moves = weighted_norm(reach) > STILL * weighted_norm(q)
     positions = _filled(np.where(moves, reach, np.abs(q)), weight)
     return positions, _filled(np.abs(v), weight) if time is None else positions / time
 

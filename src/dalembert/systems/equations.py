@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -154,9 +155,9 @@ def all_reactions(system: System, q: Vector, v: Vector, a: Vector, t) -> Matrix:
     return jnp.concatenate(rows) if rows else jnp.zeros((0, q.shape[0]))
 
 
-def deflatable(system: System) -> bool:
+def deflatable(constraints: Sequence[Constraint]) -> bool:
     """One Lyapunov constraint and no other constraint on accelerations: then dV/dt + F is affine in its multiplier."""
-    second = [c for c in system.constraints if c.order == 2]
+    second = [c for c in constraints if c.order == 2]
     return len(second) == 1 and isinstance(second[0], Lyapunov)
 
 
@@ -167,7 +168,7 @@ def kkt_residual(system: System, q: Vector, v: Vector, t, z: Float[Array, "n_plu
     motion = euler_lagrange(system, q, v, a, t) - all_reactions(system, q, v, a, t).T @ multipliers
     rows, at = [motion], 0
     for c in system.constraints:
-        if isinstance(c, Lyapunov) and deflatable(system):
+        if isinstance(c, Lyapunov) and deflatable(system.constraints):
             rows.append(multipliers[at : at + 1] - lyapunov_control(system, q, v, t))
             at += 1
         else:
@@ -196,7 +197,7 @@ def acceleration(system: System, q: Vector, v: Vector, t: Time = 0.0) -> tuple[V
         >>> a.round(9).tolist(), float(2 * multipliers[0])  # hanging at rest: the rod carries the weight, R = 2q
         ([0.0, 0.0, 0.0], -1.0)
     """
-    return _acceleration(system, *_state(system, q, v, t))
+    return motion_at(system, *_state(system, q, v, t))
 
 
 def first_guess(n: int, m: int) -> Float[np.ndarray, "n_plus_m"]:
@@ -205,7 +206,8 @@ def first_guess(n: int, m: int) -> Float[np.ndarray, "n_plus_m"]:
 
 
 @Jitted  # one program, and not one for each of its operations by every call outside of jit
-def _acceleration(system: System, q: Vector, v: Vector, t) -> tuple[Vector, Rows, Solve]:
+def motion_at(system: System, q: Vector, v: Vector, t) -> tuple[Vector, Rows, Solve]:
+    """`acceleration` of what is checked already."""
     n, m = q.shape[0], sum(check_shapes(system, q, v, t))  # here, and not before: once, when the program is traced
     scale = lambda z: 1.0 + jnp.abs(z)  # noqa: E731
     z, info = root(

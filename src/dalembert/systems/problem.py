@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from jax.core import Tracer
 
 from dalembert.numbers import as_array, described
 from dalembert.systems.pickling import reduced
-from dalembert.tracing import reading
+from dalembert.tracing import reading, source
 
 
 class Problem(eqx.Module):
@@ -39,6 +40,18 @@ class Problem(eqx.Module):
     def trailing(self) -> str:
         """The names of the trailing arguments of every function, for a message."""
         return (", t" if self.time_dependent else "") + (", p" if self.parameters is not None else "")
+
+    def texts(self) -> dict[str, Any]:
+        """What a record says of the problem alone: its functions by name, their sources with a hash, and its coordinates."""
+        own = list({id(f): f for f in self.functions}.values())
+        kinds = [type(part).__name__ for part in (self, *getattr(self, "constraints", ()))]
+        text = "\n".join([f"# {', '.join(kinds)}", *(source(f) for f in own)])
+        return {
+            "system": ", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in own),
+            "source": text,
+            "source_hash": hashlib.sha256(text.encode()).hexdigest(),
+            "coordinates": self.coordinates or (),
+        }
 
     def call(self, function: Callable, *arguments, t=None):
         """`function(*arguments[, t][, p])`: the one place that knows which trailing arguments a user's function takes."""

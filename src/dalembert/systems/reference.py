@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra.ode import integrate
 from dalembert.native import Accuracy, native_first
-from dalembert.numbers import as_array, as_choice, as_flag, as_tolerance, is_traced, whole_number
+from dalembert.numbers import as_array, as_choice, as_flag, as_tolerance, is_traced, outside, whole_number
 from dalembert.systems.checks import check_initial_data
 from dalembert.systems.compiled.flow import drift, reduced_flow
 from dalembert.systems.compiled.function import LARGEST
@@ -21,7 +21,7 @@ from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System, check_system
-from dalembert.tracing import Jitted, outside, traced_once
+from dalembert.tracing import Jitted, traced_once
 
 if TYPE_CHECKING:
     import diffrax

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from dalembert.systems.constraints import Constraint, Kinematic, Lyapunov, WithForces
 from dalembert.systems.indices import index_outside
 from dalembert.systems.system import System
-from dalembert.tracing import Remembered, Walk, reading, split
+from dalembert.tracing import OnShapes
 
 
 def output_shape(function: Callable[[], object], name: str, arguments: str) -> tuple[int, ...]:
@@ -48,35 +47,9 @@ def check_indices(jaxpr, name: str) -> None:
         )
 
 
-_PASSED: Remembered[list] = Remembered(256)
-
-
 def traced(check: Callable, *arguments):
-    """check(*arguments) with traced arguments; what it returns is plain data (shapes, counts).
-
-    Shapes depend on functions and shapes alone: a check that has passed is not made again while what the functions read
-    stays the same.
-    """
-    walk = Walk()
-    key = walk.of(check), split(walk, arguments, [])
-    known = _PASSED.get(key) if walk.lasting else None
-    if known is None:
-        known = [_traced(check, arguments)]
-        if walk.lasting:
-            _PASSED.put(key, known)
-    return known[0]
-
-
-def _traced(check: Callable, arguments):
-    found = []
-
-    def look(given):
-        found.append(check(*given))
-        return jnp.zeros(())
-
-    with reading(check, arguments):
-        eqx.filter_eval_shape(look, arguments)
-    return found[0]
+    """As `OnShapes`, of a function that is made where it is called."""
+    return OnShapes(check)(*arguments)
 
 
 def _trace(function: Callable[[], object], name: str, arguments: str):
@@ -100,12 +73,9 @@ def _trace(function: Callable[[], object], name: str, arguments: str):
         ) from error
 
 
+@OnShapes
 def check_shapes(system: System, q, v, t) -> list[int]:
     """Shapes of everything the user's functions return; the number m of equations of each constraint."""
-    return traced(_check_shapes, system, q, v, t)
-
-
-def _check_shapes(system: System, q, v, t) -> list[int]:
     n, a = q.shape[0], jnp.zeros_like(q)
     if system.coordinates is not None and len(system.coordinates) != n:
         raise ValueError(f"q0: found {n} numbers; the system names {len(system.coordinates)} coordinates")

@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 
 from dalembert.numbers import as_flag, as_function, described
 from dalembert.systems.constraints import Constraint, Lyapunov, WithForces
 from dalembert.systems.problem import Problem, as_arrays, names_of
-from dalembert.tracing import Walk, split
+from dalembert.tracing import Walk, refilled, split, taken_apart
 
 
 class System(Problem):
@@ -108,13 +106,6 @@ class SystemParts(NamedTuple):
 
 def parts_of(system: System) -> SystemParts:
     """The parts of a system."""
-    arrays, static = eqx.partition(system, eqx.is_array)
-    leaves, tree = jax.tree.flatten(arrays)
-    types, walk = [x.dtype for x in leaves], Walk()
+    (tree, leaves), walk = taken_apart(system), Walk()
     key = split(walk, system, [])
-
-    def rebuilt(given: Sequence[Any]) -> System:
-        typed = [jnp.asarray(x, dtype) for x, dtype in zip(given, types, strict=True)]
-        return eqx.combine(jax.tree.unflatten(tree, typed), static)
-
-    return SystemParts(leaves, rebuilt, key if walk.lasting else None)
+    return SystemParts(leaves, refilled(tree, leaves), key if walk.lasting else None)

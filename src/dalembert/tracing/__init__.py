@@ -1,23 +1,26 @@
 """What a user's functions read, and what is kept for as long as that stays the same. Begin with `jitted`."""
 
 from dalembert.tracing import contents, functions  # noqa: F401  they register their rules
-from dalembert.tracing.arguments import split
+from dalembert.tracing.arguments import refilled, split, taken_apart
 from dalembert.tracing.fingerprint import Walk
-from dalembert.tracing.jitted import Jitted, outside, reading, traced_once
+from dalembert.tracing.jitted import Jitted, reading, traced_once
+from dalembert.tracing.on_shapes import OnShapes
 from dalembert.tracing.remembered import Remembered, remembered
 from dalembert.tracing.sources import source
 from dalembert.tracing.watch import Watched, unchanged, watch
 
 __all__ = [
     "Jitted",
+    "OnShapes",
     "Remembered",
     "Walk",
     "Watched",
-    "outside",
     "reading",
+    "refilled",
     "remembered",
     "source",
     "split",
+    "taken_apart",
     "traced_once",
     "unchanged",
     "watch",

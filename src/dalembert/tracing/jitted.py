@@ -15,17 +15,11 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import jax
-import jax.numpy as jnp
-from jax.core import Tracer
 
+from dalembert.numbers import is_traced
 from dalembert.tracing.arguments import Tree, split, taken_apart
 from dalembert.tracing.fingerprint import Same, Walk
 from dalembert.tracing.remembered import Remembered
-
-try:
-    from jax.extend.core import get_opaque_trace_state
-except ImportError:  # where it stands in the lowest version that is allowed
-    from jax.core import get_opaque_trace_state
 
 MOST = 512  # programs that are kept
 CONTEXTS = 512  # after which JAX's own memory is emptied
@@ -34,15 +28,6 @@ CONTEXTS = 512  # after which JAX's own memory is emptied
 _context = jax.make_user_context(default_value=None)
 _numbers = itertools.count(1)
 _NUMBERS: Remembered[int] = Remembered(4 * MOST)
-
-
-with jax.ensure_compile_time_eval():
-    _OUTSIDE = get_opaque_trace_state()
-
-
-def outside() -> bool:
-    """Whether operations give values here, by a look that costs less than an operation: True outside of jit, vmap, grad."""
-    return get_opaque_trace_state() == _OUTSIDE
 
 
 def _number(walk: Walk, key: Hashable) -> int | None:
@@ -146,7 +131,7 @@ class Jitted(Generic[P, R]):
             raise TypeError(f"{self.name}: an argument holds arrays in an order that is not that of its tree")
         run: Any = self._jitted()
         context, text = _number(walk, key), None
-        if not any(isinstance(x, Tracer) for x in (jnp.add(0.0, 0.0), *arrays)):  # under jit all operations are traced
+        if not is_traced(arrays):
             lowered = self._run(run.lower, context, given, arrays).as_text()
             text = self, hashlib.sha256(lowered.encode()).digest()
             known = TEXTS.get(text)

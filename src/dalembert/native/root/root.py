@@ -39,11 +39,16 @@ class CompiledRoot:
 
     def solve(self, given: np.ndarray, tolerance: float, most: int) -> tuple[int, np.ndarray, np.ndarray]:
         """(code, result, report) with z moved in `given`, which holds everything the function reads."""
+        call, result, report = self.over(given, tolerance, most)
+        return call(), result, report
+
+    def over(self, given: np.ndarray, tolerance: float, most: int) -> tuple[Callable[[], int], np.ndarray, np.ndarray]:
+        """`solve` for an array that is filled anew before every call, and its results: addresses are found once."""
         k, size = self.k, self.function.result_size
         result = np.empty(size + k * (k + 1) + REPORT)
         at, begin = result.ctypes.data, given.ctypes.data
-        code = self._run(begin, at, at + 8 * size, k, tolerance, most)
-        return code, result[:size], result[-REPORT:]
+        held = functools.partial(self._run, begin, at, at + 8 * size, k, tolerance, most)
+        return held, result[:size], result[-REPORT:]
 
 
 @refusing

@@ -28,13 +28,13 @@ class Layout:
     """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
 
     `carry`, the state of a run: q and s with their rounding compensations (q_compensation is to be subtracted from the next
-    increment, s_compensation to be added), history (4, z), held, the zero-order-hold force of the last step that was made,
-    sampled, that of the step under way, sign (of stages
+    increment, s_compensation to be added), history (4, z), held_force, the zero-order-hold force of the last step that was
+    made, sampled, that of the step under way, sign (of stages
     forwards and of those backwards), residual, failed_residual, reduced, q and s one step before, and determinant, its size
     in the last step (0: not known). With stages, `begin`: SINCE and w, as they were when the step began, to go back to where
     one of its stages fails.
     `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured. A row of output: q,
-    velocity, multipliers, force, held, node index.
+    velocity, multipliers, force, held_force, node index.
     """
 
     n: int
@@ -51,7 +51,7 @@ class Layout:
     def packed_carry(self) -> Packing:
         """The carry by name, for Python; machine code takes offsets and lengths of the same, `carry`."""
         shapes: dict[str, int | tuple[int, ...]] = {
-            "q": self.n, "q_compensation": self.n, "s": self.k, "history": (HISTORY, self.z), "held": self.n,
+            "q": self.n, "q_compensation": self.n, "s": self.k, "history": (HISTORY, self.z), "held_force": self.n,
             "sampled": self.n, "sign": self.sides, "residual": (), "failed_residual": (), "reduced": self.r,
             "before_q": self.n, "before_s": self.k, "s_compensation": self.k, "determinant": (),
         }  # fmt: skip
@@ -62,7 +62,7 @@ class Layout:
     @functools.cached_property
     def packed_row(self) -> Packing:
         """A row by name."""
-        return Packing.of({"q": self.n, "v": self.n, "multipliers": self.m, "force": self.n, "held": self.n, "k": ()})
+        return Packing.of({"q": self.n, "v": self.n, "multipliers": self.m, "force": self.n, "held_force": self.n, "k": ()})
 
     @functools.cached_property
     def packed_inputs(self) -> Packing:

@@ -6,7 +6,8 @@ import ctypes
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from ctypes import addressof, c_double
 from typing import Any
 
 import numpy as np
@@ -68,15 +69,22 @@ class CompiledStep:
 
     def run(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray) -> None:
         """Advance one run in place. carry, inputs, rows: float64 and count: int64, as in Layout; contiguous."""
-        for array, size in (
-            (carry, self.carry_size),
-            (count, COUNTED.size),
-            (inputs, self.layout.packed_inputs.size),
-            (rows, 0),
-        ):
-            _check(array, size)
+        self.over(carry, count, inputs)(rows)
+
+    def over(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray) -> Callable[[np.ndarray], None]:
+        """`run` in arrays that are filled anew before every call, as a function of the rows: addresses are found once."""
         scratch = np.empty(self.layout.packed_scratch.size)
-        self._run(*(a.ctypes.data for a in (carry, count, inputs, rows, scratch)), self._pivoted)
+        arrays = (carry, count, inputs, scratch)
+        sizes = (self.carry_size, COUNTED.size, self.layout.packed_inputs.size, 0)
+        for array, size in zip(arrays, sizes, strict=True):
+            _check(array, size)
+        before, work = [x.ctypes.data for x in arrays[:3]], scratch.ctypes.data
+
+        def call(rows: Any, held: tuple = arrays) -> None:  # it holds the arrays as long as their addresses
+            _check(rows, 1)
+            self._run(*before, addressof(c_double.from_buffer(rows)), work, self._pivoted)
+
+        return call
 
     def run_many(
         self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray, threads: int | None = None
@@ -172,7 +180,7 @@ def _samples(step: Translated, sample: Sample) -> np.ndarray:
     """The Jacobian near the guess, at a few points, (s, n, n)."""
     inputs = {
         "q": sample.q, "s": sample.s, "t": np.array([sample.t]), "h": np.array([sample.h]), "p": sample.p,
-        "captured": step.captured, "held": np.zeros(len(sample.q)),
+        "captured": step.captured, "held_force": np.zeros(len(sample.q)),
     }  # fmt: skip
     guess = evaluate(step.graph, step.guess, inputs).astype(float)
     entries = [int(i) for i in step.jacobian.ravel()]

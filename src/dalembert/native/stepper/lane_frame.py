@@ -19,7 +19,7 @@ from dalembert.outcome import Outcome
 SHARED = ("known", "rows", "saved", "target")  # counts that lanes of one group have in common
 FIXED = ("last", "every", "limit", "law_every", "first")
 OWN = ("iterations", "max_iterations", "crossings", "turns", "leaps")
-STATE = ("q", "q_compensation", "s", "held", "sampled", "sign", "residual", "reduced", "before_q", "before_s",
+STATE = ("q", "q_compensation", "s", "held_force", "sampled", "sign", "residual", "reduced", "before_q", "before_s",
          "s_compensation", "determinant")  # fmt: skip
 
 

@@ -21,11 +21,11 @@ _CUBIC = np.array([[[0, 0, 0, 0], [1, 0, 0, 0], [2, -1, 0, 0], [3, -3, 1, 0], [4
 
 @dataclasses.dataclass(frozen=True)
 class StepFunctions:
-    """A step  F(z; q, s, t, h, held) = 0,  q ← q + increment,  s ← new, as functions that JAX can trace.
+    """A step  F(z; q, s, t, h, held_force) = 0,  q ← q + increment,  s ← new, as functions that JAX can trace.
 
-    n, k: lengths of q and s. residual(z, q, s, t, h, held, p) → (z,). guess(q, s, t, h, p) → (z,).
+    n, k: lengths of q and s. residual(z, q, s, t, h, held_force, p) → (z,). guess(q, s, t, h, p) → (z,).
     scale(z, q, s, h, p) → (z,), infinite where an unknown is not tested. advance(z, q, s, t, h, p) → (increment
-    (n,), new s (k,)). outputs(z, q, s, t, h, held, p) → (multipliers (m,), force (n,)). velocity(s, p) → (n,).
+    (n,), new s (k,)). outputs(z, q, s, t, h, held_force, p) → (multipliers (m,), force (n,)). velocity(s, p) → (n,).
     factor(z, q, s, t, h, p) → (): its sign is watched; None: the determinant's. ends: a change of the sign ends the run,
     otherwise it is counted. overlap(z, q, s, t, h, p) → (): ends the run where it is negative. stop, domain (q, v, t, p) →
     truth value. law(q, v, t, p) → held (n,), a zero-order-hold force.
@@ -57,7 +57,7 @@ class StepFunctions:
 
 @dataclasses.dataclass
 class Translated:
-    """A step as nodes of a graph. Inputs: z (the iterate), w (the accepted z), q, s, t, h, held, reduced, p, captured;
+    """A step as nodes of a graph. Inputs: z (the iterate), w (the accepted z), q, s, t, h, held_force, reduced, p, captured;
     the rounding compensations of q, s and w; increment: w - s of unknowns that start at s; and again, F at another point
     than the Jacobian.
 
@@ -105,7 +105,8 @@ class Translated:
     def _level(self, i: int) -> int:
         if self.depend.on(i, "z", "w", "w_compensation", "increment", "again"):
             return 2
-        return 1 if self.depend.on(i, "q", "s", "s_compensation", "t", "held", "q_compensation", "reduced", "since") else 0
+        before = ("q", "s", "s_compensation", "t", "held_force", "q_compensation", "reduced", "since")
+        return 1 if self.depend.on(i, *before) else 0
 
     @functools.cached_property
     def equations(self) -> Equations:
@@ -128,10 +129,10 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     graph = Graph(limit)
     tracer, n, k = Tracer(graph), step.n, step.k
     q, s, t, h = (graph.vector(*x) for x in (("q", n), ("s", k), ("t", 1), ("h", 1)))
-    held, q_rest = (graph.vector(*x) for x in (("held", n), ("q_compensation", n)))
+    held_force, q_rest = (graph.vector(*x) for x in (("held_force", n), ("q_compensation", n)))
     reduced = graph.vector("reduced", sum(step.reduced), step.reduced[1])
     t, h = t.reshape(()), h.reshape(())
-    held = held if step.law else np.full(n, graph.zero)  # without a law nothing is ever held
+    held_force = held_force if step.law else np.full(n, graph.zero)  # without a law nothing is ever held
     flat = graph.vector("p", sum(int(np.prod(x, initial=1)) for x in step.shapes))
     p = [a.reshape(x) for a, x in zip(np.split(flat, np.cumsum([np.prod(x, dtype=int) for x in step.shapes])[:-1]),
                                       step.shapes, strict=False)] if step.shapes else []  # fmt: skip
@@ -145,8 +146,8 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     (guess,) = trace(step.guess, q, s, t, h)
     z, w = graph.vector("z", guess.size), graph.vector("w", guess.size)
     s_rest, w_rest = graph.vector("s_compensation", k), graph.vector("w_compensation", guess.size)
-    jacobian, f = trace(_with_jacobian(step.residual), z, q, s, t, h, held)
-    trace(step.residual, z, q, s, t, h, held, by=tracer.declare)
+    jacobian, f = trace(_with_jacobian(step.residual), z, q, s, t, h, held_force)
+    trace(step.residual, z, q, s, t, h, held_force, by=tracer.declare)
     (scale,) = trace(step.scale, w, q, s, h)
     increment, new_s = trace(step.advance, w, q, s, t, h)
     new_s, new_s_compensation = _compensated(graph, new_s, s, s_rest, w_rest)
@@ -155,7 +156,7 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     new_q_compensation = [
         graph.raw("sub", graph.raw("sub", int(a), int(b)), c) for a, b, c in zip(new_q, q, total, strict=True)
     ]
-    multipliers, force = trace(step.outputs, w, q, s, t, h, held)
+    multipliers, force = trace(step.outputs, w, q, s, t, h, held_force)
     (velocity,) = trace(step.velocity, s)
     (new_velocity,) = trace(step.velocity, new_s)
     (start,) = trace(step.velocity, s if len(step.weights) == 1 else graph.vector("since", k))

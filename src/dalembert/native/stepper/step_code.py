@@ -50,7 +50,7 @@ class StepCode:
             f.emitter.bind(values, name, f.read(name))
         if out.law:
             self._sample_law(values, k)
-            f.emitter.bind(values, "held", f.read("sampled"))
+            f.emitter.bind(values, "held_force", f.read("sampled"))
         self._predict(values)
         iterated = [*out.update, *out.check, *out.affine_update, *out.affine_check] if f.plan else [*out.f, *out.jacobian]
         f.emitter.hoist(iterated, values, f.step.level, 1)
@@ -206,7 +206,7 @@ class StepCode:
         for name in ("q", "s"):
             f.write(f"before_{name}", f.read(name))
         if out.law:
-            f.write("held", f.read("sampled"))
+            f.write("held_force", f.read("sampled"))
         self._advance(new, found, whole=True)
         self._save(values, new["q"])
 
@@ -259,8 +259,8 @@ class StepCode:
     def _write_row(self, values: Values, q: Sequence[str], k: str) -> None:
         f, c, out = self.frame, self.code, self.outputs
         given = self.emit([*out.new_velocity, *out.multipliers, *out.force], values)
-        held = f.read("held") if out.law else [c.constant(0.0)] * f.layout.n
-        f.write_row([*q, *given, *held, c.splat(c.let(f"sitofp i64 {k} to double"))])
+        held_force = f.read("held_force") if out.law else [c.constant(0.0)] * f.layout.n
+        f.write_row([*q, *given, *held_force, c.splat(c.let(f"sitofp i64 {k} to double"))])
         f.add("rows", "1")
         f.set_count("saved", k)
 
@@ -286,6 +286,6 @@ class StepCode:
             w, s = (values[f.step.graph.variable(*x)] for x in (("w", j), ("s", i)))
             values[f.step.graph.variable("increment", j)] = c.minus(w, s)
         if self.outputs.law:
-            f.emitter.bind(values, "held", f.read("held"))
+            f.emitter.bind(values, "held_force", f.read("held_force"))
         self._write_row(values, f.read("q"), k)
         c.label("end")

@@ -19,10 +19,11 @@ class Part:
 
 
 def split(g: Graph, equations: Equations) -> tuple[Part, Part]:
-    """(head, tail): the head's equations hold no unknown of the tail, and the tail's are proven to be affine in them.
+    """(nonlinear, affine): the equations of the nonlinear unknowns hold none of the affine ones, and those of the affine
+    unknowns are proven to be affine in them.
 
-    The largest such tail among unions of the irreducible blocks of the Jacobian's structure; everything is head where the
-    structure is singular, and where all equations are affine.
+    As many affine ones as unions of the irreducible blocks of the Jacobian's structure give; all unknowns count as nonlinear
+    where the structure is singular, and where all equations are affine.
     """
     n = len(equations.jacobian)
     everything, pattern = tuple(range(n)), equations.jacobian != g.zero
@@ -32,14 +33,14 @@ def split(g: Graph, equations: Equations) -> tuple[Part, Part]:
         return whole
     uses = (pattern | equations.reads())[row_of]  # uses[j, k]: the equation matched with unknown j holds unknown k
     count, block = cycles(uses)
-    tail: set[int] = set()
-    while (more := _next(uses, equations, row_of, block, count, tail)) is not None:
-        tail |= more
-    if len(tail) in (0, n):
+    affine: set[int] = set()
+    while (more := _next(uses, equations, row_of, block, count, affine)) is not None:
+        affine |= more
+    if len(affine) in (0, n):
         return whole
-    parts = [[j for j in everything if j not in tail], sorted(tail)]
-    head, rest = (Part(tuple(sorted(int(row_of[j]) for j in part)), tuple(part)) for part in parts)
-    return head, rest
+    parts = [[j for j in everything if j not in affine], sorted(affine)]
+    nonlinear, rest = (Part(tuple(sorted(int(row_of[j]) for j in part)), tuple(part)) for part in parts)
+    return nonlinear, rest
 
 
 def matching(pattern: np.ndarray) -> np.ndarray | None:
@@ -84,15 +85,15 @@ def cycles(uses: np.ndarray) -> tuple[int, np.ndarray]:
 
 
 def _next(
-    uses: np.ndarray, equations: Equations, row_of: np.ndarray, block: np.ndarray, count: int, tail: set[int]
+    uses: np.ndarray, equations: Equations, row_of: np.ndarray, block: np.ndarray, count: int, affine: set[int]
 ) -> set[int] | None:
-    """The unknowns of a block that can join the tail."""
+    """The unknowns of a block that can join the affine ones."""
     for b in range(count):
         own = set(np.flatnonzero(block == b).tolist())
         users = set(np.flatnonzero(uses[:, sorted(own)].any(axis=1)).tolist())
-        if own <= tail or not users <= own | tail:
+        if own <= affine or not users <= own | affine:
             continue
-        together = sorted(own | tail)
+        together = sorted(own | affine)
         if equations.affine([int(row_of[j]) for j in together], together):
             return own
     return None

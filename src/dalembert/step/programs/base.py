@@ -1,7 +1,7 @@
 """StepProgram: one step as data. Every back-end runs it; none knows what it means.
 
 State: position q (n,), summed with compensation, and s (k,), what else the step carries (velocities). A step solves
-F(z; q, s, t, h, held) = 0 for z and then adds `increment` to q and replaces s.
+F(z; q, s, t, h, held_force) = 0 for z and then adds `increment` to q and replaces s.
 """
 
 from abc import abstractmethod
@@ -29,14 +29,14 @@ class Outputs(NamedTuple):
 
 
 class StepProgram(eqx.Module):
-    """F(z; q, s, t, h, held) = 0;  q ← q + increment,  s ← new: the equations of one step, as data for every run.
+    """F(z; q, s, t, h, held_force) = 0;  q ← q + increment,  s ← new: the equations of one step, as data for every run.
 
     Attributes:
         system: what moves.
         weights: the step is made of stages with steps γᵢh, each with these equations; (1,) for most.
         multiplier_time: of the multipliers, in units of h after t.
         levels: of velocities and multipliers.
-        lead: nodes before the first step.
+        starting_nodes: nodes before the first step.
     """
 
     system: AbstractVar[Any]
@@ -58,12 +58,12 @@ class StepProgram(eqx.Module):
 
     @property
     @abstractmethod
-    def lead(self) -> int:
+    def starting_nodes(self) -> int:
         """Number of nodes before the one that the first step starts from."""
 
     @abstractmethod
-    def residual(self, z: Unknowns, q: Vector, s: State, t, h, held: Vector) -> Unknowns:
-        """F(z; q, s, t, h, held), (z,): the equations of the step. held: a force from outside, constant in the step."""
+    def residual(self, z: Unknowns, q: Vector, s: State, t, h, held_force: Vector) -> Unknowns:
+        """F(z; q, s, t, h, held_force), (z,): the equations of the step. held_force: one from outside, constant in it."""
 
     @abstractmethod
     def guess(self, q: Vector, s: State, t, h) -> Unknowns:
@@ -78,15 +78,15 @@ class StepProgram(eqx.Module):
         """(increment (n,) of q, the new s) from the solution z."""
 
     @abstractmethod
-    def after(self, z: Unknowns, q: Vector, s: State, h) -> tuple[Vector, Vector]:
+    def output_state(self, z: Unknowns, q: Vector, s: State, h) -> tuple[Vector, Vector]:
         """(q, v) of the same time, after the step."""
 
     @abstractmethod
-    def outputs(self, z: Unknowns, q: Vector, s: State, t, h, held: Vector) -> Outputs:
+    def outputs(self, z: Unknowns, q: Vector, s: State, t, h, held_force: Vector) -> Outputs:
         """Multipliers and constraint force of the solved step."""
 
     @abstractmethod
-    def middle(self, z: Unknowns, q: Vector, s: State, t, h) -> tuple[Vector, Vector, Float[Array, ""]]:
+    def constraint_point(self, z: Unknowns, q: Vector, s: State, t, h) -> tuple[Vector, Vector, Float[Array, ""]]:
         """(q, v, t) at which constraints on accelerations are read."""
 
     @abstractmethod

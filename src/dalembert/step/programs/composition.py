@@ -43,19 +43,19 @@ class Composed(StepProgram):
         return ("node", "node")
 
     @property
-    def lead(self) -> int:
+    def starting_nodes(self) -> int:
         return 0
 
-    def residual(self, z, q, s, t, h, held):
-        return self.base.residual(z, q, s, t, h, held)
+    def residual(self, z, q, s, t, h, held_force):
+        return self.base.residual(z, q, s, t, h, held_force)
 
     def guess(self, q, s, t, h):
         return self.base.guess(q, s, t, h)
 
-    def expect(self, s, h, a, multipliers):
+    def initial_guess(self, s, h, a, multipliers):
         """z of the first stage from the continuous (a, λ) at the start."""
         kind: Any = type(self.base)  # of a bound method equinox makes a module, which takes long
-        return kind.expect(self.base, s, self.weights[0] * h, a, multipliers)
+        return kind.initial_guess(self.base, s, self.weights[0] * h, a, multipliers)
 
     def scale(self, z, q, s, h):
         return self.base.scale(z, q, s, h)
@@ -63,11 +63,11 @@ class Composed(StepProgram):
     def advance(self, z, q, s, t, h):
         return self.base.advance(z, q, s, t, h)
 
-    def after(self, z, q, s, h):
-        return self.base.after(z, q, s, h)
+    def output_state(self, z, q, s, h):
+        return self.base.output_state(z, q, s, h)
 
-    def middle(self, z, q, s, t, h):
-        return self.base.middle(z, q, s, t, h)
+    def constraint_point(self, z, q, s, t, h):
+        return self.base.constraint_point(z, q, s, t, h)
 
     def factor(self, z, q, s, t, h):
         return self.base.factor(z, q, s, t, h)
@@ -81,11 +81,11 @@ class Composed(StepProgram):
     def velocity(self, s):
         return self.base.velocity(s)
 
-    def outputs(self, z, q, s, t, h, held):
+    def outputs(self, z, q, s, t, h, held_force):
         increment, v = self.base.advance(z, q, s, t, h)
         x, n = q + increment, q.shape[0]
-        start = jnp.concatenate([(v - s) / h, self.base.outputs(z, q, s, t, h, held).multipliers])
-        equations = lambda y: kkt_residual(self.system, x, v, t + h, y).at[:n].add(-held)  # noqa: E731
+        start = jnp.concatenate([(v - s) / h, self.base.outputs(z, q, s, t, h, held_force).multipliers])
+        equations = lambda y: kkt_residual(self.system, x, v, t + h, y).at[:n].add(-held_force)  # noqa: E731
         second = any(c.order == 2 and not isinstance(c, Lyapunov) for c in self.system.constraints)
         for _ in range(_ITERATIONS if second else 1):
             start = start - jnp.linalg.solve(jax.jacfwd(equations)(start), equations(start))

@@ -50,7 +50,7 @@ class HigherProgram(StepProgram):
         return common_order(self.system)
 
     @property
-    def lead(self) -> int:
+    def starting_nodes(self) -> int:
         return self.nodes - 1
 
     @property
@@ -85,7 +85,7 @@ class HigherProgram(StepProgram):
         short = equal_window(self.scheme, self.order, h, t - (self.k - 1) * h) if self.order < self.k else None
         return window_equations(self.system, self.window(t, h), self.state(q, s, h), self.unpack(z, q.shape[0]), short)
 
-    def residual(self, z, q, s, t, h, held):
+    def residual(self, z, q, s, t, h, held_force):
         return self.solved(z, q, s, t, h)[0]
 
     def guess(self, q, s, t, h):
@@ -110,11 +110,11 @@ class HigherProgram(StepProgram):
         b = self.new_differences(z, q, s, h)
         return h * b[0], jnp.concatenate([*b, self.solved(z, q, s, t, h)[1].momenta.ravel()])
 
-    def after(self, z, q, s, h):
+    def output_state(self, z, q, s, h):
         b = self.new_differences(z, q, s, h)
         return q + h * b[0], b[0]
 
-    def outputs(self, z, q, s, t, h, held):
+    def outputs(self, z, q, s, t, h, held_force):
         new, oldest = self.unpack(z, q.shape[0]), self.state(q, s, h).u[0]
         forces = new.holonomic / multiplier_size(self.k, self.k, h)
         rows = jax.jacfwd(lambda x: holonomic_constraints(self.system, x, t - (self.k - 1) * h))(oldest)
@@ -122,7 +122,7 @@ class HigherProgram(StepProgram):
         multipliers = new.multipliers / multiplier_size(self.k, self.k - self.order, h)
         return Outputs(multipliers if self.m or not self.mh else forces, force)
 
-    def middle(self, z, q, s, t, h):
+    def constraint_point(self, z, q, s, t, h):
         return q, 0.5 * (self.differences(q, s)[1] + self.new_differences(z, q, s, h)[0]), t
 
     def velocity(self, s):

@@ -73,7 +73,7 @@ class NodeProgram(StepProgram):
         return ("node", "mid" if self.ahead == 0.5 else "node")
 
     @property
-    def lead(self) -> int:
+    def starting_nodes(self) -> int:
         return 1 if self.two_step else 0
 
     def node(self, z, q, s, t, h) -> Node:
@@ -81,14 +81,14 @@ class NodeProgram(StepProgram):
         known = Interval(q, h * s, t - (1.0 - self.ahead) * h, h, 1.0 - self.ahead)
         return Node(q + self.ahead * h * s, h * s, h * z[:n], t + self.ahead * h, h, known)
 
-    def residual(self, z, q, s, t, h, held):
+    def residual(self, z, q, s, t, h, held_force):
         node = self.node(z, q, s, t, h)
-        return node_equations(self.scheme, self.system, node, z[q.shape[0] :], held, self.deflate)
+        return node_equations(self.scheme, self.system, node, z[q.shape[0] :], held_force, self.deflate)
 
     def guess(self, q, s, t, h):
         return jnp.concatenate([s, jnp.zeros(sum(m for _, m in self.kinds))])
 
-    def expect(self, s, h, a, multipliers):
+    def initial_guess(self, s, h, a, multipliers):
         """z from the continuous (a, λ) at the start."""
         return joined([s + h * a, multipliers])
 
@@ -100,22 +100,24 @@ class NodeProgram(StepProgram):
         new = z[: q.shape[0]]
         return (self.ahead * h) * s + ((1.0 - self.ahead) * h) * new, new
 
-    def after(self, z, q, s, h):
+    def output_state(self, z, q, s, h):
         v = z[: q.shape[0]]
         return q + h * (self.ahead * s + (0.5 if self.two_step else 1.0 - self.ahead) * v), v
 
-    def outputs(self, z, q, s, t, h, held):
+    def outputs(self, z, q, s, t, h, held_force):
         multipliers = z[q.shape[0] :]
         rows = node_reactions(self.scheme, self.system, self.node(z, q, s, t, h))
         return Outputs(multipliers, rows.T @ multipliers)
 
-    def middle(self, z, q, s, t, h):
+    def constraint_point(self, z, q, s, t, h):
         node = self.node(z, q, s, t, h)
         x, v, _ = self.scheme.kinematic(node.q, node.d0, node.d1, h)
         return x, v, node.t
 
     def factor(self, z, q, s, t, h):
-        return lyapunov_factor(self.system, *self.middle(z, q, s, t, h)) if deflatable(self.system) else None
+        if not deflatable(self.system.constraints):
+            return None
+        return lyapunov_factor(self.system, *self.constraint_point(z, q, s, t, h))
 
     def overlap(self, z, q, s, t, h):
         return _overlap(self, z, q, s, t, h)
@@ -149,7 +151,7 @@ class KickDriftKick(StepProgram):
         return ("node", "mid")
 
     @property
-    def lead(self) -> int:
+    def starting_nodes(self) -> int:
         return 0
 
     def unpack(self, z, n: int) -> Kick:
@@ -161,14 +163,14 @@ class KickDriftKick(StepProgram):
             at += m
         return Kick(z[:n], z[n : 2 * n], jnp.concatenate(left), jnp.concatenate(right))
 
-    def residual(self, z, q, s, t, h, held):
+    def residual(self, z, q, s, t, h, held_force):
         kick = self.unpack(z, q.shape[0])
-        return kick_equations(self.scheme, self.system, q, s, t, h, kick=kick, held=held, deflate=self.deflate)
+        return kick_equations(self.scheme, self.system, q, s, t, h, kick=kick, held_force=held_force, deflate=self.deflate)
 
     def guess(self, q, s, t, h):
         return jnp.concatenate([s, s, jnp.zeros(sum((2 if order == 0 else 1) * m for order, m in self.kinds))])
 
-    def expect(self, s, h, a, multipliers):
+    def initial_guess(self, s, h, a, multipliers):
         """z from the continuous (a, λ) at the start."""
         parts, at = [s + 0.5 * h * a, s + h * a], 0
         for order, m in self.kinds:
@@ -184,23 +186,25 @@ class KickDriftKick(StepProgram):
         n = q.shape[0]
         return h * z[:n], z[n : 2 * n]
 
-    def after(self, z, q, s, h):
+    def output_state(self, z, q, s, h):
         n = q.shape[0]
         return q + h * z[:n], z[n : 2 * n]
 
-    def outputs(self, z, q, s, t, h, held):
+    def outputs(self, z, q, s, t, h, held_force):
         kick = self.unpack(z, q.shape[0])
         multipliers = 0.5 * (kick.left + kick.right)
         middle, a = q + 0.5 * h * kick.mean, (kick.v - s) / h
         rows = all_reactions(self.system, middle, kick.mean, a, t + 0.5 * h)
         return Outputs(multipliers, rows.T @ multipliers)
 
-    def middle(self, z, q, s, t, h):
+    def constraint_point(self, z, q, s, t, h):
         mean = z[: q.shape[0]]
         return q + 0.5 * h * mean, mean, t + 0.5 * h
 
     def factor(self, z, q, s, t, h):
-        return lyapunov_factor(self.system, *self.middle(z, q, s, t, h)) if deflatable(self.system) else None
+        if not deflatable(self.system.constraints):
+            return None
+        return lyapunov_factor(self.system, *self.constraint_point(z, q, s, t, h))
 
     def overlap(self, z, q, s, t, h):
         return _overlap(self, z, q, s, t, h)
@@ -232,7 +236,7 @@ class DiscreteProgram(StepProgram):
         return ("mid", "interior")
 
     @property
-    def lead(self) -> int:
+    def starting_nodes(self) -> int:
         return self.system.nodes_needed - 1
 
     def nodes(self, z, q, s, h) -> list[Vector]:
@@ -242,10 +246,10 @@ class DiscreteProgram(StepProgram):
             out.append(out[-1] - h * s[i * n : (i + 1) * n])
         return out[::-1]
 
-    def residual(self, z, q, s, t, h, held):
+    def residual(self, z, q, s, t, h, held_force):
         n = q.shape[0]
         equations = discrete_equations(self.system, self.nodes(z, q, s, h), z[n:], h)
-        return equations.at[:n].add(h * held)
+        return equations.at[:n].add(h * held_force)
 
     def guess(self, q, s, t, h):
         return jnp.concatenate([s[: q.shape[0]], jnp.zeros(self.m)])
@@ -258,18 +262,18 @@ class DiscreteProgram(StepProgram):
         n = q.shape[0]
         return h * z[:n], jnp.concatenate([z[:n], s[:-n]])
 
-    def after(self, z, q, s, h):
+    def output_state(self, z, q, s, h):
         v = z[: q.shape[0]]
         return q + 0.5 * h * v, v
 
-    def outputs(self, z, q, s, t, h, held):
+    def outputs(self, z, q, s, t, h, held_force):
         n, nodes = q.shape[0], self.nodes(z, q, s, h)
         k, j = self.system.order, self.system.factor
         start = len(nodes) - 1 - j
         rows = discrete_reactions(self.system, nodes[start : start + k + 1])
         return Outputs(z[n:], rows.T @ z[n:])
 
-    def middle(self, z, q, s, t, h):
+    def constraint_point(self, z, q, s, t, h):
         n = q.shape[0]
         return q, 0.5 * (s[:n] + z[:n]), t
 

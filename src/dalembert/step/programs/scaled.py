@@ -26,8 +26,8 @@ class Units(NamedTuple):
 
 @final
 class Scaled(StepProgram):
-    """The step of `base` with z in `units`: F(z·u; q, s, t, h, held) = 0. Velocities are small against the largest of all
-    in units of their coordinates."""
+    """The step of `base` with z in `units`: F(z·u; q, s, t, h, held_force) = 0. Velocities are small against the largest
+    of all in units of their coordinates."""
 
     base: StepProgram
     units: Units
@@ -49,11 +49,11 @@ class Scaled(StepProgram):
         return self.base.levels
 
     @property
-    def lead(self):
-        return self.base.lead
+    def starting_nodes(self):
+        return self.base.starting_nodes
 
-    def residual(self, z, q, s, t, h, held):
-        return self.base.residual(z * self.units.unknowns, q, s, t, h, held)
+    def residual(self, z, q, s, t, h, held_force):
+        return self.base.residual(z * self.units.unknowns, q, s, t, h, held_force)
 
     def guess(self, q, s, t, h):
         return self.base.guess(q, s, t, h) / self.units.unknowns
@@ -65,14 +65,14 @@ class Scaled(StepProgram):
     def advance(self, z, q, s, t, h):
         return self.base.advance(z * self.units.unknowns, q, s, t, h)
 
-    def after(self, z, q, s, h):
-        return self.base.after(z * self.units.unknowns, q, s, h)
+    def output_state(self, z, q, s, h):
+        return self.base.output_state(z * self.units.unknowns, q, s, h)
 
-    def outputs(self, z, q, s, t, h, held) -> Outputs:
-        return self.base.outputs(z * self.units.unknowns, q, s, t, h, held)
+    def outputs(self, z, q, s, t, h, held_force) -> Outputs:
+        return self.base.outputs(z * self.units.unknowns, q, s, t, h, held_force)
 
-    def middle(self, z, q, s, t, h):
-        return self.base.middle(z * self.units.unknowns, q, s, t, h)
+    def constraint_point(self, z, q, s, t, h):
+        return self.base.constraint_point(z * self.units.unknowns, q, s, t, h)
 
     def factor(self, z, q, s, t, h):
         return self.base.factor(z * self.units.unknowns, q, s, t, h)
@@ -115,8 +115,8 @@ def units_for(prepared: Prepared, matrix: Float[np.ndarray, "k k"], t0, h) -> Un
     unknowns = np.concatenate([np.tile(own[:n], velocities // n), np.ones(len(found) - velocities)])
     rows = np.abs(found) * unknowns
     size = rows[:, :velocities].max(axis=1)
-    held = (rows[:, velocities:] / np.where(size > 0.0, size, 1.0)[:, None]).max(axis=0, initial=0.0)
-    unknowns[velocities:] = power_of_two(1.0 / np.where(held > 0.0, held, 1.0))
+    in_rows = (rows[:, velocities:] / np.where(size > 0.0, size, 1.0)[:, None]).max(axis=0, initial=0.0)
+    unknowns[velocities:] = power_of_two(1.0 / np.where(in_rows > 0.0, in_rows, 1.0))
     return Units(jnp.asarray(own[:n]), jnp.asarray(unknowns))
 
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Statistics
-from dalembert.step.run.state import Choices, Grid, RunState
+from dalembert.step.run.state import Grid, RunState, StepOptions
 from dalembert.step.start.prepared import Prepared
 
 
-def path_of(xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, choices: Choices) -> Path:
+def path_of(xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, step_options: StepOptions) -> Path:
     """The path of one run, or of many with a leading axis in every array; xp: NumPy or jax.numpy."""
     program, (t0, h, _, every) = prepared.program, grid
     known = [k for k in range(prepared.nodes.shape[-2]) if k % every == 0]
@@ -41,12 +41,12 @@ def path_of(xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, cho
         multipliers=xp.asarray(rows["multipliers"]),
         constraint_forces=xp.asarray(rows["force"]),
         h=h,
-        steps_done=carry.k - program.lead,
+        steps_done=carry.k - program.starting_nodes,
         code=carry.code,
         statistics=statistics,
-        t_feedback=None if choices.feedback is None else t_rows - h,
-        feedback=None if choices.feedback is None else xp.asarray(rows["held"]),
-        reduced=None if choices.reduce is None else carry.reduced,
+        t_feedback=None if step_options.feedback is None else t_rows - h,
+        feedback=None if step_options.feedback is None else xp.asarray(rows["held_force"]),
+        reduced=None if step_options.reduce is None else carry.reduced,
         levels=program.levels,
     )
 

@@ -139,7 +139,7 @@ class Call(NamedTuple):
     s: Float[Array, "k"]
     t: Float[Array, ""]
     h: Float[Array, ""]
-    held: Float[Array, "n"]
+    held_force: Float[Array, "n"]
 
 
 _TRUSTED = 1e-12  # relative change of the unknowns by round-off up to which the quotient φ/u is used as it is
@@ -247,7 +247,7 @@ def divided(program: StepProgram, n: int) -> int:
 
 
 def _factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Call) -> Float[Array, ""]:
-    q, v, t = program.middle(z, call.q, call.s, call.t, call.h)
+    q, v, t = program.constraint_point(z, call.q, call.s, call.t, call.h)
     return call_system(program, branch.factor, q, v, t)
 
 
@@ -270,7 +270,7 @@ def _counted(branch: Nearest, increment: Float[Array, "n"]) -> Float[Array, "k"]
 
 def _after(program: StepProgram, function: Callable | None, z: Unknowns, call: Call):
     """The function after the step."""
-    q, v = program.after(z, call.q, call.s, call.h)
+    q, v = program.output_state(z, call.q, call.s, call.h)
     return call_system(program, function, q, v, call.t + call.h)
 
 

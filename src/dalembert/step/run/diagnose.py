@@ -11,15 +11,15 @@ from jaxtyping import Array, Float
 
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.run.stages import held_force, prediction, stages
-from dalembert.step.run.state import Choices, RunState
+from dalembert.step.run.stages import force_of_law, prediction, stages
+from dalembert.step.run.state import RunState, StepOptions
 from dalembert.tracing import Jitted, traced_once
 
 _UNSOLVED = (Outcome.NOT_CONVERGED, Outcome.SINGULAR, Outcome.NOT_FINITE)
 _FLAT = 1e-6  # relative smallest singular value under which a row-scaled matrix is called singular
 
 
-def diagnosis(program: StepProgram, choices: Choices, carry: RunState, t0, h) -> Outcome:
+def diagnosis(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h) -> Outcome:
     """The outcome of a run, told apart where Newton's iteration lost its way: its last point says little about the step.
 
     |F|² (rows scaled) is minimized from the prediction by Levenberg-Marquardt. A local minimum with F ≠ 0, where the
@@ -29,7 +29,7 @@ def diagnosis(program: StepProgram, choices: Choices, carry: RunState, t0, h) ->
     outcome = Outcome(int(carry.code))
     if outcome not in _UNSOLVED:
         return outcome
-    start, end, gradient = _least(program, choices, carry, t0, h)
+    start, end, gradient = _least(program, step_options, carry, t0, h)
     regular = bool(start.flatness > _FLAT)  # false where it is NaN
     if outcome is Outcome.NOT_CONVERGED or regular:
         if bool((end.residual > 1e-6) & (gradient < 1e-4 * end.residual)):
@@ -47,18 +47,18 @@ class _Point(NamedTuple):
 
 
 @Jitted
-def _least(program: StepProgram, choices: Choices, carry: RunState, t0, h):
+def _least(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h):
     import optimistix as optx  # slow to load, and needed only where a step fails
 
     t = t0 + carry.k * h
-    reached, stage, held = carry, 0, held_force(program, choices, carry, t)
+    reached, stage, held_force = carry, 0, force_of_law(program, step_options, carry, t)
     if len(program.weights) > 1:  # walk to the stage that failed
-        reached = stages(program, choices, held, carry._replace(code=jnp.zeros_like(carry.code)), t, h)
+        reached = stages(program, step_options, held_force, carry._replace(code=jnp.zeros_like(carry.code)), t, h)
         gammas = jnp.asarray(program.weights)
         stage = jnp.minimum(reached.stages, len(program.weights) - 1)
         t, h = t + h * (jnp.cumsum(gammas) - gammas)[stage], h * gammas[stage]
     start = prediction(program, stage, reached, t, h)
-    equations = traced_once(lambda z: program.residual(z, reached.q, reached.s, t, h, held))
+    equations = traced_once(lambda z: program.residual(z, reached.q, reached.s, t, h, held_force))
     rows = jnp.max(jnp.abs(jax.jacfwd(equations)(start)), axis=1)
     rows = jnp.where(jnp.isfinite(rows) & (rows > 0), rows, 1.0)
     scaled = lambda z, _: equations(z) / rows  # noqa: E731

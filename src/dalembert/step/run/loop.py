@@ -15,31 +15,31 @@ from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import call_system
 from dalembert.step.run.reduced import as_before
-from dalembert.step.run.stages import held_force, stages
-from dalembert.step.run.state import Choices, Grid, RunState
+from dalembert.step.run.stages import force_of_law, stages
+from dalembert.step.run.state import Grid, RunState, StepOptions
 from dalembert.tracing import Jitted
 
 CHUNK = 256  # saved states per compiled call outside tracing
 
 
-def _step(program: StepProgram, choices: Choices, t0, h, carry: RunState) -> RunState:
+def _step(program: StepProgram, step_options: StepOptions, t0, h, carry: RunState) -> RunState:
     """One step; a step that fails leaves the state as it is and records why."""
     t = t0 + carry.k * h
-    held = held_force(program, choices, carry, t)
-    moved = stages(program, choices, held, carry, t, h)
+    held_force = force_of_law(program, step_options, carry, t)
+    moved = stages(program, step_options, held_force, carry, t, h)
     z, q, s, stage_t, stage_h = moved.solved
-    outputs = program.outputs(z, q, s, stage_t, stage_h, held)
+    outputs = program.outputs(z, q, s, stage_t, stage_h, held_force)
     code, v = moved.code, program.velocity(moved.s)
-    if choices.domain is not None:
-        inside = jnp.all(call_system(program, choices.domain, moved.q, v, t + h))
+    if step_options.domain is not None:
+        inside = jnp.all(call_system(program, step_options.domain, moved.q, v, t + h))
         code = jnp.where((code == 0) & ~inside, int(Outcome.LEFT_DOMAIN), code)
     solved = code == 0
-    if choices.stop is not None:
-        stop = jnp.all(call_system(program, choices.stop, moved.q, v, t + h))
+    if step_options.stop is not None:
+        stop = jnp.all(call_system(program, step_options.stop, moved.q, v, t + h))
         code = jnp.where(solved & stop, int(Outcome.STOPPED), code)
     reduced = carry.reduced
-    if choices.reduce is not None:
-        after_it = choices.reduce(carry.reduced, t + h, moved.q, v, outputs.multipliers)
+    if step_options.reduce is not None:
+        after_it = step_options.reduce(carry.reduced, t + h, moved.q, v, outputs.multipliers)
         reduced = as_before(after_it, carry.reduced)
     after = RunState(
         q=moved.q,
@@ -48,7 +48,7 @@ def _step(program: StepProgram, choices: Choices, t0, h, carry: RunState) -> Run
         k=carry.k + 1,
         history=moved.history,
         known=moved.known,
-        held=held,
+        held_force=held_force,
         sign=moved.sign,
         determinant=moved.determinant,
         multipliers=outputs.multipliers,
@@ -74,10 +74,10 @@ def _active(carry: RunState, limit) -> Array:
 def row_of(program: StepProgram, carry: RunState) -> dict[str, Array]:
     """What is saved of a state."""
     return {"q": carry.q, "v": program.velocity(carry.s), "multipliers": carry.multipliers, "force": carry.force,
-            "held": carry.held, "k": carry.k}  # fmt: skip
+            "held_force": carry.held_force, "k": carry.k}  # fmt: skip
 
 
-def traced_run(program: StepProgram, choices: Choices, carry: RunState, grid: Grid):
+def traced_run(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
     """All rows and the last carry under tracing: fixed shapes, reverse mode with O(√N) memory by two checkpointed scans.
 
     grid.steps: index of the last node. A row for every kept node.
@@ -88,7 +88,9 @@ def traced_run(program: StepProgram, choices: Choices, carry: RunState, grid: Gr
     outer = math.ceil(rows / inner)
 
     def one(carry: RunState, target):
-        return lax.cond(_active(carry, target), functools.partial(_step, program, choices, t0, h), lambda c: c, carry), None
+        return lax.cond(
+            _active(carry, target), functools.partial(_step, program, step_options, t0, h), lambda c: c, carry
+        ), None
 
     def to_target(carry: RunState, target):
         carry = lax.scan(lambda c, _: one(c, target), carry, None, length=every)[0]
@@ -100,7 +102,7 @@ def traced_run(program: StepProgram, choices: Choices, carry: RunState, grid: Gr
 
     targets = jnp.minimum(every * (1 + jnp.arange(outer * inner)), steps).reshape(outer, inner)
     carry, table = lax.scan(block, carry, targets)
-    before, rows = rows_of(program.lead, steps, every)
+    before, rows = rows_of(program.starting_nodes, steps, every)
     return carry, jax.tree.map(lambda x: x.reshape(outer * inner, *x.shape[2:])[before:rows], table)
 
 
@@ -111,25 +113,25 @@ def rows_of(lead: int, steps: int, every: int) -> tuple[int, int]:
 
 
 @Jitted
-def _chunk(program: StepProgram, choices: Choices, carry: RunState, grid: Grid, first):
+def _chunk(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid, first):
     """CHUNK rows, for any numbers of steps: first is the index of the first row, `every` nodes apart, up to `steps`."""
     t0, h, steps, every = grid
 
     def to_target(carry: RunState, i):
         target = jnp.minimum(every * (1 + first + i), steps)
-        carry = lax.while_loop(lambda c: _active(c, target), functools.partial(_step, program, choices, t0, h), carry)
+        carry = lax.while_loop(lambda c: _active(c, target), functools.partial(_step, program, step_options, t0, h), carry)
         return carry, row_of(program, carry)
 
     return lax.scan(to_target, carry, jnp.arange(CHUNK))
 
 
-def chunked_run(program: StepProgram, choices: Choices, carry: RunState, grid: Grid):
+def chunked_run(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
     """As `traced_run`, outside tracing: compiled once for any N and `every`; stops early when the run has ended."""
     rows, tables = math.ceil(grid.steps / grid.every), []
     start = int(carry.k)
     numbers = grid._replace(steps=jnp.asarray(grid.steps, dtype=int), every=jnp.asarray(grid.every, dtype=int))
     for first in range(0, rows, CHUNK):
-        carry, table = _chunk(program, choices, carry, numbers, jnp.asarray(first, dtype=int))
+        carry, table = _chunk(program, step_options, carry, numbers, jnp.asarray(first, dtype=int))
         tables.append(jax.tree.map(lambda x: np.asarray(x)[: rows - first], table))  # noqa: B023
         if int(carry.code) != 0:
             break

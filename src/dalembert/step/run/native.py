@@ -20,13 +20,13 @@ from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Avoid, Call, call_system, divided_by_factor
 from dalembert.step.run.reduced import as_doubles, flat, from_doubles, lengths
 from dalembert.step.run.stages import extrapolation
-from dalembert.step.run.state import Choices, Grid, RunState
+from dalembert.step.run.state import Grid, RunState, StepOptions
 from dalembert.systems.roles import role_of
 from dalembert.tracing import Remembered, Walk, split
 
 REMEMBERED = 128  # compiled programs found again without a new trace; machine code itself is kept by its content
 # Names that a RunState shares with the arrays of machine code: with its carry, and with its counts.
-PARTS = ("q", "s", "history", "held", "sign", "residual", "failed_residual", "determinant")
+PARTS = ("q", "s", "history", "held_force", "sign", "residual", "failed_residual", "determinant")
 BOTH = ("known", "code", "iterations", "max_iterations", "crossings", "turns", "leaps")
 _COMPILED: Remembered[CompiledStep] = Remembered(REMEMBERED)
 
@@ -39,13 +39,13 @@ class Native(NamedTuple):
     rebuild: Callable[[Any], StepProgram]
 
 
-def native_run(program: StepProgram, choices: Choices, carry: RunState, grid: Grid):
+def native_run(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
     """As `chunked_run`; Unsupported where the program cannot be translated."""
-    native = compiled(program, choices, carry, grid.t0, grid.h)
+    native = compiled(program, step_options, carry, grid.t0, grid.h)
     code = native.code
-    state, inputs = packed(np, native, choices, carry, grid)
+    state, inputs = packed(np, native, step_options, carry, grid)
     before = {name: int(getattr(carry, name)) for name in BOTH}
-    count = counts(**told(program, choices, int(carry.k), grid), **before)
+    count = counts(**told(program, step_options, int(carry.k), grid), **before)
     table = empty_rows((math.ceil(grid.steps / grid.every) + 1, code.row_size))
     code.run(state, count, inputs, table)
     columns = columns_of(code, table[: count[COUNTED.offset("rows")]])
@@ -63,10 +63,10 @@ def empty_rows(shape: tuple[int, ...]) -> np.ndarray:
         ) from error
 
 
-def told(program: StepProgram, choices: Choices, k: int, grid: Grid) -> dict[str, int]:
+def told(program: StepProgram, step_options: StepOptions, k: int, grid: Grid) -> dict[str, int]:
     """What a run that begins at node k is told."""
-    limits = Limits(choices.options.max_iterations, 1 if choices.feedback is None else choices.feedback.every)
-    return told_in_stages(len(program.weights), program.lead, k, grid, limits)
+    limits = Limits(step_options.newton.max_iterations, 1 if step_options.feedback is None else step_options.feedback.every)
+    return told_in_stages(len(program.weights), program.starting_nodes, k, grid, limits)
 
 
 class Limits(NamedTuple):
@@ -86,15 +86,15 @@ def told_in_stages(stages: int, first: int, k: int, grid: Grid, limits: Limits) 
     return {**{name: stages * number for name, number in nodes.items()}, "limit": limits.iterations}
 
 
-def packed(xp, native: Native, choices: Choices, carry: RunState, grid: Grid, size: int | None = None):
+def packed(xp, native: Native, step_options: StepOptions, carry: RunState, grid: Grid, size: int | None = None):
     """The carry and the inputs as the machine code reads them, by NumPy or jax.numpy; of `size` runs, if that is given."""
     layout, still = native.code.layout, 0 * carry.s
     state = {name: [getattr(carry, name)] for name in PARTS}
     state |= {"reduced": as_doubles(xp, carry.reduced), "before_q": [carry.q], "before_s": [carry.s]}
-    state |= {"q_compensation": [carry.compensation], "s_compensation": [still], "sampled": [carry.held]}
+    state |= {"q_compensation": [carry.compensation], "s_compensation": [still], "sampled": [carry.held_force]}
     if layout.stages > 1:
         state |= {f"begin_{name}": state[name] for name in SINCE} | {"begin_w": [carry.history[..., 0, :]]}
-    shared = {"t0": grid.t0, "h": grid.h, "tolerance": choices.options.tolerance, "captured": native.code.captured}
+    shared = {"t0": grid.t0, "h": grid.h, "tolerance": step_options.newton.tolerance, "captured": native.code.captured}
 
     def flat(x):
         return xp.ravel(xp.asarray(x, float)) if size is None else np.reshape(np.asarray(x, float), (size, -1))
@@ -136,7 +136,7 @@ def unpacked(xp, code: CompiledStep, carry: RunState, state, count, columns: dic
     )
 
 
-def compiled(program: StepProgram, choices: Choices, carry: RunState, t0, h) -> Native:
+def compiled(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h) -> Native:
     """Machine code for the program's structure; other values of its arrays, h, N and states share it."""
     arrays, static = eqx.partition(program, eqx.is_array)
     leaves, tree = jax.tree.flatten(arrays)
@@ -148,11 +148,17 @@ def compiled(program: StepProgram, choices: Choices, carry: RunState, t0, h) -> 
 
     reduced = jax.tree.structure(carry.reduced), tuple((np.shape(x), x.dtype) for x in jax.tree.leaves(carry.reduced))
     walk = Walk()
-    rules = (choices.branch, choices.stop, choices.domain, choices.feedback and choices.feedback.rule, choices.reduce)
+    rules = (
+        step_options.branch,
+        step_options.stop,
+        step_options.domain,
+        step_options.feedback and step_options.feedback.rule,
+        step_options.reduce,
+    )
     key = split(walk, program, []), walk.of(rules), carry.q.shape, carry.s.shape, reduced
     found = _COMPILED.get(key) if walk.lasting else None
     if found is None or not (found.written_out or _is_tracer(carry.q)):
-        found = _compile(program, choices, carry, leaves, rebuild, _sample(carry, leaves, t0, h))
+        found = _compile(program, step_options, carry, leaves, rebuild, _sample(carry, leaves, t0, h))
         if walk.lasting:
             _COMPILED.put(key, found)
     return Native(found, leaves, rebuild)
@@ -165,22 +171,23 @@ def _sample(carry: RunState, leaves, t0, h) -> Sample:
                   np.concatenate(p) if p else np.zeros(0))  # fmt: skip
 
 
-def _compile(program, choices: Choices, carry: RunState, leaves, rebuild, sample: Sample) -> CompiledStep:
+def _compile(program, step_options: StepOptions, carry: RunState, leaves, rebuild, sample: Sample) -> CompiledStep:
     for x in jax.tree.leaves(carry.reduced):
         check_type("reduce", x.dtype)
     try:
-        return compile_step(_functions(program, choices, carry, leaves, rebuild), sample)
+        return compile_step(_functions(program, step_options, carry, leaves, rebuild), sample)
     except Unsupported as reason:
         if reason.place is not None:
-            reason.role = _role(program, choices, reason.place.codes)
+            reason.role = _role(program, step_options, reason.place.codes)
         raise
 
 
-def _role(program, choices: Choices, codes: tuple[CodeType, ...]) -> str:
+def _role(program, step_options: StepOptions, codes: tuple[CodeType, ...]) -> str:
     """Which of the user's functions these are the code of."""
+    feedback, factor = step_options.feedback, getattr(step_options.branch, "factor", None)
     others = {
-        "stop": choices.stop, "domain": choices.domain, "feedback law": choices.feedback and choices.feedback.law,
-        "reduce": choices.reduce, "branch factor": getattr(choices.branch, "factor", None),
+        "stop": step_options.stop, "domain": step_options.domain, "feedback law": feedback and feedback.law,
+        "reduce": step_options.reduce, "branch factor": factor,
     }  # fmt: skip
     return role_of(codes, program.system, others)
 
@@ -196,37 +203,37 @@ def _is_tracer(value) -> bool:
     return isinstance(value, Tracer)
 
 
-def _functions(program, choices: Choices, carry: RunState, leaves, rebuild) -> StepFunctions:
+def _functions(program, step_options: StepOptions, carry: RunState, leaves, rebuild) -> StepFunctions:
     def method(name: str):
         return lambda *x: getattr(rebuild(x[-1]), name)(*x[:-1])
 
     def callback(function, dtype=None):
         return function and (lambda q, v, t, p: jnp.asarray(call_system(rebuild(p), function, q, v, t), dtype))
 
-    reduce, feedback = choices.reduce and flat(choices.reduce, carry.reduced), choices.feedback
-    point = (carry.history[0], carry.q, carry.s, jnp.zeros(()), jnp.ones(()))
-    has_factor = eqx.filter_eval_shape(lambda: program.factor(*point)) is not None
-    ends = choices.branch is None and not has_factor  # nothing explains a crossing
-    watched = ends and eqx.filter_eval_shape(lambda: program.overlap(*point)) is not None
+    reduce, feedback = step_options.reduce and flat(step_options.reduce, carry.reduced), step_options.feedback
+    point = (program, carry.history[0], carry.q, carry.s, np.zeros(()), np.ones(()))
+    has_factor = eqx.filter_eval_shape(type(program).factor, *point) is not None
+    ends = step_options.branch is None and not has_factor  # nothing explains a crossing
+    watched = ends and eqx.filter_eval_shape(type(program).overlap, *point) is not None
     return StepFunctions(
         n=carry.q.size, k=carry.s.size, shapes=tuple(x.shape for x in leaves),
-        residual=_residual(choices, rebuild) or method("residual"),
+        residual=_residual(step_options, rebuild) or method("residual"),
         guess=method("guess"), scale=method("scale"), advance=method("advance"),
         outputs=lambda *x: tuple(method("outputs")(*x)), velocity=method("velocity"),
         factor=method("factor") if has_factor else None, ends=ends,
         overlap=method("overlap") if watched else None,
-        stop=callback(choices.stop), domain=callback(choices.domain),
+        stop=callback(step_options.stop), domain=callback(step_options.domain),
         law=feedback and (lambda q, v, t, p: jnp.asarray(feedback.force(rebuild(p), q, v, t), float)),
         reduce=reduce and (lambda *x: reduce(*x[:-1])), reduced=lengths(carry.reduced),
         weights=program.weights, extrapolation=extrapolation(program),
     )  # fmt: skip
 
 
-def _residual(choices: Choices, rebuild) -> Callable | None:
+def _residual(step_options: StepOptions, rebuild) -> Callable | None:
     """The equations of a branch rule that changes them; None where the program's own are solved."""
-    branch = choices.branch
+    branch = step_options.branch
     if branch is None or (isinstance(branch, Avoid) and branch.factor is None):
         return None
     if not isinstance(branch, Avoid):
         raise Unsupported("branch", f"the rule {type(branch).__name__} needs the JAX back-end")
-    return lambda z, q, s, t, h, held, p: divided_by_factor(rebuild(p), branch, z, Call(q, s, t, h, held))
+    return lambda z, q, s, t, h, held_force, p: divided_by_factor(rebuild(p), branch, z, Call(q, s, t, h, held_force))

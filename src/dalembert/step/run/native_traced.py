@@ -9,33 +9,33 @@ from dalembert.native import COUNTED, CompiledStep, counts, register, run_by_xla
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.loop import row_of, rows_of, traced_run
 from dalembert.step.run.native import Native, columns_of, compiled, joined, packed, told, unpacked
-from dalembert.step.run.state import Choices, Grid, RunState
+from dalembert.step.run.state import Grid, RunState, StepOptions
 
 
-def native_traced_run(program: StepProgram, choices: Choices, carry: RunState, grid: Grid):
+def native_traced_run(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
     """As `traced_run`. Derivatives are those of `traced_run`, which is then what runs."""
-    native = compiled(program, choices, carry, grid.t0, grid.h)
+    native = compiled(program, step_options, carry, grid.t0, grid.h)
     register(native.code, lanes=False)  # Unsupported, if XLA's interface is another one, must be known here
 
     @jax.custom_jvp
     def run(leaves, carry, t0, h):
-        return _called(native._replace(leaves=leaves), program, choices, carry, grid._replace(t0=t0, h=h))
+        return _called(native._replace(leaves=leaves), program, step_options, carry, grid._replace(t0=t0, h=h))
 
     @run.defjvp
     def _(primals, tangents):
         def again(leaves, carry, t0, h):
-            return traced_run(native.rebuild(leaves), choices, carry, grid._replace(t0=t0, h=h))
+            return traced_run(native.rebuild(leaves), step_options, carry, grid._replace(t0=t0, h=h))
 
         return jax.jvp(again, primals, tangents)
 
     return run(native.leaves, carry, grid.t0, grid.h)
 
 
-def _called(native: Native, program: StepProgram, choices: Choices, carry: RunState, grid: Grid):
-    code, lead = native.code, program.lead
-    state, inputs = packed(jnp, native, choices, carry, grid)
+def _called(native: Native, program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
+    code, lead = native.code, program.starting_nodes
+    state, inputs = packed(jnp, native, step_options, carry, grid)
     # A run under tracing begins at its first node.
-    count = jnp.asarray(counts(**told(program, choices, lead, grid))).at[COUNTED.offset("known")].set(carry.known)
+    count = jnp.asarray(counts(**told(program, step_options, lead, grid))).at[COUNTED.offset("known")].set(carry.known)
     start, rows = rows_of(lead, grid.steps, grid.every)
     state, count, table = _call(code, state, count, inputs, rows - start)
     first = row_of(native.rebuild(native.leaves), carry)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from dalembert.discretize.window_maps import Interpolated, WindowMap
 from dalembert.path import Provenance
 from dalembert.step.run.branch import Branch
 from dalembert.systems import System
-from dalembert.systems.problem import Problem
 from dalembert.tracing import source
 
 MOST_NUMBERS = 1000  # of an array of many runs that is recorded by its values
@@ -33,27 +31,14 @@ class Words(NamedTuple):
     functions: dict[str, str]
 
 
-def words_of(system: Problem, scheme, starter: str, branch: Branch | None, **functions: Callable) -> Words:
-    """The texts of what a system and the options of a run are now."""
-    own = list({id(f): f for f in system.functions}.values())
-    kinds = [type(part).__name__ for part in (system, *getattr(system, "constraints", ()))]
-    text = "\n".join([f"# {', '.join(kinds)}", *(source(f) for f in own)])
-    texts = {
-        "system": ", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in own),
-        "source": text,
-        "source_hash": hashlib.sha256(text.encode()).hexdigest(),
-        "coordinates": system.coordinates or (),
-        "scheme": _scheme(system, scheme),
-        "starter": starter,
-        "branch": _branch(branch),
-        "versions": _versions(),
-    }
-    return Words(texts, {name: source(function) for name, function in functions.items()})
+def words_of(texts: dict[str, Any], scheme: str, starter: str, branch: Branch | None, **functions: Callable) -> Words:
+    """The texts of what a problem and the options of a run are now. texts: of the problem."""
+    own = {"scheme": scheme, "starter": starter, "branch": _branch(branch), "versions": _versions()}
+    return Words(texts | own, {name: source(function) for name, function in functions.items()})
 
 
-def record_of(system: Problem, words: Words, values: Callable[[], dict[str, Any]]) -> Provenance:
+def record_of(parameters: Any, words: Words, values: Callable[[], dict[str, Any]]) -> Provenance:
     """The record of a call, which is written out when somebody asks for it. values: of its arguments, as they were."""
-    parameters = system.parameters
 
     def texts() -> dict[str, Any]:
         plain = {name: _plain(x) for name, x in values().items() if x is not None} | words.functions
@@ -84,10 +69,11 @@ def _parameters(tree: Any) -> str:
         return json.dumps({jax.tree_util.keystr(path): np.asarray(x).tolist() for path, x in leaves})
 
 
-def _scheme(system, scheme) -> str:
-    if isinstance(system, DiscreteSystem):
+def scheme_text(kind: type, scheme: Scheme | WindowMap | None) -> str:
+    """The maps of a run of this kind of problem."""
+    if issubclass(kind, DiscreteSystem):
         return ""
-    return _DEFAULT[isinstance(system, System)] if scheme is None else _described(scheme)
+    return _DEFAULT[issubclass(kind, System)] if scheme is None else _described(scheme)
 
 
 _DEFAULT = {True: repr(Scheme()), False: repr(Interpolated())}

@@ -1,65 +1,87 @@
-"""A run whose equations are machine code already: from numbers to a path, with nothing looked at but the numbers.
+"""Steps whose equations are machine code already, between arrays that are filled with the numbers of a run and nothing else.
 
-What is the same in every call is found once: the root that gives (a, λ) and proves that no check would find anything, the
-code of the steps, and where each number stands in its arrays. Rows are written where the path holds them.
+What is the same in every run is found once: where each number stands in its arrays, and their addresses. Rows are written
+where the path holds them, and the path's arrays are made when the first of them is asked for.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
-import jax
 import numpy as np
 
 from dalembert.native import COUNTED, CompiledStep, counts
 from dalembert.outcome import Outcome
-from dalembert.path import Path, Statistics
+from dalembert.path import Path, Provenance, Statistics
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.diagnose import diagnosis
 from dalembert.step.run.native import Limits, columns_of, empty_rows, told_in_stages, unpacked
-from dalembert.step.run.provenance import Words
-from dalembert.step.run.state import Choices, Grid, RunState, initial_state
+from dalembert.step.run.state import Grid, RunState, StepOptions, initial_state
 from dalembert.step.start.prepared import Prepared
 
 COUNT = {name: COUNTED.offset(name) for name in COUNTED.fields}
-NOTHING = np.empty(0)
+WARNED_OF = [COUNT[name] for name in ("turns", "crossings", "leaps")]
+_STATISTICS = ("iterations", "max_iterations", "crossings", "turns", "leaps")
 
 
-class Bound(NamedTuple):
-    """What belongs to the function objects of a call: its program, with whatever arrays, and the words of its record."""
+class Told(NamedTuple):
+    """What a run is told besides its data. settings: t0, h and the tolerance; rows: as many as it may fill."""
 
-    program: StepProgram
-    words: Words
-
-    def with_arrays(self, leaves: list) -> StepProgram:
-        """The program with these arrays."""
-        arrays, static = eqx.partition(self.program, eqx.is_array)
-        return eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), leaves), static)
+    grid: Grid
+    settings: tuple[float, float, float]
+    counts: np.ndarray
+    rows: int
 
 
 class Done(NamedTuple):
-    """The arrays after a run. table: all rows, those of the nodes before the first step included."""
+    """What is left of a run. table: all rows, those of the nodes before the first step included; counted: by COUNT."""
 
-    state: np.ndarray
-    counted: np.ndarray
     table: np.ndarray
+    counted: list[int]
+    residual: float
+    failed_residual: float
+    code: int
+
+    @property
+    def calm(self) -> bool:
+        """Whether it reached its end, and nothing was counted that is warned of."""
+        return self.code == 0 and not any(self.counted[i] for i in WARNED_OF)
+
+
+class StepArrays:
+    """The arrays of one run at a time, for one thread; what is the same in every run is written into them once."""
+
+    def __init__(self, code: CompiledStep, places: list[tuple[slice, int]], leaves: list):
+        parts = [np.ravel(np.asarray(x, float)) for x in leaves]
+        self.state, self.count = np.empty(code.carry_size), np.empty(COUNTED.size, np.int64)
+        self._inputs, self._settings = np.concatenate([np.empty(3), *parts, code.captured]), None
+        self._places = [(self.state[place], which) for place, which in places]
+        self.call = code.over(self.state, self.count, self._inputs)
+
+    def fill(self, state: np.ndarray, data: tuple, told: Told) -> None:
+        """With the state before any step, data = (q, s, z) and what the run is told."""
+        self.state[:], self.count[:] = state, told.counts
+        for place, which in self._places:
+            place[:] = data[which]
+        if self._settings is not told.settings:
+            self._settings, self._inputs[:3] = told.settings, told.settings
 
 
 class ReadySteps:
     """The steps of one program as machine code, between arrays that hold all numbers of a run.
 
-    nodes: how many are known before the first step and have rows of their own; at: of every name of a row its columns.
+    starting_nodes: nodes before the first step, which have rows of their own.
     """
 
     def __init__(self, code: CompiledStep, program: StepProgram, sampled: bool):
         layout = code.layout
         carry = layout.packed_carry.fields
-        self.code, self.sampled, self.stages = code, sampled, layout.stages
-        self.lead, self.mid, self.levels = program.lead, program.levels[0] == "mid", program.levels
-        self.multiplier_time = program.multiplier_time
-        self.at = {name: slice(f.offset, f.offset + f.length) for name, f in layout.packed_row.fields.items()}
+        self.code, self._sampled, self._stages = code, sampled, layout.stages
+        self.starting_nodes, self._mid, self._levels = program.starting_nodes, program.levels[0] == "mid", program.levels
+        self._multiplier_time = program.multiplier_time
+        self._at = {name: slice(f.offset, f.offset + f.length) for name, f in layout.packed_row.fields.items()}
         self._k = layout.packed_row.offset("k")
         names = {"q": 0, "before_q": 0, "begin_q": 0, "begin_before_q": 0, "s": 1, "before_s": 1, "begin_s": 1,
                  "begin_before_s": 1, "history": 2, "begin_w": 2}  # fmt: skip
@@ -69,77 +91,72 @@ class ReadySteps:
         self._state = np.zeros(layout.packed_carry.size)
         self._state[carry["failed_residual"].offset] = np.nan
         self._residuals = carry["residual"].offset, carry["failed_residual"].offset
-        self._counted: tuple[tuple, np.ndarray] = ((), NOTHING)
 
-    def inputs(self, grid: Grid, tolerance: float, leaves: list) -> np.ndarray:
-        """What the machine code reads. leaves: the arrays of the program."""
-        given = [np.ravel(np.asarray(x, float)) for x in leaves]
-        return np.concatenate([(grid.t0, grid.h, tolerance), *given, self.code.captured])
+    def arrays(self, leaves: list) -> StepArrays:
+        """Arrays to run in. leaves: the arrays of the program."""
+        return StepArrays(self.code, self._places, leaves)
 
-    def code_of(self, done: Done) -> int:
-        """The outcome as the machine code found it."""
-        return int(done.counted[COUNT["code"]])
+    def told(self, grid: Grid, tolerance: float, limits: Limits) -> Told:
+        """What every run on these nodes is told."""
+        plain = Grid(float(grid.t0), float(grid.h), grid.steps, grid.every)
+        count = counts(**told_in_stages(self._stages, self.starting_nodes, self.starting_nodes, grid, limits), known=1)
+        rows = 1 + self.starting_nodes // grid.every + math.ceil(grid.steps / grid.every) + 1
+        return Told(plain, (plain.t0, plain.h, float(tolerance)), count, rows)
 
-    def run(self, made: Prepared, grid: Grid, inputs: np.ndarray, limits: Limits) -> Done:
+    def run(self, made: Prepared, told: Told, arrays: StepArrays) -> Done:
         """All steps."""
         _, nodes, q, s, expected = made
-        state, count = self._state.copy(), self._counts(grid, limits)
-        for place, which in self._places:
-            state[place] = (q, s, expected)[which]
-        ahead = 1 + self.lead // grid.every
-        table = empty_rows((ahead + math.ceil(grid.steps / grid.every) + 1, self.code.row_size))
+        _, h, _, every = told.grid
+        at_q, at_v, at_k = self._at["q"], self._at["v"], self._k
+        arrays.fill(self._state, (q, s, expected), told)
+        ahead = 1 + self.starting_nodes // every
+        table = empty_rows((told.rows, self.code.row_size))
         for i in range(ahead):
-            k = i * grid.every
-            table[i, self.at["q"]] = nodes[k]
-            table[i, self.at["v"]] = (nodes[k] - nodes[k - 1]) / grid.h if k else s
-            table[i, self._k] = k * self.stages
-        self.code.run(state, count, inputs, table[ahead:])
-        return Done(state, count, table[: ahead + count[COUNT["rows"]]])
+            k, row = i * every, table[i]
+            row[at_q] = nodes[k]
+            row[at_v] = (nodes[k] - nodes[k - 1]) / h if k else s
+            row[at_k] = k * self._stages
+        arrays.call(table[ahead:])
+        counted = arrays.count.tolist()
+        residual, failed = (arrays.state.item(i) for i in self._residuals)
+        return Done(table[: ahead + counted[COUNT["rows"]]], counted, residual, failed, counted[COUNT["code"]])
 
-    def _counts(self, grid: Grid, limits: Limits) -> np.ndarray:
-        """What the machine code counts by, of its own; that of the last call is kept."""
-        key = grid.steps, grid.every, limits
-        before = self._counted
-        if before[0] != key:
-            nodes = told_in_stages(self.stages, self.lead, self.lead, grid, limits)
-            before = self._counted = key, counts(**nodes, known=1)
-        return before[1].copy()
+    def path(self, done: Done, told: Told, record: Callable[[], Provenance]) -> Path:
+        """The path, whose arrays are made, and are views of the rows, when one of them is asked for."""
+        return Path.later(lambda: self._fields(done, told.grid, record()))
 
-    def path(self, done: Done, grid: Grid, code: int, provenance: Any) -> Path:
-        """The path, its arrays views of the rows."""
-        state, count, table = done
+    def _fields(self, done: Done, grid: Grid, record: Provenance) -> dict[str, Any]:
+        table, count, residual, failed_residual, code = done
         t0, h, _, every = grid
-        ahead = 1 + self.lead // every
-        velocities = ahead - 1 if self.mid else ahead
+        ahead = 1 + self.starting_nodes // every
+        velocities = ahead - 1 if self._mid else ahead
         k = table[:, self._k]
-        t = t0 + (k if self.stages == 1 else k // self.stages) * h
-        reached = int(count[COUNT["k"]]) // self.stages
+        t = t0 + (k if self._stages == 1 else k // self._stages) * h
+        reached = count[COUNT["k"]] // self._stages
         failed = code not in (0, int(Outcome.STOPPED))
         statistics = Statistics.of(
-            **{name: np.asarray(count[COUNT[name]]) for name in _COUNTED},
-            residual=np.asarray(state[self._residuals[0]]),
+            **{name: np.asarray(count[COUNT[name]]) for name in _STATISTICS},
+            residual=np.asarray(residual),
             failed_step=np.asarray(reached if failed else -1),
             failed_time=np.asarray(t0 + reached * h if failed else np.nan),
-            failed_residual=np.asarray(state[self._residuals[1]]),
+            failed_residual=np.asarray(failed_residual),
         )
         steps = t[ahead:]
         at_velocities = t[ahead - velocities :]
-        return Path.of(
-            t=t, q=table[:, self.at["q"]], t_velocity=at_velocities - 0.5 * h if self.mid else at_velocities,
-            v=table[ahead - velocities :, self.at["v"]], t_multipliers=steps + (self.multiplier_time - 1.0) * h,
-            multipliers=table[ahead:, self.at["multipliers"]], constraint_forces=table[ahead:, self.at["force"]],
-            h=np.asarray(h), steps_done=np.asarray(reached - self.lead), code=np.asarray(code), statistics=statistics,
-            t_feedback=steps - h if self.sampled else None,
-            feedback=table[ahead:, self.at["held"]] if self.sampled else None,
-            reduced=None, levels=self.levels, provenance=provenance,
-        )  # fmt: skip
+        return {
+            "t": t, "q": table[:, self._at["q"]], "t_velocity": at_velocities - 0.5 * h if self._mid else at_velocities,
+            "v": table[ahead - velocities :, self._at["v"]], "t_multipliers": steps + (self._multiplier_time - 1.0) * h,
+            "multipliers": table[ahead:, self._at["multipliers"]], "constraint_forces": table[ahead:, self._at["force"]],
+            "h": np.asarray(h), "steps_done": np.asarray(reached - self.starting_nodes), "code": np.asarray(code),
+            "statistics": statistics, "t_feedback": steps - h if self._sampled else None,
+            "feedback": table[ahead:, self._at["held_force"]] if self._sampled else None,
+            "reduced": None, "levels": self._levels, "provenance": record,
+        }  # fmt: skip
 
-    def outcome(self, made: Prepared, grid: Grid, choices: Choices, done: Done) -> int:
-        """How a run ended that did not reach its end, see `diagnosis`."""
-        start = initial_state(made, grid.t0, grid.h, None)
-        rows = columns_of(self.code, done.table[1 + self.lead // grid.every :])
-        carry: RunState = unpacked(np, self.code, start, done.state, done.counted, rows)
-        return int(diagnosis(made.program, choices, carry, grid.t0, grid.h))
-
-
-_COUNTED = ("iterations", "max_iterations", "crossings", "turns", "leaps")
+    def explained(self, done: Done, made: Prepared, told: Told, arrays: StepArrays, step_options: StepOptions) -> Done:
+        """With the outcome of a run that did not reach its end, see `diagnosis`; right after it, in the same arrays."""
+        t0, h, _, every = told.grid
+        start = initial_state(made, np.asarray(t0), np.asarray(h), None)
+        rows = columns_of(self.code, done.table[1 + self.starting_nodes // every :])
+        carry: RunState = unpacked(np, self.code, start, arrays.state.copy(), arrays.count.copy(), rows)
+        return done._replace(code=int(diagnosis(made.program, step_options, carry, np.asarray(t0), np.asarray(h))))

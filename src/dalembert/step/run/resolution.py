@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.held import as_left
+from dalembert.lazy import as_left
 from dalembert.path import Path
 
 TURNS = 0.4  # part of the steps: an oscillation turns, or crosses, twice, so that it has fewer than five steps

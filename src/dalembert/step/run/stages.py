@@ -15,7 +15,7 @@ from dalembert.native.stepper.arrays import HISTORY, LEAP
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, solve_step
-from dalembert.step.run.state import Choices, RunState
+from dalembert.step.run.state import RunState, StepOptions
 
 
 def extrapolation(program: StepProgram) -> np.ndarray:
@@ -76,11 +76,13 @@ class Stage(NamedTuple):
     h: Any
 
 
-def _solved(program: StepProgram, choices: Choices, held, moving: Moving, now: Stage) -> Moving:
+def _solved(program: StepProgram, step_options: StepOptions, held_force, moving: Moving, now: Stage) -> Moving:
     """The state after one stage; one that fails, and those after it, leave it as it is."""
     stage, t, h = now
     start = prediction(program, stage, moving, t, h)
-    z, info = solve_step(program, choices.branch, Call(moving.q, moving.s, t, h, held), start, choices.options)
+    z, info = solve_step(
+        program, step_options.branch, Call(moving.q, moving.s, t, h, held_force), start, step_options.newton
+    )
     increment, s = program.advance(z, moving.q, moving.s, t, h)
     factor = program.factor(z, moving.q, moving.s, t, h)
     total = increment - moving.compensation
@@ -88,7 +90,7 @@ def _solved(program: StepProgram, choices: Choices, held, moving: Moving, now: S
     code = _outcome(info, q, s)
     facing = lax.stop_gradient(info.determinant_sign if factor is None else jnp.sign(factor))
     side = jnp.asarray(h < 0, dtype=int) if moving.sign.shape[0] > 1 else 0
-    ends = choices.branch is None and factor is None  # nothing explains a crossing
+    ends = step_options.branch is None and factor is None  # nothing explains a crossing
     watched = True if ends else stage == len(program.weights) - 1
     crossed = watched & (facing * moving.sign[side] < 0)
     if ends:
@@ -122,32 +124,32 @@ def _solved(program: StepProgram, choices: Choices, held, moving: Moving, now: S
     return jax.tree.map(lambda a, b, c: jnp.where(moving.code != 0, c, jnp.where(code == 0, a, b)), after, failed, moving)
 
 
-def held_force(program: StepProgram, choices: Choices, carry: RunState, t) -> Float[Array, "n"]:
+def force_of_law(program: StepProgram, step_options: StepOptions, carry: RunState, t) -> Float[Array, "n"]:
     """The force of the law in the step from t on: a new sample where one is due, or the one that is held."""
-    law = choices.feedback
+    law = step_options.feedback
     if law is None:
-        return carry.held
+        return carry.held_force
 
     def sample() -> Float[Array, "n"]:
         return jnp.asarray(law.force(program, carry.q, program.velocity(carry.s), t), dtype=float)
 
     if law.every == 1:
         return sample()
-    return lax.cond((carry.k - program.lead) % law.every == 0, sample, lambda: carry.held)
+    return lax.cond((carry.k - program.starting_nodes) % law.every == 0, sample, lambda: carry.held_force)
 
 
-def stages(program: StepProgram, choices: Choices, held, carry: RunState, t, h) -> Moving:
+def stages(program: StepProgram, step_options: StepOptions, held_force, carry: RunState, t, h) -> Moving:
     """All stages of a step, from t on with step h."""
     gammas = np.array(program.weights)
     known = {name: getattr(carry, name) for name in Moving._fields if name in RunState._fields}
     solved = (carry.history[0], carry.q, carry.s, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float))
     moving = Moving(**known, last_residual=jnp.zeros_like(carry.residual), stages=jnp.zeros_like(carry.k), solved=solved)
     if len(gammas) == 1:
-        return _solved(program, choices, held, moving, Stage(0, t, h))
+        return _solved(program, step_options, held_force, moving, Stage(0, t, h))
 
     def one(moving: Moving, given):
         stage, gamma, begin = given
-        return _solved(program, choices, held, moving, Stage(stage, t + begin * h, gamma * h)), None
+        return _solved(program, step_options, held_force, moving, Stage(stage, t + begin * h, gamma * h)), None
 
     begins = np.cumsum(gammas) - gammas
     return lax.scan(one, moving, (jnp.arange(len(gammas)), jnp.asarray(gammas), jnp.asarray(begins)))[0]

@@ -74,11 +74,11 @@ class Grid(NamedTuple):
     every: Any
 
 
-class Choices(eqx.Module):
+class StepOptions(eqx.Module):
     """What the user chose for a run, besides the program and the state: all static."""
 
     branch: Branch | None
-    options: Newton
+    newton: Newton
     stop: Callable | None = eqx.field(static=True)
     domain: Callable | None = eqx.field(static=True)
     feedback: SampledFeedback | None
@@ -94,7 +94,7 @@ class RunState(NamedTuple):
     k: Int[Array, ""]
     history: Float[Array, "4 z"]
     known: Int[Array, ""]
-    held: Float[Array, "n"]
+    held_force: Float[Array, "n"]
     sign: Float[
         Array, "sides"
     ]  # of the factor or determinant; of stages forwards, and of those backwards where there are any
@@ -125,10 +125,10 @@ def initial_state(prepared: Prepared, t, h, reduced: Any) -> RunState:
         q=q,
         compensation=xp.zeros_like(q),
         s=s,
-        k=xp.asarray(program.lead, dtype=int),
+        k=xp.asarray(program.starting_nodes, dtype=int),
         history=xp.concatenate([(lax.stop_gradient(z) if xp is jnp else z)[None], xp.zeros((HISTORY - 1, z.shape[0]))]),
         known=xp.asarray(0 if expected is None else 1, dtype=int),
-        held=xp.zeros_like(q),
+        held_force=xp.zeros_like(q),
         sign=xp.zeros(sides(program.weights), dtype=float),
         determinant=zero,
         multipliers=xp.full(m, xp.nan, dtype=float),

@@ -17,26 +17,26 @@ from dalembert.numbers import (
 )
 from dalembert.step.run.branch import Avoid, call_system, divided
 from dalembert.step.run.reduced import promoted
-from dalembert.step.run.state import Choices, Grid
+from dalembert.step.run.state import Grid, StepOptions
 from dalembert.step.start.prepared import Prepared
 from dalembert.systems import System, VariationalProblem
 from dalembert.systems.problem import as_parameter, is_flag
 from dalembert.systems.shapes import check_indices, condition_shape, output_shape, traced
 
 
-def check_callbacks(prepared: Prepared, grid: Grid, choices: Choices, initial) -> Any:
+def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, initial) -> Any:
     """What stop, domain, a feedback law, a branch's function and a reducer return; gives the value with which the latter
     begins, `initial`, in its final types."""
     program, q = prepared.program, prepared.q
-    stop, domain, feedback = choices.stop, choices.domain, choices.feedback
+    stop, domain, feedback = step_options.stop, step_options.domain, step_options.feedback
     system: System | DiscreteSystem | VariationalProblem = program.system
     names = system.trailing
     if feedback is not None and isinstance(system, VariationalProblem):
         raise ValueError("feedback: a VariationalProblem has no forces from outside; put them into a System")
-    if isinstance(choices.branch, Avoid) and choices.branch.factor is not None:
+    if isinstance(step_options.branch, Avoid) and step_options.branch.factor is not None:
         divided(program, q.shape[0])
-    rule = next((f for name in ("function", "factor", "least") if (f := getattr(choices.branch, name, None))), None)
-    if stop is None and domain is None and feedback is None and rule is None and choices.reduce is None:
+    rule = next((f for name in ("function", "factor", "least") if (f := getattr(step_options.branch, name, None))), None)
+    if stop is None and domain is None and feedback is None and rule is None and step_options.reduce is None:
         return initial
 
     def look(program, q, v, t):
@@ -55,7 +55,7 @@ def check_callbacks(prepared: Prepared, grid: Grid, choices: Choices, initial) -
                 raise ValueError(f"branch: its function returns shape {shape}; a scalar is needed")
 
     traced(look, program, q, program.velocity(prepared.s), grid.t0)
-    return initial if choices.reduce is None else _first_reduced(prepared, grid, choices.reduce, initial)
+    return initial if step_options.reduce is None else _first_reduced(prepared, grid, step_options.reduce, initial)
 
 
 def _first_reduced(prepared: Prepared, grid: Grid, function, before) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -28,8 +29,8 @@ from dalembert.step.start.second_node import second_node
 from dalembert.systems import System, VariationalProblem, is_traced
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError, check_parameters, checked_start
 from dalembert.systems.consistency import STEPS
-from dalembert.systems.equations import deflatable, value
-from dalembert.systems.shapes import traced
+from dalembert.systems.constraints import Constraint
+from dalembert.systems.equations import deflatable
 from dalembert.systems.sizes import allowed, with_inertia
 from dalembert.tracing import Jitted
 
@@ -94,11 +95,12 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     """Check the data and choose the program: its form, its state, and its first nodes."""
     (scheme, _, branch), t0, h = recipe, grid.t0, grid.h
     known = not isinstance(h, Tracer)
-    q, v, a, multipliers, matrix = checked_start(system, given.q0, given.v0, t0, STEPS * abs(float(h)) if known else None)
+    found = checked_start(system, given.q0, given.v0, t0, STEPS * abs(float(h)) if known else None)
+    q, v, a, multipliers, matrix, sizes = found
     check_maps(scheme, q.shape[0])
-    check_branch(system, branch, q.shape[0])
+    check_branch(branch, system.constraints, q.shape[0])
     deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
-    program = program_for(system, q, v, t0, scheme, deflate)
+    program = program_for(system, sizes, scheme, deflate)
     if matrix is not None:  # every small operation of JAX is compiled when it is first met
         q, v = np.asarray(q), np.asarray(v)
     made = begun(program, recipe, Motion(q, v, a, multipliers), t0, h)
@@ -106,11 +108,11 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     return made if units is None else in_units(made, units)
 
 
-def check_branch(system: System, branch, n: int) -> None:
-    """ValueError where a rule among roots does not belong to the system."""
+def check_branch(branch, constraints: Sequence[Constraint], n: int) -> None:
+    """ValueError where a rule among roots does not belong to a system of n coordinates with these constraints."""
     if isinstance(branch, Nearest) and max(branch.coordinates or (0,)) >= n:
         raise ValueError(f"branch: found Nearest(coordinates={branch.coordinates}); the system has coordinates 0 to {n - 1}")
-    if isinstance(branch, Avoid) and branch.factor is None and not deflatable(system):
+    if isinstance(branch, Avoid) and branch.factor is None and not deflatable(constraints):
         raise ValueError(
             "branch: Avoid() without a factor needs one Lyapunov constraint and no other constraint on accelerations; "
             "give Avoid(factor) with a function of (q, v)"
@@ -129,35 +131,33 @@ class Motion(NamedTuple):
 def begun(program, recipe: Recipe, motion: Motion, t0, h) -> Prepared:
     """The data of the first step: nodes, state and expectation, from the continuous motion; of NumPy where that is."""
     q, v, a, multipliers = motion
+    kind: Any = type(program)  # of a bound method equinox makes a module, which takes long
+    if program.starting_nodes == 0:
+        return Prepared(program, q[None], q, v, kind.initial_guess(program, v, h, a, multipliers))
     xp: Any = np if all(isinstance(x, np.ndarray) for x in motion[:2]) else jnp
-    expect = functools.partial(type(program).expect, program)  # of a bound method equinox makes a module, which takes long
-    if program.lead == 0:
-        return Prepared(program, q[None], q, v, expect(v, h, a, multipliers))
     d: Any = xp.asarray(_second_node(program.system, recipe.scheme, recipe.starter, q, v, t0=t0, h=h))
-    return Prepared(program, xp.stack([q, q + d]), q + d, d / h, expect(d / h, h, a, multipliers))
+    return Prepared(program, xp.stack([q, q + d]), q + d, d / h, kind.initial_guess(program, d / h, h, a, multipliers))
 
 
-def program_for(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick | Composed:
-    """The program of the form that suits the system; deflate: write a Lyapunov constraint as λ = -φ₀/u."""
-    base = _base(system, q, v, t, scheme, deflate)
+def program_for(
+    system: System, sizes: Sequence[int], scheme: Scheme, deflate: bool
+) -> NodeProgram | KickDriftKick | Composed:
+    """The program of the form that suits the system. sizes: equations of each constraint; deflate: write a Lyapunov
+    constraint as λ = -φ₀/u."""
+    base = _base(system, sizes, scheme, deflate)
     if scheme.order == 2:
         return base
     return Composed(base, scheme.weights)  # pyright: ignore[reportCallIssue] `system` is no field of it
 
 
-def _base(system: System, q, v, t, scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick:
-    form, kinds = scheme.form_for(system), traced(_kinds, system, q, v, t)
+def _base(system: System, sizes: Sequence[int], scheme: Scheme, deflate: bool) -> NodeProgram | KickDriftKick:
+    form = scheme.form_for(system.constraints)
+    kinds = tuple((c.order, m) for c, m in zip(system.constraints, sizes, strict=True))
     if form == "kick_drift_kick":
         return KickDriftKick(system, scheme, kinds, deflate)
     if form == "nodes":
         return NodeProgram(system, scheme, kinds, 0.0, True, deflate)
     return NodeProgram(system, scheme, kinds, 1.0 - scheme.state.weight, False, deflate)
-
-
-def _kinds(system: System, q, v, t) -> tuple[tuple[int, int], ...]:
-    """Order and number of equations of every constraint."""
-    rest = jnp.zeros_like(q)
-    return tuple((c.order, value(system, c, q, v, rest, t).shape[0]) for c in system.constraints)
 
 
 _second_node = Jitted(second_node)

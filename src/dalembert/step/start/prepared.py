@@ -28,7 +28,7 @@ class Recipe(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A program and the data of its first step: nodes known before it (lead + 1, n), position q, state s, expected z.
+    """A program and the data of its first step: nodes known before it (starting_nodes + 1, n), position q, state s, and z.
 
     expected: where the first iteration starts; None for the program's guess.
     """

@@ -9,8 +9,9 @@ import jax
 import numpy as np
 
 from dalembert.native import CompiledFunction, Unsupported, compile_function
+from dalembert.numbers import outside
 from dalembert.systems.system import System, parts_of
-from dalembert.tracing import Remembered, outside
+from dalembert.tracing import Remembered
 
 LARGEST = 24  # unknowns (a, λ) up to which equations are written out: beyond, XLA compiles loops in less time
 REMEMBERED = 128  # programs found again without a new trace

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, Travelled
+from dalembert.numbers import outside
 from dalembert.systems.compiled.flow import SystemFlow, flow_of
 from dalembert.systems.compiled.function import LARGEST
 from dalembert.systems.distribution.connection import CLOSE, Connection
 from dalembert.systems.distribution.reduction import explicit_terms, velocity_constraints, violation
 from dalembert.systems.system import Rebuilt
-from dalembert.tracing import outside
 
 MOST = 10_000_000  # steps of one integration
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,45 +17,62 @@ from dalembert.systems.consistency import Restriction
 from dalembert.systems.equations import EXACT, first_guess
 from dalembert.systems.initial.terms import InitialValues, looked_at
 from dalembert.systems.sizes import ROUNDING, units_of
-from dalembert.systems.system import System, parts_of
+from dalembert.systems.system import Rebuilt
 
 INDEPENDENT = 1e-12  # the least Gram determinant of rows of unit length that leaves no doubt about their rank
 REGULAR = 1e-6  # the least determinant of a matrix with such rows
 
 
-class Solved(NamedTuple):
-    """(a, λ). plain: whether it is solved and proven that no check finds anything. apart: the largest ratio of units."""
-
-    z: Float[np.ndarray, "z"]
-    plain: bool
-    apart: float
-
-
 class InitialRoot(NamedTuple):
-    """The compiled equations of one system. start: z where the iteration begins, then room for what is given."""
+    """The compiled equations of one system. start: z where the iteration begins, then room for what is given. leaves:
+    how many arrays the system has."""
 
     code: CompiledRoot
     start: Float[np.ndarray, "given"]
+    leaves: int
 
-    def solve(self, q: Float[np.ndarray, "n"], v: Float[np.ndarray, "n"], t: float, leaves: list) -> Solved:
-        """Newton's iteration from near 0. leaves: the arrays of the system."""
-        k, n = self.code.k, len(q)
-        given = self.start.copy()
-        given[k : k + n], given[k + n : k + 2 * n], given[k + 2 * n] = q, v, t
-        at = k + 3 * n + 1
-        for x in leaves:
-            given[at : at + x.size] = np.ravel(np.asarray(x))
-            at += x.size
-        code, result, report = self.code.solve(given, EXACT.tolerance, EXACT.max_iterations)
-        plain, apart = result[-2:]
-        return Solved(given[:k], code == ROOT_FOUND and plain != 0.0 and abs(report[2]) >= REGULAR, float(apart))
+    def over(self, leaves: Sequence[Any]) -> InitialMotion:
+        """With these arrays of the system, in arrays of its own."""
+        return InitialMotion(self, leaves)
 
 
-def initial_root(system: System, n: int, m: int) -> InitialRoot | None:
-    """The equations of a system with n coordinates and m equations of constraints; None where they are left to XLA."""
+class InitialMotion:
+    """(a, λ) at (q, v, t), call after call in the same arrays: for one thread at a time.
+
+    a, multipliers: of the last call, views of these arrays.
+    """
+
+    def __init__(self, root: InitialRoot, leaves: Sequence[Any]):
+        k, given = root.code.k, root.start.copy()
+        captured = len(root.code.function.captured)
+        parts = [np.ravel(np.asarray(x, float)) for x in leaves]
+        length = len(given) - captured - sum(map(len, parts)) - k - 1
+        n = length // 3
+        at = k + length + 1
+        for part in parts:
+            given[at : at + len(part)] = part
+            at += len(part)
+        self._guess, self._z, self._moving = root.start[:k], given[:k], given[k : k + 2 * n + 1]
+        self._q, self._v = self._moving[:n], self._moving[n : 2 * n]
+        self.a, self.multipliers = self._z[:n], self._z[n:]
+        self._call, self._result, self._report = root.code.over(given, EXACT.tolerance, EXACT.max_iterations)
+
+    def solve(self, q: Float[np.ndarray, "n"], v: Float[np.ndarray, "n"], t: float) -> float:
+        """Newton's iteration from near 0: how far the units of the unknowns are apart, their largest ratio; infinity where
+        it is not solved, or not proven that no check finds anything."""
+        self._z[:] = self._guess
+        self._q[:], self._v[:], self._moving[-1] = q, v, t
+        proven = self._call() == ROOT_FOUND and self._result[-2] != 0.0 and abs(self._report[2]) >= REGULAR
+        return float(self._result[-1]) if proven else math.inf
+
+
+def initial_root(rebuilt: Rebuilt, leaves: Sequence[Any], n: int, m: int) -> InitialRoot | None:
+    """The equations of a system with n coordinates and m equations of constraints; None where they are left to XLA.
+
+    rebuilt: from arrays such as `leaves` → the system.
+    """
     if n + m > LARGEST:
         return None
-    leaves, rebuilt, _ = parts_of(system)
 
     def function(z, q, v, t, rest, *given):
         values = looked_at(rebuilt(given), q, v, t, z, rest)
@@ -61,7 +80,7 @@ def initial_root(system: System, n: int, m: int) -> InitialRoot | None:
         matrix = values.matrix * units
         length = jnp.linalg.norm(matrix, axis=1)
         length = jnp.where(length > 0.0, length, 1.0)
-        plain = _plain(values, units[:n], q, v, t) & _finite(given)
+        plain = _plain(values, units[:n], q, v, t) & _finite((q, v, t, given))
         return values.residual / length, matrix / length[:, None], units, plain.astype(float), _apart(units, n)
 
     examples = [np.zeros(n), np.zeros(n), np.zeros(()), np.zeros(n), *(np.zeros(x.shape) for x in leaves)]
@@ -69,8 +88,8 @@ def initial_root(system: System, n: int, m: int) -> InitialRoot | None:
         code = compile_root(function, n + m, examples)
     except Unsupported:
         return None
-    room = 3 * n + 1 + sum(x.size for x in leaves)
-    return InitialRoot(code, np.concatenate([first_guess(n, m), np.zeros(room), code.function.captured]))
+    length = 3 * n + 1 + sum(x.size for x in leaves)
+    return InitialRoot(code, np.concatenate([first_guess(n, m), np.zeros(length), code.function.captured]), len(leaves))
 
 
 def _finite(trees: Any) -> Bool[Array, ""]:

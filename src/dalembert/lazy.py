@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import equinox as eqx
 import jax
 import numpy as np
 
+_LATER = "_fields_later"
 
-class Held(eqx.Module):
+
+class Lazy(eqx.Module):
     """Arrays that a run left as NumPy's, each an array of JAX from when it is first asked for: most of them never are."""
 
     @classmethod
@@ -19,9 +22,18 @@ class Held(eqx.Module):
         object.__getattribute__(made, "__dict__").update(fields)
         return made
 
+    @classmethod
+    def later(cls, fields: Callable[[], dict[str, Any]]) -> Self:
+        """One whose fields are made when the first of them is asked for; `fields` gives the same whenever it is called."""
+        made = object.__new__(cls)
+        object.__getattribute__(made, "__dict__")[_LATER] = fields
+        return made
+
     if not TYPE_CHECKING:
 
         def __getattribute__(self, name: str) -> Any:
+            if _LATER in object.__getattribute__(self, "__dict__"):
+                _fields_of(self)
             found = super().__getattribute__(name)
             if type(found) is not np.ndarray:
                 return found
@@ -31,6 +43,16 @@ class Held(eqx.Module):
             return found
 
 
-def as_left(one: Held, name: str) -> Any:
+def _fields_of(one: Lazy) -> dict[str, Any]:
+    """All fields as they are."""
+    state = object.__getattribute__(one, "__dict__")
+    later = state.get(_LATER)
+    if later is not None:
+        state.update(later())
+        state.pop(_LATER, None)  # another thread may have been first
+    return state
+
+
+def as_left(one: Lazy, name: str) -> Any:
     """A field as it is, of NumPy where nobody has asked for it."""
-    return object.__getattribute__(one, "__dict__")[name]
+    return _fields_of(one)[name]
