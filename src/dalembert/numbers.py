@@ -118,11 +118,6 @@ def as_positive(value: Any, name: str, right: str = "a positive, finite number")
     return as_number(value, name, right, lambda x: x > 0)
 
 
-def as_step(value: Any, name: str = "h") -> Any:
-    """A step of time, not 0."""
-    return as_number(value, name, "a finite step that is not 0: positive, or negative for a run backwards in time", bool)
-
-
 def as_tolerance(value: Any, name: str = "tolerance") -> Any:
     """One number between 0 and 1, known before tracing."""
     if holds_tracer(value):

@@ -14,10 +14,11 @@ from dalembert.control import OptimalControl
 from dalembert.discretize import Scheme
 from dalembert.discretize.window_maps import MAPS, WindowMap
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
-from dalembert.numbers import MOST, MOST_NODES, as_positive, as_step, whole_number
+from dalembert.numbers import MOST, MOST_NODES, as_positive, whole_number
 from dalembert.step import Avoid, Branch, Nearest
 from dalembert.step.start.second_node import STARTERS, Starter
 from dalembert.systems import System, VariationalProblem
+from dalembert.systems.sizes import as_step
 
 SCHEMES = (
     "default", "borda-fernandez-grillo", "jimenez-scheurle-explicit", "jimenez-scheurle-implicit", "nodes",

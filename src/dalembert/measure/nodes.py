@@ -16,7 +16,7 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, discrete_force, legendre_plus
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.window_maps import WindowMap
-from dalembert.numbers import as_step, described
+from dalembert.numbers import described
 from dalembert.path import Path, check_path
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.node import DiscreteProgram, NodeProgram
@@ -24,6 +24,7 @@ from dalembert.step.start.checks import check_discrete
 from dalembert.systems import System, is_traced
 from dalembert.systems.equations import value
 from dalembert.systems.shapes import check_shapes
+from dalembert.systems.sizes import as_step
 from dalembert.systems.system import check_system
 
 Vector = Float[Array, "n"]

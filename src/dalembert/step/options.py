@@ -17,7 +17,6 @@ from dalembert.numbers import (
     as_choice,
     as_double,
     as_number,
-    as_step,
     as_tolerance,
     described,
     whole_number,
@@ -30,7 +29,7 @@ from dalembert.step.run.state import Grid, SampledFeedback, StepOptions
 from dalembert.step.start.prepared import Recipe
 from dalembert.step.start.second_node import STARTERS, Starter
 from dalembert.systems import is_traced
-from dalembert.systems.sizes import check_resolved
+from dalembert.systems.sizes import as_step, check_resolved
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +130,7 @@ class RunOptions:
         starter = "" if self.h is None else self.starter
         return words_of(problem, scheme_text(kind, self.scheme), starter, self.branch, **given)
 
-    def record(self, words: Words, parameters: Any, **data: Any) -> Provenance:
+    def record(self, words: Words, parameters: Any, /, **data: Any) -> Provenance:
         """The record of a call; data: its other arguments. The values are those of this moment."""
         free = self.h is None
         own = {} if free else {"h": taken(self.h), "t0": taken(self.t0), "save_every": self.save_every}

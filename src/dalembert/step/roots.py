@@ -12,13 +12,14 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, newton
 from dalembert.discretize import Scheme
 from dalembert.discretize.scheme import check_maps
-from dalembert.numbers import as_number, as_step, as_vector, described, whole_number
+from dalembert.numbers import as_number, as_vector, described, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, second_root
 from dalembert.step.start.prepare import program_for
 from dalembert.systems import System, check_initial_data, is_traced
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.shapes import check_shapes
+from dalembert.systems.sizes import as_step
 from dalembert.tracing import Jitted
 
 MOST_STARTS = 1_000_000
