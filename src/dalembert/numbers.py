@@ -297,8 +297,7 @@ def _holds_truth(x: Any) -> bool:
 
 
 def _check_finite(array: np.ndarray, name: str) -> None:
-    good = np.isfinite(array)
-    if good.all():
+    if (good := np.isfinite(array)).all():
         return
     at = tuple(int(i) for i in np.argwhere(~good)[0])
     more = f" ({np.count_nonzero(~good)} such numbers)" if np.count_nonzero(~good) > 1 else ""

@@ -237,7 +237,8 @@ class Path(Lazy):
 def _hermite(t: Float[Array, "nodes"], q, v, times: Float[Array, "..."]):
     """(q, v) at times, from q and v (nodes, n) at t; without v from the slopes of q. One program for its many operations."""
     v = _slopes(t, q) if v is None else v
-    k = jnp.clip(jnp.searchsorted(t, times, side="right") - 1, 0, t.shape[0] - 2)
+    clock = jnp.sign(t[-1] - t[0])  # backwards in time the nodes decrease
+    k = jnp.clip(jnp.searchsorted(clock * t, clock * times, side="right") - 1, 0, t.shape[0] - 2)
     width = t[k + 1] - t[k]
     s = ((times - t[k]) / width)[..., None]
     q0, q1, d0, d1 = q[k], q[k + 1], v[k] * width[..., None], v[k + 1] * width[..., None]

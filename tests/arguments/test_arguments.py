@@ -110,9 +110,11 @@ WRONG = {
     "steps": NO_DATA | {"number": 1.0, "growing": [0.1, 0.2], "one": [0.1], "negative": [0.1, -0.1]},
     "number": NO_NUMBER,
     "positive": NO_NUMBER | {"zero": 0.0, "negative": -0.1},
+    "step": NO_NUMBER | {"zero": 0.0},
     "fraction": NO_NUMBER | {"zero": 0.0, "negative": -0.1, "one": 1.0},
     "part": NO_NUMBER | {"negative": -0.1, "two": 2.0},
     "count": NO_COUNT | {"zero": 0},
+    "way": {label: x for label, x in NO_COUNT.items() if label != "negative"} | {"two": 2},
     "index": NO_COUNT | {"beyond": 7, "negative": -7},
     "small": NO_COUNT | {"zero": 0, "large": 9},
     "symmetries": {
@@ -215,7 +217,7 @@ MANY = {"problem": STRAIGHT, "initial": ([PLACE] * 2,), "final": ([PLACE] * 2,)}
 GRID, TIMES = {"T": 1.0, "steps": 5}, {"times": np.linspace(0.0, 1.0, 6)}
 READY = da.prepare(FREE, h=0.1)
 XI, POINT_AND_SPEED = [0.0, 0.0, 1.0], {"q": PLACE, "v": [1.0, 0.0]}  # of the chart
-NONE_OF_THEM = dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE)
+NONE_OF_THEM = dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE) | {"h": "step"}
 SOLVED = {"initial": "end", "scheme": "windows", "times": ELSEWHERE}
 FLOW = {"problem": VAKONOMIC, "multipliers": [[0.5]], "h": 0.1}
 LANDS = {"problem": MOVE, "solution": plan, "final": ([1.0, 1.0], PLACE)}
@@ -225,7 +227,7 @@ M, F = da.measure, da.manifolds
 # name: function, arguments with which it succeeds, and what an argument is where its name does not tell
 CALLS = {
     "simulate": (da.simulate, STATE | RUN, NONE_OF_THEM),
-    "prepare": (da.prepare, {"system": FREE, "h": 0.1, "backend": "jax"}, {}),
+    "prepare": (da.prepare, {"system": FREE, "h": 0.1, "backend": "jax"}, {"h": "step"}),
     "PreparedRun": (lambda q0, v0, steps, t0, throw: READY(q0, v0, steps, t0=t0, throw=throw),
                     {"q0": PLACE, "v0": [1.0, 1.0], "steps": 4, "t0": 0.0, "throw": True}, {}),
     "simulate a discrete system": (da.simulate, PAIRS | RUN, {"nodes": "rows"}),
@@ -236,7 +238,7 @@ CALLS = {
     "ensemble of a flow": (da.ensemble, JETS | {"jets": [JETS["jets"]] * 2, **RUN}, {"jets": "rows", "multipliers": "rows"}),
     "free steps": (da.simulate_free_steps, {"problem": STRAIGHT, "nodes": np.eye(2), "times": [0.0, 0.1], "steps": 4},
                    {"scheme": "windows"}),
-    "roots": (da.roots, AT | {"h": 0.1}, {}),
+    "roots": (da.roots, AT | {"h": 0.1}, {"h": "step"}),
     "reference": (da.reference, STATE | {"t": [0.0, 1.0]}, {"t": "times", "max_steps": "count or None"}),
     "adapted_reference": (da.adapted_reference, ROLLS | {"t": [0.0, 1.0]}, {"t": "times"}),
     "project": (da.project, STATE, {}),
@@ -287,7 +289,8 @@ CALLS = {
     "Scheme": (da.Scheme, {}, {"kinematic": "triple"}),
     "Scheme.jimenez_scheurle": (da.Scheme.jimenez_scheurle, {}, {}),
     "Beta": (da.Beta, {}, {}),
-    "Nearest": (da.Nearest, {}, {"coordinates": "which"}),
+    "Nearest": (da.Nearest, {"within": 0.1, "least": free},
+                {"coordinates": "which", "within": "positive", "least": "function"}),
     "Least": (da.Least, {"function": free}, {}),
     "Avoid": (da.Avoid, {}, {"factor": "function or None"}),
     "feedback": (da.feedback, LANDS, CONTROL | dict.fromkeys(("Q", "R", "Q_T"), ELSEWHERE)),
@@ -338,12 +341,14 @@ CALLS = {
     "measure.momentum": (M.momentum, {"system": FREE, "path": path, "generator": turn, "scheme": NODES},
                          {"system": "any system"}),
     "measure.multipliers": (M.multipliers, {"system": FREE, "path": path}, {}),
+    "measure.events": (M.events, {"system": FREE, "path": path, "g": lambda q, v: q[0] - 0.15, "scheme": NODES},
+                       {"system": "any system", "direction": "way"}),
     "measure.constraint_residual": (M.constraint_residual, {"system": FREE, "path": path, "scheme": NODES},
                                     {"system": "any system"}),
     "measure.regularity": (M.regularity, {"system": FREE, "nodes": np.eye(3, 2), "h": 0.1},
-                           {"system": "any system", "h": "positive or None"}),
+                           {"system": "any system", "h": "step or None"}),
     "measure.symplectic_defect": (M.symplectic_defect, {"system": FREE, "q0": PLACE, "q1": [0.1, 0.1], "h": 0.1},
-                                  {"system": "any system", "nodes": ELSEWHERE, "multipliers": ELSEWHERE}),
+                                  {"system": "any system", "h": "step", "nodes": ELSEWHERE, "multipliers": ELSEWHERE}),
     "measure.symplectic_defect of a flow": (
         M.symplectic_defect, {"system": VAKONOMIC, "nodes": [PLACE, [0.1, 0.0]], "multipliers": [[0.5]], "h": 0.1},
         {"nodes": "rows", "multipliers": "rows", "scheme": "windows"}),
@@ -386,6 +391,8 @@ RIGHT = {
     ("Nearest", "coordinates"): {"beyond"},
     ("Law.saturated", "lower"): {"array"},
     ("Law.saturated", "upper"): {"array"},
+    ("reference", "t"): {"falling"},
+    ("ostrogradsky", "t"): {"falling"},
     ("matching", "at"): {"longer"},  # it is reach that has too few then
     ("energy_shaping", "at"): {"longer"},
     ("Path.interpolate", "t"): {"array"},

@@ -32,7 +32,8 @@ def integrate(
 ) -> Integrated:
     """ẏ = field(t, y, args) from y at span[0] to span[1], by Dormand-Prince 8(7) or another `solver` of diffrax.
 
-    tolerance: relative and absolute, local. at: times of what is returned, increasing; the last one alone if None.
+    tolerance: relative and absolute, local. at: times of what is returned, in the order of the
+    span; the last one alone if None.
     """
     import diffrax
 

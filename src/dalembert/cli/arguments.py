@@ -18,6 +18,7 @@ from dalembert.numbers import MOST, MOST_NODES, as_positive, whole_number
 from dalembert.step import Avoid, Branch, Nearest
 from dalembert.step.start.second_node import STARTERS, Starter
 from dalembert.systems import System, VariationalProblem
+from dalembert.systems.sizes import as_step
 
 SCHEMES = (
     "default", "borda-fernandez-grillo", "jimenez-scheurle-explicit", "jimenez-scheurle-implicit", "nodes",
@@ -151,7 +152,7 @@ def step_count(h: float, steps: int | None, time: float | None, name: str) -> in
     if steps is not None:
         return steps
     wanted = as_positive(needed(time, "steps or --time", name), "--time", "a positive, finite time")
-    number = wanted / as_positive(h, "--h", "a positive, finite step")
+    number = wanted / abs(as_step(h, "--h"))
     if not number <= MOST:
         raise ValueError(f"--time, --h: found {wanted:g} and {h:g}, which are {number:g} steps; give a longer step")
     return max(1, round(number))

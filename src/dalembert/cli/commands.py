@@ -77,7 +77,7 @@ def run(
     parameter: Set = None,
     q0: Data = None,
     v0: Data = None,
-    h: Annotated[float | None, typer.Option(help="step")] = None,
+    h: Annotated[float | None, typer.Option(help="step; below 0 for a run backwards in time")] = None,
     steps: Annotated[int | None, typer.Option(help="number of steps")] = None,
     time: Annotated[float | None, typer.Option(help="length of the run, instead of --steps")] = None,
     scheme: SchemeName = "default",

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dalembert.algebra.jumps import depends
-from dalembert.systems.constraints import Constraint, Nonholonomic
+from dalembert.systems.constraints import Constraint, WithForces
 from dalembert.systems.equations import euler_lagrange, reactions, reduced
 from dalembert.systems.system import System
 
 
 def is_realised(constraint: Constraint) -> bool:
-    """Whether an actuator realises it: one on accelerations, or one on velocities with forces of the user's own."""
-    if isinstance(constraint, Nonholonomic):
+    """Whether an actuator realises it: one on accelerations, or another with forces of the user's own."""
+    if isinstance(constraint, WithForces) and constraint.order < 2:
         return constraint.reactions is not None or constraint.virtual is not None
     return constraint.order == 2
 

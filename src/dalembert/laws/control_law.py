@@ -76,8 +76,9 @@ def _places(system: System, q, v, t) -> list[int]:
 def control_law(system: System) -> ControlLaw:
     """u(q, v) = λ with d/dt L_v - L_q = f + Rᵀλ and the servo- and Lyapunov constraints: the law that realises them.
 
-    Constraints that are realised: Lyapunov, SecondOrder, and Nonholonomic with reactions or virtual displacements of the
-    user's. Others belong to the plant. Where the constraints are affine in the accelerations, φ + S(q, v)λ = 0 is solved,
+    Constraints that are realised: Lyapunov, SecondOrder, and Nonholonomic and Holonomic with reactions or virtual
+    displacements of the user's; those hold through their derivatives, from data that satisfy them.
+    Others belong to the plant. Where the constraints are affine in the accelerations, φ + S(q, v)λ = 0 is solved,
     and through det S = 0 the law is continued where it has a limit: λ = -S⁻¹φ as a quotient of two functions that vanish
     together, by mean values of their derivatives, without cancellation. Where it has a pole, see `ControlLaw.at`.
     Constraints that are not affine are solved by Newton's method, as `acceleration` does, and not continued.
@@ -106,7 +107,7 @@ def control_law(system: System) -> ControlLaw:
     if not split(system)[0]:
         kinds = ", ".join(type(c).__name__ for c in system.constraints) or "none"
         raise ValueError(
-            f"system: its constraints are {kinds}; a control realises Lyapunov, SecondOrder, or Nonholonomic with "
-            "reactions= or virtual= of your own"
+            f"system: its constraints are {kinds}; a control realises Lyapunov, SecondOrder, or Nonholonomic and "
+            "Holonomic with reactions= or virtual= of your own"
         )
     return ControlLaw(system=system, lower=None, upper=None)

@@ -1,5 +1,6 @@
 """Measurements on a path or a scheme: they say whether the theory's promises hold on a system, and steer nothing."""
 
+from dalembert.measure.between.events import Events, events
 from dalembert.measure.condition import Condition
 from dalembert.measure.consistency import Consistency, consistency
 from dalembert.measure.embedding import Embedding, embedding
@@ -19,6 +20,7 @@ __all__ = [
     "Consistency",
     "Convergence",
     "Embedding",
+    "Events",
     "FlowRegularity",
     "Invariant",
     "Multipliers",
@@ -33,6 +35,7 @@ __all__ = [
     "embedding",
     "energy",
     "euler_lagrange_operator",
+    "events",
     "flow_symplectic_defect",
     "momentum",
     "multipliers",

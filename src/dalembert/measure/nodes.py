@@ -16,7 +16,7 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, discrete_force, legendre_plus
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.window_maps import WindowMap
-from dalembert.numbers import as_positive, described
+from dalembert.numbers import described
 from dalembert.path import Path, check_path
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.node import DiscreteProgram, NodeProgram
@@ -24,6 +24,7 @@ from dalembert.step.start.checks import check_discrete
 from dalembert.systems import System, is_traced
 from dalembert.systems.equations import value
 from dalembert.systems.shapes import check_shapes
+from dalembert.systems.sizes import as_step
 from dalembert.systems.system import check_system
 
 Vector = Float[Array, "n"]
@@ -161,7 +162,7 @@ def implicit(equations: Callable, z: Float[Array, "z"]) -> Float[Array, "z"]:
 
 def node_view(system: System | DiscreteSystem, scheme: Scheme | WindowMap | None, h, n: int) -> NodeView:
     """The view for n coordinates; TypeError or ValueError where no map (q₀,q₁) → (q₁,q₂) exists."""
-    step = jnp.asarray(as_positive(h, "h", "a positive, finite step"), dtype=float)
+    step = jnp.asarray(as_step(h), dtype=float)
     points = jnp.zeros(n)
     if isinstance(system, DiscreteSystem):
         if system.nodes_needed != 2:
@@ -243,8 +244,8 @@ def check_neighbours(path: Path) -> None:
     if is_traced(path):
         return
     t, h = np.asarray(path.t), float(path.h)
-    if t.shape[0] < 2 or np.max(np.abs(np.diff(t) - h)) > 1e-6 * h + 1e-14 * np.max(np.abs(t)):
-        widest = np.max(np.diff(t), initial=0.0)
+    if t.shape[0] < 2 or np.max(np.abs(np.diff(t) - h)) > 1e-6 * abs(h) + 1e-14 * np.max(np.abs(t)):
+        widest = np.max(np.abs(np.diff(t)), initial=0.0)
         raise ValueError(
             f"path: saved states are up to {widest:g} apart and h is {h:g}; neighbouring states are needed. "
             "Simulate with save_every=1"

@@ -129,7 +129,7 @@ def ensemble(
     one = _begin_one(_with(system, first["parameters"]), first, grid, options.recipe)
     units = one.program.units if isinstance(one.program, Scaled) else None
     if isinstance(system, System):
-        check_many(system, given, axes, grid.t0, STEPS * float(grid.h))
+        check_many(system, given, axes, grid.t0, STEPS * abs(float(grid.h)))
     initial = check_callbacks(one, grid, step_options, initial_value(reduce[1]) if reduce else None)
     start = (grid._replace(steps=MANY, every=1), options.recipe, units)
     prepared, carry = _begin(system, given, axes, size, start, initial)

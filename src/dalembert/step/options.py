@@ -17,7 +17,6 @@ from dalembert.numbers import (
     as_choice,
     as_double,
     as_number,
-    as_positive,
     as_tolerance,
     described,
     whole_number,
@@ -30,7 +29,7 @@ from dalembert.step.run.state import Grid, SampledFeedback, StepOptions
 from dalembert.step.start.prepared import Recipe
 from dalembert.step.start.second_node import STARTERS, Starter
 from dalembert.systems import is_traced
-from dalembert.systems.sizes import check_resolved
+from dalembert.systems.sizes import as_step, check_resolved
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +63,11 @@ class RunOptions:
         _check_kind("feedback", self.feedback, SampledFeedback, "give SampledFeedback(law, every=...)")
         _check_kind("scheme", self.scheme, Scheme | WindowMap, "give a Scheme")
         _check_reducer(self.reduce)
+        if self.feedback is not None and not (self.h is None or is_traced(self.h)) and self.h < 0:
+            raise ValueError(
+                f"feedback, h: found a sampled law with h = {self.h}; a law that is held from its sample on "
+                "has no run backwards"
+            )
         for name, function in (("stop", self.stop), ("domain", self.domain)):
             if function is not None and not callable(function):
                 raise TypeError(f"{name}: found {described(function)}; give a function of (q, v) that returns true or false")
@@ -145,7 +149,7 @@ def step_of(h: Any, scales: bool) -> Any:
     if h is None and scales:
         return 1.0
     if h is None:
-        raise TypeError("h: is missing; give the step, a positive number")
+        raise TypeError("h: is missing; give the step, positive, or negative for a run backwards in time")
     return h
 
 
@@ -153,7 +157,7 @@ def _check_grid(h, steps, t0, save_every) -> None:
     if h is None:
         whole_number(steps, "steps", most=MOST_NODES)
         return
-    as_positive(h, "h", "a positive, finite step")
+    as_step(h)
     _check_times(h, steps, t0, save_every)
 
 
@@ -165,7 +169,7 @@ def _check_times(h, steps, t0, save_every) -> None:
             f"steps: found {steps}, too many states to keep with save_every={save_every}; None keeps the last only"
         )
     if (type(h) is float and type(t0) is float) or not is_traced(h, t0):
-        check_resolved("t0, h", max(abs(t0), abs(t0 + steps * h)), h)
+        check_resolved("t0, h", max(abs(t0), abs(t0 + steps * h)), abs(h))
 
 
 def _check_kind(name: str, value: Any, kind: Any, right: str) -> None:

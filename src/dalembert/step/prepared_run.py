@@ -47,7 +47,7 @@ def prepare(
 
     Args:
         system: a System.
-        h: step, in the unit of time of the Lagrangian.
+        h: step, in the unit of time of the Lagrangian, as in `simulate`.
         scheme: as in `simulate`.
         starter: as in `simulate`.
         branch: as in `simulate`.

@@ -12,13 +12,14 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, newton
 from dalembert.discretize import Scheme
 from dalembert.discretize.scheme import check_maps
-from dalembert.numbers import as_number, as_positive, as_vector, described, whole_number
+from dalembert.numbers import as_number, as_vector, described, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, second_root
 from dalembert.step.start.prepare import program_for
 from dalembert.systems import System, check_initial_data, is_traced
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.shapes import check_shapes
+from dalembert.systems.sizes import as_step
 from dalembert.tracing import Jitted
 
 MOST_STARTS = 1_000_000
@@ -79,13 +80,13 @@ def roots(
     """
     if scheme is not None and not isinstance(scheme, Scheme):
         raise TypeError(f"scheme: found {described(scheme)}; give a Scheme")
-    length, now = as_positive(h, "h", "a positive, finite step"), as_number(t, "t", "a finite time")
+    length, now = as_step(h), as_number(t, "t", "a finite time")
     number, key = whole_number(starts, "starts", most=MOST_STARTS), whole_number(seed, "seed", 0, 2**63 - 1)
     position = as_vector(q, "q")
     velocity = as_vector(v, "v", position.shape[0])
     if is_traced(system, position, velocity, length, now):
         raise TypeError("roots: works on numbers and not under jit, vmap or grad")
-    check_initial_data(system, position, velocity, now, STEPS * length)
+    check_initial_data(system, position, velocity, now, STEPS * abs(length))
     time = jnp.asarray(now, dtype=float)
     check_maps(scheme or Scheme(), position.shape[0])
     sizes = check_shapes(system, position, velocity, time)

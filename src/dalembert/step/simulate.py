@@ -68,8 +68,8 @@ def simulate(
         system: what moves: a System, a DiscreteSystem, or the flow of a VariationalProblem of order k.
         q0: (n,) positions at t0, consistent with the constraints. Not for a DiscreteSystem.
         v0: (n,) velocities at t0, consistent with the constraints. Not for a DiscreteSystem.
-        h: step, in the unit of time of the Lagrangian. Of a DiscreteSystem it only scales time and multipliers; 1 by
-            default.
+        h: step, in the unit of time of the Lagrangian; below 0 the run goes backwards in time. Of a DiscreteSystem it only
+            scales time and multipliers; 1 by default.
         steps: N, the number of steps.
         t0: time of the beginning.
         nodes: the first nodes instead of (q0, v0): (r, n) of a DiscreteSystem, (2k, n) of a VariationalProblem.

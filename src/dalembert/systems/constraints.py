@@ -35,28 +35,6 @@ class Kinematic(Constraint):
     phi: eqx.AbstractVar[Callable]
 
 
-class Holonomic(Kinematic):
-    """φ(q) = 0, with reactions ∂φ/∂q.
-
-    Args:
-        phi: (n,) → () or (m,); with a time-dependent system φ(q, t), with parameters φ(q, …, p).
-
-    Raises:
-        TypeError: phi cannot be called.
-
-    Example:
-        >>> rod = da.Holonomic(lambda q: q @ q - 1.0)
-        >>> da.System(lambda q, v: 0.5 * v @ v - q[2], rod).constraints == (rod,)
-        True
-    """
-
-    order: ClassVar[int] = 0
-    phi: Callable = eqx.field(static=True)
-
-    def __init__(self, phi: Callable):
-        self.phi = as_function(phi, "phi", "φ that returns () or (m,)")
-
-
 class WithForces(Kinematic):
     """φ = 0 with forces from `reactions` (rows span F_V), or `virtual` (columns span C_V), or Chetaev's ∂φ/∂(highest).
 
@@ -80,6 +58,34 @@ class WithForces(Kinematic):
             raise ValueError("reactions, virtual: found both; give the constraint forces or the virtual displacements")
         self.reactions = None if reactions is None else as_function(reactions, "reactions", "that returns (m, n)")
         self.virtual = None if virtual is None else as_function(virtual, "virtual", "that returns (n, n-m)")
+
+
+class Holonomic(WithForces):
+    """φ(q) = 0, with reactions ∂φ/∂q unless others are given.
+
+    With reactions of the user's it is a servo-constraint on positions: actuators that are not perpendicular to φ = 0 keep
+    it. They can where ∂φ/∂q M⁻¹ Rᵀ, M the mass, is regular.
+
+    Args:
+        phi: (n,) → () or (m,); with a time-dependent system φ(q, t), with parameters φ(q, …, p).
+        reactions: `reactions(q)`, (m, n), or (n,) if m = 1: rows span the constraint forces F_V.
+        virtual: `virtual(q)`, (n, n-m), or (n,) if n - m = 1: columns span the virtual displacements C_V.
+
+    Raises:
+        TypeError: a function cannot be called.
+        ValueError: both reactions and virtual are given.
+
+    Example:
+        >>> rod = da.Holonomic(lambda q: q @ q - 1.0)
+        >>> da.System(lambda q, v: 0.5 * v @ v - q[2], rod).constraints == (rod,)
+        True
+        >>> pulled = da.Holonomic(lambda q: q[1] - jnp.sin(q[0]), reactions=lambda q: jnp.array([0.0, 1.0]))
+        >>> rail = da.System(lambda q, v: 0.5 * v @ v, pulled)  # a force along y alone keeps the point on the rail
+        >>> da.simulate(rail, [0.0, 0.0], [1.0, 1.0], h=0.1, steps=10).v[-1, 0].round(9).item()  # ẋ is free
+        1.0
+    """
+
+    order: ClassVar[int] = 0
 
 
 class Nonholonomic(WithForces):

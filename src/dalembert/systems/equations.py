@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from dalembert.algebra import Newton, Solve, agree, root
 from dalembert.algebra.quadrature import GAUSS_NODES, GAUSS_WEIGHTS
 from dalembert.numbers import EPSILON, as_number, as_vector
-from dalembert.systems.constraints import Constraint, Holonomic, Kinematic, Lyapunov, Nonholonomic, WithForces
+from dalembert.systems.constraints import Constraint, Kinematic, Lyapunov, WithForces
 from dalembert.systems.distribution.annihilator import annihilator
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.sizes import units_of
@@ -125,18 +125,18 @@ def reduced(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vec
 
 def reactions(system: System, constraint: Constraint, q: Vector, v: Vector, a: Vector, t) -> Matrix:
     """R (m, n): rows span the constraint forces F_V; the user's, or the complement of the user's C_V, or Chetaev's."""
-    if isinstance(constraint, Holonomic):
-        return jax.jacfwd(lambda x: value(system, constraint, x, v, a, t))(q)
     if isinstance(constraint, Lyapunov):
         return _actuated_row(system, constraint, q, t)
     assert isinstance(constraint, WithForces)
-    arguments = (q, v) if isinstance(constraint, Nonholonomic) else (q, v, a)
+    arguments = (q, v, a)[: constraint.order + 1]
     if constraint.reactions is not None:
         return jnp.atleast_2d(system.call(constraint.reactions, *arguments, t=t))
     if constraint.virtual is not None:
         basis = jnp.asarray(system.call(constraint.virtual, *arguments, t=t))
         return annihilator(basis[:, None] if basis.ndim == 1 else basis)
-    if isinstance(constraint, Nonholonomic):
+    if constraint.order == 0:
+        return jax.jacfwd(lambda x: value(system, constraint, x, v, a, t))(q)
+    if constraint.order == 1:
         return jax.jacfwd(lambda w: value(system, constraint, q, w, a, t))(v)
     return jax.jacfwd(lambda b: value(system, constraint, q, v, b, t))(a)
 

@@ -70,7 +70,7 @@ def reference(
         system: a System.
         q0: (n,) positions at t[0].
         v0: (n,) velocities at t[0].
-        t: (N+1,) increasing times, the first is the initial time.
+        t: (N+1,) increasing or decreasing times, the first is the initial time.
         tolerance: relative and absolute, local.
         max_steps: of the integrator, at most.
         solver: one of diffrax, which is then the backend.
@@ -143,13 +143,13 @@ def _native(system: System, q, v, times, tolerance, *, max_steps: int) -> Refere
 def check_times(t, tolerance) -> Float[Array, "times"]:
     """The times of a reference solution as an array, and its tolerance checked."""
     as_tolerance(tolerance)
-    return _increasing(t, "t", "at least two increasing times, the first the initial one")
+    return _monotone(t, "t", "at least two times in order, the first the initial one")
 
 
 def time_scale(times):
     """In which a motion asked for at these times moves by about its own size."""
     least = jnp.minimum if is_traced(times) else np.minimum
-    return least(STEPS * (times[1] - times[0]), times[-1] - times[0])
+    return least(STEPS * abs(times[1] - times[0]), abs(times[-1] - times[0]))
 
 
 def _check_solver(solver) -> None:
@@ -211,11 +211,15 @@ def _motion(system: System, q, v, t):
     return jax.vmap(lambda x, w, s: acceleration(system, x, w, s)[:2])(q, v, t)
 
 
-def _increasing(value: Any, name: str, right: str) -> Float[Array, "times"]:
-    """Two or more increasing times."""
+def _monotone(value: Any, name: str, right: str) -> Float[Array, "times"]:
+    """Two or more times that increase, or decrease."""
     times = as_array(value, name)
     if times.ndim != 1 or times.shape[0] < 2:
         raise ValueError(f"{name}: found shape {times.shape}; give {right}")
-    if not isinstance(times, Tracer) and not np.all(np.diff(np.asarray(times)) > 0):
-        raise ValueError(f"{name}: found {np.asarray(times)}; the times must increase")
+    if not isinstance(times, Tracer):
+        apart = np.diff(np.asarray(times))
+        if not (np.all(apart > 0) or np.all(apart < 0)):
+            raise ValueError(
+                f"{name}: found {np.asarray(times)}; the times must increase, or decrease for a motion backwards"
+            )
     return times

@@ -114,9 +114,7 @@ def _check_constraint(system: System, c: Constraint, name: str, point, t) -> int
     m = shape[0] if shape else 1
     if not 0 < m <= n:
         raise ValueError(f"{name} phi: returns {m} equations for n = {n} coordinates")
-    if not isinstance(c, WithForces):
-        return m
-    arguments = (q, v) if c.order == 1 else (q, v, a)
+    assert isinstance(c, WithForces)
     given, virtual = c.reactions, c.virtual
     if given is not None:
         shape = output_shape(lambda: system.call(given, *arguments, t=t), f"{name} reactions", words)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.numbers import as_numbers
+from dalembert.numbers import as_number, as_numbers
 
 DIGITS = 3  # to which neighbouring times differ by the step
 ROUNDING = 32 * float(np.finfo(float).eps)  # of the terms of a function, that is taken for no residual
@@ -74,6 +74,11 @@ def as_scales(scales, n: int) -> Float[np.ndarray, "n"] | None:
     if not np.all(found > 0):
         raise ValueError(f"scales: found {found}; typical sizes are positive and finite")
     return found
+
+
+def as_step(value: Any, name: str = "h") -> Any:
+    """A step of time, not 0."""
+    return as_number(value, name, "a finite step that is not 0: positive, or negative for a run backwards in time", bool)
 
 
 def check_resolved(name: str, largest: float, step: float) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 
 from dalembert.numbers import as_flag, as_function, described
-from dalembert.systems.constraints import Constraint, Holonomic, Lyapunov, WithForces
+from dalembert.systems.constraints import Constraint, Lyapunov, WithForces
 from dalembert.systems.problem import Problem, as_arrays, names_of
 from dalembert.tracing import Walk, refilled, split, taken_apart
 
@@ -71,7 +71,7 @@ class System(Problem):
             )
         given = tuple(constraints)
         for i, constraint in enumerate(given):
-            if not isinstance(constraint, Holonomic | WithForces | Lyapunov):
+            if not isinstance(constraint, WithForces | Lyapunov):
                 raise TypeError(
                     f"constraints: item {i} is {described(constraint)}; give Holonomic, Nonholonomic, SecondOrder "
                     "or Lyapunov"

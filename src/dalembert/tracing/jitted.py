@@ -160,7 +160,8 @@ class Jitted(Generic[P, R]):
             return found
 
         traced.__name__ = traced.__qualname__ = self.name
-        return jax.jit(traced)
+        # Arrays that are not read stay inputs: without them programs that read different arrays have the same text.
+        return jax.jit(traced, keep_unused=True)
 
 
 def seldom(function: Callable[P, R]) -> Jitted[P, R]:

@@ -25,13 +25,15 @@ T5, Q5 = np.array([0.0, 0.1, 0.25, 0.33, 0.5]), np.array([0.1, 0.3, -0.2, 0.4, 0
 
 
 def regularity() -> dict[str, float]:
-    """Determinants, L_d = |q₁-q₀|²/2 + x₀y₁ - y₀x₁, D₁Φ = (1, 0), D₂Φ = (1, -1): printed, D_{12} = ∂²/∂q₀∂q₁; correct."""
+    """Determinants, L_d = |q₁-q₀|²/2 + x₀y₁ - y₀x₁, D₁Φ = (1, 0), D₂Φ = (1, -1): as printed with the rows of D_{12} by q₁,
+    which is the transposed of the matrix of the flow, of this, and as printed with the rows by q₀."""
     mixed = np.array([[-1.0, 1.0], [-1.0, -1.0]])  # rows: q₀
     first, second = np.array([[1.0, 0.0]]), np.array([[1.0, -1.0]])
     zero = np.zeros((1, 1))
     return {
-        "printed": float(abs(det(np.block([[mixed, second.T], [first, zero]])))),
-        "correct": float(abs(det(np.block([[mixed, first.T], [second, zero]])))),
+        "printed": float(abs(det(np.block([[mixed.T, second.T], [first, zero]])))),
+        "of the flow": float(abs(det(np.block([[mixed, first.T], [second, zero]])))),
+        "by q0": float(abs(det(np.block([[mixed, second.T], [first, zero]])))),
     }
 
 

@@ -12,11 +12,6 @@ CORRECTIONS = (
         checks.minimum_of_1_4, "arc of the Heisenberg system, N = 8: {0:.0f} negative eigenvalues, {1:.0f} multipliers",
     ),
     Correction(
-        "after (1.5), Proposition 3.2, Remark 3.4", "[[D_{1,k+1}L̃_d, D_{k+1}Φ], [(D₁Φ)ᵀ, 0]]",
-        "[[D₁D_{k+1}L̃_d, (D₁Φ)ᵀ], [D_{k+1}Φ, 0]], or all of it transposed, D_{1,k+1} too",
-        checks.regularity, "with D_{{12}} = ∂²/∂q₀∂q₁ the determinant is {0:.0f} as printed, {1:.0f} correct",
-    ),
-    Correction(
         "section 2.2", "q(t_i) = q_i for i ∈ {2, …, N-2}",
         "i ∈ {1, …, N-1}: the velocities are given at the ends, not q₁ and q_{N-1}",
         checks.interpolation_indices, "sphere, N = 4: passes q₁ or q₃ at a distance of {0:.2f}; correct {1:.0f}",
@@ -39,10 +34,6 @@ CORRECTIONS = (
         "Proposition 3.2, with section 4.4", "regular for Φ_d on Q^{k+1}",
         "never for Φ_d(q_i), which has D_{k+1}Φ_d = 0; with λⁱ at q_i and φ(q_{i+k}) = 0 it is",
         checks.holonomic_matrix, "sphere, size 4: rank {0:.0f}; so paired {1:.0f}",
-    ),
-    Correction(
-        "(4.1), E_d", "Σ (t_{i+k} - t_i) L_d for ∫L dt, E_d the energy", "k∫L dt, k times the energy",
-        checks.weights, "k = 2, 1000 steps, homogeneous beam: {0:.3f} ∫L dt",
     ),
     Correction(
         "after (4.1)", "∂L_d/∂t_j = ∂L̄_d/∂t_j", "the next lines: D_jL_d = D_jL̄_d - D_{j+1}L̄_d, D_{k+1}L_d = D_{k+1}L̄_d",

@@ -129,7 +129,10 @@ def _first_nodes(problem: VariationalProblem, nodes, times, hermite: bool) -> tu
         what = f"q and its first {k - 1} derivatives at two times" if hermite else f"the first {known} nodes"
         raise ValueError(f"nodes, times: found shapes {q.shape} and {t.shape}; give {what}, {shape}, and times ({known},)")
     if not np.all(np.diff(t) > 0):
-        raise ValueError(f"times: found {t}; they must increase")
+        raise ValueError(
+            f"times: found {t}; they must increase: the next step is the positive root of the equation of the energy. "
+            "Backwards in time give the Lagrangian of reversed time, L(q, -v, -t)"
+        )
     check_resolved("times", np.abs(t).max(), np.diff(t).min())
     if hermite and (problem.differential or problem.holonomic):
         raise ValueError("scheme: a flow of Hermite windows takes no constraints; give Interpolated() and 2k nodes")

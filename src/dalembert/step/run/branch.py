@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, agree, newton, root
 from dalembert.algebra.quadrature import GAUSS_NODES, GAUSS_WEIGHTS
-from dalembert.numbers import as_choice, as_function, described, whole_number
+from dalembert.numbers import as_choice, as_function, as_positive, described, whole_number
 from dalembert.step.programs.base import EPSILON, StepProgram
 from dalembert.systems.pickling import reduced
 
@@ -36,33 +36,53 @@ class Branch(eqx.Module):
 class Nearest(Branch):
     """min |q - q*| over the two roots near the prediction, q* the prediction or the previous position.
 
-    Distances are Euclidean, in q.
+    Distances are Euclidean, in q. Where the two roots are closer to each other than `within`, nearness does not tell them
+    apart, and the one with less of the function `least` is taken, as in `Least`.
 
     Args:
         to: "prediction" or "previous": the position that the root shall be nearest to.
         coordinates: indices of the components of q that count, all by default.
+        within: δ, a distance of the two roots; given together with least.
+        least: `least(q, v[, t][, p])` → (), taken after the step.
 
     Raises:
-        ValueError: `to` is another word.
-        TypeError: coordinates are no sequence of indices.
+        ValueError: `to` is another word, within is not positive, or one of within and least is missing.
+        TypeError: coordinates are no sequence of indices, or least cannot be called.
 
-    Source: Borda, Fernández, Grillo, Section 4.2.2, take the root whose θ is nearest to the previous θ: coordinates=(0,).
+    Source: Borda, Fernández, Grillo, Section 4.2.2, take the root whose θ is nearest to the previous θ, coordinates=(0,),
+    and where the two are not "sufficiently apart" the one that decreases V, least=V. The paper does not print δ.
 
     Example:
         >>> da.Nearest("previous", coordinates=(0,)).coordinates
         (0,)
+        >>> printed = da.Nearest("previous", coordinates=(0,), within=1e-3, least=lambda q, v: v @ v)
+        >>> printed.within
+        0.001
     """
 
     to: Literal["prediction", "previous"] = eqx.field(static=True)
     coordinates: tuple[int, ...] | None = eqx.field(static=True)
+    within: float | None = eqx.field(static=True)
+    least: Callable | None = eqx.field(static=True)
 
-    def __init__(self, to: Literal["prediction", "previous"] = "prediction", coordinates=None):
+    def __init__(
+        self,
+        to: Literal["prediction", "previous"] = "prediction",
+        coordinates=None,
+        *,
+        within: float | None = None,
+        least: Callable | None = None,
+    ):
         self.to = as_choice(to, "to", ("prediction", "previous"), "positions that a root may be nearest to")
         if coordinates is not None and (not isinstance(coordinates, list | tuple | range) or not len(coordinates)):
             raise TypeError(
                 f"coordinates: found {described(coordinates)}; give the indices of those that count, such as (0,)"
             )
         self.coordinates = None if coordinates is None else tuple(whole_number(i, "coordinates", 0) for i in coordinates)
+        self.within = None if within is None else float(as_positive(within, "within", "a positive distance"))
+        self.least = None if least is None else as_function(least, "least", "of (q, v) that returns a number")
+        if (within is None) != (least is None):
+            raise ValueError("within, least: found one of them; where roots are closer than `within`, `least` chooses")
 
 
 class Least(Branch):
@@ -201,7 +221,11 @@ def solve_step(
         return z, info
     other, found = second_root(equations, z, scale, options)
     measure = lambda x: _measure(program, branch, x, start, call)  # noqa: E731
-    better = found & (measure(other) < measure(z))
+    less = measure(other) < measure(z)
+    if isinstance(branch, Nearest) and branch.within is not None:
+        value = lambda x: _after(program, branch.least, x, call)  # noqa: E731
+        less = jnp.where(_distance(program, branch, z, other, call) < branch.within, value(other) < value(z), less)
+    better = found & less
     chosen, again = root(equations, jnp.where(better, other, z), scale, options)
     both = info.iterations + again.iterations
     return chosen, again._replace(iterations=both)
@@ -228,13 +252,26 @@ def _factor(program: StepProgram, branch: Avoid, z: Unknowns, call: Call) -> Flo
 
 
 def _measure(program: StepProgram, branch: Nearest | Least, z: Unknowns, start: Unknowns, call: Call):
-    if isinstance(branch, Nearest):
-        increment = program.advance(z, call.q, call.s, call.t, call.h)[0]
-        if branch.to == "prediction":
-            increment = increment - program.advance(start, call.q, call.s, call.t, call.h)[0]
-        return jnp.linalg.norm(increment if branch.coordinates is None else increment[jnp.array(branch.coordinates)])
+    if isinstance(branch, Least):
+        return _after(program, branch.function, z, call)
+    if branch.to == "prediction":
+        return _distance(program, branch, z, start, call)
+    return jnp.linalg.norm(_counted(branch, program.advance(z, call.q, call.s, call.t, call.h)[0]))
+
+
+def _distance(program: StepProgram, branch: Nearest, z: Unknowns, other: Unknowns, call: Call):
+    one, two = (program.advance(x, call.q, call.s, call.t, call.h)[0] for x in (z, other))
+    return jnp.linalg.norm(_counted(branch, one - two))
+
+
+def _counted(branch: Nearest, increment: Float[Array, "n"]) -> Float[Array, "k"]:
+    return increment if branch.coordinates is None else increment[jnp.array(branch.coordinates)]
+
+
+def _after(program: StepProgram, function: Callable | None, z: Unknowns, call: Call):
+    """The function after the step."""
     q, v = program.output_state(z, call.q, call.s, call.h)
-    return call_system(program, branch.function, q, v, call.t + call.h)
+    return call_system(program, function, q, v, call.t + call.h)
 
 
 def call_system(program, function, q, v, t):

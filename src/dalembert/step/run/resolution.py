@@ -51,7 +51,7 @@ def _counted(path: Path) -> tuple[Any, ...]:
 
 def _at_rest(path: Path) -> np.ndarray:
     q, v, h = np.asarray(path.q), np.asarray(path.v), np.asarray(path.h)
-    moved = h * np.median(np.abs(v).max(axis=-1), axis=-1)
+    moved = np.abs(h) * np.median(np.abs(v).max(axis=-1), axis=-1)
     return moved <= AT_REST * np.abs(q).max(axis=(-2, -1))
 
 

@@ -35,7 +35,7 @@ def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, i
         raise ValueError("feedback: a VariationalProblem has no forces from outside; put them into a System")
     if isinstance(step_options.branch, Avoid) and step_options.branch.factor is not None:
         divided(program, q.shape[0])
-    rule = getattr(step_options.branch, "function", None) or getattr(step_options.branch, "factor", None)
+    rule = next((f for name in ("function", "factor", "least") if (f := getattr(step_options.branch, name, None))), None)
     if stop is None and domain is None and feedback is None and rule is None and step_options.reduce is None:
         return initial
 

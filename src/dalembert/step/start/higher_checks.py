@@ -50,7 +50,7 @@ def check_consistent(problem: VariationalProblem, scheme: WindowMap, given, jets
     """φ and the derivatives of it which jets determine are zero; φ at all nodes and Φ_d at their windows, M̃_d."""
     what = "φ and its time derivatives must vanish" if jets else "φ at the nodes and Φ_d at their windows must vanish"
     values, slopes = (np.asarray(x) for x in _restrictions(problem, scheme, given, jets, h, t0))
-    sizes = _sizes(np.asarray(given), jets, STEPS * float(h))
+    sizes = _sizes(np.asarray(given), jets, STEPS * abs(float(h)))
     limits = allowed(slopes.reshape(len(values), given.size), sizes.ravel(), np.asarray(given).ravel())
     if not np.all(np.abs(values) <= limits):
         raise InconsistentDataError(f"{'jets' if jets else 'nodes'}: {what}; they are {values}")

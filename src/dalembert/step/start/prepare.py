@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jaxtyping import Float
 
+from dalembert.algebra import numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.window_maps import WindowMap
@@ -25,7 +27,7 @@ from dalembert.step.start.higher import begin_higher
 from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.step.start.second_node import second_node
 from dalembert.systems import System, VariationalProblem, is_traced
-from dalembert.systems.checks import InconsistentDataError, check_parameters, checked_start
+from dalembert.systems.checks import InconsistentDataError, RankDeficientError, check_parameters, checked_start
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.equations import deflatable
@@ -33,6 +35,7 @@ from dalembert.systems.sizes import allowed, with_inertia
 from dalembert.tracing import Jitted, seldom
 
 DEFAULT = Scheme()
+VANISHED = 1e-9  # of the derivative beside: what is less is rounding of zero
 
 
 @functools.singledispatch
@@ -92,7 +95,7 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     """Check the data and choose the program: its form, its state, and its first nodes."""
     (scheme, _, branch), t0, h = recipe, grid.t0, grid.h
     known = not isinstance(h, Tracer)
-    found = checked_start(system, given.q0, given.v0, t0, STEPS * float(h) if known else None)
+    found = checked_start(system, given.q0, given.v0, t0, STEPS * abs(float(h)) if known else None)
     q, v, a, multipliers, matrix, sizes = found
     check_maps(scheme, q.shape[0])
     check_branch(branch, system.constraints, q.shape[0])
@@ -174,6 +177,25 @@ def _initial(system: DiscreteSystem, points):
     return function(points[:2]), jax.jacfwd(function)(points[:2])
 
 
+def _check_submersion(system: DiscreteSystem, points: np.ndarray, by_second: Float[np.ndarray, "k n"]) -> None:
+    """p₁|D_d is a submersion: from every point near q₀ pairs in D_d start. Equations of q₀ alone restrict to a leaf.
+
+    These are the ones whose derivative by q₁ is zero elsewhere, too.
+    """
+    apart = points[1] - points[0]
+    elsewhere = points[1] + np.where(apart != 0.0, apart, 0.1) * np.cos(1.0 + np.arange(len(apart)))
+    other = np.asarray(_initial(system, jnp.asarray([points[0], elsewhere]))[1])[:, 1]
+    here, there = (np.linalg.norm(x, axis=1) for x in (by_second, other))
+    rows = np.flatnonzero((here > 0.0) | (there > 0.0))
+    found = numerical_rank(np.where((here > VANISHED * there)[:, None], by_second, 0.0)[rows])
+    if len(rows) and not found.full:
+        raise RankDeficientError(
+            f"initial: of its equations, {len(rows)} read q1 and have rank {found.rank} in it at the first two nodes "
+            f"(dependent: {[int(rows[i]) for i in found.dependent_rows]}); the projection of D_d to its first factor is no "
+            "submersion there, and near these nodes there may be no pairs in D_d"
+        )
+
+
 def prepare_discrete(system: DiscreteSystem, given: Given, grid: Grid, scheme) -> Prepared:
     """Check the first nodes, and take the differences of them."""
     r, steps = system.nodes_needed, grid.steps
@@ -200,5 +222,6 @@ def prepare_discrete(system: DiscreteSystem, given: Given, grid: Grid, scheme) -
                 raise InconsistentDataError(
                     f"nodes: the first two must lie in D_d, where the initial condition is 0; it is {left}"
                 )
+            _check_submersion(system, both, slopes[:, 1])
     d = jnp.diff(points, axis=0)[::-1] / grid.h
     return Prepared(DiscreteProgram(system, m), points, points[-1], d.reshape(-1), None)

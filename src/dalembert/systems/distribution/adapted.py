@@ -121,6 +121,8 @@ def adapted_reference(
     check_system(system)
     times, chosen = check_times(t, tolerance), chosen_backend(backend)
     q0, v0 = as_vector(q0, "q0"), as_vector(v0, "v0")
+    if not is_traced(times) and times[-1] < times[0]:
+        raise ValueError(f"t: found {np.asarray(times)}; charts are changed forwards in time: the times must increase")
     if is_traced(system, q0, v0, times):
         raise TypeError("adapted_reference: the charts are chosen by numbers; it does not work under jit, vmap or grad")
     known = np.asarray(times)

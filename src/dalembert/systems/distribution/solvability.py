@@ -14,7 +14,7 @@ from dalembert.algebra import numerical_rank
 from dalembert.numbers import as_number, as_vector, is_traced
 from dalembert.systems.checks import check_parameters, check_x64
 from dalembert.systems.consistency import velocity_residuals
-from dalembert.systems.constraints import Nonholonomic
+from dalembert.systems.constraints import WithForces
 from dalembert.systems.distribution.integrability import AFFINE, Frobenius, affinity, forms_and_slopes, judge
 from dalembert.systems.distribution.reduction import (
     DEGENERATE,
@@ -285,7 +285,7 @@ def _judge(system: System, found: Any, n: int, m: int) -> Solvability:
         free_motion=float(motion),
         coupling=coupling,
         condition=condition,
-        chetaev=not any(isinstance(c, Nonholonomic) and (c.reactions or c.virtual) for c in system.constraints),
+        chetaev=not any(isinstance(c, WithForces) and (c.reactions or c.virtual) for c in system.constraints),
         holonomic=all(c.order == 0 for c in system.constraints),
         frobenius=judge(found.omega[finite], found.slopes[finite]) if affine else None,
     )

@@ -78,6 +78,8 @@ class VariationalProblem(Problem):
                 f"constraints: found {type(constraints).__name__}; give functions φ(q, v, …), or Holonomic, Nonholonomic"
             )
         self.lagrangian, self.derivatives = lagrangian, derivatives
+        for i, c in enumerate(given):
+            _check_forces(c, i)
         self.holonomic = tuple(c.phi for c in given if isinstance(c, Holonomic))
         self.differential = tuple(
             _differential(c, i, derivatives) for i, c in enumerate(given) if not isinstance(c, Holonomic)
@@ -188,14 +190,18 @@ def _check_functions(problem: VariationalProblem, q) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
+def _check_forces(constraint, i: int) -> None:
+    """ValueError where a constraint brings forces of its own."""
+    if isinstance(constraint, WithForces) and (constraint.reactions is not None or constraint.virtual is not None):
+        raise ValueError(
+            f"constraints: item {i} brings reactions or virtual displacements; in a variational problem every "
+            "constraint acts through the action. Leave them out, or use System, whose constraints act by forces"
+        )
+
+
 def _differential(constraint, i: int, k: int) -> tuple[int, Callable]:
     """(highest derivative it is given, φ) of a constraint that is not holonomic."""
     if isinstance(constraint, WithForces):
-        if constraint.reactions is not None or constraint.virtual is not None:
-            raise ValueError(
-                f"constraints: item {i} brings reactions or virtual displacements; in a variational problem every "
-                "constraint acts through the action. Leave them out, or use System, whose constraints act by forces"
-            )
         if constraint.order > k:
             raise ValueError(f"constraints: item {i} reads {constraint.order} derivatives, the problem has derivatives={k}")
         return constraint.order, constraint.phi

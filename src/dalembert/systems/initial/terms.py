@@ -28,7 +28,7 @@ def has_basis(c: Constraint) -> bool:
 
 def virtual_basis(system: System, c, q, v, a, t):
     """The user's basis of the virtual displacements, (n, n-m)."""
-    basis = system.call(c.virtual, *((q, v) if c.order == 1 else (q, v, a)), t=t)
+    basis = system.call(c.virtual, *(q, v, a)[: c.order + 1], t=t)
     return basis[:, None] if basis.ndim == 1 else basis
 
 

@@ -1,0 +1,1 @@
+"""Between the nodes of a path: where events lie."""

@@ -1,0 +1,209 @@
+"""Events: where a function of the state changes its sign along a path, between the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.window_maps import WindowMap
+from dalembert.measure.nodes import check_neighbours, check_single, form_of
+from dalembert.numbers import as_function, is_traced, whole_number
+from dalembert.outcome import Outcome
+from dalembert.path import Path, check_path
+from dalembert.step import simulate
+from dalembert.systems import System, VariationalProblem
+from dalembert.systems.shapes import output_shape, traced
+from dalembert.tracing import Jitted
+
+PARTS = 4  # of a step, between which g is looked at
+ROUNDING = 1e-14  # of the step: how closely an event is located in it
+UNRESOLVED = 2e3  # rounding errors of the time: a shorter step is none
+
+
+class Events(NamedTuple):
+    """g(q, v) = 0: the events of a path, in the order of the run.
+
+    Attributes:
+        t: (K,) their times.
+        q: (K, n) positions there.
+        v: (K, n) velocities there.
+        direction: (K,) 1 where g rises along the run, -1 where it falls.
+        step: (K,) the index of the step that they lie in.
+    """
+
+    t: Float[np.ndarray, "K"]
+    q: Float[np.ndarray, "K n"]
+    v: Float[np.ndarray, "K n"]
+    direction: Int[np.ndarray, "K"]
+    step: Int[np.ndarray, "K"]
+
+
+def events(
+    system: System | DiscreteSystem | VariationalProblem,
+    path: Path,
+    g: Callable,
+    *,
+    direction: int = 0,
+    scheme: Scheme | WindowMap | None = None,
+) -> Events:
+    """g(q, v, t) = 0 with a change of sign, at t_k + θh, where (q, v) is the step of length θh from (q_k, v_k).
+
+    θ is found by Brent's method. The state of an event is one of the same scheme: it has its order, satisfies the
+    constraints as the nodes do, and is an initial state to go on from. Velocities between the nodes (form "nodes", discrete
+    systems, flows of variational problems), a sampled law and a rule among roots leave no step of another length: there
+    `path.interpolate` is the state, of order 2 in v.
+
+    g is looked at four times in a step. Two changes of sign within a quarter of a step are not seen. A zero at a node is an
+    event where g changes its sign across it, and at the end of the path; it is none at the beginning, so that a run goes on
+    from an event. To end a run at an event, give `simulate` stop=lambda q, v: g(q, v) <= 0 and locate it in the last step.
+
+    Args:
+        system: what moves, of the path.
+        path: its Path, with every state saved.
+        g: `g(q, v[, t][, p])`, (n,), (n,) → ().
+        direction: 1 for events at which g rises along the run, -1 for those at which it falls, 0 for both.
+        scheme: as given to simulate.
+
+    Returns:
+        Events.
+
+    Raises:
+        ValueError: an argument has the wrong value; g is not finite on the path.
+        TypeError: an argument is of the wrong type.
+        RuntimeError: a step of a part of the length cannot be solved.
+
+    Example:
+        >>> swing = da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=40)
+        >>> low = da.measure.events(pendulum, swing, lambda q, v: q[0])
+        >>> low.t.round(2).tolist(), low.direction.tolist()  # a quarter of the period, 6.7
+        ([1.68], [-1])
+    """
+    if isinstance(system, VariationalProblem):
+        check_path(path)
+        check_single(path)
+        chosen = None
+    else:
+        chosen = form_of(path, system, scheme)[0]
+    as_function(g, "g", "of (q, v) that returns a number")
+    wanted = whole_number(direction, "direction", -1, 1)
+    if is_traced(system, path):
+        raise TypeError("path: found traced values; events are found on numbers and not under jit, vmap or grad")
+    check_neighbours(path)
+    _check_shape(system, path, g)
+    curve = _Curve(system, path, g, chosen if _has_steps(system, path) else None)
+    found = [event for k, a, b, rises in _brackets(curve) if wanted in (0, rises) for event in [curve.event(k, a, b, rises)]]
+    n = path.q.shape[1]
+    t, q, v, ways, steps = (np.array([e[i] for e in found]) for i in range(5))
+    return Events(t, q.reshape(-1, n), v.reshape(-1, n), ways.astype(int), steps.astype(int))
+
+
+def _check_shape(system, path: Path, g: Callable) -> None:
+    point = np.zeros(path.q.shape[1])
+    shape = traced(lambda s, x, t: output_shape(lambda: s.call(g, x, x, t=t), "g", "q, v" + s.trailing), system, point, 0.0)
+    if shape:
+        raise ValueError(f"g: returns shape {shape}; a scalar is needed")
+
+
+def _has_steps(system, path: Path) -> bool:
+    """Whether steps of another length from the states of the path are those of its scheme, and nothing else."""
+    ruled = path.provenance is not None and bool(path.provenance.branch)
+    return isinstance(system, System) and path.levels[0] == "node" and path.feedback is None and not ruled
+
+
+@Jitted
+def _values(system, g: Callable, q, v, t):
+    return jax.vmap(lambda x, w, s: system.call(g, x, w, t=s))(q, v, t)
+
+
+class _Curve:
+    """(q, v) and g at t_k + θh; scheme: of the step that leads there, None for the interpolant."""
+
+    def __init__(self, system, path: Path, g: Callable, scheme: Scheme | None):
+        self.system, self.path, self.g, self.scheme = system, path, g, scheme
+        self.t, self.h = np.asarray(path.t), float(path.h)
+        self.nodes = np.asarray(path.q), np.asarray(path.v)
+        if scheme is None:
+            q, v = path.interpolate(path.t)
+            self.nodes = np.asarray(q), np.asarray(v)
+
+    def between(self, theta: float) -> np.ndarray:
+        """g at θ in every step, by interpolation: where to look."""
+        t = jnp.asarray(self.t[:-1] + theta * self.h)
+        return self.values(*self.path.interpolate(t), t)
+
+    def values(self, q, v, t) -> np.ndarray:
+        found = np.asarray(_values(self.system, self.g, jnp.asarray(q), jnp.asarray(v), jnp.asarray(t)))
+        if not np.all(np.isfinite(found)):
+            bad = np.asarray(t)[np.argmin(np.isfinite(found))]
+            raise ValueError(f"g: is {found[np.argmin(np.isfinite(found))]} on the path, at t = {bad:g}; it must be finite")
+        return found
+
+    def state(self, k: int, theta: float) -> tuple[np.ndarray, np.ndarray]:
+        """(q, v) at θ in the step k."""
+        if theta == 1.0 or abs(theta * self.h) <= UNRESOLVED * np.spacing(abs(self.t[k])):
+            q, v = (np.asarray(x)[k + int(theta)] for x in self.nodes)
+        elif self.scheme is None:
+            q, v = self.path.interpolate(self.t[k] + theta * self.h)
+        else:
+            part = {"h": theta * self.h, "t0": float(self.t[k]), "steps": 1, "scheme": self.scheme, "throw": False}
+            path = simulate(self.system, *(x[k] for x in self.nodes), **part)
+            outcome = Outcome(int(path.code))
+            if outcome.failed:
+                raise RuntimeError(
+                    f"events: the step of length {part['h']:g} from t = {part['t0']:g} cannot be solved: {outcome.message}"
+                )
+            q, v = path.q[-1], path.v[-1]
+        return np.asarray(q), np.asarray(v)
+
+    def value(self, k: int, theta: float) -> float:
+        """g there."""
+        q, v = self.state(k, theta)
+        return float(self.values(q[None], v[None], np.array([self.t[k] + theta * self.h]))[0])
+
+    def event(self, k: int, a: float, b: float, rises: int) -> tuple:
+        """Of the row of `Events`: the zero of g between θ = a and θ = b, the ends of a change of sign, or a zero a = b."""
+        from scipy.optimize import brentq  # slow to load
+
+        found: Any = a if a == b else brentq(lambda x: self.value(k, x), a, b, xtol=ROUNDING)
+        theta = float(found)
+        return self.t[k] + theta * self.h, *self.state(k, theta), rises, k
+
+
+Place = tuple[int, float]  # a step, and θ in it, 0 ≤ θ < 1
+
+
+def _looked_at(curve: _Curve) -> list[tuple[Place, float]]:
+    """Where the sign of g is known, in order: at all nodes, and at parts of the steps in which it may change."""
+    nodes, count = np.sign(curve.values(*curve.nodes, curve.t)), len(curve.t) - 1
+    thetas = np.arange(PARTS) / PARTS
+    unsure = np.ones(count, bool)  # with two nodes there is no interpolant
+    if count > 1:
+        inside = np.stack([np.sign(curve.between(theta)) for theta in thetas[1:]])
+        unsure = (nodes[:-1] != nodes[1:]) | (nodes[:-1] == 0) | np.any(inside != nodes[:-1], axis=0)
+    found: list[tuple[Place, float]] = []
+    for k in range(count):
+        found.append(((k, 0.0), nodes[k]))
+        found += [((k, theta), np.sign(curve.value(k, theta))) for theta in thetas[1:] if unsure[k]]
+    return [*found, ((count, 0.0), nodes[count])]
+
+
+def _brackets(curve: _Curve) -> Iterator[tuple[int, float, float, int]]:
+    """(step, a, b, ±1): g changes its sign between the parts θ = a and θ = b of the step, or is zero at a = b."""
+    places, last = _looked_at(curve), None
+    end = len(places) - 1
+    for j, ((k, theta), sign) in enumerate(places):
+        if sign == 0.0 and j < end:
+            continue
+        if last is not None and sign * places[last][1] < 0 and j == last + 1:
+            before, a = places[last][0]
+            yield before, a, theta if k == before else 1.0, int(sign)
+        elif last is not None and (sign * places[last][1] < 0 or sign == 0.0):
+            (before, a), rises = places[last + 1][0], -int(places[last][1])
+            yield (before, a, a, rises) if before < len(curve.t) - 1 else (before - 1, 1.0, 1.0, rises)
+        last = j if sign else last
