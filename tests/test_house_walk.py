@@ -175,7 +175,7 @@ def test_the_walk_itself():
     entered, climbs = tour("step/roots.py", "roots", "system")
     assert {"systems/checks.py", "step/start/prepare.py"} <= entered
     assert climbs >= 1
-    assert tour("step/roots.py", "roots", "starts") == ({"numbers.py"}, 0)
+    assert tour("step/roots.py", "roots", "starts") == ({"numbers/data.py"}, 0)
 
 
 def test_the_system_of_simulate():

@@ -20,11 +20,6 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-try:
-    from jax.extend.core import get_opaque_trace_state
-except ImportError:  # where it stands in the lowest version that is allowed
-    from jax.core import get_opaque_trace_state
-
 EPSILON = float(np.finfo(float).eps)  # between 1 and the next number
 MOST = 2**53  # above it whole numbers, and with them the times t0 + k h, are not exact in float64
 MOST_ROWS = 2**36  # states of one run that are kept: terabytes
@@ -204,31 +199,6 @@ def decreasing_steps(h: Sequence[float]) -> Float[np.ndarray, "K"]:
 def as_double(x):
     """A number or array in doubles: NumPy's, which costs least, except where it is traced."""
     return jnp.asarray(x, dtype=float) if isinstance(x, Tracer) else np.asarray(x, dtype=float)
-
-
-with jax.ensure_compile_time_eval():
-    _OUTSIDE = get_opaque_trace_state()
-
-
-def outside() -> bool:
-    """Whether operations give values here, by a look that costs less than an operation: True outside of jit, vmap, grad."""
-    return get_opaque_trace_state() == _OUTSIDE
-
-
-def is_traced(*trees) -> bool:
-    """True inside jit, vmap or grad: values cannot be looked at, shapes can.
-
-    Under vmap and grad the arguments tell; under jit every operation is traced, also on constants.
-
-    Args:
-        *trees: anything whose leaves are to be looked at.
-
-    Returns:
-        Whether one of the leaves, or the program around, is being traced.
-    """
-    # The first operation that is carried out compiles a program, and a cold start waits for it.
-    probe = () if outside() else (jnp.add(0.0, 0.0),)
-    return any(isinstance(leaf, Tracer) for leaf in (*probe, *jax.tree.leaves(trees)))
 
 
 def holds_tracer(value: Any) -> bool:

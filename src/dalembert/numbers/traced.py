@@ -1,0 +1,36 @@
+"""Whether JAX is tracing: inside jit, vmap and grad values cannot be looked at."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+try:
+    from jax.extend.core import get_opaque_trace_state
+except ImportError:  # where it stands in the lowest version that is allowed
+    from jax.core import get_opaque_trace_state
+
+with jax.ensure_compile_time_eval():
+    _OUTSIDE = get_opaque_trace_state()
+
+
+def outside() -> bool:
+    """Whether operations give values here, by a look that costs less than an operation: True outside of jit, vmap, grad."""
+    return get_opaque_trace_state() == _OUTSIDE
+
+
+def is_traced(*trees) -> bool:
+    """True inside jit, vmap or grad: values cannot be looked at, shapes can.
+
+    Under vmap and grad the arguments tell; under jit every operation is traced, also on constants.
+
+    Args:
+        *trees: anything whose leaves are to be looked at.
+
+    Returns:
+        Whether one of the leaves, or the program around, is being traced.
+    """
+    # The first operation that is carried out compiles a program, and a cold start waits for it.
+    probe = () if outside() else (jnp.add(0.0, 0.0),)
+    return any(isinstance(leaf, Tracer) for leaf in (*probe, *jax.tree.leaves(trees)))
