@@ -39,7 +39,7 @@ def test_a_nonholonomic_system_keeps_what_its_theorems_say_and_no_more():
     wanted = {
         "one motion": HOLDS, "the discrete flow exists": HOLDS, "constraints[0]": HOLDS, "the states lie in D": HOLDS,
         "momentum of x": NOT_CLAIMED, "momentum of y": HOLDS, "a step is symplectic": NOT_CLAIMED, "F*Ω": HOLDS,
-        "a run backwards": HOLDS, "q of order 2": HOLDS, "multipliers of order 2": HOLDS,
+        "a step of -h": HOLDS, "with -v a run": HOLDS, "q of order 2": HOLDS, "multipliers of order 2": HOLDS,
     }  # fmt: skip
     assert {name: found[name].finding for name in wanted} == wanted
     assert found["F*Ω"].measured < 1e-12
@@ -170,8 +170,11 @@ def test_a_start_of_first_order_costs_the_order_of_the_run():
 
 def test_reversal_sees_what_the_motion_forgets(particle):
     assert reversal.reversible(particle).measured < 1e-12
+    assert reversal.self_adjoint(particle).measured < 1e-12
     spinning = da.System(lambda q, v: 0.5 * v @ v + q[0] * v[1] - q @ q)  # a magnetic field
-    claim = reversal.reversible(subject(spinning, [1.0, 0.0], [0.0, 0.5], steps=60))
+    turning = subject(spinning, [1.0, 0.0], [0.0, 0.5], steps=60)
+    assert reversal.self_adjoint(turning).finding is HOLDS
+    claim = reversal.reversible(turning)
     assert claim.finding is NOT_CLAIMED
     assert "a(q, -v) differs" in claim.reason
     sliding = da.Nonholonomic(lambda q, v: v[1] - 0.3 - q[0] * v[0])  # affine

@@ -107,6 +107,7 @@ def _claims(subject: Subject, symmetries: Mapping[str, Callable]) -> Iterator[Cl
     yield from balance.lyapunov(subject)
     yield symplectic.symplectic(subject)
     yield symplectic.evolution(subject)
+    yield reversal.self_adjoint(subject)
     yield reversal.reversible(subject)
     yield from convergence.orders(subject)
 
