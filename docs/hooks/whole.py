@@ -12,7 +12,7 @@ from formulas import shown
 
 import dalembert
 
-NOT_PUBLIC = ("native", "tracing", "cli")  # rooms that other rooms, or a terminal, call
+NOT_PUBLIC = ("native", "numbers", "tracing", "cli")  # rooms that other rooms, or a terminal, call
 HEADING = re.compile(r'<h\d id="(dalembert\.[\w.]+)" class="doc doc-heading"')
 
 

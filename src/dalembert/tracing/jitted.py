@@ -134,7 +134,9 @@ class Jitted(Generic[P, R]):
         run: Any = self._jitted()
         context, text = _number(walk, key), None
         known = not is_traced(arrays)
-        evaluated = few(self._run(run.trace, context, given, arrays).jaxpr, run) if known and self._seldom else None
+        evaluated = None
+        if known and self._seldom:
+            evaluated = few(self._run(run.trace, context, given, arrays).jaxpr, run, len(arrays))
         if evaluated is not None:
             run = evaluated
         elif known:

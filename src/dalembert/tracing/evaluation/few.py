@@ -33,9 +33,13 @@ class Few:
         return [jax.device_put(np.array(x)) for x in found]  # copies: what is returned may be what was given
 
 
-def few(traced: Any, compiled: Callable) -> Callable | None:
-    """`compiled` through NumPy; None where there is no CPU or no rule. traced: its jaxpr."""
-    if jax.default_backend() != "cpu":
+def few(traced: Any, compiled: Callable, count: int) -> Callable | None:
+    """`compiled` through NumPy; None where there is no CPU or no rule.
+
+    traced: its jaxpr. count: of the arrays it is called with. It reads more where a function of the user's closes over a
+    value that is being traced outside, which has no number.
+    """
+    if jax.default_backend() != "cpu" or len(traced.jaxpr.invars) != count:
         return None
     try:
         return Few(program(traced), compiled)
