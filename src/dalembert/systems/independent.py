@@ -57,8 +57,8 @@ class Independent(NamedTuple):
     def complete(self, path: Path) -> Path:
         """The path with the multipliers of all M rows: Rᵀλ = R_keptᵀμ and |λ| least; all rows are checked at all nodes.
 
-        λ = (1 - NNᵀ)μ̂, where μ̂ is μ with zeros for the rows that were left out and Rᵀ N = 0, NᵀN = 1, at the mean of the two
-        states of a step. Positions, velocities and constraint forces stay as they are.
+        λ = QQᵀμ̂, where μ̂ is μ with zeros for the rows that were left out and the columns of Q, QᵀQ = 1, span those of R, at
+        the time of μ on the line between the two states of the step, so to the order of the scheme. Positions, velocities and constraint forces stay as they are.
 
         Args:
             path: of `system`, from simulate, with every node saved, under a scheme whose states satisfy the constraints
@@ -76,13 +76,13 @@ class Independent(NamedTuple):
         _check_path(self, path)
         t, q, v = (np.asarray(x) for x in (path.t, path.q, path.v))
         _check_nodes(self, t, q, v)
-        mean = [0.5 * (x[1:] + x[:-1]) for x in (t, q, v)]
-        known = np.asarray(path.multipliers)
+        known, times = np.asarray(path.multipliers), np.asarray(path.t_multipliers)
+        between = [((times - t[:-1]) / np.diff(t))[:, None] * (x[1:] - x[:-1]) + x[:-1] for x in (q, v)]
         multipliers = np.zeros((len(known), len(self.kept) + len(self.left_out)))
         multipliers[:, list(self.kept)] = known
-        low = _low_rows(self.whole, mean[1][0], mean[2][0], mean[0][0]) if len(known) else None
-        if low is not None and self.left_out:
-            rows = np.asarray(_reactions(self.whole, *mean)) * self.units
+        low = _low_rows(self.whole, q[0], v[0], t[0])
+        if len(known) and self.left_out:
+            rows = np.asarray(_reactions(self.whole, times, *between)) * self.units
             multipliers[:, low] = _shortest(rows, multipliers[:, low], self._rank(low))
         return dataclasses.replace(path, multipliers=multipliers)
 
@@ -224,7 +224,7 @@ def _check_path(found: Independent, path: Path) -> None:
     shapes = (path.q.shape[1], path.multipliers.shape[1])
     if shapes != (n, m):
         raise ValueError(f"path: has {shapes[0]} coordinates and {shapes[1]} multipliers; one of .system has {n} and {m}")
-    if path.levels != ("node", "mid"):
+    if path.levels[0] != "node":
         raise ValueError(
             f"path: its states are at levels {path.levels}, where the constraints do not hold together; use the default scheme"
         )
@@ -255,10 +255,16 @@ def _restrictions(system: System, t, q, v):
 
 
 def _shortest(rows: np.ndarray, multipliers: np.ndarray, rank: int) -> np.ndarray:
-    """λ - N Nᵀλ, (B, M), N the left null space of R, (B, M, n): the M - r smallest singular vectors of rows of unit length."""
+    """QQᵀλ, (B, M), Q the span of the columns of R, (B, M, n), from the r largest singular vectors of rows of unit length.
+
+    Not λ - NNᵀλ with the left null space N: of copies in very different units that leaves rounding of the largest λ.
+    """
     unit, lengths = _unit(rows)
-    null = np.linalg.qr(np.linalg.svd(unit)[0][..., rank:] / lengths)[0]
-    return multipliers - np.einsum("bij,bkj,bk->bi", null, null, multipliers)
+    span = np.linalg.svd(unit, full_matrices=False)[0][..., :rank] * lengths
+    falling = np.argsort(-lengths, axis=1)  # reflections keep small rows to their own digits only below the large ones
+    span = np.linalg.qr(np.take_along_axis(span, falling, axis=1))[0]
+    span = np.take_along_axis(span, np.argsort(falling, axis=1), axis=1)
+    return np.einsum("bir,bkr,bk->bi", span, span, multipliers)
 
 
 def _check_nodes(found: Independent, t: np.ndarray, q: np.ndarray, v: np.ndarray) -> None:
@@ -271,12 +277,23 @@ def _check_nodes(found: Independent, t: np.ndarray, q: np.ndarray, v: np.ndarray
         bad = ~(np.abs(r.value) <= limit)
         if np.any(bad):
             k = int(np.argmax(np.any(bad, axis=1)))
-            raise InconsistentDataError(
-                f"path: {name.rsplit(' at ', 1)[0]} is {r.value[k]} and not 0 at t = {t[k]:g}, step {k}. Left out at the start "
-                f"as dependent: {', '.join(found.left_out) or 'nothing'}; where that does not follow from the rest, the "
-                "constraints contradict each other, or their rank changes on the way"
-            )
+            _refuse(found, name, np.flatnonzero(bad[k]), r.value[k], f"t = {t[k]:g}, step {k}")
     _check_rank(found, at, t)
+
+
+def _refuse(found: Independent, name: str, rows: np.ndarray, residual: np.ndarray, when: str) -> None:
+    """InconsistentDataError where the rows do not follow from the others, ValueError where one of them was kept itself."""
+    what, own = name.rsplit(" at ", 1)[0], name.removeprefix("d/dt of ").rsplit(" at ", 1)[0]
+    labels = [own + (f" row {j}" if len(residual) > 1 else "") for j in rows]
+    if not set(labels) <= set(found.left_out):
+        raise ValueError(
+            f"path: {what} is {residual} and not 0 at {when}, where the kept rows should hold: give a path of .system, under a "
+            "scheme whose states satisfy the constraints (the default ones do)"
+        )
+    raise InconsistentDataError(
+        f"path: {what} is {residual} and not 0 at {when}. {', '.join(labels)} left out at the start as dependent, "
+        "but not implied by the rows that are kept: the constraints contradict each other, or the kept ones become dependent"
+    )
 
 
 def _check_rank(found: Independent, at: dict[str, Restriction], t: np.ndarray) -> None:
