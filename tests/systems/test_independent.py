@@ -44,7 +44,7 @@ def two_wheels(q, v):
 
 
 def four_wheels(q, v):
-    """No wheel slips sideways; the front ones are steered so that all axes meet in one point. Both rear ones say the same."""
+    """No wheel slips sideways; the front ones are steered so that all axes meet in a point. Both rear ones say the same."""
     (ahead, left), rows = sideways(q, v), []
     for y in (0.4, -0.4):
         along, across = jnp.cos(q[3]) - y * jnp.sin(q[3]), jnp.sin(q[3])
@@ -74,6 +74,13 @@ ORDERS = {"four-bar": 4}  # at order 4 multipliers belong to the nodes, and lie 
 def start(name):
     _, by_hand, q, v = CASES[name]
     return da.project(by_hand, q, v)[:2]
+
+
+def moved(q, v, multipliers):
+    """A path of 100 steps with other values, which costs no program."""
+    path = da.simulate(CASES["pendulum"][1], *start("pendulum"), h=0.02, steps=100, backend="jax")
+    return dataclasses.replace(path, q=np.asarray(path.t)[:, None] * v + q, v=np.tile(v, (101, 1)),
+                               multipliers=np.tile(multipliers, (100, 1)))  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -117,7 +124,13 @@ def rows_of(name, q):
 def test_multipliers_are_those_of_the_pseudoinverse(runs):
     """λ = (Rᵀ)⁺F, F the constraint force that the run itself reports, R of all rows at its time, cut off at the rank."""
     name, found, path, _ = runs
-    q = path.q[1:] if name in ORDERS else path.q[:-1] + 0.01 * path.v[:-1] if name == "car" else 0.5 * (path.q[1:] + path.q[:-1])
+    q = (
+        path.q[1:]
+        if name in ORDERS
+        else path.q[:-1] + 0.01 * path.v[:-1]
+        if name == "car"
+        else 0.5 * (path.q[1:] + path.q[:-1])
+    )
     left, values, right = np.linalg.svd(rows_of(name, np.asarray(q)), full_matrices=False)
     rank = len(found.kept)
     assert (values[:, rank:] < 1e-9 * values[:, :1]).all()
@@ -138,12 +151,12 @@ def test_the_rows_that_were_written_first_are_kept_in_whatever_units():
         found = da.independent(da.System(lambda q, v: 0.5 * v @ v - q[1], both), *at)
         assert found.kept == (0,)
         path = da.simulate(found.system, *at, h=0.07, steps=30, throw=False)
-        outcomes.append(path.outcome)
-        if not path.outcome.failed:
+        outcomes.append(da.Outcome(int(path.code)).failed)
+        if not outcomes[-1]:
             middle = 0.5 * (path.q[1:, 0] + path.q[:-1, 0])
             shortest = np.stack([np.ones(30), 1e6 * middle], axis=1) / (1.0 + 1e12 * middle**2)[:, None]  # the weight is 1
             np.testing.assert_allclose(found.complete(path).multipliers, shortest, rtol=1e-9)
-    assert [outcome.failed for outcome in outcomes] == [False, True]
+    assert outcomes == [False, True]
 
 
 def test_positions_are_kept_and_not_only_their_derivative():
@@ -159,9 +172,11 @@ def test_contradictions_are_refused_by_name_with_the_residual():
         da.independent(shifted, *at)
     touching = da.System(hanging, [da.Holonomic(rod), da.Holonomic(lambda q: rod(q) + (q[0] - 0.6) ** 2)])
     found = da.independent(touching, *at)
-    path = da.simulate(found.system, *at, h=0.02, steps=3)
+    path = da.simulate(found.system, *at, h=0.02, steps=100, backend="jax")  # compiled above
     residual = f"{(path.q[1, 0] - 0.6) ** 2:.6f}"
-    with pytest.raises(da.InconsistentDataError, match=rf"path: constraints\[1\].*is \[{residual}\d*\] and not 0 at t = 0.02"):
+    with pytest.raises(
+        da.InconsistentDataError, match=rf"path: constraints\[1\].*is \[{residual}\d*\] and not 0 at t = 0.02"
+    ):
         found.complete(path)
 
 
@@ -169,14 +184,13 @@ def test_a_rank_that_grows_on_the_way_is_refused():
     """z + x²y = 0 beside z = 0: the motion along x satisfies both, and from x ≠ 0 on y is held by a force of its own."""
     rows = da.Holonomic(lambda q: jnp.stack([q[2], q[2] + q[0] ** 2 * q[1]]))
     found = da.independent(da.System(lambda q, v: 0.5 * v @ v - q[2], rows), np.zeros(3), [1.0, 0.0, 0.0])
-    path = da.simulate(found.system, np.zeros(3), [1.0, 0.0, 0.0], h=0.1, steps=3)
-    with pytest.raises(da.RankDeficientError, match="rank 1 at the start and more at t = 0.1"):
-        found.complete(path)
+    with pytest.raises(da.RankDeficientError, match=r"rank 1 at the start and more at t = 0.02"):
+        found.complete(moved(np.zeros(3), np.array([1.0, 0.0, 0.0]), [1.0]))
 
 
 def test_reactions_must_depend_on_each_other_as_the_constraints_do():
     pushed = da.Holonomic(rod, reactions=lambda q: jnp.array([1.0, 0.0]))
-    with pytest.raises(da.RankDeficientError, match="all rows span 2 directions .* the 1 independent constraints 1"):
+    with pytest.raises(da.RankDeficientError, match=r"all rows span 2 directions .* the 1 independent constraints 1"):
         da.independent(da.System(hanging, [pushed, da.Holonomic(rod)]), [0.6, -0.8], [0.8, 0.6])
 
 
@@ -185,10 +199,8 @@ def test_constraints_on_accelerations_stay():
     braked = da.SecondOrder(lambda q, v, a: a[0] + v[0])
     floor = da.Holonomic(lambda q: jnp.array([q[1], 2.0 * q[1]]))
     found = da.independent(da.System(lambda q, v: 0.5 * v @ v - q[1], [braked, floor]), [0.0, 0.0], [1.0, 0.0])
-    path = da.simulate(found.system, [0.0, 0.0], [1.0, 0.0], h=0.1, steps=3)
-    multipliers = found.complete(path).multipliers
-    np.testing.assert_array_equal(multipliers[:, 0], path.multipliers[:, 0])
-    np.testing.assert_allclose(multipliers[:, 1:], [[0.2, 0.4]] * 3, rtol=1e-12)
+    multipliers = found.complete(moved(np.zeros(2), np.array([1.0, 0.0]), [-0.7, 1.0])).multipliers
+    np.testing.assert_allclose(multipliers, [[-0.7, 0.2, 0.4]] * 100, rtol=1e-12)
 
 
 def test_everything_else_takes_the_chosen_system_and_names_the_other():
@@ -196,17 +208,14 @@ def test_everything_else_takes_the_chosen_system_and_names_the_other():
     found = da.independent(TWICE, q, v)
     assert "dependent constraints" in str(da.solvability(TWICE, q, v))
     assert "\nsolvable" in "\n" + str(da.solvability(found.system, q, v))
-    for refused in (
-        lambda: da.reference(TWICE, q, v, [0.0, 0.5]),
-        lambda: da.ensemble(TWICE, np.stack([q, q]), v, h=0.02, steps=2),
-        lambda: da.project(TWICE, q, v),
-    ):
-        with pytest.raises(da.RankDeficientError):
-            refused()
-    motion = da.reference(found.system, q, v, [0.0, 0.5])
+    with pytest.raises(da.RankDeficientError, match="redundant"):
+        da.project(TWICE, q, v)
+    with pytest.raises(da.RankDeficientError, match=r"let dalembert.independent"):
+        da.simulate(TWICE, q, v, h=0.02, steps=2)
+    motion = da.reference(found.system, q, v, jnp.array([0.0, 0.5]))
     q_end, v_end = motion.q[-1], motion.v[-1]
     energy = [float(da.energy(CASES["pendulum"][1], *state)) for state in ((q, v), (q_end, v_end))]
-    np.testing.assert_allclose([q_end @ q_end, energy[1]], [1.0, energy[0]], rtol=1e-9)
+    np.testing.assert_allclose([float(q_end @ q_end), energy[1]], [1.0, energy[0]], rtol=1e-9)
     lanes = da.ensemble(found.system, np.stack([q, q]), v, h=0.02, steps=2)
     with pytest.raises(ValueError, match="path: is a batch; complete its lanes"):
         found.complete(lanes)

@@ -22,7 +22,7 @@ from dalembert.systems.distribution.solvability import Solvability, solvability
 from dalembert.systems.equations import acceleration, energy, momentum
 from dalembert.systems.higher.ostrogradsky import Ostrogradsky, lift, ostrogradsky, ostrogradsky_momenta
 from dalembert.systems.higher.variational import VariationalProblem
-from dalembert.systems.independent import Independent, independent
+from dalembert.systems.redundant.independent import Independent, independent
 from dalembert.systems.reference import Reference, reference
 from dalembert.systems.system import System
 

@@ -111,7 +111,7 @@ def checked_start(system: System, q0, v0, t0: float | Array, time: float | Array
     return Start(q, v, found.z[:n], found.z[n:], found.matrix, sizes)
 
 
-class Given(NamedTuple):
+class InitialData(NamedTuple):
     """Initial data as arrays, and how many equations each constraint has."""
 
     q: Array
@@ -120,14 +120,14 @@ class Given(NamedTuple):
     sizes: list[int]
 
 
-def examined(system: System, q0, v0, t0, time) -> tuple[Given, InitialTerms | None]:
+def examined(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerms | None]:
     """The data, consistent with the constraints, and what is known of the system there, whatever its ranks: nothing, under
     tracing."""
     check_x64()
     q = as_vector(q0, "q0")
     v = as_vector(v0, "v0", q.shape[0])
     t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
-    given = Given(q, v, t, check_shapes(system, q, v, t))
+    given = InitialData(q, v, t, check_shapes(system, q, v, t))
     if is_traced(q, v, t, system.parameters):
         return given, None
     check_parameters(system)
@@ -139,7 +139,7 @@ def examined(system: System, q0, v0, t0, time) -> tuple[Given, InitialTerms | No
     return given, found
 
 
-def _checked(system: System, q0, v0, t0, time) -> tuple[Given, InitialTerms | None]:
+def _checked(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerms | None]:
     """As `examined`, with (a, λ) determined."""
     given, found = examined(system, q0, v0, t0, time)
     if found is None:
@@ -239,8 +239,12 @@ def _check_constraints(system: System, found: InitialTerms) -> None:
         f"constraints: {found.jacobian.shape[0]} equations have rank {rank.rank} in the accelerations at q0, v0; they are "
         f"{'contradictory' if contradictory else 'redundant'} (dependent: "
         f"{_owners(system, found, rank.dependent_rows, skip_lyapunov=True)}). "
-        + ("No motion satisfies all of them" if contradictory else "Remove those that depend on the others, or let "
-           "dalembert.independent(system, q0, v0) choose those that are needed")
+        + (
+            "No motion satisfies all of them"
+            if contradictory
+            else "Remove those that depend on the others, or let "
+            "dalembert.independent(system, q0, v0) choose those that are needed"
+        )
     )
 
 

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -14,15 +13,13 @@ from jaxtyping import Float
 from dalembert.algebra import numerical_rank
 from dalembert.numbers import is_traced
 from dalembert.path import Path, check_path
-from dalembert.systems.checks import InconsistentDataError, RankDeficientError, examined
-from dalembert.systems.consistency import Restriction, restrictions
+from dalembert.systems.checks import RankDeficientError, examined
 from dalembert.systems.constraints import Constraint, WithForces
-from dalembert.systems.equations import reactions
 from dalembert.systems.pickling import made
+from dalembert.systems.redundant.along import AllRows, check_nodes, reactions_along, shortest, unit_rows
 from dalembert.systems.shapes import check_shapes
-from dalembert.systems.sizes import CONSISTENT, ROUNDING, allowed, units_of, with_inertia
+from dalembert.systems.sizes import units_of
 from dalembert.systems.system import System, check_system
-from dalembert.tracing import seldom
 
 DEPENDENT = 1e-10  # of a row, what is left of it beside the others, and counts as nothing
 NEARLY = 0.1  # of the largest such part: the row that was written first is preferred
@@ -58,7 +55,8 @@ class Independent(NamedTuple):
         """The path with the multipliers of all M rows: Rᵀλ = R_keptᵀμ and |λ| least; all rows are checked at all nodes.
 
         λ = QQᵀμ̂, where μ̂ is μ with zeros for the rows that were left out and the columns of Q, QᵀQ = 1, span those of R, at
-        the time of μ on the line between the two states of the step, so to the order of the scheme. Positions, velocities and constraint forces stay as they are.
+        the time of μ on the line between the two states of the step: to second order where the relation of the rows changes
+        on the way. Positions, velocities and constraint forces stay as they are.
 
         Args:
             path: of `system`, from simulate, with every node saved, under a scheme whose states satisfy the constraints
@@ -75,15 +73,15 @@ class Independent(NamedTuple):
         """
         _check_path(self, path)
         t, q, v = (np.asarray(x) for x in (path.t, path.q, path.v))
-        _check_nodes(self, t, q, v)
+        check_nodes(AllRows(self.whole, self.left_out, self.units), t, q, v)
         known, times = np.asarray(path.multipliers), np.asarray(path.t_multipliers)
         between = [((times - t[:-1]) / np.diff(t))[:, None] * (x[1:] - x[:-1]) + x[:-1] for x in (q, v)]
         multipliers = np.zeros((len(known), len(self.kept) + len(self.left_out)))
         multipliers[:, list(self.kept)] = known
         low = _low_rows(self.whole, q[0], v[0], t[0])
         if len(known) and self.left_out:
-            rows = np.asarray(_reactions(self.whole, times, *between)) * self.units
-            multipliers[:, low] = _shortest(rows, multipliers[:, low], self._rank(low))
+            rows = np.asarray(reactions_along(self.whole, times, *between)) * self.units
+            multipliers[:, low] = shortest(rows, multipliers[:, low], self._rank(low))
         return dataclasses.replace(path, multipliers=multipliers)
 
     def _rank(self, low: np.ndarray) -> int:
@@ -93,12 +91,12 @@ class Independent(NamedTuple):
 def independent(system: System, q0, v0, t0: float = 0.0) -> Independent:
     """rank ∂(φ, ψ)/∂(q, v) = r < m at (q₀, v₀): r of the rows of φ(q) = 0 and ψ(q, v) = 0 that the others follow from there.
 
-    For closed loops and constraints written twice, where the motion is determined and the multipliers are not. Holonomic rows are
-    preferred, which keep positions exactly, then those that were written first, unless later ones are ten times less dependent;
-    rows count at unit length, so that units do not matter. Constraints on accelerations stay as they are. The choice is
-    constant: where the rows that are kept become dependent on the way a run is singular there, or leaves the others; write
-    those first that stay independent, or choose again from an earlier state. The rows that are left out hold as far as they
-    follow from the others: `complete` checks that along a path.
+    For closed loops and constraints written twice, where the motion is determined and the multipliers are not. Holonomic
+    rows are preferred, which keep positions exactly, then those that were written first, unless later ones are ten times
+    less dependent; rows count at unit length, so that units do not matter. Constraints on accelerations stay as they are.
+    The choice is constant: where the rows that are kept become dependent on the way a run is singular there, or leaves the
+    others; write those first that stay independent, or choose again from an earlier state. The rows that are left out hold
+    as far as they follow from the others: `complete` checks that along a path.
 
     Args:
         system: a System.
@@ -125,11 +123,12 @@ def independent(system: System, q0, v0, t0: float = 0.0) -> Independent:
         True
     """
     check_system(system)
-    (q, v, t, sizes), found = examined(system, q0, v0, t0, None)
+    given, found = examined(system, q0, v0, t0, None)
+    sizes = given.sizes
     if found is None:
         raise TypeError("independent: works on numbers and not under jit, vmap or grad; choose first, then trace the run")
     orders = np.repeat([c.order for c in system.constraints], sizes).astype(int)
-    low, n = np.flatnonzero(orders < 2), q.shape[0]
+    low, n = np.flatnonzero(orders < 2), given.q.shape[0]
     at = np.concatenate([np.arange(n), n + low])
     matrix = found.matrix[np.ix_(at, at)]
     if not np.all(np.isfinite(matrix)):
@@ -146,7 +145,7 @@ def independent(system: System, q0, v0, t0: float = 0.0) -> Independent:
 def _chosen(rows: np.ndarray, orders: np.ndarray) -> np.ndarray:
     """Indices of independent rows that span all of them, of low order first: again and again the first one written of which
     nearly as much is new as of any. Not the one of which most is new: then the user could not say what to keep."""
-    left, chosen = _unit(rows)[0], []
+    left, chosen = unit_rows(rows)[0], []
     for order in (0, 1):
         group = np.flatnonzero(orders == order)
         while len(group) and (new := np.linalg.norm(left[group], axis=1)).max() > DEPENDENT * max(rows.shape):
@@ -155,13 +154,6 @@ def _chosen(rows: np.ndarray, orders: np.ndarray) -> np.ndarray:
             left = left - np.outer(left @ direction, direction)
             chosen.append(best)
     return np.array(sorted(chosen), dtype=int)
-
-
-def _unit(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (…, m, n) at unit length, and their lengths, 1 for rows of zeros."""
-    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    lengths = np.where(lengths > 0.0, lengths, 1.0)
-    return rows / lengths, lengths
 
 
 def _check_forces(rows: np.ndarray, chosen: np.ndarray) -> None:
@@ -197,8 +189,8 @@ def _rows_of(constraint: Constraint, rows: tuple[int, ...], m: int, i: int) -> C
     assert isinstance(constraint, WithForces)
     if constraint.virtual is not None:
         raise ValueError(
-            f"system: constraints[{i}] ({type(constraint).__name__}) has virtual=, which belongs to all of its {m} rows, and "
-            f"rows {', '.join(map(str, rows))} are needed; give reactions=, or a constraint for each row"
+            f"system: constraints[{i}] ({type(constraint).__name__}) has virtual=, which belongs to all of its {m} rows, "
+            f"and rows {', '.join(map(str, rows))} are needed; give reactions=, or a constraint for each row"
         )
     forces = None if constraint.reactions is None else _part(constraint.reactions, rows)
     return type(constraint)(_part(constraint.phi, rows), reactions=forces)
@@ -226,7 +218,8 @@ def _check_path(found: Independent, path: Path) -> None:
         raise ValueError(f"path: has {shapes[0]} coordinates and {shapes[1]} multipliers; one of .system has {n} and {m}")
     if path.levels[0] != "node":
         raise ValueError(
-            f"path: its states are at levels {path.levels}, where the constraints do not hold together; use the default scheme"
+            f"path: its states are at levels {path.levels}, where the constraints do not hold together; use the default "
+            "scheme"
         )
     if len(path.t) != path.steps + 1:
         raise ValueError(f"path: has {len(path.t)} of {path.steps + 1} nodes; all are needed, save_every=1")
@@ -236,76 +229,3 @@ def _low_rows(system: System, q, v, t) -> np.ndarray:
     """Indices of the equations of order 0 and 1."""
     sizes = check_shapes(system, jnp.asarray(q), jnp.asarray(v), jnp.asarray(t))
     return np.flatnonzero(np.repeat([c.order for c in system.constraints], sizes) < 2)
-
-
-@seldom
-def _reactions(system: System, t, q, v):
-    """R of all equations of order 0 and 1 at many states, (B, M, n)."""
-
-    def one(t, q, v):
-        rows = [reactions(system, c, q, v, jnp.zeros_like(q), t) for c in system.constraints if c.order < 2]
-        return jnp.concatenate(rows)
-
-    return jax.vmap(one)(t, q, v)
-
-
-@seldom
-def _restrictions(system: System, t, q, v):
-    return jax.vmap(lambda t, q, v: restrictions(system, q, v, t))(t, q, v)
-
-
-def _shortest(rows: np.ndarray, multipliers: np.ndarray, rank: int) -> np.ndarray:
-    """QQᵀλ, (B, M), Q the span of the columns of R, (B, M, n), from the r largest singular vectors of rows of unit length.
-
-    Not λ - NNᵀλ with the left null space N: of copies in very different units that leaves rounding of the largest λ.
-    """
-    unit, lengths = _unit(rows)
-    span = np.linalg.svd(unit, full_matrices=False)[0][..., :rank] * lengths
-    falling = np.argsort(-lengths, axis=1)  # reflections keep small rows to their own digits only below the large ones
-    span = np.linalg.qr(np.take_along_axis(span, falling, axis=1))[0]
-    span = np.take_along_axis(span, np.argsort(falling, axis=1), axis=1)
-    return np.einsum("bir,bkr,bk->bi", span, span, multipliers)
-
-
-def _check_nodes(found: Independent, t: np.ndarray, q: np.ndarray, v: np.ndarray) -> None:
-    """All constraints of order 0 and 1 at all nodes, and their rank there."""
-    at = jax.tree.map(np.asarray, _restrictions(found.whole, t, q, v))
-    inertia = found.units**-2.0
-    sizes = with_inertia(np.max(np.abs(q - q[0]), axis=0), inertia), with_inertia(np.max(np.abs(v), axis=0), inertia)
-    for name, r in at.items():
-        limit = allowed(r.by_q, sizes[0], q) + allowed(r.by_v, sizes[1], v) + ROUNDING * np.abs(r.by_t * t[:, None])
-        bad = ~(np.abs(r.value) <= limit)
-        if np.any(bad):
-            k = int(np.argmax(np.any(bad, axis=1)))
-            _refuse(found, name, np.flatnonzero(bad[k]), r.value[k], f"t = {t[k]:g}, step {k}")
-    _check_rank(found, at, t)
-
-
-def _refuse(found: Independent, name: str, rows: np.ndarray, residual: np.ndarray, when: str) -> None:
-    """InconsistentDataError where the rows do not follow from the others, ValueError where one of them was kept itself."""
-    what, own = name.rsplit(" at ", 1)[0], name.removeprefix("d/dt of ").rsplit(" at ", 1)[0]
-    labels = [own + (f" row {j}" if len(residual) > 1 else "") for j in rows]
-    if not set(labels) <= set(found.left_out):
-        raise ValueError(
-            f"path: {what} is {residual} and not 0 at {when}, where the kept rows should hold: give a path of .system, under a "
-            "scheme whose states satisfy the constraints (the default ones do)"
-        )
-    raise InconsistentDataError(
-        f"path: {what} is {residual} and not 0 at {when}. {', '.join(labels)} left out at the start as dependent, "
-        "but not implied by the rows that are kept: the constraints contradict each other, or the kept ones become dependent"
-    )
-
-
-def _check_rank(found: Independent, at: dict[str, Restriction], t: np.ndarray) -> None:
-    rows = [r.by_v for name, r in at.items() if not name.endswith(" at q0")]  # φ_q of dφ/dt, φ_v
-    if not rows or not found.left_out:
-        return
-    stacked = np.concatenate(rows, axis=1) * found.units
-    rank = stacked.shape[1] - len(found.left_out)
-    values = np.linalg.svd(_unit(stacked)[0], compute_uv=False)
-    if values.shape[1] > rank and np.any(beyond := values[:, rank] > CONSISTENT):
-        k = int(np.argmax(beyond))
-        raise RankDeficientError(
-            f"path: the constraints have rank {rank} at the start and more at t = {t[k]:g}, step {k} (singular value "
-            f"{values[k, rank]:.3g} of rows of unit length): what was left out restricts the motion there"
-        )
