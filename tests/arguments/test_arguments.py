@@ -243,6 +243,8 @@ CALLS = {
     "adapted_reference": (da.adapted_reference, ROLLS | {"t": [0.0, 1.0]}, {"t": "times"}),
     "project": (da.project, STATE, {}),
     "solvability": (da.solvability, STATE, {}),
+    "independent": (da.independent, STATE, {}),
+    "Independent.complete": (lambda path: da.independent(**STATE).complete(path), {"path": path}, {}),
     "verdict": (da.verdict, STATE | {"scheme": NODES, "h": 0.1, "steps": 8}, {"symmetries": "symmetries"}),
     "reduction": (da.reduction, AT, {}),
     "acceleration": (da.acceleration, AT, {}),

@@ -22,6 +22,7 @@ from dalembert.systems.distribution.solvability import Solvability, solvability
 from dalembert.systems.equations import acceleration, energy, momentum
 from dalembert.systems.higher.ostrogradsky import Ostrogradsky, lift, ostrogradsky, ostrogradsky_momenta
 from dalembert.systems.higher.variational import VariationalProblem
+from dalembert.systems.redundant.independent import Independent, independent
 from dalembert.systems.reference import Reference, reference
 from dalembert.systems.system import System
 
@@ -32,6 +33,7 @@ __all__ = [
     "Constraint",
     "Holonomic",
     "InconsistentDataError",
+    "Independent",
     "Interpolant",
     "Lyapunov",
     "Nonholonomic",
@@ -52,6 +54,7 @@ __all__ = [
     "cutoff",
     "deformed",
     "energy",
+    "independent",
     "interpolant",
     "is_traced",
     "lift",

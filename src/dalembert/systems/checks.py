@@ -111,7 +111,7 @@ def checked_start(system: System, q0, v0, t0: float | Array, time: float | Array
     return Start(q, v, found.z[:n], found.z[n:], found.matrix, sizes)
 
 
-class _Given(NamedTuple):
+class InitialData(NamedTuple):
     """Initial data as arrays, and how many equations each constraint has."""
 
     q: Array
@@ -120,13 +120,14 @@ class _Given(NamedTuple):
     sizes: list[int]
 
 
-def _checked(system: System, q0, v0, t0, time) -> tuple[_Given, InitialTerms | None]:
-    """The data, and what is known of the system there: nothing, under tracing."""
+def examined(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerms | None]:
+    """The data, consistent with the constraints, and what is known of the system there, whatever its ranks: nothing, under
+    tracing."""
     check_x64()
     q = as_vector(q0, "q0")
     v = as_vector(v0, "v0", q.shape[0])
     t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
-    given = _Given(q, v, t, check_shapes(system, q, v, t))
+    given = InitialData(q, v, t, check_shapes(system, q, v, t))
     if is_traced(q, v, t, system.parameters):
         return given, None
     check_parameters(system)
@@ -135,6 +136,14 @@ def _checked(system: System, q0, v0, t0, time) -> tuple[_Given, InitialTerms | N
         return given, None
     _check_values(system, found, q, v)
     _check_consistent(system, found, q, v, t, None if isinstance(time, Tracer) else time)
+    return given, found
+
+
+def _checked(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerms | None]:
+    """As `examined`, with (a, λ) determined."""
+    given, found = examined(system, q0, v0, t0, time)
+    if found is None:
+        return given, None
     scaled = in_units(found)
     informative = found.solved or found.linear  # else the rank at a = 0 says nothing about that at the solution
     if informative:
@@ -230,7 +239,12 @@ def _check_constraints(system: System, found: InitialTerms) -> None:
         f"constraints: {found.jacobian.shape[0]} equations have rank {rank.rank} in the accelerations at q0, v0; they are "
         f"{'contradictory' if contradictory else 'redundant'} (dependent: "
         f"{_owners(system, found, rank.dependent_rows, skip_lyapunov=True)}). "
-        + ("No motion satisfies all of them" if contradictory else "Remove those that depend on the others")
+        + (
+            "No motion satisfies all of them"
+            if contradictory
+            else "Remove those that depend on the others, or let "
+            "dalembert.independent(system, q0, v0) choose those that are needed"
+        )
     )
 
 

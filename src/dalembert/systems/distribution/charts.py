@@ -24,7 +24,7 @@ def guaranteed(m: int, n: int) -> float:
     return 1.0 / math.sqrt(1.0 + m * (n - m))
 
 
-def independent(dependent: tuple[int, ...], n: int) -> tuple[int, ...]:
+def other_coordinates(dependent: tuple[int, ...], n: int) -> tuple[int, ...]:
     """The other coordinates, in their order."""
     return tuple(i for i in range(n) if i not in dependent)
 
@@ -40,7 +40,7 @@ def largest_volume(rows: Rows) -> tuple[int, ...]:
     pivots = scipy.linalg.qr(rows[:, ::-1], mode="r", pivoting=True)[-1]
     chosen = [int(n - 1 - i) for i in pivots[:m]]
     while m:
-        free = independent(tuple(chosen), n)
+        free = other_coordinates(tuple(chosen), n)
         a = np.linalg.solve(rows[:, chosen], rows[:, list(free)])
         if not a.size or np.abs(a).max() <= 1.0 + 1e-9:
             break
@@ -77,7 +77,7 @@ def least_quality(rows: Sequence[Rows], dependent: tuple[int, ...]) -> float:
     """
     found = []
     for one in rows:
-        block, free = one[:, list(dependent)], independent(dependent, one.shape[1])
+        block, free = one[:, list(dependent)], other_coordinates(dependent, one.shape[1])
         regular = numerical_rank(block).full
         found.append(1 / math.sqrt(1 + np.sum(np.linalg.solve(block, one[:, list(free)]) ** 2)) if regular else 0.0)
     return min(found)

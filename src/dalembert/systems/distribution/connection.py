@@ -20,10 +20,10 @@ from dalembert.systems.distribution.charts import (
     USABLE,
     best_chart,
     guaranteed,
-    independent,
     indices_of,
     least_quality,
     name_of,
+    other_coordinates,
 )
 from dalembert.systems.distribution.integrability import AFFINE, affinity
 from dalembert.systems.distribution.reduction import check_first_order, constraint_rows, explicit_terms, velocity_constraints
@@ -233,7 +233,7 @@ def connection(system: System, q, v, t: Time = 0.0, *, dependent: Sequence[int |
     found = least if chart == best else least_quality(list(rows), chart)
     if found < USABLE:
         _refuse(system, chart, found, best, least, len(rows))
-    order = jnp.asarray([*independent(chart, n), *chart])
+    order = jnp.asarray([*other_coordinates(chart, n), *chart])
     return Connection(system, order, speeds[0][order[n - m :]], bool(np.all(bends <= AFFINE)))
 
 

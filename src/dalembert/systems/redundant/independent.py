@@ -1,0 +1,231 @@
+"""Constraints that depend on each other: the rows that are needed, and the multipliers of least norm of all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from dalembert.algebra import numerical_rank
+from dalembert.numbers import is_traced
+from dalembert.path import Path, check_path
+from dalembert.systems.checks import RankDeficientError, examined
+from dalembert.systems.constraints import Constraint, WithForces
+from dalembert.systems.pickling import made
+from dalembert.systems.redundant.along import AllRows, check_nodes, reactions_along, shortest, unit_rows
+from dalembert.systems.shapes import check_shapes
+from dalembert.systems.sizes import units_of
+from dalembert.systems.system import System, check_system
+
+DEPENDENT = 1e-10  # of a row, what is left of it beside the others, and counts as nothing
+NEARLY = 0.1  # of the largest such part: the row that was written first is preferred
+
+
+class Independent(NamedTuple):
+    """φ_i = 0 for the rows i that are kept: a system whose constraints are independent, and the way back to all rows.
+
+    Attributes:
+        system: the System with the kept rows alone, for everything that takes one.
+        whole: the System that was given, with all M rows.
+        kept: the indices of the kept rows among the M equations of all constraints, in their order.
+        left_out: the names of the others.
+        units: (n,), sizes of accelerations in which ranks are told.
+
+    Example:
+        >>> twice = da.Holonomic(lambda q: jnp.array([q @ q - 1.0, 3.0 * (q @ q - 1.0)]))
+        >>> found = da.independent(da.System(lambda q, v: 0.5 * v @ v, twice), [1.0, 0.0], [0.0, 1.0])
+        >>> found.kept, found.left_out
+        ((0,), ('constraints[0] (Holonomic) row 1',))
+        >>> path = da.simulate(found.system, [1.0, 0.0], [0.0, 1.0], h=0.1, steps=10)
+        >>> path.multipliers.shape, found.complete(path).multipliers.shape
+        ((10, 1), (10, 2))
+    """
+
+    system: System
+    whole: System
+    kept: tuple[int, ...]
+    left_out: tuple[str, ...]
+    units: Float[np.ndarray, "n"]
+
+    def complete(self, path: Path) -> Path:
+        """The path with the multipliers of all M rows: Rᵀλ = R_keptᵀμ and |λ| least; all rows are checked at all nodes.
+
+        λ = QQᵀμ̂, where μ̂ is μ with zeros for the rows that were left out and the columns of Q, QᵀQ = 1, span those of R, at
+        the time of μ on the line between the two states of the step: to second order where the relation of the rows changes
+        on the way. Positions, velocities and constraint forces stay as they are.
+
+        Args:
+            path: of `system`, from simulate, with every node saved, under a scheme whose states satisfy the constraints
+                (the default ones do).
+
+        Returns:
+            The Path, with multipliers (N, M).
+
+        Raises:
+            InconsistentDataError: a row is not satisfied at some node, with its name, the time and the residual.
+            RankDeficientError: the rank of all rows is not what it was at the start.
+            ValueError: the path is of another system, is a batch, has not every node, or its states lie off the constraints.
+            TypeError: the path is no Path, or is traced.
+        """
+        _check_path(self, path)
+        t, q, v = (np.asarray(x) for x in (path.t, path.q, path.v))
+        check_nodes(AllRows(self.whole, self.left_out, self.units), t, q, v)
+        known, times = np.asarray(path.multipliers), np.asarray(path.t_multipliers)
+        between = [((times - t[:-1]) / np.diff(t))[:, None] * (x[1:] - x[:-1]) + x[:-1] for x in (q, v)]
+        multipliers = np.zeros((len(known), len(self.kept) + len(self.left_out)))
+        multipliers[:, list(self.kept)] = known
+        low = _low_rows(self.whole, q[0], v[0], t[0])
+        if len(known) and self.left_out:
+            rows = np.asarray(reactions_along(self.whole, times, *between)) * self.units
+            multipliers[:, low] = shortest(rows, multipliers[:, low], self._rank(low))
+        return dataclasses.replace(path, multipliers=multipliers)
+
+    def _rank(self, low: np.ndarray) -> int:
+        return len(low) - len(self.left_out)
+
+
+def independent(system: System, q0, v0, t0: float = 0.0) -> Independent:
+    """rank ∂(φ, ψ)/∂(q, v) = r < m at (q₀, v₀): r of the rows of φ(q) = 0 and ψ(q, v) = 0 that the others follow from there.
+
+    For closed loops and constraints written twice, where the motion is determined and the multipliers are not. Holonomic
+    rows are preferred, which keep positions exactly, then those that were written first, unless later ones are ten times
+    less dependent; rows count at unit length, so that units do not matter. Constraints on accelerations stay as they are.
+    The choice is constant: where the rows that are kept become dependent on the way a run is singular there, or leaves the
+    others; write those first that stay independent, or choose again from an earlier state. The rows that are left out hold
+    as far as they follow from the others: `complete` checks that along a path.
+
+    Args:
+        system: a System.
+        q0: (n,) positions that satisfy all constraints; redundancy may hold there alone.
+        v0: (n,) velocities that satisfy all constraints.
+        t0: the time at which they hold.
+
+    Returns:
+        An Independent: its `system` goes into simulate, ensemble, reference, project and all else; `complete` gives the
+        path of simulate the multipliers of least norm of all rows.
+
+    Raises:
+        InconsistentDataError: a constraint does not hold at (q0, v0), such as one of two copies that contradict each other.
+        RankDeficientError: the reactions do not depend on each other as the constraints do.
+        ValueError: an argument has the wrong shape or value, or rows of a constraint with virtual= would be divided.
+        TypeError: an argument is of the wrong type, or traced.
+
+    Example:
+        >>> rod = lambda q: q @ q - 1.0
+        >>> doubled = da.System(lambda q, v: 0.5 * v @ v - q[1], [da.Holonomic(rod), da.Holonomic(lambda q: 2.0 * rod(q))])
+        >>> found = da.independent(doubled, [0.0, -1.0], [1.0, 0.0])
+        >>> path = found.complete(da.simulate(found.system, [0.0, -1.0], [1.0, 0.0], h=0.1, steps=10))
+        >>> np.allclose(path.multipliers[:, 1], 2.0 * path.multipliers[:, 0])  # least norm: as the rows
+        True
+    """
+    check_system(system)
+    given, found = examined(system, q0, v0, t0, None)
+    sizes = given.sizes
+    if found is None:
+        raise TypeError("independent: works on numbers and not under jit, vmap or grad; choose first, then trace the run")
+    orders = np.repeat([c.order for c in system.constraints], sizes).astype(int)
+    low, n = np.flatnonzero(orders < 2), given.q.shape[0]
+    at = np.concatenate([np.arange(n), n + low])
+    matrix = found.matrix[np.ix_(at, at)]
+    if not np.all(np.isfinite(matrix)):
+        raise ValueError("system: the derivatives of the Lagrangian, of a force or of a constraint are not finite at q0, v0")
+    units = units_of(matrix, n)[:n]
+    chosen = _chosen(matrix[n:, :n] * units, orders[low])
+    _check_forces(-matrix[:n, n:].T * units, chosen)
+    dependent = set(low) - set(low[chosen])
+    kept = tuple(i for i in range(len(orders)) if i not in dependent)
+    names = _names(system, sizes)
+    return Independent(_restricted(system, sizes, kept), system, kept, tuple(names[i] for i in sorted(dependent)), units)
+
+
+def _chosen(rows: np.ndarray, orders: np.ndarray) -> np.ndarray:
+    """Indices of independent rows that span all of them, of low order first: again and again the first one written of which
+    nearly as much is new as of any. Not the one of which most is new: then the user could not say what to keep."""
+    left, chosen = unit_rows(rows)[0], []
+    for order in (0, 1):
+        group = np.flatnonzero(orders == order)
+        while len(group) and (new := np.linalg.norm(left[group], axis=1)).max() > DEPENDENT * max(rows.shape):
+            best = group[np.argmax(new >= NEARLY * new.max())]
+            direction = left[best] / np.linalg.norm(left[best])
+            left = left - np.outer(left @ direction, direction)
+            chosen.append(best)
+    return np.array(sorted(chosen), dtype=int)
+
+
+def _check_forces(rows: np.ndarray, chosen: np.ndarray) -> None:
+    """The reactions depend on each other as the constraints do: those of the kept rows give every constraint force."""
+    every, own = numerical_rank(rows).rank, numerical_rank(rows[chosen]).rank
+    if not every == own == len(chosen):
+        raise RankDeficientError(
+            f"reactions: all rows span {every} directions at q0, v0 and those of the {len(chosen)} independent constraints "
+            f"{own}; both must be {len(chosen)}. Reactions of constraints that depend on each other depend in the same way"
+        )
+
+
+def _names(system: System, sizes: list[int]) -> list[str]:
+    """Of every equation, in the user's order."""
+    pairs = [(i, c, m) for i, (c, m) in enumerate(zip(system.constraints, sizes, strict=True))]
+    return [f"constraints[{i}] ({type(c).__name__})" + (f" row {j}" if m > 1 else "") for i, c, m in pairs for j in range(m)]
+
+
+def _restricted(system: System, sizes: list[int], kept: tuple[int, ...]) -> System:
+    """The system with these equations alone."""
+    parts, at = [], 0
+    for i, (c, m) in enumerate(zip(system.constraints, sizes, strict=True)):
+        rows = tuple(k - at for k in kept if at <= k < at + m)
+        parts += [_rows_of(c, rows, m, i)] if rows else []
+        at += m
+    own = {name: getattr(system, name) for name in ("forces", "coordinates", "parameters", "time_dependent")}
+    return System(system.lagrangian, parts, **own)
+
+
+def _rows_of(constraint: Constraint, rows: tuple[int, ...], m: int, i: int) -> Constraint:
+    if len(rows) == m:
+        return constraint
+    assert isinstance(constraint, WithForces)
+    if constraint.virtual is not None:
+        raise ValueError(
+            f"system: constraints[{i}] ({type(constraint).__name__}) has virtual=, which belongs to all of its {m} rows, "
+            f"and rows {', '.join(map(str, rows))} are needed; give reactions=, or a constraint for each row"
+        )
+    forces = None if constraint.reactions is None else _part(constraint.reactions, rows)
+    return type(constraint)(_part(constraint.phi, rows), reactions=forces)
+
+
+@made
+def _part(function: Callable, rows: tuple[int, ...]) -> Callable:
+    """Some rows of what a function returns."""
+
+    def part(*arguments):
+        return jnp.asarray(function(*arguments))[np.array(rows)]
+
+    return part
+
+
+def _check_path(found: Independent, path: Path) -> None:
+    check_path(path)
+    if is_traced(path):
+        raise TypeError("path: is traced; complete works on numbers and not under jit, vmap or grad")
+    if np.ndim(path.code):
+        raise ValueError("path: is a batch; complete its lanes one by one, complete(path.lane(i))")
+    n, m = len(found.units), len(found.kept)
+    shapes = (path.q.shape[1], path.multipliers.shape[1])
+    if shapes != (n, m):
+        raise ValueError(f"path: has {shapes[0]} coordinates and {shapes[1]} multipliers; one of .system has {n} and {m}")
+    if path.levels[0] != "node":
+        raise ValueError(
+            f"path: its states are at levels {path.levels}, where the constraints do not hold together; use the default "
+            "scheme"
+        )
+    if len(path.t) != path.steps + 1:
+        raise ValueError(f"path: has {len(path.t)} of {path.steps + 1} nodes; all are needed, save_every=1")
+
+
+def _low_rows(system: System, q, v, t) -> np.ndarray:
+    """Indices of the equations of order 0 and 1."""
+    sizes = check_shapes(system, jnp.asarray(q), jnp.asarray(v), jnp.asarray(t))
+    return np.flatnonzero(np.repeat([c.order for c in system.constraints], sizes) < 2)
