@@ -150,7 +150,7 @@ LAW = da.SampledFeedback(lambda q, v, t: jnp.array([jnp.sin(q[1]), -0.1 * v[0], 
 OPTIONS = {
     "the end": {"steps": 5},
     "a failing stage": {"steps": 40, "save_every": 4, "feedback": LAW},
-    "a failing stage, only the last saved": {"steps": 40, "save_every": None},
+    "a failing stage, only the last saved": {"steps": 40, "save_every": None, "feedback": LAW},
     "a stop": {"steps": 40, "stop": lambda q, v, t: q[1] > 1.2, "save_every": 3},
     "a domain": {"steps": 40, "domain": lambda q, v, t: q[1] < 1.2},
     "a reduced value": {"steps": 5, "reduce": (lambda r, t, q, v, m: r + m @ m + t, 0.0)},
