@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # One flow and one boundary problem: each compares the JAX back-end with the native one.
 CHOSEN = [
-    "tests/native/test_agreement.py::test_a_thousand_steps[curvature particle-nodes]",
+    "tests/native/test_agreement.py::test_a_thousand_steps[curvature particle-None]",
     "tests/boundary/test_boundary.py::test_portable_sums_agree_with_machine_code",
 ]
 

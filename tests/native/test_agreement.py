@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -158,23 +160,30 @@ ROWS = [
 ]
 
 
+@functools.cache
+def drawn(linear: bool) -> da.System:
+    """Weights, the row of the constraint and its level are parameters: one program for all examples."""
+
+    def lagrangian(q, v, p):
+        return 0.5 * v @ v + 0.1 * v[0] ** 2 * jnp.cos(q[1]) - sum(p["w"][i] * f(q) for i, f in enumerate(TERMS))
+
+    def phi(q, v, p):
+        row = sum(p["row"][i] * row(q) for i, row in enumerate(ROWS))
+        return row @ v + (0.0 if linear else 0.1 * v @ v - p["level"])
+
+    return da.System(lagrangian, da.Nonholonomic(phi), parameters={"w": np.zeros(4), "row": np.zeros(3), "level": 0.0})
+
+
 @settings(max_examples=4, deadline=None, derandomize=True, phases=(Phase.generate,))
 @given(
     weights=st.lists(st.sampled_from([0.0, 0.5, -0.7]), min_size=4, max_size=4), which=st.integers(0, 2),
     linear=st.booleans(), v0=st.lists(st.floats(-1, 1, width=16), min_size=3, max_size=3),
 )  # fmt: skip
 def test_random_systems(weights, which, linear, v0):
-    def lagrangian(q, v):
-        return (
-            0.5 * v @ v + 0.1 * v[0] ** 2 * jnp.cos(q[1]) - sum(w * f(q) for w, f in zip(weights, TERMS, strict=True) if w)
-        )
-
     q0, v = np.array([0.3, -0.2, 0.1]), np.array(v0)
     row = np.asarray(ROWS[which](q0))
     v = v - row * (row @ v) / (row @ row)
-    level = 0.0 if linear else float(0.1 * v @ v)
-    constraint = da.Nonholonomic(lambda q, v: ROWS[which](q) @ v + (0.0 if linear else 0.1 * v @ v - level))
-    system = da.System(lagrangian, constraint)
+    system = drawn(linear).replace(w=weights, row=np.eye(3)[which], level=0.1 * v @ v)
     native, jax = (da.simulate(system, q0, v, h=0.02, steps=60, throw=False, backend=b) for b in ("native", "jax"))
     compare(native, jax, 1e-11)
 

@@ -209,6 +209,7 @@ def test_steps_of_a_thousand_agree(name):
     for _ in range(50):
         start = Start(prepared.program, carry, h)
         after, jacobian = jax_step(start)
-        assert difference(start, after) < 1e-12 * (condition(jacobian) + condition_of_data(start, after))
+        apart, allowed = difference(start, after), 1e-12 * condition(jacobian)
+        assert apart < allowed or apart < allowed + 1e-12 * condition_of_data(start, after)
         carry = jax_run(start, 20)
     assert int(carry.k) == 1000 + prepared.program.starting_nodes

@@ -130,8 +130,8 @@ def test_constraint_and_reversibility(order, backend):
     """D is kept to round-off, and going back with reversed velocity ends at the start."""
     system, q0, v0 = PROBLEMS["on D"]
     there = da.simulate(system, q0, v0, h=0.2, steps=100, scheme=da.Scheme(order=order), backend=backend)
-    distance = jnp.sin(there.q[:, 2]) * there.v[:, 0] - jnp.cos(there.q[:, 2]) * there.v[:, 1]
-    assert float(jnp.max(jnp.abs(distance))) < 1e-13
+    distance = np.sin(there.q[:, 2]) * there.v[:, 0] - np.cos(there.q[:, 2]) * there.v[:, 1]
+    assert np.abs(distance).max() < 1e-13
     if backend == "native":
         back = da.simulate(system, there.q[-1], -there.v[-1], h=0.2, steps=100, scheme=da.Scheme(order=order))
         np.testing.assert_allclose(back.q[-1], q0, atol=1e-11)
@@ -227,8 +227,8 @@ def test_derivative_and_jit():
         v0 = jnp.array([0.8 * jnp.cos(0.5), 0.8 * jnp.sin(0.5), 0.7]) * speed
         return da.simulate(system, [0.3, 0.2, 0.5], v0, h=0.2, steps=5, scheme=da.Scheme(order=4), save_every=None).q[-1]
 
-    slope = jax.jit(jax.jacfwd(end))(1.0)
-    difference = (jax.jit(end)(1.0 + 1e-5) - jax.jit(end)(1.0 - 1e-5)) / 2e-5
+    slope, run = jax.jit(jax.jacfwd(end))(1.0), jax.jit(end)
+    difference = (np.asarray(run(1.0 + 1e-5)) - np.asarray(run(1.0 - 1e-5))) / 2e-5
     np.testing.assert_allclose(slope, difference, atol=1e-8)
 
 

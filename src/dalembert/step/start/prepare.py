@@ -135,7 +135,8 @@ def begun(program, recipe: Recipe, motion: Motion, t0, h) -> Prepared:
     if program.starting_nodes == 0:
         return Prepared(program, q[None], q, v, kind.initial_guess(program, v, h, a, multipliers))
     xp: Any = np if all(isinstance(x, np.ndarray) for x in motion[:2]) else jnp
-    d: Any = xp.asarray(_second_node(program.system, recipe.scheme, recipe.starter, q, v, t0=t0, h=h))
+    at: Any = {"t0": xp.asarray(t0, dtype=float), "h": xp.asarray(h, dtype=float)}  # arrays: one program for all steps
+    d: Any = xp.asarray(_second_node(program.system, recipe.scheme, recipe.starter, q, v, **at))
     return Prepared(program, xp.stack([q, q + d]), q + d, d / h, kind.initial_guess(program, d / h, h, a, multipliers))
 
 

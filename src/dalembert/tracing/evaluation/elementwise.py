@@ -109,4 +109,9 @@ ELEMENTWISE: dict[str, Callable[[Any], Callable | None]] = {
     "select_n": _select,
     "convert_element_type": _converted,
     "reduce_precision": _precision,
+    # Of Equinox, in its loops and checks: XLA would compile a program for each of them, about a hundred in a failed step.
+    "select_if_vmap": lambda eqn: lambda which, yes, no: np.where(which, yes, no),
+    "nondifferentiable_backward": lambda eqn: lambda x: x,
+    "nonbatchable": lambda eqn: lambda x: x,
+    "unvmap_any": lambda eqn: np.any,
 }
