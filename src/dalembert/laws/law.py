@@ -148,7 +148,7 @@ class Law(eqx.Module):
             t, p = _taken(plant, trailing)
             law = self if p is None else self.with_parameters(p)
             own = plant if p is None else law.plant
-            return force(own, q, v, t) + law.value(q, v, t).force
+            return force(own, q, v, t) + _compiled(law, q, v, jnp.asarray(t, dtype=float)).force
 
         return System(
             plant.lagrangian, plant.constraints, forces=forces, coordinates=plant.coordinates, parameters=plant.parameters,
@@ -173,7 +173,7 @@ class Law(eqx.Module):
         plant = self.plant
 
         def law(q, v, t, *_):
-            return self.value(q, v, t).force
+            return _compiled(self, q, v, jnp.asarray(t, dtype=float)).force
 
         return SampledFeedback(law, every=every, timed=not plant.time_dependent)
 
