@@ -1,4 +1,4 @@
-"""Energy shaping with two actuators and three degrees of freedom, against the linear-quadratic regulator and the fall of V."""
+"""Energy shaping with two actuators and three degrees of freedom, against the regulator and the fall of V."""
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,9 @@ def lagrangian(q, v):
 
 @pytest.fixture(scope="module")
 def design():
-    return da.energy_shaping(da.System(lagrangian), actuated=(0, 2), at=np.zeros(3), Q=Q, R=R, reach=[2.0, 0.8, 0.3])
+    # Six nodes: fewer operations to compile, and enough for the distances here.
+    choices = {"reach": [2.0, 0.8, 0.3], "nodes": 6}
+    return da.energy_shaping(da.System(lagrangian), actuated=(0, 2), at=np.zeros(3), Q=Q, R=R, **choices)
 
 
 def first_order():
@@ -40,12 +42,19 @@ def first_order():
     return A, np.concatenate([np.zeros((3, 2)), np.linalg.solve(mass, B)])
 
 
-def test_gains_and_poles_are_near_those_of_the_regulator(design):
+@pytest.fixture(scope="module")
+def controls(design):
+    """States around the equilibrium, itself, six of the region; and u there."""
+    e, random = 1e-5 * np.eye(6), np.random.default_rng(0)
+    beside = np.concatenate([random.uniform(-0.1, 0.1, (6, 3)), random.normal(size=(6, 3))], axis=1)
+    x = np.concatenate([e, -e, np.zeros((1, 6)), beside])
+    return x, np.asarray(at_all(design, x[:, :3], x[:, 3:]))
+
+
+def test_gains_and_poles_are_near_those_of_the_regulator(design, controls):
     """No law costs less than the regulator; this one costs 7e-6 more, so that its gains are those to the root of that."""
     A, C = first_order()
-    e = 1e-5 * np.eye(6)
-    x = np.concatenate([e, -e, np.zeros((1, 6))])
-    u = np.asarray(at_all(design, x[:, :3], x[:, 3:]))
+    u = controls[1]
     K = -(u[:6] - u[6:12]).T / 2e-5
     np.testing.assert_allclose(u[12], [0.0, m * g], rtol=0, atol=1e-12)  # what holds the weight
     np.testing.assert_allclose(np.sort(np.linalg.eigvals(A - C @ K)), np.sort(design.poles), rtol=0, atol=1e-6)
@@ -54,19 +63,18 @@ def test_gains_and_poles_are_near_those_of_the_regulator(design):
     np.testing.assert_allclose(K, regulator, rtol=0, atol=1e-2 * np.abs(regulator).max())
 
 
-def test_the_law_is_that_of_the_matching_conditions(design):
+def test_the_law_is_that_of_the_matching_conditions(design, controls):
     """V_v a + V_q v = -F for the acceleration under u, from the Lagrangian itself, at states of the region."""
-    closed, random = design.closed, np.random.default_rng(0)
-    q, v = random.uniform(-0.1, 0.1, (6, 3)), random.normal(size=(6, 3))
 
-    def fall(q, v):
-        by_v = jax.grad(lambda w: closed.lagrangian(q, w))
-        rate, inertia = jax.jvp(lambda x: jax.grad(lambda w: closed.lagrangian(x, w))(v), (q,), (v,))[1], jax.jacfwd(by_v)(v)
-        a = jnp.linalg.solve(inertia, jax.grad(closed.lagrangian)(q, v) + closed.forces(q, v) - rate)
+    def fall(x, u):
+        q, v = x[:3], x[3:]
+        momentum = jax.grad(lagrangian, 1)
+        rate, inertia = jax.jvp(lambda x: momentum(x, v), (q,), (v,))[1], jax.jacfwd(lambda w: momentum(q, w))(v)
+        a = jnp.linalg.solve(inertia, jax.grad(lagrangian)(q, v) + jnp.array([u[0], 0.0, u[1]]) - rate)
         by_q, by_speed = jax.grad(design.V, (0, 1))(q, v)
         return by_q @ v + by_speed @ a, design.F(q, v), jnp.abs(by_speed) @ jnp.abs(a)
 
-    slope, dissipation, size = at_all(fall, q, v)
+    slope, dissipation, size = at_all(fall, *(y[13:] for y in controls))
     np.testing.assert_allclose(slope / size, -dissipation / size, rtol=0, atol=1e-11)
     assert np.all(np.asarray(dissipation) > 0.0)
     assert design.region.level > 0.0
@@ -75,16 +83,17 @@ def test_the_law_is_that_of_the_matching_conditions(design):
 
 
 def test_V_falls_by_F_along_the_closed_loop(design):
-    """V(t) + ∫F = V(0), to order 2 in h."""
-    gaps = []
-    for n in (1, 2):
-        path = da.simulate(design.closed, START, np.zeros(3), h=H / n, steps=50 * n)
-        V, F = (np.asarray(at_all(f, path.q, path.v)) for f in (design.V, design.F))
+    """V(t) + ∫F = V(0), to the order of a sampled law, 1."""
+    paths = [da.simulate(design.plant, START, np.zeros(3), h=H / n, steps=20 * n, feedback=design.sampled()) for n in (1, 2)]
+    states, gaps = (np.concatenate([getattr(path, name) for path in paths]) for name in ("q", "v")), []
+    both = at_all(lambda q, v: jnp.stack([design.V(q, v), design.F(q, v)]), *states)
+    for n, (V, F) in zip((1, 2), (x.T for x in np.split(np.asarray(both), [21])), strict=True):
         lost = (H / n) * np.concatenate([[0.0], np.cumsum(F[1:] + F[:-1]) / 2.0])
         gaps.append(np.abs(V + lost - V[0]).max() / V[0])
         assert V[0] < design.region.level
-        assert np.all(np.diff(V) < 0.0)
-    assert abs(np.log2(gaps[0] / gaps[1]) - 2.0) < 0.1, gaps
+        assert np.all(np.diff(V) < 1e-4 * V[0])  # from rest F is 0, and a law that is held too late does not vanish yet
+        assert V[-1] < 0.5 * V[0]
+    assert abs(np.log2(gaps[0] / gaps[1]) - 1.0) < 0.1, gaps
 
 
 def test_one_actuator_is_not_enough_for_a_Lyapunov_constraint_of_two(design):
