@@ -352,6 +352,12 @@ CALLS = {
     "measure.symplectic_defect of a flow": (
         M.symplectic_defect, {"system": VAKONOMIC, "nodes": [PLACE, [0.1, 0.0]], "multipliers": [[0.5]], "h": 0.1},
         {"nodes": "rows", "multipliers": "rows", "scheme": "windows"}),
+    "measure.legendre": (M.legendre, {"system": FREE, "q0": PLACE, "q1": [0.1, 0.1], "h": 0.1},
+                         {"system": "any system", "h": "step"}),
+    "measure.balance": (M.balance, {"system": FREE, "q0": PLACE, "q1": [0.1, 0.1], "q2": [0.2, 0.2], "h": 0.1},
+                        {"system": "any system", "q2": "vector", "h": "step"}),
+    "measure.phase_step": (M.phase_step, {"system": FREE, "q": PLACE, "p": [1.0, 0.0], "h": 0.1},
+                           {"p": "vector", "h": "step"}),
     "measure.flow_symplectic_defect": (M.flow_symplectic_defect, STATE | {"t": 1.0}, {"t": "positive"}),
     "measure.poincare_cartan": (M.poincare_cartan, FLOW | {"nodes": np.eye(2)},
                                 {"scheme": "windows", "multipliers": "rows"}),
@@ -479,13 +485,14 @@ def test_every_argument_of_every_function_has_a_kind():
 def test_every_class_that_a_user_builds_is_in_the_table():
     """The others are made by the library, are bases of the user's classes, or take no argument."""
     made = (
-        "ActiveBounds", "AdaptedReference", "BoundaryStatistics", "Claim", "ClosedLoop", "Condition", "Connection",
-        "Consistency", "ControlLaw", "ControlSolution", "Controllability", "Convergence", "Derivatives", "Embedding",
-        "EnergyShaping", "Extremals", "Feedback", "FinalTime", "Finding", "FlowRegularity", "Interpolant",
-        "Invariant", "Matching", "Multipliers", "Optimum", "Order", "Ostrogradsky", "Outcome", "Path", "Perturbation",
-        "PoincareCartan", "PredictiveController", "PreparedRun", "Projection", "Provenance", "Redefined", "Reduction",
-        "Reference", "Refinement", "Regularity", "Replanned", "Residual", "Root", "SchemeClaims", "Sensitivity",
-        "Solution", "Solvability", "Statistics", "SymplecticDefect", "Verdict",
+        "ActiveBounds", "AdaptedReference", "Balance", "BoundaryStatistics", "Claim", "ClosedLoop", "Condition",
+        "Connection", "Consistency", "ControlLaw", "ControlSolution", "Controllability", "Convergence", "Derivatives",
+        "Embedding", "EnergyShaping", "Events", "Extremals", "Feedback", "FinalTime", "Finding", "FlowRegularity",
+        "Interpolant", "Invariant", "LegendreMaps", "Matching", "Multipliers", "Optimum", "Order", "Ostrogradsky",
+        "Outcome", "Path", "Perturbation", "PhasePoint", "PoincareCartan", "PredictiveController", "PreparedRun",
+        "Projection", "Provenance", "Redefined", "Reduction", "Reference", "Refinement", "Regularity", "Replanned",
+        "Residual", "Root", "SchemeClaims", "Sensitivity", "Solution", "Solvability", "Statistics",
+        "SymplecticDefect", "Verdict",
     )  # fmt: skip
     public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}
     for name, kind in public.items():

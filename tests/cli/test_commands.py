@@ -187,7 +187,7 @@ BAD = {
     "parameter without value": (["run", "pendulum", "--set", "g_over_l"], "give name=value"),
     "no number": (["run", "pendulum", "--q0", "one"], "--q0: found 'one'"),
     "wrong length": (["run", "pendulum", "--q0", "1,2"], "n = 2 coordinates"),
-    "negative step": (["run", "pendulum", "--h", "-0.1"], "h: found -0.1"),
+    "no step": (["run", "pendulum", "--h", "0"], "h: found 0"),
     "steps and time": (["run", "pendulum", "--steps", "3", "--time", "1"], "give one of them"),
     "infinite time": (["run", "pendulum", "--time", "inf"], "--time: found inf"),
     "scheme": (["run", "pendulum", "--scheme", "euler"], "--scheme: found euler; there are default"),

@@ -203,7 +203,7 @@ def test_initial_data(data, error, message):
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
-    [({"h": h}, ValueError, "h: found .*positive, finite") for h in (0, -0.1, np.nan, np.inf, [0.1])]
+    [({"h": h}, ValueError, "h: found .*finite step that is not 0") for h in (0, np.nan, np.inf, [0.1])]
     + [({"h": "0.1"}, TypeError, "h: found str '0.1', which is not a number"), ({"h": True}, TypeError, "h: found True")]
     + [({"steps": n}, TypeError, "steps: found .*whole number") for n in (2.5, "3", None, True)]
     + [({"steps": n}, ValueError, "steps: found .*whole number") for n in (0, -1, 2**63, 10**400)]

@@ -3,6 +3,8 @@
 from dalembert.measure.between.events import Events, events
 from dalembert.measure.condition import Condition
 from dalembert.measure.consistency import Consistency, consistency
+from dalembert.measure.cotangent.legendre import Balance, LegendreMaps, balance, legendre
+from dalembert.measure.cotangent.phase_step import PhasePoint, phase_step
 from dalembert.measure.embedding import Embedding, embedding
 from dalembert.measure.flow_symplectic import flow_symplectic_defect
 from dalembert.measure.higher import PoincareCartan, euler_lagrange_operator, poincare_cartan
@@ -16,6 +18,7 @@ from dalembert.measure.regularity import Regularity, regularity
 from dalembert.measure.symplectic import SymplecticDefect, symplectic_defect
 
 __all__ = [
+    "Balance",
     "Condition",
     "Consistency",
     "Convergence",
@@ -23,13 +26,16 @@ __all__ = [
     "Events",
     "FlowRegularity",
     "Invariant",
+    "LegendreMaps",
     "Multipliers",
     "Order",
     "Perturbation",
+    "PhasePoint",
     "PoincareCartan",
     "Regularity",
     "Residual",
     "SymplecticDefect",
+    "balance",
     "consistency",
     "constraint_residual",
     "embedding",
@@ -37,10 +43,12 @@ __all__ = [
     "euler_lagrange_operator",
     "events",
     "flow_symplectic_defect",
+    "legendre",
     "momentum",
     "multipliers",
     "order",
     "perturbation",
+    "phase_step",
     "poincare_cartan",
     "projected_perturbation",
     "regularity",

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.nodes import Interval, discrete_force, legendre_plus
+from dalembert.discretize.nodes import Interval, discrete_force, incoming, legendre_plus, outgoing
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import described
@@ -53,6 +53,14 @@ class NodeView(eqx.Module):
     @abc.abstractmethod
     def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
         """D₂L_d(q₀,q₁), t the time of q₀."""
+
+    @abc.abstractmethod
+    def outgoing(self, q0: Vector, q1: Vector, t) -> Vector:
+        """D₁L_d(q₀,q₁) + f_d⁻, t the time of q₀."""
+
+    @abc.abstractmethod
+    def incoming(self, q0: Vector, q1: Vector, t) -> Vector:
+        """D₂L_d(q₀,q₁) + f_d⁺, t the time of q₀."""
 
     @abc.abstractmethod
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
@@ -116,6 +124,12 @@ class SystemNodes(NodeView):
     def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
         return legendre_plus(self.scheme, self.system, Interval(q0, q1 - q0, t, self.h))
 
+    def outgoing(self, q0: Vector, q1: Vector, t) -> Vector:
+        return outgoing(self.scheme, self.system, Interval(q0, q1 - q0, t, self.h))
+
+    def incoming(self, q0: Vector, q1: Vector, t) -> Vector:
+        return incoming(self.scheme, self.system, Interval(q0, q1 - q0, t, self.h))
+
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
         """φ(q₀), φ(q₁), φ(ρ(q₀,q₁))."""
         out, d, system = [jnp.zeros(0)], q1 - q0, self.system
@@ -146,6 +160,12 @@ class DiscreteNodes(NodeView):
 
     def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
         return jax.grad(lambda x: self.system.call(self.system.lagrangian, q0, x))(q1)
+
+    def outgoing(self, q0: Vector, q1: Vector, t) -> Vector:
+        return jax.grad(lambda x: self.system.call(self.system.lagrangian, x, q1))(q0)
+
+    def incoming(self, q0: Vector, q1: Vector, t) -> Vector:
+        return self.momentum(q0, q1, t)
 
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
         """The user's `initial`."""

@@ -31,7 +31,7 @@ def step_sums(ready: ControlSearch, parts: int) -> StepSums:
 
     What belongs to a node between two steps of the base mesh is shared as their lengths are.
     """
-    edges, inner, first, last, *others = ready.kkt.assembly.values(ready.start.z)
+    inner, first, last, edges, *others = ready.kkt.assembly.values(ready.start.z)
     count = len(edges)
     nodes = np.concatenate([first[:, 0], inner[:, 0], last[:, 0]])
     lengths = np.diff(ready.start.data.t[::parts])
