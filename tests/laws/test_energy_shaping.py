@@ -17,10 +17,12 @@ from dalembert.laws.attraction import parts_of
 from dalembert.laws.matching import terms
 from dalembert.laws.mechanical import actuators
 from dalembert.laws.shaping import free_rate
+from dalembert.tracing import seldom
 
 UP, REACH = np.array([0.0, np.pi]), [3.0, 1.2]
 Q, R = np.diag([10.0, 10.0, 1.0, 1.0]), np.array([[0.1]])
 CART = cart_pole().system
+at_all = seldom(lambda function, *states: jax.vmap(function)(*states))  # by NumPy: XLA would compile for seconds
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +48,13 @@ def test_cart_pole_has_the_closed_form(design, states):
     }
     closed = balance.cart_pole_balance().replace(**numbers)
     p = closed.parameters
-    V = jax.jit(jax.vmap(design.V))(*states)
-    truth = jax.vmap(lambda q, v: balance.lyapunov(q, v, p))(*states)
+    V = at_all(design.V, *states)
+    truth = at_all(lambda q, v: balance.lyapunov(q, v, p), *states)
     np.testing.assert_allclose(size * V, truth, rtol=1e-9)
-    u = jax.jit(jax.vmap(design))(*states)
+    u = at_all(design, *states)
     task = actuators(da.System(balance.lagrangian, parameters=p), 0, 2)
-    phi, g, _ = jax.jit(jax.vmap(lambda q, v: terms(task, balance.lyapunov, balance.dissipation, q, v)))(*states)
-    np.testing.assert_allclose(g[:, 0], jax.vmap(lambda q, v: balance.factor(q, v, p))(*states), rtol=1e-9)
+    phi, g, _ = at_all(lambda q, v: terms(task, balance.lyapunov, balance.dissipation, q, v), *states)
+    np.testing.assert_allclose(g[:, 0], at_all(lambda q, v: balance.factor(q, v, p), *states), rtol=1e-9)
     np.testing.assert_allclose(u, -phi[:, None] / g, rtol=1e-7)
 
 
@@ -60,7 +62,7 @@ def test_poles_and_cost(design):
     """The poles are those of differences of the law; for n = 2 the regulator itself has a V of this form."""
     e = 1e-5 * np.eye(4)
     x = np.concatenate([UP, np.zeros(2)]) + np.concatenate([e, -e])
-    u = np.asarray(jax.jit(jax.vmap(design))(x[:, :2], x[:, 2:]))
+    u = np.asarray(at_all(design, x[:, :2], x[:, 2:]))
     K = (u[:4] - u[4:])[:, 0] / 2e-5
     p = {name: float(value) for name, value in CART.parameters.items()}
     M = np.array([[p["M"] + p["m"], -p["m"] * p["l"]], [-p["m"] * p["l"], p["m"] * p["l"] ** 2]])
@@ -116,8 +118,8 @@ def test_the_paper_is_one_of_the_solutions():
     random = np.random.default_rng(0)
     q, v = random.uniform(-2.0, 2.0, (20, 2)), random.normal(size=(20, 2))
     across = q[:, 1] - p["n"] * q[:, 0]
-    paper = jax.vmap(lambda q, v: wheel.lyapunov(q, v, p))(q, v) + p["chi"] * (0.5 * across**2 - 1.0 + np.cos(across))
-    np.testing.assert_allclose(jax.jit(jax.vmap(found.V))(q, v), paper, rtol=1e-11)
+    paper = at_all(lambda q, v: wheel.lyapunov(q, v, p), q, v) + p["chi"] * (0.5 * across**2 - 1.0 + np.cos(across))
+    np.testing.assert_allclose(at_all(found.V, q, v), paper, rtol=1e-11)
 
 
 def test_matching_holds_for_the_paper_and_finds_a_wrong_number():

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dalembert.algebra.jumps import depends
+from dalembert.algebra.newton import value_and_jacobian
 from dalembert.systems.constraints import Constraint, WithForces
 from dalembert.systems.equations import euler_lagrange, reactions, reduced
 from dalembert.systems.system import System
@@ -49,11 +50,12 @@ def affine(system: System, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Aff
     rows = jnp.concatenate([reactions(system, c, q, v, rest, t) for c in own])
     bound = jnp.concatenate([jnp.zeros((0, n)), *(reactions(system, c, q, v, rest, t) for c in others)])
     k, m = bound.shape[0], rows.shape[0]
-    matrix = jnp.concatenate([jax.jacfwd(free)(rest), jnp.concatenate([-bound.T, jnp.zeros((k, k))])], axis=1)
-    sides = jnp.concatenate([-free(rest)[:, None], jnp.concatenate([rows.T, jnp.zeros((k, m))])], axis=1)
+    still, inertia = value_and_jacobian(free, rest)
+    matrix = jnp.concatenate([inertia, jnp.concatenate([-bound.T, jnp.zeros((k, k))])], axis=1)
+    sides = jnp.concatenate([-still[:, None], jnp.concatenate([rows.T, jnp.zeros((k, m))])], axis=1)
     motion = jnp.linalg.solve(matrix, sides)[:n]
     drift, responses = motion[:, 0], motion[:, 1:]
-    known, by_a = wanted(rest), jax.jacfwd(wanted)(rest)
+    known, by_a = value_and_jacobian(wanted, rest)
     size = jnp.abs(known) + jnp.abs(by_a) @ jnp.abs(drift)
     return Affine(known + by_a @ drift, by_a @ responses, size, jnp.abs(by_a) @ jnp.abs(responses), drift, responses)
 

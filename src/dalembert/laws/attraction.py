@@ -86,7 +86,7 @@ def parts_of(design: EnergyShaping, q: np.ndarray) -> Parts:
 
 def _unmoved(parts: Parts) -> tuple[np.ndarray, np.ndarray]:
     """w = M̂⁻¹Mb, where controls do not change V, and M̂w = Mb."""
-    row = np.einsum("bij,bj->bi", parts.M, np.stack([np.asarray(unactuated(B, np)) for B in parts.B]))
+    row = np.einsum("bij,bj->bi", parts.M, unactuated(parts.B, np))
     return np.linalg.solve(parts.shaped, row[..., None])[..., 0], row
 
 

@@ -36,8 +36,7 @@ def continued(function: Callable[[Array], Affine], x: Float[Array, "2n"]) -> Con
     [s*, 0], where d(s*) = 0: no cancellation. x = (q, v). Where N(s*) ≠ 0 the law has a pole.
     """
     function = traced_once(function)
-    here = function(x)
-    w = jax.grad(lambda y: _cramer(function(y))[0])(x)
+    w, here = jax.grad(lambda y: (_cramer(found := function(y))[0], found), has_aux=True)(x)
     quotient, wrong = _quotient(here, EPSILON * jnp.abs(w) @ jnp.abs(x))
     trusted = wrong <= TRUSTED
     steep = jnp.max(jnp.abs(w)) > 0.0

@@ -47,6 +47,9 @@ class ControlLaw(Law):
         """The same law of a system with other parameters, of the same structure."""
         return eqx.tree_at(lambda law: law.system.parameters, self, p)
 
+    def bare(self) -> ControlLaw:
+        return self
+
     def check(self, q, v, t) -> None:
         check_shapes(self.system, q, v, t)
 
@@ -54,14 +57,20 @@ class ControlLaw(Law):
         n, system = q.shape[0], self.system
         if is_affine(system, q, v, t):
             found = continued(lambda x: affine(system, x[:n], x[n:], t), jnp.concatenate([q, v]))
-            a, u, extended, defined = jnp.zeros_like(v), found.u, found.extended, found.defined
+            rows, u, extended, defined = self._rows(q, v, jnp.zeros_like(v), t), found.u, found.extended, found.defined
         else:
             a, every, report = acceleration(system, q, v, t)
             failed = report.singular | report.not_finite | report.not_converged
             u = jnp.where(failed, jnp.inf, every[jnp.asarray(_places(system, q, v, t))])
-            extended, defined = jnp.asarray(False), ~failed
-        rows = jnp.concatenate([reactions(system, c, q, v, a, t) for c in split(system)[0]])
+            rows, extended, defined = self._rows(q, v, a, t), jnp.asarray(False), ~failed
         return Value(u, force_of(rows, u), extended, defined), rows
+
+    def rows(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Float[Array, "r n"]:
+        affine = is_affine(self.system, q, v, t)  # then no row reads the acceleration
+        return self._rows(q, v, jnp.zeros_like(v), t) if affine else self.unbounded(q, v, t)[1]
+
+    def _rows(self, q: Float[Array, "n"], v: Float[Array, "n"], a: Float[Array, "n"], t) -> Float[Array, "r n"]:
+        return jnp.concatenate([reactions(self.system, c, q, v, a, t) for c in split(self.system)[0]])
 
 
 def _places(system: System, q, v, t) -> list[int]:

@@ -15,7 +15,7 @@ from dalembert.step import SampledFeedback
 from dalembert.systems.equations import force
 from dalembert.systems.pickling import reduced
 from dalembert.systems.system import System
-from dalembert.tracing import Jitted
+from dalembert.tracing import seldom
 
 
 class Value(NamedTuple):
@@ -61,8 +61,16 @@ class Law(eqx.Module):
         """The law before bounds, and the rows that make a force of it."""
 
     @abc.abstractmethod
+    def rows(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Float[Array, "r n"]:
+        """R of the force Rᵀu."""
+
+    @abc.abstractmethod
     def with_parameters(self, p: Any) -> Self:
         """The same law of a system with other parameters, of the same structure."""
+
+    @abc.abstractmethod
+    def bare(self) -> Self:
+        """The same law without what `unbounded` does not read: what a program of it has as inputs."""
 
     @abc.abstractmethod
     def check(self, q, v, t) -> None:
@@ -102,7 +110,7 @@ class Law(eqx.Module):
         t = jnp.asarray(as_number(t, "t", "a finite time"), dtype=float)
         law = self if p is None else self.with_parameters(p)
         law.check(q, v, t)
-        return _compiled(law, q, v, t)
+        return _compiled(law.bare(), q, v, t)
 
     def value(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Value:
         """As `at`, without checks, to be traced."""
@@ -142,13 +150,12 @@ class Law(eqx.Module):
 
         Its forces are those of the plant and Rᵀu, discretized with them; its parameters are those of the law, too.
         """
-        plant = self.plant
+        plant, own = self.plant, self.bare()
 
         def forces(q, v, *trailing):
             t, p = _taken(plant, trailing)
-            law = self if p is None else self.with_parameters(p)
-            own = plant if p is None else law.plant
-            return force(own, q, v, t) + law.value(q, v, t).force
+            law = own if p is None else own.with_parameters(p)
+            return force(law.plant, q, v, t) + _compiled(law, q, v, jnp.asarray(t, dtype=float)).force
 
         return System(
             plant.lagrangian, plant.constraints, forces=forces, coordinates=plant.coordinates, parameters=plant.parameters,
@@ -170,20 +177,20 @@ class Law(eqx.Module):
             ValueError: every is below 1.
             TypeError: every is no whole number.
         """
-        plant = self.plant
+        own = self.bare()
 
         def law(q, v, t, *_):
-            return self.value(q, v, t).force
+            return _compiled(own, q, v, jnp.asarray(t, dtype=float)).force
 
-        return SampledFeedback(law, every=every, timed=not plant.time_dependent)
+        return SampledFeedback(law, every=every, timed=not self.plant.time_dependent)
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
         """As `closed_loop` asks: u of the state at t, with the time of the law that much later."""
-        return np.asarray(_compiled(self, jnp.asarray(q), jnp.asarray(v), jnp.asarray(t + ahead)).u)
+        return np.asarray(_compiled(self.bare(), jnp.asarray(q), jnp.asarray(v), jnp.asarray(t + ahead)).u)
 
     def push(self, t: float, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> np.ndarray:
         """As `closed_loop` asks: the generalised force (n,) that controls u are at a state."""
-        return np.asarray(_pushed(self, jnp.asarray(q), jnp.asarray(v), jnp.asarray(t), jnp.asarray(u)))
+        return np.asarray(_pushed(self.bare(), jnp.asarray(q), jnp.asarray(v), jnp.asarray(t), jnp.asarray(u)))
 
 
 def force_of(rows: Float[Array, "r n"], u: Float[Array, "r"]) -> Float[Array, "n"]:
@@ -192,14 +199,14 @@ def force_of(rows: Float[Array, "r n"], u: Float[Array, "r"]) -> Float[Array, "n
     return jnp.where(jnp.isnan(found), jnp.inf, found)
 
 
-@Jitted
+@seldom
 def _compiled(law: Law, q, v, t) -> Value:
     return law.value(q, v, t)
 
 
-@Jitted
+@seldom
 def _pushed(law: Law, q, v, t, u):
-    return force_of(law.unbounded(q, v, t)[1], u)
+    return force_of(law.rows(q, v, t), u)
 
 
 def _taken(plant: System, trailing: tuple) -> tuple[Any, Any]:

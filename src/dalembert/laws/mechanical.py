@@ -46,10 +46,10 @@ def columns(problem: OptimalControl, q: Float[Array, "n"]) -> Float[Array, "n r"
 
 
 def unactuated(B: Any, xp: Any = jnp) -> Any:
-    """b (n,) with Bᵀb = 0, of B (n, n - 1): the minors of B with alternating signs, as smooth as B is."""
-    n = B.shape[0]
-    minors = [xp.linalg.det(B[np.delete(np.arange(n), i)]) for i in range(n)]
-    return (-1.0) ** np.arange(n) * xp.stack(minors)
+    """b (…, n) with Bᵀb = 0, of B (…, n, n - 1): the minors of B with alternating signs, as smooth as B is."""
+    n = B.shape[-2]
+    minors = [xp.linalg.det(B[..., np.delete(np.arange(n), i), :]) for i in range(n)]
+    return (-1.0) ** np.arange(n) * xp.stack(minors, axis=-1)
 
 
 def check_plant(plant: Any) -> None:

@@ -240,6 +240,9 @@ class EnergyShaping(Law):
         """The law of the same numbers for a plant with other parameters; poles and region stay what they were."""
         return dataclasses.replace(self, problem=with_plant_parameters(self.problem, p))
 
+    def bare(self) -> EnergyShaping:
+        return dataclasses.replace(self, poles=None, cost=None, region=None)
+
     def check(self, q, v, t) -> None:
         check_shapes(self.plant, q, v, t)
 
@@ -249,3 +252,6 @@ class EnergyShaping(Law):
         defined = parts.positive & jnp.all(jnp.isfinite(u))
         u = jnp.where(defined, u, jnp.inf)
         return Value(u, force_of(parts.B.T, u), jnp.asarray(False), defined), parts.B.T
+
+    def rows(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Float[Array, "r n"]:
+        return columns(self.problem, q).T
