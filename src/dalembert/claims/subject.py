@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.equations import all_reactions, force
 from dalembert.systems.reference import motion_along
 from dalembert.systems.sizes import CONSISTENT
+from dalembert.tracing import seldom
 
 SAMPLES = 24  # states of the run at which hypotheses are looked at
 NOTHING = 1e-9  # of the terms of a sum: what is taken for zero
@@ -87,10 +89,15 @@ class Subject:
         """function(system, …) at each row of its arguments."""
         code = function.bound(self.system, *(x[0] for x in rows))
         if code is None:
-            call = jax.jit(jax.vmap(functools.partial(function.function, self.system)))
-            return jax.tree.map(np.asarray, call(*rows))
+            return jax.tree.map(np.asarray, _over(self.system, function.function, rows))
         found = [code(*x) for x in zip(*rows, strict=True)]
         return jax.tree.map(lambda *x: np.stack(x), *found)
+
+
+@seldom
+def _over(system: System, function: Callable, rows: tuple) -> Any:
+    """function(system, …) at each row, where no machine code can be made."""
+    return jax.vmap(lambda *x: function(system, *x))(*rows)
 
 
 def _facts(system: System, q, v, a, multipliers, t) -> dict[str, Any]:
