@@ -490,10 +490,10 @@ def test_every_class_that_a_user_builds_is_in_the_table():
         "ActiveBounds", "AdaptedReference", "Balance", "BoundaryStatistics", "Claim", "ClosedLoop", "Condition",
         "Connection", "Consistency", "ControlLaw", "ControlSolution", "Controllability", "Convergence", "Derivatives",
         "Embedding", "EnergyShaping", "Events", "Extremals", "Feedback", "FinalTime", "Finding", "FlowRegularity",
-        "Interpolant", "Invariant", "LegendreMaps", "Matching", "Multipliers", "Optimum", "Order", "Ostrogradsky",
-        "Outcome", "Path", "Perturbation", "PhasePoint", "PoincareCartan", "PredictiveController", "PreparedRun",
-        "Projection", "Provenance", "Redefined", "Reduction", "Reference", "Refinement", "Regularity", "Replanned",
-        "Residual", "Root", "SchemeClaims", "Sensitivity", "Solution", "Solvability", "Statistics",
+        "Independent", "Interpolant", "Invariant", "LegendreMaps", "Matching", "Multipliers", "Optimum", "Order",
+        "Ostrogradsky", "Outcome", "Path", "Perturbation", "PhasePoint", "PoincareCartan", "PredictiveController",
+        "PreparedRun", "Projection", "Provenance", "Redefined", "Reduction", "Reference", "Refinement", "Regularity",
+        "Replanned", "Residual", "Root", "SchemeClaims", "Sensitivity", "Solution", "Solvability", "Statistics",
         "SymplecticDefect", "Verdict",
     )  # fmt: skip
     public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}

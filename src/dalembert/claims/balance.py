@@ -22,7 +22,7 @@ from dalembert.systems.compiled.function import SystemFunction
 LONGER = 8  # times the run: the energy is looked at over so much
 BLOCKS = 16  # of the run: their means say how far the slope of a line through them is by chance
 STUDENT = 4.14  # 99.9 % of Student's distribution with BLOCKS - 2 degrees of freedom lie within
-DIGITS_LEFT = 1e3  # rounding errors of all steps, times this
+DIGITS_LEFT = 1e3  # rounding errors of a sum, times this
 
 ENERGY = Promise("the energy does not drift", "backward error analysis of symmetric and symplectic schemes",
                  "no time in L, no power of forces and reactions")  # fmt: skip
@@ -43,7 +43,8 @@ def energy_drift(subject: Subject) -> Claim:
     if len(t) < 4 * BLOCKS:
         return ENERGY.not_met(f"a run of {len(t)} states is too short to tell a drift; give steps of {4 * BLOCKS} or more")
     drift, chance = drift_of(t, values)
-    rounding = DIGITS_LEFT * EPSILON * float(np.max(np.abs(terms[0]), initial=0.0) * (t[-1] - t[0]) + np.max(np.abs(values)))
+    size = float(np.max(np.abs(terms[0]), initial=0.0)) * (t[-1] - t[0]) + float(np.max(np.abs(values)))
+    rounding = (DIGITS_LEFT + LONGER * subject.start.steps) * EPSILON * size  # that of each step, added up
     why = f"over {t[-1] - t[0]:g} units of time, E within {np.ptp(values):.2g}; 99.9 % of what oscillation gives by chance"
     return ENERGY.at_most(abs(drift), max(chance, rounding), why)
 

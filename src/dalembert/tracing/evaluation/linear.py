@@ -19,6 +19,8 @@ def _lu(eqn: Any) -> Callable:
         result, pivots, order = (
             np.empty(shape, kind) for shape, kind in zip(shapes, (float, np.int32, np.int32), strict=True)
         )
+        if not a.size:  # LAPACK complains, on the terminal
+            return [result, pivots, np.broadcast_to(np.arange(a.shape[-2], dtype=np.int32), shapes[2])]
         for i in np.ndindex(*a.shape[:-2]):
             result[i], pivots[i], _ = lapack.dgetrf(a[i])
             order[i] = _permuted(pivots[i], a.shape[-2])
