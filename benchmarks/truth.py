@@ -73,12 +73,13 @@ def _table(row: dict[str, Any]) -> str:
     for scheme in schemes:
         for claim in row[scheme]["claims"]:
             cells.setdefault(_family(claim["claim"]), {})[scheme] = _cell(claim)
-    head = "".join(f"<th>{scheme}</th>" for scheme in schemes)
+    head = "".join(f"<th>{scheme.replace('_', '_<wbr>')}</th>" for scheme in schemes)  # long names break there
     body = "".join(
         f"<tr><td>{html.escape(claim)}</td>" + "".join(found.get(s, "<td></td>") for s in schemes) + "</tr>\n"
         for claim, found in cells.items()
     )
-    return f'<table class="truth"><thead><tr><th>claim</th>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>\n\n'
+    table = f'<table class="truth"><thead><tr><th>claim</th>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>'
+    return f'<div class="truth">{table}</div>\n\n'
 
 
 def _family(claim: str) -> str:
