@@ -147,6 +147,10 @@ def test_with_holonomic_constraints_the_step_is_symplectic_on_the_manifold():
     claim = symplectic.symplectic(of_gallery("spherical_pendulum", steps=20))
     assert claim.finding is HOLDS
     assert claim.measured < 1e-9
+    pulled = da.Holonomic(lambda q: q[1] - 0.2 * jnp.sin(q[0]), reactions=lambda q: jnp.array([1.0, 2.0]))
+    servo = subject(da.System(lambda q, v: 0.5 * v @ v - q[1], pulled), [0.0, 0.0], [1.0, 0.2], steps=20)
+    assert symplectic.symplectic(servo).finding is NOT_CLAIMED
+    assert symplectic.change(servo, 5) > 1e-3
 
 
 def test_v_of_a_lyapunov_constraint_falls_where_the_step_resolves_it_and_not_at_twice_the_step():

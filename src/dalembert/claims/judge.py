@@ -15,7 +15,7 @@ from dalembert.measure.nodes import own_scheme, states_of
 from dalembert.numbers import as_function, as_number, as_positive, as_vector, described, whole_number
 from dalembert.step import Branch, simulate
 from dalembert.step.start.second_node import Starter
-from dalembert.systems import System, check_x64
+from dalembert.systems import System, check_x64, is_traced
 
 
 def verdict(
@@ -73,6 +73,8 @@ def verdict(
         raise TypeError(f"system: found {described(system)}; a verdict is about a System")
     chosen = Scheme() if scheme is None else own_scheme(scheme)
     q, v = as_vector(q0, "q0"), as_vector(v0, "v0")
+    if is_traced(system, q, v):
+        raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
     step, begin = as_positive(h, "h", "a positive, finite step"), as_number(t0, "t0", "a finite time")
     start = RunData(
         np.asarray(q),

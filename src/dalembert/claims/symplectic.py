@@ -15,7 +15,7 @@ from dalembert.discretize.nodes import Interval, legendre_plus
 from dalembert.measure.nodes import nodes_of
 from dalembert.measure.symplectic import symplectic_defect
 from dalembert.step import ensemble
-from dalembert.systems import System, momentum
+from dalembert.systems import Holonomic, System, momentum
 from dalembert.systems.compiled.function import SystemFunction
 from dalembert.systems.consistency import velocity_residuals
 
@@ -26,7 +26,7 @@ KEPT = 1e-7  # of the form: the error of the stencil, WIDTH⁴ and the rounding 
 IDENTITY = 1e-8  # of the form: derivatives by JAX at a step solved to rounding
 
 SYMPLECTIC = Promise("a step is symplectic on T*Q", "Marsden, West, Sec. 1.3.2; RATTLE: Leimkuhler, Reich",
-                     "holonomic or no constraints, no forces, a variational step")  # fmt: skip
+                     "holonomic or no constraints with reactions ∂φ/∂q, no forces, a variational step")  # fmt: skip
 EVOLUTION = Promise("F*Ω - Ω = dξ of the reactions", "Borda, Fernández, Grillo, Thm. 5.3", "a map of pairs of nodes")
 
 
@@ -34,6 +34,8 @@ def symplectic(subject: Subject) -> Claim:
     """Φ*ω = ω, ω = dp∧dx, on tangent vectors of the states, by differences of single steps."""
     if subject.orders - {0}:
         return SYMPLECTIC.not_met("a constraint on velocities or accelerations")
+    if any(c.reactions is not None or c.virtual is not None for c in subject.system.constraints if isinstance(c, Holonomic)):
+        return SYMPLECTIC.not_met("reactions of the user's, which may have power")
     if subject.system.forces is not None:
         return SYMPLECTIC.not_met("forces act")
     if subject.form == "nodes":
