@@ -2,46 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.trace.elementwise import Nodes, concrete, constants, elementwise
-
-
-class _Slices(NamedTuple):
-    """How a gather or a scatter sees its operand. window_axes: axes of the output that run inside a slice. skipped: axes of
-    the operand that no window axis runs along. sizes: of a slice, along each axis of the operand."""
-
-    window_axes: Sequence[int]
-    skipped: set[int]
-    index_map: Sequence[int]
-    batching: tuple[Sequence[int], Sequence[int]]
-    sizes: Sequence[int]
-
-
-def _positions(indices, grid, slices: _Slices, operand_shape):
-    """Indices into the operand for every element of a gather's output (or a scatter's updates); and which are inside.
-
-    grid: one array of coordinates per axis of the output.
-    """
-    window_axes, skipped, index_map, batching, sizes = slices
-    batch = tuple(grid[d] for d in range(len(grid)) if d not in window_axes)
-    at = [np.zeros(grid[0].shape if len(grid) else (), np.int64) for _ in operand_shape]
-    along = [d for d in range(len(operand_shape)) if d not in skipped]
-    for axis, d in zip(window_axes, along, strict=True):
-        at[d] = at[d] + grid[axis]
-    inside = np.ones(at[0].shape if at else (), bool)
-    for k, d in enumerate(index_map):
-        start = indices[(*batch, k)]
-        inside &= (start >= 0) & (start <= operand_shape[d] - sizes[d])
-        at[d] = at[d] + np.clip(start, 0, operand_shape[d] - sizes[d])
-    for d, source in zip(*batching, strict=True):
-        at[d] = at[d] + batch[source]
-    return tuple(at), inside
+from dalembert.tracing.evaluation.places import fill_value, gathered, positions, scattered
 
 
 def _moving(g: Graph, name: str, indices: Nodes) -> tuple[np.ndarray, int | None]:
@@ -85,24 +52,13 @@ def gather(g: Graph, eqn, x: Nodes, indices: Nodes) -> Nodes:
 
 
 def _fill(g: Graph, eqn) -> int:
-    """What stands for an element outside; if none is given NaN, true, the least signed or the largest unsigned integer."""
-    given, dtype = eqn.params["fill_value"], eqn.outvars[0].aval.dtype
-    if given is None and dtype.kind in "iu":
-        given = np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
-    elif given is None:
-        given = math.nan if dtype.kind == "f" else True
-    return int(constants(g, np.asarray(given, dtype)))
+    return int(constants(g, fill_value(eqn)))
 
 
 def _gather_at(g: Graph, eqn, x: Nodes, indices: np.ndarray) -> Nodes:
-    p, d = eqn.params, eqn.params["dimension_numbers"]
-    grid = np.indices(eqn.outvars[0].aval.shape)
-    skipped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
-    batching = (d.operand_batching_dims, d.start_indices_batching_dims)
-    slices = _Slices(d.offset_dims, skipped, d.start_index_map, batching, p["slice_sizes"])
-    at, inside = _positions(indices, grid, slices, x.shape)
+    at, inside = positions(indices, np.indices(eqn.outvars[0].aval.shape), gathered(eqn), x.shape)
     result = x[at]
-    if "FILL" in str(p["mode"]) and not inside.all():
+    if "FILL" in str(eqn.params["mode"]) and not inside.all():
         result = np.where(inside, result, _fill(g, eqn))
     return result
 
@@ -117,7 +73,7 @@ def scatter(combine: str | None) -> Callable:
             _scatter_at(g, eqn, combine, result, known, updates)
             return result
         axis, grid = d.scatter_dims_to_operand_dims[column], np.indices(updates.shape)
-        last = x.shape[axis] - _window_sizes(d, updates.shape, x.ndim)[axis]
+        last = x.shape[axis] - scattered(eqn, updates.shape, x.ndim).sizes[axis]
         chosen = indices[(*(a for k, a in enumerate(grid) if k not in d.update_window_dims), column)]
         if "CLIP" in str(eqn.params["mode"]):
             chosen = elementwise(g, "min", elementwise(g, "max", chosen, np.asarray(g.constant(0))), constants(g, last))
@@ -130,27 +86,13 @@ def scatter(combine: str | None) -> Callable:
     return put
 
 
-def _window_sizes(d, updates: tuple[int, ...], ndim: int) -> list[int]:
-    """How far a window of the updates reaches along each axis of the operand."""
-    skipped = {*d.inserted_window_dims, *d.operand_batching_dims}
-    sizes = [1] * ndim
-    for axis, along in zip(d.update_window_dims, (k for k in range(ndim) if k not in skipped), strict=True):
-        sizes[along] = updates[axis]
-    return sizes
-
-
 def _scatter_at(
     g: Graph, eqn, combine, result: Nodes, indices: np.ndarray, updates: Nodes, *, where: Nodes | None = None
 ) -> None:
     """Write updates into result, or combine them with what is there; with `where`, only where that is true."""
-    p, d = eqn.params, eqn.params["dimension_numbers"]
-    skipped = {*d.inserted_window_dims, *d.operand_batching_dims}
-    sizes, window = _window_sizes(d, updates.shape, result.ndim), list(d.update_window_dims)
-    batching = (d.operand_batching_dims, d.scatter_indices_batching_dims)
-    grid = np.indices(updates.shape)
-    slices = _Slices(window, skipped, d.scatter_dims_to_operand_dims, batching, sizes)
-    at, inside = _positions(indices, grid, slices, result.shape)
-    keep = inside if "CLIP" not in str(p["mode"]) else np.ones_like(inside)
+    slices = scattered(eqn, updates.shape, result.ndim)
+    at, inside = positions(indices, np.indices(updates.shape), slices, result.shape)
+    keep = inside if "CLIP" not in str(eqn.params["mode"]) else np.ones_like(inside)
     columns = [np.broadcast_to(a, updates.shape)[keep].tolist() for a in at]
     conditions = np.full(updates.shape, g.true) if where is None else where
     for *place, value, here in zip(*columns, updates[keep].tolist(), conditions[keep].tolist(), strict=True):

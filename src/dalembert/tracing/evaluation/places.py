@@ -32,17 +32,10 @@ def scattered(eqn, updates: tuple[int, ...], ndim: int) -> Slices:
     d = eqn.params["dimension_numbers"]
     skipped = {*d.inserted_window_dims, *d.operand_batching_dims}
     batching = (d.operand_batching_dims, d.scatter_indices_batching_dims)
-    sizes = window_sizes(d, updates, ndim)
-    return Slices(list(d.update_window_dims), skipped, d.scatter_dims_to_operand_dims, batching, sizes)
-
-
-def window_sizes(d, updates: tuple[int, ...], ndim: int) -> list[int]:
-    """How far a window of the updates reaches along each axis of the operand."""
-    skipped = {*d.inserted_window_dims, *d.operand_batching_dims}
-    sizes = [1] * ndim
+    sizes = [1] * ndim  # how far a window of the updates reaches along each axis of the operand
     for axis, along in zip(d.update_window_dims, (k for k in range(ndim) if k not in skipped), strict=True):
         sizes[along] = updates[axis]
-    return sizes
+    return Slices(list(d.update_window_dims), skipped, d.scatter_dims_to_operand_dims, batching, sizes)
 
 
 def positions(indices, grid, slices: Slices, operand_shape) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
