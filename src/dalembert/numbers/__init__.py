@@ -25,6 +25,7 @@ from dalembert.numbers.data import (
     real_numbers,
     whole_number,
 )
+from dalembert.numbers.names import place_of
 from dalembert.numbers.traced import is_traced, outside
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "holds_tracer",
     "is_traced",
     "outside",
+    "place_of",
     "real_numbers",
     "whole_number",
 ]

@@ -37,6 +37,7 @@ _REAL = {
     "S": "give numbers and not text",
     "U": "give numbers and not text",
 }
+_ROTATION = "write rotation.as_quat(scalar_first=True): quaternions are (w, x, y, z) here"
 _PLAIN = "give real numbers, such as a list of floats or an array of float64"
 
 
@@ -234,7 +235,8 @@ def _check_kind(array: Any, value: Any, name: str, right: str = _PLAIN, what: st
     kind = getattr(array.dtype, "kind", "")  # a key of jax.random has none
     if kind in ("i", "u", "f") or (kind == "V" and jnp.issubdtype(array.dtype, jnp.floating)):  # bfloat16 is of kind "V"
         return
-    raise TypeError(f"{name}: found {described(value)}, which is not {what}; {_REAL.get(kind, right)}")
+    right = _ROTATION if hasattr(value, "as_quat") else _REAL.get(kind, right)
+    raise TypeError(f"{name}: found {described(value)}, which is not {what}; {right}")
 
 
 def _check_rows(rows: Iterable, name: str) -> None:

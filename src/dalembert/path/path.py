@@ -1,10 +1,10 @@
-"""Path, Statistics, Outcome: what a run returns. Arrays and plain text only; nothing here knows mechanics."""
+"""Path: what a run returns. Arrays and plain text only; nothing here knows mechanics."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, overload
 
 import equinox as eqx
 import jax
@@ -13,100 +13,22 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from dalembert.lazy import Lazy
-from dalembert.numbers import as_array, described, whole_number
+from dalembert.lazy import Lazy, front_door
+from dalembert.notebook import Described
+from dalembert.numbers import as_array, described, place_of, whole_number
 from dalembert.outcome import Outcome
+from dalembert.path.provenance import Provenance
+from dalembert.path.statistics import Statistics
+
+if TYPE_CHECKING:
+    import xarray
 
 
-class Statistics(Lazy):
-    """What the solver did, over the whole run, also over steps that were not saved.
-
-    Attributes:
-        iterations: Newton iterations, total.
-        max_iterations: Newton iterations in one step, the most.
-        residual: largest row-scaled residual norm at the last evaluation of a step; in the native run of the equations that
-            are iterated.
-        crossings: number of times the factor u (or, under a rule that chooses among roots, the Jacobian determinant) changed
-            sign, i.e. two roots of a step crossed.
-        turns: number of steps in which the velocity turned by more than a right angle, two in an oscillation of one
-            coordinate.
-        leaps: number of steps over which the determinant of their equations changed its size more than threefold, -1 if not
-            counted.
-        failed_step: of the step that could not be solved, -1 if there is none.
-        failed_time: its time, nan if there is none.
-        failed_residual: its residual, nan if there is none.
-
-    Example:
-        >>> int(path.statistics.failed_step)
-        -1
-    """
-
-    iterations: Int[Array, ""]
-    max_iterations: Int[Array, ""]
-    residual: Float[Array, ""]
-    crossings: Int[Array, ""]
-    turns: Int[Array, ""]
-    leaps: Int[Array, ""]
-    failed_step: Int[Array, ""]
-    failed_time: Float[Array, ""]
-    failed_residual: Float[Array, ""]
-
-
-@dataclasses.dataclass(frozen=True)
-class Provenance:
-    """Everything needed to run again: plain text, so that it can be stored. Absent where a run was traced.
-
-    Attributes:
-        system: the user's functions, by module and name.
-        source: source text of these functions.
-        source_hash: SHA-256 of it, which `matches` compares.
-        parameters: names and values, as JSON.
-        coordinates: their names, () where there are none.
-        scheme: maps and form, "" for a DiscreteSystem.
-        starter: of a two step form.
-        branch: the rule that chooses among roots, "" where there is none.
-        run: the other arguments of the call, as JSON.
-        versions: of Python, dalembert and the packages it computes with, as JSON.
-
-    Example:
-        >>> type(path.provenance.source_hash)
-        <class 'str'>
-    """
-
-    system: str
-    source: str
-    source_hash: str
-    parameters: str
-    coordinates: tuple[str, ...]
-    scheme: str
-    starter: str
-    branch: str
-    run: str
-    versions: str
-
-    @classmethod
-    def later(cls, texts: Callable[[], dict[str, Any]]) -> Provenance:
-        """A record that is written out when it is first asked for. texts: gives its fields, from values of the call."""
-        record = object.__new__(cls)
-        object.__setattr__(record, "_texts", texts)
-        return record
-
-    def __getattr__(self, name: str) -> Any:
-        texts = self.__dict__.get("_texts")
-        if name in self.__dataclass_fields__ and texts is not None:
-            self.__dict__.update(texts())
-            self.__dict__.pop("_texts", None)
-        if name in self.__dict__:  # now, or by another thread
-            return self.__dict__[name]
-        raise AttributeError(f"a Provenance has no attribute {name}")
-
-    def __reduce__(self):
-        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
-
-
-class Path(Lazy):
+class Path(Described, Lazy):
     """d/dt L_v - L_q = f + Rᵀλ, solved step by step: a discrete trajectory. Every variable carries its own times and its own
     level.
+
+    path["x"] is q of a coordinate by its name. A batch, of an ensemble or vmap, has a length; path[3] is one of its paths.
 
     Attributes:
         t: (N+1,) times of the nodes.
@@ -167,6 +89,41 @@ class Path(Lazy):
         """Number of steps that were solved."""
         return int(self.steps_done)
 
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The names of q, () where the system has none or the run was traced."""
+        return self.provenance.coordinates if self.provenance is not None else ()
+
+    @overload
+    def __getitem__(self, key: str) -> Float[Array, "... nodes"]: ...
+
+    @overload
+    def __getitem__(self, key: int) -> Path: ...
+
+    def __getitem__(self, key: str | int):
+        """q of the coordinate with this name, at t; or the path with this number of a batch."""
+        if not isinstance(key, str):
+            return self.lane(key)
+        return self.q[..., place_of(key, self.coordinates, "path")]
+
+    def __len__(self) -> int:
+        """Of a batch the number of its paths."""
+        if np.ndim(self.code) != 1:
+            raise TypeError(
+                "len: this is a single path; len(path.t) is the number of its nodes, path.steps that of its steps"
+            )
+        return self.code.shape[0]
+
+    def __iter__(self) -> Iterator[Path]:
+        return map(self.lane, range(len(self)))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def to_xarray(self) -> xarray.Dataset:
+        """The path as a labelled data set, as `dalembert.to_xarray` gives it: path.to_xarray().q.sel(coordinate="x")."""
+        return front_door("to_xarray")(self)
+
     def lane(self, i: int) -> Path:
         """The i-th path of a batch, cut off at its last solved step."""
         if np.ndim(self.code) != 1:
@@ -199,7 +156,7 @@ class Path(Lazy):
             f"Newton iterations: {int(s.iterations)} in all, at most {int(s.max_iterations)} in a step; "
             f"largest scaled residual {float(s.residual):.2e}; root crossings: {int(s.crossings)}{self._rate()}",
         ]
-        if outcome.failed:
+        if int(s.failed_step) >= 0:
             lines.append(
                 f"failed at step {int(s.failed_step)}, t = {float(s.failed_time):g}, "
                 f"scaled residual {float(s.failed_residual):.3e}"
@@ -260,26 +217,3 @@ def check_path(path: object) -> None:
     """TypeError for anything but a Path."""
     if not isinstance(path, Path):
         raise TypeError(f"path: found {described(path)}; give the Path that simulate returned")
-
-
-class StepError(RuntimeError):
-    """F(z) = 0 was not solved: a step failed.
-
-    Attributes:
-        path: everything computed before it, a Path.
-
-    Example:
-        >>> try:
-        ...     da.simulate(pendulum, [1.0], [0.0], h=5.0, steps=20)  # too long a step
-        ... except da.StepError as error:
-        ...     error.path.outcome.name
-        'NO_SOLUTION'
-    """
-
-    def __init__(self, path: Path):
-        self.path = path
-        super().__init__(path.describe())
-
-    def __reduce__(self):
-        """From a process of a pool: pickle would call StepError with the message alone."""
-        return type(self), (self.path,), vars(self)

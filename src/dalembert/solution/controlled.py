@@ -1,0 +1,91 @@
+"""ControlSolution: what an optimal control problem returns. Arrays and plain text only."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float, Int
+
+from dalembert.outcome import CONTROLLED, Outcome
+from dalembert.solution.bounds import ActiveBounds
+from dalembert.solution.critical_point import CriticalPoint
+from dalembert.solution.final_time import FinalTime
+from dalembert.solution.refinement import Refinement
+from dalembert.solution.statistics import BoundaryStatistics
+
+
+class ControlSolution(CriticalPoint):
+    """δ(Σ h C + λᵀ(equations of motion) + ηᵀφ) = 0: an extremal of a discrete optimal control problem.
+
+    Attributes:
+        t: (N+1,) times of the nodes.
+        q: (N+1, n) positions at t.
+        v: (N+1, n) velocities at t: the given or found ones at the ends, (q_{i+1}-q_{i-1})/2h between.
+        u: (N+1, r) controls at t.
+        multipliers: (N+1, m) ν of the plant's constraints in the discrete equations at t, in the order of the constraints.
+        constraint_forces: (N+1, n) Rᵀν at t, of order 2; at the ends, where the discrete ν has order 1, continued from
+            inside.
+        adjoints: (N+1, n) λ at t: an impulse dp at a node changes the optimal cost by λ·dp.
+        step_multipliers: (N, m) η of the constraints of each step.
+        costates_initial: (2, n) the gradient of the optimal cost with respect to q and v at the first node, 0 where they are
+            free; where a holonomic constraint holds, along it.
+        costates_final: (2, n) the same at the last node.
+        cost: Σ h C, with the velocities of the steps, and the terminal cost.
+        negative_directions: the number of independent variations that satisfy the linearised equations and lower the cost (0
+            at a minimum), -1 where it was not counted.
+        flat_directions: the number of those that change it to third order only.
+        code: the Outcome as an integer.
+        statistics: what Newton's method did.
+        scheme: the maps of the discrete Lagrangian.
+        bounds: {"u": ActiveBounds, "q": …, "v": …, "inequalities": …}, of what has bounds.
+        final_time: how the last time was found where it is free, otherwise None.
+        method: see Solution.
+        coordinates: the names of q, () where there are none.
+        subject: what was solved, for pictures, alive in the process that solved it; of what is loaded its drawing.
+        refinement: the limit of small steps of the cost with its error, of a solution of `refine`, otherwise None.
+        end_multipliers_initial: (m,) ν of ψ(q, v) = 0 where the first end is on a set, `initial=On(psi)`: the costates are
+            Dψᵀν, and the cost of the ends ψ = c changes by ν·dc; None otherwise.
+        end_multipliers_final: the same at the last node.
+
+    Example:
+        >>> swing_up.kind, swing_up.u.shape
+        ('minimum', (41, 1))
+    """
+
+    t: Float[np.ndarray, "nodes"]
+    q: Float[np.ndarray, "nodes n"]
+    v: Float[np.ndarray, "nodes n"]
+    u: Float[np.ndarray, "nodes r"]
+    multipliers: Float[np.ndarray, "nodes m"]
+    constraint_forces: Float[np.ndarray, "nodes n"]
+    adjoints: Float[np.ndarray, "nodes n"]
+    step_multipliers: Float[np.ndarray, "steps m"]
+    costates_initial: Float[np.ndarray, "2 n"]
+    costates_final: Float[np.ndarray, "2 n"]
+    cost: Float[np.ndarray, ""]
+    negative_directions: Int[np.ndarray, ""]
+    flat_directions: Int[np.ndarray, ""]
+    code: Int[np.ndarray, ""]
+    statistics: BoundaryStatistics
+    scheme: str = eqx.field(static=True)
+    bounds: dict[str, ActiveBounds]
+    final_time: FinalTime | None
+    method: str = eqx.field(static=True)
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+    refinement: Refinement | None = None
+    end_multipliers_initial: Float[np.ndarray, "m"] | None = None
+    end_multipliers_final: Float[np.ndarray, "m"] | None = None
+    subject: Any = eqx.field(static=True, default=None)
+
+    messages: ClassVar[dict[Outcome, str]] = CONTROLLED
+    discretized: ClassVar[str] = "action"
+
+    @property
+    def value(self) -> tuple[str, float]:
+        return "cost", float(self.cost)
+
+    def describe(self) -> str:
+        """One paragraph for a person."""
+        return "\n".join([super().describe(), *([self.refinement.describe()] if self.refinement else [])])

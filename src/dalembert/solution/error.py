@@ -1,0 +1,29 @@
+"""SolveError: a boundary problem whose iteration ended without a solution."""
+
+from __future__ import annotations
+
+from dalembert.solution.critical_point import CriticalPoint
+
+
+class SolveError(RuntimeError):
+    """δ(Σ L_d + λᵀΦ_d) = 0 was not solved: a boundary problem failed.
+
+    Attributes:
+        solution: the last path, or the one of least violation, a Solution.
+
+    Example:
+        >>> crooked = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a + jnp.cosh(q[0]), derivatives=2)
+        >>> try:
+        ...     da.solve(crooked, initial=([0.0], [0.0]), final=([3.0], [0.0]), T=1.0, steps=10, max_iterations=1)
+        ... except da.SolveError as error:
+        ...     error.solution.outcome.name
+        'NOT_CONVERGED'
+    """
+
+    def __init__(self, solution: CriticalPoint):
+        self.solution = solution
+        super().__init__(solution.describe())
+
+    def __reduce__(self):
+        """From a process of a pool: pickle would call SolveError with the message alone."""
+        return type(self), (self.solution,), vars(self)

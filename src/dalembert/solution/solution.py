@@ -1,0 +1,73 @@
+"""Solution: what a boundary problem returns. Arrays and plain text only; nothing here knows mechanics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float, Int
+
+from dalembert.solution.bounds import ActiveBounds
+from dalembert.solution.critical_point import CriticalPoint
+from dalembert.solution.final_time import FinalTime
+from dalembert.solution.statistics import BoundaryStatistics
+
+
+class Solution(CriticalPoint):
+    """δ(Σ L_d + λᵀΦ_d) = 0: an extremal of a discrete variational problem between given ends.
+
+    Attributes:
+        t: (N+1,) times of the nodes.
+        q: (N+1, n) positions at t.
+        v: (N+1, n) velocities at t.
+        t_multipliers: times of the windows.
+        jets: (q, q̇, …, q⁽ᵏ⁾) as the windows see them, at t_multipliers.
+        multipliers: λ of the differential constraints, at t_multipliers.
+        holonomic_multipliers: μ at the nodes, 0 where a position is given; λ and μ are those of L + λᵀφ + μᵀφ_holonomic, so
+            that they tend to functions of time.
+        momenta_initial: (k, n) the Ostrogradsky momenta p⁽ʲ⁾ conjugate to q⁽ʲ⁾ at the first node, by the discrete Legendre
+            map; None where nodes are given.
+        momenta_final: (k, n) the same at the last node.
+        action: Σ L_d.
+        negative_directions: the number of independent variations that satisfy the linearised constraints and lower the
+            action (0 at a minimum), -1 where it was not counted.
+        flat_directions: the number of those that change it to third order only.
+        code: the Outcome as an integer.
+        statistics: what Newton's method did.
+        scheme: name of the windows.
+        bounds: {"q": ActiveBounds, "v": …, "inequalities": …}, of what has bounds.
+        final_time: how the last time was found where it is free, otherwise None.
+        method: what found it, "dalembert" or "ipopt".
+        coordinates: the names of q, () where there are none.
+        subject: what was solved, for pictures, alive in the process that solved it; of what is loaded its drawing.
+
+    Example:
+        >>> solution.kind, round(float(solution.q[5, 0]), 9)
+        ('minimum', 0.5)
+    """
+
+    t: Float[np.ndarray, "nodes"]
+    q: Float[np.ndarray, "nodes n"]
+    v: Float[np.ndarray, "nodes n"]
+    t_multipliers: Float[np.ndarray, "windows"]
+    jets: Float[np.ndarray, "windows k+1 n"]
+    multipliers: Float[np.ndarray, "windows m"]
+    holonomic_multipliers: Float[np.ndarray, "nodes mh"]
+    momenta_initial: Float[np.ndarray, "k n"] | None
+    momenta_final: Float[np.ndarray, "k n"] | None
+    action: Float[np.ndarray, ""]
+    negative_directions: Int[np.ndarray, ""]
+    flat_directions: Int[np.ndarray, ""]
+    code: Int[np.ndarray, ""]
+    statistics: BoundaryStatistics
+    scheme: str = eqx.field(static=True)
+    bounds: dict[str, ActiveBounds]
+    final_time: FinalTime | None
+    method: str = eqx.field(static=True)
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+    subject: Any = eqx.field(static=True, default=None)
+
+    @property
+    def value(self) -> tuple[str, float]:
+        return "action", float(self.action)
