@@ -1,4 +1,4 @@
-"""The swing-up of `benchmarks.boundary.cartpole` by CasADi: IPOPT on the same equations, Fatrop on RK4 steps.
+"""The swing-up of `benchmarks.boundary.cartpole` by CasADi: IPOPT on the same equations or collocation, Fatrop on RK4 steps.
 
 IPOPT solves the discrete problem of dalembert, forces being unknowns, with exact second derivatives, from the same path and
 to the same tolerance. Fatrop wants stages, so that it is given steps of Runge and Kutta from the same line: another problem
@@ -45,24 +45,45 @@ def ipopt(steps: int, force: float | None, tolerance: float) -> Callable[[], Sol
     return _runner(ca.nlpsol("s", "ipopt", problem, options), {"x0": start, "lbx": -bound, "ubx": bound, "lbg": 0, "ubg": 0})
 
 
+def _rates(y, u):
+    """ẏ = (v, a(q, v, u)), from the Lagrangian's equations."""
+    angle, v, turn = y[1], y[2], y[3]
+    bend = cartpole.POLE * cartpole.LENGTH * ca.cos(angle)
+    mass = ca.vertcat(ca.horzcat(cartpole.CART + cartpole.POLE, bend), ca.horzcat(bend, cartpole.POLE * cartpole.LENGTH**2))
+    pull = cartpole.POLE * cartpole.LENGTH * ca.sin(angle)
+    return ca.vertcat(v, turn, ca.solve(mass, ca.vertcat(u + pull * turn**2, -pull * cartpole.GRAVITY)))
+
+
 def _step(h: float) -> ca.Function:
-    """One step of Runge and Kutta of ẏ = (v, a(q, v, u)), from the Lagrangian's equations."""
+    """One step of Runge and Kutta."""
     y, u = ca.SX.sym("y", 4), ca.SX.sym("u")
-
-    def rates(y):
-        angle, v, turn = y[1], y[2], y[3]
-        bend = cartpole.POLE * cartpole.LENGTH * ca.cos(angle)
-        mass = ca.vertcat(
-            ca.horzcat(cartpole.CART + cartpole.POLE, bend), ca.horzcat(bend, cartpole.POLE * cartpole.LENGTH**2)
-        )
-        pull = cartpole.POLE * cartpole.LENGTH * ca.sin(angle)
-        return ca.vertcat(v, turn, ca.solve(mass, ca.vertcat(u + pull * turn**2, -pull * cartpole.GRAVITY)))
-
-    a = rates(y)
-    b = rates(y + h / 2 * a)
-    c = rates(y + h / 2 * b)
-    d = rates(y + h * c)
+    a = _rates(y, u)
+    b = _rates(y + h / 2 * a, u)
+    c = _rates(y + h / 2 * b, u)
+    d = _rates(y + h * c, u)
     return ca.Function("step", [y, u], [y + h / 6 * (a + 2 * b + 2 * c + d)])
+
+
+def hermite_simpson(intervals: int, force: float | None, tolerance: float) -> Callable[[], Solved]:
+    """IPOPT on Hermite-Simpson collocation, states and forces at ends and middles of intervals; Kelly (2017), section 4."""
+    h, points = cartpole.T / intervals, 2 * intervals + 1
+    y, u = ca.SX.sym("y", 4, points), ca.SX.sym("u", points)
+    rates = [_rates(y[:, k], u[k]) for k in range(points)]
+    equations, cost = [], 0
+    for k in range(0, points - 1, 2):
+        equations.append(y[:, k + 1] - (y[:, k] + y[:, k + 2]) / 2 - h / 8 * (rates[k] - rates[k + 2]))
+        equations.append(y[:, k + 2] - y[:, k] - h / 6 * (rates[k] + 4 * rates[k + 1] + rates[k + 2]))
+        cost += h / 6 * (u[k] ** 2 + 4 * u[k + 1] ** 2 + u[k + 2] ** 2)
+    line, rate = cartpole.straight_line(points - 1), (cartpole.END - cartpole.START) / cartpole.T
+    start = np.r_[np.c_[line, np.tile(rate, (points, 1))].ravel(), np.zeros(points)]
+    upper = np.r_[np.full(4 * points, np.inf), np.full(points, np.inf if force is None else force)]
+    lower = -upper
+    for first, end in ((0, cartpole.START), (4 * points - 4, cartpole.END)):
+        lower[first : first + 4] = upper[first : first + 4] = np.r_[end, 0.0, 0.0]
+    problem = {"x": ca.veccat(y, u), "f": cost, "g": ca.vertcat(*equations)}
+    options = {"ipopt": OPTIONS | {"tol": tolerance, "max_iter": 1000}, "print_time": False, "error_on_fail": False}
+    solver = ca.nlpsol("s", "ipopt", problem, options)
+    return _runner(solver, {"x0": start, "lbx": lower, "ubx": upper, "lbg": 0, "ubg": 0})
 
 
 def fatrop(steps: int, force: float | None, tolerance: float, compiled: bool) -> Callable[[], Solved]:

@@ -31,13 +31,13 @@ TOLERANCE = 1e-8
 Solved = tuple[float, int, bool]
 
 
-def ours(steps: int, force: float | None, tolerance: float) -> Callable[[], Solved]:
+def ours(steps: int, force: float | None, tolerance: float, scheme=None) -> Callable[[], Solved]:
     """The search alone: cost, iterations, whether it succeeded."""
     entry = PROBLEMS["cart_pole"]
     ends, bounds = Request(entry.boundary["initial"], entry.boundary["final"]), None
     if force is not None:
         bounds = {"u": (-force, force)}
-    asked = Asked(ends, TimeGrid(2.0, steps, None), None, None, settings(tolerance, 200, "minimum"), False, bounds)
+    asked = Asked(ends, TimeGrid(2.0, steps, None), scheme, None, settings(tolerance, 200, "minimum"), False, bounds)
     (_, z, *_), _, search, sizes = control_search(entry.problem, asked)
 
     def run() -> Solved:

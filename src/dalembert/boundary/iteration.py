@@ -146,7 +146,7 @@ class FreeTimeSearch:
 
 def _over(it: Iterate) -> bool:
     """Whether another way is of no use."""
-    return it.end in (Termination.CONVERGED, Termination.NOT_FINITE)
+    return it.end in (Termination.CONVERGED, Termination.NOT_FINITE, Termination.INTERRUPTED)
 
 
 def _counted(tried: list[Iterate]) -> Iterate:

@@ -75,8 +75,12 @@ class PreparedProblem(NamedTuple):
 
     def sizes(self, extents: np.ndarray) -> Sizes:
         """All typical sizes, from the extents (n,) of positions; the user's in their place."""
+        return sizes_of(self.positions(extents), self.windows, self.found)
+
+    def positions(self, extents: np.ndarray) -> np.ndarray:
+        """(n,): those of the coordinates alone."""
         given = with_inertia(extents, self.found.inertia) if self.scales is None else self.scales
-        return sizes_of(given, self.windows, self.found)
+        return np.where(given > 0.0, given, 1.0)
 
 
 class Request(NamedTuple):
@@ -186,7 +190,7 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
 
     def one(given: tuple[np.ndarray, np.ndarray, Any]) -> Ended:
         path, extent, guess = given
-        sizes = prepared.sizes(extent).positions + least
+        sizes = prepared.positions(extent) + least
         sizes = sizes if prepared.horizon is None else np.append(sizes, 1.0)
         it, activity = search(path, sizes, known_forces(made, prepared.bounds is not None, path, guess))
         return ended(made, it, certify, activity, EndLimits(prepared.bounds, prepared.horizon))
@@ -199,7 +203,8 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
         for end in found:
             slots = end.it.z[:, made.layout.part("slots")].reshape(len(w.orders), -1)
             check_ranks(prepared.ends, made.at(end.it.z).windows, prepared.fixed, slots)
-    return [moved_back(s, prepared.origin, not w.differenced) for s in solutions_of(made, found, scheme)]
+    solutions = solutions_of(made, found, scheme, prepared.problem.coordinates)
+    return [moved_back(s, prepared.origin, not w.differenced) for s in solutions]
 
 
 def on_threads(one: Callable[[A], B], each: Sequence[A], threads: int) -> list[B]:

@@ -20,9 +20,7 @@ from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.discretize.windows import Windows
 from dalembert.outcome import Outcome
-from dalembert.solution import BoundaryStatistics, Solution
-from dalembert.solution_bounds import ActiveBounds
-from dalembert.solution_time import FAR, FinalTime
+from dalembert.solution import FAR, ActiveBounds, BoundaryStatistics, FinalTime, Solution
 
 OUTCOMES = {end: Outcome["SUCCESS" if end is Termination.CONVERGED else end.name] for end in Termination}
 MOVES = 1e-3  # of θ in a step: a larger one tells that nothing holds the final time
@@ -70,14 +68,15 @@ def judged(
     certify: with the kind of the extremal and the condition of its equations."""
     kkt, pinned = it.kkt, activity.pinned(it.kkt, it.z)
     gradient, band = it.at.gradient + activity.multipliers, kkt.matrix(it.z, added=pinned)
+    residual = kkt.residual(gradient, band)  # here, and not at the end: `condition` overwrites the matrix
     alternation = alternating(it, sequences, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
     if free is not None:
         _check_held(it, free.place, gradient, pinned)
     inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
-    condition = it.linear.condition(band) if certify else np.nan
+    condition = it.linear.condition(band) if certify and it.end is not Termination.INTERRUPTED else np.nan
     time = None if free is None else _final_time(free, kkt, it.z, activity)
-    return Judged(it, kkt.residual(gradient, band), alternation, inertia, condition, time)
+    return Judged(it, residual, alternation, inertia, condition, time)
 
 
 class Ended(NamedTuple):
@@ -137,16 +136,19 @@ def _final_time(free: FreeTimeAt, kkt: KKTSystem, z: np.ndarray, activity: Activ
     return FinalTime(**numbers, slope=np.asarray(slope), active=np.asarray(activity.active[0, place]))
 
 
-def solutions_of(made: Transcription, found: list[Ended], scheme: WindowMap) -> list[Solution]:
+def solutions_of(
+    made: Transcription, found: list[Ended], scheme: WindowMap, coordinates: tuple[str, ...] | None
+) -> list[Solution]:
     """The ends of iterations as Solutions."""
+    named = {"scheme": scheme.name, "coordinates": coordinates or ()}
     if made.layout.timed:  # every one on windows of its own
         each = [made.at(e.it.z) for e in found]
-        return [_solution(m, e, m.jets(e.it.z[None])[0], scheme.name) for m, e in zip(each, found, strict=True)]
+        return [_solution(m, e, m.jets(e.it.z[None])[0], named) for m, e in zip(each, found, strict=True)]
     jets = made.jets(np.stack([e.it.z for e in found]))
-    return [_solution(made, e, j, scheme.name) for e, j in zip(found, jets, strict=True)]
+    return [_solution(made, e, j, named) for e, j in zip(found, jets, strict=True)]
 
 
-def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) -> Solution:
+def _solution(made: Transcription, end: Ended, jets: np.ndarray, named: dict[str, Any]) -> Solution:
     kkt, layout, w, it, z = made.kkt, made.layout, made.windows, end.it, end.it.z
     slots = z[:, layout.part("slots")].reshape(-1, layout.n)
     unheld = z.copy()
@@ -159,7 +161,7 @@ def _solution(made: Transcription, end: Ended, jets: np.ndarray, scheme: str) ->
         "momenta_final": _momenta(w, raw, len(w.t) - 1, 1.0, layout.k),
         "action": np.asarray(it.at.objective),
     }  # fmt: skip
-    return Solution(**values, **end.judged.numbers(), scheme=scheme, bounds=end.bounds)
+    return Solution(**values, **end.judged.numbers(), **named, bounds=end.bounds)
 
 
 def _momenta(w: Windows, gradient: np.ndarray, node: int, sign: float, k: int):

@@ -15,6 +15,9 @@ from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.interior.ipopt import check_ipopt
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.prepare import PathLimits, Request, extremals, prepare_problem
+from dalembert.drawing.subject import Depicted
+from dalembert.interrupts import Interrupted, held_back
+from dalembert.messages import suggesting
 from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
 from dalembert.outcome import Outcome
 from dalembert.solution import CriticalPoint, SolveError
@@ -35,6 +38,7 @@ class Solvable(Protocol[S]):
         ...
 
 
+@suggesting(h="give T= and steps=: h = T / steps", N="their number is steps=", q0="the first end is initial=(q, v, …)")
 def solve(
     problem: Solvable[S],
     *,
@@ -96,6 +100,7 @@ def solve(
     Raises:
         SolveError: no extremal is found, and throw is true; it carries the last path, or the path of least violation where
             the constraints cannot be met.
+        Interrupted: Ctrl-C ended the iteration, and throw is true; it carries the last path.
         ValueError: an argument has the wrong shape or value; the message names it.
         TypeError: an argument is of the wrong type, or missing.
         InconsistentDataError: what is given contradicts the constraints.
@@ -119,7 +124,11 @@ def solve(
         Request(initial, final, through, guess), TimeGrid(T, steps, times), scheme, scales, options, certify, bounds,
         inequalities,
     )  # fmt: skip
-    solution = extremal(problem, asked)
+    with held_back() as noted:
+        solution = extremal(problem, asked)
+    solution = dataclasses.replace(solution, subject=Depicted(getattr(problem, "system", problem)))
+    if noted.pressed and (throw or solution.outcome is not Outcome.INTERRUPTED):
+        raise Interrupted(solution)
     if throw and solution.outcome is not Outcome.SUCCESS:
         raise SolveError(solution)
     return solution

@@ -16,10 +16,9 @@ from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.boundary.result import FreeTimeAt, judged
 from dalembert.control.lobatto import node_velocities
-from dalembert.control.problem import Lobatto, scheme_name
+from dalembert.control.problem import Lobatto
 from dalembert.control.transcription import ControlData
-from dalembert.solution import ControlSolution
-from dalembert.solution_bounds import ActiveBounds
+from dalembert.solution import ActiveBounds, ControlSolution
 from dalembert.systems import System
 from dalembert.systems.equations import all_reactions
 from dalembert.tracing import seldom
@@ -33,7 +32,8 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
     values = _values(data, it.z, kkt.raw_gradient(_unheld(data, it.z)))
     return ControlSolution(
         **values, **found.numbers(_violated_at(data, kkt, it)), cost=np.asarray(it.at.objective),
-        scheme=scheme_name(data.scheme, data.problem.system), bounds=_bounds(data, it, activity, values),
+        scheme=data.scheme_name, coordinates=data.problem.system.coordinates or (),
+        bounds=_bounds(data, it, activity, values),
     )  # fmt: skip
 
 

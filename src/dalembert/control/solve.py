@@ -22,7 +22,7 @@ from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
 from dalembert.control.ends import check_ends, size_of_end
 from dalembert.control.first_values import first_values, given_path
 from dalembert.control.lobatto import check_parabolas
-from dalembert.control.problem import Lobatto, OptimalControl, counted, plant_scheme
+from dalembert.control.problem import Lobatto, OptimalControl, counted, plant_scheme, scheme_name
 from dalembert.control.result import control_solution
 from dalembert.control.sizes import ControlSizes, check_controls, control_sizes, sampled
 from dalembert.control.terms import ControlLayout
@@ -112,7 +112,8 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     holonomic = np.repeat(np.array([c.order == 0 for c in problem.system.constraints], dtype=bool), equations)
     origin = origin_of(held, path)
     layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None, sets.size)
-    data = ControlData(problem, scheme, layout, t, given, own.ends, origin, holonomic, bounds, paths, horizon, sets)
+    name = scheme_name(scheme, problem.system)
+    data = ControlData(problem, scheme, layout, t, given, own.ends, origin, holonomic, bounds, paths, horizon, sets, name)
     found = sampled(problem, path, v, r, t)
     limits = bounds.get("u", np.full((1, 1, r), np.inf))
     check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))))

@@ -13,6 +13,8 @@ Source: docs/control.md; Colombo, Martín de Diego, Zuccalli, section 4.3, with 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -49,10 +51,7 @@ class ControlLayout:
     ends: int = 0  # components for what holds at the ends
 
     def part(self, name: str) -> slice:
-        sizes = [self.n, self.r, self.m, self.watched, self.n, self.m, self.watched, self.ends, TIMED * self.timed]
-        ends = np.cumsum([0, *sizes]).tolist()
-        i = PARTS.index(name)
-        return slice(ends[i], ends[i + 1])
+        return _parts(self)[name]
 
     @property
     def size(self) -> int:
@@ -61,6 +60,14 @@ class ControlLayout:
     def places(self, offset: int, *names: str) -> list[tuple[int, int]]:
         """(block, component) of parts of the block `offset` blocks on."""
         return [(offset, c) for name in names for c in range(*self.part(name).indices(self.size))]
+
+
+@functools.lru_cache(64)
+def _parts(of: ControlLayout) -> dict[str, slice]:
+    """All of them: a batch asks for some twenty an entry."""
+    sizes = [of.n, of.r, of.m, of.watched, of.n, of.m, of.watched, of.ends, TIMED * of.timed]
+    ends = itertools.accumulate(sizes, initial=0)
+    return {name: slice(*pair) for name, pair in zip(PARTS, itertools.pairwise(ends), strict=True)}
 
 
 def term_of(function, places: list[tuple[int, int]], multipliers: list[tuple[int, int]], start: int, number: int) -> Term:

@@ -47,7 +47,8 @@ from dalembert.systems.sizes import power_of_two
 class ControlData(NamedTuple):
     """A checked problem. t: (N+1,); given: which positions of the nodes are, (N+1, n); ends: what is given there; origin:
     from where positions are counted; holonomic: which of the constraints are, (m,); bounds: (2, N+1, ·) of "q" and "u";
-    paths: of what is no unknown; horizon: a free final time, or None; sets: what holds at the ends besides what is given."""
+    paths: of what is no unknown; horizon: a free final time, or None; sets: what holds at the ends besides what is given;
+    scheme_name: as a solution has it."""
 
     problem: OptimalControl
     scheme: Scheme | Lobatto
@@ -61,6 +62,7 @@ class ControlData(NamedTuple):
     paths: tuple[PathInequalities, ...] = ()
     horizon: Horizon | None = None
     sets: EndSets = NO_SETS
+    scheme_name: str = ""
 
     def at(self, z: np.ndarray) -> ControlData:
         """With the times at the final time of a path z (blocks, b), where that is free."""

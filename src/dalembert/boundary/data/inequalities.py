@@ -22,7 +22,7 @@ from dalembert.boundary.data.bounds import SLACK
 from dalembert.boundary.data.columns import at_times
 from dalembert.native import Places, Unsupported, Windowed, vanishing
 from dalembert.numbers import as_function
-from dalembert.solution_bounds import ActiveBounds
+from dalembert.solution import ActiveBounds
 from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.problem import Problem
 from dalembert.systems.shapes import output_shape, traced

@@ -63,9 +63,8 @@ def extents_of(given: Float[np.ndarray, "points n"], path: Float[np.ndarray, "no
     return np.maximum(apart, SLIGHT * np.ptp(path, axis=0))
 
 
-def sizes_of(positions: Float[np.ndarray, "n"], w: Windows, found: Densities) -> Sizes:
-    """All sizes from those of the positions; 1 where nothing tells."""
-    s = np.where(positions > 0.0, positions, 1.0)
+def sizes_of(s: Float[np.ndarray, "n"], w: Windows, found: Densities) -> Sizes:
+    """All sizes from those of the positions, which are positive; 1 where nothing tells."""
     time = float(w.t[-1] - w.t[0]) if w.differenced else 1.0
     powers = time ** -np.arange(float(found.differential.shape[1]))
     rows = (found.differential * powers[:, None] * s).max(axis=(1, 2), initial=0.0)

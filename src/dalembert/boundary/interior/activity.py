@@ -18,7 +18,7 @@ from dalembert.boundary.kkt.inertia import inertia_of, inertia_with_held
 from dalembert.boundary.kkt.linear import LinearSolver
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton.iterate import Iterate
-from dalembert.solution_bounds import ActiveBounds
+from dalembert.solution import ActiveBounds
 
 PINNED = 1e8  # added to the diagonal of what is at a bound, relative to the largest entry of its row
 WEAK = 1e2  # times √μ: what is less, of slack and multiplier, is not strictly complementary

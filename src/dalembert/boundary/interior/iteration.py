@@ -29,6 +29,7 @@ from dalembert.boundary.kkt.linear import BandedFactors, FrontalFactors, LinearS
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
 from dalembert.boundary.newton.merit import NOISE
+from dalembert.interrupts import wanted
 
 WARM_BARRIER = 1e-7  # least μ of a warm start
 RELAX = 1e-8  # of a singular system
@@ -72,8 +73,9 @@ class InteriorPoint:
         if not at.finite:
             it.end = Termination.NOT_FINITE
             return path
-        while it.iterations < self.settings.max_iterations and not self._advanced(path):
+        while it.iterations < self.settings.max_iterations and not wanted() and not self._advanced(path):
             pass
+        it.end = Termination.INTERRUPTED if wanted() and it.end is Termination.NOT_CONVERGED else it.end
         return path
 
     def _advanced(self, path: InteriorPath) -> bool:

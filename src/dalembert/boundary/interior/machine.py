@@ -11,14 +11,18 @@ from dalembert.boundary.interior.barrier import Barrier
 from dalembert.boundary.interior.path import InteriorPath, Seen
 from dalembert.boundary.kkt.linear import REFUSALS, LinearSolver, accurate, converging
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem, finite
+from dalembert.boundary.newton.descent import WORK
 from dalembert.boundary.newton.iterate import Settings, Termination
+from dalembert.interrupts import wanted
 from dalembert.native import CONVERGED, LIMIT, InteriorRules, InteriorSteps
+from dalembert.native.assembly.interior_parts import REFUSED, WORDS
 
 OTHERS = {
     "standing": rules.Standing, "errors": rules.BarrierErrors, "last": rules.LastStep, "accurate": accurate,
     "converging": converging, "finite": finite,
 }  # fmt: skip
 RULES = InteriorRules(*(OTHERS.get(name) or getattr(rules, name) for name in InteriorRules._fields))
+MOST = WORDS.offset("most")
 ROOM = 1000  # points of the filter
 KEPT = ("fixed_places", "monitored", "spans", "positions", "shifted", "per_action", "flat_units", "unit", "free")
 ENDS = {CONVERGED: Termination.CONVERGED, LIMIT: Termination.NOT_CONVERGED}
@@ -34,6 +38,7 @@ class InteriorMachine:
         sums: Any = assembly
         self._steps = InteriorSteps(sums.elements(), frontal.data, len(kkt.positions), RULES)
         self._room = min(ROOM, settings.max_iterations + 1)
+        self._limit, self._chunk = settings.max_iterations, max(1, WORK // (kkt.blocks * kkt.size**3))
         self._numbers = self._constants(bounds)
         arrays = self._arrays = self._kept(linear, bounds)
         made = frontal.factorization
@@ -80,9 +85,20 @@ class InteriorMachine:
 
     def run(self, path: InteriorPath) -> bool:
         """Steps as long as the loop knows what to do; whether that was the end. The path is then as far as it came."""
+        while True:
+            it, most = path.newton, min(self._limit, path.newton.iterations + self._chunk)
+            status = self._steps_to(path, most)
+            if status != LIMIT or most == self._limit:
+                it.end = ENDS.get(status, it.end)
+                return status in ENDS
+            if wanted():
+                return False
+
+    def _steps_to(self, path: InteriorPath, most: int) -> int:
+        """No more iterations than `most`: LIMIT where there are so many."""
         it = path.newton
         if it.linear.refusals >= REFUSALS or len(path.filter.corners) >= self._room:
-            return False
+            return REFUSED
         try:
             workspace, job = self._workspaces.pop()
         except IndexError:
@@ -97,11 +113,11 @@ class InteriorMachine:
             "corners": len(path.filter.corners), "objective": it.at.objective, "violation": it.at.violation,
             "norm": it.at.norm, "theta": here.violation, "logarithms": here.logarithms,
         } | NEW  # fmt: skip
+        job[MOST] = most
         status, found = self._steps(job, numbers)
         self._taken(path, workspace, found)
         self._workspaces.append((workspace, job))
-        it.end = ENDS.get(status, it.end)
-        return status in ENDS
+        return status
 
     def _filled(self, workspace: np.ndarray, path: InteriorPath) -> None:
         it, corners = path.newton, path.filter.corners

@@ -7,6 +7,7 @@ smaller in A than in M. A sequence alternates where A is the larger one, and not
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ from jaxtyping import Float
 LARGE = 2.0  # A over M
 SMALL = 1e-2  # of |λ|: less is left to the error of the discretization
 ROUNDING = 1e3  # times the change by one more Newton step: what is less is rounding
+
+NEAR = np.array([-2, -1, 1, 2])
 
 
 class Sequence(NamedTuple):
@@ -29,15 +32,21 @@ def alternation(given: Sequence) -> Float[np.ndarray, "m"]:
     t, x = given
     if len(t) < 5 or not x.shape[1]:
         return np.zeros(x.shape[1])
-    near = np.array([-2, -1, 1, 2])
     index = np.arange(2, len(t) - 2)[:, None]
-    cubic = lagrange_weights(t[index], t[index + near])
-    line = lagrange_weights(t[index], t[index + near[[0, 3]]])
+    cubic, line = _weights(np.asarray(t, dtype=float).tobytes())
     middle = x[2:-2]
-    fine = 0.375 * (middle - np.einsum("iw,iwm->im", cubic, x[index + near]))
-    coarse = middle - np.einsum("iw,iwm->im", line, x[index + near[[0, 3]]])
+    fine = 0.375 * (middle - np.einsum("iw,iwm->im", cubic, x[index + NEAR]))
+    coarse = middle - np.einsum("iw,iwm->im", line, x[index + NEAR[[0, 3]]])
     sizes = [np.sqrt(np.mean(y**2, axis=0)) for y in (fine, coarse, x)]
     return np.where((sizes[0] > LARGE * sizes[1]) & (sizes[0] > SMALL * sizes[2]), sizes[0], 0.0)
+
+
+@functools.lru_cache(8)
+def _weights(times: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Of cubic and line at all inner times: those of a batch, and of the sequences of a solution, are the same."""
+    t = np.frombuffer(times)
+    at, near = t[2:-2, None], t[np.arange(2, len(t) - 2)[:, None] + NEAR]
+    return lagrange_weights(at, near), lagrange_weights(at, near[:, [0, 3]])
 
 
 def lagrange_weights(at: Float[np.ndarray, "K 1"], knots: Float[np.ndarray, "K p"]) -> Float[np.ndarray, "K p"]:

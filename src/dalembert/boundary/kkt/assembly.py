@@ -166,9 +166,10 @@ class CompiledAssembly:
         every = zip(self.terms, self.first, self.times, strict=True)
         return [ElementSum(f.addresses, p.addresses, t.number, 8 * t.start * self.size) for t, f, p in every]
 
-    def frontal(self, pivots: tuple[tuple[int, ...], ...]) -> BoundFactorization:
-        """The factorizations of the second derivatives with these pivots."""
-        made = _compiled_frontal(self.unplaced, tuple(self.kinds), self.patterns, self.size, pivots)
+    def frontal(self, pivots: tuple[tuple[int, ...], ...], multipliers: tuple[int, ...] = ()) -> BoundFactorization:
+        """The factorizations of the second derivatives with these pivots. multipliers: components with nothing of weight on
+        their diagonal, which may become differences, see `SymbolicPlan`."""
+        made = _compiled_frontal(self.unplaced, tuple(self.kinds), self.patterns, self.size, pivots, multipliers)
         return made.bind(self.free, self.ranges, self.rows, self.shared)
 
     @functools.cached_property
@@ -261,7 +262,7 @@ def _compiled_product(term: Term, kind, size: int) -> Callable:
 
 @remembered(64)
 def _compiled_frontal(
-    terms: tuple[Term, ...], kinds: tuple, patterns: tuple[Pattern, ...], size: int, pivots
+    terms: tuple[Term, ...], kinds: tuple, patterns: tuple[Pattern, ...], size: int, pivots, multipliers
 ) -> FrontalFactorization:
     summands = []
     for term, kind, pattern in zip(terms, kinds, patterns, strict=True):
@@ -274,7 +275,8 @@ def _compiled_frontal(
 
         windowed = _windowed(entries, (Places(flat, size),), term, kind)
         summands.append(Summand(windowed, tuple((flat[r], flat[c]) for r, c in kept)))
-    return FrontalFactorization(summands, symbolic_plan([pair for s in summands for pair in s.entries], size, pivots))
+    every = [pair for s in summands for pair in s.entries]
+    return FrontalFactorization(summands, symbolic_plan(every, size, pivots, multipliers))
 
 
 def _between(term: Term, pattern: Pattern, components: np.ndarray | None) -> Pattern:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,9 @@ EXACT = 1e-3  # relative correction below which a solution needs no other
 CONTRACTION = 0.25  # relative correction above which a frontal factorization is not used
 CORRECTIONS = 6
 PROBES, SOUND = 2, 1e-2  # solutions, and their largest relative correction, that show that signs of pivots are right
+SHRINKS = 0.1  # or by which their corrections shrink each time
 NUDGE = 1e-8  # of a diagonal entry, in the scaling in which rows are of size 1
+NUDGED = 1000  # blocks; solutions change by a nudge times their number, so that more have less of it
 REFUSALS = 3  # after which it is not tried again for the same problem
 
 
@@ -107,7 +110,7 @@ class FrontalFactors:
             size, change = kkt.max_norm(x), kkt.max_norm(correction)
             x += correction
             if accurate(change, size):
-                self.linear.trusted, self.linear.sound = i == 0, True
+                self.linear.trusted, self.linear.sound = i == 0 and not self.linear.nudged, True
                 return x
             if not converging(change, size):
                 return None
@@ -118,11 +121,20 @@ class FrontalFactors:
         kkt: Any = self.linear.kkt
         return kkt.assembly.product(self.z, x) * kkt.free + self.diagonal * x
 
-    def change(self, right: np.ndarray) -> float:
-        """The largest relative change of a component of K⁻¹ right by its first correction."""
+    def contraction(self, right: np.ndarray) -> float:
+        """How much the first correction changes K⁻¹ right, the largest part of a component; where that is much, the factor
+        by which corrections shrink, of the slowest component: the spectral radius of (K + E)⁻¹E, K + E what is factorized.
+        """
         x = self._solve(right)
-        correction = np.abs(self._solve(right - self.product(x)))
-        return float(np.max(correction.max(axis=0) / np.abs(x).max(axis=0), where=np.abs(x).max(axis=0) > 0, initial=0.0))
+        first = self._solve(right - self.product(x))
+        changed = _largest_ratio(first, x)
+        if changed <= SOUND:
+            return changed
+        last = first
+        for _ in range(2):
+            x = x + last
+            last = self._solve(right - self.product(x))
+        return float(np.sqrt(_largest_ratio(last, first)))
 
     def negative(self) -> int:
         """How many pivots are negative."""
@@ -138,10 +150,17 @@ class FrontalFactors:
         return x
 
 
+def _largest_ratio(a: np.ndarray, b: np.ndarray) -> float:
+    """Of the sizes of a component of two paths (blocks, b)."""
+    above, below = np.abs(a).max(axis=0), np.abs(b).max(axis=0)
+    return float(np.max(np.divide(above, below, out=np.zeros_like(above), where=below > 0.0)))
+
+
 class LinearSolver:
     """Factorizations of the KKT matrix; z: a path, near which pivots are chosen; shortest: with fewer blocks it is banded.
 
-    trusted: solutions by frontal factors need no correction near the present path; sound: those of the last matrix were
+    trusted: solutions by frontal factors need no correction near the present path, never where they are nudged: what that
+    leaves depends on the right-hand side; sound: those of the last matrix were
     accurate; nudged: they need a nudge; refusals:
     how often they failed. `fresh` gives the same without this history.
     """
@@ -152,7 +171,7 @@ class LinearSolver:
         pivots = _pivots_of(kkt, z) if kkt.blocks >= shortest else None
         if pivots is not None:
             assembly: Any = kkt.assembly
-            self.frontal = assembly.frontal(pivots.groups)
+            self.frontal = assembly.frontal(pivots.groups, tuple(np.flatnonzero(~kkt.primal).tolist()))
             self.nudge = _nudge(kkt, pivots.sizes)
         self.banded: Any
         try:
@@ -179,8 +198,9 @@ class LinearSolver:
     def negative(self, z: np.ndarray, added: np.ndarray | None = None) -> int | None:
         """How many eigenvalues of the matrix at z are negative; None where frontal factors cannot tell.
 
-        The pivots are those of K + E with E from rounding. Where |K⁻¹E| < 1 no K + tE, 0 ≤ t ≤ 1, is singular, and K has as
-        many; K⁻¹E is what the first correction of a solution measures, here of random ones.
+        The pivots are those of K + E with E from rounding and the nudge. Where no eigenvalue of (K + E)⁻¹E reaches 1 no
+        K + tE, 0 ≤ t ≤ 1, is singular, and K has as many: it is the matrix by which every correction of a solution follows
+        from the one before, here of random ones.
         """
         factors = self.factor(z, added=added)
         if not isinstance(factors, FrontalFactors):
@@ -188,7 +208,7 @@ class LinearSolver:
         random = np.random.default_rng(0)
         for _ in range(PROBES):
             path = random.standard_normal(z.shape) * self.kkt.units * self.kkt.free
-            if not factors.change(factors.product(path)) <= SOUND:
+            if not factors.contraction(factors.product(path)) <= SHRINKS:
                 return None
         return factors.negative()
 
@@ -199,11 +219,13 @@ class LinearSolver:
 
 
 def _pivots_of(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
-    """The pivots of the system's blocks, chosen near z when one of its kind is met first."""
+    """The pivots of the system's blocks, chosen near z when one of its kind and of its sizes is met first: entries of
+    multipliers fall as 1/N², and pivots of another N would make what a path comes to depend on what was solved before."""
     if not isinstance(kkt.assembly, CompiledAssembly):
         return None
     walk = Walk()
-    key = walk.of(kkt.assembly.key)
+    sizes = kkt.blocks, kkt.units[kkt.blocks // 2].tobytes(), math.frexp(kkt.curvature)[1]
+    key = walk.of(kkt.assembly.key), sizes
     known = _PIVOTS.get(key) if walk.lasting else None
     return (known or _PIVOTS.put(key, (_pivots(kkt, z),)))[0]
 
@@ -217,10 +239,11 @@ def _nudge(kkt: KKTSystem, sizes: np.ndarray) -> np.ndarray:
     There a multiplier may be eliminated before the unknowns of its constraint, so that its pivot vanishes. With a little of
     the right sign it does not (R. J. Vanderbei, Symmetric quasidefinite matrices, 1995); the corrections remove the effect.
     """
-    special = np.asarray(kkt.fixed.any(axis=1))
-    special[: kkt.near] = special[-kkt.near :] = True
+    ends = np.zeros(kkt.blocks, dtype=bool)
+    ends[: kkt.near] = ends[-kkt.near :] = True
+    nudge = NUDGE * np.where(ends, min(1.0, NUDGED / kkt.blocks), kkt.fixed.any(axis=1))[:, None]
     sign = np.where(kkt.primal, 1.0, -1.0)
-    return np.where(kkt.fixed | ~special[:, None], 0.0, NUDGE * sign * sizes * kkt.weights)
+    return np.where(kkt.fixed, 0.0, nudge * sign * sizes * kkt.weights)
 
 
 def _pivots(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:

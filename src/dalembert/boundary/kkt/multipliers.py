@@ -86,7 +86,7 @@ def continued(
 ) -> Float[np.ndarray, "T m"]:
     """Values at the times known, increasing, at other times: parabolas through the three nearest; NaN without any."""
     points = min(3, len(known))
-    if not points:
+    if not points or not values.shape[1]:
         return np.full((len(times), values.shape[1]), np.nan)
     nearest = np.searchsorted(0.5 * (known[1:] + known[:-1]), times)
     start = np.clip(nearest - points // 2, 0, len(known) - points)

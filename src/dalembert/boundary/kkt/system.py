@@ -9,7 +9,6 @@ window are vmapped, and only the entries that can differ from zero are kept. Kno
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ import numpy as np
 from dalembert.boundary.kkt.assembly import CompiledAssembly, Elements
 from dalembert.boundary.kkt.jax_assembly import JaxAssembly
 from dalembert.boundary.kkt.ordering import narrow_order
+from dalembert.messages import warn
 from dalembert.native import Unsupported
 
 
@@ -93,7 +93,7 @@ class KKTSystem:
         except Unsupported as reason:
             if reason.place is not None:
                 reason.role = role(reason.place.codes)
-            warnings.warn(f"{reason}; the boundary problem runs on JAX", stacklevel=2)
+            warn(f"{reason}; the boundary problem runs on JAX")
             self.assembly = JaxAssembly(elements, fixed, scales.units, sample)
         self.position, self.lower = narrow_order(elements.terms, self.assembly.patterns, self.size)
         self.ordered = np.argsort(self.position)

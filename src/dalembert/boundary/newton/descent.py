@@ -9,8 +9,12 @@ import numpy as np
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton.iterate import Iterate, Settings
 from dalembert.boundary.newton.merit import RULES
+from dalembert.interrupts import wanted
 from dalembert.native import CONVERGED, BoundFactorization, WholeSteps
+from dalembert.native.assembly.newton_code import WORDS
 
+WORK = 10**8  # blocks times the third power of their size, in a call of machine code: about a tenth of a second
+MOST = WORDS.offset("most")
 KEPT = ("fixed_places", "monitored", "spans", "nonlinear", "sign", "metric", "units", "residuals", "positions")
 
 
@@ -23,6 +27,7 @@ class Descent:
         self._steps = WholeSteps(assembly.elements(), frontal.data, len(kkt.positions), RULES)
         self._kept = {name: np.ascontiguousarray(getattr(kkt, name)) for name in KEPT}
         arrays = self._kept | {"free": kkt.free, "fixed_blocks": frontal.fixed_blocks, "diagonal": kkt.unit}
+        self._chunk = max(1, WORK // (kkt.blocks * kkt.size**3))
         tail, n = frontal.factorization.reach * kkt.size, kkt.blocks * kkt.size
         self._words = {name: a.ctypes.data for name, a in arrays.items()} | frontal.factorization.addresses
         self._words |= {
@@ -39,7 +44,18 @@ class Descent:
         self._workspaces: list[tuple[np.ndarray, np.ndarray]] = []
 
     def run(self, it: Iterate) -> bool:
-        """Whole steps, as long as they are accepted; whether that was all."""
+        """Whole steps, as long as they are accepted and nobody wants an end; whether that was all."""
+        trusted = float(it.linear.trusted)
+        while True:
+            before, most = it.iterations, min(self._settings.max_iterations, it.iterations + self._chunk)
+            done, trusted = self._steps_to(it, most, trusted)
+            if done:
+                return True
+            if it.iterations < most or most == self._settings.max_iterations or it.iterations == before or wanted():
+                return False
+
+    def _steps_to(self, it: Iterate, most: int, trusted: float) -> tuple[bool, float]:
+        """No more iterations than `most`: whether that was all, and whether solutions need no more correction."""
         try:
             workspace, job = self._workspaces.pop()
         except IndexError:
@@ -49,8 +65,9 @@ class Descent:
         numbers = {
             "tolerance": self._settings.tolerance, "before": it.update, "update": it.update, "penalty": it.penalty,
             "objective": it.at.objective, "violation": it.at.violation, "norm": it.at.norm,
-            "iterations": it.iterations, "trusted": float(it.linear.trusted),
+            "iterations": it.iterations, "trusted": trusted,
         }  # fmt: skip
+        job[MOST] = most
         status, found = self._steps(job, numbers)
         at = Evaluation(found["objective"], found["violation"], gradient.reshape(it.z.shape).copy(), found["norm"])
         it.move(z.reshape(it.z.shape).copy(), at)
@@ -58,7 +75,7 @@ class Descent:
         it.factorizations += int(found["iterations"]) - it.iterations
         it.iterations = int(found["iterations"])
         self._workspaces.append((workspace, job))
-        return status == CONVERGED
+        return status == CONVERGED, found["trusted"]
 
     def _new(self) -> tuple[np.ndarray, np.ndarray]:
         workspace = np.empty(self._size)

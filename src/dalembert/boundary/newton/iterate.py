@@ -20,6 +20,7 @@ class Termination(enum.IntEnum):
     NOT_FINITE = 3
     INFEASIBLE = 4
     ALTERNATING = 5
+    INTERRUPTED = 6
 
 
 @dataclasses.dataclass(frozen=True)

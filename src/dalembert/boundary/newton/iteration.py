@@ -20,6 +20,7 @@ from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton import merit
 from dalembert.boundary.newton.descent import Descent
 from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
+from dalembert.interrupts import wanted
 
 FIRST_SHIFT, LARGEST_SHIFT = 1e-4, 1e12
 SHORTEST = 1e-7  # step length
@@ -65,8 +66,9 @@ class BoundaryNewton:
         """From the path z (blocks, b); sizes: (n,), typical of its coordinates, the KKT system's if not given."""
         it = self.descended(z, sizes)
         if it.end is Termination.NOT_CONVERGED:
-            while it.iterations < self.settings.max_iterations and not self._stepped(it):
+            while it.iterations < self.settings.max_iterations and not wanted() and not self._stepped(it):
                 pass
+            it.end = Termination.INTERRUPTED if wanted() and it.end is Termination.NOT_CONVERGED else it.end
         return it
 
     def descended(self, z: np.ndarray, sizes: np.ndarray | None = None, known: Evaluation | None = None) -> Iterate:

@@ -25,10 +25,10 @@ from dalembert.control.mesh.local_errors import StepSums, local_errors
 from dalembert.control.mesh.switching import switch_times, with_switches
 from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of
 from dalembert.control.solve import control_search
+from dalembert.drawing.subject import Depicted
 from dalembert.numbers import as_tolerance, described, whole_number
 from dalembert.outcome import Outcome
-from dalembert.solution import ControlSolution
-from dalembert.solution_refinement import Refinement
+from dalembert.solution import ControlSolution, Refinement
 
 COARSEST = 4  # steps of a base mesh
 SHARE = 0.5  # of the tolerance over all steps, beyond which a step is halved
@@ -164,7 +164,7 @@ class _Meshes:
             if told.reached:
                 break
             base = self._next(best, parts.values, tolerance * size)
-        return dataclasses.replace(best, refinement=told)
+        return dataclasses.replace(best, refinement=told, subject=Depicted(self.problem.system))
 
     def _on(self, t: np.ndarray, guess: ControlSolution, certify: bool = False) -> Asked:
         """From a known solution on other nodes, a free final time from that of the solution."""

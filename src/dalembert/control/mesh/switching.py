@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.solution import ControlSolution
-from dalembert.solution_bounds import ActiveBounds
+from dalembert.solution import ActiveBounds, ControlSolution
 
 NEAR = 0.3  # of a step: a node within it is moved to the switch, otherwise there is a new one
 TINY = 1e-3  # of a step: a switch that near to a node which cannot move stays inside the step

@@ -4,6 +4,7 @@
 
 The window that moves along the path carries the update matrix that the eliminated blocks leave to those that follow. Pivots
 are those of an order chosen beforehand: no search, no exchange, and the whole elimination of a block is written out.
+Multipliers of successive blocks go by their differences, see `SymbolicPlan`.
 Source: B. M. Irons, A frontal solution program (1970); I. S. Duff, J. K. Reid, The multifrontal solution of indefinite
 sparse symmetric linear equations (1983). Here the order is the same for all blocks, so that solutions must be checked.
 """
@@ -31,7 +32,7 @@ class FrontalFactorization:
         self.reach = max((q for near in plan.below for q in near), default=0) // plan.size
         code, self.constants = text(summands, plan)
         self.loaded = cache.load(code, plain=True)
-        number = {"first": 6 + 3 * len(summands), "forward": 4, "backward": 2}
+        number = {"first": 6 + 3 * len(summands), "forward": 4, "backward": 4}
         self.addresses = {name: self.loaded.address(name) for name in number}
         self.first, self.forward, self.backward = (
             ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * count)(self.addresses[name])
@@ -68,7 +69,7 @@ class BoundFactorization:
         self.factorization.first(
             len(z), z.ctypes.data, self._free, self._fixed_blocks, added, into, workspace, *self.data
         )  # fmt: skip
-        self.factorization.backward(len(z), into, workspace)
+        self.factorization.backward(len(z), into, self._free, self._fixed_blocks, workspace)
         return found, x[: len(z)]
 
     def solve(self, stored: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -76,7 +77,7 @@ class BoundFactorization:
         x = self._workspace(right)
         kept, workspace = stored.ctypes.data, x.ctypes.data
         self.factorization.forward(len(right), kept, self._free, self._fixed_blocks, workspace)
-        self.factorization.backward(len(right), kept, workspace)
+        self.factorization.backward(len(right), kept, self._free, self._fixed_blocks, workspace)
         return x[: len(right)]
 
     def negative(self, stored: np.ndarray) -> int:

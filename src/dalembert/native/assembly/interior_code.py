@@ -150,7 +150,7 @@ class InteriorLoop(InteriorSearch):
         sure = c.let(f"fcmp ogt double {self.held('sound')}, {self.get('nudged')}")  # sound, and not nudged
         c.fork(c.let(f"and i1 {over}, {sure}"), more, known)
         c.label(known)
-        self._call("backward", "blocks", "stored", "x")
+        self._call("backward", "blocks", "stored", "free", "fixed_blocks", "x")
         self.put("trusted", c.constant(0.0))
         found = self._solves("x", "right")
         self._nudge_if(c.negated(c.both(found, self._finite(self._measured()))))

@@ -60,7 +60,7 @@ class NewtonLoop(SystemLoop):
         self._negative_gradient("x")
         self._clear_tail("x")
         self._call("first", "blocks", "z", "free", "fixed_blocks", "diagonal", "stored", "x", more=self.data)
-        self._call("backward", "blocks", "stored", "x")
+        self._call("backward", "blocks", "stored", "free", "fixed_blocks", "x")
         self._verify()
         step, curvature, metric, product, change = self._products()
         self._until(self._finite(step))

@@ -136,4 +136,4 @@ class SystemLoop(ArrayCode):
         """K⁻¹ times the array, by the factors that are stored, in its place."""
         self._clear_tail(name)
         self._call("forward", "blocks", "stored", "free", "fixed_blocks", name)
-        self._call("backward", "blocks", "stored", name)
+        self._call("backward", "blocks", "stored", "free", "fixed_blocks", name)

@@ -1,0 +1,45 @@
+"""Very many steps: Newton's iteration does not see the mesh, and the kind of an extremal is counted without its band."""
+
+import numpy as np
+import pytest
+
+import dalembert as da
+from dalembert.algebra import inertia
+from dalembert.boundary.kkt import inertia as kinds
+from dalembert.gallery import PROBLEMS
+
+SPLINE = PROBLEMS["sphere_spline"]
+
+
+@pytest.fixture(scope="module")
+def solutions():
+    """Points inside are given, so that the pivots of their blocks need a nudge."""
+    return {steps: da.solve(SPLINE.problem, **SPLINE.boundary, steps=steps, certify=True) for steps in (160, 10_000)}
+
+
+def test_iterations_and_their_updates_do_not_depend_on_the_mesh(solutions):
+    """The mesh independence principle (Allgower, Böhmer, Potra, Rheinboldt 1986). Solutions with nudged factors were not
+    corrected where one had been accurate: at 10⁴ steps it took an iteration more, and at 10⁵ it did not converge."""
+    coarse, fine = (solutions[n].statistics for n in (160, 10_000))
+    assert fine.iterations == coarse.iterations
+    assert 0.9 < fine.update / coarse.update < 1.1
+    assert fine.residual < 1e-8
+    q = solutions[10_000].q[:: 10_000 // 16]
+    np.testing.assert_allclose(solutions[160].q[::10], q, atol=1e-4)  # of the discretization, h² of 160 steps
+
+
+def test_the_kind_is_counted_by_the_pivots_of_nudged_factors(solutions, monkeypatch):
+    """As by LAPACK's factorization of the blocks of the whole band, which took minutes at 10⁴ steps with busy processors."""
+    assert all((s.negative_directions, s.flat_directions) == (0, 0) for s in solutions.values())
+    counted, found = [], []
+    original = kinds.LinearSolver.negative
+
+    def negative(self, z, added=None):
+        found.append(original(self, z, added))
+        counted.append(inertia(self.kkt.matrix(z)[0], self.kkt.lower, kinds.FLAT).negative)
+        return found[-1]
+
+    monkeypatch.setattr(kinds.LinearSolver, "negative", negative)
+    da.solve(SPLINE.problem, **SPLINE.boundary, steps=160, certify=True)
+    assert found == counted
+    assert None not in found
