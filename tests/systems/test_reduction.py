@@ -74,6 +74,6 @@ def test_a_degenerate_matrix_is_an_error_with_its_numbers():
 
 def test_constraints_on_accelerations_are_refused():
     servo = da.System(lambda q, v: 0.5 * v @ v, da.SecondOrder(lambda q, v, a: a[0]))
-    for function in (da.reduction, da.solvability, da.connection):
+    for function in (da.reduction, da.connection):
         with pytest.raises(ValueError, match=r"constraints\[0\] \(SecondOrder\).*dalembert.acceleration"):
             function(servo, [0.0, 1.0], [1.0, 0.5])

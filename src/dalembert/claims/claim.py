@@ -7,6 +7,8 @@ import enum
 import math
 from typing import Any
 
+from dalembert.notebook import Described
+
 
 class Finding(enum.StrEnum):
     """What became of a claim.
@@ -71,7 +73,7 @@ class Promise:
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class Verdict(Described):
     """Which promises hold for a system, a scheme and a start. `str` of it is a table.
 
     Attributes:

@@ -7,26 +7,31 @@ from typing import Any
 
 import numpy as np
 
-from dalembert.claims import balance, convergence, existence, reversal, symplectic
+from dalembert.claims import balance, convergence, existence, flows, reversal, symplectic
 from dalembert.claims.claim import Claim, Verdict
 from dalembert.claims.subject import SAMPLES, RunData, Subject
-from dalembert.discretize import Scheme
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.nodes import own_scheme, states_of
 from dalembert.numbers import as_function, as_number, as_positive, as_vector, described, whole_number
+from dalembert.path import Path
 from dalembert.step import Branch, simulate
 from dalembert.step.start.second_node import Starter
-from dalembert.systems import System, check_x64, is_traced
+from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 
 
 def verdict(
-    system: System,
-    scheme: Scheme | None,
-    q0,
-    v0,
+    system: System | DiscreteSystem | VariationalProblem,
+    scheme: Scheme | WindowMap | None = None,
+    q0=None,
+    v0=None,
     *,
     h: float,
     steps: int = 1000,
     t0: float = 0.0,
+    nodes=None,
+    jets=None,
+    multipliers=None,
     symmetries: Mapping[str, Callable] | None = None,
     starter: Starter = "second_order",
     branch: Branch | None = None,
@@ -38,14 +43,20 @@ def verdict(
     functions, symplecticity and its evolution under constraints, reversibility, and the orders of q, v and λ that the scheme
     declares. A claim holds as far as was looked: `sampled` says how far.
 
+    Of a DiscreteSystem existence of its flow, D_K, the evolution of Ω and momenta of `symmetries`; of a VariationalProblem
+    regularity of Υ_d, Υ_d*Ω = Ω, the drift of the energy and momenta.
+
     Args:
-        system: a System.
+        system: a System, a DiscreteSystem or a VariationalProblem.
         scheme: as for `simulate`; None for its default.
-        q0: (n,) positions at t0.
-        v0: (n,) velocities at t0.
+        q0: (n,) positions at t0, of a System.
+        v0: (n,) velocities at t0, of a System.
         h: step.
         steps: of the run.
         t0: time of the beginning.
+        nodes: as for `simulate`, of a DiscreteSystem or a VariationalProblem.
+        jets: as for `simulate`, of a VariationalProblem.
+        multipliers: as for `simulate`, of a VariationalProblem.
         symmetries: name → generator(q[, t][, p]), ξ_Q, (n,), of momenta that should be kept; coordinates that L does not
             read are looked at anyway.
         starter: as for `simulate`.
@@ -69,19 +80,32 @@ def verdict(
         (True, 'holds')
     """
     check_x64()
+    step = as_positive(h, "h", "a positive, finite step")
+    begin, count = as_number(t0, "t0", "a finite time"), whole_number(steps, "steps", 8)
+    if isinstance(system, DiscreteSystem | VariationalProblem):
+        given = {"q0": q0, "v0": v0, "nodes": nodes, "jets": jets, "multipliers": multipliers}
+        options: Any = {"h": float(step), "steps": count, "t0": float(begin), "scheme": scheme}
+        path = simulate(system, **given, **options)
+        if is_traced(system, path):
+            raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
+        return _of_flow(system, path, scheme, _generators(symmetries))
     if not isinstance(system, System):
-        raise TypeError(f"system: found {described(system)}; a verdict is about a System")
+        raise TypeError(
+            f"system: found {described(system)}; a verdict is about a System, DiscreteSystem or VariationalProblem"
+        )
+    for name, value in (("nodes", nodes), ("jets", jets), ("multipliers", multipliers)):
+        if value is not None:
+            raise ValueError(f"{name}: found {described(value)}; a System starts from q0 and v0")
     chosen = Scheme() if scheme is None else own_scheme(scheme)
     q, v = as_vector(q0, "q0"), as_vector(v0, "v0")
     if is_traced(system, q, v):
         raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
-    step, begin = as_positive(h, "h", "a positive, finite step"), as_number(t0, "t0", "a finite time")
     start = RunData(
         np.asarray(q),
         np.asarray(v),
         float(begin),
         float(step),
-        whole_number(steps, "steps", 8),
+        count,
         {"starter": starter, "branch": branch},
     )
     subject = subject_of(system, chosen, start)
@@ -90,6 +114,18 @@ def verdict(
         claims, _constraints_in_words(system), _in_words(chosen), start.h, start.steps,
         f"one run of {start.steps} steps from t = {start.t0:g}, hypotheses at {len(subject.at)} of its states",
     )  # fmt: skip
+
+
+def _of_flow(system, path: Path, scheme, symmetries: Mapping[str, Callable]) -> Verdict:
+    if isinstance(system, DiscreteSystem):
+        claims = tuple(flows.discrete_claims(system, path, symmetries))
+    else:
+        claims = tuple(flows.higher_claims(system, path, scheme, symmetries))
+    kind, form = type(system).__name__, "its own nodes" if scheme is None else repr(scheme)
+    sampled = (
+        f"one run of {path.steps} steps from t = {float(path.t[0]):g}, forms at one to {flows.SAMPLES} runs of its nodes"
+    )
+    return Verdict(claims, kind, form, float(path.h), path.steps, sampled)
 
 
 def subject_of(system: System, scheme: Scheme, start: RunData) -> Subject:

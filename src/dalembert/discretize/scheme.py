@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.algebra import numerical_rank
 from dalembert.discretize.composition import ORDERS, composition, not_self_adjoint
 from dalembert.discretize.declared import SchemeClaims
 from dalembert.discretize.maps import Beta, Central, PairMap, TripleMap
-from dalembert.numbers import as_choice, as_flag, as_number, described, whole_number
+from dalembert.numbers import as_choice, as_flag, as_number, described, is_traced, outside, whole_number
 from dalembert.systems import Lyapunov, System
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.shapes import output_shape, traced
+from dalembert.tracing import seldom
 
 Form = Literal["drift_kick_drift", "kick_drift_kick", "nodes"]
+AT_REST = 1e-10  # rounding of q + d - q, over h or h²
+H = 0.5  # the step with which a user's own map is looked at
 FORMS: tuple[str, ...] = ("drift_kick_drift", "kick_drift_kick", "nodes")
 
 
@@ -195,13 +200,53 @@ def check_maps(scheme: Scheme, n: int) -> None:
 
 
 def check_map(one: PairMap | TripleMap, name: str, n: int) -> None:
-    """A map returns (q, v), or (q, v, a), of shape (n,) each."""
+    """A map returns (q, v), or (q, v, a), of shape (n,) each; equal points are rest, near them it is invertible."""
     shape = traced(_shape_of, one, name, np.zeros(n))
     wanted = (2 if isinstance(one, PairMap) else 3, n)
     if shape != wanted:
         raise ValueError(f"{name}: returns shapes {shape}; {wanted[0]} arrays ({n},) are needed")
     if isinstance(one, PairMap):
         as_number(one.weight, f"{name}: its weight")
+    if outside() and not is_traced(one):
+        _check_diagonal(one, name, np.cos(1.0 + np.arange(n)))
+
+
+def _check_diagonal(one: PairMap | TripleMap, name: str, q: np.ndarray) -> None:
+    """ρ(q, q) = (q, 0), and ∂(q, v)/∂(q₀, d) regular there: Definition 5.5 of Jiménez and Scheurle, at one point q.
+
+    Where the map has no value at this point nothing is said.
+    """
+    parts = 2 if isinstance(one, PairMap) else 3
+    x = np.concatenate([q, *[np.zeros_like(q)] * (parts - 1)])
+    found, slopes = (np.asarray(y) for y in _on_diagonal(one, parts, x))
+    if not (np.all(np.isfinite(found)) and np.all(np.isfinite(slopes))):
+        return
+    points, rest = (("(q, q)", "(q, 0)"), ("(q, q, q)", "(q, 0, 0)"))[parts - 2]
+    wrong = np.abs(found - x)
+    if np.max(wrong) > AT_REST:
+        part = int(np.argmax(wrong)) // len(q)
+        value = found.reshape(parts, -1)[part]
+        raise ValueError(
+            f"{name}: {points} goes to {'qva'[part]} = {value} at q = {q}, h = {H}; a difference map takes equal points to "
+            f"rest, {rest}, or D_d does not contain the diagonal and L_d tends to no action"
+        )
+    rank = numerical_rank(slopes).rank
+    if rank < len(x):
+        raise ValueError(
+            f"{name}: its derivative at {points} has rank {rank} of {len(x)}; a difference map is a diffeomorphism near "
+            "equal points, so that velocities tell the points apart"
+        )
+
+
+@seldom
+def _on_diagonal(one: PairMap | TripleMap, parts: int, x):
+    """The map and its derivative at (q, 0) or (q, 0, 0), in points and increments."""
+
+    def of(y):
+        arguments: Any = (*jnp.split(y, parts), jnp.full((), H))
+        return jnp.concatenate([jnp.asarray(z) for z in one(*arguments)])
+
+    return of(x), jax.jacfwd(of)(x)
 
 
 def _shape_of(one: PairMap | TripleMap, name: str, q) -> tuple[int, ...]:

@@ -6,6 +6,8 @@ from dalembert.measure.consistency import Consistency, consistency
 from dalembert.measure.cotangent.legendre import Balance, LegendreMaps, balance, legendre
 from dalembert.measure.cotangent.phase_step import PhasePoint, phase_step
 from dalembert.measure.embedding import Embedding, embedding
+from dalembert.measure.exact.pair import ExactPair, exact_discrete
+from dalembert.measure.exact.parts import DiscreteConsistency, discrete_consistency
 from dalembert.measure.flow_symplectic import flow_symplectic_defect
 from dalembert.measure.higher import PoincareCartan, euler_lagrange_operator, poincare_cartan
 from dalembert.measure.higher_path import FlowRegularity
@@ -22,8 +24,10 @@ __all__ = [
     "Condition",
     "Consistency",
     "Convergence",
+    "DiscreteConsistency",
     "Embedding",
     "Events",
+    "ExactPair",
     "FlowRegularity",
     "Invariant",
     "LegendreMaps",
@@ -38,10 +42,12 @@ __all__ = [
     "balance",
     "consistency",
     "constraint_residual",
+    "discrete_consistency",
     "embedding",
     "energy",
     "euler_lagrange_operator",
     "events",
+    "exact_discrete",
     "flow_symplectic_defect",
     "legendre",
     "momentum",

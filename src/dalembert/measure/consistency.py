@@ -16,6 +16,7 @@ from dalembert.measure.embedding import ON_D, no_step
 from dalembert.measure.order import Comparison, Convergence, converge
 from dalembert.measure.perturbation import Perturbation, SchemeMap, perturbation
 from dalembert.native import native_first
+from dalembert.notebook import Described
 from dalembert.numbers import decreasing_steps
 from dalembert.systems import System
 from dalembert.systems.distribution.adapted_flow import ExactFlow, exact_flow_compiles
@@ -25,7 +26,7 @@ from dalembert.tracing import Jitted, seldom
 
 
 @dataclasses.dataclass(frozen=True)
-class Consistency:
+class Consistency(Described):
     """|q(t0+ε) - q₁| = O(ε^(r+1)), |v(t0+ε) - v₁| = O(ε^(l+1)), |λ(t0+ε) - λ₁| = O(ε^(s+1)): errors after one step from
     exact data.
 

@@ -15,6 +15,7 @@ from dalembert.discretize import Scheme
 from dalembert.measure.order import Comparison, Convergence, converge
 from dalembert.measure.perturbation import Perturbation, perturbation
 from dalembert.native import native_first
+from dalembert.notebook import Described
 from dalembert.numbers import EPSILON, decreasing_steps, whole_number
 from dalembert.systems import InconsistentDataError, System, cutoff
 from dalembert.systems.distribution.adapted_flow import ExactFlow, exact_flow_compiles
@@ -28,7 +29,7 @@ STEEPEST = np.pi / 2  # of the cut-off function: an error of the flow enters the
 
 
 @dataclasses.dataclass(frozen=True)
-class Embedding:
+class Embedding(Described):
     """sup |ε^p g| over the phases τ and the starting points, for each step, and what it says about the order p.
 
     Norms are Euclidean in ξ = (q, v^a).

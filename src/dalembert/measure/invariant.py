@@ -6,8 +6,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dalembert.notebook import Described
 
-class Invariant(eqx.Module):
+
+class Invariant(Described, eqx.Module):
     """A scalar along a path, and whether it stays.
 
     Attributes:

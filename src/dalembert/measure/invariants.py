@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.higher_path import higher_energy, higher_momentum
 from dalembert.measure.invariant import Invariant
-from dalembert.measure.nodes import check_neighbours, form_of, node_view, states_of
+from dalembert.measure.nodes import NodeView, check_neighbours, form_of, node_view, states_of
 from dalembert.numbers import as_function
 from dalembert.path import Path
 from dalembert.systems import Lyapunov, System, VariationalProblem
@@ -94,18 +95,27 @@ def momentum(
     chosen, form = form_of(path, system, scheme)
     v = jnp.asarray(path.v)
     q, t, h = jnp.asarray(path.q)[-v.shape[0] :], jnp.asarray(path.t)[-v.shape[0] :], path.h
-    if isinstance(system, System) and (form == "kick_drift_kick" or chosen.order > 2):
-        p = jax.vmap(lambda x, w, s: momentum_at(system, x, w, s))(q, v, t)
-    else:
+    view = None
+    if not (isinstance(system, System) and (form == "kick_drift_kick" or chosen.order > 2)):
         view = node_view(system, chosen, h, q.shape[1])
         if form == "drift_kick_drift":
             ahead = (1.0 - chosen.state.weight) * h
             q, t = q + ahead * v, t + ahead
-        p = jax.vmap(lambda x, w, s: view.momentum(x - h * w, x, s - h))(q, v, t)
     shape = output_shape(lambda: system.call(generator, q[0], t=t[0]), "generator", "q" + system.trailing)
     if shape != q.shape[1:]:
         raise ValueError(f"generator: returns shape {shape}; a direction of shape {q.shape[1:]} is needed")
-    return Invariant(t, jax.vmap(lambda x, y, s: y @ system.call(generator, x, t=s))(q, p, t))
+    return Invariant(t, _momenta(system, view, generator, (q, v, t), h))
+
+
+@seldom
+def _momenta(system: Any, view: NodeView | None, generator: Callable, states, h):
+    """p·ξ_Q: p = D₂L_d of the pair that ends at q, or L_v where there is no view of pairs."""
+
+    def one(x, w, s):
+        p = momentum_at(system, x, w, s) if view is None else view.momentum(x - h * w, x, s - h)
+        return p @ system.call(generator, x, t=s)
+
+    return jax.vmap(one)(*states)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.discretize import Scheme
+from dalembert.notebook import Described
 from dalembert.numbers import (
     EPSILON,
     as_function,
@@ -77,7 +78,7 @@ class Convergence:
 
 
 @dataclasses.dataclass(frozen=True)
-class Order:
+class Order(Described):
     """error ~ h^p: convergence of positions, velocities and multipliers, each at its own times.
 
     Attributes:

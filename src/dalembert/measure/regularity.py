@@ -14,6 +14,7 @@ from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.condition import Condition, condition
 from dalembert.measure.higher_path import FlowRegularity, higher_regularity
 from dalembert.measure.nodes import NodeView, node_view, nodes_of
+from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_numbers, whole_number
 from dalembert.path import Path
 from dalembert.systems import System, VariationalProblem, check_x64
@@ -23,7 +24,7 @@ Vector = Float[Array, "n"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Regularity:
+class Regularity(Described):
     """The conditions of the theorem on the discrete flow, at windows (q_{k-1},q_k,q_{k+1}).
 
     Attributes:

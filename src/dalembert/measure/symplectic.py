@@ -15,6 +15,7 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.higher import HigherFlow, higher_flow
 from dalembert.measure.nodes import NodeView, node_view
+from dalembert.notebook import Described
 from dalembert.numbers import as_function, as_number, as_vector
 from dalembert.systems import (
     InconsistentDataError,
@@ -32,7 +33,7 @@ Matrix = Float[Array, "d d"]
 Vector = Float[Array, "n"]
 
 
-class SymplecticDefect(eqx.Module):
+class SymplecticDefect(Described, eqx.Module):
     """F*Ω - Ω = dξ in a basis of the admissible variations: both sides, computed independently.
 
     Attributes:

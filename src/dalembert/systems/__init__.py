@@ -18,7 +18,8 @@ from dalembert.systems.distribution.connection import Connection, connection
 from dalembert.systems.distribution.deformed import deformed
 from dalembert.systems.distribution.interpolation import Interpolant, cutoff, interpolant
 from dalembert.systems.distribution.reduction import Reduction, reduction
-from dalembert.systems.distribution.solvability import Solvability, solvability
+from dalembert.systems.distribution.solvability import solvability
+from dalembert.systems.distribution.solvable import Solvability
 from dalembert.systems.equations import acceleration, energy, momentum
 from dalembert.systems.higher.ostrogradsky import Ostrogradsky, lift, ostrogradsky, ostrogradsky_momenta
 from dalembert.systems.higher.variational import VariationalProblem

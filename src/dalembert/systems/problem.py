@@ -54,13 +54,17 @@ class Problem(eqx.Module):
         }
 
     def call(self, function: Callable, *arguments, t=None):
-        """`function(*arguments[, t][, p])`: the one place that knows which trailing arguments a user's function takes."""
+        """`function(*arguments[, t][, p])`, as an array."""
+        return jnp.asarray(self.called(function, *arguments, t=t))  # so that tuples and lists of numbers will do
+
+    def called(self, function: Callable, *arguments, t=None):
+        """The same as it is: the one place that knows which trailing arguments a user's function takes."""
         if self.time_dependent:
             arguments = (*arguments, t)
         if self.parameters is not None:
             arguments = (*arguments, self.parameters)
         with reading(function):
-            return jnp.asarray(function(*arguments))  # so that tuples and lists of numbers will do
+            return function(*arguments)
 
     def replace(self, **values) -> Self:
         """The same with other parameter values; nothing is compiled again where shapes stay the same."""

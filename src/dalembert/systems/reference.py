@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     import diffrax
 
 
+MOST = 10_000_000  # steps of one integration
+
+
 class Reference(eqx.Module):
     """q̇ = v, v̇ = a(q, v, t), integrated: positions, velocities and multipliers at the times asked for.
 
@@ -97,12 +100,8 @@ def reference(
     chosen = chosen_backend(backend, solver)
     known = times if is_traced(times) else np.asarray(times)  # an operation of JAX's costs more than the whole integration
     q, v = check_initial_data(system, q0, v0, known[0], time_scale(known))
-    steps = 10_000_000 if max_steps is None else whole_number(max_steps, "max_steps")
-    by_diffrax = lambda *x: _integrate(*x, solver=solver, max_steps=steps)  # noqa: E731
-    if chosen == "native" and in_machine_code(system, q, v, known, tolerance):
-        result = native_first(lambda *x: _native(*x, max_steps=steps), by_diffrax, system, q, v, times, tolerance)
-    else:
-        result = by_diffrax(system, q, v, times, tolerance)
+    steps = MOST if max_steps is None else whole_number(max_steps, "max_steps")
+    result = travelled(system, (q, v), times, tolerance, natively=chosen == "native", solver=solver, max_steps=steps)
     if throw and not is_traced(result) and not bool(result.succeeded):
         reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
         raise RuntimeError(
@@ -110,6 +109,17 @@ def reference(
             "(the solution may cease to exist, or raise max_steps or the tolerance); throw=False returns what there is"
         )
     return result
+
+
+def travelled(
+    system: System, start: tuple[Any, Any], times, tolerance, *, natively: bool = True, solver=None, max_steps: int = MOST
+) -> Reference:
+    """As `reference` from (q, v) that need not satisfy the constraints: their values are what the flow keeps."""
+    by_diffrax = lambda *x: _integrate(*x, solver=solver, max_steps=max_steps)  # noqa: E731
+    known = times if is_traced(times) else np.asarray(times)
+    if natively and in_machine_code(system, *start, known, tolerance):
+        return native_first(lambda *x: _native(*x, max_steps=max_steps), by_diffrax, system, *start, times, tolerance)
+    return by_diffrax(system, *start, times, tolerance)
 
 
 def chosen_backend(backend: str | None, solver=None) -> str:
@@ -189,7 +199,7 @@ def multipliers_along(system: System, q: np.ndarray, v: np.ndarray, t: np.ndarra
 
 
 def motion_along(system: System, q: np.ndarray, v: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(a, λ), (K, n) and (K, m), of `acceleration` at states (K, n) and times (K,)."""
+    """(a, λ), (K, n) and (K, m), of `acceleration` at states (K, n) and times (K,); NaN where there is none."""
     if jax.default_backend() == "cpu" and in_machine_code(system, jnp.asarray(q[0]), jnp.asarray(v[0]), t):
         return native_first(_native_motion, _motion_by_xla, system, q, v, t)
     return _motion_by_xla(system, q, v, t)
@@ -208,7 +218,12 @@ def _motion_by_xla(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
 
 @Jitted
 def _motion(system: System, q, v, t):
-    return jax.vmap(lambda x, w, s: acceleration(system, x, w, s)[:2])(q, v, t)
+    def one(x, w, s):
+        a, multipliers, info = acceleration(system, x, w, s)
+        failed = info.singular | info.not_finite | info.not_converged
+        return jax.tree.map(lambda y: jnp.where(failed, jnp.nan, y), (a, multipliers))
+
+    return jax.vmap(one)(q, v, t)
 
 
 def _monotone(value: Any, name: str, right: str) -> Float[Array, "times"]:

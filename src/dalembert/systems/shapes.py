@@ -12,12 +12,22 @@ from dalembert.systems.indices import index_outside
 from dalembert.systems.system import System
 from dalembert.tracing import OnShapes
 
+LOWER = {
+    1: "a constraint on positions alone is Holonomic(phi) with phi(q)",
+    2: "a constraint on positions and velocities is Nonholonomic(phi) with phi(q, v), one on positions Holonomic(phi)",
+}
+
 
 def output_shape(function: Callable[[], object], name: str, arguments: str) -> tuple[int, ...]:
     """Shape of what a user's function returns; TypeError or ValueError that names it where it cannot be used.
 
     arguments: how it is called, for the message. Call it inside `traced`, so that the arguments are traced values.
     """
+    return _checked(function, name, arguments)[1]
+
+
+def _checked(function: Callable[[], object], name: str, arguments: str):
+    """What was traced, and the shape."""
     jaxpr, result = _trace(function, name, arguments)
     if not jnp.issubdtype(result.dtype, jnp.floating):
         raise TypeError(
@@ -25,7 +35,7 @@ def output_shape(function: Callable[[], object], name: str, arguments: str) -> t
             "It may not depend on its arguments, or round them; write 0.5 and not 1 // 2"
         )
     check_indices(jaxpr, name)
-    return tuple(result.shape)
+    return jaxpr, tuple(result.shape)
 
 
 def condition_shape(function: Callable[[], object], name: str, arguments: str) -> tuple[int, ...]:
@@ -108,12 +118,14 @@ def _check_constraint(system: System, c: Constraint, name: str, point, t) -> int
         return 1
     assert isinstance(c, Kinematic)
     arguments, words = (q, v, a)[: c.order + 1], "q, v, a"[: 3 * c.order + 1] + names
-    shape = output_shape(lambda: system.call(c.phi, *arguments, t=t), f"{name} phi", words)
+    jaxpr, shape = _checked(lambda: system.call(c.phi, *arguments, t=t), f"{name} phi", words)
     if len(shape) > 1:
         raise ValueError(f"{name} phi: returns shape {shape}; give a scalar or shape (m,)")
     m = shape[0] if shape else 1
     if not 0 < m <= n:
         raise ValueError(f"{name} phi: returns {m} equations for n = {n} coordinates")
+    if c.order and not any(x is arguments[-1] for x in jaxpr.consts):
+        raise ValueError(f"{name} phi: does not read {'qva'[c.order]}; {LOWER[c.order]}")
     assert isinstance(c, WithForces)
     given, virtual = c.reactions, c.virtual
     if given is not None:

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 
+from dalembert.lazy import front_door
 from dalembert.numbers import as_flag, as_function, described
 from dalembert.systems.constraints import Constraint, Lyapunov, WithForces
 from dalembert.systems.problem import Problem, as_arrays, names_of
-from dalembert.tracing import Walk, refilled, split, taken_apart
+from dalembert.tracing import UNREAD, Walk, refilled, split, taken_apart
 
 
 class System(Problem):
@@ -27,6 +28,8 @@ class System(Problem):
         parameters: a mapping (or any tree) of real, finite numbers and arrays, which become float64; True and False, and
             arrays of them, stay what they are: flags, to choose with jnp.where.
         time_dependent: whether the functions take t.
+        draw: `draw(q)`, what one state looks like: Dots, Rod, Body, Wheel, Ball, or a list of them, written with jax.numpy.
+            It is called for pictures alone; a run never sees it.
 
     Raises:
         TypeError: an argument is of the wrong type; the message names it.
@@ -48,6 +51,7 @@ class System(Problem):
     coordinates: tuple[str, ...] | None = eqx.field(static=True)
     parameters: Any
     time_dependent: bool = eqx.field(static=True)
+    draw: Callable | None = eqx.field(static=True, metadata=UNREAD)
 
     def __init__(
         self,
@@ -58,6 +62,7 @@ class System(Problem):
         coordinates: Sequence[str] | None = None,
         parameters: Any = None,
         time_dependent: bool = False,
+        draw: Callable | None = None,
     ):
         as_function(lagrangian, "lagrangian", "L(q, v)")
         if forces is not None:
@@ -80,11 +85,24 @@ class System(Problem):
         self.coordinates = None if coordinates is None else names_of(coordinates)
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
         self.time_dependent = as_flag(time_dependent, "time_dependent")
+        self.draw = None if draw is None else as_function(draw, "draw", "of q that returns shapes")
+
+    def equations(self, n: int | None = None) -> Any:
+        """The equations as formulas, for small systems: `dalembert.symbolic_equations`. n: see there."""
+        return front_door("symbolic_equations")(self, n)
+
+    def _repr_latex_(self) -> str | None:
+        """A notebook shows the equations, typeset, where there are formulas; else what `repr` says."""
+        try:
+            return self.equations()._repr_latex_()
+        except (ImportError, TypeError, ValueError):
+            return None
 
     @property
     def functions(self) -> tuple[Callable, ...]:
+        """Those of the mechanics: a picture is no part of what was run."""
         parts = (self, *self.constraints)
-        return tuple(value for part in parts for value in vars(part).values() if callable(value))
+        return tuple(value for part in parts for name, value in vars(part).items() if callable(value) and name != "draw")
 
 
 def check_system(system: Any) -> None:

@@ -56,9 +56,14 @@ class Reduction(eqx.Module):
     @property
     def cosines(self) -> Float[Array, "m m"]:
         """C with the rows of φ_v and the vectors m⁻¹Rᵀ of unit length: whatever units the constraints are written in."""
-        forces = jnp.linalg.solve(self.mass, self.reactions.T)
-        lengths = jnp.linalg.norm(self.rows, axis=1)[:, None] * jnp.linalg.norm(forces, axis=0)[None, :]
-        return jnp.where(lengths > 0, self.coupling / jnp.where(lengths > 0, lengths, 1.0), 0.0)
+        return unit_coupling(self.mass, self.rows, self.reactions)
+
+
+def unit_coupling(mass: Float[Array, "n n"], rows: Matrix, reactions: Matrix) -> Float[Array, "m m"]:
+    """rows m⁻¹Rᵀ with rows, and vectors m⁻¹Rᵀ, of unit length; zero where one has no length."""
+    forces = jnp.linalg.solve(mass, reactions.T)
+    lengths = jnp.linalg.norm(rows, axis=1)[:, None] * jnp.linalg.norm(forces, axis=0)[None, :]
+    return jnp.where(lengths > 0, (rows @ forces) / jnp.where(lengths > 0, lengths, 1.0), 0.0)
 
 
 def velocity_constraints(system: System, q: Vector, v: Vector, t) -> Rows:
@@ -155,11 +160,10 @@ def check_first_order(system, name: str, holonomic: bool = True) -> None:
             )
 
 
-def coupling_rank(terms: Reduction) -> tuple[float, float]:
+def coupling_rank(cosines: np.ndarray) -> tuple[float, float]:
     """Smallest singular value and condition number of C made of unit vectors; (1, 1) without constraints."""
-    if terms.rows.shape[0] == 0:
+    if len(cosines) == 0:
         return 1.0, 1.0
-    cosines = np.asarray(terms.cosines)
     if not np.all(np.isfinite(cosines)):
         return 0.0, np.inf
     values = np.linalg.svd(cosines, compute_uv=False)
@@ -177,7 +181,7 @@ def _check_regular(terms: Reduction) -> None:
             f"value {found.singular_values[-1]:.3g}, rows of unit length), and the formula needs its inverse. "
             "dalembert.acceleration does not: what must be regular there is the whole matrix of (a, λ)"
         )
-    smallest, condition = coupling_rank(terms)
+    smallest, condition = coupling_rank(np.asarray(terms.cosines))
     if smallest <= DEGENERATE:
         raise RankDeficientError(
             f"reactions: the matrix C = φ_v m⁻¹Rᵀ is degenerate at (q, v): smallest singular value {smallest:.3g}, "

@@ -14,217 +14,104 @@ from dalembert.algebra import numerical_rank
 from dalembert.numbers import as_number, as_vector, is_traced
 from dalembert.systems.checks import check_parameters, check_x64
 from dalembert.systems.consistency import velocity_residuals
-from dalembert.systems.constraints import WithForces
-from dalembert.systems.distribution.integrability import AFFINE, Frobenius, affinity, forms_and_slopes, judge
-from dalembert.systems.distribution.reduction import (
-    DEGENERATE,
-    Reduction,
-    check_first_order,
-    constraint_rows,
-    coupling_rank,
-    explicit_terms,
-)
+from dalembert.systems.constraints import Lyapunov, WithForces
+from dalembert.systems.distribution.integrability import AFFINE, affinity, forms_and_slopes, judge
+from dalembert.systems.distribution.reduction import coupling_rank, unit_coupling
+from dalembert.systems.distribution.solvable import Solvability
+from dalembert.systems.equations import all_reactions, deflatable, euler_lagrange, first_guess, reduced
+from dalembert.systems.reference import motion_along
 from dalembert.systems.shapes import check_shapes
-from dalembert.systems.sizes import CONSISTENT
-from dalembert.systems.system import System
+from dalembert.systems.system import System, check_system
 from dalembert.tracing import seldom
 
 POINTS = 8  # nearby points at which rank and integrability are looked at
 NEARBY = 0.05  # their distance in each coordinate, relative to 1 + |q_i|
 
 
-@dataclasses.dataclass(frozen=True)
-class Solvability:
-    """(i) ⟨m z, z⟩ > 0 on ker φ_v, (ii) φ(q₀, v₀, t₀) = 0, (iii) rank φ_v = m: which of them hold. `str` of it says all in
-    words.
+class _Systems(NamedTuple):
+    """whole: as given. moving: without a Lyapunov constraint whose control is λ = g(q, v), a force. lower: without
+    constraints on accelerations."""
 
-    Attributes:
-        coordinates: n.
-        wanted: m, the rank that φ_v should have.
-        residual: largest |φ| (of holonomic constraints also |dφ/dt|).
-        rank: of φ_v.
-        smallest_row: smallest singular value of φ_v, rows of unit length.
-        ranks_nearby: least and largest rank at nearby random points.
-        mass_on_kernel: smallest eigenvalue of m = L_vv on ker φ_v, in units of mass; inf where the kernel is zero.
-        free_motion: smallest singular value of m/|m| between ker R and ker φ_v: what a unique v̇ needs; for R = φ_v it is
-            zero where m is singular on the kernel.
-        coupling: smallest singular value of C = φ_v m⁻¹Rᵀ made of unit vectors, 0 where m is singular.
-        condition: condition number of the same.
-        chetaev: whether R = φ_v.
-        holonomic: whether all constraints are given as holonomic ones.
-        frobenius: curvature of the distribution in (q, t) space, None for constraints nonlinear in v and without
-            constraints.
-    """
+    whole: System
+    moving: System
+    lower: System
 
-    coordinates: int
-    wanted: int
-    residual: float
-    rank: int
-    smallest_row: float
-    ranks_nearby: tuple[int, int]
-    mass_on_kernel: float
-    free_motion: float
-    coupling: float
-    condition: float
-    chetaev: bool
-    holonomic: bool
-    frobenius: Frobenius | None
-
-    @property
-    def consistent(self) -> bool:
-        """Condition (ii): the data satisfy the constraints."""
-        return self.residual <= CONSISTENT
-
-    @property
-    def full_rank(self) -> bool:
-        """Condition (iii): the constraints are independent."""
-        return self.rank == self.wanted
-
-    @property
-    def positive(self) -> bool:
-        """Condition (i): the mass matrix is positive definite on ker φ_v."""
-        return self.mass_on_kernel > 0 and self.free_motion > DEGENERATE
-
-    @property
-    def regular(self) -> bool:
-        """(v̇, λ) are determined: the weaker condition in place of (i), and the one that counts for other reactions."""
-        return self.free_motion > DEGENERATE
-
-    @property
-    def solvable(self) -> bool:
-        """One motion, and only one, starts from the data."""
-        return self.consistent and self.full_rank and self.regular
-
-    @property
-    def integrable(self) -> bool | None:
-        """Whether the constraints restrict positions (Frobenius); None where they are nonlinear in v or there are none."""
-        return None if self.frobenius is None else self.frobenius.integrable
-
-    def __str__(self) -> str:
-        return "\n".join([_headline(self), *(f"  {line}" for line in _lines(self))])
+    @classmethod
+    def of(cls, system: System) -> _Systems:
+        forced = deflatable(system.constraints)
+        moving = tuple(c for c in system.constraints if not (forced and isinstance(c, Lyapunov)))
+        lower = tuple(c for c in system.constraints if c.order < 2)
+        with_those = lambda kept: dataclasses.replace(system, constraints=kept)  # noqa: E731
+        return cls(system, with_those(moving), with_those(lower))
 
 
-def _headline(s: Solvability) -> str:
-    if s.solvable:
-        return "solvable: one motion, and only one, starts from (q0, v0)"
-    names = {"inconsistent data": s.consistent, "dependent constraints": s.full_rank, "singular equations": s.regular}
-    return f"not solvable: {', '.join(name for name, holds in names.items() if not holds)}"
-
-
-def _lines(s: Solvability) -> list[str]:
-    lines = []
-    if s.wanted:
-        lines.append(_about_data(s))
-        lines.append(_about_rank(s))
-    lines.append(_about_mass(s))
-    if s.wanted and s.full_rank:
-        lines.append(_about_coupling(s))
-        lines.append(_about_positions(s))
-    return lines
-
-
-def _about_data(s: Solvability) -> str:
-    if s.consistent:
-        return f"the data satisfy the constraints: |φ| = {s.residual:.2g}"
-    return f"the data violate the constraints: |φ| = {s.residual:.3g}; dalembert.project finds the nearest that do not"
-
-
-def _about_rank(s: Solvability) -> str:
-    low, high = s.ranks_nearby
-    found = f"∂φ/∂v has rank {s.rank} of {s.wanted} (smallest singular value {s.smallest_row:.3g}, rows of unit length)"
-    if s.full_rank:
-        return found + (", nearby too" if low == high == s.rank else f", nearby {low} to {high}: it drops close to here")
-    if high > s.rank:
-        return (
-            found + f" but {high} at nearby points: this point is singular; start elsewhere, and expect trouble close to it"
-        )
-    return found + ", nearby too: a constraint follows from the others, or contradicts them; remove it"
-
-
-def _about_mass(s: Solvability) -> str:
-    where = "on ker ∂φ/∂v" if s.wanted else ""
-    if s.mass_on_kernel == np.inf:
-        return "the constraints leave no free motion: v is determined by q, and no mass is needed"
-    found = f"smallest eigenvalue {s.mass_on_kernel:.3g}"
-    if s.positive:
-        return f"the mass matrix is positive definite {where}: {found}".replace("  ", " ").replace(" :", ":")
-    if s.regular:
-        return (
-            f"the mass matrix is not positive definite {where} ({found}), yet v̇ is determined: an indefinite kinetic energy"
-        )
-    if s.chetaev:
-        return (
-            f"the mass matrix is singular {where} ({found}): the acceleration there is not determined; add the missing "
-            "kinetic energy, or a constraint that fixes that motion"
-        )
-    return (
-        f"the equations for v̇ are singular (smallest singular value {s.free_motion:.3g}): the reactions R do no work on a "
-        "motion that the constraints exclude; a force along R must change the value of its constraint"
-    )
-
-
-def _about_coupling(s: Solvability) -> str:
-    if s.coupling > DEGENERATE:
-        numbers = f"smallest singular value {s.coupling:.3g}, condition {s.condition:.3g}"
-        return f"C = φ_v m⁻¹Rᵀ is regular: λ is explicit ({numbers})"
-    return (
-        "C = φ_v m⁻¹Rᵀ is degenerate or m is singular: dalembert.reduction does not apply"
-        + (", dalembert.acceleration does" if s.solvable else "")
-    )  # fmt: skip
-
-
-def _about_positions(s: Solvability) -> str:
-    f = s.frobenius
-    if f is None:
-        return "the constraints are nonlinear in v: D is no distribution, and Frobenius' theorem does not apply"
-    if s.holonomic and f.integrable:
-        return "integrable: holonomic constraints"
-    if f.integrable:
-        return (
-            f"integrable (curvature {f.curvature:.2g}): holonomic leaves; Holonomic(...) would keep positions on the leaf "
-            "exactly, Nonholonomic works and lets them drift"
-        )
-    if f.at_point <= 1e-6 * f.curvature:
-        return f"not integrable: curvature {f.curvature:.3g} nearby, although zero at this point itself"
-    return (
-        f"not integrable: curvature {f.at_point:.3g} here; D + [D, D] spans {f.reached} of {s.coordinates + 1} directions "
-        "of (q, t)" + (": some combination of the constraints may be holonomic" if f.reached < s.coordinates + 1 else "")
-    )
+class _At(NamedTuple):
+    q: Any
+    v: Any
+    z: Any
+    t: Any
 
 
 class _Terms(NamedTuple):
-    terms: Reduction
-    residual: Array
+    """mass: L_vv. whole: ∂(d/dt L_v - L_q - f - Rᵀλ)/∂a. rows: ∂/∂a of the reduced constraints, nearby: at other points.
+    residual, gradient: of what restricts (q, v)."""
+
+    mass: Array
+    whole: Array
     rows: Array
+    reactions: Array
+    nearby: Array
+    residual: Array
+    gradient: Array
     affinity: Array
     omega: Array
     slopes: Array
 
 
+def _rows(system: System, q, v, a, t) -> Array:
+    """∂/∂a of the constraints as equations for a: φ_q of order 0, φ_v of order 1, φ_a of order 2."""
+    equations = lambda b: jnp.concatenate([jnp.zeros(0), *(reduced(system, c, q, v, b, t) for c in system.constraints)])  # noqa: E731
+    return jax.jacfwd(equations)(a)
+
+
+def _restrictions(system: System, y, t) -> Array:
+    n = y.shape[0] // 2
+    return jnp.concatenate([jnp.zeros(0), *velocity_residuals(system, y[:n], y[n:], t).values()])
+
+
 @seldom
-def _look(system: System, q, v, t, points, speeds) -> _Terms:
-    every = jnp.concatenate([q[None], points])
-    omega, slopes = jax.vmap(lambda x: forms_and_slopes(system, x, v, t))(every)
-    residuals = velocity_residuals(system, q, v, t).values()
+def _look(systems: _Systems, at: _At, points, speeds, pushes) -> _Terms:
+    (whole, moving, lower), (q, v, z, t), n = systems, at, at.q.shape[0]
+    a, multipliers = z[:n], z[n:]
+    balance = lambda b: euler_lagrange(whole, q, v, b, t) - all_reactions(whole, q, v, b, t).T @ multipliers  # noqa: E731
+    y = jnp.concatenate([q, v])
+    omega, slopes = jax.vmap(lambda x: forms_and_slopes(lower, x, v, t))(jnp.concatenate([q[None], points]))
     return _Terms(
-        explicit_terms(system, q, v, t),
-        jnp.max(jnp.abs(jnp.concatenate([*residuals, jnp.zeros(1)]))),
-        jax.vmap(lambda x, w: constraint_rows(system, x, w, t))(points, speeds),
-        jnp.max(jax.vmap(lambda x, w: affinity(system, x, v, w, t))(points, speeds)),
+        jax.jacfwd(lambda b: euler_lagrange(whole, q, v, b, t))(a),
+        jax.jacfwd(balance)(a),
+        _rows(moving, q, v, a, t),
+        all_reactions(moving, q, v, a, t),
+        jax.vmap(lambda x, w, b: _rows(moving, x, w, b, t))(points, speeds, pushes),
+        jnp.max(jnp.abs(_restrictions(lower, y, t)), initial=0.0),
+        jax.jacfwd(lambda x: _restrictions(lower, x, t))(y),
+        jnp.max(jax.vmap(lambda x, w: affinity(lower, x, v, w, t))(points, speeds)),
         omega,
         slopes,
     )
 
 
 def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
-    """(i) ⟨m z, z⟩ > 0 on ker φ_v, (ii) φ(q₀, v₀, t₀) = 0, (iii) rank φ_v = m  ⇒  one motion from (q₀, v₀), locally.
+    """(i) ⟨m z, z⟩ > 0 on ker J, (ii) φ(q₀, v₀, t₀) = 0, (iii) rank J = m  ⇒  one motion from (q₀, v₀), locally.
 
-    Nothing is raised for data or systems that fail: the result says what holds, in numbers and, printed, in words. It also
-    says whether constraints affine in v are integrable (Frobenius): dω(X, Y) = 0 on the distribution at the point and at
-    nearby random ones, in (q, t) space.
+    J = φ_q, φ_v or φ_a, the derivative of a constraint of order 0, 1 or 2 by its highest argument. A constraint on
+    accelerations restricts no data: (ii) asks instead for a root (a, λ), and J is taken there; with reactions that depend on
+    a, or J nonlinear, the motion is the one of this root. A Lyapunov constraint whose control is λ = g(q, v) counts as a
+    force. Nothing is raised for data or systems that fail: the result says what holds, in numbers and, printed, in words. It
+    also says whether {φ = 0} is a regular solution set in (q, v), and whether constraints affine in v are integrable
+    (Frobenius): dω(X, Y) = 0 on the distribution at the point and at nearby random ones, in (q, t) space.
 
     Args:
-        system: a System with constraints of order 0 and 1.
+        system: a System.
         q0: (n,) positions.
         v0: (n,) velocities.
         t0: the time.
@@ -234,18 +121,18 @@ def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
 
     Raises:
         TypeError: an argument is of the wrong type, or traced.
-        ValueError: shapes, constraints on accelerations, values that are not finite.
+        ValueError: shapes, values that are not finite.
 
-    Source: Jiménez, Scheurle, Theorem 2.1 and eq. (7). What differs: m may depend on all of (q, v, t); reactions other than
-    φ_v are included, and there, as for an indefinite m, the matrix of (v̇, λ) decides.
+    Source: Jiménez, Scheurle, Theorems 2.1 and 2.3, eq. (7). What differs: m may depend on all of (q, v, t); reactions other
+    than J are included, and there, as for an indefinite m, the matrix of (a, λ) decides; constraints of order 2.
 
     Example:
         >>> found = da.solvability(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5])
-        >>> found.solvable, found.integrable
-        (True, False)
+        >>> found.solvable, found.integrable, found.dimension
+        (True, False, 5)
     """
     check_x64()
-    check_first_order(system, "solvability")
+    check_system(system)
     q = as_vector(q0, "q0")
     v = as_vector(v0, "v0", q.shape[0])
     if is_traced(system, q, v, t0):
@@ -253,31 +140,49 @@ def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
     t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
     m = sum(check_shapes(system, q, v, t))
     check_parameters(system)
-    random = np.random.default_rng(0).uniform(-1.0, 1.0, (2, POINTS, q.shape[0]))
-    points, speeds = (jnp.asarray(x + NEARBY * (1 + np.abs(x)) * r) for x, r in zip(np.asarray([q, v]), random, strict=True))
-    found = jax.tree.map(np.asarray, _look(system, q, v, t, points, speeds))
-    return _judge(system, found, q.shape[0], m)
+    systems, found = _Systems.of(system), _root(system, np.asarray(q), np.asarray(v), float(t))
+    z = first_guess(q.shape[0], m) if found is None else found
+    random = np.random.default_rng(0).uniform(-1.0, 1.0, (3, POINTS, q.shape[0]))
+    center = (np.asarray(q), np.asarray(v), z[: len(q)])
+    near = (jnp.asarray(x + NEARBY * (1 + np.abs(x)) * r) for x, r in zip(center, random, strict=True))
+    terms = jax.tree.map(np.asarray, _look(systems, _At(q, v, jnp.asarray(z), t), *near))
+    return _judge(systems, terms, q.shape[0], found is not None)
 
 
-def _judge(system: System, found: Any, n: int, m: int) -> Solvability:
-    terms = found.terms
-    if not (np.all(np.isfinite(terms.mass)) and np.all(np.isfinite(terms.rows)) and np.isfinite(found.residual)):
+def _root(system: System, q, v, t: float) -> np.ndarray | None:
+    """(a, λ); None where there is none, and without constraints on accelerations, where nothing is read at it."""
+    if all(c.order < 2 for c in system.constraints):
+        return None
+    z = np.concatenate([x[0] for x in motion_along(system, q[None], v[None], np.array([t]))])
+    return z if np.all(np.isfinite(z)) else None
+
+
+def _judge(systems: _Systems, found: Any, n: int, root: bool) -> Solvability:
+    if not (np.all(np.isfinite(found.mass)) and np.all(np.isfinite(found.rows)) and np.isfinite(found.residual)):
         raise ValueError("q0, v0: the Lagrangian, a constraint or one of their derivatives is not finite there")
-    here, forces = numerical_rank(terms.rows), numerical_rank(terms.reactions)
-    nearby = [numerical_rank(rows).rank for rows in found.rows if np.all(np.isfinite(rows))] or [here.rank]
-    kernel, virtual = (_kernel(x, rank.rank) for x, rank in ((terms.rows, here), (terms.reactions, forces)))
-    mass = 0.5 * (terms.mass + terms.mass.T)
+    m, second = len(found.rows), any(c.order == 2 for c in systems.whole.constraints)
+    here, forces = numerical_rank(found.rows), numerical_rank(found.reactions)
+    nearby = [numerical_rank(rows).rank for rows in found.nearby if np.all(np.isfinite(rows))] or [here.rank]
+    kernel, virtual = (_kernel(x, rank.rank) for x, rank in ((found.rows, here), (found.reactions, forces)))
+    mass = 0.5 * (found.mass + found.mass.T)
     eigenvalue = np.linalg.eigvalsh(kernel.T @ mass @ kernel).min(initial=np.inf)
-    size = np.linalg.norm(mass, 2)
-    between = virtual.T @ mass @ kernel / (size or 1.0)
+    size = np.linalg.norm(found.mass, 2)
+    between = virtual.T @ found.whole @ kernel / (size or 1.0)
     motion = np.linalg.svd(between, compute_uv=False).min(initial=np.inf) if forces.rank == here.rank else 0.0
-    coupling, condition = coupling_rank(terms) if numerical_rank(mass).full else (0.0, np.inf)
+    regular_mass = numerical_rank(mass).full
+    cosines = np.asarray(unit_coupling(*map(jnp.asarray, (mass, found.rows, found.reactions)))) if regular_mass else None
+    coupling, condition = (0.0, np.inf) if cosines is None else coupling_rank(cosines)
     finite = np.all(np.isfinite(found.slopes), axis=(1, 2, 3))
-    affine = m > 0 and here.rank == m and bool(found.affinity <= AFFINE) and bool(finite[0])
+    lower = found.omega.shape[1]
+    affine = lower > 0 and here.rank == m and bool(found.affinity <= AFFINE) and bool(finite[0])
     return Solvability(
         coordinates=n,
         wanted=m,
+        second_order=second,
+        root=root or not second,
         residual=float(found.residual),
+        restrictions=len(found.gradient),
+        rank_in_phase_space=numerical_rank(found.gradient).rank,
         rank=here.rank,
         smallest_row=float(here.singular_values.min(initial=np.inf)),
         ranks_nearby=(min(nearby), max(nearby)),
@@ -285,8 +190,8 @@ def _judge(system: System, found: Any, n: int, m: int) -> Solvability:
         free_motion=float(motion),
         coupling=coupling,
         condition=condition,
-        chetaev=not any(isinstance(c, WithForces) and (c.reactions or c.virtual) for c in system.constraints),
-        holonomic=all(c.order == 0 for c in system.constraints),
+        chetaev=not any(isinstance(c, WithForces) and (c.reactions or c.virtual) for c in systems.moving.constraints),
+        holonomic=all(c.order == 0 for c in systems.lower.constraints),
         frobenius=judge(found.omega[finite], found.slopes[finite]) if affine else None,
     )
 

@@ -16,6 +16,7 @@ from dalembert.solution import Solution
 from dalembert.systems.constraints import Holonomic, Kinematic, Lyapunov, WithForces
 from dalembert.systems.problem import Problem, as_arrays, names_of
 from dalembert.systems.shapes import output_shape, traced
+from dalembert.tracing import UNREAD
 
 P = TypeVar("P", bound=Problem)
 HIGHEST = 4  # derivatives; the windows of the discrete problem have one node more
@@ -39,6 +40,7 @@ class VariationalProblem(Problem):
         coordinates: the names of q.
         parameters: as of a System.
         time_dependent: whether the functions take t.
+        draw: as of a System.
 
     Raises:
         TypeError: an argument is of the wrong type; the message names it.
@@ -59,6 +61,7 @@ class VariationalProblem(Problem):
     coordinates: tuple[str, ...] | None = eqx.field(static=True)
     parameters: Any
     time_dependent: bool = eqx.field(static=True)
+    draw: Callable | None = eqx.field(static=True, metadata=UNREAD)
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class VariationalProblem(Problem):
         coordinates: Sequence[str] | None = None,
         parameters: Any = None,
         time_dependent: bool = False,
+        draw: Callable | None = None,
     ):
         as_function(lagrangian, "lagrangian", "L(q, v, …)")
         derivatives = whole_number(derivatives, "derivatives", 1, HIGHEST)
@@ -87,6 +91,7 @@ class VariationalProblem(Problem):
         self.coordinates = None if coordinates is None else names_of(coordinates)
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
         self.time_dependent = as_flag(time_dependent, "time_dependent")
+        self.draw = None if draw is None else as_function(draw, "draw", "of q that returns shapes")
 
     @property
     def functions(self) -> tuple[Callable, ...]:

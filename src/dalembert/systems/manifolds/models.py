@@ -30,7 +30,7 @@ def sphere(radius: float = 1.0) -> Embedded:
         >>> da.manifolds.sphere(2.0).project([0.0, 0.0, 5.0]).tolist()
         [0.0, 0.0, 2.0]
     """
-    return Embedded(_Sphere(_positive(radius, "radius")))
+    return Embedded(Sphere(_positive(radius, "radius")))
 
 
 def ellipsoid(axes: Sequence[float]) -> Embedded:
@@ -116,11 +116,11 @@ def rotations(inertia: float | Sequence[float] = 1.0) -> Embedded:
         1.0
     """
     if np.ndim(inertia) == 0:
-        return Embedded(_Sphere(1.0), 4.0 * _positive(inertia, "inertia"))
+        return Embedded(Sphere(1.0), 4.0 * _positive(inertia, "inertia"))
     moments = _several(inertia, "inertia").tolist()
     if len(moments) != 3:
         raise ValueError(f"inertia: found {len(moments)} numbers; give one, or the three of a diagonal matrix")
-    return Embedded(_Sphere(1.0), _LeftInvariant(tuple(moments)))
+    return Embedded(Sphere(1.0), _LeftInvariant(tuple(moments)))
 
 
 def left_translation(q: Float[Array, "4"]) -> Float[Array, "4 4"]:
@@ -129,8 +129,20 @@ def left_translation(q: Float[Array, "4"]) -> Float[Array, "4 4"]:
     return jnp.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]])
 
 
+def rotation(q: Float[Array, "4"]) -> Float[Array, "3 3"]:
+    """R(q) of a quaternion (w, x, y, z), of whatever length."""
+    w, x, y, z = q / jnp.linalg.norm(q)
+    return jnp.array([
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ])  # fmt: skip
+
+
 @dataclasses.dataclass(frozen=True)
-class _Sphere:
+class Sphere:
+    """|q|² - r²."""
+
     radius: float
 
     def __call__(self, q):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dalembert.drawing import Ball, Body, Dots
 from dalembert.numbers import as_array, described
 from dalembert.systems.constraints import Holonomic
 from dalembert.systems.higher.variational import VariationalProblem
 from dalembert.systems.manifolds.manifold import Embedded, Manifold, check_functions
+from dalembert.systems.manifolds.models import Sphere, rotation
 
 
 def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProblem:
@@ -36,7 +39,9 @@ def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalPr
         (2, 1)
     """
     check_manifold(manifold)
-    return VariationalProblem(RiemannianAcceleration(manifold), _constraints(manifold), derivatives=derivatives)
+    return VariationalProblem(
+        RiemannianAcceleration(manifold), _constraints(manifold), derivatives=derivatives, draw=Looks(manifold)
+    )
 
 
 def ambient_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProblem:
@@ -61,7 +66,9 @@ def ambient_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProbl
         3
     """
     check_manifold(manifold, Embedded)
-    return VariationalProblem(AmbientAcceleration(manifold), _constraints(manifold), derivatives=derivatives)
+    return VariationalProblem(
+        AmbientAcceleration(manifold), _constraints(manifold), derivatives=derivatives, draw=Looks(manifold)
+    )
 
 
 def euler_lagrange(manifold: Manifold, jet: Sequence[Float[Array, "n"]]) -> Float[Array, "n"]:
@@ -119,6 +126,21 @@ class AmbientAcceleration:
 
     def __call__(self, *jet):
         return 0.5 * self.manifold.inner(jet[0], jet[-1], jet[-1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Looks:
+    """What a point of a manifold is drawn as: on a sphere in space with the sphere, a unit quaternion as a turned box."""
+
+    manifold: Manifold
+
+    def __call__(self, q):
+        phi = self.manifold.phi if isinstance(self.manifold, Embedded) else None
+        if isinstance(phi, Sphere) and q.size == 4:
+            return [Body.box(jnp.zeros(3), jnp.array([1.0, 0.6, 0.3]), rotation=rotation(q))]
+        if isinstance(phi, Sphere) and q.size == 3:
+            return [Ball(jnp.zeros(3), phi.radius), Dots(q, trail=True)]
+        return Dots(q[: min(q.size, 3)] if q.size > 1 else jnp.array([q[0], 0.0]), trail=True)
 
 
 def _constraints(manifold: Manifold) -> tuple[Holonomic, ...]:

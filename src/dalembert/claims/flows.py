@@ -1,0 +1,155 @@
+"""The promises of the theory for what is discrete already, a DiscreteSystem, and for the flow of a VariationalProblem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.claims.balance import BLOCKS, DIGITS_LEFT, ENERGY, NOETHER, drift_of
+from dalembert.claims.claim import Claim, Promise
+from dalembert.claims.existence import FLOW, RANK, WINDOWS
+from dalembert.claims.symplectic import EVOLUTION, IDENTITY
+from dalembert.discretize import DiscreteSystem
+from dalembert.measure import energy, momentum, poincare_cartan, regularity, symplectic_defect
+from dalembert.measure.higher_path import PathData, path_windows
+from dalembert.measure.nodes import NodeView, node_view
+from dalembert.numbers import EPSILON
+from dalembert.path import Path
+from dalembert.systems import VariationalProblem
+from dalembert.tracing import seldom
+
+SAMPLES = 3  # runs of nodes at which forms and symmetries are looked at
+INVARIANT = 1e-9  # of the terms of a sum: what is taken for zero
+
+KINEMATIC = Promise("D_K is kept", "Borda, Fernández, Grillo, Def. 3.2", "none")
+PAIRS = Promise("F*Ω = Ω on pairs of nodes", "Borda, Fernández, Grillo, Rem. 5.4", "no constraints, a map of pairs of nodes")
+HIGHER = Promise("the flow exists", "Colombo, Martín de Diego, Zuccalli, Prop. 3.2", "none")
+UPSILON = Promise("Υ_d*Ω = Ω", "Colombo, Martín de Diego, Zuccalli, Rem. 3.4", "a regular flow")
+
+
+def discrete_claims(system: DiscreteSystem, path: Path, symmetries: Mapping[str, Callable]) -> Iterator[Claim]:
+    """Of D₁L_d + D₂L_d + h R_dᵀλ = 0, (q₀,q₁,q₂) ∈ D_K, along a run."""
+    yield from _kinematic(system, path)
+    if system.nodes_needed != 2:
+        why = f"the flow needs {system.nodes_needed} nodes"
+        yield from (one.not_met(why) for one in (FLOW, EVOLUTION, PAIRS))
+        return
+    found: Any = regularity(system, path, every=max(1, path.steps // WINDOWS))
+    yield _ranks(FLOW, found.conditions, found.t)
+    k = len(path.q) // 2
+    form = symplectic_defect(system, path.q[k - 1], path.q[k], h=float(path.h))
+    yield EVOLUTION.at_most(
+        float(form.relative), IDENTITY, f"both sides, up to {float(form.size):.2g}, differ by this part of Ω"
+    )
+    if system.kinematic is not None:
+        yield PAIRS.not_met(f"constraints: the reactions change Ω by {float(form.size):.2g}")
+    else:
+        yield PAIRS.at_most(float(form.relative), IDENTITY, "largest entry of F*Ω - Ω over that of Ω, at one pair")
+    view = node_view(system, None, path.h, path.q.shape[1])
+    for name, generator in symmetries.items():
+        promise = Promise(f"momentum of {name} is kept", NOETHER, "L_d and the reactions do not change along the symmetry")
+        yield _kept(promise, system, path, generator, np.asarray(_along_pairs(view, path.q, generator)), path.steps)
+
+
+def _kinematic(system: DiscreteSystem, path: Path) -> Iterator[Claim]:
+    if system.kinematic is None:
+        return
+    windows = jnp.stack([jnp.asarray(path.q)[i : len(path.q) - system.order + i] for i in range(system.order + 1)], axis=1)
+    values, terms = (np.asarray(x) for x in _defects(system, windows[:: max(1, len(windows) // WINDOWS)]))
+    allowed = DIGITS_LEFT * EPSILON * float(np.max(terms))
+    yield KINEMATIC.at_most(float(np.max(np.abs(values))), allowed, f"{DIGITS_LEFT:g} rounding errors of its terms")
+
+
+@seldom
+def _defects(system: Any, windows):
+    """φ of D_K and Σ_j|∂φ/∂q_j||q_j|, the distances of the nodes for those at the origin."""
+
+    def one(x):
+        value = lambda y: jnp.atleast_1d(system.call(system.kinematic, *y))  # noqa: E731
+        apart = jnp.abs(x) + jnp.max(jnp.abs(x - x[0]))
+        return value(x), jnp.sum(jnp.abs(jax.jacfwd(value)(x)) * apart, axis=(1, 2))
+
+    return jax.vmap(one)(windows)
+
+
+@seldom
+def _along_pairs(view: NodeView, q, generator: Callable):
+    """(K, 2): D₁L_d·ξ + D₂L_d·ξ with R_dξ, and the terms."""
+    nodes = jnp.asarray(q)
+
+    def one(q0, q1, q2):
+        left, right = (view.system.call(generator, x) for x in (q0, q1))  # pyright: ignore[reportAttributeAccessIssue]
+        first, second = view.outgoing(q0, q1, 0.0) * left, view.incoming(q0, q1, 0.0) * right
+        work = jnp.sum(jnp.abs(view.reactions(q0, q1, q2, 0.0) @ right))
+        terms = jnp.sum(jnp.abs(first)) + jnp.sum(jnp.abs(second))
+        return jnp.stack([jnp.abs(jnp.sum(first) + jnp.sum(second)) + view.h * work, terms])
+
+    return jax.vmap(one)(nodes[:-2], nodes[1:-1], nodes[2:])
+
+
+def _kept(promise: Promise, system, path: Path, generator: Callable, changes: np.ndarray, steps: int, **given) -> Claim:
+    """changes: (K, 2), what the symmetry changes, and the terms of that."""
+    change, terms = np.max(changes, axis=0)
+    if change > INVARIANT * terms:
+        return promise.not_met(f"the action or the reactions change along it, up to {change:.2g}")
+    found = momentum(system, path, generator, **given)
+    allowed = DIGITS_LEFT * EPSILON * float(terms) * np.sqrt(steps + 1)
+    return promise.at_most(float(found.range), allowed, f"{DIGITS_LEFT:g} rounding errors of its terms, over the run")
+
+
+def _ranks(promise: Promise, conditions, t) -> Claim:
+    least = min((float(c.smallest.min()) for c in conditions if c.wanted), default=1.0)
+    wrong = [c.name for c in conditions if not c.holds]
+    why = f"{wrong[0]}: fails" if wrong else f"smallest singular value at {t.shape[0]} windows"
+    return promise.at_least(0.0 if wrong else least, RANK, why)
+
+
+def higher_claims(problem: VariationalProblem, path: Path, scheme, symmetries: Mapping[str, Callable]) -> Iterator[Claim]:
+    """Of Υ_d along a run of the flow of order k."""
+    found: Any = regularity(problem, path, scheme=scheme, every=max(1, path.steps // WINDOWS))
+    yield _ranks(HIGHER, (found.matrix,), found.t)
+    data = PathData(*(jnp.asarray(x) for x in (path.q, path.multipliers, path.t, path.h)))
+    windows = [np.asarray(x) for x in _windows(problem, data)]
+    at = np.unique(np.linspace(0, len(windows[0]) - 1, SAMPLES).astype(int))
+    h, (nodes, free, begin) = float(path.h), (x[at] for x in windows)
+    if found.matrix.holds:
+        k = len(at) // 2
+        form = symplectic_defect(problem, nodes=nodes[k], multipliers=free[k], h=h, t0=float(begin[k]), scheme=scheme)
+        yield UPSILON.at_most(
+            float(form.relative), IDENTITY, "largest entry of Υ_d*Ω - Ω over that of Ω, at one run of nodes"
+        )
+    else:
+        yield UPSILON.not_met("the matrix of the flow is singular")
+    forms = [poincare_cartan(problem, x, y, h=h, t0=s, scheme=scheme) for x, y, s in zip(nodes, free, begin, strict=True)]
+    yield _energy(problem, path, scheme, max(float(np.sum(np.abs(one.plus)) * np.max(np.abs(path.v))) for one in forms))
+    for name, generator in symmetries.items():
+        source = "Colombo, Martín de Diego, Zuccalli, Rem. 3.5"
+        promise = Promise(f"momentum of {name} is kept", source, "L_d and Φ_d do not change along the symmetry")
+        changes = [_change(problem, one, generator, x, s, h) for one, x, s in zip(forms, nodes, begin, strict=True)]
+        yield _kept(promise, problem, path, generator, np.array(changes), path.steps, scheme=scheme)
+
+
+_windows = seldom(path_windows)
+
+
+def _change(problem: VariationalProblem, form, generator: Callable, nodes, begin: float, h: float) -> tuple[float, float]:
+    """|Θ⁺·ξ - Θ⁻·ξ|, which is the change of Σ L̃_d, and the terms."""
+    direction = np.stack([problem.call(generator, jnp.asarray(x), t=begin + i * h) for i, x in enumerate(nodes)])
+    products = np.concatenate([-np.asarray(form.minus), np.asarray(form.plus)]) * direction
+    return float(abs(products.sum())), float(np.abs(products).sum())
+
+
+def _energy(problem: VariationalProblem, path: Path, scheme, terms: float) -> Claim:
+    if problem.time_dependent:
+        return ENERGY.not_met("L depends on t")
+    found = energy(problem, path, scheme=scheme)
+    t, values = np.asarray(found.t), np.asarray(found.values)
+    if len(t) < 4 * BLOCKS:
+        return ENERGY.not_met(f"a run of {len(t)} states is too short to tell a drift; give steps of {4 * BLOCKS} or more")
+    drift, chance = drift_of(t, values)
+    why = f"over {t[-1] - t[0]:g} units of time, E within {np.ptp(values):.2g}; 99.9 % of what oscillation gives by chance"
+    return ENERGY.at_most(abs(drift), max(chance, DIGITS_LEFT * EPSILON * terms), why)

@@ -1,0 +1,209 @@
+"""How far the parts of a discrete system are from their exact counterparts, and which of them limits the order."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.discretize import Scheme
+from dalembert.discretize.nodes import Interval
+from dalembert.measure.exact.pair import NODES, along
+from dalembert.measure.nodes import SystemNodes, node_view
+from dalembert.measure.order import Comparison, Convergence, converge
+from dalembert.numbers import as_choice, as_number, as_tolerance, as_vector, decreasing_steps, is_traced
+from dalembert.step.start.second_node import STARTERS, Starter, second_node
+from dalembert.systems import System, check_initial_data, reference
+from dalembert.systems.equations import all_reactions
+from dalembert.systems.reference import motion_along
+from dalembert.systems.system import check_system
+from dalembert.tracing import seldom
+
+LEVEL = 0.3  # orders that far apart are of one part and of another
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscreteConsistency:
+    """|L_d - L_d^E| = O(h^(r+1)), |φ_d| = O(h^r) on D_d^E, |R_d - R| = O(h^r), |β| = O(h^(r+1)) on D_V.
+
+    Of the start |q₁ - q(h)| = O(h^(r+1)). Each is measured on points of the exact motion. The r of `orders` are the orders
+    that the parts allow a run to have.
+
+    Attributes:
+        lagrangian: L_d(q₀,q₁) against L_d^E. A term G(q₁) - G(q₀) of it changes no motion: this r may be less than that of
+            `principle`, and then the latter counts.
+        kinematic: φ_d at (q₀,q₁,q₂) of D_K^E; None without constraints.
+        distance: how far q₂ is from D_K; None without constraints.
+        reactions: R_d(q₀,q₁,q₂) against R(q₁,v₁,a₁); None without constraints.
+        principle: β(q₀,q₁,q₂) on D_V: the discrete principle at the exact motion, L_d, forces and D_V together.
+        start: the second node of the starter.
+    """
+
+    lagrangian: Convergence
+    kinematic: Convergence | None
+    distance: Convergence | None
+    reactions: Convergence | None
+    principle: Convergence
+    start: Convergence
+
+    @property
+    def orders(self) -> dict[str, float]:
+        """r of each part; inf where it is exact to rounding."""
+        given = {"L_d": (self.lagrangian, 1), "D_K": (self.kinematic, 0), "D_V": (self.reactions, 0),
+                 "principle": (self.principle, 1), "start": (self.start, 1)}  # fmt: skip
+        return {name: _exponent(c) - more for name, (c, more) in given.items() if c is not None}
+
+    @property
+    def order(self) -> float:
+        """The least of D_K, principle and start: what a run from this start can have."""
+        return min(r for name, r in self.orders.items() if name in _DECIDE)
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """Which of D_K, principle and start have this order; with the principle also L_d and D_V, if as low."""
+        least, found = self.order, self.orders
+        decide = _DECIDE if found["principle"] > least + LEVEL else found
+        return tuple(name for name in decide if name in found and abs(found[name] - least) <= LEVEL)
+
+    def __str__(self) -> str:
+        lines = [f"order {self.order:.2f}, limited by {', '.join(self.limits)}"]
+        return "\n".join(lines + [f"  {name}: {r:.2f}" for name, r in self.orders.items()])
+
+
+_DECIDE = ("D_K", "principle", "start")
+
+
+def _exponent(found: Convergence) -> float:
+    """Between the two finest steps whose errors are above rounding; inf where there are none."""
+    used = np.flatnonzero(found.fitted)
+    if len(used) < 2:
+        return float("inf") if "floor" in found.use else float("nan")
+    return float(found.orders[used[-1] - 1])
+
+
+def discrete_consistency(
+    system: System,
+    q0,
+    v0,
+    *,
+    h: Sequence[float],
+    scheme: Scheme | None = None,
+    starter: Starter = "second_order",
+    t0: float = 0.0,
+    tolerance: float = 1e-13,
+) -> DiscreteConsistency:
+    """L_d, φ_d, R_d, β and the start of a scheme at (q(0), q(h), q(2h)) of the exact motion: what limits the order.
+
+    `order` measures global errors and says how large they are, `consistency` those of one step; this says why.
+
+    Args:
+        system: a System.
+        q0: (n,) positions at t0.
+        v0: (n,) velocities at t0.
+        h: (K,) decreasing steps.
+        scheme: as for `legendre`; its maps alone are read.
+        starter: as for `simulate`.
+        t0: time.
+        tolerance: of the exact motion, relative and absolute, local.
+
+    Returns:
+        A DiscreteConsistency, which prints as the order, what limits it, and that of each part.
+
+    Raises:
+        ValueError: as `reference`, and for a scheme without a map of nodes.
+        TypeError: types, or traced arguments.
+
+    Source: Jiménez, Scheurle, Section 5.3 with Remark 5.4: L_d = h L∘ρ, φ_d = μ∘ρ against (L_d^E, D_d^E); Borda, Fernández,
+    Grillo, Section 4.1.2, for D_K, D_V and the start.
+
+    Example:
+        >>> found = da.measure.discrete_consistency(pendulum, [1.0], [0.3], h=[0.2, 0.1, 0.05], starter="first_order")
+        >>> round(found.order), found.limits
+        (1, ('start',))
+    """
+    check_system(system)
+    steps, accuracy = decreasing_steps(h), as_tolerance(tolerance)
+    as_choice(starter, "starter", STARTERS, "starters")
+    begin = as_number(t0, "t0", "a finite time")
+    q = as_vector(q0, "q0")
+    v = as_vector(v0, "v0", q.shape[0])
+    if is_traced(system, q, v, begin):
+        raise TypeError("discrete_consistency: works on numbers and not under jit, vmap or grad")
+    view = node_view(system, scheme, steps[0], q.shape[0])
+    assert isinstance(view, SystemNodes)
+    check_initial_data(system, q, v, begin, steps[-1])
+    rows = [_compared(view, (q, v), float(begin), float(s), starter, accuracy) for s in steps]
+
+    def fit(name: str) -> Convergence | None:
+        table = [row[name] for row in rows if name in row]
+        return converge(steps, [1] * len(steps), np.isfinite([c.error for c in table]), table) if table else None
+
+    found: dict[str, Any] = {f.name: fit(f.name) for f in dataclasses.fields(DiscreteConsistency)}
+    return DiscreteConsistency(**found)
+
+
+_start = seldom(second_node)
+
+
+class _Triple(NamedTuple):
+    """Three nodes of the exact motion, t the time of the middle one, its (v, a), and the second node of the start."""
+
+    q0: Any
+    q1: Any
+    q2: Any
+    t: Any
+    v: Any
+    a: Any
+    d: Any
+
+
+def _compared(
+    view: SystemNodes, start: tuple[Any, Any], t0: float, h: float, starter: Starter, tolerance
+) -> dict[str, Comparison]:
+    system, size = view.system, lambda x: float(np.linalg.norm(np.asarray(x)))
+    times = t0 + h * np.concatenate([[0.0], NODES, [1.0, 2.0]])
+    found = reference(system, *start, jnp.asarray(times), tolerance=tolerance)
+    q, v = np.asarray(found.q), np.asarray(found.v)
+    exact = along(system, q[:-1], v[:-1], times[:-1])
+    a = motion_along(system, q[-2:-1], v[-2:-1], times[-2:-1])[0][0]
+    d = _start(system, view.scheme, starter, start[0], start[1], t0=jnp.asarray(t0), h=jnp.asarray(h))
+    triple = _Triple(q[0], q[-2], q[-1], times[-2], v[-2], a, np.asarray(d))
+    seen = _seen(SystemNodes(jnp.asarray(h), system, view.scheme, view.rows), jax.tree.map(jnp.asarray, triple))
+    way = h * size(v[-2]) + h * h * size(a)
+    doubt = 4 * tolerance * (1 + size(q[-1]) + size(v[-1]))
+    out = {
+        "lagrangian": Comparison(abs(float(seen["lagrangian"] - exact.lagrangian)), abs(float(exact.lagrangian)), doubt),
+        "principle": Comparison(size(seen["principle"]), size(exact.plus), doubt),
+        "start": Comparison(size(triple.d - (q[-2] - q[0])), way, doubt),
+    }
+    if not view.m:
+        return out
+    return out | {
+        "kinematic": Comparison(size(seen["kinematic"]), float(seen["terms"]), doubt / h),
+        "distance": Comparison(size(seen["distance"]), way, doubt),
+        "reactions": Comparison(size(seen["reactions"]), size(seen["rows"]), doubt / h),
+    }
+
+
+@seldom
+def _seen(view: SystemNodes, x: _Triple) -> dict[str, Any]:
+    nodes, d = (x.q0, x.q1, x.q2, x.t), x.q1 - x.q0
+    points = [Interval(x.q0, d, x.t - view.h, view.h).at(rho) for rho in view.scheme.action_for(view.system)]
+    values = jnp.stack([view.system.call(view.system.lagrangian, q, v, t=t) for q, v, t in points])
+    rows, exact = view.reactions(*nodes), all_reactions(view.system, x.q1, x.v, x.a, x.t)
+    basis = jnp.linalg.svd(rows, full_matrices=True)[2][view.m :] if view.m else jnp.eye(len(d))
+    wrong = view.kinematic(*nodes)
+    by_end = jax.jacfwd(lambda q: view.kinematic(x.q0, x.q1, q, x.t))(x.q2)
+    return {
+        "lagrangian": view.h * jnp.mean(values),
+        "principle": basis @ view.balance(*nodes),
+        "kinematic": wrong,
+        "terms": jnp.max(jnp.abs(by_end) @ (jnp.abs(x.q2 - x.q1) + jnp.abs(d)), initial=0.0),
+        "distance": jnp.linalg.pinv(by_end) @ wrong if view.m else jnp.zeros(0),
+        "rows": exact,
+        "reactions": rows - exact,
+    }
