@@ -18,6 +18,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.drawing import Body, Dots, Rod
 from dalembert.gallery.entry import Entry
 from dalembert.systems import Nonholonomic, System
 
@@ -55,11 +56,31 @@ def side_slip(q, v, p):
     return jnp.stack([across(q[2], axles[0]), front, *trailers])
 
 
+def draw(q, p):
+    """Car and trailers from above with their wheels, hitches, and the way of the rear axle."""
+    along = lambda angle: jnp.array([jnp.cos(angle), jnp.sin(angle)])  # noqa: E731
+    across = lambda angle: jnp.array([-jnp.sin(angle), jnp.cos(angle)])  # noqa: E731
+    rear, front = q[:2], q[:2] + p["l"] * along(q[2])
+    bodies = [Body.box(0.5 * (rear + front), [1.35 * p["l"], 0.6 * p["l"]], angle=q[2]).corners]
+    axles, hitches = [(rear, q[2], q[2]), (front, q[2], q[2] + q[3])], []
+    for i in range(4, q.size):
+        hitch = axles[-1][0] if i > 4 else rear
+        hitch = hitch - p["c"] * along(q[2] if i == 4 else q[i - 1])
+        middle = hitch - p["d"] * along(q[i])
+        hitches.append(Rod([rear if i == 4 else axles[-1][0], hitch, middle]))
+        bodies.append(Body.box(middle, [0.7 * p["d"], 0.5 * p["l"]], angle=q[i]).corners)
+        axles.append((middle, q[i], q[i]))
+    side = 0.3 * p["l"]
+    wheels = [Body.box(at + sign * side * across(turn), [0.26 * p["l"], 0.09 * p["l"]], angle=roll).corners
+              for at, turn, roll in axles for sign in (-1.0, 1.0)]  # fmt: skip
+    return [Dots(rear, trail=True), *hitches, Body(jnp.stack(bodies)), Body(jnp.stack(wheels))]
+
+
 def car_with_trailers(trailers: int = TRAILERS) -> System:
     if not (isinstance(trailers, int) and trailers >= 0):
         raise ValueError(f"trailers: found {trailers!r}; give a number of trailers, 0, 1, 2, …")
     names = ("x", "y", "θ", "φ", *(f"θ{i}" for i in range(1, trailers + 1)))
-    return System(lagrangian, Nonholonomic(side_slip), coordinates=names, parameters=PARAMETERS)
+    return System(lagrangian, Nonholonomic(side_slip), coordinates=names, parameters=PARAMETERS, draw=draw)
 
 
 def rolling(q, u: float, rate: float, **parameters) -> np.ndarray:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.control import OptimalControl
+from dalembert.drawing import Body, Dots, Rod, Wheel
 from dalembert.gallery.entry import BoundaryEntry
 from dalembert.systems import System
 
@@ -25,9 +26,18 @@ def effort(q, v, u, p):
     return u @ u
 
 
+def draw(q, p):
+    """The cart on its wheels, the pole, and the way of its end."""
+    size, radius = 0.8 * p["l"], 0.12 * p["l"]
+    cart, end = jnp.array([q[0], 0.0]), jnp.array([q[0] + p["l"] * jnp.sin(q[1]), -p["l"] * jnp.cos(q[1])])
+    below = [cart + jnp.array([side * 0.28 * size, -0.26 * size]) for side in (-1.0, 1.0)]
+    wheels = [Wheel(at, radius, -q[0] / radius) for at in below]
+    return [*wheels, Body.box(cart, [size, 0.4 * size]), Rod([cart, end]), Dots(end, trail=True)]
+
+
 def cart_pole(M: float = 1.0, m: float = 0.3, l: float = 0.5, g: float = 9.81) -> OptimalControl:
     """Masses of cart and pole, its length, and gravity."""
-    plant = System(lagrangian, coordinates=("x", "theta"), parameters={"M": M, "m": m, "l": l, "g": g})
+    plant = System(lagrangian, coordinates=("x", "theta"), parameters={"M": M, "m": m, "l": l, "g": g}, draw=draw)
     return OptimalControl(plant, cost=effort, actuated=0)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.gallery.cart_pole import lagrangian
+from dalembert.gallery.cart_pole import draw, lagrangian
 from dalembert.gallery.entry import Entry
 from dalembert.systems import Lyapunov, System
 
@@ -43,6 +43,7 @@ def cart_pole_balance() -> System:
         Lyapunov(lyapunov, dissipation, actuated=0),
         coordinates=("x", "theta"),
         parameters=PARAMETERS,
+        draw=draw,
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.drawing import Dots, Rod
 from dalembert.gallery.entry import Entry
 from dalembert.systems import Holonomic, System
 
@@ -29,10 +30,21 @@ def lengths(q, p):
     return jnp.sum(jnp.diff(joints, axis=0) ** 2, axis=1) - p["l"] ** 2
 
 
+def draw(q, p):
+    """The rods and the masses at their ends; the way of the last one."""
+    joints = jnp.concatenate([jnp.zeros((1, 2)), q.reshape(-1, 2)])
+    return [
+        Rod([[-0.4, 0.0], [0.4, 0.0]]),
+        Rod(joints),
+        Dots(joints[1:-1]) if q.size > 2 else Dots(joints[:1]),
+        Dots(q[-2:], trail=True),
+    ]
+
+
 def chain(rods: int = RODS) -> System:
     """N = rods; any number of them has the same functions."""
     names = tuple(f"{axis}{i}" for i in range(1, rods + 1) for axis in "xy")
-    return System(lagrangian, Holonomic(lengths), coordinates=names, parameters={"g": 9.81, "l": 1.0})
+    return System(lagrangian, Holonomic(lengths), coordinates=names, parameters={"g": 9.81, "l": 1.0}, draw=draw)
 
 
 def placed(angles, l: float = 1.0) -> np.ndarray:

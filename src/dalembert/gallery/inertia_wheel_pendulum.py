@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from dalembert.drawing import Rod, Wheel
 from dalembert.gallery.entry import Entry
 from dalembert.systems import Lyapunov, System
 
@@ -52,12 +53,20 @@ def dissipation(q, v, p):
     return p["rho"] * jnp.tanh(u) * u
 
 
+def draw(q, p):
+    """A rod of length 1 with the wheel at its end; angles grow clockwise, θ from upright, ψ from the rod."""
+    end = jnp.array([jnp.sin(q[0]), jnp.cos(q[0])])
+    ground = jnp.array([[-0.3, 0.0], [0.3, 0.0]])
+    return [Rod(ground), Rod([[0.0, 0.0], end]), Wheel(end, 0.28, 0.5 * jnp.pi - q[0] - q[1])]
+
+
 def inertia_wheel_pendulum() -> System:
     return System(
         lagrangian,
         Lyapunov(lyapunov, dissipation, actuated=1),
         coordinates=("θ", "ψ"),
         parameters=PARAMETERS,
+        draw=draw,
     )
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.control import OptimalControl
+from dalembert.drawing import Dots, Rod
 from dalembert.gallery.entry import BoundaryEntry
 from dalembert.systems import Nonholonomic, System
 
@@ -33,9 +34,16 @@ def effort(q, v, u, p):
     return u @ u
 
 
+def draw(q, p):
+    """The blade from above, a runner with a cross-piece, and the way of its middle."""
+    along, across = jnp.array([jnp.cos(q[2]), jnp.sin(q[2])]), jnp.array([-jnp.sin(q[2]), jnp.cos(q[2])])
+    blade = Rod([q[:2] - 0.18 * along, q[:2] + 0.18 * along])
+    return [blade, Rod([q[:2] - 0.07 * across, q[:2] + 0.07 * across]), Dots(q[:2], trail=True)]
+
+
 def knife_edge(m: float = 1.0, J: float = 1.0) -> OptimalControl:
     """Mass and moment of inertia about the point of contact, which is the centre."""
-    plant = System(lagrangian, Nonholonomic(blade), coordinates=("x", "y", "theta"), parameters={"m": m, "J": J})
+    plant = System(lagrangian, Nonholonomic(blade), coordinates=("x", "y", "theta"), parameters={"m": m, "J": J}, draw=draw)
     return OptimalControl(plant, cost=effort, actuated=thrust_and_torque)
 
 

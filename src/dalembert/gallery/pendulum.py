@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ellipj, ellipk
 
+from dalembert.drawing import Dots, Rod
 from dalembert.gallery.entry import Entry
 from dalembert.systems import System
 
@@ -17,8 +18,14 @@ def lagrangian(q, v, p):
     return 0.5 * v[0] ** 2 + p["g_over_l"] * jnp.cos(q[0])
 
 
+def draw(q, p):
+    """A rod of length 1 whatever g/l: the rod is the unit of length."""
+    end = jnp.array([jnp.sin(q[0]), -jnp.cos(q[0])])
+    return [Rod([[-0.25, 0.0], [0.25, 0.0]]), Rod([[0.0, 0.0], end]), Dots(end, trail=True)]
+
+
 def pendulum() -> System:
-    return System(lagrangian, coordinates=("θ",), parameters={"g_over_l": 1.0})
+    return System(lagrangian, coordinates=("θ",), parameters={"g_over_l": 1.0}, draw=draw)
 
 
 def exact(t, g_over_l: float = 1.0):

@@ -11,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.control import OptimalControl
+from dalembert.drawing import Body, Dots
 from dalembert.gallery.entry import BoundaryEntry
 from dalembert.systems import Holonomic, System
+from dalembert.systems.manifolds.models import rotation
 
 ANGLE, AXIS = 2.5, np.array([1.0, 2.0, 3.0]) / np.sqrt(14.0)
 REST = (0.0, 0.0, 0.0, 0.0)
@@ -41,6 +43,15 @@ def effort(q, v, u, p):
     return 0.5 * u @ u
 
 
+def draw(q, p):
+    """A box with these moments of inertia, and the way of the end of its longest axis."""
+    turn = rotation(q)
+    inertia = p["inertia"]
+    squares = 0.5 * jnp.sum(inertia) - inertia  # m s²/12 of each side s
+    size = jnp.sqrt(jnp.maximum(squares, 0.02 * jnp.sum(inertia)))
+    return [Body.box(jnp.zeros(3), size, rotation=turn), Dots(0.5 * size[0] * turn[:, 0], trail=True)]
+
+
 def rigid_body(inertia: tuple[float, float, float] = (1.0, 2.0, 3.0)) -> OptimalControl:
     """Principal moments of inertia."""
     plant = System(
@@ -48,6 +59,7 @@ def rigid_body(inertia: tuple[float, float, float] = (1.0, 2.0, 3.0)) -> Optimal
         Holonomic(sphere),
         coordinates=("w", "x", "y", "z"),
         parameters={"inertia": np.asarray(inertia, dtype=float)},
+        draw=draw,
     )
     return OptimalControl(plant, cost=effort, actuated=torques)
 

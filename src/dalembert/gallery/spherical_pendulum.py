@@ -7,8 +7,10 @@ xẏ - yẋ are invariants of the motion. On the cone of angle α from the downw
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 
+from dalembert.drawing import Ball, Dots, Rod
 from dalembert.gallery.entry import Entry
 from dalembert.systems import Holonomic, System
 
@@ -24,8 +26,14 @@ def sphere(q, p):
     return q @ q - p["l"] ** 2
 
 
+def draw(q, p):
+    """The sphere, the rod from its centre, and the way of the mass."""
+    return [Ball(jnp.zeros(3), p["l"]), Rod([jnp.zeros(3), q]), Dots(q, trail=True)]
+
+
 def spherical_pendulum() -> System:
-    return System(lagrangian, Holonomic(sphere), coordinates=("x", "y", "z"), parameters={"g": 1.0, "l": 1.0})
+    parameters = {"g": 1.0, "l": 1.0}
+    return System(lagrangian, Holonomic(sphere), coordinates=("x", "y", "z"), parameters=parameters, draw=draw)
 
 
 def exact(t, g: float = 1.0, l: float = 1.0):

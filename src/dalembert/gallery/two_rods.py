@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.control import OptimalControl
+from dalembert.drawing import Dots, Rod
 from dalembert.gallery.entry import BoundaryEntry
 from dalembert.systems import System
 
@@ -30,9 +31,17 @@ def effort(q, v, u, p):
     return u @ u
 
 
+def draw(q, p):
+    """Both rods, their joint, and the way of the end."""
+    along = lambda angle: jnp.array([jnp.cos(angle), jnp.sin(angle)])  # noqa: E731
+    joint = p["l"][0] * along(q[0])
+    end = joint + p["l"][1] * along(q[1])
+    return [Rod([jnp.zeros(2), joint, end]), Dots(jnp.stack([jnp.zeros(2), joint])), Dots(end, trail=True)]
+
+
 def two_rods(m=(1.0, 1.0), l=(1.0, 1.0)) -> OptimalControl:
     """Masses and lengths of the two rods."""
-    plant = System(lagrangian, coordinates=("phi1", "phi2"), parameters={"m": m, "l": l})
+    plant = System(lagrangian, coordinates=("phi1", "phi2"), parameters={"m": m, "l": l}, draw=draw)
     return OptimalControl(plant, cost=effort, actuated=motors)
 
 

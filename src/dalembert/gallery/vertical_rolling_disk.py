@@ -12,6 +12,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.drawing import Dots, Wheel
 from dalembert.gallery.entry import Entry
 from dalembert.systems import Nonholonomic, System
 
@@ -26,10 +27,17 @@ def rolling(q, v, p):
     return jnp.array([v[0] - p["R"] * v[2] * jnp.cos(q[3]), v[1] - p["R"] * v[2] * jnp.sin(q[3])])
 
 
+def draw(q, p):
+    """The disk in space and the way of its point of contact."""
+    axle = jnp.array([-jnp.sin(q[3]), jnp.cos(q[3]), 0.0])
+    contact = jnp.array([q[0], q[1], 0.0])
+    return [Dots(contact, trail=True), Wheel(contact + jnp.array([0.0, 0.0, p["R"]]), p["R"], q[2], axle)]
+
+
 def vertical_rolling_disk() -> System:
     """With the moments of inertia of a uniform disk, I = ½mR² and J = ¼mR², for m = R = 1."""
     parameters = {"m": 1.0, "I": 0.5, "J": 0.25, "R": 1.0}
-    return System(lagrangian, Nonholonomic(rolling), coordinates=("x", "y", "θ", "φ"), parameters=parameters)
+    return System(lagrangian, Nonholonomic(rolling), coordinates=("x", "y", "θ", "φ"), parameters=parameters, draw=draw)
 
 
 def exact(t, R: float = 1.0, m: float = 1.0, I: float = 0.5, J: float = 0.25):

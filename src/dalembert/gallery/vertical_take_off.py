@@ -9,6 +9,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from dalembert.control import OptimalControl
+from dalembert.drawing import Body, Dots, Rod
 from dalembert.gallery.entry import BoundaryEntry
 from dalembert.systems import System
 
@@ -28,9 +29,17 @@ def effort(q, v, u, p):
     return u @ u
 
 
+def draw(q, p):
+    """The beam with two rotors, and the way of its centre."""
+    along, up = jnp.array([jnp.cos(q[2]), jnp.sin(q[2])]), jnp.array([-jnp.sin(q[2]), jnp.cos(q[2])])
+    tips = [q[:2] + side * 0.24 * along + 0.05 * up for side in (-1.0, 1.0)]
+    rotors = [Rod([tip - 0.09 * along, tip + 0.09 * along]) for tip in tips]
+    return [Body.box(q[:2], [0.5, 0.05], angle=q[2]), *rotors, Dots(q[:2], trail=True)]
+
+
 def vertical_take_off(epsilon: float = 0.3, g: float = 9.81) -> OptimalControl:
     """ε, how much the moment pushes sideways, and gravity; mass and moment of inertia are 1."""
-    plant = System(lagrangian, coordinates=("x", "y", "theta"), parameters={"epsilon": epsilon, "g": g})
+    plant = System(lagrangian, coordinates=("x", "y", "theta"), parameters={"epsilon": epsilon, "g": g}, draw=draw)
     return OptimalControl(plant, cost=effort, actuated=thrust_and_moment)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dalembert.control import OptimalControl
 from dalembert.gallery.entry import BoundaryEntry
-from dalembert.gallery.inertia_wheel_pendulum import lagrangian
+from dalembert.gallery.inertia_wheel_pendulum import draw, lagrangian
 from dalembert.systems import System
 
 REST = (0.0, 0.0)
@@ -22,7 +22,7 @@ def effort(q, v, u, p):
 
 def wheel_swing_up(I: float = 0.1, J: float = 0.02, M: float = 0.5) -> OptimalControl:
     """Moments of inertia of the pendulum and the wheel, and mass · length · g."""
-    plant = System(lagrangian, coordinates=("θ", "ψ"), parameters={"I": I, "J": J, "M": M})
+    plant = System(lagrangian, coordinates=("θ", "ψ"), parameters={"I": I, "J": J, "M": M}, draw=draw)
     return OptimalControl(plant, cost=effort, actuated=1)
 
 

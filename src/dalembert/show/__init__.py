@@ -1,5 +1,7 @@
-"""Plots of a path and of a solution."""
+"""Plots, animations and pages of a path or of a solution. Begin with `plot`, `motion` and `html.report`."""
 
+from dalembert.show.html.report import page
+from dalembert.show.motion import Animation, animate
 from dalembert.show.plot import plot
 
-__all__ = ["plot"]
+__all__ = ["Animation", "animate", "page", "plot"]

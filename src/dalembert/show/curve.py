@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,19 @@ import numpy as np
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.show.panels import names_of
+from dalembert.show.style import Theme
 
 CELLS = 1500  # of the range, per axis: points that stay in one cell are drawn once
 PIECE = 5000  # points per line: the rasterizer refuses much longer self-crossing ones
 LAPS = 60.0  # length of a curve, in widths of its range, beyond which it covers itself and a colour means nothing
-BLUE, RED, GREY = "#1f5a99", "#b5321f", "#555555"
 
 
-def draw_curve(figure: Any, path: Path) -> None:
+def draw_curve(figure: Any, path: Path, places: Sequence[int], theme: Theme) -> None:
+    """The curve of the coordinates at these places of q, coloured by time."""
     from matplotlib.collections import LineCollection
 
-    q, names = np.asarray(path.q), names_of(path)
+    every = names_of(path)
+    q, names = np.asarray(path.q)[:, list(places)], [every[i] for i in places]
     t = np.asarray(path.t)
     kept = _moved(q)
     q, t = q[kept], t[kept]
@@ -36,15 +39,16 @@ def draw_curve(figure: Any, path: Path) -> None:
         lines.set(
             array=np.array([t[s].mean() for s in pieces]),
             cmap="plasma",
-            clim=(float(t[0]), float(t[-1] + 0.15 * (t[-1] - t[0]))),
+            clim=(float(t[0] - theme.dim * (t[-1] - t[0])), float(t[-1] + 0.15 * (t[-1] - t[0]))),
         )
         bar = figure.colorbar(lines, ax=ax, location="bottom", label="t", shrink=0.7, pad=0.06, aspect=40)
         bar.ax.set_xlim(float(t[0]), float(t[-1]))
     else:
-        lines.set(linewidths=0.5, color=BLUE)
-    ax.plot(*q[:1].T, marker="o", markersize=4, color="black", linestyle="", label="start")
+        lines.set(linewidths=0.5, color=theme.lines[0])
+    ax.plot(*q[:1].T, marker="o", markersize=4, color=theme.text, linestyle="", label="start")
     failed = Outcome(int(path.code)).failed
-    ax.plot(*q[-1:].T, marker="x" if failed else "s", markersize=7 if failed else 4, color=RED if failed else GREY,
+    colour = theme.red if failed else theme.lines[-1]
+    ax.plot(*q[-1:].T, marker="x" if failed else "s", markersize=7 if failed else 4, color=colour,
             markeredgewidth=1.6 if failed else 1.0, linestyle="", label="last solved step" if failed else "end")  # fmt: skip
     _frame(ax, q, names)
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, handlelength=1.0)
@@ -82,7 +86,8 @@ def _frame(ax: Any, q: np.ndarray, names: list[str]) -> None:
     for i, axis in enumerate("xyz"[: q.shape[1]]):
         getattr(ax, f"set_{axis}lim")(low[i] - 0.05 * width[i], high[i] + 0.05 * width[i])
         getattr(ax, f"set_{axis}label")(names[i])
-    if np.max(width) < 5 * np.min(width):
+    positions = {"x", "y"} <= set(names)  # one unit of length is as long up as aside, however long and thin the path is
+    if positions or np.max(width) < 5 * np.min(width):
         ax.set_aspect("equal", adjustable="box")
         if len(width) == 3:
             for axis, part in zip((ax.xaxis, ax.yaxis, ax.zaxis), width / np.max(width), strict=True):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dalembert.path import Path
+from dalembert.solution import CriticalPoint
 
 COLUMNS = 2000  # of a time axis: more than a printed figure has dots
 MOST = 24  # panels of coordinates; more coordinates share panels
@@ -14,18 +17,19 @@ Line = tuple[str, np.ndarray]  # name, values
 Panel = tuple[str, np.ndarray, list[Line]]  # label of the axis, times, (name, values) of each line
 
 
-def panels(path: Path, velocities: bool) -> list[Panel]:
-    """One panel per coordinate, then velocities, multipliers and constraint forces, each over its own times."""
+def panels(path: Path, velocities: bool, places: Sequence[int]) -> list[Panel]:
+    """One panel per coordinate, then velocities, multipliers and constraint forces, each over its own times. places: of the
+    coordinates in q."""
     names, t = names_of(path), np.asarray(path.t)
-    shared = -(-len(names) // MOST)
-    groups = [range(i, min(i + shared, len(names))) for i in range(0, len(names), shared)]
+    shared = -(-len(places) // MOST)
+    groups = [places[i : i + shared] for i in range(0, len(places), shared)]
     found: list[Panel] = [
         (" ".join(names[i] for i in g), t, [(names[i], np.asarray(path.q)[:, i]) for i in g]) for g in groups
     ]
     if velocities:
-        lines = [(f"d{name}/dt", np.asarray(path.v)[:, i]) for i, name in enumerate(names)]
+        lines = [(f"d{names[i]}/dt", np.asarray(path.v)[:, i]) for i in places]
         found += _together("velocities", np.asarray(path.t_velocity), lines)
-    return found + _force_panels(path, names)
+    return found + _force_panels(path, names, places)
 
 
 def _together(label: str, t: np.ndarray, lines: list[Line]) -> list[Panel]:
@@ -36,13 +40,13 @@ def _together(label: str, t: np.ndarray, lines: list[Line]) -> list[Panel]:
     return [(name, t, [(name, y)]) for name, y in lines]
 
 
-def _force_panels(path: Path, names: list[str]) -> list[Panel]:
+def _force_panels(path: Path, names: list[str], places: Sequence[int]) -> list[Panel]:
     """Multipliers and constraint forces; one panel where a single multiplier is, up to sign, the only force."""
     t, multipliers = np.asarray(path.t_multipliers), np.asarray(path.multipliers)
     forces, m = np.asarray(path.constraint_forces), multipliers.shape[1]
     if m == 0 or t.size == 0:
         return []
-    acting = [i for i in range(len(names)) if np.any(forces[:, i] != 0)]
+    acting = [i for i in places if np.any(forces[:, i] != 0)]
     if m == 1 and len(acting) == 1 and np.array_equal(np.abs(forces[:, acting[0]]), np.abs(multipliers[:, 0])):
         return [(f"force on {names[acting[0]]} (λ)", t, [("", multipliers[:, 0])])]
     labels = [f"λ{subscript(i + 1)}" for i in range(m)] if m > 1 else ["λ"]
@@ -68,10 +72,9 @@ def envelope(t: np.ndarray, y: np.ndarray, columns: int = COLUMNS) -> np.ndarray
     return np.unique(np.concatenate([starts, by_value[starts], largest, ends - 1, np.flatnonzero(~np.isfinite(y))]))
 
 
-def names_of(path: Path) -> list[str]:
+def names_of(path: Path | CriticalPoint) -> list[str]:
     """The names of q given with the system, or q₀, q₁, …"""
-    given = path.provenance.coordinates if path.provenance is not None else ()
-    return list(given) or [f"q{subscript(i)}" for i in range(np.shape(path.q)[1])]
+    return list(path.coordinates) or [f"q{subscript(i)}" for i in range(np.shape(path.q)[1])]
 
 
 def subscript(i: int) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dalembert.numbers import as_flag, as_function, described
 from dalembert.path import Path
-from dalembert.show.figure import plot_path
+from dalembert.show.figure import Wanted, plot_path
 from dalembert.show.solution import plot_solution
+from dalembert.show.style import theme_of
 from dalembert.solution import CriticalPoint
+from dalembert.systems.problem import names_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,12 +24,18 @@ def plot(
     velocities: bool = False,
     curve: bool | None = None,
     exact: Callable | None = None,
+    coordinates: Sequence[str] | None = None,
+    dark: bool = False,
 ) -> Figure:
     """q(t), λ(t) and Rᵀλ(t) of a path, each over its own times, and the curve in configuration space for n = 2, 3; or a
     solution.
 
     A run that ended early is marked with time and reason. Of a solution: q at the nodes, the derivatives up to the k-th and
-    the multipliers over their own times; of a ControlSolution q, v, the controls and the constraint forces.
+    the multipliers over their own times; of a ControlSolution q, v, the controls and the constraint forces. Positions x and
+    y have one unit of length on both axes; a curve on a sphere is drawn with the sphere.
+
+    A notebook shows the figure as the value of a cell. In a script that has imported matplotlib.pyplot before, plt.show()
+    shows it in a window.
 
     Args:
         path: a Path or a Solution.
@@ -35,6 +43,8 @@ def plot(
         velocities: add v of a path, at its own times.
         curve: draw the configuration space curve of a path or not; by default for n = 2 and 3.
         exact: t → q (…, n) of a solution, drawn behind q.
+        coordinates: names of those of a path that are drawn; all by default. Two or three have their curve drawn.
+        dark: light on dark.
 
     Returns:
         A matplotlib Figure: figure.savefig("run.pdf"), or its value in a notebook.
@@ -47,6 +57,8 @@ def plot(
         >>> da.plot(path, velocities=True).savefig("run.png")
     """
     as_flag(velocities, "velocities")
+    as_flag(dark, "dark")
+    named = None if coordinates is None else names_of(coordinates)
     if curve is not None:
         as_flag(curve, "curve")
     if exact is not None:
@@ -56,7 +68,9 @@ def plot(
     if not isinstance(path, CriticalPoint):
         if exact is not None:
             raise ValueError("exact: belongs to the figure of a Solution; draw it over that of a Path yourself")
-        return plot_path(path, title=title, velocities=velocities, curve=curve)
+        return plot_path(path, Wanted(title, velocities, curve, named), theme_of(dark))
+    if named is not None:
+        raise ValueError("coordinates: belong to the figure of a Path; that of a Solution shows all")
     if velocities or curve is not None:
         raise ValueError("velocities, curve: belong to the figure of a Path; that of a Solution always shows velocities")
-    return plot_solution(path, title=title, exact=exact)
+    return plot_solution(path, theme_of(dark), title=title, exact=exact)

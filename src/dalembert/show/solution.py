@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dalembert.drawing.scene import Scene
 from dalembert.numbers import called, real_numbers
-from dalembert.show.figure import COLOURS, STYLE
-from dalembert.show.panels import subscript
-from dalembert.solution import ControlSolution, CriticalPoint, Solution
-from dalembert.solution_bounds import ActiveBounds
+from dalembert.show.frames import scene_for
+from dalembert.show.inline import new_figure
+from dalembert.show.panels import names_of, subscript
+from dalembert.show.results import results_of
+from dalembert.show.stage import Scenery
+from dalembert.show.style import Theme
+from dalembert.solution import ActiveBounds, ControlSolution, CriticalPoint, Solution
 from dalembert.systems import is_traced
 
 if TYPE_CHECKING:
@@ -22,32 +26,35 @@ LISTED = ("q", "u")  # panels with a legend: the colours of the others are those
 DERIVATIVES = ("q", "dq/dt", "d²q/dt²", "d³q/dt³", "d⁴q/dt⁴")
 
 
-def plot_solution(solution: CriticalPoint, *, title: str | None = None, exact: Any = None) -> Figure:
+def plot_solution(solution: CriticalPoint, theme: Theme, *, title: str | None = None, exact: Any = None) -> Figure:
     """q at the nodes, its derivatives up to the k-th as the windows see them, and multipliers, each over its own times; of a
     ControlSolution velocities, controls and constraint forces. Bounds are dashed, with a dot at every node that is on one.
 
     exact(t) → q (…, n), drawn grey behind q. Returns a matplotlib Figure. ValueError where it is traced or a batch.
     """
     import matplotlib as mpl
-    from matplotlib.figure import Figure
 
     if is_traced(solution):
         raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then plot it")
     if np.ndim(solution.code):
         raise ValueError(f"path: holds a batch of shape {np.shape(solution.code)}; plot its solutions one by one")
     content = _panels(solution)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(6.2, 1.5 * len(content) + 0.9), layout="constrained")
-        axes = figure.subplots(len(content), 1, sharex=True, squeeze=False)[:, 0]
+    with mpl.rc_context(theme.style):
+        globe = _globe(solution)
+        figure = new_figure((6.2 + 4.4 * (globe is not None), max(1.5 * len(content) + 0.9, 4.4 * (globe is not None))))
+        parts: Any = [figure] if globe is None else figure.subfigures(1, 2, width_ratios=[6.2, 4.4])
+        axes = parts[0].subplots(len(content), 1, sharex=True, squeeze=False)[:, 0]
+        if globe is not None:
+            Scenery(parts[1], 111, [globe], theme)
         if exact is not None:
             fine = np.linspace(float(solution.t[0]), float(solution.t[-1]), 400)
-            axes[0].plot(fine, _exact(exact, fine, np.shape(solution.q)[1]), color="0.6", linewidth=2.5)
+            axes[0].plot(fine, _exact(exact, fine, np.shape(solution.q)[1]), color=theme.faint, linewidth=2.5)
         for ax, (label, t, values) in zip(axes, content, strict=True):
             for i, column in enumerate(values.T):
-                ax.plot(t, column, color=COLOURS[i % len(COLOURS)], label=f"{label[0]}{subscript(i)}")
+                ax.plot(t, column, color=theme.lines[i % len(theme.lines)], label=_label(solution, label, i))
             name = {"dq/dt": "v", "g": "inequalities"}.get(label, label)
             if name in solution.bounds:
-                _draw_bounds(ax, solution.bounds[name], values.shape[1])
+                _draw_bounds(ax, solution.bounds[name], theme)
             ax.set_ylabel(label)
             ax.margins(x=0.01)
             if label in LISTED and values.shape[1] > 1:
@@ -58,11 +65,23 @@ def plot_solution(solution: CriticalPoint, *, title: str | None = None, exact: A
     return figure
 
 
-def _draw_bounds(ax: Any, bounds: ActiveBounds, columns: int) -> None:
-    """Dashed lines, and dots where they are active; columns: of the panel."""
+def _label(solution: CriticalPoint, panel: str, i: int) -> str:
+    return names_of(solution)[i] if panel == "q" else f"{panel[0]}{subscript(i)}"
+
+
+def _globe(solution: CriticalPoint) -> Scene | None:
+    """The drawing of a curve on a sphere."""
+    (shown,) = results_of(solution)
+    drawn = shown.subject.scene is not None or getattr(shown.problem, "draw", None) is not None
+    scene = scene_for(shown) if drawn else None
+    return scene if scene is not None and any(outline.kind == "ball" for outline in scene.outlines) else None
+
+
+def _draw_bounds(ax: Any, bounds: ActiveBounds, theme: Theme) -> None:
+    """Dashed lines, and dots where they are active."""
     t = bounds.t
     for i, column in enumerate(bounds.values.T):
-        style = {"color": COLOURS[i % len(COLOURS)], "linewidth": 0.8, "linestyle": "--"}
+        style = {"color": theme.lines[i % len(theme.lines)], "linewidth": 0.8, "linestyle": "--"}
         for side in (bounds.lower[:, i], bounds.upper[:, i]):
             if np.isfinite(side).any():
                 ax.plot(t, np.where(np.isfinite(side), side, np.nan), **style)

@@ -1,0 +1,235 @@
+"""Shapes in the plane or in space: what `draw=` of a system returns for one state.
+
+A shape becomes points (k, d): those of an outline that does not move in the shape itself. Over a path they are one array
+(frames, k, d), so that matplotlib, the page and a stored file need to know nothing else.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.numbers import as_array, as_flag, as_number
+
+Points = Float[Array, "k d"]
+
+
+class Drawn(eqx.Module):
+    """A shape: points (k, d) in the plane, d = 2, or in space, d = 3."""
+
+    @abc.abstractmethod
+    def points(self) -> Points:
+        """What stands for the shape: k points."""
+
+    @property
+    def face(self) -> int:
+        """Points of one face, 0 of what has none."""
+        return 0
+
+    @property
+    def leaves_trail(self) -> bool:
+        """Whether the way of its points is drawn too."""
+        return False
+
+
+class Dots(Drawn):
+    """k points: masses, joints, a pen.
+
+    Args:
+        at: (k, 2) or (k, 3), or one point (2,) or (3,).
+        trail: draw the way of the points too.
+
+    Raises:
+        ValueError: another shape.
+        TypeError: at holds no numbers.
+
+    Example:
+        >>> da.Dots([[0.0, 0.0], [1.0, 0.0]]).points().shape
+        (2, 2)
+    """
+
+    at: Points
+    trail: bool = eqx.field(static=True)
+
+    def __init__(self, at: Any, trail: bool = False):
+        self.at, self.trail = _points(at, "at", 1), as_flag(trail, "trail")
+
+    def points(self) -> Points:
+        return self.at
+
+    @property
+    def leaves_trail(self) -> bool:
+        return self.trail
+
+
+class Rod(Drawn):
+    """A line through k points: a rod, a chain, a spring, the ground. One that does not move is drawn grey.
+
+    Args:
+        at: (k, 2) or (k, 3), k ≥ 2.
+
+    Raises:
+        ValueError: another shape.
+        TypeError: at holds no numbers.
+
+    Example:
+        >>> swinging = da.System(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), coordinates=("θ",),
+        ...                      draw=lambda q: [da.Rod([[0.0, 0.0], [jnp.sin(q[0]), -jnp.cos(q[0])]])])
+    """
+
+    at: Points
+
+    def __init__(self, at: Any):
+        self.at = _points(at, "at", 2)
+
+    def points(self) -> Points:
+        return self.at
+
+
+class Body(Drawn):
+    """A filled polygon, or several of equally many corners: a plate, a car from above, the faces of a box.
+
+    Args:
+        corners: (k, 2) or (k, 3), k ≥ 3, in order around it; of several (faces, k, 2) or (faces, k, 3).
+
+    Raises:
+        ValueError: another shape.
+        TypeError: corners holds no numbers.
+
+    Example:
+        >>> da.Body.box([0.0, 0.0], [2.0, 1.0], angle=0.3).points().shape
+        (4, 2)
+    """
+
+    corners: Float[Array, "..."]
+
+    def __init__(self, corners: Any):
+        found = as_array(corners, "corners")
+        faces = found.ndim == 3 and found.shape[2] in (2, 3) and found.shape[1] > 2
+        self.corners = found if faces else _points(found, "corners", 3)
+
+    @classmethod
+    def box(cls, centre: Any, size: Any, *, angle: Any = 0.0, rotation: Any = None) -> Body:
+        """A rectangle of this size about a centre, turned by an angle; in space a box, turned by a rotation (3, 3).
+
+        Args:
+            centre: (2,) or (3,).
+            size: (2,) or (3,), lengths of the sides.
+            angle: in the plane.
+            rotation: in space, whose columns are the axes of the box; none: it is not turned.
+        """
+        middle, half = as_array(centre, "centre"), 0.5 * as_array(size, "size")
+        if middle.shape not in ((2,), (3,)) or half.shape != middle.shape:
+            raise ValueError(f"centre, size: found shapes {middle.shape}, {half.shape}; give both (2,), or both (3,)")
+        if middle.shape == (2,):
+            cos, sin = jnp.cos(angle), jnp.sin(angle)
+            return cls(middle + (_SQUARE * half) @ jnp.array([[cos, sin], [-sin, cos]]))
+        turn = jnp.eye(3) if rotation is None else as_array(rotation, "rotation")
+        if turn.shape != (3, 3):
+            raise ValueError(f"rotation: found shape {turn.shape}; give a matrix (3, 3)")
+        return cls(middle + (_CUBE * half) @ turn.T)
+
+    def points(self) -> Points:
+        return self.corners.reshape(-1, self.corners.shape[-1])
+
+    @property
+    def face(self) -> int:
+        return self.corners.shape[-2]
+
+
+class Wheel(Drawn):
+    """A circle with a spoke that shows how far it has turned: a wheel seen from the side, a disk in space.
+
+    Args:
+        centre: (2,) or (3,).
+        radius: of the rim.
+        angle: by which it has turned; in the plane counterclockwise from the x axis.
+        axle: (3,) in space, the direction of the axle.
+
+    Raises:
+        ValueError: another shape, or an axle that is missing in space.
+        TypeError: an argument is no number.
+
+    Example:
+        >>> da.Wheel([0.0, 1.0], 0.5, angle=0.0).points().tolist()  # centre, end of the spoke, a quarter further
+        [[0.0, 1.0], [0.5, 1.0], [0.0, 1.5]]
+    """
+
+    centre: Float[Array, "d"]
+    radius: Float[Array, ""]
+    angle: Float[Array, ""]
+    axle: Float[Array, "3"] | None
+
+    def __init__(self, centre: Any, radius: Any, angle: Any = 0.0, axle: Any = None):
+        self.centre = _points(centre, "centre", 1)[0]
+        self.radius = jnp.asarray(as_number(radius, "radius", "the radius, a number"))
+        self.angle = jnp.asarray(as_number(angle, "angle", "an angle, a number"))
+        self.axle = None if axle is None else as_array(axle, "axle")
+        if (self.axle is not None and self.axle.shape != (3,)) or (self.axle is None) != (self.centre.shape == (2,)):
+            found = "none" if self.axle is None else f"shape {self.axle.shape}"
+            raise ValueError(f"axle: found {found}; a wheel in space has an axle (3,), one in the plane has none")
+
+    def points(self) -> Points:
+        """The centre, the end of the spoke, and the point of the rim a quarter of a turn further."""
+        cos, sin = self.radius * jnp.cos(self.angle), self.radius * jnp.sin(self.angle)
+        if self.axle is None:
+            return self.centre + jnp.stack([jnp.zeros(2), jnp.stack([cos, sin]), jnp.stack([-sin, cos])])
+        n = self.axle / jnp.linalg.norm(self.axle)
+        helper = jnp.where(jnp.abs(n[2]) < 0.9, jnp.array([0.0, 0.0, 1.0]), jnp.array([1.0, 0.0, 0.0]))
+        first = jnp.cross(helper, n)
+        first = first / jnp.linalg.norm(first)
+        second = jnp.cross(n, first)
+        spoke, next_one = cos * first + sin * second, cos * second - sin * first
+        return self.centre + jnp.stack([jnp.zeros(3), spoke, next_one])
+
+
+class Ball(Drawn):
+    """A sphere in space: a globe on which something moves, drawn so that what lies behind it is seen.
+
+    Args:
+        centre: (3,).
+        radius: of the sphere.
+
+    Raises:
+        ValueError: another shape.
+        TypeError: an argument is no number.
+
+    Example:
+        >>> da.Ball([0.0, 0.0, 0.0], 1.0).points().shape
+        (2, 3)
+    """
+
+    centre: Float[Array, "3"]
+    radius: Float[Array, ""]
+
+    def __init__(self, centre: Any, radius: Any):
+        self.centre = as_array(centre, "centre")
+        self.radius = jnp.asarray(as_number(radius, "radius", "the radius, a number"))
+        if self.centre.shape != (3,):
+            raise ValueError(f"centre: found shape {self.centre.shape}; a ball is in space, give (3,)")
+
+    def points(self) -> Points:
+        """The centre, and a point of the sphere."""
+        return jnp.stack([self.centre, self.centre + self.radius * jnp.array([1.0, 0.0, 0.0])])
+
+
+_SQUARE = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+_CUBE = np.array([
+    [[-1.0, -1, -1], [-1, 1, -1], [-1, 1, 1], [-1, -1, 1]], [[1.0, -1, -1], [1, 1, -1], [1, 1, 1], [1, -1, 1]],
+    [[-1.0, -1, -1], [1, -1, -1], [1, -1, 1], [-1, -1, 1]], [[-1.0, 1, -1], [1, 1, -1], [1, 1, 1], [-1, 1, 1]],
+    [[-1.0, -1, -1], [1, -1, -1], [1, 1, -1], [-1, 1, -1]], [[-1.0, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]],
+])  # fmt: skip
+
+
+def _points(value: Any, name: str, least: int) -> Points:
+    """(k, 2) or (k, 3); of one point (1, d)."""
+    found = as_array(value, name)
+    found = found[None] if found.ndim == 1 and least == 1 else found
+    if found.ndim != 2 or found.shape[1] not in (2, 3) or found.shape[0] < least:
+        raise ValueError(f"{name}: found shape {found.shape}; give points (k, 2) or (k, 3), k at least {least}")
+    return found

@@ -1,0 +1,213 @@
+"""animate: the drawing of a result as a moving picture."""
+
+from __future__ import annotations
+
+import html
+import os
+from pathlib import Path as File
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dalembert.drawing.scene import Scene
+from dalembert.numbers import as_flag, as_positive, described, whole_number
+from dalembert.show.film import film, gif_writer
+from dalembert.show.frames import at_times, scene_for
+from dalembert.show.html.report import drawing_text
+from dalembert.show.results import Shown, results_of
+from dalembert.show.style import theme_of
+from dalembert.show.written import check_new, written
+
+if TYPE_CHECKING:
+    from matplotlib.animation import FuncAnimation
+    from matplotlib.figure import Figure
+
+SECONDS = 8.0  # that a motion takes which is longer in real time
+MOST_FRAMES = 3000
+ENDINGS = (".gif", ".mp4", ".webm", ".html")
+
+
+class Animation:
+    """A motion as a matplotlib animation: the value of `animate`, shown in notebooks, saved as .gif, .mp4, .webm or .html.
+
+    Args:
+        scenes: the drawings, at the times of the frames.
+        speed: units of time per second.
+        fps: frames per second.
+        title: above the picture, "" for none.
+        dark: light on dark.
+
+    Example:
+        >>> motion = da.animate(path, speed=1.0, fps=10)
+        >>> motion.frames, motion.fps
+        (20, 10)
+    """
+
+    def __init__(self, scenes: list[Scene], speed: float, fps: int, title: str, dark: bool):
+        self.scenes, self.speed, self.fps = scenes, speed, fps
+        self._title, self._theme = title, theme_of(dark)
+
+    def __repr__(self) -> str:
+        t = self.scenes[0].t
+        return f"Animation({self.frames} frames, t = {t[0]:g} … {t[-1]:g}, speed={self.speed:g}, fps={self.fps})"
+
+    @property
+    def frames(self) -> int:
+        """Their number."""
+        return len(self.scenes[0].t)
+
+    def figure(self, frame: int = -1) -> Figure:
+        """One frame as a matplotlib Figure; the last one by default."""
+        figure, show = self._made()
+        show(range(self.frames)[frame])
+        return figure
+
+    def func_animation(self) -> FuncAnimation:
+        """The FuncAnimation of matplotlib, which keeps time only as long as somebody holds it."""
+        from matplotlib.animation import FuncAnimation
+
+        figure, show = self._made()
+        return FuncAnimation(figure, lambda frame: (show(frame), ())[1], frames=self.frames, interval=1000.0 / self.fps)
+
+    def save(self, file: str | os.PathLike, *, dpi: float = 110) -> None:
+        """Write the motion to a file; one of that name is replaced, when the new one is complete.
+
+        Args:
+            file: a name that ends in .gif, .mp4, .webm or .html; videos need the program ffmpeg.
+            dpi: dots per inch; the figure is 6 inches wide.
+
+        Raises:
+            ValueError: another ending.
+            RuntimeError: ffmpeg is not installed.
+            OSError: the file cannot be written.
+        """
+        import matplotlib as mpl
+
+        target = check_new(file, ENDINGS, "a motion is saved as a picture or a video")
+        as_positive(dpi, "dpi")
+        writer = _writer(target.suffix, self.fps)
+        if writer is None:
+            written(target, lambda place: place.write_text(self._html(), encoding="utf-8"))
+            return
+        with mpl.rc_context(self._theme.style):
+            written(target, lambda place: self._film(writer, place, float(dpi)))
+
+    def _film(self, writer: Any, place: File, dpi: float) -> None:
+        """All frames; not by FuncAnimation.save, which paints everything anew before each of them."""
+        figure, show = self._made()
+        with writer.saving(figure, os.fspath(place), dpi):
+            for frame in range(self.frames):
+                show(frame)
+                writer.grab_frame()
+
+    def _repr_html_(self) -> str:
+        """The page of the drawing in a frame of its own. Matplotlib's own player asks another host for its buttons."""
+        source = html.escape(self._html(), quote=True)
+        return f'<iframe srcdoc="{source}" style="width:100%;height:520px;border:0" title="motion"></iframe>'
+
+    def _html(self) -> str:
+        return drawing_text(self.scenes, self._title, self.speed)
+
+    def _made(self) -> tuple[Figure, Any]:
+        """A figure, and what shows one frame in it."""
+        import matplotlib as mpl
+
+        with mpl.rc_context(self._theme.style):
+            figure, stage, clock = film(_size(self.scenes), self.scenes, self._theme, self._title.replace("$", r"\$"))
+        t = self.scenes[0].t
+        digits = max(0, 2 - int(np.floor(np.log10(max(abs(t[-1] - t[0]), 1e-9)))))
+
+        def show(frame: int) -> None:
+            stage.show(frame)
+            clock.set_text(f"t = {t[frame]:.{digits}f}")
+
+        return figure, show
+
+
+def animate(
+    path: Any,
+    *,
+    speed: float | None = None,
+    fps: int = 25,
+    title: str | None = None,
+    dark: bool = False,
+    system: Any = None,
+) -> Animation:
+    """The motion of a path or a solution, drawn by its system's `draw=`: rods, wheels, bodies, points with their way.
+
+    A system without `draw=` is drawn as the curve of its coordinates: those named x, y, z, or the first two, or one over
+    time. The frames are equally far apart in time; nodes between them are left out. A fast motion that is too long to be
+    followed is shown in its first part.
+
+    Args:
+        path: a Path, a Solution, an ensemble, a list of them, or a mapping from names to them, drawn in one picture.
+        speed: units of time per second: 1 is real time for seconds, 0.1 a slow motion; by default real time up to 8 seconds,
+            and faster for what is longer.
+        fps: frames per second.
+        title: above the picture.
+        dark: light on dark.
+        system: draws a path that was loaded, or has another `draw=` than the one that ran.
+
+    Returns:
+        An Animation: the value of a cell in a notebook, or `.save("run.gif")`.
+
+    Raises:
+        TypeError: an argument is of the wrong type; the message names it.
+        ValueError: a traced path, drawings in the plane beside drawings in space, more than 3000 frames.
+
+    Example:
+        >>> da.animate(path, fps=5).save("pendulum.gif", dpi=40)
+    """
+    as_flag(dark, "dark")
+    whole_number(fps, "fps", 1, 120)
+    if title is not None and not isinstance(title, str):
+        raise TypeError(f"title: found {described(title)}; give a text")
+    if speed is not None:
+        as_positive(speed, "speed")
+    shown = results_of(path, system)
+    scenes = [scene_for(one) for one in shown]
+    if len({scene.dimension for scene in scenes}) > 1:
+        raise ValueError("path: holds drawings in the plane and drawings in space; animate them one by one")
+    return _animation(shown, scenes, speed, fps, title, dark)
+
+
+def _animation(shown: list[Shown], scenes: list[Scene], speed: float | None, fps: int, title: str | None, dark: bool):
+    ends = [(scene.t[0], scene.t[-1]) for scene in scenes]
+    first, last = ends[0][0], max((end for _, end in ends), key=lambda end: abs(end - ends[0][0]))
+    length = abs(last - first)
+    rate = max(1.0, length / SECONDS) if speed is None else speed
+    frames = max(1, round(length / rate * fps))
+    if frames > MOST_FRAMES:
+        raise ValueError(f"speed, fps: these are {frames} frames; at most {MOST_FRAMES} are made. Give a higher speed")
+    times = np.linspace(first, last, frames)
+    part = (
+        "" if all(len(s.t) < 2 or s.t[-1] == one.t[-1] for s, one in zip(scenes, shown, strict=True)) else "the first part"
+    )
+    heading = ", ".join(text for text in (title or "", part) if text)
+    return Animation([at_times(scene, times) for scene in scenes], rate, fps, heading, dark)
+
+
+def _writer(ending: str, fps: int) -> Any:
+    """What writes frames to a file of this kind; None for a page."""
+    from matplotlib.animation import FFMpegWriter
+
+    if ending == ".html":
+        return None
+    if ending == ".gif":
+        return gif_writer(fps)
+    if not FFMpegWriter.isAvailable():
+        raise RuntimeError(
+            f"file: a {ending} needs the program ffmpeg, which is not installed; install it, or save a .gif or a .html"
+        )
+    return FFMpegWriter(fps=fps, extra_args=["-pix_fmt", "yuv420p"] if ending == ".mp4" else [])
+
+
+def _size(scenes: list[Scene]) -> tuple[float, float]:
+    """Inches: as wide as always, as high as the drawing."""
+    if scenes[0].dimension == 3:
+        return 5.4, 5.2
+    boxes = [scene.box for scene in scenes]
+    low, high = np.min([b[0] for b in boxes], axis=0), np.max([b[1] for b in boxes], axis=0)
+    width, height = np.maximum(high - low, 1e-12)
+    ratio = height / width if all(scene.equal for scene in scenes) else 0.6
+    return 6.0, float(np.clip(5.4 * ratio + 0.9, 2.4, 6.4))
