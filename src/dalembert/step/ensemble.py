@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,8 +12,10 @@ import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
+from dalembert.interrupts import Interrupted
 from dalembert.native import COUNTED, counts, native_first
 from dalembert.numbers import MOST_THREADS, described, whole_number
+from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.options import RunOptions, step_of
 from dalembert.step.programs.scaled import Scaled, in_units
@@ -21,9 +23,10 @@ from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.loop import row_of, rows_of, traced_run
 from dalembert.step.run.native import columns_of, compiled, empty_rows, packed, told, unpacked
+from dalembert.step.run.progress import reported
 from dalembert.step.run.provenance import abridged
 from dalembert.step.run.resolution import warn_of_resolution
-from dalembert.step.run.state import Grid, RunState, SampledFeedback, StepOptions, initial_state
+from dalembert.step.run.state import Grid, RunState, SampledFeedback, StepOptions, Watch, initial_state
 from dalembert.step.start.checks import batch_size, check_batch, check_callbacks, initial_value
 from dalembert.step.start.prepare import check_any_system, prepare_any
 from dalembert.step.start.prepared import Given, Prepared, Recipe
@@ -60,6 +63,7 @@ def ensemble(
     max_iterations: int = 25,
     backend: Literal["jax", "native"] | None = None,
     threads: int | None = None,
+    progress: bool | Callable[[int, int], None] = False,
 ) -> Path:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, for B sets of data.
 
@@ -90,6 +94,7 @@ def ensemble(
         max_iterations: as in `simulate`.
         backend: as in `simulate`.
         threads: of the native back-end, all processors if None.
+        progress: as in `simulate`, with the steps of all runs; of the native back-end.
 
     Returns:
         A Path whose arrays have a leading axis of B, of full length; after the end of a run its last state is repeated.
@@ -100,6 +105,7 @@ def ensemble(
     Raises:
         ValueError: an argument has the wrong shape or value; the message names it, and the run where one is at fault.
         TypeError: an argument is of the wrong type, or traced.
+        Interrupted: Ctrl-C ended it; its path has the outcome INTERRUPTED where a run had not ended.
         InconsistentDataError: the initial data of a run do not satisfy the constraints.
 
     Example:
@@ -133,14 +139,25 @@ def ensemble(
     initial = check_callbacks(one, grid, step_options, initial_value(reduce[1]) if reduce else None)
     start = (grid._replace(steps=MANY, every=1), options.recipe, units)
     prepared, carry = _begin(system, given, axes, size, start, initial)
-    record = options.record(options.words(system.texts(), type(system)), system.parameters, **abridged(given))
-    arguments = (prepared, step_options, carry, grid, threads)
-    carry, rows = native_first(_native, _jax, *arguments) if options.native else _jax(*arguments)
+    record = options.recorded(system, each=given["parameters"], **abridged(given))
+    with reported(progress, size * (grid.steps - one.program.starting_nodes)) as watch:
+        arguments = (prepared, step_options, carry, grid, Running(threads, watch))
+        carry, rows = native_first(_native, _jax, *arguments) if options.native else _jax(*arguments)
     path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, grid, step_options)
     path = dataclasses.replace(path, h=np.full(size, path.h))
     warn_of_resolution(path)
     # By device_put: jnp.asarray would compile a program for every shape.
-    return dataclasses.replace(jax.device_put(path), provenance=record)
+    path = dataclasses.replace(jax.device_put(path), provenance=record)
+    if np.any(carry.code == int(Outcome.INTERRUPTED)):
+        raise Interrupted(path)
+    return path
+
+
+class Running(NamedTuple):
+    """How many threads there are at most, and who is told how many steps are done."""
+
+    threads: int | None
+    watch: Watch
 
 
 def _with(system, parameters: dict):
@@ -169,11 +186,11 @@ def _traced(program, step_options: StepOptions, carry: RunState, grid: Grid):
     return eqx.filter_vmap(lambda p, c: traced_run(p, step_options, c, grid))(program, carry)
 
 
-def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, threads):
+def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
     return jax.tree.map(np.asarray, _traced(prepared.program, step_options, carry, grid))
 
 
-def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, threads):
+def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
     """All runs in lanes, over threads."""
     carry = jax.tree.map(np.asarray, carry)
     arrays, static = eqx.partition(prepared.program, eqx.is_array)
@@ -188,7 +205,13 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
     count[:, COUNTED.offset("known")] = carry.known
     start, rows = rows_of(lead, grid.steps, grid.every)
     table = empty_rows((size, rows - start, code.row_size))
-    code.run_many(state, count, inputs, table, threads)
+    watch, k = running.watch, COUNTED.offset("k")
+    between = (
+        None
+        if watch is None
+        else lambda: watch(int((count[:, k] - count[:, COUNTED.offset("first")]).sum()) // code.layout.stages)
+    )
+    code.run_many(state, count, inputs, table, running.threads, between)
     _repeat_last(table, count[:, COUNTED.offset("rows")], jax.tree.map(np.asarray, row_of(prepared.program, carry)), code)
     columns = columns_of(code, table)
     return unpacked(np, code, carry, state, count, columns), columns

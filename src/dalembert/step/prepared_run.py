@@ -17,7 +17,7 @@ from dalembert.step.run.branch import Branch
 from dalembert.step.run.ready import Told
 from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import SampledFeedback
-from dalembert.step.simulate import found_path, solved
+from dalembert.step.simulate import found_path, run_begun, solved
 from dalembert.step.start.prepared import Given
 from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, check_x64
@@ -146,7 +146,7 @@ class PreparedRun:
         run = ready.found.run
 
         def record() -> Provenance:
-            return options.record(run.bound.words, self._system.parameters, q0=q, v0=v)
+            return options.record(run.bound.words, self._system, q0=q, v0=v)
 
         return run.path(q, v, ready.told, options, record)
 
@@ -155,7 +155,7 @@ class PreparedRun:
         options = self._options.at(steps, t0)
         known = known_path(self._system, given, options)
         if known is None:
-            return found_path(self._system, given, options), False
+            return found_path(run_begun(self._system, given, options)), False
         self._ready = Ready.of(known.run, options)
         return known.path, known.calm
 

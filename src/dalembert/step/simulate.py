@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-import dataclasses
+import os
 from collections.abc import Callable
 from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
+from dalembert.interrupts import Interrupted
 from dalembert.lazy import as_left
+from dalembert.messages import suggesting
 from dalembert.native import native_first
 from dalembert.numbers import as_flag
 from dalembert.outcome import Outcome
 from dalembert.path import Path, StepError
+from dalembert.step.begun_run import BegunRun
 from dalembert.step.known_run import known_path
 from dalembert.step.options import RunOptions, step_of
 from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch
-from dalembert.step.run.diagnose import diagnosis
 from dalembert.step.run.loop import chunked_run, traced_run
 from dalembert.step.run.native import native_run
 from dalembert.step.run.native_traced import native_traced_run
+from dalembert.step.run.progress import reported
 from dalembert.step.run.resolution import warn_of_resolution
-from dalembert.step.run.state import Grid, RunState, SampledFeedback, StepOptions, initial_state
+from dalembert.step.run.state import Grid, RunState, SampledFeedback, StepOptions, Watch, initial_state
 from dalembert.step.start.checks import check_callbacks, initial_value
 from dalembert.step.start.prepare import prepare_any
 from dalembert.step.start.prepared import Given, Prepared
 from dalembert.step.start.second_node import Starter
+from dalembert.step.stored.streamed import stored_path
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.tracing import Jitted
 
 
+@suggesting(
+    T="give steps=round(T / h)", time="give steps=round(time / h)", t="give h= and steps=; t0= is the beginning",
+    dt="the step is h=", step="h= is the length of a step, steps= their number", N="their number is steps=",
+)  # fmt: skip
 def simulate(
     system: System | DiscreteSystem | VariationalProblem,
     q0=None,
@@ -58,6 +64,8 @@ def simulate(
     max_iterations: int = 25,
     throw: bool = True,
     backend: Literal["jax", "native"] | None = None,
+    store: str | os.PathLike | None = None,
+    progress: bool | Callable[[int, int], None] = False,
 ) -> Path:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, from (q₀, v₀).
 
@@ -89,6 +97,9 @@ def simulate(
         throw: raise where a step cannot be solved; False returns the partial path, its outcome telling why.
         backend: "native", machine code, the default on CPUs: with one warning and the JAX run where a function cannot be
             translated; or "jax", the portable one, the default elsewhere and for the rules Nearest and Least.
+        store: a folder, such as "run.zarr", that takes the states instead of memory, chunk by chunk; see `resume`. The Path
+            has the first and the last of them, `load` all. Not under tracing.
+        progress: True shows steps, rate and remaining time on a terminal; a function is told (done, total) now and then.
 
     Returns:
         The Path, with t (N+1,), q (N+1, n), v, multipliers and constraint forces, each with its own times, and provenance.
@@ -98,6 +109,8 @@ def simulate(
 
     Raises:
         StepError: a step cannot be solved, and throw is true; it carries the partial path.
+        Interrupted: Ctrl-C ended the run, and throw is true; it carries the partial path.
+        FileExistsError: the store exists.
         ValueError: an argument has the wrong shape or value; the message names it.
         TypeError: an argument is of the wrong type.
         InconsistentDataError: the initial data do not satisfy the constraints.
@@ -119,8 +132,14 @@ def simulate(
     )  # fmt: skip
     as_flag(throw, "throw")
     given = Given(q0, v0, nodes, jets, multipliers)
-    known = known_path(system, given, options)
-    path = found_path(system, given, options) if known is None else known.path
+    with reported(progress, options.steps) as watch:
+        short = store is None and watch is None  # the short way tells nobody how far it is
+        known = known_path(system, given, options) if short else None
+        if known is not None:
+            path = known.path
+        else:
+            begun = run_begun(system, given, options)
+            path = found_path(begun, watch) if store is None else stored_path(begun, watch, store)
     if as_left(path, "provenance") is None:  # traced
         return path
     warn_of_resolution(path)
@@ -128,29 +147,33 @@ def simulate(
 
 
 def solved(path: Path) -> Path:
-    """StepError where a step could not be solved."""
-    if Outcome(int(as_left(path, "code"))).failed:
+    """StepError where a step could not be solved, Interrupted where Ctrl-C ended the run."""
+    outcome = Outcome(int(as_left(path, "code")))
+    if outcome is Outcome.INTERRUPTED:
+        raise Interrupted(path)
+    if outcome.failed:
         raise StepError(path)
     return path
 
 
-def found_path(system, given: Given, options: RunOptions) -> Path:
-    """The path, with every check, of every kind of problem, by either back-end, traced or not: however it
-    ended, and without provenance where it is traced."""
-    grid, step_options, reduce = options.grid, options.step_options, options.reduce
+def run_begun(system, given: Given, options: RunOptions) -> BegunRun:
+    """With every check, of every kind of problem."""
+    grid, reduce = options.grid, options.reduce
     prepared = prepare_any(system, given, grid, options.recipe)
-    program = prepared.program
-    initial = check_callbacks(prepared, grid, step_options, initial_value(reduce[1]) if reduce else None)
+    initial = check_callbacks(prepared, grid, options.step_options, initial_value(reduce[1]) if reduce else None)
     carry = initial_state(prepared, grid.t0, grid.h, initial)
-    if is_traced(program, carry, grid.t0, grid.h, prepared.expected):
-        return _inside(prepared, step_options, carry, grid, options.native)
-    record = options.record(options.words(system.texts(), type(system)), system.parameters, **given._asdict())
-    arguments = (program, step_options, carry, grid)
-    carry, rows = native_first(native_run, chunked_run, *arguments) if options.native else chunked_run(*arguments)
-    carry = carry._replace(code=np.asarray(int(diagnosis(program, step_options, carry, grid.t0, grid.h))))
-    # By NumPy: every small operation of JAX is compiled when it is first met, jnp.asarray too, for every shape.
-    prepared, carry, rows = jax.tree.map(np.asarray, (prepared, carry, rows))
-    return dataclasses.replace(path_of(np, prepared, carry, rows, grid, step_options), provenance=record)
+    traced = is_traced(prepared.program, carry, grid.t0, grid.h, prepared.expected)
+    record = None if traced else options.recorded(system, **given._asdict())
+    return BegunRun(prepared, carry, grid, options.step_options, options.native, record)
+
+
+def found_path(begun: BegunRun, watch: Watch = None) -> Path:
+    """The path by either back-end, traced or not: however it ended, and without provenance where it is traced."""
+    if begun.record is None:
+        return _inside(begun.prepared, begun.step_options, begun.carry, begun.grid, begun.native)
+    arguments = (*begun.arguments, watch)
+    carry, rows = native_first(native_run, chunked_run, *arguments) if begun.native else chunked_run(*arguments)
+    return begun.ended(carry, rows)
 
 
 @Jitted

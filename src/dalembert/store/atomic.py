@@ -15,18 +15,18 @@ from typing import IO
 _UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
-def write(target: str | os.PathLike, *content: bytes | memoryview) -> None:
+def write(target: str | os.PathLike, *content: bytes | memoryview, flushed: bool = True) -> None:
     """The pieces of content as the file `target`, in one step: a reader finds the old file or the new one, never half.
 
     They go to a temporary of a new name beside the target, `.dalembert-….part`, whose space is reserved first; it is flushed
     to the disk and renamed. A symbolic link is followed, as by `open`: the file it points to is replaced, the link stays.
     A file that is replaced keeps its mode, and its owner and group where the system allows that; a new one has what `open`
-    gives. Another hard link to it keeps the old content.
+    gives. Another hard link to it keeps the old content. Not flushed, it may be lost with the power until `flush`.
     Errors: OSError with the target as file name (PermissionError, IsADirectoryError, …); then nothing has changed.
     """
     with _named(target):
         place = File(os.path.realpath(target))
-        _write(place, _replaced(place), content)
+        _write(place, _replaced(place), content, flushed)
 
 
 def check(target: str | os.PathLike) -> None:
@@ -45,7 +45,7 @@ def _named(target: str | os.PathLike) -> Iterator[None]:
         raise OSError(error.errno or errno.EIO, reason, os.fspath(target)) from error
 
 
-def _write(place: File, old: os.stat_result | None, content: tuple[bytes | memoryview, ...]) -> None:
+def _write(place: File, old: os.stat_result | None, content: tuple[bytes | memoryview, ...], flushed: bool) -> None:
     partial = place.with_name(f".dalembert-{secrets.token_hex(8)}.part")
     # Until it has the mode of the old file, nobody else may read what will perhaps be private.
     mode = 0o666 if old is None else 0o600
@@ -58,13 +58,27 @@ def _write(place: File, old: os.stat_result | None, content: tuple[bytes | memor
             stream.flush()
             if old is not None:
                 _inherit(stream, old)
-            os.fsync(stream.fileno())
+            if flushed:
+                os.fsync(stream.fileno())
         os.replace(partial, place)
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise
-    _flush_folder(place.parent)
+    if flushed:
+        _flush_folder(place.parent)
+
+
+def flush(*places: File) -> None:
+    """Files that were written without, and their folders."""
+    for place in places:
+        handle = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    for folder in {place.parent for place in places}:
+        _flush_folder(folder)
 
 
 def _replaced(place: File) -> os.stat_result | None:

@@ -15,6 +15,7 @@ from dalembert.store.atomic import write
 from dalembert.store.checks import check_format
 from dalembert.store.checksum import NOTE, FileError, last_line, verified
 from dalembert.store.paths import check_path, path_from_xarray, path_to_xarray
+from dalembert.store.runs import load_run
 from dalembert.store.solutions import CONTENTS, check_solution, solution_from_xarray, solution_to_xarray
 from dalembert.systems.problem import Problem
 
@@ -107,9 +108,10 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint:
     """The path or solution stored by `save`, equal bit for bit, with outcome, statistics and provenance.
 
     The checksum in the last line of the file is checked first; files of versions before it have none and are read without.
+    Of a run in a store, run.zarr, it is what is committed, each chunk checked: all of it where the run has ended.
 
     Args:
-        file: its name.
+        file: its name, or that of a store.
 
     Returns:
         The Path or the Solution.
@@ -125,6 +127,8 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint:
         'minimum'
     """
     source = _as_file(file)
+    if source.is_dir() and (source.suffix == ".zarr" or (source / "zarr.json").exists()):
+        return _of_run(source)
     try:
         content = source.read_bytes()  # at once, so that a save meanwhile does not matter
     except FileNotFoundError:
@@ -134,6 +138,15 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint:
         return from_xarray(data)
     except ValueError as error:
         raise FileError(source, f"was not written by dalembert.save ({error})") from error
+
+
+def _of_run(source: File) -> Path:
+    try:
+        return load_run(source)
+    except FileError:
+        raise
+    except ValueError as error:
+        raise FileError(source, f"is damaged ({error})") from error
 
 
 def matches(path: Path | str | os.PathLike, system: Problem) -> bool:

@@ -17,7 +17,9 @@ import numpy as np
 
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Statistics
+from dalembert.solution import CriticalPoint
 from dalembert.store.checks import FORMAT, REAL, WHOLE, attribute, check_outcomes, check_variables, variable
+from dalembert.store.drawings import drawing_to_variables, subject_from_xarray
 from dalembert.store.reduced import reduced_from_xarray, reduced_to_variables
 from dalembert.systems import is_traced
 
@@ -79,8 +81,10 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
         flag_values=np.array([int(o) for o in Outcome]), flag_meanings=" ".join(o.name.lower() for o in Outcome)
     )
     tree, leaves = reduced_to_variables(path.reduced)
-    attributes = _attributes(path) | {"reduced": tree}
-    return xr.Dataset(variables | leaves, _coordinates(path, lanes, dimension), attributes)
+    subject = path.provenance.subject if path.provenance is not None else None
+    drawing, described = drawing_to_variables(subject, path.t, path.q)
+    attributes = _attributes(path) | {"reduced": tree} | described
+    return xr.Dataset(variables | leaves | drawing, _coordinates(path, lanes, dimension), attributes)
 
 
 def path_from_xarray(data: xarray.Dataset) -> Path:
@@ -187,10 +191,9 @@ def _coordinates(path: Path, lanes: tuple[str, ...], dimension: dict[str, str]) 
     return found
 
 
-def coordinate_names(path: Path) -> list[str]:
+def coordinate_names(path: Path | CriticalPoint) -> list[str]:
     """The names of q given with the system, or q0, q1, …"""
-    given = path.provenance.coordinates if path.provenance is not None else ()
-    return list(given) or [f"q{i}" for i in range(np.shape(path.q)[-1])]
+    return list(path.coordinates) or [f"q{i}" for i in range(np.shape(path.q)[-1])]
 
 
 def _attributes(path: Path) -> dict[str, Any]:
@@ -201,7 +204,7 @@ def _attributes(path: Path) -> dict[str, Any]:
         found |= {"outcome": outcome.name.lower(), "outcome_code": int(outcome), "outcome_message": outcome.message}
     if path.provenance is not None:
         names = [field.name for field in dataclasses.fields(path.provenance)]
-        found |= {_attribute(name): _text(getattr(path.provenance, name)) for name in names}
+        found |= {_attribute(name): stored_text(getattr(path.provenance, name)) for name in names}
     return found
 
 
@@ -210,7 +213,7 @@ def _attribute(field: str) -> str:
     return "coordinate_names" if field == "coordinates" else field
 
 
-def _text(value: str | tuple[str, ...]) -> str:
+def stored_text(value: str | tuple[str, ...]) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -218,10 +221,17 @@ def _provenance(data: xarray.Dataset) -> Provenance | None:
     if "source_hash" not in data.attrs:
         return None
     texts = {f.name: attribute(data, _attribute(f.name)) for f in dataclasses.fields(Provenance)}
+    record = Provenance(**{**texts, "coordinates": stored_names(texts["coordinates"])})
+    subject = subject_from_xarray(data)
+    return record if subject is None else record.of(subject)
+
+
+def stored_names(text: str) -> tuple[str, ...]:
+    """The names of coordinates from the attribute that holds them."""
     try:
-        names = json.loads(texts["coordinates"])
+        names = json.loads(text)
     except ValueError:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"data: the attribute coordinate_names is {texts['coordinates']!r}; a list of names is right")
-    return Provenance(**{**texts, "coordinates": tuple(names)})
+        raise ValueError(f"data: the attribute coordinate_names is {text!r}; a list of names is right")
+    return tuple(names)

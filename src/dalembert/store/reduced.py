@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def reduced_to_variables(value: Any) -> tuple[str, dict[str, tuple]]:
     """The tree as JSON, with numbers for its leaves, and the leaves as variables reduced_0, reduced_1, …"""
-    tree, leaves = _flatten(value)
+    tree, leaves = flatten(value)
     variables = {}
     for i, leaf in enumerate(leaves):
         axes = tuple(f"reduced_{i}_{j}" for j in range(leaf.ndim))
@@ -28,14 +28,18 @@ def reduced_to_variables(value: Any) -> tuple[str, dict[str, tuple]]:
 
 def reduced_from_xarray(data: xarray.Dataset) -> Any:
     """The value again; ValueError where tree and variables do not fit."""
-    text = attribute(data, "reduced")
+    return rebuilt(attribute(data, "reduced"), {str(name): x for name, x in data.variables.items()})
+
+
+def rebuilt(text: str, leaves: Mapping[str, Any]) -> Any:
+    """The value from its tree as JSON and its leaves, reduced_0, reduced_1, …; ValueError where they do not fit."""
     try:
-        return _rebuild(json.loads(text), data)
+        return _rebuild(json.loads(text), leaves)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"data: the attribute reduced, {text!r:.80}, is no tree of the variables reduced_…") from error
 
 
-def _flatten(value: Any) -> tuple[Any, list[np.ndarray]]:
+def flatten(value: Any) -> tuple[Any, list[np.ndarray]]:
     """The reducer's value as a JSON tree of leaf numbers, and its leaves; other containers than dict, list and tuple
     become dicts of their leaves."""
     leaves: list[np.ndarray] = []
@@ -63,11 +67,11 @@ def _numbers(leaf: Any) -> np.ndarray:
     return array
 
 
-def _rebuild(tree: dict[str, Any], data: xarray.Dataset) -> Any:
+def _rebuild(tree: dict[str, Any], leaves: Mapping[str, Any]) -> Any:
     (kind, content), *_ = tree.items()
     if kind == "leaf":
-        return jnp.asarray(data[f"reduced_{content}"].values)
+        return jnp.asarray(np.asarray(leaves[f"reduced_{content}"]))
     if kind == "dict":
-        return {key: _rebuild(child, data) for key, child in content.items()}
-    children: Iterator[Any] = (_rebuild(child, data) for child in content or ())
+        return {key: _rebuild(child, leaves) for key, child in content.items()}
+    children: Iterator[Any] = (_rebuild(child, leaves) for child in content or ())
     return {"none": lambda: None, "list": lambda: list(children), "tuple": lambda: tuple(children)}[kind]()

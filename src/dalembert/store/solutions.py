@@ -15,12 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dalembert.outcome import Outcome
-from dalembert.solution import BoundaryStatistics, ControlSolution, CriticalPoint, Solution
-from dalembert.solution_bounds import ActiveBounds
-from dalembert.solution_refinement import Refinement
-from dalembert.solution_time import FinalTime
+from dalembert.solution import (
+    ActiveBounds,
+    BoundaryStatistics,
+    ControlSolution,
+    CriticalPoint,
+    FinalTime,
+    Refinement,
+    Solution,
+)
 from dalembert.store.checks import FORMAT, REAL, WHOLE, attribute, check_outcomes, check_variables
-from dalembert.store.paths import FORCE, LENGTH, TIME
+from dalembert.store.drawings import drawing_to_variables, subject_from_xarray
+from dalembert.store.paths import FORCE, LENGTH, TIME, coordinate_names, stored_names, stored_text
 from dalembert.systems import is_traced
 
 if TYPE_CHECKING:
@@ -170,13 +176,14 @@ def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
         place = BOUNDED[x][0]
         if place not in times:
             times[place] = (place, np.asarray(bounds.t), {"long_name": f"time of {x}", "units": TIME, "axis": "T"})
-    names = ("coordinate", [f"q{i}" for i in range(s.q.shape[1])], {"long_name": "name of the generalised coordinate"})
+    names = ("coordinate", coordinate_names(s), {"long_name": "name of the generalised coordinate"})
     attributes = {
         "dalembert_format": FORMAT, "content": content, "title": stored.title,
         "windows": s.scheme, "method": s.method, "kind": s.kind, "outcome": Outcome(int(s.code)).name.lower(),
-        "description": s.describe(),
+        "description": s.describe(), "coordinate_names": stored_text(s.coordinates),
     }  # fmt: skip
-    return xr.Dataset(found, {**times, "coordinate": names}, attributes)
+    drawing, described = drawing_to_variables(getattr(s, "subject", None), s.t, s.q)
+    return xr.Dataset(found | drawing, {**times, "coordinate": names}, attributes | described)
 
 
 def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
@@ -198,15 +205,22 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
     free = {name: np.array(data[f"T_{name}"].values) for name in FREE_TIME} if "T_guess" in data else None
     if "refinement_cost" in data:
         values["refinement"] = Refinement(**{name: np.array(data[f"refinement_{name}"].values) for name in REFINED})
-    return stored.kind(
+    kind: Any = stored.kind  # every class of CONTENTS has a subject
+    return kind(
         **values, **times, statistics=statistics, scheme=attribute(data, "windows"), bounds=bounds,
-        final_time=None if free is None else FinalTime(**free), method=_method(data),
+        final_time=None if free is None else FinalTime(**free), method=_method(data), coordinates=_names(data),
+        subject=subject_from_xarray(data),
     )  # fmt: skip
 
 
 def _method(data: xarray.Dataset) -> str:
     """What found it; files that do not say it are older than a choice."""
     return attribute(data, "method") if "method" in data.attrs else "dalembert"
+
+
+def _names(data: xarray.Dataset) -> tuple[str, ...]:
+    """The names of q; earlier files have none."""
+    return stored_names(attribute(data, "coordinate_names")) if "coordinate_names" in data.attrs else ()
 
 
 def _bound_variables(x: str) -> list[tuple[str, tuple[str, ...], str, str]]:

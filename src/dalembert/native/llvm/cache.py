@@ -6,10 +6,10 @@ import contextlib
 import hashlib
 import os
 import threading
-import warnings
 import weakref
 from pathlib import Path
 
+from dalembert.messages import warn
 from dalembert.native.llvm.folder import PrivateFolder
 from dalembert.native.llvm.jit import OPTIMIZATION, Loaded, binding, compile_object, host
 from dalembert.tracing import Remembered
@@ -79,7 +79,7 @@ class Cache:
         try:
             return PrivateFolder(self.folder)
         except PermissionError as reason:
-            warnings.warn(f"DALEMBERT_CACHE: machine code is not kept, because {reason}", stacklevel=2)
+            warn(f"DALEMBERT_CACHE: machine code is not kept, because {reason}")
             self.folder = None
         except OSError:
             pass

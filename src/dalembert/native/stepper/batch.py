@@ -13,8 +13,9 @@ from dalembert.native.stepper.arrays import COUNTED
 FIRST_CHUNK, CHUNK = 4, 64
 WORTH_THREADS = 4096  # steps of all runs together under which no thread is started
 MOST_THREADS = 256
-# What @ensemble is told of the code it runs: addresses of @run, @lanes (0: none) and @pivoted; lengths; lanes.
-TABLE = Packing.words("run", "lanes", "solver", "carry", "scratch", "width")
+# What @ensemble is told of the code it runs: addresses of @run, @lanes (0: none) and @pivoted; lengths; lanes; the address
+# of a number that is set to end it between two chunks.
+TABLE = Packing.words("run", "lanes", "solver", "carry", "scratch", "width", "stop")
 # What its threads are told: the arguments of @ensemble, and the next run that none has taken.
 ARRAYS = ("carry", "count", "inputs", "rows")
 NUMBERS = ("number", "inputs_stride", "rows_stride")
@@ -92,7 +93,7 @@ def _work(c: Code) -> None:
     given = {name: c.load(_field(c, name), "ptr") for name in ARRAYS}
     given |= {name: c.load(_field(c, name), "i64") for name in NUMBERS}
     known = {name: c.load(c.at(table, TABLE.offset(name), "i64"), "i64") for name in TABLE.fields}
-    for name in ("run", "lanes", "solver"):
+    for name in ("run", "lanes", "solver", "stop"):
         known[name] = c.let(f"inttoptr i64 {known[name]} to ptr")
     c.line(f"%scratch = alloca double, i64 {known['scratch']}, align 64")
     c.label("take")
@@ -108,13 +109,15 @@ def _work(c: Code) -> None:
     chunk = c.slot("chunk", "i64")
     c.store(str(FIRST_CHUNK), chunk, "i64")
     c.label("chunk")
+    wanted = c.let(f"load atomic i64, ptr {known['stop']} monotonic, align 8")
+    c.fork(c.let(f"icmp eq i64 {wanted}, 0"), "on", "done")
+    c.label("on")
     now = c.load(k, "i64")
     c.fork(c.let(f"icmp slt i64 {now}, {last}"), "advance", "take")
     c.label("advance")
     none = c.let(f"icmp eq ptr {known['lanes']}, null")
     end = c.let(f"add i64 {now}, {c.load(chunk, 'i64')}")
-    further = c.let(f"select i1 {none}, i64 {last}, i64 {end}")
-    until = c.call("i64", "llvm.smin.i64", ("i64", further), ("i64", last))
+    until = c.call("i64", "llvm.smin.i64", ("i64", end), ("i64", last))
     _advance(c, given, known, LaneGroup(part, size, now, until), none)
     c.store(until, k, "i64")
     longer = c.call("i64", "llvm.smin.i64", ("i64", c.let(f"shl i64 {c.load(chunk, 'i64')}, 1")), ("i64", str(CHUNK)))

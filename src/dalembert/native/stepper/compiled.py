@@ -6,25 +6,32 @@ import ctypes
 import dataclasses
 import functools
 import os
+import threading
 from collections.abc import Callable, Sequence
 from ctypes import addressof, c_double
 from typing import Any
 
 import numpy as np
 
+from dalembert.native.chunks import CODE, LAST, K, ended, go_on, interrupted, watched
 from dalembert.native.graph.dependence import reached
 from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
 from dalembert.native.llvm.jit import Loaded, lanes_of_processor
 from dalembert.native.stepper.arrays import COUNTED, Layout
-from dalembert.native.stepper.batch import TABLE, ensemble
+from dalembert.native.stepper.batch import TABLE, WORTH_THREADS, ensemble
 from dalembert.native.stepper.lane_frame import LaneFrame
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan, choose_plan, graph_outputs
 from dalembert.native.stepper.scalar_frame import ScalarFrame
 from dalembert.native.stepper.step import StepFunctions, Translated, translate
 from dalembert.native.stepper.step_code import StepCode
 from dalembert.native.trace.place import refusing
+from dalembert.outcome import Outcome
+
+Between = Callable[[], None] | None
+SAVED = COUNTED.offset("saved")
+NEVER = np.zeros(1, np.int64)  # of runs that nobody can end
 
 
 @dataclasses.dataclass
@@ -67,31 +74,59 @@ class CompiledStep:
         """Length of a row."""
         return self.layout.packed_row.size
 
-    def run(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray) -> None:
-        """Advance one run in place. carry, inputs, rows: float64 and count: int64, as in Layout; contiguous."""
-        self.over(carry, count, inputs)(rows)
+    def run(
+        self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray, between: Between = None
+    ) -> None:
+        """Advance one run in place. carry, inputs, rows: float64 and count: int64, as in Layout; contiguous.
 
-    def over(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray) -> Callable[[np.ndarray], None]:
+        Ctrl-C ends it with Outcome.INTERRUPTED, and is then answered. between: called now and then in a long run.
+        """
+        self.over(carry, count, inputs)(rows, between)
+
+    def over(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray) -> Callable[..., None]:
         """`run` in arrays that are filled anew before every call, as a function of the rows: addresses are found once."""
+        advance = self.chunk(carry, count, inputs)
+
+        def call(rows: Any, between: Between = None) -> None:
+            _check(rows, 1)
+            address = addressof(c_double.from_buffer(rows))
+            try:
+                advance(address)
+                if not ended(count):
+                    go_on(lambda: advance(address), count, self.layout.stages, between)
+            except KeyboardInterrupt:
+                interrupted(lambda: advance(address), count)
+
+        return call
+
+    def chunk(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray) -> Callable[[int], None]:
+        """One call of machine code, up to the node `until`, as a function of the address of the rows."""
         scratch = np.empty(self.layout.packed_scratch.size)
         arrays = (carry, count, inputs, scratch)
         sizes = (self.carry_size, COUNTED.size, self.layout.packed_inputs.size, 0)
         for array, size in zip(arrays, sizes, strict=True):
             _check(array, size)
-        before, work = [x.ctypes.data for x in arrays[:3]], scratch.ctypes.data
+        first, second, third, work = (x.ctypes.data for x in arrays)
+        run, pivoted = self._run, self._pivoted
 
-        def call(rows: Any, held: tuple = arrays) -> None:  # it holds the arrays as long as their addresses
-            _check(rows, 1)
-            self._run(*before, addressof(c_double.from_buffer(rows)), work, self._pivoted)
+        def call(rows: int, held: tuple = arrays) -> None:  # it holds the arrays as long as their addresses
+            run(first, second, third, rows, work, pivoted)
 
         return call
 
     def run_many(
-        self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray, threads: int | None = None
+        self,
+        carry: np.ndarray,
+        count: np.ndarray,
+        inputs: np.ndarray,
+        rows: np.ndarray,
+        threads: int | None = None,
+        between: Between = None,
     ) -> None:
         """Advance many runs in place, in lanes: arrays with one leading axis (B,); inputs (1, i) are shared by all.
 
-        threads: all processors if None.
+        Ctrl-C ends those that have not ended with Outcome.INTERRUPTED, and is then answered. threads: all processors if
+        None; between: called now and then.
         """
         number = len(carry)
         for array, size in ((carry, self.carry_size), (count, COUNTED.size), (rows, 0)):
@@ -100,11 +135,24 @@ class CompiledStep:
         if len(inputs) not in (1, number):
             raise ValueError(f"inputs: found {len(inputs)} rows; 1 or {number} are needed")
         strides = (0 if len(inputs) == 1 else inputs.shape[1], rows[0].size if number else 0)
-        arrays = (self.table(True), carry, count, inputs, rows)
-        self._driver(*(a.ctypes.data for a in arrays), number, *strides, threads or processors())
+        stop = np.zeros(1, np.int64)
+        arrays = (self.table(True, stop), carry, count, inputs, rows)
+        driver, given = self._driver, (*(a.ctypes.data for a in arrays), number, *strides, threads or processors())
+        short = number == 0 or number * int(count[0, LAST]) <= WORTH_THREADS
+        if short or threading.current_thread() is not threading.main_thread():
+            driver(*given)
+        elif not watched(lambda: driver(*given), stop, between):
+            self._give_up(carry, count, inputs, rows)
 
-    def table(self, lanes: bool) -> np.ndarray:
-        """What @ensemble needs to know of this code, packed as TABLE; its addresses hold as long as this object."""
+    def _give_up(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray) -> None:
+        """The outcome of the runs that have not ended, and the rows of their last steps."""
+        for i in np.flatnonzero((count[:, K] < count[:, LAST]) & (count[:, CODE] == 0)):
+            count[i, CODE] = int(Outcome.INTERRUPTED)
+            if count[i, K] > count[i, SAVED]:
+                self.over(carry[i], count[i], inputs[i % len(inputs)])(rows[i])
+
+    def table(self, lanes: bool, stop: np.ndarray = NEVER) -> np.ndarray:
+        """What @ensemble needs to know of this code, packed as TABLE; its addresses hold as long as this and stop."""
         kernel = self._lanes if lanes else None
         return TABLE.pack(
             run=self._code.address("run"),
@@ -113,6 +161,7 @@ class CompiledStep:
             carry=self.carry_size,
             scratch=self.layout.packed_scratch.size,
             width=lanes_of_processor() if kernel else 1,
+            stop=stop.ctypes.data,
         )
 
     @functools.cached_property

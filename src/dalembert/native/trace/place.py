@@ -7,13 +7,13 @@ import itertools
 import linecache
 import os
 import sysconfig
-import warnings
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 
+from dalembert.messages import warn
 from dalembert.native.graph.graph import Unsupported
 
 LONGEST = 60  # characters of the user's words in a message
@@ -113,7 +113,7 @@ def native_first(
     except Unsupported as reason:
         if str(reason) not in TOLD:
             TOLD.add(str(reason))
-            warnings.warn(f"backend: the slower JAX back-end is used, because of {reason}", stacklevel=3)
+            warn(f"backend: the slower JAX back-end is used, because of {reason}")
         return other(*arguments, **options)
 
 

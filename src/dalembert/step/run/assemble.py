@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Statistics
+from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.state import Grid, RunState, StepOptions
 from dalembert.step.start.prepared import Prepared
 
@@ -13,14 +16,14 @@ from dalembert.step.start.prepared import Prepared
 def path_of(xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, step_options: StepOptions) -> Path:
     """The path of one run, or of many with a leading axis in every array; xp: NumPy or jax.numpy."""
     program, (t0, h, _, every) = prepared.program, grid
+    of_rows = fields_of(xp, program, rows, grid, step_options)
     known = [k for k in range(prepared.nodes.shape[-2]) if k % every == 0]
     moving = [k for k in known if k > 0]
     mid = program.levels[0] == "mid"
     first_v = xp.diff(prepared.nodes, axis=-2)[..., np.array(moving, int) - 1, :] / h if mid else prepared.s[..., None, :]
     t_first = t0 + xp.asarray(moving if mid else [0], dtype=float) * h
-    t_rows = t0 + xp.asarray(rows["k"]) * h
-    failed = (carry.code != 0) & (carry.code != int(Outcome.STOPPED))
-    t_v = _joined(xp, t_first, t_rows) - (0.5 * h if mid else 0.0)
+    failed = (carry.code != 0) & (carry.code != int(Outcome.STOPPED)) & (carry.code != int(Outcome.INTERRUPTED))
+    t_first = t_first - (0.5 * h if mid else 0.0)
     statistics = Statistics(
         iterations=carry.iterations,
         max_iterations=carry.max_iterations,
@@ -32,23 +35,33 @@ def path_of(xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, ste
         failed_time=xp.where(failed, t0 + carry.k * h, xp.nan),
         failed_residual=carry.failed_residual,
     )
+    known_t = t0 + xp.asarray(known, dtype=float) * h
     return Path(
-        t=_joined(xp, t0 + xp.asarray(known, dtype=float) * h, t_rows),
-        q=xp.concatenate([prepared.nodes[..., np.array(known, int), :], rows["q"]], axis=-2),
-        t_velocity=t_v,
-        v=xp.concatenate([first_v, rows["v"]], axis=-2),
-        t_multipliers=t_rows + (program.multiplier_time - 1.0) * h,
-        multipliers=xp.asarray(rows["multipliers"]),
-        constraint_forces=xp.asarray(rows["force"]),
+        t=_joined(xp, known_t, of_rows.pop("t")),
+        q=xp.concatenate([prepared.nodes[..., np.array(known, int), :], of_rows.pop("q")], axis=-2),
+        t_velocity=_joined(xp, t_first, of_rows.pop("t_velocity")),
+        v=xp.concatenate([first_v, of_rows.pop("v")], axis=-2),
         h=h,
         steps_done=carry.k - program.starting_nodes,
         code=carry.code,
         statistics=statistics,
-        t_feedback=None if step_options.feedback is None else t_rows - h,
-        feedback=None if step_options.feedback is None else xp.asarray(rows["held_force"]),
         reduced=None if step_options.reduce is None else carry.reduced,
         levels=program.levels,
+        **of_rows,
     )
+
+
+def fields_of(xp, program: StepProgram, rows: dict, grid: Grid, step_options: StepOptions) -> dict[str, Any]:
+    """What the rows of a run are of the fields of its path."""
+    t0, h, _, _ = grid
+    t = t0 + xp.asarray(rows["k"]) * h
+    sampled = step_options.feedback is not None
+    return {
+        "t": t, "q": rows["q"], "t_velocity": t - (0.5 * h if program.levels[0] == "mid" else 0.0), "v": rows["v"],
+        "t_multipliers": t + (program.multiplier_time - 1.0) * h, "multipliers": xp.asarray(rows["multipliers"]),
+        "constraint_forces": xp.asarray(rows["force"]), "t_feedback": t - h if sampled else None,
+        "feedback": xp.asarray(rows["held_force"]) if sampled else None,
+    }  # fmt: skip
 
 
 def _joined(xp, first, rows):

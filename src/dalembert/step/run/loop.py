@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
+import re
+import time
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array
 
+from dalembert.native.chunks import FIRST, paced
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import call_system
 from dalembert.step.run.reduced import as_before
 from dalembert.step.run.stages import force_of_law, stages
-from dalembert.step.run.state import Grid, RunState, StepOptions
+from dalembert.step.run.state import Grid, RunState, StepOptions, Watch
 from dalembert.tracing import Jitted
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of an object, in the text of a program
 CHUNK = 256  # saved states per compiled call outside tracing
 
 
@@ -113,33 +119,105 @@ def rows_of(lead: int, steps: int, every: int) -> tuple[int, int]:
 
 
 @Jitted
-def _chunk(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid, first):
-    """CHUNK rows, for any numbers of steps: first is the index of the first row, `every` nodes apart, up to `steps`."""
+def _chunk(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid, limit):
+    """Up to CHUNK rows and up to the node `limit`, for any numbers of steps: rows are `every` nodes apart, up to `steps`."""
     t0, h, steps, every = grid
+    first = carry.k // every
 
     def to_target(carry: RunState, i):
-        target = jnp.minimum(every * (1 + first + i), steps)
+        target = jnp.minimum(jnp.minimum(every * (1 + first + i), steps), limit)
         carry = lax.while_loop(lambda c: _active(c, target), functools.partial(_step, program, step_options, t0, h), carry)
         return carry, row_of(program, carry)
 
     return lax.scan(to_target, carry, jnp.arange(CHUNK))
 
 
-def chunked_run(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
-    """As `traced_run`, outside tracing: compiled once for any N and `every`; stops early when the run has ended."""
-    rows, tables = math.ceil(grid.steps / grid.every), []
-    start = int(carry.k)
-    numbers = grid._replace(steps=jnp.asarray(grid.steps, dtype=int), every=jnp.asarray(grid.every, dtype=int))
-    for first in range(0, rows, CHUNK):
-        carry, table = _chunk(program, step_options, carry, numbers, jnp.asarray(first, dtype=int))
-        tables.append(jax.tree.map(lambda x: np.asarray(x)[: rows - first], table))  # noqa: B023
-        if int(carry.code) != 0:
-            break
-    table = {name: np.concatenate([part[name] for part in tables]) for name in tables[0]}
-    return carry, _reached(table, start)
+def chunked_run(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid, watch: Watch = None):
+    """As `traced_run`, outside tracing: compiled once for any N and `every`; stops early when the run has ended.
+
+    Ctrl-C is answered between two chunks, with Outcome.INTERRUPTED.
+    """
+    run = Chunks(program, step_options, carry, grid)
+    tables = []
+    try:
+        while not run.ended:
+            if watch is not None and tables:
+                watch(int(run.carry.k))
+            tables.append(run.advance())
+    except KeyboardInterrupt:
+        tables.append(run.give_up())
+    return run.carry, {name: np.concatenate([part[name] for part in tables]) for name in tables[0]}
 
 
-def _reached(table: dict[str, np.ndarray], start: int) -> dict[str, np.ndarray]:
-    """Rows at which a step was solved since the row before: when a run has ended, the same state is repeated."""
-    new = np.diff(table["k"], prepend=start) > 0
-    return {name: column[new] for name, column in table.items()}
+class Chunks:
+    """A run that is advanced by chunks of steps, of about SECONDS each. carry: its state; saved: node of its last row."""
+
+    def __init__(self, program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
+        self.carry, self.saved, self._given, self._grid, self._steps = (
+            carry,
+            int(carry.k),
+            (program, step_options),
+            grid,
+            FIRST,
+        )
+        whole = {name: jnp.asarray(getattr(grid, name), dtype=int) for name in ("steps", "every")}
+        self._numbers = grid._replace(**whole)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has reached its last node, or has an outcome."""
+        return int(self.carry.code) != 0 or int(self.carry.k) >= self._grid.steps
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether it stands at a node that has no row."""
+        return int(self.carry.k) > self.saved
+
+    def advance(self) -> dict[str, np.ndarray]:
+        """A chunk: the rows that became due."""
+        began, start, (_, _, steps, every) = time.perf_counter(), int(self.carry.k), self._grid
+        limit = jnp.asarray(min(start + self._steps, steps), dtype=int)
+        carry, table = _chunk(*self._given, self.carry, self._numbers, limit)
+        rows = jax.tree.map(np.asarray, table)
+        new = np.diff(rows["k"], prepend=self.saved) > 0
+        due = (rows["k"] % every == 0) | (rows["k"] == steps) | (int(carry.code) != 0)
+        kept = {name: column[new & due] for name, column in rows.items()}
+        self.carry, self.saved = carry, int(kept["k"][-1]) if len(kept["k"]) else self.saved
+        self._steps = paced(max(1, int(carry.k) - start), time.perf_counter() - began)
+        return kept
+
+    def give_up(self) -> dict[str, np.ndarray]:
+        """The outcome INTERRUPTED, and the row of the last step where it has none."""
+        self.carry = self.carry._replace(code=np.asarray(int(Outcome.INTERRUPTED)))
+        return jax.tree.map(lambda x: np.asarray(x)[None][: int(self.unsaved)], row_of(self._given[0], self.carry))
+
+    @property
+    def state(self) -> dict[str, np.ndarray]:
+        """All that the next step depends on."""
+        leaves = {f"leaf_{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(self.carry))}
+        return leaves | {"saved": np.asarray(self.saved)}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """To go on from there."""
+        leaves, tree = jax.tree.flatten(self.carry)
+        self.carry = jax.tree.unflatten(tree, [jnp.asarray(state[f"leaf_{i}"]) for i in range(len(leaves))])
+        self.saved = int(state["saved"])
+
+    def nothing(self) -> dict[str, np.ndarray]:
+        """No rows."""
+        return jax.tree.map(lambda x: np.asarray(x)[None][:0], row_of(self._given[0], self.carry))
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """The numbers that the steps read besides the state."""
+        leaves = [self._grid.t0, self._grid.h, *jax.tree.leaves(eqx.filter(self._given, eqx.is_array))]
+        return np.concatenate([np.ravel(np.asarray(x, float)) for x in leaves])
+
+    @property
+    def key(self) -> str:
+        """Hash of the equations of a step, as JAX reads them."""
+        program, step_options = self._given
+        step = functools.partial(_step, program, step_options, self._grid.t0, self._grid.h)
+        closed = jax.make_jaxpr(step)(self.carry)
+        constants = b"".join(np.asarray(x).tobytes() for x in closed.consts)
+        return hashlib.sha256(_ADDRESS.sub("", str(closed.jaxpr)).encode() + constants).hexdigest()

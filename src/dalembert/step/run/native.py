@@ -14,13 +14,14 @@ import numpy as np
 from jax.core import Tracer
 
 from dalembert.native import COUNTED, CompiledStep, Sample, StepFunctions, Unsupported, check_type, compile_step, counts
+from dalembert.native.chunks import FIRST
 from dalembert.native.llvm.packing import Packing
 from dalembert.native.stepper.arrays import SINCE
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Avoid, Call, call_system, divided_by_factor
 from dalembert.step.run.reduced import as_doubles, flat, from_doubles, lengths
 from dalembert.step.run.stages import extrapolation
-from dalembert.step.run.state import Grid, RunState, StepOptions
+from dalembert.step.run.state import Grid, RunState, StepOptions, Watch
 from dalembert.systems.roles import role_of
 from dalembert.tracing import Remembered, Walk, split
 
@@ -39,7 +40,7 @@ class Native(NamedTuple):
     rebuild: Callable[[Any], StepProgram]
 
 
-def native_run(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
+def native_run(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid, watch: Watch = None):
     """As `chunked_run`; Unsupported where the program cannot be translated."""
     native = compiled(program, step_options, carry, grid.t0, grid.h)
     code = native.code
@@ -47,7 +48,8 @@ def native_run(program: StepProgram, step_options: StepOptions, carry: RunState,
     before = {name: int(getattr(carry, name)) for name in BOTH}
     count = counts(**told(program, step_options, int(carry.k), grid), **before)
     table = empty_rows((math.ceil(grid.steps / grid.every) + 1, code.row_size))
-    code.run(state, count, inputs, table)
+    between = None if watch is None else lambda: watch(count.item(COUNTED.offset("k")) // code.layout.stages)
+    code.run(state, count, inputs, table, between)
     columns = columns_of(code, table[: count[COUNTED.offset("rows")]])
     return unpacked(np, code, carry, state, count, columns), columns
 
@@ -80,8 +82,8 @@ def told_in_stages(stages: int, first: int, k: int, grid: Grid, limits: Limits) 
     """As `told`, in stages, which machine code counts."""
     steps, every = grid.steps, grid.every
     nodes = {
-        "k": k, "saved": k, "target": min((k // every + 1) * every, steps), "until": steps, "last": steps, "every": every,
-        "first": first, "law_every": limits.law_every,
+        "k": k, "saved": k, "target": min((k // every + 1) * every, steps), "until": min(steps, k + FIRST), "last": steps,
+        "every": every, "first": first, "law_every": limits.law_every,
     }  # fmt: skip
     return {**{name: stages * number for name, number in nodes.items()}, "limit": limits.iterations}
 

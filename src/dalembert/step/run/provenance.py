@@ -14,6 +14,7 @@ import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import Interpolated, WindowMap
+from dalembert.drawing.subject import Depicted
 from dalembert.path import Provenance
 from dalembert.step.run.branch import Branch
 from dalembert.systems import System
@@ -37,14 +38,14 @@ def words_of(texts: dict[str, Any], scheme: str, starter: str, branch: Branch | 
     return Words(texts | own, {name: source(function) for name, function in functions.items()})
 
 
-def record_of(parameters: Any, words: Words, values: Callable[[], dict[str, Any]]) -> Provenance:
+def record_of(subject: Depicted, words: Words, values: Callable[[], dict[str, Any]]) -> Provenance:
     """The record of a call, which is written out when somebody asks for it. values: of its arguments, as they were."""
 
     def texts() -> dict[str, Any]:
         plain = {name: _plain(x) for name, x in values().items() if x is not None} | words.functions
-        return {**words.texts, "parameters": _parameters(parameters), "run": json.dumps(plain)}
+        return {**words.texts, "parameters": _parameters(subject.problem.parameters), "run": json.dumps(plain)}
 
-    return Provenance.later(texts)
+    return Provenance.later(texts, subject)
 
 
 def taken(value: Any) -> Any:

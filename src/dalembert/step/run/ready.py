@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.native import COUNTED, CompiledStep, counts
-from dalembert.outcome import Outcome
+from dalembert.outcome import UNFAILED
 from dalembert.path import Path, Provenance, Statistics
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.diagnose import diagnosis
@@ -133,7 +133,7 @@ class ReadySteps:
         k = table[:, self._k]
         t = t0 + (k if self._stages == 1 else k // self._stages) * h
         reached = count[COUNT["k"]] // self._stages
-        failed = code not in (0, int(Outcome.STOPPED))
+        failed = code not in UNFAILED
         statistics = Statistics.of(
             **{name: np.asarray(count[COUNT[name]]) for name in _STATISTICS},
             residual=np.asarray(residual),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from dalembert.lazy import as_left
+from dalembert.messages import warn
 from dalembert.path import Path
 
 TURNS = 0.4  # part of the steps: an oscillation turns, or crosses, twice, so that it has fewer than five steps
@@ -60,4 +60,4 @@ def _warn(path: Path, runs: np.ndarray, shares: np.ndarray, what: str) -> None:
     share = 100 * np.max(shares[runs])
     percent = f"{share:.0f}" if share >= 1.0 else f"{share:.1g}"
     found = f"h: found {float(np.ravel(np.asarray(path.h))[0]):g}; {where}in {percent} % of the steps "
-    warnings.warn(found + what, stacklevel=4)
+    warn(found + what)

@@ -20,6 +20,8 @@ from dalembert.step.start.prepared import Prepared
 from dalembert.systems.pickling import reduced
 from dalembert.systems.shapes import traced
 
+Watch = Callable[[int], None] | None  # is told now and then how many steps are done
+
 
 class SampledFeedback(eqx.Module):
     """f(t) = law(q_j, v_j) for t_j ≤ t < t_j + every·h: a generalised force that is computed every so many steps, and held.

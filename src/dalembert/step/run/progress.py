@@ -1,0 +1,64 @@
+"""How far a long run is: a line on the terminal, or a call of the user's function."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dalembert.numbers import described
+from dalembert.step.run.state import Watch
+
+Progress = bool | Callable[[int, int], None]
+
+
+class Bar:
+    """steps done, rate, remaining time: one line on the terminal; nothing where standard error is none.
+
+    after: seconds of work before it is shown.
+    """
+
+    def __init__(self, after: float = 0.0):
+        self._from, self._bar, self._task = time.monotonic() + after, None, None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._bar is None:
+            if time.monotonic() < self._from or not sys.stderr.isatty():
+                return
+            self._bar = _rich()
+            self._bar.start()
+            self._task = self._bar.add_task("steps", total=total)
+        self._bar.update(self._task, completed=done, rate=f"{done / max(self._bar.tasks[0].elapsed or 0.0, 1e-3):.3g}/s")
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _rich() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.completed:,} steps, {task.fields[rate]}"))
+    console = Console(stderr=True)
+    return Progress(*columns, TextColumn("remaining"), TimeRemainingColumn(), console=console, transient=True)
+
+
+def check_progress(progress: Any) -> None:
+    """TypeError for what is neither a truth value nor a function."""
+    if not isinstance(progress, bool) and not callable(progress):
+        raise TypeError(f"progress: found {described(progress)}; give True, False, or a function of (done, total)")
+
+
+@contextlib.contextmanager
+def reported(progress: Progress, total: int) -> Iterator[Watch]:
+    """What is told now and then how many of `total` steps are done; None where nobody asks."""
+    check_progress(progress)
+    told = Bar() if progress is True else progress or None
+    try:
+        yield None if told is None else lambda done: told(int(done), int(total))
+    finally:
+        if isinstance(told, Bar):
+            told.close()

@@ -1,0 +1,99 @@
+"""A run whose rows go into a store, chunk by chunk, with its whole state from time to time: it can be taken up again."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import platform
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from dalembert.interrupts import Interrupted, held_back, wanted
+from dalembert.native import native_first
+from dalembert.native.llvm.jit import host
+from dalembert.outcome import Outcome
+from dalembert.path import Path
+from dalembert.step.begun_run import BegunRun
+from dalembert.step.run.assemble import fields_of
+from dalembert.step.run.loop import Chunks, rows_of
+from dalembert.step.run.state import Grid, Watch
+from dalembert.step.stored.sink import Opening, Sink, sink_of
+from dalembert.step.stored.steppers import MachineChunks, Stepper
+
+
+def stored_path(begun: BegunRun, watch: Watch, store: Any) -> Path:
+    """The first and the last state of a run whose rows go into the store."""
+    with contextlib.closing(sink_of(store)) as sink:
+        return streamed(begun, watch, sink)
+
+
+def streamed(begun: BegunRun, watch: Watch, sink: Sink) -> Path:
+    """From where the sink says: its beginning, or the state after the rows that it has."""
+    if begun.record is None:
+        raise TypeError("store: a traced run has no values yet; store what the jitted function returns by save")
+    grid, step_options, arguments = begun.grid, begun.step_options, begun.arguments
+    program = begun.prepared.program
+    stepper: Stepper = native_first(MachineChunks, Chunks, *arguments) if begun.native else Chunks(*arguments)
+    plain = Grid(np.asarray(grid.t0), np.asarray(grid.h), grid.steps, grid.every)
+    begun = begun._replace(grid=plain)
+
+    def path(rows: dict) -> Path:
+        return begun.ended(stepper.carry, rows)
+
+    def fields(rows: dict) -> dict[str, Any]:
+        return fields_of(np, program, jax.tree.map(np.asarray, rows), plain, step_options)
+
+    before, number = rows_of(program.starting_nodes, grid.steps, grid.every)
+    resumed = sink.begin(Opening(path(stepper.nothing()), number - before, stepper.state, fingerprint(stepper)))
+    taken, state = resumed or (0, None)
+    if state is not None:
+        stepper.restore(state)
+    return path(_run(stepper, Taken(sink, fields, taken), watch, path))
+
+
+class Taken:
+    """Rows on their way into a sink: how many there are, and the last one."""
+
+    def __init__(self, sink: Sink, fields: Callable[[dict], dict], rows: int):
+        self.sink, self.rows, self.last, self._fields = sink, rows, None, fields
+
+    def take(self, rows: dict[str, np.ndarray]) -> None:
+        """At the end."""
+        if len(rows["k"]):
+            self.sink.take(self._fields(rows), self.rows)
+            self.rows += len(rows["k"])
+            self.last = {name: np.array(x[-1:]) for name, x in rows.items()}
+
+
+def _run(stepper: Stepper, taken: Taken, watch: Watch, path: Callable[[dict], Path]) -> dict[str, np.ndarray]:
+    """All steps that are left; the last row."""
+    sink = taken.sink
+    with held_back() as noted:
+        while not (stepper.ended or wanted()):
+            taken.take(stepper.advance())
+            if watch is not None:
+                watch(int(stepper.carry.k))
+            if sink.due():
+                sink.commit(path(stepper.nothing()), taken.rows, stepper.state)
+        sink.commit(path(stepper.nothing()), taken.rows, stepper.state)
+        if not stepper.ended:
+            taken.take(stepper.give_up())
+        last = taken.last or stepper.nothing()
+        sink.finish(path(last), taken.rows)
+    if noted.pressed and stepper.carry.code != int(Outcome.INTERRUPTED):  # after the last step
+        raise Interrupted(path(last))
+    return last
+
+
+def fingerprint(stepper: Stepper) -> dict[str, str]:
+    """What determines the bits of a run besides its record: its equations as they are computed, the numbers that they read,
+    and the processor."""
+    return {
+        "backend": "native" if isinstance(stepper, MachineChunks) else "jax", "equations": stepper.key,
+        "inputs": hashlib.sha256(np.ascontiguousarray(stepper.inputs).tobytes()).hexdigest(),
+        "processor": json.dumps([*host(), *platform.libc_ver()]),
+    }  # fmt: skip

@@ -1,0 +1,153 @@
+"""Arrays of a Zarr store (version 3) that grow row by row: their chunks as files, each with its CRC-32C behind it.
+
+The folder and its metadata are made by the library zarr. A chunk is the bytes of its rows, little-endian and without
+compression: trajectories do not compress, and a chunk is written in the time of a copy, flushed when it has to be, and read
+with nothing but its length and its sum, so that no codec that a file names is ever called.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Iterator
+from pathlib import Path as File
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dalembert.store.atomic import flush, write
+from dalembert.store.checksum import FileError
+
+LITTLE, SUM = {"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}
+CODECS = ([LITTLE, SUM], [{"name": "bytes"}, SUM])  # the second of single bytes, which have no order
+BYTES = 2**21  # of the rows of a chunk, about
+KINDS = {"float64": np.dtype("<f8"), "int64": np.dtype("<i8"), "uint8": np.dtype("u1")}
+
+
+class Spec(NamedTuple):
+    """An array that is to be made. shape: of all rows; rows: of a chunk; names: of the axes."""
+
+    shape: tuple[int, ...]
+    rows: int
+    kind: str
+    names: tuple[str, ...]
+    attributes: dict[str, Any]
+
+
+def rows_of_chunk(width: int, rows: int) -> int:
+    """How many rows of so many numbers a chunk has."""
+    return max(1, min(rows, 2 ** round(math.log2(BYTES / (8 * max(1, width))))))
+
+
+class ChunkedArray:
+    """One array of a store, in rows. place: its folder."""
+
+    def __init__(self, place: File, shape: tuple[int, ...], rows: int, kind: np.dtype, attributes: dict[str, Any]):
+        self.place, self.shape, self.rows, self.kind, self.attributes = place, shape, rows, kind, attributes
+        self._unflushed: list[File] = []
+
+    @classmethod
+    def of(cls, place: File) -> ChunkedArray:
+        """From its metadata; FileError where they are none of ours."""
+        found = metadata(place)
+        try:
+            shape, chunks = ([int(x) for x in part] for part in (found["shape"], _chunk_shape(found)))
+            kind, attributes = KINDS[found["data_type"]], dict(found.get("attributes", {}))
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileError(place, f"is no array of a run ({type(error).__name__}: {error})") from error
+        whole = found.get("node_type") == "array" and found.get("codecs") == CODECS[kind.itemsize == 1]
+        if not whole or min([*shape, 0]) < 0 or min([*chunks, 1]) < 1 or len(chunks) != len(shape):
+            raise FileError(place, "is no array that dalembert writes: shape, chunks or codecs are others")
+        return cls(place, tuple(shape), chunks[0] if chunks else 1, kind, attributes)
+
+    def file(self, i: int) -> File:
+        """Of a chunk."""
+        return self.place.joinpath("c", *(str(x) for x in (i, *([0] * (len(self.shape) - 1)))[: len(self.shape)]))
+
+    def write(self, i: int, values: np.ndarray, flushed: bool) -> None:
+        """A whole chunk. What is there already is kept until the new one is on the disk."""
+        if values.size == 0:
+            return
+        file, content = self.file(i), np.ascontiguousarray(values, self.kind).tobytes()
+        there = file.exists()
+        if not there:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        write(file, content, _sum(content), flushed=flushed or there)
+        if not (flushed or there):
+            self._unflushed.append(file)
+
+    def flush(self) -> None:
+        """All chunks that were written before are safe then."""
+        flush(*self._unflushed)
+        self._unflushed.clear()
+
+    def read(self, first: int, last: int) -> np.ndarray:
+        """Rows first … last-1 (of no rows: the number); FileError where a chunk is missing or damaged."""
+        width = self.shape[1:]
+        if self.shape and not 0 <= first <= last <= self.shape[0]:
+            raise FileError(self.place, f"has {self.shape[0]} rows; {last} are said to be written")
+        if 0 in self.shape:
+            return np.empty((last - first, *width), self.kind)
+        pieces = list(self._pieces(first, last, width)) if self.shape else [self._chunk(0, ())]
+        return np.concatenate(pieces) if self.shape and pieces else pieces[0] if pieces else np.empty((0, *width), self.kind)
+
+    def _pieces(self, first: int, last: int, width: tuple[int, ...]) -> Iterator[np.ndarray]:
+        for i in range(first // self.rows, -(-last // self.rows)):
+            begin = i * self.rows
+            yield self._chunk(i, (self.rows, *width))[max(first - begin, 0) : last - begin]
+
+    def _chunk(self, i: int, shape: tuple[int, ...]) -> np.ndarray:
+        file = self.file(i)
+        size = math.prod(shape) * self.kind.itemsize + 4
+        try:
+            with open(file, "rb") as stream:
+                content = stream.read(size + 1)
+        except FileNotFoundError:
+            raise FileError(file, "is missing, though the run says that it was written") from None
+        if len(content) != size or _sum(content[:-4]) != content[-4:]:
+            raise FileError(file, "is damaged: length or CRC-32C are not those of what was written")
+        return np.frombuffer(content, self.kind, count=math.prod(shape)).reshape(shape)
+
+
+def create(folder: File, specs: dict[str, Spec], attributes: dict[str, Any]) -> None:
+    """The store without any chunk."""
+    import zarr
+    from zarr.codecs import BytesCodec, Crc32cCodec
+    from zarr.storage import LocalStore
+
+    group: Any = zarr.create_group(LocalStore(folder), zarr_format=3, attributes=attributes)
+    for name, spec in specs.items():
+        chunks = tuple(max(1, x) for x in (spec.rows, *spec.shape[1:])[: len(spec.shape)])
+        group.create_array(
+            name, shape=spec.shape, chunks=chunks, dtype=spec.kind, serializer=BytesCodec(), compressors=[Crc32cCodec()],
+            fill_value={"float64": np.nan, "int64": -1, "uint8": 0}[spec.kind], dimension_names=spec.names,
+            attributes=spec.attributes,
+        )  # fmt: skip
+    with warnings.catch_warnings():  # of a convention that the text of Zarr 3 does not have yet, and xarray asks for
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(LocalStore(folder))
+
+
+def metadata(place: File) -> dict[str, Any]:
+    """What zarr.json says; FileError where there is none, or it is no object of Zarr's version 3."""
+    try:
+        found = json.loads((place / "zarr.json").read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileError(place, "is no store of a run: it has no zarr.json") from None
+    except (ValueError, RecursionError) as error:
+        raise FileError(place, "is damaged: its zarr.json cannot be read") from error
+    if not isinstance(found, dict) or found.get("zarr_format") != 3:
+        raise FileError(place, "is no Zarr store of version 3")
+    return found
+
+
+def _chunk_shape(found: dict[str, Any]) -> Any:
+    return found["chunk_grid"]["configuration"]["chunk_shape"]
+
+
+def _sum(content: bytes) -> bytes:
+    """CRC-32C, little-endian, as the codec of Zarr writes it."""
+    import google_crc32c
+
+    return google_crc32c.value(content).to_bytes(4, "little")

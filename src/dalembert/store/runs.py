@@ -1,0 +1,164 @@
+"""A run in a Zarr store: every variable of a path in rows, which are there up to `committed`, and NaN from there on.
+
+The arrays have their full length from the beginning, so that `xarray.open_zarr` reads the store at every moment. Times are
+variables and no index: those that are not yet known are NaN. The state of the run stands in `checkpoint`; what it says is
+on the disk before it is, and `committed` is written last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path as File
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.outcome import Outcome
+from dalembert.path import Path, Provenance, Statistics
+from dalembert.store import checkpoint
+from dalembert.store.checks import FORMAT
+from dalembert.store.checksum import FileError
+from dalembert.store.chunked import ChunkedArray, Spec, metadata, rows_of_chunk
+from dalembert.store.paths import COUNTED, SCALARS, STATISTICS, TIME, VARIABLES, coordinate_names
+from dalembert.store.reduced import flatten, rebuilt
+
+CONTENT = "run"
+TIMES = ("t", "t_velocity", "t_multipliers", "t_feedback")
+COMMITTED = "committed"
+TEXTS = tuple(field.name for field in dataclasses.fields(Provenance) if field.name != "coordinates")
+
+
+def fields_of(path: Path) -> dict[str, np.ndarray]:
+    """The variables of a path that have rows."""
+    names = (*TIMES, *VARIABLES)
+    return {name: np.asarray(getattr(path, name)) for name in names if getattr(path, name) is not None}
+
+
+def scalars_of(path: Path) -> dict[str, np.ndarray]:
+    """What is told of a run as a whole: its step, outcome, statistics, and the value of its reducer."""
+    found = {name: np.asarray(getattr(path, name)) for name in SCALARS}
+    found |= {name: np.asarray(getattr(path.statistics, name)) for name in STATISTICS}
+    found = {name: x.astype(np.int64 if name in COUNTED else np.float64) for name, x in found.items()}
+    return found | {f"reduced_{i}": np.asarray(x) for i, x in enumerate(flatten(path.reduced)[1])}
+
+
+def specs_of(path: Path, rows: int, state: dict[str, np.ndarray]) -> dict[str, Spec]:
+    """The arrays of a run that has so many rows after those of the path. state: of the checkpoint, with the scalars."""
+    fields = fields_of(path)
+    level: dict[str, str] = dict(zip(TIMES, ("node", *path.levels, "held"), strict=True))
+    sizes: dict[str, int] = {}
+    for times in TIMES:  # levels that have another number of times than their namesake are apart
+        if times in fields:
+            size = len(fields[times]) + rows
+            if sizes.get(level[times], size) != size:
+                level[times] = f"{level[times]}_{times.removeprefix('t_')}"
+            sizes[level[times]] = size
+    chunk = rows_of_chunk(max(x.shape[1] for x in fields.values() if x.ndim > 1), max(sizes.values()))
+    found = {}
+    for name, values in fields.items():
+        times, axis, about, units = VARIABLES.get(name, (name, "", f"time of level {level.get(name)}", TIME))
+        size, labels = sizes[level[times]], {"long_name": about, "units": units}
+        own = {} if name == times else {"coordinates": times}
+        names = (level[times], *([axis] if axis else []))
+        found[name] = Spec((size, *values.shape[1:]), chunk, "float64", names, labels | own)
+    for name, (about, units) in (SCALARS | STATISTICS).items():
+        kind = "int64" if name in COUNTED else "float64"
+        found[name] = Spec((), 1, kind, (), {"long_name": f"{about}, when the run has ended", "units": units})
+    about = "number of times of q that are written; what comes after them is not yet there"
+    found[COMMITTED] = Spec((), 1, "int64", (), {"long_name": about, "units": "1"})
+    return found | {checkpoint.NAME: checkpoint.spec(state)}
+
+
+def attributes_of(path: Path, rows: int, fingerprint: dict[str, str]) -> dict[str, Any]:
+    """What the store says of itself: format, levels, the whole record of the call."""
+    record = path.provenance
+    lead = {name: len(values) for name, values in fields_of(path).items()}
+    found = {
+        "dalembert_format": FORMAT, "content": CONTENT, "title": "discrete trajectory, as dalembert computes it",
+        "levels": list(path.levels), "coordinate_names": coordinate_names(path), "rows": rows, "lead": lead,
+        "reduced": json.dumps(flatten(path.reduced)[0]), "fingerprint": fingerprint,
+    }  # fmt: skip
+    return found | {name: getattr(record, name) for name in TEXTS} | {"named": bool(record and record.coordinates)}
+
+
+class StoredRun:
+    """What a store of a run says: its attributes, its checkpoint, its arrays. place: the folder."""
+
+    def __init__(self, place: File):
+        self.place = place
+        self.attributes = _checked(place, metadata(place).get("attributes"))
+        self.state = checkpoint.read(place)
+        self.lead: dict[str, int] = self.attributes["lead"]
+        self.arrays = {name: ChunkedArray.of(place / name) for name in self.lead}
+        missing = {"rows", "taken", *SCALARS, *STATISTICS} - self.state.keys()
+        if missing or not 0 <= self.number("rows") <= self.number("taken") <= self.attributes["rows"]:
+            raise FileError(
+                place / checkpoint.NAME, f"is no checkpoint of this run: missing are {', '.join(missing) or 'none'}"
+            )
+
+    def number(self, name: str) -> int:
+        """A number of the checkpoint: rows that the state comes after, or those that are taken."""
+        return int(self.state[name])
+
+    @property
+    def record(self) -> Provenance:
+        """Of the call that began the run."""
+        names = self.attributes["coordinate_names"] if self.attributes["named"] else ()
+        return Provenance(**{name: self.attributes[name] for name in TEXTS}, coordinates=tuple(names))
+
+    def path(self, ends: bool = False) -> Path:
+        """All rows that are written; ends: the first ones and the last one only."""
+        fields = {name: jnp.asarray(self._rows(name, ends)) for name in self.lead}
+        scalars = {name: jnp.asarray(self.state[name]) for name in (*SCALARS, *STATISTICS)}
+        if int(scalars["code"]) not in {int(outcome) for outcome in Outcome}:
+            raise FileError(self.place, f"holds the outcome {int(scalars['code'])}, which there is not")
+        return Path(
+            **fields, **{name: scalars[name] for name in SCALARS}, levels=tuple(self.attributes["levels"]),
+            statistics=Statistics(**{name: scalars[name] for name in STATISTICS}),
+            reduced=rebuilt(self.attributes["reduced"], self.state), provenance=self.record,
+        )  # fmt: skip
+
+    def _rows(self, name: str, ends: bool) -> np.ndarray:
+        array, lead = self.arrays[name], self.lead[name]
+        last = lead + self.number("taken")
+        if not ends or last <= lead + 1:
+            return array.read(0, last)
+        return np.concatenate([array.read(0, lead), array.read(last - 1, last)])
+
+
+def _checked(place: File, found: Any) -> dict[str, Any]:
+    """The attributes, if they are those of a run, of a format that this version reads."""
+    found = found if isinstance(found, dict) else {}
+    version = found.get("dalembert_format")
+    if not isinstance(version, int) or found.get("content") != CONTENT:
+        raise FileError(place, "is no run of dalembert: its attributes are others")
+    if version > FORMAT:
+        raise FileError(place, f"is written in format {version}, this dalembert reads up to {FORMAT}; update it")
+    lead, levels, names = found.get("lead"), found.get("levels"), found.get("coordinate_names")
+    fields = {*TIMES, *VARIABLES}
+    sound = (
+        isinstance(lead, dict)
+        and fields - {"t_feedback", "feedback"} <= lead.keys() <= fields
+        and all(type(x) is int and x >= 0 for x in lead.values())
+        and type(found.get("rows")) is int
+        and _are_texts(levels)
+        and len(levels) == 2
+        and _are_texts(names)
+        and _are_texts([found.get(name) for name in (*TEXTS, "reduced")])
+        and isinstance(found.get("fingerprint"), dict)
+        and type(found.get("named")) is bool
+    )
+    if not sound:
+        raise FileError(place, "is damaged: an attribute of the run is missing, or is no such thing")
+    return found
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(x, str) for x in values)
+
+
+def load_run(place: File) -> Path:
+    """The path of a run as far as it is committed; FileError where the store is none or is damaged."""
+    return StoredRun(place).path()

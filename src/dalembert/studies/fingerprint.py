@@ -1,0 +1,57 @@
+"""Whether a run that goes on is the one that was begun: the same functions and numbers, and arithmetic of the same bits."""
+
+from __future__ import annotations
+
+import json
+
+from dalembert.path import Provenance
+from dalembert.store.runs import StoredRun
+
+ROUNDING = "give allow_rounding=True to go on all the same, to a path whose last digits may differ"
+
+OTHER = "system: its functions, or what they read, are not those of the run in the store; give the system that began it"
+
+
+def check_record(then: Provenance, now: Provenance) -> None:
+    """ValueError naming the argument that is not that of the run. Functions are compared by what is computed, later."""
+    pairs = {
+        "system": ("parameters", "its parameters are", then.parameters, now.parameters),
+        "scheme": ("scheme", "it is", then.scheme, now.scheme),
+        "branch": ("branch", "it is", then.branch, now.branch),
+    }
+    for argument, (_, what, old, new) in pairs.items():
+        if old != new:
+            raise ValueError(f"{argument}: {what} {new or 'none'}; the run in the store has {old or 'none'}")
+    old, new = (json.loads(record.run) for record in (then, now))
+    for name in ("reduce", "stop", "domain", "feedback"):
+        if (name in old) != (name in new):
+            has, asked = ("has one", "give it") if name in old else ("has none", "leave it out")
+            raise ValueError(f"{name}: the run in the store {has}; {asked}")
+
+
+def check_source(then: Provenance, now: Provenance) -> None:
+    """ValueError where a run that has ended was one of other functions: nothing is traced to compare what they compute."""
+    if then.source_hash != now.source_hash:
+        raise ValueError(OTHER)
+
+
+def check_bits(stored: StoredRun, now: dict[str, str], record: Provenance, allow_rounding: bool) -> None:
+    """ValueError where the next steps would not be, bit for bit, those of the run."""
+    then, versions = stored.attributes["fingerprint"], stored.record.versions
+    here = then.get("processor") == now["processor"] and versions == record.versions
+    same = then.get("equations") == now["equations"] and then.get("inputs") == now["inputs"]
+    if here and same:
+        return
+    if here or record.source_hash != stored.record.source_hash:
+        raise ValueError(OTHER)
+    if not allow_rounding:
+        raise ValueError(f"store: the run was begun {_elsewhere(then, now, versions, record.versions)}; {ROUNDING}")
+
+
+def _elsewhere(then: dict[str, str], now: dict[str, str], old: str, new: str) -> str:
+    """What differs, in words."""
+    if then.get("processor") != now["processor"]:
+        return "on another processor, or with another C library"
+    before, after = json.loads(old), json.loads(new)
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return "with " + ", ".join(f"{name} {before.get(name)} (here {after.get(name)})" for name in names)

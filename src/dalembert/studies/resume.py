@@ -1,0 +1,138 @@
+"""resume: a run in a store goes on where its last commit was, to the path that it would have had."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path as File
+from typing import Any, cast
+
+import numpy as np
+
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.window_maps import WindowMap
+from dalembert.numbers import as_flag, described
+from dalembert.outcome import Outcome
+from dalembert.path import Path
+from dalembert.step.options import RunOptions
+from dalembert.step.run.branch import Branch
+from dalembert.step.run.progress import reported
+from dalembert.step.run.resolution import warn_of_resolution
+from dalembert.step.run.state import SampledFeedback
+from dalembert.step.simulate import run_begun, solved
+from dalembert.step.start.prepare import check_any_system
+from dalembert.step.start.prepared import Given
+from dalembert.step.start.second_node import Starter
+from dalembert.step.stored.streamed import streamed
+from dalembert.store import FileError
+from dalembert.store.chunked import metadata
+from dalembert.store.runs import StoredRun
+from dalembert.studies.fingerprint import check_record, check_source
+from dalembert.studies.lock import Lock
+from dalembert.studies.stream import LOCK, Going, RunSink, drop_partial
+from dalembert.systems import System, VariationalProblem, check_x64
+
+
+def resume(
+    store: str | os.PathLike,
+    system: System | DiscreteSystem | VariationalProblem,
+    *,
+    scheme: Scheme | WindowMap | None = None,
+    branch: Branch | None = None,
+    reduce: tuple[Callable, Any] | None = None,
+    stop: Callable | None = None,
+    domain: Callable | None = None,
+    feedback: SampledFeedback | None = None,
+    allow_rounding: bool = False,
+    throw: bool = True,
+    progress: bool | Callable[[int, int], None] = False,
+) -> Path:
+    """x_{k+1} = F(x_k) from the last k that is committed: a run of `simulate(…, store=)` goes on, to the bit-identical path.
+
+    After Ctrl-C, a kill, a full disk, a loss of power. Functions are not stored, so that those of the run are given again;
+    initial data, step and tolerance are the store's. A run that has ended is read.
+
+    Args:
+        store: the folder, run.zarr.
+        system: what moves, as it was in the run.
+        scheme: as it was in the run.
+        branch: as it was in the run.
+        reduce: as it was in the run.
+        stop: as it was in the run.
+        domain: as it was in the run.
+        feedback: as it was in the run.
+        allow_rounding: go on also with another processor or other versions, whose last digits may differ.
+        throw: as in `simulate`.
+        progress: as in `simulate`.
+
+    Returns:
+        The Path, with the first and the last state; `load` reads all.
+
+    Raises:
+        ValueError: system, scheme or another argument is not that of the run; or the processor or a version is another one.
+        FileError: the store is damaged, or none of a run.
+        BlockingIOError: another process is writing it.
+        StepError: as `simulate`.
+        Interrupted: as `simulate`.
+
+    Example:
+        >>> whole = da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=50, store="swing.zarr")
+        >>> da.resume("swing.zarr", pendulum).steps  # it had ended
+        50
+    """
+    check_x64()
+    as_flag(allow_rounding, "allow_rounding")
+    as_flag(throw, "throw")
+    place = _place(store)
+    functions = {"reduce": reduce, "stop": stop, "domain": domain, "feedback": feedback}
+    with contextlib.closing(Lock(place / LOCK, place)) as lock:
+        stored = StoredRun(place)
+        options, given = _told(stored, {"scheme": scheme, "branch": branch, **functions})
+        check_any_system(system)
+        record = options.recorded(system, **given._asdict())
+        check_record(stored.record, record)
+        with reported(progress, options.steps) as watch:
+            if int(stored.state["code"]) != Outcome.INTERRUPTED:
+                check_source(stored.record, record)
+            else:
+                drop_partial(place)
+                sink = RunSink(place, Going(stored, lock, allow_rounding))
+                streamed(run_begun(system, given, options), watch, sink)
+        path = StoredRun(place).path(ends=True)
+    warn_of_resolution(path)
+    return solved(path) if throw else path
+
+
+def _place(store: Any) -> File:
+    if not isinstance(store, str | os.PathLike):
+        raise TypeError(f"store: found {described(store)}; give a name, such as 'run.zarr'")
+    place = File(store)
+    if not place.exists():
+        raise FileNotFoundError(errno.ENOENT, "store: does not exist", os.fspath(place))
+    metadata(place)  # before anything is put into a folder that is none of ours
+    return place
+
+
+def _told(stored: StoredRun, given: dict[str, Any]) -> tuple[RunOptions, Given]:
+    """The arguments of the call that began the run, and those that are given again."""
+    record, fingerprint = stored.record, stored.attributes["fingerprint"]
+    try:
+        run = json.loads(record.run)
+        data = {name: np.array(run[name], float) if name in run else None for name in Given._fields}
+        own = {name: run[name] for name in ("h", "t0", "steps", "tolerance", "max_iterations")}
+        backend = fingerprint["backend"]
+        options = RunOptions(
+            **own,
+            save_every=run.get("save_every"),
+            starter=cast(Starter, record.starter or "second_order"),
+            backend=backend,
+        )  # type: ignore[arg-type]
+    except (KeyError, TypeError, RecursionError, json.JSONDecodeError) as error:
+        raise FileError(
+            stored.place, f"is damaged: its record of the call is none ({type(error).__name__}: {error})"
+        ) from error
+    return dataclasses.replace(options, **given), Given(**data)  # what is wrong here is the caller's

@@ -1,0 +1,225 @@
+"""The rows of a run into a Zarr store, chunk by chunk: they are flushed, then the state after them, then their number.
+
+So the store is right at every moment, whatever ends the process: rows beyond the last commit are written again, bit for bit
+the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+import time
+from pathlib import Path as File
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dalembert.outcome import Outcome
+from dalembert.path import Path
+from dalembert.step.stored.sink import Opening, Sink, State, register
+from dalembert.store import checkpoint
+from dalembert.store.atomic import flush
+from dalembert.store.checksum import FileError
+from dalembert.store.chunked import ChunkedArray, create
+from dalembert.store.paths import SCALARS, STATISTICS
+from dalembert.store.runs import COMMITTED, StoredRun, attributes_of, fields_of, scalars_of, specs_of
+from dalembert.studies.fingerprint import check_bits
+from dalembert.studies.lock import Lock
+
+SECONDS = 2.0  # between two commits, at least
+SHARE = 0.03  # of the time that commits may take
+LOCK, STATE = "checkpoint/.lock", "state."
+
+
+class Going(NamedTuple):
+    """A run that goes on: what its store says, its lock, and whether other last digits are allowed."""
+
+    stored: StoredRun
+    lock: Lock
+    allow_rounding: bool
+
+
+class RunSink(Sink):
+    """Of one store. place: its folder, which is made when the run begins; going: of a run that goes on."""
+
+    def __init__(self, place: File, going: Going | None = None):
+        self.place, self._going, self._lock = place, going, going and going.lock
+        self._fields: dict[str, Growing] = {}
+        self._kept: dict[str, np.ndarray] = {}
+        self._next = 0.0
+
+    def begin(self, opening: Opening) -> tuple[int, State] | None:
+        if self._going is None:
+            self._create(opening)
+        else:
+            stored, _, allow_rounding = self._going
+            check_bits(stored, opening.fingerprint, opening.record, allow_rounding)
+        begun = StoredRun(self.place)
+        rows, self._lead = begun.number("rows"), begun.lead
+        self._fields = {name: Growing(array, self._lead[name] + rows) for name, array in begun.arrays.items()}
+        self._checkpoint = ChunkedArray.of(self.place / checkpoint.NAME)
+        self._plan(0.0)
+        if self._going is None:
+            return None
+        self._scalar(COMMITTED, np.asarray(self._lead["t"] + rows))
+        return rows, _state(begun, opening)
+
+    def take(self, fields: dict[str, np.ndarray | None], first: int) -> None:
+        with self._explained():
+            for name, growing in self._fields.items():
+                values = fields[name]
+                assert values is not None
+                growing.put(self._lead[name] + first, values)
+
+    def due(self) -> bool:
+        return time.monotonic() >= self._next
+
+    def commit(self, path: Path, rows: int, state: State) -> None:
+        began = time.monotonic()
+        self._kept = {f"{STATE}{name}": x for name, x in state.items()}
+        # Whoever reads it before it has ended finds a run that has been broken off.
+        self._write(rows, rows, scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))})
+        self._plan(time.monotonic() - began)
+
+    def finish(self, path: Path, rows: int) -> None:
+        scalars = scalars_of(path)
+        with self._explained():
+            for name in scalars.keys() & (SCALARS | STATISTICS).keys():
+                self._scalar(name, scalars[name])
+        self._write(int(self._committed), rows, scalars)
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _write(self, rows: int, taken: int, scalars: dict[str, np.ndarray]) -> None:
+        """rows: that the state comes after; taken: all that may be read."""
+        with self._explained():
+            for growing in self._fields.values():
+                growing.flush()
+            numbers = {"rows": np.asarray(rows), "taken": np.asarray(taken)}
+            checkpoint.write(self._checkpoint, numbers | scalars | self._kept)
+            self._scalar(COMMITTED, np.asarray(self._lead["t"] + taken))
+        self._committed = rows
+
+    def _scalar(self, name: str, value: np.ndarray) -> None:
+        ChunkedArray.of(self.place / name).write(0, value, flushed=True)
+
+    def _plan(self, cost: float) -> None:
+        self._next = time.monotonic() + max(SECONDS, cost / SHARE)
+
+    def _create(self, opening: Opening) -> None:
+        """All that a reader needs, in a folder of a new name, which then gets its own."""
+        path, rows, state, fingerprint = opening
+        partial = self.place.with_name(f".dalembert-{secrets.token_hex(8)}.part")
+        kept = {f"{STATE}{name}": x for name, x in state.items()}
+        scalars = scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}
+        first = {"rows": np.asarray(0), "taken": np.asarray(0)} | scalars | kept
+        try:
+            with self._explained():
+                create(partial, specs_of(path, rows, first), attributes_of(path, rows, fingerprint))
+                self._lock = Lock(partial / LOCK, self.place)
+                for name, values in fields_of(path).items():
+                    growing = Growing(ChunkedArray.of(partial / name), 0)
+                    growing.put(0, values)
+                    growing.flush()
+                checkpoint.write(ChunkedArray.of(partial / checkpoint.NAME), first)
+                ChunkedArray.of(partial / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
+                flush(*partial.rglob("zarr.json"))
+                _named(partial, self.place)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        self._kept, self._committed = kept, 0
+
+    @contextlib.contextmanager
+    def _explained(self) -> Any:
+        try:
+            yield
+        except (FileExistsError, BlockingIOError):
+            raise
+        except OSError as error:
+            what = (
+                f"store: cannot be written ({error.strerror or error}); all up to the last commit is there, resume goes on"
+            )
+            raise OSError(error.errno or errno.EIO, what, os.fspath(self.place)) from error
+
+
+def _state(stored: StoredRun, opening: Opening) -> State:
+    """Between two steps; FileError where it is none of this run."""
+    found = {name.removeprefix(STATE): x for name, x in stored.state.items() if name.startswith(STATE)}
+    wanted = {name: (x.dtype, x.shape) for name, x in opening.state.items()}
+    if {name: (x.dtype, x.shape) for name, x in found.items()} != wanted:
+        raise FileError(stored.place, "holds a state of other sizes than this system has")
+    return found
+
+
+class Growing:
+    """An array that is written from the front: the rows of its last chunk are held until it is full. rows: that it has."""
+
+    def __init__(self, array: ChunkedArray, rows: int):
+        self._array, self._at = array, rows
+        self._buffer = np.full((array.rows, *array.shape[1:]), np.nan)
+        begin = rows - rows % array.rows
+        self._buffer[: rows - begin] = array.read(begin, rows)
+
+    def put(self, first: int, values: np.ndarray) -> None:
+        """Rows from `first` on, which follow those that are there."""
+        if first != self._at:
+            raise ValueError(f"rows: found those from {first} on, expected {self._at}")
+        size, done = self._array.rows, 0
+        while done < len(values):
+            i, at = divmod(self._at, size)
+            number = min(size - at, len(values) - done)
+            self._buffer[at : at + number] = values[done : done + number]
+            done, self._at = done + number, self._at + number
+            if at + number == size:
+                self._array.write(i, self._buffer, flushed=False)
+                self._buffer[:] = np.nan
+
+    def flush(self) -> None:
+        """All rows are safe then."""
+        i, at = divmod(self._at, self._array.rows)
+        if at:
+            self._array.write(i, self._buffer, flushed=True)
+        self._array.flush()
+
+
+def _named(partial: File, place: File) -> None:
+    try:
+        os.rename(partial, place)
+    except OSError as error:
+        if place.exists():
+            raise _taken(place) from error
+        raise
+    flush(place / "zarr.json")
+
+
+def _taken(place: File) -> FileExistsError:
+    how = "exists; dalembert.resume goes on with a run, load reads it; give another name, or delete it"
+    return FileExistsError(errno.EEXIST, f"store: {how}", os.fspath(place))
+
+
+def sink_for(store: str | os.PathLike) -> RunSink:
+    """The sink of a store that is not yet there."""
+    place = File(store)
+    if place.suffix != ".zarr":
+        raise ValueError(f"store: found '{place}'; a run is stored in Zarr, give a name that ends in .zarr")
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"store: the folder {place.parent} does not exist; make it first")
+    if place.exists() or place.is_symlink():
+        raise _taken(place)
+    return RunSink(place)
+
+
+def drop_partial(place: File) -> None:
+    """What a writer that was killed has left in the folders of the arrays."""
+    for file in place.glob("*/**/.dalembert-*.part"):
+        file.unlink(missing_ok=True)
+
+
+register(sink_for)

@@ -1,0 +1,295 @@
+"""A run in a store is bit for bit the one in memory: whole, broken off anywhere and taken up again, and never wrong."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+import xarray
+
+import dalembert as da
+from dalembert.native import COUNTS, chunks
+from dalembert.step.run import loop
+from dalembert.step.run import native as machine
+from dalembert.store import atomic, checkpoint, chunked
+from dalembert.studies import stream
+from dalembert.studies.lock import Lock
+
+STEPS = 600
+ROWS = ("t", "q", "t_velocity", "v", "t_multipliers", "multipliers", "constraint_forces", "t_feedback", "feedback")
+
+
+def energy(q, v, p):
+    return 0.5 * v @ v - 0.5 * p["k"] * q @ q - q[0] ** 2 * q[1] ** 2
+
+
+def rolling(q, v, p):
+    return v[1] - q[0] * v[0]
+
+
+SYSTEM = da.System(energy, da.Nonholonomic(rolling), parameters={"k": 1.0})
+NODES = da.Scheme("nodes")
+SUM = (lambda value, t, q, v, m: {"sum": value["sum"] + q[0], "n": value["n"] + 1}, {"sum": 0.0, "n": 0})
+LAW = da.SampledFeedback(lambda q, v, p: -0.1 * v, every=5)
+FORMS = {
+    "nodes": {"scheme": NODES}, "stages": {"scheme": da.Scheme(order=4)},
+    "reduced": {"reduce": SUM, "feedback": LAW, "save_every": 7}, "jax": {"backend": "jax"},
+}  # fmt: skip
+
+
+def run(form="nodes", **more):
+    return da.simulate(SYSTEM, [0.3, 0.1], [1.0, 0.3], **{"h": 0.05, "steps": STEPS} | FORMS[form] | more)
+
+
+def again(store, form="nodes", **more):
+    given = {name: x for name, x in FORMS[form].items() if name in ("scheme", "reduce", "feedback")}
+    return da.resume(store, SYSTEM, **given | more)
+
+
+def bits(path):
+    rows = {name: np.asarray(getattr(path, name)).tobytes() for name in ROWS if getattr(path, name) is not None}
+    numbers = [float(getattr(path.statistics, name)) for name in ("iterations", "residual", "turns", "max_iterations")]
+    return rows, numbers, path.outcome, path.steps, str(jax.tree.map(float, path.reduced))
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return {form: bits(run(form)) for form in FORMS}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Many small chunks of steps and of the store, and a commit after each."""
+    monkeypatch.setattr(chunks, "SECONDS", 1e-9)
+    for module in (chunks, machine, loop):
+        monkeypatch.setattr(module, "FIRST", 3)
+    monkeypatch.setattr(chunks, "paced", lambda steps, seconds: 150)
+    monkeypatch.setattr("dalembert.step.stored.steppers.paced", lambda steps, seconds: 150)
+    monkeypatch.setattr(loop, "paced", lambda steps, seconds: 150)
+    monkeypatch.setattr(chunked, "BYTES", 2**12)
+    monkeypatch.setattr(stream, "SECONDS", 0.0)
+    monkeypatch.setattr(stream, "SHARE", np.inf)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_bits_do_not_depend_on_chunks_nor_on_where_the_rows_go(form, whole, tmp_path):
+    store = tmp_path / "run.zarr"
+    assert bits(run(form)) == whole[form]
+    ends = run(form, store=store)
+    stored = da.load(store)
+    assert bits(stored) == whole[form]
+    assert np.array_equal(ends.q[-1], stored.q[-1])
+    assert ends.provenance == stored.provenance
+    assert bits(again(store, form)) == bits(ends)  # it had ended
+
+
+def broken(monkeypatch, number):
+    """What writes files fails at the number-th of them and from there on, as a killed process does."""
+    real, left = atomic._write, [number]
+
+    def write(place, old, content, flushed):
+        left[0] -= 1
+        if left[0] < 0:
+            raise SystemExit
+        real(place, old, content, flushed)
+
+    monkeypatch.setattr(atomic, "_write", write)
+    return left
+
+
+def test_a_run_that_ends_between_any_two_writes_goes_on_to_the_same_bits(whole, tmp_path, monkeypatch):
+    """The form "nodes" has velocities half a step away: from its last row alone it could not be restarted."""
+    form = "nodes"
+    with monkeypatch.context() as patch:
+        left = broken(patch, 10**6)
+        run(form, store=tmp_path / "all.zarr")
+        writes = 10**6 - left[0]
+    assert writes > 50
+    for number in (writes // 3, 2 * writes // 3 + 2, writes - 2):
+        store = tmp_path / f"{number}.zarr"
+        with monkeypatch.context() as patch:
+            broken(patch, number)
+            with pytest.raises(SystemExit):
+                run(form, store=store)
+        data = xarray.open_zarr(store)
+        committed = int(data.committed)
+        assert np.array_equal(data.q[:committed].values, np.frombuffer(whole[form][0]["q"]).reshape(-1, 2)[:committed])
+        assert da.load(store).outcome is da.Outcome.INTERRUPTED
+        again(store, form)
+        assert bits(da.load(store)) == whole[form]
+
+
+def press(done, total):
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("form", ["jax", "reduced"])
+def test_control_c_keeps_what_was_computed_and_the_run_goes_on(form, whole, tmp_path):
+    store = tmp_path / "run.zarr"
+    with pytest.raises(da.Interrupted) as error:
+        run(form, store=store, progress=press)
+    assert 0 < error.value.path.steps < STEPS
+    data = xarray.open_zarr(store)
+    rows = int(data.committed)
+    assert np.isfinite(data.q[:rows]).all()
+    assert np.isnan(data.q[rows:]).all()
+    assert float(data.t[rows - 1]) == float(error.value.path.t[-1]) == 0.05 * error.value.path.steps
+    assert int(data.code) == da.Outcome.INTERRUPTED
+    assert again(store, form, throw=False, progress=press).outcome is da.Outcome.INTERRUPTED
+    again(store, form)
+    assert bits(da.load(store)) == whole[form]
+
+
+def test_a_full_disk_is_an_error_and_the_run_goes_on(whole, tmp_path):
+    store, limits = tmp_path / "run.zarr", resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(done, total):
+        if done > STEPS // 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+
+    try:
+        with pytest.raises(OSError, match="store: cannot be written"):
+            run(store=store, progress=fill)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert 0 < len(da.load(store).t) < STEPS
+    again(store)
+    assert bits(da.load(store)) == whole["nodes"]
+
+
+def test_a_killed_process_leaves_a_run_that_goes_on(whole, tmp_path):
+    """kill -9, at a moment that nobody chose, of a process that would write for ever."""
+    store = tmp_path / "run.zarr"
+    program = f"""
+import sys; sys.path.insert(0, {os.path.dirname(__file__)!r})
+import test_stored_runs as t
+t.stream.SECONDS = 0.0; t.stream.SHARE = float("inf")
+t.run(store={str(store)!r}, steps=10**9, progress=lambda done, total: print(done, flush=True))
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while int(process.stdout.readline()) < STEPS:
+            pass
+        with pytest.raises(BlockingIOError, match="another process is writing"):
+            again(store)
+        process.kill()
+    part = da.load(store)
+    assert part.outcome is da.Outcome.INTERRUPTED
+    number = min(len(part.t), STEPS + 1)
+    assert np.asarray(part.q[:number]).tobytes() == whole["nodes"][0]["q"][: 16 * number]
+    more = again(store, throw=False, progress=press)
+    assert more.steps > part.steps
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
+    """A run that was interrupted."""
+    store = tmp_path_factory.mktemp("half") / "run.zarr"
+    with pytest.raises(da.Interrupted):
+        run(store=store, steps=10**5, progress=press)
+    return store
+
+
+def copied(half, tmp_path):
+    return shutil.copytree(half, tmp_path / "run.zarr")
+
+
+OTHERS = {
+    "system: its parameters": {"system": SYSTEM.replace(k=2.0)},
+    "system: its functions": {
+        "system": da.System(lambda q, v, p: energy(q, v, p) + q[0], da.Nonholonomic(rolling), parameters={"k": 1.0})
+    },
+    "scheme": {"scheme": None},
+    "branch": {"branch": da.Avoid()},
+    "stop": {"stop": lambda q, v, p: q[0] > 9.0},
+    "reduce": {"reduce": SUM},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", OTHERS)
+def test_another_run_is_refused(message, half):
+    given = {"system": SYSTEM, "scheme": NODES} | OTHERS[message]
+    with pytest.raises(ValueError, match=message):
+        da.resume(half, **given)
+
+
+def test_a_run_that_has_ended_is_told_to_those_alone_whose_run_it_was(tmp_path):
+    run(store=tmp_path / "run.zarr", steps=20)
+    assert again(tmp_path / "run.zarr").outcome is da.Outcome.SUCCESS
+    with pytest.raises(ValueError, match="system: its functions"):
+        da.resume(tmp_path / "run.zarr", OTHERS["system: its functions"]["system"], scheme=NODES)
+
+
+def test_another_processor_is_refused_unless_rounding_is_allowed(half, tmp_path):
+    store = copied(half, tmp_path)
+    file = store / "zarr.json"
+    found = json.loads(file.read_text())
+    found["attributes"]["fingerprint"] |= {"processor": "[]", "equations": "0"}
+    file.write_text(json.dumps(found))
+    with pytest.raises(ValueError, match="store: the run was begun on another processor"):
+        again(store)
+    assert again(store, allow_rounding=True, throw=False, progress=press).outcome is da.Outcome.INTERRUPTED
+
+
+def test_no_damage_is_read_as_numbers(half, tmp_path):
+    """Any byte of a chunk, a chunk that is cut off or gone, metadata that are none; plain readers see the sum, too."""
+    random = np.random.default_rng(0)
+    store = copied(half, tmp_path)
+    files = sorted(file for file in store.glob("*/c/**/*") if file.is_file())
+    read = [file for file in files if file.relative_to(store).parts[0] in (*ROWS, "checkpoint")]
+    for file in read:
+        content = file.read_bytes()
+        at = int(random.integers(len(content)))
+        for damaged in (content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :], content[:at], content + b"0", None):
+            file.unlink() if damaged is None else file.write_bytes(damaged)
+            with pytest.raises(da.FileError, match=r"damaged|missing"):
+                da.load(store)
+        file.write_bytes(content)
+    da.load(store)
+    first = store / "q" / "c" / "0" / "0"
+    first.write_bytes(b"1" + first.read_bytes()[1:])
+    with pytest.raises(ValueError, match="checksum"):
+        xarray.open_zarr(store).q.load()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"zarr_format": 2}', "[" * 10**5, '{"zarr_format": 3, "attributes": 1}'])
+def test_foreign_and_hostile_stores_are_named(text, half, tmp_path):
+    store = copied(half, tmp_path)
+    for place in (store, store / "q", store / "checkpoint"):
+        before = (place / "zarr.json").read_text()
+        (place / "zarr.json").write_text(text)
+        with pytest.raises(da.FileError):
+            da.load(store)
+        with pytest.raises(da.FileError):
+            again(store)
+        (place / "zarr.json").write_text(before)
+
+
+def test_counts_that_would_lead_machine_code_astray_are_refused(half, tmp_path):
+    """A sum tells accidents, not forgery: the numbers of a checkpoint are looked at before they are believed."""
+    store = copied(half, tmp_path)
+    state = checkpoint.read(store)
+    for name, value in (("k", -5), ("k", 10**9), ("known", 99), ("target", -1), ("saved", -(10**6)), ("code", 77)):
+        hostile = {key: x.copy() for key, x in state.items()}
+        hostile["state.count"][COUNTS.index(name)] = value
+        checkpoint.write(chunked.ChunkedArray.of(store / "checkpoint"), hostile)
+        with pytest.raises(ValueError, match="checkpoint"):
+            again(store)
+
+
+def test_a_store_is_not_written_over_and_has_one_writer(half, tmp_path):
+    with pytest.raises(FileExistsError, match="store: exists"):
+        run(store=half)
+    store = copied(half, tmp_path)
+    lock = Lock(store / stream.LOCK, store)
+    with pytest.raises(BlockingIOError, match="another process"):
+        again(store)
+    lock.close()
+    with pytest.raises(TypeError, match="store"):
+        run(store=3)
