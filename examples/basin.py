@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 import dalembert as da
 from dalembert.gallery.cart_pole import cart_pole
-from dalembert.show.figure import COLOURS, STYLE
+from dalembert.show.style import LIGHT
 
 UP, H, TIME, BOUND = np.array([0.0, np.pi]), 0.005, 8.0, 15.0
 REACH, KEPT = [3.0, 1.1], 20
@@ -45,7 +45,7 @@ def settled(law, q0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def figure_of(angles, rates, times: dict[str, np.ndarray], inside: np.ndarray) -> Figure:
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(LIGHT.style):
         figure = Figure(figsize=(8.4, 3.8), layout="constrained")
         axes, drawn = figure.subplots(1, len(times), sharex=True, sharey=True), None
         for ax, (name, found) in zip(axes, times.items(), strict=True):
@@ -53,7 +53,7 @@ def figure_of(angles, rates, times: dict[str, np.ndarray], inside: np.ndarray) -
             drawn = ax.pcolormesh(
                 np.degrees(angles), rates, found.reshape(len(rates), -1), vmin=0.0, vmax=6.0, cmap="viridis_r"
             )
-            ax.contour(np.degrees(angles), rates, inside.astype(float), levels=[0.5], colors=[COLOURS[1]], linewidths=1.5)
+            ax.contour(np.degrees(angles), rates, inside.astype(float), levels=[0.5], colors=[LIGHT.lines[1]], linewidths=1.5)
             ax.set(title=name, xlabel="angle from upright, degrees")
         axes[0].set_ylabel("angular velocity, rad/s")
         assert drawn is not None

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import dalembert as da
 from dalembert.gallery import PROBLEMS
-from dalembert.show.figure import COLOURS, STYLE
+from dalembert.show.style import LIGHT
 
 FAST = bool(os.environ.get("DALEMBERT_EXAMPLES_FAST"))
 SHOWN = 11  # positions of the cart
@@ -20,28 +20,28 @@ def draw_motion(ax, motion: da.ControlSolution, length: float) -> None:
     """The cart and its pole at equal times, later ones darker, and the path of the pole's end."""
     x, angle = motion.q[:, 0], motion.q[:, 1]
     end = np.stack([x + length * np.sin(angle), -length * np.cos(angle)])
-    ax.plot(*end, color=COLOURS[1], linewidth=0.8)
+    ax.plot(*end, color=LIGHT.lines[1], linewidth=0.8)
     ax.axhline(0.0, color="0.8", linewidth=0.8, zorder=0)
     for i, node in enumerate(np.linspace(0, len(x) - 1, SHOWN).astype(int)):
         grey = str(round(0.8 * (1.0 - (i + 1) / SHOWN), 2))
         ax.plot([x[node], end[0, node]], [0.0, end[1, node]], color=grey, linewidth=1.4)
         ax.plot(x[node], 0.0, marker="s", markersize=7, color=grey)
-        ax.plot(*end[:, node], marker="o", markersize=4, color=COLOURS[1])
+        ax.plot(*end[:, node], marker="o", markersize=4, color=LIGHT.lines[1])
     ax.set_aspect("equal")
     ax.set_xlabel("x")
     ax.set_ylabel("height")
 
 
 def figure_of(motion: da.ControlSolution, length: float) -> Figure:
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(LIGHT.style):
         figure = Figure(figsize=(6.4, 6.0), layout="constrained")
         top, middle, bottom = figure.subplots(3, 1, height_ratios=(1.7, 1.0, 1.0))
         draw_motion(top, motion, length)
         for i, name in enumerate(("x", "θ")):
-            middle.plot(motion.t, motion.q[:, i], color=COLOURS[i], label=name)
+            middle.plot(motion.t, motion.q[:, i], color=LIGHT.lines[i], label=name)
         middle.legend(loc="upper left")
         middle.set_ylabel("position, angle")
-        bottom.plot(motion.t, motion.u[:, 0], color=COLOURS[0])
+        bottom.plot(motion.t, motion.u[:, 0], color=LIGHT.lines[0])
         bottom.set_ylabel("force")
         bottom.set_xlabel("t")
     return figure

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import dalembert as da
 from dalembert.gallery.cart_pole import cart_pole
-from dalembert.show.figure import COLOURS, STYLE
+from dalembert.show.style import LIGHT
 
 FAST = bool(os.environ.get("DALEMBERT_EXAMPLES_FAST"))
 REST, UP = [0.0, 0.0], ([1.0, np.pi], [0.0, 0.0])
@@ -42,11 +42,11 @@ def controllers(problem: da.OptimalControl) -> dict[str, da.Feedback | da.Predic
 
 
 def figure_of(runs: dict[str, da.ClosedLoop]) -> Figure:
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(LIGHT.style):
         figure = Figure(figsize=(6.4, 6.0), layout="constrained")
         axes = figure.subplots(3, 1, sharex=True)
         for i, (name, run) in enumerate(runs.items()):
-            style = {"color": COLOURS[i], "linewidth": 1.2, "linestyle": "--" if not i else "-", "label": name}
+            style = {"color": LIGHT.lines[i], "linewidth": 1.2, "linestyle": "--" if not i else "-", "label": name}
             axes[0].plot(run.t, run.q[:, 1], **style)
             axes[1].plot(run.t, run.q[:, 0], **style)
             axes[2].step(run.t_u, run.u[:, 0], where="post", **style)

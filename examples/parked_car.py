@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 import dalembert as da
 from dalembert.gallery import PROBLEMS
 from dalembert.gallery.parked_car import STEERING
-from dalembert.show.figure import COLOURS, STYLE
+from dalembert.show.style import LIGHT
 
 FAST = bool(os.environ.get("DALEMBERT_EXAMPLES_FAST"))
 SHOWN = 5  # positions of the car
@@ -47,22 +47,22 @@ def draw_car(ax, q: np.ndarray, p, colour: str) -> None:
 
 
 def figure_of(plan: da.ControlSolution, parameters) -> Figure:
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(LIGHT.style):
         figure = Figure(figsize=(7.2, 5.4), layout="constrained")
         parts = figure.subplot_mosaic([["above", "above"], ["steering", "forces"]], height_ratios=(1.25, 1.0))
         above, steering, forces = parts["above"], parts["steering"], parts["forces"]
-        above.plot(plan.q[:, 0], plan.q[:, 1], color=COLOURS[1], linewidth=0.9)
+        above.plot(plan.q[:, 0], plan.q[:, 1], color=LIGHT.lines[1], linewidth=0.9)
         for i, node in enumerate(np.linspace(0, len(plan.t) - 1, SHOWN).astype(int)):
             draw_car(above, plan.q[node], parameters, str(round(0.75 * (1.0 - i / (SHOWN - 1)), 2)))
         above.set_aspect("equal")
         above.set_xlabel("x")
         above.set_ylabel("y")
-        steering.plot(plan.t, plan.q[:, 3], color=COLOURS[0])
+        steering.plot(plan.t, plan.q[:, 3], color=LIGHT.lines[0])
         for limit in (-STEERING, STEERING):
             steering.axhline(limit, color="0.6", linestyle="--", linewidth=0.8)
         steering.set_ylabel("steering angle")
         for i, name in enumerate(("engine", "steering")):
-            forces.plot(plan.t, plan.u[:, i], color=COLOURS[i], label=name)
+            forces.plot(plan.t, plan.u[:, i], color=LIGHT.lines[i], label=name)
         forces.legend()
         forces.set_ylabel("force, torque")
         for ax in (steering, forces):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 import dalembert as da
 from dalembert.gallery import PROBLEMS
 from dalembert.gallery.rendezvous import CENTRE, cost_of
-from dalembert.show.figure import COLOURS, STYLE
+from dalembert.show.style import LIGHT
 
 FAST = bool(os.environ.get("DALEMBERT_EXAMPLES_FAST"))
 SHOWN = 9  # places of point and target
@@ -21,11 +21,11 @@ def draw_meeting(ax, found: da.ControlSolution) -> None:
     """Both at equal times, with the thrust."""
     around = np.linspace(0.0, 2.0 * np.pi, 200)
     ax.plot(CENTRE + np.cos(around), np.sin(around), color="0.8", linewidth=0.8)
-    ax.plot(*found.q.T, color=COLOURS[0], label="point")
+    ax.plot(*found.q.T, color=LIGHT.lines[0], label="point")
     nodes = np.linspace(0, len(found.t) - 1, SHOWN).astype(int)
     t, q, u = found.t[nodes], found.q[nodes], found.u[nodes]
-    ax.plot(CENTRE + np.cos(t), np.sin(t), "o", color=COLOURS[1], label="target")
-    ax.plot(*q.T, ".", color=COLOURS[0])
+    ax.plot(CENTRE + np.cos(t), np.sin(t), "o", color=LIGHT.lines[1], label="target")
+    ax.plot(*q.T, ".", color=LIGHT.lines[0])
     ax.quiver(*q.T, *u.T, angles="xy", scale_units="xy", scale=2.0, width=0.003, color="0.4")
     ax.set_aspect("equal")
     ax.set_xlabel("x")
@@ -34,13 +34,13 @@ def draw_meeting(ax, found: da.ControlSolution) -> None:
 
 
 def figure_of(found: da.ControlSolution) -> Figure:
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(LIGHT.style):
         figure = Figure(figsize=(6.4, 5.6), layout="constrained")
         top, bottom = figure.subplots(2, 1, height_ratios=(1.6, 1.0))
         draw_meeting(top, found)
         times = np.linspace(2.5, 8.0, 200)
-        bottom.plot(times, [cost_of(T) for T in times], color=COLOURS[0])
-        bottom.plot(found.t[-1], found.cost, "o", color=COLOURS[1])
+        bottom.plot(times, [cost_of(T) for T in times], color=LIGHT.lines[0])
+        bottom.plot(found.t[-1], found.cost, "o", color=LIGHT.lines[1])
         bottom.set_xlabel("time of the rendezvous")
         bottom.set_ylabel("cost")
     return figure

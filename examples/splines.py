@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import dalembert as da
-from dalembert.show.figure import COLOURS, STYLE
+from dalembert.show.style import LIGHT
 
 M = da.manifolds
 CURVES = (("Riemannian, |Dq̇/dt|²", False), ("ambient, |q̈|²", True))
@@ -55,7 +55,7 @@ def draw_sphere(ax, curves: dict) -> None:
         circle = np.stack([np.cos(angle) * np.cos(longitude), np.cos(angle) * np.sin(longitude), np.sin(angle)], 1)
         draw_line(ax, circle, color="0.85", linewidth=0.5)
     ax.plot(np.cos(angle), np.sin(angle), color="0.5", linewidth=0.7)
-    for (name, solution), colour in zip(curves.items(), COLOURS, strict=False):
+    for (name, solution), colour in zip(curves.items(), LIGHT.lines, strict=False):
         fine = np.linspace(float(solution.t[0]), float(solution.t[-1]), 600)
         draw_line(ax, np.asarray(M.sphere().project(solution.interpolate(fine))), color=colour, linewidth=1.6, label=name)
     for t, q in points().items():
@@ -73,20 +73,20 @@ def covariant_acceleration(manifold, solution) -> np.ndarray:
 
 
 def figure(curves: dict, body) -> Figure:
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(LIGHT.style):
         drawn = Figure(figsize=(8.6, 4.4), layout="constrained")
         parts: Any = drawn.subfigures(1, 2)
         left, right = parts
         draw_sphere(left.subplots(), curves)
         top, bottom = right.subplots(2, 1)
-        for (name, solution), colour in zip(curves.items(), COLOURS, strict=False):
+        for (name, solution), colour in zip(curves.items(), LIGHT.lines, strict=False):
             size = np.linalg.norm(covariant_acceleration(M.sphere(), solution), axis=1)
             top.plot(solution.t_multipliers, size, color=colour, label=name)
         top.set(ylabel="|Dq̇/dt|", xlabel="t", ylim=(0, None))
         q, v = np.asarray(body.jets)[:, 0], np.asarray(body.jets)[:, 1]
         omega = 2 * (q[:, :1] * v[:, 1:] - v[:, :1] * q[:, 1:] - np.cross(q[:, 1:], v[:, 1:]))
         for i, axis in enumerate("₁₂₃"):
-            bottom.plot(body.t_multipliers, omega[:, i], color=COLOURS[i + 2], label=f"ω{axis}")
+            bottom.plot(body.t_multipliers, omega[:, i], color=LIGHT.lines[i + 2], label=f"ω{axis}")
         for t in ATTITUDES:
             bottom.axvline(t, color="0.85", linewidth=0.7, zorder=0)
         for t in points():
