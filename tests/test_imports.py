@@ -23,18 +23,17 @@ PACKAGE = "dalembert"
 SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
-    ("numbers", "outcome", "lazy"),
-    ("path", "tracing", "solution_bounds", "solution_time", "solution_refinement"),
-    ("solution",),
-    ("algebra",),
+    ("numbers", "outcome", "lazy", "interrupts", "notebook", "messages"),
+    ("path", "solution", "tracing"),
+    ("algebra", "drawing"),
     ("native",),
     ("systems",),
-    ("discretize",),
+    ("discretize", "symbolic"),
     ("step", "boundary"),
     ("control", "measure"),
     ("guidance", "laws", "claims"),
     ("store", "show", "gallery"),
-    ("papers",),
+    ("papers", "studies"),
     ("cli",),
 )
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
@@ -51,6 +50,8 @@ HEAVY = (
     "typer",
     "rich",
     "llvmlite",
+    "sympy",
+    "zarr",
 )
 
 
@@ -176,7 +177,7 @@ def package_sources() -> dict[str, str]:
 
 
 def test_there_are_sources_to_check():
-    assert "path.py" in package_sources()
+    assert "path/path.py" in package_sources()
 
 
 def test_imports_go_one_way():

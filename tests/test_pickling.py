@@ -291,11 +291,16 @@ def test_what_a_function_has_captured_goes_with_it():
 def test_every_public_error_travels_with_its_notes(path):
     errors = [x for x in map(vars(da).get, da.__all__) if isinstance(x, type) and issubclass(x, BaseException)]
     assert {x.__name__ for x in errors} == {
-        "FileError", "InconsistentDataError", "RankDeficientError", "SolveError", "StepError"
+        "FileError", "InconsistentDataError", "Interrupted", "RankDeficientError", "SolveError", "StepError"
     }  # fmt: skip
     failed = dataclasses.replace(path, code=np.asarray(int(da.Outcome.SINGULAR)))
     solution = da.solve(PROBLEMS["minimum_jerk"].problem, **PROBLEMS["minimum_jerk"].boundary, steps=10)
-    given = {"FileError": ("run.nc", "is damaged"), "StepError": (failed,), "SolveError": (solution,)}
+    given = {
+        "FileError": ("run.nc", "is damaged"),
+        "StepError": (failed,),
+        "SolveError": (solution,),
+        "Interrupted": (failed,),
+    }
     for kind in errors:
         error = kind(*given.get(kind.__name__, ("q0: found 3",)))
         error.add_note("in study 7")

@@ -13,9 +13,12 @@ jax.config.update("jax_enable_x64", True)
 
 ROOMS = (
     "outcome",
+    "interrupts",
     "path",
     "solution",
+    "drawing",
     "systems",
+    "symbolic",
     "discretize",
     "step",
     "boundary",
@@ -26,7 +29,9 @@ ROOMS = (
     "claims",
     "store",
     "show",
+    "studies",
 )  # from below
+DOORS = {"step": "studies"}  # what is written into a store by the first room's functions is written by the second
 
 if TYPE_CHECKING:
     from dalembert import measure
@@ -51,6 +56,7 @@ if TYPE_CHECKING:
         redefined,
         with_time,
     )
+    from dalembert.drawing import Ball, Body, Dots, Rod, Wheel
     from dalembert.guidance import (
         ClosedLoop,
         Controllability,
@@ -67,14 +73,20 @@ if TYPE_CHECKING:
         optimum,
         sensitivity,
     )
+    from dalembert.interrupts import Interrupted
     from dalembert.laws import ControlLaw, EnergyShaping, Matching, control_law, energy_shaping, matching
     from dalembert.outcome import Outcome
     from dalembert.path import Path, Provenance, Statistics, StepError
-    from dalembert.show import plot
-    from dalembert.solution import BoundaryStatistics, ControlSolution, Solution, SolveError
-    from dalembert.solution_bounds import ActiveBounds
-    from dalembert.solution_refinement import Refinement
-    from dalembert.solution_time import FinalTime
+    from dalembert.show import Animation, animate, page, plot
+    from dalembert.solution import (
+        ActiveBounds,
+        BoundaryStatistics,
+        ControlSolution,
+        FinalTime,
+        Refinement,
+        Solution,
+        SolveError,
+    )
     from dalembert.step import (
         Avoid,
         Branch,
@@ -91,6 +103,8 @@ if TYPE_CHECKING:
         simulate_free_steps,
     )
     from dalembert.store import FileError, from_xarray, load, matches, save, to_xarray
+    from dalembert.studies import resume
+    from dalembert.symbolic import SymbolicEquations, from_sympy, symbolic_equations
     from dalembert.systems import (
         AdaptedReference,
         Connection,
@@ -135,6 +149,8 @@ else:
         for room in ROOMS if name in __all__ else ():
             found = importlib.import_module(f"{__name__}.{room}")
             if hasattr(found, name):
+                if room in DOORS:
+                    importlib.import_module(f"{__name__}.{DOORS[room]}")
                 return globals().setdefault(name, getattr(found, name))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -147,9 +163,12 @@ __version__ = "0.1.0"
 __all__ = [
     "ActiveBounds",
     "AdaptedReference",
+    "Animation",
     "Averaged",
     "Avoid",
+    "Ball",
     "Beta",
+    "Body",
     "BoundaryStatistics",
     "Branch",
     "Central",
@@ -162,6 +181,7 @@ __all__ = [
     "Controllability",
     "Derivatives",
     "DiscreteSystem",
+    "Dots",
     "EnergyShaping",
     "Extremals",
     "Feedback",
@@ -175,6 +195,7 @@ __all__ = [
     "Independent",
     "Interpolant",
     "Interpolated",
+    "Interrupted",
     "Least",
     "Lobatto",
     "Lyapunov",
@@ -201,6 +222,7 @@ __all__ = [
     "Reference",
     "Refinement",
     "Replanned",
+    "Rod",
     "Root",
     "SampledFeedback",
     "Scheme",
@@ -213,13 +235,16 @@ __all__ = [
     "Statistics",
     "StepError",
     "StepProgram",
+    "SymbolicEquations",
     "System",
     "TripleMap",
     "VariationalProblem",
     "Verdict",
+    "Wheel",
     "WindowMap",
     "acceleration",
     "adapted_reference",
+    "animate",
     "closed_loop",
     "connection",
     "control_law",
@@ -231,6 +256,7 @@ __all__ = [
     "energy_shaping",
     "ensemble",
     "feedback",
+    "from_sympy",
     "from_xarray",
     "independent",
     "interpolant",
@@ -244,6 +270,7 @@ __all__ = [
     "multistart",
     "optimum",
     "ostrogradsky",
+    "page",
     "plot",
     "prepare",
     "project",
@@ -251,6 +278,7 @@ __all__ = [
     "reduction",
     "reference",
     "refine",
+    "resume",
     "roots",
     "save",
     "sensitivity",
@@ -261,6 +289,7 @@ __all__ = [
     "solve",
     "solve_batch",
     "spline",
+    "symbolic_equations",
     "to_xarray",
     "verdict",
     "with_time",

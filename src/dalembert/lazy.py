@@ -1,7 +1,9 @@
-"""Arrays that are NumPy's until somebody asks for them: to put one on a device takes longer than a short run."""
+"""Arrays that are NumPy's until somebody asks for them: to put one on a device takes longer than a short run; and public
+names, whose room loads when they are first asked for."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
@@ -56,3 +58,11 @@ def _fields_of(one: Lazy) -> dict[str, Any]:
 def as_left(one: Lazy, name: str) -> Any:
     """A field as it is, of NumPy where nobody has asked for it."""
     return _fields_of(one)[name]
+
+
+def front_door(name: str) -> Any:
+    """A public name of the package, for a method that belongs to a higher room: its room loads with its first use.
+
+    An import at the top of a module would be a loop, and the method is no part of what stands below.
+    """
+    return getattr(sys.modules[__name__.partition(".")[0]], name)

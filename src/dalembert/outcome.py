@@ -20,6 +20,7 @@ class Outcome(enum.IntEnum):
         NO_POSITIVE_STEP: free steps: the energy equation has no positive next step near the last one.
         ALTERNATING: the multipliers alternate from node to node and are no function of time.
         CROSSED: the equations became singular on the way to the next node, and no factor explains it.
+        INTERRUPTED: the user ended it, by Ctrl-C; what was computed until then is kept.
         message: cause and remedy, in words.
         failed: whether the run ended before its last step and not by the user's stop condition.
 
@@ -39,6 +40,7 @@ class Outcome(enum.IntEnum):
     NO_POSITIVE_STEP = 8
     ALTERNATING = 9
     CROSSED = 10
+    INTERRUPTED = 11
 
     @property
     def message(self) -> str:
@@ -49,6 +51,8 @@ class Outcome(enum.IntEnum):
         """True where the run ended before its last step and not by the user's stop condition."""
         return self not in (Outcome.SUCCESS, Outcome.STOPPED)
 
+
+UNFAILED = (Outcome.SUCCESS, Outcome.STOPPED, Outcome.INTERRUPTED)  # no step of it could not be solved
 
 _MESSAGES = {
     Outcome.SUCCESS: "all steps were solved",
@@ -89,10 +93,13 @@ _MESSAGES = {
         "divides it out; a rule such as branch=Nearest('prediction') chooses between branches that meet"
     ),
     Outcome.LEFT_DOMAIN: "the state left the domain given by domain=. The last state of the path is the last one inside",
+    Outcome.INTERRUPTED: "it was ended from outside, by Ctrl-C. What was computed until then is kept",
 }
 
+_ENDED = "it was ended from outside, by Ctrl-C. This is the path that the iteration had reached"
 SOLVED = {  # of boundary problems
     Outcome.SUCCESS: "the node equations and the constraints hold",
+    Outcome.INTERRUPTED: _ENDED,
     Outcome.SINGULAR: (
         "the KKT matrix is singular along every direction tried: constraints depend on each other with these ends, or the "
         "Lagrangian is singular there. Try another guess, other ends, or fewer constraints"

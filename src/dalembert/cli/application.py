@@ -31,6 +31,9 @@ BranchName = Annotated[
     str | None,
     typer.Option(help=f"{', '.join(BRANCHES)}; :0,1 behind it names the coordinates that count; or file.py:name"),
 ]
+Step = Annotated[float | None, typer.Option("--h", help="step; below 0 for a run backwards in time")]
+Steps = Annotated[int | None, typer.Option(help="number of steps")]
+Length = Annotated[float | None, typer.Option("--time", help="length of the run, instead of --steps")]
 Figure = Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")]
 Force = Annotated[bool, typer.Option("--force", help="replace files that exist")]
 
@@ -47,6 +50,8 @@ def one_line_errors() -> Iterator[None]:
     """Bad input is one line on stderr and exit code 2, without a traceback."""
     try:
         yield
+    except typer.Exit:  # a RuntimeError, and no error: the command has said what it had to
+        raise
     except (ValueError, TypeError, OSError, RuntimeError) as error:
         _fail(" ".join(str(error).split()))
 

@@ -57,6 +57,14 @@ def named_problem(name: str) -> InitialValueProblem:
     raise TypeError(f"{name}: found {type(found).__name__}; a System, or a gallery Entry, is needed")
 
 
+def found_of(name: str) -> Any:
+    """What a name stands for, of whatever kind; None where the gallery has none of it."""
+    if ":" not in name and not name.endswith(".py"):
+        key = name.replace("-", "_")
+        return ENTRIES.get(key) or PROBLEMS.get(key)
+    return _from_file(name)
+
+
 def named_boundary_problem(name: str, parameters: list[str] | None) -> BoundaryEntry:
     """A boundary problem of the gallery, or a BoundaryEntry of a file, with other parameters."""
     key = name.replace("-", "_")
@@ -68,7 +76,7 @@ def named_boundary_problem(name: str, parameters: list[str] | None) -> BoundaryE
         found = PROBLEMS[key]
     else:
         found = _of_type(name, BoundaryEntry)
-    return dataclasses.replace(found, problem=_with_parameters(found.problem, parameters))
+    return dataclasses.replace(found, problem=with_parameters(found.problem, parameters))
 
 
 def named_discretization(problem: VariationalProblem | OptimalControl, name: str | None) -> WindowMap | Scheme | None:
@@ -114,13 +122,13 @@ def _from_file(reference: str) -> Any:
 def with_data(
     problem: InitialValueProblem, parameters: list[str] | None, q0: str | None, v0: str | None
 ) -> InitialValueProblem:
-    system = _with_parameters(problem.system, parameters)
+    system = with_parameters(problem.system, parameters)
     start = _numbers(q0, "--q0") if q0 is not None else needed(problem.q0, "q0", "a System")
     speed = _numbers(v0, "--v0") if v0 is not None else needed(problem.v0, "v0", "a System")
     return problem._replace(system=system, q0=start, v0=speed)
 
 
-def _with_parameters(system: Any, parameters: list[str] | None) -> Any:
+def with_parameters(system: Any, parameters: list[str] | None) -> Any:
     for text in parameters or ():
         name, equals, value = text.partition("=")
         if not equals:
@@ -144,6 +152,14 @@ def _numbers(text: str, name: str) -> Any:
         return np.array([float(x) for x in text.split(",")])
     except ValueError:
         raise ValueError(f"{name}: found {text!r}; give numbers between commas, such as 0,1.5") from None
+
+
+def step_and_count(
+    problem: InitialValueProblem, h: float | None, steps: int | None, time: float | None, name: str
+) -> tuple[float, int]:
+    """Those that were asked for, otherwise the problem's own."""
+    step = needed(h if h is not None else problem.h, "h", name)
+    return step, step_count(step, steps, time if time is not None or steps is not None else problem.time, name)
 
 
 def step_count(h: float, steps: int | None, time: float | None, name: str) -> int:

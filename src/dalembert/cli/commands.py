@@ -17,11 +17,14 @@ from dalembert.cli.application import (
     Data,
     Figure,
     Force,
+    Length,
     Name,
     OrderNumber,
     SchemeName,
     Set,
     StarterName,
+    Step,
+    Steps,
     app,
     console,
     one_line_errors,
@@ -37,9 +40,9 @@ from dalembert.cli.arguments import (
     named_problem,
     named_scheme,
     named_starter,
-    needed,
-    step_count,
+    step_and_count,
     with_data,
+    with_parameters,
 )
 from dalembert.cli.output import DRAWN, STORED, check_folder, check_target, draw, store
 from dalembert.control import OptimalControl, refine
@@ -48,9 +51,16 @@ from dalembert.gallery import ENTRIES, PROBLEMS
 from dalembert.gallery.entry import BoundaryEntry
 from dalembert.outcome import Outcome
 from dalembert.papers import PAPERS
+from dalembert.path import Path
 from dalembert.show import plot
 from dalembert.solution import ControlSolution
 from dalembert.step import simulate
+from dalembert.step.run.progress import Bar
+from dalembert.store import load
+from dalembert.studies import resume as resumed
+
+ZARR = ".zarr"
+SILENT = 2.0  # seconds of work that is over before anybody asks how far it is
 
 
 @app.command("list")
@@ -77,9 +87,9 @@ def run(
     parameter: Set = None,
     q0: Data = None,
     v0: Data = None,
-    h: Annotated[float | None, typer.Option(help="step; below 0 for a run backwards in time")] = None,
-    steps: Annotated[int | None, typer.Option(help="number of steps")] = None,
-    time: Annotated[float | None, typer.Option(help="length of the run, instead of --steps")] = None,
+    h: Step = None,
+    steps: Steps = None,
+    time: Length = None,
     scheme: SchemeName = "default",
     composed: OrderNumber = 2,
     starter: StarterName = "second_order",
@@ -88,16 +98,20 @@ def run(
         str | None, typer.Option(help=f"{', '.join(BACKENDS)}; if not given, native on CPUs where the run allows it")
     ] = None,
     save_every: Annotated[int, typer.Option(help="keep every that many states")] = 1,
-    file: Annotated[File | None, typer.Option("--save", help="NetCDF file to write, such as run.nc")] = None,
+    file: Annotated[
+        File | None,
+        typer.Option("--save", help="NetCDF file to write, such as run.nc; run.zarr takes states as they are computed"),
+    ] = None,
     picture: Figure = None,
     force: Force = False,
 ) -> None:
-    """Simulate a system; print how it went, and store or plot the path. A run that fails keeps its path and exits 1."""
+    """Simulate a system; print how it went, and store or plot the path. A run that fails keeps its path and exits 1;
+    after Ctrl-C the code is 130."""
     with one_line_errors():
         problem = with_data(named_problem(name), parameter, q0, v0)
-        step = needed(h if h is not None else problem.h, "h", name)
-        count = step_count(step, steps, time if time is not None or steps is not None else problem.time, name)
-        check_target(file, STORED, "--save", force)
+        step, count = step_and_count(problem, h, steps, time, name)
+        streamed = file is not None and file.suffix == ZARR
+        check_target(None if streamed else file, (*STORED, ZARR), "--save", force)
         check_target(picture, DRAWN, "--plot", force)
         path = simulate(
             problem.system,
@@ -111,14 +125,51 @@ def run(
             backend=named_backend(backend),
             save_every=save_every,
             throw=False,
+            store=file if streamed else None,
+            progress=Bar(SILENT),
         )
-        failed = Outcome(int(path.code)).failed
-        console(stderr=failed).print(Text(path.describe()))
-        if file is not None:
+        if file is not None and not streamed:
             store(path, file, force)
-        if picture is not None:
-            draw(plot(path, title=name), picture, force)
-    if failed:
+        _told(path, file if streamed else None, name, picture, force)
+
+
+@app.command("resume")
+def resume_run(
+    name: Name,
+    store: Annotated[File, typer.Argument(help="a run that was begun with --save, such as run.zarr")],
+    *,
+    parameter: Set = None,
+    scheme: SchemeName = "default",
+    composed: OrderNumber = 2,
+    branch: BranchName = None,
+    rounding: Annotated[
+        bool, typer.Option("--allow-rounding", help="go on also with another processor or other versions")
+    ] = False,
+    picture: Figure = None,
+    force: Force = False,
+) -> None:
+    """Go on with a run that Ctrl-C, a kill, a full disk or a loss of power has ended, to the path it would have had."""
+    with one_line_errors():
+        check_target(picture, DRAWN, "--plot", force)
+        path = resumed(
+            store, with_parameters(named_problem(name).system, parameter), scheme=named_scheme(scheme, composed),
+            branch=named_branch(branch), allow_rounding=rounding, throw=False, progress=Bar(SILENT),
+        )  # fmt: skip
+        _told(path, store, name, picture, force)
+
+
+def _told(path: Path, stored: File | None, name: str, picture: File | None, force: bool) -> None:
+    """How a run went, its picture, and the exit code. stored: where all of it is."""
+    outcome = Outcome(int(path.code))
+    console(stderr=outcome.failed).print(Text(path.describe()))
+    if picture is not None:
+        whole = path if stored is None else load(stored)
+        draw(plot(whole, title=name), picture, force)
+    if outcome is Outcome.INTERRUPTED:
+        if stored is not None:
+            console(stderr=True).print(Text(f"dalembert resume {name} {stored} goes on with it"))
+        raise typer.Exit(130)
+    if outcome.failed:
         raise typer.Exit(1)
 
 
@@ -127,7 +178,7 @@ def solve(
     name: Annotated[str, typer.Argument(help="a boundary problem of the gallery, or file.py:name for a BoundaryEntry")],
     *,
     parameter: Set = None,
-    steps: Annotated[int | None, typer.Option(help="number of steps")] = None,
+    steps: Steps = None,
     scheme: Annotated[
         str | None, typer.Option(help=f"{', '.join(MAPS)}; of an optimal control problem {', '.join(SCHEMES)}")
     ] = None,

@@ -84,12 +84,10 @@ def check(
     with one_line_errors():
         problem = with_data(named_problem(name), parameter, q0, v0)
         start = needed(problem.q0, "q0", name), needed(problem.v0, "v0", name)
-        first_order = all(c.order < 2 for c in problem.system.constraints)
-        found = solvability(problem.system, *start) if first_order else None
-    solvable = found is None or found.solvable
-    if found is not None and not (as_json and solvable):
-        console(stderr=not solvable).print(Text(str(found)))
-    if not solvable:
+        found = solvability(problem.system, *start)
+    if not (as_json and found.solvable):
+        console(stderr=not found.solvable).print(Text(str(found)))
+    if not found.solvable:
         raise typer.Exit(1)
     with one_line_errors():
         step = needed(h if h is not None else problem.h, "h", name)

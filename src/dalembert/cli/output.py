@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path as File
+from typing import Any
 
 from dalembert.path import Path
 from dalembert.solution import CriticalPoint
@@ -44,7 +45,7 @@ def check_folder(folder: File, force: bool) -> None:
 
 def store(path: Path | CriticalPoint, file: File, force: bool) -> None:
     """The path as a NetCDF file."""
-    _output(file, "--save", force, lambda place: save(path, place))
+    put(file, "--save", force, lambda place: save(path, place))
 
 
 def draw(figure, file: File, force: bool) -> None:
@@ -55,10 +56,10 @@ def draw(figure, file: File, force: bool) -> None:
         figure.savefig(content, format=place.suffix[1:])
         write(place, content.getbuffer())
 
-    _output(file, "--plot", force, saved)
+    put(file, "--plot", force, saved)
 
 
-def _output(file: File, option: str, force: bool, writing: Callable[[File], None]) -> None:
+def put(file: File, option: str, force: bool, writing: Callable[[File], Any]) -> None:
     """Somebody may have finished a file of that name during the run: both are kept. A full disk has a refuge."""
     place = file if force or not file.exists() else _free(file)
     try:

@@ -11,7 +11,6 @@ With q_{i-1} instead of w_i digits would go as 1/h².
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ from dalembert.control.solve import ControlStart
 from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlData, transcribed
 from dalembert.discretize import Scheme
+from dalembert.messages import warn
 from dalembert.numbers import as_function, described
 from dalembert.solution import ControlSolution
 
@@ -131,10 +131,9 @@ def _warn_weak(solution: ControlSolution) -> None:
     """A bound that is reached without a force is left by neighbours on one side, and held by those on the other."""
     for name, bounds in solution.bounds.items():
         if float(bounds.margin) < WEAK:
-            warnings.warn(
+            warn(
                 f"solution: bounds[{name!r}] are not strictly complementary, by {float(bounds.margin):.1e}: one is reached "
-                "without a force, so that neighbours leave it on one side only. What is found holds it on both",
-                stacklevel=4,
+                "without a force, so that neighbours leave it on one side only. What is found holds it on both"
             )
 
 

@@ -1,7 +1,7 @@
 """What a user's functions read, and what is kept for as long as that stays the same. Begin with `jitted`."""
 
 from dalembert.tracing import contents, functions  # noqa: F401  they register their rules
-from dalembert.tracing.arguments import refilled, split, taken_apart
+from dalembert.tracing.arguments import UNREAD, refilled, split, taken_apart
 from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.jitted import Jitted, reading, seldom, traced_once
 from dalembert.tracing.on_shapes import OnShapes
@@ -10,6 +10,7 @@ from dalembert.tracing.sources import source
 from dalembert.tracing.watch import Watched, unchanged, watch
 
 __all__ = [
+    "UNREAD",
     "Jitted",
     "OnShapes",
     "Remembered",

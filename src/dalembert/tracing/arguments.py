@@ -16,6 +16,7 @@ from dalembert.tracing.fingerprint import Walk
 from dalembert.tracing.libraries import is_library
 
 ARRAYS = (jax.Array, np.ndarray, np.generic)
+UNREAD = {"unread": True}  # metadata of a field
 
 
 def split(walk: Walk, x: Any, arrays: list) -> Any:
@@ -48,8 +49,12 @@ _LEAVES = frozenset([int, float, str, bool, type(lambda: 0)])
 
 @functools.cache
 def _fields(kind: type) -> tuple[bool, tuple[tuple[str, bool], ...]]:
-    """Whether a class of modules is a library's, and the names of its fields, with whether arrays in them are inputs."""
-    named = tuple((f.name, not f.metadata.get("static", False)) for f in dataclasses.fields(kind))
+    """Whether a class of modules is a library's, and the names of its fields, with whether arrays in them are inputs.
+
+    Fields that no program reads, such as what a system looks like, are marked as UNREAD: nothing is compiled anew for them.
+    """
+    read = [f for f in dataclasses.fields(kind) if not f.metadata.get("unread", False)]
+    named = tuple((f.name, not f.metadata.get("static", False)) for f in read)
     return is_library(kind.__module__), named
 
 

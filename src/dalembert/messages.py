@@ -1,0 +1,45 @@
+"""Messages that reach the user where the mistake is: warnings at the user's line, and the argument that was meant."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+PACKAGE = str(Path(__file__).parent)
+
+
+def warn(text: str) -> None:
+    """A UserWarning at the line outside of this package that led here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
+
+
+def suggesting(**meant: str) -> Callable[[F], F]:
+    """A function whose TypeError for an unknown argument says what was meant. meant: unknown name → what to write."""
+
+    def decorated(function: F) -> F:
+        names = frozenset(inspect.signature(function).parameters)
+
+        @functools.wraps(function)
+        def called(*args, **kwargs):
+            if not names.issuperset(kwargs):
+                raise TypeError(_unknown(next(name for name in kwargs if name not in names)))
+            return function(*args, **kwargs)
+
+        def _unknown(name: str) -> str:
+            near = difflib.get_close_matches(name, names, 1)
+            known = f"did you mean {near[0]}=?" if near else f"there are {', '.join(sorted(names))}"
+            return f"{name}: {function.__name__} has no such argument; {meant.get(name, known)}"
+
+        return cast(F, called)
+
+    return decorated
