@@ -72,6 +72,7 @@ docs: $(VENV)/.with-docs  ## build the documentation into site; a warning is an 
 
 browser: docs $(VENV)/.with-browser  ## open every built page in headless Chromium; screenshots go to out/browser
 	$(BIN)/python tests/browser/check_pages.py site
+	$(BIN)/python tests/browser/check_runs.py
 
 examples: $(VENV)/.with-run  ## run every example with its fast setting; results go to out/examples
 	@printf '%s\n' $(EXAMPLES) | DALEMBERT_EXAMPLES_FAST=1 XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" xargs -P $(WORKERS) -I{} sh -c '\

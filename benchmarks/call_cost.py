@@ -2,10 +2,12 @@
 
     python benchmarks/call_cost.py [--before FOLDER] [--copies 1000]
 
-Processor time, so that other work on the machine counts little. FOLDER: the `src` of another version, measured in turns with
-this one. A fresh copy is the same source executed again, as by a notebook's cell: nothing is known of its functions. Memory
-is that of the process after many fresh copies. Of a prepared run of one step nearly all is Python. A cold start is measured
-against a process that imports JAX and compiles the Jacobian of the same equations of motion with jax.jit.
+Processor time, so that other work on the machine counts little. Bytecode is on disk, as after an installation, and
+machine code is not: every process begins with an empty folder for it. FOLDER: the `src` of another version, measured in
+turns with this one. A fresh copy is the same source executed again, as by a notebook's cell: nothing is known of its
+functions. Memory is that of the process after many fresh copies. Of a prepared run of one step nearly all is Python. A
+cold start is measured against a process that imports JAX and compiles the Jacobian of the same equations of motion with
+jax.jit.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1] / "src"
@@ -110,19 +113,15 @@ print(time.process_time())
 """
 
 
-def measured(source: Path, copies: int) -> dict[str, float]:
-    """One process of that version."""
-    environment = os.environ | {"PYTHONPATH": str(source)}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(copies)], env=environment, capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def bare() -> float:
-    """A process with nothing but JAX and the Jacobian."""
-    done = subprocess.run([sys.executable, "-c", BARE], capture_output=True, text=True, check=True)
-    return float(done.stdout)
+def printed(program: str, bytecode: str, *given: str, source: Path | None = None) -> str:
+    """The last line that a fresh process prints."""
+    with tempfile.TemporaryDirectory() as machine_code:
+        kept = {"PYTHONPYCACHEPREFIX": bytecode, "DALEMBERT_CACHE": machine_code, "PYTHONPATH": str(source or "")}
+        environment = {name: x for name, x in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | kept
+        done = subprocess.run(
+            [sys.executable, "-c", program, *given], env=environment, capture_output=True, text=True, check=True
+        )
+    return done.stdout.splitlines()[-1]
 
 
 def main() -> None:
@@ -133,10 +132,15 @@ def main() -> None:
     versions = {"this": HERE} | ({"before": options.before.resolve()} if options.before else {})
     found: dict[str, list[dict[str, float]]] = {name: [] for name in versions}
     jacobian = []
-    for _ in range(ROUNDS):
-        jacobian.append(bare())
-        for name, source in versions.items():
-            found[name].append(measured(source, options.copies))
+    with tempfile.TemporaryDirectory() as bytecode:
+        for k in range(ROUNDS + 1):
+            bare = float(printed(BARE, bytecode))
+            each = {name: json.loads(printed(SCRIPT, bytecode, str(options.copies), source=source))
+                    for name, source in versions.items()}  # fmt: skip
+            if k:  # the first round writes the bytecode
+                jacobian.append(bare)
+                for name, numbers in each.items():
+                    found[name].append(numbers)
     print(f"{'':34s}" + "".join(f"{name:>12s}" for name in versions) + ("       ratio" if len(versions) > 1 else ""))
     for what in found["this"][0]:
         middle = [statistics.median(round_.get(what, math.nan) for round_ in rounds) for rounds in found.values()]
@@ -144,6 +148,9 @@ def main() -> None:
         unit = 1.0 if "MB" in what else 1e3
         print(f"{what if unit == 1.0 else what + ', ms':34s}" + "".join(f"{x * unit:12.3f}" for x in middle) + ratio)
     print(f"{'bare jax.jit, ms':34s}{statistics.median(jacobian) * 1e3:12.3f}")
+    cold = [[numbers["process to first path"] / bare for numbers, bare in zip(rounds, jacobian, strict=True)]
+            for rounds in found.values()]  # fmt: skip
+    print(f"{'process to first path / bare':34s}" + "".join(f"{statistics.median(ratios):12.3f}" for ratios in cold))
 
 
 if __name__ == "__main__":

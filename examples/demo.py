@@ -3,7 +3,7 @@
     python examples/demo.py out/demo
 
 One actuator on the wheel. The constraint dV/dt = -F makes V a Lyapunov function; its multiplier is the control law.
-Prints a summary and writes pendulum.nc, pendulum.png and lyapunov.png into the folder given.
+Prints a summary and writes pendulum.nc, pendulum.png, lyapunov.png and the page pendulum.html into the folder given.
 """
 
 import sys
@@ -75,7 +75,8 @@ def main(folder: Path) -> None:
     # V has not vanished, and should not have: where the wheel stops turning, ψ - nθ creeps with a time constant of 8427.
     da.save(path, folder / "pendulum.nc")
     figures(path, values, folder)
-    for file in ("pendulum.nc", "pendulum.png", "lyapunov.png"):
+    da.page(path, folder / "pendulum.html", title=entry.title)
+    for file in ("pendulum.nc", "pendulum.png", "lyapunov.png", "pendulum.html"):
         print(f"  wrote                {folder / file}")
 
 
