@@ -53,7 +53,9 @@ def figure_of(angles, rates, times: dict[str, np.ndarray], inside: np.ndarray) -
             drawn = ax.pcolormesh(
                 np.degrees(angles), rates, found.reshape(len(rates), -1), vmin=0.0, vmax=6.0, cmap="viridis_r"
             )
-            ax.contour(np.degrees(angles), rates, inside.astype(float), levels=[0.5], colors=[LIGHT.lines[1]], linewidths=1.5)
+            ax.contour(
+                np.degrees(angles), rates, inside.astype(float), levels=[0.5], colors=[LIGHT.lines[1]], linewidths=1.5
+            )
             ax.set(title=name, xlabel="angle from upright, degrees")
         axes[0].set_ylabel("angular velocity, rad/s")
         assert drawn is not None
