@@ -120,6 +120,8 @@ REFINED = {
     "costs": (("mesh",), "costs on the meshes", f"unit of the cost · {TIME}"),
     "cost": ((), "extrapolated cost", f"unit of the cost · {TIME}"),
     "error": ((), "estimated error of the extrapolated cost", f"unit of the cost · {TIME}"),
+    "order": ((), "measured order of the costs", "1"),
+    "limit_order": ((), "measured order of the extrapolated costs", "1"),
 }
 
 
@@ -204,7 +206,10 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
     }  # of q and u the values are those of the solution
     free = {name: np.array(data[f"T_{name}"].values) for name in FREE_TIME} if "T_guess" in data else None
     if "refinement_cost" in data:
-        values["refinement"] = Refinement(**{name: np.array(data[f"refinement_{name}"].values) for name in REFINED})
+        known = {
+            name: f"refinement_{name}" for name in REFINED if f"refinement_{name}" in data
+        }  # older files have no orders
+        values["refinement"] = Refinement(**{name: np.array(data[stored_as].values) for name, stored_as in known.items()})
     kind: Any = stored.kind  # every class of CONTENTS has a subject
     return kind(
         **values, **times, statistics=statistics, scheme=attribute(data, "windows"), bounds=bounds,

@@ -96,8 +96,8 @@ def check_gap(problem: VariationalProblem, end: EndData | None, name: str) -> No
     given = end.given.index(True, end.gap)
     raise ValueError(
         f"{name}: found derivative {given} given and {end.gap} free (None), which constraints of lower order than L join: "
-        "what they leave of the given one depends on where the end is. Give that part as a set, On(lambda q, v: …), with one "
-        "equation for each direction that the constraints leave"
+        "what they leave of the given one depends on where the end is. Give that part as a set, On(lambda q, v: …), with "
+        "one equation for each direction that the constraints leave"
     )
 
 
