@@ -16,8 +16,8 @@ class Refinement(eqx.Module):
         steps: (meshes,) the numbers of steps of all meshes that were solved.
         costs: (meshes,) their costs.
         cost: the extrapolated cost.
-        error: its estimated error: by the measured order of extrapolated costs, three times as large for safety, or where that
-            cannot be measured by what one mesh less would have told; infinite where too few meshes were solved.
+        error: its estimated error: by the measured order of extrapolated costs, three times as large for safety, or where
+            that cannot be measured by what one mesh less would have told; infinite where too few meshes were solved.
         order: of the costs, as the three finest meshes have it; NaN where rounding or a change of sign hides it.
         limit_order: of the extrapolated costs, as the four finest meshes have it, 4 of a regular problem; NaN as above, or
             where the fourth was not solved.

@@ -55,7 +55,7 @@ def limit_of(costs: Sequence[float], noise: float, least: float = 0.0) -> Limit:
 
 
 def _order(values: Sequence[float], noise: float) -> float:
-    """log₂ of the ratio of the two finest differences; NaN of less than three, where they do not fall, or below the noise."""
+    """log₂ of the ratio of the two finest differences; NaN of two, where they do not fall, or below the noise."""
     if len(values) < 3:
         return np.nan
     fine, coarse = values[0] - values[1], values[1] - values[2]
