@@ -12,6 +12,7 @@ from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.inequalities import nodes_of
 from dalembert.boundary.interior.activity import Activity, kind_of
 from dalembert.boundary.kkt.alternation import Sequence
+from dalembert.boundary.kkt.ends.window_ends import end_multipliers
 from dalembert.boundary.kkt.multipliers import alternating, differential, holonomic, refined, sequences_of
 from dalembert.boundary.kkt.path_terms import velocities
 from dalembert.boundary.kkt.system import KKTSystem
@@ -154,7 +155,9 @@ def _solution(made: Transcription, end: Ended, jets: np.ndarray, named: dict[str
     unheld = z.copy()
     unheld[:, layout.part("ends")] = 0.0  # the momenta of ends that are not given are those of the rest
     raw = kkt.raw_gradient(unheld)[:, layout.part("slots")].reshape(-1, layout.n)
+    nu = end_multipliers(made.ends, w, layout, z)
     values: dict[str, Any] = {
+        "end_multipliers_initial": nu[0], "end_multipliers_final": nu[1],
         "t": w.t, "q": slots[w.nodes], "v": velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": jets,
         "multipliers": differential(made, z), "holonomic_multipliers": holonomic(made, z),
         "momenta_initial": _momenta(w, raw, 0, -1.0, layout.k),
