@@ -39,7 +39,7 @@ from dalembert.tracing import seldom
 
 class Transcription(NamedTuple):
     """A kkt, where its parts stand, and the windows it was made from. equations: the places among all differential
-    constraints of those of L's own order; groups: those of lower order; watched: what else has bounds; ends: those not given."""
+    constraints of those of L's own order; groups: those of lower order; watched: what else has bounds; ends: not given."""
 
     kkt: KKTSystem
     layout: BlockLayout
