@@ -3,7 +3,8 @@
     python -m benchmarks.control.accuracy [--repeats 7] [--errors 1e-4 1e-6 1e-8]   with casadi installed
 
 The swing-up without bounds, whose cost is known to 1e-11. Every way takes the coarsest mesh of a list with that error, the
-solver's tolerance being 1e-10; of a limit of two meshes both solutions are timed. Processor time of the search alone, one thread, taking turns.
+solver's tolerance being 1e-10; of a limit of two meshes both solutions are timed. Processor time of the search alone, one
+thread, taking turns.
 """
 
 from __future__ import annotations
