@@ -24,6 +24,7 @@ from dalembert.outcome import Outcome
 from dalembert.solution import FAR, ActiveBounds, BoundaryStatistics, FinalTime, Solution
 
 OUTCOMES = {end: Outcome["SUCCESS" if end is Termination.CONVERGED else end.name] for end in Termination}
+BOTTOMLESS = 1e4  # times the size of the action: what has fallen below that has no minimum
 MOVES = 1e-3  # of θ in a step: a larger one tells that nothing holds the final time
 
 
@@ -72,6 +73,8 @@ def judged(
     residual = kkt.residual(gradient, band)  # here, and not at the end: `condition` overwrites the matrix
     alternation = alternating(it, sequences, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
+    if it.end in (Termination.NOT_CONVERGED, Termination.SINGULAR) and it.at.objective < -BOTTOMLESS * kkt.action:
+        it.end = Termination.UNBOUNDED
     if free is not None:
         _check_held(it, free.place, gradient, pinned)
     inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)

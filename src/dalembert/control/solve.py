@@ -117,7 +117,7 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     )
     found = sampled(problem, path, v, r, t)
     limits = bounds.get("u", np.full((1, 1, r), np.inf))
-    check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))))
+    check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))), asked.settings.minimum)
     scales = as_scales(asked.scales, n)
     whole = bool(bounds or paths or sets.size)  # a barrier, and an end that moves, know no other scale
     extents = np.ptp(path, axis=0) if whole else extents_of(held, path)
