@@ -129,3 +129,11 @@ def test_a_speed_limit_holds_alone_and_beside_other_bounds(more):
         assert controller.records[-1].outcome is da.Outcome.SUCCESS
         speeds = np.diff(controller.plan.q[:, 0]) / np.diff(controller.plan.t)
         assert speeds.max() == pytest.approx(1.2, abs=1e-6)
+
+
+def test_what_is_measured_is_read_by_name(swing_up):
+    controller = da.mpc(swing_up[0], final=UP, T=2.0, steps=40)
+    with pytest.raises(ValueError, match="^t: found"):
+        controller(REST, REST, 0.0)
+    with pytest.raises(ValueError, match="^v: found nan"):
+        controller(0.0, REST, [np.nan, 0.0])
