@@ -133,7 +133,7 @@ def test_a_speed_limit_holds_alone_and_beside_other_bounds(more):
 
 def test_what_is_measured_is_read_by_name(swing_up):
     controller = da.mpc(swing_up[0], final=UP, T=2.0, steps=40)
-    with pytest.raises(ValueError, match="^t: found"):
+    with pytest.raises(ValueError, match=r"^t: found"):
         controller(REST, REST, 0.0)
-    with pytest.raises(ValueError, match="^v: found nan"):
+    with pytest.raises(ValueError, match=r"^v: found nan"):
         controller(0.0, REST, [np.nan, 0.0])

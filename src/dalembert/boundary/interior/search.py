@@ -20,7 +20,7 @@ from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton.iterate import Settings
 
 
-class Taken(NamedTuple):
+class NewPoint(NamedTuple):
     """A point, and what part of the longest step it is."""
 
     z: np.ndarray
@@ -59,7 +59,7 @@ class StepSearch:
             now = self._begun(path, direction)
             path.whole, path.jammed = False, int(rules.jams(now.length, path.jammed, xp=np))
             z = path.newton.z + now.length * direction.step
-            new = Taken(z, self.kkt.evaluate(z), now.length)
+            new = NewPoint(z, self.kkt.evaluate(z), now.length)
             standing, slope = path.standing(new.at, new.z), before.direction.slope
             if path.filter.accepts(before.at, standing, slope, before.length):
                 path.filter.remembers(before.at, standing, slope, before.length)
@@ -88,7 +88,7 @@ class StepSearch:
             new = self.kkt.evaluate(trial)
             standing = path.standing(new, trial)
             if path.filter.accepts(at, standing, given.direction.slope, length):
-                found, path.whole = Taken(trial, new, length), given.whole and not halved
+                found, path.whole = NewPoint(trial, new, length), given.whole and not halved
             elif not halved and standing.finite and standing.violation >= at.violation:
                 found = self._corrected(path, given, new)
             if found is None:
@@ -99,22 +99,22 @@ class StepSearch:
         path.filter.remembers(at, path.standing(found.at, found.z), given.direction.slope, length)
         return self._arrived(path, given, found)
 
-    def _arrived(self, path: InteriorPath, given: Watch, found: Taken) -> bool:
+    def _arrived(self, path: InteriorPath, given: Watch, found: NewPoint) -> bool:
         path.jammed = int(rules.patient(path.jammed, path.barrier, path.raises, xp=np))
         path.multipliers = path.multipliers + given.dual
         path.move(found.z, found.at)
         path.clip()
         return True
 
-    def _cut(self, path: InteriorPath, given: Watch) -> Taken | None:
+    def _cut(self, path: InteriorPath, given: Watch) -> NewPoint | None:
         """The whole step with every slack cut for itself, where that lowers the violation, which one slack would stop."""
         z = self.bounds.cut(path.newton.z, given.direction.step, path.slacks, given.fraction)
         new = self.kkt.evaluate(z)
         standing = path.standing(new, z)
         taken = rules.much_better(given.at, standing) and path.filter.allows(standing)
-        return Taken(z, new, 1.0) if taken else None
+        return NewPoint(z, new, 1.0) if taken else None
 
-    def _corrected(self, path: InteriorPath, given: Watch, new: Evaluation) -> Taken | None:
+    def _corrected(self, path: InteriorPath, given: Watch, new: Evaluation) -> NewPoint | None:
         """Corrections of second order: the step towards c(z) + c(z + step) = 0 by the same factors."""
         kkt, it, direction, length = self.kkt, path.newton, given.direction, given.length
         constraints, before = length * it.at.gradient, given.at.violation
@@ -128,7 +128,7 @@ class StepSearch:
             new = kkt.evaluate(z)
             standing = path.standing(new, z)
             if path.filter.accepts(given.at, standing, direction.slope, length):
-                return Taken(z, new, short)
+                return NewPoint(z, new, short)
             if not standing.finite or rules.no_better(standing, before):
                 return None
             before, constraints = standing.violation, short * constraints
