@@ -72,8 +72,9 @@ class InteriorPoint:
 
     def _advanced(self, path: InteriorPath) -> bool:
         """As far as machine code goes, then one iteration; whether that was the end."""
-        known = self._machine is not None and path.watch is None
-        return (known and self._machine.run(path)) or self._stepped(path)
+        if self._machine is not None and path.watch is None and self._machine.run(path):
+            return True
+        return self._stepped(path)
 
     def _begun(self, z: np.ndarray, forces: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, float]:
         """(path, multipliers, μ). Where multipliers are known μ is as small as the equations are solved there, and slacks
