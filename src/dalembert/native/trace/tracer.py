@@ -7,6 +7,7 @@ zeros and ones, and whole numbers, are part of the program.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
+from dalembert.algebra.jacobian import left_to_the_reader, spelled_out
+from dalembert.native.graph.dependence import reached
+from dalembert.native.graph.derivative import jacobian
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.trace.elementwise import ELEMENTWISE, Nodes, check_type, constants, narrowed
 from dalembert.native.trace.indexing import STRUCTURE
@@ -25,6 +29,7 @@ INNER = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_cal
          "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr",
          "remat": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}  # fmt: skip
 CUSTOM = frozenset(["stop_gradient", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"])
+SOLVING = frozenset(["custom_linear_solve", "lu", "triangular_solve", "cholesky"])
 LONGEST_LOOP = 10_000
 LARGEST_CAPTURE = 100_000
 
@@ -44,16 +49,9 @@ class Tracer:
 
     def trace(self, function: Callable, *inputs: Nodes, shapes: Sequence[jax.ShapeDtypeStruct]) -> list[Nodes]:
         """The outputs of function at arrays of nodes; `shapes` are the shapes and types it is traced with."""
-        with reading(function):
+        with reading(function), left_to_the_reader():
             jaxpr = jax.make_jaxpr(function)(*shapes)
         return self.run(jaxpr.jaxpr, jaxpr.consts, list(inputs))
-
-    def declare(self, function: Callable, *inputs: Nodes, shapes: Sequence[jax.ShapeDtypeStruct]) -> None:
-        """Find the nodes of `declared` in a function that is differentiated elsewhere: a derivative does not show them."""
-        with reading(function):
-            jaxpr = jax.make_jaxpr(function)(*shapes)
-        if _mentions(jaxpr.jaxpr, CUSTOM):
-            self.run(jaxpr.jaxpr, jaxpr.consts, list(inputs))
 
     def lift(self, value: Any) -> Nodes:
         """Nodes of a captured array."""
@@ -234,6 +232,35 @@ def _custom_linear_solve(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
     return linear_solve(tracer.graph, lambda y: tracer.closed(eqn.params["jaxprs"].matvec, [*fixed, *y]), right)
 
 
+def _jacobian(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
+    """F and F′ by the rules of the graph; by JAX where a derivative is what somebody declares it to be, where a system of
+    equations is solved inside F, whose derivative needs no other elimination, and where z is no plain input."""
+    jaxpr, g = eqn.params["jaxpr"], tracer.graph
+    *consts, z = x
+    inputs = z.ravel().tolist()
+    # Also where JAX differentiates, what is declared is found in F itself.
+    declares = _mentions(jaxpr, CUSTOM)
+    values = tracer.run(jaxpr, [], x) if declares or _is_plain(g, consts, inputs) else []
+    if not declares and values and not _mentions(jaxpr, SOLVING):
+        flat = [i for v in values for i in v.ravel().tolist()]
+        try:
+            slopes = jacobian(g, flat, inputs)
+        except Unsupported:
+            pass
+        else:
+            parts = np.split(slopes, np.cumsum([v.size for v in values])[:-1])
+            return [*values, *(s.reshape(*v.shape, len(inputs)) for s, v in zip(parts, values, strict=True))]
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+    spelled = jax.make_jaxpr(functools.partial(spelled_out, jaxpr=jaxpr))(*shapes)
+    return tracer.run(spelled.jaxpr, spelled.consts, x)
+
+
+def _is_plain(g: Graph, consts: Sequence[Nodes], z: list[int]) -> bool:
+    """Whether z consists of inputs of their own that nothing else in F depends on."""
+    other = reached(g, (i for c in consts for i in c.ravel().tolist()))
+    return all(g.nodes[i][0] == "var" for i in z) and len(set(z)) == len(z) and set(z).isdisjoint(other)
+
+
 def _platform(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
     """Which of several implementations is meant for this platform: the CPU's, or the one for all."""
     for k, names in enumerate(eqn.params["platforms"]):
@@ -248,6 +275,7 @@ _CONTROL: dict[str, Callable[[Tracer, Any, list[Nodes]], list[Nodes]]] = {
     "scan": _scan,
     "custom_linear_solve": _custom_linear_solve,
     "platform_index": _platform,
+    "jacobian": _jacobian,
     "optimization_barrier": lambda tracer, eqn, x: x,
 }
 
