@@ -19,6 +19,7 @@ from dalembert.algebra.jacobian import left_to_the_reader, spelled_out
 from dalembert.native.graph.dependence import reached
 from dalembert.native.graph.derivative import jacobian
 from dalembert.native.graph.graph import Graph, Unsupported
+from dalembert.native.graph.simplify import replaced
 from dalembert.native.trace.elementwise import ELEMENTWISE, Nodes, check_type, constants, narrowed
 from dalembert.native.trace.indexing import STRUCTURE
 from dalembert.native.trace.linear_algebra import LINEAR, linear_solve
@@ -233,32 +234,38 @@ def _custom_linear_solve(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
 
 
 def _jacobian(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
-    """F and F′ by the rules of the graph; by JAX where a derivative is what somebody declares it to be, where a system of
-    equations is solved inside F, whose derivative needs no other elimination, and where z is no plain input."""
-    jaxpr, g = eqn.params["jaxpr"], tracer.graph
-    *consts, z = x
-    inputs = z.ravel().tolist()
-    # Also where JAX differentiates, what is declared is found in F itself.
-    declares = _mentions(jaxpr, CUSTOM)
-    values = tracer.run(jaxpr, [], x) if declares or _is_plain(g, consts, inputs) else []
-    if not declares and values and not _mentions(jaxpr, SOLVING):
-        flat = [i for v in values for i in v.ravel().tolist()]
+    """F and F′ by the rules of the graph; by JAX where a derivative is what somebody declares it to be, and where a system
+    of equations is solved inside F, whose derivative needs no other elimination."""
+    jaxpr, others = eqn.params["jaxpr"], x[:-1]
+    if _mentions(jaxpr, CUSTOM):
+        tracer.run(jaxpr, [], x)  # for what is declared in F itself: the derivative may not show it
+    elif not _mentions(jaxpr, SOLVING):
         try:
-            slopes = jacobian(g, flat, inputs)
-        except Unsupported:
+            return _by_the_graph(tracer, jaxpr, others, x[-1])
+        except Unsupported:  # an operation without a rule: JAX may write its derivative with others
             pass
-        else:
-            parts = np.split(slopes, np.cumsum([v.size for v in values])[:-1])
-            return [*values, *(s.reshape(*v.shape, len(inputs)) for s, v in zip(parts, values, strict=True))]
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
     spelled = jax.make_jaxpr(functools.partial(spelled_out, jaxpr=jaxpr))(*shapes)
     return tracer.run(spelled.jaxpr, spelled.consts, x)
 
 
-def _is_plain(g: Graph, consts: Sequence[Nodes], z: list[int]) -> bool:
-    """Whether z consists of inputs of their own that nothing else in F depends on."""
-    other = reached(g, (i for c in consts for i in c.ravel().tolist()))
-    return all(g.nodes[i][0] == "var" for i in z) and len(set(z)) == len(z) and set(z).isdisjoint(other)
+def _by_the_graph(tracer: Tracer, jaxpr: Any, others: Sequence[Nodes], z: Nodes) -> list[Nodes]:
+    g = tracer.graph
+    at = z.tolist()
+    known = reached(g, (i for a in others for i in a.ravel().tolist()))
+    plain = all(g.nodes[i][0] == "var" for i in at) and len(set(at)) == len(at) and set(at).isdisjoint(known)
+    # Where z is no input of its own, F is differentiated at inputs that are, and those are replaced.
+    inputs = z if plain else g.vector(f"z of {len(g.nodes)}", len(at))
+    values = tracer.run(jaxpr, [], [*others, inputs])
+    flat = [i for v in values for i in v.ravel().tolist()]
+    slopes = jacobian(g, flat, inputs.tolist())
+    parts = [*values, *np.split(slopes, np.cumsum([v.size for v in values])[:-1])]
+    shapes = [v.shape for v in values]
+    if not plain:
+        sizes = np.cumsum([p.size for p in parts])[:-1]
+        every = [i for p in parts for i in p.ravel().tolist()]
+        parts = np.split(np.array(replaced(g, every, dict(zip(inputs.tolist(), at, strict=True))), np.int64), sizes)
+    return [p.reshape(s) for p, s in zip(parts, [*shapes, *((*s, len(at)) for s in shapes)], strict=True)]
 
 
 def _platform(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
