@@ -1,6 +1,6 @@
 """Derivatives of nodes by inputs, forward: of every node only those by the inputs that it depends on.
 
-Where an operation has no derivative the rules are JAX's: |x| and sign(x) have 0 at 0, the larger of two equal numbers the
+Where an operation has no derivative the rules are JAX's: |x| has 1 at 0, the larger of two equal numbers the
 mean of both.
 """
 
@@ -46,6 +46,11 @@ def _rows(g: Graph, outputs: Sequence[int], column: dict[int, int]) -> dict[int,
 
 
 def _row(g: Graph, rows: dict[int, Row], op: str, i: int, x: tuple[int, ...]) -> Row:
+    base, e = g.powers.get(i, (i, 1.0))
+    if base in rows:
+        lower = g.apply("div", i, base) if e < 0 else g.power(base, e - 1.0)
+        slope = _times(g, e, lower)
+        return _kept(g, {k: g.apply("mul", slope, own) for k, own in rows[base].items()})
     moving = [rows.get(j) for j in x]
     if not any(moving) or op in _CONSTANT:
         return {}
@@ -154,7 +159,7 @@ _CONSTANT = frozenset(["sign", "floor", "ceil", "round", "nearest", "float"])
 SLOPES: dict[str, Slope] = {
     "mul": lambda g, y, x: [x[1], x[0]],
     "neg": _one(lambda g, x, y: _number(g, -1.0)),
-    "abs": _one(lambda g, x, y: g.apply("sign", x)),
+    "abs": _one(lambda g, x, y: g.apply("select", g.apply("ge", x, g.zero), g.one, _number(g, -1.0))),
     "sqrt": _one(lambda g, x, y: g.apply("div", _number(g, 0.5), y)),
     "cbrt": _one(lambda g, x, y: _over(g, _times(g, 3.0, _square(g, y)))),
     "sin": _one(lambda g, x, y: g.apply("cos", x)),
