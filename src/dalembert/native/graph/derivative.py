@@ -61,10 +61,10 @@ def _row(g: Graph, rows: dict[int, Row], op: str, i: int, x: tuple[int, ...]) ->
     if op in ("add", "sub"):
         a, b = (row or {} for row in moving)
         return _kept(g, {k: g.apply(op, a.get(k, g.zero), b.get(k, g.zero)) for k in _columns(a, b)})
-    if op == "div":  # (x′ - (x/y) y′) / y
+    if op == "div":  # x′/y - (x/y)(y′/y): what is divided by y does not wait for one another
         a, b = (row or {} for row in moving)
-        top = {k: g.apply("sub", a.get(k, g.zero), g.apply("mul", i, b[k]) if k in b else g.zero) for k in _columns(a, b)}
-        return _kept(g, {k: g.apply("div", slope, x[1]) for k, slope in top.items()})
+        by_y = lambda row, k: g.apply("div", row[k], x[1]) if k in row else g.zero  # noqa: E731
+        return _kept(g, {k: g.apply("sub", by_y(a, k), g.apply("mul", i, by_y(b, k))) for k in _columns(a, b)})
     if op not in SLOPES:
         raise Unsupported(op, "has no derivative here")
     total: Row = {}
