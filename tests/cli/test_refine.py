@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from dalembert.cli.commands import app
+from dalembert.cli import app
 
 
 def call(*words, code):
