@@ -23,7 +23,7 @@ PACKAGE = "dalembert"
 SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
-    ("numbers", "outcome", "lazy", "interrupts", "notebook", "messages"),
+    ("numbers", "outcome", "lazy", "interrupts", "notebook", "messages", "precision"),
     ("path", "solution", "tracing"),
     ("algebra", "drawing"),
     ("native",),
@@ -206,9 +206,29 @@ def printed(program: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_importing_the_package_loads_none_of_its_rooms():
-    program = f"import sys, {PACKAGE}; print(*[name for name in sys.modules if name.startswith('{PACKAGE}.')])"
-    assert printed(program) == []
+def test_importing_the_package_loads_no_room_but_the_precision_and_no_jax():
+    program = (
+        f"import sys, {PACKAGE}; print(*[name for name in sys.modules if name == 'jax' or name.startswith('{PACKAGE}.')])"
+    )
+    assert printed(program) == [f"{PACKAGE}.precision"]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import jax; import dalembert",
+        "import dalembert; import jax",
+        "import importlib.util, dalembert; importlib.util.find_spec('jax')",  # as those ask who only want to know
+        "import dalembert, importlib; importlib.reload(dalembert)",
+        "from dalembert.numbers import as_array",
+    ],
+)
+def test_jax_computes_in_double_precision_from_its_first_moment(first):
+    """Whoever imports it, and when; and its own source stays what others find."""
+    program = (
+        f"{first}; import inspect, jax, jax.numpy as jnp; print(jnp.zeros(1).dtype, 'Copyright' in inspect.getsource(jax))"
+    )
+    assert printed(program) == ["float64", "True"]
 
 
 def test_all_public_names_together_load_no_heavy_library():

@@ -114,7 +114,7 @@ def _rounding(j, x, correction):
 
 def _nearest(function, start, name: str):
     """Gauss-Newton for min |x - start|, f(x) = 0: x ← start - Jᵀ(JJᵀ)⁻¹(f(x) + J(start - x)), J = f'(x)."""
-    x, best, since, first, met = start, np.inf, 0, None, False
+    x, best, since, first, met, size, limit = start, np.inf, 0, None, False, np.inf, 0.0
     f, j = _value_and_slope(function, x)
     for _ in range(100):
         f, j = np.asarray(f), np.asarray(j)
