@@ -289,7 +289,7 @@ def test_what_a_function_has_captured_goes_with_it():
 
 
 def test_every_public_error_travels_with_its_notes(path):
-    errors = [x for x in map(vars(da).get, da.__all__) if isinstance(x, type) and issubclass(x, BaseException)]
+    errors = [x for x in (getattr(da, name) for name in da.__all__) if isinstance(x, type) and issubclass(x, BaseException)]
     assert {x.__name__ for x in errors} == {
         "FileError", "InconsistentDataError", "Interrupted", "RankDeficientError", "SolveError", "StepError"
     }  # fmt: skip

@@ -131,13 +131,12 @@ class RunOptions:
         starter = "" if self.h is None else self.starter
         return words_of(problem, scheme_text(kind, self.scheme), starter, self.branch, **given)
 
-    def recorded(self, problem: Any, /, **data: Any) -> Provenance:
+    def recorded(self, subject: Depicted, /, **data: Any) -> Provenance:
         """The record of a call whose words nobody keeps; data: see `record`."""
-        return self.record(self.words(problem.texts(), type(problem)), problem, **data)
+        return self.record(self.words(subject.problem.texts(), type(subject.problem)), subject, **data)
 
-    def record(self, words: Words, problem: Any, /, *, each: Any = None, **data: Any) -> Provenance:
-        """The record of a call; data: its other arguments, each: parameters of many runs. The values are those of this
-        moment."""
+    def record(self, words: Words, subject: Depicted, /, **data: Any) -> Provenance:
+        """The record of a call; data: its other arguments. The values are those of this moment."""
         free = self.h is None
         own = {} if free else {"h": taken(self.h), "t0": taken(self.t0), "save_every": self.save_every}
         given = {name: taken(x) for name, x in data.items() if x is not None}
@@ -147,7 +146,7 @@ class RunOptions:
             rest = {"tolerance": self.tolerance, "max_iterations": self.max_iterations, "feedback_every": every}
             return {**own, "steps": self.steps, **given, **rest, "backend": self.backend}
 
-        return record_of(Depicted(problem, each, self.scheme), words, values)
+        return record_of(subject, words, values)
 
 
 def step_of(h: Any, scales: bool) -> Any:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from dalembert.drawing.subject import Depicted
 from dalembert.numbers import as_array, described
 from dalembert.systems.pickling import reduced
 from dalembert.tracing import reading, source
@@ -52,6 +53,10 @@ class Problem(eqx.Module):
             "source_hash": hashlib.sha256(text.encode()).hexdigest(),
             "coordinates": self.coordinates or (),
         }
+
+    def depicted(self, scheme: Any = None, each: Any = None) -> Depicted:
+        """What a result is of: this problem with a scheme; each: the parameters of many runs."""
+        return Depicted(self, each, scheme)
 
     def call(self, function: Callable, *arguments, t=None):
         """`function(*arguments[, t][, p])`, as an array."""
