@@ -27,7 +27,7 @@ QUICK = {  # words, exit code, something of what is printed
     "version": (["--version"], 0, "dalembert 0.1.0 (Python"),
     "no such option": (["run", "pendulum", "--stepps", "3"], 2, "No such option"),
     "no number": (["run", "pendulum", "--steps", "many"], 2, "should be a valid integer"),
-    "no system": (["run", "pendulumm"], 2, "no system of the gallery"),
+    "no system": (["run", "pendulumm"], 2, "Did you mean pendulum?"),
     "data": (["run", "pendulum", "--q0", "one"], 2, "--q0: found 'one'"),
     "scheme": (["order", "pendulum", "--h", "0.1", "--time", "1", "--scheme", "euler"], 2, "--scheme: found euler"),
     "time": (["page", "pendulum", "--h", "0.3", "--time", "1", "--output", "x.html"], 2, "no whole number"),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path as File
@@ -171,7 +172,9 @@ def _known(word: str, names: tuple[str, ...], found: str, dashes: bool = False) 
 
 def _listed(word: str, names: tuple[str, ...], found: str, otherwise: str) -> None:
     if word not in names:
-        raise ValueError(f"{found}; there are {', '.join(names)}{otherwise}")
+        close = difflib.get_close_matches(word, names, 1)
+        meant = f". Did you mean {close[0]}?" if close else ""
+        raise ValueError(f"{found}; there are {', '.join(names)}{otherwise}{meant}")
 
 
 CHECKS: dict[str, Callable[[str], None]] = {
