@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import importlib
+import importlib.util
 import re
 import subprocess
 import sys
@@ -197,6 +198,25 @@ def test_every_room_of_the_levels_stands():
 
 def test_no_modules_import_each_other_in_a_loop():
     assert cycle(package_sources()) == []
+
+
+def test_examples_and_benchmarks_import_what_there_is():
+    root = SOURCES.parents[1]
+    files = [path for folder in ("examples", "benchmarks", "docs") for path in sorted((root / folder).rglob("*.py"))]
+    nodes = [(path, node) for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    wanted = [
+        (path.name, node.module, alias.name)
+        for path, node in nodes
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE
+        for alias in node.names
+    ]
+    assert len(wanted) > 50
+    missing = [(file, module, name) for file, module, name in wanted if not _has(module, name)]
+    assert missing == []
+
+
+def _has(module: str, name: str) -> bool:
+    return hasattr(importlib.import_module(module), name) or importlib.util.find_spec(f"{module}.{name}") is not None
 
 
 def printed(program: str) -> list[str]:
