@@ -237,14 +237,11 @@ def test_importing_the_package_loads_no_room_but_the_precision_and_no_jax():
     "first",
     [
         "import jax; import dalembert",
-        "import dalembert; import jax",
-        "import importlib.util, dalembert; importlib.util.find_spec('jax')",  # as those ask who only want to know
-        "import dalembert, importlib; importlib.reload(dalembert)",
-        "from dalembert.numbers import as_array",
+        "import importlib.util, dalembert; importlib.util.find_spec('jax'); importlib.reload(dalembert)",
     ],
 )
 def test_jax_computes_in_double_precision_from_its_first_moment(first):
-    """Whoever imports it, and when; and its own source stays what others find."""
+    """Whoever imports it, or only asks where it is, and when; and its own source stays what others find."""
     program = (
         f"{first}; import inspect, jax, jax.numpy as jnp; print(jnp.zeros(1).dtype, 'Copyright' in inspect.getsource(jax))"
     )

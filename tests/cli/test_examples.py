@@ -59,6 +59,13 @@ def test_every_command_has_examples_that_run(printed):
     checked = answers["check nonholonomic_particle --steps 70"]
     assert "not integrable" in checked
     assert "the states lie in D" in checked
+    found = json.loads(answers["check curvature_particle --steps 70 --scheme borda-fernandez-grillo --json"])
+    rows = {row["claim"]: row["finding"] for row in found["claims"]}
+    assert rows["constraints[0] (SecondOrder) = 0"] == "holds"
+    assert rows["a step is symplectic on T*Q"] == "hypothesis fails"
+    refined = answers["solve double_integrator --steps 40 --refine 1e-4"]  # 12 (1 - 2h²) and its limit
+    assert "limit of small steps 12.00" in refined or "limit of small steps 11.99" in refined
+    assert "estimated error" in refined
 
 
 def documented(command: str) -> set[str]:

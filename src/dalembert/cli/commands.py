@@ -182,8 +182,8 @@ def _told(path: Path, name: str, files: tuple[File | None, File | None], streame
 
 @app.command(
     epilog=examples(
-        "solve elastic_beam --steps 40 --plot beam.png",
-        "solve double_integrator --steps 40 --refine 1e-4 --json",
+        "solve elastic_beam --steps 40 --plot beam.png --json",
+        "solve double_integrator --steps 40 --refine 1e-4",
     )
 )
 def solve(

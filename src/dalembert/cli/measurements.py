@@ -77,7 +77,12 @@ def order(
         raise typer.Exit(1)
 
 
-@app.command(epilog=examples("check nonholonomic_particle --steps 70", "check pendulum --steps 70 --json"))
+@app.command(
+    epilog=examples(
+        "check nonholonomic_particle --steps 70",
+        "check curvature_particle --steps 70 --scheme borda-fernandez-grillo --json",
+    )
+)
 def check(
     name: Name,
     *,
