@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.discrete import Reading, reading
 from dalembert.discretize.nodes import Interval, discrete_force, incoming, legendre_plus, outgoing
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.window_maps import WindowMap
@@ -147,13 +148,14 @@ class DiscreteNodes(NodeView):
 
     system: DiscreteSystem
     count: int = eqx.field(static=True)
+    read: Reading = eqx.field(static=True)
 
     @property
     def m(self) -> int:
         return self.count
 
     def program(self, deflated: bool) -> StepProgram:
-        return DiscreteProgram(self.system, self.m)
+        return DiscreteProgram(self.system, self.m, self.read)
 
     def impulse(self, q0: Vector, q1: Vector, q2: Vector, t) -> Vector:
         return jnp.zeros_like(q1)
@@ -185,12 +187,10 @@ def node_view(system: System | DiscreteSystem, scheme: Scheme | WindowMap | None
     step = jnp.asarray(as_step(h), dtype=float)
     points = jnp.zeros(n)
     if isinstance(system, DiscreteSystem):
-        if system.nodes_needed != 2:
-            raise ValueError(
-                f"system: its flow needs {system.nodes_needed} nodes; the theorems are about pairs (order, factor 2)"
-            )
-        count = check_discrete(system, jnp.zeros((2, n)))
-        return DiscreteNodes(step, system, count)
+        count, read = check_discrete(system, jnp.zeros((2, n))), reading(system, n)
+        if read.needed != 2:
+            raise ValueError(f"system: its flow needs {read.needed} nodes; the theorems are about pairs (order, factor 2)")
+        return DiscreteNodes(step, system, count, read)
     check_kind(system)
     chosen = Scheme("nodes") if scheme is None else own_scheme(scheme)
     check_maps(chosen, n)

@@ -33,6 +33,8 @@ def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, i
     names = system.trailing
     if feedback is not None and isinstance(system, VariationalProblem):
         raise ValueError("feedback: a VariationalProblem has no forces from outside; put them into a System")
+    if feedback is not None and program.multiplier_time < 0:
+        raise ValueError("feedback: reactions of this system read later nodes; its steps have no force from outside of their own")
     if isinstance(step_options.branch, Avoid) and step_options.branch.factor is not None:
         divided(program, q.shape[0])
     rule = next((f for name in ("function", "factor", "least") if (f := getattr(step_options.branch, name, None))), None)
@@ -92,11 +94,11 @@ def initial_value(initial):
     return jax.tree_util.tree_map_with_path(leaf, initial, is_leaf=lambda x: x is None)
 
 
-def as_nodes(nodes, r: int):
+def as_nodes(nodes):
     """The first nodes of a discrete system as a float array (r, n), finite."""
     points = as_array(nodes, "nodes")
-    if points.ndim != 2 or points.shape[0] != r or points.shape[1] == 0:
-        raise ValueError(f"nodes: found shape {points.shape}; give the first {r} nodes, shape ({r}, n)")
+    if points.ndim != 2 or len(points) < 2 or points.shape[1] == 0:
+        raise ValueError(f"nodes: found shape {points.shape}; give the first nodes, two or more, shape (r, n)")
     return points
 
 

@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from dalembert.algebra import numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.discrete import reading
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_vector, described
@@ -199,17 +200,21 @@ def _check_submersion(system: DiscreteSystem, points: np.ndarray, by_second: Flo
 
 def prepare_discrete(system: DiscreteSystem, given: Given, grid: Grid, scheme) -> Prepared:
     """Check the first nodes, and take the differences of them."""
-    r, steps = system.nodes_needed, grid.steps
     if given.nodes is None or given.q0 is not None or given.v0 is not None:
+        r = max(2, system.factor, system.order)
         raise ValueError(f"nodes: a DiscreteSystem starts from its first {r} nodes, nodes=[q0, q1, …], not from q0 and v0")
     if scheme is not None:
         raise ValueError("scheme: a DiscreteSystem is discrete already; a scheme belongs to a System")
-    points = as_nodes(given.nodes, r)
+    points = as_nodes(given.nodes)
     if system.coordinates is not None and len(system.coordinates) != points.shape[1]:
         raise ValueError(f"nodes: found n = {points.shape[1]}; the system names {len(system.coordinates)} coordinates")
+    m = check_discrete(system, points)
+    read, steps = reading(system, points.shape[1]), grid.steps
+    r = read.needed
+    if len(points) != r:
+        raise ValueError(f"nodes: found shape {points.shape}; give the first {r} nodes, shape ({r}, n)")
     if steps < r - 1:
         raise ValueError(f"steps: found {steps}; the {r} nodes given are already those of {r - 1} steps")
-    m = check_discrete(system, points)
     if not is_traced(system, points):
         check_parameters(system)
         if not np.isfinite(value := float(_first_action(system, points))):
@@ -225,4 +230,4 @@ def prepare_discrete(system: DiscreteSystem, given: Given, grid: Grid, scheme) -
                 )
             _check_submersion(system, both, slopes[:, 1])
     d = jnp.diff(points, axis=0)[::-1] / grid.h
-    return Prepared(DiscreteProgram(system, m), points, points[-1], d.reshape(-1), None)
+    return Prepared(DiscreteProgram(system, m, read), points, points[-1], d.reshape(-1), None)
