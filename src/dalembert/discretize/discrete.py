@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.native import Places, Unsupported, Windowed, vanishing
-from dalembert.numbers import as_function, described, whole_number
+from dalembert.numbers import as_flag, as_function, described, whole_number
 from dalembert.systems.distribution.annihilator import annihilator
 from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.pickling import made
@@ -40,6 +40,7 @@ class DiscreteSystem(Problem):
             which enters by the reactions alone: as a rule an unstable recursion.
         coordinates: the names of q.
         parameters: as of a System.
+        time_dependent: whether every function takes a trailing t, the time of the first of its points, before p.
 
     Raises:
         TypeError: an argument is of the wrong type; the message names it.
@@ -76,6 +77,7 @@ class DiscreteSystem(Problem):
         factor: int | None = None,
         coordinates: Sequence[str] | None = None,
         parameters: Any = None,
+        time_dependent: bool = False,
     ):
         for name, function in (("lagrangian", lagrangian), ("kinematic", kinematic), ("reactions", reactions),
                                ("virtual", virtual), ("initial", initial)):  # fmt: skip
@@ -93,7 +95,7 @@ class DiscreteSystem(Problem):
         self.initial, self.order, self.factor = initial, order, chosen
         self.coordinates = None if coordinates is None else names_of(coordinates)
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
-        self.time_dependent = False  # its functions read nodes alone
+        self.time_dependent = as_flag(time_dependent, "time_dependent")
 
     @classmethod
     def nonholonomic(cls, lagrangian, constraint, reactions, **options) -> DiscreteSystem:
@@ -110,6 +112,7 @@ class DiscreteSystem(Problem):
         """
         as_function(constraint, "constraint", "φ_d(q0, q1)")
         as_function(reactions, "reactions", "of q that returns (m, n)")
+        _check_timeless(options)
         return cls(
             lagrangian,
             _on_last_pair(constraint),
@@ -131,6 +134,7 @@ class DiscreteSystem(Problem):
             A DiscreteSystem.
         """
         as_function(constraint, "constraint", "φ(q)")
+        _check_timeless(options)
         return cls(
             lagrangian,
             _at_end(constraint),
@@ -142,6 +146,15 @@ class DiscreteSystem(Problem):
     @property
     def functions(self) -> tuple[Callable, ...]:
         return tuple(value for value in vars(self).values() if callable(value))
+
+
+def _check_timeless(options: dict[str, Any]) -> None:
+    """ValueError for functions of one or two points that would be given the time of another one."""
+    if options.get("time_dependent"):
+        raise ValueError(
+            "time_dependent: found True; of φ at the last points the time is not known here. Give D_K and the reactions to "
+            "DiscreteSystem itself, whose functions are given the time of their first point"
+        )
 
 
 @made
@@ -210,38 +223,40 @@ def _last_read(system: DiscreteSystem, n: int) -> int:
     k, function = system.order, system.virtual if system.reactions is None else system.reactions
     leaves, tree = jax.tree.flatten(system.parameters)
 
-    def slopes(x, *p):
+    def slopes(x, t, *p):
         own = with_parameters(system, jax.tree.unflatten(tree, p))
-        return (jax.jacfwd(lambda y: jnp.ravel(jnp.asarray(own.call(function, *y))))(x.reshape(k + 1, n)),)
+        return (jax.jacfwd(lambda y: jnp.ravel(own.call(function, *y, t=t)))(x.reshape(k + 1, n)),)
 
+    place = Places(tuple(range((k + 1) * n)), 0)
     try:
-        zero = vanishing(Windowed(slopes, (Places(tuple(range((k + 1) * n)), 0),), (), tuple(jnp.shape(x) for x in leaves)))[0]
+        zero = vanishing(Windowed(slopes, (place,), (), ((), *(jnp.shape(x) for x in leaves))))[0]
     except Unsupported:
         return k
     return int(np.max(np.flatnonzero(np.any(~zero.reshape(-1, k + 1, n), axis=(0, 2))), initial=0))
 
 
-def node_reactions(system: DiscreteSystem, window: Sequence[Float[Array, "n"]]) -> Float[Array, "m n"]:
-    """R_d on the window over whose `factor`-th point D_V lives."""
+def node_reactions(system: DiscreteSystem, window: Sequence[Float[Array, "n"]], t) -> Float[Array, "m n"]:
+    """R_d on the window over whose `factor`-th point D_V lives; t: the time of its first point."""
     n = window[0].shape[0]
     if system.reactions is not None:
-        return jnp.atleast_2d(system.call(system.reactions, *window))
+        return jnp.atleast_2d(system.call(system.reactions, *window, t=t))
     if system.virtual is not None:
-        basis = jnp.asarray(system.call(system.virtual, *window))
+        basis = jnp.asarray(system.call(system.virtual, *window, t=t))
         return annihilator(basis[:, None] if basis.ndim == 1 else basis)
     return jnp.zeros((0, n))
 
 
 def discrete_equations(
-    system: DiscreteSystem, read: Reading, nodes: Sequence[Float[Array, "n"]], multipliers: Float[Array, "m"], h
+    system: DiscreteSystem, read: Reading, nodes: Sequence[Float[Array, "n"]], multipliers: Float[Array, "m"], t, h
 ) -> Float[Array, "n_plus_m"]:
     """The equations that determine nodes[-1] from the earlier ones: D_V at the node that `read` names, D_K on the last
-    window."""
+    window. t: the time of nodes[-2]."""
     (before, here, after), window = read.at(system, nodes)
-    right = jax.grad(lambda x: system.call(system.lagrangian, x, after))(here)
-    left = jax.grad(lambda x: system.call(system.lagrangian, before, x))(here)
+    now, k = t - read.delay * h, system.order
+    right = jax.grad(lambda x: system.call(system.lagrangian, x, after, t=now))(here)
+    left = jax.grad(lambda x: system.call(system.lagrangian, before, x, t=now - h))(here)
     if system.kinematic is None:
         return right + left
-    force = node_reactions(system, window).T @ multipliers
-    kinematic = jnp.atleast_1d(system.call(system.kinematic, *nodes[len(nodes) - system.order - 1 :]))
+    force = node_reactions(system, window, now - (system.factor - 1) * h).T @ multipliers
+    kinematic = jnp.atleast_1d(system.call(system.kinematic, *nodes[len(nodes) - k - 1 :], t=t + (1 - k) * h))
     return jnp.concatenate([right + left + h * force, kinematic])

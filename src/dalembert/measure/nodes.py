@@ -161,10 +161,10 @@ class DiscreteNodes(NodeView):
         return jnp.zeros_like(q1)
 
     def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
-        return jax.grad(lambda x: self.system.call(self.system.lagrangian, q0, x))(q1)
+        return jax.grad(lambda x: self.system.call(self.system.lagrangian, q0, x, t=t))(q1)
 
     def outgoing(self, q0: Vector, q1: Vector, t) -> Vector:
-        return jax.grad(lambda x: self.system.call(self.system.lagrangian, x, q1))(q0)
+        return jax.grad(lambda x: self.system.call(self.system.lagrangian, x, q1, t=t))(q0)
 
     def incoming(self, q0: Vector, q1: Vector, t) -> Vector:
         return self.momentum(q0, q1, t)
@@ -172,7 +172,7 @@ class DiscreteNodes(NodeView):
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
         """The user's `initial`."""
         initial = self.system.initial
-        return jnp.zeros(0) if initial is None else jnp.atleast_1d(self.system.call(initial, q0, q1))
+        return jnp.zeros(0) if initial is None else jnp.atleast_1d(self.system.call(initial, q0, q1, t=t))
 
 
 def implicit(equations: Callable, z: Float[Array, "z"]) -> Float[Array, "z"]:

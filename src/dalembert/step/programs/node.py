@@ -252,7 +252,7 @@ class DiscreteProgram(StepProgram):
 
     def residual(self, z, q, s, t, h, held_force):
         n = q.shape[0]
-        equations = discrete_equations(self.system, self.read, self.nodes(z, q, s, h), z[n:], h)
+        equations = discrete_equations(self.system, self.read, self.nodes(z, q, s, h), z[n:], t, h)
         return equations.at[:n].add(h * held_force)
 
     def guess(self, q, s, t, h):
@@ -261,12 +261,13 @@ class DiscreteProgram(StepProgram):
         if not self.read.delay:
             return jnp.concatenate([s[:n], jnp.zeros(self.m)])
         z = jnp.concatenate([2.0 * s[:n] - s[n : 2 * n], jnp.zeros(self.m)])
-        rows = self.reactions(z, q, s, h)
-        left = discrete_equations(self.system, self.read, self.nodes(z, q, s, h), z[n:], h)[:n]
+        rows = self.reactions(z, q, s, t, h)
+        left = discrete_equations(self.system, self.read, self.nodes(z, q, s, h), z[n:], t, h)[:n]
         return z.at[n:].set(-jnp.linalg.solve(rows @ rows.T, rows @ left) / h)
 
-    def reactions(self, z, q, s, h):
-        return discrete_reactions(self.system, self.read.at(self.system, self.nodes(z, q, s, h))[1])
+    def reactions(self, z, q, s, t, h):
+        begin = t - (self.read.delay + self.system.factor - 1) * h
+        return discrete_reactions(self.system, self.read.at(self.system, self.nodes(z, q, s, h))[1], begin)
 
     def scale(self, z, q, s, h):
         n = q.shape[0]
@@ -282,7 +283,7 @@ class DiscreteProgram(StepProgram):
 
     def outputs(self, z, q, s, t, h, held_force):
         multipliers = z[q.shape[0] :]
-        return Outputs(multipliers, self.reactions(z, q, s, h).T @ multipliers)
+        return Outputs(multipliers, self.reactions(z, q, s, t, h).T @ multipliers)
 
     def constraint_point(self, z, q, s, t, h):
         n = q.shape[0]

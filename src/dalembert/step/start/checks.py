@@ -108,21 +108,20 @@ def check_discrete(system: DiscreteSystem, points) -> int:
 
 
 def _check_discrete(system: DiscreteSystem, points) -> int:
-    n = points.shape[1]
-    last = ", p" if system.parameters is not None else ""
+    n, last, t = points.shape[1], system.trailing, jnp.zeros(())
     words = ", ".join(f"q{i}" for i in range(system.order + 1)) + last
-    shape = output_shape(lambda: system.call(system.lagrangian, points[0], points[1]), "lagrangian", "q0, q1" + last)
+    shape = output_shape(lambda: system.call(system.lagrangian, points[0], points[1], t=t), "lagrangian", "q0, q1" + last)
     if shape != ():
         raise ValueError(f"lagrangian: returns shape {shape}; a scalar is needed")
     initial, kinematic = system.initial, system.kinematic
     if initial is not None:
-        shape = output_shape(lambda: system.call(initial, points[0], points[1]), "initial", "q0, q1" + last)
+        shape = output_shape(lambda: system.call(initial, points[0], points[1], t=t), "initial", "q0, q1" + last)
         if len(shape) > 1:
             raise ValueError(f"initial: returns shape {shape}; give a scalar or shape (k,)")
     if kinematic is None:
         return 0
     window = [points[0]] * (system.order + 1)
-    shape = output_shape(lambda: system.call(kinematic, *window), "kinematic", words)
+    shape = output_shape(lambda: system.call(kinematic, *window, t=t), "kinematic", words)
     if len(shape) > 1:
         raise ValueError(f"kinematic: returns shape {shape}; give a scalar or shape (m,)")
     m = shape[0] if shape else 1
@@ -130,7 +129,7 @@ def _check_discrete(system: DiscreteSystem, points) -> int:
     if function is None:
         name, function, wanted = ("virtual", system.virtual, (n, n - m))
     assert function is not None
-    shape = output_shape(lambda: system.call(function, *window), name, words)
+    shape = output_shape(lambda: system.call(function, *window, t=t), name, words)
     flat = wanted[0] == 1 if name == "reactions" else wanted[1] == 1
     if shape != wanted and not (flat and shape == (n,)):
         raise ValueError(f"{name}: returns shape {shape}; shape {wanted} is needed")
