@@ -35,8 +35,8 @@ class DiscreteSystem(Problem):
         virtual: `virtual(q0, …, qk)`, (n, n-m), columns spanning D_V.
         initial: `initial(q0, …)`, what the first nodes must satisfy besides, such as φ_d(q0, q1) = 0.
         order: k, of the kinematic constraints.
-        factor: j in 1 … k+1, the point of the window over which D_V lives (j = k by default, the middle one for k = 2). For j
-            < k reactions may read nodes behind q_{i+1}. The equation at q_i is then solved for the last node that it reads,
+        factor: j in 1 … k+1, the point of the window over which D_V lives (k by default, the middle one for k = 2). Below k
+            reactions may read nodes behind q_{i+1}. The equation at q_i is then solved for the last node that it reads,
             which enters by the reactions alone: as a rule an unstable recursion.
         coordinates: the names of q.
         parameters: as of a System.
@@ -199,8 +199,10 @@ class Reading:
     needed: int
 
     def at(self, system: DiscreteSystem, nodes: Sequence[Any]) -> tuple[tuple[Any, Any, Any], list[Any]]:
-        """(q_{i-1}, q_i, q_{i+1}) of the equation at q_i, and the window over whose `factor`-th point D_V lives. Nodes behind
-        the newest one are not read."""
+        """(q_{i-1}, q_i, q_{i+1}) of the equation at q_i, and the window over whose `factor`-th point D_V lives.
+
+        Nodes behind the newest one are not read.
+        """
         last = len(nodes) - 1
         here = last - 1 - self.delay
         window = [nodes[min(here - (system.factor - 1) + i, last)] for i in range(system.order + 1)]
@@ -210,8 +212,8 @@ class Reading:
 def reading(system: DiscreteSystem, n: int) -> Reading:
     """Of a system in n coordinates: every equation is solved with the last node that it reads.
 
-    Over the factor j the reactions at q_i have the window q_{i-j+1} … q_{i-j+1+k}. Where they read nothing behind q_{i+1}, as
-    always for j ≥ k, that is q_{i+1}.
+    Over the factor j the reactions at q_i have the window q_{i-j+1} … q_{i-j+1+k}. Where they read nothing behind q_{i+1},
+    as always for j ≥ k, that is q_{i+1}.
     """
     k, j = system.order, system.factor
     delay = max(_last_read(system, n) - j, 0) if system.kinematic is not None and j < k else 0

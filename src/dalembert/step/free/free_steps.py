@@ -23,8 +23,9 @@ from dalembert.step.free.next_time import next_step
 from dalembert.step.options import RunOptions
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.start.higher import Begun, from_nodes
-from dalembert.step.start.higher_checks import as_multipliers, check_consistent, check_regular, first_matrix
+from dalembert.step.start.higher_checks import as_multipliers, check_consistent, first_matrix
 from dalembert.systems import VariationalProblem, check_x64
+from dalembert.systems.higher.data import check_regular
 from dalembert.systems.higher.variational import check_problem, common_order, constraint_numbers
 from dalembert.systems.sizes import check_resolved
 from dalembert.tracing import Jitted

@@ -256,7 +256,7 @@ class DiscreteProgram(StepProgram):
         return equations.at[:n].add(h * held_force)
 
     def guess(self, q, s, t, h):
-        """The last difference; where reactions read the newest node, a parabola and λ of least squares: λ = 0 is singular."""
+        """The last difference; where reactions read the newest node, a parabola and λ of least squares, not 0."""
         n = q.shape[0]
         if not self.read.delay:
             return jnp.concatenate([s[:n], jnp.zeros(self.m)])

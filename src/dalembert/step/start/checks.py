@@ -34,7 +34,9 @@ def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, i
     if feedback is not None and isinstance(system, VariationalProblem):
         raise ValueError("feedback: a VariationalProblem has no forces from outside; put them into a System")
     if feedback is not None and program.multiplier_time < 0:
-        raise ValueError("feedback: reactions of this system read later nodes; its steps have no force from outside of their own")
+        raise ValueError(
+            "feedback: reactions of this system read later nodes; its steps have no force from outside of their own"
+        )
     if isinstance(step_options.branch, Avoid) and step_options.branch.factor is not None:
         divided(program, q.shape[0])
     rule = next((f for name in ("function", "factor", "least") if (f := getattr(step_options.branch, name, None))), None)
