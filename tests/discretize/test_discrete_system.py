@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.discretize.discrete import Reading, reading
+from dalembert.discretize.discrete import Reading
 from dalembert.gallery import ENTRIES
 
 H, STEPS = 0.05, 40
@@ -126,7 +126,7 @@ def slope(q0, q1):
 def test_order_k(kinematic, order, factor):
     """D_K on every window of k+1 nodes, and the force at node i spanned by R on the window whose point `factor` is q_i.
 
-    Over a factor j < k the row reads k - j nodes behind q_{i+1}: they are known, but for the last, when the equation is solved.
+    Over a factor j < k the row reads k - j nodes behind q_{i+1}: all but the last are known when the equation is solved.
     """
     delay = max(0, order - factor)
     needed = max(2 + delay, order, factor)
@@ -172,7 +172,7 @@ def test_a_factor_below_k_that_reads_nothing_later_is_stepped_as_k():
     forward = lambda q0, q1, q2: across((q1 - q0) / H)  # noqa: E731
     first = da.DiscreteSystem(inertia, curved, reactions=forward, factor=1)
     path = da.simulate(first, nodes=[[0.0, 0.0], [H, H]], h=H, steps=20)
-    assert reading(first, 2) == Reading(0, 2)
+    assert first.reading(2) == Reading(0, 2)
     q, times = np.asarray(path.q), np.round(np.asarray(path.t_multipliers) / H).astype(int)
     np.testing.assert_array_equal(times, np.arange(1, 20))
     for i, multiplier in zip(times, np.asarray(path.multipliers)[:, 0], strict=True):
@@ -190,7 +190,7 @@ def test_a_factor_below_k_is_no_integrator():
     """
     backward = lambda q0, q1, q2: across((-3 * q0 + 4 * q1 - q2) / (2 * H))  # noqa: E731
     system = da.DiscreteSystem(inertia, curved, reactions=backward, factor=1)
-    assert reading(system, 2) == Reading(1, 3)
+    assert system.reading(2) == Reading(1, 3)
     angle = np.sqrt(2) * H * np.arange(4) - np.pi / 4
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     path = da.simulate(system, nodes=circle[:3], h=H, steps=3)

@@ -1,4 +1,4 @@
-"""Figures 2, 3, 5 and 6 of Borda, Fernández, Grillo as they are drawn, and equation (10): the curves hold what the theory says."""
+"""Figures 2, 3, 5 and 6 of Borda, Fernández, Grillo as they are drawn, and equation (10), against the theory."""
 
 from types import SimpleNamespace
 
@@ -43,7 +43,7 @@ def drawn(draw, *arguments):
 
 
 def test_figure_2(circle):
-    """A polygon of equal sides that turns by α at every node, 2 sin(α/2) = k s cos²(α/2); nearly half a turn late at the end."""
+    """Equal sides that turn by α at every node, 2 sin(α/2) = k s cos²(α/2); nearly half a turn late at the end."""
     name, panels, _ = drawn(particle_figures.figure_2, SimpleNamespace(path=circle))
     assert name == "figure_2"
     plane, x0, x1 = panels[0][0], panels[1], panels[2]
@@ -104,10 +104,11 @@ def test_figure_5(swing):
 
 
 def test_equation_10_is_the_step(swing):
-    """A as printed; the run's θ₂ are roots; so is u = 0; and dG/dθ₂·J/h² is the determinant of the kinematic equation and (9)."""
+    """A as printed; the run's θ₂ are roots, and so is u = 0; its derivative is the determinant of (8) and (9)."""
     equation, theta = one_equation.along(swing)
     h, u, (h_c, _, _) = 0.1, equation.factor(theta), gains(P)
-    assert equation.A == pytest.approx(-P["d"] * P["I"] ** 2 * (P["I"] + (P["n"] + 1) * P["J"]) / (2 * h**3), rel=1e-13)
+    printed = -P["d"] * P["I"] ** 2 * (P["I"] + (P["n"] + 1) * P["J"]) / (2 * h**3)
+    assert float(equation.A) == pytest.approx(printed, rel=1e-13)
     size = equation.A * np.sum(np.abs([swing.q[i : len(theta) + i, 0] for i in range(3)]), axis=0) ** 2
     assert np.max(np.abs(equation.left(theta)) / size) < 1e-12
     assert np.max(np.abs(equation.left(-equation.E / equation.D)) / size) < 1e-12

@@ -1,6 +1,6 @@
 """C_V ≠ D: forces along R(q, v) that are not ∂φ/∂v, against reduced equations derived by hand and integrated by SciPy.
 
-m = 1, forces F = -(x, 0, 0.4z), a = F + λR. For ż = yẋ, of order 1, λ = (ẋẏ - μF)/(μR) with μ = (-y, 0, 1). For the constraint
+m = 1, forces F = -(x, 0, 0.4z), a = F + λR. For ż = yẋ, of order 1, λ = (ẋẏ - μF)/(μR) with μ = (-y, 0, 1). For
 z̈ + 0.2 ẍz̈ = yẋ, of order 2, λ is the smaller root of a quadratic equation.
 """
 

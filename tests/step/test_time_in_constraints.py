@@ -1,4 +1,4 @@
-"""Constraints of order 2 that contain the time, of a DiscreteSystem and of a VariationalProblem, against hand-derived motions."""
+"""Constraints of order 2 that contain the time, in a DiscreteSystem and in a VariationalProblem, against motions by hand."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -71,7 +71,7 @@ def test_a_discrete_system_against_a_system():
         np.testing.assert_allclose(direct.multipliers, path.multipliers, atol=1e-9)
     later = da.simulate(curve(h, begin=5.0), nodes=path.q[:2], h=h, steps=20, t0=START + 5.0)
     np.testing.assert_allclose(later.q, path.q, atol=1e-12)
-    with pytest.raises(ValueError, match="time_dependent: found True; .* to DiscreteSystem itself"):
+    with pytest.raises(ValueError, match=r"time_dependent: found True; .* to DiscreteSystem itself"):
         da.DiscreteSystem.holonomic(lambda a, b, t: 0.0, lambda q, t: q @ q - t, time_dependent=True)
 
 

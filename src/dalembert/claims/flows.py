@@ -14,7 +14,6 @@ from dalembert.claims.claim import Claim, Promise
 from dalembert.claims.existence import FLOW, RANK, WINDOWS
 from dalembert.claims.symplectic import EVOLUTION, IDENTITY
 from dalembert.discretize import DiscreteSystem
-from dalembert.discretize.discrete import reading
 from dalembert.measure import energy, momentum, poincare_cartan, regularity, symplectic_defect
 from dalembert.measure.higher_path import PathData, path_windows
 from dalembert.measure.nodes import NodeView, node_view
@@ -35,7 +34,7 @@ UPSILON = Promise("Υ_d*Ω = Ω", "Colombo, Martín de Diego, Zuccalli, Rem. 3.4
 def discrete_claims(system: DiscreteSystem, path: Path, symmetries: Mapping[str, Callable]) -> Iterator[Claim]:
     """Of D₁L_d + D₂L_d + h R_dᵀλ = 0, (q₀,q₁,q₂) ∈ D_K, along a run."""
     yield from _kinematic(system, path)
-    needed = reading(system, path.q.shape[1]).needed
+    needed = system.reading(path.q.shape[1]).needed
     if needed != 2:
         why = f"the flow needs {needed} nodes"
         yield from (one.not_met(why) for one in (FLOW, EVOLUTION, PAIRS))

@@ -22,6 +22,28 @@ from dalembert.systems.problem import Problem, as_arrays, names_of
 HIGHEST = 64  # nodes before the last one in a window
 
 
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """Which nodes the equations of a step read.
+
+    The newest node is the last one of the window of D_K, and `delay` nodes lie between it and the neighbour of the node
+    whose equation is solved. needed: how many nodes before the newest one.
+    """
+
+    delay: int
+    needed: int
+
+    def at(self, system: DiscreteSystem, nodes: Sequence[Any]) -> tuple[tuple[Any, Any, Any], list[Any]]:
+        """(q_{i-1}, q_i, q_{i+1}) of the equation at q_i, and the window over whose `factor`-th point D_V lives.
+
+        Nodes behind the newest one are not read.
+        """
+        last = len(nodes) - 1
+        here = last - 1 - self.delay
+        window = [nodes[min(here - (system.factor - 1) + i, last)] for i in range(system.order + 1)]
+        return (nodes[here - 1], nodes[here], nodes[here + 1]), window
+
+
 class DiscreteSystem(Problem):
     """(Q, L_d, D_K, D_V): D₁L_d(q_i,q_{i+1}) + D₂L_d(q_{i-1},q_i) + h R_dᵀλ_i = 0, every window in D_K.
 
@@ -143,6 +165,16 @@ class DiscreteSystem(Problem):
             **options,
         )
 
+    def reading(self, n: int) -> Reading:
+        """Of n coordinates: every equation is solved with the last node that it reads.
+
+        Over the factor j the reactions at q_i have the window q_{i-j+1} … q_{i-j+1+k}. Where they read nothing behind
+        q_{i+1}, as always for j ≥ k, that is q_{i+1}.
+        """
+        k, j = self.order, self.factor
+        delay = max(_last_read(self, n) - j, 0) if self.kinematic is not None and j < k else 0
+        return Reading(delay, max(2 + delay, j + delay, k))
+
     @property
     def functions(self) -> tuple[Callable, ...]:
         return tuple(value for value in vars(self).values() if callable(value))
@@ -185,39 +217,6 @@ def _gradient_at_middle(constraint: Callable) -> Callable:
 @made
 def _at_both(constraint: Callable) -> Callable:
     return lambda q0, q1, *p: jnp.concatenate([jnp.atleast_1d(jnp.asarray(constraint(x, *p))) for x in (q0, q1)])
-
-
-@dataclasses.dataclass(frozen=True)
-class Reading:
-    """Which nodes the equations of a step read.
-
-    The newest node is the last one of the window of D_K, and `delay` nodes lie between it and the neighbour of the node
-    whose equation is solved. needed: how many nodes before the newest one.
-    """
-
-    delay: int
-    needed: int
-
-    def at(self, system: DiscreteSystem, nodes: Sequence[Any]) -> tuple[tuple[Any, Any, Any], list[Any]]:
-        """(q_{i-1}, q_i, q_{i+1}) of the equation at q_i, and the window over whose `factor`-th point D_V lives.
-
-        Nodes behind the newest one are not read.
-        """
-        last = len(nodes) - 1
-        here = last - 1 - self.delay
-        window = [nodes[min(here - (system.factor - 1) + i, last)] for i in range(system.order + 1)]
-        return (nodes[here - 1], nodes[here], nodes[here + 1]), window
-
-
-def reading(system: DiscreteSystem, n: int) -> Reading:
-    """Of a system in n coordinates: every equation is solved with the last node that it reads.
-
-    Over the factor j the reactions at q_i have the window q_{i-j+1} … q_{i-j+1+k}. Where they read nothing behind q_{i+1},
-    as always for j ≥ k, that is q_{i+1}.
-    """
-    k, j = system.order, system.factor
-    delay = max(_last_read(system, n) - j, 0) if system.kinematic is not None and j < k else 0
-    return Reading(delay, max(2 + delay, j + delay, k))
 
 
 def _last_read(system: DiscreteSystem, n: int) -> int:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.discrete import Reading, reading
+from dalembert.discretize.discrete import Reading
 from dalembert.discretize.nodes import Interval, discrete_force, incoming, legendre_plus, outgoing
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.window_maps import WindowMap
@@ -187,7 +187,7 @@ def node_view(system: System | DiscreteSystem, scheme: Scheme | WindowMap | None
     step = jnp.asarray(as_step(h), dtype=float)
     points = jnp.zeros(n)
     if isinstance(system, DiscreteSystem):
-        count, read = check_discrete(system, jnp.zeros((2, n))), reading(system, n)
+        count, read = check_discrete(system, jnp.zeros((2, n))), system.reading(n)
         if read.needed != 2:
             raise ValueError(f"system: its flow needs {read.needed} nodes; the theorems are about pairs (order, factor 2)")
         return DiscreteNodes(step, system, count, read)

@@ -261,8 +261,7 @@ class DiscreteProgram(StepProgram):
         if not self.read.delay:
             return jnp.concatenate([s[:n], jnp.zeros(self.m)])
         z = jnp.concatenate([2.0 * s[:n] - s[n : 2 * n], jnp.zeros(self.m)])
-        rows = self.reactions(z, q, s, t, h)
-        left = discrete_equations(self.system, self.read, self.nodes(z, q, s, h), z[n:], t, h)[:n]
+        rows, left = self.reactions(z, q, s, t, h), self.residual(z, q, s, t, h, jnp.zeros_like(q))[:n]
         return z.at[n:].set(-jnp.linalg.solve(rows @ rows.T, rows @ left) / h)
 
     def reactions(self, z, q, s, t, h):
@@ -282,8 +281,7 @@ class DiscreteProgram(StepProgram):
         return q + 0.5 * h * v, v
 
     def outputs(self, z, q, s, t, h, held_force):
-        multipliers = z[q.shape[0] :]
-        return Outputs(multipliers, self.reactions(z, q, s, t, h).T @ multipliers)
+        return Outputs(z[q.shape[0] :], self.reactions(z, q, s, t, h).T @ z[q.shape[0] :])
 
     def constraint_point(self, z, q, s, t, h):
         n = q.shape[0]

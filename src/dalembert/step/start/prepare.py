@@ -14,7 +14,6 @@ from jaxtyping import Float
 
 from dalembert.algebra import numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.discrete import reading
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_vector, described
@@ -209,7 +208,7 @@ def prepare_discrete(system: DiscreteSystem, given: Given, grid: Grid, scheme) -
     if system.coordinates is not None and len(system.coordinates) != points.shape[1]:
         raise ValueError(f"nodes: found n = {points.shape[1]}; the system names {len(system.coordinates)} coordinates")
     m = check_discrete(system, points)
-    read, steps = reading(system, points.shape[1]), grid.steps
+    read, steps = system.reading(points.shape[1]), grid.steps
     r = read.needed
     if len(points) != r:
         raise ValueError(f"nodes: found shape {points.shape}; give the first {r} nodes, shape ({r}, n)")

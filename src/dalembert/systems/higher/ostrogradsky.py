@@ -1,4 +1,4 @@
-"""The continuous Euler-Lagrange flow of order k, in Ostrogradsky's momenta or, with constraints of lower order, in derivatives."""
+"""The Euler-Lagrange flow of order k, in Ostrogradsky's momenta or, with constraints of lower order, in derivatives."""
 
 from __future__ import annotations
 
