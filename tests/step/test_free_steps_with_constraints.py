@@ -19,9 +19,7 @@ def turning(q, v, a):
 
 
 SADDLE = da.VariationalProblem(turning, da.Holonomic(lambda q: q[2] - 0.2 * q[0] * q[1]), derivatives=2)
-DRIVEN = da.VariationalProblem(
-    turning, da.SecondOrder(lambda q, v, a: a[2] + 0.5 * q[2] - 0.1 * q[0] * q[1]), derivatives=2
-)
+DRIVEN = da.VariationalProblem(turning, da.SecondOrder(lambda q, v, a: a[2] + 0.5 * q[2] - 0.1 * q[0] * q[1]), derivatives=2)
 ROD = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Nonholonomic(lambda q, v: 0.5 * (v @ v - 1.0)), derivatives=2)
 PLANE = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
 GAUSS = 0.5 + np.array([-0.5, 0.5]) / np.sqrt(3.0)
@@ -85,7 +83,9 @@ def test_unit_speed():
         assert np.abs(np.linalg.norm(path.v, axis=1) - 1.0).max() < 1e-12
         assert kept_energy(ROD, path) < 1e-9
         free = [multiplier(float(t)) for t in path.t_multipliers]
-        errors.append([np.abs(path.q - exact(np.asarray(path.t))[:2].T).max(), np.abs(path.multipliers[:, 0] - np.array(free)).max()])
+        errors.append(
+            [np.abs(path.q - exact(np.asarray(path.t))[:2].T).max(), np.abs(path.multipliers[:, 0] - np.array(free)).max()]
+        )
     assert np.ptp(np.diff(path.t)) > 0.2 * h
     assert np.all(np.log2(np.array(errors[0]) / errors[1]) > 1.6)
     assert errors[1][0] < 1e-3
@@ -95,7 +95,6 @@ def test_unit_speed():
 
 def test_a_constraint_on_accelerations():
     """It holds at two Gauss points of each window, with a multiplier at each, which is of order 4."""
-
 
     def rate(_, y):
         """x⁗ + 5/2 ẍ + x + |x|²x/5 = λ(y, x)/10 in the plane, z̈ = xy/10 - z/2, λ̈ = -λ/2 - z⁗/5."""
