@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from dalembert.systems import VariationalProblem
 from dalembert.tracing import seldom
 
 SAMPLES = 3  # runs of nodes at which forms and symmetries are looked at
+DIGITS_READ = 8.0  # last digits of the nodes, by which two values may differ
 INVARIANT = 1e-9  # of the terms of a sum: what is taken for zero
 
 KINEMATIC = Promise("D_K is kept", "Borda, Fernández, Grillo, Def. 3.2", "none")
@@ -101,8 +103,18 @@ def _kept(promise: Promise, system, path: Path, generator: Callable, changes: np
     if change > INVARIANT * terms:
         return promise.not_met(f"the action or the reactions change along it, up to {change:.2g}")
     found = momentum(system, path, generator, **given)
-    allowed = DIGITS_LEFT * EPSILON * float(terms) * np.sqrt(steps + 1)
-    return promise.at_most(float(found.range), allowed, f"{DIGITS_LEFT:g} rounding errors of its terms, over the run")
+    stored = _last_digits(path, found, lambda x: momentum(system, x, generator, **given))
+    allowed = max(DIGITS_LEFT * EPSILON * float(terms) * np.sqrt(steps + 1), stored)
+    return promise.at_most(
+        float(found.range), allowed, f"{DIGITS_LEFT:g} rounding errors of its terms, or of the stored nodes"
+    )
+
+
+def _last_digits(path: Path, found: Any, measured: Callable[[Path], Any]) -> float:
+    """What of a range is no more than the last digit of the stored nodes, of which the highest differences are taken."""
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], np.shape(path.q))
+    moved = dataclasses.replace(path, q=jnp.asarray(np.asarray(path.q) * (1.0 + EPSILON * signs)))
+    return DIGITS_READ * float(np.max(np.abs(np.asarray(measured(moved).values) - np.asarray(found.values)), initial=0.0))
 
 
 def _ranks(promise: Promise, conditions, t) -> Claim:
@@ -156,4 +168,5 @@ def _energy(problem: VariationalProblem, path: Path, scheme, terms: float) -> Cl
         return ENERGY.not_met(f"a run of {len(t)} states is too short to tell a drift; give steps of {4 * BLOCKS} or more")
     drift, chance = drift_of(t, values)
     why = f"over {t[-1] - t[0]:g} units of time, E within {np.ptp(values):.2g}; 99.9 % of what oscillation gives by chance"
-    return ENERGY.at_most(abs(drift), max(chance, DIGITS_LEFT * EPSILON * terms), why)
+    stored = _last_digits(path, found, lambda x: energy(problem, x, scheme=scheme))
+    return ENERGY.at_most(abs(drift), max(chance, DIGITS_LEFT * EPSILON * terms, stored), why)
