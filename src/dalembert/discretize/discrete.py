@@ -223,6 +223,7 @@ def _last_read(system: DiscreteSystem, n: int) -> int:
     """The place in the window, from 0, of the last node that the reactions depend on, as their graph shows it."""
     k, function = system.order, system.virtual if system.reactions is None else system.reactions
     leaves, tree = jax.tree.flatten(system.parameters)
+    assert function is not None
 
     def slopes(x, t, *p):
         own = with_parameters(system, jax.tree.unflatten(tree, p))

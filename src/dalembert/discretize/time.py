@@ -83,7 +83,7 @@ def with_time(
             return arguments, problem
         return arguments[:-1], with_parameters(problem, arguments[-1])
 
-    def points(x: tuple, rule: tuple[np.ndarray, np.ndarray]) -> Sampled:
+    def points(x: tuple, rule: tuple[np.ndarray, np.ndarray]) -> WindowPoints:
         return (
             _hermite(x, k, rule) if hermite else _window(jnp.stack([y[0] for y in x]), jnp.stack([y[1:] for y in x]), scheme)
         )
@@ -119,7 +119,7 @@ def with_time(
     return VariationalProblem(lagrangian, constraints, derivatives=nodes, coordinates=names, parameters=problem.parameters)
 
 
-class Sampled(NamedTuple):
+class WindowPoints(NamedTuple):
     """(q, q̇, …, q⁽ᵏ⁾) at P points of a window, each (P, n), their times and their weights, (P,)."""
 
     jet: tuple[Float[Array, "P n"], ...]
@@ -137,7 +137,7 @@ def _of_nodes(order: int, k: int, function: Callable, whole: bool):
     return function if whole or order == k else {1: Nonholonomic, 2: SecondOrder}[order](function)
 
 
-def _window(t: Float[Array, "k+1"], q: Float[Array, "k+1 n"], scheme: WindowMap) -> Sampled:
+def _window(t: Float[Array, "k+1"], q: Float[Array, "k+1 n"], scheme: WindowMap) -> WindowPoints:
     """At the one point of a window whose knots are all different."""
     k = t.shape[0] - 1
     table = [q]
@@ -148,7 +148,7 @@ def _window(t: Float[Array, "k+1"], q: Float[Array, "k+1 n"], scheme: WindowMap)
         jet = [factorial(j) * jnp.mean(table[j], axis=0) for j in range(k + 1)]
     else:
         jet = _newton(table, t, centre, k)
-    return Sampled(tuple(y[None] for y in jet), centre[None], ((t[-1] - t[0]) / k)[None])
+    return WindowPoints(tuple(y[None] for y in jet), centre[None], ((t[-1] - t[0]) / k)[None])
 
 
 def _newton(table: list, t, point, k: int) -> list:
@@ -175,7 +175,7 @@ def _gauss(count: int) -> tuple[np.ndarray, np.ndarray]:
     return 0.5 * (1 + places), 0.5 * weights
 
 
-def _hermite(x: tuple, k: int, rule: tuple[np.ndarray, np.ndarray]) -> Sampled:
+def _hermite(x: tuple, k: int, rule: tuple[np.ndarray, np.ndarray]) -> WindowPoints:
     """At the points of a quadrature between two nodes (t, q, …, q⁽ᵏ⁻¹⁾)."""
     t0, h = x[0][0], x[1][0] - x[0][0]
     a, b = (y[1:].reshape(k, -1) for y in x)
@@ -187,7 +187,7 @@ def _hermite(x: tuple, k: int, rule: tuple[np.ndarray, np.ndarray]) -> Sampled:
         newton.append(column[0])
     places, weights = rule
     jets = jnp.einsum("pjm,mn->jpn", _derivatives(k, tuple(map(float, places))), jnp.stack(newton))
-    return Sampled(tuple(y / h**j for j, y in enumerate(jets)), t0 + h * places, h * weights)
+    return WindowPoints(tuple(y / h**j for j, y in enumerate(jets)), t0 + h * places, h * weights)
 
 
 @remembered(64)
