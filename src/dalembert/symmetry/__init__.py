@@ -1,0 +1,6 @@
+"""Symmetries of a system, found or given, and systems with fewer coordinates that they lead to. Begin with `search`."""
+
+from dalembert.symmetry.search import symmetries
+from dalembert.symmetry.symmetry import Symmetries, Symmetry
+
+__all__ = ["Symmetries", "Symmetry", "symmetries"]

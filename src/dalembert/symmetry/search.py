@@ -1,0 +1,238 @@
+"""symmetries: the vector fields that leave a system as it is, given by the user or found among affine ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.numbers import as_choice, as_number, as_numbers, as_tolerance, as_vector, described, is_traced
+from dalembert.symmetry.conditions import Conditions, Directions, affine_directions, conditions
+from dalembert.symmetry.generators import affine, as_generator, in_words, readable, reading_order
+from dalembert.symmetry.samples import Samples, sample
+from dalembert.symmetry.symmetry import Symmetries, Symmetry
+from dalembert.systems import System, VariationalProblem, check_x64
+from dalembert.systems.higher.variational import constraint_numbers
+from dalembert.systems.shapes import check_shapes, output_shape
+from dalembert.tracing import seldom
+
+Kind = Literal["affine", "linear", "translations"]
+KINDS = ("affine", "linear", "translations")
+ENOUGH = 1.5  # samples for each unknown
+INDEPENDENT = 1e-6  # a field that is this near to the space of others is one of them
+LEAST = 60
+LARGEST = 4e7  # numbers in the lifted fields at all samples
+
+
+class Search(NamedTuple):
+    """What the doors and their parts hand on: the problem, where it is looked at, and from where on a residual is none."""
+
+    problem: System | VariationalProblem
+    samples: Samples
+    tolerance: float
+
+    def conditions(self, along: Directions) -> Conditions:
+        jets, _, facts, sizes, centre = self.samples
+        return conditions(facts, along, jets, sizes, centre)
+
+
+def symmetries(
+    system: System | VariationalProblem,
+    q0,
+    v0,
+    *,
+    generators: Mapping[str, Any] | None = None,
+    kind: Kind = "affine",
+    t0: float = 0.0,
+    size=None,
+    tolerance: float = 1e-10,
+) -> Symmetries:
+    """dL(q, v)·(ξ, Dξ v) = 0, dφ·(ξ, Dξ v, …) = 0 where φ = 0, and the forces carried along: all ξ = A q + b with this.
+
+    The conditions are linear in (A, b). They are written down at random states around (q0, v0), on the constraints, a quarter
+    of them at rest, each relative to the terms it is the sum of; the fields are the null space of all rows. From it a basis
+    is taken with as many zeros and small fractions as reduced rows have, those first whose momentum is kept. Fields that keep
+    L and their momentum, but not the constraints, follow: p_θ of a knife edge.
+
+    A symmetry with L + dF/dt in place of L is not found (Galilei's), nor one that only holds on the states of one motion.
+
+    Args:
+        system: a System or a VariationalProblem.
+        q0: (n,) positions around which it is looked.
+        v0: (n,) velocities.
+        generators: name → ξ(q[, t][, p]), or a pair (A, b): these are looked at, and none are searched for.
+        kind: which fields are searched: "affine" A q + b, "linear" A q, "translations" b.
+        t0: time around which it is looked.
+        size: (n,) how far from q0 to look in each coordinate; by default |q0|, or the way of v0 in one unit of time where
+            q0 = 0, and for each at least what has the same kinetic energy.
+        tolerance: a singular value, or a relative residual, up to this is zero.
+
+    Returns:
+        Symmetries.
+
+    Raises:
+        ValueError: shapes, a kind that there is not, or too few states on the constraints in the domain of the functions.
+        TypeError: an argument is of the wrong type, or traced.
+
+    Source: Noether's theorem; with constraints Bloch, Krishnaprasad, Marsden, Murray, Nonholonomic mechanical systems with
+    symmetry, Section 3; of order k Colombo, Martín de Diego, Zuccalli, Remark 3.5. What differs: symmetries are found.
+
+    Example:
+        >>> found = da.symmetries(sphere, [0.6, 0.0, -0.8], [0.0, 1.0, 0.0])
+        >>> [one.name for one in found], found[0].theorem
+        (['-y ∂x + x ∂y'], 'J = p·ξ is kept (Noether)')
+    """
+    check_x64()
+    if not isinstance(system, System | VariationalProblem):
+        raise TypeError(f"system: found {described(system)}; give a System or a VariationalProblem")
+    if is_traced(system, q0, v0, t0, size):
+        raise TypeError("symmetries: works on numbers and not under jit, vmap or grad")
+    q, now = as_vector(q0, "q0", kind=as_numbers), float(as_number(t0, "t0", "a finite time"))
+    v = as_vector(v0, "v0", len(q), as_numbers)
+    as_choice(kind, "kind", KINDS, "kinds")
+    small = as_tolerance(tolerance)
+    reach = None if size is None else _sizes(size, len(q))
+    if isinstance(system, System):
+        check_shapes(system, q, v, np.asarray(now))
+    else:
+        constraint_numbers(system, len(q))
+    unknowns = len(q) if kind == "translations" else len(q) ** 2 + len(q)
+    given = None if generators is None else _given(system, generators, len(q), now)
+    count = LEAST if given is not None else max(LEAST, int(ENOUGH * unknowns))
+    if given is None and 4.0 * count * len(q) * unknowns > LARGEST:
+        raise ValueError(
+            f"kind: {unknowns} unknowns for {len(q)} coordinates are too many; search for kind='translations', or give "
+            "generators"
+        )
+    search = Search(system, sample(system, q, v, now, reach, count), small)
+    if given is not None:
+        return Symmetries(tuple(_judged(search, *one) for one in given), np.nan, np.nan, len(search.samples.jets))
+    return _searched(search, kind)
+
+
+def _sizes(size: Any, n: int) -> np.ndarray:
+    found = as_vector(size, "size", n, as_numbers)
+    if np.any(found <= 0.0):
+        raise ValueError(f"size: found {found}; give a positive size for each coordinate")
+    return found
+
+
+def _given(problem, generators: Any, n: int, t: float) -> list[tuple[str, Callable, tuple | None]]:
+    """(name, ξ, (A, b) or None) of each."""
+    if not isinstance(generators, Mapping):
+        raise TypeError(f"generators: found {described(generators)}; give name → ξ(q) or (A, b), such as {{'turn': turn}}")
+    out = []
+    for name, value in generators.items():
+        function, pair = as_generator(value, f"generators: {name}", n)
+        shape = output_shape(lambda f=function: problem.call(f, np.zeros(n), t=t), f"generators: {name}", "q" + problem.trailing)
+        if shape != (n,):
+            raise ValueError(f"generators: {name} returns shape {shape}; a direction of shape ({n},) is needed")
+        out.append((str(name), function, pair))
+    return out
+
+
+def _judged(search: Search, name: str, function: Callable, pair: tuple | None) -> Symmetry:
+    """The residuals of one field. It is compared as if it were as large as the coordinates."""
+    problem, samples, _ = search
+    along = Directions(*map(np.asarray, _directions(problem, function, samples.jets, samples.times)))
+    length = float(np.max(np.abs(along.lifted[:, 0, :, 0]) / samples.sizes, initial=0.0)) or 1.0
+    found = search.conditions(Directions(along.lifted / length, along.slope / length))
+    largest = {key: float(np.max(np.abs(x), initial=0.0)) for key, x in found._asdict().items()}
+    work = largest.pop("work")
+    order = 1 if isinstance(problem, System) else problem.derivatives
+    matrix, shift = (None, None) if pair is None else pair
+    return Symmetry(name, function, matrix, shift, largest, work, search.tolerance, order)
+
+
+@seldom
+def _directions(problem, function: Callable, jets, times):
+    """ξ, and its derivatives by time along each jet: ξ⁽ʲ⁾ = d/dt ξ⁽ʲ⁻¹⁾ with q⁽ʲ⁾ of the jet; and Dξ."""
+
+    def one(jet, t):
+        xi = lambda q, s: jnp.asarray(problem.call(function, q, t=s), dtype=float)  # noqa: E731
+        lifts, of = [], lambda x, s: xi(x[0], s)
+        for _ in jet:
+            lifts.append(of(jet, t))
+            of = _ahead(of)
+        return jnp.stack(lifts)[..., None], jax.jacfwd(lambda q: xi(q, t))(jet[0])[..., None]
+
+    return jax.vmap(one)(jets, times)
+
+
+def _ahead(function: Callable) -> Callable:
+    """d/dt along a jet; the highest derivative of it stands still, which no lift reads."""
+
+    def rate(jet, t):
+        return jax.jvp(function, (jet, t), (jnp.concatenate([jet[1:], jnp.zeros_like(jet[:1])]), jnp.ones_like(t)))[1]
+
+    return rate
+
+
+def _searched(search: Search, kind: Kind) -> Symmetries:
+    """Null spaces of the conditions: with those of the momentum, without them, and without those of the constraints."""
+    jets, sizes, centre = search.samples.jets, search.samples.sizes, search.samples.centre
+    n = len(sizes)
+    chosen = {"affine": slice(0, n * n + n), "linear": slice(0, n * n), "translations": slice(n * n, n * n + n)}[kind]
+    if kind == "linear":
+        centre = np.zeros(n)
+        search = search._replace(samples=search.samples._replace(centre=centre))
+    rows = search.conditions(affine_directions(jets, sizes, centre))
+    cut = Conditions(*(x[:, chosen] for x in rows))
+    every, momentum = [*cut[:4]], [cut.action, cut.work]
+    space, accepted, rejected = _null_space(every, search.tolerance)
+    if isinstance(search.problem, System):
+        kept = _null_space([*every, cut.work], search.tolerance)[0]
+        horizontal = _null_space(momentum, search.tolerance)[0]
+    else:
+        kept, horizontal = space, space
+    found: list[Symmetry] = []
+    spanned = np.zeros((0, n * n + n))
+    for row in np.concatenate([_basis(search, one, chosen, centre) for one in (kept, space, horizontal)]):
+        more = np.vstack([spanned, _in_units(row, sizes, centre)])
+        if np.linalg.matrix_rank(more, tol=INDEPENDENT) == len(more):
+            spanned = more
+            found.append(_named(search, row))
+    return Symmetries(tuple(found), accepted, rejected, len(jets))
+
+
+def _in_units(row: np.ndarray, sizes: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """(A, b) in units of the coordinates and about the centre of the samples, of length 1."""
+    n = len(sizes)
+    matrix = row[: n * n].reshape(n, n)
+    scaled = np.concatenate([(matrix * sizes / sizes[:, None]).ravel(), (row[n * n :] + matrix @ centre) / sizes])
+    return scaled / np.linalg.norm(scaled)
+
+
+def _null_space(blocks: list[np.ndarray], tolerance: float) -> tuple[np.ndarray, float, float]:
+    """Rows that span the fields with all conditions, the largest singular value that counts as zero, the smallest not.
+
+    Each block is divided by the root of its length, so that its rows count as much as one.
+    """
+    width = blocks[0].shape[1]
+    parts = [x / np.sqrt(len(x)) for x in blocks if len(x)]
+    matrix = np.vstack([*parts, np.zeros((width, width))])
+    _, values, basis = np.linalg.svd(matrix, full_matrices=False)
+    small = values <= tolerance
+    accepted = float(np.max(values[small], initial=0.0))
+    return basis[small], accepted, float(np.min(values[~small], initial=np.inf))
+
+
+def _basis(search: Search, space: np.ndarray, chosen: slice, centre: np.ndarray) -> np.ndarray:
+    """(A, b) of a readable basis, in the user's units and about the user's origin, as rows (r, n² + n)."""
+    sizes, n = search.samples.sizes, len(centre)
+    full = np.zeros((len(space), n * n + n))
+    full[:, chosen] = space
+    linear = full[:, : n * n].reshape(-1, n, n)
+    full[:, n * n :] -= linear @ (centre / sizes)
+    units = np.concatenate([np.outer(sizes, 1.0 / sizes).ravel(), sizes])
+    return readable(full, units, reading_order(n))
+
+
+def _named(search: Search, row: np.ndarray) -> Symmetry:
+    n = len(search.samples.sizes)
+    matrix, shift = row[: n * n].reshape(n, n), row[n * n :]
+    names = search.problem.coordinates or tuple(f"q{i}" for i in range(n))
+    return _judged(search, in_words(matrix, shift, names), affine(matrix.tolist(), shift.tolist()), (matrix, shift))
