@@ -27,6 +27,7 @@ ROOMS = (
     "laws",
     "measure",
     "claims",
+    "symmetry",
     "store",
     "show",
     "studies",
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
     from dalembert.store import FileError, from_xarray, load, matches, save, to_xarray
     from dalembert.studies import resume
     from dalembert.symbolic import SymbolicEquations, from_sympy, symbolic_equations
+    from dalembert.symmetry import Symmetries, Symmetry, symmetries
     from dalembert.systems import (
         AdaptedReference,
         Connection,
@@ -236,6 +238,8 @@ __all__ = [
     "StepError",
     "StepProgram",
     "SymbolicEquations",
+    "Symmetries",
+    "Symmetry",
     "System",
     "TripleMap",
     "VariationalProblem",
@@ -290,6 +294,7 @@ __all__ = [
     "solve_batch",
     "spline",
     "symbolic_equations",
+    "symmetries",
     "to_xarray",
     "verdict",
     "with_time",

@@ -6,6 +6,7 @@ A sample is a jet (q, v, a) of a System, (q, q̇, …, q⁽ᵏ⁾) of a Variatio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -69,10 +70,11 @@ def _total_derivative(function):
 class Facts(NamedTuple):
     """What enters the conditions at K samples; "slot" stands for q, v, a, …
 
-    action: L by each slot (K, slots, n). force: f (K, n), and by slots (K, n, slots, n). equations: φ by slots (K, m, slots,
+    value: L (K,). action: L by each slot (K, slots, n). force: f (K, n), and by slots (K, n, slots, n). equations: φ by slots (K, m, slots,
     n). rows: R (K, m, n). given: rows that the user wrote (K, g, n), and by slots (K, g, n, slots, n).
     """
 
+    value: np.ndarray
     action: np.ndarray
     force: np.ndarray
     force_by: np.ndarray
@@ -90,7 +92,7 @@ def _facts(problem: System | VariationalProblem, jets, times) -> Facts:
         given = lambda x: _given_rows(problem, x, t)  # noqa: E731
         rows = all_reactions(problem, *jet, t) if own else jnp.zeros((0, jet.shape[1]))
         return Facts(
-            jax.grad(lambda x: action(problem, x, t))(jet), pushed(jet), jax.jacfwd(pushed)(jet),
+            *jax.value_and_grad(lambda x: action(problem, x, t))(jet), pushed(jet), jax.jacfwd(pushed)(jet),
             jax.jacfwd(lambda x: equations(problem, x, t))(jet), rows, given(jet), jax.jacfwd(given)(jet),
         )  # fmt: skip
 
@@ -133,57 +135,98 @@ def affine_directions(jets: np.ndarray, sizes: np.ndarray, centre: np.ndarray) -
     return Directions(np.concatenate([linear, constant], axis=3), np.broadcast_to(slope, (count, *slope.shape)))
 
 
-class Conditions(NamedTuple):
-    """Left sides (rows, p), zero where a field satisfies them, each relative to the terms it is the sum of.
+def affine_units(scales: np.ndarray) -> np.ndarray:
+    """(n² + n,) with which those fields are at most of the size of the coordinates, and of their rates, in every slot."""
+    ratios = scales[:, :, None] / scales[:, None, :]  # (slots, i, j): of q_j ∂_i
+    return np.concatenate([(np.min(ratios, axis=0) / ratios[0]).ravel(), np.ones(scales.shape[1])])
 
-    action: ξL. constraints: ξφ where φ = 0. forces: the change of f. reactions: of the space of reactions. work: R ξ and
+
+class Balance(NamedTuple):
+    """Left sides (rows, p), zero where a field satisfies them, and the sums of the sizes of their terms."""
+
+    sums: np.ndarray
+    terms: np.ndarray
+
+
+class Conditions(NamedTuple):
+    """action: ξL. constraints: ξφ where φ = 0. forces: the change of f. reactions: of the space of reactions. work: R ξ and
     f·ξ, what enters the balance of the momentum.
     """
 
-    action: np.ndarray
-    constraints: np.ndarray
-    forces: np.ndarray
-    reactions: np.ndarray
-    work: np.ndarray
+    action: Balance
+    constraints: Balance
+    forces: Balance
+    reactions: Balance
+    work: Balance
 
 
-def conditions(facts: Facts, along: Directions, jets: np.ndarray, sizes: np.ndarray, centre: np.ndarray) -> Conditions:
-    """The conditions on p fields. sizes: (n,) of the coordinates; fields are taken to be as large as these."""
-    reach = np.abs(jets / sizes)
-    reach[:, 0] = np.abs((jets[:, 0] - centre) / sizes)
-    reach = np.max(reach, axis=2)
-    reach[:, 0] = np.maximum(reach[:, 0], 1.0)
-    weight = reach[:, :, None] * sizes  # (K, slots, n), how large a field is in each slot
+def conditions(facts: Facts, along: Directions, sizes: np.ndarray) -> Conditions:
+    """The conditions on p fields. sizes: (n,) of the coordinates."""
+    bare = [np.abs(x) for x in facts], [np.abs(x) for x in along]
+    sums, terms = _left_sides(facts, along), _left_sides(Facts(*bare[0]), Directions(*bare[1]))
+    kernels = _kernels(facts.rows * sizes)
+    unit = sizes[:, None]
+    found = [
+        (sums[0], terms[0]),
+        (sums[1], terms[1]),
+        (sums[2] * unit, terms[2] * unit),
+        (_inside(sums[3] * unit, kernels), _inside(terms[3] * unit, np.abs(kernels))),
+        (sums[4], terms[4]),
+    ]
+    return Conditions(*(Balance(*(x.reshape(-1, x.shape[-1]) for x in pair)) for pair in found))
+
+
+def _left_sides(facts: Facts, along: Directions) -> tuple[np.ndarray, ...]:
+    """ξL, ξφ, ξf + Dξᵀf, ξR + R Dξ, and (R ξ, f·ξ)."""
     xi = along.lifted[:, 0]
     changed = lambda by: np.einsum("k...sn,ksnp->k...p", by, along.lifted)  # noqa: E731
-    compared = lambda by: np.einsum("k...sn,ksn->k...", np.abs(by), weight)  # noqa: E731
-    action = _relative(changed(facts.action), compared(facts.action))
-    held = _relative(changed(facts.equations), compared(facts.equations))
-    pulled = changed(facts.force_by) + np.einsum("kn,knip->kip", facts.force, along.slope)
-    size = np.abs(facts.force) * reach[:, :1] + compared(facts.force_by)
-    forces = _relative(sizes[:, None] * pulled, sizes * size)
-    turned = changed(facts.given_by) + np.einsum("kgn,knip->kgip", facts.given, along.slope)
-    scaled = facts.rows * sizes
-    size = np.sum((np.abs(facts.given) + compared(facts.given_by)) * sizes, axis=2)
-    inside = np.einsum("kgip,kid->kgdp", sizes[:, None] * turned, _kernels(scaled))
-    reactions = _relative(inside, np.broadcast_to(size[:, :, None], inside.shape[:3]))
-    pushed = _relative(np.einsum("kmn,knp->kmp", facts.rows, xi), np.einsum("kmn,kn->km", np.abs(facts.rows), weight[:, 0]))
-    driven = _relative(np.einsum("kn,knp->kp", facts.force, xi), np.einsum("kn,kn->k", np.abs(facts.force), weight[:, 0]))
-    return Conditions(action, held, forces, reactions, np.concatenate([pushed, driven]))
+    carried = lambda rows: np.einsum("k...n,knip->k...ip", rows, along.slope)  # noqa: E731
+    work = np.concatenate([np.einsum("kmn,knp->kmp", facts.rows, xi), np.einsum("kn,knp->kp", facts.force, xi)[:, None]], 1)
+    return (
+        changed(facts.action), changed(facts.equations), changed(facts.force_by) + carried(facts.force),
+        changed(facts.given_by) + carried(facts.given), work,
+    )  # fmt: skip
 
 
 def _kernels(rows: np.ndarray) -> np.ndarray:
     """Orthonormal bases of ker R, (K, n, n - m)."""
     count, m, n = rows.shape
-    return np.linalg.svd(rows, full_matrices=True)[2][:, m:].transpose(0, 2, 1) if m else np.broadcast_to(np.eye(n), (count, n, n))
+    if not m:
+        return np.broadcast_to(np.eye(n), (count, n, n))
+    return np.linalg.svd(rows, full_matrices=True)[2][:, m:].transpose(0, 2, 1)
 
 
-def _relative(sums: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Each of the (…, p) sums over the size of its terms, as (rows, p); those without terms are left out."""
-    flat, size = sums.reshape(-1, sums.shape[-1]), sizes.reshape(-1)
-    least = NOISE * np.max(size, initial=0.0)
-    there = size > 0.0
-    return flat[there] / np.maximum(size[there], least)[:, None]
+def _inside(turned: np.ndarray, kernels: np.ndarray) -> np.ndarray:
+    """What of (K, g, n, p) covectors acts on ker R, (K, g, n - m, p)."""
+    return np.einsum("kgip,kid->kgdp", turned, kernels)
+
+
+def equilibrated(blocks: Sequence[Balance], units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All rows, each over the largest of its terms, and units (p,) of the fields in which no field is small in all rows.
+
+    units: in which the fields are about as large as each other; from these the largest terms are told. Each block is divided
+    by the root of its length, so that its rows count as much as one.
+    """
+    blocks = [x for x in blocks if len(x.sums)]
+    lengths = [_lengths(x.terms * units) for x in blocks]
+    largest = np.max([np.max(x.terms / size[:, None], axis=0) for x, size in zip(blocks, lengths, strict=True)], axis=0)
+    chosen = np.where(largest > 0.0, 1.0 / np.where(largest > 0.0, largest, 1.0), units)
+    rows = [x.sums * chosen / size[:, None] / np.sqrt(len(size)) for x, size in zip(blocks, lengths, strict=True)]
+    return np.vstack(rows), chosen
+
+
+def _lengths(terms: np.ndarray) -> np.ndarray:
+    """The largest term of each row, and at least what is no rounding of the largest of all; 1 where there is none."""
+    largest = np.max(terms, axis=1, initial=0.0)
+    found = np.maximum(largest, NOISE * np.max(largest, initial=0.0))
+    return np.where(found > 0.0, found, 1.0)
+
+
+def relative(balance: Balance) -> float:
+    """The largest left side over its terms."""
+    if not balance.sums.size:
+        return 0.0
+    return float(np.max(np.abs(balance.sums) / _lengths(balance.terms)[:, None]))
 
 
 @seldom

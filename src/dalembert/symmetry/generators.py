@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -56,7 +57,24 @@ def readable(space: Float[np.ndarray, "r p"], units: Float[np.ndarray, "p"], ord
         rows[others] -= np.outer(rows[others, column], rows[at])
         at += 1
     rows = np.where(np.abs(rows) <= ZERO * np.max(np.abs(rows), axis=1, initial=0.0, keepdims=True), 0.0, rows) * units
-    return np.array([_simplest(row, order) for row in rows]).reshape(rows.shape)
+    return np.array([_simplest(row, order) for row in _sparser(rows)]).reshape(rows.shape)
+
+
+def _sparser(rows: np.ndarray) -> np.ndarray:
+    """Multiples of one row are taken from another as long as that leaves fewer entries: three masses turn as one body."""
+    rows = np.array(rows)
+    changed = True
+    while changed:
+        changed = False
+        for i, j in itertools.permutations(range(len(rows)), 2):
+            both = (rows[i] != 0.0) & (rows[j] != 0.0)
+            for ratio in np.unique(rows[i, both] / rows[j, both]):
+                left = rows[i] - ratio * rows[j]
+                left[np.abs(left) <= ZERO * (np.abs(rows[i]) + np.abs(ratio * rows[j]))] = 0.0
+                if np.count_nonzero(left) < np.count_nonzero(rows[i]):
+                    rows[i], changed = left, True
+                    break
+    return rows
 
 
 def _simplest(row: np.ndarray, order: Sequence[int]) -> np.ndarray:

@@ -14,17 +14,23 @@ from dalembert.tracing import seldom
 
 ITERATIONS = 12  # of Gauss and Newton: a start further away is left out
 SEED = 20
+SLOW = 0.1  # of the speed at which a coordinate has the energy of the others
 ROUNDS = 5  # of drawing points, where some are outside the domain
 
 
 class Samples(NamedTuple):
-    """jets: (K, slots, n) on the constraints, at times (K,). sizes: (n,) of the coordinates. centre: (n,) of the samples."""
+    """jets: (K, slots, n) on the constraints, at times (K,). scales: (slots, n) of the jets. centre: (n,) of the samples."""
 
     jets: np.ndarray
     times: np.ndarray
     facts: Facts
-    sizes: np.ndarray
+    scales: np.ndarray
     centre: np.ndarray
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """(n,) of the coordinates."""
+        return self.scales[0]
 
 
 @seldom
@@ -43,14 +49,14 @@ def sample(problem: System | VariationalProblem, q0: np.ndarray, v0: np.ndarray,
     """
     start = np.zeros((slots_of(problem), len(q0)))
     start[:2] = q0, v0
-    place, scales = _scales(problem, start, t0, size)
+    scales = _scales(problem, start, t0, size)
     random, kept = np.random.default_rng(SEED), []
     for _ in range(ROUNDS):
         kept.append(_drawn(problem, start, t0, scales, count, random))
         if sum(len(jets) for jets, *_ in kept) >= count:
             jets, times = (np.concatenate(x) for x in zip(*(x[:2] for x in kept), strict=True))
             facts = Facts(*map(np.concatenate, zip(*(x[2] for x in kept), strict=True)))
-            return Samples(jets, times, facts, place, np.mean(jets[:, 0], axis=0))
+            return Samples(jets, times, facts, scales, np.mean(jets[:, 0], axis=0))
     raise ValueError(
         f"q0, v0, size: of {ROUNDS * count} points looked at around them only {sum(len(x[0]) for x in kept)} lie on the "
         f"constraints with finite derivatives, and {count} are needed; give a state inside the domain, and a size (n,) in "
@@ -58,16 +64,16 @@ def sample(problem: System | VariationalProblem, q0: np.ndarray, v0: np.ndarray,
     )
 
 
-def _scales(problem, start: np.ndarray, t0: float, size) -> tuple[np.ndarray, np.ndarray]:
-    """How far to look, in q (n,) and in every slot (slots, n)."""
+def _scales(problem, start: np.ndarray, t0: float, size) -> np.ndarray:
+    """How far to look, (slots, n)."""
     q0, v0 = start[:2]
     inertia = np.asarray(_inertia(problem, start, t0))
     place = with_inertia(np.abs(q0) if np.any(q0) else np.abs(v0), inertia, 1.0) if size is None else size
     place = np.where(place > 0.0, place, 1.0)
-    speed = with_inertia(np.abs(v0), inertia, 1.0) if np.any(v0) else place
+    speed = with_inertia(np.abs(v0), inertia, SLOW) if np.any(v0) else place
     speed = np.where(speed > 0.0, speed, 1.0)
-    time = float(np.max(place / speed))
-    return place, np.stack([place, *(speed / time**j for j in range(len(start) - 1))])
+    time = float(np.min(place / speed))
+    return np.stack([place, *(speed / time**j for j in range(len(start) - 1))])
 
 
 def _drawn(problem, start: np.ndarray, t0: float, scales: np.ndarray, count: int, random) -> tuple:
@@ -75,7 +81,7 @@ def _drawn(problem, start: np.ndarray, t0: float, scales: np.ndarray, count: int
     jets = random.uniform(-1.0, 1.0, (count, *start.shape)) * scales
     jets[: count // 4, 1] = -start[1]
     jets[: count // 4, 2:] = 0.0
-    time = float(np.max(scales[0] / scales[1])) if problem.time_dependent else 0.0
+    time = float(np.min(scales[0] / scales[1])) if problem.time_dependent else 0.0
     times = t0 + time * random.uniform(-1.0, 1.0, count)
     jets, near = _onto(problem, start + jets, times, scales)
     facts = facts_at(problem, jets, times)

@@ -10,7 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.numbers import as_choice, as_number, as_numbers, as_tolerance, as_vector, described, is_traced
-from dalembert.symmetry.conditions import Conditions, Directions, affine_directions, conditions
+from dalembert.symmetry.conditions import (
+    Balance,
+    Conditions,
+    Directions,
+    affine_directions,
+    affine_units,
+    conditions,
+    equilibrated,
+    relative,
+)
 from dalembert.symmetry.generators import affine, as_generator, in_words, readable, reading_order
 from dalembert.symmetry.samples import Samples, sample
 from dalembert.symmetry.symmetry import Symmetries, Symmetry
@@ -22,8 +31,8 @@ from dalembert.tracing import seldom
 Kind = Literal["affine", "linear", "translations"]
 KINDS = ("affine", "linear", "translations")
 ENOUGH = 1.5  # samples for each unknown
-INDEPENDENT = 1e-6  # a field that is this near to the space of others is one of them
 LEAST = 60
+SMALL = 1e-6  # of the largest entry of a field: it is tried whether such an entry is rounding
 LARGEST = 4e7  # numbers in the lifted fields at all samples
 
 
@@ -35,8 +44,7 @@ class Search(NamedTuple):
     tolerance: float
 
     def conditions(self, along: Directions) -> Conditions:
-        jets, _, facts, sizes, centre = self.samples
-        return conditions(facts, along, jets, sizes, centre)
+        return conditions(self.samples.facts, along, self.samples.sizes)
 
 
 def symmetries(
@@ -52,10 +60,10 @@ def symmetries(
 ) -> Symmetries:
     """dL(q, v)·(ξ, Dξ v) = 0, dφ·(ξ, Dξ v, …) = 0 where φ = 0, and the forces carried along: all ξ = A q + b with this.
 
-    The conditions are linear in (A, b). They are written down at random states around (q0, v0), on the constraints, a quarter
-    of them at rest, each relative to the terms it is the sum of; the fields are the null space of all rows. From it a basis
-    is taken with as many zeros and small fractions as reduced rows have, those first whose momentum is kept. Fields that keep
-    L and their momentum, but not the constraints, follow: p_θ of a knife edge.
+    The conditions are linear in (A, b). They are written down at random states around (q0, v0), on the constraints, a
+    quarter of them at rest, each relative to the terms it is the sum of; the fields are the null space of all rows. From it
+    a basis is taken with as many zeros and small fractions as reduced rows have, those first whose momentum is kept. Fields
+    that keep L and their momentum, but not the constraints, follow: p_θ of a knife edge.
 
     A symmetry with L + dF/dt in place of L is not found (Galilei's), nor one that only holds on the states of one motion.
 
@@ -127,7 +135,9 @@ def _given(problem, generators: Any, n: int, t: float) -> list[tuple[str, Callab
     out = []
     for name, value in generators.items():
         function, pair = as_generator(value, f"generators: {name}", n)
-        shape = output_shape(lambda f=function: problem.call(f, np.zeros(n), t=t), f"generators: {name}", "q" + problem.trailing)
+        shape = output_shape(
+            lambda f=function: problem.call(f, np.zeros(n), t=t), f"generators: {name}", "q" + problem.trailing
+        )
         if shape != (n,):
             raise ValueError(f"generators: {name} returns shape {shape}; a direction of shape ({n},) is needed")
         out.append((str(name), function, pair))
@@ -135,12 +145,10 @@ def _given(problem, generators: Any, n: int, t: float) -> list[tuple[str, Callab
 
 
 def _judged(search: Search, name: str, function: Callable, pair: tuple | None) -> Symmetry:
-    """The residuals of one field. It is compared as if it were as large as the coordinates."""
+    """The residuals of one field."""
     problem, samples, _ = search
     along = Directions(*map(np.asarray, _directions(problem, function, samples.jets, samples.times)))
-    length = float(np.max(np.abs(along.lifted[:, 0, :, 0]) / samples.sizes, initial=0.0)) or 1.0
-    found = search.conditions(Directions(along.lifted / length, along.slope / length))
-    largest = {key: float(np.max(np.abs(x), initial=0.0)) for key, x in found._asdict().items()}
+    largest = {key: relative(x) for key, x in search.conditions(along)._asdict().items()}
     work = largest.pop("work")
     order = 1 if isinstance(problem, System) else problem.derivatives
     matrix, shift = (None, None) if pair is None else pair
@@ -180,22 +188,42 @@ def _searched(search: Search, kind: Kind) -> Symmetries:
         centre = np.zeros(n)
         search = search._replace(samples=search.samples._replace(centre=centre))
     rows = search.conditions(affine_directions(jets, sizes, centre))
-    cut = Conditions(*(x[:, chosen] for x in rows))
-    every, momentum = [*cut[:4]], [cut.action, cut.work]
-    space, accepted, rejected = _null_space(every, search.tolerance)
+    cut = Conditions(*(Balance(*(x[:, chosen] for x in pair)) for pair in rows))
+    every, momentum, units = [*cut[:4]], [cut.action, cut.work], affine_units(search.samples.scales)[chosen]
+    null = lambda blocks: _null_space(blocks, units, search.tolerance)  # noqa: E731
+    space, accepted, rejected = null(every)
     if isinstance(search.problem, System):
-        kept = _null_space([*every, cut.work], search.tolerance)[0]
-        horizontal = _null_space(momentum, search.tolerance)[0]
+        kept, horizontal = null([*every, cut.work])[0], null(momentum)[0]
     else:
         kept, horizontal = space, space
-    found: list[Symmetry] = []
-    spanned = np.zeros((0, n * n + n))
-    for row in np.concatenate([_basis(search, one, chosen, centre) for one in (kept, space, horizontal)]):
-        more = np.vstack([spanned, _in_units(row, sizes, centre)])
-        if np.linalg.matrix_rank(more, tol=INDEPENDENT) == len(more):
-            spanned = more
-            found.append(_named(search, row))
-    return Symmetries(tuple(found), accepted, rejected, len(jets))
+    rows, own = _basis(search, kept, chosen, centre), len(kept)
+    for one in (space, horizontal):
+        rows = _completed(rows, _basis(search, one, chosen, centre), len(one) - own, sizes, centre)
+    return Symmetries(tuple(_named(search, row) for row in rows), accepted, rejected, len(jets))
+
+
+def _completed(rows: np.ndarray, more: np.ndarray, count: int, sizes: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """The rows, and `count` of the others, which are the furthest from their span, in turn.
+
+    How many are independent is known from the null spaces: seen from a far origin all rotations look like translations.
+    """
+    spanned, chosen = np.zeros((0, rows.shape[1])), []
+    scaled = np.array([_in_units(row, sizes, centre) for row in more]).reshape(more.shape)
+    for row in rows:
+        spanned = _orthonormal(spanned, _in_units(row, sizes, centre))
+    for _ in range(count):
+        left = scaled - (scaled @ spanned.T) @ spanned
+        chosen.append(int(np.argmax(np.linalg.norm(left, axis=1))))
+        spanned = _orthonormal(spanned, scaled[chosen[-1]])
+    return np.concatenate([rows, more[sorted(chosen)]])
+
+
+def _orthonormal(spanned: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """With the direction that the row adds; twice, as one projection leaves rounding of what it takes away."""
+    for _ in range(2):
+        row = row - (spanned @ row) @ spanned
+        row = row / np.linalg.norm(row)
+    return np.vstack([spanned, row])
 
 
 def _in_units(row: np.ndarray, sizes: np.ndarray, centre: np.ndarray) -> np.ndarray:
@@ -206,18 +234,14 @@ def _in_units(row: np.ndarray, sizes: np.ndarray, centre: np.ndarray) -> np.ndar
     return scaled / np.linalg.norm(scaled)
 
 
-def _null_space(blocks: list[np.ndarray], tolerance: float) -> tuple[np.ndarray, float, float]:
-    """Rows that span the fields with all conditions, the largest singular value that counts as zero, the smallest not.
-
-    Each block is divided by the root of its length, so that its rows count as much as one.
-    """
-    width = blocks[0].shape[1]
-    parts = [x / np.sqrt(len(x)) for x in blocks if len(x)]
-    matrix = np.vstack([*parts, np.zeros((width, width))])
-    _, values, basis = np.linalg.svd(matrix, full_matrices=False)
+def _null_space(blocks: list[Balance], units: np.ndarray, tolerance: float) -> tuple[np.ndarray, float, float]:
+    """Rows that span the fields with all conditions, the largest singular value that counts as zero, the smallest not."""
+    matrix, units = equilibrated(blocks, units)
+    width = matrix.shape[1]
+    _, values, basis = np.linalg.svd(np.vstack([matrix, np.zeros((width, width))]), full_matrices=False)
     small = values <= tolerance
     accepted = float(np.max(values[small], initial=0.0))
-    return basis[small], accepted, float(np.min(values[~small], initial=np.inf))
+    return basis[small] * units, accepted, float(np.min(values[~small], initial=np.inf))
 
 
 def _basis(search: Search, space: np.ndarray, chosen: slice, centre: np.ndarray) -> np.ndarray:
@@ -232,6 +256,16 @@ def _basis(search: Search, space: np.ndarray, chosen: slice, centre: np.ndarray)
 
 
 def _named(search: Search, row: np.ndarray) -> Symmetry:
+    """With entries that are small set to zero where the field stays what it was: they are rounding of large ones."""
+    sizes, centre = search.samples.sizes, search.samples.centre
+    units = np.concatenate([np.outer(sizes, 1.0 / sizes).ravel(), np.maximum(sizes, np.abs(centre))])
+    scaled = np.abs(row / units)
+    found, plain = (_affine(search, x) for x in (row, np.where(scaled <= SMALL * np.max(scaled), 0.0, row)))
+    same = (plain.is_symmetry, plain.conserved) == (found.is_symmetry, found.conserved)
+    return plain if same and plain.residual <= max(found.residual, search.tolerance) else found
+
+
+def _affine(search: Search, row: np.ndarray) -> Symmetry:
     n = len(search.samples.sizes)
     matrix, shift = row[: n * n].reshape(n, n), row[n * n :]
     names = search.problem.coordinates or tuple(f"q{i}" for i in range(n))

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from dalembert.algebra.least_norm import inverse
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, legendre_minus, legendre_plus
-from dalembert.measure.nodes import NodeView, check_neighbours, check_kind, form_of, node_view, nodes_of
+from dalembert.measure.nodes import NodeView, check_kind, check_neighbours, form_of, node_view, nodes_of
 from dalembert.notebook import Described
 from dalembert.numbers import as_function
 from dalembert.path import Path
@@ -60,9 +60,9 @@ def momentum_balance(
     """J_{k+1} - J_k = h(f + R_dᵀλ_k)·ξ(q_k),  J_k = D₂L_d(q_{k-1},q_k)·ξ(q_k): Noether's theorem with forces and reactions.
 
     It follows from the equation at a node, contracted with ξ(q_k), where L_d does not change along ξ: that is so for a
-    symmetry ξ = A q + b of L and the maps Beta(β), as an affine map takes differences of points to differences. Where R ξ = 0
-    and f·ξ = 0 the momentum is kept. In kick_drift_kick form J = L_v(q, v)·ξ(q) at the states, and the work is half that of
-    either end, with the reactions of holonomic constraints as the two kicks need them.
+    symmetry ξ = A q + b of L and the maps Beta(β), as an affine map takes differences of points to differences. Where
+    R ξ = 0 and f·ξ = 0 the momentum is kept. In kick_drift_kick form J = L_v(q, v)·ξ(q) at the states, and the work is half
+    that of either end, with the reactions of holonomic constraints as the two kicks need them.
 
     What the equations do not say is read from the path, λ above all: a wrong multiplier is a defect.
 
@@ -79,8 +79,8 @@ def momentum_balance(
         ValueError: the path is thinned, was made with another scheme or with one of higher order, or with a sampled law.
         TypeError: an argument is of the wrong type; the momentum of a VariationalProblem is `measure.momentum`.
 
-    Source: discrete Noether theorem, Marsden, West, Theorem 1.3.3 and Section 3.2.5 with forces; the term of the reactions of
-    second order constraints follows from Borda, Fernández, Grillo, eq. (4).
+    Source: discrete Noether theorem, Marsden, West, Theorem 1.3.3 and Section 3.2.5 with forces; the term of the reactions
+    of second order constraints follows from Borda, Fernández, Grillo, eq. (4).
 
     Example:
         >>> turning = da.simulate(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5], h=0.1, steps=20)
@@ -95,7 +95,9 @@ def momentum_balance(
     if path.feedback is not None:
         raise ValueError("path: was run with a sampled law, whose held forces are in no balance here; give them as `forces`")
     if chosen.order > 2:
-        raise ValueError(f"scheme: a step of order {chosen.order} is made of stages whose multipliers are not kept; use order=2")
+        raise ValueError(
+            f"scheme: a step of order {chosen.order} is made of stages whose multipliers are not kept; use order=2"
+        )
     n = path.q.shape[1]
     shape = output_shape(lambda: system.call(generator, np.zeros(n), t=0.0), "generator", "q" + system.trailing)
     if shape != (n,):
@@ -109,7 +111,9 @@ def momentum_balance(
     view = node_view(system, None if isinstance(system, DiscreteSystem) else own, path.h, n)
     multipliers = jnp.asarray(path.multipliers)
     if len(multipliers) != len(q) - 2:
-        raise ValueError(f"path: has {len(multipliers)} multipliers for {len(q) - 2} inner nodes; give a path of this system")
+        raise ValueError(
+            f"path: has {len(multipliers)} multipliers for {len(q) - 2} inner nodes; give a path of this system"
+        )
     found = _of_nodes(system, view, generator, q, t, multipliers)
     return MomentumBalance(np.asarray(t)[1:], *map(np.asarray, found))
 
