@@ -106,7 +106,7 @@ if TYPE_CHECKING:
     from dalembert.store import FileError, from_xarray, load, matches, save, to_xarray
     from dalembert.studies import resume
     from dalembert.symbolic import SymbolicEquations, from_sympy, symbolic_equations
-    from dalembert.symmetry import Symmetries, Symmetry, symmetries
+    from dalembert.symmetry import FullMotion, Reduced, Symmetries, Symmetry, chaplygin, symmetries
     from dalembert.systems import (
         AdaptedReference,
         Connection,
@@ -191,6 +191,7 @@ __all__ = [
     "FinalTime",
     "Finding",
     "Free",
+    "FullMotion",
     "Hermite",
     "Holonomic",
     "InconsistentDataError",
@@ -220,6 +221,7 @@ __all__ = [
     "Provenance",
     "RankDeficientError",
     "Redefined",
+    "Reduced",
     "Reduction",
     "Reference",
     "Refinement",
@@ -249,6 +251,7 @@ __all__ = [
     "acceleration",
     "adapted_reference",
     "animate",
+    "chaplygin",
     "closed_loop",
     "connection",
     "control_law",

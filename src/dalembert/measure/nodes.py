@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.discrete import discrete_impulses
 from dalembert.discretize.nodes import Interval, discrete_force, incoming, legendre_plus, outgoing
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.window_maps import WindowMap
@@ -156,16 +157,17 @@ class DiscreteNodes(NodeView):
         return DiscreteProgram(self.system, self.m)
 
     def impulse(self, q0: Vector, q1: Vector, q2: Vector, t) -> Vector:
-        return jnp.zeros_like(q1)
+        return discrete_impulses(self.system, q0, q1)[1] + discrete_impulses(self.system, q1, q2)[0]
 
     def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
         return jax.grad(lambda x: self.system.call(self.system.lagrangian, q0, x))(q1)
 
     def outgoing(self, q0: Vector, q1: Vector, t) -> Vector:
-        return jax.grad(lambda x: self.system.call(self.system.lagrangian, x, q1))(q0)
+        left = jax.grad(lambda x: self.system.call(self.system.lagrangian, x, q1))(q0)
+        return left + discrete_impulses(self.system, q0, q1)[0]
 
     def incoming(self, q0: Vector, q1: Vector, t) -> Vector:
-        return self.momentum(q0, q1, t)
+        return self.momentum(q0, q1, t) + discrete_impulses(self.system, q0, q1)[1]
 
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
         """The user's `initial`."""
