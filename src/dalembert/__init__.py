@@ -106,7 +106,7 @@ if TYPE_CHECKING:
     from dalembert.store import FileError, from_xarray, load, matches, save, to_xarray
     from dalembert.studies import resume
     from dalembert.symbolic import SymbolicEquations, from_sympy, symbolic_equations
-    from dalembert.symmetry import FullMotion, Reduced, Symmetries, Symmetry, chaplygin, symmetries
+    from dalembert.symmetry import FullMotion, Reduced, Symmetries, Symmetry, chaplygin, routh, symmetries
     from dalembert.systems import (
         AdaptedReference,
         Connection,
@@ -287,6 +287,7 @@ __all__ = [
     "refine",
     "resume",
     "roots",
+    "routh",
     "save",
     "sensitivity",
     "simulate",

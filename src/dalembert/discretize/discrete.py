@@ -21,8 +21,8 @@ HIGHEST = 64  # nodes before the last one in a window
 class DiscreteSystem(Problem):
     """(Q, L_d, D_K, D_V): D₁L_d(q_i,q_{i+1}) + D₂L_d(q_{i-1},q_i) + h R_dᵀλ_i = 0, every window in D_K.
 
-    With forces f_d⁻(q_i,q_{i+1}) + f_d⁺(q_{i-1},q_i) on the left, too. h is the step given to `simulate`, 1 by default: then the multipliers are those of the equation without h. With
-    parameters every function takes a trailing p.
+    With forces f_d⁻(q_i,q_{i+1}) + f_d⁺(q_{i-1},q_i) on the left, too. h is the step given to `simulate`, 1 by default: then
+    the multipliers are those of the equation without h. With parameters every function takes a trailing p.
 
     Args:
         lagrangian: `lagrangian(q0, q1)`, L_d, a scalar.

@@ -2,7 +2,8 @@
 
 from dalembert.symmetry.chaplygin import chaplygin
 from dalembert.symmetry.reduced import FullMotion, Reduced
+from dalembert.symmetry.routh import routh
 from dalembert.symmetry.search import symmetries
 from dalembert.symmetry.symmetry import Symmetries, Symmetry
 
-__all__ = ["FullMotion", "Reduced", "Symmetries", "Symmetry", "chaplygin", "symmetries"]
+__all__ = ["FullMotion", "Reduced", "Symmetries", "Symmetry", "chaplygin", "routh", "symmetries"]

@@ -27,8 +27,8 @@ SAME = 1e-8  # relative difference of what should be equal
 def chaplygin(system: System, q0, v0, *, group: Any, frame: Any = None, t0: float = 0.0, size=None) -> Reduced:
     """d/dt L_c,ẋ - L_c,x = p·[X_ẋ, X_a] + Bᵀf, v = B(q)ẋ + c(q): a system on D without constraints, in x = (r, s).
 
-    The group shifts its coordinates; the others are the shape r. Where it complements the constraints, as many coordinates as
-    constraints, x = r (Chaplygin). Where it has one more, s is a quasi-coordinate with ṡ along what it may do within the
+    The group shifts its coordinates; the others are the shape r. Where it complements the constraints, as many coordinates
+    as constraints, x = r (Chaplygin). Where it has one more, s is a quasi-coordinate with ṡ along what it may do within the
     constraints, as the speed of a blade. Any other group, of rotations above all, needs a frame: B, whose columns span the
     admissible velocities, with B = (1, 0) in the rows of the shape, and c for affine constraints, both carried along by it.
 
@@ -45,7 +45,8 @@ def chaplygin(system: System, q0, v0, *, group: Any, frame: Any = None, t0: floa
         size: (n,) how far from q0 it is looked, as for `symmetries`.
 
     Returns:
-        Reduced: its `system` is simulated from `x0`, `w0`; `reconstruct` leads back, `discrete` is the quotient of the scheme.
+        Reduced: its `system` is simulated from `x0`, `w0`; `reconstruct` leads back, `discrete` is the quotient of the
+        scheme.
 
     Raises:
         ValueError: the group is none of symmetries, a constraint or frame is not as above, or shapes.
@@ -170,7 +171,11 @@ def _values(system: System, frame: Frame, q, w, t):
     def at(y, rate):
         v, force = frame.velocity(system, y, rate, t), reduced_force(system, frame, y, rate, t)
         p = jax.grad(lambda u: system.call(system.lagrangian, y, u, t=t))(v)
-        return system.call(system.lagrangian, y, v, t=t), force, jnp.abs(force) + jnp.abs(frame.basis(system, y, t)).T @ jnp.abs(p)
+        return (
+            system.call(system.lagrangian, y, v, t=t),
+            force,
+            jnp.abs(force) + jnp.abs(frame.basis(system, y, t)).T @ jnp.abs(p),
+        )
 
     def work(y, rate):
         basis = frame.basis(system, y, t)

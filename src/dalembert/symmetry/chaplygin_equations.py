@@ -1,7 +1,7 @@
 """Chaplygin's equations: a nonholonomic system as one in fewer coordinates, without constraints, with gyroscopic forces.
 
-The velocities that the constraints admit are v = B(q)ẋ + c(q), x = (r, s): r the shape, s quasi-coordinates of what the group
-still may do. Where B, c, L and the forces do not change along the group, the motion of r and ṡ is that of
+The velocities that the constraints admit are v = B(q)ẋ + c(q), x = (r, s): r the shape, s quasi-coordinates of what the
+group still may do. Where B, c, L and the forces do not change along the group, the motion of r and ṡ is that of
 
     L_c(r, ẋ) = L(q̂(r), Bẋ + c),    f_c = p·[X_ẋ, X_a] + Bᵀf,    p = L_v,   X_w = B w + c,
 
@@ -62,7 +62,6 @@ def reduced_force(system: System, frame: Frame, q, w, t):
     now = jnp.asarray(t, dtype=float)
     v = frame.velocity(system, q, w, t)
     p = momentum_at(system, q, v, t)
-    basis = frame.basis(system, q, t)
-    rate = jax.jvp(lambda y, s: frame.basis(system, y, s), (q, now), (v, jnp.ones_like(now)))[1]
-    slope = jax.jacfwd(lambda y: frame.velocity(system, y, w, t))(q)
-    return rate.T @ p - basis.T @ (slope.T @ p) + basis.T @ force(system, q, v, t)
+    rate = jax.jvp(lambda y, s: frame.basis(system, y, s).T @ p, (q, now), (v, jnp.ones_like(now)))[1]
+    slope = jax.grad(lambda y: p @ frame.velocity(system, y, w, t))(q)
+    return rate + frame.basis(system, q, t).T @ (force(system, q, v, t) - slope)

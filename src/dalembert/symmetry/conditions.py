@@ -70,8 +70,8 @@ def _total_derivative(function):
 class Facts(NamedTuple):
     """What enters the conditions at K samples; "slot" stands for q, v, a, …
 
-    value: L (K,). action: L by each slot (K, slots, n). force: f (K, n), and by slots (K, n, slots, n). equations: φ by slots (K, m, slots,
-    n). rows: R (K, m, n). given: rows that the user wrote (K, g, n), and by slots (K, g, n, slots, n).
+    value: L (K,). action: L by each slot (K, slots, n). force: f (K, n), and by slots (K, n, slots, n). equations: φ by
+    slots (K, m, slots, n). rows: R (K, m, n). given: rows that the user wrote (K, g, n), and by slots (K, g, n, slots, n).
     """
 
     value: np.ndarray

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -16,6 +15,7 @@ from dalembert.numbers import as_function, described
 from dalembert.systems import System
 from dalembert.systems.distribution.annihilator import annihilator
 from dalembert.systems.distribution.reduction import constraint_rows, velocity_constraints
+from dalembert.tracing import Jitted
 
 Vector = Float[Array, "n"]
 
@@ -46,6 +46,10 @@ class Frame:
 
     def parts(self, system: System, q: Vector, t) -> tuple[Float[Array, "n d"], Vector]:
         """(B, c)."""
+        return _parts(system, self, q, jnp.asarray(t, dtype=float))
+
+    def written_out(self, system: System, q: Vector, t) -> tuple[Float[Array, "n d"], Vector]:
+        """(B, c), with all its operations."""
         if self.given is not None:
             basis, drift = self.given
             ahead = jnp.zeros_like(q) if drift is None else system.call(drift, q, t=t)
@@ -69,6 +73,11 @@ class Frame:
         """B w + c."""
         basis, ahead = self.parts(system, q, t)
         return basis @ w + ahead
+
+
+@Jitted  # traced once, however often the equations and their derivatives ask for it
+def _parts(system: System, frame: Frame, q: Vector, t):
+    return frame.written_out(system, q, t)
 
 
 def lifted(across: Float[Array, "m k"], sides: Float[Array, "m d"]) -> Float[Array, "k d"]:
@@ -100,7 +109,9 @@ def indices_of(system: System, group: Any, n: int) -> tuple[int, ...]:
         elif isinstance(one, int | np.integer) and not isinstance(one, bool) and 0 <= one < n:
             out.append(int(one))
         else:
-            raise ValueError(f"group: found {described(one)}; give names of {system.coordinates}, or numbers from 0 to {n - 1}")
+            raise ValueError(
+                f"group: found {described(one)}; give names of {system.coordinates}, or numbers from 0 to {n - 1}"
+            )
     if len(set(out)) < len(out) or len(out) >= n:
         raise ValueError(f"group: found {given}; give different coordinates, and leave one at least for the shape")
     return tuple(out)

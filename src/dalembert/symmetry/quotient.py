@@ -17,8 +17,8 @@ from dalembert.systems.pickling import made
 def discrete_quotient(original: System, reduced: System, frame: Frame, scheme: Scheme, h: float) -> DiscreteSystem:
     """L_d = h L_c∘ρ with f_d^± = B(r_±)ᵀ D_±(full L_d) - D_± L_d: the sum is B(r_k)ᵀ of the equation at a node.
 
-    Reactions are in the annihilator of B at the node, where the central map of the variational constraints reads them, and the
-    constraints hold where `distribution` reads them: so nothing of the full equations is left out.
+    Reactions are in the annihilator of B at the node, where the central map of the variational constraints reads them, and
+    the constraints hold where `distribution` reads them: so nothing of the full equations is left out.
     """
     action = _action(reduced, scheme, h)
     return DiscreteSystem(

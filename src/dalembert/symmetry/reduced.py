@@ -71,7 +71,8 @@ class Reduced(Described):
             A DiscreteSystem in x; it starts from `nodes`.
 
         Raises:
-            ValueError: the frame is the user's, which the maps of coordinates do not carry along; the system depends on time;
+            ValueError: the frame is the user's, which the maps of coordinates do not carry along; the system depends on
+            time;
                 or the scheme is kick_drift_kick, or composed.
         """
         step, chosen = float(as_positive(h, "h")), self._maps(scheme)
@@ -113,9 +114,9 @@ class Reduced(Described):
     def reconstruct(self, path: Path, *, scheme: Scheme | None = None, q0=None) -> FullMotion:
         """ġ = (B(q)ẋ + c(q))_g along a path of the reduced system: the motion of all coordinates.
 
-        Of translations it is the sum that the scheme itself makes of the velocities: at the mid-point of a step between nodes
-        and in kick_drift_kick form, and of the two states of a step in drift_kick_drift form. A frame of the user's is
-        followed by a method of order 4, as its group need not be one of translations.
+        Of translations it is the sum that a scheme of order 2 makes itself of the velocities: at the mid-point of a step
+        between nodes and in kick_drift_kick form, and of the two states of a step in drift_kick_drift form. For composed
+        schemes, and with a frame of the user's, whose group need not be one of translations, it is a method of order 4.
 
         Args:
             path: of `system`, or of `discrete`; none of its states left out.
@@ -142,6 +143,8 @@ class Reduced(Described):
         if q0 is None and nodes and np.allclose(path.q[0], self.x0 - beta * path.h * self.w0, rtol=1e-12, atol=1e-300):
             start = start - beta * path.h * self.velocity(self.x0, self.w0, float(path.t[0]))
         form = "nodes" if nodes else chosen.form_for(self.system.constraints)
+        if not self.frame.translations or chosen.order > 2:
+            form = "continuous"
         given = (jnp.asarray(x) for x in (path.q, path.v, path.t, path.h))
         q, v = map(np.asarray, _followed(self, form, chosen.distribution.weight, tuple(given), start))
         return FullMotion(np.asarray(path.t), q, np.asarray(path.t_velocity), v)
@@ -180,7 +183,7 @@ def _followed(reduced: Reduced, form: str, beta: float, states: tuple, start):
     rest = start[group]
     between = (x[:-1] + beta * jnp.diff(x, axis=0), jnp.diff(x, axis=0) / h, t[:-1] + beta * h)
     at = jax.vmap(lambda y, rate, s: full(y, rate, rest, s)[1])
-    if not frame.translations:
+    if form == "continuous":
         g = _carried(lambda *y: full(*y)[1][group], x, w, t, h, rest)
     elif form == "drift_kick_drift":
         every = at(x, w, t)[:, group]
