@@ -56,10 +56,12 @@ KNOWN = {
     "central": (da.System(central, coordinates=XY), [4.0, -2.0], [0.0, 1.0], ["(-y - 2) ∂x + (x - 3) ∂y"], []),
     "three masses": (
         da.System(three_masses, coordinates=("x", "y", "a", "b", "c", "d")), [0.0, 0.0, 1.1, 0.0, 1.5, 0.9],
-        [0.1, 0.3, 0.0, -0.2, 0.0, 0.1], ["∂x + ∂a + ∂c", "∂y + ∂b + ∂d", "-y ∂x + x ∂y - b ∂a + a ∂b - d ∂c + c ∂d", ALONE], [],
+        [0.1, 0.3, 0.0, -0.2, 0.0, 0.1],
+        ["∂x + ∂a + ∂c", "∂y + ∂b + ∂d", "-y ∂x + x ∂y - b ∂a + a ∂b - d ∂c + c ∂d", ALONE], [],
     ),
     "relativistic": (
-        da.System(relativistic, coordinates=("x", "y", "z")), [0.1, 0.2, 0.3], [1.0, 2.0, 0.5], ["∂x", "∂y", "-y ∂x + x ∂y"], [],
+        da.System(relativistic, coordinates=("x", "y", "z")), [0.1, 0.2, 0.3], [1.0, 2.0, 0.5],
+        ["∂x", "∂y", "-y ∂x + x ∂y"], [],
     ),
     "other units": (SKATE, [1e8, 3e8, 0.0], [1e5, 0.0, 500.0], ["∂θ"], ["∂x", "∂y", "-y ∂x + x ∂y + 1000 ∂θ"]),
 }  # fmt: skip

@@ -57,6 +57,7 @@ def drift(q, p):
 
 
 def draw(q, p):
+    """The ball, and the way of its point of contact."""
     return [Ball(jnp.append(q[:2], p["R"]), p["R"]), Dots(jnp.append(q[:2], 0.0), trail=True)]
 
 
@@ -86,7 +87,7 @@ entry = Entry(
     name="ball_on_turntable",
     title="Ball on a turntable",
     formula="L = ½m(ẋ²+ẏ²) + ½I|ω|²,  |e|² = 1,  ẋ - Rω_y = -Ωy,  ẏ + Rω_x = Ωx",
-    source="Neimark, Fufaev, Dynamics of Nonholonomic Systems, Section III.2; Bloch et al., 1996, Section 8.6",
+    source="Neimark, Fufaev, Dynamics of Nonholonomic Systems; Bloch, Krishnaprasad, Marsden, Murray, 1996",
     system=ball_on_turntable(),
     q0=START,
     v0=_consistent(),

@@ -56,7 +56,7 @@ entry = Entry(
     name="chaplygin_sleigh",
     title="Chaplygin sleigh",
     formula="L = ½m|ċ|² + ½Iθ̇², c = (x, y) + a(cos θ, sin θ),  -sin θ ẋ + cos θ ẏ = 0",
-    source="Neimark, Fufaev, Dynamics of Nonholonomic Systems, Section III.4; Bloch, Nonholonomic Mechanics and Control, 1.7",
+    source="Bloch, Nonholonomic Mechanics and Control, Section 1.7; Neimark, Fufaev, Dynamics of Nonholonomic Systems",
     system=chaplygin_sleigh(),
     q0=(0.0, 0.0, 0.0),
     v0=(SPEED, 0.0, TURN),

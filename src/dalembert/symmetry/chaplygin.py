@@ -8,11 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.numbers import as_number, as_numbers, as_vector, is_traced
 from dalembert.symmetry.chaplygin_equations import reduced_force, reduced_system
 from dalembert.symmetry.frames import Frame, indices_of, own_parts
 from dalembert.symmetry.reduced import Reduced
-from dalembert.symmetry.samples import sample
+from dalembert.symmetry.samples import place_of_search, sample
 from dalembert.systems import System, check_x64
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError
 from dalembert.systems.distribution.reduction import check_first_order
@@ -66,15 +65,12 @@ def chaplygin(system: System, q0, v0, *, group: Any, frame: Any = None, t0: floa
     """
     check_x64()
     check_first_order(system, "chaplygin", holonomic=frame is not None)
-    if is_traced(system, q0, v0, t0, size):
-        raise TypeError("chaplygin: works on numbers and not under jit, vmap or grad")
-    q, now = as_vector(q0, "q0", kind=as_numbers), float(as_number(t0, "t0", "a finite time"))
-    v = as_vector(v0, "v0", len(q), as_numbers)
+    place = place_of_search("chaplygin", system, q0, v0, t0, size)
+    q, v, now, _ = place
     m = sum(check_shapes(system, q, v, np.asarray(now)))
     chosen = indices_of(system, group, len(q))
-    reach = None if size is None else as_vector(size, "size", len(q), as_numbers)
     own = _frame(system, q, v, now, chosen, m) if frame is None else _given(system, q, now, chosen, frame, m)
-    _check(system, own, sample(system, q, v, now, reach, POINTS).jets, now)
+    _check(system, own, sample(system, place, POINTS).jets, now)
     basis, ahead = map(np.asarray, _parts(system, own, q[None], now))
     w0, residual = _speeds(basis, ahead, v[None])
     if residual > SAME:
@@ -100,8 +96,8 @@ def _frame(system: System, q: np.ndarray, v: np.ndarray, t: float, group: tuple[
     values = np.linalg.svd(rows, compute_uv=False)
     if values[-1] <= SAME * max(values[0], 1e-300):
         raise RankDeficientError(
-            f"group: the constraints have rank {int(np.sum(values > SAME * values[0]))} of {m} in its velocities at q0; it does "
-            "not complement them, and the shape does not determine how it moves"
+            f"group: the constraints have rank {int(np.sum(values > SAME * values[0]))} of {m} in its velocities at q0; it "
+            "does not complement them, and the shape does not determine how it moves"
         )
     shape = tuple(i for i in range(len(q)) if i not in group)
     return Frame(shape, group, len(group) - m, tuple(q.tolist()))
@@ -126,14 +122,19 @@ def _check(system: System, frame: Frame, jets: np.ndarray, t: float) -> None:
     """ValueError where the frame does not span the admissible velocities, or L_c and f_c change along the group."""
     q, v = jets[:, 0], jets[:, 1]
     basis, ahead = map(np.asarray, _parts(system, frame, q, t))
+    if not (np.all(np.isfinite(basis)) and np.all(np.isfinite(ahead))):
+        raise ValueError(
+            "group: its velocities are not determined by the constraints at all states that were looked at: these are not "
+            "affine in v, or dependent there. Give a size in which they are independent"
+        )
     block = np.eye(len(frame.shape), frame.size)
     if np.max(np.abs(basis[:, list(frame.shape)] - block)) > SAME or np.max(np.abs(ahead[:, list(frame.shape)])) > SAME:
         raise ValueError("frame: its rows of the shape are not (1, 0), or c is not 0 there, so that ẋ is not (ṙ, ṡ)")
     w, residual = _speeds(basis, ahead, v)
     if residual > SAME:
         raise ValueError(
-            f"frame: velocities that satisfy the constraints are no B w + c, by {residual:.2g} of their size: the constraints "
-            "are not affine in v, or B and c do not span them"
+            f"frame: velocities that satisfy the constraints are no B w + c, by {residual:.2g} of their size: the "
+            "constraints are not affine in v, or B and c do not span them"
         )
     work, here, there = (tuple(map(np.asarray, x)) for x in _values(system, frame, q, w, t))
     if np.max(work[0], initial=0.0) > SAME * np.max(work[1], initial=0.0):

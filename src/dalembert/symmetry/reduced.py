@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.measure.nodes import check_neighbours, check_single
+from dalembert.measure.nodes import check_neighbours, check_single, own_scheme
 from dalembert.notebook import Described
-from dalembert.numbers import as_positive, as_vector
+from dalembert.numbers import as_number, as_positive, as_vector
 from dalembert.path import Path, check_path
 from dalembert.symmetry.frames import Frame
 from dalembert.symmetry.quotient import discrete_quotient
@@ -107,9 +107,10 @@ class Reduced(Described):
 
         Raises:
             ValueError: wrong shapes.
+            TypeError: wrong types.
         """
-        place = as_vector(x, "x", self.frame.size)
-        return self.frame.velocity(self.original, self.frame.section(place), as_vector(w, "w", self.frame.size), t)
+        place, rate = (as_vector(y, name, self.frame.size) for y, name in ((x, "x"), (w, "w")))
+        return self.frame.velocity(self.original, self.frame.section(place), rate, as_number(t, "t", "a finite time"))
 
     def reconstruct(self, path: Path, *, scheme: Scheme | None = None, q0=None) -> FullMotion:
         """ġ = (B(q)ẋ + c(q))_g along a path of the reduced system: the motion of all coordinates.
@@ -135,7 +136,7 @@ class Reduced(Described):
         check_neighbours(path)
         if path.q.shape[1] != self.frame.size:
             raise ValueError(f"path: has {path.q.shape[1]} coordinates; the reduced system has {self.frame.size}")
-        chosen, nodes = (Scheme() if scheme is None else scheme), path.levels[0] == "mid"
+        chosen, nodes = (Scheme() if scheme is None else own_scheme(scheme)), path.levels[0] == "mid"
         if nodes and not self.frame.translations:
             raise ValueError("path: is one of nodes, and the frame is the user's; simulate `system` in another form")
         start = jnp.asarray(self.frame.q0) if q0 is None else as_vector(q0, "q0", len(self.frame.q0))
@@ -159,13 +160,13 @@ class Reduced(Described):
 
     def _maps(self, scheme: Scheme | None) -> Scheme:
         """The maps of a scheme of nodes."""
-        chosen = Scheme() if scheme is None else scheme
+        chosen = Scheme() if scheme is None else own_scheme(scheme)
         if chosen.form == "kick_drift_kick" or chosen.order > 2:
             raise ValueError("scheme: the quotient is one of nodes; give a scheme of order 2 in one of the other two forms")
         if not self.frame.translations or self.law != "gyroscopic" or self.original.time_dependent:
             raise ValueError(
-                "scheme: the discrete quotient is for translations of a Chaplygin system without time; a Routh system is its "
-                "own quotient, and a frame of the user's has none: simulate `system`"
+                "scheme: the discrete quotient is for translations of a Chaplygin system without time. A Routh system is "
+                "its own quotient, and a frame of the user's has none: simulate `system`"
             )
         return chosen
 

@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.algebra.least_norm import inverse
-from dalembert.numbers import as_number, as_numbers, as_vector, is_traced
 from dalembert.symmetry.chaplygin_equations import with_own
 from dalembert.symmetry.frames import Frame, indices_of
 from dalembert.symmetry.reduced import Reduced
-from dalembert.symmetry.samples import sample
+from dalembert.symmetry.samples import place_of_search, sample
 from dalembert.systems import Holonomic, System, check_x64
 from dalembert.systems.checks import RankDeficientError
 from dalembert.systems.equations import all_reactions, force
@@ -65,21 +64,18 @@ def routh(system: System, q0, v0, *, group: Any, t0: float = 0.0, size=None) -> 
     """
     check_x64()
     check_system(system)
-    if is_traced(system, q0, v0, t0, size):
-        raise TypeError("routh: works on numbers and not under jit, vmap or grad")
+    place = place_of_search("routh", system, q0, v0, t0, size)
+    q, v, now, _ = place
     for i, c in enumerate(system.constraints):
         if not isinstance(c, Holonomic) or c.virtual is not None:
             raise ValueError(
-                f"constraints[{i}] ({type(c).__name__}): routh takes Holonomic ones without virtual displacements of their own; "
-                "see chaplygin for those on velocities"
+                f"constraints[{i}] ({type(c).__name__}): routh takes Holonomic ones without virtual displacements of their "
+                "own; see chaplygin for those on velocities"
             )
-    q, now = as_vector(q0, "q0", kind=as_numbers), float(as_number(t0, "t0", "a finite time"))
-    v = as_vector(v0, "v0", len(q), as_numbers)
     check_shapes(system, q, v, np.asarray(now))
     group_at = indices_of(system, group, len(q))
     shape = tuple(i for i in range(len(q)) if i not in group_at)
-    reach = None if size is None else as_vector(size, "size", len(q), as_numbers)
-    _check(system, group_at, sample(system, q, v, now, reach, POINTS).jets, now)
+    _check(system, group_at, sample(system, place, POINTS).jets, now)
     inertia, momentum = (np.asarray(x) for x in _of_group(system, group_at, q, v, now))
     values = np.linalg.svd(inertia, compute_uv=False)
     if values[-1] <= 1e-12 * values[0]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from dalembert.numbers import as_number, as_numbers, as_vector, is_traced
 from dalembert.symmetry.conditions import Facts, action, facts_at, restricted, slots_of
 from dalembert.systems import System, VariationalProblem
 from dalembert.systems.sizes import CONSISTENT, with_inertia
@@ -16,6 +17,27 @@ ITERATIONS = 12  # of Gauss and Newton: a start further away is left out
 SEED = 20
 SLOW = 0.1  # of the speed at which a coordinate has the energy of the others
 ROUNDS = 5  # of drawing points, where some are outside the domain
+
+
+class Place(NamedTuple):
+    """Where it is looked: q0 and v0 (n,) at t0, and how far, (n,) or None."""
+
+    q0: np.ndarray
+    v0: np.ndarray
+    t0: float
+    size: np.ndarray | None
+
+
+def place_of_search(door: str, system: Any, q0: Any, v0: Any, t0: Any, size: Any) -> Place:
+    """The place as it was given to a door, checked."""
+    q, now = as_vector(q0, "q0", kind=as_numbers), float(as_number(t0, "t0", "a finite time"))
+    v = as_vector(v0, "v0", len(q), as_numbers)
+    reach = None if size is None else as_vector(size, "size", len(q), as_numbers)
+    if reach is not None and np.any(reach <= 0.0):
+        raise ValueError(f"size: found {reach}; give a positive size for each coordinate")
+    if is_traced(system):
+        raise TypeError(f"{door}: works on numbers and not under jit, vmap or grad")
+    return Place(q, v, now, reach)
 
 
 class Samples(NamedTuple):
@@ -41,12 +63,13 @@ def _inertia(problem, jet, t):
     return abs(jax.hessian(of)(jet[highest]).diagonal())
 
 
-def sample(problem: System | VariationalProblem, q0: np.ndarray, v0: np.ndarray, t0: float, size, count: int) -> Samples:
+def sample(problem: System | VariationalProblem, place: Place, count: int) -> Samples:
     """At least `count` jets around (q0, v0), on the constraints, some at rest; ValueError where too few are found.
 
     More than `count` are drawn where some have to be left out: with fewer conditions than unknowns fields would be found
     that are no symmetries.
     """
+    q0, v0, t0, size = place
     start = np.zeros((slots_of(problem), len(q0)))
     start[:2] = q0, v0
     scales = _scales(problem, start, t0, size)

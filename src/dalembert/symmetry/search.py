@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.numbers import as_choice, as_number, as_numbers, as_tolerance, as_vector, described, is_traced
+from dalembert.numbers import as_choice, as_tolerance, described
 from dalembert.symmetry.conditions import (
     Balance,
     Conditions,
@@ -21,7 +21,7 @@ from dalembert.symmetry.conditions import (
     relative,
 )
 from dalembert.symmetry.generators import affine, as_generator, in_words, readable, reading_order
-from dalembert.symmetry.samples import Samples, sample
+from dalembert.symmetry.samples import Samples, place_of_search, sample
 from dalembert.symmetry.symmetry import Symmetries, Symmetry
 from dalembert.systems import System, VariationalProblem, check_x64
 from dalembert.systems.higher.variational import constraint_numbers
@@ -96,36 +96,25 @@ def symmetries(
     check_x64()
     if not isinstance(system, System | VariationalProblem):
         raise TypeError(f"system: found {described(system)}; give a System or a VariationalProblem")
-    if is_traced(system, q0, v0, t0, size):
-        raise TypeError("symmetries: works on numbers and not under jit, vmap or grad")
-    q, now = as_vector(q0, "q0", kind=as_numbers), float(as_number(t0, "t0", "a finite time"))
-    v = as_vector(v0, "v0", len(q), as_numbers)
+    place = place_of_search("symmetries", system, q0, v0, t0, size)
+    n = len(place.q0)
     as_choice(kind, "kind", KINDS, "kinds")
     small = as_tolerance(tolerance)
-    reach = None if size is None else _sizes(size, len(q))
     if isinstance(system, System):
-        check_shapes(system, q, v, np.asarray(now))
+        check_shapes(system, place.q0, place.v0, np.asarray(place.t0))
     else:
-        constraint_numbers(system, len(q))
-    unknowns = len(q) if kind == "translations" else len(q) ** 2 + len(q)
-    given = None if generators is None else _given(system, generators, len(q), now)
+        constraint_numbers(system, n)
+    unknowns = n if kind == "translations" else n**2 + n
+    given = None if generators is None else _given(system, generators, n, place.t0)
     count = LEAST if given is not None else max(LEAST, int(ENOUGH * unknowns))
-    if given is None and 4.0 * count * len(q) * unknowns > LARGEST:
+    if given is None and 4.0 * count * n * unknowns > LARGEST:
         raise ValueError(
-            f"kind: {unknowns} unknowns for {len(q)} coordinates are too many; search for kind='translations', or give "
-            "generators"
+            f"kind: {unknowns} unknowns for {n} coordinates are too many; search for kind='translations', or give generators"
         )
-    search = Search(system, sample(system, q, v, now, reach, count), small)
+    search = Search(system, sample(system, place, count), small)
     if given is not None:
         return Symmetries(tuple(_judged(search, *one) for one in given), np.nan, np.nan, len(search.samples.jets))
     return _searched(search, kind)
-
-
-def _sizes(size: Any, n: int) -> np.ndarray:
-    found = as_vector(size, "size", n, as_numbers)
-    if np.any(found <= 0.0):
-        raise ValueError(f"size: found {found}; give a positive size for each coordinate")
-    return found
 
 
 def _given(problem, generators: Any, n: int, t: float) -> list[tuple[str, Callable, tuple | None]]:
