@@ -11,27 +11,11 @@ import jax
 
 jax.config.update("jax_enable_x64", True)
 
+# From below.
 ROOMS = (
-    "outcome",
-    "interrupts",
-    "path",
-    "solution",
-    "drawing",
-    "systems",
-    "symbolic",
-    "discretize",
-    "step",
-    "boundary",
-    "control",
-    "guidance",
-    "laws",
-    "measure",
-    "claims",
-    "symmetry",
-    "store",
-    "show",
-    "studies",
-)  # from below
+    "outcome", "interrupts", "path", "solution", "drawing", "systems", "symbolic", "discretize", "step", "boundary",
+    "control", "guidance", "laws", "measure", "claims", "symmetry", "store", "show", "studies",
+)  # fmt: skip
 DOORS = {"step": "studies"}  # what is written into a store by the first room's functions is written by the second
 
 if TYPE_CHECKING:

@@ -141,7 +141,12 @@ def test_what_cannot_be_reduced_is_said():
         da.chaplygin(da.System(lambda q, v: 0.5 * v @ v, pushed), [0.0, 0.0, 0.5], [1.0, 0.5, 0.2], group=(0, 1))
     for lagrangian, phi, start, reason in (
         (lambda q, v: 0.5 * v @ v, lambda q, v: v @ v - 1.25, ([0.0, 0.0], [1.0, 0.5]), "affine in v"),
-        (lambda q, v: 0.5 * v @ v - q[0] ** 2, lambda q, v: v[0] - q[1] * v[1], ([0.1, 0.5], [0.5, 1.0]), "group: L changes"),
+        (
+            lambda q, v: 0.5 * v @ v - q[0] ** 2,
+            lambda q, v: v[0] - q[1] * v[1],
+            ([0.1, 0.5], [0.5, 1.0]),
+            "group: L changes",
+        ),
         (lambda q, v: 0.5 * v @ v, lambda q, v: v[0] - q[0] * v[1], ([0.5, 0.1], [0.5, 1.0]), "group: (L|the forces)"),
     ):
         with pytest.raises(ValueError, match=reason):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.symmetry.chaplygin_equations import reduced_force, reduced_system
-from dalembert.symmetry.frames import Frame, indices_of, own_parts
+from dalembert.symmetry.frames import VelocityFrame, indices_of, own_parts
 from dalembert.symmetry.reduced import Reduced
 from dalembert.symmetry.samples import place_of_search, sample
 from dalembert.systems import System, check_x64
@@ -79,14 +79,14 @@ def chaplygin(system: System, q0, v0, *, group: Any, frame: Any = None, t0: floa
     return Reduced(reduced_system(system, own, _names(system, own)), x0, w0[0], system, own, "gyroscopic")
 
 
-def _names(system: System, frame: Frame) -> tuple[str, ...]:
+def _names(system: System, frame: VelocityFrame) -> tuple[str, ...]:
     names = system.coordinates or tuple(f"q{i}" for i in range(len(frame.q0)))
     extra = ["s"] if frame.extra == 1 else [f"s{i + 1}" for i in range(frame.extra)]
     taken = [names[i] for i in frame.shape]
     return (*taken, *(name if name not in taken else f"{name}_" for name in extra))
 
 
-def _frame(system: System, q: np.ndarray, v: np.ndarray, t: float, group: tuple[int, ...], m: int) -> Frame:
+def _frame(system: System, q: np.ndarray, v: np.ndarray, t: float, group: tuple[int, ...], m: int) -> VelocityFrame:
     """That of the constraints, where the group is large enough and not too large."""
     if not m <= len(group) <= m + 1 or not m:
         raise ValueError(
@@ -100,10 +100,10 @@ def _frame(system: System, q: np.ndarray, v: np.ndarray, t: float, group: tuple[
             "does not complement them, and the shape does not determine how it moves"
         )
     shape = tuple(i for i in range(len(q)) if i not in group)
-    return Frame(shape, group, len(group) - m, tuple(q.tolist()))
+    return VelocityFrame(shape, group, len(group) - m, tuple(q.tolist()))
 
 
-def _given(system: System, q: np.ndarray, t: float, group: tuple[int, ...], frame: Any, m: int) -> Frame:
+def _given(system: System, q: np.ndarray, t: float, group: tuple[int, ...], frame: Any, m: int) -> VelocityFrame:
     """The user's, if it has the shape that the constraints leave."""
     basis, drift = own_parts(frame, "frame")
     n = len(q)
@@ -115,10 +115,10 @@ def _given(system: System, q: np.ndarray, t: float, group: tuple[int, ...], fram
     rest = tuple(i for i in range(n) if i not in group)
     if shape[1] < len(rest):
         raise ValueError(f"frame: has {shape[1]} columns for {len(rest)} coordinates of the shape; give a smaller shape")
-    return Frame(rest, group, shape[1] - len(rest), tuple(q.tolist()), (basis, drift), False)
+    return VelocityFrame(rest, group, shape[1] - len(rest), tuple(q.tolist()), (basis, drift), False)
 
 
-def _check(system: System, frame: Frame, jets: np.ndarray, t: float) -> None:
+def _check(system: System, frame: VelocityFrame, jets: np.ndarray, t: float) -> None:
     """ValueError where the frame does not span the admissible velocities, or L_c and f_c change along the group."""
     q, v = jets[:, 0], jets[:, 1]
     basis, ahead = map(np.asarray, _parts(system, frame, q, t))
@@ -161,12 +161,12 @@ def _rows(system: System, q, v, t):
 
 
 @seldom
-def _parts(system: System, frame: Frame, q, t):
+def _parts(system: System, frame: VelocityFrame, q, t):
     return jax.vmap(lambda y: frame.parts(system, y, t))(q)
 
 
 @seldom
-def _values(system: System, frame: Frame, q, w, t):
+def _values(system: System, frame: VelocityFrame, q, w, t):
     """(|R B| and the sizes of its terms), and (L_c, f_c, their sizes) at q and on the section."""
 
     def at(y, rate):

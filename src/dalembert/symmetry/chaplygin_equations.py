@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dalembert.symmetry.frames import Frame
+from dalembert.symmetry.frames import VelocityFrame
 from dalembert.systems import System
 from dalembert.systems.equations import force
 from dalembert.systems.equations import momentum as momentum_at
@@ -24,7 +24,7 @@ from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.pickling import made
 
 
-def reduced_system(system: System, frame: Frame, names: Sequence[str] | None) -> System:
+def reduced_system(system: System, frame: VelocityFrame, names: Sequence[str] | None) -> System:
     """(L_c, f_c), with the parameters of the system."""
     return System(
         _lagrangian(system, frame), forces=_forces(system, frame), coordinates=names, parameters=system.parameters,
@@ -39,7 +39,7 @@ def with_own(system: System, trailing: tuple) -> tuple[System, Any]:
 
 
 @made
-def _lagrangian(system: System, frame: Frame) -> Callable:
+def _lagrangian(system: System, frame: VelocityFrame) -> Callable:
     def lagrangian(x, w, *trailing):
         own, t = with_own(system, trailing)
         q = frame.section(x)
@@ -49,7 +49,7 @@ def _lagrangian(system: System, frame: Frame) -> Callable:
 
 
 @made
-def _forces(system: System, frame: Frame) -> Callable:
+def _forces(system: System, frame: VelocityFrame) -> Callable:
     def forces(x, w, *trailing):
         own, t = with_own(system, trailing)
         return reduced_force(own, frame, frame.section(x), w, t)
@@ -57,7 +57,7 @@ def _forces(system: System, frame: Frame) -> Callable:
     return forces
 
 
-def reduced_force(system: System, frame: Frame, q, w, t):
+def reduced_force(system: System, frame: VelocityFrame, q, w, t):
     """p·[X_w, X_a] + Bᵀf at q, which may lie beside the section."""
     now = jnp.asarray(t, dtype=float)
     v = frame.velocity(system, q, w, t)

@@ -141,7 +141,7 @@ def affine_units(scales: np.ndarray) -> np.ndarray:
     return np.concatenate([(np.min(ratios, axis=0) / ratios[0]).ravel(), np.ones(scales.shape[1])])
 
 
-class Balance(NamedTuple):
+class LeftSides(NamedTuple):
     """Left sides (rows, p), zero where a field satisfies them, and the sums of the sizes of their terms."""
 
     sums: np.ndarray
@@ -153,11 +153,11 @@ class Conditions(NamedTuple):
     f·ξ, what enters the balance of the momentum.
     """
 
-    action: Balance
-    constraints: Balance
-    forces: Balance
-    reactions: Balance
-    work: Balance
+    action: LeftSides
+    constraints: LeftSides
+    forces: LeftSides
+    reactions: LeftSides
+    work: LeftSides
 
 
 def conditions(facts: Facts, along: Directions, sizes: np.ndarray) -> Conditions:
@@ -173,7 +173,7 @@ def conditions(facts: Facts, along: Directions, sizes: np.ndarray) -> Conditions
         (_inside(sums[3] * unit, kernels), _inside(terms[3] * unit, np.abs(kernels))),
         (sums[4], terms[4]),
     ]
-    return Conditions(*(Balance(*(x.reshape(-1, x.shape[-1]) for x in pair)) for pair in found))
+    return Conditions(*(LeftSides(*(x.reshape(-1, x.shape[-1]) for x in pair)) for pair in found))
 
 
 def _left_sides(facts: Facts, along: Directions) -> tuple[np.ndarray, ...]:
@@ -201,7 +201,7 @@ def _inside(turned: np.ndarray, kernels: np.ndarray) -> np.ndarray:
     return np.einsum("kgip,kid->kgdp", turned, kernels)
 
 
-def equilibrated(blocks: Sequence[Balance], units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def equilibrated(blocks: Sequence[LeftSides], units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """All rows, each over the largest of its terms, and units (p,) of the fields in which no field is small in all rows.
 
     units: in which the fields are about as large as each other; from these the largest terms are told. Each block is divided
@@ -222,7 +222,7 @@ def _lengths(terms: np.ndarray) -> np.ndarray:
     return np.where(found > 0.0, found, 1.0)
 
 
-def relative(balance: Balance) -> float:
+def relative(balance: LeftSides) -> float:
     """The largest left side over its terms."""
     if not balance.sums.size:
         return 0.0

@@ -21,7 +21,7 @@ Vector = Float[Array, "n"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Frame:
+class VelocityFrame:
     """B (n, d) and c (n,) at a point, over the shape coordinates r; w = (ṙ, ṡ).
 
     q0: (n,), the values of the group's coordinates on the section q̂(r). given: functions (B, c), None where they come from
@@ -76,7 +76,7 @@ class Frame:
 
 
 @Jitted  # traced once, however often the equations and their derivatives ask for it
-def _parts(system: System, frame: Frame, q: Vector, t):
+def _parts(system: System, frame: VelocityFrame, q: Vector, t):
     return frame.written_out(system, q, t)
 
 

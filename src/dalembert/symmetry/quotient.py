@@ -9,12 +9,12 @@ import jax
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, incoming, outgoing
 from dalembert.symmetry.chaplygin_equations import with_own
-from dalembert.symmetry.frames import Frame
+from dalembert.symmetry.frames import VelocityFrame
 from dalembert.systems import System
 from dalembert.systems.pickling import made
 
 
-def discrete_quotient(original: System, reduced: System, frame: Frame, scheme: Scheme, h: float) -> DiscreteSystem:
+def discrete_quotient(original: System, reduced: System, frame: VelocityFrame, scheme: Scheme, h: float) -> DiscreteSystem:
     """L_d = h L_c∘ρ with f_d^± = B(r_±)ᵀ D_±(full L_d) - D_± L_d: the sum is B(r_k)ᵀ of the equation at a node.
 
     Reactions are in the annihilator of B at the node, where the central map of the variational constraints reads them, and
@@ -39,7 +39,7 @@ def _action(reduced: System, scheme: Scheme, h: float) -> Callable:
 
 
 @made
-def _impulses(original: System, frame: Frame, scheme: Scheme, action: Callable, h: float) -> Callable:
+def _impulses(original: System, frame: VelocityFrame, scheme: Scheme, action: Callable, h: float) -> Callable:
     rho = scheme.distribution
 
     def impulses(x0, x1, *p):

@@ -15,7 +15,7 @@ from dalembert.measure.nodes import check_neighbours, check_single, own_scheme
 from dalembert.notebook import Described
 from dalembert.numbers import as_number, as_positive, as_vector
 from dalembert.path import Path, check_path
-from dalembert.symmetry.frames import Frame
+from dalembert.symmetry.frames import VelocityFrame
 from dalembert.symmetry.quotient import discrete_quotient
 from dalembert.systems import System
 from dalembert.tracing import seldom
@@ -54,7 +54,7 @@ class Reduced(Described):
     x0: Float[np.ndarray, "d"]
     w0: Float[np.ndarray, "d"]
     original: System
-    frame: Frame
+    frame: VelocityFrame
     law: str
 
     def discrete(self, h: float, scheme: Scheme | None = None) -> DiscreteSystem:

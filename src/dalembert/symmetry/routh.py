@@ -11,7 +11,7 @@ import numpy as np
 
 from dalembert.algebra.least_norm import inverse
 from dalembert.symmetry.chaplygin_equations import with_own
-from dalembert.symmetry.frames import Frame, indices_of
+from dalembert.symmetry.frames import VelocityFrame, indices_of
 from dalembert.symmetry.reduced import Reduced
 from dalembert.symmetry.samples import place_of_search, sample
 from dalembert.systems import Holonomic, System, check_x64
@@ -84,7 +84,7 @@ def routh(system: System, q0, v0, *, group: Any, t0: float = 0.0, size=None) -> 
         )
     constant = tuple(momentum.tolist())
     parts = _connection(system, shape, group_at, constant)
-    own = Frame(shape, group_at, 0, tuple(q.tolist()), parts)
+    own = VelocityFrame(shape, group_at, 0, tuple(q.tolist()), parts)
     names = system.coordinates or tuple(f"q{i}" for i in range(len(q)))
     reduced = System(
         _routhian(system, own, constant), [_held(system, own, c) for c in system.constraints],
@@ -128,7 +128,7 @@ def _drift(system: System, shape: tuple, group: tuple, momentum: tuple) -> Calla
 
 
 @Jitted  # traced once, however often the equations and their derivatives ask for it
-def _velocity(system: System, frame: Frame, momentum, x, w, t):
+def _velocity(system: System, frame: VelocityFrame, momentum, x, w, t):
     """(ṙ, ġ) with L_ġ = μ: one step of Newton's method from rest, which is exact for a quadratic L."""
     q, group = frame.section(x), _at(frame.group)
     rest = jnp.zeros_like(q).at[_at(frame.shape)].set(w)
@@ -138,7 +138,7 @@ def _velocity(system: System, frame: Frame, momentum, x, w, t):
 
 
 @made
-def _routhian(system: System, frame: Frame, momentum: tuple) -> Callable:
+def _routhian(system: System, frame: VelocityFrame, momentum: tuple) -> Callable:
     def routhian(x, w, *trailing):
         own, t = with_own(system, trailing)
         v = _velocity(own, frame, jnp.array(momentum), x, w, t)
@@ -148,7 +148,7 @@ def _routhian(system: System, frame: Frame, momentum: tuple) -> Callable:
 
 
 @made
-def _forces(system: System, frame: Frame, momentum: tuple) -> Callable:
+def _forces(system: System, frame: VelocityFrame, momentum: tuple) -> Callable:
     def forces(x, w, *trailing):
         own, t = with_own(system, trailing)
         v = _velocity(own, frame, jnp.array(momentum), x, w, t)
@@ -157,19 +157,19 @@ def _forces(system: System, frame: Frame, momentum: tuple) -> Callable:
     return forces
 
 
-def _held(system: System, frame: Frame, constraint: Holonomic) -> Holonomic:
+def _held(system: System, frame: VelocityFrame, constraint: Holonomic) -> Holonomic:
     """The constraint on the shape."""
     reactions = None if constraint.reactions is None else _rows(frame, constraint.reactions)
     return Holonomic(_on_shape(frame, constraint.phi), reactions=reactions)
 
 
 @made
-def _on_shape(frame: Frame, phi: Callable) -> Callable:
+def _on_shape(frame: VelocityFrame, phi: Callable) -> Callable:
     return lambda x, *trailing: phi(frame.section(x), *trailing)
 
 
 @made
-def _rows(frame: Frame, reactions: Callable) -> Callable:
+def _rows(frame: VelocityFrame, reactions: Callable) -> Callable:
     return lambda x, *trailing: jnp.atleast_2d(reactions(frame.section(x), *trailing))[:, _at(frame.shape)]
 
 

@@ -19,7 +19,7 @@ SLOW = 0.1  # of the speed at which a coordinate has the energy of the others
 ROUNDS = 5  # of drawing points, where some are outside the domain
 
 
-class Place(NamedTuple):
+class Neighbourhood(NamedTuple):
     """Where it is looked: q0 and v0 (n,) at t0, and how far, (n,) or None."""
 
     q0: np.ndarray
@@ -28,7 +28,7 @@ class Place(NamedTuple):
     size: np.ndarray | None
 
 
-def place_of_search(door: str, system: Any, q0: Any, v0: Any, t0: Any, size: Any) -> Place:
+def place_of_search(door: str, system: Any, q0: Any, v0: Any, t0: Any, size: Any) -> Neighbourhood:
     """The place as it was given to a door, checked."""
     q, now = as_vector(q0, "q0", kind=as_numbers), float(as_number(t0, "t0", "a finite time"))
     v = as_vector(v0, "v0", len(q), as_numbers)
@@ -37,7 +37,7 @@ def place_of_search(door: str, system: Any, q0: Any, v0: Any, t0: Any, size: Any
         raise ValueError(f"size: found {reach}; give a positive size for each coordinate")
     if is_traced(system):
         raise TypeError(f"{door}: works on numbers and not under jit, vmap or grad")
-    return Place(q, v, now, reach)
+    return Neighbourhood(q, v, now, reach)
 
 
 class Samples(NamedTuple):
@@ -63,7 +63,7 @@ def _inertia(problem, jet, t):
     return abs(jax.hessian(of)(jet[highest]).diagonal())
 
 
-def sample(problem: System | VariationalProblem, place: Place, count: int) -> Samples:
+def sample(problem: System | VariationalProblem, place: Neighbourhood, count: int) -> Samples:
     """At least `count` jets around (q0, v0), on the constraints, some at rest; ValueError where too few are found.
 
     More than `count` are drawn where some have to be left out: with fewer conditions than unknowns fields would be found

@@ -11,9 +11,9 @@ import numpy as np
 
 from dalembert.numbers import as_choice, as_tolerance, described
 from dalembert.symmetry.conditions import (
-    Balance,
     Conditions,
     Directions,
+    LeftSides,
     affine_directions,
     affine_units,
     conditions,
@@ -36,7 +36,7 @@ SMALL = 1e-6  # of the largest entry of a field: it is tried whether such an ent
 LARGEST = 4e7  # numbers in the lifted fields at all samples
 
 
-class Search(NamedTuple):
+class AffineSearch(NamedTuple):
     """What the doors and their parts hand on: the problem, where it is looked at, and from where on a residual is none."""
 
     problem: System | VariationalProblem
@@ -111,7 +111,7 @@ def symmetries(
         raise ValueError(
             f"kind: {unknowns} unknowns for {n} coordinates are too many; search for kind='translations', or give generators"
         )
-    search = Search(system, sample(system, place, count), small)
+    search = AffineSearch(system, sample(system, place, count), small)
     if given is not None:
         return Symmetries(tuple(_judged(search, *one) for one in given), np.nan, np.nan, len(search.samples.jets))
     return _searched(search, kind)
@@ -133,7 +133,7 @@ def _given(problem, generators: Any, n: int, t: float) -> list[tuple[str, Callab
     return out
 
 
-def _judged(search: Search, name: str, function: Callable, pair: tuple | None) -> Symmetry:
+def _judged(search: AffineSearch, name: str, function: Callable, pair: tuple | None) -> Symmetry:
     """The residuals of one field."""
     problem, samples, _ = search
     along = Directions(*map(np.asarray, _directions(problem, function, samples.jets, samples.times)))
@@ -168,7 +168,7 @@ def _ahead(function: Callable) -> Callable:
     return rate
 
 
-def _searched(search: Search, kind: Kind) -> Symmetries:
+def _searched(search: AffineSearch, kind: Kind) -> Symmetries:
     """Null spaces of the conditions: with those of the momentum, without them, and without those of the constraints."""
     jets, sizes, centre = search.samples.jets, search.samples.sizes, search.samples.centre
     n = len(sizes)
@@ -177,7 +177,7 @@ def _searched(search: Search, kind: Kind) -> Symmetries:
         centre = np.zeros(n)
         search = search._replace(samples=search.samples._replace(centre=centre))
     rows = search.conditions(affine_directions(jets, sizes, centre))
-    cut = Conditions(*(Balance(*(x[:, chosen] for x in pair)) for pair in rows))
+    cut = Conditions(*(LeftSides(*(x[:, chosen] for x in pair)) for pair in rows))
     every, momentum, units = [*cut[:4]], [cut.action, cut.work], affine_units(search.samples.scales)[chosen]
     null = lambda blocks: _null_space(blocks, units, search.tolerance)  # noqa: E731
     space, accepted, rejected = null(every)
@@ -223,7 +223,7 @@ def _in_units(row: np.ndarray, sizes: np.ndarray, centre: np.ndarray) -> np.ndar
     return scaled / np.linalg.norm(scaled)
 
 
-def _null_space(blocks: list[Balance], units: np.ndarray, tolerance: float) -> tuple[np.ndarray, float, float]:
+def _null_space(blocks: list[LeftSides], units: np.ndarray, tolerance: float) -> tuple[np.ndarray, float, float]:
     """Rows that span the fields with all conditions, the largest singular value that counts as zero, the smallest not."""
     matrix, units = equilibrated(blocks, units)
     width = matrix.shape[1]
@@ -233,7 +233,7 @@ def _null_space(blocks: list[Balance], units: np.ndarray, tolerance: float) -> t
     return basis[small] * units, accepted, float(np.min(values[~small], initial=np.inf))
 
 
-def _basis(search: Search, space: np.ndarray, chosen: slice, centre: np.ndarray) -> np.ndarray:
+def _basis(search: AffineSearch, space: np.ndarray, chosen: slice, centre: np.ndarray) -> np.ndarray:
     """(A, b) of a readable basis, in the user's units and about the user's origin, as rows (r, n² + n)."""
     sizes, n = search.samples.sizes, len(centre)
     full = np.zeros((len(space), n * n + n))
@@ -244,7 +244,7 @@ def _basis(search: Search, space: np.ndarray, chosen: slice, centre: np.ndarray)
     return readable(full, units, reading_order(n))
 
 
-def _named(search: Search, row: np.ndarray) -> Symmetry:
+def _named(search: AffineSearch, row: np.ndarray) -> Symmetry:
     """With entries that are small set to zero where the field stays what it was: they are rounding of large ones."""
     sizes, centre = search.samples.sizes, search.samples.centre
     units = np.concatenate([np.outer(sizes, 1.0 / sizes).ravel(), np.maximum(sizes, np.abs(centre))])
@@ -254,7 +254,7 @@ def _named(search: Search, row: np.ndarray) -> Symmetry:
     return plain if same and plain.residual <= max(found.residual, search.tolerance) else found
 
 
-def _affine(search: Search, row: np.ndarray) -> Symmetry:
+def _affine(search: AffineSearch, row: np.ndarray) -> Symmetry:
     n = len(search.samples.sizes)
     matrix, shift = row[: n * n].reshape(n, n), row[n * n :]
     names = search.problem.coordinates or tuple(f"q{i}" for i in range(n))

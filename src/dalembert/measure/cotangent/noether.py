@@ -103,9 +103,9 @@ def momentum_balance(
     if shape != (n,):
         raise ValueError(f"generator: returns shape {shape}; a direction of shape ({n},) is needed")
     if form == "kick_drift_kick":
-        states = tuple(map(jnp.asarray, (path.q, path.v, path.t)))
+        states = tuple(map(jnp.asarray, (path.q, path.v, path.t, path.multipliers)))
         numbers = check_shapes(system, np.zeros(n), np.zeros(n), np.zeros(()))
-        found = _of_kicks(system, chosen, tuple(numbers), generator, states, jnp.asarray(path.multipliers), path.h)
+        found = _of_kicks(system, chosen, tuple(numbers), generator, states, path.h)
         return MomentumBalance(np.asarray(path.t), *map(np.asarray, found))
     own, q, t = nodes_of(path, system, scheme)
     view = node_view(system, None if isinstance(system, DiscreteSystem) else own, path.h, n)
@@ -132,13 +132,14 @@ def _of_nodes(system: System | DiscreteSystem, view: NodeView, generator: Callab
 
 
 @seldom
-def _of_kicks(system: System, scheme: Scheme, numbers: tuple, generator: Callable, states, multipliers, h):
+def _of_kicks(system: System, scheme: Scheme, numbers: tuple, generator: Callable, states, h):
     """J = L_v·ξ at states, and the work ½h(f + Rᵀλ)·ξ of the two kicks of a step."""
-    q, v, t = states
+    q, v, t, multipliers = states
     along = jax.vmap(lambda x, s: system.call(generator, x, t=s))(q, t)
     momenta = jax.vmap(lambda *x: momentum_at(system, *x))(q, v, t)
 
-    def work(q0, v0, q1, v1, s, held, xi0, xi1):
+    def work(before, after, held):
+        (q0, v0, s, xi0), (q1, v1, _, xi1) = before, after
         interval = Interval(q0, q1 - q0, s, h)
         left = -momentum_at(system, q0, v0, s) - legendre_minus(scheme, system, interval)
         right = momentum_at(system, q1, v1, s + h) - legendre_plus(scheme, system, interval)
@@ -146,8 +147,8 @@ def _of_kicks(system: System, scheme: Scheme, numbers: tuple, generator: Callabl
         ends = ((q0, v0, s, xi0, left), (q1, v1, s + h, xi1, right))
         return sum(_kick(system, numbers, held, end, middle, h) for end in ends)
 
-    neighbours = (q[:-1], v[:-1], q[1:], v[1:], t[:-1], multipliers, along[:-1], along[1:])
-    return jnp.sum(momenta * along, axis=1), jax.vmap(work)(*neighbours)
+    left, right = (tuple(x[cut] for x in (q, v, t, along)) for cut in (slice(None, -1), slice(1, None)))
+    return jnp.sum(momenta * along, axis=1), jax.vmap(work)(left, right, multipliers)
 
 
 def _kick(system: System, numbers: tuple, held, end, middle, h):
