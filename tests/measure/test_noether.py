@@ -98,6 +98,6 @@ def test_what_has_no_balance_is_said():
     with pytest.raises(ValueError, match="generator: returns shape"):
         momentum_balance(free, path, lambda q: q[:1])
     with pytest.raises(TypeError, match="system: found VariationalProblem"):
-        momentum_balance(da.VariationalProblem(lambda q, v: v @ v), path, about)
+        momentum_balance(da.VariationalProblem(lambda q, v: v @ v), path, about)  # pyright: ignore[reportArgumentType]
     assert "defect" in momentum_balance(free, path, about).describe()
     assert dataclasses.is_dataclass(momentum_balance(free, path, about))

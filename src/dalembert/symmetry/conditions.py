@@ -7,7 +7,7 @@ A sample is a jet (q, v, a) of a System, (q, q̇, …, q⁽ᵏ⁾) of a Variatio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +39,7 @@ def action(problem: System | VariationalProblem, jet: Jet, t) -> Float[Array, ""
 def equations(problem: System | VariationalProblem, jet: Jet, t) -> Float[Array, "m"]:
     """φ of every constraint, at its own order."""
     if isinstance(problem, System):
-        rows = [value(problem, c, *jet, t) for c in problem.constraints]
+        rows = [value(problem, c, jet[0], jet[1], jet[2], t) for c in problem.constraints]
         return jnp.concatenate([jnp.zeros(0), *rows])
     return jnp.concatenate([holonomic_constraints(problem, jet[0], t), differential_constraints(problem, list(jet), t)])
 
@@ -74,23 +74,24 @@ class Facts(NamedTuple):
     slots (K, m, slots, n). rows: R (K, m, n). given: rows that the user wrote (K, g, n), and by slots (K, g, n, slots, n).
     """
 
-    value: np.ndarray
-    action: np.ndarray
-    force: np.ndarray
-    force_by: np.ndarray
-    equations: np.ndarray
-    rows: np.ndarray
-    given: np.ndarray
-    given_by: np.ndarray
+    value: Any
+    action: Any
+    force: Any
+    force_by: Any
+    equations: Any
+    rows: Any
+    given: Any
+    given_by: Any
 
 
 @seldom
 def _facts(problem: System | VariationalProblem, jets, times) -> Facts:
     def one(jet, t):
-        own = isinstance(problem, System)
-        pushed = lambda x: force(problem, x[0], x[1], t) if own else jnp.zeros_like(x[0])  # noqa: E731
+        pushed = lambda x: force(problem, x[0], x[1], t) if isinstance(problem, System) else jnp.zeros_like(x[0])  # noqa: E731
         given = lambda x: _given_rows(problem, x, t)  # noqa: E731
-        rows = all_reactions(problem, *jet, t) if own else jnp.zeros((0, jet.shape[1]))
+        rows = jnp.zeros((0, jet.shape[1]))
+        if isinstance(problem, System):
+            rows = all_reactions(problem, jet[0], jet[1], jet[2], t)
         return Facts(
             *jax.value_and_grad(lambda x: action(problem, x, t))(jet), pushed(jet), jax.jacfwd(pushed)(jet),
             jax.jacfwd(lambda x: equations(problem, x, t))(jet), rows, given(jet), jax.jacfwd(given)(jet),
@@ -107,7 +108,7 @@ def _given_rows(problem: System | VariationalProblem, jet: Jet, t) -> Float[Arra
     chosen = [
         c for c in problem.constraints if not (isinstance(c, WithForces) and c.reactions is None and c.virtual is None)
     ]
-    return jnp.concatenate([none, *(reactions(problem, c, *jet, t) for c in chosen)])
+    return jnp.concatenate([none, *(reactions(problem, c, jet[0], jet[1], jet[2], t) for c in chosen)])
 
 
 def facts_at(problem: System | VariationalProblem, jets: np.ndarray, times: np.ndarray) -> Facts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.nodes import Interval, incoming, outgoing
@@ -46,7 +47,7 @@ def _impulses(original: System, frame: VelocityFrame, scheme: Scheme, action: Ca
         own, t = with_own(original, p)
         x, w = rho(x0, x1 - x0, h)
         q0 = frame.section(x0)
-        interval = Interval(q0, h * frame.velocity(own, frame.section(x), w, t), t, h)
+        interval = Interval(q0, h * frame.velocity(own, frame.section(x), w, t), t, jnp.asarray(h))
         left, right = (frame.basis(own, frame.section(y), t) for y in (x0, x1))
         slopes = jax.grad(action, (0, 1))(x0, x1, *p)
         return left.T @ outgoing(scheme, own, interval) - slopes[0], right.T @ incoming(scheme, own, interval) - slopes[1]

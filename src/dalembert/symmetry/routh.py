@@ -87,7 +87,7 @@ def routh(system: System, q0, v0, *, group: Any, t0: float = 0.0, size=None) -> 
     own = VelocityFrame(shape, group_at, 0, tuple(q.tolist()), parts)
     names = system.coordinates or tuple(f"q{i}" for i in range(len(q)))
     reduced = System(
-        _routhian(system, own, constant), [_held(system, own, c) for c in system.constraints],
+        _routhian(system, own, constant), [_held(own, c) for c in system.constraints],
         forces=None if system.forces is None else _forces(system, own, constant), coordinates=tuple(names[i] for i in shape),
         parameters=system.parameters, time_dependent=system.time_dependent,
     )  # fmt: skip
@@ -157,7 +157,7 @@ def _forces(system: System, frame: VelocityFrame, momentum: tuple) -> Callable:
     return forces
 
 
-def _held(system: System, frame: VelocityFrame, constraint: Holonomic) -> Holonomic:
+def _held(frame: VelocityFrame, constraint: Any) -> Holonomic:
     """The constraint on the shape."""
     reactions = None if constraint.reactions is None else _rows(frame, constraint.reactions)
     return Holonomic(_on_shape(frame, constraint.phi), reactions=reactions)

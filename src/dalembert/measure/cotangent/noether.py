@@ -102,7 +102,7 @@ def momentum_balance(
     shape = output_shape(lambda: system.call(generator, np.zeros(n), t=0.0), "generator", "q" + system.trailing)
     if shape != (n,):
         raise ValueError(f"generator: returns shape {shape}; a direction of shape ({n},) is needed")
-    if form == "kick_drift_kick":
+    if isinstance(system, System) and form == "kick_drift_kick":
         states = tuple(map(jnp.asarray, (path.q, path.v, path.t, path.multipliers)))
         numbers = check_shapes(system, np.zeros(n), np.zeros(n), np.zeros(()))
         found = _of_kicks(system, chosen, tuple(numbers), generator, states, path.h)
