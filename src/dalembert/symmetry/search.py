@@ -91,7 +91,7 @@ def symmetries(
     Example:
         >>> found = da.symmetries(sphere, [0.6, 0.0, -0.8], [0.0, 1.0, 0.0])
         >>> [one.name for one in found], found[0].theorem
-        (['-y ∂x + x ∂y'], 'J = p·ξ is kept (Noether)')
+        (['-q1 ∂q0 + q0 ∂q1'], 'J = p·ξ is kept (Noether)')
     """
     check_x64()
     if not isinstance(system, System | VariationalProblem):
