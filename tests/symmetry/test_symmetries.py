@@ -135,6 +135,11 @@ def test_of_order_two_the_momentum_is_kept_with_a_constraint():
     assert [one.name for one in found] == ["-y ∂x + x ∂y", "-z ∂x + x ∂z", "-z ∂y + y ∂z"]
     assert {one.theorem for one in found} == {"J = Θ·ξ of order 2 is kept"}
     assert not da.symmetries(problem, [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], kind="translations").found
+    rolling = da.VariationalProblem(lambda q, v: 0.5 * v @ v, da.Nonholonomic(lambda q, v: v[1] - q[0] * v[0]))
+    both = {"x": (np.zeros((2, 2)), [1.0, 0.0]), "y": (np.zeros((2, 2)), [0.0, 1.0])}
+    x, y = da.symmetries(rolling, [0.5, 0.0], [1.0, 0.5], generators=both)
+    assert (x.conserved, y.conserved) == (False, True)  # vakonomic: what changes φ changes the momentum
+    assert "the constraints in the action change" in x.describe()
 
 
 def test_what_is_found_can_be_given_to_a_verdict_and_read():

@@ -138,8 +138,9 @@ def _judged(search: AffineSearch, name: str, function: Callable, pair: tuple | N
     problem, samples, _ = search
     along = Directions(*map(np.asarray, _directions(problem, function, samples.jets, samples.times)))
     largest = {key: relative(x) for key, x in search.conditions(along)._asdict().items()}
-    work = largest.pop("work")
-    order = 1 if isinstance(problem, System) else problem.derivatives
+    work, order = largest.pop("work"), None
+    if not isinstance(problem, System):
+        work, order = largest["constraints"], problem.derivatives
     matrix, shift = (None, None) if pair is None else pair
     return Symmetry(name, function, matrix, shift, largest, work, search.tolerance, order)
 

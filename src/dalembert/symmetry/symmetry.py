@@ -22,9 +22,10 @@ class Symmetry(Described):
         shift: (n,) b; None for a function of the user's.
         residuals: of "action", "constraints", "forces" and "reactions": the largest change along ξ, relative to the terms
             that it is the sum of.
-        work: the largest of R ξ and f·ξ, relative as well: what changes the momentum.
+        work: the largest of R ξ and f·ξ, relative as well: what changes the momentum. Of a VariationalProblem, whose
+            constraints stand in the action, their residual.
         tolerance: up to where a residual counts as zero.
-        order: of the problem: 1 of a System, k of a VariationalProblem.
+        order: of a VariationalProblem, its k; None of a System.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Symmetry(Described):
     residuals: dict[str, float]
     work: float
     tolerance: float
-    order: int
+    order: int | None
 
     @property
     def residual(self) -> float:
@@ -50,21 +51,23 @@ class Symmetry(Described):
     def conserved(self) -> bool:
         """The momentum is kept: L does not change, and neither forces nor reactions act along ξ.
 
-        It is not needed that the constraints are kept: p_θ of a knife edge is constant though ∂θ is no symmetry of it.
+        It is not needed that the constraints are kept: p_θ of a knife edge is constant though ∂θ is no symmetry of it. Those
+        of a VariationalProblem stand in the action, and have to be.
         """
-        kept = self.residuals["action"] <= self.tolerance
-        return kept and (self.work <= self.tolerance if self.order == 1 else self.is_symmetry)
+        return max(self.residuals["action"], self.work) <= self.tolerance
 
     @property
     def theorem(self) -> str:
         """What becomes of the momentum."""
-        if self.conserved and self.order > 1:
+        if self.conserved and self.order is not None:
             return f"J = Θ·ξ of order {self.order} is kept"
         if self.conserved:
             return "J = p·ξ is kept (Noether)" if self.is_symmetry else "J = p·ξ is kept (Noether), but ξ is no symmetry"
-        if self.residuals["action"] <= self.tolerance:
-            return "dJ/dt = (f + Rᵀλ)·ξ (momentum equation)"
-        return f"no symmetry: L changes by {self.residuals['action']:.1g} of its terms"
+        if self.residuals["action"] > self.tolerance:
+            return f"no symmetry: L changes by {self.residuals['action']:.1g} of its terms"
+        if self.order is not None:
+            return f"no symmetry: the constraints in the action change by {self.work:.1g} of their terms"
+        return "dJ/dt = (f + Rᵀλ)·ξ (momentum equation)"
 
     def describe(self) -> str:
         """Name, theorem and residual in one line."""
