@@ -18,34 +18,31 @@ def runs(system, start, small, h, steps, scheme=None):
 
 
 def several(q, v, p):
-    """Cart and pole, with a turning mass and a slider beside them; x and y are read by nothing."""
+    """A cart with a pole, and a mass that turns beside it; x and y are read by nothing."""
     pole = 0.5 * (1 + p["m"]) * v[0] ** 2 + p["m"] * (0.5 * v[1] ** 2 + v[0] * v[1] * jnp.cos(q[1])) + jnp.cos(q[1])
-    turning = 0.5 * (1 + 0.3 * jnp.sin(q[1]) ** 2 + q[3] ** 2) * v[2] ** 2 + 0.2 * jnp.sin(q[1]) * v[2] + 0.1 * v[2] * v[0]
-    return pole + turning + 0.5 * v[3] ** 2 - q[3] ** 2
+    return pole + 0.5 * (1 + 0.3 * jnp.sin(q[1]) ** 2) * v[2] ** 2 + 0.2 * jnp.sin(q[1]) * v[2] + 0.1 * v[2] * v[0]
 
 
 def drag(q, v, p):
-    return jnp.array([0.0, -0.1 * v[1] * v[2], 0.0, 0.0])
+    return jnp.array([0.0, -0.1 * v[1] * v[2], 0.0])
 
 
-SEVERAL = da.System(several, forces=drag, coordinates=("x", "θ", "y", "z"), parameters={"m": 0.7})
+SEVERAL = da.System(several, forces=drag, coordinates=("x", "θ", "y"), parameters={"m": 0.7})
 RING = da.System(
     lambda q, v: 0.5 * v @ v - 0.2 * q[1] + 0.3 * v[2] * v[0] * q[1], da.Holonomic(lambda q: q[0] ** 2 + q[1] ** 2 - 1.0),
     coordinates=("x", "y", "s"),
 )  # fmt: skip
-IDLE = ([0.3, 1.0, 2.0, 0.1], [0.5, 0.2, 1.0, 0.3])  # of SEVERAL
+IDLE = ([0.3, 1.0, 2.0], [0.5, 0.2, 1.0])  # of SEVERAL
 ROUND = ([1.0, 0.0, 0.0], [0.0, 0.5, 1.0])  # of RING
 GLIDES = (SLEIGH.q0, SLEIGH.v0)
 
 
-@pytest.mark.parametrize(
-    "scheme", [None, da.Scheme("kick_drift_kick"), da.Scheme(order=4)], ids=["default", "kick", "fourth"]
-)
+@pytest.mark.parametrize("scheme", [None, da.Scheme(order=4)], ids=["default", "fourth"])
 def test_without_cyclic_coordinates_the_discrete_motion_is_the_same_to_rounding(scheme):
     small = da.routh(SEVERAL, *IDLE, group=("x", "y"))
-    assert small.system.coordinates == ("θ", "z")
+    assert small.system.coordinates == ("θ",)
     full, path, back = runs(SEVERAL, IDLE, small, 0.1, 40, scheme)
-    np.testing.assert_allclose(path.q, full.q[:, [1, 3]], atol=1e-13)
+    np.testing.assert_allclose(path.q, full.q[:, [1]], atol=1e-13)
     np.testing.assert_allclose(back.v, full.v, atol=1e-13)
     fourth = scheme is not None and scheme.order == 4  # stages are not kept: ġ is followed by a method of order 4
     np.testing.assert_allclose(back.q, full.q, atol=1e-4 if fourth else 1e-13)
@@ -154,12 +151,12 @@ def test_what_cannot_be_reduced_is_said():
     for group, change, reason in (
         ("θ", {}, "L reads a coordinate"), ("x", {"forces": lambda q, v, p: v}, "forces act on it"),
         ("x", {"lagrangian": lambda q, v, p: jnp.sqrt(1 + v @ v)}, "not quadratic"),
-        ("x", {"constraints": da.Holonomic(lambda q, p: q[0] - q[3])}, "a constraint reads it"),
-        ("x", {"constraints": da.Nonholonomic(lambda q, v, p: v[3])}, "routh takes Holonomic"),
+        ("x", {"constraints": da.Holonomic(lambda q, p: q[0] - q[1])}, "a constraint reads it"),
+        ("x", {"constraints": da.Nonholonomic(lambda q, v, p: v[1])}, "routh takes Holonomic"),
     ):  # fmt: skip
         system = da.System(**{"lagrangian": several, "coordinates": SEVERAL.coordinates, "parameters": {"m": 0.7}, **change})
         with pytest.raises(ValueError, match=reason):
-            da.routh(system, [0.1, 1.0, 2.0, 0.1], [0.3, 0.2, 1.0, 0.3], group=group)
+            da.routh(system, [1.0, 1.0, 2.0], [0.2, 0.2, 1.0], group=group)
     small = da.routh(RING, *ROUND, group="s")
     thinned = da.simulate(small.system, small.x0, small.w0, h=0.1, steps=4, save_every=2)
     with pytest.raises(ValueError, match="path: saved states are up to"):

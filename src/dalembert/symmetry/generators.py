@@ -16,7 +16,7 @@ from dalembert.numbers import as_function, as_numbers, described
 from dalembert.systems.pickling import made
 
 PIVOT = 1e-6  # of the largest entry in units of the coordinates: what is smaller does not lead a row
-ZERO = 1e-9  # the same: what is smaller is rounding
+SHOWN = 1e-9  # relative: a number is written as the fraction that it is up to this
 LARGEST_DENOMINATOR = 12
 
 
@@ -39,10 +39,13 @@ def as_generator(value: Any, name: str, n: int) -> tuple[Callable, tuple | None]
     return affine(matrix.tolist(), shift.tolist()), (matrix, shift)
 
 
-def readable(space: Float[np.ndarray, "r p"], units: Float[np.ndarray, "p"], order: Sequence[int]) -> np.ndarray:
+def readable(
+    space: Float[np.ndarray, "r p"], units: Float[np.ndarray, "p"], order: Sequence[int], zero: float
+) -> np.ndarray:
     """Reduced rows that span the same space, in the user's units, with small fractions where there are some.
 
-    space: rows in units of the coordinates; units: what one of each entry is in the user's. order: which entry leads.
+    space: rows in units of the coordinates; units: what one of each entry is in the user's. order: which entry leads. zero:
+    relative, what is taken for rounding; with 0 rows are reduced and nothing else.
     """
     rows, at = np.array(space, dtype=float), 0
     for column in order:
@@ -56,11 +59,12 @@ def readable(space: Float[np.ndarray, "r p"], units: Float[np.ndarray, "p"], ord
         others = np.arange(len(rows)) != at
         rows[others] -= np.outer(rows[others, column], rows[at])
         at += 1
-    rows = np.where(np.abs(rows) <= ZERO * np.max(np.abs(rows), axis=1, initial=0.0, keepdims=True), 0.0, rows) * units
-    return np.array([_simplest(row, order) for row in _sparser(rows)]).reshape(rows.shape)
+    rows = np.where(np.abs(rows) <= zero * np.max(np.abs(rows), axis=1, initial=0.0, keepdims=True), 0.0, rows) * units
+    rows = _sparser(rows, zero) if zero else rows
+    return np.array([_simplest(row, order, zero) for row in rows]).reshape(rows.shape)
 
 
-def _sparser(rows: np.ndarray) -> np.ndarray:
+def _sparser(rows: np.ndarray, zero: float) -> np.ndarray:
     """Multiples of one row are taken from another as long as that leaves fewer entries: three masses turn as one body."""
     rows = np.array(rows)
     changed = True
@@ -70,25 +74,25 @@ def _sparser(rows: np.ndarray) -> np.ndarray:
             both = (rows[i] != 0.0) & (rows[j] != 0.0)
             for ratio in np.unique(rows[i, both] / rows[j, both]):
                 left = rows[i] - ratio * rows[j]
-                left[np.abs(left) <= ZERO * (np.abs(rows[i]) + np.abs(ratio * rows[j]))] = 0.0
+                left[np.abs(left) <= zero * (np.abs(rows[i]) + np.abs(ratio * rows[j]))] = 0.0
                 if np.count_nonzero(left) < np.count_nonzero(rows[i]):
                     rows[i], changed = left, True
                     break
     return rows
 
 
-def _simplest(row: np.ndarray, order: Sequence[int]) -> np.ndarray:
+def _simplest(row: np.ndarray, order: Sequence[int], zero: float) -> np.ndarray:
     """The row with that entry made 1, in this order, which makes most entries 1 or -1: x - 2 and not x/2 - 1."""
-    candidates = [np.array([_rounded(x / row[c]) for x in row]) for c in order if row[c] != 0.0]
+    candidates = [np.array([_rounded(x / row[c], zero) for x in row]) for c in order if row[c] != 0.0]
     return max(candidates, key=lambda x: int(np.sum(np.abs(x) == 1.0)), default=row)
 
 
-def _rounded(x: float) -> float:
+def _rounded(x: float, zero: float) -> float:
     """The fraction with a small denominator that x is up to rounding; x itself otherwise."""
     if not math.isfinite(x):
         return x
     near = float(Fraction(x).limit_denominator(LARGEST_DENOMINATOR))
-    return near if abs(near - x) <= ZERO * max(1.0, abs(x)) and (near != 0.0 or abs(x) < 1e-15) else x
+    return near if abs(near - x) <= zero * abs(x) else x
 
 
 def reading_order(n: int) -> list[int]:
@@ -117,6 +121,6 @@ def _sum(terms: Sequence[str]) -> str:
 def _term(x: float, what: str, last: str = "") -> str:
     words = " ".join(part for part in (what, last) if part)
     size = Fraction(abs(x)).limit_denominator(LARGEST_DENOMINATOR)
-    number = str(size) if abs(float(size) - abs(x)) <= ZERO * max(1.0, abs(x)) and size else f"{abs(x):.12g}"
+    number = str(size) if abs(float(size) - abs(x)) <= SHOWN * abs(x) and size else f"{abs(x):.12g}"
     sign = "-" if x < 0 else ""
     return f"{sign}{words}" if number == "1" and words else f"{sign}{number} {words}".rstrip()

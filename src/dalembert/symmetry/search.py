@@ -32,6 +32,9 @@ Kind = Literal["affine", "linear", "translations"]
 KINDS = ("affine", "linear", "translations")
 ENOUGH = 1.5  # samples for each unknown
 LEAST = 60
+SHARP = 0.01  # times the tolerance: entries are rounded as long as the residual stays below
+AT_ONE = 10.0  # times the tolerance: singular values are means over the states, residuals the largest
+ROUNDINGS = (1e-9, 1e-12, 0.0)  # how much of an entry is taken for rounding, as long as the field stays what it was
 SMALL = 1e-6  # of the largest entry of a field: it is tried whether such an entry is rounding
 LARGEST = 4e7  # numbers in the lifted fields at all samples
 
@@ -76,7 +79,7 @@ def symmetries(
         t0: time around which it is looked.
         size: (n,) how far from q0 to look in each coordinate; by default |q0|, or the way of v0 in one unit of time where
             q0 = 0, and for each at least what has the same kinetic energy.
-        tolerance: a singular value, or a relative residual, up to this is zero.
+        tolerance: a singular value up to this is zero, and a relative residual at one state up to ten times this.
 
     Returns:
         Symmetries.
@@ -142,7 +145,7 @@ def _judged(search: AffineSearch, name: str, function: Callable, pair: tuple | N
     if not isinstance(problem, System):
         work, order = largest["constraints"], problem.derivatives
     matrix, shift = (None, None) if pair is None else pair
-    return Symmetry(name, function, matrix, shift, largest, work, search.tolerance, order)
+    return Symmetry(name, function, matrix, shift, largest, work, AT_ONE * search.tolerance, order)
 
 
 @seldom
@@ -186,10 +189,18 @@ def _searched(search: AffineSearch, kind: Kind) -> Symmetries:
         kept, horizontal = null([*every, cut.work])[0], null(momentum)[0]
     else:
         kept, horizontal = space, space
-    rows, own = _basis(search, kept, chosen, centre), len(kept)
-    for one in (space, horizontal):
-        rows = _completed(rows, _basis(search, one, chosen, centre), len(one) - own, sizes, centre)
-    return Symmetries(tuple(_named(search, row) for row in rows), accepted, rejected, len(jets))
+    found: tuple[Symmetry, ...] = ()
+    for zero in ROUNDINGS:
+        rows = _basis(search, kept, chosen, centre, zero)
+        for one in (space, horizontal):
+            more = _basis(search, one, chosen, centre, zero)
+            rows = _completed(rows, more, len(one) - len(kept), sizes, centre)
+        found = tuple(_named(search, row) for row in rows)
+        missed = [x.residual for x in found[: len(space)]]
+        missed += [max(x.residuals["action"], x.work) for x in (*found[: len(kept)], *found[len(space) :])]
+        if max(missed, default=0.0) <= SHARP * search.tolerance:
+            break
+    return Symmetries(found, accepted, rejected, len(jets))
 
 
 def _completed(rows: np.ndarray, more: np.ndarray, count: int, sizes: np.ndarray, centre: np.ndarray) -> np.ndarray:
@@ -234,7 +245,7 @@ def _null_space(blocks: list[LeftSides], units: np.ndarray, tolerance: float) ->
     return basis[small] * units, accepted, float(np.min(values[~small], initial=np.inf))
 
 
-def _basis(search: AffineSearch, space: np.ndarray, chosen: slice, centre: np.ndarray) -> np.ndarray:
+def _basis(search: AffineSearch, space: np.ndarray, chosen: slice, centre: np.ndarray, zero: float) -> np.ndarray:
     """(A, b) of a readable basis, in the user's units and about the user's origin, as rows (r, n² + n)."""
     sizes, n = search.samples.sizes, len(centre)
     full = np.zeros((len(space), n * n + n))
@@ -242,7 +253,7 @@ def _basis(search: AffineSearch, space: np.ndarray, chosen: slice, centre: np.nd
     linear = full[:, : n * n].reshape(-1, n, n)
     full[:, n * n :] -= linear @ (centre / sizes)
     units = np.concatenate([np.outer(sizes, 1.0 / sizes).ravel(), sizes])
-    return readable(full, units, reading_order(n))
+    return readable(full, units, reading_order(n), zero)
 
 
 def _named(search: AffineSearch, row: np.ndarray) -> Symmetry:
@@ -252,7 +263,7 @@ def _named(search: AffineSearch, row: np.ndarray) -> Symmetry:
     scaled = np.abs(row / units)
     found, plain = (_affine(search, x) for x in (row, np.where(scaled <= SMALL * np.max(scaled), 0.0, row)))
     same = (plain.is_symmetry, plain.conserved) == (found.is_symmetry, found.conserved)
-    return plain if same and plain.residual <= max(found.residual, search.tolerance) else found
+    return plain if same and plain.residual <= max(found.residual, SHARP * search.tolerance) else found
 
 
 def _affine(search: AffineSearch, row: np.ndarray) -> Symmetry:
