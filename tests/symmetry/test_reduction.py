@@ -1,5 +1,6 @@
 """Reduced systems: equal to the full ones to rounding where both are discretized alike, and to their order otherwise."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -103,6 +104,25 @@ def test_a_ball_on_a_turntable_by_a_frame_that_rotations_carry_along():
         small.discrete(0.1)
     with pytest.raises(ValueError, match="frame: velocities that satisfy the constraints are no B w"):
         da.chaplygin(BALL.system, BALL.q0, BALL.v0, group=("e0", "e1", "e2", "e3"), frame=ball_on_turntable.frame)
+
+
+def test_a_moving_blade_with_friction_has_the_accelerations_of_the_full_system():
+    """d/dt(Bw + c) with ẇ of the reduced equations is the acceleration of the full ones, at a state and a time."""
+
+    def slip(q, v, t):
+        return jnp.sin(q[2] + 0.2 * t) * v[0] - jnp.cos(q[2] + 0.2 * t) * v[1] - 0.1 * jnp.sin(t)
+
+    def moving(q, v, t):
+        return 0.5 * (1.0 + 0.3 * jnp.sin(t)) * v @ v + 0.2 * v[2] * v[0] - 0.3 * q[2] * jnp.cos(t)
+
+    system = da.System(moving, da.Nonholonomic(slip), forces=lambda q, v, t: -0.3 * (1 + t) * v, time_dependent=True)
+    q, v, t = np.array([0.4, -0.3, 0.7]), np.array([0.0, 0.0, 0.6]), 0.5
+    v = np.asarray(da.project(system, q, v + [0.5, 0.4, 0.0], t0=t).v)
+    small = da.chaplygin(system, q, v, group=(0, 1), t0=t)
+    rate = da.acceleration(small.system, small.x0, small.w0, t)[0]
+    velocity = lambda y, w, s: small.frame.velocity(system, y, w, s)  # noqa: E731
+    a = jax.jvp(velocity, (jnp.asarray(q), jnp.asarray(small.w0), jnp.asarray(t)), (jnp.asarray(v), rate, jnp.ones(())))[1]
+    np.testing.assert_allclose(a, da.acceleration(system, q, v, t)[0], atol=1e-12)
 
 
 def test_impulses_of_a_discrete_system():

@@ -11,7 +11,7 @@ import numpy as np
 from dalembert.symmetry.chaplygin_equations import reduced_force, reduced_system
 from dalembert.symmetry.frames import VelocityFrame, indices_of, own_parts
 from dalembert.symmetry.reduced import Reduced
-from dalembert.symmetry.samples import place_of_search, sample
+from dalembert.symmetry.samples import Samples, place_of_search, sample
 from dalembert.systems import System, check_x64
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError
 from dalembert.systems.distribution.reduction import check_first_order
@@ -70,8 +70,8 @@ def chaplygin(system: System, q0, v0, *, group: Any, frame: Any = None, t0: floa
     m = sum(check_shapes(system, q, v, np.asarray(now)))
     chosen = indices_of(system, group, len(q))
     own = _frame(system, q, v, now, chosen, m) if frame is None else _given(system, q, now, chosen, frame, m)
-    _check(system, own, sample(system, place, POINTS).jets, now)
-    basis, ahead = map(np.asarray, _parts(system, own, q[None], now))
+    _check(system, own, sample(system, place, POINTS))
+    basis, ahead = map(np.asarray, _parts(system, own, q[None], np.array([now])))
     w0, residual = _speeds(basis, ahead, v[None])
     if residual > SAME:
         raise InconsistentDataError(f"v0: {residual:.2g} of it is not admissible; da.project finds the nearest that is")
@@ -118,9 +118,9 @@ def _given(system: System, q: np.ndarray, t: float, group: tuple[int, ...], fram
     return VelocityFrame(rest, group, shape[1] - len(rest), tuple(q.tolist()), (basis, drift), False)
 
 
-def _check(system: System, frame: VelocityFrame, jets: np.ndarray, t: float) -> None:
+def _check(system: System, frame: VelocityFrame, samples: Samples) -> None:
     """ValueError where the frame does not span the admissible velocities, or L_c and f_c change along the group."""
-    q, v = jets[:, 0], jets[:, 1]
+    q, v, t = samples.jets[:, 0], samples.jets[:, 1], samples.times
     basis, ahead = map(np.asarray, _parts(system, frame, q, t))
     if not (np.all(np.isfinite(basis)) and np.all(np.isfinite(ahead))):
         raise ValueError(
@@ -162,14 +162,14 @@ def _rows(system: System, q, v, t):
 
 @seldom
 def _parts(system: System, frame: VelocityFrame, q, t):
-    return jax.vmap(lambda y: frame.parts(system, y, t))(q)
+    return jax.vmap(lambda y, s: frame.parts(system, y, s))(q, t)
 
 
 @seldom
 def _values(system: System, frame: VelocityFrame, q, w, t):
     """(|R B| and the sizes of its terms), and (L_c, f_c, their sizes) at q and on the section."""
 
-    def at(y, rate):
+    def at(y, rate, t):
         v, force = frame.velocity(system, y, rate, t), reduced_force(system, frame, y, rate, t)
         p = jax.grad(lambda u: system.call(system.lagrangian, y, u, t=t))(v)
         return (
@@ -178,11 +178,11 @@ def _values(system: System, frame: VelocityFrame, q, w, t):
             jnp.abs(force) + jnp.abs(frame.basis(system, y, t)).T @ jnp.abs(p),
         )
 
-    def work(y, rate):
+    def work(y, rate, t):
         basis = frame.basis(system, y, t)
         rows = all_reactions(system, y, frame.velocity(system, y, rate, t), jnp.zeros_like(y), t)
         return jnp.abs(rows @ basis), jnp.abs(rows) @ jnp.abs(basis)
 
     section = lambda y: frame.section(y[np.array(frame.shape, dtype=int)])  # noqa: E731
-    on = lambda y, rate: at(section(y), rate)  # noqa: E731
-    return jax.vmap(work)(q, w), jax.vmap(at)(q, w), jax.vmap(on)(q, w)
+    on = lambda y, rate, s: at(section(y), rate, s)  # noqa: E731
+    return jax.vmap(work)(q, w, t), jax.vmap(at)(q, w, t), jax.vmap(on)(q, w, t)

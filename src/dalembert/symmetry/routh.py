@@ -13,7 +13,7 @@ from dalembert.algebra.least_norm import inverse
 from dalembert.symmetry.chaplygin_equations import with_own
 from dalembert.symmetry.frames import VelocityFrame, indices_of
 from dalembert.symmetry.reduced import Reduced
-from dalembert.symmetry.samples import place_of_search, sample
+from dalembert.symmetry.samples import Samples, place_of_search, sample
 from dalembert.systems import Holonomic, System, check_x64
 from dalembert.systems.checks import RankDeficientError
 from dalembert.systems.equations import all_reactions, force
@@ -75,7 +75,7 @@ def routh(system: System, q0, v0, *, group: Any, t0: float = 0.0, size=None) -> 
     check_shapes(system, q, v, np.asarray(now))
     group_at = indices_of(system, group, len(q))
     shape = tuple(i for i in range(len(q)) if i not in group_at)
-    _check(system, group_at, sample(system, place, POINTS).jets, now)
+    _check(system, group_at, sample(system, place, POINTS))
     inertia, momentum = (np.asarray(x) for x in _of_group(system, group_at, q, v, now))
     values = np.linalg.svd(inertia, compute_uv=False)
     if values[-1] <= 1e-12 * values[0]:
@@ -184,7 +184,7 @@ def _of_group(system: System, group: tuple, q, v, t):
 def _read(system: System, group: tuple, q, v, t):
     """What should be zero, with the sizes of what it is compared with."""
 
-    def at(x, w):
+    def at(x, w, t):
         by_q, by_v = jax.grad(lambda y, u: system.call(system.lagrangian, y, u, t=t), (0, 1))(x, w)
         pushed, by = force(system, x, w, t), jax.jacfwd(lambda y: force(system, y, w, t))(x)
         rows = all_reactions(system, x, w, jnp.zeros_like(w), t)
@@ -195,12 +195,13 @@ def _read(system: System, group: tuple, q, v, t):
             (rows[:, _at(group)], rows), (here - there, here), by_v,
         )  # fmt: skip
 
-    return jax.vmap(at)(q, v)
+    return jax.vmap(at)(q, v, t)
 
 
-def _check(system: System, group: tuple[int, ...], jets: np.ndarray, t: float) -> None:
+def _check(system: System, group: tuple[int, ...], samples: Samples) -> None:
     """ValueError for what reads a coordinate of the group, or acts on it."""
-    *found, by_v = _read(system, group, jets[:, 0], jets[:, 1], t)
+    jets = samples.jets
+    *found, by_v = _read(system, group, jets[:, 0], jets[:, 1], samples.times)
     told = (
         "L reads a coordinate of it", "forces act on it, or read it", "a constraint reads it",
         "L is not quadratic in its velocities",
