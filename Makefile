@@ -13,7 +13,7 @@ LOWEST_TESTS ?= tests/step/test_forms.py tests/boundary/test_boundary.py
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 LOWEST_INSTALL := $(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c .ci/lowest.txt
-EXAMPLES = $(shell find examples -name '*.py' ! -name '_*' 2>/dev/null | sort)
+EXAMPLES = $(shell find examples -name '*.py' ! -name '_*' ! -path '*/notebooks/*' 2>/dev/null | sort)
 
 # XLA's quick way of compiling, as in tests/conftest.py, where its default way has tests of its own: most of the time of the
 # examples is compilation. `make EXAMPLES_XLA_FLAGS= examples` takes the defaults.
@@ -25,7 +25,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lowest package check format lint types docs browser examples truth clean
+.PHONY: help demo test lowest package check format lint types docs browser examples notebooks pictures truth clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -80,6 +80,13 @@ examples: $(VENV)/.with-run  ## run every example with its fast setting; results
 	  $(BIN)/python $$1 $$folder > $$folder/output.txt 2>&1 \
 	    || { tail -n 40 $$folder/output.txt; echo "$$1 failed"; exit 255; }; \
 	  echo "$$1: $$(( $$(date +%s) - began )) s"' example {}
+
+notebooks: $(VENV)/.with-notebooks $(VENV)/.with-run  ## run every cell of the notebooks; they go to out/notebooks
+	$(BIN)/python examples/notebooks/_build.py out/notebooks
+
+pictures: $(VENV)/.with-run  ## draw the documentation's home and gallery again, into docs/figures; minutes
+	$(BIN)/python examples/home.py docs/figures
+	$(BIN)/python examples/cards.py docs/figures/gallery
 
 clean:  ## remove everything the Makefile made
 	rm -rf .venv out site build dist .pytest_cache .ruff_cache .hypothesis .cache

@@ -24,7 +24,7 @@ PACKAGE = "dalembert"
 SOURCES = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 LEVELS = (
-    ("numbers", "outcome", "lazy", "interrupts", "notebook", "messages"),
+    ("numbers", "outcome", "lazy", "interrupts", "notebook", "messages", "precision"),
     ("path", "solution", "tracing"),
     ("algebra", "drawing"),
     ("native",),
@@ -131,7 +131,7 @@ def fault(entry: Import) -> str | None:
         return None
     if entry.dynamic:
         return "is a dynamic import; write an import statement at the top of the module"
-    if entry.deferred:
+    if entry.deferred and here not in LEVELS[-1]:
         return "stands inside a function; dalembert modules are imported at the top of the module"
     if there == "":
         return "imports from the package itself; name the room the object lives in"
@@ -226,9 +226,26 @@ def printed(program: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_importing_the_package_loads_none_of_its_rooms():
-    program = f"import sys, {PACKAGE}; print(*[name for name in sys.modules if name.startswith('{PACKAGE}.')])"
-    assert printed(program) == []
+def test_importing_the_package_loads_no_room_but_the_precision_and_no_jax():
+    program = (
+        f"import sys, {PACKAGE}; print(*[name for name in sys.modules if name == 'jax' or name.startswith('{PACKAGE}.')])"
+    )
+    assert printed(program) == [f"{PACKAGE}.precision"]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import jax; import dalembert",
+        "import importlib.util, dalembert; importlib.util.find_spec('jax'); importlib.reload(dalembert)",
+    ],
+)
+def test_jax_computes_in_double_precision_from_its_first_moment(first):
+    """Whoever imports it, or only asks where it is, and when; and its own source stays what others find."""
+    program = (
+        f"{first}; import inspect, jax, jax.numpy as jnp; print(jnp.zeros(1).dtype, 'Copyright' in inspect.getsource(jax))"
+    )
+    assert printed(program) == ["float64", "True"]
 
 
 def test_all_public_names_together_load_no_heavy_library():
@@ -280,6 +297,7 @@ ALLOWED = {
     "the package may wait for a name's first use": {
         "__init__.py": "import importlib\ndef __getattr__(name):\n    return importlib.import_module(name)"
     },
+    "the uppermost room may wait for a command": {"cli/run.py": "def run():\n    from dalembert.step import simulate"},
     "a lazy heavy library": {"show.py": "def plot(path):\n    import matplotlib.pyplot as plt"},
     "a dynamic import of a library": {"show.py": "import importlib\nplotly = importlib.import_module('plotly')"},
 }
@@ -302,7 +320,7 @@ FORBIDDEN = {
         "inside a function",
     ),
     "in a function of a room's own package": (
-        {"cli/__init__.py": "def __getattr__(name):\n    from dalembert import step\n    return step"},
+        {"papers/__init__.py": "def __getattr__(name):\n    from dalembert import step\n    return step"},
         "inside a function",
     ),
     "the package itself": ({"store.py": f"from {PACKAGE} import simulate"}, "the package itself"),

@@ -1,21 +1,21 @@
 """dalembert: discrete Lagrange-d'Alembert mechanics on JAX.
 
 Importing the package turns JAX's 64 bit mode on: second differences in single precision are noise. A public name loads its
-room, and those below, with its first use: all of them together take a quarter of the time in which JAX loads.
+room, and those below, with its first use. JAX itself loads with the first of them, or when the user imports it, so that what
+needs no array (the help of the command line, its mistakes) is there at once; its 64 bit mode is on from its first moment.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
-import jax
+from dalembert import precision
 
-jax.config.update("jax_enable_x64", True)
+precision.doubled()
 
-# From below.
 ROOMS = (
     "outcome", "interrupts", "path", "solution", "drawing", "systems", "symbolic", "discretize", "step", "boundary",
     "control", "guidance", "laws", "measure", "claims", "symmetry", "store", "show", "studies",
-)  # fmt: skip
+)  # from below  # fmt: skip
 DOORS = {"step": "studies"}  # what is written into a store by the first room's functions is written by the second
 
 if TYPE_CHECKING:

@@ -1,6 +1,9 @@
 """Nearest consistent data and the reference flow against closed forms."""
 
+import contextlib
+
 import diffrax
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -37,6 +40,30 @@ def test_nearest_velocity_of_a_distribution():
     found = da.project(PARTICLE, [0.0, y, 0.0], v0)
     np.testing.assert_allclose(found.v, v0 - (v0 @ normal) * normal, atol=1e-12)
     assert found.moved_q == 0
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-2, 1e6])
+@pytest.mark.parametrize("v0", [[1.0, 0.0, 0.3, 0.0, 0.0], [1.0, 0.0, np.tan(0.3), 0.0, 0.0], [1.0, 0.1, 0.3, 0.2, 0.1]])
+def test_rows_whose_velocities_all_vanish(v0, unit):
+    """Across the axles of a car and of its trailer, straight behind it: ẏ = 0, and with it all of the third row. In units
+    of length of their own; the truth is the least square solution of the three linear rows."""
+
+    def across(q, v):
+        front = -jnp.sin(0.3) * v[0] + jnp.cos(0.3) * (v[1] + unit * v[2])
+        return jnp.array([v[1], front, v[1] - unit * v[4]])
+
+    car = da.System(lambda q, v: 0.5 * v @ v, da.Nonholonomic(across))
+    start = np.array(v0) * [unit, unit, 1.0, 1.0, 1.0]
+    rows = np.asarray(jax.jacfwd(lambda v: across(None, v))(start))
+    found = da.project(car, np.zeros(5), start)
+    np.testing.assert_allclose(found.v, start - np.linalg.pinv(rows) @ rows @ start, atol=1e-12 * max(unit, 1.0))
+
+
+def test_rounding_is_no_excuse_where_rows_are_nearly_parallel():
+    """v₀ = 0 and v₀ = 1e-6 v₁: what is left of v₁ would be noise of 1e-4 of it."""
+    edge = da.System(lambda q, v: 0.5 * v @ v, da.Nonholonomic(lambda q, v: jnp.array([v[0], v[0] - 1e-6 * v[1]])))
+    with contextlib.suppress(da.InconsistentDataError):
+        assert abs(da.project(edge, [0.0, 0.0, 0.0], [1e-7, 0.1, 1.0]).v[1]) < 1e-9
 
 
 def test_nothing_to_do_for_constraints_on_accelerations():

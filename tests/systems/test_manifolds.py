@@ -8,6 +8,7 @@ from jax.experimental.jet import jet as taylor
 
 import dalembert as da
 from dalembert.systems.manifolds.models import left_translation
+from dalembert.systems.manifolds.splines import warn_of_scalar_last
 
 M = da.manifolds
 T = 0.7
@@ -159,3 +160,12 @@ def test_projection_and_distance():
 def test_mistakes_name_the_argument(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call()
+
+
+def test_a_quaternion_that_looks_scalar_last_gets_a_warning():
+    """(0, 0, 0, 1) is no rotation with the scalar last; other rotations, and points of other spheres, are left alone."""
+    identity, turned = [0.0, 0.0, 0.0, 1.0], [np.cos(0.2), 0.0, 0.0, np.sin(0.2)]
+    with pytest.warns(UserWarning, match=r"\(w, x, y, z\) here, the scalar first"):
+        warn_of_scalar_last(M.rotations(), np.array([identity, turned]))
+    warn_of_scalar_last(M.rotations([1.0, 2.0, 3.0]), np.array([[1.0, 0.0, 0.0, 0.0], turned]))
+    warn_of_scalar_last(M.sphere(), np.array([identity, turned]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.algebra.jumps import may_jump
 from dalembert.tracing import traced_once
 
@@ -60,11 +61,6 @@ class Solve(NamedTuple):
     singular: Bool[Array, ""]
     not_finite: Bool[Array, ""]
     not_converged: Bool[Array, ""]
-
-
-def value_and_jacobian(function: Callable[[Array], Any], z: Float[Array, "z"]) -> tuple[Any, Any]:
-    """F(z) and F′(z), (…, z), with one tracing of F: forward mode along the unit vectors. F: an array or a tree of them."""
-    return jax.vmap(lambda d: jax.jvp(function, (z,), (d,)), out_axes=(None, -1))(jnp.eye(z.shape[0]))
 
 
 def newton(

@@ -17,7 +17,7 @@ from dalembert.solution import Solution
 from dalembert.systems.checks import check_x64
 from dalembert.systems.manifolds import Embedded, Manifold, ambient_spline, riemannian_spline
 from dalembert.systems.manifolds.manifold import check_functions
-from dalembert.systems.manifolds.splines import check_manifold
+from dalembert.systems.manifolds.splines import check_manifold, warn_of_scalar_last
 
 ON = 1e-8  # distance from the manifold, relative to the point's size, that is taken as rounding
 SAMPLES = 1001  # of the straight line between two points; an odd number, so that its middle is one of them
@@ -90,6 +90,7 @@ def spline(
     as_flag(ambient, "ambient")
     problem = ambient_spline(manifold, derivatives) if ambient else riemannian_spline(manifold, derivatives)
     times, places = _read_points(manifold, points)
+    warn_of_scalar_last(manifold, places)
     boundary_data = [_read_end(manifold, given, name, place, derivatives)
             for given, name, place in ((initial, "initial", places[0]), (final, "final", places[-1]))]  # fmt: skip
     t = grid(times, steps)

@@ -1,8 +1,14 @@
-"""The application: what its commands share, the words for their arguments, errors in one line, where they print."""
+"""The application: what its commands share, the words for their arguments, errors in one line, where they print.
+
+Nothing here and in the modules that declare commands imports JAX: help, completion and mistakes are answered at once. A
+command imports what it runs when it is called.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
+import platform
 from collections.abc import Iterator
 from pathlib import Path as File
 from typing import Annotated, NoReturn
@@ -11,20 +17,46 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from dalembert.cli.arguments import BRANCHES, SCHEMES
-from dalembert.step.start.second_node import STARTERS
+from dalembert.cli.words import BRANCHES, SCHEMES, STARTERS, all_names, scheme_names, system_names
 
 app = typer.Typer(
-    help="Discrete Lagrange-d'Alembert mechanics.",
+    help="Discrete Lagrange-d'Alembert mechanics: run systems, solve boundary problems, measure what the theory promises.",
+    epilog="dalembert COMMAND --help has examples. The names are those of dalembert list, or file.py:name.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-Name = Annotated[str, typer.Argument(help="a name of the gallery, or file.py:name for a System or an Entry of your own")]
+
+def examples(*lines: str) -> str:
+    """The end of a command's help; tests run these lines."""
+    return "\n\n".join(["Examples:", *(f"  dalembert {line}" for line in lines)])
+
+
+def _tell_versions(wanted: bool) -> None:
+    if wanted:
+        own, *others = (f"{name} {importlib.metadata.version(name)}" for name in ("dalembert", "jax", "numpy"))
+        typer.echo(f"{own} ({', '.join([f'Python {platform.python_version()}', *others])})")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Versions of dalembert and what it computes with.", callback=_tell_versions, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Typer's place for options of the whole program."""
+
+
+_NAME = "a name of the gallery, or file.py:name for a System or an Entry of your own"
+Name = Annotated[str, typer.Argument(help=_NAME, autocompletion=system_names)]
+Either = Annotated[str, typer.Argument(help=f"{_NAME}, or a BoundaryEntry", autocompletion=all_names)]
 Set = Annotated[list[str] | None, typer.Option("--set", help="parameter, such as m=2 or weights=1,2,3; may be repeated")]
 Data = Annotated[str | None, typer.Option(help="numbers between commas, such as 0,1")]
-SchemeName = Annotated[str, typer.Option(help=f"{', '.join(SCHEMES)}, or file.py:name")]
+SchemeName = Annotated[str, typer.Option(help=f"{', '.join(SCHEMES)}, or file.py:name", autocompletion=scheme_names)]
 StarterName = Annotated[str, typer.Option(help=", ".join(STARTERS))]
 OrderNumber = Annotated[int, typer.Option("--order", help="2, or 4, 6, 8 by composition of a self-adjoint scheme")]
 BranchName = Annotated[
@@ -33,9 +65,10 @@ BranchName = Annotated[
 ]
 Step = Annotated[float | None, typer.Option("--h", help="step; below 0 for a run backwards in time")]
 Steps = Annotated[int | None, typer.Option(help="number of steps")]
-Length = Annotated[float | None, typer.Option("--time", help="length of the run, instead of --steps")]
+Length = Annotated[float | None, typer.Option("--time", help="length of the run, a multiple of h, instead of --steps")]
 Figure = Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")]
 Force = Annotated[bool, typer.Option("--force", help="replace files that exist")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON, as the page Command line describes it")]
 
 
 def console(stderr: bool = False) -> Console:

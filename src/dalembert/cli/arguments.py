@@ -5,27 +5,20 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import sys
-from pathlib import Path as File
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
+from dalembert.cli import words
 from dalembert.control import OptimalControl
 from dalembert.discretize import Scheme
 from dalembert.discretize.window_maps import MAPS, WindowMap
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
-from dalembert.numbers import MOST, MOST_NODES, as_positive, whole_number
+from dalembert.numbers import MOST_NODES, as_positive, whole_number
 from dalembert.step import Avoid, Branch, Nearest
-from dalembert.step.start.second_node import STARTERS, Starter
+from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, VariationalProblem
 from dalembert.systems.sizes import as_step
-
-SCHEMES = (
-    "default", "borda-fernandez-grillo", "jimenez-scheurle-explicit", "jimenez-scheurle-implicit", "nodes",
-    "drift-kick-drift", "kick-drift-kick",
-)  # fmt: skip
-BRANCHES = ("avoid", "nearest-prediction", "nearest-previous")
-BACKENDS = ("native", "jax")
 
 
 class InitialValueProblem(NamedTuple):
@@ -40,15 +33,8 @@ class InitialValueProblem(NamedTuple):
 
 
 def named_problem(name: str) -> InitialValueProblem:
-    if ":" not in name and not name.endswith(".py"):
-        key = name.replace("-", "_")
-        if key in PROBLEMS:
-            raise ValueError(f"{name}: is a boundary problem; dalembert solve {name} solves it")
-        if key not in ENTRIES:
-            raise ValueError(f"{name}: no system of the gallery; there are {', '.join(ENTRIES)}, or give file.py:name")
-        found: Any = ENTRIES[key]
-    else:
-        found = _from_file(name)
+    words.check_system(name)
+    found = found_of(name)
     if isinstance(found, System):
         return InitialValueProblem(found)
     if isinstance(getattr(found, "system", None), System):
@@ -58,24 +44,18 @@ def named_problem(name: str) -> InitialValueProblem:
 
 
 def found_of(name: str) -> Any:
-    """What a name stands for, of whatever kind; None where the gallery has none of it."""
-    if ":" not in name and not name.endswith(".py"):
-        key = name.replace("-", "_")
-        return ENTRIES.get(key) or PROBLEMS.get(key)
-    return _from_file(name)
+    """What a name stands for, of whatever kind."""
+    words.check_either(name)
+    if words.in_file(name):
+        return _from_file(name)
+    key = name.replace("-", "_")
+    return ENTRIES.get(key) or PROBLEMS[key]
 
 
 def named_boundary_problem(name: str, parameters: list[str] | None) -> BoundaryEntry:
     """A boundary problem of the gallery, or a BoundaryEntry of a file, with other parameters."""
-    key = name.replace("-", "_")
-    if ":" not in name and not name.endswith(".py"):
-        if key not in PROBLEMS:
-            raise ValueError(
-                f"{name}: no boundary problem of the gallery; there are {', '.join(PROBLEMS)}, or give file.py:name"
-            )
-        found = PROBLEMS[key]
-    else:
-        found = _of_type(name, BoundaryEntry)
+    words.check_boundary_problem(name)
+    found = _of_type(name, BoundaryEntry) if words.in_file(name) else PROBLEMS[name.replace("-", "_")]
     return dataclasses.replace(found, problem=with_parameters(found.problem, parameters))
 
 
@@ -97,17 +77,12 @@ def first_guess(entry: BoundaryEntry, steps: int) -> np.ndarray | None:
 
 def _from_file(reference: str) -> Any:
     """The object `name` of a Python file, from file.py:name."""
-    file, _, name = reference.rpartition(":")
-    if not file or not name:
-        raise ValueError(f"{reference}: give the file and the name in it, file.py:name")
-    source = File(file)
-    if not source.is_file():
-        raise FileNotFoundError(f"{file}: no such file")
-    spec = importlib.util.spec_from_file_location(source.stem, source)
+    file, name = words.file_and_name(reference)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise ValueError(f"{file}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(source.resolve().parent))
+    sys.path.insert(0, str(file.resolve().parent))
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -123,19 +98,15 @@ def with_data(
     problem: InitialValueProblem, parameters: list[str] | None, q0: str | None, v0: str | None
 ) -> InitialValueProblem:
     system = with_parameters(problem.system, parameters)
-    start = _numbers(q0, "--q0") if q0 is not None else needed(problem.q0, "q0", "a System")
-    speed = _numbers(v0, "--v0") if v0 is not None else needed(problem.v0, "v0", "a System")
+    start = np.array(words.numbers_of(q0, "--q0")) if q0 is not None else needed(problem.q0, "q0", "a System")
+    speed = np.array(words.numbers_of(v0, "--v0")) if v0 is not None else needed(problem.v0, "v0", "a System")
     return problem._replace(system=system, q0=start, v0=speed)
 
 
 def with_parameters(system: Any, parameters: list[str] | None) -> Any:
-    for text in parameters or ():
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ValueError(f"--set {text}: give name=value, such as m=2")
-        numbers = _numbers(value, f"--set {name}")
+    for text, name, value in words.parameters_of(parameters):
         try:
-            system = system.replace(**{name.strip(): numbers if "," in value else numbers[0]})
+            system = system.replace(**{name: value})
         except (ValueError, TypeError) as error:
             raise ValueError(f"--set {text}: {error}") from error
     return system
@@ -147,41 +118,26 @@ def needed(value: Any, option: str, name: str) -> Any:
     return value
 
 
-def _numbers(text: str, name: str) -> Any:
-    try:
-        return np.array([float(x) for x in text.split(",")])
-    except ValueError:
-        raise ValueError(f"{name}: found {text!r}; give numbers between commas, such as 0,1.5") from None
-
-
 def step_and_count(
     problem: InitialValueProblem, h: float | None, steps: int | None, time: float | None, name: str
 ) -> tuple[float, int]:
-    """Those that were asked for, otherwise the problem's own."""
-    step = needed(h if h is not None else problem.h, "h", name)
-    return step, step_count(step, steps, time if time is not None or steps is not None else problem.time, name)
-
-
-def step_count(h: float, steps: int | None, time: float | None, name: str) -> int:
-    if steps is not None and time is not None:
-        raise ValueError("--steps, --time: found both; give one of them")
+    """Those that were asked for, otherwise the problem's own, whose typical time need be no multiple of another h."""
+    words.check_grid(None, steps, time)
+    step = as_step(needed(h if h is not None else problem.h, "h", name), "--h")
     if steps is not None:
-        return steps
-    wanted = as_positive(needed(time, "steps or --time", name), "--time", "a positive, finite time")
-    number = wanted / abs(as_step(h, "--h"))
-    if not number <= MOST:
-        raise ValueError(f"--time, --h: found {wanted:g} and {h:g}, which are {number:g} steps; give a longer step")
-    return max(1, round(number))
+        return step, steps
+    wanted = time if time is not None else needed(problem.time, "steps or --time", name)
+    length = as_positive(wanted, "--time", "a positive, finite time")
+    return step, words.count_of(length, step, whole=time is not None)
 
 
 def named_scheme(name: str, order: int = 2) -> Scheme | None:
-    if ":" in name:
+    words.check_scheme(name)
+    if words.in_file(name):
         if order != 2:
             raise ValueError(f"--order: found {order} with a Scheme of your own; give it there, Scheme(..., order={order})")
         return _of_type(name, Scheme)
     plain = name.replace("_", "-")
-    if plain not in SCHEMES:
-        raise ValueError(f"--scheme: found {name}; there are {', '.join(SCHEMES)}, or give file.py:name")
     preset = _PRESETS.get(plain)
     if preset is None:
         return Scheme(None if plain == "default" else plain.replace("-", "_"), order=order)  # type: ignore[arg-type]
@@ -200,33 +156,26 @@ _PRESETS = {
 
 
 def named_starter(name: str) -> Starter:
-    if name not in STARTERS:
-        raise ValueError(f"--starter: found {name!r}; there are {', '.join(STARTERS)}")
+    words.check_starter(name)
     return cast(Starter, name)
 
 
 def named_backend(name: str | None) -> Literal["native", "jax"] | None:
-    if name is not None and name not in BACKENDS:
-        raise ValueError(f"--backend: found {name!r}; there are {', '.join(BACKENDS)}; without the option the run chooses")
+    if name is not None:
+        words.check_backend(name)
     return cast(Literal["native", "jax"] | None, name)
 
 
 def named_branch(name: str | None) -> Branch | None:
     if name is None:
         return None
+    words.check_branch(name)
     kind, _, components = name.partition(":")
-    if kind not in BRANCHES:
-        if ":" in name:
-            return _of_type(name, Branch)
-        raise ValueError(f"--branch: found {name}; there are {', '.join(BRANCHES)}, or give file.py:name")
+    if kind not in words.BRANCHES:
+        return _of_type(name, Branch)
     if kind == "avoid":
         return Avoid()
-    chosen = None
-    if components:
-        try:
-            chosen = [int(x) for x in components.split(",")]
-        except ValueError:
-            raise ValueError(f"--branch: found {name}; the coordinates behind it are whole numbers, such as 0,1") from None
+    chosen = words.coordinates_of(name) if components else None
     return Nearest("prediction" if kind == "nearest-prediction" else "previous", chosen)
 
 

@@ -1,22 +1,20 @@
-"""The commands. Bad input ends with one line and exit code 2; a run that fails keeps what it computed and exits 1."""
+"""run, resume and solve. Bad input is one line and exit code 2; a run that fails keeps what it computed and exits 1."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path as File
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from dalembert.boundary import Free
-from dalembert.boundary import solve as solved
 from dalembert.cli.application import (
     BranchName,
     Data,
     Figure,
     Force,
+    Json,
     Length,
     Name,
     OrderNumber,
@@ -27,60 +25,36 @@ from dalembert.cli.application import (
     Steps,
     app,
     console,
+    examples,
     one_line_errors,
 )
-from dalembert.cli.arguments import (
+from dalembert.cli.output import DRAWN, STORED, check_target, draw, print_json, store
+from dalembert.cli.words import (
     BACKENDS,
     SCHEMES,
-    first_guess,
-    named_backend,
-    named_boundary_problem,
-    named_branch,
-    named_discretization,
-    named_problem,
-    named_scheme,
-    named_starter,
-    step_and_count,
-    with_data,
-    with_parameters,
+    WINDOWS,
+    check_grid,
+    check_words,
+    parameters_of,
+    problem_names,
 )
-from dalembert.cli.output import DRAWN, STORED, check_folder, check_target, draw, store
-from dalembert.control import OptimalControl, refine
-from dalembert.discretize.window_maps import MAPS
-from dalembert.gallery import ENTRIES, PROBLEMS
-from dalembert.gallery.entry import BoundaryEntry
-from dalembert.outcome import Outcome
-from dalembert.papers import PAPERS
-from dalembert.path import Path
-from dalembert.show import plot
-from dalembert.solution import ControlSolution
-from dalembert.step import simulate
-from dalembert.step.run.progress import Bar
-from dalembert.store import load
-from dalembert.studies import resume as resumed
+
+if TYPE_CHECKING:
+    from dalembert.path import Path
+    from dalembert.solution import ControlSolution
 
 ZARR = ".zarr"
 SILENT = 2.0  # seconds of work that is over before anybody asks how far it is
 
 
-@app.command("list")
-def list_gallery() -> None:
-    """List the systems and boundary problems of the gallery with formula, parameters and source."""
-    for title, known in (
-        ("dalembert run", [(entry, entry.system) for entry in ENTRIES.values()]),
-        ("dalembert solve", [(entry, entry.problem) for entry in PROBLEMS.values()]),
-    ):
-        table = Table(title, "formula", "parameters", "source", box=None, padding=(0, 2, 0, 0))
-        for entry, system in known:
-            values = system.parameters or {}
-            parameters = ", ".join(
-                f"{name} = {' '.join(f'{x:g}' for x in np.ravel(value))}" for name, value in values.items()
-            )
-            table.add_row(*(Text(x) for x in (entry.name, entry.formula, parameters, entry.source)))
-        console().print(table)
-
-
-@app.command()
+@app.command(
+    epilog=examples(
+        "run pendulum --set g_over_l=2 --time 20 --save run.nc --plot run.png",
+        "run contact_oscillator --order 4 --h 0.5 --time 100 --json",
+        "run mine.py:falling --q0 0,0 --v0 1,2 --h 0.1 --steps 40",
+        "run pendulum --steps 2000 --save run.zarr",
+    )
+)
 def run(
     name: Name,
     *,
@@ -104,15 +78,33 @@ def run(
     ] = None,
     picture: Figure = None,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Simulate a system; print how it went, and store or plot the path. A run that fails keeps its path and exits 1;
     after Ctrl-C the code is 130."""
     with one_line_errors():
-        problem = with_data(named_problem(name), parameter, q0, v0)
-        step, count = step_and_count(problem, h, steps, time, name)
+        check_words({"system": name, "--q0": q0, "--v0": v0, "scheme": scheme, "starter": starter, "branch": branch,
+                     "backend": backend})  # fmt: skip
+        check_grid(h, steps, time)
+        parameters_of(parameter)
         streamed = file is not None and file.suffix == ZARR
         check_target(None if streamed else file, (*STORED, ZARR), "--save", force)
         check_target(picture, DRAWN, "--plot", force)
+        import dalembert.studies  # noqa: F401, which writes stores
+        from dalembert.cli.arguments import (
+            named_backend,
+            named_branch,
+            named_problem,
+            named_scheme,
+            named_starter,
+            step_and_count,
+            with_data,
+        )
+        from dalembert.step import simulate
+        from dalembert.step.run.progress import Bar
+
+        problem = with_data(named_problem(name), parameter, q0, v0)
+        step, count = step_and_count(problem, h, steps, time, name)
         path = simulate(
             problem.system,
             problem.q0,
@@ -130,10 +122,10 @@ def run(
         )
         if file is not None and not streamed:
             store(path, file, force)
-        _told(path, file if streamed else None, name, picture, force)
+        _told(path, name, (file, picture), streamed, force, as_json)
 
 
-@app.command("resume")
+@app.command("resume", epilog=examples("resume pendulum run.zarr"))
 def resume_run(
     name: Name,
     store: Annotated[File, typer.Argument(help="a run that was begun with --save, such as run.zarr")],
@@ -147,40 +139,65 @@ def resume_run(
     ] = False,
     picture: Figure = None,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Go on with a run that Ctrl-C, a kill, a full disk or a loss of power has ended, to the path it would have had."""
     with one_line_errors():
+        check_words({"system": name, "scheme": scheme, "branch": branch})
+        parameters_of(parameter)
         check_target(picture, DRAWN, "--plot", force)
-        path = resumed(
+        from dalembert.cli.arguments import named_branch, named_problem, named_scheme, with_parameters
+        from dalembert.step.run.progress import Bar
+        from dalembert.studies import resume
+
+        path = resume(
             store, with_parameters(named_problem(name).system, parameter), scheme=named_scheme(scheme, composed),
             branch=named_branch(branch), allow_rounding=rounding, throw=False, progress=Bar(SILENT),
         )  # fmt: skip
-        _told(path, store, name, picture, force)
+        _told(path, name, (store, picture), True, force, as_json)
 
 
-def _told(path: Path, stored: File | None, name: str, picture: File | None, force: bool) -> None:
-    """How a run went, its picture, and the exit code. stored: where all of it is."""
-    outcome = Outcome(int(path.code))
-    console(stderr=outcome.failed).print(Text(path.describe()))
+def _told(path: Path, name: str, files: tuple[File | None, File | None], streamed: bool, force: bool, as_json: bool) -> None:
+    """How a run went, its picture, and the exit code. files: with the path and with its picture; streamed: all of the path
+    is in the file, and not here."""
+    from dalembert.cli.records import run_record
+    from dalembert.outcome import Outcome
+    from dalembert.show import plot
+    from dalembert.store import load
+
+    outcome, (stored, picture) = Outcome(int(path.code)), files
+    if not as_json:
+        console(stderr=outcome.failed).print(Text(path.describe()))
     if picture is not None:
-        whole = path if stored is None else load(stored)
-        draw(plot(whole, title=name), picture, force)
+        draw(plot(load(stored) if streamed and stored is not None else path, title=name), picture, force)
+    if as_json:
+        print_json("run", run_record(path, name, [str(file) for file in files if file is not None]))
     if outcome is Outcome.INTERRUPTED:
-        if stored is not None:
+        if stored is not None and streamed:
             console(stderr=True).print(Text(f"dalembert resume {name} {stored} goes on with it"))
         raise typer.Exit(130)
     if outcome.failed:
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "solve elastic_beam --steps 40 --plot beam.png --json",
+        "solve double_integrator --steps 40 --refine 1e-4",
+    )
+)
 def solve(
-    name: Annotated[str, typer.Argument(help="a boundary problem of the gallery, or file.py:name for a BoundaryEntry")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="a boundary problem of the gallery, or file.py:name for a BoundaryEntry", autocompletion=problem_names
+        ),
+    ],
     *,
     parameter: Set = None,
     steps: Steps = None,
     scheme: Annotated[
-        str | None, typer.Option(help=f"{', '.join(MAPS)}; of an optimal control problem {', '.join(SCHEMES)}")
+        str | None, typer.Option(help=f"{', '.join(WINDOWS)}; of an optimal control problem {', '.join(SCHEMES)}")
     ] = None,
     tolerance: Annotated[float, typer.Option(help="on the last update, relative to the size of the path")] = 1e-9,
     accuracy: Annotated[
@@ -190,12 +207,21 @@ def solve(
     file: Annotated[File | None, typer.Option("--save", help="NetCDF file to write, such as solution.nc")] = None,
     picture: Figure = None,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Solve a boundary problem; print how it went, and store or plot the solution. One that is not found exits 1."""
     with one_line_errors():
-        entry = named_boundary_problem(name, parameter)
+        check_words({"problem": name, "windows": scheme})
+        parameters_of(parameter)
         check_target(file, STORED, "--save", force)
         check_target(picture, DRAWN, "--plot", force)
+        from dalembert.boundary import solve as solved
+        from dalembert.cli.arguments import first_guess, named_boundary_problem, named_discretization
+        from dalembert.cli.records import solution_record
+        from dalembert.outcome import Outcome
+        from dalembert.show import plot
+
+        entry = named_boundary_problem(name, parameter)
         count = entry.steps if steps is None else steps
         solution = solved(
             entry.problem, **entry.boundary, steps=count, scheme=named_discretization(entry.problem, scheme),
@@ -205,15 +231,13 @@ def solve(
         if accuracy is not None and not failed:
             solution = _refined(entry, solution, named_discretization(entry.problem, scheme), accuracy)
             failed = solution.refinement is None or not solution.refinement.reached
-        console(stderr=failed).print(Text(solution.describe()))
-        if entry.exact is not None and not parameter:
-            error = np.abs(np.asarray(solution.q) - entry.exact(solution.t)).max()
-            console().print(Text(f"largest error of q against the closed form {error:.2e}"))
-        if entry.cost is not None and not parameter and not failed:
-            name, value = solution.value
-            if isinstance(solution, ControlSolution) and solution.refinement is not None:
-                value = float(solution.refinement.cost)
-            console().print(Text(f"{name} {value - entry.cost:+.2e} beside the limit of small steps, {entry.cost:.12g}"))
+        record = solution_record(solution, entry, bool(parameter), [str(x) for x in (file, picture) if x is not None])
+        if as_json:
+            print_json("solve", record)
+        else:
+            console(stderr=failed).print(Text(solution.describe()))
+            for line in _compared(record):
+                console().print(Text(line))
         if file is not None:
             store(solution, file, force)
         if picture is not None:
@@ -222,30 +246,25 @@ def solve(
         raise typer.Exit(1)
 
 
-def _refined(entry: BoundaryEntry, solution: Any, scheme: Any, accuracy: float) -> ControlSolution:
+def _compared(record: dict[str, Any]) -> list[str]:
+    """The solution beside what is known of it."""
+    lines, (error, limit) = [], (record["error"], record["cost_limit"])
+    if error is not None:
+        lines.append(f"largest error of q against the closed form {error:.2e}")
+    if limit is not None and not record["failed"] and math.isfinite(record["value"]):
+        difference = record["value"] - limit
+        lines.append(f"{record['value_of']} {difference:+.2e} beside the limit of small steps, {limit:.12g}")
+    return lines
+
+
+def _refined(entry: Any, solution: Any, scheme: Any, accuracy: float) -> ControlSolution:
     """On finer nodes."""
+    from dalembert.boundary import Free
+    from dalembert.control import OptimalControl, refine
+
     if not isinstance(entry.problem, OptimalControl):
         raise ValueError(f"--refine: is for optimal control; {entry.name} is a variational problem, give --steps")
     given = {name: value for name, value in entry.boundary.items() if name != "T"}
     T = entry.boundary.get("T")
     T = T if isinstance(T, Free) else None
     return refine(entry.problem, solution, **given, T=T, scheme=scheme, tolerance=accuracy)
-
-
-@app.command()
-def reproduce(
-    paper: Annotated[str, typer.Argument(help=", ".join(PAPERS))],
-    folder: Annotated[File | None, typer.Option(help="where to write; out/NAME by default")] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="fewer steps, to see that everything works")] = False,
-    force: Force = False,
-) -> None:
-    """Write the figures and tables of a paper, and what differs from print, into a folder."""
-    with one_line_errors():
-        known = {name.replace("_", "-"): entry for name, entry in PAPERS.items()}
-        found = known.get(paper.replace("_", "-"))
-        if found is None:
-            raise ValueError(f"{paper}: no paper of the collection; there are {', '.join(known)}")
-        target = folder if folder is not None else File("out") / paper
-        check_folder(target, force)
-        found.run(target, fast=fast)
-        console().print(Text(f"{found.title}: {target}"))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from dalembert.claims import Finding, Verdict, verdict
 from dalembert.cli.application import (
     BranchName,
     Data,
+    Json,
     Name,
     OrderNumber,
     SchemeName,
@@ -22,16 +20,18 @@ from dalembert.cli.application import (
     StarterName,
     app,
     console,
+    examples,
     one_line_errors,
 )
-from dalembert.cli.arguments import named_branch, named_problem, named_scheme, named_starter, needed, with_data
-from dalembert.measure import Order
-from dalembert.measure import order as measured_order
-from dalembert.outcome import Outcome
-from dalembert.systems import solvability
+from dalembert.cli.output import print_json
+from dalembert.cli.words import check_grid, check_words, parameters_of
+
+if TYPE_CHECKING:
+    from dalembert.claims import Verdict
+    from dalembert.measure import Order
 
 
-@app.command()
+@app.command(epilog=examples("order pendulum --h 0.1 --h 0.05 --h 0.025 --time 2"))
 def order(
     name: Name,
     *,
@@ -45,9 +45,16 @@ def order(
     composed: OrderNumber = 2,
     starter: StarterName = "second_order",
     branch: BranchName = None,
+    as_json: Json = False,
 ) -> None:
     """Measure the order of convergence of positions, velocities and multipliers against the reference flow."""
     with one_line_errors():
+        check_words({"system": name, "--q0": q0, "--v0": v0, "scheme": scheme, "starter": starter, "branch": branch})
+        parameters_of(parameter)
+        from dalembert.cli.arguments import named_branch, named_problem, named_scheme, named_starter, with_data
+        from dalembert.cli.records import order_record
+        from dalembert.measure import order as measured_order
+
         problem = with_data(named_problem(name), parameter, q0, v0)
         chosen = None if coordinates is None else [x.strip() for x in coordinates.split(",")]
         result = measured_order(
@@ -61,12 +68,21 @@ def order(
             starter=named_starter(starter),
             branch=named_branch(branch),
         )
-    _print_order(result)
-    if any(Outcome(int(path.code)).failed for path in result.paths):
+        record = order_record(result, name)
+    if as_json:
+        print_json("order", record)
+    else:
+        _print_order(result)
+    if record["failed"]:
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "check nonholonomic_particle --steps 70",
+        "check curvature_particle --steps 70 --scheme borda-fernandez-grillo --json",
+    )
+)
 def check(
     name: Name,
     *,
@@ -78,31 +94,42 @@ def check(
     scheme: SchemeName = "default",
     composed: OrderNumber = 2,
     branch: BranchName = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of tables")] = False,
+    as_json: Json = False,
 ) -> None:
     """Say whether a system can be solved from its data, and which promises of the theory hold; exit 1 if one does not."""
     with one_line_errors():
+        check_words({"system": name, "--q0": q0, "--v0": v0, "scheme": scheme, "branch": branch})
+        check_grid(h, steps, None)
+        parameters_of(parameter)
+        from dalembert.claims import verdict
+        from dalembert.cli.arguments import named_branch, named_problem, named_scheme, needed, with_data
+        from dalembert.systems import solvability
+
         problem = with_data(named_problem(name), parameter, q0, v0)
         start = needed(problem.q0, "q0", name), needed(problem.v0, "v0", name)
         found = solvability(problem.system, *start)
-    if not (as_json and found.solvable):
-        console(stderr=not found.solvable).print(Text(str(found)))
     if not found.solvable:
+        if as_json:
+            print_json("check", {"name": name, "solvable": False, "why": str(found), "holds": None, "claims": []})
+        else:
+            console(stderr=True).print(Text(str(found)))
         raise typer.Exit(1)
+    if not as_json:
+        console().print(Text(str(found)))
     with one_line_errors():
         step = needed(h if h is not None else problem.h, "h", name)
         result = verdict(
             problem.system, named_scheme(scheme, composed), *start, h=step, steps=steps, branch=named_branch(branch)
         )
     if as_json:
-        typer.echo(json.dumps({"name": name, **result.to_dict()}, ensure_ascii=False, indent=2))
+        print_json("check", {"name": name, "solvable": True, "why": str(found), **result.to_dict()})
     else:
         _print_verdict(result)
     if not result.holds:
         raise typer.Exit(1)
 
 
-COLOURS = {Finding.HOLDS: "green", Finding.FAILS: "bold red", Finding.HYPOTHESIS_FAILS: "dim"}
+COLOURS = {"holds": "green", "does not hold": "bold red", "hypothesis fails": "dim"}
 
 
 def _print_verdict(result: Verdict) -> None:
@@ -111,7 +138,9 @@ def _print_verdict(result: Verdict) -> None:
         column.justify = "right"
     for c in result.claims:
         numbers = ("" if math.isnan(x) else f"{x:.3g}" for x in (c.measured, c.tolerance))
-        table.add_row(Text(c.claim), Text(c.finding, style=COLOURS[c.finding]), *numbers, Text(c.reason), Text(c.source))
+        table.add_row(
+            Text(c.claim), Text(c.finding, style=COLOURS[str(c.finding)]), *numbers, Text(c.reason), Text(c.source)
+        )
     console().print(Text(f"{result.system}; {result.scheme}, h = {result.h:g}; {result.sampled}"))
     console().print(table)
 
@@ -121,10 +150,10 @@ def _print_order(result: Order) -> None:
     for column in table.columns[1:4]:
         column.justify = "right"
     for name, c in result.quantities.items():
-        orders = [np.nan, *c.orders]
+        orders = [math.nan, *c.orders]
         for i, h in enumerate(c.h):
-            shown = "" if np.isnan(orders[i]) else f"{orders[i]:.3f}"
+            shown = "" if math.isnan(orders[i]) else f"{orders[i]:.3f}"
             table.add_row(name if i == 0 else "", f"{h:g}", f"{c.error[i]:.4e}", shown, c.use[i])
-        slope = "too few steps for a slope" if np.isnan(c.slope) else f"slope {c.slope:.3f}"
+        slope = "too few steps for a slope" if math.isnan(c.slope) else f"slope {c.slope:.3f}"
         table.add_row("", "", "", "", Text(slope, style="bold"), end_section=True)
     console().print(table)

@@ -5,19 +5,38 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import json
+import math
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path as File
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dalembert.path import Path
-from dalembert.solution import CriticalPoint
-from dalembert.store import save
-from dalembert.store.atomic import check, write
+import typer
+
+if TYPE_CHECKING:
+    from dalembert.path import Path
+    from dalembert.solution import CriticalPoint
 
 STORED = (".nc", ".nc4", ".h5")
 DRAWN = (".png", ".pdf", ".svg")
+
+
+SCHEMA = 1  # of what --json prints; docs/command_line.md describes it
+
+
+def print_json(command: str, record: dict[str, Any]) -> None:
+    """One object with the name and version of its schema; JSON has no NaN and no infinity: they are null."""
+    typer.echo(json.dumps({"schema": f"dalembert.{command}/{SCHEMA}", **_finite(record)}, ensure_ascii=False, indent=2))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def check_target(file: File | None, endings: tuple[str, ...], option: str, force: bool) -> None:
@@ -32,7 +51,10 @@ def check_target(file: File | None, endings: tuple[str, ...], option: str, force
         raise PermissionError(f"{option}: the folder {file.parent} cannot be written to")
     if file.exists() and not force:
         raise FileExistsError(f"{option}: {file} exists; --force replaces it, or give another name")
-    check(file)
+    if file.exists():
+        from dalembert.store.atomic import check
+
+        check(file)
 
 
 def check_folder(folder: File, force: bool) -> None:
@@ -45,11 +67,14 @@ def check_folder(folder: File, force: bool) -> None:
 
 def store(path: Path | CriticalPoint, file: File, force: bool) -> None:
     """The path as a NetCDF file."""
+    from dalembert.store import save
+
     put(file, "--save", force, lambda place: save(path, place))
 
 
 def draw(figure, file: File, force: bool) -> None:
     """The figure in the format of the file's ending."""
+    from dalembert.store.atomic import write
 
     def saved(place: File) -> None:
         content = io.BytesIO()

@@ -10,33 +10,30 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from dalembert.boundary import solve as solved
-from dalembert.cli.application import Data, Force, Length, Name, SchemeName, Set, Step, Steps, app, console, one_line_errors
-from dalembert.cli.arguments import (
-    first_guess,
-    found_of,
-    named_boundary_problem,
-    named_problem,
-    named_scheme,
-    step_and_count,
-    with_data,
+from dalembert.cli.application import (
+    Data,
+    Either,
+    Force,
+    Length,
+    SchemeName,
+    Set,
+    Step,
+    Steps,
+    app,
+    console,
+    examples,
+    one_line_errors,
 )
 from dalembert.cli.output import check_target, put
-from dalembert.gallery import BoundaryEntry
-from dalembert.outcome import Outcome
-from dalembert.path import Path
-from dalembert.show import animate as animated
-from dalembert.show.html.report import page_text
-from dalembert.show.results import results_of
-from dalembert.step import simulate
+from dalembert.cli.words import check_grid, check_words, parameters_of
 
 PAGES, MOTIONS = (".html", ".htm"), (".gif", ".mp4", ".webm", ".html")
 Title = Annotated[str | None, typer.Option(help="at the top; by default the title of the gallery")]
 
 
-@app.command("page", epilog="Example: dalembert page pendulum --output run.html")
+@app.command("page", epilog=examples("page pendulum --output run.html"))
 def write_page(
-    name: Name,
+    name: Either,
     *,
     file: Annotated[File, typer.Option("--output", help="page to write, such as run.html")],
     parameter: Set = None,
@@ -51,7 +48,11 @@ def write_page(
 ) -> None:
     """Run a system, or solve a boundary problem, and write it as one page of HTML with its motion and its diagrams."""
     with one_line_errors():
+        _check(name, (q0, v0), scheme, parameter, (h, steps, time))
         check_target(file, PAGES, "--output", force)
+        from dalembert.show.html.report import page_text
+        from dalembert.show.results import results_of
+
         result, own = _computed(name, parameter, (q0, v0), (h, steps, time), scheme)
         words = sys.argv[1:] if sys.argv and sys.argv[1:2] == ["page"] else ["page", name, "--output", str(file)]
         text = page_text(results_of(result), title or own, "dalembert " + shlex.join(words))
@@ -59,9 +60,12 @@ def write_page(
         _told(result, file)
 
 
-@app.command("animate", epilog="Example: dalembert animate cart_pole --output swing.gif --speed 0.5")
+@app.command(
+    "animate",
+    epilog=examples("animate pendulum --time 2 --output swing.gif --speed 0.5", "animate cart_pole --output up.gif"),
+)
 def write_motion(
-    name: Name,
+    name: Either,
     *,
     file: Annotated[File, typer.Option("--output", help="picture to write, such as run.gif; .mp4 needs ffmpeg")],
     parameter: Set = None,
@@ -81,15 +85,38 @@ def write_motion(
 ) -> None:
     """Run a system, or solve a boundary problem, and write its motion as a moving picture."""
     with one_line_errors():
+        _check(name, (q0, v0), scheme, parameter, (h, steps, time))
         check_target(file, MOTIONS, "--output", force)
+        from dalembert.show import animate as animated
+
         result, own = _computed(name, parameter, (q0, v0), (h, steps, time), scheme)
         motion = animated(result, speed=speed, fps=fps, dark=dark, title=title or own)
         put(file, "--output", force, motion.save)
         _told(result, file)
 
 
+def _check(name: str, start: tuple, scheme: str, parameter: Any, grid: tuple) -> None:
+    """What is wrong with the words, before anything heavy is loaded."""
+    check_words({"either": name, "--q0": start[0], "--v0": start[1], "scheme": scheme})
+    check_grid(*grid)
+    parameters_of(parameter)
+
+
 def _computed(name: str, parameter: Any, start: tuple, grid: tuple, scheme: str) -> tuple[Any, str]:
     """The path or the solution, however it ended, and its title."""
+    from dalembert.boundary import solve as solved
+    from dalembert.cli.arguments import (
+        first_guess,
+        found_of,
+        named_boundary_problem,
+        named_problem,
+        named_scheme,
+        step_and_count,
+        with_data,
+    )
+    from dalembert.gallery import BoundaryEntry
+    from dalembert.step import simulate
+
     h, steps, time = grid
     if isinstance(found_of(name), BoundaryEntry):
         entry = named_boundary_problem(name, parameter)
@@ -111,6 +138,9 @@ def _computed(name: str, parameter: Any, start: tuple, grid: tuple, scheme: str)
 
 def _told(result: Any, file: File) -> None:
     """What was written; a run that failed is shown as far as it came, and exits 1."""
+    from dalembert.outcome import Outcome
+    from dalembert.path import Path
+
     outcome = Outcome(int(result.code))
     failed = outcome.failed if isinstance(result, Path) else outcome is not Outcome.SUCCESS
     console(stderr=failed).print(Text(result.describe()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from dalembert.drawing import Dots, Rod
 from dalembert.gallery.entry import BoundaryEntry
 from dalembert.systems import VariationalProblem
 
@@ -19,9 +20,16 @@ def discs(q, v, p):
     return p["r"] ** 2 - jnp.sum((q - jnp.array(CENTRES)) ** 2, axis=1)
 
 
+def draw(q, p):
+    """The discs, and the way around them."""
+    turn = jnp.linspace(0.0, 2.0 * jnp.pi, 49)
+    circle = p["r"] * jnp.stack([jnp.cos(turn), jnp.sin(turn)], axis=1)
+    return [*(Rod(jnp.array(centre) + circle) for centre in CENTRES), Dots(q, trail=True)]
+
+
 def keep_out(r: float = 0.4) -> VariationalProblem:
     """Radius of the discs."""
-    return VariationalProblem(lagrangian, derivatives=2, coordinates=("x", "y"), parameters={"r": r})
+    return VariationalProblem(lagrangian, derivatives=2, coordinates=("x", "y"), parameters={"r": r}, draw=draw)
 
 
 entry = BoundaryEntry(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from dalembert.control import OptimalControl
+from dalembert.drawing import Dots, Rod
 from dalembert.gallery.entry import BoundaryEntry
 from dalembert.systems import System
 
@@ -28,9 +29,17 @@ def effort(q, v, u, p):
     return u @ u
 
 
+def draw(q, p):
+    """The centre, the two orbits of the entry, and the satellite with its way."""
+    turn = jnp.linspace(0.0, 2.0 * jnp.pi, 97)
+    circle = jnp.stack([jnp.cos(turn), jnp.sin(turn)], axis=1)
+    place = q[0] * jnp.array([jnp.cos(q[1]), jnp.sin(q[1])])
+    return [Dots(jnp.zeros(2)), Rod(circle), Rod(1.5 * circle), Dots(place, trail=True)]
+
+
 def orbit_transfer(mu: float = 1.0, radial: bool = True) -> OptimalControl:
     """Gravity μ of the centre; radial: with both thrusts, or the tangential one alone."""
-    plant = System(lagrangian, coordinates=("r", "phi"), parameters={"mu": mu})
+    plant = System(lagrangian, coordinates=("r", "phi"), parameters={"mu": mu}, draw=draw)
     return OptimalControl(plant, cost=effort, actuated=radial_and_tangential if radial else tangential)
 
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.algebra.jumps import depends
-from dalembert.algebra.newton import value_and_jacobian
 from dalembert.systems.constraints import Constraint, WithForces
 from dalembert.systems.equations import euler_lagrange, reactions, reduced
 from dalembert.systems.system import System

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra.newton import value_and_jacobian
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.systems.equations import acceleration, first_derivative, momentum, value
 from dalembert.systems.sizes import CONSISTENT, ROUNDING, with_inertia
 from dalembert.systems.system import System

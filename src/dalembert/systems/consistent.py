@@ -20,6 +20,7 @@ from dalembert.systems.sizes import ROUNDING
 from dalembert.systems.system import System, check_system
 from dalembert.tracing import seldom
 
+PARALLEL = 1e3  # condition of the rows, each of length 1, up to which what they leave is rounding
 EXACT = 1e-10  # residual that is taken for zero, relative to what the way to the point changes
 
 
@@ -98,9 +99,22 @@ def _value_and_slope(function: Callable, x):
     return function(x), jax.jacfwd(function)(x)
 
 
+def _rounding(j, x, correction):
+    """What rounding of f and of the correction Jᵀy leaves in f: ROUNDING |J| (|J⁺| |J| |x| + |Jᵀ| |y|).
+
+    Terms that cancel count, which a limit relative to x does not see: across a trailer that is straight behind its car no
+    velocity is left. 0 where rows are nearly parallel: there rounding may be large, and excuses nothing.
+    """
+    if np.linalg.cond(j / np.linalg.norm(j, axis=1, keepdims=True)) > PARALLEL:
+        return 0.0
+    inverse = np.linalg.pinv(j)
+    of_f, of_terms = np.abs(inverse) @ np.abs(j) @ np.abs(x), np.abs(j.T) @ np.abs(inverse.T @ correction)
+    return ROUNDING * (np.abs(j) @ (of_f + of_terms))
+
+
 def _nearest(function, start, name: str):
     """Gauss-Newton for min |x - start|, f(x) = 0: x ← start - Jᵀ(JJᵀ)⁻¹(f(x) + J(start - x)), J = f'(x)."""
-    x, best, since, first, met = start, np.inf, 0, None, False
+    x, best, since, first, met, size, limit = start, np.inf, 0, None, False, np.inf, 0.0
     f, j = _value_and_slope(function, x)
     for _ in range(100):
         f, j = np.asarray(f), np.asarray(j)
@@ -131,7 +145,7 @@ def _nearest(function, start, name: str):
         best, since = (worst, 0) if worst < 0.5 * best else (best, since + 1)
         if since > 40:
             break
-    if met:
+    if met or np.all(size <= limit + _rounding(np.asarray(j), np.asarray(x), np.asarray(start - x))):
         return x
     raise InconsistentDataError(
         f"{name}: no nearby consistent point exists: the smallest residual found is {best:.3g} after 100 iterations"

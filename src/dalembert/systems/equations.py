@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, agree, root
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.algebra.quadrature import GAUSS_NODES, GAUSS_WEIGHTS
 from dalembert.numbers import EPSILON, as_number, as_vector
 from dalembert.systems.constraints import Constraint, Kinematic, Lyapunov, WithForces
@@ -135,10 +136,10 @@ def reactions(system: System, constraint: Constraint, q: Vector, v: Vector, a: V
         basis = jnp.asarray(system.call(constraint.virtual, *arguments, t=t))
         return annihilator(basis[:, None] if basis.ndim == 1 else basis)
     if constraint.order == 0:
-        return jax.jacfwd(lambda x: value(system, constraint, x, v, a, t))(q)
+        return value_and_jacobian(lambda x: value(system, constraint, x, v, a, t), q)[1]
     if constraint.order == 1:
-        return jax.jacfwd(lambda w: value(system, constraint, q, w, a, t))(v)
-    return jax.jacfwd(lambda b: value(system, constraint, q, v, b, t))(a)
+        return value_and_jacobian(lambda w: value(system, constraint, q, w, a, t), v)[1]
+    return value_and_jacobian(lambda b: value(system, constraint, q, v, b, t), a)[1]
 
 
 def _actuated_row(system: System, constraint: Lyapunov, q: Vector, t) -> Matrix:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native import (
     Accumulation,
     BoundFactorization,
@@ -60,13 +61,9 @@ class Term(NamedTuple):
 
     def derivatives(self, z, data, shared):
         """(f + νᵀc, f) of one window, its gradient and its second derivatives."""
-
-        def slope(y):
-            found, (whole, f) = jax.grad(lambda x: _twice(*self.lagrangian(x, data, shared)), has_aux=True)(y)
-            return found, (jnp.stack([whole, f]), found)
-
-        second, (values, gradient) = jax.jacfwd(slope, has_aux=True)(z)
-        return values, gradient, second
+        slope = jax.grad(lambda x: _twice(*self.lagrangian(x, data, shared)), has_aux=True)
+        (gradient, values), (second, _) = value_and_jacobian(slope, z)
+        return jnp.stack(values), gradient, second
 
     def flat_offsets(self, size: int) -> tuple[int, ...]:
         """Where the entries of z stand in an array of blocks of this size, from block start+i on."""

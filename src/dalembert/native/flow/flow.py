@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from dalembert.algebra.newton import value_and_jacobian
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, compile_function, translated
 from dalembert.native.flow.field_code import FIELD, field
 from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, WATCHED, loop, work_size

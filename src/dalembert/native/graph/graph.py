@@ -41,13 +41,17 @@ class Unsupported(Exception):
 
 
 class Graph:
-    """nodes[i] = (operation, *operands); kind[i] in "f", "i", "b". `limit` bounds the number of nodes."""
+    """nodes[i] = (operation, *operands); kind[i] in "f", "i", "b". `limit` bounds the number of nodes.
+
+    powers: of products that were written as one, node → (base, exponent): so they are differentiated.
+    """
 
     def __init__(self, limit: int = 400_000):
         self.nodes: list[Node] = []
         self.kind: list[str] = []
         self.limit = limit
         self._index: dict[tuple, int] = {}
+        self.powers: dict[int, tuple[int, float]] = {}
         self.zero = self.constant(0.0)
         self.one = self.constant(1.0)
         self.true = self.constant(True)
@@ -57,6 +61,7 @@ class Graph:
         """The same graph, to which other nodes may be added."""
         made = Graph(self.limit)
         made.nodes, made.kind, made._index = self.nodes.copy(), self.kind.copy(), self._index.copy()
+        made.powers = self.powers.copy()
         return made
 
     def _intern(self, key: tuple, node: Node, kind: str) -> int:
@@ -140,18 +145,22 @@ class Graph:
         key = ("pick", branch, k)
         return self._intern(key, key, self.kind[self.nodes[branch][2][k]])
 
-    def power(self, x: int, exponent: int) -> int:
-        """x to a whole power, by repeated squaring."""
-        if exponent < 0:
-            return self.apply("div", self.one, self.power(x, -exponent))
-        result, base = None, x
-        while exponent:
-            if exponent & 1:
+    def power(self, x: int, exponent: float) -> int:
+        """x to a power of halves: by repeated squaring, and x^(k+½) = xᵏ √x."""
+        result, base, left = None, x, int(abs(exponent))
+        while left:
+            if left & 1:
                 result = base if result is None else self.apply("mul", result, base)
-            exponent >>= 1
-            if exponent:
+            left >>= 1
+            if left:
                 base = self.apply("mul", base, base)
-        return self.one if result is None else result
+        if exponent % 1:
+            root = self.apply("sqrt", x)
+            result = root if result is None else self.apply("mul", result, root)
+        result = self.one if result is None else result if exponent > 0 else self.apply("div", self.one, result)
+        if self.nodes[result][0] in ("mul", "div"):
+            self.powers.setdefault(result, (x, exponent))
+        return result
 
     def total(self, terms: Iterable[int]) -> int:
         """The sum, in pairs."""
@@ -238,14 +247,7 @@ def _pow(g: Graph, a: int, b: int) -> int | None:
     c = g.value(b)
     if c is None:
         return None
-    if float(c).is_integer() and abs(c) <= 64:
-        return g.power(a, int(c))
-    if c == 0.5:
-        return g.apply("sqrt", a)
-    if abs(2 * c) <= 16 and float(2 * c).is_integer():  # x^(k+½) = xᵏ √x
-        positive = g.apply("mul", g.power(a, math.floor(abs(c))), g.apply("sqrt", a))
-        return positive if c > 0 else g.apply("div", g.one, positive)
-    return None
+    return g.power(a, float(c)) if float(2 * c).is_integer() and abs(c) <= (8 if c % 1 else 64) else None
 
 
 def _select(g: Graph, c: int, a: int, b: int) -> int | None:

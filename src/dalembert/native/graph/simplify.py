@@ -7,7 +7,7 @@ once per iteration.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dalembert.native.graph.dependence import reached
 from dalembert.native.graph.graph import Graph
@@ -24,6 +24,16 @@ def rebuilt(g: Graph, node: Node, new: Callable[[int], int]) -> int:
     if op == "pick":
         return g.pick(new(args[0]), args[1])
     return g.apply(op, *(new(j) for j in args))
+
+
+def replaced(g: Graph, outputs: Sequence[int], known: Mapping[int, int]) -> list[int]:
+    """The outputs with other nodes in place of some."""
+    new: dict[int, int] = dict(known)
+    for i in reached(g, outputs):
+        if i not in new:
+            node = g.nodes[i]
+            new[i] = i if node[0] in ("const", "var") else rebuilt(g, node, new.__getitem__)
+    return [new[i] for i in outputs]
 
 
 class _Factored:

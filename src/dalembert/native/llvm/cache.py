@@ -72,6 +72,22 @@ class Cache:
         self._write(key, data)
         return Loaded(data)
 
+    def size(self) -> tuple[int, int]:
+        """Files on disk and their bytes."""
+        folder = self._folder() if self.folder is not None and self.folder.is_dir() else None
+        if folder is None:
+            return 0, 0
+        with folder:
+            return folder.size()
+
+    def clear(self) -> int:
+        """Remove the files on disk; how many there were. Code in memory stays."""
+        folder = self._folder() if self.folder is not None and self.folder.is_dir() else None
+        if folder is None:
+            return 0
+        with folder:
+            return folder.clear()
+
     def _folder(self) -> PrivateFolder | None:
         """The folder, opened; None if there is none that can be trusted."""
         if self.folder is None:

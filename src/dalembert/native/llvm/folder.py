@@ -84,6 +84,22 @@ class PrivateFolder:
                         found.append((about.st_mtime, about.st_size, entry.name))
         return sorted(found)
 
+    def size(self) -> tuple[int, int]:
+        """How many files there are, and their bytes."""
+        files = self._files()
+        return len(files), sum(size for _, size, _ in files)
+
+    def clear(self) -> int:
+        """Remove the files that are machine code, and no others; how many went."""
+        removed = 0
+        for _, _, name in self._files():
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=self._at)
+                removed += 1
+        with _LOCK:
+            _WRITTEN.pop(str(self.path), None)
+        return removed
+
     def _total(self) -> int:
         return sum(size for _, size, _ in self._files())
 

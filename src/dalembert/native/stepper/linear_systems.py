@@ -10,7 +10,7 @@ from dalembert.native.graph.collect import collect_terms
 from dalembert.native.graph.dependence import reached
 from dalembert.native.graph.graph import Graph
 from dalembert.native.graph.nodes import paired
-from dalembert.native.graph.simplify import gather_factors, rebuilt, share_reciprocals
+from dalembert.native.graph.simplify import gather_factors, replaced, share_reciprocals
 from dalembert.native.stepper.elimination import GROWTH, PivotOrder, choose_order, eliminate, parity, within
 from dalembert.native.stepper.step import Translated
 from dalembert.native.trace.partition import Part, split
@@ -143,10 +143,10 @@ def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
         affine_check=affine[1], affine_pivots=affine[2], size=[size], following=_following(step, jacobian, plan),
         guess=step.guess, scale=step.scale, new_q=step.new_q, new_q_compensation=step.new_q_compensation, new_s=new_s,
         new_s_compensation=new_s_compensation, multipliers=step.multipliers, force=step.force,
-        new_velocity=_replaced(g, step.new_velocity, new), turned=_replaced(g, [step.turned], new),
-        factor=_one(step.factor), overlap=_replaced(g, _one(step.overlap), new),
-        inside=_replaced(g, _one(step.inside), new), stop=_replaced(g, _one(step.stop), new), law=step.law or [],
-        new_reduced=_replaced(g, step.new_reduced or [], new),
+        new_velocity=replaced(g, step.new_velocity, new), turned=replaced(g, [step.turned], new),
+        factor=_one(step.factor), overlap=replaced(g, _one(step.overlap), new),
+        inside=replaced(g, _one(step.inside), new), stop=replaced(g, _one(step.stop), new), law=step.law or [],
+        new_reduced=replaced(g, step.new_reduced or [], new),
     )  # fmt: skip
     names = [field.name for field in dataclasses.fields(GraphOutputs)]
     lists = [getattr(parts, name) for name in names]
@@ -164,7 +164,7 @@ def _solution(
     g = step.graph
     if plan.once:
         known = {g.variable("z", j): step.guess[j] for j in order.columns}
-        every = _replaced(g, [*f, *jacobian.ravel().tolist()], known)
+        every = replaced(g, [*f, *jacobian.ravel().tolist()], known)
         f, jacobian = every[: len(f)], np.array(every[len(f) :], np.int64).reshape(jacobian.shape)
     found = eliminate(g, f, jacobian, order, step.level, plan.growth)
     return [found.update[j] for j in sorted(found.update)], [found.check], found.pivots
@@ -176,16 +176,6 @@ def _following(step: Translated, jacobian: np.ndarray, plan: Plan | None) -> lis
     again = step.graph.vector("again", len(step.f)).tolist()
     found = eliminate(step.graph, again, jacobian, plan.nonlinear, step.level, plan.growth)
     return [found.update[j] for j in sorted(found.update)]
-
-
-def _replaced(g: Graph, outputs: list[int], known: dict[int, int]) -> list[int]:
-    """The outputs with other nodes in place of some."""
-    new: dict[int, int] = dict(known)
-    for i in reached(g, outputs):
-        if i not in new:
-            node = g.nodes[i]
-            new[i] = i if node[0] in ("const", "var") else rebuilt(g, node, new.__getitem__)
-    return [new[i] for i in outputs]
 
 
 def _increments(step: Translated) -> tuple[list[int], list[int]]:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.graph.dependence import Dependence
 from dalembert.native.graph.graph import Graph
 from dalembert.native.trace.proof import Equations
@@ -137,17 +138,16 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
     p = [a.reshape(x) for a, x in zip(np.split(flat, np.cumsum([np.prod(x, dtype=int) for x in step.shapes])[:-1]),
                                       step.shapes, strict=False)] if step.shapes else []  # fmt: skip
 
-    def trace(function: Callable, *inputs: np.ndarray, by: Callable = tracer.trace) -> Any:
+    def trace(function: Callable, *inputs: np.ndarray) -> Any:
         shapes = [jax.ShapeDtypeStruct(a.shape, "int64" if _whole(graph, a) else "float64") for a in inputs]
         leaves = tuple(jax.ShapeDtypeStruct(a.shape, jnp.float64) for a in p)
         call = lambda *x: function(*x[: len(inputs)], x[len(inputs) :])  # noqa: E731
-        return by(call, *inputs, *p, shapes=[*shapes, *leaves])
+        return tracer.trace(call, *inputs, *p, shapes=[*shapes, *leaves])
 
     (guess,) = trace(step.guess, q, s, t, h)
     z, w = graph.vector("z", guess.size), graph.vector("w", guess.size)
     s_rest, w_rest = graph.vector("s_compensation", k), graph.vector("w_compensation", guess.size)
-    jacobian, f = trace(_with_jacobian(step.residual), z, q, s, t, h, held_force)
-    trace(step.residual, z, q, s, t, h, held_force, by=tracer.declare)
+    f, jacobian = trace(_with_jacobian(step.residual), z, q, s, t, h, held_force)
     (scale,) = trace(step.scale, w, q, s, h)
     increment, new_s = trace(step.advance, w, q, s, t, h)
     new_s, new_s_compensation = _compensated(graph, new_s, s, s_rest, w_rest)
@@ -198,12 +198,8 @@ def _whole(graph: Graph, nodes: np.ndarray) -> bool:
 
 
 def _with_jacobian(residual: Callable) -> Callable:
-    """z, … ↦ (∂F/∂z, F), the residual computed once for both."""
-
-    def both(z, *rest):
-        return jax.jacfwd(lambda x: (value := residual(x, *rest), value), has_aux=True)(z)
-
-    return both
+    """z, … ↦ (F, ∂F/∂z)."""
+    return lambda z, *rest: value_and_jacobian(lambda x: residual(x, *rest), z)
 
 
 def _less(g: Graph, increment: int, rest: int) -> int:

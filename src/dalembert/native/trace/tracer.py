@@ -7,6 +7,7 @@ zeros and ones, and whole numbers, are part of the program.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,11 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
+from dalembert.algebra.jacobian import left_to_the_reader, spelled_out
+from dalembert.native.graph.dependence import reached
+from dalembert.native.graph.derivative import jacobian
 from dalembert.native.graph.graph import Graph, Unsupported
+from dalembert.native.graph.simplify import replaced
 from dalembert.native.trace.elementwise import ELEMENTWISE, Nodes, check_type, constants, narrowed
 from dalembert.native.trace.indexing import STRUCTURE
 from dalembert.native.trace.linear_algebra import LINEAR, linear_solve
@@ -25,6 +30,7 @@ INNER = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_cal
          "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr",
          "remat": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}  # fmt: skip
 CUSTOM = frozenset(["stop_gradient", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"])
+SOLVING = frozenset(["custom_linear_solve", "lu", "triangular_solve", "cholesky"])
 LONGEST_LOOP = 10_000
 LARGEST_CAPTURE = 100_000
 
@@ -44,16 +50,9 @@ class Tracer:
 
     def trace(self, function: Callable, *inputs: Nodes, shapes: Sequence[jax.ShapeDtypeStruct]) -> list[Nodes]:
         """The outputs of function at arrays of nodes; `shapes` are the shapes and types it is traced with."""
-        with reading(function):
+        with reading(function), left_to_the_reader():
             jaxpr = jax.make_jaxpr(function)(*shapes)
         return self.run(jaxpr.jaxpr, jaxpr.consts, list(inputs))
-
-    def declare(self, function: Callable, *inputs: Nodes, shapes: Sequence[jax.ShapeDtypeStruct]) -> None:
-        """Find the nodes of `declared` in a function that is differentiated elsewhere: a derivative does not show them."""
-        with reading(function):
-            jaxpr = jax.make_jaxpr(function)(*shapes)
-        if _mentions(jaxpr.jaxpr, CUSTOM):
-            self.run(jaxpr.jaxpr, jaxpr.consts, list(inputs))
 
     def lift(self, value: Any) -> Nodes:
         """Nodes of a captured array."""
@@ -234,6 +233,41 @@ def _custom_linear_solve(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
     return linear_solve(tracer.graph, lambda y: tracer.closed(eqn.params["jaxprs"].matvec, [*fixed, *y]), right)
 
 
+def _jacobian(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
+    """F and F′ by the rules of the graph; by JAX where a derivative is what somebody declares it to be, and where a system
+    of equations is solved inside F, whose derivative needs no other elimination."""
+    jaxpr, others = eqn.params["jaxpr"], x[:-1]
+    if _mentions(jaxpr, CUSTOM):
+        tracer.run(jaxpr, [], x)  # for what is declared in F itself: the derivative may not show it
+    elif not _mentions(jaxpr, SOLVING):
+        try:
+            return _by_the_graph(tracer, jaxpr, others, x[-1])
+        except Unsupported:  # an operation without a rule: JAX may write its derivative with others
+            pass
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+    spelled = jax.make_jaxpr(functools.partial(spelled_out, jaxpr=jaxpr))(*shapes)
+    return tracer.run(spelled.jaxpr, spelled.consts, x)
+
+
+def _by_the_graph(tracer: Tracer, jaxpr: Any, others: Sequence[Nodes], z: Nodes) -> list[Nodes]:
+    g = tracer.graph
+    at = z.tolist()
+    known = reached(g, (i for a in others for i in a.ravel().tolist()))
+    plain = all(g.nodes[i][0] == "var" for i in at) and len(set(at)) == len(at) and set(at).isdisjoint(known)
+    # Where z is no input of its own, F is differentiated at inputs that are, and those are replaced.
+    inputs = z if plain else g.vector(f"z of {len(g.nodes)}", len(at))
+    values = tracer.run(jaxpr, [], [*others, inputs])
+    flat = [i for v in values for i in v.ravel().tolist()]
+    slopes = jacobian(g, flat, inputs.tolist())
+    parts = [*values, *np.split(slopes, np.cumsum([v.size for v in values])[:-1])]
+    shapes = [v.shape for v in values]
+    if not plain:
+        sizes = np.cumsum([p.size for p in parts])[:-1]
+        every = [i for p in parts for i in p.ravel().tolist()]
+        parts = np.split(np.array(replaced(g, every, dict(zip(inputs.tolist(), at, strict=True))), np.int64), sizes)
+    return [p.reshape(s) for p, s in zip(parts, [*shapes, *((*s, len(at)) for s in shapes)], strict=True)]
+
+
 def _platform(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
     """Which of several implementations is meant for this platform: the CPU's, or the one for all."""
     for k, names in enumerate(eqn.params["platforms"]):
@@ -248,6 +282,7 @@ _CONTROL: dict[str, Callable[[Tracer, Any, list[Nodes]], list[Nodes]]] = {
     "scan": _scan,
     "custom_linear_solve": _custom_linear_solve,
     "platform_index": _platform,
+    "jacobian": _jacobian,
     "optimization_barrier": lambda tracer, eqn, x: x,
 }
 

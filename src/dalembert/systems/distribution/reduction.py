@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
-from dalembert.algebra.newton import value_and_jacobian
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.numbers import as_number, as_vector, is_traced
 from dalembert.systems.checks import RankDeficientError, check_x64
 from dalembert.systems.equations import Time, all_reactions, euler_lagrange, first_derivative, reduced, value

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dalembert.algebra.newton import newton_by_values, value_and_jacobian
+from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.algebra.newton import newton_by_values
 from dalembert.numbers import is_traced
 from dalembert.systems.compiled.function import LARGEST, SystemFunction
 from dalembert.systems.consistency import restrictions

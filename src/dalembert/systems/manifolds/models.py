@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.numbers import as_choice, as_numbers, as_positive
-from dalembert.systems.manifolds.manifold import Chart, Embedded
+from dalembert.systems.manifolds.manifold import Chart, Embedded, Manifold
 
 
 def sphere(radius: float = 1.0) -> Embedded:
@@ -121,6 +121,16 @@ def rotations(inertia: float | Sequence[float] = 1.0) -> Embedded:
     if len(moments) != 3:
         raise ValueError(f"inertia: found {len(moments)} numbers; give one, or the three of a diagonal matrix")
     return Embedded(Sphere(1.0), _LeftInvariant(tuple(moments)))
+
+
+def are_rotations(manifold: Manifold) -> bool:
+    """Whether it was made by `rotations`; not one with the inertia ¼, which is the sphere in R⁴ as well."""
+    return (
+        isinstance(manifold, Embedded)
+        and manifold.phi == Sphere(1.0)
+        and isinstance(manifold.metric, float | _LeftInvariant)
+        and manifold.metric != 1.0
+    )
 
 
 def left_translation(q: Float[Array, "4"]) -> Float[Array, "4 4"]:

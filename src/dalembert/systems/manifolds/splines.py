@@ -6,14 +6,16 @@ import dataclasses
 from collections.abc import Sequence
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.drawing import Ball, Body, Dots
+from dalembert.messages import warn
 from dalembert.numbers import as_array, described
 from dalembert.systems.constraints import Holonomic
 from dalembert.systems.higher.variational import VariationalProblem
 from dalembert.systems.manifolds.manifold import Embedded, Manifold, check_functions
-from dalembert.systems.manifolds.models import Sphere, rotation
+from dalembert.systems.manifolds.models import Sphere, are_rotations, rotation
 
 
 def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProblem:
@@ -153,3 +155,13 @@ def check_manifold(manifold, kind: type = Manifold) -> None:
         wanted = "Embedded, as an ambient acceleration needs an embedding" if kind is Embedded else "Chart or Embedded"
         found = type(manifold).__name__ if isinstance(manifold, Manifold) else described(manifold)
         raise TypeError(f"manifold: found {found}; give a manifold, {wanted}")
+
+
+def warn_of_scalar_last(manifold: Manifold, points: Float[np.ndarray, "p 4"]) -> None:
+    """A warning where one of several rotations is (0, 0, 0, ±1): with the scalar last, as SciPy has it, that is no rotation
+    at all, where many motions begin; here it is half a turn about z, which few do."""
+    if are_rotations(manifold) and points.shape[1] == 4 and np.any(np.all(np.abs(points) == [0.0, 0.0, 0.0, 1.0], axis=1)):
+        warn(
+            "points: found the quaternion (0, 0, 0, 1), half a turn about z. Quaternions are (w, x, y, z) here, the scalar "
+            "first, and (1, 0, 0, 0) is no rotation: of SciPy's Rotation take as_quat(scalar_first=True)"
+        )

@@ -1,0 +1,93 @@
+"""What --json prints of the gallery, of a run, of a solution and of an order: plain dicts, lists, numbers and text."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
+from dalembert.measure import Order
+from dalembert.outcome import Outcome
+from dalembert.path import Path
+from dalembert.solution import ControlSolution, CriticalPoint
+
+
+def gallery_record() -> dict[str, Any]:
+    """Systems and boundary problems with formula, parameters and source."""
+
+    def row(entry: Any, problem: Any) -> dict[str, Any]:
+        values = {name: np.asarray(value).tolist() for name, value in (problem.parameters or {}).items()}
+        texts = {name: getattr(entry, name) for name in ("name", "title", "formula", "source")}
+        return {**texts, "coordinates": list(problem.coordinates or ()), "parameters": values}
+
+    return {
+        "systems": [row(entry, entry.system) for entry in ENTRIES.values()],
+        "problems": [row(entry, entry.problem) for entry in PROBLEMS.values()],
+    }
+
+
+def run_record(path: Path, name: str, files: list[str]) -> dict[str, Any]:
+    """How a run ended, its first and last state, and what the solver did."""
+    failed = Outcome(int(path.code)).failed
+    return {
+        "name": name,
+        **_ended(path, failed),
+        "h": float(path.h),
+        "steps": int(path.steps_done),
+        "coordinates": list(path.coordinates),
+        "start": _state(path, 0),
+        "end": _state(path, -1),
+        "statistics": _numbers(path.statistics),
+        "files": files,
+    }
+
+
+def solution_record(solution: CriticalPoint, entry: BoundaryEntry, changed: bool, files: list[str]) -> dict[str, Any]:
+    """How a boundary problem ended. changed: it has other parameters than those whose solution is known."""
+    (named, value), outcome = solution.value, solution.outcome
+    refined = solution.refinement if isinstance(solution, ControlSolution) else None
+    exact = None if changed or entry.exact is None else entry.exact(solution.t)
+    return {
+        "name": entry.name,
+        **_ended(solution, outcome is not Outcome.SUCCESS or not (refined is None or refined.reached)),
+        "steps": len(solution.t) - 1,
+        "T": float(solution.t[-1] - solution.t[0]),
+        "value_of": named,
+        "value": float(value if refined is None else refined.cost),
+        "kind": solution.kind,
+        "error": None if exact is None else float(np.abs(np.asarray(solution.q) - exact).max()),
+        "cost_limit": None if changed else entry.cost,
+        "coordinates": list(solution.coordinates),
+        "statistics": _numbers(solution.statistics),
+        "files": files,
+    }
+
+
+def order_record(result: Order, name: str) -> dict[str, Any]:
+    """Errors, orders and slopes, quantity by quantity."""
+    columns = ("h", "error", "orders", "slope", "use")
+    return {
+        "name": name,
+        "time": float(result.time),
+        "failed": any(Outcome(int(path.code)).failed for path in result.paths),
+        "quantities": {
+            quantity: {column: np.asarray(getattr(c, column)).tolist() for column in columns}
+            for quantity, c in result.quantities.items()
+        },
+    }
+
+
+def _ended(result: Any, failed: bool) -> dict[str, Any]:
+    outcome = Outcome(int(result.code))
+    message = getattr(result, "messages", {}).get(outcome, outcome.message)
+    return {"outcome": outcome.name.lower(), "message": message, "failed": failed}
+
+
+def _state(path: Path, i: int) -> dict[str, Any]:
+    return {"t": float(path.t[i]), "q": np.asarray(path.q[i]).tolist(), "v": np.asarray(path.v[i]).tolist()}
+
+
+def _numbers(statistics: Any) -> dict[str, Any]:
+    return {field.name: np.asarray(getattr(statistics, field.name)).item() for field in dataclasses.fields(statistics)}

@@ -1,0 +1,213 @@
+"""What can be said of the words of a command line before JAX is there: which names exist, and whether a word is right.
+
+`tests/cli/test_words.py` compares the names with the rooms that they come from.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path as File
+
+SYSTEMS = (
+    "car_with_trailers", "cart_pole_balance", "chain", "contact_oscillator", "curvature_particle", "heisenberg",
+    "inertia_wheel_pendulum", "nonholonomic_particle", "pendulum", "spherical_pendulum", "vertical_rolling_disk",
+)  # fmt: skip
+PROBLEMS = (
+    "brachistochrone", "bryson_denham", "cart_pole", "double_integrator", "dubins", "elastic_beam", "elastica", "keep_out",
+    "knife_edge", "minimum_acceleration", "minimum_jerk", "moving_support", "orbit_transfer", "parked_car", "rendezvous",
+    "riemannian_cubic", "rigid_body", "rolling_disk", "sphere_spline", "two_rods", "van_der_pol", "vertical_take_off",
+    "wheel_swing_up",
+)  # fmt: skip
+PAPERS = ("borda-fernandez-grillo", "jimenez-scheurle", "colombo-martin-de-diego-zuccalli")
+SCHEMES = (
+    "default", "borda-fernandez-grillo", "jimenez-scheurle-explicit", "jimenez-scheurle-implicit", "nodes",
+    "drift-kick-drift", "kick-drift-kick",
+)  # fmt: skip
+WINDOWS = ("interpolated", "averaged", "hermite", "points")  # of boundary problems
+STARTERS = ("second_order", "first_order", "reference")
+BRANCHES = ("avoid", "nearest-prediction", "nearest-previous")
+BACKENDS = ("native", "jax")
+MOST = 2**53  # steps
+
+
+def in_file(word: str) -> bool:
+    """Whether a name is that of a file: file.py:name."""
+    return ":" in word or word.endswith(".py")
+
+
+def file_and_name(reference: str) -> tuple[File, str]:
+    """The file, which exists, and the name in it."""
+    file, _, name = reference.rpartition(":")
+    if not file or not name:
+        raise ValueError(f"{reference}: give the file and the name in it, file.py:name")
+    if not File(file).is_file():
+        raise FileNotFoundError(f"{file}: no such file")
+    return File(file), name
+
+
+def check_words(given: dict[str, str | None]) -> None:
+    """ValueError for the first word that stands for nothing. given: by option, as in CHECKS; None where it was not given."""
+    for option, word in given.items():
+        if word is not None:
+            CHECKS[option](word)
+
+
+def check_system(name: str) -> None:
+    if not in_file(name) and _plain(name) in PROBLEMS:
+        raise ValueError(f"{name}: is a boundary problem; dalembert solve {name} solves it")
+    _known(name, SYSTEMS, f"{name}: no system of the gallery")
+
+
+def check_boundary_problem(name: str) -> None:
+    if not in_file(name) and _plain(name) in SYSTEMS:
+        raise ValueError(f"{name}: is no boundary problem but a system, which dalembert run {name} runs")
+    _known(name, PROBLEMS, f"{name}: no boundary problem of the gallery")
+
+
+def check_either(name: str) -> None:
+    _known(name, (*SYSTEMS, *PROBLEMS), f"{name}: neither a system nor a boundary problem of the gallery")
+
+
+def check_paper(name: str) -> None:
+    _listed(name.replace("_", "-"), PAPERS, f"{name}: no paper of the collection", "")
+
+
+def check_scheme(name: str) -> None:
+    _known(name, SCHEMES, f"--scheme: found {name}", dashes=True)
+
+
+def check_windows(name: str) -> None:
+    """Of a boundary problem: its windows, or of optimal control the scheme of the plant."""
+    _known(name, (*WINDOWS, *SCHEMES), f"--scheme: found {name}", dashes=True)
+
+
+def check_starter(name: str) -> None:
+    _listed(name, STARTERS, f"--starter: found {name!r}", "")
+
+
+def check_backend(name: str) -> None:
+    _listed(name, BACKENDS, f"--backend: found {name!r}", "; without the option the run chooses")
+
+
+def check_branch(name: str) -> None:
+    kind, _, components = name.partition(":")
+    if kind not in BRANCHES:
+        _known(name, BRANCHES, f"--branch: found {name}")
+    elif components:
+        coordinates_of(name)
+
+
+def coordinates_of(branch: str) -> list[int]:
+    """0, 1 of nearest-previous:0,1."""
+    try:
+        return [int(x) for x in branch.partition(":")[2].split(",")]
+    except ValueError:
+        raise ValueError(f"--branch: found {branch}; the coordinates behind it are whole numbers, such as 0,1") from None
+
+
+def check_grid(h: float | None, steps: int | None, time: float | None) -> None:
+    """h is known only where it is given."""
+    if steps is not None and time is not None:
+        raise ValueError("--steps, --time: found both; give one of them")
+    if h is not None and (not math.isfinite(h) or h == 0):
+        raise ValueError(f"--h: found {h:g}; give a finite step that is not 0, negative for a run backwards in time")
+    if time is not None and not (math.isfinite(time) and time > 0):
+        raise ValueError(f"--time: found {time:g}; give a positive, finite time")
+    if h is not None and time is not None:
+        count_of(time, h)
+
+
+def count_of(time: float, h: float, whole: bool = True) -> int:
+    """How many steps a time is. whole: it must be a multiple of h, for a run that ended elsewhere would be another."""
+    number = time / abs(h)
+    if not number <= MOST:
+        raise ValueError(f"--time, --h: found {time:g} and {h:g}, which are {number:g} steps; give a longer step")
+    count = max(1, round(number))
+    if whole and abs(count * abs(h) - time) > 1e-9 * time:
+        below = max(1, math.floor(number))
+        raise ValueError(
+            f"--time: found {time:g}, which is {number:.10g} steps of h = {h:g} and no whole number of them; give a "
+            f"multiple of h, such as {below * abs(h):.10g} or {(below + 1) * abs(h):.10g}, or --steps"
+        )
+    return count
+
+
+def check_numbers(option: str, text: str | None) -> None:
+    if text is not None:
+        numbers_of(text, option)
+
+
+def numbers_of(text: str, option: str) -> list[float]:
+    try:
+        return [float(x) for x in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{option}: found {text!r}; give numbers between commas, such as 0,1.5") from None
+
+
+def parameters_of(texts: Iterable[str] | None) -> list[tuple[str, str, float | list[float]]]:
+    """(text, name, value) of every --set."""
+    found: list[tuple[str, str, float | list[float]]] = []
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--set {text}: give name=value, such as m=2")
+        numbers = numbers_of(value, f"--set {name}")
+        found.append((text, name.strip(), numbers if "," in value else numbers[0]))
+    return found
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _known(word: str, names: tuple[str, ...], found: str, dashes: bool = False) -> None:
+    """A name of the collection, or file.py:name of a file that is there."""
+    if in_file(word):
+        file_and_name(word)
+    else:
+        _listed(word.replace("_", "-") if dashes else _plain(word), names, found, ", or give file.py:name")
+
+
+def _listed(word: str, names: tuple[str, ...], found: str, otherwise: str) -> None:
+    if word not in names:
+        close = difflib.get_close_matches(word, names, 1)
+        meant = f". Did you mean {close[0]}?" if close else ""
+        raise ValueError(f"{found}; there are {', '.join(names)}{otherwise}{meant}")
+
+
+CHECKS: dict[str, Callable[[str], None]] = {
+    "system": check_system,
+    "problem": check_boundary_problem,
+    "either": check_either,
+    "paper": check_paper,
+    "scheme": check_scheme,
+    "windows": check_windows,
+    "starter": check_starter,
+    "branch": check_branch,
+    "backend": check_backend,
+    "--q0": lambda text: check_numbers("--q0", text),
+    "--v0": lambda text: check_numbers("--v0", text),
+}
+
+
+def system_names(incomplete: str) -> list[str]:
+    """For the completion of a shell."""
+    return [name for name in SYSTEMS if name.startswith(incomplete)]
+
+
+def problem_names(incomplete: str) -> list[str]:
+    return [name for name in PROBLEMS if name.startswith(incomplete)]
+
+
+def all_names(incomplete: str) -> list[str]:
+    return [*system_names(incomplete), *problem_names(incomplete)]
+
+
+def paper_names(incomplete: str) -> list[str]:
+    return [name for name in PAPERS if name.startswith(incomplete)]
+
+
+def scheme_names(incomplete: str) -> list[str]:
+    return [name for name in SCHEMES if name.startswith(incomplete)]

@@ -1,0 +1,186 @@
+"""Derivatives of nodes by inputs, forward: of every node only those by the inputs that it depends on.
+
+Where an operation has no derivative the rules are JAX's: |x| has 1 at 0, the larger of two equal numbers the
+mean of both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dalembert.native.graph.dependence import reached
+from dalembert.native.graph.graph import Graph, Unsupported
+
+Row = dict[int, int]  # column → the node of the derivative, where it is not 0 by structure
+Slope = Callable[[Graph, int, tuple[int, ...]], Sequence[int | None]]  # ∂op/∂operand, None for 0
+
+
+def jacobian(g: Graph, outputs: Sequence[int], inputs: Sequence[int]) -> np.ndarray:
+    """∂output/∂input as nodes, (outputs, inputs); the inputs are nodes of variables."""
+    rows = _rows(g, outputs, {int(i): k for k, i in enumerate(inputs)})
+    result = np.full((len(outputs), len(inputs)), g.zero, np.int64)
+    for i, o in enumerate(outputs):
+        for k, slope in rows.get(int(o), {}).items():
+            result[i, k] = slope
+    return result
+
+
+def _rows(g: Graph, outputs: Sequence[int], column: dict[int, int]) -> dict[int, Row]:
+    rows: dict[int, Row] = {}
+    for i in reached(g, outputs):
+        op, *operands = g.nodes[i]
+        if i in column:
+            rows[i] = {column[i]: g.one}
+        elif op == "pick":
+            row = _picked(g, rows, *operands)
+            if row:
+                rows[i] = row
+        elif op not in ("const", "var", "branch") and g.kind[i] == "f":
+            row = _row(g, rows, op, i, tuple(operands))
+            if row:
+                rows[i] = row
+    return rows
+
+
+def _row(g: Graph, rows: dict[int, Row], op: str, i: int, x: tuple[int, ...]) -> Row:
+    base, e = g.powers.get(i, (i, 1.0))
+    if base in rows:
+        lower = g.apply("div", i, base) if e < 0 else g.power(base, e - 1.0)
+        slope = _times(g, e, lower)
+        return _kept(g, {k: g.apply("mul", slope, own) for k, own in rows[base].items()})
+    moving = [rows.get(j) for j in x]
+    if not any(moving) or op in _CONSTANT:
+        return {}
+    if op == "select":
+        _, a, b = moving
+        return _kept(g, {k: g.apply("select", x[0], (a or {}).get(k, g.zero), (b or {}).get(k, g.zero))
+                         for k in _columns(a, b)})  # fmt: skip
+    if op in ("add", "sub"):
+        a, b = (row or {} for row in moving)
+        return _kept(g, {k: g.apply(op, a.get(k, g.zero), b.get(k, g.zero)) for k in _columns(a, b)})
+    if op == "div":  # x′/y - (x/y)(y′/y): what is divided by y does not wait for one another
+        a, b = (row or {} for row in moving)
+        by_y = lambda row, k: g.apply("div", row[k], x[1]) if k in row else g.zero  # noqa: E731
+        return _kept(g, {k: g.apply("sub", by_y(a, k), g.apply("mul", i, by_y(b, k))) for k in _columns(a, b)})
+    if op not in SLOPES:
+        raise Unsupported(op, "has no derivative here")
+    total: Row = {}
+    for row, slope in zip(moving, SLOPES[op](g, i, x), strict=True):
+        for k, own in (row or {}).items() if slope is not None else ():
+            product = g.apply("mul", slope, own)
+            total[k] = g.apply("add", total[k], product) if k in total else product
+    return _kept(g, total)
+
+
+def _columns(*rows: Row | None) -> list[int]:
+    return sorted(set().union(*(row for row in rows if row)))
+
+
+def _kept(g: Graph, row: Row) -> Row:
+    return {k: slope for k, slope in row.items() if slope != g.zero}
+
+
+def _picked(g: Graph, rows: dict[int, Row], branch: int, k: int) -> Row:
+    """The derivative of one output of a branch: that of the side which is taken."""
+    _, condition, *sides = g.nodes[branch]
+    a, b = (rows.get(side[k], {}) for side in sides)
+    columns = _columns(a, b)
+    chosen = g.choose(condition, [a.get(c, g.zero) for c in columns], [b.get(c, g.zero) for c in columns])
+    return _kept(g, dict(zip(columns, chosen, strict=True)))
+
+
+def _number(g: Graph, value: float) -> int:
+    return g.constant(float(value))
+
+
+def _times(g: Graph, a: float, x: int) -> int:
+    return g.apply("mul", _number(g, a), x)
+
+
+def _over(g: Graph, x: int) -> int:
+    return g.apply("div", g.one, x)
+
+
+def _square(g: Graph, x: int) -> int:
+    return g.apply("mul", x, x)
+
+
+def _by_root(g: Graph, x: int) -> int:
+    return _over(g, g.apply("sqrt", x))
+
+
+def _one(rule: Callable[[Graph, int, int], int]) -> Slope:
+    """Of an operation on one number x with the result y."""
+    return lambda g, y, x: [rule(g, x[0], y)]
+
+
+def _larger(op: str) -> Slope:
+    def rule(g: Graph, y: int, x: tuple[int, ...]) -> list[int]:
+        first, both = g.apply(op, *x), g.apply("eq", *x)
+        half = _number(g, 0.5)
+        of = lambda yes, no: g.apply("select", both, half, g.apply("select", first, yes, no))  # noqa: E731
+        return [of(g.one, g.zero), of(g.zero, g.one)]
+
+    return rule
+
+
+def _power(g: Graph, y: int, x: tuple[int, ...]) -> list[int]:
+    """x^e: e x^(e-1), 0 for e = 0; and x^e log x, where log 0 counts as 0."""
+    base, exponent = x
+    flat = g.apply("eq", exponent, g.zero)
+    lower = g.apply("pow", base, g.apply("select", flat, g.one, g.apply("sub", exponent, g.one)))
+    by_base = g.apply("select", flat, g.zero, g.apply("mul", exponent, lower))
+    at = g.apply("select", g.apply("eq", base, g.zero), g.one, base)
+    return [by_base, g.apply("mul", g.apply("log", at), y)]
+
+
+def _angle(g: Graph, y: int, x: tuple[int, ...]) -> list[int]:
+    """atan2(a, b): b / (a² + b²), -a / (a² + b²)."""
+    a, b = x
+    square = g.apply("add", _square(g, a), _square(g, b))
+    return [g.apply("div", b, square), g.apply("neg", g.apply("div", a, square))]
+
+
+def _rest(g: Graph, y: int, x: tuple[int, ...]) -> list[int]:
+    """a - b·(a/b without its fraction)."""
+    ratio = g.apply("div", *x)
+    whole = g.apply("mul", g.apply("sign", ratio), g.apply("floor", g.apply("abs", ratio)))
+    return [g.one, g.apply("neg", whole)]
+
+
+def _bell(sign: float) -> Slope:
+    return _one(lambda g, x, y: _times(g, sign * 2.0 / math.sqrt(math.pi), g.apply("exp", g.apply("neg", _square(g, x)))))
+
+
+_CONSTANT = frozenset(["sign", "floor", "ceil", "round", "nearest", "float"])
+SLOPES: dict[str, Slope] = {
+    "mul": lambda g, y, x: [x[1], x[0]],
+    "neg": _one(lambda g, x, y: _number(g, -1.0)),
+    "abs": _one(lambda g, x, y: g.apply("select", g.apply("ge", x, g.zero), g.one, _number(g, -1.0))),
+    "sqrt": _one(lambda g, x, y: g.apply("div", _number(g, 0.5), y)),
+    "cbrt": _one(lambda g, x, y: _over(g, _times(g, 3.0, _square(g, y)))),
+    "sin": _one(lambda g, x, y: g.apply("cos", x)),
+    "cos": _one(lambda g, x, y: g.apply("neg", g.apply("sin", x))),
+    "tan": _one(lambda g, x, y: g.apply("add", g.one, _square(g, y))),
+    "asin": _one(lambda g, x, y: _by_root(g, g.apply("sub", g.one, _square(g, x)))),
+    "acos": _one(lambda g, x, y: g.apply("neg", _by_root(g, g.apply("sub", g.one, _square(g, x))))),
+    "atan": _one(lambda g, x, y: _over(g, g.apply("add", g.one, _square(g, x)))),
+    "sinh": _one(lambda g, x, y: g.apply("cosh", x)),
+    "cosh": _one(lambda g, x, y: g.apply("sinh", x)),
+    "tanh": _one(lambda g, x, y: g.apply("sub", g.one, _square(g, y))),
+    "asinh": _one(lambda g, x, y: _by_root(g, g.apply("add", _square(g, x), g.one))),
+    "acosh": _one(lambda g, x, y: _over(g, g.apply(
+        "mul", g.apply("sqrt", g.apply("sub", x, g.one)), g.apply("sqrt", g.apply("add", x, g.one))))),
+    "atanh": _one(lambda g, x, y: _over(g, g.apply("sub", g.one, _square(g, x)))),
+    "exp": _one(lambda g, x, y: y),
+    "exp2": _one(lambda g, x, y: _times(g, math.log(2.0), y)),
+    "expm1": _one(lambda g, x, y: g.apply("add", y, g.one)),
+    "log": _one(lambda g, x, y: _over(g, x)),
+    "log1p": _one(lambda g, x, y: _over(g, g.apply("add", g.one, x))),
+    "erf": _bell(1.0), "erfc": _bell(-1.0),
+    "max": _larger("gt"), "min": _larger("lt"),
+    "pow": _power, "atan2": _angle, "fmod": _rest,
+}  # fmt: skip

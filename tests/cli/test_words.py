@@ -1,0 +1,76 @@
+"""The names that the command line knows before JAX is there are those of the rooms that they come from."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dalembert.cli import words
+from dalembert.discretize.window_maps import MAPS
+from dalembert.gallery import ENTRIES, PROBLEMS
+from dalembert.papers import PAPERS
+from dalembert.step.start.second_node import STARTERS
+
+
+def test_the_names_are_those_of_the_rooms():
+    assert tuple(ENTRIES) == words.SYSTEMS
+    assert tuple(PROBLEMS) == words.PROBLEMS
+    assert tuple(name.replace("_", "-") for name in PAPERS) == words.PAPERS
+    assert tuple(MAPS) == words.WINDOWS
+    assert tuple(STARTERS) == words.STARTERS
+
+
+QUICK = {  # words, exit code, something of what is printed
+    "help": (["--help"], 0, "Commands"),
+    "help of a command": (["run", "--help"], 0, "--save-every"),
+    "version": (["--version"], 0, "dalembert 0.1.0 (Python"),
+    "no such option": (["run", "pendulum", "--stepps", "3"], 2, "No such option"),
+    "no number": (["run", "pendulum", "--steps", "many"], 2, "should be a valid integer"),
+    "no system": (["run", "pendulumm"], 2, "Did you mean pendulum?"),
+    "data": (["run", "pendulum", "--q0", "one"], 2, "--q0: found 'one'"),
+    "scheme": (["order", "pendulum", "--h", "0.1", "--time", "1", "--scheme", "euler"], 2, "--scheme: found euler"),
+    "time": (["page", "pendulum", "--h", "0.3", "--time", "1", "--output", "x.html"], 2, "no whole number"),
+    "parameter": (["solve", "elastica", "--set", "g"], 2, "--set g: give name=value"),
+    "paper": (["reproduce", "principia"], 2, "no paper"),
+}
+PROGRAM = """
+import json, sys
+import typer.testing
+from dalembert.cli import app
+done = [typer.testing.CliRunner().invoke(app, words) for words in json.loads(sys.argv[1])]
+print(json.dumps([[one.exit_code, one.output] for one in done]))
+print(*[name for name in ("jax", "numpy", "scipy", "matplotlib") if name in sys.modules])
+"""
+
+
+def test_help_and_mistakes_are_answered_without_jax():
+    """One process for all: what is tested is what it has loaded at the end."""
+    wanted = json.dumps([case for case, _, _ in QUICK.values()])
+    run = subprocess.run([sys.executable, "-c", PROGRAM, wanted], capture_output=True, text=True, check=True)
+    answers, loaded = run.stdout.splitlines()
+    for (case, code, part), (found, text) in zip(QUICK.values(), json.loads(answers), strict=True):
+        assert (found, part in " ".join(text.replace("│", " ").split())) == (code, True), (case, text)
+    assert loaded == ""
+
+
+def test_the_completion_of_a_shell_knows_the_names(monkeypatch):
+    """As bash asks for it, through the variable that its script sets."""
+    environment = {"_DALEMBERT_COMPLETE": "complete_bash", "COMP_WORDS": "dalembert run cur", "COMP_CWORD": "2"}
+    program = "import sys; sys.argv[0] = 'dalembert'; from dalembert.cli import app; app(prog_name='dalembert')"
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert run.stdout.split() == ["curvature_particle"]
+
+
+@pytest.mark.parametrize(("time", "h", "count"), [(0.3, 0.1, 3), (50, 0.05, 1000), (1e5, 1e-3, 10**8), (2, -0.5, 4)])
+def test_a_time_that_is_a_multiple_of_h_is_taken_in_spite_of_rounding(time, h, count):
+    assert words.count_of(time, h) == count
+
+
+@pytest.mark.parametrize(("time", "h"), [(0.3, 0.2), (0.1, 0.3), (1.0, 0.0999), (1e-9, 1.0)])
+def test_another_time_is_refused(time, h):
+    with pytest.raises(ValueError, match="no whole number of them; give a multiple of h"):
+        words.count_of(time, h)
+    assert words.count_of(time, h, whole=False) == max(1, round(time / h))
