@@ -12,9 +12,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.drawing import Ball, Dots
+from dalembert.drawing import Dots, Wheel
 from dalembert.gallery.entry import Entry
 from dalembert.systems import Holonomic, Nonholonomic, System
+from dalembert.systems.manifolds.models import rotation
 
 START = (1.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 MOVING = (0.2, 0.3)  # ẋ and ẏ of the typical run
@@ -57,8 +58,10 @@ def drift(q, p):
 
 
 def draw(q, p):
-    """The ball, and the way of its point of contact."""
-    return [Ball(jnp.append(q[:2], p["R"]), p["R"]), Dots(jnp.append(q[:2], 0.0), trail=True)]
+    """Two great circles that turn with the ball, and the way of its point of contact."""
+    centre, turn = jnp.append(q[:2], p["R"]), rotation(q[2:])
+    circles = [Wheel(centre, p["R"], 0.0, turn[:, i]) for i in (0, 1)]
+    return [*circles, Dots(jnp.append(q[:2], 0.0), trail=True)]
 
 
 def ball_on_turntable() -> System:

@@ -33,7 +33,7 @@ def draw(q, p):
     """The blade, the beam to the centre of mass, and the way of the blade."""
     along = jnp.array([jnp.cos(q[2]), jnp.sin(q[2])])
     centre = q[:2] + p["a"] * along
-    return [Rod([q[:2] - 0.2 * along, q[:2] + 0.2 * along]), Rod([q[:2], centre]), Dots(centre), Dots(q[:2], trail=True)]
+    return [Rod([q[:2] - 0.3 * along, centre]), Dots(centre), Dots(q[:2], trail=True)]
 
 
 def chaplygin_sleigh() -> System:
