@@ -71,9 +71,8 @@ class Reduced(Described):
             A DiscreteSystem in x; it starts from `nodes`.
 
         Raises:
-            ValueError: the frame is the user's, which the maps of coordinates do not carry along; the system depends on
-            time;
-                or the scheme is kick_drift_kick, or composed.
+            ValueError: the frame is the user's, the system depends on time or is Routh's, or the scheme is kick_drift_kick
+                or composed.
         """
         step, chosen = float(as_positive(h, "h")), self._maps(scheme)
         return discrete_quotient(self.original, self.system, self.frame, chosen, step)
