@@ -47,8 +47,8 @@ class Reading:
 class DiscreteSystem(Problem):
     """(Q, L_d, D_K, D_V): D₁L_d(q_i,q_{i+1}) + D₂L_d(q_{i-1},q_i) + h R_dᵀλ_i = 0, every window in D_K.
 
-    h is the step given to `simulate`, 1 by default: then the multipliers are those of the equation without h. With
-    parameters every function takes a trailing p.
+    With forces f_d⁻(q_i,q_{i+1}) + f_d⁺(q_{i-1},q_i) on the left, too. h is the step given to `simulate`, 1 by default: then
+    the multipliers are those of the equation without h. With parameters every function takes a trailing p.
 
     Args:
         lagrangian: `lagrangian(q0, q1)`, L_d, a scalar.
@@ -60,6 +60,7 @@ class DiscreteSystem(Problem):
         factor: j in 1 … k+1, the point of the window over which D_V lives (k by default, the middle one for k = 2). Below k
             reactions may read nodes behind q_{i+1}. The equation at q_i is then solved for the last node that it reads,
             which enters by the reactions alone: as a rule an unstable recursion.
+        forces: `forces(q0, q1)`, the impulses (f_d⁻, f_d⁺) of an interval at its two ends, (n,) each.
         coordinates: the names of q.
         parameters: as of a System.
         time_dependent: whether every function takes a trailing t, the time of the first of its points, before p.
@@ -68,7 +69,8 @@ class DiscreteSystem(Problem):
         TypeError: an argument is of the wrong type; the message names it.
         ValueError: D_K without D_V, both reactions and virtual, or a factor that is no point of the window.
 
-    Source: Borda, Fernández, Grillo, Definitions 3.1, 3.2, Theorem 3.3; Remark 3.6 for k ≠ 2.
+    Source: Borda, Fernández, Grillo, Definitions 3.1, 3.2, Theorem 3.3; Remark 3.6 for k ≠ 2. Forces: Marsden, West,
+    Section 3.2.1.
 
     Example:
         >>> action = lambda q0, q1: 0.5 * (q1 - q0) @ (q1 - q0) / 0.1 + 0.1 * jnp.cos(q0[0])  # h = 0.1
@@ -81,6 +83,7 @@ class DiscreteSystem(Problem):
     reactions: Callable | None = eqx.field(static=True)
     virtual: Callable | None = eqx.field(static=True)
     initial: Callable | None = eqx.field(static=True)
+    forces: Callable | None = eqx.field(static=True)
     order: int = eqx.field(static=True)
     factor: int = eqx.field(static=True)
     coordinates: tuple[str, ...] | None = eqx.field(static=True)
@@ -97,12 +100,13 @@ class DiscreteSystem(Problem):
         initial: Callable | None = None,
         order: int = 2,
         factor: int | None = None,
+        forces: Callable | None = None,
         coordinates: Sequence[str] | None = None,
         parameters: Any = None,
         time_dependent: bool = False,
     ):
         for name, function in (("lagrangian", lagrangian), ("kinematic", kinematic), ("reactions", reactions),
-                               ("virtual", virtual), ("initial", initial)):  # fmt: skip
+                               ("virtual", virtual), ("initial", initial), ("forces", forces)):  # fmt: skip
             if function is not None and not callable(function):
                 raise TypeError(f"{name}: found {described(function)}; give a function of the nodes")
         if lagrangian is None:
@@ -114,7 +118,7 @@ class DiscreteSystem(Problem):
         order = whole_number(order, "order", 1, HIGHEST)
         chosen = order if factor is None else whole_number(factor, "factor", 1, order + 1)
         self.lagrangian, self.kinematic, self.reactions, self.virtual = lagrangian, kinematic, reactions, virtual
-        self.initial, self.order, self.factor = initial, order, chosen
+        self.initial, self.forces, self.order, self.factor = initial, forces, order, chosen
         self.coordinates = None if coordinates is None else names_of(coordinates)
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
         self.time_dependent = as_flag(time_dependent, "time_dependent")
@@ -248,6 +252,16 @@ def node_reactions(system: DiscreteSystem, window: Sequence[Float[Array, "n"]], 
     return jnp.zeros((0, n))
 
 
+def discrete_impulses(
+    system: DiscreteSystem, q0: Float[Array, "n"], q1: Float[Array, "n"], t
+) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
+    """(f_d⁻, f_d⁺) of the interval (q₀, q₁) that begins at t, zero where there are none."""
+    if system.forces is None:
+        return jnp.zeros_like(q0), jnp.zeros_like(q1)
+    left, right = system.called(system.forces, q0, q1, t=t)
+    return jnp.asarray(left), jnp.asarray(right)
+
+
 def discrete_equations(
     system: DiscreteSystem, read: Reading, nodes: Sequence[Float[Array, "n"]], multipliers: Float[Array, "m"], t, h
 ) -> Float[Array, "n_plus_m"]:
@@ -257,6 +271,9 @@ def discrete_equations(
     now, k = t - read.delay * h, system.order
     right = jax.grad(lambda x: system.call(system.lagrangian, x, after, t=now))(here)
     left = jax.grad(lambda x: system.call(system.lagrangian, before, x, t=now - h))(here)
+    if system.forces is not None:
+        right = right + discrete_impulses(system, here, after, now)[0]
+        left = left + discrete_impulses(system, before, here, now - h)[1]
     if system.kinematic is None:
         return right + left
     force = node_reactions(system, window, now - (system.factor - 1) * h).T @ multipliers

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.discrete import Reading
+from dalembert.discretize.discrete import Reading, discrete_impulses
 from dalembert.discretize.nodes import Interval, discrete_force, incoming, legendre_plus, outgoing
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.window_maps import WindowMap
@@ -158,16 +158,18 @@ class DiscreteNodes(NodeView):
         return DiscreteProgram(self.system, self.m, self.read)
 
     def impulse(self, q0: Vector, q1: Vector, q2: Vector, t) -> Vector:
-        return jnp.zeros_like(q1)
+        before, after = discrete_impulses(self.system, q0, q1, t - self.h), discrete_impulses(self.system, q1, q2, t)
+        return before[1] + after[0]
 
     def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
         return jax.grad(lambda x: self.system.call(self.system.lagrangian, q0, x, t=t))(q1)
 
     def outgoing(self, q0: Vector, q1: Vector, t) -> Vector:
-        return jax.grad(lambda x: self.system.call(self.system.lagrangian, x, q1, t=t))(q0)
+        left = jax.grad(lambda x: self.system.call(self.system.lagrangian, x, q1, t=t))(q0)
+        return left + discrete_impulses(self.system, q0, q1, t)[0]
 
     def incoming(self, q0: Vector, q1: Vector, t) -> Vector:
-        return self.momentum(q0, q1, t)
+        return self.momentum(q0, q1, t) + discrete_impulses(self.system, q0, q1, t)[1]
 
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
         """The user's `initial`."""
