@@ -89,8 +89,8 @@ def _consistent(R: float = 0.5, Omega: float = 1.0) -> tuple[float, ...]:
 entry = Entry(
     name="ball_on_turntable",
     title="Ball on a turntable",
-    formula="L = ½m(ẋ²+ẏ²) + ½I|ω|²,  |e|² = 1,  ẋ - Rω_y = -Ωy,  ẏ + Rω_x = Ωx",
-    source="Neimark, Fufaev, Dynamics of Nonholonomic Systems; Bloch, Krishnaprasad, Marsden, Murray, 1996",
+    formula="L = ½m|ṙ|² + ½I|ω|²,  |e|² = 1,  ṙ = R ω×k + Ω k×r",
+    source="Neimark, Fufaev, Dynamics of Nonholonomic Systems",
     system=ball_on_turntable(),
     q0=START,
     v0=_consistent(),

@@ -55,8 +55,8 @@ def rates(t, m: float = 1.0, I: float = 1.0, a: float = 0.5, u: float = SPEED, o
 entry = Entry(
     name="chaplygin_sleigh",
     title="Chaplygin sleigh",
-    formula="L = ½m|ċ|² + ½Iθ̇², c = (x, y) + a(cos θ, sin θ),  -sin θ ẋ + cos θ ẏ = 0",
-    source="Bloch, Nonholonomic Mechanics and Control, Section 1.7; Neimark, Fufaev, Dynamics of Nonholonomic Systems",
+    formula="L = ½m|ċ|² + ½Iθ̇², c = r + a e(θ),  -sin θ ẋ + cos θ ẏ = 0",
+    source="Bloch, Nonholonomic Mechanics and Control, Section 1.7",
     system=chaplygin_sleigh(),
     q0=(0.0, 0.0, 0.0),
     v0=(SPEED, 0.0, TURN),
