@@ -3,7 +3,8 @@
     python -m benchmarks.control.race [--steps 100 1000] [--repeats 9] [--compiled] [--alone]   with casadi installed
 
 1. dalembert, IPOPT on the same discrete problem, Fatrop on Runge-Kutta steps, one thread, taking turns; medians of the
-   processor time of the search alone, without preparation on any side. --compiled: Fatrop with generated C as well.
+   processor time of the search alone, without preparation on any side, first of the call that comes after the others' and
+   then of those that repeat it at once. --compiled: Fatrop with generated C as well.
 2. --alone: dalembert's time per node and iteration from N = 10³ to 10⁵.
 """
 
@@ -52,15 +53,18 @@ def ours(steps: int, force: float | None, tolerance: float, scheme=None) -> Call
     return run
 
 
-def medians(calls: dict[str, Callable[[], Solved]], repeats: int) -> dict[str, tuple[float, Solved]]:
-    """Processor time of this thread and the result of each, after one call that is not timed."""
-    times, found = {name: [] for name in calls}, {name: call() for name, call in calls.items()}
+def medians(calls: dict[str, Callable[[], Solved]], repeats: int) -> dict[str, tuple[float, float, Solved]]:
+    """Processor time of this thread and the result of each, after one call that is not timed: of the first call of a turn,
+    which finds the processor's caches full of the others' data, and of the three that follow it."""
+    first, again = ({name: [] for name in calls} for _ in range(2))
+    found = {name: call() for name, call in calls.items()}
     for _ in range(repeats):
         for name, call in calls.items():
-            begin = time.thread_time()
-            call()
-            times[name].append(time.thread_time() - begin)
-    return {name: (float(np.median(t)), found[name]) for name, t in times.items()}
+            for k in range(4):
+                begin = time.thread_time()
+                call()
+                (again if k else first)[name].append(time.thread_time() - begin)
+    return {name: (float(np.median(first[name])), float(np.median(again[name])), found[name]) for name in calls}
 
 
 def race(steps: int, force: float | None, repeats: int, compiled: bool) -> None:
@@ -71,10 +75,11 @@ def race(steps: int, force: float | None, repeats: int, compiled: bool) -> None:
     if compiled:
         calls["Fatrop, C"] = peers.fatrop(steps, force, TOLERANCE, True)
     found = medians(calls, repeats)
-    own = found["dalembert"][0]
-    for name, (taken, (cost, iterations, solved)) in found.items():
+    own, own_again, _ = found["dalembert"]
+    for name, (taken, again, (cost, iterations, solved)) in found.items():
         told = f"{iterations} iterations, cost {cost:.8f}" if solved else "not solved"
-        print(f"| {steps} | {force or 'none'} | {name} | {told} | {1e3 * taken:.2f} ms | {taken / own:.2f} |", flush=True)
+        times = f"{1e3 * taken:.2f} ms | {taken / own:.2f} | {1e3 * again:.2f} ms | {again / own_again:.2f}"
+        print(f"| {steps} | {force or 'none'} | {name} | {told} | {times} |", flush=True)
 
 
 def alone(repeats: int) -> None:
@@ -82,7 +87,7 @@ def alone(repeats: int) -> None:
     for force in FORCES:
         base = None
         for steps in (1_000, 10_000, 100_000):
-            taken, (cost, iterations, solved) = medians({"": ours(steps, force, TOLERANCE)}, repeats)[""]
+            _, taken, (cost, iterations, solved) = medians({"": ours(steps, force, TOLERANCE)}, repeats)[""]
             each = taken / steps / iterations
             base = base or each
             told = f"{iterations} iterations, cost {cost:.8f}" if solved else f"not solved, {iterations} iterations"
