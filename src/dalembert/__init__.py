@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from dalembert.interrupts import Interrupted
     from dalembert.laws import ControlLaw, EnergyShaping, Matching, control_law, energy_shaping, matching
     from dalembert.outcome import Outcome
-    from dalembert.path import Path, Provenance, Statistics, StepError
+    from dalembert.path import Path, Provenance, Statistics, StepError, Study
     from dalembert.show import Animation, animate, page, plot
     from dalembert.solution import (
         ActiveBounds,
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
         simulate_free_steps,
     )
     from dalembert.store import FileError, from_xarray, load, matches, save, to_xarray
-    from dalembert.studies import resume
+    from dalembert.studies import resume, sweep
     from dalembert.symbolic import SymbolicEquations, from_sympy, symbolic_equations
     from dalembert.systems import (
         AdaptedReference,
@@ -220,6 +220,7 @@ __all__ = [
     "Statistics",
     "StepError",
     "StepProgram",
+    "Study",
     "SymbolicEquations",
     "System",
     "TripleMap",
@@ -274,6 +275,7 @@ __all__ = [
     "solve",
     "solve_batch",
     "spline",
+    "sweep",
     "symbolic_equations",
     "to_xarray",
     "verdict",
