@@ -133,7 +133,7 @@ else:
             return importlib.import_module(f"{__name__}.{name}")
         for room in ROOMS if name in __all__ else ():
             found = importlib.import_module(f"{__name__}.{room}")
-            if hasattr(found, name):
+            if name in getattr(found, "__all__", dir(found)):  # a room's module may have the name of another room's function
                 if room in DOORS:
                     importlib.import_module(f"{__name__}.{DOORS[room]}")
                 return globals().setdefault(name, getattr(found, name))

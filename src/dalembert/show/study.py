@@ -85,10 +85,15 @@ def _last(study: Study, name: str) -> DataArray:
 
 
 def _along(study: Study, axis: str) -> tuple[np.ndarray, str]:
-    """Values and name of an axis: those of the first name of numbers on it, the places where there is none."""
+    """Values and name of an axis: those of the first name of numbers on it, or of the only number of a vector that differs;
+    the places where there is none."""
     for name, swept in study.swept.items():
-        if swept.axis == axis and not swept.parts:
-            return np.asarray(study.data[swept.label].values, dtype=float), name
+        if swept.axis == axis:
+            parts = [(study.data[part].values, part) for part in swept.parts]
+            differ = [one for one in parts if np.ptp(one[0]) > 0] or parts
+            if not parts or len(differ) == 1:
+                values, label = differ[0] if parts else (study.data[swept.label].values, name)
+                return np.asarray(values, dtype=float), label
     return np.arange(study.data.sizes[axis], dtype=float), f"{axis}, by number"
 
 
@@ -122,7 +127,7 @@ def _outcomes(ax: Axes, study: Study, theme: Theme) -> None:
     """A mark at each run that failed, another for each outcome."""
     codes = study.data["code"].values
     places = np.meshgrid(*(_along(study, axis)[0] for axis in study.axes), indexing="ij")
-    marks = iter("x+1234|_*.^v")
+    marks, size = iter("x+1234|_*.^v"), min(22.0, 6000.0 / codes.size)
     for code in np.unique(codes):
         if Outcome(int(code)).failed:
             at = [x[codes == code] for x in places]
@@ -130,6 +135,6 @@ def _outcomes(ax: Axes, study: Study, theme: Theme) -> None:
                 at.append(np.full(len(at[0]), 0.02))
             way = {"transform": ax.get_xaxis_transform()} if len(places) == 1 else {}
             name = Outcome(int(code)).name.lower().replace("_", " ")
-            ax.scatter(*at, marker=next(marks), s=22, color=theme.red, label=name, linewidths=0.9, zorder=3, **way)
+            ax.scatter(*at, marker=next(marks), s=size, color=theme.red, label=name, linewidths=0.9, zorder=3, **way)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)

@@ -104,7 +104,7 @@ def sweep(
         raise TypeError("system: found an OptimalControl; a sweep runs from initial data. da.solve_batch solves many problems")
     check_any_system(system)
     as_choice(combine, "combine", ("product", "zip"), "ways to combine values")
-    fixed = {"q0": q0, "v0": v0, "nodes": nodes, "jets": jets, "multipliers": multipliers}
+    fixed = _fixed({"q0": q0, "v0": v0, "nodes": nodes, "jets": jets, "multipliers": multipliers})
     given = {name: _numbers(system, name, x, fixed) for name, x in _named(values).items()}
     names, shape = _axes(system, given, combine)
     whole_number(steps, "steps")
@@ -140,6 +140,16 @@ def _named(values: Any) -> Mapping[str, Any]:
     return values
 
 
+def _fixed(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Initial data that are the same for all runs: an axis of runs would be taken for one of the combinations."""
+    found = {name: None if x is None else as_numbers(x, name) for name, x in data.items()}
+    for name, x in found.items():
+        if x is not None and x.ndim != DATA[name]:
+            right = f"{DATA[name]} axes are needed, the same for all runs" if DATA[name] > 1 else "(n,) is needed, for all runs"
+            raise ValueError(f"{name}: found shape {x.shape}; {right}. What differs from run to run belongs into values")
+    return found
+
+
 def _numbers(system, name: str, values: Any, fixed: Mapping[str, Any]) -> np.ndarray:
     """(K, …) of one name."""
     here, known = f"values[{name!r}]", system.parameters if isinstance(system.parameters, Mapping) else {}
@@ -149,7 +159,7 @@ def _numbers(system, name: str, values: Any, fixed: Mapping[str, Any]) -> np.nda
         raise ValueError(f"{here}: {_unknown(name, [*known, *DATA])}")
     if name in DATA and fixed[name] is not None:
         raise ValueError(f"{here}, {name}: found both; initial data are swept or the same for all runs")
-    flags = name in known and is_flag(values) and np.size(values) > 0
+    flags = name in known and is_flag(known[name]) and is_flag(values)
     array = np.array(values) if flags else as_numbers(values, here)
     if array.ndim == 0:
         raise ValueError(f"{here}: found one value; give several, (K, …), or sweep without it")
