@@ -37,12 +37,13 @@ Values = Annotated[
 
 
 @app.command(
+    "sweep",
     epilog=examples(
         "sweep pendulum --set g_over_l=0.5:2:4 --set q0=0.5,1,1.5 --time 10 --save study.nc --plot study.png",
         "sweep curvature_particle --set k=0.5:6:12 --h 0.1 --steps 50 --last --json",
-    )
+    ),
 )
-def sweep(
+def sweep_runs(
     name: Name,
     *,
     values: Values = None,
@@ -91,13 +92,13 @@ def sweep(
         from dalembert.path import Study
         from dalembert.show import plot
         from dalembert.step.run.progress import Bar
-        from dalembert.studies import sweep as swept_runs
+        from dalembert.studies import sweep
 
         problem = with_data(named_problem(name), fixed, q0, v0)
         step, count = step_and_count(problem, h, steps, time, name)
         ended = False
         try:
-            study = swept_runs(
+            study = sweep(
                 problem.system, swept, combine="zip" if together else "product",
                 q0=problem.q0 if q0 is not None or "q0" not in swept else None,
                 v0=problem.v0 if v0 is not None or "v0" not in swept else None,

@@ -24,8 +24,8 @@ ROUNDING = 1e-9  # relative: 0.3 is found among np.linspace(0, 1, 11)
 
 
 class SweptName(NamedTuple):
-    """A parameter or initial datum that differs from run to run. label: its coordinate, of one number or of places; axis: the
-    dimension on which it lies; parts: coordinates of its numbers, where it has several, of this shape."""
+    """A parameter or initial datum that differs from run to run. label: its coordinate, of one number or of places;
+    axis: the dimension on which it lies; parts: coordinates of its numbers, where it has several, of this shape."""
 
     name: str
     label: str
@@ -110,10 +110,10 @@ class Study(Described):
     def sel(self, **values: Any) -> Study | Path:
         """The runs with these values of swept names: a number, a list of numbers, or slice(from, to), both included.
 
-        study.sel(m=2.0, k=slice(0, 1)). A number is found in spite of rounding, and its axis is gone. Where one run is left it
-        is its Path, with its own parameters and initial data in its provenance. A swept vector, such as q0 of several
-        coordinates, is chosen by its place, q0=3, or by a number in it, q0_x=0.5. KeyError for a name that was not swept,
-        ValueError for a value that no run has.
+        study.sel(m=2.0, k=slice(0, 1)). A number is found in spite of rounding, and its axis is gone. Where one run is
+        left it is its Path, with its own parameters and initial data in its provenance. A swept vector, such as q0 of
+        several coordinates, is chosen by its place, q0=3, or by a number in it, q0_x=0.5. KeyError for a name that was not
+        swept, ValueError for a value that no run has.
         """
         data = self.data
         for name, wanted in values.items():
@@ -147,7 +147,10 @@ class Study(Described):
         """For a person: what was swept, and how the runs ended."""
         counts = collections.Counter(map(str, self.outcomes.values.ravel()))
         ends = ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts.most_common())
-        lines = [f"{self._size()}; h = {float(self.data['h']):g}, {self.data.sizes['node']} saved times", f"outcomes: {ends}"]
+        lines = [
+            f"{self._size()}; h = {float(self.data['h']):g}, {self.data.sizes['node']} saved times",
+            f"outcomes: {ends}",
+        ]
         return "\n".join(lines)
 
     def _size(self) -> str:
@@ -160,7 +163,7 @@ class Study(Described):
 
 
 def _chosen(data: xarray.Dataset, name: str, label: str, wanted: Any) -> xarray.Dataset:
-    """The runs whose coordinate has the wanted value; its dimension goes where one value was asked for and one run has it."""
+    """The runs whose coordinate has the wanted value; its dimension goes where one number is wanted and one run has it."""
     values = np.asarray(data[label].values, dtype=float)
     if not data[label].dims:
         raise ValueError(f"{name}: was chosen before; it is {float(values):g}")

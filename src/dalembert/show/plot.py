@@ -48,8 +48,8 @@ def plot(
         curve: draw the configuration space curve of a path or not; by default for n = 2 and 3.
         exact: t → q (…, n) of a solution, drawn behind q.
         coordinates: names of those of a path that are drawn; all by default. Two or three have their curve drawn.
-        value: of a study, what is drawn: the key of a reduced number, a statistic such as "steps_done", a coordinate, which is
-            drawn as it was at the end, or a DataArray over the axes. By default the reduced number, if there is one.
+        value: of a study, what is drawn: the key of a reduced number, a statistic such as "steps_done", a coordinate, which
+            is drawn as it was at the end, or a DataArray over the axes. By default the reduced number, if there is one.
         dark: light on dark.
 
     Returns:

@@ -56,7 +56,7 @@ def chosen_value(study: Study, value: Any) -> tuple[DataArray, str]:
     if value is None and not choices:
         name = study.coordinates[0]
         return _last(study, name), f"{name} at the end"
-    if hasattr(value, "dims") and set(map(str, value.dims)) == set(axes):
+    if value is not None and hasattr(value, "dims") and set(map(str, value.dims)) == set(axes):
         return value.transpose(*axes), str(value.name or "")
     known = choices | {name: study.data[name] for name in NAMED}
     if isinstance(value, str) and value in study.coordinates and value not in known:
@@ -102,7 +102,8 @@ def _heat_map(ax: Axes, study: Study, values: np.ndarray, label: str, theme: The
     (x, across), (y, up) = (_along(study, axis) for axis in study.axes)
     i, j = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
     mesh = ax.pcolormesh(_edges(x[i]), _edges(y[j]), values[np.ix_(i, j)].T, cmap="viridis", rasterized=values.size > 10**4)
-    ax.set_facecolor(theme.fill(theme.faint))
+    red, green, blue = theme.fill(theme.faint)
+    ax.set_facecolor((red, green, blue))
     ax.set(xlabel=across, ylabel=up)
     ax.figure.colorbar(mesh, ax=ax, label=label)
 

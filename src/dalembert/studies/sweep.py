@@ -62,7 +62,7 @@ def sweep(
 
     Args:
         system: what moves, as in `simulate`.
-        values: name → (K, …) of parameters, and of "q0", "v0", "nodes", "jets", "multipliers"; where a run has one number, (K,).
+        values: name → (K, …) of parameters, and of "q0", "v0", "nodes", "jets", "multipliers"; (K,) of numbers.
         combine: "product": each name is an axis; "zip": the i-th run has the i-th value of every name.
         q0: positions of all runs, where they are not swept.
         v0: velocities of all runs, where they are not swept.
@@ -101,7 +101,9 @@ def sweep(
         (('q0', 'v0', 'node'), (21, 1))
     """
     if isinstance(system, OptimalControl):
-        raise TypeError("system: found an OptimalControl; a sweep runs from initial data. da.solve_batch solves many problems")
+        raise TypeError(
+            "system: found an OptimalControl; a sweep runs from initial data. da.solve_batch solves many problems"
+        )
     check_any_system(system)
     as_choice(combine, "combine", ("product", "zip"), "ways to combine values")
     fixed = _fixed({"q0": q0, "v0": v0, "nodes": nodes, "jets": jets, "multipliers": multipliers})
@@ -117,7 +119,7 @@ def sweep(
 
     def study(runs: Path) -> Study:
         times = as_double(t0) + np.minimum(every * np.arange(runs.t.shape[1]), steps) * as_double(h)
-        labelled = study_to_xarray(runs, times, names, _labels(names, given), shape)
+        labelled = study_to_xarray(runs, np.asarray(times), names, _labels(names, given), shape)
         return Study(labelled, system.depicted(scheme))
 
     try:
@@ -134,7 +136,9 @@ def sweep(
 
 def _named(values: Any) -> Mapping[str, Any]:
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
-        raise TypeError(f"values: found {described(values)}; give a mapping from names to values, such as {{'m': [1.0, 2.0]}}")
+        raise TypeError(
+            f"values: found {described(values)}; give a mapping from names to values, such as {{'m': [1.0, 2.0]}}"
+        )
     if not values:
         raise ValueError("values: nothing is swept; give a mapping from names to values, or use simulate")
     return values
@@ -145,7 +149,9 @@ def _fixed(data: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: None if x is None else as_numbers(x, name) for name, x in data.items()}
     for name, x in found.items():
         if x is not None and x.ndim != DATA[name]:
-            right = f"{DATA[name]} axes are needed, the same for all runs" if DATA[name] > 1 else "(n,) is needed, for all runs"
+            right = (
+                f"{DATA[name]} axes are needed, the same for all runs" if DATA[name] > 1 else "(n,) is needed, for all runs"
+            )
             raise ValueError(f"{name}: found shape {x.shape}; {right}. What differs from run to run belongs into values")
     return found
 
@@ -154,7 +160,9 @@ def _numbers(system, name: str, values: Any, fixed: Mapping[str, Any]) -> np.nda
     """(K, …) of one name."""
     here, known = f"values[{name!r}]", system.parameters if isinstance(system.parameters, Mapping) else {}
     if name in DATA and name in known:
-        raise ValueError(f"{here}: is a parameter of this system and the name of initial data; give the parameter another name")
+        raise ValueError(
+            f"{here}: is a parameter of this system and the name of initial data; give the parameter another name"
+        )
     if name not in DATA and name not in known:
         raise ValueError(f"{here}: {_unknown(name, [*known, *DATA])}")
     if name in DATA and fixed[name] is not None:
@@ -168,10 +176,16 @@ def _numbers(system, name: str, values: Any, fixed: Mapping[str, Any]) -> np.nda
     wanted, n = np.shape(known[name]) if name in known else None, len(system.coordinates or ())
     if wanted is None and DATA[name] == 1 and array.ndim == 1 and n <= 1:
         array = array[:, None]
-    if array.shape[1:] != wanted if wanted is not None else array.ndim != DATA[name] + 1 or array.shape[-1] != (n or array.shape[-1]):
+    if (
+        array.shape[1:] != wanted
+        if wanted is not None
+        else array.ndim != DATA[name] + 1 or array.shape[-1] != (n or array.shape[-1])
+    ):
         right = "(K,)" if wanted == () else f"(K, {', '.join(map(str, wanted))})" if wanted else (
             f"(K, {n or 'n'})" if DATA[name] == 1 else f"(K, r, {n or 'n'})")  # fmt: skip
-        raise ValueError(f"{here}: found shape {array.shape}; {right} is needed, the value of each run behind the first axis")
+        raise ValueError(
+            f"{here}: found shape {array.shape}; {right} is needed, the value of each run behind the first axis"
+        )
     return array
 
 
@@ -179,7 +193,9 @@ def _unknown(name: str, known: list[str]) -> str:
     if name in ("h", "steps", "t0", "scheme", "tolerance"):
         return SAME
     close = difflib.get_close_matches(name, known, 1)
-    return f"is no parameter and no initial datum; there are {', '.join(known)}" + (f". Did you mean {close[0]}?" if close else "")
+    return f"is no parameter and no initial datum; there are {', '.join(known)}" + (
+        f". Did you mean {close[0]}?" if close else ""
+    )
 
 
 def _axes(system, given: Mapping[str, np.ndarray], combine: str) -> tuple[dict[str, SweptName], dict[str, int]]:
@@ -221,10 +237,11 @@ def _check_memory(given: Mapping[str, np.ndarray], shape: Mapping[str, int], row
     runs = math.prod(shape.values())
     numbers, memory = runs * rows * (3 * n + 3), _memory()
     if 8 * COPIES * numbers > memory:
+        product = " × ".join(map(str, shape.values()))
         raise ValueError(
-            f"values, save_every: {' × '.join(map(str, shape.values()))} = {runs} runs with {rows} saved states of each are "
-            f"{numbers:.2g} numbers, {8 * numbers / 2**30:.3g} GiB and some copies, and this machine has {memory / 2**30:.3g} "
-            "GiB of memory; give fewer values, or a larger save_every, or save_every=None with reduce= for what you look for"
+            f"values, save_every: {product} = {runs} runs with {rows} saved states of each are {numbers:.2g} numbers, "
+            f"{8 * numbers / 2**30:.3g} GiB and some copies, and this machine has {memory / 2**30:.3g} GiB of memory; give "
+            "fewer values, or a larger save_every, or save_every=None with reduce= for what you look for"
         )
 
 
