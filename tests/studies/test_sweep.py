@@ -107,6 +107,9 @@ def test_runs_are_chosen_by_name(study):
     assert float(line.data.m) == 0.5
     with pytest.raises(ValueError, match=r"m: found 0\.6; the runs have 0\.5, 1, 2"):
         study.sel(m=0.6)
+    for wrong in (np.inf, np.nan, [0.5, 0.6], []):
+        with pytest.raises(ValueError, match=r"m: found .*; the runs have 0\.5, 1, 2"):
+            study.sel(m=wrong)
     with pytest.raises(ValueError, match="m: was chosen before"):
         line.sel(m=0.5)
     with pytest.raises(KeyError, match="is no swept name; there are m, k"):
@@ -152,10 +155,11 @@ def test_a_run_that_fails_is_an_outcome_in_the_map(ended):
         there = np.arange(ended.data.sizes[level]) < (kept.values - lead)[..., None]
         np.testing.assert_array_equal(np.isfinite(values[..., 0]), there, err_msg=one)
     assert float(abs(ended.data.last_node - ended.data.steps_done * H).max()) < 1e-12
-    nothing = da.sweep(SYSTEM, {"k": SPRINGS}, q0=[1.0], domain=lambda q, v, p: q[0] > 1, **RUN)
+    nodes = da.Scheme("nodes")  # begins with two nodes, of which one is between the saved times
+    nothing = da.sweep(SYSTEM, {"k": SPRINGS}, q0=[1.0], domain=lambda q, v, p: q[0] > 1, scheme=nodes, **RUN)
     assert set(nothing.outcomes.values) == {"left_domain"}
     assert [path.steps for path in nothing] == [0] * 4
-    assert all(path.q.shape == (1, 1) for path in nothing)
+    assert all(path.q.shape == (1, 1) and path.multipliers.shape == (0, 0) for path in nothing)
 
 
 def test_what_is_saved_comes_back(study, ended, tmp_path):

@@ -20,7 +20,7 @@ from dalembert.path.path import Path
 if TYPE_CHECKING:
     import xarray
 
-ROUNDING = 1e-9  # relative: 0.3 is found among np.linspace(0, 1, 11)
+ROUNDING = 1e-6  # of the distance between two values: 0.3 is found among np.linspace(0, 1, 11)
 
 
 class SweptName(NamedTuple):
@@ -55,8 +55,8 @@ class Study(Described):
 
     Example:
         >>> study = da.sweep(pendulum, {"v0": [0.0, 0.5, 1.0]}, q0=[1.0], h=0.1, steps=20)
-        >>> study["angle"].dims, len(study)
-        (('v0', 'node'), 3)
+        >>> study.data.q.dims, len(study)
+        (('v0', 'node', 'coordinate'), 3)
     """
 
     data: xarray.Dataset
@@ -167,27 +167,46 @@ def _chosen(data: xarray.Dataset, name: str, label: str, wanted: Any) -> xarray.
     values = np.asarray(data[label].values, dtype=float)
     if not data[label].dims:
         raise ValueError(f"{name}: was chosen before; it is {float(values):g}")
-    size, axis = np.max(np.abs(values), initial=0.0), data[label].dims[0]
+    axis = data[label].dims[0]
     if isinstance(wanted, slice):
-        low, high = (-np.inf if wanted.start is None else wanted.start, np.inf if wanted.stop is None else wanted.stop)
         if wanted.step is not None:
             raise ValueError(f"{name}: found {wanted}; a slice has a first and a last value, and no step")
-        places = np.flatnonzero((values >= low - ROUNDING * size) & (values <= high + ROUNDING * size))
+        low = -np.inf if wanted.start is None else _nearby(values, _number(name, wanted.start))
+        high = np.inf if wanted.stop is None else _nearby(values, _number(name, wanted.stop))
+        places = np.flatnonzero((values >= low) & (values <= high))
     else:
-        try:
-            asked = np.asarray(wanted, dtype=float)
-        except (TypeError, ValueError):
-            raise TypeError(f"{name}: found {described(wanted)}; give a number, a list of numbers or a slice") from None
-        hits = np.abs(values - asked.reshape(-1, 1)) <= ROUNDING * np.maximum(size, np.abs(asked.reshape(-1, 1)))
-        for one, found in zip(asked.ravel(), hits, strict=True):
-            if not found.any():
+        asked = _number(name, wanted)
+        hits = [np.flatnonzero(values == _nearby(values, one)) for one in np.ravel(asked)]
+        for one, found in zip(np.ravel(asked), hits, strict=True):
+            if not len(found):
                 raise ValueError(f"{name}: found {one:g}; the runs have {_listed(values)}")
-        places = np.concatenate([np.flatnonzero(found) for found in hits]) if len(hits) else np.array([], int)
-        if asked.ndim == 0 and len(places) == 1:
+        places = np.concatenate([np.array([], int), *hits])
+        if np.ndim(asked) == 0 and len(places) == 1:
             return data.isel({axis: int(places[0])})
     if not len(places):
         raise ValueError(f"{name}: found {wanted}, which no run has; the runs have {_listed(values)}")
     return data.isel({axis: places})
+
+
+def _number(name: str, wanted: Any) -> np.ndarray:
+    """A number or several."""
+    try:
+        if wanted is None:  # which NumPy takes for NaN
+            raise TypeError
+        return np.asarray(wanted, dtype=float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: found {described(wanted)}; give a number, a list of numbers or a slice") from None
+
+
+def _nearby(values: np.ndarray, asked: Any) -> Any:
+    """The value that differs from it by rounding, otherwise what was asked for. What counts is the distance to the next value:
+    values may be of very different sizes."""
+    if not np.all(np.isfinite(asked)) or not len(values):
+        return asked
+    nearest = values[np.argmin(np.abs(values - asked))]
+    others = values[values != nearest]
+    room = np.min(np.abs(others - nearest)) if len(others) else np.abs(nearest)
+    return nearest if np.abs(asked - nearest) <= ROUNDING * room else asked
 
 
 def _listed(values: np.ndarray) -> str:

@@ -31,7 +31,8 @@ APART = ("reduced", "last_", "drawing", "node_", "mid_", "interior_", "held_")  
 
 
 def label_of(name: str) -> str:
-    """The coordinate of a swept name: the name, unless the data set needs it."""
+    """The coordinate of a swept name: the name, unless the data set needs it; a file has no name with a slash."""
+    name = name.replace("/", "_")
     return f"swept_{name}" if name in RESERVED or name.startswith(APART) else name
 
 
@@ -104,6 +105,7 @@ def check_study(data: xarray.Dataset) -> None:
     check_variables(data, layout)
     check_outcomes(data)
     _check_names(data, axes)
+    variable(data, "coordinate")
     kept, nodes = data["nodes_kept"].values, data.sizes["node"]
     if kept.size and not (kept.min() >= 1 and kept.max() <= nodes):
         raise ValueError(f"data: nodes_kept is from {kept.min()} to {kept.max()}; a run has from 1 to {nodes} of the times")
@@ -132,7 +134,8 @@ def _path(data: xarray.Dataset) -> Path:
     import xarray as xr
 
     kept, nodes = int(data["nodes_kept"]), data.sizes["node"]
-    between = "last_node" in data and float(data["last_node"]) != float(data["node"][kept - 1])
+    moved = int(data["steps_done"]) > 0  # the rows of a run without any step repeat its beginning
+    between = moved and "last_node" in data and float(data["last_node"]) != float(data["node"][kept - 1])
 
     def ended(values: np.ndarray, last: str) -> np.ndarray:
         own = values[: max(kept - (nodes - len(values)), 0)]

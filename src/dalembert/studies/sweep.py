@@ -97,8 +97,8 @@ def sweep(
 
     Example:
         >>> study = da.sweep(pendulum, {"q0": [0.5, 1.0, 1.5], "v0": [0.0, 1.0]}, h=0.1, steps=20)
-        >>> study["angle"].dims, study.sel(q0=1.0, v0=0.0).q.shape
-        (('q0', 'v0', 'node'), (21, 1))
+        >>> study.data.q.dims, study.sel(q0=1.0, v0=0.0).q.shape
+        (('q0', 'v0', 'node', 'coordinate'), (21, 1))
     """
     if isinstance(system, OptimalControl):
         raise TypeError(
@@ -118,7 +118,7 @@ def sweep(
     data = fixed | {name: x for name, x in each.items() if name in DATA}
 
     def study(runs: Path) -> Study:
-        times = as_double(t0) + np.minimum(every * np.arange(runs.t.shape[1]), steps) * as_double(h)
+        times = as_double(t0) + np.minimum(every * np.arange(runs.t.shape[1]), steps) * np.asarray(runs.h)[0]
         labelled = study_to_xarray(runs, np.asarray(times), names, _labels(names, given), shape)
         return Study(labelled, system.depicted(scheme))
 
@@ -208,7 +208,7 @@ def _axes(system, given: Mapping[str, np.ndarray], combine: str) -> tuple[dict[s
         label, each = label_of(name), x[0]
         inner = system.coordinates if name in DATA and each.ndim == 1 and system.coordinates else None
         places = inner or ["_".join(map(str, place)) for place in np.ndindex(each.shape)]
-        parts = tuple(f"{label}_{place}" for place in places) if each.size > 1 else ()
+        parts = tuple(f"{label}_{place}".replace("/", "_") for place in places) if each.size > 1 else ()
         axis = label if combine == "product" else "run"
         names[name] = SweptName(name, label, axis, parts, tuple(each.shape), name not in DATA)
     taken = [label for one in names.values() for label in (one.label, *one.parts)]
