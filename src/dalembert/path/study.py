@@ -199,8 +199,8 @@ def _number(name: str, wanted: Any) -> np.ndarray:
 
 
 def _nearby(values: np.ndarray, asked: Any) -> Any:
-    """The value that differs from it by rounding, otherwise what was asked for. What counts is the distance to the next value:
-    values may be of very different sizes."""
+    """The value that differs from it by rounding, otherwise what was asked for. What counts is the distance to the next
+    value: values may be of very different sizes."""
     if not np.all(np.isfinite(asked)) or not len(values):
         return asked
     nearest = values[np.argmin(np.abs(values - asked))]
