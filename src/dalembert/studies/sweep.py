@@ -26,6 +26,7 @@ from dalembert.systems.problem import is_flag
 
 DATA = {"q0": 1, "v0": 1, "nodes": 2, "jets": 2, "multipliers": 2}  # axes of each in one run
 COPIES = 3  # of all states, for a moment
+BESIDE = 100  # numbers of each run besides, for a moment: a million runs that keep nothing took 1 GiB
 SAME = "is the same for all runs; call sweep once for each of its values"
 
 
@@ -236,7 +237,7 @@ def _check_memory(given: Mapping[str, np.ndarray], shape: Mapping[str, int], row
     n = max(1, n, *(x.shape[-1] for name, x in given.items() if name in DATA))
     runs = math.prod(shape.values())
     numbers, memory = runs * rows * (3 * n + 3), _memory()
-    if 8 * COPIES * numbers > memory:
+    if 8 * (COPIES * numbers + BESIDE * runs) > memory:
         product = " × ".join(map(str, shape.values()))
         raise ValueError(
             f"values, save_every: {product} = {runs} runs with {rows} saved states of each are {numbers:.2g} numbers, "
