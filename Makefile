@@ -51,7 +51,7 @@ lowest: package  ## and with these lowest versions run tests of step and boundar
 	PYTHONPATH= $(LOWEST)/bin/python -m pytest -q -n $(WORKERS) --dist worksteal $(LOWEST_TESTS)
 
 truth: $(VENV)/.with-run  ## measure the truth table again: every system with every scheme; minutes
-	$(BIN)/python benchmarks/truth.py docs
+	$(BIN)/python -m benchmarks.truth docs
 
 check: format lint types  ## format the code, then lint and type-check it
 

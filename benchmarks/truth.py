@@ -1,6 +1,6 @@
-"""The truth table: gallery × schemes × claims, as `da.verdict` finds them.
+"""The truth table: gallery × schemes × claims, as `da.verdict` finds them; and flows and systems on nodes, `truth_flows`.
 
-    python benchmarks/truth.py [docs] [--systems pendulum,chain]
+    python -m benchmarks.truth [docs] [--systems "pendulum;elastica"]
 
 Writes truth.json, every number, and truth.md, the page, into the folder. Of systems that are not named the rows of
 truth.json stay. Minutes of processor time for all of them.
@@ -15,6 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks import truth_flows
+from benchmarks.truth_flows import STEPS as FLOW_STEPS
+
 import dalembert as da
 from dalembert.gallery import ENTRIES
 
@@ -27,6 +30,7 @@ SCHEMES: dict[str, da.Scheme] = {
     "order 4": da.Scheme(order=4),
     "order 8": da.Scheme(order=8),
 }
+MORE: dict[str, truth_flows.Flow] = {**truth_flows.flows(), **truth_flows.discrete()}
 SIGNS = {"holds": "✓", "does not hold": "✗", "hypothesis fails": "–"}
 CLASSES = {"holds": "holds", "does not hold": "broken", "hypothesis fails": "unclaimed"}
 FAMILY = {
@@ -43,11 +47,29 @@ a run of {steps} steps from the data of the gallery. `make truth` writes this pa
 """
 
 
-def verdict_of(name: str, scheme: da.Scheme) -> dict[str, Any]:
+FLOWS = """## Flows of variational problems, and systems on nodes
+
+Of what is a problem of the gallery a [flow](higher.md) is run from derivatives, and systems of the gallery are written on
+nodes, as `DiscreteSystem` takes them: {steps} steps. The claims are those of [their verdicts](claims.md).
+
+"""
+
+
+def columns_of(name: str) -> dict[str, Any]:
+    """The schemes with which a row is measured."""
+    return SCHEMES if name in ENTRIES else MORE[name].columns
+
+
+def verdict_of(name: str, column: str) -> dict[str, Any]:
     """The verdict as data, or why there is none."""
-    entry = ENTRIES[name]
+    scheme = columns_of(name)[column]
     try:
-        return da.verdict(entry.system, scheme, entry.q0, entry.v0, h=entry.h, steps=STEPS).to_dict()
+        if name in ENTRIES:
+            entry = ENTRIES[name]
+            return da.verdict(entry.system, scheme, entry.q0, entry.v0, h=entry.h, steps=STEPS).to_dict()
+        flow = MORE[name]
+        data = {key: value() if key == "nodes" else value for key, value in flow.data.items()}
+        return da.verdict(flow.problem, scheme, h=flow.h, steps=FLOW_STEPS, **data).to_dict()
     except (ValueError, da.StepError) as error:
         return {"refused": " ".join(str(error).split())[:300]}
 
@@ -56,7 +78,10 @@ def page(table: dict[str, dict[str, Any]]) -> str:
     """The page from the data."""
     parts = [HEAD.format(steps=STEPS)]
     for name, row in table.items():
-        parts.append(f"## {ENTRIES[name].title}\n\n`{name}`: {ENTRIES[name].formula}, h = {ENTRIES[name].h:g}\n\n")
+        if name == next(iter(MORE)):
+            parts.append(FLOWS.format(steps=FLOW_STEPS))
+        entry, level = (ENTRIES[name], "##") if name in ENTRIES else (MORE[name], "###")
+        parts.append(f"{level} {entry.title}\n\n`{name}`: {entry.formula}, h = {entry.h:g}\n\n")
         parts.append(_table(row))
         notes = [
             f"- *{scheme}*: refused. {html.escape(found['refused'])}\n"
@@ -96,16 +121,16 @@ def _cell(claim: dict[str, Any]) -> str:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("docs"))
-    parser.add_argument("--systems", default=",".join(ENTRIES))
+    parser.add_argument("--systems", default=";".join([*ENTRIES, *MORE]))
     given = parser.parse_args(arguments)
     file = given.folder / "truth.json"
     table = json.loads(file.read_text()) if file.exists() else {}
-    for name in given.systems.split(","):
+    for name in given.systems.split(";"):
         table[name] = {}
-        for title, scheme in SCHEMES.items():
-            table[name][title] = verdict_of(name, scheme)
+        for title in columns_of(name):
+            table[name][title] = verdict_of(name, title)
             print(name, title, table[name][title].get("holds", "refused"), flush=True)
-    table = {name: table[name] for name in ENTRIES if name in table}
+    table = {name: table[name] for name in [*ENTRIES, *MORE] if name in table}
     file.write_text(json.dumps(table, ensure_ascii=False, indent=1) + "\n")
     (given.folder / "truth.md").write_text(page(table))
 

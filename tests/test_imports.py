@@ -32,7 +32,7 @@ LEVELS = (
     ("discretize", "symbolic"),
     ("step", "boundary"),
     ("control", "measure"),
-    ("guidance", "laws", "claims"),
+    ("guidance", "laws", "claims", "symmetry"),
     ("store", "show", "gallery"),
     ("papers", "studies"),
     ("cli",),

@@ -23,7 +23,7 @@ from dalembert.boundary.data.boundary_data import TimeGrid
 from dalembert.boundary.newton.iterate import Termination
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, settings
-from dalembert.control.solve import control_search
+from dalembert.control.solve import ControlSearch, control_search
 from dalembert.gallery import PROBLEMS
 
 FORCES = (None, 12.0)
@@ -31,14 +31,19 @@ TOLERANCE = 1e-8
 Solved = tuple[float, int, bool]
 
 
-def ours(steps: int, force: float | None, tolerance: float, scheme=None) -> Callable[[], Solved]:
-    """The search alone: cost, iterations, whether it succeeded."""
+def prepared(steps: int, force: float | None, tolerance: float, scheme=None) -> ControlSearch:
+    """All but the search."""
     entry = PROBLEMS["cart_pole"]
     ends, bounds = Request(entry.boundary["initial"], entry.boundary["final"]), None
     if force is not None:
         bounds = {"u": (-force, force)}
     asked = Asked(ends, TimeGrid(2.0, steps, None), scheme, None, settings(tolerance, 200, "minimum"), False, bounds)
-    (_, z, *_), _, search, sizes = control_search(entry.problem, asked)
+    return control_search(entry.problem, asked)
+
+
+def ours(steps: int, force: float | None, tolerance: float, scheme=None) -> Callable[[], Solved]:
+    """The search alone: cost, iterations, whether it succeeded."""
+    (_, z, *_), _, search, sizes = prepared(steps, force, tolerance, scheme)
 
     def run() -> Solved:
         it, _ = search(z, sizes, None)

@@ -14,7 +14,7 @@ precision.doubled()
 
 ROOMS = (
     "outcome", "interrupts", "path", "solution", "drawing", "systems", "symbolic", "discretize", "step", "boundary",
-    "control", "guidance", "laws", "measure", "claims", "store", "show", "studies",
+    "control", "guidance", "laws", "measure", "claims", "symmetry", "store", "show", "studies",
 )  # from below  # fmt: skip
 DOORS = {"step": "studies"}  # what is written into a store by the first room's functions is written by the second
 
@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from dalembert.store import FileError, from_xarray, load, matches, save, to_xarray
     from dalembert.studies import resume, sweep
     from dalembert.symbolic import SymbolicEquations, from_sympy, symbolic_equations
+    from dalembert.symmetry import FullMotion, Reduced, Symmetries, Symmetry, chaplygin, routh, symmetries
     from dalembert.systems import (
         AdaptedReference,
         Connection,
@@ -174,6 +175,7 @@ __all__ = [
     "FinalTime",
     "Finding",
     "Free",
+    "FullMotion",
     "Hermite",
     "Holonomic",
     "InconsistentDataError",
@@ -203,6 +205,7 @@ __all__ = [
     "Provenance",
     "RankDeficientError",
     "Redefined",
+    "Reduced",
     "Reduction",
     "Reference",
     "Refinement",
@@ -222,6 +225,8 @@ __all__ = [
     "StepProgram",
     "Study",
     "SymbolicEquations",
+    "Symmetries",
+    "Symmetry",
     "System",
     "TripleMap",
     "VariationalProblem",
@@ -231,6 +236,7 @@ __all__ = [
     "acceleration",
     "adapted_reference",
     "animate",
+    "chaplygin",
     "closed_loop",
     "connection",
     "control_law",
@@ -266,6 +272,7 @@ __all__ = [
     "refine",
     "resume",
     "roots",
+    "routh",
     "save",
     "sensitivity",
     "simulate",
@@ -277,6 +284,7 @@ __all__ = [
     "spline",
     "sweep",
     "symbolic_equations",
+    "symmetries",
     "to_xarray",
     "verdict",
     "with_time",

@@ -20,6 +20,7 @@ class Outcome(enum.IntEnum):
         NO_POSITIVE_STEP: free steps: the energy equation has no positive next step near the last one.
         ALTERNATING: the multipliers alternate from node to node and are no function of time.
         CROSSED: the equations became singular on the way to the next node, and no factor explains it.
+        UNBOUNDED: what is to be minimal has fallen far below the sizes of the problem, and still falls.
         INTERRUPTED: the user ended it, by Ctrl-C; what was computed until then is kept.
         message: cause and remedy, in words.
         failed: whether the run ended before its last step and not by the user's stop condition.
@@ -41,6 +42,7 @@ class Outcome(enum.IntEnum):
     ALTERNATING = 9
     CROSSED = 10
     INTERRUPTED = 11
+    UNBOUNDED = 12
 
     @property
     def message(self) -> str:
@@ -92,6 +94,11 @@ _MESSAGES = {
         "motion, and goes if the steps were too long. Where a factor u of a constraint vanishes there, branch=Avoid(u) "
         "divides it out; a rule such as branch=Nearest('prediction') chooses between branches that meet"
     ),
+    Outcome.UNBOUNDED: (
+        "what is to be minimal has fallen far below anything of the size of the problem, and still falls: with these ends "
+        "it seems to have no minimum. Look at the signs in the cost or the Lagrangian, give bounds or less time, or "
+        "seek='extremal' where any critical point will do"
+    ),
     Outcome.LEFT_DOMAIN: "the state left the domain given by domain=. The last state of the path is the last one inside",
     Outcome.INTERRUPTED: "it was ended from outside, by Ctrl-C. What was computed until then is kept",
 }
@@ -100,6 +107,7 @@ _ENDED = "it was ended from outside, by Ctrl-C. This is the path that the iterat
 SOLVED = {  # of boundary problems
     Outcome.SUCCESS: "the node equations and the constraints hold",
     Outcome.INTERRUPTED: _ENDED,
+    Outcome.UNBOUNDED: Outcome.UNBOUNDED.message,
     Outcome.SINGULAR: (
         "the KKT matrix is singular along every direction tried: constraints depend on each other with these ends, or the "
         "Lagrangian is singular there. Try another guess, other ends, or fewer constraints"
@@ -115,6 +123,11 @@ SOLVED = {  # of boundary problems
 
 CONTROLLED = SOLVED | {  # of optimal control
     Outcome.SUCCESS: "the equations of motion, of the adjoints and of the controls hold",
+    Outcome.NOT_CONVERGED: (
+        "the iteration did not reach the tolerance. Raise max_iterations, give another guess (multistart draws several), "
+        "or begin with fewer steps and use that solution as the guess. Where the equations of motion are violated, the "
+        "controls may not join these ends inside their bounds: give more time, or wider bounds"
+    ),
     Outcome.SINGULAR: (
         "the equations are singular along every direction tried: the controls do not move all that the ends ask for "
         "(uncontrollable), constraints depend on each other with these ends, or nothing determines a control. Free what "

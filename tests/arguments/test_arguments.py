@@ -88,6 +88,16 @@ def chart():
 
 
 @functools.cache
+def rolled():
+    return da.chaplygin(ROLLING, PLACE, [1.0, 0.0], group=(1,))
+
+
+@functools.cache
+def rolled_path():
+    return da.simulate(rolled().system, rolled().x0, rolled().w0, h=0.1, steps=4, backend="jax")
+
+
+@functools.cache
 def perturbed():
     return da.measure.perturbation(ROLLING, PLACE, [1.0, 0.0])
 
@@ -140,6 +150,17 @@ WRONG = {
         "number": 3.0, "list": [turn], "a number inside": {"x": 3.0}, "text": "x",
         "a longer row": {"x": lambda q: jnp.zeros(3)},
     },
+    "fields": {
+        "number": 3.0, "list": [turn], "a number inside": {"x": 3.0}, "text": "x", "three": {"x": (1, 2, 3)},
+        "a longer row": {"x": lambda q: jnp.zeros(3)}, "a shift alone": {"x": [1.0, 0.0]},
+        "a nan": {"x": (np.eye(2), [np.nan, 0.0])},
+    },
+    "sizes": NO_DATA | {"number": 1.0, "zero": [1.0, 0.0], "negative": [1.0, -1.0], "longer": [1.0, 1.0, 1.0]},
+    "single": NO_DATA | {"number": 1.0, "longer": [1.0, 1.0]},
+    "group": {**ANYTHING, "None": None, "float": 1.0, "beyond": (7,), "negative": (-1,), "twice": (0, 0), "all": (0, 1),
+              "bool": True, "a bool": (True,), "a name": ("z",), "none": ()},
+    "frame": {"number": 3.0, "text": "x", "dict": {}, "one": (free,), "wrong shape": lambda q: jnp.zeros((2, 2)),
+              "no function": (3.0, None)},
     "seed": NO_COUNT,
     "flag": ANYTHING | {"None": None, "one": 1, "no": "no"},
     "function": {"None": None, "number": 3.0, "text": "f", "dict": {}, "list": [free]},
@@ -293,6 +314,17 @@ CALLS = {
                 {"symmetries": "symmetries"} | dict.fromkeys(("nodes", "jets", "multipliers"), ELSEWHERE)),
     "verdict of a discrete system": (da.verdict, PAIRS | {"h": 0.1, "steps": 8}, {"nodes": "rows"}),
     "verdict of a flow": (da.verdict, JETS | {"h": 0.1, "steps": 8}, {"jets": "rows", "multipliers": "rows"}),
+    "symmetries": (da.symmetries, STATE | {"v0": [1.0, 0.5]}, {
+        "generators": "fields or None", "kind": "word", "size": "sizes or None"}),
+    "chaplygin": (da.chaplygin, ROLLS | {"v0": [1.0, 0.0], "group": (1,)},
+                  {"group": "group", "frame": "frame or None", "size": "sizes or None"}),
+    "routh": (da.routh, STATE | {"group": (1,)}, {"group": "group", "size": "sizes or None"}),
+    "Reduced.discrete": (lambda h, scheme: rolled().discrete(h, scheme), {"h": 0.1, "scheme": NODES}, {}),
+    "Reduced.nodes": (lambda h, scheme: rolled().nodes(h, scheme), {"h": 0.1, "scheme": NODES}, {}),
+    "Reduced.velocity": (lambda x, w, t: rolled().velocity(x, w, t), {"x": [0.0], "w": [1.0], "t": 0.0},
+                         {"x": "single", "w": "single"}),
+    "Reduced.reconstruct": (lambda path, scheme, q0: rolled().reconstruct(path, scheme=scheme, q0=q0),
+                            {"path": rolled_path, "scheme": None, "q0": PLACE}, {"q0": "vector or None"}),
     "reduction": (da.reduction, AT, {}),
     "from_sympy": (da.from_sympy, {"lagrangian": TURNING.diff() ** 2, "coordinates": [TURNING]},
                    {"lagrangian": "expression", "coordinates": "functions of time", "constraints": "expressions",
@@ -404,6 +436,8 @@ CALLS = {
     "measure.energy of a flow": (M.energy, {"system": STRAIGHT, "path": path}, {"scheme": "windows"}),
     "measure.momentum": (M.momentum, {"system": FREE, "path": path, "generator": turn, "scheme": NODES},
                          {"system": "any system"}),
+    "measure.momentum_balance": (
+        M.momentum_balance, {"system": FREE, "path": path, "generator": turn, "scheme": NODES}, {"system": "any system"}),
     "measure.multipliers": (M.multipliers, {"system": FREE, "path": path}, {}),
     "measure.events": (M.events, {"system": FREE, "path": path, "g": lambda q, v: q[0] - 0.15, "scheme": NODES},
                        {"system": "any system", "direction": "way"}),
@@ -461,6 +495,7 @@ RIGHT = {
     ("ensemble", "system"): {"problem", "discrete"},
     ("sweep", "system"): {"problem", "discrete"},
     ("verdict", "system"): {"problem", "discrete"},
+    ("symmetries", "system"): {"problem"},
     ("prepare", "branch"): {"plain", "beyond", "no row"},  # seen with the first initial data
     ("System.replace", "on"): {"bool"},
     ("Lyapunov", "actuated"): {"function", "vector"},
@@ -530,7 +565,8 @@ def mistake(call, argument: str) -> str | None:
 @pytest.mark.parametrize(("name", "argument"), ROWS, ids=map("-".join, ROWS))
 def test_wrong_arguments_are_named(name, argument):
     function, given, _ = CALLS[name]
-    ready = {key: x() if any(x is made for made in (path, solution, plan, stored, study)) else x for key, x in given.items()}
+    made = (path, solution, plan, stored, study, rolled_path)
+    ready = {key: x() if any(x is one for one in made) else x for key, x in given.items()}
     found = {}
     for label, value in wrong_values(name, argument).items():
         wrong = value() if value is path else value
@@ -559,12 +595,14 @@ def test_every_class_that_a_user_builds_is_in_the_table():
         "Connection", "Consistency", "ControlLaw", "ControlSolution", "Controllability", "Convergence", "Derivatives",
         "DiscreteConsistency", "ExactPair",
         "Embedding", "EnergyShaping", "SymbolicEquations", "Events", "Extremals", "Feedback", "FinalTime", "Finding",
-        "FlowRegularity",
-        "Independent", "Interpolant", "Invariant", "LegendreMaps", "Matching", "Multipliers", "Optimum", "Order",
+        "FlowRegularity", "FullMotion",
+        "Independent", "Interpolant", "Invariant", "LegendreMaps", "Matching", "MomentumBalance", "Multipliers", "Optimum",
+        "Order",
         "Ostrogradsky", "Outcome", "Path", "Perturbation", "PhasePoint", "PoincareCartan", "PredictiveController",
-        "PreparedRun", "Projection", "Provenance", "Redefined", "Reduction", "Reference", "Refinement", "Regularity",
+        "PreparedRun", "Projection", "Provenance", "Redefined", "Reduced",
+        "Reduction", "Reference", "Refinement", "Regularity",
         "Replanned", "Residual", "Root", "SchemeClaims", "Sensitivity", "Solution", "Solvability", "Statistics", "Study",
-        "SymplecticDefect", "Verdict",
+        "Symmetries", "Symmetry", "SymplecticDefect", "Verdict",
     )  # fmt: skip
     public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}
     for name, kind in public.items():

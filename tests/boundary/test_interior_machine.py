@@ -50,7 +50,7 @@ def test_machine_code_takes_the_steps_of_the_iteration(name, monkeypatch):
     assert iterations == int(other.statistics.iterations)
     assert int(one.statistics.factorizations) == int(other.statistics.factorizations)
     assert int(one.statistics.restorations) == int(other.statistics.restorations)
-    assert (by_hand > 0) == (name == "a poor guess")
+    assert (by_hand > 0) == (name in ("a poor guess", "slacks that stop steps"))  # restoration; whole steps against a filter
     assert by_hand <= 0.2 * iterations
     assert len(left) > by_hand + 4
     assert np.max(np.abs(one.q - other.q)) < 1e-9

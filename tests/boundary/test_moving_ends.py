@@ -75,3 +75,34 @@ def test_what_cannot_be_is_named():
     slow = da.VariationalProblem(lambda q, v, a: a @ a, da.Nonholonomic(lambda q, v: v[0] - q[1]), derivatives=2)
     with pytest.raises(ValueError, match="final: found Periodic beside constraints of lower order"):
         da.solve(slow, initial=(START,), final=da.Periodic(), T=1.0, steps=5)
+
+
+def test_multipliers_of_a_set_are_the_price_of_its_level():
+    """Differences of the optimal action, at both ends; two equations of q and v, one of them far from linear."""
+    load = da.VariationalProblem(
+        lambda q, v, a, p: 0.5 * a @ a + 0.3 * (v @ v) ** 2, derivatives=2, parameters={"c": np.array([0.5, 0.0, 0.0])}
+    )
+    first = da.On(lambda q, v, p: q[0] ** 3 + v[0] - p["c"][0])
+    last = da.On(lambda q, v, p: jnp.stack([q[0] - 1.0, v[0] * q[0]]) - p["c"][1:])
+
+    def solved(change):
+        moved = load.replace(c=np.array([0.5, 0.0, 0.0]) + change)
+        return da.solve(moved, initial=first, final=last, T=1.0, steps=8, guess=np.linspace(0.3, 1.0, 9)[:, None])
+
+    plain, step = solved(0.0), 1e-4
+    far = [(float(solved(d).action) - float(solved(-d).action)) / (2 * step) for d in step * np.eye(3)]
+    np.testing.assert_allclose([*plain.end_multipliers_initial, *plain.end_multipliers_final], far, rtol=1e-5)
+    q, v, nu = plain.q[-1, 0], plain.v[-1, 0], plain.end_multipliers_final
+    np.testing.assert_allclose(plain.momenta_final[:, 0], [nu[0] + v * nu[1], q * nu[1]], atol=1e-7)
+    begin = plain.end_multipliers_initial[0] * np.array([3.0 * plain.q[0, 0] ** 2, 1.0])
+    np.testing.assert_allclose(plain.momenta_initial[:, 0], -begin, atol=1e-7)
+
+
+def test_multipliers_of_a_set_are_stored(tmp_path):
+    found = da.solve(LINE, initial=(START,), final=da.On(lambda q: q @ q - 1.0), T=1.0, steps=10)
+    assert found.end_multipliers_initial is None
+    assert found.end_multipliers_final.shape == (1,)
+    da.save(found, tmp_path / "found.nc")
+    again = da.load(tmp_path / "found.nc")
+    np.testing.assert_array_equal(again.end_multipliers_final, found.end_multipliers_final)
+    assert again.end_multipliers_initial is None

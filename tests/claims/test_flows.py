@@ -34,7 +34,7 @@ def test_a_node_beside_d_k_is_seen():
     turn = lambda a, b, c: jnp.cross(b - a, c - b) - np.sin(0.1)  # noqa: E731
     system = da.DiscreteSystem(lambda a, b: (b - a) @ (b - a), turn, reactions=lambda a, b, c: jnp.stack([c[1], -c[0]]))
     angle, side = 0.1 * np.arange(20), 2 * np.sin(0.05)
-    path = types.SimpleNamespace(q=np.stack([np.cos(angle), np.sin(angle)], axis=1) / side)
+    path = types.SimpleNamespace(t=np.arange(20.0), q=np.stack([np.cos(angle), np.sin(angle)], axis=1) / side)
     assert [c.finding for c in flows._kinematic(system, path)] == [HOLDS]
     path.q[6] += 1e-9
     assert [c.finding for c in flows._kinematic(system, path)] == [FAILS]

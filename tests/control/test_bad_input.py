@@ -59,6 +59,8 @@ def test_a_problem_names_what_is_wrong(given, error, message):
         ({"terminal": lambda q, v: q}, r"terminal: returns shape \(2,\)"),
         ({"cost": lambda q, v, u: q @ q}, r"cost: is singular: ∂²C/∂u² vanishes along u\[0\]"),
         ({"cost": lambda q, v, u: u[0] ** 2, "actuated": (0, 1)}, r"cost: is singular: .* along u\[1\]"),
+        ({"cost": lambda q, v, u: -u @ u, "actuated": (0, 1)}, r"cost: has no minimum: .* along u\[0\], u\[1\]"),
+        ({"cost": lambda q, v, u: u[0] ** 2 - u[1] ** 2, "actuated": (0, 1)}, r"cost: has no minimum: .* along u\[1\]"),
         ({"cost": lambda q, v, u: jnp.sum(jnp.sqrt(-1.0 - u**2))}, "cost: its second derivatives by u are not finite"),
     ],
 )
@@ -140,10 +142,11 @@ def test_actuators_that_depend_on_each_other_share_the_work():
 
 
 def test_a_cost_without_a_minimum_is_no_minimum():
-    """-u² has an extremal, a maximum; that it is none of least cost is said."""
+    """-u² has an extremal, a maximum; that it is none of least cost is said. Between bounds it has a minimum."""
     problem = da.OptimalControl(MASS, cost=lambda q, v, u: -u @ u, actuated=0)
-    found = da.solve(problem, **ENDS, throw=False)
-    assert found.kind != "minimum"
+    with pytest.raises(ValueError, match="cost: has no minimum"):
+        da.solve(problem, **ENDS, throw=False)
+    assert da.solve(problem, **ENDS, bounds={"u": (-20.0, 20.0)}, throw=False).outcome is not da.Outcome.UNBOUNDED
     extremal = da.solve(problem, **ENDS, seek="extremal")
     assert extremal.kind.startswith("saddle")
 
@@ -152,3 +155,34 @@ def test_a_lagrangian_that_is_not_finite_on_the_way_is_an_outcome():
     wall = da.System(lambda q, v: 0.5 * v @ v - jnp.sqrt(0.5 - q[0]))
     found = da.solve(da.OptimalControl(wall, cost=effort, actuated=0), **{**ENDS, "final": ({0: 1.0},)}, throw=False)
     assert found.outcome is da.Outcome.NOT_FINITE
+
+
+def test_what_falls_without_end_is_called_unbounded():
+    """∫(u² - 10⁵q²), and ∫(½v² - 50q²), whose conjugate time is π/10. Bounds make a minimum of it."""
+    falling = da.OptimalControl(MASS, cost=lambda q, v, u: u @ u - 1e5 * q @ q, actuated=0)
+    found = da.solve(falling, **ENDS, throw=False)
+    assert found.outcome is da.Outcome.UNBOUNDED
+    assert "seems to have no minimum" in found.describe()
+    held = da.solve(falling, **ENDS, bounds={"u": (-20.0, 20.0)})
+    assert held.kind == "minimum"
+    long = da.VariationalProblem(lambda q, v: 0.5 * v @ v - 50.0 * q @ q)
+    given = {"initial": ([0.0],), "final": ([1.0],), "T": 2.0, "steps": 40}
+    with pytest.raises(da.SolveError, match="unbounded"):
+        da.solve(long, **given)
+    assert da.solve(long, **given, seek="extremal").outcome is da.Outcome.SUCCESS
+
+
+def test_a_failure_says_where_the_equations_are_violated_and_that_bounds_may_be_the_reason():
+    """A metre in a second needs |u| ≥ 4."""
+    found = da.solve(MOVE, **ENDS, bounds={"u": (-3.0, 3.0)}, max_iterations=3, throw=False)
+    assert found.outcome in (da.Outcome.NOT_CONVERGED, da.Outcome.INFEASIBLE)
+    assert 0.0 <= float(found.statistics.violated_at) <= 1.0
+    assert "bounds" in found.describe()
+
+
+def test_what_has_no_bounds_has_no_switches_and_bounds_of_coordinates_belong_to_q():
+    with pytest.raises(KeyError, match="the solution has bounds on nothing"):
+        da.solve(MOVE, **ENDS).switches("u")
+    problem = da.OptimalControl(PLANE, cost=effort, actuated=(0, 1))
+    with pytest.raises(ValueError, match=r"bounds: found 'x'; .*\{'x': \(lower, upper\)\}"):
+        da.solve(problem, initial=([0.0, 0.0],), T=1.0, steps=10, bounds={"x": (0.0, 1.0)})

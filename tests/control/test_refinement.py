@@ -5,6 +5,7 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 import dalembert as da
+from dalembert.control.mesh.extrapolation import limit_of
 from dalembert.gallery import PROBLEMS
 
 MOVE = PROBLEMS["double_integrator"].problem
@@ -17,13 +18,13 @@ def solved_and_refined(problem, steps, T, tolerance, **given):
 
 
 def check(found, exact, within):
-    """The cost, and that the estimated error is one."""
+    """The cost, and that the estimated error is one; on four meshes that halve each other."""
     told = found.refinement
     assert told.reached
     assert abs(float(told.cost) - exact) < min(within, float(told.error) + 1e-11 * abs(exact))
-    assert float(told.costs[-3]) == float(found.cost)
+    assert float(told.costs[-4]) == float(found.cost)
     assert found.kind == "minimum"
-    assert len(found.t) - 1 == told.steps[-3] == 2 * told.steps[-2] == 4 * told.steps[-1]
+    assert len(found.t) - 1 == told.steps[-4] == 2 * told.steps[-3] == 4 * told.steps[-2] == 8 * told.steps[-1]
 
 
 def test_a_smooth_problem_to_eight_digits():
@@ -31,17 +32,46 @@ def test_a_smooth_problem_to_eight_digits():
     given = {name: entry.boundary[name] for name in ("initial", "final")}
     found = solved_and_refined(entry.problem, 280, entry.boundary["T"], 1e-8, **given)
     check(found, entry.cost, 1e-8 * entry.cost)
+    told = found.refinement
+    assert float(told.order) == pytest.approx(2.0, abs=0.02)
+    assert float(told.limit_order) == pytest.approx(4.0, abs=0.5)
+    assert float(told.error) < 10.0 * abs(float(told.cost) - entry.cost)  # and not some hundred times as large
+    assert "order 2.00 measured" in found.describe()
+
+
+H = 0.1 * 0.5 ** np.arange(4)
+
+
+@pytest.mark.parametrize(
+    ("costs", "orders", "within"),
+    [
+        (1.0 + 2.0 * H**2 - 3.0 * H**4, (2.0, 4.0), 6.0),  # regular: the estimate is no more than some times the error
+        (1.0 + 2.0 * H, (1.0, 1.0), 3.0),  # of order 1: the limit is wrong, and the error says how much
+        (1.0 + 2.0 * H**1.4, (1.4, 1.4), 20.0),
+        (1.0 + 2.0 * H**2 + 1e-3 * np.array([1.0, -1.0, 1.0, -1.0]), (np.nan, np.nan), np.inf),  # kinks, now here, now there
+        (1.0 + 1e-12 * H, (np.nan, np.nan), np.inf),  # rounding
+    ],
+    ids=["regular", "first", "between", "irregular", "rounding"],
+)
+def test_what_four_costs_tell(costs, orders, within):
+    """The finest first. J = 1."""
+    found = limit_of(costs[::-1].tolist(), 1e-10)
+    np.testing.assert_allclose([found.order, found.limit_order], orders, atol=0.1)
+    assert abs(found.cost - 1.0) < found.error <= within * abs(found.cost - 1.0)
+    three = limit_of(costs[:0:-1].tolist(), 1e-10)
+    assert np.isnan(three.limit_order)
+    assert abs(three.cost - 1.0) < three.error
 
 
 def test_bounds_to_six_digits_with_fewer_steps_than_equal_ones_need():
     """|u| ≤ 5, which is left and reached at ½ ∓ √0.15."""
     exact, bounds = 12.090055512642, {"u": (-5.0, 5.0)}
-    found = solved_and_refined(MOVE, 24, 1.0, 1e-6, bounds=bounds, **REST)
-    check(found, exact, 1e-6)
+    found = solved_and_refined(MOVE, 24, 1.0, 1e-7, bounds=bounds, **REST)
+    check(found, exact, 1e-7 * exact)
     np.testing.assert_allclose(found.switches("u")[0], 0.5 + np.array([-1.0, 1.0]) * np.sqrt(0.15), atol=1e-3)
-    assert len(found.t) <= 180
+    assert len(found.t) <= 210
     equal = [[float(da.solve(MOVE, T=1.0, steps=n, bounds=bounds, certify=False, **REST).cost) for n in (m, 2 * m)]
-             for m in (82, 86, 90)]  # fmt: skip
+             for m in (100, 102, 104)]  # fmt: skip
     errors = [abs((4.0 * fine - coarse) / 3.0 - exact) for coarse, fine in equal]
     assert max(errors) > 10.0 * abs(float(found.refinement.cost) - exact)
 
@@ -84,7 +114,7 @@ def test_too_few_steps_are_told(tmp_path):
     assert "not the 1.2e-11 asked for" in found.describe()
     da.save(found, tmp_path / "found.nc")
     again = da.load(tmp_path / "found.nc")
-    for name in ("tolerance", "size", "steps", "costs", "cost", "error"):
+    for name in ("tolerance", "size", "steps", "costs", "cost", "error", "order", "limit_order"):
         np.testing.assert_array_equal(getattr(again.refinement, name), getattr(told, name))
     nothing = da.refine(MOVE, da.solve(MOVE, T=1.0, steps=80, **REST), most_steps=16, **REST).refinement
     assert nothing.error == np.inf

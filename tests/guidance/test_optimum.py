@@ -69,3 +69,12 @@ def test_what_has_no_derivative_is_refused():
             da.optimum(MOVE, T=1.0, steps=20, initial=ends["initial"], final=final)
     with pytest.raises(ValueError, match="do not support JVP"):
         jax.hessian(lambda d: moved(1.0, d).cost)(1.0)
+
+
+def test_a_coordinate_that_stays_at_zero_has_derivatives():
+    """Threads of XLA take numbers below 2e-308 for 0: the unit of such a coordinate was 0, and everything NaN."""
+    plane = da.System(lambda q, v, p: 0.5 * p["m"] * v @ v, coordinates=("x", "y"), parameters={"m": 1.0})
+    task = da.OptimalControl(plane, cost=lambda q, v, u, p: u @ u, actuated=(0, 1))
+    ends = {"initial": ([0.0, 0.0], [0.0, 0.0]), "final": ([1.0, 0.0], [0.0, 0.0])}
+    slope = jax.grad(lambda m: da.optimum(task.replace(m=m), **ends, T=1.0, steps=20).cost)(1.0)
+    assert float(slope) == pytest.approx(24.0 / (1.0 + 2.0 / 400), rel=1e-9)

@@ -1,11 +1,13 @@
 """Proposition 3.2 and Remark 3.4 of the third paper: Ω is nondegenerate exactly where the matrix of the flow is regular."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dalembert as da
 from dalembert.measure import poincare_cartan
+from dalembert.systems.higher.euler_lagrange import constraint_rates
 
 # L = ½|top|², φ = top₀ + ½ m₁² with h = 1 and the mean m of a window (`Averaged`): the matrices below are derived by hand.
 PROBLEMS = {
@@ -68,10 +70,11 @@ def turning(q):
     return np.stack([-q[:, 1], q[:, 0]], axis=1)
 
 
-def test_momenta_with_constraints():
+@pytest.mark.parametrize("k", [2, 3])
+def test_momenta_with_constraints(k):
     """Remark 3.5 for a rotation: Θ⁺·ξ = Θ⁻·ξ at any nodes, and from one run of nodes to the next it changes by -EL̃_d·ξ,
     which is zero along Υ_d; not without the symmetry of the constraint."""
-    k, random = 2, np.random.default_rng(2)
+    random = np.random.default_rng(2)
     nodes, free = random.normal(size=(2 * k + 1, 2)), random.normal(size=(k + 1, 1))
     cross = lambda x, y: x[0] * y[1] - x[1] * y[0]  # noqa: E731
     lagrangian = lambda *x: 0.5 * x[-1] @ x[-1] * (1 + x[0] @ x[0]) - jnp.cos(x[1] @ x[1])  # noqa: E731
@@ -89,3 +92,30 @@ def test_momenta_with_constraints():
     assert momenta(problem, 1)[1] - minus == pytest.approx(-float(defect), rel=1e-9)
     bent = da.VariationalProblem(lagrangian, lambda *x: x[-1][0] - 0.3 * x[0] @ x[0], derivatives=k)
     assert abs(np.diff(momenta(bent, 0))[0]) > 0.1
+
+
+def area(x, y):
+    return x[0] * y[1] - x[1] * y[0]
+
+
+def test_the_momentum_of_a_rotation_is_kept_with_a_constraint_of_order_three():
+    """k = 3: along Υ_d from jets, to the rounding of the nodes, 4² ε |q| |ξ|/h⁵."""
+    problem = da.VariationalProblem(
+        lambda q, v, a, j: 0.5 * j @ j - 0.5 * a @ a + 0.5 * v @ v - 0.05 * (q @ q) ** 2,
+        lambda q, v, a, j: area(v, j) - 0.3 * area(q, v) * (v @ v),
+        derivatives=3,
+    )
+    jets = consistent(problem, np.array([[1.0, 0.2], [0.1, 0.9], [-0.6, 0.3], [0.2, -0.5], [0.3, 0.1], [-0.2, 0.2]]))
+    path = da.simulate(problem, jets=jets, multipliers=[[0.1], [0.2], [0.3]], h=0.05, steps=24)
+    found = da.measure.momentum(problem, path, lambda q: jnp.stack([-q[1], q[0]]))
+    assert abs(found.values[0]) > 0.1
+    assert found.range < 16 * 2.3e-16 * 2.0 / 0.05**5
+
+
+def consistent(problem, jets):
+    """The nearest derivatives with which the constraint and its derivatives vanish."""
+    left = lambda x: jnp.concatenate([jnp.ravel(y) for f in constraint_rates(problem, x, 0.0) for y in f])  # noqa: E731
+    for _ in range(8):
+        slopes = np.asarray(jax.jacfwd(left)(jnp.asarray(jets))).reshape(-1, jets.size)
+        jets = jets - np.linalg.lstsq(slopes, np.asarray(left(jnp.asarray(jets))))[0].reshape(jets.shape)
+    return jets

@@ -71,12 +71,46 @@ def test_a_degenerate_discrete_lagrangian_and_dependent_reactions():
     assert not found.constant_rank.holds
     assert not found.forward.holds
     assert regularity(mass, [[1.0, 0.0], [1.5, 0.1], [2.0, 0.3]]).regular
+    assert regularity(mass, [[1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]).same_rank  # one window
+    there = regularity(mass, [[1.0, 0.0], [1.5, 0.1], [1.0, 0.0], [0.0, 0.0], [1.0, 0.0]])
+    assert not there.same_rank
+    assert "the rank of φ∘β changes along the nodes" in there.describe()
     twice = da.DiscreteSystem(
         lambda a, b: 0.5 * (b - a) @ (b - a),
         lambda a, b, c: jnp.stack([c[0] - a[0], c[1] - a[1]]),
         reactions=lambda a, b, c: jnp.array([[1.0, 0.0, 0.0], [1.0, b[2], 0.0]]),
     )
     assert not regularity(twice, np.zeros((3, 3))).reactions.holds
+
+
+def test_a_constant_rank_that_is_not_full_makes_no_flow():
+    """Condition 1 of Theorem 5.1 without condition 2: L_d does not read z, so that β has rank 1 everywhere."""
+    flat = da.DiscreteSystem(lambda a, b: 0.5 * (b[0] - a[0]) ** 2 + 0.1 * jnp.cos(a[0]))
+    found = regularity(flat, np.random.default_rng(0).normal(size=(8, 2)))
+    assert found.same_rank
+    assert found.constant_rank.ranks.tolist() == [1] * 6
+    assert not found.constant_rank.holds
+    assert not found.forward.holds
+    assert "the rank of φ∘β is the same along the nodes" in found.describe()
+
+
+def test_injective_in_the_last_node_means_full_rank():
+    """Condition 2 implies a full rank of φ∘β on D_K: random linear systems, of which a third are made singular."""
+    random, seen = np.random.default_rng(1), set()
+    for case in range(12):
+        mixed, rows, force = random.normal(size=(3, 3)), random.normal(size=(3, 3)), random.normal(size=3)
+        if case % 3 == 0:
+            mixed[:, 0] = mixed[:, 1]
+            rows[:, 0] = rows[:, 1]
+        linear = da.DiscreteSystem(
+            lambda a, b, x=mixed: a @ jnp.asarray(x) @ b,
+            lambda a, b, c, x=rows: x[0] @ a + x[1] @ b + x[2] @ c,
+            reactions=lambda a, b, c, x=force: jnp.asarray(x),
+        )
+        found = regularity(linear, np.zeros((3, 3)))
+        assert found.constant_rank.holds or not found.forward.holds
+        seen.add((found.constant_rank.holds, found.forward.holds))
+    assert {True, False} <= {forward for _, forward in seen}
 
 
 def test_bad_input_is_named():

@@ -1,12 +1,14 @@
 """The flow of variational problems of order k against closed forms, continuous flows and its own other back-end."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.discretize.higher import starting_windows
+from dalembert.discretize.higher import forward_differences, shifted_back, shifted_forth, starting_windows
 from dalembert.discretize.windows import windows
 from dalembert.gallery.heisenberg import exact, heisenberg
 from dalembert.systems import lift
@@ -133,7 +135,7 @@ def test_four_derivatives():
     problem = da.VariationalProblem(lambda q, v, a, j, s: 0.5 * s @ s - 0.25 * (q @ q) ** 2, derivatives=4)
     circle = lambda t: np.stack([np.cos(t), np.sin(t)], axis=-1)  # noqa: E731
     jets = circle(0.5 * np.pi * np.arange(8))
-    runs = [da.simulate(problem, jets=jets, h=1 / N, steps=N) for N in (10, 20, 40)]
+    runs = [da.simulate(problem, jets=jets, h=1 / N, steps=N) for N in (20, 40, 80)]
     errors = np.array([np.abs(p.q - circle(np.asarray(p.t))).max() for p in runs])
     assert np.log2(errors[:-1] / errors[1:]) == pytest.approx([2.0, 2.0], abs=0.1)
     wide = da.measure.symplectic_defect(problem, nodes=circle(0.5 * np.arange(8)), h=0.5)  # momenta of nodes are ~ h⁻⁷
@@ -248,3 +250,25 @@ def test_what_has_no_flow_is_named(ambient):
         da.simulate(ambient, nodes=2 * start_on_sphere(), h=0.1, steps=5)
     with pytest.raises(ValueError, match="jets: belong to a VariationalProblem"):
         da.simulate(heisenberg(), **CIRCLE, jets=JETS, h=0.1, steps=5)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_the_start_from_derivatives_is_part_of_the_flow(k):
+    """The node equations hold at every node, the first ones too, and the nodes follow the curve: they once jumped by h²q̈."""
+    problem = da.VariationalProblem(lambda *x: 0.5 * x[-1] @ x[-1] - 0.3 * jnp.cos(x[0][0]), derivatives=k)
+    h, taylor = 0.1, 0.5 ** np.arange(2 * k)[:, None]
+    path = da.simulate(problem, jets=taylor, h=h, steps=3 * k)
+    q = np.asarray(path.q)
+    for i in range(len(q) - 2 * k):
+        left = da.measure.euler_lagrange_operator(problem, q[i : i + 2 * k + 1], np.zeros((k + 1, 0)), h=h)
+        assert np.abs(left).max() < 1e-15 * 4**k / h ** (2 * k - 1)
+    curve = sum(x * np.asarray(path.t)[:, None] ** j / math.factorial(j) for j, x in enumerate(taylor))
+    np.testing.assert_allclose(q[: 2 * k], curve[: 2 * k], atol=2 * h**4)
+
+
+def test_differences_of_points_forth_and_back():
+    points = np.random.default_rng(0).normal(size=(4, 2))
+    ahead = np.asarray(forward_differences(jnp.asarray(points), 0.1))
+    behind = np.asarray(forward_differences(jnp.asarray(points[::-1].copy()), -0.1))
+    np.testing.assert_allclose(shifted_forth(jnp.asarray(ahead), 0.1), behind, atol=1e-10)
+    np.testing.assert_allclose(shifted_back(jnp.asarray(behind), 0.1), ahead, atol=1e-10)

@@ -124,7 +124,9 @@ def _read_ends(end, name: str):
 
 
 def _read_level(given: Any, place: str):
-    """(batch, n), or numbers (batch,) of single coordinates."""
+    """(batch, n), numbers (batch,) of single coordinates, or None."""
+    if given is None:
+        return None
     if isinstance(given, Mapping):
         numbers = {key: as_numbers(x, f"{place}[{key!r}]") for key, x in given.items()}
         if any(x.ndim != 1 for x in numbers.values()):
@@ -174,7 +176,13 @@ def _entry(end, i: int):
         return None
     if isinstance(end, Nodes):
         return Nodes(end.q[i])
-    return tuple({key: x[i] for key, x in level.items()} if isinstance(level, dict) else level[i] for level in end)
+    return tuple(_row(level, i) for level in end)
+
+
+def _row(level, i: int):
+    if isinstance(level, dict):
+        return {key: x[i] for key, x in level.items()}
+    return None if level is None else level[i]
 
 
 def _batch_size(initial, final, points: dict[Any, np.ndarray], guess, parameters: dict[str, np.ndarray]) -> int:
@@ -182,7 +190,7 @@ def _batch_size(initial, final, points: dict[Any, np.ndarray], guess, parameters
     sizes = {}
     for name, end in (("initial", initial), ("final", final)):
         if end is not None:
-            for level in (end.q,) if isinstance(end, Nodes) else end:
+            for level in (end.q,) if isinstance(end, Nodes) else (x for x in end if x is not None):
                 for x in level.values() if isinstance(level, dict) else (level,):
                     sizes.setdefault(len(x), name)
     for name, arrays in (("through", points), ("parameters", parameters)):

@@ -20,7 +20,7 @@ from dalembert.boundary.data.boundary_data import (
     read_times,
 )
 from dalembert.boundary.data.bounds import Bounded, check_given, read_bounds
-from dalembert.boundary.data.checks import SAMPLES, check_end_constraints, check_problem, densities
+from dalembert.boundary.data.checks import SAMPLES, check_end_constraints, check_gap, check_problem, densities
 from dalembert.boundary.data.end_sets import check_ends_agree
 from dalembert.boundary.data.free_time import Horizon, fitted, horizon_of
 from dalembert.boundary.data.holonomic import check_points, onto_constraints
@@ -116,6 +116,8 @@ def prepare_problem(
     boundary_data = [repeated(both, r.final, problem, n) for both, r in zip(boundary_data, requests, strict=True)]
     constraint_numbers(problem, n)
     problem = true_orders(problem, n) if scheme.differenced else problem
+    for name, end in zip(("initial", "final"), boundary_data[0], strict=True):
+        check_gap(problem, end, name)
     sets = sets_of(problem, (requests[0].initial, requests[0].final), boundary_data[0][0], n)
     scales = as_scales(scales, n)
     least, why = (1, "at least one step is needed") if scheme.repeats(k) > 1 else (2 * k + 1, f"N > 2k = {2 * k} is needed")
@@ -178,7 +180,7 @@ def _side(batch: list[EndData | None]) -> EndData | None:
     """The ends of all requests side by side, as if they were coordinates of one."""
     if batch[0] is None:
         return None
-    return EndData(np.concatenate([e.values for e in batch if e is not None], axis=1), batch[0].nodes)
+    return batch[0]._replace(values=np.concatenate([e.values for e in batch if e is not None], axis=1))
 
 
 def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, threads: int = 1) -> list[Solution]:

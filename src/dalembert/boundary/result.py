@@ -12,6 +12,7 @@ from dalembert.boundary.data.free_time import Horizon
 from dalembert.boundary.data.inequalities import nodes_of
 from dalembert.boundary.interior.activity import Activity, kind_of
 from dalembert.boundary.kkt.alternation import Sequence
+from dalembert.boundary.kkt.ends.window_ends import end_multipliers
 from dalembert.boundary.kkt.multipliers import alternating, differential, holonomic, refined, sequences_of
 from dalembert.boundary.kkt.path_terms import velocities
 from dalembert.boundary.kkt.system import KKTSystem
@@ -23,6 +24,7 @@ from dalembert.outcome import Outcome
 from dalembert.solution import FAR, ActiveBounds, BoundaryStatistics, FinalTime, Solution
 
 OUTCOMES = {end: Outcome["SUCCESS" if end is Termination.CONVERGED else end.name] for end in Termination}
+BOTTOMLESS = 1e4  # times the size of the action: what has fallen below that has no minimum
 MOVES = 1e-3  # of θ in a step: a larger one tells that nothing holds the final time
 
 
@@ -71,6 +73,8 @@ def judged(
     residual = kkt.residual(gradient, band)  # here, and not at the end: `condition` overwrites the matrix
     alternation = alternating(it, sequences, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
+    if it.end in (Termination.NOT_CONVERGED, Termination.SINGULAR) and it.at.objective < -BOTTOMLESS * kkt.action:
+        it.end = Termination.UNBOUNDED
     if free is not None:
         _check_held(it, free.place, gradient, pinned)
     inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
@@ -154,7 +158,9 @@ def _solution(made: Transcription, end: Ended, jets: np.ndarray, named: dict[str
     unheld = z.copy()
     unheld[:, layout.part("ends")] = 0.0  # the momenta of ends that are not given are those of the rest
     raw = kkt.raw_gradient(unheld)[:, layout.part("slots")].reshape(-1, layout.n)
+    nu = end_multipliers(made.ends, w, layout, z)
     values: dict[str, Any] = {
+        "end_multipliers_initial": nu[0], "end_multipliers_final": nu[1],
         "t": w.t, "q": slots[w.nodes], "v": velocities(w, slots), "t_multipliers": w.times.ravel(), "jets": jets,
         "multipliers": differential(made, z), "holonomic_multipliers": holonomic(made, z),
         "momenta_initial": _momenta(w, raw, 0, -1.0, layout.k),

@@ -65,9 +65,9 @@ def solve(
 
     Args:
         problem: a VariationalProblem of order k, or an OptimalControl.
-        initial: (q,), (q, v), … up to k arrays (n,), the given derivatives at the first time, those not given being free
-            (natural conditions); or Nodes(array (k, n)), the first k nodes; None leaves all free. Of an OptimalControl
-            (q, v) or (q,), each an array or a mapping {coordinate: number} of those that are given.
+        initial: (q,), (q, v), … up to k arrays (n,), the given derivatives at the first time, those not given or None being
+            free (natural conditions); or Nodes(array (k, n)), the first k nodes; None leaves all free. Of an OptimalControl
+            (q, v), each an array, a mapping {coordinate: number} of those that are given, or None.
         final: the same at the last time; Nodes are the last k.
         through: {t: q}, points to pass, at times of nodes; with a free T of those of its guess.
         T: the time of the last node, N equal steps from 0; or Free(guess), one that is found.

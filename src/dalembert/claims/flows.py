@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from dalembert.systems import VariationalProblem
 from dalembert.tracing import seldom
 
 SAMPLES = 3  # runs of nodes at which forms and symmetries are looked at
+DIGITS_READ = 8.0  # last digits of the nodes, by which two values may differ
 INVARIANT = 1e-9  # of the terms of a sum: what is taken for zero
 
 KINEMATIC = Promise("D_K is kept", "Borda, Fernández, Grillo, Def. 3.2", "none")
@@ -34,14 +36,15 @@ UPSILON = Promise("Υ_d*Ω = Ω", "Colombo, Martín de Diego, Zuccalli, Rem. 3.4
 def discrete_claims(system: DiscreteSystem, path: Path, symmetries: Mapping[str, Callable]) -> Iterator[Claim]:
     """Of D₁L_d + D₂L_d + h R_dᵀλ = 0, (q₀,q₁,q₂) ∈ D_K, along a run."""
     yield from _kinematic(system, path)
-    if system.nodes_needed != 2:
-        why = f"the flow needs {system.nodes_needed} nodes"
+    needed = system.reading(path.q.shape[1]).needed
+    if needed != 2:
+        why = f"the flow needs {needed} nodes"
         yield from (one.not_met(why) for one in (FLOW, EVOLUTION, PAIRS))
         return
     found: Any = regularity(system, path, every=max(1, path.steps // WINDOWS))
     yield _ranks(FLOW, found.conditions, found.t)
     k = len(path.q) // 2
-    form = symplectic_defect(system, path.q[k - 1], path.q[k], h=float(path.h))
+    form = symplectic_defect(system, path.q[k - 1], path.q[k], h=float(path.h), t0=float(path.t[k - 1]))
     yield EVOLUTION.at_most(
         float(form.relative), IDENTITY, f"both sides, up to {float(form.size):.2g}, differ by this part of Ω"
     )
@@ -52,43 +55,46 @@ def discrete_claims(system: DiscreteSystem, path: Path, symmetries: Mapping[str,
     view = node_view(system, None, path.h, path.q.shape[1])
     for name, generator in symmetries.items():
         promise = Promise(f"momentum of {name} is kept", NOETHER, "L_d and the reactions do not change along the symmetry")
-        yield _kept(promise, system, path, generator, np.asarray(_along_pairs(view, path.q, generator)), path.steps)
+        yield _kept(promise, system, path, generator, np.asarray(_along_pairs(view, path.q, path.t, generator)), path.steps)
 
 
 def _kinematic(system: DiscreteSystem, path: Path) -> Iterator[Claim]:
     if system.kinematic is None:
         return
     windows = jnp.stack([jnp.asarray(path.q)[i : len(path.q) - system.order + i] for i in range(system.order + 1)], axis=1)
-    values, terms = (np.asarray(x) for x in _defects(system, windows[:: max(1, len(windows) // WINDOWS)]))
+    every = max(1, len(windows) // WINDOWS)
+    times = jnp.asarray(path.t)[: len(windows)][::every]
+    values, terms = (np.asarray(x) for x in _defects(system, windows[::every], times))
     allowed = DIGITS_LEFT * EPSILON * float(np.max(terms))
     yield KINEMATIC.at_most(float(np.max(np.abs(values))), allowed, f"{DIGITS_LEFT:g} rounding errors of its terms")
 
 
 @seldom
-def _defects(system: Any, windows):
+def _defects(system: Any, windows, times):
     """φ of D_K and Σ_j|∂φ/∂q_j||q_j|, the distances of the nodes for those at the origin."""
 
-    def one(x):
-        value = lambda y: jnp.atleast_1d(system.call(system.kinematic, *y))  # noqa: E731
+    def one(x, t):
+        value = lambda y: jnp.atleast_1d(system.call(system.kinematic, *y, t=t))  # noqa: E731
         apart = jnp.abs(x) + jnp.max(jnp.abs(x - x[0]))
         return value(x), jnp.sum(jnp.abs(jax.jacfwd(value)(x)) * apart, axis=(1, 2))
 
-    return jax.vmap(one)(windows)
+    return jax.vmap(one)(windows, times)
 
 
 @seldom
-def _along_pairs(view: NodeView, q, generator: Callable):
+def _along_pairs(view: NodeView, q, t, generator: Callable):
     """(K, 2): D₁L_d·ξ + D₂L_d·ξ with R_dξ, and the terms."""
-    nodes = jnp.asarray(q)
+    nodes, times = jnp.asarray(q), jnp.asarray(t)
 
-    def one(q0, q1, q2):
-        left, right = (view.system.call(generator, x) for x in (q0, q1))  # pyright: ignore[reportAttributeAccessIssue]
-        first, second = view.outgoing(q0, q1, 0.0) * left, view.incoming(q0, q1, 0.0) * right
-        work = jnp.sum(jnp.abs(view.reactions(q0, q1, q2, 0.0) @ right))
+    def one(q0, q1, q2, t):
+        call: Any = view.system.call  # pyright: ignore[reportAttributeAccessIssue]
+        left, right = call(generator, q0, t=t), call(generator, q1, t=t + view.h)
+        first, second = view.outgoing(q0, q1, t) * left, view.incoming(q0, q1, t) * right
+        work = jnp.sum(jnp.abs(view.reactions(q0, q1, q2, t + view.h) @ right))
         terms = jnp.sum(jnp.abs(first)) + jnp.sum(jnp.abs(second))
         return jnp.stack([jnp.abs(jnp.sum(first) + jnp.sum(second)) + view.h * work, terms])
 
-    return jax.vmap(one)(nodes[:-2], nodes[1:-1], nodes[2:])
+    return jax.vmap(one)(nodes[:-2], nodes[1:-1], nodes[2:], times[:-2])
 
 
 def _kept(promise: Promise, system, path: Path, generator: Callable, changes: np.ndarray, steps: int, **given) -> Claim:
@@ -97,8 +103,18 @@ def _kept(promise: Promise, system, path: Path, generator: Callable, changes: np
     if change > INVARIANT * terms:
         return promise.not_met(f"the action or the reactions change along it, up to {change:.2g}")
     found = momentum(system, path, generator, **given)
-    allowed = DIGITS_LEFT * EPSILON * float(terms) * np.sqrt(steps + 1)
-    return promise.at_most(float(found.range), allowed, f"{DIGITS_LEFT:g} rounding errors of its terms, over the run")
+    stored = _last_digits(path, found, lambda x: momentum(system, x, generator, **given))
+    allowed = max(DIGITS_LEFT * EPSILON * float(terms) * np.sqrt(steps + 1), stored)
+    return promise.at_most(
+        float(found.range), allowed, f"{DIGITS_LEFT:g} rounding errors of its terms, or of the stored nodes"
+    )
+
+
+def _last_digits(path: Path, found: Any, measured: Callable[[Path], Any]) -> float:
+    """What of a range is no more than the last digit of the stored nodes, of which the highest differences are taken."""
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], np.shape(path.q))
+    moved = dataclasses.replace(path, q=jnp.asarray(np.asarray(path.q) * (1.0 + EPSILON * signs)))
+    return DIGITS_READ * float(np.max(np.abs(np.asarray(measured(moved).values) - np.asarray(found.values)), initial=0.0))
 
 
 def _ranks(promise: Promise, conditions, t) -> Claim:
@@ -152,4 +168,5 @@ def _energy(problem: VariationalProblem, path: Path, scheme, terms: float) -> Cl
         return ENERGY.not_met(f"a run of {len(t)} states is too short to tell a drift; give steps of {4 * BLOCKS} or more")
     drift, chance = drift_of(t, values)
     why = f"over {t[-1] - t[0]:g} units of time, E within {np.ptp(values):.2g}; 99.9 % of what oscillation gives by chance"
-    return ENERGY.at_most(abs(drift), max(chance, DIGITS_LEFT * EPSILON * terms), why)
+    stored = _last_digits(path, found, lambda x: energy(problem, x, scheme=scheme))
+    return ENERGY.at_most(abs(drift), max(chance, DIGITS_LEFT * EPSILON * terms, stored), why)

@@ -179,8 +179,14 @@ def named_branch(name: str | None) -> Branch | None:
     return Nearest("prediction" if kind == "nearest-prediction" else "previous", chosen)
 
 
+EXAMPLES = {
+    BoundaryEntry: ", which says between which ends: BoundaryEntry('move', title='', formula='', source='', problem=…, "
+    "boundary={'initial': …, 'final': …, 'T': 1.0}, steps=100), from dalembert.gallery",
+}
+
+
 def _of_type(reference: str, kind: type) -> Any:
     found = _from_file(reference)
     if not isinstance(found, kind):
-        raise TypeError(f"{reference}: found {type(found).__name__}; a {kind.__name__} is needed")
+        raise TypeError(f"{reference}: found {type(found).__name__}; a {kind.__name__} is needed{EXAMPLES.get(kind, '')}")
     return found

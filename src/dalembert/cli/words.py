@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path as File
 
 SYSTEMS = (
-    "car_with_trailers", "cart_pole_balance", "chain", "contact_oscillator", "curvature_particle", "heisenberg",
-    "inertia_wheel_pendulum", "nonholonomic_particle", "pendulum", "spherical_pendulum", "vertical_rolling_disk",
+    "ball_on_turntable", "car_with_trailers", "cart_pole_balance", "chain", "chaplygin_sleigh", "contact_oscillator",
+    "curvature_particle", "heisenberg", "inertia_wheel_pendulum", "nonholonomic_particle", "pendulum",
+    "spherical_pendulum", "vertical_rolling_disk",
 )  # fmt: skip
 PROBLEMS = (
     "brachistochrone", "bryson_denham", "cart_pole", "double_integrator", "dubins", "elastic_beam", "elastica", "keep_out",

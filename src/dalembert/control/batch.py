@@ -21,7 +21,6 @@ from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.boundary.prepare import Request, on_threads
 from dalembert.boundary.solve import Asked, SmoothStart, extremals_of, smooth_start
 from dalembert.control.bounded import Starts, place_values
-from dalembert.control.ends import check_ends
 from dalembert.control.first_values import GivenPath, first_values, given_path
 from dalembert.control.problem import OptimalControl
 from dalembert.control.result import control_solution
@@ -64,8 +63,11 @@ def _own_path(data: ControlData, request: Request) -> GivenPath:
     problem, t = data.problem, data.t
     guess = request.guess if data.horizon is None else fitted(request.guess, t)
     own = given_path(problem, request._replace(guess=guess), t, data.layout.n)
-    if problem.system.constraints:  # what else is a state of the plant says the first request
-        check_ends(problem, own.ends, t)
+    if not np.array_equal(own.settled, data.settled_ends):
+        raise ValueError(
+            "initial, final: what is given of an entry leaves other equations of the plant's constraints open than that of "
+            "the first, as velocities that are zero do and others not; solve such entries apart"
+        )
     if "q" in data.bounds:
         check_given(data.bounds["q"], own.path, own.given, t, problem.coordinates)
     return own

@@ -23,7 +23,6 @@ from dalembert.boundary.data.end_sets import (
 from dalembert.control.problem import OptimalControl, with_plant_parameters
 from dalembert.control.terms import state_constraints
 from dalembert.numbers import as_number, as_numbers, described
-from dalembert.systems import check_initial_data
 
 LEVELS = ("q", "v")
 
@@ -39,17 +38,24 @@ Ends = tuple[PartlyGiven, PartlyGiven]
 
 
 def read_partly(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None) -> PartlyGiven:
-    """(q,) or (q, v), each an array (n,) or a mapping from coordinates to numbers; None and a set give nothing."""
+    """(q,) or (q, v), each an array (n,), a mapping from coordinates to numbers, or None; None and a set give nothing."""
     found = PartlyGiven(np.zeros((2, n), dtype=bool), np.zeros((2, n)))
     if end is None or isinstance(end, On | Periodic):
         return found
     if isinstance(end, Nodes) or not isinstance(end, list | tuple) or not 1 <= len(end) <= 2:
         raise TypeError(
-            f"{name}: found {described(end)}; give a tuple (q, v), or (q,) where the velocity is free, each an array (n,) "
-            "or a mapping {coordinate: number} of those that are given; or On(psi), or Periodic() at the end"
+            f"{name}: found {described(end)}; give a tuple (q, v), each an array (n,), a mapping {{coordinate: number}} of "
+            "those that are given, or None where it is free; or On(psi), or Periodic() at the end"
         )
     for level, given in enumerate(end):
         place = f"{name}[{level}]"
+        if given is None:
+            continue
+        if _with_gaps(given):
+            raise TypeError(
+                f"{place}: found {described(given)}; give a mapping {{coordinate: number}} of those that are given, or None "
+                "where all are free"
+            )
         if isinstance(given, Mapping):
             for coordinate, number in given.items():
                 at = coordinate_at(coordinate, place, n, coordinates)
@@ -66,6 +72,11 @@ def read_partly(end: Any, name: str, n: int, coordinates: tuple[str, ...] | None
             )
         found.given[level], found.values[level] = True, row
     return found
+
+
+def _with_gaps(given: Any) -> bool:
+    """Whether None stands among numbers."""
+    return isinstance(given, list | tuple) and any(x is None for x in given)
 
 
 class EndsAsked(NamedTuple):
@@ -107,7 +118,8 @@ def size_of_end(end: Any, name: str) -> int | None:
     if isinstance(end, Periodic):
         return len(end.shift) if isinstance(end.shift, np.ndarray) else None
     given = enumerate(end) if isinstance(end, list | tuple) else ()
-    rows = [as_numbers(x, f"{name}[{i}]").shape for i, x in given if not isinstance(x, Mapping)]
+    whole = [(i, x) for i, x in given if not (x is None or isinstance(x, Mapping) or _with_gaps(x))]
+    rows = [as_numbers(x, f"{name}[{i}]").shape for i, x in whole]
     return rows[0][0] if rows and len(rows[0]) == 1 and rows[0][0] else None
 
 
@@ -125,15 +137,4 @@ def _end_of(end: PartlyGiven, j: int) -> EndData | None:
     """One coordinate as `smooth_path` takes it; a velocity without a position tells a path nothing."""
     if not end.given[0, j]:
         return None
-    rows = 2 if end.given[1, j] else 1
-    return EndData(end.values[:rows, [j]], False)
-
-
-def check_ends(problem: OptimalControl, ends: Ends, t: Float[np.ndarray, "N+1"]) -> None:
-    """What is given in full has to be a state of the plant: the error names the end and says what is wrong with it."""
-    for name, end, time in zip(("initial", "final"), ends, (t[0], t[-1]), strict=True):
-        if end.given.all():
-            try:
-                check_initial_data(problem.system, *end.values, t0=float(time), time=float(t[-1] - t[0]))
-            except (ValueError, TypeError) as error:
-                raise type(error)(f"{name}: {error}") from error
+    return EndData(end.values[:, [j]], False, (True, bool(end.given[1, j])))

@@ -12,6 +12,7 @@ from dalembert.boundary.data.end_sets import EndSets, EndState
 from dalembert.boundary.kkt.ends.end_terms import carry
 from dalembert.boundary.prepare import Request
 from dalembert.control.ends import Ends, begun_on, first_path, read_ends
+from dalembert.control.given_states import check_states
 from dalembert.control.problem import OptimalControl
 from dalembert.control.transcription import ControlData
 from dalembert.numbers import as_numbers
@@ -20,7 +21,7 @@ from dalembert.solution import ControlSolution
 
 class GivenPath(NamedTuple):
     """What is given, and a path (N+1, n) with its velocities that has it. given: which positions of the nodes are; sets:
-    what else holds at the ends; smooth: path and velocities without the guess."""
+    what else holds at the ends; smooth: path and velocities without the guess; settled: see `check_states`."""
 
     ends: Ends
     sets: EndSets
@@ -28,6 +29,7 @@ class GivenPath(NamedTuple):
     path: np.ndarray
     v: np.ndarray
     smooth: tuple[np.ndarray, np.ndarray]
+    settled: np.ndarray
 
     @property
     def held(self) -> np.ndarray:
@@ -36,7 +38,7 @@ class GivenPath(NamedTuple):
 
 
 def given_path(problem: OptimalControl, request: Request, t: np.ndarray, n: int) -> GivenPath:
-    """What a request gives, read, and its first path."""
+    """What a request gives, read and checked, and its first path."""
     asked = read_ends(problem, request.initial, request.final, n)
     ends, sets = asked
     between = read_through(request.through, n)
@@ -49,7 +51,9 @@ def given_path(problem: OptimalControl, request: Request, t: np.ndarray, n: int)
         begun = begun_on(problem, asked, _states(t, path, _velocities(path, t, ends), ends))
         path = _path(t, begun, between, request.guess, shift)
     smooth = path if request.guess is None else _path(t, begun, between, None, shift)
-    return GivenPath(ends, sets, given, path, _velocities(path, t, begun), (smooth, _velocities(smooth, t, begun)))
+    v = _velocities(path, t, begun)
+    settled = check_states(problem, _states(t, path, v, ends), between, float(np.ptp(t)))
+    return GivenPath(ends, sets, given, path, v, (smooth, _velocities(smooth, t, begun)), settled)
 
 
 def _states(t: np.ndarray, path: np.ndarray, v: np.ndarray, ends) -> list[EndState]:

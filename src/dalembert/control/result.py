@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.boundary.interior.activity import Activity
+from dalembert.boundary.interior.path import violation
 from dalembert.boundary.kkt.alternation import Sequence
 from dalembert.boundary.kkt.multipliers import continued
 from dalembert.boundary.kkt.system import KKTSystem
@@ -22,6 +23,8 @@ from dalembert.solution import ActiveBounds, ControlSolution
 from dalembert.systems import System
 from dalembert.systems.equations import all_reactions
 from dalembert.tracing import seldom
+
+VIOLATED = 1e-6  # in the units of the path
 
 
 def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bool, activity: Activity) -> ControlSolution:
@@ -38,8 +41,9 @@ def control_solution(data: ControlData, kkt: KKTSystem, it: Iterate, certify: bo
 
 
 def _violated_at(data: ControlData, kkt: KKTSystem, it: Iterate) -> float:
-    """The time of the largest violation on a path of least violation; equations of a node stand in the block after it."""
-    if it.end is not Termination.INFEASIBLE:
+    """The time of the largest violation, where the iteration ended with one; equations of a node stand in the block after
+    it."""
+    if it.end not in (Termination.INFEASIBLE, Termination.NOT_CONVERGED) or not violation(kkt, it.at) > VIOLATED:
         return np.nan
     sizes = np.abs(it.at.gradient * kkt.units)[:, ~kkt.primal].max(axis=1)
     return float(data.t[np.clip(np.argmax(sizes) - 2, 0, len(data.t) - 1)])

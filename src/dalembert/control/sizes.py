@@ -98,14 +98,23 @@ def control_sizes(
     return ControlSizes(s, inertia, time, forces, u, reactions, constraints, cost, np.zeros(0))
 
 
-def check_controls(found: Sampled, bounded: Bool[np.ndarray, "r"]) -> None:
+def check_controls(found: Sampled, bounded: Bool[np.ndarray, "r"], minimum: bool) -> None:
     """ValueError where nothing determines a control: ∂²C/∂u² singular at every sample point along one without bounds on both
-    sides."""
+    sides; or negative, where a minimum is sought."""
     curvature = found.curvature
     if not np.all(np.isfinite(curvature)):
         raise ValueError("cost: its second derivatives by u are not finite near the first path; write u @ u and not a norm")
     scale = np.sqrt(np.abs(np.diagonal(curvature, axis1=1, axis2=2)))
     scaled = curvature / np.where(scale > 0.0, scale, 1.0)[:, :, None] / np.where(scale > 0.0, scale, 1.0)[:, None, :]
+    own = np.ix_(*[np.flatnonzero(~bounded)] * 2)
+    if minimum and not bounded.all() and all(np.linalg.eigvalsh(x[own]).min() < -SINGULAR for x in scaled):
+        values, directions = np.linalg.eigh(scaled[0][own])
+        falling = np.abs(directions[:, values < -SINGULAR]).max(axis=1) > 0.1
+        which = ", ".join(f"u[{i}]" for i in np.flatnonzero(~bounded)[falling])
+        raise ValueError(
+            f"cost: has no minimum: ∂²C/∂u² is negative along {which}, so that it falls without end. Look at its sign, give "
+            "bounds on both sides, or seek='extremal'"
+        )
     smallest = np.abs(np.linalg.eigvalsh(scaled)).min(axis=1)
     if smallest.max() < SINGULAR:
         flat = np.linalg.eigh(scaled[0])[1][:, np.argmin(np.abs(np.linalg.eigvalsh(scaled[0])))]

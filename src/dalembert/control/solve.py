@@ -19,7 +19,7 @@ from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.boundary.newton.iterate import Iterate
 from dalembert.boundary.solve import Asked, extremal
 from dalembert.control.bounded import Starts, bounds_of, minimised, place_values
-from dalembert.control.ends import check_ends, size_of_end
+from dalembert.control.ends import size_of_end
 from dalembert.control.first_values import first_values, given_path
 from dalembert.control.lobatto import check_parabolas
 from dalembert.control.problem import Lobatto, OptimalControl, counted, plant_scheme, scheme_name
@@ -101,7 +101,6 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     guess = guess if horizon is None else fitted(guess, t)
     own = given_path(problem, asked.request._replace(guess=guess), t, n)
     given, path, v, sets = own.given, own.path, own.v, own.sets
-    check_ends(problem, own.ends, t)
     of_coordinates = Bounded(n, problem.coordinates)
     bounds = read_bounds(asked.bounds, {"q": of_coordinates, "v": of_coordinates, "u": Bounded(r)}, len(t))
     asking = Asking(problem.system, n, r, t, (True, True))
@@ -113,10 +112,12 @@ def prepare_control(problem: OptimalControl, asked: Asked) -> ControlStart:
     origin = origin_of(held, path)
     layout = ControlLayout(n, r, len(holonomic), sum(one.size for one in paths), horizon is not None, sets.size)
     name = scheme_name(scheme, problem.system)
-    data = ControlData(problem, scheme, layout, t, given, own.ends, origin, holonomic, bounds, paths, horizon, sets, name)
+    data = ControlData(
+        problem, scheme, layout, t, given, own.ends, origin, holonomic, bounds, paths, horizon, sets, name, own.settled
+    )
     found = sampled(problem, path, v, r, t)
     limits = bounds.get("u", np.full((1, 1, r), np.inf))
-    check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))))
+    check_controls(found, np.asarray(np.isfinite(limits).all(axis=(0, 1))), asked.settings.minimum)
     scales = as_scales(asked.scales, n)
     whole = bool(bounds or paths or sets.size)  # a barrier, and an end that moves, know no other scale
     extents = np.ptp(path, axis=0) if whole else extents_of(held, path)

@@ -48,7 +48,8 @@ class ControlData(NamedTuple):
     """A checked problem. t: (N+1,); given: which positions of the nodes are, (N+1, n); ends: what is given there; origin:
     from where positions are counted; holonomic: which of the constraints are, (m,); bounds: (2, N+1, ·) of "q" and "u";
     paths: of what is no unknown; horizon: a free final time, or None; sets: what holds at the ends besides what is given;
-    scheme_name: as a solution has it."""
+    scheme_name: as a solution has it; settled_ends: (2, 2, m), equations of the plant's constraints at both ends, see
+    `check_states`."""
 
     problem: OptimalControl
     scheme: Scheme | Lobatto
@@ -63,6 +64,7 @@ class ControlData(NamedTuple):
     horizon: Horizon | None = None
     sets: EndSets = NO_SETS
     scheme_name: str = ""
+    settled_ends: Bool[np.ndarray, "2 2 m"] = np.zeros((2, 2, 1), dtype=bool)  # of ends that are free: none
 
     def at(self, z: np.ndarray) -> ControlData:
         """With the times at the final time of a path z (blocks, b), where that is free."""
@@ -175,8 +177,9 @@ def _fixed(data: ControlData) -> np.ndarray:
     whole = np.asarray(data.given.all(axis=1))
     fixed[1:last, steps] = whole[:, None] & data.holonomic
     fixed[1, steps] |= ~data.holonomic  # there is no step before the first node
-    for block, end in zip((0, last), data.ends, strict=True):
-        fixed[block, steps] = end.given[1].all()
+    for (velocity, node), settled in zip(((0, 1), (last, last - 1)), data.settled_ends, strict=True):
+        fixed[velocity, steps] = settled[1]
+        fixed[node, steps] |= settled[0] & data.holonomic
     if data.sets.carried:  # a tied end meets the constraints because the other one does
         fixed[1, steps] = fixed[0, steps] = True
     fixed[:, layout.part("ends")] = True

@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.numbers import as_function, described, whole_number
+from dalembert.native import Places, Unsupported, Windowed, vanishing
+from dalembert.numbers import as_flag, as_function, described, whole_number
 from dalembert.systems.distribution.annihilator import annihilator
+from dalembert.systems.higher.variational import with_parameters
 from dalembert.systems.pickling import made
 from dalembert.systems.problem import Problem, as_arrays, names_of
 
 HIGHEST = 64  # nodes before the last one in a window
 
 
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """Which nodes the equations of a step read.
+
+    The newest node is the last one of the window of D_K, and `delay` nodes lie between it and the neighbour of the node
+    whose equation is solved. needed: how many nodes before the newest one.
+    """
+
+    delay: int
+    needed: int
+
+    def at(self, system: DiscreteSystem, nodes: Sequence[Any]) -> tuple[tuple[Any, Any, Any], list[Any]]:
+        """(q_{i-1}, q_i, q_{i+1}) of the equation at q_i, and the window over whose `factor`-th point D_V lives.
+
+        Nodes behind the newest one are not read.
+        """
+        last = len(nodes) - 1
+        here = last - 1 - self.delay
+        window = [nodes[min(here - (system.factor - 1) + i, last)] for i in range(system.order + 1)]
+        return (nodes[here - 1], nodes[here], nodes[here + 1]), window
+
+
 class DiscreteSystem(Problem):
     """(Q, L_d, D_K, D_V): D₁L_d(q_i,q_{i+1}) + D₂L_d(q_{i-1},q_i) + h R_dᵀλ_i = 0, every window in D_K.
 
-    h is the step given to `simulate`, 1 by default: then the multipliers are those of the equation without h. With
-    parameters every function takes a trailing p.
+    With forces f_d⁻(q_i,q_{i+1}) + f_d⁺(q_{i-1},q_i) on the left, too. h is the step given to `simulate`, 1 by default: then
+    the multipliers are those of the equation without h. With parameters every function takes a trailing p.
 
     Args:
         lagrangian: `lagrangian(q0, q1)`, L_d, a scalar.
@@ -31,16 +57,20 @@ class DiscreteSystem(Problem):
         virtual: `virtual(q0, …, qk)`, (n, n-m), columns spanning D_V.
         initial: `initial(q0, …)`, what the first nodes must satisfy besides, such as φ_d(q0, q1) = 0.
         order: k, of the kinematic constraints.
-        factor: j in 1 … k+1, the point of the window over which D_V lives (the middle one for k = 2, the default). Only j =
-            k and j = k+1 can be stepped: for smaller j the equation at a node reads later nodes.
+        factor: j in 1 … k+1, the point of the window over which D_V lives (k by default, the middle one for k = 2). Below k
+            reactions may read nodes behind q_{i+1}. The equation at q_i is then solved for the last node that it reads,
+            which enters by the reactions alone: as a rule an unstable recursion.
+        forces: `forces(q0, q1)`, the impulses (f_d⁻, f_d⁺) of an interval at its two ends, (n,) each.
         coordinates: the names of q.
         parameters: as of a System.
+        time_dependent: whether every function takes a trailing t, the time of the first of its points, before p.
 
     Raises:
         TypeError: an argument is of the wrong type; the message names it.
-        ValueError: D_K without D_V, both reactions and virtual, or a factor that cannot be stepped.
+        ValueError: D_K without D_V, both reactions and virtual, or a factor that is no point of the window.
 
-    Source: Borda, Fernández, Grillo, Definitions 3.1, 3.2, Theorem 3.3; Remark 3.6 for k ≠ 2.
+    Source: Borda, Fernández, Grillo, Definitions 3.1, 3.2, Theorem 3.3; Remark 3.6 for k ≠ 2. Forces: Marsden, West,
+    Section 3.2.1.
 
     Example:
         >>> action = lambda q0, q1: 0.5 * (q1 - q0) @ (q1 - q0) / 0.1 + 0.1 * jnp.cos(q0[0])  # h = 0.1
@@ -53,6 +83,7 @@ class DiscreteSystem(Problem):
     reactions: Callable | None = eqx.field(static=True)
     virtual: Callable | None = eqx.field(static=True)
     initial: Callable | None = eqx.field(static=True)
+    forces: Callable | None = eqx.field(static=True)
     order: int = eqx.field(static=True)
     factor: int = eqx.field(static=True)
     coordinates: tuple[str, ...] | None = eqx.field(static=True)
@@ -69,11 +100,13 @@ class DiscreteSystem(Problem):
         initial: Callable | None = None,
         order: int = 2,
         factor: int | None = None,
+        forces: Callable | None = None,
         coordinates: Sequence[str] | None = None,
         parameters: Any = None,
+        time_dependent: bool = False,
     ):
         for name, function in (("lagrangian", lagrangian), ("kinematic", kinematic), ("reactions", reactions),
-                               ("virtual", virtual), ("initial", initial)):  # fmt: skip
+                               ("virtual", virtual), ("initial", initial), ("forces", forces)):  # fmt: skip
             if function is not None and not callable(function):
                 raise TypeError(f"{name}: found {described(function)}; give a function of the nodes")
         if lagrangian is None:
@@ -84,16 +117,11 @@ class DiscreteSystem(Problem):
             raise ValueError("reactions, virtual: found both; give the constraint forces or the virtual displacements")
         order = whole_number(order, "order", 1, HIGHEST)
         chosen = order if factor is None else whole_number(factor, "factor", 1, order + 1)
-        if chosen < order:
-            raise ValueError(
-                f"factor: found {chosen} with order {order}; the equation at a node would read later nodes and cannot be "
-                f"stepped. Use {order} or {order + 1}"
-            )
         self.lagrangian, self.kinematic, self.reactions, self.virtual = lagrangian, kinematic, reactions, virtual
-        self.initial, self.order, self.factor = initial, order, chosen
+        self.initial, self.forces, self.order, self.factor = initial, forces, order, chosen
         self.coordinates = None if coordinates is None else names_of(coordinates)
         self.parameters = None if parameters is None else as_arrays(parameters, "parameters")
-        self.time_dependent = False  # its functions read nodes alone
+        self.time_dependent = as_flag(time_dependent, "time_dependent")
 
     @classmethod
     def nonholonomic(cls, lagrangian, constraint, reactions, **options) -> DiscreteSystem:
@@ -110,6 +138,7 @@ class DiscreteSystem(Problem):
         """
         as_function(constraint, "constraint", "φ_d(q0, q1)")
         as_function(reactions, "reactions", "of q that returns (m, n)")
+        _check_timeless(options)
         return cls(
             lagrangian,
             _on_last_pair(constraint),
@@ -131,6 +160,7 @@ class DiscreteSystem(Problem):
             A DiscreteSystem.
         """
         as_function(constraint, "constraint", "φ(q)")
+        _check_timeless(options)
         return cls(
             lagrangian,
             _at_end(constraint),
@@ -139,14 +169,28 @@ class DiscreteSystem(Problem):
             **options,
         )
 
-    @property
-    def nodes_needed(self) -> int:
-        """How many nodes determine the next one."""
-        return max(2, self.factor)
+    def reading(self, n: int) -> Reading:
+        """Of n coordinates: every equation is solved with the last node that it reads.
+
+        Over the factor j the reactions at q_i have the window q_{i-j+1} … q_{i-j+1+k}. Where they read nothing behind
+        q_{i+1}, as always for j ≥ k, that is q_{i+1}.
+        """
+        k, j = self.order, self.factor
+        delay = max(_last_read(self, n) - j, 0) if self.kinematic is not None and j < k else 0
+        return Reading(delay, max(2 + delay, j + delay, k))
 
     @property
     def functions(self) -> tuple[Callable, ...]:
         return tuple(value for value in vars(self).values() if callable(value))
+
+
+def _check_timeless(options: dict[str, Any]) -> None:
+    """ValueError for functions of one or two points that would be given the time of another one."""
+    if options.get("time_dependent"):
+        raise ValueError(
+            "time_dependent: found True; of φ at the last points the time is not known here. Give D_K and the reactions to "
+            "DiscreteSystem itself, whose functions are given the time of their first point"
+        )
 
 
 @made
@@ -179,28 +223,59 @@ def _at_both(constraint: Callable) -> Callable:
     return lambda q0, q1, *p: jnp.concatenate([jnp.atleast_1d(jnp.asarray(constraint(x, *p))) for x in (q0, q1)])
 
 
-def node_reactions(system: DiscreteSystem, window: Sequence[Float[Array, "n"]]) -> Float[Array, "m n"]:
-    """R_d on the window over whose `factor`-th point D_V lives."""
+def _last_read(system: DiscreteSystem, n: int) -> int:
+    """The place in the window, from 0, of the last node that the reactions depend on, as their graph shows it."""
+    k, function = system.order, system.virtual if system.reactions is None else system.reactions
+    leaves, tree = jax.tree.flatten(system.parameters)
+    assert function is not None
+
+    def slopes(x, t, *p):
+        own = with_parameters(system, jax.tree.unflatten(tree, p))
+        return (jax.jacfwd(lambda y: jnp.ravel(own.call(function, *y, t=t)))(x.reshape(k + 1, n)),)
+
+    place = Places(tuple(range((k + 1) * n)), 0)
+    try:
+        zero = vanishing(Windowed(slopes, (place,), (), ((), *(jnp.shape(x) for x in leaves))))[0]
+    except Unsupported:
+        return k
+    return int(np.max(np.flatnonzero(np.any(~zero.reshape(-1, k + 1, n), axis=(0, 2))), initial=0))
+
+
+def node_reactions(system: DiscreteSystem, window: Sequence[Float[Array, "n"]], t) -> Float[Array, "m n"]:
+    """R_d on the window over whose `factor`-th point D_V lives; t: the time of its first point."""
     n = window[0].shape[0]
     if system.reactions is not None:
-        return jnp.atleast_2d(system.call(system.reactions, *window))
+        return jnp.atleast_2d(system.call(system.reactions, *window, t=t))
     if system.virtual is not None:
-        basis = jnp.asarray(system.call(system.virtual, *window))
+        basis = jnp.asarray(system.call(system.virtual, *window, t=t))
         return annihilator(basis[:, None] if basis.ndim == 1 else basis)
     return jnp.zeros((0, n))
 
 
+def discrete_impulses(
+    system: DiscreteSystem, q0: Float[Array, "n"], q1: Float[Array, "n"], t
+) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
+    """(f_d⁻, f_d⁺) of the interval (q₀, q₁) that begins at t, zero where there are none."""
+    if system.forces is None:
+        return jnp.zeros_like(q0), jnp.zeros_like(q1)
+    left, right = system.called(system.forces, q0, q1, t=t)
+    return jnp.asarray(left), jnp.asarray(right)
+
+
 def discrete_equations(
-    system: DiscreteSystem, nodes: Sequence[Float[Array, "n"]], multipliers: Float[Array, "m"], h
+    system: DiscreteSystem, read: Reading, nodes: Sequence[Float[Array, "n"]], multipliers: Float[Array, "m"], t, h
 ) -> Float[Array, "n_plus_m"]:
-    """The equations that determine nodes[-1] from the earlier ones: D_V at nodes[-2], D_K on the last window."""
-    k, j = system.order, system.factor
-    before, here, after = nodes[-3], nodes[-2], nodes[-1]
-    right = jax.grad(lambda x: system.call(system.lagrangian, x, after))(here)
-    left = jax.grad(lambda x: system.call(system.lagrangian, before, x))(here)
-    start = len(nodes) - 2 - (j - 1)
-    force = node_reactions(system, nodes[start : start + k + 1]).T @ multipliers
+    """The equations that determine nodes[-1] from the earlier ones: D_V at the node that `read` names, D_K on the last
+    window. t: the time of nodes[-2]."""
+    (before, here, after), window = read.at(system, nodes)
+    now, k = t - read.delay * h, system.order
+    right = jax.grad(lambda x: system.call(system.lagrangian, x, after, t=now))(here)
+    left = jax.grad(lambda x: system.call(system.lagrangian, before, x, t=now - h))(here)
+    if system.forces is not None:
+        right = right + discrete_impulses(system, here, after, now)[0]
+        left = left + discrete_impulses(system, before, here, now - h)[1]
     if system.kinematic is None:
         return right + left
-    kinematic = jnp.atleast_1d(system.call(system.kinematic, *nodes[len(nodes) - k - 1 :]))
+    force = node_reactions(system, window, now - (system.factor - 1) * h).T @ multipliers
+    kinematic = jnp.atleast_1d(system.call(system.kinematic, *nodes[len(nodes) - k - 1 :], t=t + (1 - k) * h))
     return jnp.concatenate([right + left + h * force, kinematic])

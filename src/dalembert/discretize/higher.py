@@ -165,7 +165,7 @@ def newest_time(window: Window):
 def shifted_forth(u: Differences, h) -> Differences:
     """The differences b_j backwards at the last of k points from those forwards at the first one, u_j."""
     b = [u[i] for i in range(u.shape[0])]
-    for order in range(1, len(b)):
+    for order in range(len(b) - 1, 0, -1):  # one point onwards in each pass
         b[:order] = [b[j] + h * b[j + 1] for j in range(order)]
     return jnp.stack(b)
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import factorial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.discretize.constraint_windows import inner_points
 from dalembert.discretize.window_maps import Averaged, Hermite, Interpolated, WindowMap, as_windows
 from dalembert.numbers import as_flag, as_function, as_numbers, described
 from dalembert.path import Path
 from dalembert.solution import Solution
 from dalembert.systems.constraints import Holonomic, Nonholonomic, SecondOrder
+from dalembert.systems.higher.euler_lagrange import constraint_rates
 from dalembert.systems.higher.variational import (
     VariationalProblem,
     check_problem,
@@ -23,9 +26,10 @@ from dalembert.systems.higher.variational import (
     density,
     holonomic_constraints,
     orders_of,
+    with_fields,
     with_parameters,
 )
-from dalembert.tracing import seldom
+from dalembert.tracing import remembered, seldom
 
 
 def with_time(
@@ -39,8 +43,8 @@ def with_time(
 
     The equation of t_i is that of the discrete energy, E_i - E_{i-1} = -(h_i + … + h_{i+k-1})/k ∂L_d/∂t: where L does not
     depend on t the energy is conserved, and the method is symplectic and keeps energy and momentum; the steps are unknowns.
-    Constraints of lower order than L are functions of fewer nodes, see `constraint_windows`; Hermite takes holonomic ones
-    alone.
+    Constraints of lower order than L are functions of fewer nodes, see `constraint_windows`. With Hermite one of order r < k
+    holds at the nodes with its first k-r-1 rates, and for r > 0 at r points between.
 
     Args:
         problem: a VariationalProblem of order k.
@@ -72,8 +76,6 @@ def with_time(
     k = problem.derivatives
     hermite = isinstance(scheme, Hermite) and k > 1
     nodes = 1 if hermite else k
-    if hermite and problem.differential:
-        raise ValueError("scheme: Hermite() with free times takes no differential constraints; give Interpolated()")
 
     def split(arguments):
         """The nodes and the problem with its parameters."""
@@ -81,46 +83,62 @@ def with_time(
             return arguments, problem
         return arguments[:-1], with_parameters(problem, arguments[-1])
 
-    def points(x: tuple) -> list:
-        return _hermite(x, k) if hermite else [_window(jnp.stack([y[0] for y in x]), jnp.stack([y[1:] for y in x]), scheme)]
+    def points(x: tuple, rule: tuple[np.ndarray, np.ndarray]) -> WindowPoints:
+        return (
+            _hermite(x, k, rule) if hermite else _window(jnp.stack([y[0] for y in x]), jnp.stack([y[1:] for y in x]), scheme)
+        )
 
     def lagrangian(*arguments):
         x, given = split(arguments)
-        action = sum((w * density(given, jet, t) for jet, t, w in points(x)), jnp.zeros(()))
+        action = jnp.sum(points(x, _gauss(2 * k + 1)).weighted(lambda jet, t: density(given, jet, t)))
         later = jnp.stack([y[0] for y in x])
         return jnp.where(jnp.all(later[1:] > later[:-1]), action, jnp.inf) if forward else action
 
     def differential(order: int, f: Callable) -> Callable:
         def windowed(*arguments):
             x, given = split(arguments)
-            ((jet, t, w),) = points(x)
-            return w * jnp.atleast_1d(given.call(f, *jet[: order + 1], t=t))
+            inner = points(x, inner_points(k, k - order))
+            return jnp.ravel(inner.weighted(lambda jet, t: jnp.atleast_1d(given.call(f, *jet[: order + 1], t=t))))
 
         return windowed
 
-    def holonomic(x, *p):
+    def nodal(x, *p):
         given = with_parameters(problem, p[0]) if p else problem
-        return holonomic_constraints(given, x[1 : 1 + (x.shape[0] - 1) // (k if hermite else 1)], x[0])
+        return _rates_at_nodes(given, x) if hermite else holonomic_constraints(given, x[1:], x[0])
 
     def prescribed(*arguments):
         x, given = split(arguments)
         assert step is not None
         return x[1][0] - x[0][0] - step(*(y[1:] for y in x), *(() if problem.parameters is None else (given.parameters,)))
 
-    constraints: list = [_of_nodes(order, k, differential(order, f)) for order, f in problem.differential]
+    constraints: list = [_of_nodes(order, k, differential(order, f), hermite) for order, f in problem.differential]
     constraints += [prescribed] if step is not None else []
-    constraints += [Holonomic(holonomic)] if problem.holonomic else []
+    held = problem.holonomic or (hermite and any(order < k for order, _ in problem.differential))
+    constraints += [Holonomic(nodal)] if held else []
     names = None if problem.coordinates is None or hermite else ("t", *problem.coordinates)
     return VariationalProblem(lagrangian, constraints, derivatives=nodes, coordinates=names, parameters=problem.parameters)
 
 
-def _of_nodes(order: int, k: int, function: Callable):
-    """A constraint that is given order+1 nodes."""
-    return function if order == k else {1: Nonholonomic, 2: SecondOrder}[order](function)
+class WindowPoints(NamedTuple):
+    """(q, q̇, …, q⁽ᵏ⁾) at P points of a window, each (P, n), their times and their weights, (P,)."""
+
+    jet: tuple[Float[Array, "P n"], ...]
+    t: Float[Array, "P"]
+    weights: Float[Array, "P"]
+
+    def weighted(self, function: Callable) -> Float[Array, "..."]:
+        """Weight times function(jet, t) at every point, (P, …)."""
+        values = jax.vmap(function)(self.jet, self.t)
+        return self.weights.reshape(-1, *[1] * (values.ndim - 1)) * values
 
 
-def _window(t: Float[Array, "k+1"], q: Float[Array, "k+1 n"], scheme: WindowMap):
-    """(jet, time, weight) of a window whose knots are all different."""
+def _of_nodes(order: int, k: int, function: Callable, whole: bool):
+    """A constraint that is given order+1 nodes, or those of whole windows."""
+    return function if whole or order == k else {1: Nonholonomic, 2: SecondOrder}[order](function)
+
+
+def _window(t: Float[Array, "k+1"], q: Float[Array, "k+1 n"], scheme: WindowMap) -> WindowPoints:
+    """At the one point of a window whose knots are all different."""
     k = t.shape[0] - 1
     table = [q]
     for j in range(1, k + 1):
@@ -130,7 +148,7 @@ def _window(t: Float[Array, "k+1"], q: Float[Array, "k+1 n"], scheme: WindowMap)
         jet = [factorial(j) * jnp.mean(table[j], axis=0) for j in range(k + 1)]
     else:
         jet = _newton(table, t, centre, k)
-    return tuple(jet), centre, (t[-1] - t[0]) / k
+    return WindowPoints(tuple(y[None] for y in jet), centre[None], ((t[-1] - t[0]) / k)[None])
 
 
 def _newton(table: list, t, point, k: int) -> list:
@@ -144,34 +162,44 @@ def _newton(table: list, t, point, k: int) -> list:
     return jet
 
 
-def _hermite(x: tuple, k: int) -> list:
-    """(jet, time, weight) at the Gauss points between two nodes (t, q, …, q⁽ᵏ⁻¹⁾)."""
-    t0, t1 = x[0][0], x[1][0]
-    h = t1 - t0
+def _rates_at_nodes(problem: VariationalProblem, x) -> Float[Array, "c"]:
+    """φ, dφ/dt, …, of order r with its first k-r-1 rates, at a node (t, q, …, q⁽ᵏ⁻¹⁾)."""
+    jet, k = x[1:].reshape(problem.derivatives, -1), problem.derivatives
+    lower = with_fields(problem, differential=tuple(c for c in problem.differential if c[0] < k))
+    return jnp.concatenate([jnp.ravel(y) for found in constraint_rates(lower, jet, x[0]) for y in found])
+
+
+def _gauss(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places and weights on [0, 1]."""
+    places, weights = np.polynomial.legendre.leggauss(count)
+    return 0.5 * (1 + places), 0.5 * weights
+
+
+def _hermite(x: tuple, k: int, rule: tuple[np.ndarray, np.ndarray]) -> WindowPoints:
+    """At the points of a quadrature between two nodes (t, q, …, q⁽ᵏ⁻¹⁾)."""
+    t0, h = x[0][0], x[1][0] - x[0][0]
     a, b = (y[1:].reshape(k, -1) for y in x)
-    knots = np.array([0.0] * k + [1.0] * k)
-    scaled = [a[0] * 0.0 + a[0]] * k + [b[0]] * k
-    table = [scaled]
+    column = [a[0]] * k + [b[0]] * k  # divided differences on k-fold knots 0 and 1
+    newton = [a[0]]
     for j in range(1, 2 * k):
-        last = table[-1]
-        row = []
-        for l in range(2 * k - j):
-            if knots[l] == knots[l + j]:
-                row.append((a if knots[l] == 0.0 else b)[j] * h**j / factorial(j))
-            else:
-                row.append(last[l + 1] - last[l])
-        table.append(row)
-    places, weights = np.polynomial.legendre.leggauss(2 * k + 1)
-    points = []
-    for place, weight in zip(0.5 * (1 + places), 0.5 * weights, strict=True):
-        jet = [jnp.zeros_like(a[0]) for _ in range(k + 1)]
+        owner = [a if l + j < k else b if l >= k else None for l in range(2 * k - j)]  # of knots that all coincide
+        column = [column[l + 1] - column[l] if own is None else own[j] * h**j / factorial(j) for l, own in enumerate(owner)]
+        newton.append(column[0])
+    places, weights = rule
+    jets = jnp.einsum("pjm,mn->jpn", _derivatives(k, tuple(map(float, places))), jnp.stack(newton))
+    return WindowPoints(tuple(y / h**j for j, y in enumerate(jets)), t0 + h * places, h * weights)
+
+
+@remembered(64)
+def _derivatives(k: int, places: tuple[float, ...]) -> Float[np.ndarray, "P k+1 2k"]:
+    """Derivatives 0 … k of Newton's polynomials on the knots 0, …, 0, 1, …, 1 at the places."""
+    knots, found = [0.0] * k + [1.0] * k, np.zeros((len(places), k + 1, 2 * k))
+    for p, place in enumerate(places):
         product = [1.0] + [0.0] * k
-        for m in range(2 * k):
-            jet = [have + factorial(j) * product[j] * table[m][0] for j, have in enumerate(jet)]
-            distance = place - knots[m]
-            product = [distance * product[0], *(distance * product[j] + product[j - 1] for j in range(1, k + 1))]
-        points.append((tuple(y / h**j for j, y in enumerate(jet)), t0 + place * h, weight * h))
-    return points
+        for m, knot in enumerate(knots):
+            found[p, :, m] = [factorial(j) * product[j] for j in range(k + 1)]
+            product = [(place - knot) * product[j] + (product[j - 1] if j else 0.0) for j in range(k + 1)]
+    return found
 
 
 def energies(

@@ -1,12 +1,14 @@
 """The gallery: one system or boundary problem per file, with formula, parameters, reference, and closed form."""
 
 from dalembert.gallery import (
+    ball_on_turntable,
     brachistochrone,
     bryson_denham,
     car_with_trailers,
     cart_pole,
     cart_pole_balance,
     chain,
+    chaplygin_sleigh,
     contact_oscillator,
     curvature_particle,
     double_integrator,
@@ -41,9 +43,11 @@ from dalembert.gallery.entry import BoundaryEntry, Entry
 ENTRIES: dict[str, Entry] = {
     module.entry.name: module.entry
     for module in (
+        ball_on_turntable,
         car_with_trailers,
         cart_pole_balance,
         chain,
+        chaplygin_sleigh,
         contact_oscillator,
         curvature_particle,
         heisenberg,

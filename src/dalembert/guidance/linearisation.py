@@ -23,6 +23,7 @@ from dalembert.boundary.data.inequalities import Asking, PathInequalities, read_
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.control.bounded import place_values
 from dalembert.control.ends import PartlyGiven, read_partly
+from dalembert.control.given_states import settled_rows
 from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of, counted, scheme_name
 from dalembert.control.sizes import ControlSizes, control_sizes, sampled
 from dalembert.control.solve import ControlStart
@@ -279,9 +280,10 @@ def fixed_components(start: ControlStart, given: GivenEnds, solution: ControlSol
             fixed[1:-1, layout.part(part)] |= solution.bounds[name].active != 0
     whole = np.asarray(fixed[1:-1, state].all(axis=1))
     fixed[1:-1, steps] = whole[:, None] & data.holonomic
-    fixed[0, steps], fixed[-1, steps] = given.initial.given[1].all(), given.final.given[1].all()
     fixed[:, layout.part("values")] = fixed[:, layout.part("inequalities")] = True
     told = data._replace(given=fixed[1:-1, state], ends=(given.initial, given.final))
+    for end in (0, -1):
+        fixed[end, steps] = settled_rows(data.problem, told.end_state(start.z, end, start.sizes.positions))[1]
     for path, places in zip(data.paths, data.path_places("inequalities"), strict=True):
         inactive = solution.bounds[path.name].active[:, _components(path)] == 0
         fixed.ravel()[places] = inactive | told.settled(path)

@@ -234,7 +234,7 @@ def _dimension(problem: OptimalControl, request: Request) -> int:
         return len(problem.coordinates)
     for name, end in (("initial", request.initial), ("final", request.final)):
         for i, level in enumerate(end if isinstance(end, list | tuple) else ()):
-            if not isinstance(level, Mapping) and (row := as_array(level, f"{name}[{i}]")).ndim == 1:
+            if level is not None and not isinstance(level, Mapping) and (row := as_array(level, f"{name}[{i}]")).ndim == 1:
                 return row.shape[0]
     raise TypeError("initial: give all coordinates of something at an end, or the system's coordinates=")
 

@@ -26,7 +26,7 @@ from dalembert.control.result import control_solution
 from dalembert.control.solve import ControlSearch, control_search, prepare_control
 from dalembert.control.transcription import ControlData
 from dalembert.discretize import Scheme
-from dalembert.numbers import as_positive, described, whole_number
+from dalembert.numbers import as_number, as_numbers, as_positive, described, whole_number
 from dalembert.outcome import CONTROLLED, Outcome
 from dalembert.solution import ControlSolution, SolveError
 
@@ -115,7 +115,7 @@ class PredictiveController:
 
     def __call__(self, t: float, q: Float[Array | np.ndarray, "n"], v: Float[Array | np.ndarray, "n"]) -> np.ndarray:
         """The control (r,) at a time, from the state measured then."""
-        return self.control(float(t), np.asarray(q, dtype=float), np.asarray(v, dtype=float), 0.0)
+        return self.control(as_number(t, "t"), as_numbers(q, "q"), as_numbers(v, "v"), 0.0)
 
     @property
     def plan(self) -> ControlSolution:

@@ -4,6 +4,7 @@ from dalembert.measure.between.events import Events, events
 from dalembert.measure.condition import Condition
 from dalembert.measure.consistency import Consistency, consistency
 from dalembert.measure.cotangent.legendre import Balance, LegendreMaps, balance, legendre
+from dalembert.measure.cotangent.noether import MomentumBalance, momentum_balance
 from dalembert.measure.cotangent.phase_step import PhasePoint, phase_step
 from dalembert.measure.embedding import Embedding, embedding
 from dalembert.measure.exact.pair import ExactPair, exact_discrete
@@ -31,6 +32,7 @@ __all__ = [
     "FlowRegularity",
     "Invariant",
     "LegendreMaps",
+    "MomentumBalance",
     "Multipliers",
     "Order",
     "Perturbation",
@@ -51,6 +53,7 @@ __all__ = [
     "flow_symplectic_defect",
     "legendre",
     "momentum",
+    "momentum_balance",
     "multipliers",
     "order",
     "perturbation",

@@ -227,7 +227,8 @@ def _discrete_residuals(system: DiscreteSystem, path: Path) -> tuple[Residual, .
         return ()
     k, q = system.order, jnp.asarray(path.q)
     windows = [q[i : q.shape[0] - k + i] for i in range(k + 1)]
-    values = jax.vmap(lambda *x: jnp.atleast_1d(system.call(kinematic, *x)))(*windows)
+    begin = jnp.asarray(path.t)[: len(windows[0])]
+    values = jax.vmap(lambda t, *x: jnp.atleast_1d(system.call(kinematic, *x, t=t)))(begin, *windows)
     return (Residual("kinematic", np.asarray(path.t)[system.factor - 1 :][: len(values)], np.asarray(values)),)
 
 

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import Newton, Solve, newton
 from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.discretize.discrete import Reading, discrete_impulses
 from dalembert.discretize.nodes import Interval, discrete_force, incoming, legendre_plus, outgoing
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.window_maps import WindowMap
@@ -147,30 +148,33 @@ class DiscreteNodes(NodeView):
 
     system: DiscreteSystem
     count: int = eqx.field(static=True)
+    read: Reading = eqx.field(static=True)
 
     @property
     def m(self) -> int:
         return self.count
 
     def program(self, deflated: bool) -> StepProgram:
-        return DiscreteProgram(self.system, self.m)
+        return DiscreteProgram(self.system, self.m, self.read)
 
     def impulse(self, q0: Vector, q1: Vector, q2: Vector, t) -> Vector:
-        return jnp.zeros_like(q1)
+        before, after = discrete_impulses(self.system, q0, q1, t - self.h), discrete_impulses(self.system, q1, q2, t)
+        return before[1] + after[0]
 
     def momentum(self, q0: Vector, q1: Vector, t) -> Vector:
-        return jax.grad(lambda x: self.system.call(self.system.lagrangian, q0, x))(q1)
+        return jax.grad(lambda x: self.system.call(self.system.lagrangian, q0, x, t=t))(q1)
 
     def outgoing(self, q0: Vector, q1: Vector, t) -> Vector:
-        return jax.grad(lambda x: self.system.call(self.system.lagrangian, x, q1))(q0)
+        left = jax.grad(lambda x: self.system.call(self.system.lagrangian, x, q1, t=t))(q0)
+        return left + discrete_impulses(self.system, q0, q1, t)[0]
 
     def incoming(self, q0: Vector, q1: Vector, t) -> Vector:
-        return self.momentum(q0, q1, t)
+        return self.momentum(q0, q1, t) + discrete_impulses(self.system, q0, q1, t)[1]
 
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
         """The user's `initial`."""
         initial = self.system.initial
-        return jnp.zeros(0) if initial is None else jnp.atleast_1d(self.system.call(initial, q0, q1))
+        return jnp.zeros(0) if initial is None else jnp.atleast_1d(self.system.call(initial, q0, q1, t=t))
 
 
 def implicit(equations: Callable, z: Float[Array, "z"]) -> Float[Array, "z"]:
@@ -185,12 +189,10 @@ def node_view(system: System | DiscreteSystem, scheme: Scheme | WindowMap | None
     step = jnp.asarray(as_step(h), dtype=float)
     points = jnp.zeros(n)
     if isinstance(system, DiscreteSystem):
-        if system.nodes_needed != 2:
-            raise ValueError(
-                f"system: its flow needs {system.nodes_needed} nodes; the theorems are about pairs (order, factor 2)"
-            )
-        count = check_discrete(system, jnp.zeros((2, n)))
-        return DiscreteNodes(step, system, count)
+        count, read = check_discrete(system, jnp.zeros((2, n))), system.reading(n)
+        if read.needed != 2:
+            raise ValueError(f"system: its flow needs {read.needed} nodes; the theorems are about pairs (order, factor 2)")
+        return DiscreteNodes(step, system, count, read)
     check_kind(system)
     chosen = Scheme("nodes") if scheme is None else own_scheme(scheme)
     check_maps(chosen, n)

@@ -51,6 +51,11 @@ class Regularity(Described):
         return (self.kinematic, self.reactions, self.constant_rank, self.forward, self.backward)
 
     @property
+    def same_rank(self) -> bool:
+        """φ∘β on D_K has one rank at all windows, full or not: condition 1 as printed, as far as the nodes can tell."""
+        return bool(np.ptp(self.constant_rank.ranks) == 0)
+
+    @property
     def regular(self) -> bool:
         """All conditions hold at every window: the discrete flow is a local diffeomorphism there."""
         return all(condition.holds for condition in self.conditions)
@@ -65,6 +70,8 @@ class Regularity(Described):
                 f"  {c.name}: {'holds' if c.holds else 'FAILS'}, rank {int(c.ranks.min())} of {c.wanted}, "
                 f"smallest singular value {c.smallest.min():.3g} at t = {self.t[c.worst]:g}"
             )
+        if not self.constant_rank.holds:
+            lines.append(f"  the rank of φ∘β {'is the same' if self.same_rank else 'changes'} along the nodes")
         return "\n".join([*lines, f"  largest left side of the node equations: {self.residual.max():.2e}"])
 
 
@@ -101,7 +108,8 @@ def regularity(
         TypeError: types.
 
     Source: Borda, Fernández, Grillo, Theorem 5.1. What differs: a full rank instead of a constant one. In a neighbourhood
-    the full rank stays constant, and condition 2 implies it wherever D_K gives m equations for q₂.
+    the full rank stays constant, and condition 2 implies it, so that it is not weaker: φ∘β is injective on the δq₂ in T D_K,
+    n - m of them or more, and has n - m components. `same_rank` is condition 1 as printed, at the nodes given.
 
     Example:
         >>> da.measure.regularity(pendulum, path).regular

@@ -119,6 +119,9 @@ class CriticalPoint(Described, eqx.Module):
 
     def switches(self, name: str) -> list[Float[np.ndarray, "switches"]]:
         """For every component of what `bounds` has, such as "u", the times at which it comes to a bound or leaves it."""
+        if name not in self.bounds:
+            known = ", ".join(map(repr, self.bounds)) or "nothing"
+            raise KeyError(f"name: found {name!r}; the solution has bounds on {known}")
         return self.bounds[name].switches()
 
     def interpolate(self, t: Float[np.ndarray, "..."]) -> Float[np.ndarray, "... n"]:

@@ -16,7 +16,11 @@ class Refinement(eqx.Module):
         steps: (meshes,) the numbers of steps of all meshes that were solved.
         costs: (meshes,) their costs.
         cost: the extrapolated cost.
-        error: its estimated error, by what one mesh less would have told; infinite where too few were solved.
+        error: its estimated error: by the measured order of extrapolated costs, three times as large for safety, or where
+            that cannot be measured by what one mesh less would have told; infinite where too few meshes were solved.
+        order: of the costs, as the three finest meshes have it; NaN where rounding or a change of sign hides it.
+        limit_order: of the extrapolated costs, as the four finest meshes have it, 4 of a regular problem; NaN as above, or
+            where the fourth was not solved.
 
     Example:
         >>> refined = da.refine(move, plan, initial=([0.0], [0.0]), final=([1.0], [0.0]), tolerance=1e-5)
@@ -30,6 +34,8 @@ class Refinement(eqx.Module):
     costs: Float[np.ndarray, "meshes"]
     cost: Float[np.ndarray, ""]
     error: Float[np.ndarray, ""]
+    order: Float[np.ndarray, ""] = eqx.field(default_factory=lambda: np.asarray(np.nan))
+    limit_order: Float[np.ndarray, ""] = eqx.field(default_factory=lambda: np.asarray(np.nan))
 
     @property
     def reached(self) -> bool:
@@ -40,4 +46,7 @@ class Refinement(eqx.Module):
         """One line for a person."""
         asked = float(self.tolerance * self.size)
         end = "" if self.reached else f"; not the {asked:.1e} asked for: allow more steps"
-        return f"limit of small steps {float(self.cost):.12g}, estimated error {float(self.error):.1e}{end}"
+        orders = f"order {self.order:.2f} measured" if np.isfinite(self.order) else "no order could be measured"
+        limit = f", {self.limit_order:.2f} of the limit" if np.isfinite(self.limit_order) else ", none of the limit"
+        told = f"{orders}{limit if np.isfinite(self.order) else ''}"
+        return f"limit of small steps {float(self.cost):.12g}, estimated error {float(self.error):.1e} ({told}){end}"

@@ -40,6 +40,9 @@ class Solution(CriticalPoint):
         final_time: how the last time was found where it is free, otherwise None.
         method: what found it, "dalembert" or "ipopt".
         coordinates: the names of q, () where there are none.
+        end_multipliers_initial: (m,) ν of ψ(q, q̇, …) = 0 where the first end is on a set, `initial=On(psi)`: the momenta are
+            -Dψᵀν, and the action of the ends ψ = c changes by ν·dc; None otherwise.
+        end_multipliers_final: the same at the last node, where the momenta are Dψᵀν.
         subject: what was solved, for pictures, alive in the process that solved it; of what is loaded its drawing.
 
     Example:
@@ -66,6 +69,8 @@ class Solution(CriticalPoint):
     final_time: FinalTime | None
     method: str = eqx.field(static=True)
     coordinates: tuple[str, ...] = eqx.field(static=True)
+    end_multipliers_initial: Float[np.ndarray, "m"] | None = None
+    end_multipliers_final: Float[np.ndarray, "m"] | None = None
     subject: Any = eqx.field(static=True, default=None)
 
     @property

@@ -21,7 +21,8 @@ class BoundaryStatistics(eqx.Module):
         condition: estimate of the 1-norm condition of the equilibrated KKT matrix.
         alternation: the largest part of a multiplier that changes its sign from node to node, relative to the multiplier,
             where it is no part of a smooth function; 0 otherwise. Beside Outcome.SUCCESS it is rounding.
-        violated_at: the time where the constraints are violated most, of a path of least violation; NaN of others.
+        violated_at: the time where the constraints are violated most, where the iteration ended with a violation; NaN of
+            others.
 
     Example:
         >>> bool(solution.statistics.residual < 1e-9)

@@ -47,7 +47,6 @@ COUNTED = (
     "refinement_steps",
 )
 MOMENTA = ("momenta_initial", "momenta_final")  # each is there where the end is given by derivatives
-ON_SETS = ("end_multipliers_initial", "end_multipliers_final")  # each is there where the end is on a set
 _STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
 # variable: (dimensions, long_name, units)
 COMMON = {
@@ -57,38 +56,56 @@ COMMON = {
     "flat_directions": ((), "independent variations that change it to third order only", "1"),
     "code": ((), "how the iteration ended", "1"),
 }
-VARIABLES = COMMON | {
-    "jets": (("window", "derivative", "coordinate"), "derivatives q⁽ʲ⁾ as the windows see them", f"{LENGTH} / {TIME}ʲ"),
-    "multipliers": (("window", "multiplier"), "multiplier λ of the differential constraints", "unit of L / unit of φ"),
-    "holonomic_multipliers": (("node", "holonomic"), "multiplier of the holonomic constraints", "unit of L / unit of φ"),
-    "momenta_initial": (("momentum", "coordinate"), "Ostrogradsky momentum p⁽ʲ⁾ at the first node", f"{FORCE} · {TIME}ʲ⁺¹"),
-    "momenta_final": (("momentum", "coordinate"), "Ostrogradsky momentum p⁽ʲ⁾ at the last node", f"{FORCE} · {TIME}ʲ⁺¹"),
-    "action": ((), "discrete action", f"unit of the Lagrangian · {TIME}"),
-}
-CONTROLLED = COMMON | {
-    "u": (("node", "control"), "control", "unit of the control"),
-    "multipliers": (("node", "multiplier"), "multiplier ν of the plant's constraints", "unit of L / unit of φ"),
-    "constraint_forces": (("node", "coordinate"), "force Rᵀν", FORCE),
-    "adjoints": (("node", "coordinate"), "adjoint λ of the equations of motion", f"unit of the cost / {FORCE}"),
-    "step_multipliers": (("step", "multiplier"), "adjoint η of the plant's constraints", "unit of the cost / unit of φ"),
-    "costates_initial": (
-        ("costate", "coordinate"),
-        "gradient of the cost by q and v at the first node",
-        "unit of the cost / …",
-    ),
-    "costates_final": (
-        ("costate", "coordinate"),
-        "gradient of the cost by q and v at the last node",
-        "unit of the cost / …",
-    ),
-    "cost": ((), "discrete cost", f"unit of the cost · {TIME}"),
+ENDS_ON_SETS = {  # each is there where the end is on a set
     "end_multipliers_initial": (
         ("equation_initial",),
         "multiplier ν of ψ at the first node",
-        "unit of the cost / unit of ψ",
+        "unit of what is minimal / unit of ψ",
     ),
-    "end_multipliers_final": (("equation_final",), "multiplier ν of ψ at the last node", "unit of the cost / unit of ψ"),
+    "end_multipliers_final": (
+        ("equation_final",),
+        "multiplier ν of ψ at the last node",
+        "unit of what is minimal / unit of ψ",
+    ),
 }
+VARIABLES = (
+    COMMON
+    | ENDS_ON_SETS
+    | {
+        "jets": (("window", "derivative", "coordinate"), "derivatives q⁽ʲ⁾ as the windows see them", f"{LENGTH} / {TIME}ʲ"),
+        "multipliers": (("window", "multiplier"), "multiplier λ of the differential constraints", "unit of L / unit of φ"),
+        "holonomic_multipliers": (("node", "holonomic"), "multiplier of the holonomic constraints", "unit of L / unit of φ"),
+        "momenta_initial": (
+            ("momentum", "coordinate"),
+            "Ostrogradsky momentum p⁽ʲ⁾ at the first node",
+            f"{FORCE} · {TIME}ʲ⁺¹",
+        ),
+        "momenta_final": (("momentum", "coordinate"), "Ostrogradsky momentum p⁽ʲ⁾ at the last node", f"{FORCE} · {TIME}ʲ⁺¹"),
+        "action": ((), "discrete action", f"unit of the Lagrangian · {TIME}"),
+    }
+)
+CONTROLLED = (
+    COMMON
+    | ENDS_ON_SETS
+    | {
+        "u": (("node", "control"), "control", "unit of the control"),
+        "multipliers": (("node", "multiplier"), "multiplier ν of the plant's constraints", "unit of L / unit of φ"),
+        "constraint_forces": (("node", "coordinate"), "force Rᵀν", FORCE),
+        "adjoints": (("node", "coordinate"), "adjoint λ of the equations of motion", f"unit of the cost / {FORCE}"),
+        "step_multipliers": (("step", "multiplier"), "adjoint η of the plant's constraints", "unit of the cost / unit of φ"),
+        "costates_initial": (
+            ("costate", "coordinate"),
+            "gradient of the cost by q and v at the first node",
+            "unit of the cost / …",
+        ),
+        "costates_final": (
+            ("costate", "coordinate"),
+            "gradient of the cost by q and v at the last node",
+            "unit of the cost / …",
+        ),
+        "cost": ((), "discrete cost", f"unit of the cost · {TIME}"),
+    }
+)
 # of what has bounds, where there are some; {x}: which of them
 BOUNDED = {
     "q": ("node", "coordinate"), "u": ("node", "control"), "v": ("v_place", "coordinate"),
@@ -113,6 +130,7 @@ FREE_TIME = {
 }
 
 # of a solution on refined meshes
+ORDERS = ("order", "limit_order")  # older files have none
 REFINED = {
     "tolerance": ((), "asked for, relative to the size", "1"),
     "size": ((), "∫|C|dt", f"unit of the cost · {TIME}"),
@@ -120,6 +138,8 @@ REFINED = {
     "costs": (("mesh",), "costs on the meshes", f"unit of the cost · {TIME}"),
     "cost": ((), "extrapolated cost", f"unit of the cost · {TIME}"),
     "error": ((), "estimated error of the extrapolated cost", f"unit of the cost · {TIME}"),
+    "order": ((), "measured order of the costs", "1"),
+    "limit_order": ((), "measured order of the extrapolated costs", "1"),
 }
 
 
@@ -204,7 +224,8 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
     }  # of q and u the values are those of the solution
     free = {name: np.array(data[f"T_{name}"].values) for name in FREE_TIME} if "T_guess" in data else None
     if "refinement_cost" in data:
-        values["refinement"] = Refinement(**{name: np.array(data[f"refinement_{name}"].values) for name in REFINED})
+        known = {name: f"refinement_{name}" for name in REFINED if f"refinement_{name}" in data}
+        values["refinement"] = Refinement(**{name: np.array(data[stored_as].values) for name, stored_as in known.items()})
     kind: Any = stored.kind  # every class of CONTENTS has a subject
     return kind(
         **values, **times, statistics=statistics, scheme=attribute(data, "windows"), bounds=bounds,
@@ -241,7 +262,9 @@ def _present(data: xarray.Dataset) -> tuple[str, ...]:
 def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
     """Whether the data set holds a solution, and dimensions and kind of its variables; ValueError naming what is wrong."""
     stored = CONTENTS[data.attrs["content"]]
-    found = {name: axes for name, (axes, *_) in stored.variables.items() if name in data or name not in (*MOMENTA, *ON_SETS)}
+    found = {
+        name: axes for name, (axes, *_) in stored.variables.items() if name in data or name not in (*MOMENTA, *ENDS_ON_SETS)
+    }
     found |= {name: (name,) for name in stored.times} | dict.fromkeys(_present(data), ())
     for x in BOUNDED:
         if f"{x}_lower" in data:
@@ -249,7 +272,8 @@ def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str
     if "T_guess" in data:
         found |= {f"T_{name}": () for name in FREE_TIME}
     if "refinement_cost" in data:
-        found |= {f"refinement_{name}": axes for name, (axes, *_) in REFINED.items()}
+        known = (name for name in REFINED if f"refinement_{name}" in data or name not in ORDERS)
+        found |= {f"refinement_{name}": REFINED[name][0] for name in known}
     layout = {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}
     check_variables(data, layout)
     check_outcomes(data)

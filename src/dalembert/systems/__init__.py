@@ -21,7 +21,8 @@ from dalembert.systems.distribution.reduction import Reduction, reduction
 from dalembert.systems.distribution.solvability import solvability
 from dalembert.systems.distribution.solvable import Solvability
 from dalembert.systems.equations import acceleration, energy, momentum
-from dalembert.systems.higher.ostrogradsky import Ostrogradsky, lift, ostrogradsky, ostrogradsky_momenta
+from dalembert.systems.higher.euler_lagrange import lift, ostrogradsky_momenta
+from dalembert.systems.higher.ostrogradsky import Ostrogradsky, ostrogradsky
 from dalembert.systems.higher.variational import VariationalProblem
 from dalembert.systems.redundant.independent import Independent, independent
 from dalembert.systems.reference import Reference, reference

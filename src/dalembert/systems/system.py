@@ -111,7 +111,7 @@ def check_system(system: Any) -> None:
         raise TypeError(f"system: found {described(system)}; give a System")
 
 
-Rebuilt = Callable[[Sequence[Any]], System]
+Rebuilt = Callable[[Sequence[Any]], Any]  # a problem of the same kind
 
 
 class SystemParts(NamedTuple):
@@ -122,8 +122,8 @@ class SystemParts(NamedTuple):
     key: Any
 
 
-def parts_of(system: System) -> SystemParts:
-    """The parts of a system."""
+def parts_of(system: Problem) -> SystemParts:
+    """The parts of a system, or of another problem."""
     (tree, leaves), walk = taken_apart(system), Walk()
     key = split(walk, system, [])
     return SystemParts(leaves, refilled(tree, leaves), key if walk.lasting else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -40,10 +40,26 @@ class Nodes(eqx.Module):
 
 
 class EndData(NamedTuple):
-    """derivatives: (r, n), q, q̇, … at the end; or nodes: (k, n)."""
+    """values: (r, n), q, q̇, … at the end, or its nodes (k, n); given: which of them are, (r,), the others being 0."""
 
     values: np.ndarray
     nodes: bool
+    given: tuple[bool, ...]
+
+    @property
+    def position(self) -> np.ndarray | None:
+        """(n,): of the end itself, the first of a row of nodes."""
+        return self.values[0] if self.given[0] else None
+
+    @property
+    def gap(self) -> int | None:
+        """The lowest derivative that is free below one that is given."""
+        return self.given.index(False) if False in self.given else None
+
+    @property
+    def velocity(self) -> np.ndarray | None:
+        """(n,), of an end by derivatives."""
+        return self.values[1] if not self.nodes and len(self.given) > 1 and self.given[1] else None
 
 
 def read_end(given: Any, name: str, k: int) -> EndData | None:
@@ -56,22 +72,42 @@ def read_end(given: Any, name: str, k: int) -> EndData | None:
                 f"{name}: found nodes of shape {given.q.shape}; a problem with {k} derivatives has {k} given nodes "
                 f"at an end, ({k}, n)"
             )
-        return EndData(given.q, True)
+        return EndData(given.q, True, (True,) * k)
     if not isinstance(given, list | tuple):
         raise TypeError(
             f"{name}: found {described(given)}; give a tuple (q,), (q, v), … of arrays (n,), or Nodes(array (k, n))"
         )
-    rows = [as_numbers(x, f"{name}[{i}]") for i, x in enumerate(given)]
+    _check_levels(given, name, k)
+    known = [x is not None for x in given]
+    while known and not known[-1]:
+        known.pop()
+    rows = [as_numbers(x, f"{name}[{i}]") for i, x in enumerate(given) if x is not None]
+    if not rows:
+        return None
     if any(r.ndim == 0 for r in rows):  # [0.0, 0.0] may be meant as q of two coordinates, or as (q, q̇) of one
         raise ValueError(
             f"{name}: found a number where an array (n,) belongs; give a tuple of arrays, such as ([x, y],) for q alone, "
             "([x], [v]) for q and its derivative of one coordinate"
         )
-    if not 1 <= len(rows) <= k:
-        raise ValueError(f"{name}: found {len(rows)} arrays; give q and at most {k - 1} of its derivatives")
     if any(r.shape != rows[0].shape or r.ndim != 1 or not r.size for r in rows):
         raise ValueError(f"{name}: found shapes {[r.shape for r in rows]}; every one is (n,)")
-    return EndData(np.array(rows), False)
+    values = np.zeros((len(known), *rows[0].shape))
+    values[known] = rows
+    return EndData(values, False, tuple(known))
+
+
+def _check_levels(given: Sequence, name: str, k: int) -> None:
+    """Errors where an end is given more than it has, or coordinate by coordinate."""
+    numbers = any(isinstance(x, int | float) for x in given)  # which are refused for what they are
+    if not given or (any(x is not None for x in given[k:]) and not numbers):
+        least = "q alone" if k == 1 else f"q and at most {k - 1} of its derivatives"
+        raise ValueError(f"{name}: found {len(given)} arrays; an end of a problem of order {k} is given {least}")
+    for i, x in enumerate(given):
+        if isinstance(x, Mapping) or (isinstance(x, list | tuple) and any(one is None for one in x)):
+            raise TypeError(
+                f"{name}[{i}]: found {described(x)}; of a VariationalProblem all coordinates of a derivative are given, "
+                "(n,), or None of them; of single coordinates give a set, On(lambda q, …: q[0] - 1.0)"
+            )
 
 
 class Through(NamedTuple):
@@ -156,7 +192,7 @@ def fill_slots(w: Windows, initial: EndData | None, final: EndData | None, throu
             where = nodes[: len(end.values)] if node == 0 else nodes[-len(end.values) :]
             fixed[where], values[where] = True, end.values
         else:
-            given = (w.owners == node) & (w.orders < len(end.values))
+            given = (w.owners == node) & np.isin(w.orders, np.flatnonzero(end.given))
             fixed[given], values[given] = True, end.values[w.orders[given]]
     fixed[nodes[at]], values[nodes[at]] = True, through.points
     return FilledSlots(fixed, values)
@@ -192,14 +228,15 @@ def smooth_path(t: np.ndarray, initial: EndData | None, final: EndData | None, t
     for side, end in enumerate((initial, final)):
         if end is None:
             continue
-        place, position = (t[0], end.values[0]) if side == 0 else (t[-1], end.values[-1] if end.nodes else end.values[0])
-        where.append(float(place))
-        what.append(position)
+        position, velocity = (end.values[-1] if side and end.nodes else end.position), end.velocity
+        if position is not None:
+            where.append(float(t[-side]))
+            what.append(position)
         if end.nodes and len(end.values) > 1:
             step = t[1] - t[0] if side == 0 else t[-1] - t[-2]
-            slopes[side] = (1, (end.values[1] - end.values[0] if side == 0 else end.values[-1] - end.values[-2]) / step)
-        elif not end.nodes and len(end.values) > 1:
-            slopes[side] = (1, end.values[1])
+            velocity = (end.values[1] - end.values[0] if side == 0 else end.values[-1] - end.values[-2]) / step
+        if velocity is not None:
+            slopes[side] = (1, velocity)
     if not where:
         return lambda s, order: np.zeros((len(s), n))
     if len(where) == 1:

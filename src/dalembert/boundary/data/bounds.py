@@ -29,7 +29,9 @@ def read_bounds(bounds: Any, known: Mapping[str, Bounded], nodes: int) -> dict[s
         raise TypeError(f"bounds: found {described(bounds)}; give a mapping {{{right}}}")
     for name in bounds:
         if name not in known:
-            raise ValueError(f"bounds: found {name!r}; bounds are on {', '.join(map(repr, known))}")
+            coordinate = name in (known["q"].names or ()) if "q" in known else False
+            right = f': {{"q": {{{name!r}: (lower, upper)}}}} for a coordinate' if coordinate else ""
+            raise ValueError(f"bounds: found {name!r}; bounds are on {', '.join(map(repr, known))}{right}")
     found = {}
     for name in known:
         both = np.full((2, nodes, known[name].size), [[[-np.inf]], [[np.inf]]])

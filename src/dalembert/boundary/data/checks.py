@@ -12,7 +12,7 @@ from dalembert.boundary.data.boundary_data import EndData
 from dalembert.boundary.data.sizes import Densities, Sizes
 from dalembert.discretize.curves import holonomic_derivatives
 from dalembert.systems import InconsistentDataError, RankDeficientError
-from dalembert.systems.higher.ostrogradsky import constraint_rates
+from dalembert.systems.higher.euler_lagrange import constraint_rates
 from dalembert.systems.higher.variational import (
     VariationalProblem,
     density,
@@ -83,6 +83,22 @@ def check_problem(
         flat = _flat_directions(hessian + np.einsum("m,smij->sij", weights, curved), rows)
     if len(flat):
         _refuse_singular(problem, flat)
+
+
+def check_gap(problem: VariationalProblem, end: EndData | None, name: str) -> None:
+    """ValueError where a derivative is given, one below it is free, and constraints join the two."""
+    if (
+        end is None
+        or end.gap is None
+        or not (problem.holonomic or any(i < problem.derivatives for i, _ in problem.differential))
+    ):
+        return
+    given = end.given.index(True, end.gap)
+    raise ValueError(
+        f"{name}: found derivative {given} given and {end.gap} free (None), which constraints of lower order than L join: "
+        "what they leave of the given one depends on where the end is. Give that part as a set, On(lambda q, v: …), with "
+        "one equation for each direction that the constraints leave"
+    )
 
 
 def check_end_constraints(

@@ -40,7 +40,7 @@ def repeated(
         return ends
     values = start.values.copy()
     values[0] += final.of(n, problem.coordinates)
-    return start, EndData(values, False)
+    return start, start._replace(values=values)
 
 
 def sets_of(problem: VariationalProblem, ends: tuple[Any, Any], start: EndData | None, n: int) -> EndSets:
@@ -51,7 +51,9 @@ def sets_of(problem: VariationalProblem, ends: tuple[Any, Any], start: EndData |
     on = [EndFunction(bare, end.psi, _holonomic_rates) if isinstance(end, On) else None for end in ends]
     tied, shift, final = np.zeros((k, n), dtype=bool), np.zeros((k, n)), ends[1]
     if isinstance(final, Periodic):
-        tied[0 if start is None else len(start.values) :] = True
+        tied[:] = True
+        if start is not None:
+            tied[np.flatnonzero(start.given)] = False
         shift[0] = final.of(n, problem.coordinates)
         if any(0 < order < k for order, _ in problem.differential):
             raise ValueError(

@@ -17,6 +17,7 @@ from dalembert.discretize.windows import Windows
 from dalembert.systems.sizes import power_of_two
 
 SLIGHT = 1e-3  # part of the first path's extent that counts where the given positions lie closer together
+SMALLEST = 1e-280  # the last digits of less are no normal numbers, and 0 in a thread of XLA
 FAR = 2.0  # extents: a path farther than that from zero is counted from an origin of its own
 
 
@@ -53,7 +54,8 @@ def origin_of(given: Float[np.ndarray, "points n"], path: Float[np.ndarray, "nod
     low, high = points.min(axis=0), points.max(axis=0)
     low, high = (np.where(low == high, x, y) for x, y in ((path.min(axis=0), low), (path.max(axis=0), high)))
     middle = 0.5 * (low + high)
-    unit = power_of_two(np.where(high > low, high - low, np.spacing(np.abs(middle)) * 2.0**20), upwards=True)
+    least = np.spacing(np.maximum(np.abs(middle), SMALLEST)) * 2.0**20
+    unit = power_of_two(np.where(high > low, high - low, least), upwards=True)
     return np.where(np.abs(middle) < FAR * unit, 0.0, unit * np.round(middle / unit))
 
 

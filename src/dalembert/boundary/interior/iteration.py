@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from dalembert.algebra import inertia
 from dalembert.boundary.interior import rules
-from dalembert.boundary.interior.barrier import Bounds, barrier_of, longest
+from dalembert.boundary.interior.barrier import Bounds, barrier_of
 from dalembert.boundary.interior.filter import Filter
 from dalembert.boundary.interior.machine import InteriorMachine
-from dalembert.boundary.interior.path import FIRST_BARRIER, InteriorPath, violation
+from dalembert.boundary.interior.path import FIRST_BARRIER, BarrierStep, InteriorPath, violation
 from dalembert.boundary.interior.restoration import restored
-from dalembert.boundary.interior.rules import BarrierErrors, Standing
-from dalembert.boundary.kkt.linear import BandedFactors, FrontalFactors, LinearSolver
+from dalembert.boundary.interior.rules import BarrierErrors
+from dalembert.boundary.interior.search import StepSearch
+from dalembert.boundary.kkt.linear import FrontalFactors, LinearSolver
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
 from dalembert.boundary.newton.merit import NOISE
@@ -34,15 +34,6 @@ from dalembert.interrupts import wanted
 WARM_BARRIER = 1e-7  # least μ of a warm start
 RELAX = 1e-8  # of a singular system
 SHORTEST_FRONTAL = 30  # blocks: the inertia that every iteration asks for costs more in a band
-
-
-class BarrierStep(NamedTuple):
-    """A step with its factors; slope: of the barrier function along it."""
-
-    step: np.ndarray
-    factors: BandedFactors | FrontalFactors
-    residual: np.ndarray
-    slope: float
 
 
 class InteriorPoint:
@@ -55,6 +46,7 @@ class InteriorPoint:
         self._unknowns = np.ravel(~kkt.fixed & kkt.primal).astype(float)
         self._dual, self._held = self._unknowns * kkt.flat_units / kkt.curvature, kkt.held / kkt.flat_units
         self._least = settings.tolerance / 10.0
+        self._search = StepSearch(kkt, settings, self.bounds)
         self._machine = None if linear.frontal is None else InteriorMachine(kkt, linear, settings, self.bounds)
 
     def minimise(
@@ -80,7 +72,9 @@ class InteriorPoint:
 
     def _advanced(self, path: InteriorPath) -> bool:
         """As far as machine code goes, then one iteration; whether that was the end."""
-        return (self._machine is not None and self._machine.run(path)) or self._stepped(path)
+        if self._machine is not None and path.watch is None and self._machine.run(path):
+            return True
+        return self._stepped(path)
 
     def _begun(self, z: np.ndarray, forces: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, float]:
         """(path, multipliers, μ). Where multipliers are known μ is as small as the equations are solved there, and slacks
@@ -106,14 +100,15 @@ class InteriorPoint:
             return True
         self._lower(path)
         direction = self._direction(path)
-        if direction is None:
+        if direction is None and path.watch is None:
             it.end = Termination.SINGULAR
             return True
         it.iterations += 1
-        if not self._contradictory(path) and self._search(path, direction):
+        if self._search.moved(path, None if direction is None or self._contradictory(path) else direction):
             self._unjam(path)
             return False
         it.restorations += 1
+        path.shortened = 0
         if path.violation > self.settings.tolerance and restored(path, self.settings):
             return False
         infeasible = path.violation > 1e3 * self.settings.tolerance and it.iterations < self.settings.max_iterations
@@ -153,7 +148,7 @@ class InteriorPoint:
                 break
             path.barrier = float(rules.lowered(path.barrier, self._least, xp=np))
         if path.barrier < before:
-            path.filter.clear()
+            path.begin_anew()
 
     def _unjam(self, path: InteriorPath) -> None:
         """A larger μ where slacks have stopped several steps one after the other: the path touches a bound at single nodes,
@@ -162,7 +157,7 @@ class InteriorPoint:
             return
         path.jammed, path.raises = 0, path.raises + 1
         path.barrier = float(rules.widened(path.barrier, xp=np))
-        path.filter.clear()
+        path.begin_anew()
 
     def _direction(self, path: InteriorPath) -> BarrierStep | None:
         """Newton's step, the shift raised until the inertia is that of a minimum; None: singular."""
@@ -207,70 +202,3 @@ class InteriorPoint:
             return inertia(matrix()[0], kkt.lower, 0.0).negative
         curvature = products[:, ~kkt.primal].sum() - products[:, kkt.primal].sum()
         return self._constraints + int(curvature <= -NOISE * (abs(it.at.objective) + np.abs(products).sum()))
-
-    def _search(self, path: InteriorPath, direction: BarrierStep) -> bool:
-        """Whether a point on the step, halved from the longest inside, is accepted; the path moves there."""
-        it, bounds, step = path.newton, self.bounds, direction.step
-        fraction = float(rules.fraction(path.barrier, xp=np))
-        changes = bounds.changes(step)
-        dual = (path.barrier - path.multipliers * changes) / path.slacks - path.multipliers
-        own = longest(path.multipliers, dual, fraction)
-        at, length = path.standing(it.at, it.z), longest(path.slacks, changes, fraction)
-        path.whole = False
-        path.jammed = int(rules.jams(length, path.jammed, xp=np))
-        stopped = rules.stopped(length, at.violation, self.settings.tolerance)
-        found, first = self._cut(path, direction, at, fraction) if stopped else None, True
-        if found is not None:
-            path.jammed = 0
-        while found is None and rules.long_enough(length):
-            z = it.z + length * step
-            new = self.kkt.evaluate(z)
-            standing = path.standing(new, z)
-            if path.filter.accepts(at, standing, direction.slope, length):
-                found, path.whole = (z, new), length == own == 1.0
-            elif first and standing.finite and standing.violation >= at.violation:
-                found = self._corrected(path, direction, at, new, length)
-            if found is None:
-                length, first = 0.5 * length, False
-        if found is None:
-            return False
-        reached = path.standing(found[1], found[0])
-        path.jammed = int(rules.patient(path.jammed, path.barrier, path.raises, xp=np))
-        path.filter.remembers(at, reached, direction.slope, length)
-        path.multipliers = path.multipliers + own * dual
-        path.move(*found)
-        path.clip()
-        return True
-
-    def _cut(
-        self, path: InteriorPath, direction: BarrierStep, at: Standing, fraction: float
-    ) -> tuple[np.ndarray, Evaluation] | None:
-        """The whole step with every slack cut for itself, where that lowers the violation, which one slack would stop."""
-        z = self.bounds.cut(path.newton.z, direction.step, path.slacks, fraction)
-        new = self.kkt.evaluate(z)
-        standing = path.standing(new, z)
-        taken = rules.much_better(at, standing) and path.filter.allows(standing)
-        return (z, new) if taken else None
-
-    def _corrected(
-        self, path: InteriorPath, direction: BarrierStep, at: Standing, new: Evaluation, length: float
-    ) -> tuple[np.ndarray, Evaluation] | None:
-        """Corrections of second order: the step towards c(z) + c(z + step) = 0 by the same factors."""
-        kkt, it, bounds = self.kkt, path.newton, self.bounds
-        fraction = float(rules.fraction(path.barrier, xp=np))
-        constraints, before = length * it.at.gradient, at.violation
-        for _ in range(rules.CORRECTIONS):
-            constraints = constraints + new.gradient
-            step = direction.factors.solve(np.where(kkt.primal, -direction.residual, -constraints * kkt.free))
-            if not np.all(np.isfinite(step)):
-                return None
-            short = longest(path.slacks, bounds.changes(step), fraction)
-            z = it.z + short * step
-            new = kkt.evaluate(z)
-            standing = path.standing(new, z)
-            if path.filter.accepts(at, standing, direction.slope, length):
-                return z, new
-            if not standing.finite or rules.no_better(standing, before):
-                return None
-            before, constraints = standing.violation, short * constraints
-        return None

@@ -108,7 +108,8 @@ class InteriorMachine:
         numbers = self._numbers | {
             "small": path.filter.small, "largest": path.filter.largest, "barrier": path.barrier,
             "last_shift": path.last_shift, "shift": it.shift, "update": it.update, "whole": float(path.whole),
-            "jammed": path.jammed, "raises": path.raises, "iterations": it.iterations, "factorizations": it.factorizations,
+            "jammed": path.jammed, "raises": path.raises, "shortened": path.shortened,
+            "iterations": it.iterations, "factorizations": it.factorizations,
             "trusted": float(it.linear.trusted), "sound": float(it.linear.sound), "nudged": float(it.linear.nudged),
             "corners": len(path.filter.corners), "objective": it.at.objective, "violation": it.at.violation,
             "norm": it.at.norm, "theta": here.violation, "logarithms": here.logarithms,
@@ -132,7 +133,7 @@ class InteriorMachine:
         it, n = path.newton, path.newton.z.size
         corners = self._part(workspace, "filter")[: 2 * int(found["corners"])]
         path.filter.corners = list(zip(corners[::2].tolist(), corners[1::2].tolist(), strict=True))
-        path.barrier, path.last_shift = found["barrier"], found["last_shift"]
+        path.barrier, path.last_shift, path.shortened = found["barrier"], found["last_shift"], int(found["shortened"])
         it.linear.nudged = found["nudged"] > 0.0
         if int(found["iterations"]) == it.iterations:
             return

@@ -11,6 +11,7 @@ from dalembert.boundary.interior import rules
 from dalembert.boundary.interior.barrier import Barrier
 from dalembert.boundary.interior.filter import Filter
 from dalembert.boundary.interior.rules import LastStep, Standing
+from dalembert.boundary.kkt.linear import BandedFactors, FrontalFactors
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton.iterate import Iterate
 
@@ -27,6 +28,30 @@ class Seen(NamedTuple):
     logarithms: float
 
 
+class BarrierStep(NamedTuple):
+    """A step with its factors; slope: of the barrier function along it."""
+
+    step: np.ndarray
+    factors: BandedFactors | FrontalFactors
+    residual: np.ndarray
+    slope: float
+
+
+class Watch(NamedTuple):
+    """Where a step begins, and what is asked of it. length: the longest inside; dual: change of the multipliers; whole:
+    whether nothing shortens either; fraction: τ; trials: whole steps that were taken since, see `StepSearch`."""
+
+    where: Seen
+    multipliers: np.ndarray
+    direction: BarrierStep
+    at: Standing
+    length: float
+    dual: np.ndarray
+    whole: bool
+    fraction: float
+    trials: int = 0
+
+
 @dataclasses.dataclass
 class InteriorPath:
     """A path inside its bounds. multipliers: z of the bounds, barrier: μ. newton: the rest."""
@@ -40,6 +65,8 @@ class InteriorPath:
     last_shift: float = 0.0
     jammed: int = 0  # steps, one after the other, that slacks have stopped
     raises: int = 0  # of μ
+    shortened: int = 0  # steps, one after the other, that the filter has shortened
+    watch: Watch | None = None  # where to go back to, while whole steps are tried
     residual: tuple[float, float] | None = None  # of the gradient, and what it is relative to, once it is computed
     whole: bool = False  # whether the last step was Newton's, neither shortened nor corrected
     _points: tuple[Seen, ...] = ()
@@ -81,6 +108,11 @@ class InteriorPath:
         """At a point whose numbers are known."""
         self.newton.move(here.z, here.at)
         self.slacks, self.residual, self._points = here.slacks, None, (here,)
+
+    def begin_anew(self) -> None:
+        """With another μ: what was said of points with the last one is of no use."""
+        self.filter.clear()
+        self.shortened, self.watch = 0, None
 
     def clip(self) -> None:
         """Multipliers back to where they are near μ/s."""

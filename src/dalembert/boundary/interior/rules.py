@@ -30,6 +30,7 @@ CORRECTIONS = 4  # of second order
 SHORT, CUT = 0.5, 0.5  # step length below which slacks are cut one by one, where that leaves this part of the violation
 JAMMED, PATIENCE = 0.05, 3  # step length of a path that slacks stop, and how many such steps raise μ
 RAISE, RAISED, LARGEST_BARRIER = 10.0, 10, 1e3  # by how much, how often, and to what at most
+WATCHED, TRIALS = 5, 3  # shortened steps one after the other, after which so many whole ones are tried
 FARTHEST = 1e8  # times what the path reaches: a longer step is that of constraints which contradict each other
 WORSE = 0.99  # of the violation, which a correction has to lower more
 
@@ -175,6 +176,15 @@ def patient(jammed, barrier, raises, *, xp: Any = jnp):
 
 def stuck(jammed):
     return jammed >= PATIENCE
+
+
+def shortens(halved, shortened, *, xp: Any = jnp):
+    """How many steps one after the other the filter has shortened; halved: whether the last one, 1.0 or 0.0."""
+    return xp.where(halved > 0.0, shortened + 1.0, 0.0)
+
+
+def watches(shortened):
+    return shortened >= WATCHED
 
 
 def widened(barrier, *, xp: Any = jnp):

@@ -39,7 +39,7 @@ from dalembert.tracing import seldom
 
 class Transcription(NamedTuple):
     """A kkt, where its parts stand, and the windows it was made from. equations: the places among all differential
-    constraints of those of L's own order; groups: those of lower order; watched: what else has bounds."""
+    constraints of those of L's own order; groups: those of lower order; watched: what else has bounds; ends: not given."""
 
     kkt: KKTSystem
     layout: BlockLayout
@@ -49,6 +49,7 @@ class Transcription(NamedTuple):
     groups: list[Group]
     watched: WatchedPaths | None
     tie: Tie | None = None
+    ends: MovingEnds | None = None
 
     @property
     def blocks_of_nodes(self) -> np.ndarray:
@@ -172,7 +173,7 @@ def transcribe(
         parts = with_free_time(parts, orders, float(windows.t[0]), layout.part("time").start)
     samples = _samples(parts.scales, sample.reshape(len(made.fixed), stride * n))
     kkt = KKTSystem(*parts, samples, role=lambda codes: role_of(codes, problem, {}))
-    return Transcription(kkt, layout, windows, made.data, equations, groups, watched, tie)
+    return Transcription(kkt, layout, windows, made.data, equations, groups, watched, tie, ends)
 
 
 def _monitored(windows: Windows, layout: BlockLayout, fixed_slots: np.ndarray, sizes: Sizes) -> Monitored:

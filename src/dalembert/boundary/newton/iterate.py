@@ -21,6 +21,7 @@ class Termination(enum.IntEnum):
     INFEASIBLE = 4
     ALTERNATING = 5
     INTERRUPTED = 6
+    UNBOUNDED = 7
 
 
 @dataclasses.dataclass(frozen=True)

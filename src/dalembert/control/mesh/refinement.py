@@ -1,15 +1,14 @@
 """refine: solutions on finer and finer nodes, until the limit of small steps is known well enough.
 
-Three meshes are halves of each other, a base, M and F, and their costs have order 2: E_F = (4J_F - J_M)/3 has order 4, and
-what it differs from E_M = (4J_M - J_B)/3 is taken for its error. Where that comes from say `local_errors`: steps with the
-larger part of it are halved. A node is put where a bound is reached or left: with a kink inside a step the error is of order
-2 without being regular, and nothing can be extrapolated.
+Four meshes are halves of each other, a root, its halves, quarters and eighths, and their costs have order 2: the limit of
+the two finest has order 4, and the four say whether it does, see `extrapolation`. Where its error comes from say
+`local_errors`: steps with the larger part of it are halved. A node is put where a bound is reached or left: with a kink
+inside a step the error is of order 2 without being regular, and nothing can be extrapolated.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from dalembert.boundary.data.columns import at_times
 from dalembert.boundary.data.free_time import Free, fitted
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal, settings
+from dalembert.control.mesh.extrapolation import apart, limit_of
 from dalembert.control.mesh.local_errors import StepSums, local_errors
 from dalembert.control.mesh.switching import switch_times, with_switches
 from dalembert.control.problem import Lobatto, OptimalControl, check_solution_of
@@ -30,10 +30,12 @@ from dalembert.numbers import as_tolerance, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution, Refinement
 
-COARSEST = 4  # steps of a base mesh
+COARSEST, FEW = 2, 4  # steps of a root: the least, and of the first one
+PARTS = 8  # of a step of the root in the finest mesh
 SHARE = 0.5  # of the tolerance over all steps, beyond which a step is halved
 MOST = 10_000_000
 SOLVED = 1e-9  # the tolerance to which every mesh is solved, and nothing is known better
+TINY = 1e-300
 MOST_CYCLES = 40  # a cycle halves the steps with the larger errors
 
 
@@ -89,7 +91,7 @@ def refine(
         (12.0, True)
     """
     check_solution_of(problem, solution)
-    tolerance, most = float(as_tolerance(tolerance)), whole_number(most_steps, "most_steps", 4 * COARSEST, MOST)
+    tolerance, most = float(as_tolerance(tolerance)), whole_number(most_steps, "most_steps", PARTS * COARSEST, MOST)
     options = settings(SOLVED, max_iterations, "minimum")
     if T is not None and not isinstance(T, Free):
         raise TypeError(f"T: found {described(T)}; give Free(…) where the final time was free, the solution has its times")
@@ -119,9 +121,9 @@ def _check_rows(bounds: Any) -> None:
             )
 
 
-def _first_base(t: Float[np.ndarray, "nodes"], kept: list[float]) -> Float[np.ndarray, "nodes"]:
-    """Every fourth of the nodes, of a few nodes all, with those that are to stay."""
-    chosen = t[::4] if len(t) > 4 * COARSEST else t
+def _first_root(t: Float[np.ndarray, "nodes"], kept: list[float]) -> Float[np.ndarray, "nodes"]:
+    """Every eighth of the nodes, of a few nodes more, with those that are to stay."""
+    chosen = t[:: max(1, min(PARTS, (len(t) - 1) // FEW))]
     near = [t[np.argmin(np.abs(t - time))] for time in kept]
     return np.unique(np.concatenate([chosen, t[-1:], near]))
 
@@ -145,25 +147,25 @@ class _Meshes:
 
     def refined(self, solution: ControlSolution, tolerance: float) -> ControlSolution:
         """From a first solution to the last that is found, with what all of them tell."""
-        best, base, meshes = solution, _first_base(solution.t, self._kept_in(solution)), []
+        best, root, meshes = solution, _first_root(solution.t, self._kept_in(solution)), []
         told = Refinement(*map(np.asarray, (tolerance, 0.0, np.zeros(0, int), np.zeros(0), solution.cost, np.inf)))
         for _ in range(MOST_CYCLES):
-            three = self._three(base, best) if 4 * (len(base) - 1) <= self.most else []
-            meshes += [(len(s.t) - 1, float(s.cost)) for s in three]
-            if not three:
+            nested = self._nested(root, best) if PARTS * (len(root) - 1) <= self.most else []
+            meshes += [(len(s.t) - 1, float(s.cost)) for s in nested]
+            if not nested:
                 break
-            best = three[0]
-            if len(three) < 3:  # too few steps for a solution
-                base = _halved(best.t[::4])
+            best = nested[0]
+            if len(nested) < 3:  # too few steps for a solution
+                root = _halved(best.t[::PARTS])
                 continue
-            cost, coarse = ((4.0 * float(h.cost) - float(twice.cost)) / 3.0 for h, twice in itertools.pairwise(three))
-            parts = self._errors(best, abs(cost - coarse))
-            size = float(parts.sizes.sum())
-            error = float(parts.values.sum()) + SOLVED * size
-            told = Refinement(*map(np.asarray, (tolerance, size, *zip(*meshes, strict=True), cost, error)))
+            costs = [float(s.cost) for s in nested]
+            parts = self._errors(best, apart(costs))
+            size, least = float(parts.sizes.sum()), float(parts.values.sum())
+            limit = limit_of(costs, SOLVED * size, least)
+            told = Refinement(*map(np.asarray, (tolerance, size, *zip(*meshes, strict=True), *limit)))
             if told.reached:
                 break
-            base = self._next(best, parts.values, tolerance * size)
+            root = self._next(best, parts.values * (limit.error / max(least, TINY)), tolerance * size)
         return dataclasses.replace(best, refinement=told, subject=Depicted(self.problem.system))
 
     def _on(self, t: np.ndarray, guess: ControlSolution, certify: bool = False) -> Asked:
@@ -183,13 +185,13 @@ class _Meshes:
         begin, last = solution.t[[0, -1]]
         return (begin + (self.passed.times - begin) * (last - begin) / (self.T.guess - begin)).tolist()
 
-    def _three(self, base: np.ndarray, guess: ControlSolution) -> list[ControlSolution]:
-        """On the quarters, the halves and the steps of the base mesh, as far as they are solved.
+    def _nested(self, root: np.ndarray, guess: ControlSolution) -> list[ControlSolution]:
+        """On the eighths, the quarters, the halves and the steps of the root, as far as they are solved.
 
         The finest first: a coarse one may lead from the same guess to another extremal.
         """
-        found, t = [], _halved(_halved(base))
-        for _ in range(3):
+        found, t = [], _halved(_halved(_halved(root)))
+        for _ in range(min(4, int(np.log2(PARTS * (len(root) - 1))))):  # not on one step
             guess = self._solved(t, guess, not found)
             if guess.outcome is not Outcome.SUCCESS:
                 break
@@ -210,12 +212,13 @@ class _Meshes:
         return again if again.outcome is Outcome.SUCCESS else found
 
     def _errors(self, fine: ControlSolution, error: float) -> StepSums:
-        """Parts of the error by the steps of the base mesh."""
+        """Parts of the error by steps of which the finest mesh has quarters."""
         coarse, middle, own = (control_search(self.problem, self._on(fine.t[::part], fine)) for part in (4, 2, 1))
         return local_errors(coarse, middle, own, error)
 
     def _next(self, fine: ControlSolution, errors: np.ndarray, allowed: float) -> Float[np.ndarray, "nodes"]:
-        """The next base mesh: steps with more than their share of the error are halved."""
+        """The next root: steps with more than their share of the error are halved."""
+        errors = errors.reshape(-1, 2).sum(axis=1)
         share = min(SHARE * allowed / len(errors), SHARE * float(errors.max()))
-        base = _halved(fine.t[::4], errors >= share)
-        return with_switches(base, switch_times(fine), self._kept_in(fine))
+        root = _halved(fine.t[::PARTS], errors >= share)
+        return with_switches(root, switch_times(fine), self._kept_in(fine))

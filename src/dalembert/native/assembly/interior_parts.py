@@ -18,7 +18,8 @@ WORDS = Packing.words(
 )  # fmt: skip
 SCALARS = Packing.scalars(
     "tolerance", "least", "largest_update", "count", "curvature", "small", "largest", "corrections", "barrier", "last_shift",
-    "shift", "update", "whole", "jammed", "raises", "iterations", "factorizations", "trusted", "sound", "nudged", "corners",
+    "shift", "update", "whole", "jammed", "raises", "shortened", "iterations",
+    "factorizations", "trusted", "sound", "nudged", "corners",
     "objective", "violation", "norm", "theta", "logarithms", "new_objective", "new_violation", "new_norm", "new_theta",
     "new_logarithms", "new_finite", "allowed",
 )  # fmt: skip
@@ -54,6 +55,8 @@ class InteriorRules(NamedTuple):
     jams: Callable
     patient: Callable
     stuck: Callable
+    shortens: Callable
+    watches: Callable
     widened: Callable
     clipped: Callable
     accurate: Callable

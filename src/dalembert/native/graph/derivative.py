@@ -15,7 +15,7 @@ from dalembert.native.graph.dependence import reached
 from dalembert.native.graph.graph import Graph, Unsupported
 
 Row = dict[int, int]  # column → the node of the derivative, where it is not 0 by structure
-Slope = Callable[[Graph, int, tuple[int, ...]], Sequence[int | None]]  # ∂op/∂operand, None for 0
+Slope = Callable[[Graph, int, tuple[int, ...]], Sequence[int]]  # (graph, result, operands) → ∂op/∂operand
 
 
 def jacobian(g: Graph, outputs: Sequence[int], inputs: Sequence[int]) -> np.ndarray:
@@ -69,7 +69,7 @@ def _row(g: Graph, rows: dict[int, Row], op: str, i: int, x: tuple[int, ...]) ->
         raise Unsupported(op, "has no derivative here")
     total: Row = {}
     for row, slope in zip(moving, SLOPES[op](g, i, x), strict=True):
-        for k, own in (row or {}).items() if slope is not None else ():
+        for k, own in (row or {}).items():
             product = g.apply("mul", slope, own)
             total[k] = g.apply("add", total[k], product) if k in total else product
     return _kept(g, total)

@@ -14,17 +14,18 @@ from dalembert.outcome import Outcome
 class Pivoted:
     """Writes the blocks "pivot", from which it goes to "accept", and "again", from which it goes to "iterate".
 
-    inner: values at the iterate z; values: those of the step.
+    inner: values at the iterate z; values: those of the step. pivoted: at the iterate, in "pivot" and what follows from it
+    alone.
     """
 
     def __init__(self, frame: ScalarFrame, inner: Values, values: Values, z: Sequence[str]):
         self.frame, self.code = frame, frame.code
-        self.inner, self.values, self.z = inner, values, z
+        self.inner, self.pivoted, self.values, self.z = inner, dict(inner), values, z
 
     def write(self) -> None:
         f, c, report = self.frame, self.code, self.frame.part["report"]
         c.label("pivot")
-        code = self._solution(f.emitter.emit(f.outputs.f, self.inner))
+        code = self._solution(f.emitter.emit(f.outputs.f, self.pivoted))
         f.add("slow", "1")
         for i, slot in enumerate((f.size, f.sign, f.determinant)):
             c.store(c.load(c.at(report, i)), slot)
@@ -71,7 +72,7 @@ class Pivoted:
             c.store("0.0", c.at(f.part["matrix"], i))
         for i, node in enumerate(f.outputs.jacobian):
             if node != f.step.graph.zero:
-                c.store(f.emitter.emit([node], self.inner)[0], c.at(f.part["matrix"], i))
+                c.store(f.emitter.emit([node], self.pivoted)[0], c.at(f.part["matrix"], i))
         arguments = ", ".join(f"ptr {f.part[name]}" for name in ("matrix", "right", "report"))
         return c.let(f"call i64 %solver(i64 {n}, {arguments})")
 

@@ -119,7 +119,7 @@ class StepCode:
         if f.plan is not None:
             self._direct(f.plan, inner, values, z)
         if isinstance(f, ScalarFrame):
-            Pivoted(f, dict(inner), values, z).write()
+            Pivoted(f, inner, values, z).write()
         c.label("accept")
 
     def _direct(self, plan: Plan, inner: Values, values: Values, z: Sequence[str]) -> None:

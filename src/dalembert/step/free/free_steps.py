@@ -23,8 +23,9 @@ from dalembert.step.free.next_time import next_step
 from dalembert.step.options import RunOptions
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.start.higher import Begun, from_nodes
-from dalembert.step.start.higher_checks import as_multipliers, check_consistent, check_regular, first_matrix
+from dalembert.step.start.higher_checks import as_multipliers, check_consistent, first_matrix
 from dalembert.systems import VariationalProblem, check_x64
+from dalembert.systems.higher.data import check_regular
 from dalembert.systems.higher.variational import check_problem, common_order, constraint_numbers
 from dalembert.systems.sizes import check_resolved
 from dalembert.tracing import Jitted
@@ -66,7 +67,8 @@ def simulate_free_steps(
             scheme.
         times: (2,) the times of the nodes, (2k,) with a scheme.
         steps: N, with the first.
-        multipliers: of differential constraints of order r: (r, m), as those with nodes in `simulate`.
+        multipliers: of differential constraints of order r: (r, m), as those with nodes in `simulate`. With Hermite windows
+            λ at the r points between the first two nodes, (1, r m), point after point.
         scheme: Interpolated() or Averaged() for the paper's windows; None for those described above.
         tolerance: on Newton's update, as in `simulate`.
         max_iterations: of Newton's method, in one step.
@@ -74,7 +76,8 @@ def simulate_free_steps(
 
     Returns:
         A Path whose t are the times found, with its provenance. v are difference quotients between nodes, for k > 1 the
-        velocities of the nodes.
+        velocities of the nodes; multipliers those of every window as given at the start, or of the nodes where there are no
+        differential constraints.
 
     Raises:
         ValueError: an argument has the wrong shape or value; the message names it.
@@ -133,8 +136,6 @@ def _first_nodes(problem: VariationalProblem, nodes, times, hermite: bool) -> tu
             "Backwards in time give the Lagrangian of reversed time, L(q, -v, -t)"
         )
     check_resolved("times", np.abs(t).max(), np.diff(t).min())
-    if hermite and (problem.differential or problem.holonomic):
-        raise ValueError("scheme: a flow of Hermite windows takes no constraints; give Interpolated() and 2k nodes")
     return np.column_stack([t, q.reshape(known, -1)]), q.shape[-1]
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dalembert.discretize import DiscreteSystem, Scheme
-from dalembert.discretize.discrete import discrete_equations
+from dalembert.discretize.discrete import Reading, discrete_equations
 from dalembert.discretize.discrete import node_reactions as discrete_reactions
 from dalembert.discretize.nodes import Interval, Kick, Node, kick_equations, node_equations, node_reactions
 from dalembert.step.programs.base import ONE_STAGE, Outputs, StepProgram, Vector, joined, velocity_scale
@@ -218,10 +218,14 @@ class KickDriftKick(StepProgram):
 
 @final
 class DiscreteProgram(StepProgram):
-    """z = (v', λ), q₂ = q₁ + h v', from discrete data; s stacks the last differences over h, the latest first."""
+    """z = (v', λ), q₂ = q₁ + h v', from discrete data; s stacks the last differences over h, the latest first.
+
+    read: which nodes the equations of a step read; λ belongs to the node whose equation is solved.
+    """
 
     system: DiscreteSystem
     m: int = eqx.field(static=True)
+    read: Reading = eqx.field(static=True)
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -229,7 +233,7 @@ class DiscreteProgram(StepProgram):
 
     @property
     def multiplier_time(self) -> float:
-        return 0.0
+        return -float(self.read.delay)
 
     @property
     def levels(self) -> tuple[str, str]:
@@ -237,22 +241,32 @@ class DiscreteProgram(StepProgram):
 
     @property
     def starting_nodes(self) -> int:
-        return self.system.nodes_needed - 1
+        return self.read.needed - 1
 
     def nodes(self, z, q, s, h) -> list[Vector]:
         n = q.shape[0]
         out = [q + h * z[:n], q]
-        for i in range(self.system.nodes_needed - 1):
+        for i in range(self.read.needed - 1):
             out.append(out[-1] - h * s[i * n : (i + 1) * n])
         return out[::-1]
 
     def residual(self, z, q, s, t, h, held_force):
         n = q.shape[0]
-        equations = discrete_equations(self.system, self.nodes(z, q, s, h), z[n:], h)
+        equations = discrete_equations(self.system, self.read, self.nodes(z, q, s, h), z[n:], t, h)
         return equations.at[:n].add(h * held_force)
 
     def guess(self, q, s, t, h):
-        return jnp.concatenate([s[: q.shape[0]], jnp.zeros(self.m)])
+        """The last difference; where reactions read the newest node, a parabola and λ of least squares, not 0."""
+        n = q.shape[0]
+        if not self.read.delay:
+            return jnp.concatenate([s[:n], jnp.zeros(self.m)])
+        z = jnp.concatenate([2.0 * s[:n] - s[n : 2 * n], jnp.zeros(self.m)])
+        rows, left = self.reactions(z, q, s, t, h), self.residual(z, q, s, t, h, jnp.zeros_like(q))[:n]
+        return z.at[n:].set(-jnp.linalg.solve(rows @ rows.T, rows @ left) / h)
+
+    def reactions(self, z, q, s, t, h):
+        begin = t - (self.read.delay + self.system.factor - 1) * h
+        return discrete_reactions(self.system, self.read.at(self.system, self.nodes(z, q, s, h))[1], begin)
 
     def scale(self, z, q, s, h):
         n = q.shape[0]
@@ -267,11 +281,7 @@ class DiscreteProgram(StepProgram):
         return q + 0.5 * h * v, v
 
     def outputs(self, z, q, s, t, h, held_force):
-        n, nodes = q.shape[0], self.nodes(z, q, s, h)
-        k, j = self.system.order, self.system.factor
-        start = len(nodes) - 1 - j
-        rows = discrete_reactions(self.system, nodes[start : start + k + 1])
-        return Outputs(z[n:], rows.T @ z[n:])
+        return Outputs(z[q.shape[0] :], self.reactions(z, q, s, t, h).T @ z[q.shape[0] :])
 
     def constraint_point(self, z, q, s, t, h):
         n = q.shape[0]
@@ -287,4 +297,4 @@ class DiscreteProgram(StepProgram):
         return n if self.m == 1 else None
 
     def velocity(self, s):
-        return s[: s.shape[0] // (self.system.nodes_needed - 1)]
+        return s[: s.shape[0] // (self.read.needed - 1)]

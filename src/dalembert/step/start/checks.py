@@ -33,6 +33,10 @@ def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, i
     names = system.trailing
     if feedback is not None and isinstance(system, VariationalProblem):
         raise ValueError("feedback: a VariationalProblem has no forces from outside; put them into a System")
+    if feedback is not None and program.multiplier_time < 0:
+        raise ValueError(
+            "feedback: reactions of this system read later nodes; its steps have no force from outside of their own"
+        )
     if isinstance(step_options.branch, Avoid) and step_options.branch.factor is not None:
         divided(program, q.shape[0])
     rule = next((f for name in ("function", "factor", "least") if (f := getattr(step_options.branch, name, None))), None)
@@ -92,11 +96,11 @@ def initial_value(initial):
     return jax.tree_util.tree_map_with_path(leaf, initial, is_leaf=lambda x: x is None)
 
 
-def as_nodes(nodes, r: int):
+def as_nodes(nodes):
     """The first nodes of a discrete system as a float array (r, n), finite."""
     points = as_array(nodes, "nodes")
-    if points.ndim != 2 or points.shape[0] != r or points.shape[1] == 0:
-        raise ValueError(f"nodes: found shape {points.shape}; give the first {r} nodes, shape ({r}, n)")
+    if points.ndim != 2 or len(points) < 2 or points.shape[1] == 0:
+        raise ValueError(f"nodes: found shape {points.shape}; give the first nodes, two or more, shape (r, n)")
     return points
 
 
@@ -106,21 +110,24 @@ def check_discrete(system: DiscreteSystem, points) -> int:
 
 
 def _check_discrete(system: DiscreteSystem, points) -> int:
-    n = points.shape[1]
-    last = ", p" if system.parameters is not None else ""
+    n, last, t = points.shape[1], system.trailing, jnp.zeros(())
     words = ", ".join(f"q{i}" for i in range(system.order + 1)) + last
-    shape = output_shape(lambda: system.call(system.lagrangian, points[0], points[1]), "lagrangian", "q0, q1" + last)
+    shape = output_shape(lambda: system.call(system.lagrangian, points[0], points[1], t=t), "lagrangian", "q0, q1" + last)
     if shape != ():
         raise ValueError(f"lagrangian: returns shape {shape}; a scalar is needed")
-    initial, kinematic = system.initial, system.kinematic
+    initial, kinematic, forces = system.initial, system.kinematic, system.forces
+    if forces is not None:
+        shape = output_shape(lambda: jnp.stack(system.called(forces, points[0], points[1])), "forces", "q0, q1" + last)
+        if shape != (2, n):
+            raise ValueError(f"forces: returns shape {shape}; two impulses (f⁻, f⁺) of shape ({n},) are needed")
     if initial is not None:
-        shape = output_shape(lambda: system.call(initial, points[0], points[1]), "initial", "q0, q1" + last)
+        shape = output_shape(lambda: system.call(initial, points[0], points[1], t=t), "initial", "q0, q1" + last)
         if len(shape) > 1:
             raise ValueError(f"initial: returns shape {shape}; give a scalar or shape (k,)")
     if kinematic is None:
         return 0
     window = [points[0]] * (system.order + 1)
-    shape = output_shape(lambda: system.call(kinematic, *window), "kinematic", words)
+    shape = output_shape(lambda: system.call(kinematic, *window, t=t), "kinematic", words)
     if len(shape) > 1:
         raise ValueError(f"kinematic: returns shape {shape}; give a scalar or shape (m,)")
     m = shape[0] if shape else 1
@@ -128,7 +135,7 @@ def _check_discrete(system: DiscreteSystem, points) -> int:
     if function is None:
         name, function, wanted = ("virtual", system.virtual, (n, n - m))
     assert function is not None
-    shape = output_shape(lambda: system.call(function, *window), name, words)
+    shape = output_shape(lambda: system.call(function, *window, t=t), name, words)
     flat = wanted[0] == 1 if name == "reactions" else wanted[1] == 1
     if shape != wanted and not (flat and shape == (n,)):
         raise ValueError(f"{name}: returns shape {shape}; shape {wanted} is needed")

@@ -26,12 +26,13 @@ from dalembert.discretize.window_maps import Hermite, Interpolated, as_windows
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.programs.scaled import in_units, units_for
 from dalembert.step.run.state import Grid
-from dalembert.step.start.higher_checks import as_multipliers, as_rows, check_consistent, check_regular, first_matrix
+from dalembert.step.start.higher_checks import as_multipliers, as_rows, check_consistent, first_matrix
 from dalembert.step.start.prepared import Given, Prepared
 from dalembert.systems import VariationalProblem, is_traced
 from dalembert.systems.checks import check_parameters
+from dalembert.systems.higher.data import check_regular
+from dalembert.systems.higher.euler_lagrange import next_derivatives, ostrogradsky_momenta
 from dalembert.systems.higher.orders import true_orders
-from dalembert.systems.higher.ostrogradsky import next_derivatives, ostrogradsky_momenta
 from dalembert.systems.higher.variational import common_order, constraint_numbers, density, holonomic_constraints
 from dalembert.systems.sizes import units_of
 from dalembert.tracing import Jitted, seldom
@@ -144,7 +145,7 @@ def _from_taylor(problem, scheme, jets, multipliers, t0, h) -> Begun:
     Windows with knots that coincide would put a point mass into the multipliers of the first windows.
     """
     k, order = problem.derivatives, multipliers.shape[0]
-    highest, rate = next_derivatives(problem, jets, multipliers, t0)
+    highest, rate, _ = next_derivatives(problem, jets, multipliers, t0)
     rates, free = jnp.concatenate([jets[1:], highest[None]]), jnp.concatenate([multipliers, rate[None]])
     taylor = lambda rows, first, s: sum(x * s ** (first + i) / factorial(first + i) for i, x in enumerate(rows))  # noqa: E731
     nodes = [jnp.zeros_like(jets[0])]

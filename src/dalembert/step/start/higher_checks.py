@@ -14,9 +14,10 @@ from dalembert.numbers import as_array
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.systems import VariationalProblem
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError
-from dalembert.systems.consistency import STEPS, STILL
-from dalembert.systems.higher.ostrogradsky import constraint_rates, highest_matrix
-from dalembert.systems.sizes import allowed, units_of, with_inertia
+from dalembert.systems.consistency import STEPS
+from dalembert.systems.higher.data import sizes_of
+from dalembert.systems.higher.euler_lagrange import constraint_rates
+from dalembert.systems.sizes import allowed, units_of
 from dalembert.tracing import seldom
 
 
@@ -50,7 +51,7 @@ def check_consistent(problem: VariationalProblem, scheme: WindowMap, given, jets
     """φ and the derivatives of it which jets determine are zero; φ at all nodes and Φ_d at their windows, M̃_d."""
     what = "φ and its time derivatives must vanish" if jets else "φ at the nodes and Φ_d at their windows must vanish"
     values, slopes = (np.asarray(x) for x in _restrictions(problem, scheme, given, jets, h, t0))
-    sizes = _sizes(np.asarray(given), jets, STEPS * abs(float(h)))
+    sizes = sizes_of(np.asarray(given), jets, STEPS * abs(float(h)))
     limits = allowed(slopes.reshape(len(values), given.size), sizes.ravel(), np.asarray(given).ravel())
     if not np.all(np.abs(values) <= limits):
         raise InconsistentDataError(f"{'jets' if jets else 'nodes'}: {what}; they are {values}")
@@ -65,42 +66,6 @@ def _restrictions(problem: VariationalProblem, scheme: WindowMap, given, jets: b
         return jnp.concatenate([jnp.zeros(0), *(jnp.ravel(y) for y in jax.tree.leaves(left))])
 
     return values(given), jax.jacfwd(values)(given)
-
-
-def _sizes(given: np.ndarray, jets: bool, time: float) -> np.ndarray:
-    """Of each number given: how far positions move in `time`, over powers of it for derivatives; |q| where nothing moves."""
-    orders = np.arange(len(given))[:, None] if jets else np.zeros((len(given), 1))
-    moves = np.abs(given[1:]) * time ** orders[1:] if jets else STEPS * np.abs(np.diff(given, axis=0))
-    reach = moves.max(axis=0, initial=0.0)
-    still = np.max(reach) <= STILL * np.max(np.abs(given[0]))
-    return with_inertia(np.abs(given[0]) if still else reach, np.ones(given.shape[1])) / time**orders
-
-
-def check_regular(problem: VariationalProblem, derivatives, multipliers, t0) -> None:
-    """[[∂²L̃/∂q⁽ᵏ⁾², φ_highestᵀ], [φ_highest, 0]] is regular: L̃ and the constraints determine q⁽ᵏ⁾ and the multipliers."""
-    n, k = derivatives.shape[1], problem.derivatives
-    matrix = np.asarray(highest_matrix(problem, derivatives, multipliers, t0))
-    rows = matrix[n:, :n]
-    if rows.shape[0] and not (found := numerical_rank(rows)).full:
-        raise RankDeficientError(
-            f"constraints: the {rows.shape[0]} gradients with respect to the highest derivatives have rank "
-            f"{found.rank} at t0: equations "
-            f"{list(found.dependent_rows)} depend on the others"
-        )
-    if not np.all(np.isfinite(matrix)):
-        raise RankDeficientError(f"jets: ∂²L/∂q⁽ᵏ⁾² is not finite at t0: {matrix[:n, :n]}")
-    if (found := numerical_rank(matrix * units_of(matrix, n))).full:
-        return
-    if not np.any(matrix[:n, :n]):
-        raise RankDeficientError(
-            f"lagrangian: singular Lagrangian: ∂²L/∂q⁽ᵏ⁾² = 0 for k = {k}, L does not depend on its highest "
-            f"derivative or is linear "
-            f"in it, and the constraints do not determine it. Lower derivatives={k}, or use a regular L"
-        )
-    raise RankDeficientError(
-        f"lagrangian: singular Lagrangian: ∂²L/∂q⁽ᵏ⁾² with the constraints' gradients, {matrix.shape[0]} rows, has rank "
-        f"{found.rank} at t0, so that q⁽{k}⁾ is not determined"
-    )
 
 
 def first_matrix(program: HigherProgram, q, s, z, t, h) -> np.ndarray:

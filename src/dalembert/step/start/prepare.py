@@ -165,27 +165,27 @@ _second_node = Jitted(second_node)
 
 
 @seldom
-def _first_action(system: DiscreteSystem, points):
-    return system.call(system.lagrangian, points[0], points[1])
+def _first_action(system: DiscreteSystem, points, t0):
+    return system.call(system.lagrangian, points[0], points[1], t=t0)
 
 
 @seldom
-def _initial(system: DiscreteSystem, points):
+def _initial(system: DiscreteSystem, points, t0):
     """The initial condition and its derivative by the first two nodes, (m, 2, n)."""
     condition = system.initial
     assert condition is not None
-    function = lambda x: jnp.atleast_1d(system.call(condition, x[0], x[1]))  # noqa: E731
+    function = lambda x: jnp.atleast_1d(system.call(condition, x[0], x[1], t=t0))  # noqa: E731
     return function(points[:2]), jax.jacfwd(function)(points[:2])
 
 
-def _check_submersion(system: DiscreteSystem, points: np.ndarray, by_second: Float[np.ndarray, "k n"]) -> None:
+def _check_submersion(system: DiscreteSystem, points: np.ndarray, t0, by_second: Float[np.ndarray, "k n"]) -> None:
     """p₁|D_d is a submersion: from every point near q₀ pairs in D_d start. Equations of q₀ alone restrict to a leaf.
 
     These are the ones whose derivative by q₁ is zero elsewhere, too.
     """
     apart = points[1] - points[0]
     elsewhere = points[1] + np.where(apart != 0.0, apart, 0.1) * np.cos(1.0 + np.arange(len(apart)))
-    other = np.asarray(_initial(system, jnp.asarray([points[0], elsewhere]))[1])[:, 1]
+    other = np.asarray(_initial(system, jnp.asarray([points[0], elsewhere]), t0)[1])[:, 1]
     here, there = (np.linalg.norm(x, axis=1) for x in (by_second, other))
     rows = np.flatnonzero((here > 0.0) | (there > 0.0))
     found = numerical_rank(np.where((here > VANISHED * there)[:, None], by_second, 0.0)[rows])
@@ -199,23 +199,27 @@ def _check_submersion(system: DiscreteSystem, points: np.ndarray, by_second: Flo
 
 def prepare_discrete(system: DiscreteSystem, given: Given, grid: Grid, scheme) -> Prepared:
     """Check the first nodes, and take the differences of them."""
-    r, steps = system.nodes_needed, grid.steps
     if given.nodes is None or given.q0 is not None or given.v0 is not None:
+        r = max(2, system.factor, system.order)
         raise ValueError(f"nodes: a DiscreteSystem starts from its first {r} nodes, nodes=[q0, q1, …], not from q0 and v0")
     if scheme is not None:
         raise ValueError("scheme: a DiscreteSystem is discrete already; a scheme belongs to a System")
-    points = as_nodes(given.nodes, r)
+    points = as_nodes(given.nodes)
     if system.coordinates is not None and len(system.coordinates) != points.shape[1]:
         raise ValueError(f"nodes: found n = {points.shape[1]}; the system names {len(system.coordinates)} coordinates")
+    m = check_discrete(system, points)
+    read, steps = system.reading(points.shape[1]), grid.steps
+    r = read.needed
+    if len(points) != r:
+        raise ValueError(f"nodes: found shape {points.shape}; give the first {r} nodes, shape ({r}, n)")
     if steps < r - 1:
         raise ValueError(f"steps: found {steps}; the {r} nodes given are already those of {r - 1} steps")
-    m = check_discrete(system, points)
     if not is_traced(system, points):
         check_parameters(system)
-        if not np.isfinite(value := float(_first_action(system, points))):
+        if not np.isfinite(value := float(_first_action(system, points, grid.t0))):
             raise ValueError(f"lagrangian: is {value} at the first two nodes; it must be finite there")
         if system.initial is not None:
-            left, slopes = (np.asarray(x) for x in _initial(system, points))
+            left, slopes = (np.asarray(x) for x in _initial(system, points, grid.t0))
             both = np.asarray(points[:2])
             apart = STEPS * np.abs(both[1] - both[0])
             size = with_inertia(apart if np.any(apart) else np.abs(both[0]), np.ones(len(apart)))
@@ -223,6 +227,6 @@ def prepare_discrete(system: DiscreteSystem, given: Given, grid: Grid, scheme) -
                 raise InconsistentDataError(
                     f"nodes: the first two must lie in D_d, where the initial condition is 0; it is {left}"
                 )
-            _check_submersion(system, both, slopes[:, 1])
+            _check_submersion(system, both, grid.t0, slopes[:, 1])
     d = jnp.diff(points, axis=0)[::-1] / grid.h
-    return Prepared(DiscreteProgram(system, m), points, points[-1], d.reshape(-1), None)
+    return Prepared(DiscreteProgram(system, m, read), points, points[-1], d.reshape(-1), None)

@@ -1,4 +1,6 @@
-"""q̇ = v, v̇ = a(q, v, t) in machine code; (a, λ) solves the equations of motion with the constraints on accelerations."""
+"""q̇ = v, v̇ = a(q, v, t) in machine code; (a, λ) solves the equations of motion with the constraints on accelerations.
+
+And the equations of order k, whose state is (q, …, q⁽²ᵏ⁻¹⁾, λ, …, λ⁽ʳ⁻¹⁾)."""
 
 from __future__ import annotations
 
@@ -12,6 +14,9 @@ from dalembert.native import Accuracy, CompiledFlow, FlowFunctions, ImplicitPart
 from dalembert.systems.compiled.function import REMEMBERED
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.equations import EXACT, first_guess, kkt_residual
+from dalembert.systems.higher.euler_lagrange import highest_equations, ostrogradsky_momenta
+from dalembert.systems.higher.variational import VariationalProblem
+from dalembert.systems.problem import Problem
 from dalembert.systems.roles import role_of
 from dalembert.systems.sizes import units_of
 from dalembert.systems.system import Rebuilt, System, parts_of
@@ -36,7 +41,7 @@ class SystemFlow(NamedTuple):
 
 
 def flow_of(
-    system: System, what: tuple[Hashable, ...], size: int, functions: Callable[[Rebuilt], FlowFunctions]
+    system: Problem, what: tuple[Hashable, ...], size: int, functions: Callable[[Rebuilt], FlowFunctions]
 ) -> SystemFlow:
     """Machine code that serves all systems of this structure; Unsupported where it cannot be made.
 
@@ -56,7 +61,7 @@ def flow_of(
     return SystemFlow(found, parts.leaves)
 
 
-def _name_role(reason: Unsupported, system: System) -> None:
+def _name_role(reason: Unsupported, system: Problem) -> None:
     """Say in which of the system's functions stands what cannot be translated."""
     if reason.place is not None:
         reason.role = role_of(reason.place.codes, system, {})
@@ -80,6 +85,31 @@ def reduced_flow(system: System, n: int, m: int) -> SystemFlow:
         return FlowFunctions(field, outputs, part)
 
     return flow_of(system, ("reduced", n, m), 2 * n, functions)
+
+
+def derivatives_flow(problem: VariationalProblem, n: int, r: int, m: int, mh: int) -> SystemFlow:
+    """y = (q, …, q⁽²ᵏ⁻¹⁾, λ, …, λ⁽ʳ⁻¹⁾), z = (q⁽²ᵏ⁾, λ⁽ʳ⁾, μ); its outputs are (momenta, μ)."""
+    k = problem.derivatives
+
+    def parts(y):
+        return y[: 2 * k * n].reshape(2 * k, n), y[2 * k * n :].reshape(r, m)
+
+    def functions(rebuilt: Rebuilt) -> FlowFunctions:
+        def equations(z, y, t, *given):
+            return highest_equations(rebuilt(given), *parts(y), t, z)
+
+        def field(z, y, t, *given):
+            jets, free = parts(y)
+            return jnp.concatenate([jets[1:].ravel(), z[:n], free[1:].ravel(), z[n : n + m if r else n]])
+
+        def outputs(z, y, t, *given):
+            return jnp.concatenate([ostrogradsky_momenta(rebuilt(given), *parts(y), t).ravel(), z[n + m :]])
+
+        units = lambda matrix: units_of(matrix, n, jnp)  # noqa: E731
+        part = ImplicitPart(equations, np.zeros(n + m + mh), units, EXACT.tolerance, EXACT.max_iterations)
+        return FlowFunctions(field, outputs, part)
+
+    return flow_of(problem, ("derivatives", n, r, m, mh), 2 * k * n + r * m, functions)
 
 
 def drift(system: System, q, v, t):

@@ -44,3 +44,17 @@ def conditions_of(
             term = OnSet(function, layout.n, layout.k, split)
             found.append(EndCondition(term, places, (windows.t[[end]],), own, max(places)[0]))
     return found
+
+
+def end_multipliers(
+    ends: MovingEnds | None, windows: Windows, layout: BlockLayout, z: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """ν of ψ = 0 at the first and at the last end of a path (blocks, b), where they lie on sets: L̃ has -νᵀψ."""
+    if ends is None:
+        return None, None
+    found: list[np.ndarray | None] = []
+    for end, function, number in zip((0, -1), ends.sets.on, ends.sets.equations, strict=True):
+        owner = max(place for level in _places(windows, layout, end) for place in level)[0]
+        own = z[owner, layout.part("ends")][2 * ends.sets.carried :][:number]
+        found.append(None if function is None else -own)
+    return found[0], found[1]

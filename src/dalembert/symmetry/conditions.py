@@ -1,0 +1,242 @@
+"""What it means that a vector field leaves a Lagrangian, constraints and forces as they are: derivatives at sampled points.
+
+A sample is a jet (q, v, a) of a System, (q, q̇, …, q⁽ᵏ⁾) of a VariationalProblem, as one array (slots, n). ξ moves it along
+(ξ, Dξ v, Dξ a + D²ξ(v, v), …). Every condition is linear in ξ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.systems import System, VariationalProblem
+from dalembert.systems.constraints import WithForces
+from dalembert.systems.equations import all_reactions, first_derivative, force, reactions, value
+from dalembert.systems.higher.variational import density, differential_constraints, holonomic_constraints
+from dalembert.tracing import seldom
+
+Jet = Float[Array, "slots n"]
+NOISE = 1e-13  # of the largest terms of a condition: what is smaller is rounding, and is not made larger
+
+
+def slots_of(problem: System | VariationalProblem) -> int:
+    """How many derivatives a sample has, q among them."""
+    return 3 if isinstance(problem, System) else problem.derivatives + 1
+
+
+def action(problem: System | VariationalProblem, jet: Jet, t) -> Float[Array, ""]:
+    """L."""
+    if isinstance(problem, System):
+        return problem.call(problem.lagrangian, jet[0], jet[1], t=t)
+    return density(problem, list(jet), t)
+
+
+def equations(problem: System | VariationalProblem, jet: Jet, t) -> Float[Array, "m"]:
+    """φ of every constraint, at its own order."""
+    if isinstance(problem, System):
+        rows = [value(problem, c, jet[0], jet[1], jet[2], t) for c in problem.constraints]
+        return jnp.concatenate([jnp.zeros(0), *rows])
+    return jnp.concatenate([holonomic_constraints(problem, jet[0], t), differential_constraints(problem, list(jet), t)])
+
+
+def restrictions(problem: System | VariationalProblem, jet: Jet, t) -> Float[Array, "r"]:
+    """`equations`, and what holonomic constraints demand of the derivatives: zero on the samples."""
+    if isinstance(problem, System):
+        rates = [first_derivative(problem, c, jet[0], jet[1], t) for c in problem.constraints if c.order == 0]
+        return jnp.concatenate([equations(problem, jet, t), *rates])
+    found, of = [equations(problem, jet, t)], lambda x, s: holonomic_constraints(problem, x[0], s)
+    for _ in range(problem.derivatives):
+        of = _total_derivative(of)
+        found.append(of(jnp.concatenate([jet, jnp.zeros_like(jet[:1])]), t))
+    return jnp.concatenate(found)
+
+
+def _total_derivative(function):
+    """Σ_j ∂f/∂q⁽ʲ⁾ q⁽ʲ⁺¹⁾ + ∂f/∂t."""
+
+    def rate(jet, t):
+        now = jnp.asarray(t, dtype=float)
+        ahead = jnp.concatenate([jet[1:], jnp.zeros_like(jet[:1])])
+        return jax.jvp(function, (jet, now), (ahead, jnp.ones_like(now)))[1]
+
+    return rate
+
+
+class Facts(NamedTuple):
+    """What enters the conditions at K samples; "slot" stands for q, v, a, …
+
+    value: L (K,). action: L by each slot (K, slots, n). force: f (K, n), and by slots (K, n, slots, n). equations: φ by
+    slots (K, m, slots, n). rows: R (K, m, n). given: rows that the user wrote (K, g, n), and by slots (K, g, n, slots, n).
+    """
+
+    value: Any
+    action: Any
+    force: Any
+    force_by: Any
+    equations: Any
+    rows: Any
+    given: Any
+    given_by: Any
+
+
+@seldom
+def _facts(problem: System | VariationalProblem, jets, times) -> Facts:
+    def one(jet, t):
+        pushed = lambda x: force(problem, x[0], x[1], t) if isinstance(problem, System) else jnp.zeros_like(x[0])  # noqa: E731
+        given = lambda x: _given_rows(problem, x, t)  # noqa: E731
+        rows = jnp.zeros((0, jet.shape[1]))
+        if isinstance(problem, System):
+            rows = all_reactions(problem, jet[0], jet[1], jet[2], t)
+        return Facts(
+            *jax.value_and_grad(lambda x: action(problem, x, t))(jet), pushed(jet), jax.jacfwd(pushed)(jet),
+            jax.jacfwd(lambda x: equations(problem, x, t))(jet), rows, given(jet), jax.jacfwd(given)(jet),
+        )  # fmt: skip
+
+    return jax.vmap(one)(jets, times)
+
+
+def _given_rows(problem: System | VariationalProblem, jet: Jet, t) -> Float[Array, "g n"]:
+    """R of constraints whose forces the user wrote, or an actuator's; those of Chetaev go with φ."""
+    none = jnp.zeros((0, jet.shape[1]))
+    if not isinstance(problem, System):
+        return none
+    chosen = [
+        c for c in problem.constraints if not (isinstance(c, WithForces) and c.reactions is None and c.virtual is None)
+    ]
+    return jnp.concatenate([none, *(reactions(problem, c, jet[0], jet[1], jet[2], t) for c in chosen)])
+
+
+def facts_at(problem: System | VariationalProblem, jets: np.ndarray, times: np.ndarray) -> Facts:
+    """At samples (K, slots, n)."""
+    return Facts(*map(np.asarray, _facts(problem, jets, times)))
+
+
+class Directions(NamedTuple):
+    """p vector fields at K samples: ξ lifted to each slot (K, slots, n, p), and its slope Dξ (K, n, n, p)."""
+
+    lifted: np.ndarray
+    slope: np.ndarray
+
+
+def affine_directions(jets: np.ndarray, sizes: np.ndarray, centre: np.ndarray) -> Directions:
+    """ξ = A(q - centre) + b, in units of s: the p = n² + n fields s_i (q_j - c_j)/s_j ∂_i and s_i ∂_i."""
+    (count, slots, n), each = jets.shape, np.diag(sizes)
+    relative = jets / sizes
+    relative[:, 0] -= centre / sizes
+    linear = np.einsum("ia,ksj->ksiaj", each, relative).reshape(count, slots, n, n * n)
+    constant = np.zeros((count, slots, n, n))
+    constant[:, 0] = each
+    slope = np.einsum("ia,lj->ilaj", each, np.diag(1.0 / sizes)).reshape(n, n, n * n)
+    slope = np.concatenate([slope, np.zeros((n, n, n))], axis=2)
+    return Directions(np.concatenate([linear, constant], axis=3), np.broadcast_to(slope, (count, *slope.shape)))
+
+
+def affine_units(scales: np.ndarray) -> np.ndarray:
+    """(n² + n,) with which those fields are at most of the size of the coordinates, and of their rates, in every slot."""
+    ratios = scales[:, :, None] / scales[:, None, :]  # (slots, i, j): of q_j ∂_i
+    return np.concatenate([(np.min(ratios, axis=0) / ratios[0]).ravel(), np.ones(scales.shape[1])])
+
+
+class LeftSides(NamedTuple):
+    """Left sides (rows, p), zero where a field satisfies them, and the sums of the sizes of their terms."""
+
+    sums: np.ndarray
+    terms: np.ndarray
+
+
+class Conditions(NamedTuple):
+    """action: ξL. constraints: ξφ where φ = 0. forces: the change of f. reactions: of the space of reactions. work: R ξ and
+    f·ξ, what enters the balance of the momentum.
+    """
+
+    action: LeftSides
+    constraints: LeftSides
+    forces: LeftSides
+    reactions: LeftSides
+    work: LeftSides
+
+
+def conditions(facts: Facts, along: Directions, sizes: np.ndarray) -> Conditions:
+    """The conditions on p fields. sizes: (n,) of the coordinates."""
+    bare = [np.abs(x) for x in facts], [np.abs(x) for x in along]
+    sums, terms = _left_sides(facts, along), _left_sides(Facts(*bare[0]), Directions(*bare[1]))
+    kernels = _kernels(facts.rows * sizes)
+    unit = sizes[:, None]
+    found = [
+        (sums[0], terms[0]),
+        (sums[1], terms[1]),
+        (sums[2] * unit, terms[2] * unit),
+        (_inside(sums[3] * unit, kernels), _inside(terms[3] * unit, np.abs(kernels))),
+        (sums[4], terms[4]),
+    ]
+    return Conditions(*(LeftSides(*(x.reshape(-1, x.shape[-1]) for x in pair)) for pair in found))
+
+
+def _left_sides(facts: Facts, along: Directions) -> tuple[np.ndarray, ...]:
+    """ξL, ξφ, ξf + Dξᵀf, ξR + R Dξ, and (R ξ, f·ξ)."""
+    xi = along.lifted[:, 0]
+    changed = lambda by: np.einsum("k...sn,ksnp->k...p", by, along.lifted)  # noqa: E731
+    carried = lambda rows: np.einsum("k...n,knip->k...ip", rows, along.slope)  # noqa: E731
+    work = np.concatenate([np.einsum("kmn,knp->kmp", facts.rows, xi), np.einsum("kn,knp->kp", facts.force, xi)[:, None]], 1)
+    return (
+        changed(facts.action), changed(facts.equations), changed(facts.force_by) + carried(facts.force),
+        changed(facts.given_by) + carried(facts.given), work,
+    )  # fmt: skip
+
+
+def _kernels(rows: np.ndarray) -> np.ndarray:
+    """Orthonormal bases of ker R, (K, n, n - m)."""
+    count, m, n = rows.shape
+    if not m:
+        return np.broadcast_to(np.eye(n), (count, n, n))
+    return np.linalg.svd(rows, full_matrices=True)[2][:, m:].transpose(0, 2, 1)
+
+
+def _inside(turned: np.ndarray, kernels: np.ndarray) -> np.ndarray:
+    """What of (K, g, n, p) covectors acts on ker R, (K, g, n - m, p)."""
+    return np.einsum("kgip,kid->kgdp", turned, kernels)
+
+
+def equilibrated(blocks: Sequence[LeftSides], units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All rows, each over the largest of its terms, and units (p,) of the fields in which no field is small in all rows.
+
+    units: in which the fields are about as large as each other; from these the largest terms are told. Each block is divided
+    by the root of its length, so that its rows count as much as one.
+    """
+    blocks = [x for x in blocks if len(x.sums)]
+    lengths = [_lengths(x.terms * units) for x in blocks]
+    largest = np.max([np.max(x.terms / size[:, None], axis=0) for x, size in zip(blocks, lengths, strict=True)], axis=0)
+    chosen = np.where(largest > 0.0, 1.0 / np.where(largest > 0.0, largest, 1.0), units)
+    rows = [x.sums * chosen / size[:, None] / np.sqrt(len(size)) for x, size in zip(blocks, lengths, strict=True)]
+    return np.vstack(rows), chosen
+
+
+def _lengths(terms: np.ndarray) -> np.ndarray:
+    """The largest term of each row, and at least what is no rounding of the largest of all; 1 where there is none."""
+    largest = np.max(terms, axis=1, initial=0.0)
+    found = np.maximum(largest, NOISE * np.max(largest, initial=0.0))
+    return np.where(found > 0.0, found, 1.0)
+
+
+def relative(balance: LeftSides) -> float:
+    """The largest left side over its terms."""
+    if not balance.sums.size:
+        return 0.0
+    return float(np.max(np.abs(balance.sums) / _lengths(balance.terms)[:, None]))
+
+
+@seldom
+def _restricted(problem: System | VariationalProblem, jets, times):
+    of = lambda x, t: restrictions(problem, x, t)  # noqa: E731
+    return jax.vmap(of)(jets, times), jax.vmap(jax.jacfwd(of))(jets, times)
+
+
+def restricted(problem: System | VariationalProblem, jets, times) -> tuple[np.ndarray, np.ndarray]:
+    """`restrictions` (K, r) and their derivatives (K, r, slots, n)."""
+    found, slopes = _restricted(problem, jets, times)
+    return np.asarray(found), np.asarray(slopes)

@@ -1,0 +1,212 @@
+"""Reduced: a system in fewer coordinates, and the way back to the full motion."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dalembert.discretize import DiscreteSystem, Scheme
+from dalembert.measure.nodes import check_neighbours, check_single, own_scheme
+from dalembert.notebook import Described
+from dalembert.numbers import as_number, as_positive, as_vector
+from dalembert.path import Path, check_path
+from dalembert.symmetry.frames import VelocityFrame
+from dalembert.symmetry.quotient import discrete_quotient
+from dalembert.systems import System
+from dalembert.tracing import seldom
+
+
+class FullMotion(NamedTuple):
+    """The motion of all coordinates.
+
+    Attributes:
+        t: (K,) times of q.
+        q: (K, n).
+        t_velocity: (L,) times of v.
+        v: (L, n).
+    """
+
+    t: Float[np.ndarray, "K"]
+    q: Float[np.ndarray, "K n"]
+    t_velocity: Float[np.ndarray, "L"]
+    v: Float[np.ndarray, "L n"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reduced(Described):
+    """A system in x = (r, s) with v = B(q)ẋ + c(q), and what leads there and back.
+
+    Attributes:
+        system: the reduced System: simulate it from (x0, w0) with any scheme.
+        x0: (d,) where the motion begins: the shape, and 0 for quasi-coordinates.
+        w0: (d,) ẋ there.
+        original: the System that was reduced.
+        frame: B and c.
+        law: "gyroscopic" of a Chaplygin system, "Routh" of one with a conserved momentum.
+    """
+
+    system: System
+    x0: Float[np.ndarray, "d"]
+    w0: Float[np.ndarray, "d"]
+    original: System
+    frame: VelocityFrame
+    law: str
+
+    def discrete(self, h: float, scheme: Scheme | None = None) -> DiscreteSystem:
+        """B(r_k)ᵀ[D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k)] = 0, q_{k+1} - q_k = h(B ẋ + c): the quotient of the full scheme.
+
+        Its nodes are those of the full system, discretized by the same maps, to rounding, while `system` under a scheme
+        agrees with them up to its order. It is the discrete Chaplygin system: L_d of L_c, and discrete gyroscopic forces.
+
+        Args:
+            h: step.
+            scheme: the maps of the full run; the default ones are those of `simulate`.
+
+        Returns:
+            A DiscreteSystem in x; it starts from `nodes`.
+
+        Raises:
+            ValueError: the frame is the user's, the system depends on time or is Routh's, or the scheme is kick_drift_kick
+                or composed.
+        """
+        step, chosen = float(as_positive(h, "h")), self._maps(scheme)
+        return discrete_quotient(self.original, self.system, self.frame, chosen, step)
+
+    def nodes(self, h: float, scheme: Scheme | None = None) -> Float[np.ndarray, "2 d"]:
+        """The first two nodes, (x0 - βhw0, x0 + (1-β)hw0): those of a full run from the same data.
+
+        Args:
+            h: step.
+            scheme: as for `discrete`.
+
+        Returns:
+            (2, d), for simulate(…, nodes=).
+
+        Raises:
+            ValueError: as `discrete`.
+        """
+        step, beta = float(as_positive(h, "h")), self._maps(scheme).state.weight
+        return np.stack([self.x0 - beta * step * self.w0, self.x0 + (1.0 - beta) * step * self.w0])
+
+    def velocity(self, x: Any, w: Any, t: float = 0.0) -> Float[Array, "n"]:
+        """v = B(q̂(r))w + c(q̂(r)), on the section.
+
+        Args:
+            x: (d,).
+            w: (d,) ẋ.
+            t: time.
+
+        Returns:
+            v (n,).
+
+        Raises:
+            ValueError: wrong shapes.
+            TypeError: wrong types.
+        """
+        place, rate = (as_vector(y, name, self.frame.size) for y, name in ((x, "x"), (w, "w")))
+        return self.frame.velocity(self.original, self.frame.section(place), rate, as_number(t, "t", "a finite time"))
+
+    def reconstruct(self, path: Path, *, scheme: Scheme | None = None, q0=None) -> FullMotion:
+        """ġ = (B(q)ẋ + c(q))_g along a path of the reduced system: the motion of all coordinates.
+
+        Of translations it is the sum that a scheme of order 2 makes itself of the velocities: at the mid-point of a step
+        between nodes and in kick_drift_kick form, and of the two states of a step in drift_kick_drift form. For composed
+        schemes, and with a frame of the user's, whose group need not be one of translations, it is a method of order 4.
+
+        Args:
+            path: of `system`, or of `discrete`; none of its states left out.
+            scheme: as given to simulate, or to `discrete`.
+            q0: (n,) where the full motion begins, at the path's first time; by default the q0 that was reduced.
+
+        Returns:
+            A FullMotion.
+
+        Raises:
+            ValueError: states were left out, the path has other coordinates, or nodes belong to a frame of the user's.
+            TypeError: path is no Path.
+        """
+        check_path(path)
+        check_single(path)
+        check_neighbours(path)
+        if path.q.shape[1] != self.frame.size:
+            raise ValueError(f"path: has {path.q.shape[1]} coordinates; the reduced system has {self.frame.size}")
+        chosen, nodes = (Scheme() if scheme is None else own_scheme(scheme)), path.levels[0] == "mid"
+        if nodes and not self.frame.translations:
+            raise ValueError("path: is one of nodes, and the frame is the user's; simulate `system` in another form")
+        start = jnp.asarray(self.frame.q0) if q0 is None else as_vector(q0, "q0", len(self.frame.q0))
+        beta = chosen.state.weight
+        if q0 is None and nodes and np.allclose(path.q[0], self.x0 - beta * path.h * self.w0, rtol=1e-12, atol=1e-300):
+            start = start - beta * path.h * self.velocity(self.x0, self.w0, float(path.t[0]))
+        form = "nodes" if nodes else chosen.form_for(self.system.constraints)
+        if not self.frame.translations or chosen.order > 2:
+            form = "continuous"
+        given = (jnp.asarray(x) for x in (path.q, path.v, path.t, path.h))
+        q, v = map(np.asarray, _followed(self, form, chosen.distribution.weight, tuple(given), start))
+        return FullMotion(np.asarray(path.t), q, np.asarray(path.t_velocity), v)
+
+    def describe(self) -> str:
+        """Coordinates before and after."""
+        names = self.original.coordinates or tuple(f"q{i}" for i in range(len(self.frame.q0)))
+        return (
+            f"{self.law}: {len(names)} coordinates ({', '.join(names)}) to {self.frame.size} "
+            f"({', '.join(self.system.coordinates or ())})"
+        )
+
+    def _maps(self, scheme: Scheme | None) -> Scheme:
+        """The maps of a scheme of nodes."""
+        chosen = Scheme() if scheme is None else own_scheme(scheme)
+        if chosen.form == "kick_drift_kick" or chosen.order > 2:
+            raise ValueError("scheme: the quotient is one of nodes; give a scheme of order 2 in one of the other two forms")
+        if not self.frame.translations or self.law != "gyroscopic" or self.original.time_dependent:
+            raise ValueError(
+                "scheme: the discrete quotient is for translations of a Chaplygin system without time. A Routh system is "
+                "its own quotient, and a frame of the user's has none: simulate `system`"
+            )
+        return chosen
+
+
+@seldom
+def _followed(reduced: Reduced, form: str, beta: float, states: tuple, start):
+    """(q, v) of all coordinates, v at the times of the path's. beta: where nonholonomic constraints are read in a step."""
+    frame, (x, w, t, h) = reduced.frame, states
+    group = np.array(frame.group, dtype=int)
+
+    def full(y, rate, g, s):
+        q = frame.section(y).at[group].set(g)
+        return q, frame.velocity(reduced.original, q, rate, s)
+
+    rest = start[group]
+    between = (x[:-1] + beta * jnp.diff(x, axis=0), jnp.diff(x, axis=0) / h, t[:-1] + beta * h)
+    at = jax.vmap(lambda y, rate, s: full(y, rate, rest, s)[1])
+    if form == "continuous":
+        g = _carried(lambda *y: full(*y)[1][group], x, w, t, h, rest)
+    elif form == "drift_kick_drift":
+        every = at(x, w, t)[:, group]
+        g = rest + jnp.concatenate([jnp.zeros((1, len(group))), jnp.cumsum(0.5 * h * (every[1:] + every[:-1]), axis=0)])
+    else:
+        g = rest + jnp.concatenate([jnp.zeros((1, len(group))), jnp.cumsum(h * at(*between)[:, group], axis=0)])
+    q = jax.vmap(lambda y, z: frame.section(y).at[group].set(z))(x, g)
+    return q, at(*between) if form == "nodes" else jax.vmap(lambda *y: full(*y)[1])(x, w, g, t)
+
+
+def _carried(speed, x, w, t, h, rest):
+    """ġ = speed(x, ẋ, g, t) by the classical method of Runge and Kutta, x between states by cubic interpolation."""
+    middle = 0.5 * (x[1:] + x[:-1]) + 0.125 * h * (w[:-1] - w[1:])
+    rate = 1.5 * jnp.diff(x, axis=0) / h - 0.25 * (w[1:] + w[:-1])
+
+    def step(g, given):
+        x0, x1, x2, w0, w1, w2, s = given
+        a = speed(x0, w0, g, s)
+        b = speed(x1, w1, g + 0.5 * h * a, s + 0.5 * h)
+        c = speed(x1, w1, g + 0.5 * h * b, s + 0.5 * h)
+        d = speed(x2, w2, g + h * c, s + h)
+        new = g + h / 6.0 * (a + 2.0 * b + 2.0 * c + d)
+        return new, new
+
+    along = jax.lax.scan(step, rest, (x[:-1], middle, x[1:], w[:-1], rate, w[1:], t[:-1]))[1]
+    return jnp.concatenate([rest[None], along])

@@ -1,0 +1,215 @@
+"""routh: coordinates that L does not read are left out; their momentum is a constant of the reduced system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.algebra.least_norm import inverse
+from dalembert.symmetry.chaplygin_equations import with_own
+from dalembert.symmetry.frames import VelocityFrame, indices_of
+from dalembert.symmetry.reduced import Reduced
+from dalembert.symmetry.samples import Samples, place_of_search, sample
+from dalembert.systems import Holonomic, System, check_x64
+from dalembert.systems.checks import RankDeficientError
+from dalembert.systems.equations import all_reactions, force
+from dalembert.systems.pickling import made
+from dalembert.systems.shapes import check_shapes
+from dalembert.systems.system import check_system
+from dalembert.tracing import Jitted, seldom
+
+POINTS = 24  # states at which the hypotheses are looked at
+SAME = 1e-9  # relative size of what should be zero
+
+
+def routh(system: System, q0, v0, *, group: Any, t0: float = 0.0, size=None) -> Reduced:
+    """d/dt R_ṙ - R_r = f + φ_rᵀλ, R(r, ṙ) = L - μ·ġ with L_ġ = μ: the system without coordinates that nothing reads.
+
+    L_ġ = M_gg ġ + M_gr ṙ + … is solved for ġ, so that L has to be quadratic in it: ġ = B ṙ + c, c with μ, and the frame of
+    the result has these. The discrete equations of R are those of L for the same map: L_d = h L∘ρ has its own Legendre
+    transform in g_{k+1} - g_k, and it is h R∘ρ. So runs of both agree to rounding, under every scheme with one map of the
+    action whose states are (q, v), of orders 2 to 8, and `reconstruct` leads back to the full run of order 2. (A run of
+    nodes begins with a second node, and another μ.)
+
+    Args:
+        system: a System without constraints, or with Holonomic ones that do not read the group's coordinates.
+        q0: (n,) where the motion begins.
+        v0: (n,) velocities; μ is L_ġ there.
+        group: names or numbers of the coordinates that L, forces and constraints do not read; no force acts on them.
+        t0: time of (q0, v0).
+        size: (n,) how far from q0 it is looked, as for `symmetries`.
+
+    Returns:
+        Reduced, with `law` "Routh".
+
+    Raises:
+        ValueError: something reads a coordinate of the group, or acts on it; L is not quadratic in ġ; other constraints.
+        RankDeficientError: M_gg is singular at q0.
+        TypeError: an argument is of the wrong type, or traced.
+
+    Source: Marsden, Ratiu, Introduction to Mechanics and Symmetry, Section 8.9; discrete: Jalnapurkar, Leok, Marsden, West,
+    Discrete Routh reduction. What differs: groups of translations, for which no curvature is left.
+
+    Example:
+        >>> planar = da.System(lambda q, v: 0.5 * (v[0] ** 2 + (q[0] * v[1]) ** 2) + 1.0 / q[0], coordinates=("r", "θ"))
+        >>> small = da.routh(planar, [1.0, 0.0], [0.0, 1.2], group="θ")
+        >>> path = da.simulate(small.system, small.x0, small.w0, h=0.1, steps=50)
+        >>> full = da.simulate(planar, [1.0, 0.0], [0.0, 1.2], h=0.1, steps=50)
+        >>> bool(abs(small.reconstruct(path).q - full.q).max() < 1e-12)
+        True
+    """
+    check_x64()
+    check_system(system)
+    place = place_of_search("routh", system, q0, v0, t0, size)
+    q, v, now, _ = place
+    for i, c in enumerate(system.constraints):
+        if not isinstance(c, Holonomic) or c.virtual is not None:
+            raise ValueError(
+                f"constraints[{i}] ({type(c).__name__}): routh takes Holonomic ones without virtual displacements of their "
+                "own; see chaplygin for those on velocities"
+            )
+    check_shapes(system, q, v, np.asarray(now))
+    group_at = indices_of(system, group, len(q))
+    shape = tuple(i for i in range(len(q)) if i not in group_at)
+    _check(system, group_at, sample(system, place, POINTS))
+    inertia, momentum = (np.asarray(x) for x in _of_group(system, group_at, q, v, now))
+    values = np.linalg.svd(inertia, compute_uv=False)
+    if values[-1] <= 1e-12 * values[0]:
+        raise RankDeficientError(
+            f"group: its inertia L_ġġ is singular at q0, singular values {values}; ġ cannot be solved for"
+        )
+    constant = tuple(momentum.tolist())
+    parts = _connection(system, shape, group_at, constant)
+    own = VelocityFrame(shape, group_at, 0, tuple(q.tolist()), parts)
+    names = system.coordinates or tuple(f"q{i}" for i in range(len(q)))
+    reduced = System(
+        _routhian(system, own, constant), [_held(own, c) for c in system.constraints],
+        forces=None if system.forces is None else _forces(system, own, constant), coordinates=tuple(names[i] for i in shape),
+        parameters=system.parameters, time_dependent=system.time_dependent,
+    )  # fmt: skip
+    return Reduced(reduced, q[list(shape)], v[list(shape)], system, own, "Routh")
+
+
+def _at(group: tuple[int, ...]) -> np.ndarray:
+    return np.array(group, dtype=int)
+
+
+def _connection(system: System, shape: tuple, group: tuple, momentum: tuple) -> tuple[Callable, Callable]:
+    """B = (1, -M_gg⁻¹M_gr) and c = (0, M_gg⁻¹(μ - L_ġ at rest))."""
+    return _basis(system, shape, group), _drift(system, shape, group, momentum)
+
+
+@made
+def _basis(system: System, shape: tuple, group: tuple) -> Callable:
+    def basis(q, *trailing):
+        own, t = with_own(system, trailing)
+        by = jax.jacfwd(jax.grad(lambda v: own.call(own.lagrangian, q, v, t=t)))(jnp.zeros_like(q))[_at(group)]
+        lift = inverse(by[:, _at(group)]) @ by[:, _at(shape)]
+        one = jnp.zeros((q.shape[0], len(shape))).at[_at(shape), np.arange(len(shape))].set(1.0)
+        return one.at[_at(group)].set(-lift)
+
+    return basis
+
+
+@made
+def _drift(system: System, shape: tuple, group: tuple, momentum: tuple) -> Callable:
+    def drift(q, *trailing):
+        own, t = with_own(system, trailing)
+        slope = jax.grad(lambda v: own.call(own.lagrangian, q, v, t=t))
+        rest = jnp.zeros_like(q)
+        inertia = jax.jacfwd(slope)(rest)[_at(group)][:, _at(group)]
+        return rest.at[_at(group)].set(inverse(inertia) @ (jnp.array(momentum) - slope(rest)[_at(group)]))
+
+    return drift
+
+
+@Jitted  # traced once, however often the equations and their derivatives ask for it
+def _velocity(system: System, frame: VelocityFrame, momentum, x, w, t):
+    """(ṙ, ġ) with L_ġ = μ: one step of Newton's method from rest, which is exact for a quadratic L."""
+    q, group = frame.section(x), _at(frame.group)
+    rest = jnp.zeros_like(q).at[_at(frame.shape)].set(w)
+    along = lambda rates: system.call(system.lagrangian, q, rest.at[group].set(rates), t=t)  # noqa: E731
+    still = jnp.zeros(len(group))
+    return rest.at[group].set(inverse(jax.hessian(along)(still)) @ (momentum - jax.grad(along)(still)))
+
+
+@made
+def _routhian(system: System, frame: VelocityFrame, momentum: tuple) -> Callable:
+    def routhian(x, w, *trailing):
+        own, t = with_own(system, trailing)
+        v = _velocity(own, frame, jnp.array(momentum), x, w, t)
+        return own.call(own.lagrangian, frame.section(x), v, t=t) - jnp.array(momentum) @ v[_at(frame.group)]
+
+    return routhian
+
+
+@made
+def _forces(system: System, frame: VelocityFrame, momentum: tuple) -> Callable:
+    def forces(x, w, *trailing):
+        own, t = with_own(system, trailing)
+        v = _velocity(own, frame, jnp.array(momentum), x, w, t)
+        return force(own, frame.section(x), v, t)[_at(frame.shape)]
+
+    return forces
+
+
+def _held(frame: VelocityFrame, constraint: Any) -> Holonomic:
+    """The constraint on the shape."""
+    reactions = None if constraint.reactions is None else _rows(frame, constraint.reactions)
+    return Holonomic(_on_shape(frame, constraint.phi), reactions=reactions)
+
+
+@made
+def _on_shape(frame: VelocityFrame, phi: Callable) -> Callable:
+    return lambda x, *trailing: phi(frame.section(x), *trailing)
+
+
+@made
+def _rows(frame: VelocityFrame, reactions: Callable) -> Callable:
+    return lambda x, *trailing: jnp.atleast_2d(reactions(frame.section(x), *trailing))[:, _at(frame.shape)]
+
+
+@seldom
+def _of_group(system: System, group: tuple, q, v, t):
+    """L_ġġ and L_ġ."""
+    slope = jax.grad(lambda w: system.call(system.lagrangian, q, w, t=t))
+    return jax.jacfwd(slope)(v)[_at(group)][:, _at(group)], slope(v)[_at(group)]
+
+
+@seldom
+def _read(system: System, group: tuple, q, v, t):
+    """What should be zero, with the sizes of what it is compared with."""
+
+    def at(x, w, t):
+        by_q, by_v = jax.grad(lambda y, u: system.call(system.lagrangian, y, u, t=t), (0, 1))(x, w)
+        pushed, by = force(system, x, w, t), jax.jacfwd(lambda y: force(system, y, w, t))(x)
+        rows = all_reactions(system, x, w, jnp.zeros_like(w), t)
+        second = jax.hessian(lambda u: system.call(system.lagrangian, x, u, t=t))
+        here, there = (second(y)[_at(group)][:, _at(group)] for y in (w, w.at[_at(group)].multiply(0.5)))
+        return (
+            (by_q[_at(group)], by_q), (jnp.append(pushed[_at(group)], by[:, _at(group)]), jnp.append(pushed, by)),
+            (rows[:, _at(group)], rows), (here - there, here), by_v,
+        )  # fmt: skip
+
+    return jax.vmap(at)(q, v, t)
+
+
+def _check(system: System, group: tuple[int, ...], samples: Samples) -> None:
+    """ValueError for what reads a coordinate of the group, or acts on it."""
+    jets = samples.jets
+    *found, by_v = _read(system, group, jets[:, 0], jets[:, 1], samples.times)
+    told = (
+        "L reads a coordinate of it", "forces act on it, or read it", "a constraint reads it",
+        "L is not quadratic in its velocities",
+    )  # fmt: skip
+    kinetic = float(np.max(np.abs(np.asarray(by_v)) * np.abs(jets[:, 1]), initial=0.0))
+    reach = float(np.max(np.ptp(jets[:, 0], axis=0), initial=0.0)) or 1.0
+    for number, (words, (part, whole)) in enumerate(zip(told, found, strict=True)):
+        largest, size = (float(np.max(np.abs(np.asarray(x)), initial=0.0)) for x in (part, whole))
+        size = max(size, kinetic / reach) if number == 0 else size
+        if largest > SAME * size:
+            raise ValueError(f"group: {words} (up to {largest:.2g}); da.symmetries finds what does not change")

@@ -1,0 +1,273 @@
+"""symmetries: the vector fields that leave a system as it is, given by the user or found among affine ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.numbers import as_choice, as_tolerance, described
+from dalembert.symmetry.conditions import (
+    Conditions,
+    Directions,
+    LeftSides,
+    affine_directions,
+    affine_units,
+    conditions,
+    equilibrated,
+    relative,
+)
+from dalembert.symmetry.generators import affine, as_generator, in_words, readable, reading_order
+from dalembert.symmetry.samples import Samples, place_of_search, sample
+from dalembert.symmetry.symmetry import Symmetries, Symmetry
+from dalembert.systems import System, VariationalProblem, check_x64
+from dalembert.systems.higher.variational import constraint_numbers
+from dalembert.systems.shapes import check_shapes, output_shape
+from dalembert.tracing import seldom
+
+Kind = Literal["affine", "linear", "translations"]
+KINDS = ("affine", "linear", "translations")
+ENOUGH = 1.5  # samples for each unknown
+LEAST = 60
+SHARP = 0.01  # times the tolerance: entries are rounded as long as the residual stays below
+AT_ONE = 10.0  # times the tolerance: singular values are means over the states, residuals the largest
+ROUNDINGS = (1e-9, 1e-12, 0.0)  # how much of an entry is taken for rounding, as long as the field stays what it was
+SMALL = 1e-6  # of the largest entry of a field: it is tried whether such an entry is rounding
+LARGEST = 4e7  # numbers in the lifted fields at all samples
+
+
+class AffineSearch(NamedTuple):
+    """What the doors and their parts hand on: the problem, where it is looked at, and from where on a residual is none."""
+
+    problem: System | VariationalProblem
+    samples: Samples
+    tolerance: float
+
+    def conditions(self, along: Directions) -> Conditions:
+        return conditions(self.samples.facts, along, self.samples.sizes)
+
+
+def symmetries(
+    system: System | VariationalProblem,
+    q0,
+    v0,
+    *,
+    generators: Mapping[str, Any] | None = None,
+    kind: Kind = "affine",
+    t0: float = 0.0,
+    size=None,
+    tolerance: float = 1e-10,
+) -> Symmetries:
+    """dL(q, v)·(ξ, Dξ v) = 0, dφ·(ξ, Dξ v, …) = 0 where φ = 0, and the forces carried along: all ξ = A q + b with this.
+
+    The conditions are linear in (A, b). They are written down at random states around (q0, v0), on the constraints, a
+    quarter of them at rest, each relative to the terms it is the sum of; the fields are the null space of all rows. From it
+    a basis is taken with as many zeros and small fractions as reduced rows have, those first whose momentum is kept. Fields
+    that keep L and their momentum, but not the constraints, follow: p_θ of a knife edge.
+
+    A symmetry with L + dF/dt in place of L is not found (Galilei's), nor one that only holds on the states of one motion.
+
+    Args:
+        system: a System or a VariationalProblem.
+        q0: (n,) positions around which it is looked.
+        v0: (n,) velocities.
+        generators: name → ξ(q[, t][, p]), or a pair (A, b): these are looked at, and none are searched for.
+        kind: which fields are searched: "affine" A q + b, "linear" A q, "translations" b.
+        t0: time around which it is looked.
+        size: (n,) how far from q0 to look in each coordinate; by default |q0|, or the way of v0 in one unit of time where
+            q0 = 0, and for each at least what has the same kinetic energy.
+        tolerance: a singular value up to this is zero, and a relative residual at one state up to ten times this.
+
+    Returns:
+        Symmetries.
+
+    Raises:
+        ValueError: shapes, a kind that there is not, or too few states on the constraints in the domain of the functions.
+        TypeError: an argument is of the wrong type, or traced.
+
+    Source: Noether's theorem; with constraints Bloch, Krishnaprasad, Marsden, Murray, Nonholonomic mechanical systems with
+    symmetry, Section 3; of order k Colombo, Martín de Diego, Zuccalli, Remark 3.5. What differs: symmetries are found.
+
+    Example:
+        >>> found = da.symmetries(sphere, [0.6, 0.0, -0.8], [0.0, 1.0, 0.0])
+        >>> [one.name for one in found], found[0].theorem
+        (['-q1 ∂q0 + q0 ∂q1'], 'J = p·ξ is kept (Noether)')
+    """
+    check_x64()
+    if not isinstance(system, System | VariationalProblem):
+        raise TypeError(f"system: found {described(system)}; give a System or a VariationalProblem")
+    place = place_of_search("symmetries", system, q0, v0, t0, size)
+    n = len(place.q0)
+    as_choice(kind, "kind", KINDS, "kinds")
+    small = as_tolerance(tolerance)
+    if isinstance(system, System):
+        check_shapes(system, place.q0, place.v0, np.asarray(place.t0))
+    else:
+        constraint_numbers(system, n)
+    unknowns = n if kind == "translations" else n**2 + n
+    given = None if generators is None else _given(system, generators, n, place.t0)
+    count = LEAST if given is not None else max(LEAST, int(ENOUGH * unknowns))
+    if given is None and 4.0 * count * n * unknowns > LARGEST:
+        raise ValueError(
+            f"kind: {unknowns} unknowns for {n} coordinates are too many; search for kind='translations', or give generators"
+        )
+    search = AffineSearch(system, sample(system, place, count), small)
+    if given is not None:
+        return Symmetries(tuple(_judged(search, *one) for one in given), np.nan, np.nan, len(search.samples.jets))
+    return _searched(search, kind)
+
+
+def _given(problem, generators: Any, n: int, t: float) -> list[tuple[str, Callable, tuple | None]]:
+    """(name, ξ, (A, b) or None) of each."""
+    if not isinstance(generators, Mapping):
+        raise TypeError(f"generators: found {described(generators)}; give name → ξ(q) or (A, b), such as {{'turn': turn}}")
+    out = []
+    for name, value in generators.items():
+        function, pair = as_generator(value, f"generators: {name}", n)
+        shape = output_shape(
+            lambda f=function: problem.call(f, np.zeros(n), t=t), f"generators: {name}", "q" + problem.trailing
+        )
+        if shape != (n,):
+            raise ValueError(f"generators: {name} returns shape {shape}; a direction of shape ({n},) is needed")
+        out.append((str(name), function, pair))
+    return out
+
+
+def _judged(search: AffineSearch, name: str, function: Callable, pair: tuple | None) -> Symmetry:
+    """The residuals of one field."""
+    problem, samples, _ = search
+    along = Directions(*map(np.asarray, _directions(problem, function, samples.jets, samples.times)))
+    largest = {key: relative(x) for key, x in search.conditions(along)._asdict().items()}
+    work, order = largest.pop("work"), None
+    if not isinstance(problem, System):
+        work, order = largest["constraints"], problem.derivatives
+    matrix, shift = (None, None) if pair is None else pair
+    return Symmetry(name, function, matrix, shift, largest, work, AT_ONE * search.tolerance, order)
+
+
+@seldom
+def _directions(problem, function: Callable, jets, times):
+    """ξ, and its derivatives by time along each jet: ξ⁽ʲ⁾ = d/dt ξ⁽ʲ⁻¹⁾ with q⁽ʲ⁾ of the jet; and Dξ."""
+
+    def one(jet, t):
+        xi = lambda q, s: jnp.asarray(problem.call(function, q, t=s), dtype=float)  # noqa: E731
+        lifts, of = [], lambda x, s: xi(x[0], s)
+        for _ in jet:
+            lifts.append(of(jet, t))
+            of = _ahead(of)
+        return jnp.stack(lifts)[..., None], jax.jacfwd(lambda q: xi(q, t))(jet[0])[..., None]
+
+    return jax.vmap(one)(jets, times)
+
+
+def _ahead(function: Callable) -> Callable:
+    """d/dt along a jet; the highest derivative of it stands still, which no lift reads."""
+
+    def rate(jet, t):
+        return jax.jvp(function, (jet, t), (jnp.concatenate([jet[1:], jnp.zeros_like(jet[:1])]), jnp.ones_like(t)))[1]
+
+    return rate
+
+
+def _searched(search: AffineSearch, kind: Kind) -> Symmetries:
+    """Null spaces of the conditions: with those of the momentum, without them, and without those of the constraints."""
+    jets, sizes, centre = search.samples.jets, search.samples.sizes, search.samples.centre
+    n = len(sizes)
+    chosen = {"affine": slice(0, n * n + n), "linear": slice(0, n * n), "translations": slice(n * n, n * n + n)}[kind]
+    if kind == "linear":
+        centre = np.zeros(n)
+        search = search._replace(samples=search.samples._replace(centre=centre))
+    rows = search.conditions(affine_directions(jets, sizes, centre))
+    cut = Conditions(*(LeftSides(*(x[:, chosen] for x in pair)) for pair in rows))
+    every, momentum, units = [*cut[:4]], [cut.action, cut.work], affine_units(search.samples.scales)[chosen]
+    null = lambda blocks: _null_space(blocks, units, search.tolerance)  # noqa: E731
+    space, accepted, rejected = null(every)
+    if isinstance(search.problem, System):
+        kept, horizontal = null([*every, cut.work])[0], null(momentum)[0]
+    else:
+        kept, horizontal = space, space
+    found: tuple[Symmetry, ...] = ()
+    for zero in ROUNDINGS:
+        rows = _basis(search, kept, chosen, centre, zero)
+        for one in (space, horizontal):
+            more = _basis(search, one, chosen, centre, zero)
+            rows = _completed(rows, more, len(one) - len(kept), sizes, centre)
+        found = tuple(_named(search, row) for row in rows)
+        missed = [x.residual for x in found[: len(space)]]
+        missed += [max(x.residuals["action"], x.work) for x in (*found[: len(kept)], *found[len(space) :])]
+        if max(missed, default=0.0) <= SHARP * search.tolerance:
+            break
+    return Symmetries(found, accepted, rejected, len(jets))
+
+
+def _completed(rows: np.ndarray, more: np.ndarray, count: int, sizes: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """The rows, and `count` of the others, which are the furthest from their span, in turn.
+
+    How many are independent is known from the null spaces: seen from a far origin all rotations look like translations.
+    """
+    spanned, chosen = np.zeros((0, rows.shape[1])), []
+    scaled = np.array([_in_units(row, sizes, centre) for row in more]).reshape(more.shape)
+    for row in rows:
+        spanned = _orthonormal(spanned, _in_units(row, sizes, centre))
+    for _ in range(count):
+        left = scaled - (scaled @ spanned.T) @ spanned
+        chosen.append(int(np.argmax(np.linalg.norm(left, axis=1))))
+        spanned = _orthonormal(spanned, scaled[chosen[-1]])
+    return np.concatenate([rows, more[sorted(chosen)]])
+
+
+def _orthonormal(spanned: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """With the direction that the row adds; twice, as one projection leaves rounding of what it takes away."""
+    for _ in range(2):
+        row = row - (spanned @ row) @ spanned
+        row = row / np.linalg.norm(row)
+    return np.vstack([spanned, row])
+
+
+def _in_units(row: np.ndarray, sizes: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """(A, b) in units of the coordinates and about the centre of the samples, of length 1."""
+    n = len(sizes)
+    matrix = row[: n * n].reshape(n, n)
+    scaled = np.concatenate([(matrix * sizes / sizes[:, None]).ravel(), (row[n * n :] + matrix @ centre) / sizes])
+    return scaled / np.linalg.norm(scaled)
+
+
+def _null_space(blocks: list[LeftSides], units: np.ndarray, tolerance: float) -> tuple[np.ndarray, float, float]:
+    """Rows that span the fields with all conditions, the largest singular value that counts as zero, the smallest not."""
+    matrix, units = equilibrated(blocks, units)
+    width = matrix.shape[1]
+    _, values, basis = np.linalg.svd(np.vstack([matrix, np.zeros((width, width))]), full_matrices=False)
+    small = values <= tolerance
+    accepted = float(np.max(values[small], initial=0.0))
+    return basis[small] * units, accepted, float(np.min(values[~small], initial=np.inf))
+
+
+def _basis(search: AffineSearch, space: np.ndarray, chosen: slice, centre: np.ndarray, zero: float) -> np.ndarray:
+    """(A, b) of a readable basis, in the user's units and about the user's origin, as rows (r, n² + n)."""
+    sizes, n = search.samples.sizes, len(centre)
+    full = np.zeros((len(space), n * n + n))
+    full[:, chosen] = space
+    linear = full[:, : n * n].reshape(-1, n, n)
+    full[:, n * n :] -= linear @ (centre / sizes)
+    units = np.concatenate([np.outer(sizes, 1.0 / sizes).ravel(), sizes])
+    return readable(full, units, reading_order(n), zero)
+
+
+def _named(search: AffineSearch, row: np.ndarray) -> Symmetry:
+    """With entries that are small set to zero where the field stays what it was: they are rounding of large ones."""
+    sizes, centre = search.samples.sizes, search.samples.centre
+    units = np.concatenate([np.outer(sizes, 1.0 / sizes).ravel(), np.maximum(sizes, np.abs(centre))])
+    scaled = np.abs(row / units)
+    found, plain = (_affine(search, x) for x in (row, np.where(scaled <= SMALL * np.max(scaled), 0.0, row)))
+    same = (plain.is_symmetry, plain.conserved) == (found.is_symmetry, found.conserved)
+    return plain if same and plain.residual <= max(found.residual, SHARP * search.tolerance) else found
+
+
+def _affine(search: AffineSearch, row: np.ndarray) -> Symmetry:
+    n = len(search.samples.sizes)
+    matrix, shift = row[: n * n].reshape(n, n), row[n * n :]
+    names = search.problem.coordinates or tuple(f"q{i}" for i in range(n))
+    return _judged(search, in_words(matrix, shift, names), affine(matrix.tolist(), shift.tolist()), (matrix, shift))
