@@ -142,7 +142,7 @@ def test_every_dependency_is_used():
 
 ROOT_FILES = {
     ".editorconfig", ".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md",
-    "constraints.txt", "mkdocs.yml", "pyproject.toml",
+    "SECURITY.md", "constraints.txt", "mkdocs.yml", "pyproject.toml",
 }  # fmt: skip
 ROOT_FOLDERS = {".ci", "benchmarks", "docs", "examples", "src", "tests"}
 

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from dalembert.interrupts import Interrupted
     from dalembert.laws import ControlLaw, EnergyShaping, Matching, control_law, energy_shaping, matching
     from dalembert.outcome import Outcome
-    from dalembert.path import Path, Provenance, Statistics, StepError
+    from dalembert.path import Path, Provenance, Statistics, StepError, Study
     from dalembert.show import Animation, animate, page, plot
     from dalembert.solution import (
         ActiveBounds,
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
         simulate_free_steps,
     )
     from dalembert.store import FileError, from_xarray, load, matches, save, to_xarray
-    from dalembert.studies import resume
+    from dalembert.studies import resume, sweep
     from dalembert.symbolic import SymbolicEquations, from_sympy, symbolic_equations
     from dalembert.symmetry import FullMotion, Reduced, Symmetries, Symmetry, chaplygin, routh, symmetries
     from dalembert.systems import (
@@ -134,7 +134,7 @@ else:
             return importlib.import_module(f"{__name__}.{name}")
         for room in ROOMS if name in __all__ else ():
             found = importlib.import_module(f"{__name__}.{room}")
-            if hasattr(found, name):
+            if name in getattr(found, "__all__", dir(found)):  # a room's module may have the name of another room's function
                 if room in DOORS:
                     importlib.import_module(f"{__name__}.{DOORS[room]}")
                 return globals().setdefault(name, getattr(found, name))
@@ -223,6 +223,7 @@ __all__ = [
     "Statistics",
     "StepError",
     "StepProgram",
+    "Study",
     "SymbolicEquations",
     "Symmetries",
     "Symmetry",
@@ -281,6 +282,7 @@ __all__ = [
     "solve",
     "solve_batch",
     "spline",
+    "sweep",
     "symbolic_equations",
     "symmetries",
     "to_xarray",

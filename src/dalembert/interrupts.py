@@ -57,7 +57,7 @@ class Interrupted(KeyboardInterrupt):
     A KeyboardInterrupt: who catches no such thing ends as by any Ctrl-C. The process can be used on.
 
     Attributes:
-        path: everything computed before it, a Path, or a Solution whose iteration had not ended.
+        path: everything computed before it: a Path, a Study, a ClosedLoop, or a Solution whose iteration had not ended.
 
     Example:
         >>> try:

@@ -38,6 +38,10 @@ DISCRETE = da.DiscreteSystem(lambda q0, q1: 0.5 * (q1 - q0) @ (q1 - q0))
 STRAIGHT = da.VariationalProblem(free)
 BENT = da.VariationalProblem(lambda q, v, a: 0.5 * (a @ a), derivatives=2)
 VAKONOMIC = da.VariationalProblem(free, da.Nonholonomic(lambda q, v: v[1] - q[0] * v[0]))
+PUSHED = da.DiscreteSystem(lambda q0, q1, p: 0.5 * p["m"] * (q1 - q0) @ (q1 - q0), parameters={"m": 1.0})
+WEIGHED = da.VariationalProblem(
+    lambda q, v, p: 0.5 * p["m"] * v @ v, da.Nonholonomic(lambda q, v, p: v[1] - q[0] * v[0]), parameters={"m": 1.0}
+)
 MOVE = da.OptimalControl(FREE, cost=lambda q, v, u: u @ u, actuated=(0, 1))
 SERVO = da.System(free, da.SecondOrder(lambda q, v, a: a + q))
 SADDLE = da.System(lambda q, v: 0.5 * (v @ v) - q[0] * q[1])
@@ -66,6 +70,11 @@ def batch():
 @functools.cache
 def solution():
     return da.solve(STRAIGHT, initial=([0.0, 0.0],), final=([1.0, 1.0],), T=1.0, steps=5, certify=False)
+
+
+@functools.cache
+def study():
+    return da.sweep(NAMES, {"m": [1.0, 2.0]}, q0=PLACE, v0=[1.0, 1.0], h=0.1, steps=4)
 
 
 @functools.cache
@@ -213,12 +222,18 @@ WRONG = {
     "progress": {"None": None, "number": 3, "text": "yes", "list": [True]},
     "data": ANYTHING | {"None": None, "number": 3, "array": np.zeros(3)},
     "guess of a time": ANYTHING | {"number": 1.0, "class": da.Free},
+    "drawn": {"number": 3, "unknown": "z", "function": free, "array": np.ones(2), "list": ["x"]},
     "title": {"number": 3, "function": free, "dict": {}},
     "expression": {"None": None, "text": "a b (", "list": [1], "function": free, "dict": {}, "unknown": sympy.Symbol("k")},
     "expressions": {"number": 3, "text": "x", "dict": {}, "numbers": [1.0, 2.0, 3.0], "function": free, "texts": ["a b ("]},
     "functions of time": {"None": None, "number": 3, "text": "x", "texts": ["x"], "symbols": [sympy.Symbol("x")],
                           "none": []},
     "values": {"number": 3, "list": [1.0], "text": "m", "complex": {"m": 1j}, "nan": {"m": np.nan}},
+    "swept": ANYTHING | {
+        "None": None, "number": 3, "list": [1.0], "numbers as names": {1: [1.0]}, "unknown": {"M": [1.0]}, "none": {"m": []},
+        "one": {"m": 1.0}, "nan": {"m": [1.0, np.nan]}, "texts": {"m": ["a"]}, "bools": {"m": [True, False]},
+        "masked": {"m": MASKED}, "matrix": {"m": np.ones((2, 2))}, "step": {"h": [0.1]}, "complex": {"m": [1j]},
+        "in itself": {"m": ITSELF}, "given as well": {"v0": np.ones((2, 2))}},
     "size": {"zero": 0, "text": "a", "half": 1.5, "other": 7},
 }  # fmt: skip
 
@@ -233,7 +248,8 @@ KINDS = {
     "flag or None": "curve",
     "function": "g generator lagrangian phi V F constraint law function metric",
     "function or None": "draw stop domain step exact forces kinematic reactions virtual initial inequalities",
-    "word": "starter seek method to model", "word or None": "backend form", "names": "coordinates", "which": "dependent",
+    "word": "starter seek method to model combine", "word or None": "backend form", "names": "coordinates",
+    "which": "dependent",
     "pair": "first second", "end": "final", "through": "through", "points": "points", "bounds or None": "bounds",
     "system": "system",
     "problem": "problem", "manifold": "manifold", "path": "path solution", "scheme": "scheme",
@@ -252,6 +268,8 @@ PLANE = da.System(lambda q, v: 0.5 * v @ v, coordinates=("x", "y"))
 STATE = {"system": FREE, "q0": PLACE, "v0": [1.0, 1.0]}
 PAIRS = {"system": DISCRETE, "nodes": [PLACE, [0.1, 0.1]]}
 JETS = {"system": VAKONOMIC, "jets": [PLACE, [1.0, 0.0]], "multipliers": [[0.5]]}
+SWEPT_PAIRS = {"system": PUSHED, "nodes": PAIRS["nodes"], "values": {"m": [1.0, 2.0]}}
+SWEPT_JETS = {"system": WEIGHED, "jets": JETS["jets"], "multipliers": [[0.5]], "values": {"m": [1.0, 2.0]}}
 ROLLS = {"system": ROLLING, "q0": PLACE, "v0": [1.0, 0.0]}
 AT = {"system": FREE, "q": PLACE, "v": [1.0, 1.0]}
 RUN = {"h": 0.1, "steps": 4, "backend": "jax"}
@@ -279,6 +297,10 @@ CALLS = {
     "ensemble of parameters": (da.ensemble, STATE | {"system": NAMES, **RUN}, {"parameters": "tree"}),
     "ensemble of a discrete system": (da.ensemble, PAIRS | {"nodes": [PAIRS["nodes"]] * 2, **RUN}, {"nodes": "rows"}),
     "ensemble of a flow": (da.ensemble, JETS | {"jets": [JETS["jets"]] * 2, **RUN}, {"jets": "rows", "multipliers": "rows"}),
+    "sweep": (da.sweep, STATE | {"system": NAMES, "q0": PLACE, "values": {"m": [1.0, 2.0]}, **RUN},
+              NONE_OF_THEM | {"values": "swept"}),
+    "sweep of a discrete system": (da.sweep, SWEPT_PAIRS | RUN, {"nodes": "rows"}),
+    "sweep of a flow": (da.sweep, SWEPT_JETS | RUN, {"jets": "rows", "multipliers": "rows"}),
     "free steps": (da.simulate_free_steps, {"problem": STRAIGHT, "nodes": np.eye(2), "times": [0.0, 0.1], "steps": 4},
                    {"scheme": "windows"}),
     "roots": (da.roots, AT | {"h": 0.1}, {"h": "step"}),
@@ -327,7 +349,7 @@ CALLS = {
     "multistart at times": (da.multistart, ENDS | TIMES | {"starts": 2}, {"times": "times or None"}),
     "spline": (da.spline, {"manifold": SPHERE, "points": {0.0: POINT, 1.0: OTHER}, "steps": 6},
                {"initial": "end", "scheme": "windows"}),
-    "plot": (da.plot, {"path": path}, {"exact": ELSEWHERE}),
+    "plot": (da.plot, {"path": path}, {"exact": ELSEWHERE, "value": ELSEWHERE}),
     "animate": (da.animate, {"path": path, "fps": 4},
                 {"speed": "positive or None", "fps": "count", "system": "any system or None"}),
     "page": (da.page, {"path": path, "file": "run.html"}, {"system": "any system or None"}),
@@ -337,6 +359,7 @@ CALLS = {
     "Wheel": (da.Wheel, {"centre": PLACE, "radius": 1.0},
               {"centre": ELSEWHERE, "radius": "number", "angle": "number", "axle": ELSEWHERE}),
     "Ball": (da.Ball, {"centre": POINT, "radius": 1.0}, {"centre": ELSEWHERE, "radius": "number"}),
+    "plot a study": (da.plot, {"path": study}, {"value": "drawn or None"}),
     "plot a solution": (da.plot, {"path": solution}, {"exact": "function or None"}),
     "save": (da.save, {"path": path, "file": "run.nc"}, {}),
     "load": (da.load, {"file": "run.nc"}, {}),
@@ -470,6 +493,7 @@ RIGHT = {
     ("resume", "system"): {"problem", "discrete"},
     ("resume", "branch"): {"beyond", "no row"},  # seen as another branch than that of the run
     ("ensemble", "system"): {"problem", "discrete"},
+    ("sweep", "system"): {"problem", "discrete"},
     ("verdict", "system"): {"problem", "discrete"},
     ("symmetries", "system"): {"problem"},
     ("prepare", "branch"): {"plain", "beyond", "no row"},  # seen with the first initial data
@@ -541,9 +565,8 @@ def mistake(call, argument: str) -> str | None:
 @pytest.mark.parametrize(("name", "argument"), ROWS, ids=map("-".join, ROWS))
 def test_wrong_arguments_are_named(name, argument):
     function, given, _ = CALLS[name]
-    ready = {
-        key: x() if any(x is made for made in (path, solution, plan, stored, rolled_path)) else x for key, x in given.items()
-    }
+    made = (path, solution, plan, stored, study, rolled_path)
+    ready = {key: x() if any(x is one for one in made) else x for key, x in given.items()}
     found = {}
     for label, value in wrong_values(name, argument).items():
         wrong = value() if value is path else value
@@ -578,7 +601,7 @@ def test_every_class_that_a_user_builds_is_in_the_table():
         "Ostrogradsky", "Outcome", "Path", "Perturbation", "PhasePoint", "PoincareCartan", "PredictiveController",
         "PreparedRun", "Projection", "Provenance", "Redefined", "Reduced",
         "Reduction", "Reference", "Refinement", "Regularity",
-        "Replanned", "Residual", "Root", "SchemeClaims", "Sensitivity", "Solution", "Solvability", "Statistics",
+        "Replanned", "Residual", "Root", "SchemeClaims", "Sensitivity", "Solution", "Solvability", "Statistics", "Study",
         "Symmetries", "Symmetry", "SymplecticDefect", "Verdict",
     )  # fmt: skip
     public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}

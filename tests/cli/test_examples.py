@@ -53,9 +53,14 @@ def printed(tmp_path_factory):
 def test_every_command_has_examples_that_run(printed):
     assert {words[0] for words in EXAMPLES} == set(COMMANDS)
     folder, answers = printed
-    assert {"run.nc", "run.png", "run.zarr", "beam.png", "run.html", "swing.gif"} <= {x.name for x in folder.iterdir()}
+    assert {"run.nc", "run.png", "study.nc", "study.png", "run.zarr", "beam.png", "run.html", "swing.gif"} <= {
+        x.name for x in folder.iterdir()
+    }
     assert "400 steps of h = 0.05" in answers["run pendulum --set g_over_l=2 --time 20 --save run.nc --plot run.png"]
     assert "2000 steps" in answers["resume pendulum run.zarr"]
+    assert "12 runs: 4 g_over_l × 3 q0" in next(
+        text for words, text in answers.items() if words.startswith("sweep pendulum")
+    )
     checked = answers["check nonholonomic_particle --steps 70"]
     assert "not integrable" in checked
     assert "the states lie in D" in checked
@@ -74,7 +79,7 @@ def documented(command: str) -> set[str]:
     return set(re.findall(r"^\| `(\w+)`", part, re.MULTILINE))
 
 
-@pytest.mark.parametrize("command", ["list", "run", "solve", "order", "check", "cache"])
+@pytest.mark.parametrize("command", ["list", "run", "sweep", "solve", "order", "check", "cache"])
 def test_json_has_the_fields_that_the_page_names(command, printed):
     found = [text for words, text in printed[1].items() if words.startswith(command) and "--json" in words]
     more = {"order": ["--h", "0.2", "--h", "0.1", "--time", "1"], "cache": []}

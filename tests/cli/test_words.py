@@ -32,6 +32,8 @@ QUICK = {  # words, exit code, something of what is printed
     "scheme": (["order", "pendulum", "--h", "0.1", "--time", "1", "--scheme", "euler"], 2, "--scheme: found euler"),
     "time": (["page", "pendulum", "--h", "0.3", "--time", "1", "--output", "x.html"], 2, "no whole number"),
     "parameter": (["solve", "elastica", "--set", "g"], 2, "--set g: give name=value"),
+    "sweep": (["sweep", "pendulum", "--set", "g_over_l=0:1"], 2, "give from:to:count"),
+    "nothing swept": (["sweep", "pendulum", "--set", "g_over_l=1"], 2, "--set: nothing is swept"),
     "paper": (["reproduce", "principia"], 2, "no paper"),
 }
 PROGRAM = """
@@ -62,6 +64,16 @@ def test_the_completion_of_a_shell_knows_the_names(monkeypatch):
         monkeypatch.setenv(name, value)
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert run.stdout.split() == ["curvature_particle"]
+
+
+def test_swept_values_are_those_of_the_words():
+    fixed, swept = words.swept_of(["m=0.1:0.3:3", "k=1,2,4", "l=2", "z=1:1:1"])
+    assert (fixed, swept) == (["l=2"], {"m": [0.1, 0.1 + 0.5 * (0.3 - 0.1), 0.3], "k": [1.0, 2.0, 4.0], "z": [1.0]})
+    for wrong in ("m", "m=1:2:0", "m=1:2:x", "m=1:2:1", "m=1:2:3:4", "m=1,a", "m=1:2:100000000", "=1,2"):
+        with pytest.raises(ValueError, match="--set "):
+            words.swept_of(["k=1,2", wrong])
+    with pytest.raises(ValueError, match="k was given before"):
+        words.swept_of(["k=1,2", "k=2,3"])
 
 
 @pytest.mark.parametrize(("time", "h", "count"), [(0.3, 0.1, 3), (50, 0.05, 1000), (1e5, 1e-3, 10**8), (2, -0.5, 4)])

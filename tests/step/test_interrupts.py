@@ -8,6 +8,7 @@ import pytest
 import dalembert as da
 from dalembert.boundary.newton import descent
 from dalembert.gallery import ENTRIES
+from dalembert.guidance import loop
 
 PENDULUM = ENTRIES["pendulum"].system
 ANGLES = np.linspace(0.5, 1.5, 20)[:, None]
@@ -78,3 +79,55 @@ def test_progress_is_told_in_steps():
     assert path.outcome is da.Outcome.SUCCESS
     assert told == sorted(told)
     assert 0 < told[0][0] < told[-1][1] == 300_000
+
+
+class Pressing:
+    """A controller without any push, which presses Ctrl-C for its third sample: itself, or when its plant runs."""
+
+    def __init__(self, own: bool):
+        self.own, self.asked = own, 0
+
+    def control(self, t, q, v, ahead):
+        self.asked += 1
+        if self.own and self.asked == 3:
+            press(0, 0)
+        return np.zeros(1)
+
+    def push(self, t, q, v, u):
+        if not self.own and self.asked == 3:
+            press(0, 0)  # inside the plant's run
+        return u
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["plant", "controller"])
+def test_a_closed_loop_ends_with_what_was_computed(own):
+    """And not as if it had ended by itself, after which a script goes on."""
+    start = {"q0": [1.0], "v0": [0.0], "h": 0.05, "every": 5}
+    whole = da.closed_loop(PENDULUM, Pressing(own=True), **start, steps=10)  # two samples
+    with pytest.raises(da.Interrupted) as error:
+        da.closed_loop(PENDULUM, Pressing(own), **start, steps=200)
+    found = error.value.path
+    assert found.outcome is da.Outcome.INTERRUPTED
+    assert len(found.t) == len(found.q) == len(found.v) >= 11
+    np.testing.assert_array_equal(found.q[:11], whole.q)
+    assert len(found.u) == (2 if own else 3)  # the third was decided before its run was broken off
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_closed_loop_does_not_take_ctrl_c_in_a_run_for_its_end(monkeypatch):
+    """The plant's run answers Ctrl-C by its outcome, which is that of the loop."""
+    real, seen = loop.simulate, []
+
+    def pressed(*given, steps, **more):
+        seen.append(steps)
+        return (
+            real(*given, steps=10**9, save_every=10**6, progress=press, **more)
+            if len(seen) == 2
+            else real(*given, steps=steps, **more)
+        )
+
+    monkeypatch.setattr(loop, "simulate", pressed)
+    with pytest.raises(da.Interrupted) as error:
+        da.closed_loop(PENDULUM, Pressing(own=False), [1.0], [0.0], h=0.05, every=5, steps=20)
+    assert len(seen) == 2
+    assert error.value.path.outcome is da.Outcome.INTERRUPTED

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from dalembert.path import Path
+    from dalembert.path import Path, Study
     from dalembert.solution import CriticalPoint
 
 STORED = (".nc", ".nc4", ".h5")
@@ -65,7 +65,7 @@ def check_folder(folder: File, force: bool) -> None:
         raise FileExistsError(f"--folder: {folder} holds files; --force writes over them, or give another folder")
 
 
-def store(path: Path | CriticalPoint, file: File, force: bool) -> None:
+def store(path: Path | CriticalPoint | Study, file: File, force: bool) -> None:
     """The path as a NetCDF file."""
     from dalembert.store import save
 

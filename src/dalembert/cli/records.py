@@ -10,7 +10,7 @@ import numpy as np
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
 from dalembert.measure import Order
 from dalembert.outcome import Outcome
-from dalembert.path import Path
+from dalembert.path import Path, Study
 from dalembert.solution import ControlSolution, CriticalPoint
 
 
@@ -61,6 +61,25 @@ def solution_record(solution: CriticalPoint, entry: BoundaryEntry, changed: bool
         "cost_limit": None if changed else entry.cost,
         "coordinates": list(solution.coordinates),
         "statistics": _numbers(solution.statistics),
+        "files": files,
+    }
+
+
+def study_record(study: Study, name: str, files: list[str]) -> dict[str, Any]:
+    """What was swept, and how the runs ended."""
+    codes, outcomes = study.data["code"].values, study.outcomes.values
+    found, counts = np.unique(outcomes, return_counts=True)
+    return {
+        "name": name,
+        "axes": list(study.axes),
+        "values": {one.name: study.data[one.label].values.tolist() for one in study.swept.values()},
+        "runs": len(study),
+        "outcomes": dict(zip(found.tolist(), counts.tolist(), strict=True)),
+        "map": outcomes.tolist(),
+        "failed": all(Outcome(int(code)).failed for code in np.unique(codes)),
+        "h": float(study.data["h"]),
+        "steps_done": study.data["steps_done"].values.tolist(),
+        "coordinates": list(study.coordinates),
         "files": files,
     }
 

@@ -31,6 +31,7 @@ STARTERS = ("second_order", "first_order", "reference")
 BRANCHES = ("avoid", "nearest-prediction", "nearest-previous")
 BACKENDS = ("native", "jax")
 MOST = 2**53  # steps
+MOST_VALUES = 10**7  # of one swept name
 
 
 def in_file(word: str) -> bool:
@@ -157,6 +158,42 @@ def parameters_of(texts: Iterable[str] | None) -> list[tuple[str, str, float | l
         numbers = numbers_of(value, f"--set {name}")
         found.append((text, name.strip(), numbers if "," in value else numbers[0]))
     return found
+
+
+def swept_of(texts: Iterable[str] | None) -> tuple[list[str], dict[str, list[float]]]:
+    """The texts of every --set of one value, and name → values of the others: m=0.5:2:7 for 7 of them from 0.5 to 2, or
+    m=1,2,4."""
+    fixed, swept = [], {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"--set {text}: give name=from:to:count or name=1,2,4 for values, name=2 for one that is fixed")
+        if name.strip() in swept:
+            raise ValueError(f"--set {text}: {name.strip()} was given before; give each name once")
+        if ":" in value:
+            swept[name.strip()] = _between(value, f"--set {text}")
+        elif "," in value:
+            swept[name.strip()] = numbers_of(value, f"--set {name}")
+        else:
+            fixed.append(text)
+    parameters_of(fixed)
+    if not swept:
+        raise ValueError("--set: nothing is swept; give --set name=from:to:count, or take dalembert run")
+    return fixed, swept
+
+
+def _between(value: str, option: str) -> list[float]:
+    """Equally spaced values, both ends among them."""
+    ends = value.split(":")
+    if len(ends) != 3 or not ends[2].strip().isdecimal() or int(ends[2]) < 1:
+        raise ValueError(f"{option}: found {value}; give from:to:count, such as 0.5:2:7, with a count of 1 or more")
+    first, last = (numbers_of(end, option)[0] for end in ends[:2])
+    count = int(ends[2])
+    if count > MOST_VALUES:
+        raise ValueError(f"{option}: found {count} values; at most {MOST_VALUES} can be swept on one axis")
+    if count == 1 and first != last:
+        raise ValueError(f"{option}: found one value from {first:g} to {last:g}; give a count of 2 or more")
+    return [first + (last - first) * i / (count - 1) for i in range(count - 1)] + [last]
 
 
 def _plain(name: str) -> str:

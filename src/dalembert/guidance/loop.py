@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from dalembert.control.problem import OptimalControl, actuation
 from dalembert.discretize import Scheme
+from dalembert.interrupts import Interrupted
 from dalembert.numbers import as_number, as_numbers, as_positive, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.path import Path
@@ -39,7 +40,7 @@ class ClosedLoop(eqx.Module):
         v: (N+1, n) velocities at t.
         t_u: (K,) times from which the controls act.
         u: (K, r) the controls, each held until the next.
-        code: the Outcome of the plant's run as an integer; where it failed, arrays end.
+        code: the Outcome of the plant's run as an integer; where it failed, or Ctrl-C ended it, arrays end.
 
     Example:
         >>> run = da.closed_loop(move.system, law, [0.1], [0.0], h=0.01, steps=100, every=2)
@@ -97,6 +98,7 @@ def closed_loop(
         TypeError: an argument is of the wrong type.
         ValueError: an argument has a wrong value; the message names it.
         SolveError: the first problem of a predictive controller is not solved.
+        Interrupted: Ctrl-C ended it, in a run of the plant or in the controller; its path is the ClosedLoop until then.
 
     Example:
         >>> run = da.closed_loop(move.system, law, [0.1], [0.0], h=0.01, steps=100, every=2, delay=1)
@@ -112,28 +114,35 @@ def closed_loop(
         whole_number(every, "every"),
     )
     delay = whole_number(delay, "delay", 0)
-    q, v, code = [_state(q0, "q0")], [_state(v0, "v0")], Outcome.SUCCESS
-    if q[0].shape != v[0].shape:
-        raise ValueError(f"v0: found shape {v[0].shape}; q0 has shape {q[0].shape}, and v0 needs the same")
-    plant = _Plant(with_held_force(system, len(q[0])), push, h, scheme)
+    q, v, code = _state(q0, "q0"), _state(v0, "v0"), Outcome.SUCCESS
+    if q.shape != v.shape:
+        raise ValueError(f"v0: found shape {v.shape}; q0 has shape {q.shape}, and v0 needs the same")
+    plant, parts = _Plant(with_held_force(system, len(q)), push, h, scheme), [(q[None], v[None])]
     measured = [k for k in range(0, steps, every) if k + delay < steps]
     marks = sorted({0, steps, *measured, *(k + delay for k in measured)})
     decided: dict[int, np.ndarray] = {}
     u = None
-    for k, end in itertools.pairwise(marks):
-        if k in measured:
-            own = controller.control(t0 + k * h, q[k], v[k], (delay + 0.5 * every) * h)
-            decided[k + delay] = np.asarray(own, dtype=float)
-        u = decided.get(k, u)
-        run = plant.run(q[k], v[k], t0 + k * h, end - k, u)
-        q.extend(np.asarray(run.q)[1:])
-        v.extend(np.asarray(run.v)[1:])
-        code = Outcome(int(run.code))
-        if code.failed:
-            break
+    try:
+        for k, end in itertools.pairwise(marks):
+            if k in measured:
+                own = controller.control(t0 + k * h, q, v, (delay + 0.5 * every) * h)
+                decided[k + delay] = np.asarray(own, dtype=float)
+            u = decided.get(k, u)
+            run = plant.run(q, v, t0 + k * h, end - k, u)  # pressed inside, Ctrl-C is its outcome
+            parts.append((np.asarray(run.q)[1:], np.asarray(run.v)[1:]))
+            q, v = np.asarray(run.q)[-1], np.asarray(run.v)[-1]
+            code = Outcome(int(run.code))
+            if code.failed:
+                break
+    except KeyboardInterrupt:  # between the runs or in the controller, which is the user's and is broken off
+        code = Outcome.INTERRUPTED
+    q, v = (np.concatenate(rows) for rows in zip(*parts, strict=True))
     acted = [k for k in decided if k < len(q)]
-    t = t0 + h * np.arange(len(q))
-    return ClosedLoop(t, np.array(q), np.array(v), t[acted], np.array([decided[k] for k in acted]), np.asarray(int(code)))
+    t, u = t0 + h * np.arange(len(q)), np.array([decided[k] for k in acted])
+    found = ClosedLoop(t, q, v, t[acted], u, np.asarray(int(code)))
+    if code is Outcome.INTERRUPTED:
+        raise Interrupted(found)
+    return found
 
 
 def _state(given, name: str) -> np.ndarray:

@@ -5,5 +5,7 @@ from dalembert.path.path import Path
 from dalembert.path.path import check_path as check_path  # for other rooms
 from dalembert.path.provenance import Provenance
 from dalembert.path.statistics import Statistics
+from dalembert.path.study import Study
+from dalembert.path.study import tree_of_values as tree_of_values
 
-__all__ = ["Path", "Provenance", "Statistics", "StepError"]
+__all__ = ["Path", "Provenance", "Statistics", "StepError", "Study"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dalembert.numbers import as_flag, as_function, described
-from dalembert.path import Path
+from dalembert.path import Path, Study
 from dalembert.show.figure import Wanted, plot_path
 from dalembert.show.solution import plot_solution
+from dalembert.show.study import plot_study
 from dalembert.show.style import theme_of
 from dalembert.solution import CriticalPoint
 from dalembert.systems.problem import names_of
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 
 
 def plot(
-    path: Path | CriticalPoint,
+    path: Path | CriticalPoint | Study,
     *,
     title: str | None = None,
     velocities: bool = False,
     curve: bool | None = None,
     exact: Callable | None = None,
     coordinates: Sequence[str] | None = None,
+    value: Any = None,
     dark: bool = False,
 ) -> Figure:
     """q(t), λ(t) and Rᵀλ(t) of a path, each over its own times, and the curve in configuration space for n = 2, 3; or a
@@ -34,23 +36,27 @@ def plot(
     the multipliers over their own times; of a ControlSolution q, v, the controls and the constraint forces. Positions x and
     y have one unit of length on both axes; a curve on a sphere is drawn with the sphere.
 
+    Of a study: one number of each run as a heat map over two swept axes, or as a line over one; runs that failed are marked.
+
     A notebook shows the figure as the value of a cell. In a script that has imported matplotlib.pyplot before, plt.show()
     shows it in a window.
 
     Args:
-        path: a Path or a Solution.
+        path: a Path, a Solution or a Study.
         title: of the figure.
         velocities: add v of a path, at its own times.
         curve: draw the configuration space curve of a path or not; by default for n = 2 and 3.
         exact: t → q (…, n) of a solution, drawn behind q.
         coordinates: names of those of a path that are drawn; all by default. Two or three have their curve drawn.
+        value: of a study, what is drawn: the key of a reduced number, a statistic such as "steps_done", a coordinate, which
+            is drawn as it was at the end, or a DataArray over the axes. By default the reduced number, if there is one.
         dark: light on dark.
 
     Returns:
         A matplotlib Figure: figure.savefig("run.pdf"), or its value in a notebook.
 
     Raises:
-        TypeError: path is neither.
+        TypeError: path is none of them.
         ValueError: a traced path, a batch, or options that do not apply.
 
     Example:
@@ -65,6 +71,12 @@ def plot(
         as_function(exact, "exact", "of times (K,) that returns q (K, n)")
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title: found {described(title)}; give a text")
+    if isinstance(path, Study):
+        if velocities or curve is not None or exact is not None or named is not None:
+            raise ValueError("velocities, curve, exact, coordinates: do not belong to the figure of a Study; give value=")
+        return plot_study(path, value, theme_of(dark), title)
+    if value is not None:
+        raise ValueError("value: belongs to the figure of a Study")
     if not isinstance(path, CriticalPoint):
         if exact is not None:
             raise ValueError("exact: belongs to the figure of a Solution; draw it over that of a Path yourself")

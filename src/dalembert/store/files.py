@@ -9,23 +9,25 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING
 
 from dalembert.numbers import described
-from dalembert.path import Path
+from dalembert.path import Path, Study
 from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import write
-from dalembert.store.checks import check_format
+from dalembert.store.checks import attribute, check_format
 from dalembert.store.checksum import NOTE, FileError, last_line, verified
 from dalembert.store.paths import check_path, path_from_xarray, path_to_xarray
 from dalembert.store.runs import load_run
 from dalembert.store.solutions import CONTENTS, check_solution, solution_from_xarray, solution_to_xarray
+from dalembert.store.studies import CONTENT, check_study, study_from_xarray
 from dalembert.systems.problem import Problem
 
 if TYPE_CHECKING:
     import xarray
 
 SUFFIXES = (".nc", ".nc4", ".h5")
+PACKED = {"zlib": True, "complevel": 4, "shuffle": True}  # of a study: runs resemble each other
 
 
-def to_xarray(path: Path | CriticalPoint) -> xarray.Dataset:
+def to_xarray(path: Path | CriticalPoint | Study) -> xarray.Dataset:
     """A path or a solution as a Dataset: q(node, coordinate) and all else on its own level, with labels and units.
 
     `data.q.sel(coordinate="x")` is a labelled series over its times. Statistics, step, action and outcome are scalar
@@ -33,7 +35,7 @@ def to_xarray(path: Path | CriticalPoint) -> xarray.Dataset:
     `window`, its momenta at the ends over `momentum`, and no names of coordinates.
 
     Args:
-        path: a Path or a Solution.
+        path: a Path, a Solution or a Study.
 
     Returns:
         An xarray.Dataset.
@@ -46,17 +48,19 @@ def to_xarray(path: Path | CriticalPoint) -> xarray.Dataset:
         >>> da.to_xarray(path).q.dims
         ('node', 'coordinate')
     """
+    if isinstance(path, Study):
+        return path.data
     return solution_to_xarray(path) if isinstance(path, CriticalPoint) else path_to_xarray(path)
 
 
-def from_xarray(data: xarray.Dataset) -> Path | CriticalPoint:
+def from_xarray(data: xarray.Dataset) -> Path | CriticalPoint | Study:
     """What `to_xarray` was given, bit for bit.
 
     Args:
         data: an xarray.Dataset.
 
     Returns:
-        The Path or the Solution.
+        The Path, the Solution or the Study; the Path of a study of which one run is left.
 
     Raises:
         TypeError: data is no Dataset.
@@ -70,11 +74,15 @@ def from_xarray(data: xarray.Dataset) -> Path | CriticalPoint:
     if not hasattr(data, "attrs"):
         raise TypeError(f"data: found {described(data)}; give the Dataset that to_xarray returned")
     check_format(data)
+    if data.attrs.get("content") == CONTENT:
+        return study_from_xarray(data)
     return solution_from_xarray(data) if data.attrs.get("content") in CONTENTS else path_from_xarray(data)
 
 
-def save(path: Path | CriticalPoint, file: str | os.PathLike) -> None:
-    """Write a path or a solution to a NetCDF-4 file (.nc), which every NetCDF or HDF5 library can read.
+def save(path: Path | CriticalPoint | Study, file: str | os.PathLike) -> None:
+    """Write a path, a solution or a study to a NetCDF-4 file (.nc), which every NetCDF or HDF5 library can read.
+
+    A study is compressed, without loss.
 
     A file of that name is replaced, in one step: at any moment a reader finds the old file or the new one, and after any
     error, a full disk too, the old one is unchanged and the path still in memory. The file is made in memory first, which
@@ -82,7 +90,7 @@ def save(path: Path | CriticalPoint, file: str | os.PathLike) -> None:
     that is killed may leave a temporary `.dalembert-….part` beside the file.
 
     Args:
-        path: a Path or a Solution.
+        path: a Path, a Solution or a Study.
         file: its name, which ends in .nc, .nc4 or .h5.
 
     Raises:
@@ -104,8 +112,8 @@ def save(path: Path | CriticalPoint, file: str | os.PathLike) -> None:
     write(target, content, last_line(content))
 
 
-def load(file: str | os.PathLike) -> Path | CriticalPoint:
-    """The path or solution stored by `save`, equal bit for bit, with outcome, statistics and provenance.
+def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
+    """The path, solution or study stored by `save`, equal bit for bit, with outcome, statistics and provenance.
 
     The checksum in the last line of the file is checked first; files of versions before it have none and are read without.
     Of a run in a store, run.zarr, it is what is committed, each chunk checked: all of it where the run has ended.
@@ -114,7 +122,7 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint:
         file: its name, or that of a store.
 
     Returns:
-        The Path or the Solution.
+        The Path, the Solution or the Study.
 
     Raises:
         FileError: a ValueError: the file is damaged, no NetCDF file, or not written by `save`.
@@ -172,6 +180,8 @@ def matches(path: Path | str | os.PathLike, system: Problem) -> bool:
     if not isinstance(system, Problem):
         raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
     run = path if isinstance(path, Path | CriticalPoint) else load(path)
+    if isinstance(run, Study):
+        return attribute(run.data, "source_hash") == system.texts()["source_hash"]
     if isinstance(run, CriticalPoint) or run.provenance is None:
         why = "is a solution" if isinstance(run, CriticalPoint) else "was computed under jit, vmap or grad"
         raise ValueError(f"path: carries no provenance (it {why}), so nothing to compare")
@@ -194,7 +204,8 @@ def _named(file: str | os.PathLike) -> File:
 def _sound(data: xarray.Dataset) -> xarray.Dataset:
     """The same data set, if `load` will take it."""
     try:
-        check_solution(data) if data.attrs.get("content") in CONTENTS else check_path(data)
+        content = data.attrs.get("content")
+        check_solution(data) if content in CONTENTS else check_study(data) if content == CONTENT else check_path(data)
     except ValueError as error:
         raise ValueError(f"path: is no path that a run returns, and could not be loaded again ({error})") from error
     return data
@@ -207,7 +218,9 @@ def _netcdf(data: xarray.Dataset) -> memoryview:
     much of it was had. An allocation that is never touched costs nothing.
     """
     bytearray(3 * data.nbytes + 2**24)
-    plain = {str(name): {"_FillValue": None} for name, x in data.variables.items() if x.dtype.kind == "f"}
+    plain: dict[str, dict] = {str(name): {"_FillValue": None} for name, x in data.variables.items() if x.dtype.kind == "f"}
+    if data.attrs.get("content") == CONTENT:
+        plain = {name: way | (PACKED if data[name].ndim else {}) for name, way in plain.items()}
     content = io.BytesIO()
     data.assign_attrs(checksum=NOTE).to_netcdf(content, engine="h5netcdf", encoding=plain)
     return content.getbuffer()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.path import tree_of_values
 from dalembert.store.checks import attribute
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def reduced_from_xarray(data: xarray.Dataset) -> Any:
 def rebuilt(text: str, leaves: Mapping[str, Any]) -> Any:
     """The value from its tree as JSON and its leaves, reduced_0, reduced_1, …; ValueError where they do not fit."""
     try:
-        return _rebuild(json.loads(text), leaves)
+        return tree_of_values(json.loads(text), lambda i: jnp.asarray(np.asarray(leaves[f"reduced_{i}"])))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"data: the attribute reduced, {text!r:.80}, is no tree of the variables reduced_…") from error
 
@@ -65,13 +66,3 @@ def _numbers(leaf: Any) -> np.ndarray:
     if array.dtype.kind not in "biuf":
         raise TypeError(f"path: reduced holds values of type {array.dtype}; real numbers can be stored")
     return array
-
-
-def _rebuild(tree: dict[str, Any], leaves: Mapping[str, Any]) -> Any:
-    (kind, content), *_ = tree.items()
-    if kind == "leaf":
-        return jnp.asarray(np.asarray(leaves[f"reduced_{content}"]))
-    if kind == "dict":
-        return {key: _rebuild(child, leaves) for key, child in content.items()}
-    children: Iterator[Any] = (_rebuild(child, leaves) for child in content or ())
-    return {"none": lambda: None, "list": lambda: list(children), "tuple": lambda: tuple(children)}[kind]()

@@ -1,5 +1,6 @@
-"""Runs that survive their process: what streams a run into a store, and what goes on with one; `stream` comes first."""
+"""Studies: many runs with names, `sweep`; and runs that survive their process, streamed into a store, `stream` first."""
 
 from dalembert.studies.resume import resume
+from dalembert.studies.sweep import sweep
 
-__all__ = ["resume"]
+__all__ = ["resume", "sweep"]

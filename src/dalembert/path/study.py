@@ -1,0 +1,244 @@
+"""Study: what a sweep returns, runs over named axes. Arrays and plain text only, as a Path."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dalembert.lazy import front_door
+from dalembert.notebook import Described
+from dalembert.numbers import described, place_of
+from dalembert.outcome import Outcome
+from dalembert.path.path import Path
+
+if TYPE_CHECKING:
+    import xarray
+
+ROUNDING = 1e-6  # of the distance between two values: 0.3 is found among np.linspace(0, 1, 11)
+
+
+class SweptName(NamedTuple):
+    """A parameter or initial datum that differs from run to run. label: its coordinate, of one number or of places;
+    axis: the dimension on which it lies; parts: coordinates of its numbers, where it has several, of this shape."""
+
+    name: str
+    label: str
+    axis: str
+    parts: tuple[str, ...]
+    shape: tuple[int, ...]
+    parameter: bool
+
+    def value(self, data: xarray.Dataset) -> np.ndarray:
+        """What it was in the one run that is left in the data set."""
+        numbers = [float(data[label]) for label in self.parts or (self.label,)]
+        return np.reshape(np.array(numbers), self.shape)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Study(Described):
+    """d/dt L_v - L_q = f + Rᵀλ, solved for many parameters and initial data: runs over named axes.
+
+    study["x"] is q of a coordinate over all axes and times, an xarray.DataArray. A study has a length, its number of runs,
+    and is gone through path by path.
+
+    Attributes:
+        data: all of it as an xarray.Dataset: q, v, multipliers and forces over the axes and their times, which stand once;
+            outcome, residual and the other statistics over the axes; each swept name is a coordinate. NaN where a run had
+            ended before.
+        subject: what was run, in the process that ran it; no part of a file.
+
+    Example:
+        >>> study = da.sweep(pendulum, {"v0": [0.0, 0.5, 1.0]}, q0=[1.0], h=0.1, steps=20)
+        >>> study.data.q.dims, len(study)
+        (('v0', 'node', 'coordinate'), 3)
+    """
+
+    data: xarray.Dataset
+    subject: Any = None
+
+    @property
+    def swept(self) -> dict[str, SweptName]:
+        """How each swept name is labelled."""
+        return swept_names(self.data.attrs["swept"])
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The dimensions of the runs."""
+        return tuple(str(axis) for axis in self.data["code"].dims)
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The names of q; q0, q1, … where the system has none."""
+        return tuple(map(str, self.data["coordinate"].values))
+
+    @property
+    def outcomes(self) -> xarray.DataArray:
+        """The name of each run's Outcome, in small letters, over the axes."""
+        names = {int(outcome): outcome.name.lower() for outcome in Outcome}
+        codes = self.data["code"]
+        return codes.copy(data=np.vectorize(names.__getitem__, otypes=[object])(codes.values).astype(str)).rename("outcome")
+
+    @property
+    def reduced(self) -> Any:
+        """The value of the reducer, each of its arrays over the axes; None without one. Of a run that failed it is the value
+        until then."""
+        return tree_of_values(json.loads(self.data.attrs["reduced"]), lambda i: self.data[f"reduced_{i}"])
+
+    def __getitem__(self, name: str) -> xarray.DataArray:
+        if not isinstance(name, str):
+            raise TypeError(f"name: found {described(name)}; give the name of a coordinate, or take study.sel(…) for a run")
+        return self.data["q"].isel(coordinate=place_of(name, self.coordinates, "study"))
+
+    def __len__(self) -> int:
+        return int(self.data["code"].size)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Path]:
+        for places in itertools.product(*(range(self.data.sizes[axis]) for axis in self.axes)):
+            found = self._with(self.data.isel(dict(zip(self.axes, places, strict=True))))
+            assert isinstance(found, Path)
+            yield found
+
+    def sel(self, **values: Any) -> Study | Path:
+        """The runs with these values of swept names: a number, a list of numbers, or slice(from, to), both included.
+
+        study.sel(m=2.0, k=slice(0, 1)). A number is found in spite of rounding, and its axis is gone. Where one run is
+        left it is its Path, with its own parameters and initial data in its provenance. A swept vector, such as q0 of
+        several coordinates, is chosen by its place, q0=3, or by a number in it, q0_x=0.5. KeyError for a name that was not
+        swept, ValueError for a value that no run has.
+        """
+        data = self.data
+        for name, wanted in values.items():
+            label = self.swept[name].label if name in self.swept else name
+            known = [one for swept in self.swept.values() for one in (swept.label, *swept.parts)] + list(self.axes)
+            if label not in known or label not in data.coords:
+                raise KeyError(f"{name!r}: is no swept name; there are {', '.join(dict.fromkeys(known))}")
+            data = _chosen(data, name, label, wanted)
+        return self._with(data)
+
+    def _with(self, data: xarray.Dataset) -> Study | Path:
+        if data["code"].dims:
+            return dataclasses.replace(self, data=data)
+        path = front_door("from_xarray")(data)
+        if self.subject is None or self.subject.problem is None or path.provenance is None:
+            return path
+        own = {name: swept.value(data) for name, swept in self.swept.items() if swept.parameter}
+        known = self.subject.problem
+        own = {name: value.astype(known.parameters[name].dtype) for name, value in own.items()}
+        depicted = (known.replace(**own) if own else known).depicted(self.subject.scheme)
+        return dataclasses.replace(path, provenance=path.provenance.of(depicted))
+
+    def to_xarray(self) -> xarray.Dataset:
+        """The data set, as `dalembert.to_xarray` gives it."""
+        return self.data
+
+    def __repr__(self) -> str:
+        return f"Study({self._size()})"
+
+    def describe(self) -> str:
+        """For a person: what was swept, and how the runs ended."""
+        counts = collections.Counter(map(str, self.outcomes.values.ravel()))
+        ends = ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts.most_common())
+        lines = [
+            f"{self._size()}; h = {float(self.data['h']):g}, {self.data.sizes['node']} saved times",
+            f"outcomes: {ends}",
+        ]
+        return "\n".join(lines)
+
+    def _size(self) -> str:
+        sizes = " × ".join(f"{self.data.sizes[axis]} {axis}" for axis in self.axes)
+        zipped = [name for name, swept in self.swept.items() if swept.axis != swept.label and swept.axis in self.axes]
+        return f"{len(self)} runs: {sizes}" + (f" ({', '.join(zipped)} together)" if zipped else "")
+
+    def __reduce__(self):
+        return type(self), (self.data,)
+
+
+def _chosen(data: xarray.Dataset, name: str, label: str, wanted: Any) -> xarray.Dataset:
+    """The runs whose coordinate has the wanted value; its dimension goes where one number is wanted and one run has it."""
+    values = np.asarray(data[label].values, dtype=float)
+    if not data[label].dims:
+        raise ValueError(f"{name}: was chosen before; it is {float(values):g}")
+    axis = data[label].dims[0]
+    if isinstance(wanted, slice):
+        if wanted.step is not None:
+            raise ValueError(f"{name}: found {wanted}; a slice has a first and a last value, and no step")
+        low = -np.inf if wanted.start is None else _nearby(values, _number(name, wanted.start))
+        high = np.inf if wanted.stop is None else _nearby(values, _number(name, wanted.stop))
+        places = np.flatnonzero((values >= low) & (values <= high))
+    else:
+        asked = _number(name, wanted)
+        hits = [np.flatnonzero(values == _nearby(values, one)) for one in np.ravel(asked)]
+        for one, found in zip(np.ravel(asked), hits, strict=True):
+            if not len(found):
+                raise ValueError(f"{name}: found {one:g}; the runs have {_listed(values)}")
+        places = np.concatenate([np.array([], int), *hits])
+        if np.ndim(asked) == 0 and len(places) == 1:
+            return data.isel({axis: int(places[0])})
+    if not len(places):
+        raise ValueError(f"{name}: found {wanted}, which no run has; the runs have {_listed(values)}")
+    return data.isel({axis: places})
+
+
+def _number(name: str, wanted: Any) -> np.ndarray:
+    """A number or several."""
+    try:
+        if wanted is None:  # which NumPy takes for NaN
+            raise TypeError
+        return np.asarray(wanted, dtype=float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: found {described(wanted)}; give a number, a list of numbers or a slice") from None
+
+
+def _nearby(values: np.ndarray, asked: Any) -> Any:
+    """The value that differs from it by rounding, otherwise what was asked for. What counts is the distance to the next
+    value: values may be of very different sizes."""
+    if not np.all(np.isfinite(asked)) or not len(values):
+        return asked
+    nearest = values[np.argmin(np.abs(values - asked))]
+    others = values[values != nearest]
+    room = np.min(np.abs(others - nearest)) if len(others) else np.abs(nearest)
+    return nearest if np.abs(asked - nearest) <= ROUNDING * room else asked
+
+
+def _listed(values: np.ndarray) -> str:
+    shown = [f"{x:g}" for x in values]
+    return ", ".join(shown if len(shown) <= 12 else [*shown[:5], "…", *shown[-5:]])
+
+
+def swept_names(text: Any) -> dict[str, SweptName]:
+    """The swept names as a data set carries them; ValueError where the text is none of them."""
+    try:
+        found = {}
+        for name, (label, axis, parts, shape, parameter) in json.loads(text).items():
+            texts = (label, axis, *parts)
+            if not all(isinstance(x, str) for x in texts) or not all(type(x) is int and x >= 0 for x in shape):
+                raise ValueError("labels")
+            found[name] = SweptName(name, label, axis, tuple(parts), tuple(shape), bool(parameter))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"data: the attribute swept is {text!r:.80}; it does not describe swept names") from error
+    return found
+
+
+def swept_text(names: dict[str, SweptName]) -> str:
+    """The attribute that `swept_names` reads."""
+    return json.dumps({name: [x.label, x.axis, x.parts, x.shape, x.parameter] for name, x in names.items()})
+
+
+def tree_of_values(tree: dict[str, Any], leaf: Callable[[int], Any]) -> Any:
+    """A reducer's value from its tree of leaf numbers."""
+    (kind, content), *_ = tree.items()
+    if kind == "leaf":
+        return leaf(content)
+    if kind == "dict":
+        return {key: tree_of_values(child, leaf) for key, child in content.items()}
+    children: Iterator[Any] = (tree_of_values(child, leaf) for child in content or ())
+    return {"none": lambda: None, "list": lambda: list(children), "tuple": lambda: tuple(children)}[kind]()

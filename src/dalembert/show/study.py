@@ -1,0 +1,141 @@
+"""Figures of a study: a number of each run as a heat map over two swept axes, or as a line over one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from dalembert.numbers import described
+from dalembert.outcome import Outcome
+from dalembert.path import Study
+from dalembert.show.inline import new_figure
+from dalembert.show.style import Theme
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from xarray import DataArray
+
+NAMED = ("steps_done", "residual", "iterations", "max_iterations", "crossings", "failed_time")  # of the statistics
+
+
+def plot_study(study: Study, value: Any, theme: Theme, title: str | None = None) -> Figure:
+    """The value over the axes. A run that failed has none: its place has a mark for the outcome, which a legend names."""
+    import matplotlib as mpl
+
+    drawn, label = chosen_value(study, value)
+    axes = study.axes
+    with mpl.rc_context(theme.style):
+        figure = new_figure((6.0, 4.2))
+        ax = figure.subplots()
+        failed = np.isin(study.data["code"].values, [int(outcome) for outcome in Outcome if outcome.failed])
+        values = np.where(failed, np.nan, np.asarray(drawn.values, dtype=float))
+        if len(axes) == 2:
+            _heat_map(ax, study, values, label, theme)
+        else:
+            _line(ax, study, values, label, theme)
+        _outcomes(ax, study, theme)
+        if title:
+            figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def chosen_value(study: Study, value: Any) -> tuple[DataArray, str]:
+    """One number of each run, and what it is called; ValueError with the choices."""
+    axes = study.axes
+    if len(axes) > 2:
+        raise ValueError(
+            f"path: the study has {len(axes)} swept axes, {', '.join(axes)}; draw it over one or two of them, such as "
+            f"study.sel({study.swept[axes[-1]].label if axes[-1] in study.swept else axes[-1]}=…)"
+        )
+    choices = _reduced(study)
+    if value is None and len(choices) == 1:
+        return next((found, name) for name, found in choices.items())
+    if value is None and not choices:
+        name = study.coordinates[0]
+        return _last(study, name), f"{name} at the end"
+    if value is not None and hasattr(value, "dims") and set(map(str, value.dims)) == set(axes):
+        return value.transpose(*axes), str(value.name or "")
+    known = choices | {name: study.data[name] for name in NAMED}
+    if isinstance(value, str) and value in study.coordinates and value not in known:
+        return _last(study, value), f"{value} at the end"
+    if isinstance(value, str) and value in known:
+        return known[value], value.replace("_", " ")
+    found = "nothing, and there are several" if value is None else described(value)
+    raise (ValueError if value is None or isinstance(value, str) else TypeError)(
+        f"value: found {found}; give one of {', '.join([*known, *study.coordinates])}, or a DataArray over {', '.join(axes)}"
+    )
+
+
+def _reduced(study: Study) -> dict[str, DataArray]:
+    """The numbers of a reducer, by their keys."""
+    leaves = jax.tree_util.tree_leaves_with_path(study.reduced)
+    named = {"_".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path): x for path, x in leaves}
+    return {name or "reduced": x for name, x in named.items() if x.dims == study.axes}
+
+
+def _last(study: Study, name: str) -> DataArray:
+    """Where each run ended, as far as it was saved."""
+    if "last_q" in study.data:
+        return study.data["last_q"].sel(coordinate=name)
+    rows = study.data["nodes_kept"] - 1
+    return study[name].isel(node=rows)
+
+
+def _along(study: Study, axis: str) -> tuple[np.ndarray, str]:
+    """Values and name of an axis: those of the first name of numbers on it, or of the only number of a vector that differs;
+    the places where there is none."""
+    for name, swept in study.swept.items():
+        if swept.axis == axis:
+            parts = [(study.data[part].values, part) for part in swept.parts]
+            differ = [one for one in parts if np.ptp(one[0]) > 0] or parts
+            if not parts or len(differ) == 1:
+                values, label = differ[0] if parts else (study.data[swept.label].values, name)
+                return np.asarray(values, dtype=float), label
+    return np.arange(study.data.sizes[axis], dtype=float), f"{axis}, by number"
+
+
+def _heat_map(ax: Axes, study: Study, values: np.ndarray, label: str, theme: Theme) -> None:
+    """The second axis upwards."""
+    (x, across), (y, up) = (_along(study, axis) for axis in study.axes)
+    i, j = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
+    mesh = ax.pcolormesh(_edges(x[i]), _edges(y[j]), values[np.ix_(i, j)].T, cmap="viridis", rasterized=values.size > 10**4)
+    red, green, blue = theme.fill(theme.faint)
+    ax.set_facecolor((red, green, blue))
+    ax.set(xlabel=across, ylabel=up)
+    ax.figure.colorbar(mesh, ax=ax, label=label)
+
+
+def _edges(x: np.ndarray) -> np.ndarray:
+    """Boundaries of cells around rising values; equal values get cells of no width, which are not seen."""
+    if len(x) == 1:
+        half = 0.5 * abs(x[0]) or 0.5
+        return np.array([x[0] - half, x[0] + half])
+    middle = 0.5 * (x[1:] + x[:-1])
+    return np.concatenate([[2 * x[0] - middle[0]], middle, [2 * x[-1] - middle[-1]]])
+
+
+def _line(ax: Axes, study: Study, values: np.ndarray, label: str, theme: Theme) -> None:
+    x, name = _along(study, study.axes[0])
+    order = np.argsort(x, kind="stable")
+    ax.plot(x[order], values[order], color=theme.lines[0], marker="o", markersize=3)
+    ax.set(xlabel=name, ylabel=label)
+
+
+def _outcomes(ax: Axes, study: Study, theme: Theme) -> None:
+    """A mark at each run that failed, another for each outcome."""
+    codes = study.data["code"].values
+    places = np.meshgrid(*(_along(study, axis)[0] for axis in study.axes), indexing="ij")
+    marks, size = iter("x+1234|_*.^v"), min(22.0, 6000.0 / codes.size)
+    for code in np.unique(codes):
+        if Outcome(int(code)).failed:
+            at = [x[codes == code] for x in places]
+            if len(at) == 1:
+                at.append(np.full(len(at[0]), 0.02))
+            way = {"transform": ax.get_xaxis_transform()} if len(places) == 1 else {}
+            name = Outcome(int(code)).name.lower().replace("_", " ")
+            ax.scatter(*at, marker=next(marks), s=size, color=theme.red, label=name, linewidths=0.9, zorder=3, **way)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3)

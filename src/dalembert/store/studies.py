@@ -1,0 +1,167 @@
+"""A study as a labelled data set: arrays over named axes, on times that stand once.
+
+Dimensions: one for each swept name, or `run` where they were taken together; the levels of a path with their times, `node`,
+`mid`, `interior`, `held`; `coordinate`, `multiplier`. What a run did not reach is NaN, and `nodes_kept` says how many of the
+common times it has. Where a run ended between two saved times the variables `last_…` are each run's last state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dalembert.path import Path, Study
+from dalembert.path.study import SweptName, swept_names, swept_text
+from dalembert.store.checks import REAL, WHOLE, attribute, check_outcomes, check_variables, variable
+from dalembert.store.paths import COUNTED, SCALARS, STATISTICS, VARIABLES, path_from_xarray, path_to_xarray
+from dalembert.store.reduced import flatten, reduced_from_xarray
+
+if TYPE_CHECKING:
+    import xarray
+
+CONTENT = "study"
+OF_A_RUN = (*(name for name in SCALARS if name != "h"), *STATISTICS, "nodes_kept")
+RESERVED = frozenset(
+    {*VARIABLES, *SCALARS, *STATISTICS, "nodes_kept", "node", "mid", "interior", "held", "coordinate", "multiplier", "run"}
+)  # what a swept name cannot be called
+APART = ("reduced", "last_", "drawing", "node_", "mid_", "interior_", "held_")  # beginnings of names that are taken
+
+
+def label_of(name: str) -> str:
+    """The coordinate of a swept name: the name, unless the data set needs it; a file has no name with a slash."""
+    name = name.replace("/", "_")
+    return f"swept_{name}" if name in RESERVED or name.startswith(APART) else name
+
+
+def study_to_xarray(
+    runs: Path, times: np.ndarray, names: Mapping[str, SweptName], coordinates: Mapping[str, Any], shape: Mapping[str, int]
+) -> xarray.Dataset:
+    """The paths of an ensemble over named axes. times: of the saved nodes of a run that is not ended early; coordinates: by
+    label, (axis, values); shape: of the axes, whose product is the number of runs, the last running fastest."""
+    import xarray as xr
+
+    base, axes, sizes = path_to_xarray(runs), tuple(shape), tuple(shape.values())
+    t = np.asarray(runs.t)
+    on = t == times  # in the same arithmetic; a run that has ended repeats its last state and time
+    kept = on.sum(axis=1)
+    longest, best = int(kept.max()), int(np.argmax(kept))
+    variables: dict[str, Any] = {}
+    levels: dict[str, Any] = {}
+    between = bool(np.any(t[:, -1] != times[kept - 1]))
+
+    def placed(name: str, dimensions: tuple, values: np.ndarray, labels: Mapping[str, Any]) -> None:
+        variables[name] = ((*axes, *dimensions), values.reshape(*sizes, *values.shape[1:]), dict(labels))
+
+    for name in VARIABLES:
+        if name not in base:
+            continue
+        (_, level, axis), values, labels = base[name].dims, base[name].values, base[name].attrs
+        lead = t.shape[1] - values.shape[1]
+        seen, end = on[:, lead:longest], max(longest - lead, 0)
+        cut = values[:, :end]
+        placed(name, (level, axis), cut if seen.all() else np.where(seen[..., None], cut, np.nan), labels)
+        moments = base[f"t_{level}"]
+        levels[str(level)] = (level, moments.values[best, :end], moments.attrs)
+        if between:
+            placed(f"last_{name}", (axis,), values[:, -1], labels)
+            placed(f"last_{level}", (), moments.values[:, -1], moments.attrs)
+    for name in OF_A_RUN[:-1]:
+        placed(name, (), base[name].values, base[name].attrs)
+    variables["h"] = ((), base["h"].values[0], base["h"].attrs)
+    placed("nodes_kept", (), kept, {"long_name": "number of the common times that a run has", "units": "1"})
+    tree, leaves = flatten(runs.reduced)
+    for i, leaf in enumerate(leaves):
+        own = tuple(f"reduced_{i}_{j}" for j in range(leaf.ndim - 1))
+        placed(f"reduced_{i}", own, leaf, {"long_name": "value of the reducer over all steps of a run"})
+    kept_names = {name: base[name].variable for name in ("coordinate", "multiplier")}
+    more = {"title": "study computed by dalembert", "content": CONTENT, "swept": swept_text(dict(names))}
+    attributes = base.attrs | more | {"reduced": json.dumps(tree)}
+    return xr.Dataset(variables, {**coordinates, **levels, **kept_names}, attributes)
+
+
+def study_from_xarray(data: xarray.Dataset) -> Study | Path:
+    """The study, or where one run is left its Path, bit for bit; ValueError naming what is missing or malformed."""
+    check_study(data)
+    return Study(data) if data["code"].dims else _path(data)
+
+
+def check_study(data: xarray.Dataset) -> None:
+    """Whether the data set holds a study; ValueError naming what is wrong."""
+    axes = tuple(map(str, variable(data, "code").dims))
+    layout: dict[str, tuple[tuple[str, ...], str]] = {
+        name: (axes, WHOLE if name in (*COUNTED, "nodes_kept") else REAL) for name in OF_A_RUN
+    }
+    layout["h"], layout["node"] = ((), REAL), (("node",), REAL)
+    for name, (_, axis, *_) in VARIABLES.items():
+        if name in data or name != "feedback":
+            dimensions = variable(data, name).dims
+            level = "node" if name == "q" or len(dimensions) < 2 else str(dimensions[-2])
+            layout[name], layout[level] = ((*axes, level, axis), REAL), ((level,), REAL)
+            if f"last_{name}" in data or f"last_{level}" in data:
+                layout[f"last_{name}"], layout[f"last_{level}"] = ((*axes, axis), REAL), (axes, REAL)
+    check_variables(data, layout)
+    check_outcomes(data)
+    _check_names(data, axes)
+    variable(data, "coordinate")
+    kept, nodes = data["nodes_kept"].values, data.sizes["node"]
+    if kept.size and not (kept.min() >= 1 and kept.max() <= nodes):
+        raise ValueError(f"data: nodes_kept is from {kept.min()} to {kept.max()}; a run has from 1 to {nodes} of the times")
+    for name in VARIABLES:
+        if name in layout and data[name].shape[-2] > nodes:
+            raise ValueError(f"data: {name} has {data[name].shape[-2]} times and q has {nodes}; they belong together")
+    reduced_from_xarray(data)
+
+
+def _check_names(data: xarray.Dataset, axes: tuple[str, ...]) -> None:
+    """Whether every swept name has its coordinates."""
+    names = swept_names(attribute(data, "swept"))
+    for swept in names.values():
+        for label in (swept.label, *swept.parts):
+            found = variable(data, label)
+            if found.dims not in ((), (swept.axis,)) or found.dtype.kind not in "iuf":
+                raise ValueError(f"data: {label} has the dimensions {found.dims}; numbers over {swept.axis} are right")
+        if int(np.prod(swept.shape)) != len(swept.parts or (1,)):
+            raise ValueError(f"data: the attribute swept gives {swept.name} the shape {swept.shape}, which it has not")
+    if set(axes) - {swept.axis for swept in names.values()}:
+        raise ValueError(f"data: code has the dimensions {axes}; those of swept names are right")
+
+
+def _path(data: xarray.Dataset) -> Path:
+    """The one run that is left, as `lane` of an ensemble gives it."""
+    import xarray as xr
+
+    kept, nodes = int(data["nodes_kept"]), data.sizes["node"]
+    moved = int(data["steps_done"]) > 0  # the rows of a run without any step repeat its beginning
+    between = moved and "last_node" in data and float(data["last_node"]) != float(data["node"][kept - 1])
+
+    def ended(values: np.ndarray, last: str) -> np.ndarray:
+        own = values[: max(kept - (nodes - len(values)), 0)]
+        return np.concatenate([own, data[last].values[None]]) if between else own
+
+    variables: dict[str, Any] = {name: ((), data[name].values) for name in (*SCALARS, *STATISTICS)}
+    times: dict[str, Any] = {}
+    for name in VARIABLES:
+        if name in data:
+            level = str(data[name].dims[0])
+            variables[name] = (data[name].dims, ended(data[name].values, f"last_{name}"))
+            times[level] = (level, ended(data[level].values, f"last_{level}"))
+    variables |= {str(name): x.variable for name, x in data.data_vars.items() if str(name).startswith("reduced_")}
+    return path_from_xarray(xr.Dataset(variables, times, data.attrs | _record(data)))
+
+
+def _record(data: xarray.Dataset) -> dict[str, str]:
+    """Parameters and arguments of the one run that is left, as its own call would have recorded them."""
+    names = swept_names(attribute(data, "swept"))
+    own = {name: swept.value(data).tolist() for name, swept in names.items()}
+    try:
+        run, parameters = (json.loads(attribute(data, name)) for name in ("run", "parameters"))
+        run.pop("parameters", None)
+        run |= {name: own[name] for name, swept in names.items() if not swept.parameter}
+        if isinstance(parameters, dict):
+            parameters |= {name: own[name] for name, swept in names.items() if swept.parameter}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError("data: the attributes run and parameters are no record of a call") from error
+    return {"run": json.dumps(run), "parameters": json.dumps(parameters)}
