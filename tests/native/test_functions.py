@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native import Unsupported, compile_function, supported
 from dalembert.native.graph.collect import collect_terms
 from dalembert.native.graph.dependence import Dependence, reached
@@ -203,11 +204,13 @@ def test_random_programs_and_their_derivatives(steps, x):
         return values[-1]
 
     point = jnp.array(x)
-    value, slope = compile_function(lambda v: (function(v), jax.jacfwd(function)(v)), point)(x)
+    both = lambda v: (function(v), jax.jacfwd(function)(v), value_and_jacobian(function, v)[1])  # noqa: E731
+    value, slope, own = compile_function(both, point)(x)
     # Where two numbers are equal, the derivative of a maximum is a matter of convention, but the same convention.
     scale = 1.0 + abs(float(value)) + np.max(np.abs(slope), initial=0.0)
     np.testing.assert_allclose(value, jax.jit(function)(point), atol=1e-11 * scale)
     np.testing.assert_allclose(slope, jax.jit(jax.jacfwd(function))(point), atol=1e-10 * scale)
+    np.testing.assert_allclose(own, slope, atol=1e-10 * scale)  # by the rules of the graph
 
 
 def test_the_documentation_lists_every_primitive():
