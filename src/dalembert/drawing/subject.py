@@ -26,6 +26,10 @@ class Depicted:
     ):
         self.problem, self.parameters, self.scheme, self.scene = problem, parameters, scheme, scene
 
+    def under(self, scheme: Any, each: Mapping[str, Any] | None = None) -> Depicted:
+        """The same with a scheme, and with the parameters of many runs."""
+        return Depicted(self.problem, each, scheme, self.scene)
+
     def __eq__(self, other: object) -> bool:
         return other is None or isinstance(other, Depicted)
 

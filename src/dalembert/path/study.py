@@ -133,7 +133,7 @@ class Study(Described):
         own = {name: swept.value(data) for name, swept in self.swept.items() if swept.parameter}
         known = self.subject.problem
         own = {name: value.astype(known.parameters[name].dtype) for name, value in own.items()}
-        depicted = (known.replace(**own) if own else known).depicted(self.subject.scheme)
+        depicted = (known.replace(**own) if own else known).subject.under(self.subject.scheme)
         return dataclasses.replace(path, provenance=path.provenance.of(depicted))
 
     def to_xarray(self) -> xarray.Dataset:

@@ -139,7 +139,7 @@ def ensemble(
     initial = check_callbacks(one, grid, step_options, initial_value(reduce[1]) if reduce else None)
     start = (grid._replace(steps=MANY, every=1), options.recipe, units)
     prepared, carry = _begin(system, given, axes, size, start, initial)
-    record = options.recorded(system.depicted(options.scheme, given["parameters"]), **abridged(given))
+    record = options.recorded(system.subject.under(options.scheme, given["parameters"]), **abridged(given))
     with reported(progress, size * (grid.steps - one.program.starting_nodes)) as watch:
         arguments = (prepared, step_options, carry, grid, Running(threads, watch))
         carry, rows = native_first(_native, _jax, *arguments) if options.native else _jax(*arguments)

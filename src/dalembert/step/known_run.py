@@ -98,7 +98,7 @@ def known_path(system: Any, given: Given, options: RunOptions) -> Known | None:
     run = found.runs.get(len(q)) or _known(system, options, found, q, v)
     if run is None:
         return None
-    record = options.record(run.bound.words, system.depicted(options.scheme), q0=given.q0, v0=given.v0)
+    record = options.record(run.bound.words, system.subject.under(options.scheme), q0=given.q0, v0=given.v0)
     done = run.path(q, v, run.told(options), options, lambda: record)
     return None if done is None else Known(*done, WatchedRun(len(q), run, found.watched))
 

@@ -146,7 +146,7 @@ class PreparedRun:
         run = ready.found.run
 
         def record() -> Provenance:
-            return options.record(run.bound.words, self._system.depicted(options.scheme), q0=q, v0=v)
+            return options.record(run.bound.words, self._system.subject.under(options.scheme), q0=q, v0=v)
 
         return run.path(q, v, ready.told, options, record)
 

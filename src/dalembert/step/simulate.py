@@ -163,7 +163,7 @@ def run_begun(system, given: Given, options: RunOptions) -> BegunRun:
     initial = check_callbacks(prepared, grid, options.step_options, initial_value(reduce[1]) if reduce else None)
     carry = initial_state(prepared, grid.t0, grid.h, initial)
     traced = is_traced(prepared.program, carry, grid.t0, grid.h, prepared.expected)
-    record = None if traced else options.recorded(system.depicted(options.scheme), **given._asdict())
+    record = None if traced else options.recorded(system.subject.under(options.scheme), **given._asdict())
     return BegunRun(prepared, carry, grid, options.step_options, options.native, record)
 
 

@@ -93,7 +93,7 @@ def resume(
         stored = StoredRun(place)
         options, given = _told(stored, {"scheme": scheme, "branch": branch, **functions})
         check_any_system(system)
-        record = options.recorded(system.depicted(options.scheme), **given._asdict())
+        record = options.recorded(system.subject.under(options.scheme), **given._asdict())
         check_record(stored.record, record)
         with reported(progress, options.steps) as watch:
             if int(stored.state["code"]) != Outcome.INTERRUPTED:

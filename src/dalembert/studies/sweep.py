@@ -121,7 +121,7 @@ def sweep(
     def study(runs: Path) -> Study:
         times = as_double(t0) + np.minimum(every * np.arange(runs.t.shape[1]), steps) * np.asarray(runs.h)[0]
         labelled = study_to_xarray(runs, np.asarray(times), names, _labels(names, given), shape)
-        return Study(labelled, system.depicted(scheme))
+        return Study(labelled, system.subject.under(scheme))
 
     try:
         return study(ensemble(

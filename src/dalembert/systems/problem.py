@@ -54,9 +54,10 @@ class Problem(eqx.Module):
             "coordinates": self.coordinates or (),
         }
 
-    def depicted(self, scheme: Any = None, each: Any = None) -> Depicted:
-        """What a result is of: this problem with a scheme; each: the parameters of many runs."""
-        return Depicted(self, each, scheme)
+    @property
+    def subject(self) -> Depicted:
+        """What results are of: this problem."""
+        return Depicted(self)
 
     def call(self, function: Callable, *arguments, t=None):
         """`function(*arguments[, t][, p])`, as an array."""

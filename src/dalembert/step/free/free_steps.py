@@ -111,7 +111,7 @@ def simulate_free_steps(
         raise ValueError(f"steps: found {steps}; the start gives {len(x)} nodes already, those of {len(x) - 1} steps")
     length = CHUNK * ceil(count / CHUNK)
     begun, rows = _run(problem, scheme, jnp.asarray(x), given, chosen.newton, jnp.asarray(count), length=length)
-    record = chosen.recorded(problem.depicted(scheme), nodes=nodes, times=times, multipliers=multipliers)
+    record = chosen.recorded(problem.subject.under(scheme), nodes=nodes, times=times, multipliers=multipliers)
     path = _path(x, jax.tree.map(lambda y: np.asarray(y)[:count], rows), program, n, hermite)
     path = dataclasses.replace(path, provenance=record)
     failed = Outcome(int(path.code)).failed
