@@ -1,7 +1,8 @@
-"""How the tests compile: XLA's quick way, and programs shared by the test processes."""
+"""How the tests compile: XLA's quick way, and programs shared by the test processes; and that Ctrl-C can be pressed."""
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 # Most of the suite's time is XLA's: many programs, each run a few times. The emitters without MLIR and level 0 compile in
@@ -21,6 +22,10 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 # JAX makes hundreds of thousands of objects for a program, few of them garbage: Python searches them less often.
 gc.set_threshold(50_000, 20, 50)
+
+# In the background of a shell Ctrl-C is ignored, by its children too: the tests that press it would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MAPS = Path("/proc/self/maps")
 MANY = 30_000
