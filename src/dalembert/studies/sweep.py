@@ -174,16 +174,15 @@ def _numbers(system, name: str, values: Any, fixed: Mapping[str, Any]) -> np.nda
         raise ValueError(f"{here}: found one value; give several, (K, …), or sweep without it")
     if len(array) == 0:
         raise ValueError(f"{here}: found none; give at least one value")
-    wanted, n = np.shape(known[name]) if name in known else None, len(system.coordinates or ())
-    if wanted is None and DATA[name] == 1 and array.ndim == 1 and n <= 1:
-        array = array[:, None]
-    if (
-        array.shape[1:] != wanted
-        if wanted is not None
-        else array.ndim != DATA[name] + 1 or array.shape[-1] != (n or array.shape[-1])
-    ):
-        right = "(K,)" if wanted == () else f"(K, {', '.join(map(str, wanted))})" if wanted else (
-            f"(K, {n or 'n'})" if DATA[name] == 1 else f"(K, r, {n or 'n'})")  # fmt: skip
+    n = len(system.coordinates or ())
+    if name in known:
+        wanted = np.shape(known[name])
+    else:
+        array = array[:, None] if DATA[name] == 1 and array.ndim == 1 and n <= 1 else array
+        own = n or (array.shape[-1] if array.ndim > 1 else "n")
+        wanted = (own,) if DATA[name] == 1 else (array.shape[1] if array.ndim == 3 else "r", own)
+    if array.shape[1:] != wanted:
+        right = f"(K, {', '.join(map(str, wanted))})" if wanted else "(K,)"
         raise ValueError(
             f"{here}: found shape {array.shape}; {right} is needed, the value of each run behind the first axis"
         )
