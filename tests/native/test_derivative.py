@@ -103,3 +103,23 @@ def test_the_operation_inside_other_transformations_is_what_jax_makes_of_it():
     np.testing.assert_allclose(second, -jnp.einsum("ij,jk,i->ijk", jnp.eye(2), jnp.eye(2), jnp.sin(z) * p), rtol=1e-14)
     back = jax.grad(lambda x: kept(z, x)[0].sum())(p)
     np.testing.assert_allclose(back, jnp.sin(z), rtol=1e-15)
+
+
+FACTOR = np.array([2.0])
+SCALED = jax.jit(lambda x: x * FACTOR[0])
+
+
+@jax.custom_jvp
+def declared(x):
+    return jnp.sin(x)
+
+
+declared.defjvp(lambda at, along: (jnp.sin(at[0]), SCALED(along[0])))
+
+
+def test_a_rule_of_the_users_that_reads_other_data_is_traced_anew():
+    """JAX keeps what it has traced of the jitted function inside of the rule."""
+    for factor in (2.0, 5.0):
+        FACTOR[0] = factor
+        code = compile_function(both(lambda x, p: declared(x) + p), np.zeros(1), np.zeros(1))
+        assert code(np.array([0.3]), np.zeros(1))[1] == factor

@@ -33,15 +33,13 @@ def _rows(g: Graph, outputs: Sequence[int], column: dict[int, int]) -> dict[int,
     for i in reached(g, outputs):
         op, *operands = g.nodes[i]
         if i in column:
-            rows[i] = {column[i]: g.one}
-        elif op == "pick":
-            row = _picked(g, rows, *operands)
-            if row:
-                rows[i] = row
-        elif op not in ("const", "var", "branch") and g.kind[i] == "f":
-            row = _row(g, rows, op, i, tuple(operands))
-            if row:
-                rows[i] = row
+            row = {column[i]: g.one}
+        elif op in ("const", "var", "branch") or g.kind[i] != "f":
+            continue
+        else:
+            row = _picked(g, rows, *operands) if op == "pick" else _row(g, rows, op, i, tuple(operands))
+        if row:
+            rows[i] = row
     return rows
 
 

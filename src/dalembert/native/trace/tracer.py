@@ -50,9 +50,10 @@ class Tracer:
 
     def trace(self, function: Callable, *inputs: Nodes, shapes: Sequence[jax.ShapeDtypeStruct]) -> list[Nodes]:
         """The outputs of function at arrays of nodes; `shapes` are the shapes and types it is traced with."""
-        with reading(function), left_to_the_reader():
-            jaxpr = jax.make_jaxpr(function)(*shapes)
-        return self.run(jaxpr.jaxpr, jaxpr.consts, list(inputs))
+        with reading(function):  # rules of the user's for derivatives are traced as late as in `run`
+            with left_to_the_reader():
+                jaxpr = jax.make_jaxpr(function)(*shapes)
+            return self.run(jaxpr.jaxpr, jaxpr.consts, list(inputs))
 
     def lift(self, value: Any) -> Nodes:
         """Nodes of a captured array."""
