@@ -19,6 +19,8 @@ from rich.text import Text
 
 from dalembert.cli.words import BRANCHES, SCHEMES, STARTERS, all_names, scheme_names, system_names
 
+SILENT = 2.0  # seconds of work that is over before anybody asks how far it is
+
 app = typer.Typer(
     help="Discrete Lagrange-d'Alembert mechanics: run systems, solve boundary problems, measure what the theory promises.",
     epilog="dalembert COMMAND --help has examples. The names are those of dalembert list, or file.py:name.",

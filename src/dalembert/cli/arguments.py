@@ -16,7 +16,6 @@ from dalembert.discretize.window_maps import MAPS, WindowMap
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
 from dalembert.numbers import MOST_NODES, as_positive, whole_number
 from dalembert.step import Avoid, Branch, Nearest
-from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, VariationalProblem
 from dalembert.systems.sizes import as_step
 
@@ -155,9 +154,10 @@ _PRESETS = {
 }
 
 
-def named_starter(name: str) -> Starter:
-    words.check_starter(name)
-    return cast(Starter, name)
+def named_recipe(scheme: str, order: int, starter: str, branch: str | None) -> dict[str, Any]:
+    """How a run is discretized and begun, and which root it follows: arguments of simulate, sweep and order."""
+    words.check_starter(starter)
+    return {"scheme": named_scheme(scheme, order), "starter": starter, "branch": named_branch(branch)}
 
 
 def named_backend(name: str | None) -> Literal["native", "jax"] | None:

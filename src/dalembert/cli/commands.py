@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from dalembert.cli.application import (
+    SILENT,
     BranchName,
     Data,
     Figure,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from dalembert.solution import ControlSolution
 
 ZARR = ".zarr"
-SILENT = 2.0  # seconds of work that is over before anybody asks how far it is
 
 
 @app.command(
@@ -91,15 +91,7 @@ def run(
         check_target(None if streamed else file, (*STORED, ZARR), "--save", force)
         check_target(picture, DRAWN, "--plot", force)
         import dalembert.studies  # noqa: F401, which writes stores
-        from dalembert.cli.arguments import (
-            named_backend,
-            named_branch,
-            named_problem,
-            named_scheme,
-            named_starter,
-            step_and_count,
-            with_data,
-        )
+        from dalembert.cli.arguments import named_backend, named_problem, named_recipe, step_and_count, with_data
         from dalembert.step import simulate
         from dalembert.step.run.progress import Bar
 
@@ -111,9 +103,7 @@ def run(
             problem.v0,
             h=step,
             steps=count,
-            scheme=named_scheme(scheme, composed),
-            starter=named_starter(starter),
-            branch=named_branch(branch),
+            **named_recipe(scheme, composed, starter, branch),
             backend=named_backend(backend),
             save_every=save_every,
             throw=False,

@@ -51,7 +51,7 @@ def order(
     with one_line_errors():
         check_words({"system": name, "--q0": q0, "--v0": v0, "scheme": scheme, "starter": starter, "branch": branch})
         parameters_of(parameter)
-        from dalembert.cli.arguments import named_branch, named_problem, named_scheme, named_starter, with_data
+        from dalembert.cli.arguments import named_problem, named_recipe, with_data
         from dalembert.cli.records import order_record
         from dalembert.measure import order as measured_order
 
@@ -64,9 +64,7 @@ def order(
             time=time,
             h=h,
             coordinates=chosen,
-            scheme=named_scheme(scheme, composed),
-            starter=named_starter(starter),
-            branch=named_branch(branch),
+            **named_recipe(scheme, composed, starter, branch),
         )
         record = order_record(result, name)
     if as_json:

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from dalembert.cli.application import (
+    SILENT,
     BranchName,
     Data,
     Figure,
@@ -29,7 +30,6 @@ from dalembert.cli.application import (
 from dalembert.cli.output import DRAWN, STORED, check_target, draw, print_json, store
 from dalembert.cli.words import check_grid, check_words, swept_of
 
-SILENT = 2.0  # seconds of work that is over before anybody asks how far it is
 Values = Annotated[
     list[str] | None,
     typer.Option("--set", help="values, such as m=0.5:2:7 (from, to, how many) or m=1,2,4; m=2 is fixed; to be repeated"),
@@ -79,14 +79,7 @@ def sweep_runs(
             raise ValueError(f"--plot: {len(swept)} names are swept, {', '.join(swept)}; a figure shows one or two")
         check_target(file, STORED, "--save", force)
         check_target(picture, DRAWN, "--plot", force)
-        from dalembert.cli.arguments import (
-            named_branch,
-            named_problem,
-            named_scheme,
-            named_starter,
-            step_and_count,
-            with_data,
-        )
+        from dalembert.cli.arguments import named_problem, named_recipe, step_and_count, with_data
         from dalembert.cli.records import study_record
         from dalembert.interrupts import Interrupted
         from dalembert.path import Study
@@ -102,8 +95,8 @@ def sweep_runs(
                 problem.system, swept, combine="zip" if together else "product",
                 q0=problem.q0 if q0 is not None or "q0" not in swept else None,
                 v0=problem.v0 if v0 is not None or "v0" not in swept else None,
-                h=step, steps=count, scheme=named_scheme(scheme, composed), starter=named_starter(starter),
-                branch=named_branch(branch), save_every=None if last else save_every, progress=Bar(SILENT),
+                h=step, steps=count, **named_recipe(scheme, composed, starter, branch),
+                save_every=None if last else save_every, progress=Bar(SILENT),
             )  # fmt: skip
         except Interrupted as end:
             study, ended = cast(Study, end.path), True

@@ -224,11 +224,12 @@ def _labels(names: Mapping[str, SweptName], given: Mapping[str, np.ndarray]) -> 
     found: dict[str, Any] = {}
     for name, one in names.items():
         rows = given[name].reshape(len(given[name]), -1).astype(float)
-        found["run"] = ("run", np.arange(len(rows))) if one.axis == "run" else found.get("run")
+        if one.axis == "run":
+            found["run"] = ("run", np.arange(len(rows)))
         labels = {"long_name": f"{'parameter' if one.parameter else 'initial value'} {name}"}
         found[one.label] = (one.axis, np.arange(len(rows)) if one.parts else rows[:, 0], labels)
         found |= {part: (one.axis, rows[:, i], labels) for i, part in enumerate(one.parts)}
-    return {label: x for label, x in found.items() if x is not None}
+    return found
 
 
 def _check_memory(given: Mapping[str, np.ndarray], shape: Mapping[str, int], rows: int, n: int) -> None:
