@@ -118,7 +118,7 @@ def closed_loop(
     if q.shape != v.shape:
         raise ValueError(f"v0: found shape {v.shape}; q0 has shape {q.shape}, and v0 needs the same")
     plant, parts = _Plant(with_held_force(system, len(q)), push, h, scheme), [(q[None], v[None])]
-    measured = [k for k in range(0, steps, every) if k + delay < steps]
+    measured = {k for k in range(0, steps, every) if k + delay < steps}
     marks = sorted({0, steps, *measured, *(k + delay for k in measured)})
     decided: dict[int, np.ndarray] = {}
     u = None

@@ -153,13 +153,8 @@ class Chunks:
     """A run that is advanced by chunks of steps, of about SECONDS each. carry: its state; saved: node of its last row."""
 
     def __init__(self, program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):
-        self.carry, self.saved, self._given, self._grid, self._steps = (
-            carry,
-            int(carry.k),
-            (program, step_options),
-            grid,
-            FIRST,
-        )
+        self.carry, self.saved = carry, int(carry.k)
+        self._given, self._grid, self._steps = (program, step_options), grid, FIRST
         whole = {name: jnp.asarray(getattr(grid, name), dtype=int) for name in ("steps", "every")}
         self._numbers = grid._replace(**whole)
 
