@@ -69,19 +69,23 @@ def as_unknown() -> Iterator[None]:
         module.known_path = known
 
 
-def native_side(case: Case) -> tuple[Side, CompiledStep]:
-    """The library: what `simulate` gives to the machine code, caught on its way."""
+def native_side(case: Case, scheme: da.Scheme = da.Scheme(), h: float | None = None) -> tuple[Side, CompiledStep]:  # noqa: B008
+    """The library: what `simulate` gives to the machine code, caught on its way. STEPS stages of a composed scheme."""
+    stages, h = len(scheme.weights), h or case.h
     caught = []
     original = CompiledStep.run
 
-    def catch(self, carry, count, inputs, rows):
+    def catch(self, carry, count, inputs, rows, between=None):
         caught.append((self, carry.copy(), count.copy(), inputs, rows))
-        original(self, carry, count, inputs, rows)
+        original(self, carry, count, inputs, rows, between)
 
     CompiledStep.run = catch
     try:
         with as_unknown():
-            path = da.simulate(case.build(), case.q0, case.v0, h=case.h, steps=STEPS, tolerance=TOLERANCE, throw=False)
+            path = da.simulate(
+                case.build(), case.q0, case.v0, h=h, steps=STEPS // stages, tolerance=TOLERANCE, throw=False, scheme=scheme,
+                backend="native",
+            )  # fmt: skip
     finally:
         CompiledStep.run = original
     if path.outcome.failed:
@@ -93,7 +97,7 @@ def native_side(case: Case) -> tuple[Side, CompiledStep]:
         code.run(carry.copy(), numbers, inputs, rows)
         return int(numbers[3])
 
-    return Side(call, lambda: rows[:STEPS, : len(case.q0)]), code
+    return Side(call, lambda: rows[: STEPS // stages, : len(case.q0)]), code
 
 
 def batch_c_side(library: ctypes.CDLL, name: str, case: Case, q0: np.ndarray, v0: np.ndarray, steps: int) -> Batch:

@@ -63,9 +63,9 @@ def run_only(problem: Problem, scheme: da.Scheme, steps):
     """The machine code of the same run, without the checks, the start and the record that `simulate` makes around it."""
     caught, original = [], CompiledStep.run
 
-    def catch(self, carry, count, inputs, rows):
+    def catch(self, carry, count, inputs, rows, between=None):
         caught.append((self, carry.copy(), count.copy(), inputs, rows))
-        original(self, carry, count, inputs, rows)
+        original(self, carry, count, inputs, rows, between)
 
     CompiledStep.run = catch
     try:
