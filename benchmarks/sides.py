@@ -69,35 +69,47 @@ def as_unknown() -> Iterator[None]:
         module.known_path = known
 
 
-def native_side(case: Case, scheme: da.Scheme = da.Scheme(), h: float | None = None) -> tuple[Side, CompiledStep]:  # noqa: B008
-    """The library: what `simulate` gives to the machine code, caught on its way. STEPS stages of a composed scheme."""
-    stages, h = len(scheme.weights), h or case.h
-    caught = []
+class Caught(NamedTuple):
+    """What `simulate` gives to the machine code, caught on its way, and what it returns."""
+
+    path: da.Path
+    code: CompiledStep
+    arguments: tuple[np.ndarray, ...]
+
+    def call(self) -> int:
+        carry, count, inputs, rows = self.arguments
+        numbers = count.copy()
+        self.code.run(carry.copy(), numbers, inputs, rows)
+        return int(numbers[COUNTS.index("iterations")])
+
+
+def caught(simulate: Callable[[], da.Path]) -> Caught:
+    """The run that a call makes."""
+    found = []
     original = CompiledStep.run
 
     def catch(self, carry, count, inputs, rows, between=None):
-        caught.append((self, carry.copy(), count.copy(), inputs, rows))
+        found.append((self, (carry.copy(), count.copy(), inputs, rows)))
         original(self, carry, count, inputs, rows, between)
 
     CompiledStep.run = catch
     try:
         with as_unknown():
-            path = da.simulate(
-                case.build(), case.q0, case.v0, h=h, steps=STEPS // stages, tolerance=TOLERANCE, throw=False, scheme=scheme,
-                backend="native",
-            )  # fmt: skip
+            path = simulate()
     finally:
         CompiledStep.run = original
     if path.outcome.failed:
         raise RuntimeError(f"the run ended after {path.steps} steps: {path.outcome.name}")
-    code, carry, count, inputs, rows = caught[-1]
+    return Caught(path, *found[-1])
 
-    def call() -> int:
-        numbers = count.copy()
-        code.run(carry.copy(), numbers, inputs, rows)
-        return int(numbers[3])
 
-    return Side(call, lambda: rows[: STEPS // stages, : len(case.q0)]), code
+def native_side(case: Case, order: int = 2, h: float | None = None) -> tuple[Side, CompiledStep]:
+    """The library: STEPS base steps, of a composition as many as there are stages."""
+    scheme = da.Scheme(order=order)
+    steps = STEPS // len(scheme.weights)
+    run = caught(lambda: da.simulate(case.build(), case.q0, case.v0, h=h or case.h, steps=steps, tolerance=TOLERANCE,
+                                     throw=False, scheme=scheme, backend="native"))  # fmt: skip
+    return Side(run.call, lambda: run.arguments[3][:steps, : len(case.q0)]), run.code
 
 
 def batch_c_side(library: ctypes.CDLL, name: str, case: Case, q0: np.ndarray, v0: np.ndarray, steps: int) -> Batch:

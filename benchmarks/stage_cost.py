@@ -30,9 +30,8 @@ def cases() -> dict[str, Case]:
 
 def row(name: str, case: Case, order: int) -> str:
     """One row of the table."""
-    scheme = da.Scheme(order=order)
     base, _ = native_side(case)
-    composed, _ = native_side(case, scheme, case.h / scheme.weights[0])
+    composed, _ = native_side(case, order, case.h / da.Scheme(order=order).weights[0])
     iterations = [side.call() / STEPS for side in (base, composed)]
     times = interleaved([base, composed], REPEATS)
     low, middle, high = np.quantile(times[:, 1] / times[:, 0], (0.25, 0.5, 0.75))
