@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-from sides import Caught, caught
+from caught import Caught, caught
 
 import dalembert as da
 from dalembert.gallery import ENTRIES, contact_oscillator
