@@ -87,9 +87,9 @@ def batch_sides(case: Case, q0: np.ndarray, v0: np.ndarray, steps: int, threads:
     caught = []
     original = CompiledStep.run_many
 
-    def catch(self, carry, count, inputs, rows, threads=None):
+    def catch(self, carry, count, inputs, rows, threads=None, between=None):
         caught.append((self, carry.copy(), count.copy(), inputs, rows))
-        original(self, carry, count, inputs, rows, threads)
+        original(self, carry, count, inputs, rows, threads, between)
 
     CompiledStep.run_many = catch
     try:
