@@ -77,7 +77,7 @@ def test_dense_systems_are_lapack_s_and_singular_ones_no_number():
     assert np.all(np.isnan(in_python(matrix, right)))
 
 
-def test_no_more_than_the_stack_holds():
+def test_no_more_than_a_hundred_equations():
     with pytest.raises(Unsupported):
         solver(np.ones((LARGEST_DENSE + 1,) * 2, bool), None)
 

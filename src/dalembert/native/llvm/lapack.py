@@ -23,23 +23,32 @@ def address() -> int:
     return pointer(capsule, name(capsule))
 
 
-def solution(c: Code, numbers: Sequence[str]) -> str:
-    """The address of x with A x = b; of A, by columns, and then b. In lanes one after the other, each number a vector."""
+def solution(c: Code, numbers: Sequence[str]) -> list[str]:
+    """x with A x = b; numbers: of A, by columns, and then b. In lanes one after the other, each number a vector.
+
+    The numbers lie in memory of their own: for many lanes they are more than the stack of a thread may hold.
+    """
     n, count = size_of_system(len(numbers)), len(numbers)
-    given = c.slot("system", c.real, count)
+    given = c.call("ptr", "malloc", ("i64", str(8 * count * (c.width + 1))))
     for i, x in enumerate(numbers):
         c.store(x, c.at(given, i, c.real))
     if c.width == 1:
         _solve(c, n, given)
-        return c.at(given, n * n)
-    one = c.slot("alone", "double", count)
+    else:
+        _one_by_one(c, n, given, c.at(given, count, c.real))
+    found = [c.load(c.at(given, n * n + k, c.real)) for k in range(n)]
+    c.act("free", ("ptr", given))
+    return found
+
+
+def _one_by_one(c: Code, n: int, given: str, alone: str) -> None:
+    count = n * n + n
     with c.loop(0, c.width) as lane:
         with c.loop(0, count) as i:
-            c.store(c.load(_place(c, given, i, lane), "double"), c.at(one, i), "double")
-        _solve(c, n, one)
+            c.store(c.load(_place(c, given, i, lane), "double"), c.at(alone, i), "double")
+        _solve(c, n, alone)
         with c.loop(n * n, count) as i:
-            c.store(c.load(c.at(one, i), "double"), _place(c, given, i, lane), "double")
-    return c.at(given, n * n, c.real)
+            c.store(c.load(c.at(alone, i), "double"), _place(c, given, i, lane), "double")
 
 
 def _place(c: Code, vectors: str, i: str, lane: str) -> str:

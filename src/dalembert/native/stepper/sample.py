@@ -22,7 +22,9 @@ class Sample:
     h: float
     p: np.ndarray
 
-    def near(self, graph: Graph, guess: np.ndarray, captured: Sequence[float]) -> Callable[[np.ndarray], np.ndarray]:
+    def near(
+        self, graph: Graph, guess: np.ndarray, captured: Sequence[float] | np.ndarray
+    ) -> Callable[[np.ndarray], np.ndarray]:
         """Nodes (…) ↦ their values (s, …) at a few points near the guess of the unknowns, z and w alike."""
         still = np.zeros(len(self.q))
         inputs = {

@@ -19,7 +19,7 @@ from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.trace.elementwise import Nodes, constants, elementwise
 
 LARGEST = 12  # rows of a matrix inside the user's functions that is factored by written-out operations
-LARGEST_DENSE = 100  # rows of one that LAPACK factors: in lanes it lies on the stack sixteen times
+LARGEST_DENSE = 100  # rows of one that LAPACK factors
 SPARSE = 0.5  # of the operations of a dense elimination: with fewer, pivots that a sample chose are written out
 Samples = Callable[[Nodes], np.ndarray] | None  # (…) nodes → (s, …) numbers
 
