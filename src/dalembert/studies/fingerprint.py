@@ -55,3 +55,27 @@ def _elsewhere(then: dict[str, str], now: dict[str, str], old: str, new: str) ->
     before, after = json.loads(old), json.loads(new)
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return "with " + ", ".join(f"{name} {before.get(name)} (here {after.get(name)})" for name in names)
+
+
+def check_same(then: Provenance, now: Provenance, old: dict[str, str], new: dict[str, str]) -> None:
+    """ValueError where the runs of a sweep would not be, bit for bit, those of the store. old, new: fingerprints, of the new
+    one what is known."""
+    check_record(then, now)
+    before, after = (json.loads(record.run) for record in (then, now))
+    for name in {**before, **after}:
+        if before.get(name) != after.get(name):
+            raise ValueError(f"{name}: found {after.get(name)}; the sweep in the store has {before.get(name)}")
+    for name in (name for name in {**old, **new} if name.startswith("values")):
+        if old.get(name) != new.get(name):
+            raise ValueError(f"{name}: the sweep in the store has other values")
+    check_source(then, now)
+    if then.versions != now.versions or ("processor" in new and old.get("processor") != new["processor"]):
+        where = _elsewhere(
+            {"processor": old.get("processor", "")},
+            {"processor": new.get("processor", old.get("processor", ""))},
+            then.versions,
+            now.versions,
+        )
+        raise ValueError(f"store: the sweep was begun {where}; its runs would have other last digits")
+    if any(old.get(name) != x for name, x in new.items()):
+        raise ValueError(OTHER)

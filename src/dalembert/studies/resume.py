@@ -32,8 +32,9 @@ from dalembert.store import FileError
 from dalembert.store.chunked import metadata
 from dalembert.store.runs import StoredRun
 from dalembert.studies.fingerprint import check_record, check_source
+from dalembert.studies.folder import drop_partial
 from dalembert.studies.lock import Lock
-from dalembert.studies.stream import LOCK, Going, RunSink, drop_partial
+from dalembert.studies.stream import LOCK, Going, RunSink
 from dalembert.systems import System, VariationalProblem, check_x64
 
 
