@@ -16,7 +16,7 @@ from dalembert.store.checks import attribute, check_format
 from dalembert.store.checksum import NOTE, FileError, last_line, verified
 from dalembert.store.chunked import metadata
 from dalembert.store.paths import check_path, path_from_xarray, path_to_xarray
-from dalembert.store.regions import load_study
+from dalembert.store.regions import VALUES, load_study
 from dalembert.store.runs import load_run
 from dalembert.store.solutions import CONTENTS, check_solution, solution_from_xarray, solution_to_xarray
 from dalembert.store.studies import CONTENT, check_study, study_from_xarray
@@ -154,7 +154,7 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
 def _of_store(source: File) -> Path | Study:
     try:
         attributes = metadata(source).get("attributes")
-        is_study = isinstance(attributes, dict) and attributes.get("content") == CONTENT
+        is_study = isinstance(attributes, dict) and attributes.get("content") in (CONTENT, VALUES)
         return load_study(source) if is_study else load_run(source)
     except FileError:
         raise

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     import xarray
 
 COMMITTED = "committed"
+VALUES = "values of blocks"  # content of a store that has no runs
 RUN = "run"  # the axis of runs in what is to be written
 FIRST = {"code": int(Outcome.INTERRUPTED), "steps_done": 0, "nodes_kept": 1}  # of a run that is not there yet
-OWN = ("blocks", "fingerprint", "names_of_coordinates", "names_of_labels")  # attributes of the store, none of a study
+OWN = ("fingerprint", "names_of_coordinates", "written")  # attributes of the store, none of a study
 
 
 class StudyStore:
@@ -65,8 +66,8 @@ class StudyStore:
         specs[COMMITTED] = Spec((number,), (1,), "uint8", ("block",), {"long_name": about, "units": "1"}, flat=True)
         names = [str(x) for x in template["coordinate"].values] if "coordinate" in template.coords else []
         own = {
-            "blocks": json.dumps([list(shape), list(block)]), "fingerprint": json.dumps(told),
-            "names_of_coordinates": json.dumps(names), "written": written, "content": CONTENT,
+            "fingerprint": json.dumps(told),
+            "names_of_coordinates": json.dumps(names), "written": written,
             "coordinates": " ".join(label for label in labels if label not in shape),
         }  # fmt: skip
         create(folder, specs, {str(name): _plain(x) for name, x in template.attrs.items()} | own)
@@ -74,21 +75,6 @@ class StudyStore:
             array = ChunkedArray.of(folder / name)
             array.write((0,) * values.ndim, values, flushed=False)
             flush(*array.unflushed())
-
-    @property
-    def axes(self) -> list[str]:
-        """Names of the axes of the runs."""
-        return json.loads(self.attributes["blocks"])[0]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes."""
-        return self._chunk("code").shape
-
-    @property
-    def block(self) -> tuple[int, ...]:
-        """Runs of a block along each axis."""
-        return self._chunk("code").chunk
 
     @property
     def told(self) -> dict[str, Any]:
@@ -112,6 +98,10 @@ class StudyStore:
         flush(*(file for array in self._arrays.values() for file in array.unflushed()))
         ChunkedArray.of(self.place / COMMITTED).write(i, np.ones(1, np.uint8), flushed=True)
 
+    def values(self, i: int) -> dict[str, np.ndarray]:
+        """Where there is one axis, and each block is one of its places: what was written of the i-th."""
+        return {name: x.read(i, i + 1)[0] for name, x in self._arrays.items()}
+
     def open(self) -> xarray.Dataset:
         """What is there, read when it is asked for. All metadata have been looked at: no codec is called but ours."""
         import xarray as xr
@@ -127,14 +117,8 @@ class StudyStore:
             data = data.assign_coords(coordinate=json.loads(self.attributes["names_of_coordinates"]))
         except Exception as error:
             raise FileError(self.place, f"is damaged ({type(error).__name__}: {error})") from error
-        data.attrs = {name: x for name, x in data.attrs.items() if name not in (*OWN, "written")}
+        data.attrs = {name: x for name, x in data.attrs.items() if name not in OWN}
         return data
-
-    def _chunk(self, name: str) -> ChunkedArray:
-        try:
-            return self._arrays[name]
-        except KeyError:
-            raise FileError(self.place, f"is damaged: {name} is missing") from None
 
 
 def record_of(store: StudyStore) -> Provenance:
@@ -148,6 +132,8 @@ def record_of(store: StudyStore) -> Provenance:
 def load_study(place: File) -> Study | Path:
     """As far as it is there; FileError where it is none or is damaged."""
     store = StudyStore(place)
+    if store.attributes["content"] == VALUES:
+        raise FileError(place, "holds values over runs, and no runs; the sweep with its over_runs reads it")
     data = store.open()
     try:
         return study_from_xarray(data)
@@ -182,14 +168,14 @@ def _checked(place: File) -> dict[str, Any]:
     found = metadata(place).get("attributes")
     found = found if isinstance(found, dict) else {}
     version = found.get("dalembert_format")
-    if not isinstance(version, int) or found.get("content") != CONTENT:
+    if not isinstance(version, int) or found.get("content") not in (CONTENT, VALUES):
         raise FileError(place, "is no study of dalembert: its attributes are others")
     if version > FORMAT:
         raise FileError(place, f"is written in format {version}, this dalembert reads up to {FORMAT}; update it")
     try:
-        texts = [json.loads(found[name]) for name in ("blocks", "fingerprint", "names_of_coordinates")]
+        texts = [json.loads(found[name]) for name in ("fingerprint", "names_of_coordinates")]
         written = found["written"]
-        sound = isinstance(texts[1], dict) and all(isinstance(x, str) for x in [*texts[2], *written, *texts[0][0]])
+        sound = isinstance(texts[0], dict) and all(isinstance(x, str) for x in [*texts[1], *written])
     except (KeyError, TypeError, ValueError, IndexError, RecursionError):
         sound = False
     # A name is a folder in this one: nothing else is written to.

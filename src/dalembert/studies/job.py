@@ -75,7 +75,8 @@ class SweepJob:
         ranges = dict(zip(self.swept.shape, self.blocks.ranges(i), strict=True))
         shape = {axis: len(part) for axis, part in ranges.items()}
         labels = self.swept.labels(ranges)
-        return Study(study_to_xarray(self._runs(i, watch), self.times, self.swept.names, labels, shape), self.subject)
+        runs = dataclasses.replace(self._runs(i, watch), provenance=self.record)
+        return Study(study_to_xarray(runs, self.times, self.swept.names, labels, shape), self.subject)
 
     @property
     def subject(self) -> Any:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path as File
@@ -25,6 +26,7 @@ from dalembert.studies.folder import check_name, drop_partial, made
 from dalembert.studies.job import Opening, SweepJob
 from dalembert.studies.lock import Lock
 
+BLOCKS = "blocks"
 LOCK = f"{COMMITTED}/.lock"
 Task = Callable[[SweepJob, int, Watch], Any]
 
@@ -63,33 +65,61 @@ def stored_sweep(job: SweepJob, store: Any, workers: Workers, progress: Progress
     """All blocks, those that the store has and those that it has not."""
     place = check_name(store, "a study")
     with contextlib.ExitStack() as stack:
-        if place.exists() or place.is_symlink():
-            kept = StudyStore(place)  # before anything is put into a folder that is none of ours
-            stack.enter_context(contextlib.closing(Lock(place / LOCK, place)))
-            if job.blocks.shape != kept.shape or job.blocks.block != kept.block:
-                job.blocks = _as_stored(job, kept)
-            pending = sorted(set(range(job.blocks.count)) - kept.committed())
-            told = workers.opening(job).fingerprint if pending else None
-            check_same(record_of(kept), job.record, kept.told, (told or {}) | _values(job))
-            drop_partial(place)
-        else:
-            stack.enter_context(contextlib.closing(_begun(job, place, workers.opening(job))))
-            pending = list(range(job.blocks.count))
-        _compute(job, place, workers, pending, progress)
+        kept = taken_up(stack, job, place, workers, {})
+        if kept is None:
+            opening = workers.opening(job)
+            stack.enter_context(contextlib.closing(begun(place, opening, job, (job.swept.shape, job.blocks.block), {})))
+        pending = sorted(set(range(job.blocks.count)) - (kept.committed() if kept else set()))
+        try:
+            for _ in reported_results(job, workers, functools.partial(written, os.path.abspath(place)), pending, progress):
+                pass
+        except KeyboardInterrupt:  # a block that was broken off is computed again
+            raise Interrupted(Study(StudyStore(place).open(), job.subject)) from None
     return Study(StudyStore(place).open(), job.subject)
 
 
-def _compute(job: SweepJob, place: File, workers: Workers, pending: list[int], progress: Progress) -> None:
+def taken_up(
+    stack: contextlib.ExitStack, job: SweepJob, place: File, workers: Workers, told: dict[str, str]
+) -> StudyStore | None:
+    """The store that is there, locked until the stack is closed, if it is that of this sweep; None where there is none.
+    told: what its fingerprint has besides."""
+    if not (place.exists() or place.is_symlink()):
+        return None
+    kept = StudyStore(place)  # before anything is put into a folder that is none of ours
+    stack.enter_context(contextlib.closing(Lock(place / LOCK, place)))
+    job.blocks = _as_stored(job, kept)
+    check_same(record_of(kept), job.record, kept.told, values_of(job) | told)
+    if len(kept.committed()) < job.blocks.count:
+        check_same(record_of(kept), job.record, kept.told, workers.opening(job).fingerprint)
+    drop_partial(place)
+    return kept
+
+
+def begun(
+    place: File, opening: Opening, job: SweepJob, blocks: tuple[dict[str, int], tuple[int, ...]], told: dict[str, str]
+) -> Lock:
+    """A store without any run, and its lock. blocks: lengths of its axes by name, and of a block along each."""
+    with made(place) as partial:
+        labels = job.swept.labels() if job.swept.shape == blocks[0] else {}
+        told = (
+            opening.fingerprint | values_of(job) | told | {BLOCKS: json.dumps([*job.swept.shape.items(), job.blocks.block])}
+        )
+        StudyStore.begin(partial, opening.template, labels, blocks, told)
+        return Lock(partial / LOCK, place)
+
+
+def reported_results(
+    job: SweepJob, workers: Workers, task: Task, pending: list[int], progress: Progress
+) -> Iterator[tuple[int, Any]]:
+    """What the workers find, as it is ready; who asks is told how many steps are done."""
     steps = job.options.steps
     done, total = 0, steps * sum(map(job.blocks.runs, pending))
-    try:
-        with reported(progress, total) as watch:
-            for i, _ in workers.results(job, functools.partial(written, os.path.abspath(place)), pending, watch):
-                done += job.blocks.runs(i) * steps
-                if watch is not None:
-                    watch(done)
-    except KeyboardInterrupt:  # a block that was broken off is computed again
-        raise Interrupted(Study(StudyStore(place).open(), job.subject)) from None
+    with reported(progress, total) as watch:
+        for i, result in workers.results(job, task, pending, watch):
+            yield i, result
+            done += job.blocks.runs(i) * steps
+            if watch is not None:
+                watch(done)
 
 
 def written(place: str, job: SweepJob, i: int, watch: Watch = None) -> None:
@@ -105,26 +135,22 @@ def written(place: str, job: SweepJob, i: int, watch: Watch = None) -> None:
         raise OSError(error.errno or errno.EIO, what, place) from error
 
 
-def _begun(job: SweepJob, place: File, opening: Opening) -> Lock:
-    with made(place) as partial:
-        blocks = (job.swept.shape, job.blocks.block)
-        StudyStore.begin(partial, opening.template, job.swept.labels(), blocks, opening.fingerprint | _values(job))
-        return Lock(partial / LOCK, place)
-
-
-def _values(job: SweepJob) -> dict[str, str]:
+def values_of(job: SweepJob) -> dict[str, str]:
     """What is swept, by its names and numbers."""
     return {f"values[{name!r}]": hashlib.sha256(repr(x.shape).encode() + np.ascontiguousarray(x).tobytes()).hexdigest()
             for name, x in job.swept.given.items()}  # fmt: skip
 
 
 def _as_stored(job: SweepJob, kept: StudyStore) -> Blocks:
-    """The blocks that the store was begun with."""
-    found = Blocks(kept.shape, kept.block)
-    if found.shape != job.blocks.shape or list(job.swept.shape) != kept.axes:
-        here = ", ".join(f"{n} {axis}" for axis, n in job.swept.shape.items())
-        there = ", ".join(f"{n} {axis}" for axis, n in zip(kept.axes, kept.shape, strict=False))
-        raise ValueError(f"values, store: found {here} runs; the sweep in the store has {there}")
+    """The blocks that the store was begun with; ValueError where those are of other axes."""
+    try:
+        *axes, block = json.loads(kept.told[BLOCKS])
+        found = Blocks(job.blocks.shape, tuple(map(int, block)))
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(kept.place, f"is damaged: its fingerprint is none of a sweep ({error})") from error
+    if axes != [list(axis) for axis in job.swept.shape.items()]:
+        here, there = (", ".join(f"{n} {axis}" for axis, n in x) for x in (job.swept.shape.items(), axes))
+        raise ValueError(f"values, store: found {here}; the sweep in the store has {there}")
     if found != Blocks.of(found.shape, found.size):
         raise FileError(kept.place, "is damaged: its blocks are none of a sweep")
     return found

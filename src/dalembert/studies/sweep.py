@@ -20,7 +20,9 @@ from dalembert.step.start.prepare import check_any_system
 from dalembert.step.start.second_node import Starter
 from dalembert.store.studies import study_to_xarray
 from dalembert.studies.blocks import Blocks, runs_of_block
+from dalembert.studies.collected import collected
 from dalembert.studies.job import job_of
+from dalembert.studies.over_runs import as_over_runs
 from dalembert.studies.stored_sweep import Here, stored_sweep
 from dalembert.studies.swept import DATA, Swept
 from dalembert.systems import System, VariationalProblem
@@ -56,8 +58,9 @@ def sweep(
     threads: int | None = None,
     progress: bool | Callable[[int, int], None] = False,
     store: str | os.PathLike | None = None,
+    over_runs: tuple[Callable, Callable] | None = None,
     block: int | None = None,
-) -> Study:
+) -> Study | Any:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0 for every combination of swept values, by their names.
 
     The runs are those of `ensemble`. One that fails is an outcome in the map, and raises nothing.
@@ -89,16 +92,19 @@ def sweep(
         progress: as in `ensemble`.
         store: a folder, study.zarr, into which the runs go block by block; where it is there already, the same call goes on
             with the blocks that are missing, and reads those that are not.
-        block: how many runs are computed at once, at most, with store; by their size if None.
+        over_runs: (of, merge): of(study) → value of a block of runs, merge(value, value) → value; runs are not kept.
+            `run_statistics` gives such a pair. The order in which blocks are ready changes no bit.
+        block: how many runs are computed at once, at most, with store or over_runs; by their size if None.
 
     Returns:
-        A Study: study.sel(m=2.0), study.outcomes, study.data, da.plot(study), da.save(study, "study.nc").
+        A Study: study.sel(m=2.0), study.outcomes, study.data, da.plot(study), da.save(study, "study.nc"). With over_runs the
+        merged value of all runs; a store then keeps the values of the blocks.
 
     Raises:
         ValueError: an argument has the wrong shape or value, a name is unknown, the states do not fit into memory, or the
             sweep in the store is another one.
         TypeError: an argument is of the wrong type, or traced.
-        Interrupted: Ctrl-C ended it; its path is the Study until then.
+        Interrupted: Ctrl-C ended it; its path is the Study, or the value over_runs, until then.
         FileError: what is in the store is damaged, or no study.
         BlockingIOError: another process is writing the store.
         OSError: the store cannot be written.
@@ -129,9 +135,12 @@ def sweep(
         whole_number(block, "block")
     if threads is not None:
         whole_number(threads, "threads", most=MOST_THREADS)
-    if store is not None:
+    pair = None if over_runs is None else as_over_runs(over_runs)
+    if store is not None or pair is not None:
         most = runs_of_block(size.numbers, steps) if block is None else block
         job = job_of(system, swept, options, Blocks.of(tuple(swept.shape.values()), most), threads)
+        if pair is not None:
+            return collected(job, pair, store, Here(), progress)
         return stored_sweep(job, store, Here(), progress)
     size.check()
     return _at_once(system, swept, options | {"threads": threads, "progress": progress})
