@@ -15,8 +15,8 @@ import xarray
 
 import dalembert as da
 from dalembert.store import atomic
-from dalembert.studies.blocks import Blocks, runs_of_block
-from dalembert.studies.over_runs import MergeTree
+from dalembert.studies.blockwise.blocks import Blocks, runs_of_block
+from dalembert.studies.blockwise.over_runs import MergeTree
 
 
 def oscillator(q, v, p):
@@ -249,7 +249,7 @@ def test_blocks_cover_all_runs_once():
         shape = tuple(int(x) for x in random.integers(1, 7, random.integers(1, 4)))
         blocks = Blocks.of(shape, int(random.integers(1, 40)))
         seen = []
-        for i in range(blocks.count):
+        for i in range(blocks.number):
             number = blocks.runs(i)
             flat = np.ravel_multi_index(blocks.places(i), shape)
             assert flat.shape == (blocks.size,)

@@ -21,7 +21,7 @@ from dalembert.path import Path, Provenance, Study
 from dalembert.store.atomic import flush
 from dalembert.store.checks import FORMAT
 from dalembert.store.checksum import FileError
-from dalembert.store.chunked import ChunkedArray, Spec, create, metadata
+from dalembert.store.chunked import FILLS, ChunkedArray, Spec, create, metadata
 from dalembert.store.paths import attribute_name, stored_names
 from dalembert.store.studies import CONTENT, study_from_xarray
 
@@ -121,6 +121,11 @@ class StudyStore:
         return data
 
 
+def first_value(name: str, kind: np.dtype) -> Any:
+    """What stands for a run that is not there yet."""
+    return FIRST.get(name, FILLS[kind.kind])
+
+
 def record_of(store: StudyStore) -> Provenance:
     """Of the call that began it."""
     texts = {field.name: store.attributes.get(attribute_name(field.name)) for field in dataclasses.fields(Provenance)}
@@ -149,7 +154,9 @@ def _spec(x: Any, name: str, shape: dict[str, int], block: tuple[int, ...]) -> S
         return _whole(x.dims, x.values, attributes)
     within = x.shape[1:]
     names = (*shape, *map(str, x.dims[1:]))
-    return Spec((*shape.values(), *within), (*block, *within), x.dtype.name, names, attributes, FIRST.get(name), flat=True)
+    return Spec(
+        (*shape.values(), *within), (*block, *within), x.dtype.name, names, attributes, first_value(name, x.dtype), flat=True
+    )
 
 
 def _whole(dims: Any, values: Any, attributes: Mapping[str, Any] | None = None) -> Spec:

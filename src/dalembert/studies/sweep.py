@@ -19,12 +19,14 @@ from dalembert.step import Branch, SampledFeedback, ensemble
 from dalembert.step.start.prepare import check_any_system
 from dalembert.step.start.second_node import Starter
 from dalembert.store.studies import study_to_xarray
-from dalembert.studies.blocks import Blocks, runs_of_block
-from dalembert.studies.collected import collected
-from dalembert.studies.job import job_of
-from dalembert.studies.over_runs import as_over_runs
-from dalembert.studies.stored_sweep import Here, stored_sweep
-from dalembert.studies.swept import DATA, Swept
+from dalembert.studies.blockwise.blocks import Blocks, runs_of_block
+from dalembert.studies.blockwise.cluster import Cluster, check_client
+from dalembert.studies.blockwise.collected import collected
+from dalembert.studies.blockwise.gathered import gathered
+from dalembert.studies.blockwise.job import job_of
+from dalembert.studies.blockwise.over_runs import as_over_runs
+from dalembert.studies.blockwise.stored import Here, stored_sweep
+from dalembert.studies.blockwise.swept import DATA, Swept
 from dalembert.systems import System, VariationalProblem
 
 COPIES = 3  # of all states, for a moment
@@ -60,6 +62,7 @@ def sweep(
     store: str | os.PathLike | None = None,
     over_runs: tuple[Callable, Callable] | None = None,
     block: int | None = None,
+    client: Any = None,
 ) -> Study | Any:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0 for every combination of swept values, by their names.
 
@@ -94,7 +97,9 @@ def sweep(
             with the blocks that are missing, and reads those that are not.
         over_runs: (of, merge): of(study) → value of a block of runs, merge(value, value) → value; runs are not kept.
             `run_statistics` gives such a pair. The order in which blocks are ready changes no bit.
-        block: how many runs are computed at once, at most, with store or over_runs; by their size if None.
+        block: how many runs are computed at once, at most, with store, over_runs or client; by their size if None.
+        client: a dask.distributed.Client, whose workers compute the blocks, each with one thread if threads is None, and see
+            the store under the same name.
 
     Returns:
         A Study: study.sel(m=2.0), study.outcomes, study.data, da.plot(study), da.save(study, "study.nc"). With over_runs the
@@ -108,6 +113,7 @@ def sweep(
         FileError: what is in the store is damaged, or no study.
         BlockingIOError: another process is writing the store.
         OSError: the store cannot be written.
+        ConnectionError: the scheduler of the client is gone.
         InconsistentDataError: the initial data of a run do not satisfy the constraints.
 
     Example:
@@ -136,14 +142,19 @@ def sweep(
     if threads is not None:
         whole_number(threads, "threads", most=MOST_THREADS)
     pair = None if over_runs is None else as_over_runs(over_runs)
-    if store is not None or pair is not None:
-        most = runs_of_block(size.numbers, steps) if block is None else block
-        job = job_of(system, swept, options, Blocks.of(tuple(swept.shape.values()), most), threads)
-        if pair is not None:
-            return collected(job, pair, store, Here(), progress)
-        return stored_sweep(job, store, Here(), progress)
-    size.check()
-    return _at_once(system, swept, options | {"threads": threads, "progress": progress})
+    if client is not None:
+        check_client(client)
+    if store is None and pair is None:
+        size.check()
+        if client is None:
+            return _at_once(system, swept, options | {"threads": threads, "progress": progress})
+    most = runs_of_block(size.numbers, steps) if block is None else block
+    blocks = Blocks.of(tuple(swept.shape.values()), most)
+    job = job_of(system, swept, options, blocks, 1 if client is not None and threads is None else threads)
+    workers = Here() if client is None else Cluster(client)
+    if pair is not None:
+        return collected(job, pair, store, workers, progress)
+    return gathered(job, workers, progress) if store is None else stored_sweep(job, store, workers, progress)
 
 
 def _at_once(system, swept: Swept, options: dict[str, Any]) -> Study:

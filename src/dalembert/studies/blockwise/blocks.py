@@ -41,7 +41,7 @@ class Blocks(NamedTuple):
         return tuple(-(-n // b) for n, b in zip(self.shape, self.block, strict=True))
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """All blocks."""
         return math.prod(self.grid)
 

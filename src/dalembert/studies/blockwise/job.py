@@ -19,15 +19,15 @@ from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import Watch
 from dalembert.step.start.checks import check_batch
 from dalembert.store.studies import study_to_xarray
-from dalembert.studies.blocks import Blocks
-from dalembert.studies.swept import Swept
+from dalembert.studies.blockwise.blocks import Blocks
+from dalembert.studies.blockwise.swept import Swept
 from dalembert.systems import check_x64
 
 if TYPE_CHECKING:
     import xarray
 
 
-class Opening(NamedTuple):
+class SweepOpening(NamedTuple):
     """What is known before the first run. template: a data set of one run without values; fingerprint: as of the job."""
 
     template: xarray.Dataset
@@ -58,12 +58,12 @@ class SweepJob:
         """By what the bits of all runs are determined besides the record. Compiles."""
         return self._lanes()[2]
 
-    def opening(self) -> Opening:
+    def opening(self) -> SweepOpening:
         """Compiles."""
         _, blank, fingerprint = self._lanes()
         blank = dataclasses.replace(blank, provenance=self.record)
         template = study_to_xarray(blank, self.times, self.swept.names, {}, {"run": 1}, last=self._last)
-        return Opening(template, fingerprint)
+        return SweepOpening(template, fingerprint)
 
     def block(self, i: int, watch: Watch = None) -> xarray.Dataset:
         """Its runs over the axis `run`; Interrupted where Ctrl-C ended one."""

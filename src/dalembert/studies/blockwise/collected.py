@@ -15,10 +15,10 @@ from dalembert.step.run.progress import Progress
 from dalembert.step.run.state import Watch
 from dalembert.store.reduced import flatten
 from dalembert.store.regions import RUN, VALUES, StudyStore
+from dalembert.studies.blockwise.job import SweepJob
+from dalembert.studies.blockwise.over_runs import MergeTree, OverRuns
+from dalembert.studies.blockwise.stored import Workers, begun, reported_results, taken_up
 from dalembert.studies.folder import check_name
-from dalembert.studies.job import SweepJob
-from dalembert.studies.over_runs import MergeTree, OverRuns
-from dalembert.studies.stored_sweep import Workers, begun, reported_results, taken_up
 from dalembert.tracing import source
 
 LEAF = "value_"
@@ -27,13 +27,13 @@ TITLE = "values of blocks of runs, computed by dalembert"
 
 def collected(job: SweepJob, pair: OverRuns, store: Any, workers: Workers, progress: Progress) -> Any:
     """The value of all runs."""
-    tree = MergeTree(job.blocks.count, pair.merge)
+    tree = MergeTree(job.blocks.number, pair.merge)
     with contextlib.ExitStack() as stack:
         kept = None if store is None else _Kept(stack, job, check_name(store, "a sweep"), pair, workers)
         there = {} if kept is None else kept.values()
         for i, value in there.items():
             tree.add(i, value)
-        pending = [i for i in range(job.blocks.count) if i not in there]
+        pending = [i for i in range(job.blocks.number) if i not in there]
         try:
             for i, value in reported_results(job, workers, functools.partial(value_of, pair), pending, progress):
                 if kept is not None:
@@ -79,7 +79,7 @@ class _Kept:
             assert self._opening is not None
             own = {"title": TITLE, "content": VALUES, "tree": json.dumps(tree)}
             opening = self._opening._replace(template=data.assign_attrs(self._opening.template.attrs | own))
-            blocks = {"block": self._job.blocks.count}, (1,)
+            blocks = {"block": self._job.blocks.number}, (1,)
             lock = begun(self._place, opening, self._job, blocks, self._told)
             self._stack.enter_context(contextlib.closing(lock))
             self._store = StudyStore(self._place)

@@ -130,7 +130,7 @@ def _statistics(study: Study, x: Any, edges: np.ndarray | None) -> dict[str, np.
     return found if edges is None else found | _histogram(numbers, counted, edges)
 
 
-def _histogram(numbers: np.ndarray, counted: np.ndarray, edges: np.ndarray) -> dict[str, np.ndarray]:
+def _histogram(numbers: np.ndarray, counted: np.ndarray, edges: np.ndarray) -> dict[str, Any]:
     if numbers.ndim != 1:
         raise ValueError(f"bins: value returns shape {numbers.shape[1:]} for each run; a histogram is of one number")
     x = numbers[counted]

@@ -20,10 +20,10 @@ from dalembert.step.run.progress import Progress, reported
 from dalembert.step.run.state import Watch
 from dalembert.store.checksum import FileError
 from dalembert.store.regions import COMMITTED, StudyStore, record_of
-from dalembert.studies.blocks import Blocks
+from dalembert.studies.blockwise.blocks import Blocks
+from dalembert.studies.blockwise.job import SweepJob, SweepOpening
 from dalembert.studies.fingerprint import check_same
 from dalembert.studies.folder import check_name, drop_partial, made
-from dalembert.studies.job import Opening, SweepJob
 from dalembert.studies.lock import Lock
 
 BLOCKS = "blocks"
@@ -34,7 +34,7 @@ Task = Callable[[SweepJob, int, Watch], Any]
 class Workers(Protocol):
     """Who computes."""
 
-    def opening(self, job: SweepJob) -> Opening:
+    def opening(self, job: SweepJob) -> SweepOpening:
         """Of the job, by one of them."""
         ...
 
@@ -46,7 +46,7 @@ class Workers(Protocol):
 class Here:
     """This process, one block after the other, each on all threads."""
 
-    def opening(self, job: SweepJob) -> Opening:
+    def opening(self, job: SweepJob) -> SweepOpening:
         return job.opening()
 
     def results(self, job: SweepJob, task: Task, pending: Iterable[int], watch: Watch) -> Iterator[tuple[int, Any]]:
@@ -69,7 +69,7 @@ def stored_sweep(job: SweepJob, store: Any, workers: Workers, progress: Progress
         if kept is None:
             opening = workers.opening(job)
             stack.enter_context(contextlib.closing(begun(place, opening, job, (job.swept.shape, job.blocks.block), {})))
-        pending = sorted(set(range(job.blocks.count)) - (kept.committed() if kept else set()))
+        pending = sorted(set(range(job.blocks.number)) - (kept.committed() if kept else set()))
         try:
             for _ in reported_results(job, workers, functools.partial(written, os.path.abspath(place)), pending, progress):
                 pass
@@ -89,14 +89,14 @@ def taken_up(
     stack.enter_context(contextlib.closing(Lock(place / LOCK, place)))
     job.blocks = _as_stored(job, kept)
     check_same(record_of(kept), job.record, kept.told, values_of(job) | told)
-    if len(kept.committed()) < job.blocks.count:
+    if len(kept.committed()) < job.blocks.number:
         check_same(record_of(kept), job.record, kept.told, workers.opening(job).fingerprint)
     drop_partial(place)
     return kept
 
 
 def begun(
-    place: File, opening: Opening, job: SweepJob, blocks: tuple[dict[str, int], tuple[int, ...]], told: dict[str, str]
+    place: File, opening: SweepOpening, job: SweepJob, blocks: tuple[dict[str, int], tuple[int, ...]], told: dict[str, str]
 ) -> Lock:
     """A store without any run, and its lock. blocks: lengths of its axes by name, and of a block along each."""
     with made(place) as partial:
