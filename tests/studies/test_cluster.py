@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import distributed
 import jax.numpy as jnp
@@ -75,18 +77,19 @@ def test_what_fails_on_a_worker_is_an_error_here(client):
 
     with pytest.raises(RuntimeError, match="odd"):
         sweep(client=client, over_runs=(odd, odd))
-    with pytest.raises(TypeError, match="client: found 3; give a dask.distributed.Client"):
+    with pytest.raises(TypeError, match=r"client: found 3; give a dask\.distributed\.Client"):
         sweep(client=3)
 
 
 def test_a_scheduler_that_is_gone(whole, tmp_path):
-    store, options = tmp_path / "study.zarr", {"processes": False, "dashboard_address": ":0"}
+    store = tmp_path / "study.zarr"
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, **options) as cluster,
+        distributed.LocalCluster(**options) as cluster,
         distributed.Client(cluster) as own,
+        pytest.raises(ConnectionError, match="client: its scheduler is gone"),
     ):
-        with pytest.raises(ConnectionError, match="client: its scheduler is gone"):
-            sweep(client=own, store=store, progress=lambda *x: cluster.close())
+        sweep(client=own, store=store, progress=lambda *x: cluster.close())
     assert 0 < int(xarray.open_zarr(store).committed.sum()) < 6
     assert sweep(store=store).data.equals(whole)
 
@@ -96,7 +99,7 @@ def test_a_worker_that_is_killed(whole, tmp_path):
     store, killed = tmp_path / "study.zarr", []
 
     def kill(done, total):
-        if not killed:
+        if done >= 600 and not killed:
             killed.append(next(iter(own.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
@@ -105,3 +108,20 @@ def test_a_worker_that_is_killed(whole, tmp_path):
         study = sweep(client=own, store=store, progress=kill)
     assert killed
     assert study.data.equals(whole)
+
+
+def test_runs_are_divided_over_devices():
+    """Two devices of XLA on this processor, each with its own loop: the turns of the discrete oscillator, ω² = k."""
+    program = """
+import numpy as np, jax, dalembert as da
+spring = da.System(lambda q, v, p: 0.5 * v @ v - 0.5 * p["k"] * q @ q, parameters={"k": 1.0})
+k, h = np.linspace(1.0, 2.0, 6), 0.05
+runs = da.ensemble(spring, [1.0], [0.0], parameters={"k": k}, h=h, steps=50, backend="jax")
+turns = 2 * np.arctan(0.5 * h * np.sqrt(k))[:, None] * np.arange(51)
+print(len(jax.devices()), np.abs(runs.q[..., 0] - np.cos(turns)).max() < 1e-12)
+"""
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"XLA_FLAGS": flags}, capture_output=True, text=True
+    )
+    assert run.stdout.split() == ["2", "True"], run.stderr

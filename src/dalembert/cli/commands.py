@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from dalembert.solution import ControlSolution
 
 
-
 @app.command(
     epilog=examples(
         "run pendulum --set g_over_l=2 --time 20 --save run.nc --plot run.png",

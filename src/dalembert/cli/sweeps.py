@@ -73,8 +73,8 @@ def sweep_runs(
     as_json: Json = False,
 ) -> None:
     """Run a system for every combination of parameters, and of q0 or v0 where it has one coordinate; print how the runs
-    ended. Runs that fail are part of the map: it exits 1 where all of them do. The same command goes on with study.zarr where
-    it stopped."""
+    ended. Runs that fail are part of the map: it exits 1 where all of them do. With --save study.zarr the same command goes
+    on where it stopped."""
     with one_line_errors():
         check_words({"system": name, "--q0": q0, "--v0": v0, "scheme": scheme, "starter": starter, "branch": branch})
         check_grid(h, steps, time)

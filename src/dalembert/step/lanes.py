@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dalembert.native import COUNTED, counts, native_first
 from dalembert.path import Path
@@ -27,6 +29,7 @@ from dalembert.systems.consistency import STEPS
 from dalembert.tracing import Jitted
 
 MANY = 2**62
+RUNS = "runs"  # the axis over devices
 
 
 class Running(NamedTuple):
@@ -137,7 +140,27 @@ def _traced(program, step_options: StepOptions, carry: RunState, grid: Grid):
 
 
 def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
+    """On all devices that JAX has, as far as the runs can be divided equally; each goes through its own loop."""
+    devices = jax.local_devices()
+    number = math.gcd(len(devices), len(carry.k))
+    if number > 1:
+        over = NamedSharding(Mesh(np.array(devices[:number]), (RUNS,)), PartitionSpec(RUNS))
+        arrays, static = eqx.partition((prepared.program, carry), eqx.is_array)
+        program, carry = eqx.combine(jax.device_put(arrays, over), static)
+        return jax.tree.map(np.asarray, _divided(program, step_options, carry, grid, over.mesh))
     return jax.tree.map(np.asarray, _traced(prepared.program, step_options, carry, grid))
+
+
+@Jitted
+def _divided(program, step_options: StepOptions, carry: RunState, grid: Grid, mesh: Mesh):
+    arrays, static = eqx.partition((program, carry), eqx.is_array)
+
+    def part(arrays):
+        program, carry = eqx.combine(arrays, static)
+        return eqx.filter_vmap(lambda p, c: traced_run(p, step_options, c, grid))(program, carry)
+
+    runs = PartitionSpec(RUNS)
+    return jax.shard_map(part, mesh=mesh, in_specs=runs, out_specs=runs, check_vma=False)(arrays)
 
 
 def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):

@@ -9,7 +9,9 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path as File
+from typing import Any
 
+from dalembert.numbers import described
 from dalembert.store.atomic import flush
 
 
@@ -39,8 +41,10 @@ def taken(place: File) -> FileExistsError:
     return FileExistsError(errno.EEXIST, f"store: {how}", os.fspath(place))
 
 
-def check_name(store: str | os.PathLike, what: str) -> File:
-    """ValueError or FileNotFoundError for a name under which no store can be made."""
+def check_name(store: Any, what: str) -> File:
+    """TypeError, ValueError or FileNotFoundError for a name under which no store can be made."""
+    if not isinstance(store, str | os.PathLike):
+        raise TypeError(f"store: found {described(store)}; give a name, such as 'study.zarr'")
     place = File(store)
     if place.suffix != ".zarr":
         raise ValueError(f"store: found '{place}'; {what} is stored in Zarr, give a name that ends in .zarr")
