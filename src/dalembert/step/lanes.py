@@ -102,7 +102,8 @@ def _own_code(program, step_options: StepOptions, carry: RunState, grid: Grid) -
 
 def _equations(program, step_options: StepOptions, carry: RunState, grid: Grid) -> tuple[None, dict[str, str]]:
     chunks = Chunks(program, step_options, jax.device_put(carry), grid)
-    return None, determined(False, chunks.key, chunks.inputs)
+    devices = jax.local_devices()  # over which the runs are divided
+    return None, determined(False, f"{chunks.key} on {len(devices)} {devices[0].device_kind}", chunks.inputs)
 
 
 def _no_rows(lead: int, carry: RunState, grid: Grid) -> dict[str, np.ndarray]:
@@ -144,10 +145,11 @@ def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: G
     devices = jax.local_devices()
     number = math.gcd(len(devices), len(carry.k))
     if number > 1:
-        over = NamedSharding(Mesh(np.array(devices[:number]), (RUNS,)), PartitionSpec(RUNS))
+        mesh = Mesh(np.array(devices[:number]), (RUNS,))
+        over = NamedSharding(mesh, PartitionSpec(RUNS))
         arrays, static = eqx.partition((prepared.program, carry), eqx.is_array)
         program, carry = eqx.combine(jax.device_put(arrays, over), static)
-        return jax.tree.map(np.asarray, _divided(program, step_options, carry, grid, over.mesh))
+        return jax.tree.map(np.asarray, _divided(program, step_options, carry, grid, mesh))
     return jax.tree.map(np.asarray, _traced(prepared.program, step_options, carry, grid))
 
 

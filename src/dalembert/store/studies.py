@@ -25,7 +25,21 @@ if TYPE_CHECKING:
 CONTENT = "study"
 OF_A_RUN = (*(name for name in SCALARS if name != "h"), *STATISTICS, "nodes_kept")
 RESERVED = frozenset(
-    {*VARIABLES, *SCALARS, *STATISTICS, "nodes_kept", "node", "mid", "interior", "held", "coordinate", "multiplier", "run"}
+    {
+        *VARIABLES,
+        *SCALARS,
+        *STATISTICS,
+        "nodes_kept",
+        "node",
+        "mid",
+        "interior",
+        "held",
+        "coordinate",
+        "multiplier",
+        "run",
+        "committed",
+        "block",
+    }
 )  # what a swept name cannot be called
 APART = ("reduced", "last_", "drawing", "node_", "mid_", "interior_", "held_")  # beginnings of names that are taken
 

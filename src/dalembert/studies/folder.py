@@ -37,7 +37,7 @@ def made(place: File) -> Iterator[File]:
 
 def taken(place: File) -> FileExistsError:
     """What is there is not replaced."""
-    how = "exists; dalembert.resume goes on with a run, load reads it; give another name, or delete it"
+    how = "exists; dalembert.resume goes on with a run, the same call with a sweep; give another name, or delete it"
     return FileExistsError(errno.EEXIST, f"store: {how}", os.fspath(place))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 
 from dalembert.discretize import DiscreteSystem
 from dalembert.interrupts import Interrupted
+from dalembert.messages import warn
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Study
 from dalembert.step.lanes import Lanes, Running
@@ -20,7 +22,7 @@ from dalembert.step.run.state import Watch
 from dalembert.step.start.checks import check_batch
 from dalembert.store.studies import study_to_xarray
 from dalembert.studies.blockwise.blocks import Blocks
-from dalembert.studies.blockwise.swept import Swept
+from dalembert.studies.blockwise.swept import DATA, Swept
 from dalembert.systems import check_x64
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class SweepJob:
     def __init__(self, system: Any, swept: Swept, options: RunOptions, blocks: Blocks, threads: int | None):
         self.system, self.swept, self.options, self.blocks, self.threads = system, swept, options, blocks, threads
         self._ready: tuple[Lanes, Path, dict[str, str]] | None = None
-        self._making = threading.Lock()
+        self._making, self._warned = threading.Lock(), False
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: x for name, x in vars(self).items() if name not in ("_ready", "_making")}
@@ -50,8 +52,9 @@ class SweepJob:
 
     @property
     def record(self) -> Provenance:
-        """Of the call, without what is swept."""
-        return self.options.recorded(self.subject, **self.swept.fixed)
+        """Of the call; of swept initial data their shape, as that of each run stands among the coordinates."""
+        swept = {name: {"shape": list(x.shape)} for name, x in self.swept.given.items() if name in DATA}
+        return self.options.recorded(self.subject, **self.swept.fixed | swept)
 
     @property
     def fingerprint(self) -> dict[str, str]:
@@ -106,8 +109,19 @@ class SweepJob:
         if np.any(np.asarray(path.code) == int(Outcome.INTERRUPTED)):
             raise Interrupted(path)
         path = jax.tree.map(lambda x: np.asarray(x)[: self.blocks.runs(i)], path)
-        warn_of_resolution(path)
+        self._warn(path)
         return path
+
+    def _warn(self, path: Path) -> None:
+        """Of the first block that does not resolve its motion; on a worker nobody would see it."""
+        if self._warned or threading.current_thread() is not threading.main_thread():
+            return
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            warn_of_resolution(path)
+        for one in found:
+            self._warned = True
+            warn(f"{one.message} (this block of runs is the first one where it is so)")
 
     def _given(self, places: tuple[np.ndarray, ...]) -> tuple[dict, dict]:
         data, parameters = self.swept.data(dict(zip(self.swept.shape, places, strict=True)))
