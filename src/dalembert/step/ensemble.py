@@ -116,9 +116,10 @@ def ensemble(
     given, axes = check_batch(system, Given(q0, v0, nodes, jets, multipliers)._asdict(), dict(parameters or {}))
     if is_traced(system, given, options.grid.h, options.grid.t0):
         raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
+    size = batch_size(system, given, axes)
     lanes = Lanes(system, options, given, axes)
     record = options.recorded(system.subject.under(options.scheme, given["parameters"]), **abridged(given))
-    with reported(progress, batch_size(system, given, axes) * lanes.steps) as watch:
+    with reported(progress, size * lanes.steps) as watch:
         path = dataclasses.replace(lanes.run(given, axes, Running(threads, watch)), provenance=record)
     warn_of_resolution(path)
     if np.any(np.asarray(path.code) == int(Outcome.INTERRUPTED)):
