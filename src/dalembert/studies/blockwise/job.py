@@ -133,7 +133,8 @@ class SweepJob:
             if self._ready is None:
                 places = (np.zeros(self.blocks.size, int),) * len(self.swept.shape)
                 lanes = Lanes(self.system, self.options, *self._given(places))
-                self._ready = (lanes, *lanes.own_code(self.blocks.size))
+                blank, found = lanes.own_code(self.blocks.size)
+                self._ready = lanes, blank, found | {"versions": self.record.versions}
         return self._ready
 
 
