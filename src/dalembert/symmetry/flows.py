@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 
 from dalembert.numbers import described
 from dalembert.symmetry.chaplygin_equations import with_own
@@ -131,6 +130,8 @@ class GroupChart:
 
 def chart_of(generators: Any, q0: np.ndarray, inertia: np.ndarray) -> GroupChart:
     """The chart of commuting generators around q0. inertia: (n,) of the coordinates, by which lengths are compared."""
+    import scipy.linalg
+
     given = [generators] if isinstance(generators, Symmetry) else generators
     if not isinstance(given, list | tuple) or not given:
         raise TypeError(
