@@ -503,7 +503,7 @@ RIGHT = {
     ("ensemble", "system"): {"problem", "discrete"},
     ("sweep", "system"): {"problem", "discrete"},
     ("verdict", "system"): {"problem", "discrete"},
-    ("symmetries", "system"): {"problem"},
+    ("symmetries", "system"): {"problem", "discrete"},
     ("prepare", "branch"): {"plain", "beyond", "no row"},  # seen with the first initial data
     ("System.replace", "on"): {"bool"},
     ("Lyapunov", "actuated"): {"function", "vector"},

@@ -55,7 +55,7 @@ def onto_path_constraints(
             break
         moved = paths.copy()
         for i in going:
-            moved[i] = paths[i] - units * _step(*(x[i] for x in found), damping[i])
+            moved[i] = paths[i] - units * _step(found.values[i], found.before[i], found.after[i], damping[i])
         new = _scaled(rows(moved), units, lengths)
         better = _total(new) < total
         paths[better] = moved[better]
