@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from dalembert.claims.claim import Claim, Promise
@@ -90,7 +91,7 @@ def flow_orders(problem: VariationalProblem, scheme: WindowMap | None, start: Fl
     ]  # fmt: skip
     times = np.unique(np.concatenate([[start.t0], *(x for run in runs for x in (run.t, run.t_multipliers))]))
     try:
-        truth = ostrogradsky(problem, start.jets, times, multipliers=start.multipliers, tolerance=TRUTH)
+        truth = ostrogradsky(problem, start.jets, jnp.asarray(times), multipliers=start.multipliers, tolerance=TRUTH)
     except (ValueError, RuntimeError) as error:
         yield from (one.not_met(f"no continuous flow to compare with: {error}") for one in promises)
         return
