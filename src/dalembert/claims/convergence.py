@@ -114,6 +114,8 @@ def _judged(promise: Promise, found: Convergence, declared: int, local: int = 0)
     used = np.flatnonzero(found.fitted)
     if len(used) >= 2:
         slope = float(found.orders[used[-1] - 1]) - local
+        if local and len(used) == 2 and slope < declared - SHORT:
+            return promise.not_met(f"only two steps, the coarsest, have errors above rounding: a slope of {slope:.2f}")
         return promise.at_least(slope, declared - SHORT, f"between h = {found.h[used[-2]]:g} and {found.h[used[-1]]:g}")
     if all(use in ("floor", "no decrease", "fitted") for use in found.use) and "floor" in found.use:
         return promise.at_least(float(declared), declared - SHORT, "errors at the level of rounding at all steps")
