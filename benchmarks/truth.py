@@ -12,10 +12,11 @@ import argparse
 import html
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import truth_boundary, truth_flows
+from benchmarks import truth_boundary, truth_flows, truth_starts
 from benchmarks.truth_flows import STEPS as FLOW_STEPS
 
 import dalembert as da
@@ -28,11 +29,14 @@ SCHEMES: dict[str, da.Scheme] = {
     "nodes": da.Scheme("nodes"),
     "jimenez_scheurle(0)": da.Scheme.jimenez_scheurle(0.0),
     "order 4": da.Scheme(order=4),
+    "order 6": da.Scheme(order=6),
     "order 8": da.Scheme(order=8),
+    "order 10": da.Scheme(order=10),
 }
 MORE: dict[str, truth_flows.Flow] = {**truth_flows.flows(), **truth_flows.discrete()}
 ENDS = truth_boundary.problems()
-ROWS = [*ENTRIES, *MORE, *ENDS]
+STARTS = [*truth_starts.STARTERS, *truth_starts.FREE]
+ROWS = [*ENTRIES, *MORE, *ENDS, *STARTS]
 SIGNS = {"holds": "✓", "does not hold": "✗", "hypothesis fails": "–"}
 CLASSES = {"holds": "holds", "does not hold": "broken", "hypothesis fails": "unclaimed"}
 FAMILY = {
@@ -69,8 +73,20 @@ and of the values fall by that order.
 """
 
 
-def columns_of(name: str) -> dict[str, Any]:
-    """The schemes with which a row is measured."""
+STARTED = """## Starters, and steps that are unknowns
+
+The order that a run on nodes has with each of its [starters](choose.md), and what a run of
+[free steps](higher.md) keeps.
+
+"""
+
+
+def columns_of(name: str) -> Iterable[str]:
+    """The schemes with which a row is measured, by their names."""
+    return truth_starts.columns_of(name) if name in STARTS else _schemes(name)
+
+
+def _schemes(name: str) -> dict[str, Any]:
     if name in ENDS:
         return truth_boundary.columns_of(ENDS[name])
     return SCHEMES if name in ENTRIES else MORE[name].columns
@@ -78,7 +94,9 @@ def columns_of(name: str) -> dict[str, Any]:
 
 def verdict_of(name: str, column: str) -> dict[str, Any]:
     """The verdict as data, or why there is none."""
-    scheme = columns_of(name)[column]
+    if name in STARTS:
+        return truth_starts.verdict_of(name, column)
+    scheme = _schemes(name)[column]
     try:
         if name in ENDS:
             return truth_boundary.orders_of(ENDS[name], column)
@@ -100,6 +118,8 @@ def page(table: dict[str, dict[str, Any]]) -> str:
             parts.append(FLOWS.format(steps=FLOW_STEPS))
         if name == next(iter(ENDS)):
             parts.append(BETWEEN)
+        if name == STARTS[0]:
+            parts.append(STARTED)
         parts.append(_title(name))
         parts.append(_table(row))
         notes = [
@@ -112,6 +132,9 @@ def page(table: dict[str, dict[str, Any]]) -> str:
 
 
 def _title(name: str) -> str:
+    if name in STARTS:
+        title, formula = truth_starts.title_of(name)
+        return f"### {title}\n\n`{name}`: {formula}\n\n"
     if name in ENDS:
         entry = PROBLEMS[ENDS[name]]
         return f"### {entry.title}: between its ends\n\n`{ENDS[name]}`: {entry.formula}\n\n"
