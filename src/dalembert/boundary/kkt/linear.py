@@ -25,10 +25,10 @@ EXACT = 1e-3  # relative correction below which a solution needs no other
 CONTRACTION = 0.25  # relative correction above which a frontal factorization is not used
 CORRECTIONS = 6
 PROBES, SOUND = 2, 1e-2  # solutions, and their largest relative correction, that show that signs of pivots are right
-SHRINKS = 0.1  # or by which their corrections shrink each time
+POWERS = 12  # or as much of the first correction, after at most so many
 NUDGE = 1e-8  # of a diagonal entry, in the scaling in which rows are of size 1
 NUDGED = 1000  # blocks; solutions change by a nudge times their number, so that more have less of it
-REFUSALS = 3  # after which it is not tried again for the same problem
+REFUSALS = 3  # one after the other, after which it is not tried again for the same problem
 
 
 def accurate(correction, solution):
@@ -94,6 +94,7 @@ class FrontalFactors:
                 self.linear.nudged, self.stored = True, None
                 x = self._corrected(right)
             if x is not None:
+                self.linear.refusals = 0
                 return x
             self.other = BandedFactors(self.linear, self.matrix())
             self.linear.refusals += 1
@@ -122,19 +123,22 @@ class FrontalFactors:
         return kkt.assembly.product(self.z, x) * kkt.free + self.diagonal * x
 
     def contraction(self, right: np.ndarray) -> float:
-        """How much the first correction changes K⁻¹ right, the largest part of a component; where that is much, the factor
-        by which corrections shrink, of the slowest component: the spectral radius of (K + E)⁻¹E, K + E what is factorized.
-        """
+        """How much the first correction changes K⁻¹ right, the largest part of a component; where that is much, the least
+        part of it that is left after others, until rounding ends them: a direction that (K + E)⁻¹E does not shrink, K + E
+        being what is factorized, has no larger share of the first one."""
         x = self._solve(right)
-        first = self._solve(right - self.product(x))
-        changed = _largest_ratio(first, x)
-        if changed <= SOUND:
-            return changed
-        last = first
-        for _ in range(2):
+        first = last = self._solve(right - self.product(x))
+        left = _largest_ratio(first, x)
+        if left <= SOUND:
+            return left
+        left = 1.0
+        for _ in range(POWERS):
             x = x + last
             last = self._solve(right - self.product(x))
-        return float(np.sqrt(_largest_ratio(last, first)))
+            left = min(left, _largest_ratio(last, first))
+            if left <= SOUND:
+                break
+        return left
 
     def negative(self) -> int:
         """How many pivots are negative."""
@@ -162,7 +166,7 @@ class LinearSolver:
     trusted: solutions by frontal factors need no correction near the present path, never where they are nudged: what that
     leaves depends on the right-hand side; sound: those of the last matrix were
     accurate; nudged: they need a nudge; refusals:
-    how often they failed. `fresh` gives the same without this history.
+    how often they failed one after the other. `fresh` gives the same without this history.
     """
 
     def __init__(self, kkt: KKTSystem, z: np.ndarray, shortest: int = SHORTEST):
@@ -200,17 +204,21 @@ class LinearSolver:
 
         The pivots are those of K + E with E from rounding and the nudge. Where no eigenvalue of (K + E)⁻¹E reaches 1 no
         K + tE, 0 ≤ t ≤ 1, is singular, and K has as many: it is the matrix by which every correction of a solution follows
-        from the one before, here of random ones.
+        from the one before, here of random ones. Where rounding spoils them without a nudge they are asked again with one.
         """
-        factors = self.factor(z, added=added)
-        if not isinstance(factors, FrontalFactors):
-            return None
+        probed = self.fresh()
+        for nudged in (self.nudged, True)[: 1 if self.nudged else 2]:
+            probed.nudged = nudged
+            factors = probed.factor(z, added=added)
+            if isinstance(factors, FrontalFactors) and probed.proven(factors):
+                return factors.negative()
+        return None
+
+    def proven(self, factors: FrontalFactors) -> bool:
+        """Whether the corrections of random solutions shrink."""
         random = np.random.default_rng(0)
-        for _ in range(PROBES):
-            path = random.standard_normal(z.shape) * self.kkt.units * self.kkt.free
-            if not factors.contraction(factors.product(path)) <= SHRINKS:
-                return None
-        return factors.negative()
+        paths = (random.standard_normal(factors.z.shape) * self.kkt.units * self.kkt.free for _ in range(PROBES))
+        return all(factors.contraction(factors.product(path)) <= SOUND for path in paths)
 
     def condition(self, matrix: np.ndarray) -> float:
         """Estimate of the 1-norm condition of the equilibrated matrix, which is overwritten."""
