@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from dalembert.algebra import banded as lapack
+from dalembert.algebra.inertia import equilibrate
 from dalembert.algebra.pivots import Pivots, choose_pivots
 from dalembert.boundary.kkt.assembly import CompiledAssembly
 from dalembert.boundary.kkt.system import KKTSystem
@@ -221,7 +223,12 @@ class LinearSolver:
         return all(factors.contraction(factors.product(path)) <= SOUND for path in paths)
 
     def condition(self, matrix: np.ndarray) -> float:
-        """Estimate of the 1-norm condition of the equilibrated matrix, which is overwritten."""
+        """Estimate of the 1-norm condition of the matrix, which is overwritten, after rows and columns are scaled alike to
+        entries of about 1: the large diagonal that holds an active bound, and units, say nothing of the equations."""
+        lower, width = self.kkt.lower, matrix.shape[2]
+        scale = equilibrate(matrix[0, :, : lower + 1].copy())
+        matrix *= scale[:, None]
+        matrix *= sliding_window_view(np.pad(scale, (lower, width - lower - 1)), width)
         norm = self.banded.norm(matrix)
         return float(self.banded.condition(self.banded.factor(matrix), norm)[0])
 
