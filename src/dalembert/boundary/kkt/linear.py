@@ -6,7 +6,7 @@ import copy
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,8 @@ SAMPLES = 6  # blocks from which pivots are chosen
 EXACT = 1e-3  # relative correction below which a solution needs no other
 CONTRACTION = 0.25  # relative correction above which a frontal factorization is not used
 CORRECTIONS = 6
-PROBES, SOUND = 2, 1e-2  # solutions, and their largest relative correction, that show that signs of pivots are right
-POWERS = 12  # or as much of the first correction, after at most so many
+WAVES, SOUND = 6, 1e-2  # of a smooth path, and the largest relative error that shows that signs of pivots are right
+POWERS = 24  # solutions until it is reached
 NUDGE = 1e-8  # of a diagonal entry, in the scaling in which rows are of size 1
 NUDGED = 1000  # blocks; solutions change by a nudge times their number, so that more have less of it
 REFUSALS = 3  # one after the other, after which it is not tried again for the same problem
@@ -124,23 +124,18 @@ class FrontalFactors:
         kkt: Any = self.linear.kkt
         return kkt.assembly.product(self.z, x) * kkt.free + self.diagonal * x
 
-    def contraction(self, right: np.ndarray) -> float:
-        """How much the first correction changes K⁻¹ right, the largest part of a component; where that is much, the least
-        part of it that is left after others, until rounding ends them: a direction that (K + E)⁻¹E does not shrink, K + E
-        being what is factorized, has no larger share of the first one."""
-        x = self._solve(right)
-        first = last = self._solve(right - self.product(x))
-        left = _largest_ratio(first, x)
-        if left <= SOUND:
-            return left
-        left = 1.0
+    def error(self, path: np.ndarray) -> float:
+        """The least |x - path| of x ← x + (K + E)⁻¹K(path - x) from x = 0, the largest part of an unknown; K + E: what is
+        factorized. The error is multiplied by (K + E)⁻¹E each time, also in directions that K maps to nothing. None of these
+        has multipliers alone, whose rounding is much larger."""
+        right, primal = self.product(path), self.linear.kkt.primal
+        x, least = self._solve(right), np.inf
         for _ in range(POWERS):
-            x = x + last
-            last = self._solve(right - self.product(x))
-            left = min(left, _largest_ratio(last, first))
-            if left <= SOUND:
+            least = min(least, _largest_ratio((path - x)[:, primal], path[:, primal]))
+            if least <= SOUND:
                 break
-        return left
+            x = x + self._solve(right - self.product(x))
+        return least
 
     def negative(self) -> int:
         """How many pivots are negative."""
@@ -205,22 +200,25 @@ class LinearSolver:
         """How many eigenvalues of the matrix at z are negative; None where frontal factors cannot tell.
 
         The pivots are those of K + E with E from rounding and the nudge. Where no eigenvalue of (K + E)⁻¹E reaches 1 no
-        K + tE, 0 ≤ t ≤ 1, is singular, and K has as many: it is the matrix by which every correction of a solution follows
-        from the one before, here of random ones. Where rounding spoils them without a nudge they are asked again with one.
+        K + tE, 0 ≤ t ≤ 1, is singular, and K has as many: it is the matrix by which the error of a solution follows from
+        the one before, here of paths at random. Where rounding spoils them without a nudge they are asked again with one.
         """
-        probed = self.fresh()
+        probed, least = self.fresh(), int(np.sum(~self.kkt.fixed & ~self.kkt.primal))
         for nudged in (self.nudged, True)[: 1 if self.nudged else 2]:
             probed.nudged = nudged
             factors = probed.factor(z, added=added)
-            if isinstance(factors, FrontalFactors) and probed.proven(factors):
+            if not isinstance(factors, FrontalFactors):
+                return None
+            if all(factors.error(path) <= SOUND for path in self._paths()) and factors.negative() >= least:
                 return factors.negative()
         return None
 
-    def proven(self, factors: FrontalFactors) -> bool:
-        """Whether the corrections of random solutions shrink."""
-        random = np.random.default_rng(0)
-        paths = (random.standard_normal(factors.z.shape) * self.kkt.units * self.kkt.free for _ in range(PROBES))
-        return all(factors.contraction(factors.product(path)) <= SOUND for path in paths)
+    def _paths(self) -> Iterator[np.ndarray]:
+        """One that is random from block to block, and one that is smooth, as flat directions of long paths are."""
+        kkt, random = self.kkt, np.random.default_rng(0)
+        waves = np.cos(np.pi * np.outer(np.linspace(0.0, 1.0, kkt.blocks), np.arange(WAVES)))
+        for values in (random.standard_normal(kkt.free.shape), waves @ random.standard_normal((WAVES, kkt.size))):
+            yield values * kkt.units * kkt.free
 
     def condition(self, matrix: np.ndarray) -> float:
         """Estimate of the 1-norm condition of the matrix, which is overwritten, after rows and columns are scaled alike to
