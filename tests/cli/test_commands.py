@@ -271,7 +271,7 @@ def test_composed_runs_and_presets(folder):
     """--order composes; a scheme that cannot be composed is refused; the paper's integrators have names."""
     assert "10 steps of h = 0.5" in call("run", "nonholonomic_particle", "--order", 8, "--h", 0.5, "--steps", 10)
     assert "stages of a composition" in call("run", "nonholonomic_particle", "--order", 4, "--scheme", "nodes", code=2)
-    assert "the orders are 2, 4, 6, 8" in call("run", "nonholonomic_particle", "--order", 3, code=2)
+    assert "the orders are 2, 4, 6, 8, 10" in call("run", "nonholonomic_particle", "--order", 3, code=2)
     assert "give it there" in call("run", "nonholonomic_particle", "--order", 4, "--scheme", "mine.py:nodes", code=2)
     call(
         "run", "nonholonomic_particle", "--scheme", "jimenez-scheurle-explicit", "--h", 0.1, "--steps", 10, "--save", "x.nc"
@@ -288,3 +288,15 @@ def test_check_says_what_the_constraints_are(folder):
     assert "inconsistent data" in call("check", "nonholonomic_particle", "--v0", "1,0,0", code=1)
     assert "does not hold" in call("check", "inertia_wheel_pendulum", "--steps", 200, code=1)
     assert "are needed: a System brings no start; give --q0 " in call("check", "mine.py:falling", code=2)
+
+
+def test_a_sweep_goes_on_in_its_store(tmp_path):
+    store = tmp_path / "study.zarr"
+    words = ("sweep", "pendulum", "--set", "q0=0.5,1,1.5", "--steps", 10, "--save", store)
+    first = call(*words)
+    assert "success: 3" in first
+    before = {file: file.stat().st_mtime_ns for file in store.glob("*/c.*")}
+    assert call(*words) == first
+    assert {file: file.stat().st_mtime_ns for file in store.glob("*/c.*")} == before
+    assert da.load(store).sel(q0=1.0).steps == 10
+    assert "values['q0']: the sweep in the store has others" in call(*words[:2], "--set", "q0=0.5,1,2", *words[4:], code=2)

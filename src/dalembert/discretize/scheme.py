@@ -52,7 +52,7 @@ class Scheme(eqx.Module):
         variational: the TripleMap of their virtual displacements, Central() by default.
         distribution: the PairMap of constraints on velocities, Beta(½) by default.
         state: which point of the interval the state of drift_kick_drift is; the distribution's map if that is a Beta.
-        order: 2, or 4, 6, 8 by symmetric composition of the step with itself, which has to be self-adjoint.
+        order: 2, or 4, 6, 8, 10 by symmetric composition of the step with itself, which has to be self-adjoint.
 
     Raises:
         TypeError: an argument is no map.

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
-import shutil
 import time
 from pathlib import Path as File
 from typing import Any, NamedTuple
@@ -21,12 +19,12 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.stored.sink import Opening, Sink, State, register
 from dalembert.store import checkpoint
-from dalembert.store.atomic import flush
 from dalembert.store.checksum import FileError
 from dalembert.store.chunked import ChunkedArray, create
 from dalembert.store.paths import SCALARS, STATISTICS
 from dalembert.store.runs import COMMITTED, StoredRun, attributes_of, fields_of, scalars_of, specs_of
 from dalembert.studies.fingerprint import check_bits
+from dalembert.studies.folder import check_name, made, taken
 from dalembert.studies.lock import Lock
 
 SECONDS = 2.0  # between two commits, at least
@@ -115,25 +113,18 @@ class RunSink(Sink):
     def _create(self, opening: Opening) -> None:
         """All that a reader needs, in a folder of a new name, which then gets its own."""
         path, rows, state, fingerprint = opening
-        partial = self.place.with_name(f".dalembert-{secrets.token_hex(8)}.part")
         kept = {f"{STATE}{name}": x for name, x in state.items()}
         scalars = scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}
         first = {"rows": np.asarray(0), "taken": np.asarray(0)} | scalars | kept
-        try:
-            with self._explained():
-                create(partial, specs_of(path, rows, first), attributes_of(path, rows, fingerprint))
-                self._lock = Lock(partial / LOCK, self.place)
-                for name, values in fields_of(path).items():
-                    growing = Growing(ChunkedArray.of(partial / name), 0)
-                    growing.put(0, values)
-                    growing.flush()
-                checkpoint.write(ChunkedArray.of(partial / checkpoint.NAME), first)
-                ChunkedArray.of(partial / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
-                flush(*partial.rglob("zarr.json"))
-                _named(partial, self.place)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+        with self._explained(), made(self.place) as partial:
+            create(partial, specs_of(path, rows, first), attributes_of(path, rows, fingerprint))
+            self._lock = Lock(partial / LOCK, self.place)
+            for name, values in fields_of(path).items():
+                growing = Growing(ChunkedArray.of(partial / name), 0)
+                growing.put(0, values)
+                growing.flush()
+            checkpoint.write(ChunkedArray.of(partial / checkpoint.NAME), first)
+            ChunkedArray.of(partial / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
         self._kept, self._committed = kept, 0
 
     @contextlib.contextmanager
@@ -189,37 +180,12 @@ class Growing:
         self._array.flush()
 
 
-def _named(partial: File, place: File) -> None:
-    try:
-        os.rename(partial, place)
-    except OSError as error:
-        if place.exists():
-            raise _taken(place) from error
-        raise
-    flush(place / "zarr.json")
-
-
-def _taken(place: File) -> FileExistsError:
-    how = "exists; dalembert.resume goes on with a run, load reads it; give another name, or delete it"
-    return FileExistsError(errno.EEXIST, f"store: {how}", os.fspath(place))
-
-
 def sink_for(store: str | os.PathLike) -> RunSink:
     """The sink of a store that is not yet there."""
-    place = File(store)
-    if place.suffix != ".zarr":
-        raise ValueError(f"store: found '{place}'; a run is stored in Zarr, give a name that ends in .zarr")
-    if not place.parent.is_dir():
-        raise FileNotFoundError(f"store: the folder {place.parent} does not exist; make it first")
+    place = check_name(store, "a run")
     if place.exists() or place.is_symlink():
-        raise _taken(place)
+        raise taken(place)
     return RunSink(place)
-
-
-def drop_partial(place: File) -> None:
-    """What a writer that was killed has left in the folders of the arrays."""
-    for file in place.glob("*/**/.dalembert-*.part"):
-        file.unlink(missing_ok=True)
 
 
 register(sink_for)
