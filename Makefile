@@ -87,6 +87,7 @@ notebooks: $(VENV)/.with-notebooks $(VENV)/.with-run  ## run every cell of the n
 pictures: $(VENV)/.with-run  ## draw the documentation's home and gallery again, into docs/figures; minutes
 	$(BIN)/python examples/home.py docs/figures
 	$(BIN)/python examples/cards.py docs/figures/gallery
+	$(BIN)/python examples/cards.py docs/gallery.md
 
 clean:  ## remove everything the Makefile made
 	rm -rf .venv out site build dist .pytest_cache .ruff_cache .hypothesis .cache

@@ -1,11 +1,14 @@
 """The small pictures of the gallery's page: every system and problem, computed and drawn, on light and on dark ground.
 
     python examples/cards.py docs/figures/gallery [NAME ...]
+    python examples/cards.py docs/gallery.md
 
-With its fast setting it draws three of them.
+With its fast setting it draws three of them. A page that is named instead of a folder gets its cards written anew: one for
+every entry of the gallery, by its title and name.
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -61,6 +64,30 @@ def card(result, name: str, dark: bool, file: Path) -> None:
     small.save(file, optimize=True)
 
 
+def cards(entries) -> str:
+    """The cards of systems or of problems, in Markdown."""
+    parts = []
+    for name, entry in sorted(entries.items()):
+        files = {end: f"figures/gallery/{name}{end}.png" for end in ("", "-dark")}
+        parts.append(
+            f"-   ![{entry.title}]({files['']}#only-light){{ loading=lazy }}\n"
+            f"    ![{entry.title}]({files['-dark']}#only-dark){{ loading=lazy }}\n\n"
+            f"    {entry.title}\n\n    `{name}`\n\n"
+        )
+    return "".join(parts)
+
+
+def with_cards(page: str) -> str:
+    """The page of the gallery, the systems in its first grid and the problems in its second."""
+    grids = iter((ENTRIES, PROBLEMS))
+    return re.sub(
+        r'(<div class="grid cards gallery" markdown>\n\n).*?(</div>)',
+        lambda found: found[1] + cards(next(grids)) + found[2],
+        page,
+        flags=re.DOTALL,
+    )
+
+
 def main(folder: Path, names: tuple[str, ...]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -72,4 +99,8 @@ def main(folder: Path, names: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] and sys.argv[1].endswith(".md"):
+        page = Path(sys.argv[1])
+        page.write_text(with_cards(page.read_text(encoding="utf-8")), encoding="utf-8")
+        sys.exit()
     main(Path(sys.argv[1] if len(sys.argv) > 1 else "out/cards"), tuple(sys.argv[2:]) or NAMES)

@@ -1,5 +1,6 @@
 """Pages that promise to be complete are: every outcome has its row, every gallery entry its card, no code is too wide."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -30,6 +31,13 @@ def test_every_entry_of_the_gallery_has_its_card_and_its_pictures():
     assert sorted(cards) == sorted([*ENTRIES, *PROBLEMS])
     wanted = {f"{name}{end}.png" for name in cards for end in ("", "-dark")}
     assert {file.name for file in (DOCS / "figures/gallery").iterdir()} == wanted
+
+
+def test_the_cards_are_those_that_are_generated(monkeypatch):
+    """`make pictures` writes them: by title and name, in the order of the alphabet."""
+    monkeypatch.syspath_prepend(str(DOCS.parent / "examples"))
+    page = text_of("gallery.md")
+    assert importlib.import_module("cards").with_cards(page) == page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(DOCS).as_posix() for page in PAGES])

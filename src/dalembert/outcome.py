@@ -76,7 +76,8 @@ _MESSAGES = {
     ),
     Outcome.INFEASIBLE: (
         "no path near the guess satisfies the constraints with these ends: this one violates them least (a minimum of |φ|² "
-        "by Gauss-Newton steps). Check that the ends can be joined, give more time, or another guess"
+        "by Gauss-Newton steps). Check that the ends can be joined, give more time, or another guess "
+        "(multistart draws several)"
     ),
     Outcome.NO_POSITIVE_STEP: (
         "the energy equation has no positive next step near the last one, as at a turning point of the motion. Go on from "
@@ -135,7 +136,7 @@ CONTROLLED = SOLVED | {  # of optimal control
     ),
     Outcome.INFEASIBLE: (
         "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
-        "controls move all that the ends ask for (controllability), inside their bounds; solve from several guesses, or "
-        "without one, as there may be a motion far from this; or give more time"
+        "controls move all that the ends ask for (controllability), inside their bounds; solve from several guesses "
+        "(multistart), or without one, as there may be a motion far from this; or give more time"
     ),
 }

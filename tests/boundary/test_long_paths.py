@@ -43,3 +43,13 @@ def test_the_kind_is_counted_by_the_pivots_of_nudged_factors(solutions, monkeypa
     da.solve(SPLINE.problem, **SPLINE.boundary, steps=160, certify=True)
     assert found == counted
     assert None not in found
+
+
+@pytest.mark.parametrize("initial", [None, ([0.0],)])
+def test_flat_directions_of_long_paths_are_seen(initial):
+    """∫v² between free ends is 0 on every constant path, and ∫a² with a given first position on every line through it.
+    Corrections of solutions cannot see what the matrix maps to nothing: 200 steps were called a minimum."""
+    order = 1 if initial is None else 2
+    flat = da.VariationalProblem(lambda *jet: 0.5 * jet[-1] @ jet[-1], derivatives=order, coordinates=["x"])
+    found = da.solve(flat, initial=initial, T=1.0, steps=200)
+    assert found.kind == "degenerate"

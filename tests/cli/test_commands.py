@@ -210,7 +210,7 @@ BAD = {
     "unknown name": (["run", "mine.py:rising"], "mine.py: defines no rising"),
     "no system": (["run", "mine.py:number"], "found int; a System"),
     "broken file": (["run", "broken.py:system"], "broken.py: ModuleNotFoundError: No module named"),
-    "no data": (["run", "mine.py:falling", "--h", "0.1", "--steps", "1"], "--q0 is needed"),
+    "no data": (["run", "mine.py:falling", "--h", "0.1", "--steps", "1"], "--q0, --v0 are needed"),
     "no step": (["run", "mine.py:falling", "--q0", "0,0", "--v0", "0,0"], "--h is needed"),
     "no length": (["run", "mine.py:falling", "--q0", "0,0", "--v0", "0,0", "--h", "1"], "--steps or --time is needed"),
     "no scheme": (["run", "pendulum", "--scheme", "mine.py:number"], "a Scheme is needed"),
@@ -287,7 +287,7 @@ def test_composed_runs_and_presets(folder):
 def test_check_says_what_the_constraints_are(folder):
     assert "inconsistent data" in call("check", "nonholonomic_particle", "--v0", "1,0,0", code=1)
     assert "does not hold" in call("check", "inertia_wheel_pendulum", "--steps", 200, code=1)
-    assert "--q0 is needed" in call("check", "mine.py:falling", code=2)
+    assert "are needed: a System brings no start; give --q0 " in call("check", "mine.py:falling", code=2)
 
 
 def test_a_sweep_goes_on_in_its_store(tmp_path):

@@ -53,9 +53,17 @@ def printed(tmp_path_factory):
 def test_every_command_has_examples_that_run(printed):
     assert {words[0] for words in EXAMPLES} == set(COMMANDS)
     folder, answers = printed
-    assert {"run.nc", "run.png", "study.nc", "study.png", "run.zarr", "beam.png", "run.html", "swing.gif"} <= {
-        x.name for x in folder.iterdir()
-    }
+    assert {
+        "run.nc",
+        "run.png",
+        "study.nc",
+        "study.png",
+        "run.zarr",
+        "beam.png",
+        "run.html",
+        "pendulum.html",
+        "swing.gif",
+    } <= {x.name for x in folder.iterdir()}
     assert "400 steps of h = 0.05" in answers["run pendulum --set g_over_l=2 --time 20 --save run.nc --plot run.png"]
     assert "2000 steps" in answers["resume pendulum run.zarr"]
     assert "12 runs: 4 g_over_l × 3 q0" in next(

@@ -72,6 +72,12 @@ def test_multipliers_of_the_bounds_are_the_gradient_of_the_cost():
     assert change == pytest.approx(slope, rel=1e-4)
 
 
+def test_the_condition_is_that_of_the_equations():
+    """What holds an active bound on the diagonal is none of it: 1e20 stood beside solutions of full accuracy."""
+    free, bounded = (float(moved(40, bound).statistics.condition) for bound in (100.0, 5.0))
+    assert 1.0 < bounded < 1e2 * free < 1e8
+
+
 def test_bryson_and_denham():
     """∫u² with x ≤ 1/9 costs 8, x being on its bound from 1/3 to 2/3, where no force keeps it: not complementary."""
     found = [da.solve(MOVE, **BACK_AND_FORTH, steps=n, bounds={"q": {0: (None, 1.0 / 9.0)}}) for n in (180, 360)]

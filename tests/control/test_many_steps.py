@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import dalembert as da
 from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.interior import rules
 from dalembert.boundary.kkt import linear
 from dalembert.boundary.newton.iterate import Termination
 from dalembert.boundary.prepare import Request
@@ -59,3 +61,27 @@ def test_a_nudge_belongs_to_the_number_of_steps(many):
     linear._PIVOTS.clear()
     alone = linear.LinearSolver(many.kkt, many.start.z).nudge
     np.testing.assert_array_equal(after, alone)
+
+
+def test_a_matrix_that_frontal_factors_refuse_is_not_taken_for_that_of_a_minimum():
+    """The first one of the knife edge has pivots of wrong signs and solutions without digits: the curvature along a step of
+    banded LU called it sound, and 108 iterations followed instead of 9."""
+    entry = PROBLEMS["knife_edge"]
+    guess = entry.guess(np.linspace(0.0, entry.boundary["T"], MANY + 1))
+    found = da.solve(entry.problem, **entry.boundary, steps=MANY, guess=guess, certify=False)
+    assert found.statistics.iterations <= 12
+    assert found.cost == pytest.approx(8.722405864301, rel=1e-7)  # spec 6.4, number 21
+
+
+def test_rounding_does_not_make_a_minimum_degenerate():
+    """Corrections of random solutions end at 1e-3 of the first: they need not be halved for ever to prove the pivots."""
+    entry = PROBLEMS["vertical_take_off"]
+    assert da.solve(entry.problem, **entry.boundary, steps=2000).kind == "minimum"
+
+
+def test_a_barrier_falls_where_only_rounding_is_left_of_the_equations():
+    """At 10⁵ steps they are violated by 6e-7 in all: a μ of 2.7e-8 was never solved, and the outcome NOT_CONVERGED."""
+    errors = rules.BarrierErrors(1e-3, 6e-7, 2e-14)
+    still, moving = rules.LastStep(1e-10, 0.0, 1.0), rules.LastStep(1e-8, 0.0, 1.0)
+    assert not rules.unsolved(2.7e-8, errors, still, 1e-9, xp=np)
+    assert rules.unsolved(2.7e-8, errors, moving, 1e-9, xp=np)

@@ -59,18 +59,19 @@ def inertia(matrix: Float[np.ndarray, "n width"], lower: int, tolerance: float =
     rows = np.array(matrix[:, : lower + 1], dtype=float)
     if not np.all(np.isfinite(rows)):
         raise ValueError("matrix: found NaN or infinity; the signs of its eigenvalues are not defined")
-    _scale(rows)
+    equilibrate(rows)
     negative = _negative(rows, -tolerance)
     positive = len(rows) - _negative(rows, tolerance)
     return Inertia(positive, negative, len(rows) - positive - negative)
 
 
-def _scale(rows: Float[np.ndarray, "n lower+1"]) -> None:
-    """rows ← D A D with the largest entry of each row near 1, by D_i ← D_i |row i|^−½ in some rounds (D. Ruiz, 2001)."""
+def equilibrate(rows: Float[np.ndarray, "n lower+1"]) -> Float[np.ndarray, " n"]:
+    """rows ← D A D with the largest entry of each row near 1, by D_i ← D_i |row i|^−½ in some rounds (D. Ruiz, 2001); D."""
     n, lower = len(rows), rows.shape[1] - 1
     for i in range(min(lower, n)):
         rows[i, : lower - i] = 0.0
     parts = [slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
+    scale = np.ones(n)
     for _ in range(ROUNDS):
         largest = np.zeros(lower + n)  # with `lower` rows above the first
         for part in parts:
@@ -83,6 +84,8 @@ def _scale(rows: Float[np.ndarray, "n lower+1"]) -> None:
         for part in parts:
             rows[part] *= sliding_window_view(factors[part.start : part.stop + lower], lower + 1)
             rows[part] *= factors[lower + part.start : lower + part.stop, None]
+        scale *= factors[lower:]
+    return scale
 
 
 class _Rest(NamedTuple):

@@ -97,8 +97,17 @@ def with_data(
     problem: InitialValueProblem, parameters: list[str] | None, q0: str | None, v0: str | None
 ) -> InitialValueProblem:
     system = with_parameters(problem.system, parameters)
-    start = np.array(words.numbers_of(q0, "--q0")) if q0 is not None else needed(problem.q0, "q0", "a System")
-    speed = np.array(words.numbers_of(v0, "--v0")) if v0 is not None else needed(problem.v0, "v0", "a System")
+    given = (("q0", q0, problem.q0), ("v0", v0, problem.v0))
+    missing = [f"--{option}" for option, text, own in given if text is None and own is None]
+    if missing:
+        example = " ".join(f"{option} {','.join('0' for _ in system.coordinates or (0,))}" for option in missing)
+        raise ValueError(
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} needed: a System brings no start; give "
+            f"{example}, and for a run --h 0.01 --steps 1000"
+        )
+    start, speed = (
+        np.array(words.numbers_of(text, f"--{option}")) if text is not None else own for option, text, own in given
+    )
     return problem._replace(system=system, q0=start, v0=speed)
 
 

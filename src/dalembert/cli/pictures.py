@@ -31,11 +31,11 @@ PAGES, MOTIONS = (".html", ".htm"), (".gif", ".mp4", ".webm", ".html")
 Title = Annotated[str | None, typer.Option(help="at the top; by default the title of the gallery")]
 
 
-@app.command("page", epilog=examples("page pendulum --output run.html"))
+@app.command("page", epilog=examples("page pendulum --output run.html", "page pendulum --time 2"))
 def write_page(
     name: Either,
     *,
-    file: Annotated[File, typer.Option("--output", help="page to write, such as run.html")],
+    file: Annotated[File | None, typer.Option("--output", help="page to write; by default NAME.html, here")] = None,
     parameter: Set = None,
     q0: Data = None,
     v0: Data = None,
@@ -49,6 +49,7 @@ def write_page(
     """Run a system, or solve a boundary problem, and write it as one page of HTML with its motion and its diagrams."""
     with one_line_errors():
         _check(name, (q0, v0), scheme, parameter, (h, steps, time))
+        file = _named(file, name, ".html")
         check_target(file, PAGES, "--output", force)
         from dalembert.show.html.report import page_text
         from dalembert.show.results import results_of
@@ -67,7 +68,9 @@ def write_page(
 def write_motion(
     name: Either,
     *,
-    file: Annotated[File, typer.Option("--output", help="picture to write, such as run.gif; .mp4 needs ffmpeg")],
+    file: Annotated[
+        File | None, typer.Option("--output", help="picture to write, by default NAME.gif, here; .mp4 needs ffmpeg")
+    ] = None,
     parameter: Set = None,
     q0: Data = None,
     v0: Data = None,
@@ -86,6 +89,7 @@ def write_motion(
     """Run a system, or solve a boundary problem, and write its motion as a moving picture."""
     with one_line_errors():
         _check(name, (q0, v0), scheme, parameter, (h, steps, time))
+        file = _named(file, name, ".gif")
         check_target(file, MOTIONS, "--output", force)
         from dalembert.show import animate as animated
 
@@ -93,6 +97,11 @@ def write_motion(
         motion = animated(result, speed=speed, fps=fps, dark=dark, title=title or own)
         put(file, "--output", force, motion.save)
         _told(result, file)
+
+
+def _named(file: File | None, name: str, ending: str) -> File:
+    """The file that was asked for, or one that has the name of what it shows."""
+    return File(name.rpartition(":")[2].replace("-", "_") + ending) if file is None else file
 
 
 def _check(name: str, start: tuple, scheme: str, parameter: Any, grid: tuple) -> None:

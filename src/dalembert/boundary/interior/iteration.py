@@ -107,6 +107,9 @@ class InteriorPoint:
         if self._search.moved(path, None if direction is None or self._contradictory(path) else direction):
             self._unjam(path)
             return False
+        if direction is not None and self._left_to_rounding(path):
+            it.end = Termination.CONVERGED
+            return True
         it.restorations += 1
         path.shortened = 0
         if path.violation > self.settings.tolerance and restored(path, self.settings):
@@ -114,6 +117,13 @@ class InteriorPoint:
         infeasible = path.violation > 1e3 * self.settings.tolerance and it.iterations < self.settings.max_iterations
         it.end = Termination.INFEASIBLE if infeasible else Termination.NOT_CONVERGED
         return True
+
+    def _left_to_rounding(self, path: InteriorPath) -> bool:
+        """Whether the whole step, no part of which is taken, changes nothing: on long paths a filter compares rounding, and
+        the slack of a bound that is touched at one node, with a multiplier that grows with N, has no more digits."""
+        it, tolerance = path.newton, self.settings.tolerance
+        off = self._errors(path, 0.0).complementarity
+        return it.shift == 0.0 and bool(max(it.update, it.violation, off / rules.SOLVED) <= tolerance)
 
     def _contradictory(self, path: InteriorPath) -> bool:
         """Whether the linearized constraints have no solution near: no line search makes a step of it."""
@@ -195,7 +205,7 @@ class InteriorPoint:
     def _negative(self, factors, matrix: Callable[[], np.ndarray], it: Iterate, products: np.ndarray) -> int:
         """How many eigenvalues of K are negative. Where frontal factors cannot tell and a count would be slow, the curvature
         dxᵀ(H + Σ + δW)dx along the step stands for it, see `BoundaryNewton`; products: of gradient and step."""
-        if isinstance(factors, FrontalFactors) and factors.other is None:
+        if isinstance(factors, FrontalFactors) and (factors.other is None or it.shift < 1.0):
             return factors.negative()
         kkt = self.kkt
         if kkt.blocks < SHORTEST_FRONTAL:

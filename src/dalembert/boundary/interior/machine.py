@@ -138,6 +138,7 @@ class InteriorMachine:
         if int(found["iterations"]) == it.iterations:
             return
         path.jammed, path.raises, path.whole = int(found["jammed"]), int(found["raises"]), found["whole"] > 0.0
+        it.linear.refusals = 0
         it.shift, it.update = found["shift"], found["update"]
         it.iterations, it.factorizations = int(found["iterations"]), int(found["factorizations"])
         it.linear.trusted, it.linear.sound = found["trusted"] > 0.0, found["sound"] > 0.0

@@ -80,10 +80,11 @@ def solved(errors, last, relative, largest, tolerance):
 
 
 def unsolved(barrier, errors, last, tolerance, *, xp: Any = jnp):
-    """Whether the equations of the present μ are still to be solved."""
+    """Whether the equations of the present μ are still to be solved: on long paths rounding alone violates them by more than
+    a small μ."""
     enough = SOLVED * barrier
     moving = xp.logical_not(rounded(last, tolerance))
-    return (errors.violation > enough) | (errors.complementarity > enough) | ((errors.dual > enough) & moving)
+    return (errors.complementarity > enough) | (((errors.violation > enough) | (errors.dual > enough)) & moving)
 
 
 def lowered(barrier, least, *, xp: Any = jnp):

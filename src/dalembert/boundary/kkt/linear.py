@@ -6,12 +6,14 @@ import copy
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from dalembert.algebra import banded as lapack
+from dalembert.algebra.inertia import equilibrate
 from dalembert.algebra.pivots import Pivots, choose_pivots
 from dalembert.boundary.kkt.assembly import CompiledAssembly
 from dalembert.boundary.kkt.system import KKTSystem
@@ -24,11 +26,11 @@ SAMPLES = 6  # blocks from which pivots are chosen
 EXACT = 1e-3  # relative correction below which a solution needs no other
 CONTRACTION = 0.25  # relative correction above which a frontal factorization is not used
 CORRECTIONS = 6
-PROBES, SOUND = 2, 1e-2  # solutions, and their largest relative correction, that show that signs of pivots are right
-SHRINKS = 0.1  # or by which their corrections shrink each time
+WAVES, SOUND = 6, 1e-2  # of a smooth path, and the largest relative error that shows that signs of pivots are right
+POWERS = 24  # solutions until it is reached
 NUDGE = 1e-8  # of a diagonal entry, in the scaling in which rows are of size 1
 NUDGED = 1000  # blocks; solutions change by a nudge times their number, so that more have less of it
-REFUSALS = 3  # after which it is not tried again for the same problem
+REFUSALS = 3  # one after the other, after which it is not tried again for the same problem
 
 
 def accurate(correction, solution):
@@ -94,6 +96,7 @@ class FrontalFactors:
                 self.linear.nudged, self.stored = True, None
                 x = self._corrected(right)
             if x is not None:
+                self.linear.refusals = 0
                 return x
             self.other = BandedFactors(self.linear, self.matrix())
             self.linear.refusals += 1
@@ -121,20 +124,18 @@ class FrontalFactors:
         kkt: Any = self.linear.kkt
         return kkt.assembly.product(self.z, x) * kkt.free + self.diagonal * x
 
-    def contraction(self, right: np.ndarray) -> float:
-        """How much the first correction changes K⁻¹ right, the largest part of a component; where that is much, the factor
-        by which corrections shrink, of the slowest component: the spectral radius of (K + E)⁻¹E, K + E what is factorized.
-        """
-        x = self._solve(right)
-        first = self._solve(right - self.product(x))
-        changed = _largest_ratio(first, x)
-        if changed <= SOUND:
-            return changed
-        last = first
-        for _ in range(2):
-            x = x + last
-            last = self._solve(right - self.product(x))
-        return float(np.sqrt(_largest_ratio(last, first)))
+    def error(self, path: np.ndarray) -> float:
+        """The least |x - path| of x ← x + (K + E)⁻¹K(path - x) from x = 0, the largest part of an unknown; K + E: what is
+        factorized. The error is multiplied by (K + E)⁻¹E each time, also in directions that K maps to nothing. None of these
+        has multipliers alone, whose rounding is much larger."""
+        right, primal = self.product(path), self.linear.kkt.primal
+        x, least = self._solve(right), np.inf
+        for _ in range(POWERS):
+            least = min(least, _largest_ratio((path - x)[:, primal], path[:, primal]))
+            if least <= SOUND:
+                break
+            x = x + self._solve(right - self.product(x))
+        return least
 
     def negative(self) -> int:
         """How many pivots are negative."""
@@ -162,7 +163,7 @@ class LinearSolver:
     trusted: solutions by frontal factors need no correction near the present path, never where they are nudged: what that
     leaves depends on the right-hand side; sound: those of the last matrix were
     accurate; nudged: they need a nudge; refusals:
-    how often they failed. `fresh` gives the same without this history.
+    how often they failed one after the other. `fresh` gives the same without this history.
     """
 
     def __init__(self, kkt: KKTSystem, z: np.ndarray, shortest: int = SHORTEST):
@@ -199,21 +200,33 @@ class LinearSolver:
         """How many eigenvalues of the matrix at z are negative; None where frontal factors cannot tell.
 
         The pivots are those of K + E with E from rounding and the nudge. Where no eigenvalue of (K + E)⁻¹E reaches 1 no
-        K + tE, 0 ≤ t ≤ 1, is singular, and K has as many: it is the matrix by which every correction of a solution follows
-        from the one before, here of random ones.
+        K + tE, 0 ≤ t ≤ 1, is singular, and K has as many: it is the matrix by which the error of a solution follows from
+        the one before, here of paths at random. Where rounding spoils them without a nudge they are asked again with one.
         """
-        factors = self.factor(z, added=added)
-        if not isinstance(factors, FrontalFactors):
-            return None
-        random = np.random.default_rng(0)
-        for _ in range(PROBES):
-            path = random.standard_normal(z.shape) * self.kkt.units * self.kkt.free
-            if not factors.contraction(factors.product(path)) <= SHRINKS:
+        probed, least = self.fresh(), int(np.sum(~self.kkt.fixed & ~self.kkt.primal))
+        for nudged in (self.nudged, True)[: 1 if self.nudged else 2]:
+            probed.nudged = nudged
+            factors = probed.factor(z, added=added)
+            if not isinstance(factors, FrontalFactors):
                 return None
-        return factors.negative()
+            if all(factors.error(path) <= SOUND for path in self._paths()) and factors.negative() >= least:
+                return factors.negative()
+        return None
+
+    def _paths(self) -> Iterator[np.ndarray]:
+        """One that is random from block to block, and one that is smooth, as flat directions of long paths are."""
+        kkt, random = self.kkt, np.random.default_rng(0)
+        waves = np.cos(np.pi * np.outer(np.linspace(0.0, 1.0, kkt.blocks), np.arange(WAVES)))
+        for values in (random.standard_normal(kkt.free.shape), waves @ random.standard_normal((WAVES, kkt.size))):
+            yield values * kkt.units * kkt.free
 
     def condition(self, matrix: np.ndarray) -> float:
-        """Estimate of the 1-norm condition of the equilibrated matrix, which is overwritten."""
+        """Estimate of the 1-norm condition of the matrix, which is overwritten, after rows and columns are scaled alike to
+        entries of about 1: the large diagonal that holds an active bound, and units, say nothing of the equations."""
+        lower, width = self.kkt.lower, matrix.shape[2]
+        scale = equilibrate(matrix[0, :, : lower + 1].copy())
+        matrix *= scale[:, None]
+        matrix *= sliding_window_view(np.pad(scale, (lower, width - lower - 1)), width)
         norm = self.banded.norm(matrix)
         return float(self.banded.condition(self.banded.factor(matrix), norm)[0])
 
