@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
@@ -39,6 +40,7 @@ from dalembert.boundary.result import Ended, EndLimits, ended, solutions_of
 from dalembert.boundary.warm import guess_nodes, guess_path, known_forces, warm_multipliers
 from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable
 from dalembert.discretize.windows import Windows, windows
+from dalembert.interrupts import Leaving, held_back, keep, leave_if_wanted
 from dalembert.solution import Solution
 from dalembert.systems import check_x64
 from dalembert.systems.higher.orders import true_orders
@@ -189,6 +191,7 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
     made, z, extents, left_out = _transcribed(prepared)
     least = 4 * np.finfo(float).eps / settings.tolerance * np.abs(prepared.origin)  # what moves o + x by its last digits
     search = _search(prepared, made, z[0], settings)
+    keep()
 
     def one(given: tuple[np.ndarray, np.ndarray, Any]) -> Ended:
         path, extent, guess = given
@@ -210,11 +213,19 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
 
 
 def on_threads(one: Callable[[A], B], each: Sequence[A], threads: int) -> list[B]:
-    """one(x) of each, so many at once."""
+    """one(x) of each, so many at once. After Ctrl-C none begins any more, and those that are under way are left."""
     if threads == 1 or len(each) == 1:
         return [one(x) for x in each]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(one, each))
+
+    def unless_left(x: A) -> B:
+        leave_if_wanted()
+        return one(x)
+
+    with held_back() as noted, contextlib.suppress(Leaving), ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(unless_left, each))
+    if noted.pressed:
+        raise KeyboardInterrupt
+    return found
 
 
 def _search(prepared: PreparedProblem, made: Transcription, z: np.ndarray, settings: Settings) -> Search:

@@ -143,14 +143,17 @@ def ensemble(
     with reported(progress, size * (grid.steps - one.program.starting_nodes)) as watch:
         arguments = (prepared, step_options, carry, grid, Running(threads, watch))
         carry, rows = native_first(_native, _jax, *arguments) if options.native else _jax(*arguments)
-    path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, grid, step_options)
-    path = dataclasses.replace(path, h=np.full(size, path.h))
+
+    def made() -> Path:
+        path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows(), grid, step_options)
+        return dataclasses.replace(path, h=np.full(size, path.h))
+
+    if np.any(carry.code == int(Outcome.INTERRUPTED)):  # the arrays are made when they are looked at: there may be many rows
+        raise Interrupted(Path.later(lambda: vars(made()), code=carry.code, h=np.full(size, grid.h), provenance=record))
+    path = made()
     warn_of_resolution(path)
     # By device_put: jnp.asarray would compile a program for every shape.
-    path = dataclasses.replace(jax.device_put(path), provenance=record)
-    if np.any(carry.code == int(Outcome.INTERRUPTED)):
-        raise Interrupted(path)
-    return path
+    return dataclasses.replace(jax.device_put(path), provenance=record)
 
 
 class Running(NamedTuple):
@@ -187,7 +190,8 @@ def _traced(program, step_options: StepOptions, carry: RunState, grid: Grid):
 
 
 def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
-    return jax.tree.map(np.asarray, _traced(prepared.program, step_options, carry, grid))
+    carry, rows = jax.tree.map(np.asarray, _traced(prepared.program, step_options, carry, grid))
+    return carry, lambda: rows
 
 
 def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
@@ -212,16 +216,22 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
         else lambda: watch(int((count[:, k] - count[:, COUNTED.offset("first")]).sum()) // code.layout.stages)
     )
     code.run_many(state, count, inputs, table, running.threads, between)
-    _repeat_last(table, count[:, COUNTED.offset("rows")], jax.tree.map(np.asarray, row_of(prepared.program, carry)), code)
-    columns = columns_of(code, table)
-    return unpacked(np, code, carry, state, count, columns), columns
+    first = jax.tree.map(np.asarray, row_of(prepared.program, carry))
+
+    def columns() -> dict:
+        _repeat_last(table, count[:, COUNTED.offset("rows")], first, code)
+        return columns_of(code, table)
+
+    return unpacked(np, code, carry, state, count, columns_of(code, table[:, :0])), columns
 
 
 def _repeat_last(table: np.ndarray, done: np.ndarray, first: dict, code) -> None:
     """Where a run has ended its last state is repeated; the state it began with where no step was solved."""
+    if not table.shape[1]:
+        return
+    none = np.flatnonzero(done == 0)
+    for name, field in code.layout.packed_row.fields.items():
+        table[none, 0, field.offset : field.offset + field.length] = first[name][none].reshape(len(none), field.length)
+    done = np.maximum(done, 1)
     for i in np.flatnonzero(done < table.shape[1]):
-        if done[i] == 0:
-            row = code.layout.packed_row.pack(**{name: x[i] for name, x in first.items()})
-        else:
-            row = table[i, done[i] - 1]
-        table[i, done[i] :] = row
+        table[i, done[i] :] = table[i, done[i] - 1]
