@@ -148,11 +148,15 @@ def simulate(
 
 def solved(path: Path) -> Path:
     """StepError where a step could not be solved, Interrupted where Ctrl-C ended the run."""
-    outcome = Outcome(int(as_left(path, "code")))
-    if outcome is Outcome.INTERRUPTED:
-        raise Interrupted(path)
-    if outcome.failed:
+    if Outcome(int(as_left(answered(path), "code"))).failed:
         raise StepError(path)
+    return path
+
+
+def answered(path: Path) -> Path:
+    """Interrupted where Ctrl-C ended the run: whoever runs with throw=False must not take that for a failure and go on."""
+    if int(as_left(path, "code")) == int(Outcome.INTERRUPTED):
+        raise Interrupted(path)
     return path
 
 

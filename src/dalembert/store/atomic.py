@@ -66,7 +66,7 @@ def _write(place: File, old: os.stat_result | None, content: tuple[bytes | memor
             partial.unlink()
         raise
     if flushed:
-        _flush_folder(place.parent)
+        flush_folder(place.parent)
 
 
 def flush(*places: File) -> None:
@@ -78,7 +78,7 @@ def flush(*places: File) -> None:
         finally:
             os.close(handle)
     for folder in {place.parent for place in places}:
-        _flush_folder(folder)
+        flush_folder(folder)
 
 
 def _replaced(place: File) -> os.stat_result | None:
@@ -118,7 +118,7 @@ def _inherit(stream: IO[bytes], old: os.stat_result) -> None:
     os.fchmod(stream.fileno(), stat.S_IMODE(old.st_mode))
 
 
-def _flush_folder(folder: File) -> None:
+def flush_folder(folder: File) -> None:
     """The new name, too, survives a power failure. A folder that may not be read cannot be flushed by us."""
     if os.name != "posix":
         return

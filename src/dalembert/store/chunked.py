@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dalembert.store.atomic import flush, write
+from dalembert.store.atomic import write
 from dalembert.store.checksum import FileError
 
 LITTLE, SUM = {"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}
@@ -77,10 +77,10 @@ class ChunkedArray:
         if not (flushed or there):
             self._unflushed.append(file)
 
-    def flush(self) -> None:
-        """All chunks that were written before are safe then."""
-        flush(*self._unflushed)
-        self._unflushed.clear()
+    def unflushed(self) -> list[File]:
+        """The files of chunks that were written since it was asked before: they are not safe until somebody flushes them."""
+        found, self._unflushed = self._unflushed, []
+        return found
 
     def read(self, first: int, last: int) -> np.ndarray:
         """Rows first … last-1 (of no rows: the number); FileError where a chunk is missing or damaged."""
