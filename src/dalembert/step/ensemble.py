@@ -124,6 +124,8 @@ def ensemble(
     if parameters is not None and not isinstance(parameters, Mapping):
         raise TypeError(f"parameters: found {described(parameters)}; give a mapping from names to values (B, …)")
     check_any_system(system)
+    if nodes is not None and isinstance(system, System):
+        raise ValueError("nodes: an ensemble of a System starts from q0 and v0; one run of the form 'nodes' takes nodes")
     data = Given(q0, v0, nodes, jets, multipliers)._asdict()
     given, axes = check_batch(system, data, dict(parameters or {}))
     grid, step_options = options.grid, options.step_options

@@ -80,7 +80,8 @@ def simulate(
             scales time and multipliers; 1 by default.
         steps: N, the number of steps.
         t0: time of the beginning.
-        nodes: the first nodes instead of (q0, v0): (r, n) of a DiscreteSystem, (2k, n) of a VariationalProblem.
+        nodes: the first nodes instead of (q0, v0): (r, n) of a DiscreteSystem, (2k, n) of a VariationalProblem, (2, n) of
+            a System in the form "nodes", whose path goes on from its last two.
         jets: (2k, n), q and its first 2k-1 derivatives at t0, of a VariationalProblem.
         multipliers: of a VariationalProblem with differential constraints of order r: (r, m), λ and its first r-1
             derivatives at t0, or with nodes λ of the r windows across the middle of them.
