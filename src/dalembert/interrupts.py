@@ -73,6 +73,16 @@ def _note(number: int, frame: Any) -> None:
         _HELD[0].pressed = True
 
 
+@contextlib.contextmanager
+def unbroken() -> Iterator[None]:
+    """Ctrl-C is answered after what is inside, such as an import: a library that is broken off while it loads stays half
+    loaded, and cannot be loaded again."""
+    with held_back() as noted:
+        yield
+    if noted.pressed:
+        raise KeyboardInterrupt
+
+
 def hear_in_collections() -> None:
     """JAX looks for its garbage in a function of Python's, in which Python ignores whatever is raised: of 60 presses of
     Ctrl-C in long calls 3 were lost there. Such a press comes again."""

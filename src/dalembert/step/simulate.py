@@ -18,7 +18,7 @@ from dalembert.numbers import as_flag
 from dalembert.outcome import Outcome
 from dalembert.path import Path, StepError
 from dalembert.step.begun_run import BegunRun
-from dalembert.step.known_run import known_path
+from dalembert.step.known_run import known_path, known_start
 from dalembert.step.options import RunOptions, step_of
 from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch
@@ -164,7 +164,8 @@ def answered(path: Path) -> Path:
 def run_begun(system, given: Given, options: RunOptions) -> BegunRun:
     """With every check, of every kind of problem."""
     grid, reduce = options.grid, options.reduce
-    prepared = prepare_any(system, given, grid, options.recipe)
+    known = known_start(system, given, options)
+    prepared = prepare_any(system, given, grid, options.recipe) if known is None else known
     initial = check_callbacks(prepared, grid, options.step_options, initial_value(reduce[1]) if reduce else None)
     carry = initial_state(prepared, grid.t0, grid.h, initial)
     traced = is_traced(prepared.program, carry, grid.t0, grid.h, prepared.expected)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dalembert.interrupts import unbroken
 from dalembert.store.atomic import write
 from dalembert.store.checksum import FileError
 
@@ -112,9 +113,10 @@ class ChunkedArray:
 
 def create(folder: File, specs: dict[str, Spec], attributes: dict[str, Any]) -> None:
     """The store without any chunk."""
-    import zarr
-    from zarr.codecs import BytesCodec, Crc32cCodec
-    from zarr.storage import LocalStore
+    with unbroken():
+        import zarr
+        from zarr.codecs import BytesCodec, Crc32cCodec
+        from zarr.storage import LocalStore
 
     group: Any = zarr.create_group(LocalStore(folder), zarr_format=3, attributes=attributes)
     for name, spec in specs.items():
