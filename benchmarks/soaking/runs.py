@@ -13,7 +13,7 @@ import numpy as np
 import dalembert as da
 
 SCHEMES = (None, da.Scheme("nodes"), da.Scheme(order=4), da.Scheme.jimenez_scheurle(0.0))
-FEW = 40  # systems after which memory is flat
+FEW = 10  # systems of a third of a round
 
 
 def memory() -> int:
@@ -87,7 +87,7 @@ def agree(seed: int, place: File) -> str:
 
 
 def many(seed: int, place: File) -> str:
-    """New functions each time: what is kept of them is bounded."""
+    """New functions each time: of how many something is kept is bounded, so that `memory_MiB` of the report is."""
     begun = None
     for i in range(3 * FEW):
         weight = float(seed + i)

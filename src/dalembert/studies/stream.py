@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path as File
 from typing import Any, NamedTuple
@@ -24,10 +25,10 @@ from dalembert.step.stored.sink import Opening, Sink, State, register
 from dalembert.store import checkpoint
 from dalembert.store.atomic import flush, flush_folder
 from dalembert.store.checksum import FileError
-from dalembert.store.chunked import ChunkedArray, create
+from dalembert.store.chunked import ChunkedArray, create, metadata
 from dalembert.store.flusher import Flusher
 from dalembert.store.paths import SCALARS, STATISTICS
-from dalembert.store.runs import COMMITTED, StoredRun, attributes_of, fields_of, scalars_of, specs_of
+from dalembert.store.runs import COMMITTED, CONTENT, StoredRun, attributes_of, fields_of, scalars_of, specs_of
 from dalembert.studies.fingerprint import check_bits
 from dalembert.studies.lock import Lock
 
@@ -227,6 +228,27 @@ def sink_for(store: str | os.PathLike) -> RunSink:
     if place.exists() or place.is_symlink():
         raise _taken(place)
     return RunSink(place)
+
+
+@contextlib.contextmanager
+def replacing(place: File) -> Iterator[None]:
+    """What is done inside may make a new store in the place of a run's, which is not being written; where it makes none, the
+    old one is there again."""
+    if not place.exists():
+        yield
+        return
+    if metadata(place).get("attributes", {}).get("content") != CONTENT:
+        raise FileError(place, "is no run of dalembert, and is not replaced")
+    with contextlib.closing(Lock(place / LOCK, place)):
+        old = place.with_name(f".dalembert-{secrets.token_hex(8)}.old")
+        os.rename(place, old)
+        try:
+            yield
+        finally:
+            if place.exists():
+                shutil.rmtree(old)
+            else:
+                os.rename(old, place)
 
 
 def drop_partial(place: File) -> None:

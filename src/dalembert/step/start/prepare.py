@@ -122,14 +122,15 @@ def _from_nodes(system: System, given: Given, grid: Grid, recipe: Recipe) -> Pre
     if given.q0 is not None or given.v0 is not None:
         raise ValueError("nodes: found beside q0 or v0; a run starts from the one or from the others")
     points = as_nodes(given.nodes)
-    if is_traced(system, points, grid.t0, grid.h):
+    if is_traced(points, grid.t0, grid.h):
         raise TypeError("nodes: those of a System are numbers; under jit, vmap and grad it starts from q0 and v0")
     if len(points) != 2:
         raise ValueError(f"nodes: found shape {points.shape}; give the first two nodes, shape (2, n)")
     q, d = np.asarray(points[0]), np.diff(np.asarray(points), axis=0)[0]
-    near = project(system, q, d / grid.h, grid.t0)  # d/h satisfies the constraints between the nodes
+    own = NodeProgram(system, recipe.scheme, (), 0.0, True, False).system
+    near = project(own, q, d / grid.h, grid.t0)  # d/h satisfies the constraints between the nodes
     made = prepare_system(system, Given(q, near.v), grid, recipe)
-    nearest = np.asarray(_onto_distribution(system, recipe.scheme, q, d, t0=grid.t0, h=grid.h))
+    nearest = np.asarray(_onto_distribution(own, recipe.scheme, q, d, t0=grid.t0, h=grid.h))
     reach = np.abs(d).max() + ROUNDING * np.abs(np.asarray(points)).max()
     if not np.abs(nearest - d).max() <= INEXACT * reach:
         raise InconsistentDataError(
