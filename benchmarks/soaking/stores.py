@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path as File
+from typing import Any
 
 import numpy as np
 from benchmarks.soaking.runs import Drawn, bits
@@ -50,9 +51,9 @@ def eager() -> Iterator[None]:
         stream.SECONDS, stream.SHARE = before
 
 
-def resumed(store: File, drawn: Drawn) -> da.Path:
+def resumed(store: File, drawn: Drawn, **more: Any) -> da.Path:
     """To its end."""
-    return da.resume(store, drawn.system, scheme=drawn.scheme, throw=False)
+    return da.resume(store, drawn.system, scheme=drawn.scheme, throw=False, **more)
 
 
 def compare(store: File, drawn: Drawn) -> None:
@@ -101,9 +102,9 @@ import sys
 from pathlib import Path
 from benchmarks.soaking import stores
 drawn, store = stores.long(int(sys.argv[1]), stores.KILLED), Path(sys.argv[2])
+told = {"progress": lambda done, total: print(done, flush=True)}
 with stores.eager():
-    print("begun", flush=True)
-    stores.resumed(store, drawn) if store.exists() else drawn.run(store=store)
+    stores.resumed(store, drawn, **told) if store.exists() else drawn.run(store=store, **told)
 """
 
 
@@ -116,7 +117,7 @@ def kill(seed: int, place: File) -> str:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             process.stdout.readline()
-            time.sleep(float(rng.uniform(1.0, 4.0)))
+            time.sleep(float(rng.uniform(0.0, 2.0)))
             process.kill()
         rows.append(len(da.load(store).t) if store.exists() else 0)
     if store.exists():
