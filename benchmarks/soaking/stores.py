@@ -56,9 +56,14 @@ def resumed(store: File, drawn: Drawn, **more: Any) -> da.Path:
     return da.resume(store, drawn.system, scheme=drawn.scheme, throw=False, **more)
 
 
+def loaded(file: File) -> Any:
+    """The path in it."""
+    return da.load(file)
+
+
 def compare(store: File, drawn: Drawn) -> None:
     """AssertionError unless the store has the bits of a run in memory."""
-    found, wanted = bits(da.load(store)), bits(drawn.run())
+    found, wanted = bits(loaded(store)), bits(drawn.run())
     if found != wanted:
         different = [name for name in wanted[0] if wanted[0][name] != found[0][name]]
         raise AssertionError(f"the store differs from the run in memory: {different}, {found[1:]}, {wanted[1:]}")
@@ -119,7 +124,7 @@ def kill(seed: int, place: File) -> str:
             process.stdout.readline()
             time.sleep(float(rng.uniform(0.0, 2.0)))
             process.kill()
-        rows.append(len(da.load(store).t) if store.exists() else 0)
+        rows.append(len(loaded(store).t) if store.exists() else 0)
     if store.exists():
         resumed(store, drawn)
     else:
@@ -161,7 +166,7 @@ def full(seed: int, place: File) -> str:
             if "store: cannot be written" not in str(error):
                 raise
         shutil.copytree(disk / "full.zarr", store)
-    rows = len(da.load(store).t)
+    rows = len(loaded(store).t)
     resumed(store, drawn)
     compare(store, drawn)
     return f"{kind}, full after {rows} rows"
@@ -171,8 +176,8 @@ def flip(seed: int, place: File) -> str:
     """A byte of a store or of a file, one after the other: FileError, or the same path."""
     drawn, rng, store, file = Drawn(seed), np.random.default_rng(seed), fresh(place, "flip.zarr"), place / "flip.nc"
     drawn.run(store=store)
-    whole = bits(da.load(store))
-    da.save(da.load(store), file)
+    whole = bits(loaded(store))
+    da.save(loaded(store), file)
     content, refused, unread = file.read_bytes(), 0, 0
     files = sorted(x for x in store.rglob("*") if x.is_file() and x.name != ".lock" and x.stat().st_size)
     for i in range(60):
@@ -182,7 +187,7 @@ def flip(seed: int, place: File) -> str:
         changed[int(rng.integers(len(before)))] ^= 1 << int(rng.integers(8))
         target.write_bytes(bytes(changed))
         try:
-            found = bits(da.load(file if target == file else store))
+            found = bits(loaded(file if target == file else store))
             unread += 1
             if found != whole:
                 raise AssertionError(f"a byte of {target.relative_to(place)} changed the path, and nothing was said")
@@ -190,6 +195,6 @@ def flip(seed: int, place: File) -> str:
             refused += 1
         finally:
             target.write_bytes(before)
-    if file.read_bytes() != content or bits(da.load(store)) != whole:
+    if file.read_bytes() != content or bits(loaded(store)) != whole:
         raise AssertionError("reading has changed a file")
     return f"{refused} refused, {unread} without effect"

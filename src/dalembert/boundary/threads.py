@@ -22,6 +22,7 @@ def on_threads(one: Callable[[A], B], each: Sequence[A], threads: int) -> list[B
         leave_if_wanted()
         return one(x)
 
+    found: list[B] = []
     with held_back() as noted, contextlib.suppress(Leaving), ThreadPoolExecutor(threads) as pool:
         found = list(pool.map(unless_left, each))
     if noted.pressed:

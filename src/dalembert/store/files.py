@@ -235,6 +235,7 @@ def _dataset(content: bytes, source: File, checked: bool) -> xarray.Dataset:
     import h5netcdf
     import h5py
     import xarray as xr
+    from xarray.backends import H5NetCDFStore
 
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
     access.set_fapl_core(backing_store=False)
@@ -242,7 +243,7 @@ def _dataset(content: bytes, source: File, checked: bool) -> xarray.Dataset:
         access.set_file_image(content)
         image = h5py.h5f.open(b"memory", h5py.h5f.ACC_RDONLY, fapl=access)
         with h5py.File(image) as file, h5netcdf.File(file, "r", decode_vlen_strings=True) as opened:
-            return xr.load_dataset(xr.backends.H5NetCDFStore(opened), mask_and_scale=False, decode_times=False)
+            return xr.load_dataset(H5NetCDFStore(opened), mask_and_scale=False, decode_times=False)
     except Exception as error:
         if isinstance(error, ImportError) or (checked and isinstance(error, MemoryError)):
             raise

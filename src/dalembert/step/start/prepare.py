@@ -126,7 +126,7 @@ def _from_nodes(system: System, given: Given, grid: Grid, recipe: Recipe) -> Pre
         raise TypeError("nodes: those of a System are numbers; under jit, vmap and grad it starts from q0 and v0")
     if len(points) != 2:
         raise ValueError(f"nodes: found shape {points.shape}; give the first two nodes, shape (2, n)")
-    q, d = np.asarray(points[0]), np.diff(np.asarray(points), axis=0)[0]
+    q, d = points[0], jnp.asarray(np.diff(np.asarray(points), axis=0)[0])
     own = NodeProgram(system, recipe.scheme, (), 0.0, True, False).system
     near = project(own, q, d / grid.h, grid.t0)  # d/h satisfies the constraints between the nodes
     made = prepare_system(system, Given(q, near.v), grid, recipe)
