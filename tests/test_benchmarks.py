@@ -14,6 +14,7 @@ STATEMENT = """
 import sys
 sys.path[:0] = [".", "benchmarks"]
 import banded, batch, call_cost, cases, chain_cost, compare, compile_time, contact, import_time, long_run, round_off, sides
+import sweeps
 import benchmarks.peers.packages.c_code, benchmarks.peers.problems, benchmarks.peers.report
 import benchmarks.control.race
 from benchmarks.boundary import race

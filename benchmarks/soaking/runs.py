@@ -77,13 +77,15 @@ def agree(seed: int, place: File) -> str:
     moved = [drawn.run(backend="native", t0=0.0) for drawn.q in drawn.q * (1.0 + 1e-13 * np.array([[1.0], [-1.0]]))]
     if one.outcome is not other.outcome or one.steps != other.steps:
         if all(x.outcome is one.outcome and x.steps == one.steps for x in moved):
-            raise AssertionError(f"native: {one.outcome.name} at {one.steps}, JAX: {other.outcome.name} at {other.steps}")
+            raise AssertionError(
+                f"native: {da.Outcome(int(one.code)).name} at {one.steps}, JAX: {da.Outcome(int(other.code)).name} at {other.steps}"
+            )
         return "outcomes differ where the last digits decide them"
     apart = float(np.max(np.abs(one.q - other.q)))
     known = max(float(np.max(np.abs(one.q - x.q))) if x.q.shape == one.q.shape else np.inf for x in moved)
     if not apart <= 30.0 * known + 1e-11 * (1.0 + float(np.max(np.abs(one.q)))):
         raise AssertionError(f"apart by {apart:.1e}; last digits of the start make {known:.1e}")
-    return f"{one.outcome.name} after {one.steps} steps, apart by {apart:.1e}"
+    return f"{da.Outcome(int(one.code)).name} after {one.steps} steps, apart by {apart:.1e}"
 
 
 def many(seed: int, place: File) -> str:

@@ -88,7 +88,7 @@ if TYPE_CHECKING:
         simulate_free_steps,
     )
     from dalembert.store import FileError, from_xarray, load, matches, save, to_xarray
-    from dalembert.studies import resume, sweep
+    from dalembert.studies import resume, run_statistics, sweep
     from dalembert.symbolic import SymbolicEquations, from_sympy, symbolic_equations
     from dalembert.symmetry import FullMotion, Reduced, Symmetries, Symmetry, chaplygin, routh, symmetries
     from dalembert.systems import (
@@ -273,6 +273,7 @@ __all__ = [
     "resume",
     "roots",
     "routh",
+    "run_statistics",
     "save",
     "sensitivity",
     "simulate",

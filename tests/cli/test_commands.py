@@ -301,3 +301,15 @@ def test_check_says_what_the_constraints_are(folder):
     assert "inconsistent data" in call("check", "nonholonomic_particle", "--v0", "1,0,0", code=1)
     assert "does not hold" in call("check", "inertia_wheel_pendulum", "--steps", 200, code=1)
     assert "--q0 is needed" in call("check", "mine.py:falling", code=2)
+
+
+def test_a_sweep_goes_on_in_its_store(tmp_path):
+    store = tmp_path / "study.zarr"
+    words = ("sweep", "pendulum", "--set", "q0=0.5,1,1.5", "--steps", 10, "--save", store)
+    first = call(*words)
+    assert "success: 3" in first
+    before = {file: file.stat().st_mtime_ns for file in store.glob("*/c.*")}
+    assert call(*words) == first
+    assert {file: file.stat().st_mtime_ns for file in store.glob("*/c.*")} == before
+    assert da.load(store).sel(q0=1.0).steps == 10
+    assert "values['q0']: the sweep in the store has others" in call(*words[:2], "--set", "q0=0.5,1,2", *words[4:], code=2)

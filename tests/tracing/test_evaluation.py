@@ -118,6 +118,19 @@ def test_what_would_take_long_is_left_to_xla():
     assert float(seldom(lambda x: lax.while_loop(lambda y: y < 1e5, lambda y: y + 1.0, x))(jnp.zeros(()))) == 1e5
 
 
+def test_loops_within_loops_and_all_calls_are_counted_together():
+    """Each inner loop of 200 turns is short, 2000 of them are not; nor is one that is called 2000 times."""
+    inner = lambda y: lax.fori_loop(0, 200, lambda _, z: z + 1.0, y)  # noqa: E731
+    nested = program(jax.make_jaxpr(lambda x: lax.while_loop(lambda y: y < 4e5, inner, x))(0.0))
+    with pytest.raises(UnevaluableError):
+        nested(np.asarray(0.0))
+    again = program(jax.make_jaxpr(inner)(0.0))
+    assert float(again(np.asarray(0.0))[0]) == 200.0
+    with pytest.raises(UnevaluableError):
+        for _ in range(2000):
+            again(np.asarray(0.0))
+
+
 def test_a_value_that_changes_between_calls_is_seen():
     """A function is an argument, as a user's are: what it reads belongs to the program."""
     size = np.array([1.0])

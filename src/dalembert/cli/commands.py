@@ -30,7 +30,7 @@ from dalembert.cli.application import (
     examples,
     one_line_errors,
 )
-from dalembert.cli.output import DRAWN, STORED, check_target, draw, print_json, store
+from dalembert.cli.output import DRAWN, STORED, ZARR, check_target, draw, print_json, store
 from dalembert.cli.words import (
     BACKENDS,
     SCHEMES,
@@ -44,8 +44,6 @@ from dalembert.cli.words import (
 if TYPE_CHECKING:
     from dalembert.path import Path
     from dalembert.solution import ControlSolution
-
-ZARR = ".zarr"
 
 
 @app.command(

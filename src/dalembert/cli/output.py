@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dalembert.solution import CriticalPoint
 
 STORED = (".nc", ".nc4", ".h5")
+ZARR = ".zarr"
 DRAWN = (".png", ".pdf", ".svg")
 
 

@@ -27,7 +27,7 @@ from dalembert.cli.application import (
     examples,
     one_line_errors,
 )
-from dalembert.cli.output import DRAWN, STORED, check_target, draw, print_json, store
+from dalembert.cli.output import DRAWN, STORED, ZARR, check_target, draw, print_json, store
 from dalembert.cli.words import check_grid, check_words, swept_of
 
 Values = Annotated[
@@ -61,7 +61,10 @@ def sweep_runs(
     branch: BranchName = None,
     save_every: Annotated[int, typer.Option(help="keep every that many states")] = 1,
     last: Annotated[bool, typer.Option("--last", help="keep the last states only")] = False,
-    file: Annotated[File | None, typer.Option("--save", help="NetCDF file to write, such as study.nc")] = None,
+    file: Annotated[
+        File | None,
+        typer.Option("--save", help="NetCDF file to write, such as study.nc; study.zarr takes runs as they are computed"),
+    ] = None,
     picture: Figure = None,
     drawn: Annotated[
         str | None, typer.Option("--value", help="what --plot draws: a coordinate, as it was at the end, or steps_done")
@@ -70,14 +73,16 @@ def sweep_runs(
     as_json: Json = False,
 ) -> None:
     """Run a system for every combination of parameters, and of q0 or v0 where it has one coordinate; print how the runs
-    ended. Runs that fail are part of the map: it exits 1 where all of them do."""
+    ended. Runs that fail are part of the map: it exits 1 where all of them do. With --save study.zarr the same command goes
+    on where it stopped."""
     with one_line_errors():
         check_words({"system": name, "--q0": q0, "--v0": v0, "scheme": scheme, "starter": starter, "branch": branch})
         check_grid(h, steps, time)
         fixed, swept = swept_of(values)
         if picture is not None and not together and len(swept) > 2:
             raise ValueError(f"--plot: {len(swept)} names are swept, {', '.join(swept)}; a figure shows one or two")
-        check_target(file, STORED, "--save", force)
+        streamed = file is not None and file.suffix == ZARR
+        check_target(None if streamed else file, (*STORED, ZARR), "--save", force)
         check_target(picture, DRAWN, "--plot", force)
         from dalembert.cli.arguments import named_problem, named_recipe, step_and_count, with_data
         from dalembert.cli.records import study_record
@@ -97,6 +102,7 @@ def sweep_runs(
                 v0=problem.v0 if v0 is not None or "v0" not in swept else None,
                 h=step, steps=count, **named_recipe(scheme, composed, starter, branch),
                 save_every=None if last else save_every, progress=Bar(SILENT),
+                store=file if streamed else None,
             )  # fmt: skip
         except Interrupted as end:
             study, ended = cast(Study, end.path), True
@@ -105,7 +111,7 @@ def sweep_runs(
             print_json("sweep", record)
         else:
             console(stderr=record["failed"]).print(Text(study.describe()))
-        if file is not None:
+        if file is not None and not streamed:
             store(study, file, force)
         if picture is not None:
             draw(plot(study, title=name, value=drawn), picture, force)

@@ -174,7 +174,7 @@ def _pushing(controller: Controller) -> Callable:
         return push
     if not isinstance(problem, OptimalControl):
         raise TypeError(f"controller: found {described(controller)}; give a Feedback, a control law, or what mpc returns")
-    return lambda t, q, v, u: _pushed(problem, q, t, u)
+    return lambda t, q, v, u: _pushed(problem, q, np.asarray(t, dtype=float), u)  # a number would be a program for each time
 
 
 @Jitted

@@ -4,39 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import equinox as eqx
-import jax
 import numpy as np
 
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.interrupts import Interrupted
-from dalembert.native import COUNTED, counts, native_first
 from dalembert.numbers import MOST_THREADS, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.path import Path
+from dalembert.step.lanes import Lanes, Running
 from dalembert.step.options import RunOptions, step_of
-from dalembert.step.programs.scaled import Scaled, in_units
-from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch
-from dalembert.step.run.loop import row_of, rows_of, traced_run
-from dalembert.step.run.native import columns_of, compiled, empty_rows, packed, told, unpacked
 from dalembert.step.run.progress import reported
 from dalembert.step.run.provenance import abridged
 from dalembert.step.run.resolution import warn_of_resolution
-from dalembert.step.run.state import Grid, RunState, SampledFeedback, StepOptions, Watch, initial_state
-from dalembert.step.start.checks import batch_size, check_batch, check_callbacks, initial_value
-from dalembert.step.start.prepare import check_any_system, prepare_any
-from dalembert.step.start.prepared import Given, Prepared, Recipe
+from dalembert.step.run.state import SampledFeedback
+from dalembert.step.start.checks import batch_size, check_batch
+from dalembert.step.start.prepare import check_any_system
+from dalembert.step.start.prepared import Given
 from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
-from dalembert.systems.checks import check_many
-from dalembert.systems.consistency import STEPS
-from dalembert.tracing import Jitted
-
-MANY = 2**62
 
 
 def ensemble(
@@ -126,114 +115,16 @@ def ensemble(
     check_any_system(system)
     if nodes is not None and isinstance(system, System):
         raise ValueError("nodes: an ensemble of a System starts from q0 and v0; one run of the form 'nodes' takes nodes")
-    data = Given(q0, v0, nodes, jets, multipliers)._asdict()
-    given, axes = check_batch(system, data, dict(parameters or {}))
-    grid, step_options = options.grid, options.step_options
-    if is_traced(system, given, grid.h, grid.t0):
+    given, axes = check_batch(system, Given(q0, v0, nodes, jets, multipliers)._asdict(), dict(parameters or {}))
+    if is_traced(system, given, options.grid.h, options.grid.t0):
         raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
     size = batch_size(system, given, axes)
-    first = jax.tree.map(lambda axis, x: x if axis is None else x[0], axes, given, is_leaf=lambda x: x is None)
-    # With every check of a single run; the batch is compiled for any number of steps.
-    one = _begin_one(_with(system, first["parameters"]), first, grid, options.recipe)
-    units = one.program.units if isinstance(one.program, Scaled) else None
-    if isinstance(system, System):
-        check_many(system, given, axes, grid.t0, STEPS * abs(float(grid.h)))
-    initial = check_callbacks(one, grid, step_options, initial_value(reduce[1]) if reduce else None)
-    start = (grid._replace(steps=MANY, every=1), options.recipe, units)
-    prepared, carry = _begin(system, given, axes, size, start, initial)
+    lanes = Lanes(system, options, given, axes)
     record = options.recorded(system.subject.under(options.scheme, given["parameters"]), **abridged(given))
-    with reported(progress, size * (grid.steps - one.program.starting_nodes)) as watch:
-        arguments = (prepared, step_options, carry, grid, Running(threads, watch))
-        carry, rows = native_first(_native, _jax, *arguments) if options.native else _jax(*arguments)
-
-    def made() -> Path:
-        path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows(), grid, step_options)
-        return dataclasses.replace(path, h=np.full(size, path.h))
-
-    if np.any(carry.code == int(Outcome.INTERRUPTED)):  # the arrays are made when they are looked at: there may be many rows
-        raise Interrupted(Path.later(lambda: vars(made()), code=carry.code, h=np.full(size, grid.h), provenance=record))
-    path = made()
+    with reported(progress, size * lanes.steps) as watch:
+        path = lanes.run(given, axes, Running(threads, watch))
+    if np.any(np.asarray(path.code) == int(Outcome.INTERRUPTED)):  # the arrays are made when they are looked at
+        known = {"code": path.code, "h": path.h, "provenance": record}
+        raise Interrupted(Path.later(lambda: vars(dataclasses.replace(path, provenance=record)), **known))
     warn_of_resolution(path)
-    # By device_put: jnp.asarray would compile a program for every shape.
-    return dataclasses.replace(jax.device_put(path), provenance=record)
-
-
-class Running(NamedTuple):
-    """How many threads there are at most, and who is told how many steps are done."""
-
-    threads: int | None
-    watch: Watch
-
-
-def _with(system, parameters: dict):
-    return system.replace(**parameters) if parameters else system
-
-
-def _begin_one(system, given: dict, grid: Grid, recipe: Recipe) -> Prepared:
-    return prepare_any(system, Given(**{name: given[name] for name in Given._fields}), grid, recipe)
-
-
-@Jitted
-def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) -> tuple[Prepared, RunState]:
-    """Every run's program and carry, with a leading axis in all arrays."""
-    grid, recipe, units = start
-
-    def one(given: dict) -> tuple[Prepared, RunState]:
-        prepared = _begin_one(_with(system, given["parameters"]), given, grid, recipe)
-        prepared = prepared if units is None else in_units(prepared, units)  # those of the first run, for all
-        return prepared, initial_state(prepared, grid.t0, grid.h, initial)
-
-    return eqx.filter_vmap(one, in_axes=(axes,), axis_size=size)(given)
-
-
-@Jitted
-def _traced(program, step_options: StepOptions, carry: RunState, grid: Grid):
-    return eqx.filter_vmap(lambda p, c: traced_run(p, step_options, c, grid))(program, carry)
-
-
-def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
-    carry, rows = jax.tree.map(np.asarray, _traced(prepared.program, step_options, carry, grid))
-    return carry, lambda: rows
-
-
-def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
-    """All runs in lanes, over threads."""
-    carry = jax.tree.map(np.asarray, carry)
-    arrays, static = eqx.partition(prepared.program, eqx.is_array)
-    size = len(carry.q)
-    first = jax.tree.map(lambda x: x[0], (arrays, carry))
-    native = compiled(eqx.combine(first[0], static), step_options, first[1], grid.t0, grid.h)
-    code, lead = native.code, prepared.program.starting_nodes
-    everything = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])
-    data = packed(np, everything, step_options, carry, grid, size)
-    state, inputs = (np.ascontiguousarray(x) for x in data)
-    count = np.repeat(counts(**told(prepared.program, step_options, lead, grid))[None], size, axis=0)
-    count[:, COUNTED.offset("known")] = carry.known
-    start, rows = rows_of(lead, grid.steps, grid.every)
-    table = empty_rows((size, rows - start, code.row_size))
-    watch, k = running.watch, COUNTED.offset("k")
-    between = (
-        None
-        if watch is None
-        else lambda: watch(int((count[:, k] - count[:, COUNTED.offset("first")]).sum()) // code.layout.stages)
-    )
-    code.run_many(state, count, inputs, table, running.threads, between)
-    first = jax.tree.map(np.asarray, row_of(prepared.program, carry))
-
-    def columns() -> dict:
-        _repeat_last(table, count[:, COUNTED.offset("rows")], first, code)
-        return columns_of(code, table)
-
-    return unpacked(np, code, carry, state, count, columns_of(code, table[:, :0])), columns
-
-
-def _repeat_last(table: np.ndarray, done: np.ndarray, first: dict, code) -> None:
-    """Where a run has ended its last state is repeated; the state it began with where no step was solved."""
-    if not table.shape[1]:
-        return
-    none = np.flatnonzero(done == 0)
-    for name, field in code.layout.packed_row.fields.items():
-        table[none, 0, field.offset : field.offset + field.length] = first[name][none].reshape(len(none), field.length)
-    done = np.maximum(done, 1)
-    for i in np.flatnonzero(done < table.shape[1]):
-        table[i, done[i] :] = table[i, done[i] - 1]
+    return dataclasses.replace(path, provenance=record)

@@ -19,7 +19,7 @@ def spec(arrays: dict[str, np.ndarray]) -> Spec:
     layout = [[name, x.dtype.str, list(x.shape)] for name, x in arrays.items()]
     size = sum(x.nbytes for x in arrays.values())
     about = "state of the run after the last commit, with which dalembert.resume goes on, and its statistics"
-    return Spec((size,), size, "uint8", ("byte",), {"layout": layout, "long_name": about})
+    return Spec((size,), (size,), "uint8", ("byte",), {"layout": layout, "long_name": about})
 
 
 def write(array: ChunkedArray, arrays: dict[str, np.ndarray]) -> None:

@@ -1,6 +1,6 @@
-"""Arrays of a Zarr store (version 3) that grow row by row: their chunks as files, each with its CRC-32C behind it.
+"""Arrays of a Zarr store (version 3), written chunk by chunk: each chunk a file with its CRC-32C behind it.
 
-The folder and its metadata are made by the library zarr. A chunk is the bytes of its rows, little-endian and without
+The folder and its metadata are made by the library zarr. A chunk is the bytes of its numbers, little-endian and without
 compression: trajectories do not compress, and a chunk is written in the time of a copy, flushed when it has to be, and read
 with nothing but its length and its sum, so that no codec that a file names is ever called.
 """
@@ -17,23 +17,33 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.interrupts import unbroken
-from dalembert.store.atomic import write
+from dalembert.store.atomic import flush, write
 from dalembert.store.checksum import FileError
 
 LITTLE, SUM = {"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}
 CODECS = ([LITTLE, SUM], [{"name": "bytes"}, SUM])  # the second of single bytes, which have no order
 BYTES = 2**21  # of the rows of a chunk, about
-KINDS = {"float64": np.dtype("<f8"), "int64": np.dtype("<i8"), "uint8": np.dtype("u1")}
+WORDS = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool")
+KINDS = {word: np.dtype(word).newbyteorder("<") for word in WORDS}
+FILLS = {"f": np.nan, "i": -1, "u": 0, "b": False}
 
 
 class Spec(NamedTuple):
-    """An array that is to be made. shape: of all rows; rows: of a chunk; names: of the axes."""
+    """An array that is to be made. chunk: shape of one; names: of the axes; fill: what stands where nothing is written;
+    flat: all chunks in one folder, which is flushed with them."""
 
     shape: tuple[int, ...]
-    rows: int
+    chunk: tuple[int, ...]
     kind: str
     names: tuple[str, ...]
     attributes: dict[str, Any]
+    fill: Any = None
+    flat: bool = False
+
+    @property
+    def empty(self) -> Any:
+        """What stands where nothing is written."""
+        return FILLS[KINDS[self.kind].kind] if self.fill is None else self.fill
 
 
 def rows_of_chunk(width: int, rows: int) -> int:
@@ -42,10 +52,14 @@ def rows_of_chunk(width: int, rows: int) -> int:
 
 
 class ChunkedArray:
-    """One array of a store, in rows. place: its folder."""
+    """One array of a store. place: its folder; rows: of a chunk along the first axis."""
 
-    def __init__(self, place: File, shape: tuple[int, ...], rows: int, kind: np.dtype, attributes: dict[str, Any]):
-        self.place, self.shape, self.rows, self.kind, self.attributes = place, shape, rows, kind, attributes
+    def __init__(self, place: File, shape: tuple[int, ...], chunk: tuple[int, ...], kind: np.dtype, found: dict[str, Any]):
+        self.place, self.shape, self.chunk, self.kind = place, shape, chunk, kind
+        self.attributes, self.names = dict(found.get("attributes", {})), tuple(found.get("dimension_names") or ())
+        self.fill = found.get("fill_value")
+        self._separator = found["chunk_key_encoding"]["configuration"]["separator"]
+        self.rows = chunk[0] if chunk else 1
         self._unflushed: list[File] = []
 
     @classmethod
@@ -54,23 +68,25 @@ class ChunkedArray:
         found = metadata(place)
         try:
             shape, chunks = ([int(x) for x in part] for part in (found["shape"], _chunk_shape(found)))
-            kind, attributes = KINDS[found["data_type"]], dict(found.get("attributes", {}))
+            made = cls(place, tuple(shape), tuple(chunks), KINDS[found["data_type"]], found)
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(place, f"is no array of a run ({type(error).__name__}: {error})") from error
-        whole = found.get("node_type") == "array" and found.get("codecs") == CODECS[kind.itemsize == 1]
+        whole = found.get("node_type") == "array" and found.get("codecs") == CODECS[made.kind.itemsize == 1]
+        whole = whole and made._separator in ("/", ".") and found["chunk_key_encoding"]["name"] == "default"
         if not whole or min([*shape, 0]) < 0 or min([*chunks, 1]) < 1 or len(chunks) != len(shape):
             raise FileError(place, "is no array that dalembert writes: shape, chunks or codecs are others")
-        return cls(place, tuple(shape), chunks[0] if chunks else 1, kind, attributes)
+        return made
 
-    def file(self, i: int) -> File:
-        """Of a chunk."""
-        return self.place.joinpath("c", *(str(x) for x in (i, *([0] * (len(self.shape) - 1)))[: len(self.shape)]))
+    def file(self, *at: int) -> File:
+        """Of a chunk, by its first numbers; the others are 0."""
+        numbers = (*at, *([0] * len(self.shape)))[: len(self.shape)]
+        return self.place / self._separator.join(["c", *map(str, numbers)])
 
-    def write(self, i: int, values: np.ndarray, flushed: bool) -> None:
+    def write(self, i: int | tuple[int, ...], values: np.ndarray, flushed: bool) -> None:
         """A whole chunk. What is there already is kept until the new one is on the disk."""
         if values.size == 0:
             return
-        file, content = self.file(i), np.ascontiguousarray(values, self.kind).tobytes()
+        file, content = self.file(*(i if isinstance(i, tuple) else (i,))), np.ascontiguousarray(values, self.kind).tobytes()
         there = file.exists()
         if not there:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -78,10 +94,14 @@ class ChunkedArray:
         if not (flushed or there):
             self._unflushed.append(file)
 
+    def flush(self) -> None:
+        """All chunks that were written before are safe then."""
+        flush(*self.unflushed())
+
     def unflushed(self) -> list[File]:
-        """The files of chunks that were written since it was asked before: they are not safe until somebody flushes them."""
-        found, self._unflushed = self._unflushed, []
-        return found
+        """Chunks that were written before, for whoever flushes them now."""
+        files, self._unflushed = self._unflushed, []
+        return files
 
     def read(self, first: int, last: int) -> np.ndarray:
         """Rows first … last-1 (of no rows: the number); FileError where a chunk is missing or damaged."""
@@ -120,11 +140,11 @@ def create(folder: File, specs: dict[str, Spec], attributes: dict[str, Any]) -> 
 
     group: Any = zarr.create_group(LocalStore(folder), zarr_format=3, attributes=attributes)
     for name, spec in specs.items():
-        chunks = tuple(max(1, x) for x in (spec.rows, *spec.shape[1:])[: len(spec.shape)])
+        encoding = {"name": "default", "configuration": {"separator": "." if spec.flat else "/"}}
         group.create_array(
-            name, shape=spec.shape, chunks=chunks, dtype=spec.kind, serializer=BytesCodec(), compressors=[Crc32cCodec()],
-            fill_value={"float64": np.nan, "int64": -1, "uint8": 0}[spec.kind], dimension_names=spec.names,
-            attributes=spec.attributes,
+            name, shape=spec.shape, chunks=tuple(max(1, x) for x in spec.chunk), dtype=spec.kind, serializer=BytesCodec(),
+            compressors=[Crc32cCodec()], fill_value=spec.empty, dimension_names=spec.names, attributes=spec.attributes,
+            chunk_key_encoding=encoding,
         )  # fmt: skip
     with warnings.catch_warnings():  # of a convention that the text of Zarr 3 does not have yet, and xarray asks for
         warnings.simplefilter("ignore")

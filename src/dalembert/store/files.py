@@ -14,7 +14,9 @@ from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import write
 from dalembert.store.checks import attribute, check_format
 from dalembert.store.checksum import NOTE, FileError, last_line, verified
+from dalembert.store.chunked import metadata
 from dalembert.store.paths import check_path, path_from_xarray, path_to_xarray
+from dalembert.store.regions import VALUES, load_study
 from dalembert.store.runs import load_run
 from dalembert.store.solutions import CONTENTS, check_solution, solution_from_xarray, solution_to_xarray
 from dalembert.store.studies import CONTENT, check_study, study_from_xarray
@@ -116,7 +118,8 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
     """The path, solution or study stored by `save`, equal bit for bit, with outcome, statistics and provenance.
 
     The checksum in the last line of the file is checked first; files of versions before it have none and are read without.
-    Of a run in a store, run.zarr, it is what is committed, each chunk checked: all of it where the run has ended.
+    Of a run in a store, run.zarr, it is what is committed, each chunk checked: all of it where the run has ended. A study in
+    a store is read when it is asked for; runs that are not there yet have the outcome INTERRUPTED.
 
     Args:
         file: its name, or that of a store.
@@ -136,7 +139,7 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
     """
     source = _as_file(file)
     if source.is_dir() and (source.suffix == ".zarr" or (source / "zarr.json").exists()):
-        return _of_run(source)
+        return _of_store(source)
     try:
         content = source.read_bytes()  # at once, so that a save meanwhile does not matter
     except FileNotFoundError:
@@ -148,9 +151,11 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
         raise FileError(source, f"was not written by dalembert.save ({error})") from error
 
 
-def _of_run(source: File) -> Path:
+def _of_store(source: File) -> Path | Study:
     try:
-        return load_run(source)
+        attributes = metadata(source).get("attributes")
+        is_study = isinstance(attributes, dict) and attributes.get("content") in (CONTENT, VALUES)
+        return load_study(source) if is_study else load_run(source)
     except FileError:
         raise
     except ValueError as error:

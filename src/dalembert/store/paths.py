@@ -204,11 +204,11 @@ def _attributes(path: Path) -> dict[str, Any]:
         found |= {"outcome": outcome.name.lower(), "outcome_code": int(outcome), "outcome_message": outcome.message}
     if path.provenance is not None:
         names = [field.name for field in dataclasses.fields(path.provenance)]
-        found |= {_attribute(name): stored_text(getattr(path.provenance, name)) for name in names}
+        found |= {attribute_name(name): stored_text(getattr(path.provenance, name)) for name in names}
     return found
 
 
-def _attribute(field: str) -> str:
+def attribute_name(field: str) -> str:
     """A file-wide attribute named `coordinates` has a meaning of its own in NetCDF."""
     return "coordinate_names" if field == "coordinates" else field
 
@@ -220,7 +220,7 @@ def stored_text(value: str | tuple[str, ...]) -> str:
 def _provenance(data: xarray.Dataset) -> Provenance | None:
     if "source_hash" not in data.attrs:
         return None
-    texts = {f.name: attribute(data, _attribute(f.name)) for f in dataclasses.fields(Provenance)}
+    texts = {f.name: attribute(data, attribute_name(f.name)) for f in dataclasses.fields(Provenance)}
     record = Provenance(**{**texts, "coordinates": stored_names(texts["coordinates"])})
     subject = subject_from_xarray(data)
     return record if subject is None else record.of(subject)

@@ -62,12 +62,12 @@ def specs_of(path: Path, rows: int, state: dict[str, np.ndarray]) -> dict[str, S
         size, labels = sizes[level[times]], {"long_name": about, "units": units}
         own = {} if name == times else {"coordinates": times}
         names = (level[times], *([axis] if axis else []))
-        found[name] = Spec((size, *values.shape[1:]), chunk, "float64", names, labels | own)
+        found[name] = Spec((size, *values.shape[1:]), (chunk, *values.shape[1:]), "float64", names, labels | own)
     for name, (about, units) in (SCALARS | STATISTICS).items():
         kind = "int64" if name in COUNTED else "float64"
-        found[name] = Spec((), 1, kind, (), {"long_name": f"{about}, when the run has ended", "units": units})
+        found[name] = Spec((), (), kind, (), {"long_name": f"{about}, when the run has ended", "units": units})
     about = "number of times of q that are written; what comes after them is not yet there"
-    found[COMMITTED] = Spec((), 1, "int64", (), {"long_name": about, "units": "1"})
+    found[COMMITTED] = Spec((), (), "int64", (), {"long_name": about, "units": "1"})
     return found | {checkpoint.NAME: checkpoint.spec(state)}
 
 

@@ -25,7 +25,21 @@ if TYPE_CHECKING:
 CONTENT = "study"
 OF_A_RUN = (*(name for name in SCALARS if name != "h"), *STATISTICS, "nodes_kept")
 RESERVED = frozenset(
-    {*VARIABLES, *SCALARS, *STATISTICS, "nodes_kept", "node", "mid", "interior", "held", "coordinate", "multiplier", "run"}
+    {
+        *VARIABLES,
+        *SCALARS,
+        *STATISTICS,
+        "nodes_kept",
+        "node",
+        "mid",
+        "interior",
+        "held",
+        "coordinate",
+        "multiplier",
+        "run",
+        "committed",
+        "block",
+    }
 )  # what a swept name cannot be called
 APART = ("reduced", "last_", "drawing", "node_", "mid_", "interior_", "held_")  # beginnings of names that are taken
 
@@ -37,20 +51,27 @@ def label_of(name: str) -> str:
 
 
 def study_to_xarray(
-    runs: Path, times: np.ndarray, names: Mapping[str, SweptName], coordinates: Mapping[str, Any], shape: Mapping[str, int]
+    runs: Path,
+    times: np.ndarray,
+    names: Mapping[str, SweptName],
+    coordinates: Mapping[str, Any],
+    shape: Mapping[str, int],
+    *,
+    last: bool | None = None,
 ) -> xarray.Dataset:
     """The paths of an ensemble over named axes. times: of the saved nodes of a run that is not ended early; coordinates: by
-    label, (axis, values); shape: of the axes, whose product is the number of runs, the last running fastest."""
+    label, (axis, values); shape: of the axes, whose product is the number of runs, the last running fastest. last: with the
+    variables last_… and all times, whatever became of the runs; None: what these runs need."""
     import xarray as xr
 
     base, axes, sizes = path_to_xarray(runs), tuple(shape), tuple(shape.values())
     t = np.asarray(runs.t)
     on = t == times  # in the same arithmetic; a run that has ended repeats its last state and time
     kept = on.sum(axis=1)
-    longest, best = int(kept.max()), int(np.argmax(kept))
+    longest, best = int(kept.max()) if last is None else len(times), int(np.argmax(kept))
     variables: dict[str, Any] = {}
     levels: dict[str, Any] = {}
-    between = bool(np.any(t[:, -1] != times[kept - 1]))
+    between = bool(np.any(t[:, -1] != times[kept - 1])) if last is None else last
 
     def placed(name: str, dimensions: tuple, values: np.ndarray, labels: Mapping[str, Any]) -> None:
         variables[name] = ((*axes, *dimensions), values.reshape(*sizes, *values.shape[1:]), dict(labels))

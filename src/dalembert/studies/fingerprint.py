@@ -11,6 +11,8 @@ ROUNDING = "give allow_rounding=True to go on all the same, to a path whose last
 
 OTHER = "system: its functions, or what they read, are not those of the run in the store; give the system that began it"
 
+FUNCTIONS = ("reduce", "stop", "domain", "feedback")
+
 
 def check_record(then: Provenance, now: Provenance) -> None:
     """ValueError naming the argument that is not that of the run. Functions are compared by what is computed, later."""
@@ -23,7 +25,7 @@ def check_record(then: Provenance, now: Provenance) -> None:
         if old != new:
             raise ValueError(f"{argument}: {what} {new or 'none'}; the run in the store has {old or 'none'}")
     old, new = (json.loads(record.run) for record in (then, now))
-    for name in ("reduce", "stop", "domain", "feedback"):
+    for name in FUNCTIONS:
         if (name in old) != (name in new):
             has, asked = ("has one", "give it") if name in old else ("has none", "leave it out")
             raise ValueError(f"{name}: the run in the store {has}; {asked}")
@@ -55,3 +57,24 @@ def _elsewhere(then: dict[str, str], now: dict[str, str], old: str, new: str) ->
     before, after = json.loads(old), json.loads(new)
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return "with " + ", ".join(f"{name} {before.get(name)} (here {after.get(name)})" for name in names)
+
+
+def check_same(then: Provenance, now: Provenance, old: dict[str, str], new: dict[str, str]) -> None:
+    """ValueError where the runs of a sweep would not be, bit for bit, those of the store. old, new: fingerprints, of the new
+    one what is known."""
+    check_record(then, now)
+    before, after = (json.loads(record.run) for record in (then, now))
+    for name in (name for name in {**before, **after} if before.get(name) != after.get(name)):
+        if name in FUNCTIONS:
+            raise ValueError(f"{name}: is another function than that of the sweep in the store, or reads other values")
+        raise ValueError(f"{name}: found {after.get(name)}; the sweep in the store has {before.get(name)}")
+    for name in (name for name in new if name.startswith(("values", "over_runs"))):
+        if old.get(name) != new[name]:
+            raise ValueError(f"{name}: the sweep in the store has {'others' if name in old else 'none'}")
+    check_source(then, now)
+    here = {"processor": new.get("processor", old.get("processor", ""))}
+    if then.versions != now.versions or here["processor"] != old.get("processor"):
+        where = _elsewhere({"processor": old.get("processor", "")}, here, then.versions, now.versions)
+        raise ValueError(f"store: the sweep was begun {where}; its runs would have other last digits")
+    if any(old.get(name) != x for name, x in new.items()):
+        raise ValueError(OTHER)

@@ -30,10 +30,11 @@ from dalembert.step.start.second_node import Starter
 from dalembert.step.stored.streamed import streamed
 from dalembert.store import FileError
 from dalembert.store.chunked import metadata
-from dalembert.store.runs import StoredRun
+from dalembert.store.runs import CONTENT, StoredRun
 from dalembert.studies.fingerprint import check_record, check_source
+from dalembert.studies.folder import drop_partial
 from dalembert.studies.lock import Lock
-from dalembert.studies.stream import LOCK, Going, RunSink, drop_partial
+from dalembert.studies.stream import LOCK, Going, RunSink
 from dalembert.systems import System, VariationalProblem, check_x64
 
 
@@ -113,7 +114,9 @@ def _place(store: Any) -> File:
     place = File(store)
     if not place.exists():
         raise FileNotFoundError(errno.ENOENT, "store: does not exist", os.fspath(place))
-    metadata(place)  # before anything is put into a folder that is none of ours
+    found = metadata(place).get("attributes")  # before anything is put into a folder that is none of ours
+    if isinstance(found, dict) and found.get("content") != CONTENT:
+        raise FileError(place, "is no run of dalembert; a sweep goes on by the same call of sweep")
     return place
 
 

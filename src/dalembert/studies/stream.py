@@ -30,6 +30,7 @@ from dalembert.store.flusher import Flusher
 from dalembert.store.paths import SCALARS, STATISTICS
 from dalembert.store.runs import COMMITTED, CONTENT, StoredRun, attributes_of, fields_of, scalars_of, specs_of
 from dalembert.studies.fingerprint import check_bits
+from dalembert.studies.folder import check_name, made, taken
 from dalembert.studies.lock import Lock
 
 SECONDS = 2.0  # between two commits, at least
@@ -50,10 +51,10 @@ class RunSink(Sink):
 
     def __init__(self, place: File, going: Going | None = None):
         self.place, self._going, self._lock = place, going, going and going.lock
-        self._flusher = Flusher()
         self._fields: dict[str, Growing] = {}
         self._kept: dict[str, np.ndarray] = {}
         self._next = 0.0
+        self._flusher = Flusher()
 
     def begin(self, opening: Opening) -> tuple[int, State] | None:
         if self._going is None:
@@ -123,26 +124,19 @@ class RunSink(Sink):
     def _create(self, opening: Opening) -> None:
         """All that a reader needs, in a folder of a new name, which then gets its own."""
         path, rows, state, fingerprint = opening
-        new = self.place.with_name(f".dalembert-{secrets.token_hex(8)}.part")
         kept = {f"{STATE}{name}": x for name, x in state.items()}
         scalars = scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}
         first = {"rows": np.asarray(0), "taken": np.asarray(0)} | scalars | kept
-        try:
-            with self._explained():
-                create(new, specs_of(path, rows, first), attributes_of(path, rows, fingerprint))
-                self._lock = Lock(new / LOCK, self.place)
-                for name, values in fields_of(path).items():
-                    growing = Growing(ChunkedArray.of(new / name), 0)
-                    growing.put(0, values)
-                    growing.flush()
-                    flush(*growing.unflushed())
-                checkpoint.write(ChunkedArray.of(new / checkpoint.NAME), first)
-                ChunkedArray.of(new / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
-                flush(*new.rglob("zarr.json"))
-                _named(new, self.place)
-        except BaseException:
-            shutil.rmtree(new, ignore_errors=True)
-            raise
+        with self._explained(), made(self.place) as new:
+            create(new, specs_of(path, rows, first), attributes_of(path, rows, fingerprint))
+            self._lock = Lock(new / LOCK, self.place)
+            for name, values in fields_of(path).items():
+                growing = Growing(ChunkedArray.of(new / name), 0)
+                growing.put(0, values)
+                growing.flush()
+                flush(*growing.unflushed())
+            checkpoint.write(ChunkedArray.of(new / checkpoint.NAME), first)
+            ChunkedArray.of(new / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
         self._kept = kept
 
     @contextlib.contextmanager
@@ -203,30 +197,11 @@ class Growing:
             flush_folder(folder)
 
 
-def _named(new: File, place: File) -> None:
-    try:
-        os.rename(new, place)
-    except OSError as error:
-        if place.exists():
-            raise _taken(place) from error
-        raise
-    flush(place / "zarr.json")
-
-
-def _taken(place: File) -> FileExistsError:
-    how = "exists; dalembert.resume goes on with a run, load reads it; give another name, or delete it"
-    return FileExistsError(errno.EEXIST, f"store: {how}", os.fspath(place))
-
-
 def sink_for(store: str | os.PathLike) -> RunSink:
     """The sink of a store that is not yet there."""
-    place = File(store)
-    if place.suffix != ".zarr":
-        raise ValueError(f"store: found '{place}'; a run is stored in Zarr, give a name that ends in .zarr")
-    if not place.parent.is_dir():
-        raise FileNotFoundError(f"store: the folder {place.parent} does not exist; make it first")
+    place = check_name(store, "a run")
     if place.exists() or place.is_symlink():
-        raise _taken(place)
+        raise taken(place)
     return RunSink(place)
 
 
@@ -249,12 +224,6 @@ def replacing(place: File) -> Iterator[None]:
                 shutil.rmtree(old)
             else:
                 os.rename(old, place)
-
-
-def drop_partial(place: File) -> None:
-    """What a writer that was killed has left in the folders of the arrays."""
-    for file in place.glob("*/**/.dalembert-*.part"):
-        file.unlink(missing_ok=True)
 
 
 register(sink_for)

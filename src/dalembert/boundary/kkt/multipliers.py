@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -85,13 +86,21 @@ def continued(
     known: Float[np.ndarray, "K"], values: Float[np.ndarray, "K m"], times: Float[np.ndarray, "T"]
 ) -> Float[np.ndarray, "T m"]:
     """Values at the times known, increasing, at other times: parabolas through the three nearest; NaN without any."""
-    points = min(3, len(known))
-    if not points or not values.shape[1]:
+    if not len(known) or not values.shape[1]:
         return np.full((len(times), values.shape[1]), np.nan)
-    nearest = np.searchsorted(0.5 * (known[1:] + known[:-1]), times)
-    start = np.clip(nearest - points // 2, 0, len(known) - points)
+    near, weights = _parabolas(np.asarray(known, dtype=float).tobytes(), np.asarray(times, dtype=float).tobytes())
+    return np.einsum("tp,tpm->tm", weights, values[near])
+
+
+@functools.lru_cache(8)
+def _parabolas(known: bytes, times: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """(T, 3) each: which of the times known are nearest, and their weights; the same for all entries of a batch."""
+    given, at = np.frombuffer(known), np.frombuffer(times)
+    points = min(3, len(given))
+    nearest = np.searchsorted(0.5 * (given[1:] + given[:-1]), at)
+    start = np.clip(nearest - points // 2, 0, len(given) - points)
     near = start[:, None] + np.arange(points)
-    return np.einsum("tp,tpm->tm", lagrange_weights(times[:, None], known[near]), values[near])
+    return near, lagrange_weights(at[:, None], given[near])
 
 
 def _own(made: Transcription, z: np.ndarray) -> np.ndarray:

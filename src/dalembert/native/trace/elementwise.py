@@ -25,7 +25,13 @@ def constants(g: Graph, array: Any) -> Nodes:
     """The nodes of a concrete array."""
     values = np.asarray(array)
     check_type("constant", values.dtype)
-    return np.array([g.constant(x) for x in values.ravel().tolist()], dtype=np.int64).reshape(values.shape)
+    flat = values.ravel()
+    if values.dtype != np.float64:
+        return np.array([g.constant(x) for x in flat.tolist()], dtype=np.int64).reshape(values.shape)
+    result = np.full(flat.shape, g.zero, dtype=np.int64)  # most constants are zeros of a matrix
+    others = np.flatnonzero((flat != 0.0) | np.signbit(flat))
+    result[others] = [g.constant(x) for x in flat[others].tolist()]
+    return result.reshape(values.shape)
 
 
 def concrete(g: Graph, nodes: Nodes) -> np.ndarray | None:
@@ -40,8 +46,11 @@ def elementwise(g: Graph, op: str, *arrays: Nodes) -> Nodes:
     op = _OF_TRUTH.get(op, op) if kind == "b" else op
     if kind == "i" and op in ("and", "or", "xor", "not"):
         raise Unsupported(op, "on integers")
-    shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    flat = [np.broadcast_to(a, shape).ravel() for a in arrays]
+    shape = arrays[0].shape
+    if any(a.shape != shape for a in arrays):
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))
+        arrays = tuple(np.broadcast_to(a, shape) for a in arrays)
+    flat = [a.ravel() for a in arrays]
     result = np.full(flat[0].shape, g.zero, dtype=np.int64)
     rest = np.arange(result.size)
     if op == "mul":

@@ -118,9 +118,15 @@ def _dot_general(g: Graph, eqn, a: Nodes, b: Nodes) -> Nodes:
     y = np.transpose(b, [*right_batch, *columns, *right]).reshape(*batch, 1, math.prod(b.shape[d] for d in columns), inner)
     shape = (*batch, *(a.shape[d] for d in rows), *(b.shape[d] for d in columns))
     result = constants(g, np.zeros((*batch, x.shape[-3], y.shape[-2]), dtype))
-    for k in range(inner):
+    for k in np.flatnonzero(_reads(g, x, dtype) & _reads(g, y, dtype)):
         result = elementwise(g, "add", result, elementwise(g, "mul", x[..., k], y[..., k]))
     return result.reshape(shape)
+
+
+def _reads(g: Graph, x: Nodes, dtype: Any) -> np.ndarray:
+    """(inner,): which of the last places are not zero throughout."""
+    none = g.zero if np.dtype(dtype).kind == "f" else int(constants(g, np.zeros((), dtype)))
+    return (x != none).any(axis=tuple(range(x.ndim - 1)))
 
 
 def _iota(g: Graph, eqn) -> Nodes:

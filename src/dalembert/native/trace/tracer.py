@@ -47,6 +47,7 @@ class Tracer:
         self.declared: set[int] = set()
         self._seen: dict[int, tuple[Any, Nodes]] = {}
         self._inside: list[Any] = []  # the equations that are being translated, one within the other
+        self._read: dict[int, tuple[Any, list]] = {}  # a jaxpr, which a solve or a loop runs many times, and its equations
 
     def trace(self, function: Callable, *inputs: Nodes, shapes: Sequence[jax.ShapeDtypeStruct]) -> list[Nodes]:
         """The outputs of function at arrays of nodes; `shapes` are the shapes and types it is traced with."""
@@ -89,8 +90,10 @@ class Tracer:
 
         values.update(zip(jaxpr.constvars, (self.lift(c) for c in consts), strict=True))
         values.update(zip(jaxpr.invars, args, strict=True))
-        for eqn in _needed(jaxpr):
-            used = [a if k in _used(eqn) else None for k, a in enumerate(eqn.invars)]
+        if id(jaxpr) not in self._read:
+            needed = [(eqn, [a if k in _used(eqn) else None for k, a in enumerate(eqn.invars)]) for eqn in _needed(jaxpr)]
+            self._read[id(jaxpr)] = jaxpr, needed
+        for eqn, used in self._read[id(jaxpr)][1]:
             outputs = self._translated(eqn, [None if a is None else read(a) for a in used])
             values.update(zip(eqn.outvars, outputs, strict=True))
         return [read(v) for v in jaxpr.outvars]

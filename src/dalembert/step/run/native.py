@@ -138,8 +138,9 @@ def unpacked(xp, code: CompiledStep, carry: RunState, state, count, columns: dic
     )
 
 
-def compiled(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h) -> Native:
-    """Machine code for the program's structure; other values of its arrays, h, N and states share it."""
+def compiled(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h, own: bool = False) -> Native:
+    """Machine code for the program's structure; other values of its arrays, h, N and states share it. own: pivots are chosen
+    at this state, and not at another one that was compiled before."""
     arrays, static = eqx.partition(program, eqx.is_array)
     leaves, tree = jax.tree.flatten(arrays)
     types = [x.dtype for x in leaves]  # machine code is given doubles
@@ -158,10 +159,10 @@ def compiled(program: StepProgram, step_options: StepOptions, carry: RunState, t
         step_options.reduce,
     )
     key = split(walk, program, []), walk.of(rules), carry.q.shape, carry.s.shape, reduced
-    found = _COMPILED.get(key) if walk.lasting else None
+    found = _COMPILED.get(key) if walk.lasting and not own else None
     if found is None or not (found.written_out or _is_tracer(carry.q)):
         found = _compile(program, step_options, carry, leaves, rebuild, _sample(carry, leaves, t0, h))
-        if walk.lasting:
+        if walk.lasting and not own:
             _COMPILED.put(key, found)
     return Native(found, leaves, rebuild)
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
-import platform
 from collections.abc import Callable
 from typing import Any
 
@@ -14,13 +11,13 @@ import numpy as np
 
 from dalembert.interrupts import Interrupted, held_back, wanted
 from dalembert.native import native_first
-from dalembert.native.llvm.jit import host
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.begun_run import BegunRun
 from dalembert.step.run.assemble import fields_of
 from dalembert.step.run.loop import Chunks, rows_of
 from dalembert.step.run.state import Grid, Watch
+from dalembert.step.stored.determined import determined
 from dalembert.step.stored.sink import Opening, Sink, sink_of
 from dalembert.step.stored.steppers import MachineChunks, Stepper
 
@@ -90,10 +87,5 @@ def _run(stepper: Stepper, taken: Taken, watch: Watch, path: Callable[[dict], Pa
 
 
 def fingerprint(stepper: Stepper) -> dict[str, str]:
-    """What determines the bits of a run besides its record: its equations as they are computed, the numbers that they read,
-    and the processor."""
-    return {
-        "backend": "native" if isinstance(stepper, MachineChunks) else "jax", "equations": stepper.key,
-        "inputs": hashlib.sha256(np.ascontiguousarray(stepper.inputs).tobytes()).hexdigest(),
-        "processor": json.dumps([*host(), *platform.libc_ver()]),
-    }  # fmt: skip
+    """What determines the bits of a run besides its record."""
+    return determined(isinstance(stepper, MachineChunks), stepper.key, stepper.inputs)

@@ -17,7 +17,7 @@ INNER = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_cal
          "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr",
          "remat": "jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}  # fmt: skip
 TYPES = frozenset(map(np.dtype, ["f8", "?", "i8", "i4", "i2", "i1", "u4", "u2", "u1"]))
-LONGEST = 20_000  # operations of a loop: beyond, XLA's code is worth its compilation
+LONGEST = 40_000  # operations in the turns of all loops, in all calls: beyond, XLA's code is worth its compilation
 LARGEST = 5_000_000  # numbers in all arrays of a program: they are kept until it ends
 
 Arrays = list[Any]
@@ -36,12 +36,12 @@ def program(closed: Any) -> Run:
 class _Programs:
     """The programs of one traced function; a jaxpr that is called in several places is one.
 
-    operations: how many have been found so far.
+    operations: how many have been found so far; turned: how many the turns of loops have done, in all calls so far.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, Run]] = {}
-        self._size, self.operations = 0, 0
+        self._size, self.operations, self.turned = 0, 0, 0
 
     def closed(self, jaxpr: Any) -> Run:
         """The program of a jaxpr that may carry its own constants."""
@@ -126,10 +126,18 @@ def _by_jax(eqn: Any) -> Callable:
 
 
 def _body(programs: _Programs, jaxpr: Any) -> tuple[Run, int]:
-    """The program of one turn of a loop, and how many turns are not too many."""
+    """The program of one turn of a loop, which is counted, and the number of its operations."""
     before = programs.operations
     found = programs.closed(jaxpr)
-    return found, LONGEST // max(programs.operations - before, 1)
+    each = max(programs.operations - before, 1)
+
+    def turn(*x: Any) -> Arrays:
+        programs.turned += each
+        if programs.turned > LONGEST:
+            raise UnevaluableError(f"more than {LONGEST} operations in loops")
+        return found(*x)
+
+    return turn, each
 
 
 def _cond(programs: _Programs, eqn: Any) -> Run:
@@ -140,17 +148,14 @@ def _cond(programs: _Programs, eqn: Any) -> Run:
 def _while(programs: _Programs, eqn: Any) -> Run:
     p = eqn.params
     a, b = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
-    more, (body, most) = programs.closed(p["cond_jaxpr"]), _body(programs, p["body_jaxpr"])
+    more, (body, _) = programs.closed(p["cond_jaxpr"]), _body(programs, p["body_jaxpr"])
 
     def loop(*x: Any) -> Arrays:
         carry = list(x[b:])
-        for _ in range(most):
-            going = np.asarray(more(*x[:a], *carry)[0])
-            if not going.any():
-                return carry
+        while (going := np.asarray(more(*x[:a], *carry)[0])).any():
             turned = body(*x[a:b], *carry)
             carry = turned if going.ndim == 0 else [_where(going, y, old) for y, old in zip(turned, carry, strict=True)]
-        raise UnevaluableError(f"more than {most} turns")
+        return carry
 
     return loop
 
@@ -163,8 +168,8 @@ def _where(going: np.ndarray, new: Any, old: Any) -> np.ndarray:
 def _scan(programs: _Programs, eqn: Any) -> Run:
     p = eqn.params
     fixed, carries, length = p["num_consts"], p["num_consts"] + p["num_carry"], p["length"]
-    outs, (body, most) = [v.aval for v in eqn.outvars[p["num_carry"] :]], _body(programs, p["jaxpr"])
-    if length > most:
+    outs, (body, each) = [v.aval for v in eqn.outvars[p["num_carry"] :]], _body(programs, p["jaxpr"])
+    if length * each > LONGEST:
         raise UnevaluableError(f"a scan of {length} turns")
     turns = range(length)[::-1] if p["reverse"] else range(length)
 

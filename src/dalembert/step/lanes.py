@@ -1,0 +1,218 @@
+"""Lanes: runs of one system side by side, in one call or in many that have the bits of one."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from dalembert.native import COUNTED, counts, native_first
+from dalembert.outcome import Outcome
+from dalembert.path import Path
+from dalembert.step.options import RunOptions
+from dalembert.step.programs.scaled import Scaled, in_units
+from dalembert.step.run.assemble import path_of
+from dalembert.step.run.loop import Chunks, row_of, rows_of, traced_run
+from dalembert.step.run.native import Native, columns_of, compiled, empty_rows, packed, told, unpacked
+from dalembert.step.run.state import Grid, RunState, StepOptions, Watch, initial_state
+from dalembert.step.start.checks import batch_size, check_callbacks, initial_value
+from dalembert.step.start.prepare import prepare_any
+from dalembert.step.start.prepared import Given, Prepared, Recipe
+from dalembert.step.stored.determined import determined
+from dalembert.systems import System
+from dalembert.systems.checks import check_many
+from dalembert.systems.consistency import STEPS
+from dalembert.tracing import Jitted
+
+MANY = 2**62
+RUNS = "runs"  # the axis over devices
+
+
+class Running(NamedTuple):
+    """How many threads there are at most, who is told how many steps are done, and the code where it is chosen already."""
+
+    threads: int | None
+    watch: Watch
+    code: Native | None = None
+
+
+class Lanes:
+    """Runs of one system side by side, in one call or in several. What the first of all decides holds for all: units, types,
+    and where a code of their own is asked for, pivots. given, axes: data with the first run in front, as `check_batch` gives
+    them."""
+
+    def __init__(self, system, options: RunOptions, given: dict, axes: dict):
+        self._system, self.options, self._code = system, options, None
+        self._first = jax.tree.map(lambda axis, x: x if axis is None else x[0], axes, given, is_leaf=lambda x: x is None)
+        grid, reduce = options.grid, options.reduce
+        # With every check of a single run; the batch is compiled for any number of steps.
+        one = _begin_one(_with(system, self._first["parameters"]), self._first, grid, options.recipe)
+        self._units = one.program.units if isinstance(one.program, Scaled) else None
+        initial = initial_value(reduce[1]) if reduce else None
+        self._initial = check_callbacks(one, grid, options.step_options, initial)
+        self.steps = grid.steps - one.program.starting_nodes
+
+    def run(self, given: dict, axes: dict, running: Running) -> Path:
+        """All of them; where Ctrl-C ended one it has the outcome INTERRUPTED."""
+        grid, step_options = self.options.grid, self.options.step_options
+        prepared, carry = self._begun(given, axes)
+        arguments = (prepared, step_options, carry, grid, running._replace(code=self._code))
+        carry, rows = native_first(_native, _jax, *arguments) if self.options.native else _jax(*arguments)
+
+        def made() -> Path:
+            return _path(prepared, carry, rows(), grid, step_options)
+
+        if not np.any(carry.code == int(Outcome.INTERRUPTED)):
+            return made()
+        # After Ctrl-C arrays of all rows are made when they are looked at, and not before it is answered.
+        return Path.later(lambda: vars(made()), code=carry.code, h=np.full(len(carry.k), grid.h))
+
+    def own_code(self, size: int) -> tuple[Path, dict[str, str]]:
+        """Machine code whose pivots are chosen at the first run, whatever was compiled before in this process: so that
+        other processes compile the same. A path of one run without values, but of full length with its times; and what
+        determines the bits of all besides the record. size: of the batches that are to come."""
+        alike = jax.tree.map(lambda x: np.broadcast_to(x, (size, *np.shape(x))), self._first)
+        prepared, carry = self._begun(alike, jax.tree.map(lambda x: 0, alike))
+        prepared, carry = jax.tree.map(lambda x: np.asarray(x)[:1], (prepared, carry))
+        lane, state = jax.tree.map(lambda x: x[0], (prepared.program, carry))
+        arguments = (lane, self.options.step_options, state, self.options.grid)
+        fixed = native_first(_own_code, _equations, *arguments) if self.options.native else _equations(*arguments)
+        self._code, found = fixed
+        self.options = dataclasses.replace(self.options, backend="native" if self._code else "jax")
+        rows = _no_rows(prepared.program.starting_nodes, carry, self.options.grid)
+        return _path(prepared, carry, rows, self.options.grid, self.options.step_options), found
+
+    def _begun(self, given: dict, axes: dict) -> tuple[Prepared, RunState]:
+        grid, options, size = self.options.grid, self.options, batch_size(self._system, given, axes)
+        if isinstance(self._system, System):
+            check_many(self._system, given, axes, grid.t0, STEPS * abs(float(grid.h)))
+        start = (grid._replace(steps=MANY, every=1), options.recipe, self._units)
+        return _begin(self._system, given, axes, size, start, self._initial)
+
+
+def _path(prepared: Prepared, carry: RunState, rows: dict, grid: Grid, step_options: StepOptions) -> Path:
+    """Of many runs, without a record."""
+    path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, grid, step_options)
+    # By device_put: jnp.asarray would compile a program for every shape.
+    return jax.device_put(dataclasses.replace(path, h=np.full(len(carry.k), path.h)))
+
+
+def _own_code(program, step_options: StepOptions, carry: RunState, grid: Grid) -> tuple[Native, dict[str, str]]:
+    native = compiled(program, step_options, carry, grid.t0, grid.h, own=True)
+    inputs = packed(np, native, step_options, carry, grid)
+    return native, determined(True, native.code.key, np.concatenate(inputs))
+
+
+def _equations(program, step_options: StepOptions, carry: RunState, grid: Grid) -> tuple[None, dict[str, str]]:
+    chunks = Chunks(program, step_options, jax.device_put(carry), grid)
+    devices = jax.local_devices()  # over which the runs are divided
+    return None, determined(False, f"{chunks.key} on {len(devices)} {devices[0].device_kind}", chunks.inputs)
+
+
+def _no_rows(lead: int, carry: RunState, grid: Grid) -> dict[str, np.ndarray]:
+    """The rows of one run that reaches its end, without values."""
+    before, number = rows_of(lead, grid.steps, grid.every)
+    k = np.minimum(grid.every * (1 + np.arange(before, number)), grid.steps)[None]
+    widths = {"q": carry.q, "v": carry.q, "multipliers": carry.multipliers, "force": carry.q, "held_force": carry.q}
+    return {"k": k} | {name: np.full((*k.shape, x.shape[-1]), np.nan) for name, x in widths.items()}
+
+
+def _with(system, parameters: dict):
+    return system.replace(**parameters) if parameters else system
+
+
+def _begin_one(system, given: dict, grid: Grid, recipe: Recipe) -> Prepared:
+    return prepare_any(system, Given(**{name: given[name] for name in Given._fields}), grid, recipe)
+
+
+@Jitted
+def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) -> tuple[Prepared, RunState]:
+    """Every run's program and carry, with a leading axis in all arrays."""
+    grid, recipe, units = start
+
+    def one(given: dict) -> tuple[Prepared, RunState]:
+        prepared = _begin_one(_with(system, given["parameters"]), given, grid, recipe)
+        prepared = prepared if units is None else in_units(prepared, units)  # those of the first run, for all
+        return prepared, initial_state(prepared, grid.t0, grid.h, initial)
+
+    return eqx.filter_vmap(one, in_axes=(axes,), axis_size=size)(given)
+
+
+@Jitted
+def _traced(program, step_options: StepOptions, carry: RunState, grid: Grid):
+    return eqx.filter_vmap(lambda p, c: traced_run(p, step_options, c, grid))(program, carry)
+
+
+def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
+    """On all devices that JAX has, as far as the runs can be divided equally; each goes through its own loop."""
+    devices = jax.local_devices()
+    number = math.gcd(len(devices), len(carry.k))
+    if number > 1:
+        mesh = Mesh(np.array(devices[:number]), (RUNS,))
+        over = NamedSharding(mesh, PartitionSpec(RUNS))
+        arrays, static = eqx.partition((prepared.program, carry), eqx.is_array)
+        program, carry = eqx.combine(jax.device_put(arrays, over), static)
+        carry, rows = jax.tree.map(np.asarray, _divided(program, step_options, carry, grid, mesh))
+    else:
+        carry, rows = jax.tree.map(np.asarray, _traced(prepared.program, step_options, carry, grid))
+    return carry, lambda: rows
+
+
+@Jitted
+def _divided(program, step_options: StepOptions, carry: RunState, grid: Grid, mesh: Mesh):
+    arrays, static = eqx.partition((program, carry), eqx.is_array)
+
+    def part(arrays):
+        program, carry = eqx.combine(arrays, static)
+        return eqx.filter_vmap(lambda p, c: traced_run(p, step_options, c, grid))(program, carry)
+
+    runs = PartitionSpec(RUNS)
+    return jax.shard_map(part, mesh=mesh, in_specs=runs, out_specs=runs, check_vma=False)(arrays)
+
+
+def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
+    """All runs in lanes, over threads."""
+    carry = jax.tree.map(np.asarray, carry)
+    arrays, static = eqx.partition(prepared.program, eqx.is_array)
+    size = len(carry.q)
+    first = jax.tree.map(lambda x: x[0], (arrays, carry))
+    native = running.code or compiled(eqx.combine(first[0], static), step_options, first[1], grid.t0, grid.h)
+    code, lead = native.code, prepared.program.starting_nodes
+    everything = native._replace(leaves=[np.asarray(x) for x in jax.tree.leaves(arrays)])
+    data = packed(np, everything, step_options, carry, grid, size)
+    state, inputs = (np.ascontiguousarray(x) for x in data)
+    count = np.repeat(counts(**told(prepared.program, step_options, lead, grid))[None], size, axis=0)
+    count[:, COUNTED.offset("known")] = carry.known
+    start, rows = rows_of(lead, grid.steps, grid.every)
+    table = empty_rows((size, rows - start, code.row_size))
+    watch, k = running.watch, COUNTED.offset("k")
+    between = (
+        None
+        if watch is None
+        else lambda: watch(int((count[:, k] - count[:, COUNTED.offset("first")]).sum()) // code.layout.stages)
+    )
+    code.run_many(state, count, inputs, table, running.threads, between)
+    first = jax.tree.map(np.asarray, row_of(prepared.program, carry))
+
+    def columns() -> dict:
+        _repeat_last(table, count[:, COUNTED.offset("rows")], first, code)
+        return columns_of(code, table)
+
+    return unpacked(np, code, carry, state, count, columns_of(code, table[:, :0])), columns
+
+
+def _repeat_last(table: np.ndarray, done: np.ndarray, first: dict, code) -> None:
+    """Where a run has ended its last state is repeated; the state it began with where no step was solved."""
+    if not table.shape[1]:
+        return
+    none = np.flatnonzero(done == 0)
+    for name, field in code.layout.packed_row.fields.items():
+        table[none, 0, field.offset : field.offset + field.length] = first[name][none].reshape(len(none), field.length)
+    done = np.maximum(done, 1)
+    for i in np.flatnonzero(done < table.shape[1]):
+        table[i, done[i] :] = table[i, done[i] - 1]

@@ -1,0 +1,59 @@
+"""A store that is not yet there: made whole under another name, then given its own."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path as File
+from typing import Any
+
+from dalembert.numbers import described
+from dalembert.store.atomic import flush
+
+
+@contextlib.contextmanager
+def made(place: File) -> Iterator[File]:
+    """A folder beside the place, which is renamed when all that a reader needs is in it; FileExistsError where somebody else
+    was first."""
+    partial = place.with_name(f".dalembert-{secrets.token_hex(8)}.part")
+    try:
+        yield partial
+        flush(*partial.rglob("zarr.json"))
+        try:
+            os.rename(partial, place)
+        except OSError as error:
+            if place.exists():
+                raise taken(place) from error
+            raise
+        flush(place / "zarr.json")
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def taken(place: File) -> FileExistsError:
+    """What is there is not replaced."""
+    how = "exists; dalembert.resume goes on with a run, the same call with a sweep; give another name, or delete it"
+    return FileExistsError(errno.EEXIST, f"store: {how}", os.fspath(place))
+
+
+def check_name(store: Any, what: str) -> File:
+    """TypeError, ValueError or FileNotFoundError for a name under which no store can be made."""
+    if not isinstance(store, str | os.PathLike):
+        raise TypeError(f"store: found {described(store)}; give a name, such as 'study.zarr'")
+    place = File(store)
+    if place.suffix != ".zarr":
+        raise ValueError(f"store: found '{place}'; {what} is stored in Zarr, give a name that ends in .zarr")
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"store: the folder {place.parent} does not exist; make it first")
+    return place
+
+
+def drop_partial(place: File) -> None:
+    """What a writer that was killed has left in the folders of the arrays."""
+    for file in place.glob("*/**/.dalembert-*.part"):
+        file.unlink(missing_ok=True)
