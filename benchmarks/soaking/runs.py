@@ -77,9 +77,8 @@ def agree(seed: int, place: File) -> str:
     moved = [drawn.run(backend="native", t0=0.0) for drawn.q in drawn.q * (1.0 + 1e-13 * np.array([[1.0], [-1.0]]))]
     if one.outcome is not other.outcome or one.steps != other.steps:
         if all(x.outcome is one.outcome and x.steps == one.steps for x in moved):
-            raise AssertionError(
-                f"native: {da.Outcome(int(one.code)).name} at {one.steps}, JAX: {da.Outcome(int(other.code)).name} at {other.steps}"
-            )
+            ends = [f"{da.Outcome(int(x.code)).name} at {x.steps}" for x in (one, other)]
+            raise AssertionError(f"native: {ends[0]}, JAX: {ends[1]}")
         return "outcomes differ where the last digits decide them"
     apart = float(np.max(np.abs(one.q - other.q)))
     known = max(float(np.max(np.abs(one.q - x.q))) if x.q.shape == one.q.shape else np.inf for x in moved)
