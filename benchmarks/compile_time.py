@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from cases import CASES, Case
-from sides import as_unknown
+from caught import as_unknown
 
 import dalembert as da
 from dalembert.native import Cache, compile_step

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import dataclasses
-import importlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from cases import Case
+from caught import caught
 
 import dalembert as da
 from dalembert.native import COUNTS, CompiledStep
@@ -58,42 +57,13 @@ def c_side(library: ctypes.CDLL, name: str, case: Case) -> Side:
     return Side(call, lambda: out[:, :n])
 
 
-@contextlib.contextmanager
-def as_unknown() -> Iterator[None]:
-    """No run is known from before, which would go to the machine code by a way of its own."""
-    module = importlib.import_module("dalembert.step.simulate")  # da.step.simulate is the function
-    known, module.known_path = module.known_path, lambda *_: None
-    try:
-        yield
-    finally:
-        module.known_path = known
-
-
-def native_side(case: Case) -> tuple[Side, CompiledStep]:
-    """The library: what `simulate` gives to the machine code, caught on its way."""
-    caught = []
-    original = CompiledStep.run
-
-    def catch(self, carry, count, inputs, rows):
-        caught.append((self, carry.copy(), count.copy(), inputs, rows))
-        original(self, carry, count, inputs, rows)
-
-    CompiledStep.run = catch
-    try:
-        with as_unknown():
-            path = da.simulate(case.build(), case.q0, case.v0, h=case.h, steps=STEPS, tolerance=TOLERANCE, throw=False)
-    finally:
-        CompiledStep.run = original
-    if path.outcome.failed:
-        raise RuntimeError(f"the run ended after {path.steps} steps: {path.outcome.name}")
-    code, carry, count, inputs, rows = caught[-1]
-
-    def call() -> int:
-        numbers = count.copy()
-        code.run(carry.copy(), numbers, inputs, rows)
-        return int(numbers[3])
-
-    return Side(call, lambda: rows[:STEPS, : len(case.q0)]), code
+def native_side(case: Case, order: int = 2, h: float | None = None) -> tuple[Side, CompiledStep]:
+    """The library: STEPS base steps, of a composition as many as there are stages."""
+    scheme = da.Scheme(order=order)
+    steps = STEPS // len(scheme.weights)
+    run = caught(lambda: da.simulate(case.build(), case.q0, case.v0, h=h or case.h, steps=steps, tolerance=TOLERANCE,
+                                     throw=False, scheme=scheme, backend="native"))  # fmt: skip
+    return Side(run.call, lambda: run.arguments[3][:steps, : len(case.q0)]), run.code
 
 
 def batch_c_side(library: ctypes.CDLL, name: str, case: Case, q0: np.ndarray, v0: np.ndarray, steps: int) -> Batch:
@@ -117,9 +87,9 @@ def batch_sides(case: Case, q0: np.ndarray, v0: np.ndarray, steps: int, threads:
     caught = []
     original = CompiledStep.run_many
 
-    def catch(self, carry, count, inputs, rows, threads=None):
+    def catch(self, carry, count, inputs, rows, threads=None, between=None):
         caught.append((self, carry.copy(), count.copy(), inputs, rows))
-        original(self, carry, count, inputs, rows, threads)
+        original(self, carry, count, inputs, rows, threads, between)
 
     CompiledStep.run_many = catch
     try:

@@ -15,11 +15,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import truth_flows
+from benchmarks import truth_boundary, truth_flows
 from benchmarks.truth_flows import STEPS as FLOW_STEPS
 
 import dalembert as da
-from dalembert.gallery import ENTRIES
+from dalembert.gallery import ENTRIES, PROBLEMS
 
 STEPS = 500
 SCHEMES: dict[str, da.Scheme] = {
@@ -31,12 +31,17 @@ SCHEMES: dict[str, da.Scheme] = {
     "order 8": da.Scheme(order=8),
 }
 MORE: dict[str, truth_flows.Flow] = {**truth_flows.flows(), **truth_flows.discrete()}
+ENDS = truth_boundary.problems()
+ROWS = [*ENTRIES, *MORE, *ENDS]
 SIGNS = {"holds": "✓", "does not hold": "✗", "hypothesis fails": "–"}
 CLASSES = {"holds": "holds", "does not hold": "broken", "hypothesis fails": "unclaimed"}
 FAMILY = {
     "q of order": "q of its order",
     "v of order": "v of its order",
     "multipliers of order": "multipliers of their order",
+    "the action or cost of order": "the action or cost of its order",
+    "one step in (q, v) of order": "one step in (q, v) of its order p",
+    "one step in λ of order": "one step in λ of its order s",
 }
 HEAD = """# The truth table
 
@@ -55,8 +60,19 @@ nodes, as `DiscreteSystem` takes them: {steps} steps. The claims are those of [t
 """
 
 
+BETWEEN = """## Boundary problems and optimal control
+
+What the windows of `da.solve` and the transcriptions of an optimal control declare, `WindowMap.order` and orders 2 and 4:
+each problem is solved on four meshes that halve each other, and the differences of the paths, at the nodes of the coarsest,
+and of the values fall by that order.
+
+"""
+
+
 def columns_of(name: str) -> dict[str, Any]:
     """The schemes with which a row is measured."""
+    if name in ENDS:
+        return truth_boundary.columns_of(ENDS[name])
     return SCHEMES if name in ENTRIES else MORE[name].columns
 
 
@@ -64,6 +80,8 @@ def verdict_of(name: str, column: str) -> dict[str, Any]:
     """The verdict as data, or why there is none."""
     scheme = columns_of(name)[column]
     try:
+        if name in ENDS:
+            return truth_boundary.orders_of(ENDS[name], column)
         if name in ENTRIES:
             entry = ENTRIES[name]
             return da.verdict(entry.system, scheme, entry.q0, entry.v0, h=entry.h, steps=STEPS).to_dict()
@@ -80,8 +98,9 @@ def page(table: dict[str, dict[str, Any]]) -> str:
     for name, row in table.items():
         if name == next(iter(MORE)):
             parts.append(FLOWS.format(steps=FLOW_STEPS))
-        entry, level = (ENTRIES[name], "##") if name in ENTRIES else (MORE[name], "###")
-        parts.append(f"{level} {entry.title}\n\n`{name}`: {entry.formula}, h = {entry.h:g}\n\n")
+        if name == next(iter(ENDS)):
+            parts.append(BETWEEN)
+        parts.append(_title(name))
         parts.append(_table(row))
         notes = [
             f"- *{scheme}*: refused. {html.escape(found['refused'])}\n"
@@ -90,6 +109,14 @@ def page(table: dict[str, dict[str, Any]]) -> str:
         ]
         parts.append("".join(notes) + "\n" if notes else "")
     return "".join(parts)
+
+
+def _title(name: str) -> str:
+    if name in ENDS:
+        entry = PROBLEMS[ENDS[name]]
+        return f"### {entry.title}: between its ends\n\n`{ENDS[name]}`: {entry.formula}\n\n"
+    entry, level = (ENTRIES[name], "##") if name in ENTRIES else (MORE[name], "###")
+    return f"{level} {entry.title}\n\n`{name}`: {entry.formula}, h = {entry.h:g}\n\n"
 
 
 def _table(row: dict[str, Any]) -> str:
@@ -121,7 +148,7 @@ def _cell(claim: dict[str, Any]) -> str:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("docs"))
-    parser.add_argument("--systems", default=";".join([*ENTRIES, *MORE]))
+    parser.add_argument("--systems", default=";".join(ROWS))
     given = parser.parse_args(arguments)
     file = given.folder / "truth.json"
     table = json.loads(file.read_text()) if file.exists() else {}
@@ -130,7 +157,7 @@ def main(arguments: list[str] | None = None) -> None:
         for title in columns_of(name):
             table[name][title] = verdict_of(name, title)
             print(name, title, table[name][title].get("holds", "refused"), flush=True)
-    table = {name: table[name] for name in [*ENTRIES, *MORE] if name in table}
+    table = {name: table[name] for name in ROWS if name in table}
     file.write_text(json.dumps(table, ensure_ascii=False, indent=1) + "\n")
     (given.folder / "truth.md").write_text(page(table))
 

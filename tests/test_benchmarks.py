@@ -14,8 +14,9 @@ STATEMENT = """
 import sys
 sys.path[:0] = [".", "benchmarks"]
 import banded, batch, call_cost, cases, chain_cost, compare, compile_time, contact, import_time, long_run, round_off, sides
-import sweeps
+import orders, stage_cost, sweeps
 import benchmarks.peers.packages.c_code, benchmarks.peers.problems, benchmarks.peers.report
+import benchmarks.peers.packages.heyoka_ode
 import benchmarks.control.race
 from benchmarks.boundary import race
 assert race.ours(12, 1e-8)[0]().iterations > 0

@@ -16,7 +16,7 @@ from benchmarks.peers.problems import Problem
 # Okabe and Ito's colours, which stay apart for all kinds of colour vision.
 COLOURS = {
     "dalembert": "#000000", "C": "#7f7f7f", "SciPy": "#E69F00", "diffrax": "#0072B2", "SUNDIALS": "#009E73",
-    "CasADi": "#CC79A7",
+    "CasADi": "#CC79A7", "heyoka": "#D55E00",
 }  # fmt: skip
 MARKS, DASHES = "os^DvP", ("-", "--", ":", "-.", (0, (5, 1, 1, 1)), (0, (1, 1)))
 SMALLEST, LARGEST = 1e-11, 1e0

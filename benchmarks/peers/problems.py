@@ -139,6 +139,6 @@ def rolling(
     q0, v0 = np.array(entry.q0), np.array(entry.v0)
     return Problem(
         name, title, entry.system, q0, v0, time, equations, start(q0, v0), np.concatenate([q0, v0]), multipliers,
-        equations.state, step_counts(1000, 10_000_000, 6), c=c, exact=exact, orders=(2, 4, 6, 8), errors=ROLLING_ERRORS,
+        equations.state, step_counts(1000, 10_000_000, 6), c=c, exact=exact, orders=(2, 4, 6, 8, 10), errors=ROLLING_ERRORS,
         constraint=lambda q, v: np.array(equations.velocity([*q, *v], np)),
     )  # fmt: skip

@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from dalembert.store import FileError, from_xarray, load, matches, save, to_xarray
     from dalembert.studies import resume, run_statistics, sweep
     from dalembert.symbolic import SymbolicEquations, from_sympy, symbolic_equations
-    from dalembert.symmetry import FullMotion, Reduced, Symmetries, Symmetry, chaplygin, routh, symmetries
+    from dalembert.symmetry import FullMotion, Reduced, Symmetries, Symmetry, TurnedReduction, chaplygin, routh, symmetries
     from dalembert.systems import (
         AdaptedReference,
         Connection,
@@ -229,6 +229,7 @@ __all__ = [
     "Symmetry",
     "System",
     "TripleMap",
+    "TurnedReduction",
     "VariationalProblem",
     "Verdict",
     "Wheel",

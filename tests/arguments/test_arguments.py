@@ -155,6 +155,13 @@ WRONG = {
         "a longer row": {"x": lambda q: jnp.zeros(3)}, "a shift alone": {"x": [1.0, 0.0]},
         "a nan": {"x": (np.eye(2), [np.nan, 0.0])},
     },
+    "flows": {
+        **ANYTHING, "None": None, "number": 3.0, "empty": [], "function": turn, "texts": ["x"], "three": [(1, 2, 3)],
+        "a pair alone": (np.eye(2), PLACE), "a longer shift": [(np.zeros((2, 2)), [0.0, 1.0, 0.0])],
+        "growth": [(np.eye(2), PLACE)],
+        "all": [(np.zeros((2, 2)), [0.0, 1.0]), (np.zeros((2, 2)), [1.0, 0.0])], "a function inside": [turn],
+        "a nan": [(np.zeros((2, 2)), [np.nan, 0.0])], "nothing": [(np.zeros((2, 2)), PLACE)],
+    },
     "sizes": NO_DATA | {"number": 1.0, "zero": [1.0, 0.0], "negative": [1.0, -1.0], "longer": [1.0, 1.0, 1.0]},
     "single": NO_DATA | {"number": 1.0, "longer": [1.0, 1.0]},
     "group": {**ANYTHING, "None": None, "float": 1.0, "beyond": (7,), "negative": (-1,), "twice": (0, 0), "all": (0, 1),
@@ -324,7 +331,8 @@ CALLS = {
         "generators": "fields or None", "kind": "word", "size": "sizes or None"}),
     "chaplygin": (da.chaplygin, ROLLS | {"v0": [1.0, 0.0], "group": (1,)},
                   {"group": "group", "frame": "frame or None", "size": "sizes or None"}),
-    "routh": (da.routh, STATE | {"group": (1,)}, {"group": "group", "size": "sizes or None"}),
+    "routh": (da.routh, STATE | {"group": (1,)}, {"group": "group", "generators": ELSEWHERE, "size": "sizes or None"}),
+    "routh by generators": (da.routh, STATE | {"generators": [(np.zeros((2, 2)), [0.0, 1.0])]}, {"generators": "flows"}),
     "Reduced.discrete": (lambda h, scheme: rolled().discrete(h, scheme), {"h": 0.1, "scheme": NODES}, {}),
     "Reduced.nodes": (lambda h, scheme: rolled().nodes(h, scheme), {"h": 0.1, "scheme": NODES}, {}),
     "Reduced.velocity": (lambda x, w, t: rolled().velocity(x, w, t), {"x": [0.0], "w": [1.0], "t": 0.0},
@@ -501,7 +509,7 @@ RIGHT = {
     ("ensemble", "system"): {"problem", "discrete"},
     ("sweep", "system"): {"problem", "discrete"},
     ("verdict", "system"): {"problem", "discrete"},
-    ("symmetries", "system"): {"problem"},
+    ("symmetries", "system"): {"problem", "discrete"},
     ("prepare", "branch"): {"plain", "beyond", "no row"},  # seen with the first initial data
     ("System.replace", "on"): {"bool"},
     ("Lyapunov", "actuated"): {"function", "vector"},
@@ -608,7 +616,7 @@ def test_every_class_that_a_user_builds_is_in_the_table():
         "PreparedRun", "Projection", "Provenance", "Redefined", "Reduced",
         "Reduction", "Reference", "Refinement", "Regularity",
         "Replanned", "Residual", "Root", "SchemeClaims", "Sensitivity", "Solution", "Solvability", "Statistics", "Study",
-        "Symmetries", "Symmetry", "SymplecticDefect", "Verdict",
+        "Symmetries", "Symmetry", "SymplecticDefect", "TurnedReduction", "Verdict",
     )  # fmt: skip
     public = {name: getattr(room, name) for room in (da, da.measure, da.manifolds) for name in room.__all__}
     for name, kind in public.items():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dalembert as da
-from dalembert.claims import Finding, flows
+from dalembert.claims import Finding, convergence, flows
 
 HOLDS, FAILS, NOT_CLAIMED = Finding.HOLDS, Finding.FAILS, Finding.HYPOTHESIS_FAILS
 SHIFT = {"shift": lambda q: jnp.ones(1), "growth": lambda q: q}
@@ -44,8 +44,25 @@ def test_the_flow_of_a_variational_problem():
     """The pendulum as a problem of order 1."""
     problem = da.VariationalProblem(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), derivatives=1)
     found = da.verdict(problem, jets=[[1.0], [0.3]], h=0.1, steps=100)
-    assert findings(found) == {"the flow exists": HOLDS, "Υ_d*Ω = Ω": HOLDS, "the energy does not drift": HOLDS}
+    assert findings(found) == {
+        "the flow exists": HOLDS, "Υ_d*Ω = Ω": HOLDS, "the energy does not drift": HOLDS, "q of order 2": HOLDS,
+    }  # fmt: skip
     assert found["Υ_d"].measured < 1e-13
+
+
+def test_a_flow_that_starts_wrong_by_h_has_not_its_order(monkeypatch):
+    """And from nodes nothing is said, because they are those of one step."""
+    problem = da.VariationalProblem(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), derivatives=1)
+    start = convergence.FlowData([[1.0], [0.3]], None, 0.1, 0.0)
+    (claim,) = convergence.flow_orders(problem, None, start)
+    assert claim.finding is HOLDS
+    beside = lambda *given, jets, h, **rest: da.simulate(*given, jets=np.asarray(jets) + 0.1 * h, h=h, **rest)  # noqa: E731
+    monkeypatch.setattr(convergence, "simulate", beside)
+    (claim,) = convergence.flow_orders(problem, None, start)
+    assert claim.finding is FAILS
+    np.testing.assert_allclose(claim.measured, 1.0, atol=0.1)
+    (claim,) = convergence.flow_orders(problem, None, start._replace(jets=None))
+    assert claim.finding is NOT_CLAIMED
 
 
 def test_what_does_not_belong_together_is_said():

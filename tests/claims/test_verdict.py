@@ -215,3 +215,19 @@ def test_functions_without_machine_code_take_the_other_way(particle, monkeypatch
     again = dataclasses.replace(particle).facts
     for name, values in natively.items():
         np.testing.assert_allclose(again[name], values, rtol=1e-12, atol=1e-14)
+
+
+def test_one_step_has_the_declared_order_and_a_scheme_that_declares_more_is_seen(particle, monkeypatch):
+    """(1, 0) of β = 0, Jiménez and Scheurle's integrator; told to be (2, 0) it is called broken, and λ is not."""
+    first = dataclasses.replace(particle, scheme=da.Scheme.jimenez_scheurle(0.0))
+    of_state, of_multipliers = convergence.one_step(first)
+    assert (of_state.claim, of_state.finding) == ("one step in (q, v) of order 1", HOLDS)
+    assert (of_multipliers.claim, of_multipliers.finding) == ("one step in λ of order 0", HOLDS)
+    told = dataclasses.replace(first.scheme.claims(first.system), consistency=(2, 0))
+    monkeypatch.setattr(da.Scheme, "claims", lambda *_: told)
+    of_state, of_multipliers = convergence.one_step(first)
+    assert (of_state.finding, of_multipliers.finding) == (FAILS, HOLDS)
+    np.testing.assert_allclose(of_state.measured, 1.0, atol=0.1)
+    free = subject(da.System(lambda q, v: 0.5 * v @ v), [0.0], [1.0], steps=8)
+    monkeypatch.undo()
+    assert list(convergence.one_step(free)) == []  # it is about constraints on velocities

@@ -169,3 +169,33 @@ def test_mistakes_are_named():
     outside = da.System(lambda q, v: 0.5 * v @ v + jnp.log(q[0] - 5.0))
     with pytest.raises(ValueError, match="only 0 lie on the constraints with finite"):
         da.symmetries(outside, [1.0], [1.0])
+
+
+def on_nodes(slipping=0.0):
+    """A knife edge on nodes, lengths of thousandths: the blade as it stands half way."""
+
+    def blade(a, b):
+        angle, way = 0.5 * (a[2] + b[2]), b - a
+        return jnp.sin(angle) * way[0] - jnp.cos(angle) * way[1] + slipping * a[0] * way[2]
+
+    return da.DiscreteSystem.nonholonomic(
+        lambda a, b: 5.0 * (1e6 * (b - a)[:2] @ (b - a)[:2] + (b[2] - a[2]) ** 2), blade,
+        lambda q: jnp.array([jnp.sin(q[2]), -jnp.cos(q[2]), 0.0]), coordinates=("x", "y", "θ"),
+    )  # fmt: skip
+
+
+def test_symmetries_of_a_discrete_system():
+    """SE(2) of the knife edge, and p_θ; a blade that reads x loses all that moves x; Noether's theorem along a run."""
+    start = [5e-3, 3e-3, 0.4], [1e-4 * np.cos(0.45), 1e-4 * np.sin(0.45), 0.1]
+    size = [1e-3, 1e-3, 1.0]
+    found = da.symmetries(on_nodes(), *start, size=size)
+    assert [one.name for one in found] == ["∂x", "∂y", "-y ∂x + x ∂y + ∂θ", "∂θ"]
+    assert [one.is_symmetry for one in found] == [True, True, True, False]
+    assert [one.conserved for one in found] == [False, False, False, True]
+    left = da.symmetries(on_nodes(1.0), *start, size=size)
+    assert [one.name for one in left if one.is_symmetry] == ["∂y"]
+    path = da.simulate(on_nodes(), nodes=np.array([start[0], np.add(*start)]), h=1.0, steps=20)
+    p = da.measure.momentum(on_nodes(), path, found["∂θ"].generator).values
+    np.testing.assert_allclose(p, 1.0, rtol=1e-10)
+    with pytest.raises(ValueError, match="system: has forces"):
+        da.symmetries(da.DiscreteSystem(lambda a, b: (b - a) @ (b - a), forces=lambda a, b: (a, b)), [1.0], [1.0])

@@ -7,12 +7,12 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from benchmarks.caught import caught
 from benchmarks.peers.measure import Method
 from benchmarks.peers.problems import SAMPLES, Problem
 
 import dalembert as da
 from dalembert.discretize.composition import composition
-from dalembert.native import CompiledStep
 
 MOST_BASE_STEPS = 2_000_000  # of a composition
 
@@ -61,16 +61,5 @@ def _end(problem: Problem, scheme: da.Scheme, steps: int, data):
 
 def run_only(problem: Problem, scheme: da.Scheme, steps):
     """The machine code of the same run, without the checks, the start and the record that `simulate` makes around it."""
-    caught, original = [], CompiledStep.run
-
-    def catch(self, carry, count, inputs, rows):
-        caught.append((self, carry.copy(), count.copy(), inputs, rows))
-        original(self, carry, count, inputs, rows)
-
-    CompiledStep.run = catch
-    try:
-        path = simulate(problem, scheme, int(steps))
-    finally:
-        CompiledStep.run = original
-    code, carry, count, inputs, rows = caught[-1]
-    return lambda: original(code, carry.copy(), count.copy(), inputs, rows), lambda _: compared(problem, path)
+    run = caught(partial(simulate, problem, scheme, int(steps)))
+    return run.call, lambda _: compared(problem, run.path)

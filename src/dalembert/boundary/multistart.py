@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from dalembert.boundary.batch import as_threads
 from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.data.drawn import onto_path_constraints
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import (
@@ -73,8 +74,8 @@ def multistart(
 ) -> Extremals:
     """Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0: extremals of the same problem from many guesses.
 
-    Drawn guesses add Σⱼ aⱼ sin(jπt/T)/j with normal aⱼ to the smooth path through what is given, with controls zero; a seed
-    always draws the same.
+    Drawn guesses add Σⱼ aⱼ sin(jπt/T)/j with normal aⱼ to the smooth path through what is given, with controls zero, and are
+    moved onto constraints φ(q) and φ(q, v), of a plant too, as near as what is given allows; a seed always draws the same.
 
     Args:
         problem: a VariationalProblem of order k, or an OptimalControl.
@@ -125,19 +126,20 @@ def multistart(
         return extremal(problem, again)
 
     base = smooth_start(problem, asked)
-    paths = _draw(base, guesses, spread, seed) if isinstance(guesses, int) else guesses
+    paths = _drawn(base, guesses, spread, seed) if isinstance(guesses, int) else guesses
     requests = [given._replace(guess=g) for g in paths]
     found = extremals_of(problem, asked, requests, workers) if requests else []
     return _distinct(found, base.sizes, certified)
 
 
-def _draw(base: SmoothStart, starts: int, spread: float, seed: int) -> np.ndarray:
-    random, (t, path, sizes) = np.random.default_rng(seed), base
+def _drawn(base: SmoothStart, starts: int, spread: float, seed: int) -> np.ndarray:
+    random, (t, path, sizes, given, rows) = np.random.default_rng(seed), base
     extent = np.ptp(path, axis=0)
     scale = spread * np.where(extent > 0, extent, sizes)
     waves = np.sin(np.pi * np.arange(1, WAVES + 1)[:, None] * (t - t[0]) / (t[-1] - t[0]))
     heights = random.standard_normal((starts, WAVES, path.shape[1])) * scale / np.arange(1, WAVES + 1)[:, None]
-    return path + np.einsum("swn,wt->stn", heights, waves)
+    paths = path + np.einsum("swn,wt->stn", heights, waves)
+    return paths if rows is None or not starts else onto_path_constraints(rows, paths, given, sizes)
 
 
 def _distinct(

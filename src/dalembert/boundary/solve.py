@@ -7,10 +7,12 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
+from dalembert.boundary.data.drawn import Slopes, slopes_of_intervals
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.interior.ipopt import check_ipopt
 from dalembert.boundary.newton.iterate import Settings
@@ -21,6 +23,9 @@ from dalembert.messages import suggesting
 from dalembert.numbers import as_choice, as_flag, as_tolerance, whole_number
 from dalembert.outcome import Outcome
 from dalembert.solution import CriticalPoint, SolveError
+from dalembert.systems.higher.orders import true_orders
+from dalembert.systems.higher.variational import VariationalProblem, constraints_of_order, holonomic_constraints
+from dalembert.tracing import seldom
 
 S = TypeVar("S", bound=CriticalPoint, covariant=True)
 
@@ -169,11 +174,16 @@ def extremals_of(
 
 
 class SmoothStart(NamedTuple):
-    """What a first path is without a guess. t: (N+1,); path: (N+1, n); sizes: (n,), of the coordinates."""
+    """What a first path is without a guess. t: (N+1,); path: (N+1, n); sizes: (n,), of the coordinates.
+
+    given: (N+1, n), which positions are; rows: constraints on positions and velocities of paths (batch, N+1, n), or None.
+    """
 
     t: np.ndarray
     path: np.ndarray
     sizes: np.ndarray
+    given: np.ndarray
+    rows: Callable[[np.ndarray], Slopes] | None = None
 
 
 @functools.singledispatch
@@ -181,8 +191,23 @@ def smooth_start(problem: Any, asked: Asked) -> SmoothStart:
     """The smooth path through what is given."""
     limits = PathLimits(asked.bounds, asked.inequalities)
     base = prepare_problem(problem, [asked.request], asked.grid, asked.scheme, asked.scales, limits)
-    path = base.origin + base.values[0][base.windows.nodes]
-    return SmoothStart(base.windows.t, path, base.sizes(base.extents[0]).positions)
+    path, t = base.origin + base.values[0][base.windows.nodes], base.windows.t
+    given = np.broadcast_to(base.fixed[base.windows.nodes][:, None], path.shape)
+    lowered = true_orders(problem, path.shape[1]) if base.scheme.differenced else problem
+    held = base.scheme.differenced and (lowered.holonomic or any(order == 1 for order, _ in lowered.differential))
+    rows = (lambda paths: Slopes(*map(np.asarray, _intervals(lowered, paths, t)))) if held else None
+    return SmoothStart(t, path, base.sizes(base.extents[0]).positions, given, rows)
+
+
+@seldom
+def _intervals(problem: VariationalProblem, paths, t):
+    """φ(q, v) of each interval, and φ(q) of its end, with their slopes."""
+
+    def rows(a, b, s, h):
+        between = constraints_of_order(problem, 1, [0.5 * (a + b), (b - a) / h], s + 0.5 * h)
+        return jnp.concatenate([between, holonomic_constraints(problem, b, s + h)])
+
+    return slopes_of_intervals(rows, paths, t)
 
 
 def check_seek(options: Settings, bounds: Any, inequalities: Any) -> None:

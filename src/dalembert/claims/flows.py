@@ -12,6 +12,7 @@ import numpy as np
 
 from dalembert.claims.balance import BLOCKS, DIGITS_LEFT, ENERGY, NOETHER, drift_of
 from dalembert.claims.claim import Claim, Promise
+from dalembert.claims.convergence import FlowData, flow_orders
 from dalembert.claims.existence import FLOW, RANK, WINDOWS
 from dalembert.claims.symplectic import EVOLUTION, IDENTITY
 from dalembert.discretize import DiscreteSystem
@@ -124,7 +125,9 @@ def _ranks(promise: Promise, conditions, t) -> Claim:
     return promise.at_least(0.0 if wrong else least, RANK, why)
 
 
-def higher_claims(problem: VariationalProblem, path: Path, scheme, symmetries: Mapping[str, Callable]) -> Iterator[Claim]:
+def higher_claims(
+    problem: VariationalProblem, path: Path, scheme, symmetries: Mapping[str, Callable], start: FlowData
+) -> Iterator[Claim]:
     """Of Υ_d along a run of the flow of order k."""
     found: Any = regularity(problem, path, scheme=scheme, every=max(1, path.steps // WINDOWS))
     yield _ranks(HIGHER, (found.matrix,), found.t)
@@ -147,6 +150,7 @@ def higher_claims(problem: VariationalProblem, path: Path, scheme, symmetries: M
         promise = Promise(f"momentum of {name} is kept", source, "L_d and Φ_d do not change along the symmetry")
         changes = [_change(problem, one, generator, x, s, h) for one, x, s in zip(forms, nodes, begin, strict=True)]
         yield _kept(promise, problem, path, generator, np.array(changes), path.steps, scheme=scheme)
+    yield from flow_orders(problem, scheme, start)
 
 
 _windows = seldom(path_windows)

@@ -44,7 +44,7 @@ def verdict(
     declares. A claim holds as far as was looked: `sampled` says how far.
 
     Of a DiscreteSystem existence of its flow, D_K, the evolution of Ω and momenta of `symmetries`; of a VariationalProblem
-    regularity of Υ_d, Υ_d*Ω = Ω, the drift of the energy and momenta.
+    regularity of Υ_d, Υ_d*Ω = Ω, the drift of the energy, momenta, and the order that its WindowMap declares.
 
     Args:
         system: a System, a DiscreteSystem or a VariationalProblem.
@@ -88,7 +88,9 @@ def verdict(
         path = simulate(system, **given, **options)
         if is_traced(system, path):
             raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
-        return _of_flow(system, path, scheme, _generators(symmetries))
+        derivatives = jets if q0 is None else [q0, v0]
+        begun = convergence.FlowData(derivatives, multipliers, float(step), float(begin))
+        return _of_flow(system, path, scheme, _generators(symmetries), begun)
     if not isinstance(system, System):
         raise TypeError(
             f"system: found {described(system)}; a verdict is about a System, DiscreteSystem or VariationalProblem"
@@ -116,11 +118,11 @@ def verdict(
     )  # fmt: skip
 
 
-def _of_flow(system, path: Path, scheme, symmetries: Mapping[str, Callable]) -> Verdict:
+def _of_flow(system, path: Path, scheme, symmetries: Mapping[str, Callable], start: convergence.FlowData) -> Verdict:
     if isinstance(system, DiscreteSystem):
         claims = tuple(flows.discrete_claims(system, path, symmetries))
     else:
-        claims = tuple(flows.higher_claims(system, path, scheme, symmetries))
+        claims = tuple(flows.higher_claims(system, path, scheme, symmetries, start))
     kind, form = type(system).__name__, "its own nodes" if scheme is None else repr(scheme)
     sampled = (
         f"one run of {path.steps} steps from t = {float(path.t[0]):g}, forms at one to {flows.SAMPLES} runs of its nodes"
@@ -148,6 +150,7 @@ def _claims(subject: Subject, symmetries: Mapping[str, Callable]) -> Iterator[Cl
     yield reversal.self_adjoint(subject)
     yield reversal.reversible(subject)
     yield from convergence.orders(subject)
+    yield from convergence.one_step(subject)
 
 
 def _generators(symmetries: Any) -> dict[str, Callable]:

@@ -60,7 +60,7 @@ Set = Annotated[list[str] | None, typer.Option("--set", help="parameter, such as
 Data = Annotated[str | None, typer.Option(help="numbers between commas, such as 0,1")]
 SchemeName = Annotated[str, typer.Option(help=f"{', '.join(SCHEMES)}, or file.py:name", autocompletion=scheme_names)]
 StarterName = Annotated[str, typer.Option(help=", ".join(STARTERS))]
-OrderNumber = Annotated[int, typer.Option("--order", help="2, or 4, 6, 8 by composition of a self-adjoint scheme")]
+OrderNumber = Annotated[int, typer.Option("--order", help="2, or 4, 6, 8, 10 by composition of a self-adjoint scheme")]
 BranchName = Annotated[
     str | None,
     typer.Option(help=f"{', '.join(BRANCHES)}; :0,1 behind it names the coordinates that count; or file.py:name"),

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from dalembert.boundary.data.bounds import check_given
+from dalembert.boundary.data.drawn import Slopes, slopes_of_intervals
 from dalembert.boundary.data.free_time import fitted
 from dalembert.boundary.data.sizes import extents_of
 from dalembert.boundary.interior.activity import Activity
@@ -28,13 +30,33 @@ from dalembert.control.result import control_solution
 from dalembert.control.solve import ControlSearch, control_search, prepare_control, searched
 from dalembert.control.transcription import ControlData
 from dalembert.solution import ControlSolution
+from dalembert.systems import System
+from dalembert.systems.equations import value
+from dalembert.tracing import seldom
 
 
 @smooth_start.register
 def _(problem: OptimalControl, asked: Asked) -> SmoothStart:
     start = prepare_control(problem, asked)
     assert start.smooth is not None
-    return SmoothStart(start.data.t, start.smooth[0], start.sizes.positions)
+    t, system = start.data.t, problem.system
+    rows = (lambda paths: Slopes(*map(np.asarray, _intervals(system, paths, t)))) if system.constraints else None
+    return SmoothStart(t, start.smooth[0], start.sizes.positions, start.data.given, rows)
+
+
+@seldom
+def _intervals(system: System, paths, t):
+    """φ(q, v) of each interval, and φ(q) of its end, with their slopes."""
+
+    def rows(a, b, s, h):
+        v, middle = (b - a) / h, 0.5 * (a + b)
+        found = [
+            value(system, c, b, v, v, s + h) if c.order == 0 else value(system, c, middle, v, v, s + 0.5 * h)
+            for c in system.constraints
+        ]
+        return jnp.concatenate(found)
+
+    return slopes_of_intervals(rows, paths, t)
 
 
 @extremals_of.register

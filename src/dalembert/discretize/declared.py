@@ -16,6 +16,8 @@ class SchemeClaims:
         keeps_distribution: constraints on velocities hold at the states of the run.
         symplectic: the step is symplectic on T*Q where the system has at most holonomic constraints and no forces.
         source: paper and number.
+        consistency: (p, s) of one step from exact data on D, in (q, v) and in λ at the end of the step; None where there are
+            other constraints than those on velocities, or the step is no map of (q, v).
 
     Example:
         >>> da.Scheme(order=4).claims(pendulum).order
@@ -28,3 +30,4 @@ class SchemeClaims:
     keeps_distribution: bool
     symplectic: bool
     source: str
+    consistency: tuple[int, int] | None = None

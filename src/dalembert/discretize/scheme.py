@@ -52,7 +52,7 @@ class Scheme(eqx.Module):
         variational: the TripleMap of their virtual displacements, Central() by default.
         distribution: the PairMap of constraints on velocities, Beta(½) by default.
         state: which point of the interval the state of drift_kick_drift is; the distribution's map if that is a Beta.
-        order: 2, or 4, 6, 8 by symmetric composition of the step with itself, which has to be self-adjoint.
+        order: 2, or 4, 6, 8, 10 by symmetric composition of the step with itself, which has to be self-adjoint.
 
     Raises:
         TypeError: an argument is no map.
@@ -171,7 +171,8 @@ class Scheme(eqx.Module):
         form, action = self.form_for(system.constraints), self.action_for(system)
         reason = not_self_adjoint(action, self.kinematic, self.variational, self.distribution, self.state)
         order = 1 if reason else self.order
-        between = form == "drift_kick_drift"
+        between, kinds = form == "drift_kick_drift", {c.order for c in system.constraints}
+        one_step = (order, order if order > 2 else 0) if kinds == {1} and form != "nodes" else None
         return SchemeClaims(
             order,
             order,
@@ -179,6 +180,7 @@ class Scheme(eqx.Module):
             keeps_distribution=form == "kick_drift_kick" or (between and self.state == self.distribution),
             symplectic=form == "kick_drift_kick" or (between and self.order == 2),
             source="Jiménez, Scheurle, Def. 5.6" if between else "the discrete equations",
+            consistency=one_step,
         )
 
 

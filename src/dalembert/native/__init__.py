@@ -20,7 +20,8 @@ from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.root.iteration_code import CONVERGED as ROOT_FOUND
 from dalembert.native.root.root import CompiledRoot, compile_root
 from dalembert.native.stepper.arrays import COUNTED, COUNTS, counts
-from dalembert.native.stepper.compiled import CompiledStep, Sample, compile_step, processors
+from dalembert.native.stepper.compiled import CompiledStep, compile_step, processors
+from dalembert.native.stepper.sample import Sample
 from dalembert.native.stepper.step import StepFunctions
 from dalembert.native.trace.elementwise import check_type
 from dalembert.native.trace.place import native_first

@@ -58,6 +58,7 @@ class KnownRun(NamedTuple):
 
 
 _KNOWN: Remembered[list[KnownRun | None]] = Remembered(REMEMBERED)
+_ROOTS: Remembered[tuple[InitialRoot | None]] = Remembered(REMEMBERED)  # also of runs whose data show nothing
 _READ: Remembered[tuple[tuple, Read]] = Remembered(REMEMBERED)  # by the objects, which it holds: none has another's place
 
 
@@ -188,7 +189,8 @@ def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector
     grid, n = options.grid, len(q)
     sizes = check_shapes(system, q, v, grid.t0)
     tree, leaves = taken_apart(system)
-    root = initial_root(refilled(tree, leaves), leaves, n, sum(sizes))
+    key = found.key, n
+    (root,) = _ROOTS.get(key) or _ROOTS.put(key, (initial_root(refilled(tree, leaves), leaves, n, sum(sizes)),))
     if root is None:
         return [None]
     check_maps(_scheme(options), n)

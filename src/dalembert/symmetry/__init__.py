@@ -5,5 +5,6 @@ from dalembert.symmetry.reduced import FullMotion, Reduced
 from dalembert.symmetry.routh import routh
 from dalembert.symmetry.search import symmetries
 from dalembert.symmetry.symmetry import Symmetries, Symmetry
+from dalembert.symmetry.turned import TurnedReduction
 
-__all__ = ["FullMotion", "Reduced", "Symmetries", "Symmetry", "chaplygin", "routh", "symmetries"]
+__all__ = ["FullMotion", "Reduced", "Symmetries", "Symmetry", "TurnedReduction", "chaplygin", "routh", "symmetries"]

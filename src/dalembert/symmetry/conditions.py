@@ -1,7 +1,8 @@
 """What it means that a vector field leaves a Lagrangian, constraints and forces as they are: derivatives at sampled points.
 
 A sample is a jet (q, v, a) of a System, (q, q̇, …, q⁽ᵏ⁾) of a VariationalProblem, as one array (slots, n). ξ moves it along
-(ξ, Dξ v, Dξ a + D²ξ(v, v), …). Every condition is linear in ξ.
+(ξ, Dξ v, Dξ a + D²ξ(v, v), …). Of a DiscreteSystem it is a node, that of the reactions, and the differences of the others
+from it, which an affine ξ moves as it moves velocities. Every condition is linear in ξ.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dalembert.discretize import DiscreteSystem
+from dalembert.discretize.discrete import node_reactions
 from dalembert.systems import System, VariationalProblem
 from dalembert.systems.constraints import WithForces
 from dalembert.systems.equations import all_reactions, first_derivative, force, reactions, value
@@ -21,31 +24,61 @@ from dalembert.systems.higher.variational import density, differential_constrain
 from dalembert.tracing import seldom
 
 Jet = Float[Array, "slots n"]
+Sampled = System | VariationalProblem | DiscreteSystem
 NOISE = 1e-13  # of the largest terms of a condition: what is smaller is rounding, and is not made larger
 
 
-def slots_of(problem: System | VariationalProblem) -> int:
-    """How many derivatives a sample has, q among them."""
+def slots_of(problem: Sampled) -> int:
+    """How many derivatives a sample has, q among them; of a DiscreteSystem how many nodes."""
+    if isinstance(problem, DiscreteSystem):
+        return 2 if problem.kinematic is None else problem.order + 1
     return 3 if isinstance(problem, System) else problem.derivatives + 1
 
 
-def action(problem: System | VariationalProblem, jet: Jet, t) -> Float[Array, ""]:
-    """L."""
+def place_of_node(problem: DiscreteSystem) -> int:
+    """Which node of the window is the first slot."""
+    return 0 if problem.kinematic is None else problem.factor - 1
+
+
+def fastest_slot(problem: Sampled) -> int:
+    """The slot of the highest derivative in L; the difference in L_d."""
+    if isinstance(problem, DiscreteSystem):
+        return max(place_of_node(problem), 1)
+    return 1 if isinstance(problem, System) else problem.derivatives
+
+
+def _nodes(problem: DiscreteSystem, jet: Jet) -> list[Float[Array, "n"]]:
+    """The window."""
+    here, others = place_of_node(problem), [jet[0] + x for x in jet[1:]]
+    return [*others[:here], jet[0], *others[here:]]
+
+
+def action(problem: Sampled, jet: Jet, t) -> Float[Array, ""]:
+    """L, or L_d."""
+    if isinstance(problem, DiscreteSystem):
+        at = max(place_of_node(problem) - 1, 0)
+        return problem.call(problem.lagrangian, *_nodes(problem, jet)[at : at + 2], t=t)
     if isinstance(problem, System):
         return problem.call(problem.lagrangian, jet[0], jet[1], t=t)
     return density(problem, list(jet), t)
 
 
-def equations(problem: System | VariationalProblem, jet: Jet, t) -> Float[Array, "m"]:
+def equations(problem: Sampled, jet: Jet, t) -> Float[Array, "m"]:
     """φ of every constraint, at its own order."""
+    if isinstance(problem, DiscreteSystem):
+        if problem.kinematic is None:
+            return jnp.zeros(0)
+        return jnp.atleast_1d(problem.call(problem.kinematic, *_nodes(problem, jet), t=t))
     if isinstance(problem, System):
         rows = [value(problem, c, jet[0], jet[1], jet[2], t) for c in problem.constraints]
         return jnp.concatenate([jnp.zeros(0), *rows])
     return jnp.concatenate([holonomic_constraints(problem, jet[0], t), differential_constraints(problem, list(jet), t)])
 
 
-def restrictions(problem: System | VariationalProblem, jet: Jet, t) -> Float[Array, "r"]:
+def restrictions(problem: Sampled, jet: Jet, t) -> Float[Array, "r"]:
     """`equations`, and what holonomic constraints demand of the derivatives: zero on the samples."""
+    if isinstance(problem, DiscreteSystem):
+        return equations(problem, jet, t)
     if isinstance(problem, System):
         rates = [first_derivative(problem, c, jet[0], jet[1], t) for c in problem.constraints if c.order == 0]
         return jnp.concatenate([equations(problem, jet, t), *rates])
@@ -85,12 +118,14 @@ class Facts(NamedTuple):
 
 
 @seldom
-def _facts(problem: System | VariationalProblem, jets, times) -> Facts:
+def _facts(problem: Sampled, jets, times) -> Facts:
     def one(jet, t):
         pushed = lambda x: force(problem, x[0], x[1], t) if isinstance(problem, System) else jnp.zeros_like(x[0])  # noqa: E731
         given = lambda x: _given_rows(problem, x, t)  # noqa: E731
         rows = jnp.zeros((0, jet.shape[1]))
-        if isinstance(problem, System):
+        if isinstance(problem, DiscreteSystem):
+            rows = _given_rows(problem, jet, t)
+        elif isinstance(problem, System):
             rows = all_reactions(problem, jet[0], jet[1], jet[2], t)
         return Facts(
             *jax.value_and_grad(lambda x: action(problem, x, t))(jet), pushed(jet), jax.jacfwd(pushed)(jet),
@@ -100,9 +135,11 @@ def _facts(problem: System | VariationalProblem, jets, times) -> Facts:
     return jax.vmap(one)(jets, times)
 
 
-def _given_rows(problem: System | VariationalProblem, jet: Jet, t) -> Float[Array, "g n"]:
+def _given_rows(problem: Sampled, jet: Jet, t) -> Float[Array, "g n"]:
     """R of constraints whose forces the user wrote, or an actuator's; those of Chetaev go with φ."""
     none = jnp.zeros((0, jet.shape[1]))
+    if isinstance(problem, DiscreteSystem):
+        return none if problem.kinematic is None else node_reactions(problem, _nodes(problem, jet), t)
     if not isinstance(problem, System):
         return none
     chosen = [
@@ -111,7 +148,7 @@ def _given_rows(problem: System | VariationalProblem, jet: Jet, t) -> Float[Arra
     return jnp.concatenate([none, *(reactions(problem, c, jet[0], jet[1], jet[2], t) for c in chosen)])
 
 
-def facts_at(problem: System | VariationalProblem, jets: np.ndarray, times: np.ndarray) -> Facts:
+def facts_at(problem: Sampled, jets: np.ndarray, times: np.ndarray) -> Facts:
     """At samples (K, slots, n)."""
     return Facts(*map(np.asarray, _facts(problem, jets, times)))
 
@@ -231,12 +268,12 @@ def relative(balance: LeftSides) -> float:
 
 
 @seldom
-def _restricted(problem: System | VariationalProblem, jets, times):
+def _restricted(problem: Sampled, jets, times):
     of = lambda x, t: restrictions(problem, x, t)  # noqa: E731
     return jax.vmap(of)(jets, times), jax.vmap(jax.jacfwd(of))(jets, times)
 
 
-def restricted(problem: System | VariationalProblem, jets, times) -> tuple[np.ndarray, np.ndarray]:
+def restricted(problem: Sampled, jets, times) -> tuple[np.ndarray, np.ndarray]:
     """`restrictions` (K, r) and their derivatives (K, r, slots, n)."""
     found, slopes = _restricted(problem, jets, times)
     return np.asarray(found), np.asarray(slopes)

@@ -11,9 +11,11 @@ import numpy as np
 
 from dalembert.algebra.least_norm import inverse
 from dalembert.symmetry.chaplygin_equations import with_own
+from dalembert.symmetry.flows import chart_of, in_chart
 from dalembert.symmetry.frames import VelocityFrame, indices_of
 from dalembert.symmetry.reduced import Reduced
-from dalembert.symmetry.samples import Samples, place_of_search, sample
+from dalembert.symmetry.samples import Neighbourhood, Samples, place_of_search, sample
+from dalembert.symmetry.turned import TurnedReduction
 from dalembert.systems import Holonomic, System, check_x64
 from dalembert.systems.checks import RankDeficientError
 from dalembert.systems.equations import all_reactions, force
@@ -26,7 +28,9 @@ POINTS = 24  # states at which the hypotheses are looked at
 SAME = 1e-9  # relative size of what should be zero
 
 
-def routh(system: System, q0, v0, *, group: Any, t0: float = 0.0, size=None) -> Reduced:
+def routh(
+    system: System, q0, v0, *, group: Any = None, generators: Any = None, t0: float = 0.0, size=None
+) -> Reduced | TurnedReduction:
     """d/dt R_ṙ - R_r = f + φ_rᵀλ, R(r, ṙ) = L - μ·ġ with L_ġ = μ: the system without coordinates that nothing reads.
 
     L_ġ = M_gg ġ + M_gr ṙ + … is solved for ġ, so that L has to be quadratic in it: ġ = B ṙ + c, c with μ, and the frame of
@@ -35,24 +39,30 @@ def routh(system: System, q0, v0, *, group: Any, t0: float = 0.0, size=None) -> 
     action whose states are (q, v), of orders 2 to 8, and `reconstruct` leads back to the full run of order 2. (A run of
     nodes begins with a second node, and another μ.)
 
+    With generators, planar rotations and translations in any coordinates that commute, g comes from q = e^{gξ} q̂(r), r the
+    coordinates on a slice across the group. A scheme on R is then another one than on L; `discrete` is the quotient of the
+    full one, R_d(r₀, r₁) = L_d(q̂(r₀), e^{φξ}q̂(r₁)) - μ·φ with ∂L_d/∂φ = μ, and agrees with it to rounding.
+
     Args:
-        system: a System without constraints, or with Holonomic ones that do not read the group's coordinates.
+        system: a System without constraints, or with Holonomic ones, that do not change along the group.
         q0: (n,) where the motion begins.
         v0: (n,) velocities; μ is L_ġ there.
         group: names or numbers of the coordinates that L, forces and constraints do not read; no force acts on them.
+        generators: instead of group a Symmetry of `symmetries`, or a list of these and of pairs (A, b), ξ = A q + b.
         t0: time of (q0, v0).
         size: (n,) how far from q0 it is looked, as for `symmetries`.
 
     Returns:
-        Reduced, with `law` "Routh".
+        Reduced, with `law` "Routh"; with generators a TurnedReduction.
 
     Raises:
-        ValueError: something reads a coordinate of the group, or acts on it; L is not quadratic in ġ; other constraints.
-        RankDeficientError: M_gg is singular at q0.
+        ValueError: something reads a coordinate of the group, or acts on it; L is not quadratic in ġ; other constraints;
+            generators of other groups, or that do not commute.
+        RankDeficientError: M_gg is singular at q0, or the group does not act freely there.
         TypeError: an argument is of the wrong type, or traced.
 
     Source: Marsden, Ratiu, Introduction to Mechanics and Symmetry, Section 8.9; discrete: Jalnapurkar, Leok, Marsden, West,
-    Discrete Routh reduction. What differs: groups of translations, for which no curvature is left.
+    Discrete Routh reduction. What differs: a chart of the group in place of a connection, so that no curvature is left.
 
     Example:
         >>> planar = da.System(lambda q, v: 0.5 * (v[0] ** 2 + (q[0] * v[1]) ** 2) + 1.0 / q[0], coordinates=("r", "θ"))
@@ -64,20 +74,49 @@ def routh(system: System, q0, v0, *, group: Any, t0: float = 0.0, size=None) -> 
     """
     check_x64()
     check_system(system)
+    if (group is None) == (generators is None):
+        raise TypeError("group, generators: give one of the two, coordinates that nothing reads or fields ξ = A q + b")
     place = place_of_search("routh", system, q0, v0, t0, size)
-    q, v, now, _ = place
     for i, c in enumerate(system.constraints):
         if not isinstance(c, Holonomic) or c.virtual is not None:
             raise ValueError(
                 f"constraints[{i}] ({type(c).__name__}): routh takes Holonomic ones without virtual displacements of their "
                 "own; see chaplygin for those on velocities"
             )
-    check_shapes(system, q, v, np.asarray(now))
-    group_at = indices_of(system, group, len(q))
+    check_shapes(system, place.q0, place.v0, np.asarray(place.t0))
+    if generators is None:
+        return _by_coordinates(system, place, indices_of(system, group, len(place.q0)))
+    return _by_generators(system, place, generators)
+
+
+def _by_generators(system: System, place: Neighbourhood, generators: Any) -> TurnedReduction:
+    """In coordinates (r, g), which the group shifts."""
+    q, v, now, size = place
+    inertia = np.abs(np.asarray(_inertia_of(system, q, v, now)))
+    chart = chart_of(generators, q, inertia)
+    names = system.coordinates or tuple(f"q{i}" for i in range(len(q)))
+    shape = tuple(names[i] for i in chart.shape)
+    turns = tuple(_free(f"g{i + 1}" if len(chart.group) > 1 else "g", shape) for i in range(len(chart.group)))
+    x = chart.coordinates(q)
+    there = Neighbourhood(x, chart.velocity(x, v), now, None if size is None else chart.sizes(q, size))
+    shifted = _by_coordinates(in_chart(system, chart, (*shape, *turns)), there, tuple(range(len(shape), len(q))))
+    momentum = chart.along(q).T @ np.asarray(_slope(system, q, v, now))
+    return TurnedReduction(shifted.system, shifted.x0, shifted.w0, system, momentum, shifted, chart, (q, v))
+
+
+def _free(name: str, taken: tuple[str, ...]) -> str:
+    return name if name not in taken else _free(f"{name}_", taken)
+
+
+def _by_coordinates(system: System, place: Neighbourhood, group_at: tuple[int, ...]) -> Reduced:
+    """Without the coordinates with these numbers."""
+    q, v, now, _ = place
     shape = tuple(i for i in range(len(q)) if i not in group_at)
     _check(system, group_at, sample(system, place, POINTS))
     inertia, momentum = (np.asarray(x) for x in _of_group(system, group_at, q, v, now))
-    values = np.linalg.svd(inertia, compute_uv=False)
+    sizes = np.sqrt(np.abs(np.diag(inertia)))  # coordinates of the group may differ in unit
+    sizes = np.where(sizes > 0.0, sizes, 1.0)
+    values = np.linalg.svd(inertia / np.outer(sizes, sizes), compute_uv=False)
     if values[-1] <= 1e-12 * values[0]:
         raise RankDeficientError(
             f"group: its inertia L_ġġ is singular at q0, singular values {values}; ġ cannot be solved for"
@@ -171,6 +210,16 @@ def _on_shape(frame: VelocityFrame, phi: Callable) -> Callable:
 @made
 def _rows(frame: VelocityFrame, reactions: Callable) -> Callable:
     return lambda x, *trailing: jnp.atleast_2d(reactions(frame.section(x), *trailing))[:, _at(frame.shape)]
+
+
+@seldom
+def _inertia_of(system: System, q, v, t):
+    return jax.hessian(lambda u: system.call(system.lagrangian, q, u, t=t))(v).diagonal()
+
+
+@seldom
+def _slope(system: System, q, v, t):
+    return jax.grad(lambda u: system.call(system.lagrangian, q, u, t=t))(v)
 
 
 @seldom

@@ -7,9 +7,18 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from dalembert.discretize import DiscreteSystem
 from dalembert.numbers import as_number, as_numbers, as_vector, is_traced
-from dalembert.symmetry.conditions import Facts, action, facts_at, restricted, slots_of
-from dalembert.systems import System, VariationalProblem
+from dalembert.symmetry.conditions import (
+    Facts,
+    Sampled,
+    action,
+    facts_at,
+    fastest_slot,
+    place_of_node,
+    restricted,
+    slots_of,
+)
 from dalembert.systems.sizes import CONSISTENT, with_inertia
 from dalembert.tracing import seldom
 
@@ -58,12 +67,12 @@ class Samples(NamedTuple):
 @seldom
 def _inertia(problem, jet, t):
     """|∂²L/∂x_j²| of the highest derivative that L reads."""
-    highest = 1 if isinstance(problem, System) else problem.derivatives
+    highest = fastest_slot(problem)
     of = lambda x: action(problem, jet.at[highest].set(x), t)  # noqa: E731
     return abs(jax.hessian(of)(jet[highest]).diagonal())
 
 
-def sample(problem: System | VariationalProblem, place: Neighbourhood, count: int) -> Samples:
+def sample(problem: Sampled, place: Neighbourhood, count: int) -> Samples:
     """At least `count` jets around (q0, v0), on the constraints, some at rest; ValueError where too few are found.
 
     More than `count` are drawn where some have to be left out: with fewer conditions than unknowns fields would be found
@@ -72,6 +81,9 @@ def sample(problem: System | VariationalProblem, place: Neighbourhood, count: in
     q0, v0, t0, size = place
     start = np.zeros((slots_of(problem), len(q0)))
     start[:2] = q0, v0
+    if isinstance(problem, DiscreteSystem):
+        here, each = place_of_node(problem), np.arange(len(start))
+        start[1:] = (each[each != here] - here)[:, None] * v0
     scales = _scales(problem, start, t0, size)
     random, kept = np.random.default_rng(SEED), []
     for _ in range(ROUNDS):
@@ -89,21 +101,21 @@ def sample(problem: System | VariationalProblem, place: Neighbourhood, count: in
 
 def _scales(problem, start: np.ndarray, t0: float, size) -> np.ndarray:
     """How far to look, (slots, n)."""
-    q0, v0 = start[:2]
+    q0, v0 = start[0], np.abs(start[1])
     inertia = np.asarray(_inertia(problem, start, t0))
     place = with_inertia(np.abs(q0) if np.any(q0) else np.abs(v0), inertia, 1.0) if size is None else size
     place = np.where(place > 0.0, place, 1.0)
     speed = with_inertia(np.abs(v0), inertia, SLOW) if np.any(v0) else place
     speed = np.where(speed > 0.0, speed, 1.0)
     time = float(np.min(place / speed))
+    time = 1.0 if isinstance(problem, DiscreteSystem) else time
     return np.stack([place, *(speed / time**j for j in range(len(start) - 1))])
 
 
 def _drawn(problem, start: np.ndarray, t0: float, scales: np.ndarray, count: int, random) -> tuple:
     """(jets, times, facts) of `count` random points, without those that do not come to lie on the constraints."""
     jets = random.uniform(-1.0, 1.0, (count, *start.shape)) * scales
-    jets[: count // 4, 1] = -start[1]
-    jets[: count // 4, 2:] = 0.0
+    jets[: count // 4, 1:] = -start[1:]
     time = float(np.min(scales[0] / scales[1])) if problem.time_dependent else 0.0
     times = t0 + time * random.uniform(-1.0, 1.0, count)
     jets, near = _onto(problem, start + jets, times, scales)

@@ -9,11 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.discretize import DiscreteSystem
 from dalembert.numbers import as_choice, as_tolerance, described
+from dalembert.step.start.checks import check_discrete
 from dalembert.symmetry.conditions import (
     Conditions,
     Directions,
     LeftSides,
+    Sampled,
     affine_directions,
     affine_units,
     conditions,
@@ -42,7 +45,7 @@ LARGEST = 4e7  # numbers in the lifted fields at all samples
 class AffineSearch(NamedTuple):
     """What the doors and their parts hand on: the problem, where it is looked at, and from where on a residual is none."""
 
-    problem: System | VariationalProblem
+    problem: Sampled
     samples: Samples
     tolerance: float
 
@@ -51,7 +54,7 @@ class AffineSearch(NamedTuple):
 
 
 def symmetries(
-    system: System | VariationalProblem,
+    system: System | VariationalProblem | DiscreteSystem,
     q0,
     v0,
     *,
@@ -71,9 +74,9 @@ def symmetries(
     A symmetry with L + dF/dt in place of L is not found (Galilei's), nor one that only holds on the states of one motion.
 
     Args:
-        system: a System or a VariationalProblem.
-        q0: (n,) positions around which it is looked.
-        v0: (n,) velocities.
+        system: a System, a VariationalProblem, or a DiscreteSystem without forces.
+        q0: (n,) positions around which it is looked; of a DiscreteSystem the node of its reactions.
+        v0: (n,) velocities; of a DiscreteSystem the difference q₁ - q₀ of neighbouring nodes.
         generators: name → ξ(q[, t][, p]), or a pair (A, b): these are looked at, and none are searched for.
         kind: which fields are searched: "affine" A q + b, "linear" A q, "translations" b.
         t0: time around which it is looked.
@@ -97,14 +100,18 @@ def symmetries(
         (['-q1 ∂q0 + q0 ∂q1'], 'J = p·ξ is kept (Noether)')
     """
     check_x64()
-    if not isinstance(system, System | VariationalProblem):
-        raise TypeError(f"system: found {described(system)}; give a System or a VariationalProblem")
+    if not isinstance(system, Sampled):
+        raise TypeError(f"system: found {described(system)}; give a System, a VariationalProblem or a DiscreteSystem")
     place = place_of_search("symmetries", system, q0, v0, t0, size)
     n = len(place.q0)
     as_choice(kind, "kind", KINDS, "kinds")
     small = as_tolerance(tolerance)
     if isinstance(system, System):
         check_shapes(system, place.q0, place.v0, np.asarray(place.t0))
+    elif isinstance(system, DiscreteSystem):
+        check_discrete(system, np.stack([place.q0, place.q0 + place.v0]))
+        if system.forces is not None:
+            raise ValueError("system: has forces, impulses at both ends of an interval, which are not looked at here")
     else:
         constraint_numbers(system, n)
     unknowns = n if kind == "translations" else n**2 + n
@@ -142,7 +149,7 @@ def _judged(search: AffineSearch, name: str, function: Callable, pair: tuple | N
     along = Directions(*map(np.asarray, _directions(problem, function, samples.jets, samples.times)))
     largest = {key: relative(x) for key, x in search.conditions(along)._asdict().items()}
     work, order = largest.pop("work"), None
-    if not isinstance(problem, System):
+    if isinstance(problem, VariationalProblem):
         work, order = largest["constraints"], problem.derivatives
     matrix, shift = (None, None) if pair is None else pair
     return Symmetry(name, function, matrix, shift, largest, work, AT_ONE * search.tolerance, order)
@@ -185,7 +192,7 @@ def _searched(search: AffineSearch, kind: Kind) -> Symmetries:
     every, momentum, units = [*cut[:4]], [cut.action, cut.work], affine_units(search.samples.scales)[chosen]
     null = lambda blocks: _null_space(blocks, units, search.tolerance)  # noqa: E731
     space, accepted, rejected = null(every)
-    if isinstance(search.problem, System):
+    if not isinstance(search.problem, VariationalProblem):
         kept, horizontal = null([*every, cut.work])[0], null(momentum)[0]
     else:
         kept, horizontal = space, space

@@ -36,6 +36,8 @@ def _rows(g: Graph, outputs: Sequence[int], column: dict[int, int]) -> dict[int,
             row = {column[i]: g.one}
         elif op in ("const", "var", "branch") or g.kind[i] != "f":
             continue
+        elif op in ("solve", "entry"):
+            raise Unsupported("custom_linear_solve", "has no derivative here")
         else:
             row = _picked(g, rows, *operands) if op == "pick" else _row(g, rows, op, i, tuple(operands))
         if row:

@@ -145,6 +145,10 @@ class Graph:
         key = ("pick", branch, k)
         return self._intern(key, key, self.kind[self.nodes[branch][2][k]])
 
+    def entry(self, system: int, k: int) -> int:
+        """Unknown k of ("solve", *A by columns, *b), A x = b: by LAPACK at run time, NaN where A is singular."""
+        return self._intern(key := ("entry", system, k), key, "f")
+
     def power(self, x: int, exponent: float) -> int:
         """x to a power of halves: by repeated squaring, and x^(k+½) = xᵏ √x."""
         result, base, left = None, x, int(abs(exponent))
@@ -273,10 +277,6 @@ def _or(g: Graph, a: int, b: int) -> int | None:
     return a if a == b else None
 
 
-def _extreme(g: Graph, a: int, b: int) -> int | None:
-    return a if a == b else None
-
-
 def _narrow(op: str) -> Callable[[Graph, int], int | None]:
     """An integer that is narrow already, or was a truth value, is as it was."""
 
@@ -295,6 +295,6 @@ def _abs(g: Graph, a: int) -> int | None:
 
 _RULES = {
     "add": _add, "sub": _sub, "mul": _mul, "div": _div, "neg": _neg, "pow": _pow, "select": _select,
-    "and": _and, "or": _or, "max": _extreme, "min": _extreme, "abs": _abs,
+    "and": _and, "or": _or, **dict.fromkeys(("max", "min"), lambda g, a, b: a if a == b else None), "abs": _abs,
     **{name: _narrow(name) for name in NARROW},
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -19,10 +20,15 @@ def paired(combine: Callable[[T, T], T], terms: list[T], empty: T) -> T:
     return terms[0] if terms else empty
 
 
+def size_of_system(operands: int) -> int:
+    """n of a system that is solved, with n² + n operands."""
+    return math.isqrt(operands)
+
+
 def operands(node: Node) -> tuple[int, ...]:
     """Indices a node refers to, both sides of a branch among them."""
     if node[0] in ("const", "var"):
         return ()
     if node[0] == "branch":
         return (node[1], *node[2], *node[3])
-    return (node[1],) if node[0] == "pick" else node[1:]
+    return (node[1],) if node[0] in ("pick", "entry") else node[1:]

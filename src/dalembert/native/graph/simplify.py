@@ -23,6 +23,10 @@ def rebuilt(g: Graph, node: Node, new: Callable[[int], int]) -> int:
         return g.branch(new(args[0]), [new(j) for j in args[1]], [new(j) for j in args[2]])
     if op == "pick":
         return g.pick(new(args[0]), args[1])
+    if op == "entry":
+        return g.entry(new(args[0]), args[1])
+    if op == "solve":
+        return g.raw(op, *(new(j) for j in args))
     return g.apply(op, *(new(j) for j in args))
 
 
@@ -51,7 +55,7 @@ class _Factored:
 
     def visit(self, i: int) -> None:
         g, node = self.g, self.g.nodes[i]
-        if node[0] in ("branch", "pick") or g.kind[i] != "f":
+        if node[0] in ("branch", "pick", "solve", "entry") or g.kind[i] != "f":
             self.whole[i] = i if node[0] in ("const", "var") else rebuilt(g, node, self.value)
             self.form[i] = (g.one, self.whole[i])
         elif self.level(i) == 0:

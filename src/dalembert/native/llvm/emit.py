@@ -9,6 +9,7 @@ from dalembert.native.graph.graph import Graph
 from dalembert.native.graph.operations import COMPARISONS, LIBRARY
 from dalembert.native.llvm import integers
 from dalembert.native.llvm.builder import PURE, Code
+from dalembert.native.llvm.lapack import solution
 from dalembert.native.llvm.vector_math import vector_function
 
 Values = dict[int, str]  # node → name of its value
@@ -84,9 +85,11 @@ class Emitter:
             raise KeyError(f"input {args[0]}[{args[1]}] has no value here")
         if op == "branch":
             return self._branch(args, values, fast) if code.width == 1 else self._sides(args, values, fast)
-        if op == "pick":
+        if op in ("pick", "entry"):
             return values[args[0]].split()[args[1]]
         x, kind = [values[j] for j in args], g.kind[args[-1]]
+        if op == "solve":
+            return " ".join(solution(code, x))
         if op == "select":
             return code.let(f"select {code.truth} {x[0]}, {self._type(kind)} {x[1]}, {self._type(kind)} {x[2]}")
         if op in ("float", "int"):

@@ -8,6 +8,7 @@ import functools
 from typing import Any
 
 from dalembert.native.graph.graph import Unsupported
+from dalembert.native.llvm import lapack
 
 OPTIMIZATION = 2
 VECTOR_LIBRARY = "libmvec.so.1"  # of the GNU C library on x86-64; errors of at most 4 units in the last place
@@ -79,6 +80,8 @@ class Loaded:
 
     def __init__(self, data: bytes):
         llvm = binding()
+        if lapack.NAME.encode() in data:
+            llvm.add_symbol(lapack.NAME, lapack.address())
         empty = llvm.parse_assembly("")
         self._engine = llvm.create_mcjit_compiler(empty, target(*host()))
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ctypes import addressof, c_double
 from typing import Any
 
@@ -15,7 +15,6 @@ import numpy as np
 
 from dalembert.native.chunks import CODE, LAST, K, ended, go_on, interrupted, watched
 from dalembert.native.graph.dependence import reached
-from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
 from dalembert.native.llvm.jit import Loaded, lanes_of_processor
@@ -23,6 +22,7 @@ from dalembert.native.stepper.arrays import COUNTED, Layout
 from dalembert.native.stepper.batch import TABLE, WORTH_THREADS, ensemble
 from dalembert.native.stepper.lane_frame import LaneFrame
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan, choose_plan, graph_outputs
+from dalembert.native.stepper.sample import Sample
 from dalembert.native.stepper.scalar_frame import ScalarFrame
 from dalembert.native.stepper.step import StepFunctions, Translated, translate
 from dalembert.native.stepper.step_code import StepCode
@@ -32,17 +32,6 @@ from dalembert.outcome import Outcome
 Between = Callable[[], None] | None
 SAVED = COUNTED.offset("saved")
 NEVER = np.zeros(1, np.int64)  # of runs that nobody can end
-
-
-@dataclasses.dataclass
-class Sample:
-    """A state at which the pivots are chosen: q, s, t, h, and p (the program's arrays, flat)."""
-
-    q: np.ndarray
-    s: np.ndarray
-    t: float
-    h: float
-    p: np.ndarray
 
 
 @dataclasses.dataclass
@@ -198,13 +187,14 @@ def processors() -> int:
 @refusing
 def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> CompiledStep:
     """Translate and compile a step; Unsupported tells what cannot be translated."""
-    translated = translate(step)
+    translated = translate(step, sample)
     layout = Layout(
         n=step.n, k=step.k, z=len(translated.f), m=len(translated.multipliers), r=sum(step.reduced),
         p=len(sample.p), captured=len(translated.captured), stages=len(step.weights),
         sides=2 if min(step.weights) < 0 else 1,
     )  # fmt: skip
-    plan = choose_plan(translated, _samples(translated, sample))
+    at = sample.near(translated.graph, np.array(translated.guess), translated.captured)
+    plan = choose_plan(translated, at(translated.jacobian))
     outputs = graph_outputs(translated, plan)
     text = StepCode(ScalarFrame(translated, layout, outputs, plan)).text()
     solver = cache.load(pivoted_solver(None if plan is not None else layout.z), plain=False)
@@ -223,22 +213,3 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
         code,
         solver,
     )
-
-
-def _samples(step: Translated, sample: Sample) -> np.ndarray:
-    """The Jacobian near the guess, at a few points, (s, n, n)."""
-    inputs = {
-        "q": sample.q, "s": sample.s, "t": np.array([sample.t]), "h": np.array([sample.h]), "p": sample.p,
-        "captured": step.captured, "held_force": np.zeros(len(sample.q)),
-    }  # fmt: skip
-    guess = evaluate(step.graph, step.guess, inputs).astype(float)
-    entries = [int(i) for i in step.jacobian.ravel()]
-    values = [evaluate(step.graph, entries, {**inputs, "z": z}).astype(float) for z in _around(guess)]
-    return np.stack(values).reshape(-1, *step.jacobian.shape)
-
-
-def _around(z: np.ndarray) -> Sequence[np.ndarray]:
-    """Points near z, the same at every call, so that the same program gives the same code."""
-    noise: Any = np.random.default_rng(0)
-    size = 1e-2 * (np.max(np.abs(z), initial=0.0) or 1.0)
-    return [z + size * noise.standard_normal(z.shape) for _ in range(2)]

@@ -14,6 +14,7 @@ import numpy as np
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.graph.dependence import Dependence
 from dalembert.native.graph.graph import Graph
+from dalembert.native.stepper.sample import Sample
 from dalembert.native.trace.proof import Equations
 from dalembert.native.trace.tracer import Tracer
 
@@ -125,8 +126,8 @@ class Translated:
         return self.equations.affine(self.everything, self.everything)
 
 
-def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
-    """Trace every function of the step once, into one graph."""
+def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 400_000) -> Translated:
+    """Trace every function of the step once, into one graph. sample: a state at which pivots are chosen."""
     graph = Graph(limit)
     tracer, n, k = Tracer(graph), step.n, step.k
     q, s, t, h = (graph.vector(*x) for x in (("q", n), ("s", k), ("t", 1), ("h", 1)))
@@ -146,6 +147,7 @@ def translate(step: StepFunctions, limit: int = 400_000) -> Translated:
 
     (guess,) = trace(step.guess, q, s, t, h)
     z, w = graph.vector("z", guess.size), graph.vector("w", guess.size)
+    tracer.samples = sample and sample.near(graph, guess, tracer.captured)
     s_rest, w_rest = graph.vector("s_compensation", k), graph.vector("w_compensation", guess.size)
     f, jacobian = trace(_with_jacobian(step.residual), z, q, s, t, h, held_force)
     (scale,) = trace(step.scale, w, q, s, h)

@@ -1,20 +1,27 @@
-"""Linear algebra primitives on arrays of graph nodes: small systems, written out.
+"""Linear algebra primitives on arrays of graph nodes: small systems, written out, and larger ones.
 
-A pivot is chosen at run time by comparisons, as LAPACK does, but only among entries that are not zeros of the structure.
+A pivot of a small system is chosen at run time by comparisons, as LAPACK does, but only among entries that are not zeros of
+the structure.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from dalembert.native.graph.elimination import GROWTH, choose_order, eliminate
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.trace.elementwise import Nodes, constants, elementwise
 
 LARGEST = 12  # rows of a matrix inside the user's functions that is factored by written-out operations
+LARGEST_DENSE = 100  # rows of one that LAPACK factors
+SPARSE = 0.5  # of the operations of a dense elimination: with fewer, pivots that a sample chose are written out
+Samples = Callable[[Nodes], np.ndarray] | None  # (…) nodes → (s, …) numbers
 
 
 def _bring_largest(g: Graph, k: int, matrix: Nodes, *others: Nodes) -> int:
@@ -94,7 +101,28 @@ def independent_blocks(pattern: np.ndarray) -> list[np.ndarray]:
     return blocks
 
 
-def linear_solve(g: Graph, matvec: Callable[[list[Nodes]], list[Nodes]], right: list[Nodes]) -> list[Nodes]:
+def solve_large(g: Graph, matrix: Nodes, right: Nodes, samples: Samples) -> list[int]:
+    """x with A x = b: where A is sparse, by pivots that are chosen from a sample and checked at run time; by LAPACK where
+    the check fails, and where A is dense."""
+    n = len(right)
+    if n > LARGEST_DENSE:
+        raise Unsupported("custom_linear_solve", f"of {n} equations inside a function")
+    system = g.raw("solve", *matrix.T.ravel().tolist(), *right.tolist())
+    dense = [g.entry(system, k) for k in range(n)]
+    pattern, order = matrix != g.zero, None
+    if samples is not None:
+        with contextlib.suppress(KeyError):  # an input that the sample does not know
+            order = choose_order(pattern, np.ones(pattern.shape, int), samples(matrix))
+    if order is None or order.operations > SPARSE * 2.0 / 3.0 * n**3:
+        return dense
+    found = eliminate(g, right.tolist(), matrix, order, lambda _: 1, GROWTH["linear"])
+    good = g.apply("agree", g.apply("le", found.check, g.constant(GROWTH["linear"])))
+    return g.choose(good, [found.update[j] for j in range(n)], dense)
+
+
+def linear_solve(
+    g: Graph, matvec: Callable[[list[Nodes]], list[Nodes]], right: list[Nodes], samples: Samples = None
+) -> list[Nodes]:
     """x with matvec(x) = b: the matrix is read off from its columns, and solved in independent blocks."""
     sizes = [r.size for r in right]
     total, columns = sum(sizes), []
@@ -106,9 +134,8 @@ def linear_solve(g: Graph, matvec: Callable[[list[Nodes]], list[Nodes]], right: 
     matrix, b = np.stack(columns, axis=1), np.concatenate([r.ravel() for r in right])
     x = np.empty_like(b)
     for block in independent_blocks(matrix != g.zero):
-        if len(block) > LARGEST:
-            raise Unsupported("custom_linear_solve", f"of {len(block)} equations inside a function")
-        x[block] = solve(g, matrix[np.ix_(block, block)], b[block])
+        way = solve if len(block) <= LARGEST else functools.partial(solve_large, samples=samples)
+        x[block] = way(g, matrix[np.ix_(block, block)], b[block])
     parts = np.split(x, np.cumsum(sizes)[:-1])
     return [p.reshape(r.shape) for p, r in zip(parts, right, strict=True)]
 

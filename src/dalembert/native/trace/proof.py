@@ -18,7 +18,7 @@ from dalembert.native.graph.nodes import operands
 from dalembert.native.graph.operations import LIBRARY
 from dalembert.native.trace.elementwise import Nodes
 
-ANALYTIC = frozenset(["add", "sub", "mul", "div", "neg", "sqrt"]) | LIBRARY - {"fmod", "atan2"}
+ANALYTIC = frozenset(["add", "sub", "mul", "div", "neg", "sqrt", "solve", "entry"]) | LIBRARY - {"fmod", "atan2"}
 CONTINUOUS = frozenset(["abs", "max", "min"])
 # What passes on what its operands are. The condition of a choice is a truth value, that is a comparison.
 PASSING = frozenset(["const", "var", "select", "branch", "and", "or", "xor", "not", "float"])

@@ -22,7 +22,7 @@ from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.graph.simplify import replaced
 from dalembert.native.trace.elementwise import ELEMENTWISE, Nodes, check_type, constants, narrowed
 from dalembert.native.trace.indexing import STRUCTURE
-from dalembert.native.trace.linear_algebra import LINEAR, linear_solve
+from dalembert.native.trace.linear_algebra import LINEAR, Samples, linear_solve
 from dalembert.native.trace.place import place_of, told
 from dalembert.tracing import reading
 
@@ -39,10 +39,11 @@ class Tracer:
     """Translates functions into one graph, and collects the values of captured arrays in the order they are met.
 
     declared: nodes whose effect on a derivative is what somebody says, by stop_gradient or a rule of their own.
+    samples: nodes ↦ numbers they may have, for the choice of pivots; None where nobody knows.
     """
 
-    def __init__(self, graph: Graph):
-        self.graph = graph
+    def __init__(self, graph: Graph, samples: Samples = None):
+        self.graph, self.samples = graph, samples
         self.captured: list[float] = []
         self.declared: set[int] = set()
         self._seen: dict[int, tuple[Any, Nodes]] = {}
@@ -234,7 +235,8 @@ def _scan(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
 def _custom_linear_solve(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:
     lengths = eqn.params["const_lengths"]
     fixed, right = x[: lengths.matvec], x[sum(lengths) :]
-    return linear_solve(tracer.graph, lambda y: tracer.closed(eqn.params["jaxprs"].matvec, [*fixed, *y]), right)
+    image = lambda y: tracer.closed(eqn.params["jaxprs"].matvec, [*fixed, *y])  # noqa: E731
+    return linear_solve(tracer.graph, image, right, tracer.samples)
 
 
 def _jacobian(tracer: Tracer, eqn, x: list[Nodes]) -> list[Nodes]:

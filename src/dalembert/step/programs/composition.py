@@ -3,9 +3,9 @@
 from typing import Any, final
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
+from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.step.programs.base import Outputs, StepProgram
 from dalembert.step.programs.node import KickDriftKick, NodeProgram
 from dalembert.systems import Lyapunov, System
@@ -82,12 +82,15 @@ class Composed(StepProgram):
         return self.base.velocity(s)
 
     def outputs(self, z, q, s, t, h, held_force):
+        if not self.system.constraints:
+            return self.base.outputs(z, q, s, t, h, held_force)
         increment, v = self.base.advance(z, q, s, t, h)
         x, n = q + increment, q.shape[0]
         start = jnp.concatenate([(v - s) / h, self.base.outputs(z, q, s, t, h, held_force).multipliers])
         equations = lambda y: kkt_residual(self.system, x, v, t + h, y).at[:n].add(-held_force)  # noqa: E731
         second = any(c.order == 2 and not isinstance(c, Lyapunov) for c in self.system.constraints)
         for _ in range(_ITERATIONS if second else 1):
-            start = start - jnp.linalg.solve(jax.jacfwd(equations)(start), equations(start))
+            left, jacobian = value_and_jacobian(equations, start)
+            start = start - jnp.linalg.solve(jacobian, left)
         rows = all_reactions(self.system, x, v, start[:n], t + h)
         return Outputs(start[n:], rows.T @ start[n:])

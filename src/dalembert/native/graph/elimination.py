@@ -1,4 +1,4 @@
-"""Newton's linear system written out: pivots chosen once, from structure and a numeric sample, then checked at run time."""
+"""A linear system written out: pivots chosen once, from structure and a numeric sample, then checked at run time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dalembert.native.graph.graph import Graph
-from dalembert.native.trace.elementwise import Nodes
+
+Nodes = np.ndarray  # of int64: indices into a Graph
 
 THRESHOLD = 0.1  # a pivot of the sample is at least this part of the largest entry of its column, rows scaled
 # Limits of the sum of squares of the scaled multipliers; beyond them the pivoted solver takes over. An iteration corrects

@@ -1,0 +1,76 @@
+"""Guesses that multistart draws lie on the constraints, those on velocities too, and more of them lead somewhere."""
+
+import importlib
+
+import jax.numpy as jnp
+import numpy as np
+
+import dalembert as da
+from dalembert.boundary.data.boundary_data import TimeGrid
+from dalembert.boundary.data.drawn import Slopes, onto_path_constraints
+from dalembert.boundary.prepare import Request
+from dalembert.boundary.solve import Asked, settings, smooth_start
+from dalembert.gallery.knife_edge import REST, TIME, knife_edge
+
+multistart = importlib.import_module("dalembert.boundary.multistart")
+SIDEWAYS = {"initial": (REST, REST), "final": ((0.0, 1.0, 0.0), REST), "T": TIME, "steps": 40}
+
+
+def slip(path, t):
+    """-sin θ ẋ + cos θ ẏ half way between the nodes."""
+    v, angle = np.diff(path, axis=-2) / np.diff(t)[:, None], 0.5 * (path[..., 1:, 2] + path[..., :-1, 2])
+    return -np.sin(angle) * v[..., 0] + np.cos(angle) * v[..., 1]
+
+
+def guesses_of(monkeypatch, call):
+    """What `_drawn` draws in a call."""
+    seen, drawn = [], multistart._drawn
+    monkeypatch.setattr(multistart, "_drawn", lambda *given: seen.append((given[0].t, drawn(*given))) or seen[-1][1])
+    return call(), *seen[0]
+
+
+def test_guesses_for_a_knife_edge_do_not_slip_and_all_lead_somewhere(monkeypatch):
+    found, t, paths = guesses_of(monkeypatch, lambda: da.multistart(knife_edge(), 12, **SIDEWAYS))
+    assert np.max(np.abs(slip(paths, t))) < 1e-5
+    ends = np.broadcast_to([REST, (0.0, 1.0, 0.0)], (12, 2, 3))
+    np.testing.assert_allclose(paths[:, [0, -1]], ends, atol=1e-14)
+    assert np.ptp(paths[:, 20], axis=0).min() > 0.1  # and are as different as before
+    assert found.failed == 0
+    monkeypatch.setattr(multistart, "onto_path_constraints", lambda rows, paths, *_: paths)
+    before = da.multistart(knife_edge(), 12, **SIDEWAYS)
+    assert before.failed >= 3
+    np.testing.assert_allclose(found.solutions[0].cost, before.solutions[0].cost, rtol=1e-9)
+
+
+def test_constraints_of_a_variational_problem_on_velocities_and_positions():
+    """A car of least acceleration on a cylinder of radius 1000, in these units: φ(q, v) between the nodes, φ(q) at them."""
+    far = 1000.0
+    car = da.VariationalProblem(
+        lambda q, v, a: 0.5 * a @ a, [
+            lambda q, v, a: (-jnp.sin(q[2]) * v[0] + jnp.cos(q[2]) * v[1]) / far,
+            da.Holonomic(lambda q: (q[0] ** 2 + q[3] ** 2) / far**2 - 1.0),
+        ], derivatives=2,
+    )  # fmt: skip
+    ends = Request(([0.0, 0.0, 0.0, far],), ([0.5 * far, 0.2 * far, 0.0, np.sqrt(0.75) * far],))
+    asked = Asked(ends, TimeGrid(2.0, 20, None), None, None, settings(1e-9, 10, "minimum"), False)
+    paths, t = multistart._drawn(smooth_start(car, asked), 3, 0.5, 0), np.linspace(0.0, 2.0, 21)
+    assert np.max(np.abs(slip(paths, t))) < 1e-5 * far
+    np.testing.assert_allclose(np.hypot(paths[..., 0], paths[..., 3]), far, rtol=1e-7)
+
+
+def test_what_cannot_be_met_is_met_as_well_as_it_can():
+    """x ẋ = 1 from x = 0 to x = 0 has no path; the sum of squares of the misses falls, and nothing becomes infinite."""
+    t = np.linspace(0.0, 1.0, 11)
+
+    def rows(paths):
+        a, b = paths[:, :-1, 0], paths[:, 1:, 0]
+        values = 0.5 * (b**2 - a**2) / 0.1 - 1.0
+        return Slopes(values[..., None], (-a / 0.1)[..., None, None], (b / 0.1)[..., None, None])
+
+    path = np.sin(np.pi * t)[None, :, None]
+    ends = np.zeros((11, 1), dtype=bool)
+    ends[[0, -1]] = True
+    moved = onto_path_constraints(rows, path, ends, np.ones(1))
+    assert np.all(np.isfinite(moved))
+    assert np.sum(rows(moved).values ** 2) < np.sum(rows(path).values ** 2)
+    np.testing.assert_array_equal(moved[0, [0, -1]], path[0, [0, -1]])
