@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
+SOAK ?= 600
 
 # What the lowest versions have to show: steps of every form on both back-ends, against dense oracles and their orders; boundary
 # problems against dense KKT systems and closed forms.
@@ -25,7 +26,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lowest package check format lint types docs browser examples notebooks pictures truth clean
+.PHONY: help demo test lowest package check format lint types docs browser examples notebooks pictures soak truth clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -49,6 +50,9 @@ package: $(VENV)/.created  ## build sdist and wheel into dist; the wheel runs th
 lowest: package  ## and with these lowest versions run tests of step and boundary
 	$(LOWEST_INSTALL) "$$(ls dist/*.whl)[test]"
 	PYTHONPATH= $(LOWEST)/bin/python -m pytest -q -n $(WORKERS) --dist worksteal $(LOWEST_TESTS)
+
+soak: $(VENV)/.with-run  ## random systems, interrupts, kills, full disks, flipped bytes: ten minutes, or SOAK=3600 seconds
+	$(BIN)/python -m benchmarks.soak --seconds $(SOAK) --folder out/soak
 
 truth: $(VENV)/.with-run  ## measure the truth table again: every system with every scheme; minutes
 	$(BIN)/python -m benchmarks.truth docs

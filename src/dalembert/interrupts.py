@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
+class Leaving(Exception):
+    """Work is left where it stands, inside of what holds Ctrl-C back: what it has come to is whole."""
+
+
 class Noted:
-    """Whether Ctrl-C was pressed since it was held back."""
+    """Whether Ctrl-C was pressed since it was held back. keeping: whether there is already something to keep."""
 
     pressed = False
 
+    def __init__(self, keeping: bool = True):
+        self.keeping = keeping
+
 
 _HELD: list[Noted] = []
+AGAIN = 0.02  # seconds
 
 
 def wanted() -> bool:
@@ -23,18 +33,30 @@ def wanted() -> bool:
     return bool(_HELD) and _HELD[0].pressed
 
 
+def keep() -> None:
+    """From here on something is there that Ctrl-C shall not lose."""
+    for noted in _HELD:
+        noted.keeping = True
+
+
+def leave_if_wanted() -> None:
+    """Leaving where Ctrl-C was pressed."""
+    if wanted():
+        raise Leaving
+
+
 @contextlib.contextmanager
-def held_back() -> Iterator[Noted]:
+def held_back(keeping: bool = True) -> Iterator[Noted]:
     """Ctrl-C does not break off what is inside, which asks `wanted` now and then; who holds it back answers it at the end.
 
-    Pressed again it breaks off. Where another handler than Python's own answers it, and in other threads than the first,
-    nothing changes.
+    keeping: False until `keep` is called, as long as nothing is lost by breaking off. Pressed again it breaks off. Where
+    another handler than Python's own answers it, and in other threads than the first, nothing changes.
     """
     plain = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not plain or threading.current_thread() is not threading.main_thread():
         yield Noted()
         return
-    noted = Noted()
+    noted = Noted(keeping)
     _HELD.append(noted)
     signal.signal(signal.SIGINT, _note)
     try:
@@ -45,10 +67,38 @@ def held_back() -> Iterator[Noted]:
 
 
 def _note(number: int, frame: Any) -> None:
-    if wanted():
+    if wanted() or not all(noted.keeping for noted in _HELD):
         raise KeyboardInterrupt
     if _HELD:
         _HELD[0].pressed = True
+
+
+@contextlib.contextmanager
+def unbroken() -> Iterator[None]:
+    """Ctrl-C is answered after what is inside, such as an import: a library that is broken off while it loads stays half
+    loaded, and cannot be loaded again."""
+    with held_back() as noted:
+        yield
+    if noted.pressed:
+        raise KeyboardInterrupt
+
+
+def hear_in_collections() -> None:
+    """JAX looks for its garbage in a function of Python's, in which Python ignores whatever is raised: of 60 presses of
+    Ctrl-C in long calls 3 were lost there. Such a press comes again."""
+    for i, callback in enumerate(gc.callbacks):
+        if getattr(callback, "__name__", "") == "_xla_gc_callback":
+            gc.callbacks[i] = _hearing(callback)
+
+
+def _hearing(callback: Callable[..., Any]) -> Callable[..., None]:
+    def collect(*given: Any) -> None:
+        try:
+            callback(*given)
+        except KeyboardInterrupt:
+            threading.Timer(AGAIN, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    return collect
 
 
 class Interrupted(KeyboardInterrupt):
@@ -67,9 +117,12 @@ class Interrupted(KeyboardInterrupt):
         20
     """
 
-    def __init__(self, path: object):
-        self.path = path
-        super().__init__(str(path.describe()) if hasattr(path, "describe") else "")  # type: ignore[attr-defined]
+    def __init__(self, path: Any):
+        super().__init__(path)
 
-    def __reduce__(self):
-        return type(self), (self.path,), vars(self)
+    @property
+    def path(self) -> Any:
+        return self.args[0]
+
+    def __str__(self) -> str:
+        return str(self.path.describe()) if hasattr(self.path, "describe") else ""

@@ -25,16 +25,18 @@ class Lazy(eqx.Module):
         return made
 
     @classmethod
-    def later(cls, fields: Callable[[], dict[str, Any]]) -> Self:
-        """One whose fields are made when the first of them is asked for; `fields` gives the same whenever it is called."""
+    def later(cls, fields: Callable[[], dict[str, Any]], **known: Any) -> Self:
+        """One whose other fields are made when the first of them is asked for; `fields` gives the same whenever it
+        is called."""
         made = object.__new__(cls)
-        object.__getattribute__(made, "__dict__")[_LATER] = fields
+        object.__getattribute__(made, "__dict__").update(known, **{_LATER: fields})
         return made
 
     if not TYPE_CHECKING:
 
         def __getattribute__(self, name: str) -> Any:
-            if _LATER in object.__getattribute__(self, "__dict__"):
+            state = object.__getattribute__(self, "__dict__")
+            if _LATER in state and name not in state:
                 _fields_of(self)
             found = super().__getattribute__(name)
             if type(found) is not np.ndarray:
@@ -57,7 +59,8 @@ def _fields_of(one: Lazy) -> dict[str, Any]:
 
 def as_left(one: Lazy, name: str) -> Any:
     """A field as it is, of NumPy where nobody has asked for it."""
-    return _fields_of(one)[name]
+    state = object.__getattribute__(one, "__dict__")
+    return state[name] if name in state else _fields_of(one)[name]
 
 
 def front_door(name: str) -> Any:

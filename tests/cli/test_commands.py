@@ -134,6 +134,19 @@ def test_a_finished_file_is_replaced_with_force_only(folder):
     assert not list(folder.glob(".dalembert*"))
 
 
+def test_a_store_is_replaced_with_force_only_and_never_what_is_none(folder):
+    command = ["run", "pendulum", "--save", "run.zarr"]
+    call(*command, "--steps", 5)
+    assert "store: exists" in call(*command, "--steps", 6, code=2)
+    assert da.load("run.zarr").steps == 5
+    call(*command, "--steps", 7, "--force")
+    assert da.load("run.zarr").steps == 7
+    (folder / "mine.zarr").mkdir()
+    call("run", "pendulum", "--save", "mine.zarr", "--force", code=2)
+    assert (folder / "mine.zarr").is_dir()
+    assert not list(folder.glob(".dalembert*"))
+
+
 def test_a_file_that_appears_during_the_run_is_kept_and_so_is_the_run(folder, monkeypatch):
     def slow(*arguments, **options):
         path = da.simulate(*arguments, **options)

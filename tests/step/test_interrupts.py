@@ -1,14 +1,19 @@
 """Ctrl-C ends a run, an ensemble, a solution where it can be left, keeps what was computed, and what follows works."""
 
+import importlib
 import signal
+import time
 
 import numpy as np
 import pytest
 
 import dalembert as da
+from dalembert import interrupts
 from dalembert.boundary.newton import descent
+from dalembert.boundary.threads import on_threads
 from dalembert.gallery import ENTRIES
 from dalembert.guidance import loop
+from dalembert.native import chunks
 
 PENDULUM = ENTRIES["pendulum"].system
 ANGLES = np.linspace(0.5, 1.5, 20)[:, None]
@@ -79,6 +84,54 @@ def test_progress_is_told_in_steps():
     assert path.outcome is da.Outcome.SUCCESS
     assert told == sorted(told)
     assert 0 < told[0][0] < told[-1][1] == 300_000
+
+
+def test_nothing_is_lost_in_a_collection_of_garbage_of_jax(monkeypatch):
+    """Python ignores what is raised there."""
+    monkeypatch.setattr(interrupts, "AGAIN", 0.2)
+    heard = interrupts._hearing(lambda *x: press(0, 0))
+    heard("start", {})  # which lets nothing through
+    with pytest.raises(KeyboardInterrupt):
+        time.sleep(5.0)
+
+
+def test_a_reference_is_broken_off(monkeypatch):
+    """The thread that integrates looks whether it shall stop, in every step."""
+    entry, seen = ENTRIES["spherical_pendulum"], []
+
+    def pressed(run, stop, between):
+        seen.append(stop)
+        return real(run, stop, lambda: press(0, 0))
+
+    real = chunks.watched
+    monkeypatch.setattr(chunks, "watched", pressed)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        da.reference(entry.system, entry.q0, entry.v0, np.array([0.0, 1e9]))
+    assert seen[0][0] == 1
+    assert time.monotonic() - began < 20.0
+
+
+def test_an_order_does_not_take_ctrl_c_for_a_run_that_failed(monkeypatch):
+    module = importlib.import_module("dalembert.measure.order")  # its function has the name, too
+    pressed = lambda *given, **more: run(10**9, throw=False, save_every=None, progress=press)  # noqa: E731
+    monkeypatch.setattr(module, "simulate", pressed)
+    with pytest.raises(da.Interrupted):
+        da.measure.order(PENDULUM, [1.0], [0.0], time=1.0, h=[0.1, 0.05])
+
+
+def test_no_problem_of_a_batch_begins_after_ctrl_c():
+    begun = []
+
+    def one(i):
+        begun.append(i)
+        if i == 1:
+            interrupts._HELD[0].pressed = True
+        return i
+
+    with pytest.raises(KeyboardInterrupt):
+        on_threads(one, range(50), 2)
+    assert len(begun) < 10
 
 
 class Pressing:

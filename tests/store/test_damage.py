@@ -1,6 +1,7 @@
 """A file that is damaged, cut off, malformed or of another kind is refused by name; what loads is what was saved."""
 
 import dataclasses
+import gc
 import io
 import os
 import pickle
@@ -55,6 +56,26 @@ def refused(file: Path, content: bytes, match: str | None = None) -> da.FileErro
     assert found.value.file == str(file)
     assert str(found.value).startswith(f"file: {file} ")
     return found.value
+
+
+@pytest.mark.filterwarnings("ignore:The 'phony_dims' kwarg")
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <function File.close")  # of h5netcdf, which it has half made
+def test_what_cannot_be_read_is_closed_though_its_error_is_kept(tmp_path):
+    """A Python file that HDF5 still has open at the end of the process ends it by a segmentation fault."""
+    content, random = (EARLIER / "path.nc").read_bytes(), np.random.default_rng(0)
+    kept = []
+    for _ in range(20):
+        changed = bytearray(content)
+        changed[int(random.integers(len(content)))] ^= 1 << int(random.integers(8))
+        (tmp_path / "run.nc").write_bytes(bytes(changed))
+        try:
+            da.load(tmp_path / "run.nc")
+        except da.FileError as error:
+            kept.append(error)
+    assert len(kept) > 5
+    assert h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE) == 0
+    kept.clear()
+    gc.collect()
 
 
 @pytest.mark.parametrize("kind", ["run", "solution"])

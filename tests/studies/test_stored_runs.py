@@ -293,3 +293,13 @@ def test_a_store_is_not_written_over_and_has_one_writer(half, tmp_path):
     lock.close()
     with pytest.raises(TypeError, match="store"):
         run(store=3)
+
+
+@pytest.mark.parametrize("key", ["name", "separator", "chunk_shape", "data_type", "shape", "codecs"])
+def test_an_array_whose_metadata_lack_a_name_is_named(key, half, tmp_path):
+    file = copied(half, tmp_path) / "q" / "zarr.json"
+    text = file.read_text()
+    assert f'"{key}"' in text
+    file.write_text(text.replace(f'"{key}"', f'"{key[:-1]}\\u007f"'))
+    with pytest.raises(da.FileError, match="is no array"):
+        da.load(file.parents[1])

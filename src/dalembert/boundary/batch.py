@@ -10,8 +10,9 @@ from jaxtyping import Array, Float
 
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
 from dalembert.boundary.data.free_time import Free
-from dalembert.boundary.prepare import Request, on_threads
+from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, S, Solvable, check_seek, extremal, extremals_of, settings
+from dalembert.boundary.threads import on_threads
 from dalembert.native import processors
 from dalembert.numbers import MOST_THREADS, as_flag, as_numbers, described, whole_number
 from dalembert.solution import CriticalPoint

@@ -88,7 +88,7 @@ class FilteredSearch:
                 return tried
             tried.append(self._rough.minimise(path, sizes, known=at).newton)
             if tried[-1].end is not Termination.CONVERGED:
-                return [*tried, newton.minimise(path, sizes)]
+                return tried if tried[-1].end is Termination.INTERRUPTED else [*tried, newton.minimise(path, sizes)]
             tried.append(newton.descended(tried[-1].z, sizes, tried[-1].at))
         if not tried or not _over(tried[-1]):
             tried.append(self._exact.minimise(tried[-1].z if tried else path, sizes).newton)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,18 +35,17 @@ from dalembert.boundary.kkt.path_terms import WatchedPaths
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, Watching, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.result import Ended, EndLimits, ended, solutions_of
+from dalembert.boundary.threads import on_threads
 from dalembert.boundary.warm import guess_nodes, guess_path, known_forces, warm_multipliers
 from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable
 from dalembert.discretize.windows import Windows, windows
+from dalembert.interrupts import keep
 from dalembert.solution import Solution
 from dalembert.systems import check_x64
 from dalembert.systems.higher.orders import true_orders
 from dalembert.systems.higher.variational import VariationalProblem, constraint_numbers
 from dalembert.systems.higher.variational import check_problem as check_variational
 from dalembert.systems.sizes import as_scales, with_inertia
-
-A = TypeVar("A")
-B = TypeVar("B")
 
 
 class PreparedProblem(NamedTuple):
@@ -189,6 +187,7 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
     made, z, extents, left_out = _transcribed(prepared)
     least = 4 * np.finfo(float).eps / settings.tolerance * np.abs(prepared.origin)  # what moves o + x by its last digits
     search = _search(prepared, made, z[0], settings)
+    keep()
 
     def one(given: tuple[np.ndarray, np.ndarray, Any]) -> Ended:
         path, extent, guess = given
@@ -207,14 +206,6 @@ def extremals(prepared: PreparedProblem, settings: Settings, certify: bool, thre
             check_ranks(prepared.ends, made.at(end.it.z).windows, prepared.fixed, slots)
     solutions = solutions_of(made, found, scheme, prepared.problem.coordinates)
     return [moved_back(s, prepared.origin, not w.differenced) for s in solutions]
-
-
-def on_threads(one: Callable[[A], B], each: Sequence[A], threads: int) -> list[B]:
-    """one(x) of each, so many at once."""
-    if threads == 1 or len(each) == 1:
-        return [one(x) for x in each]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(one, each))
 
 
 def _search(prepared: PreparedProblem, made: Transcription, z: np.ndarray, settings: Settings) -> Search:

@@ -20,6 +20,7 @@ from dalembert.boundary.kkt.transcription import Transcription
 from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.discretize.windows import Windows
+from dalembert.interrupts import wanted
 from dalembert.outcome import Outcome
 from dalembert.solution import FAR, ActiveBounds, BoundaryStatistics, FinalTime, Solution
 
@@ -68,8 +69,13 @@ def judged(
 ) -> Judged:
     """What has converged to values that alternate from node to node is no solution. sequences: of a path, which may not;
     certify: with the kind of the extremal and the condition of its equations."""
+    certify = certify and not wanted()
     kkt, pinned = it.kkt, activity.pinned(it.kkt, it.z)
-    gradient, band = it.at.gradient + activity.multipliers, kkt.matrix(it.z, added=pinned)
+    gradient = it.at.gradient + activity.multipliers
+    if it.end is Termination.INTERRUPTED:  # Ctrl-C is to be answered now
+        time = None if free is None else _final_time(free, kkt, it.z, activity)
+        return Judged(it, np.nan, 0.0, (-1, -1), np.nan, time)
+    band = kkt.matrix(it.z, added=pinned)
     residual = kkt.residual(gradient, band)  # here, and not at the end: `condition` overwrites the matrix
     alternation = alternating(it, sequences, gradient, pinned) if it.end is Termination.CONVERGED else 0.0
     it.end = Termination.ALTERNATING if alternation > 0.0 else it.end
@@ -78,7 +84,7 @@ def judged(
     if free is not None:
         _check_held(it, free.place, gradient, pinned)
     inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
-    condition = it.linear.condition(band) if certify and it.end is not Termination.INTERRUPTED else np.nan
+    condition = it.linear.condition(band) if certify and not wanted() else np.nan
     time = None if free is None else _final_time(free, kkt, it.z, activity)
     return Judged(it, residual, alternation, inertia, condition, time)
 

@@ -129,7 +129,7 @@ def solve(
         Request(initial, final, through, guess), TimeGrid(T, steps, times), scheme, scales, options, certify, bounds,
         inequalities,
     )  # fmt: skip
-    with held_back() as noted:
+    with held_back(keeping=False) as noted:
         solution = extremal(problem, asked)
     solution = dataclasses.replace(solution, subject=Depicted(getattr(problem, "system", problem)))
     if noted.pressed and (throw or solution.outcome is not Outcome.INTERRUPTED):

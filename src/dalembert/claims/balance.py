@@ -16,6 +16,7 @@ from dalembert.numbers import EPSILON
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step import simulate
+from dalembert.step.simulate import answered
 from dalembert.systems import Lyapunov, System
 from dalembert.systems.compiled.function import SystemFunction
 
@@ -56,7 +57,7 @@ def _longer(subject: Subject) -> Path:
         subject.system, start.q0, start.v0, h=start.h, steps=LONGER * start.steps, t0=start.t0, scheme=subject.scheme,
         save_every=LONGER, throw=False, **start.given,
     )  # fmt: skip
-    return subject.path if Outcome(int(path.code)).failed else path
+    return subject.path if Outcome(int(answered(path).code)).failed else path
 
 
 def drift_of(t: np.ndarray, values: np.ndarray) -> tuple[float, float]:

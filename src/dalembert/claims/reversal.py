@@ -8,6 +8,7 @@ from dalembert.claims.claim import Claim, Promise
 from dalembert.claims.subject import Subject, reversed_motion
 from dalembert.outcome import Outcome
 from dalembert.step import simulate
+from dalembert.step.simulate import answered
 
 STEPS = 50  # there and back again
 ROUNDING = 1e-9  # of the way: what rounding errors grow to over so many steps
@@ -49,7 +50,7 @@ def _there_and_back(subject: Subject, promise: Promise, direction: float) -> Cla
         subject.system, q, -direction * v, h=direction * start.h, steps=steps, t0=t if direction < 0.0 else start.t0,
         scheme=subject.scheme, throw=False, **start.given,
     )  # fmt: skip
-    if (ended := Outcome(int(back.code))).failed:
+    if (ended := Outcome(int(answered(back).code))).failed:
         return promise.at_most(float("inf"), ROUNDING, f"the run back failed: {ended.name}")
     ends = np.asarray(back.q)[-1] - start.q0, np.asarray(back.v)[-1] + direction * start.v0
     distance = max(float(np.max(np.abs(x) / size)) for x, size in zip(ends, subject.sizes, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any
@@ -88,26 +89,28 @@ def run(
         streamed = file is not None and file.suffix == ZARR
         check_target(None if streamed else file, (*STORED, ZARR), "--save", force)
         check_target(picture, DRAWN, "--plot", force)
-        import dalembert.studies  # noqa: F401, which writes stores
         from dalembert.cli.arguments import named_backend, named_problem, named_recipe, step_and_count, with_data
         from dalembert.step import simulate
         from dalembert.step.run.progress import Bar
+        from dalembert.studies.stream import replacing
 
         problem = with_data(named_problem(name), parameter, q0, v0)
         step, count = step_and_count(problem, h, steps, time, name)
-        path = simulate(
-            problem.system,
-            problem.q0,
-            problem.v0,
-            h=step,
-            steps=count,
-            **named_recipe(scheme, composed, starter, branch),
-            backend=named_backend(backend),
-            save_every=save_every,
-            throw=False,
-            store=file if streamed else None,
-            progress=Bar(SILENT),
-        )
+        over = file if streamed and force else None
+        with replacing(over) if over else contextlib.nullcontext():
+            path = simulate(
+                problem.system,
+                problem.q0,
+                problem.v0,
+                h=step,
+                steps=count,
+                **named_recipe(scheme, composed, starter, branch),
+                backend=named_backend(backend),
+                save_every=save_every,
+                throw=False,
+                store=file if streamed else None,
+                progress=Bar(SILENT),
+            )
         if file is not None and not streamed:
             store(path, file, force)
         _told(path, name, (file, picture), streamed, force, as_json)

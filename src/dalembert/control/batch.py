@@ -20,8 +20,9 @@ from dalembert.boundary.data.free_time import fitted
 from dalembert.boundary.data.sizes import extents_of
 from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.newton.iterate import Iterate, Termination
-from dalembert.boundary.prepare import Request, on_threads
+from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, SmoothStart, extremals_of, smooth_start
+from dalembert.boundary.threads import on_threads
 from dalembert.control.bounded import Starts, place_values
 from dalembert.control.first_values import GivenPath, first_values, given_path
 from dalembert.control.problem import OptimalControl

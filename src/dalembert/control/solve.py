@@ -29,6 +29,7 @@ from dalembert.control.terms import ControlLayout
 from dalembert.control.transcription import ControlData, transcribed
 from dalembert.discretize import Scheme
 from dalembert.discretize.scheme import check_maps
+from dalembert.interrupts import keep
 from dalembert.numbers import as_numbers
 from dalembert.solution import ControlSolution
 from dalembert.systems import check_x64
@@ -58,6 +59,7 @@ def _(problem: OptimalControl, asked: Asked) -> ControlSolution:
     ready = control_search(problem, asked)
     (data, z, _, smooth), kkt, _, sizes = ready
     assert smooth is not None
+    keep()
     it, activity = searched(ready, Starts(z, asked.request.guess, smooth), sizes)
     for end, function in zip((0, -1), data.sets.on, strict=True):
         if function is not None:

@@ -20,9 +20,11 @@ class StepError(RuntimeError):
     """
 
     def __init__(self, path: Path):
-        self.path = path
-        super().__init__(path.describe())
+        super().__init__(path)
 
-    def __reduce__(self):
-        """From a process of a pool: pickle would call StepError with the message alone."""
-        return type(self), (self.path,), vars(self)
+    @property
+    def path(self) -> Path:
+        return self.args[0]
+
+    def __str__(self) -> str:
+        return self.path.describe()

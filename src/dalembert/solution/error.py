@@ -21,9 +21,11 @@ class SolveError(RuntimeError):
     """
 
     def __init__(self, solution: CriticalPoint):
-        self.solution = solution
-        super().__init__(solution.describe())
+        super().__init__(solution)
 
-    def __reduce__(self):
-        """From a process of a pool: pickle would call SolveError with the message alone."""
-        return type(self), (self.solution,), vars(self)
+    @property
+    def solution(self) -> CriticalPoint:
+        return self.args[0]
+
+    def __str__(self) -> str:
+        return self.solution.describe()

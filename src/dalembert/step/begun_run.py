@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.assemble import path_of
@@ -37,7 +38,14 @@ class BegunRun(NamedTuple):
     def ended(self, carry: RunState, rows: dict) -> Path:
         """The path, with the outcome told apart where a step could not be solved."""
         prepared, grid, step_options = self.prepared, self.grid, self.step_options
-        carry = carry._replace(code=np.asarray(int(diagnosis(prepared.program, step_options, carry, grid.t0, grid.h))))
+        code = int(diagnosis(prepared.program, step_options, carry, grid.t0, grid.h))
+        carry = carry._replace(code=np.asarray(code))
         # By NumPy: every small operation of JAX is compiled when it is first met, jnp.asarray too, for every shape.
         prepared, carry, rows = jax.tree.map(np.asarray, (prepared, carry, rows))
-        return dataclasses.replace(path_of(np, prepared, carry, rows, grid, step_options), provenance=self.record)
+
+        def made() -> Path:
+            return dataclasses.replace(path_of(np, prepared, carry, rows, grid, step_options), provenance=self.record)
+
+        # After Ctrl-C arrays of all rows are made when they are looked at, and not before it is answered.
+        interrupted = code == int(Outcome.INTERRUPTED)
+        return Path.later(lambda: vars(made()), code=carry.code, provenance=self.record) if interrupted else made()

@@ -113,6 +113,8 @@ def ensemble(
     if parameters is not None and not isinstance(parameters, Mapping):
         raise TypeError(f"parameters: found {described(parameters)}; give a mapping from names to values (B, …)")
     check_any_system(system)
+    if nodes is not None and isinstance(system, System):
+        raise ValueError("nodes: an ensemble of a System starts from q0 and v0; one run of the form 'nodes' takes nodes")
     given, axes = check_batch(system, Given(q0, v0, nodes, jets, multipliers)._asdict(), dict(parameters or {}))
     if is_traced(system, given, options.grid.h, options.grid.t0):
         raise TypeError("ensemble: works on numbers and not under jit, vmap or grad; there take jax.vmap of simulate")
@@ -120,8 +122,9 @@ def ensemble(
     lanes = Lanes(system, options, given, axes)
     record = options.recorded(system.subject.under(options.scheme, given["parameters"]), **abridged(given))
     with reported(progress, size * lanes.steps) as watch:
-        path = dataclasses.replace(lanes.run(given, axes, Running(threads, watch)), provenance=record)
+        path = lanes.run(given, axes, Running(threads, watch))
+    if np.any(np.asarray(path.code) == int(Outcome.INTERRUPTED)):  # the arrays are made when they are looked at
+        known = {"code": path.code, "h": path.h, "provenance": record}
+        raise Interrupted(Path.later(lambda: vars(dataclasses.replace(path, provenance=record)), **known))
     warn_of_resolution(path)
-    if np.any(np.asarray(path.code) == int(Outcome.INTERRUPTED)):
-        raise Interrupted(path)
-    return path
+    return dataclasses.replace(path, provenance=record)

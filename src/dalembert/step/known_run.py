@@ -21,7 +21,7 @@ from dalembert.step.run.ready import ReadySteps
 from dalembert.step.run.state import initial_state
 from dalembert.step.start.checks import check_callbacks
 from dalembert.step.start.prepare import DEFAULT, Motion, begun, check_branch, program_for
-from dalembert.step.start.prepared import Given, Recipe
+from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems import System
 from dalembert.systems.initial.root import InitialRoot, initial_root
 from dalembert.systems.shapes import check_shapes
@@ -89,6 +89,32 @@ def known_path(system: Any, given: Given, options: RunOptions) -> Known | None:
     That is so under tracing, for other problems than a System, for a reducer, without machine code, and wherever the initial
     data are not proven to pass every check.
     """
+    found = _found(system, given, options)
+    if found is None:
+        return None
+    q, v, run, watched = found
+    record = options.record(run.bound.words, system.subject.under(options.scheme), q0=given.q0, v0=given.v0)
+    done = run.path(q, v, run.told(options), options, lambda: record)
+    return None if done is None else Known(*done, WatchedRun(len(q), run, watched))
+
+
+def known_start(system: Any, given: Given, options: RunOptions) -> Prepared | None:
+    """The start of a known run; None where `known_path` is None. The last digits of (a, λ), from which the first iteration
+    begins, are those of machine code here: a run whose rows go elsewhere starts from the same, to have the same bits."""
+    found = _found(system, given, options)
+    return None if found is None else found.run.start(found.q, found.v, options)
+
+
+class _Found(NamedTuple):
+    """Initial data, and the run for such data; watched: see `Read`."""
+
+    q: Vector
+    v: Vector
+    run: ReadyRun
+    watched: tuple[Watched, ...] | None
+
+
+def _found(system: Any, given: Given, options: RunOptions) -> _Found | None:
     if not (isinstance(system, System) and options.native and _has_numbers(given, options)):
         return None
     found = _read(system, options)
@@ -97,11 +123,7 @@ def known_path(system: Any, given: Given, options: RunOptions) -> Known | None:
     q = as_vector(given.q0, "q0", kind=as_numbers)
     v = as_vector(given.v0, "v0", len(q), as_numbers)
     run = found.runs.get(len(q)) or _known(system, options, found, q, v)
-    if run is None:
-        return None
-    record = options.record(run.bound.words, system.subject.under(options.scheme), q0=given.q0, v0=given.v0)
-    done = run.path(q, v, run.told(options), options, lambda: record)
-    return None if done is None else Known(*done, WatchedRun(len(q), run, found.watched))
+    return None if run is None else _Found(q, v, run, found.watched)
 
 
 def _known(system: System, options: RunOptions, found: Read, q: Vector, v: Vector) -> ReadyRun | None:

@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dalembert.native import COUNTED, counts, native_first
+from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.options import RunOptions
 from dalembert.step.programs.scaled import Scaled, in_units
@@ -62,7 +63,14 @@ class Lanes:
         prepared, carry = self._begun(given, axes)
         arguments = (prepared, step_options, carry, grid, running._replace(code=self._code))
         carry, rows = native_first(_native, _jax, *arguments) if self.options.native else _jax(*arguments)
-        return _path(prepared, carry, rows, grid, step_options)
+
+        def made() -> Path:
+            return _path(prepared, carry, rows(), grid, step_options)
+
+        if not np.any(carry.code == int(Outcome.INTERRUPTED)):
+            return made()
+        # After Ctrl-C arrays of all rows are made when they are looked at, and not before it is answered.
+        return Path.later(lambda: vars(made()), code=carry.code, h=np.full(len(carry.k), grid.h))
 
     def own_code(self, size: int) -> tuple[Path, dict[str, str]]:
         """Machine code whose pivots are chosen at the first run, whatever was compiled before in this process: so that
@@ -149,8 +157,10 @@ def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: G
         over = NamedSharding(mesh, PartitionSpec(RUNS))
         arrays, static = eqx.partition((prepared.program, carry), eqx.is_array)
         program, carry = eqx.combine(jax.device_put(arrays, over), static)
-        return jax.tree.map(np.asarray, _divided(program, step_options, carry, grid, mesh))
-    return jax.tree.map(np.asarray, _traced(prepared.program, step_options, carry, grid))
+        carry, rows = jax.tree.map(np.asarray, _divided(program, step_options, carry, grid, mesh))
+    else:
+        carry, rows = jax.tree.map(np.asarray, _traced(prepared.program, step_options, carry, grid))
+    return carry, lambda: rows
 
 
 @Jitted
@@ -187,16 +197,22 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
         else lambda: watch(int((count[:, k] - count[:, COUNTED.offset("first")]).sum()) // code.layout.stages)
     )
     code.run_many(state, count, inputs, table, running.threads, between)
-    _repeat_last(table, count[:, COUNTED.offset("rows")], jax.tree.map(np.asarray, row_of(prepared.program, carry)), code)
-    columns = columns_of(code, table)
-    return unpacked(np, code, carry, state, count, columns), columns
+    first = jax.tree.map(np.asarray, row_of(prepared.program, carry))
+
+    def columns() -> dict:
+        _repeat_last(table, count[:, COUNTED.offset("rows")], first, code)
+        return columns_of(code, table)
+
+    return unpacked(np, code, carry, state, count, columns_of(code, table[:, :0])), columns
 
 
 def _repeat_last(table: np.ndarray, done: np.ndarray, first: dict, code) -> None:
     """Where a run has ended its last state is repeated; the state it began with where no step was solved."""
+    if not table.shape[1]:
+        return
+    none = np.flatnonzero(done == 0)
+    for name, field in code.layout.packed_row.fields.items():
+        table[none, 0, field.offset : field.offset + field.length] = first[name][none].reshape(len(none), field.length)
+    done = np.maximum(done, 1)
     for i in np.flatnonzero(done < table.shape[1]):
-        if done[i] == 0:
-            row = code.layout.packed_row.pack(**{name: x[i] for name, x in first.items()})
-        else:
-            row = table[i, done[i] - 1]
-        table[i, done[i] :] = row
+        table[i, done[i] :] = table[i, done[i] - 1]

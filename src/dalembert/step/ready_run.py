@@ -74,6 +74,16 @@ class ReadyRun:
                 self._free.append(arrays)
         return self._steps.path(done, told, record), done.calm
 
+    def start(self, q: Vector, v: Vector, options: RunOptions) -> Prepared | None:
+        """What `path` starts from; None where that is."""
+        arrays = self._arrays()
+        try:
+            made = self._begun(q, v, self.told(options), options.starter, arrays.motion)
+            return None if made is None else made._replace(program=self._program)
+        finally:
+            if self._lasting:
+                self._free.append(arrays)
+
     def _begun(self, q: Vector, v: Vector, told: Told, starter: Starter, motion: InitialMotion) -> Prepared | None:
         t0, h, _ = told.settings
         if not motion.solve(q, v, t0) <= FAR:

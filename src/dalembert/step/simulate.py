@@ -18,7 +18,7 @@ from dalembert.numbers import as_flag
 from dalembert.outcome import Outcome
 from dalembert.path import Path, StepError
 from dalembert.step.begun_run import BegunRun
-from dalembert.step.known_run import known_path
+from dalembert.step.known_run import known_path, known_start
 from dalembert.step.options import RunOptions, step_of
 from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch
@@ -80,7 +80,8 @@ def simulate(
             scales time and multipliers; 1 by default.
         steps: N, the number of steps.
         t0: time of the beginning.
-        nodes: the first nodes instead of (q0, v0): (r, n) of a DiscreteSystem, (2k, n) of a VariationalProblem.
+        nodes: the first nodes instead of (q0, v0): (r, n) of a DiscreteSystem, (2k, n) of a VariationalProblem, (2, n) of
+            a System in the form "nodes", whose path goes on from its last two.
         jets: (2k, n), q and its first 2k-1 derivatives at t0, of a VariationalProblem.
         multipliers: of a VariationalProblem with differential constraints of order r: (r, m), λ and its first r-1
             derivatives at t0, or with nodes λ of the r windows across the middle of them.
@@ -148,18 +149,23 @@ def simulate(
 
 def solved(path: Path) -> Path:
     """StepError where a step could not be solved, Interrupted where Ctrl-C ended the run."""
-    outcome = Outcome(int(as_left(path, "code")))
-    if outcome is Outcome.INTERRUPTED:
-        raise Interrupted(path)
-    if outcome.failed:
+    if Outcome(int(as_left(answered(path), "code"))).failed:
         raise StepError(path)
+    return path
+
+
+def answered(path: Path) -> Path:
+    """Interrupted where Ctrl-C ended the run: whoever runs with throw=False must not take that for a failure and go on."""
+    if int(as_left(path, "code")) == int(Outcome.INTERRUPTED):
+        raise Interrupted(path)
     return path
 
 
 def run_begun(system, given: Given, options: RunOptions) -> BegunRun:
     """With every check, of every kind of problem."""
     grid, reduce = options.grid, options.reduce
-    prepared = prepare_any(system, given, grid, options.recipe)
+    known = known_start(system, given, options)
+    prepared = prepare_any(system, given, grid, options.recipe) if known is None else known
     initial = check_callbacks(prepared, grid, options.step_options, initial_value(reduce[1]) if reduce else None)
     carry = initial_state(prepared, grid.t0, grid.h, initial)
     traced = is_traced(prepared.program, carry, grid.t0, grid.h, prepared.expected)

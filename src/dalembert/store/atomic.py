@@ -69,7 +69,7 @@ def _write(place: File, old: os.stat_result | None, content: tuple[bytes | memor
             partial.unlink()
         raise
     if flushed:
-        _flush_folder(place.parent)
+        flush_folder(place.parent)
 
 
 def flush(*places: File) -> None:
@@ -84,7 +84,7 @@ def flush(*places: File) -> None:
 
 
 def _each(mapped: Callable, places: Iterable[File], folders: Iterable[File]) -> None:
-    for function, what in ((_flush_file, places), (_flush_folder, folders)):
+    for function, what in ((_flush_file, places), (flush_folder, folders)):
         for _ in mapped(function, what):
             pass
 
@@ -134,7 +134,7 @@ def _inherit(stream: IO[bytes], old: os.stat_result) -> None:
     os.fchmod(stream.fileno(), stat.S_IMODE(old.st_mode))
 
 
-def _flush_folder(folder: File) -> None:
+def flush_folder(folder: File) -> None:
     """The new name, too, survives a power failure. A folder that may not be read cannot be flushed by us."""
     if os.name != "posix":
         return

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dalembert.interrupts import unbroken
 from dalembert.store.atomic import flush, write
 from dalembert.store.checksum import FileError
 
@@ -68,10 +69,11 @@ class ChunkedArray:
         try:
             shape, chunks = ([int(x) for x in part] for part in (found["shape"], _chunk_shape(found)))
             made = cls(place, tuple(shape), tuple(chunks), KINDS[found["data_type"]], found)
+            keys = found["chunk_key_encoding"]["name"]
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(place, f"is no array of a run ({type(error).__name__}: {error})") from error
         whole = found.get("node_type") == "array" and found.get("codecs") == CODECS[made.kind.itemsize == 1]
-        whole = whole and made._separator in ("/", ".") and found["chunk_key_encoding"]["name"] == "default"
+        whole = whole and made._separator in ("/", ".") and keys == "default"
         if not whole or min([*shape, 0]) < 0 or min([*chunks, 1]) < 1 or len(chunks) != len(shape):
             raise FileError(place, "is no array that dalembert writes: shape, chunks or codecs are others")
         return made
@@ -132,9 +134,10 @@ class ChunkedArray:
 
 def create(folder: File, specs: dict[str, Spec], attributes: dict[str, Any]) -> None:
     """The store without any chunk."""
-    import zarr
-    from zarr.codecs import BytesCodec, Crc32cCodec
-    from zarr.storage import LocalStore
+    with unbroken():
+        import zarr
+        from zarr.codecs import BytesCodec, Crc32cCodec
+        from zarr.storage import LocalStore
 
     group: Any = zarr.create_group(LocalStore(folder), zarr_format=3, attributes=attributes)
     for name, spec in specs.items():

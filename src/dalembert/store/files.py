@@ -232,11 +232,23 @@ def _netcdf(data: xarray.Dataset) -> memoryview:
 
 
 def _dataset(content: bytes, source: File, checked: bool) -> xarray.Dataset:
-    """The data set in the bytes of a file. What unchecked bytes make HDF5 raise is about them, whatever it is."""
-    import xarray as xr
+    """The data set in the bytes of a file. What unchecked bytes make HDF5 raise is about them, whatever it is.
 
+    HDF5 is given the bytes and not a Python file: one that was still open when the process ends, because somebody keeps the
+    error and with it what was half read, would be closed by HDF5 after Python, and end the process by a segmentation fault.
+    """
+    import h5netcdf
+    import h5py
+    import xarray as xr
+    from xarray.backends import H5NetCDFStore
+
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_fapl_core(backing_store=False)
     try:
-        return xr.load_dataset(io.BytesIO(content), engine="h5netcdf", mask_and_scale=False, decode_times=False)
+        access.set_file_image(content)
+        image = h5py.h5f.open(b"memory", h5py.h5f.ACC_RDONLY, fapl=access)
+        with h5py.File(image) as file, h5netcdf.File(file, "r", decode_vlen_strings=True) as opened:
+            return xr.load_dataset(H5NetCDFStore(opened), mask_and_scale=False, decode_times=False)
     except Exception as error:
         if isinstance(error, ImportError) or (checked and isinstance(error, MemoryError)):
             raise

@@ -9,7 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
+import shutil
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path as File
 from typing import Any, NamedTuple
 
@@ -19,10 +23,12 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.stored.sink import Opening, Sink, State, register
 from dalembert.store import checkpoint
+from dalembert.store.atomic import flush, flush_folder
 from dalembert.store.checksum import FileError
-from dalembert.store.chunked import ChunkedArray, create
+from dalembert.store.chunked import ChunkedArray, create, metadata
+from dalembert.store.flusher import Flusher
 from dalembert.store.paths import SCALARS, STATISTICS
-from dalembert.store.runs import COMMITTED, StoredRun, attributes_of, fields_of, scalars_of, specs_of
+from dalembert.store.runs import COMMITTED, CONTENT, StoredRun, attributes_of, fields_of, scalars_of, specs_of
 from dalembert.studies.fingerprint import check_bits
 from dalembert.studies.folder import check_name, made, taken
 from dalembert.studies.lock import Lock
@@ -48,6 +54,7 @@ class RunSink(Sink):
         self._fields: dict[str, Growing] = {}
         self._kept: dict[str, np.ndarray] = {}
         self._next = 0.0
+        self._flusher = Flusher()
 
     def begin(self, opening: Opening) -> tuple[int, State] | None:
         if self._going is None:
@@ -71,6 +78,9 @@ class RunSink(Sink):
                 values = fields[name]
                 assert values is not None
                 growing.put(self._lead[name] + first, values)
+                for file in growing.unflushed():
+                    self._flusher.begin(partial(flush, file))
+            self._flusher.keep_up()
 
     def due(self) -> bool:
         return time.monotonic() >= self._next
@@ -82,14 +92,15 @@ class RunSink(Sink):
         self._write(rows, rows, scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))})
         self._plan(time.monotonic() - began)
 
-    def finish(self, path: Path, rows: int) -> None:
+    def finish(self, path: Path, rows: int, taken: int, state: State) -> None:
+        self._kept = {f"{STATE}{name}": x for name, x in state.items()}
         scalars = scalars_of(path)
-        with self._explained():
-            for name in scalars.keys() & (SCALARS | STATISTICS).keys():
-                self._scalar(name, scalars[name])
-        self._write(int(self._committed), rows, scalars)
+        for name in scalars.keys() & (SCALARS | STATISTICS).keys():
+            self._flusher.begin(partial(self._scalar, name, scalars[name]))
+        self._write(rows, taken, scalars)
 
     def close(self) -> None:
+        self._flusher.close()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -98,11 +109,11 @@ class RunSink(Sink):
         """rows: that the state comes after; taken: all that may be read."""
         with self._explained():
             for growing in self._fields.values():
-                growing.flush()
+                self._flusher.begin(growing.flush)
+            self._flusher.wait()
             numbers = {"rows": np.asarray(rows), "taken": np.asarray(taken)}
             checkpoint.write(self._checkpoint, numbers | scalars | self._kept)
             self._scalar(COMMITTED, np.asarray(self._lead["t"] + taken))
-        self._committed = rows
 
     def _scalar(self, name: str, value: np.ndarray) -> None:
         ChunkedArray.of(self.place / name).write(0, value, flushed=True)
@@ -116,16 +127,17 @@ class RunSink(Sink):
         kept = {f"{STATE}{name}": x for name, x in state.items()}
         scalars = scalars_of(path) | {"code": np.asarray(int(Outcome.INTERRUPTED))}
         first = {"rows": np.asarray(0), "taken": np.asarray(0)} | scalars | kept
-        with self._explained(), made(self.place) as partial:
-            create(partial, specs_of(path, rows, first), attributes_of(path, rows, fingerprint))
-            self._lock = Lock(partial / LOCK, self.place)
+        with self._explained(), made(self.place) as new:
+            create(new, specs_of(path, rows, first), attributes_of(path, rows, fingerprint))
+            self._lock = Lock(new / LOCK, self.place)
             for name, values in fields_of(path).items():
-                growing = Growing(ChunkedArray.of(partial / name), 0)
+                growing = Growing(ChunkedArray.of(new / name), 0)
                 growing.put(0, values)
                 growing.flush()
-            checkpoint.write(ChunkedArray.of(partial / checkpoint.NAME), first)
-            ChunkedArray.of(partial / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
-        self._kept, self._committed = kept, 0
+                flush(*growing.unflushed())
+            checkpoint.write(ChunkedArray.of(new / checkpoint.NAME), first)
+            ChunkedArray.of(new / COMMITTED).write(0, np.asarray(len(np.asarray(path.t))), flushed=True)
+        self._kept = kept
 
     @contextlib.contextmanager
     def _explained(self) -> Any:
@@ -172,12 +184,17 @@ class Growing:
                 self._array.write(i, self._buffer, flushed=False)
                 self._buffer[:] = np.nan
 
+    def unflushed(self) -> list[File]:
+        """The files of full chunks that nobody has flushed."""
+        return self._array.unflushed()
+
     def flush(self) -> None:
-        """All rows are safe then."""
+        """All rows but those of `unflushed` are safe then."""
         i, at = divmod(self._at, self._array.rows)
         if at:
             self._array.write(i, self._buffer, flushed=True)
-        self._array.flush()
+        if (folder := self._array.place / "c").is_dir():  # a chunk of several axes lies in a folder of its own
+            flush_folder(folder)
 
 
 def sink_for(store: str | os.PathLike) -> RunSink:
@@ -186,6 +203,27 @@ def sink_for(store: str | os.PathLike) -> RunSink:
     if place.exists() or place.is_symlink():
         raise taken(place)
     return RunSink(place)
+
+
+@contextlib.contextmanager
+def replacing(place: File) -> Iterator[None]:
+    """What is done inside may make a new store in the place of a run's, which is not being written; where it makes none, the
+    old one is there again."""
+    if not place.exists():
+        yield
+        return
+    if metadata(place).get("attributes", {}).get("content") != CONTENT:
+        raise FileError(place, "is no run of dalembert, and is not replaced")
+    with contextlib.closing(Lock(place / LOCK, place)):
+        old = place.with_name(f".dalembert-{secrets.token_hex(8)}.old")
+        os.rename(place, old)
+        try:
+            yield
+        finally:
+            if place.exists():
+                shutil.rmtree(old)
+            else:
+                os.rename(old, place)
 
 
 register(sink_for)

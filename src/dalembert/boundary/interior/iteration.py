@@ -11,6 +11,7 @@ nonlinear programming, Math. Program. 106 (2006).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 
@@ -29,7 +30,7 @@ from dalembert.boundary.kkt.linear import FrontalFactors, LinearSolver
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
 from dalembert.boundary.newton.merit import NOISE
-from dalembert.interrupts import wanted
+from dalembert.interrupts import Leaving, leave_if_wanted, wanted
 
 WARM_BARRIER = 1e-7  # least μ of a warm start
 RELAX = 1e-8  # of a singular system
@@ -65,8 +66,9 @@ class InteriorPoint:
         if not at.finite:
             it.end = Termination.NOT_FINITE
             return path
-        while it.iterations < self.settings.max_iterations and not wanted() and not self._advanced(path):
-            pass
+        with contextlib.suppress(Leaving):
+            while it.iterations < self.settings.max_iterations and not wanted() and not self._advanced(path):
+                pass
         it.end = Termination.INTERRUPTED if wanted() and it.end is Termination.NOT_CONVERGED else it.end
         return path
 
@@ -74,6 +76,7 @@ class InteriorPoint:
         """As far as machine code goes, then one iteration; whether that was the end."""
         if self._machine is not None and path.watch is None and self._machine.run(path):
             return True
+        leave_if_wanted()
         return self._stepped(path)
 
     def _begun(self, z: np.ndarray, forces: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, float]:
@@ -181,6 +184,7 @@ class InteriorPoint:
         it, kkt = path.newton, self.kkt
         it.shift, relax = 0.0, 0.0
         while rules.affordable(it.shift):
+            leave_if_wanted()
             it.linear.trusted = False
             factors = it.linear.factor(z, it.shift, relax, added=added)
             it.factorizations += 1

@@ -16,13 +16,15 @@ from dalembert.boundary.newton.iterate import Settings, Termination
 from dalembert.interrupts import wanted
 from dalembert.native import CONVERGED, LIMIT, InteriorRules, InteriorSteps
 from dalembert.native.assembly.interior_parts import REFUSED, WORDS
+from dalembert.native.chunks import watched
 
 OTHERS = {
     "standing": rules.Standing, "errors": rules.BarrierErrors, "last": rules.LastStep, "accurate": accurate,
     "converging": converging, "finite": finite,
 }  # fmt: skip
 RULES = InteriorRules(*(OTHERS.get(name) or getattr(rules, name) for name in InteriorRules._fields))
-MOST = WORDS.offset("most")
+MOST, STOP = WORDS.offset("most"), WORDS.offset("stop")
+SHORT = 3  # iterations in a call: where there are no more of them, one alone may take a second
 ROOM = 1000  # points of the filter
 KEPT = ("fixed_places", "monitored", "spans", "positions", "shifted", "per_action", "flat_units", "unit", "free")
 ENDS = {CONVERGED: Termination.CONVERGED, LIMIT: Termination.NOT_CONVERGED}
@@ -46,8 +48,9 @@ class InteriorMachine:
         self._words = {name: a.ctypes.data for name, a in arrays.items()} | made.addresses
         self._words |= {
             "fixed_count": len(kkt.fixed_places), "monitored_count": len(kkt.spans), "bound_count": count,
-            "blocks": kkt.blocks, "size": kkt.size, "tail": tail, "most": settings.max_iterations, "room": self._room,
-            "constraints": int(np.sum(~kkt.fixed & ~kkt.primal)), "negative": made.loaded.address("negative"),
+            "blocks": kkt.blocks, "size": kkt.size, "tail": tail, "most": settings.max_iterations, "stop": 0,
+            "room": self._room, "constraints": int(np.sum(~kkt.fixed & ~kkt.primal)),
+            "negative": made.loaded.address("negative"),
         }  # fmt: skip
         groups = (
             (n, ("z", "new_z", "right", "other", "constraints_sum", "added", "diagonal", "pivots")), (n + 1, ("g", "new_g")),
@@ -114,11 +117,24 @@ class InteriorMachine:
             "corners": len(path.filter.corners), "objective": it.at.objective, "violation": it.at.violation,
             "norm": it.at.norm, "theta": here.violation, "logarithms": here.logarithms,
         } | NEW  # fmt: skip
-        job[MOST] = most
-        status, found = self._steps(job, numbers)
+        job[MOST], job[STOP] = most, 0
+        status, found = self._called(job, numbers)
         self._taken(path, workspace, found)
         self._workspaces.append((workspace, job))
         return status
+
+    def _called(self, job: np.ndarray, numbers: dict[str, float]) -> tuple[int, dict[str, float]]:
+        """One call; a long one can be left between two factorizations."""
+        if self._chunk > SHORT:
+            return self._steps(job, numbers)
+        found: list[tuple[int, dict[str, float]]] = []
+
+        def look() -> None:
+            if wanted():
+                raise KeyboardInterrupt
+
+        watched(lambda: found.append(self._steps(job, numbers)), job[STOP:], look)
+        return found[0]
 
     def _filled(self, workspace: np.ndarray, path: InteriorPath) -> None:
         it, corners = path.newton, path.filter.corners

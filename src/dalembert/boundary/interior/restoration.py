@@ -16,6 +16,7 @@ from dalembert.boundary.interior.path import InteriorPath
 from dalembert.boundary.kkt.system import Evaluation
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.newton.merit import ARMIJO
+from dalembert.interrupts import leave_if_wanted
 
 ENOUGH = 0.1  # of the violation
 FRACTION = 0.99  # of the slacks that a step may take
@@ -112,6 +113,7 @@ def restored(path: InteriorPath, settings: Settings) -> bool:
     begin, work = path.violation, Restoration(path)
     history = [work.square]
     while it.iterations < settings.max_iterations and work.damping <= DAMPING[2] and not work.still:
+        leave_if_wanted()
         if work.stepped():
             it.iterations += 1
             history.append(work.square)

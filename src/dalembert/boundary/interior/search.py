@@ -18,6 +18,7 @@ from dalembert.boundary.interior.barrier import Barrier, longest
 from dalembert.boundary.interior.path import BarrierStep, InteriorPath, Watch
 from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton.iterate import Settings
+from dalembert.interrupts import leave_if_wanted
 
 
 class NewPoint(NamedTuple):
@@ -84,6 +85,7 @@ class StepSearch:
         else:
             length = 0.5 * length
         while found is None and rules.long_enough(length):
+            leave_if_wanted()
             trial = z + length * step
             new = self.kkt.evaluate(trial)
             standing = path.standing(new, trial)

@@ -46,13 +46,14 @@ class Descent:
     def run(self, it: Iterate) -> bool:
         """Whole steps, as long as they are accepted and nobody wants an end; whether that was all."""
         trusted = float(it.linear.trusted)
-        while True:
+        while not wanted():
             before, most = it.iterations, min(self._settings.max_iterations, it.iterations + self._chunk)
             done, trusted = self._steps_to(it, most, trusted)
             if done:
                 return True
-            if it.iterations < most or most == self._settings.max_iterations or it.iterations == before or wanted():
+            if it.iterations < most or most == self._settings.max_iterations or it.iterations == before:
                 return False
+        return False
 
     def _steps_to(self, it: Iterate, most: int, trusted: float) -> tuple[bool, float]:
         """No more iterations than `most`: whether that was all, and whether solutions need no more correction."""

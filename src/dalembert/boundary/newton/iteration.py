@@ -11,6 +11,7 @@ the filter.
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from dalembert.boundary.kkt.system import Evaluation, KKTSystem
 from dalembert.boundary.newton import merit
 from dalembert.boundary.newton.descent import Descent
 from dalembert.boundary.newton.iterate import Iterate, Settings, Termination
-from dalembert.interrupts import wanted
+from dalembert.interrupts import Leaving, leave_if_wanted, wanted
 
 FIRST_SHIFT, LARGEST_SHIFT = 1e-4, 1e12
 SHORTEST = 1e-7  # step length
@@ -66,8 +67,9 @@ class BoundaryNewton:
         """From the path z (blocks, b); sizes: (n,), typical of its coordinates, the KKT system's if not given."""
         it = self.descended(z, sizes)
         if it.end is Termination.NOT_CONVERGED:
-            while it.iterations < self.settings.max_iterations and not wanted() and not self._stepped(it):
-                pass
+            with contextlib.suppress(Leaving):
+                while it.iterations < self.settings.max_iterations and not wanted() and not self._stepped(it):
+                    pass
             it.end = Termination.INTERRUPTED if wanted() and it.end is Termination.NOT_CONVERGED else it.end
         return it
 
@@ -140,6 +142,7 @@ class BoundaryNewton:
         product = kkt.product(it.at.gradient, it.z)
         noise = merit.noise(it.at.objective, product)
         while it.shift <= LARGEST_SHIFT:
+            leave_if_wanted()
             factors = it.linear.factor(it.z, it.shift, relax)
             it.factorizations += 1
             step = factors.solve(-it.at.gradient)
@@ -174,6 +177,7 @@ class BoundaryNewton:
                 return Accepted(z, new, False)
         length = 0.5
         while length >= SHORTEST:
+            leave_if_wanted()
             z = it.z + length * step
             new = kkt.evaluate(z)
             if merit.descends(it.at, new, it.penalty, slope, length):
@@ -187,6 +191,7 @@ class BoundaryNewton:
         kkt, step, factors = self.kkt, direction.step, direction.factors
         length, size = 1.0, _norm(step / kkt.units)
         while length >= SHORTEST:
+            leave_if_wanted()
             z = it.z + length * step
             new = kkt.evaluate(z)
             if new.finite:
@@ -202,6 +207,7 @@ class BoundaryNewton:
         it.restorations += 1
         begin, damping = it.at.violation, DAMPING[1]
         while it.at.violation > 0.1 * begin and damping <= DAMPING[2] and it.iterations < settings.max_iterations:
+            leave_if_wanted()
             factors = it.linear.factor(it.z, 1.0, damping, plain=True)
             it.factorizations += 1
             step = _correction(kkt, it.at, factors)

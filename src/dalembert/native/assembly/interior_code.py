@@ -143,6 +143,7 @@ class InteriorLoop(InteriorSearch):
             self.hold(name, c.constant(0.0))
         self.hold("sound", self.get("sound"))
         c.label("factor")
+        self._unless_stopped()
         self._diagonal()
         self._clear_tail("x")
         self._call("first", "blocks", "z", "free", "fixed_blocks", "pivots", "stored", "x", more=self.data)
@@ -152,6 +153,7 @@ class InteriorLoop(InteriorSearch):
         sure = c.let(f"fcmp ogt double {self.held('sound')}, {self.get('nudged')}")  # sound, and not nudged
         c.fork(c.let(f"and i1 {over}, {sure}"), more, known)
         c.label(known)
+        self._unless_stopped()
         self._call("backward", "blocks", "stored", "free", "fixed_blocks", "x")
         self.put("trusted", c.constant(0.0))
         found = self._solves("x", "right")

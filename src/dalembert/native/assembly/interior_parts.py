@@ -14,7 +14,7 @@ WORDS = Packing.words(
     "held", "rows", "unknowns", "primal", "fixed_places", "fixed_count", "monitored", "monitored_count", "spans",
     "positions", "sizes", "violations", "per_action", "flat_units", "bound_count", "places", "limits",
     "scales", "reaches", "presses", "pushes", "stiffness", "multipliers", "slacks", "new_slacks", "dual_step",
-    "filter", "room", "first", "forward", "backward", "negative", "most",
+    "filter", "room", "first", "forward", "backward", "negative", "most", "stop",
 )  # fmt: skip
 SCALARS = Packing.scalars(
     "tolerance", "least", "largest_update", "count", "curvature", "small", "largest", "corrections", "barrier", "last_shift",
@@ -75,6 +75,11 @@ class InteriorPart(SystemLoop):
     def real(self, name: str) -> str:
         """A count as a number."""
         return self.c.let(f"sitofp i64 {self.word[name]} to double")
+
+    def _unless_stopped(self) -> None:
+        """To the end where Ctrl-C asks for it, as where something is met that the loop does not know."""
+        stop = self.c.let(f"load atomic i64, ptr {self.c.at('%job', WORDS.offset('stop'), 'i64')} monotonic, align 8")
+        self._until(self.c.let(f"icmp eq i64 {stop}, 0"))
 
     def finish(self, status: int) -> None:
         self.c.store(str(status), self.status, "i64")

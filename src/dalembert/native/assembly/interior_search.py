@@ -58,6 +58,7 @@ class InteriorSearch(InteriorPart):
         c.label(cut)
         self._cut()
         c.label(search)
+        self._unless_stopped()
         self._until(self._judge(rules.long_enough, c.load(self.length)))
         self._move("x", c.load(self.length))
         self._point()

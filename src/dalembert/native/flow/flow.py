@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, compile_function, translated
+from dalembert.native.chunks import answering
 from dalembert.native.flow.field_code import FIELD, field
 from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, WATCHED, loop, work_size
 from dalembert.native.graph.graph import Unsupported
@@ -23,6 +24,8 @@ from dalembert.native.root.iteration_code import iteration
 from dalembert.native.root.root import REPORT
 from dalembert.native.trace.place import refusing
 from dalembert.native.trace.proof import Equations
+
+ROWS = 10_000  # at which a function is evaluated in one call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,8 +138,10 @@ class CompiledFlow:
         counts = COUNTED.pack(size=n, times=len(times), most=accuracy.steps, clipped=int(accuracy.clipped), steps=0, saved=1)
         state, work, field = rows[0].copy(), np.empty(work_size(n)), self.codes.address
         watch = (field, told["watch"]) if "watch" in told else (0, 0)
-        arrays = (x.ctypes.data for x in (numbers, counts, times, state, rows, work))
-        code = self.codes.integrate(field, told["field"], *watch, *arrays)
+        arrays = tuple(x.ctypes.data for x in (numbers, counts, times, state, rows, work))
+        code = answering(
+            lambda: self.codes.integrate(field, told["field"], *watch, *arrays), counts[COUNTED.offset("most") :]
+        )
         saved, steps = (int(counts[COUNTED.offset(name)]) for name in ("saved", "steps"))
         outputs = np.full((len(times), self.outputs.result_size), np.nan)
         outputs[:saved] = self._outputs(told, times[:saved], rows[:saved])
@@ -159,7 +164,10 @@ class CompiledFlow:
 
     def _along(self, told: int, times: np.ndarray, rows: np.ndarray, width: int) -> np.ndarray:
         found = np.empty((len(times), width))
-        self.codes.along(told, *(x.ctypes.data for x in (times, rows, found)), len(times), self.size, width)
+        for i in range(0, len(times), ROWS):  # Ctrl-C is answered between two calls
+            part = slice(i, i + ROWS)
+            addresses = (x[part].ctypes.data for x in (times, rows, found))
+            self.codes.along(told, *addresses, len(times[part]), self.size, width)
         return found
 
     def _told(self, given: Sequence[Any], start: np.ndarray | None, clock: float) -> tuple[_Held, dict[str, int]]:

@@ -44,15 +44,17 @@ class _Loop:
 
     def __init__(self) -> None:
         c = self.c = Code()
-        self.n, self.times, self.most, self.clipped = (
-            c.load(c.at("%counts", COUNTED.fields[name].offset), "i64") for name in ("size", "times", "most", "clipped")
+        self.n, self.times, self.clipped = (
+            c.load(c.at("%counts", COUNTED.fields[name].offset), "i64") for name in ("size", "times", "clipped")
         )
         self.tolerance = c.load(c.at("%numbers", NUMBERS.fields["tolerance"].offset))
         self.slopes = [c.at("%work", self._columns(i)) for i in range(COLUMNS)]
         self.stage, self.new = (c.at("%work", self._columns(COLUMNS + i)) for i in range(2))
         self.dense = [c.at("%work", self._columns(COLUMNS + 2 + i)) for i in range(3 + len(DENSE))]
         self.t, self.h = (c.at("%numbers", NUMBERS.fields[name].offset) for name in ("t", "h"))
-        self.steps, self.saved = (c.at("%counts", COUNTED.fields[name].offset) for name in ("steps", "saved"))
+        self.steps, self.saved, self.most = (
+            c.at("%counts", COUNTED.fields[name].offset) for name in ("steps", "saved", "most")
+        )
         self.norm, self.next, self.end = c.slot("norm"), c.slot("next"), c.slot("end")
         self.refused, self.cut = c.slot("refused", "i1"), c.slot("cut", "i1")
 
@@ -91,7 +93,8 @@ class _Loop:
         """Count the step, and end it where it may not go beyond: the next time, if steps end there, or the last."""
         c, on = self.c, self.c.name("on")
         count = c.let(f"add i64 {c.load(self.steps, 'i64')}, 1")
-        c.fork(c.let(f"icmp sgt i64 {count}, {self.most}"), "too_many", on, False)
+        most = c.let(f"load atomic i64, ptr {self.most} monotonic, align 8")  # Ctrl-C makes it small
+        c.fork(c.let(f"icmp sgt i64 {count}, {most}"), "too_many", on, False)
         c.label(on)
         c.store(count, self.steps, "i64")
         last = c.let(f"sub i64 {self.times}, 1")

@@ -135,10 +135,10 @@ class CompiledStep:
 
     def _give_up(self, carry: np.ndarray, count: np.ndarray, inputs: np.ndarray, rows: np.ndarray) -> None:
         """The outcome of the runs that have not ended, and the rows of their last steps."""
-        for i in np.flatnonzero((count[:, K] < count[:, LAST]) & (count[:, CODE] == 0)):
-            count[i, CODE] = int(Outcome.INTERRUPTED)
-            if count[i, K] > count[i, SAVED]:
-                self.over(carry[i], count[i], inputs[i % len(inputs)])(rows[i])
+        going = (count[:, K] < count[:, LAST]) & (count[:, CODE] == 0)
+        count[going, CODE] = int(Outcome.INTERRUPTED)
+        for i in np.flatnonzero(going & (count[:, K] > count[:, SAVED])):
+            self.over(carry[i], count[i], inputs[i % len(inputs)])(rows[i])
 
     def table(self, lanes: bool, stop: np.ndarray = NEVER) -> np.ndarray:
         """What @ensemble needs to know of this code, packed as TABLE; its addresses hold as long as this and stop."""

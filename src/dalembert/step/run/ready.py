@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.native import COUNTED, CompiledStep, counts
-from dalembert.outcome import UNFAILED
+from dalembert.outcome import UNFAILED, Outcome
 from dalembert.path import Path, Provenance, Statistics
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.diagnose import diagnosis
@@ -123,7 +123,9 @@ class ReadySteps:
 
     def path(self, done: Done, told: Told, record: Callable[[], Provenance]) -> Path:
         """The path, whose arrays are made, and are views of the rows, when one of them is asked for."""
-        return Path.later(lambda: self._fields(done, told.grid, record()))
+        interrupted = done.code == int(Outcome.INTERRUPTED)  # the rows may be many, and Ctrl-C is to be answered at once
+        known = {"code": np.asarray(done.code), "provenance": record()} if interrupted else {}
+        return Path.later(lambda: self._fields(done, told.grid, record()), **known)
 
     def _fields(self, done: Done, grid: Grid, record: Provenance) -> dict[str, Any]:
         table, count, residual, failed_residual, code = done
@@ -157,6 +159,6 @@ class ReadySteps:
         """With the outcome of a run that did not reach its end, see `diagnosis`; right after it, in the same arrays."""
         t0, h, _, every = told.grid
         start = initial_state(made, np.asarray(t0), np.asarray(h), None)
-        rows = columns_of(self.code, done.table[1 + self.starting_nodes // every :])
+        rows = columns_of(self.code, done.table[1 + self.starting_nodes // every :][-1:])
         carry: RunState = unpacked(np, self.code, start, arrays.state.copy(), arrays.count.copy(), rows)
         return done._replace(code=int(diagnosis(made.program, step_options, carry, np.asarray(t0), np.asarray(h))))

@@ -8,6 +8,7 @@ import numpy as np
 
 from dalembert.lazy import as_left
 from dalembert.messages import warn
+from dalembert.outcome import Outcome
 from dalembert.path import Path
 
 TURNS = 0.4  # part of the steps: an oscillation turns, or crosses, twice, so that it has fewer than five steps
@@ -25,6 +26,8 @@ def warn_of_resolution(path: Path) -> None:
     """A warning where a run, or runs of a batch, turned in more than TURNS of their steps by more than a right angle, one
     where roots of a step crossed in as many, and one where the determinant of a step leapt.
     """
+    if np.ndim(code := as_left(path, "code")) == 0 and int(code) == int(Outcome.INTERRUPTED):
+        return  # Ctrl-C is answered at once, and arrays of many rows would be made for this
     steps, *counted = (np.asarray(x) for x in _counted(path))
     if not any(x.any() if x.ndim else x for x in counted):  # nearly always: nothing else is looked at
         return

@@ -25,16 +25,18 @@ from dalembert.step.run.state import Grid
 from dalembert.step.start.checks import as_nodes, check_discrete
 from dalembert.step.start.higher import begin_higher
 from dalembert.step.start.prepared import Given, Prepared, Recipe
-from dalembert.step.start.second_node import second_node
+from dalembert.step.start.second_node import onto_distribution, second_node
 from dalembert.systems import System, VariationalProblem, is_traced
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError, check_parameters, checked_start
 from dalembert.systems.consistency import STEPS
+from dalembert.systems.consistent import project
 from dalembert.systems.constraints import Constraint
 from dalembert.systems.equations import deflatable
-from dalembert.systems.sizes import allowed, with_inertia
+from dalembert.systems.sizes import ROUNDING, allowed, with_inertia
 from dalembert.tracing import Jitted, seldom
 
 DEFAULT = Scheme()
+INEXACT = 1e-6  # of a step: how far given nodes may be from satisfying the constraints between them
 VANISHED = 1e-9  # of the derivative beside: what is less is rounding of zero
 
 
@@ -61,9 +63,10 @@ def _of_discrete(system: DiscreteSystem, given: Given, grid: Grid, recipe: Recip
 @prepare_any.register(System)
 def _of_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
     _check_first_order(type(system).__name__, given, recipe)
+    recipe = recipe if recipe.scheme is not None else recipe._replace(scheme=DEFAULT)
     if given.nodes is not None:
-        raise ValueError("nodes: a System starts from q0 and v0; nodes belong to a DiscreteSystem")
-    return prepare_system(system, given, grid, recipe if recipe.scheme is not None else recipe._replace(scheme=DEFAULT))
+        return _from_nodes(system, given, grid, recipe)
+    return prepare_system(system, given, grid, recipe)
 
 
 def _check_first_order(kind: str, given: Given, recipe: Recipe) -> None:
@@ -106,6 +109,35 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     made = begun(program, recipe, Motion(q, v, a, multipliers), t0, h)
     units = None if matrix is None or not known else units_for(made, matrix, t0, h)
     return made if units is None else in_units(made, units)
+
+
+def _from_nodes(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
+    """A two step form from its first two nodes, as they are: a path goes on from its last two as if it had not ended."""
+    form = recipe.scheme.form_for(system.constraints)
+    if form != "nodes" or recipe.scheme.order != 2:
+        raise ValueError(
+            f"nodes: belong to the form 'nodes', a DiscreteSystem or a VariationalProblem; this run has the form '{form}' "
+            "and starts from q0 and v0"
+        )
+    if given.q0 is not None or given.v0 is not None:
+        raise ValueError("nodes: found beside q0 or v0; a run starts from the one or from the others")
+    points = as_nodes(given.nodes)
+    if is_traced(points, grid.t0, grid.h):
+        raise TypeError("nodes: those of a System are numbers; under jit, vmap and grad it starts from q0 and v0")
+    if len(points) != 2:
+        raise ValueError(f"nodes: found shape {points.shape}; give the first two nodes, shape (2, n)")
+    q, d = points[0], jnp.asarray(np.diff(np.asarray(points), axis=0)[0])
+    own = NodeProgram(system, recipe.scheme, (), 0.0, True, False).system
+    near = project(own, q, d / grid.h, grid.t0)  # d/h satisfies the constraints between the nodes
+    made = prepare_system(system, Given(q, near.v), grid, recipe)
+    nearest = np.asarray(_onto_distribution(own, recipe.scheme, q, d, t0=grid.t0, h=grid.h))
+    reach = np.abs(d).max() + ROUNDING * np.abs(np.asarray(points)).max()
+    if not np.abs(nearest - d).max() <= INEXACT * reach:
+        raise InconsistentDataError(
+            f"nodes: the constraints between the two nodes do not hold; the second one nearest to {np.asarray(points[1])} "
+            f"with which they do is {q + nearest}"
+        )
+    return made._replace(nodes=np.asarray(points), q=np.asarray(points[1]), s=d / grid.h)
 
 
 def check_branch(branch, constraints: Sequence[Constraint], n: int) -> None:
@@ -162,6 +194,7 @@ def _base(system: System, sizes: Sequence[int], scheme: Scheme, deflate: bool) -
 
 
 _second_node = Jitted(second_node)
+_onto_distribution = Jitted(onto_distribution)
 
 
 @seldom

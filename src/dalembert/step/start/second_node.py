@@ -33,10 +33,10 @@ def second_node(system: System, scheme: Scheme, starter: Starter, q0: Vector, v0
     else:
         times = jnp.stack([jnp.asarray(t0, dtype=float), t0 + h])
         d = reference(system, q0, v0, times, tolerance=1e-13, max_steps=100_000).q[1] - q0
-    return _onto(system, scheme, q0, d, t0, h)
+    return onto_distribution(system, scheme, q0, d, t0=t0, h=h)
 
 
-def _onto(system: System, scheme: Scheme, q0: Vector, d: Vector, t0, h) -> Vector:
+def onto_distribution(system: System, scheme: Scheme, q0: Vector, d: Vector, *, t0, h) -> Vector:
     """d moved by the least amount so that the constraints on positions and velocities hold."""
     n, constraints = q0.shape[0], [c for c in system.constraints if c.order < 2]
     if not constraints:

@@ -51,8 +51,9 @@ class Sink(abc.ABC):
         """From here the run may be taken up again. path: its statistics; rows: how many have been taken."""
 
     @abc.abstractmethod
-    def finish(self, path: Path, rows: int) -> None:
-        """The run has ended; path: outcome and statistics, with its last row alone; rows: how many there are now."""
+    def finish(self, path: Path, rows: int, taken: int, state: State) -> None:
+        """The run has ended; path: outcome and statistics, with its last row alone; rows: after which the state comes, and
+        `taken` how many there are, one more where it was broken off between two rows."""
 
     @abc.abstractmethod
     def close(self) -> None:

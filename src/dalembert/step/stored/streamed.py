@@ -76,11 +76,11 @@ def _run(stepper: Stepper, taken: Taken, watch: Watch, path: Callable[[dict], Pa
                 watch(int(stepper.carry.k))
             if sink.due():
                 sink.commit(path(stepper.nothing()), taken.rows, stepper.state)
-        sink.commit(path(stepper.nothing()), taken.rows, stepper.state)
+        rows, state = taken.rows, stepper.state
         if not stepper.ended:
             taken.take(stepper.give_up())
         last = taken.last or stepper.nothing()
-        sink.finish(path(last), taken.rows)
+        sink.finish(path(last), rows, taken.rows, state)
     if noted.pressed and stepper.carry.code != int(Outcome.INTERRUPTED):  # after the last step
         raise Interrupted(path(last))
     return last
