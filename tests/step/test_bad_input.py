@@ -226,7 +226,7 @@ def test_initial_data(data, error, message):
         ({"reduce": free}, TypeError, "reduce: found .*give .function, initial."),
         ({"reduce": (lambda c, t, q: c, 0.0)}, TypeError, r"reduce: .*called as function\(value, t, q, v, multipliers\)"),
         ({"reduce": (lambda c, t, q, v, m: q, 0.0)}, ValueError, r"reduce: returns shapes \(2,\); the initial"),
-        ({"nodes": [[0.0, 0.0]] * 2}, ValueError, "nodes: a System starts from q0 and v0"),
+        ({"nodes": [[0.0, 0.0]] * 2}, ValueError, "nodes: belong to the form 'nodes'.*starts from q0 and v0"),
     ],
 )  # fmt: skip
 def test_run_arguments(options, error, message):
