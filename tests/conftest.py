@@ -17,7 +17,7 @@ import pytest  # noqa: E402
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "jax"
 
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 # JAX makes hundreds of thousands of objects for a program, few of them garbage: Python searches them less often.
