@@ -17,7 +17,7 @@ import dalembert as da
 from dalembert.native import COUNTS, chunks
 from dalembert.step.run import loop
 from dalembert.step.run import native as machine
-from dalembert.store import atomic, checkpoint, chunked
+from dalembert.store import checkpoint, chunked
 from dalembert.studies import stream
 from dalembert.studies.lock import Lock
 
@@ -89,21 +89,7 @@ def test_the_bits_do_not_depend_on_chunks_nor_on_where_the_rows_go(form, whole, 
     assert bits(again(store, form)) == bits(ends)  # it had ended
 
 
-def broken(monkeypatch, number):
-    """What writes files fails at the number-th of them and from there on, as a killed process does."""
-    real, left = atomic._write, [number]
-
-    def write(place, old, content, flushed):
-        left[0] -= 1
-        if left[0] < 0:
-            raise SystemExit
-        real(place, old, content, flushed)
-
-    monkeypatch.setattr(atomic, "_write", write)
-    return left
-
-
-def test_a_run_that_ends_between_any_two_writes_goes_on_to_the_same_bits(whole, tmp_path, monkeypatch):
+def test_a_run_that_ends_between_any_two_writes_goes_on_to_the_same_bits(whole, tmp_path, monkeypatch, broken):
     """The form "nodes" has velocities half a step away: from its last row alone it could not be restarted."""
     form = "nodes"
     with monkeypatch.context() as patch:

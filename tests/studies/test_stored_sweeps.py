@@ -14,7 +14,6 @@ import pytest
 import xarray
 
 import dalembert as da
-from dalembert.store import atomic
 from dalembert.studies.blockwise.blocks import Blocks, runs_of_block
 from dalembert.studies.blockwise.over_runs import MergeTree
 
@@ -87,20 +86,7 @@ def test_rows_of_values_go_into_a_store_too(whole, tmp_path):
     assert da.load(tmp_path / "rows.nc").data.equals(study.data)
 
 
-def broken(monkeypatch, number):
-    """What writes files fails at the number-th of them and from there on, as a killed process does."""
-    real, left = atomic._write, [number]
-
-    def write(place, old, content, flushed):
-        left[0] -= 1
-        if left[0] < 0:
-            raise SystemExit
-        real(place, old, content, flushed)
-
-    monkeypatch.setattr(atomic, "_write", write)
-
-
-def test_a_sweep_that_ends_between_any_two_writes_goes_on_to_the_same_bits(whole, tmp_path, monkeypatch):
+def test_a_sweep_that_ends_between_any_two_writes_goes_on_to_the_same_bits(whole, tmp_path, monkeypatch, broken):
     for number in (3, 50, 91):
         store = tmp_path / f"{number}.zarr"
         with monkeypatch.context() as patch:
@@ -192,7 +178,7 @@ def test_another_sweep_is_refused(message, complete):
 WALL = np.full(5000, -0.9)
 
 
-def test_other_numbers_that_a_function_reads_are_another_sweep(tmp_path, monkeypatch):
+def test_other_numbers_that_a_function_reads_are_another_sweep(tmp_path, monkeypatch, broken):
     """One number in the middle of many."""
 
     def domain(q, v, p):
