@@ -7,7 +7,7 @@ from dalembert.store import atomic
 
 @pytest.fixture
 def broken():
-    """(monkeypatch, number): what writes files fails at the number-th of them and from there on, as a killed process does."""
+    """(monkeypatch, number): what writes files fails at that file and from there on, as in a killed process."""
 
     def begin(monkeypatch, number):
         real, left = atomic._write, [number]
