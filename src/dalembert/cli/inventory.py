@@ -49,7 +49,7 @@ def reproduce(
         check_folder(target, force)
         from dalembert.papers import PAPERS as papers
 
-        found = papers[paper.replace("-", "_")]
+        found = papers[paper.replace("_", "-")]
         found.run(target, fast=fast)
         console().print(Text(f"{found.title}: {target}"))
 
