@@ -72,8 +72,8 @@ def judged(
     certify = certify and not wanted()
     kkt, pinned = it.kkt, activity.pinned(it.kkt, it.z)
     gradient = it.at.gradient + activity.multipliers
+    time = None if free is None else _final_time(free, kkt, it.z, activity)
     if it.end is Termination.INTERRUPTED:  # Ctrl-C is to be answered now
-        time = None if free is None else _final_time(free, kkt, it.z, activity)
         return Judged(it, np.nan, 0.0, (-1, -1), np.nan, time)
     band = kkt.matrix(it.z, added=pinned)
     residual = kkt.residual(gradient, band)  # here, and not at the end: `condition` overwrites the matrix
@@ -85,7 +85,6 @@ def judged(
         _check_held(it, free.place, gradient, pinned)
     inertia = kind_of(kkt, it.linear, it.z, band, activity) if certify and it.end is Termination.CONVERGED else (-1, -1)
     condition = it.linear.condition(band) if certify and not wanted() else np.nan
-    time = None if free is None else _final_time(free, kkt, it.z, activity)
     return Judged(it, residual, alternation, inertia, condition, time)
 
 

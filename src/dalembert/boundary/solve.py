@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
-from dalembert.boundary.data.drawn import Slopes, slopes_of_intervals
+from dalembert.boundary.data.drawn import slopes_of_intervals
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.interior.ipopt import check_ipopt
 from dalembert.boundary.newton.iterate import Settings
@@ -176,14 +176,14 @@ def extremals_of(
 class SmoothStart(NamedTuple):
     """What a first path is without a guess. t: (N+1,); path: (N+1, n); sizes: (n,), of the coordinates.
 
-    given: (N+1, n), which positions are; rows: constraints on positions and velocities of paths (batch, N+1, n), or None.
+    given: (N+1, n), which positions are; rows: `slopes_of_intervals` of constraints, at paths (batch, N+1, n), or None.
     """
 
     t: np.ndarray
     path: np.ndarray
     sizes: np.ndarray
     given: np.ndarray
-    rows: Callable[[np.ndarray], Slopes] | None = None
+    rows: Callable[[np.ndarray], Any] | None = None
 
 
 @functools.singledispatch
@@ -195,7 +195,7 @@ def smooth_start(problem: Any, asked: Asked) -> SmoothStart:
     given = np.broadcast_to(base.fixed[base.windows.nodes][:, None], path.shape)
     lowered = true_orders(problem, path.shape[1]) if base.scheme.differenced else problem
     held = base.scheme.differenced and (lowered.holonomic or any(order == 1 for order, _ in lowered.differential))
-    rows = (lambda paths: Slopes(*map(np.asarray, _intervals(lowered, paths, t)))) if held else None
+    rows = (lambda paths: _intervals(lowered, paths, t)) if held else None
     return SmoothStart(t, path, base.sizes(base.extents[0]).positions, given, rows)
 
 

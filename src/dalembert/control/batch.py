@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.boundary.data.bounds import check_given
-from dalembert.boundary.data.drawn import Slopes, slopes_of_intervals
+from dalembert.boundary.data.drawn import slopes_of_intervals
 from dalembert.boundary.data.free_time import fitted
 from dalembert.boundary.data.sizes import extents_of
 from dalembert.boundary.interior.activity import Activity
@@ -40,7 +40,7 @@ def _(problem: OptimalControl, asked: Asked) -> SmoothStart:
     start = prepare_control(problem, asked)
     assert start.smooth is not None
     t, system = start.data.t, problem.system
-    rows = (lambda paths: Slopes(*map(np.asarray, _intervals(system, paths, t)))) if system.constraints else None
+    rows = (lambda paths: _intervals(system, paths, t)) if system.constraints else None
     return SmoothStart(t, start.smooth[0], start.sizes.positions, start.data.given, rows)
 
 

@@ -31,18 +31,18 @@ def slopes_of_intervals(rows: Callable, paths, t) -> tuple[Any, Any, Any]:
 
 
 def onto_path_constraints(
-    rows: Callable[[np.ndarray], Slopes],
+    rows: Callable[[np.ndarray], Any],
     paths: Float[np.ndarray, "batch N+1 n"],
     given: Bool[np.ndarray, "N+1 n"],
     sizes: Float[np.ndarray, "n"],
 ) -> Float[np.ndarray, "batch N+1 n"]:
     """The paths with φ(½(q_i+q_{i+1}), (q_{i+1}-q_i)/h) = 0 and φ(q_{i+1}) = 0, moved as little as possible, in these sizes.
 
-    What is given stays. Steps of Gauss and Newton of least norm, damped where they do not make the misses smaller: where the
-    constraints cannot be met, the path is one that meets them better.
+    rows: `slopes_of_intervals` of paths. What is given stays. Steps of Gauss and Newton of least norm, damped where they do
+    not make the misses smaller: where the constraints cannot be met, the path is one that meets them better.
     """
     paths, units = np.array(paths), np.where(given, 0.0, sizes)
-    found = rows(paths)
+    found = _read(rows, paths)
     before, after = (np.sum((slope * by[:, None, :]) ** 2, axis=3) for slope, by in (
         (found.before, units[:-1]), (found.after, units[1:])))  # fmt: skip
     lengths = np.sqrt(np.max(np.nan_to_num(before + after, posinf=0.0), axis=(0, 1), initial=0.0))
@@ -56,7 +56,7 @@ def onto_path_constraints(
         moved = paths.copy()
         for i in going:
             moved[i] = paths[i] - units * _step(found.values[i], found.before[i], found.after[i], damping[i])
-        new = _scaled(rows(moved), units, lengths)
+        new = _scaled(_read(rows, moved), units, lengths)
         better = _total(new) < total
         paths[better] = moved[better]
         found = Slopes._make(
@@ -64,6 +64,10 @@ def onto_path_constraints(
         )
         damping = np.where(better, np.maximum(LEAST, damping / CHANGE), CHANGE * np.maximum(FIRST, damping))
     return paths
+
+
+def _read(rows: Callable[[np.ndarray], Any], paths: np.ndarray) -> Slopes:
+    return Slopes(*map(np.asarray, rows(paths)))
 
 
 def _scaled(found: Slopes, units: np.ndarray, lengths: np.ndarray) -> Slopes:
