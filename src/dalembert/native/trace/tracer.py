@@ -42,8 +42,10 @@ class Tracer:
     samples: nodes ↦ numbers they may have, for the choice of pivots; None where nobody knows.
     """
 
-    def __init__(self, graph: Graph, samples: Samples = None):
-        self.graph, self.samples = graph, samples
+    samples: Samples = None
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
         self.captured: list[float] = []
         self.declared: set[int] = set()
         self._seen: dict[int, tuple[Any, Nodes]] = {}
