@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -160,3 +161,11 @@ def looping():
 def test_mistakes_are_named(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+def test_a_branch_is_a_formula_with_its_condition():
+    stiff = da.System(
+        lambda q, v: 0.5 * v @ v - jax.lax.cond(q[0] > 0, lambda x: x**2, lambda x: x**4, q[0]), coordinates=("x",)
+    )
+    found = str(stiff.equations())
+    assert "Piecewise((2*x(t), x(t) > 0), (4*x(t)**3, True))" in found

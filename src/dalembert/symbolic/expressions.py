@@ -64,7 +64,10 @@ def _values(g: Graph, outputs: Sequence[int], given: dict[str, np.ndarray]) -> d
             values[i] = number(args[0])
         elif op == "var":
             values[i] = given[args[0]][args[1]]
-        else:
+        elif op == "pick":
+            _, condition, *sides = g.nodes[args[0]]
+            values[i] = _applied("select", [values[condition], *(values[side[args[1]]] for side in sides)])
+        elif op != "branch":  # whose sides are picked one by one
             values[i] = _applied(op, [values[j] for j in args])
     return values
 
