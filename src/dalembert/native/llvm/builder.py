@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dalembert.native.graph.nodes import paired
 
+SHORT = 4  # numbers of a vector amid scalar code: while a longer one is under way a processor does half as much else
 PURE = "nounwind willreturn memory(none)"  # of a function whose value depends on its arguments alone
 
 
@@ -119,11 +120,11 @@ class Code:
         """The address of an element."""
         return pointer if index == 0 else self.let(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {index}")
 
-    def chunks(self, count: int) -> Iterator[tuple[int, int]]:
-        """(start, width) of vectors of 8, 4, 2 or 1 numbers that together hold `count`."""
+    def chunks(self, count: int, widest: int = SHORT) -> Iterator[tuple[int, int]]:
+        """(start, width) of vectors of `widest`, … 4, 2 or 1 numbers that together hold `count`."""
         at = 0
         while at < count:
-            width = next(w for w in (8, 4, 2, 1) if at + w <= count)
+            width = next(w for w in (8, 4, 2, 1) if w <= widest and at + w <= count)
             yield at, width
             at += width
 
