@@ -5,9 +5,11 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 
-from dalembert.native.llvm.builder import Code
+import numpy as np
+
+from dalembert.native.llvm.builder import Code, real
 from dalembert.native.llvm.emit import Emitter, Values
-from dalembert.native.stepper.arrays import SETTINGS, Layout
+from dalembert.native.stepper.arrays import REFINEMENT, REFINING, SETTINGS, Layout
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.stages import Stages
 from dalembert.native.stepper.step import Translated
@@ -104,6 +106,10 @@ class Frame(abc.ABC):
         """z ← Σⱼ weights[j] w_{k-j}."""
 
     @abc.abstractmethod
+    def extrapolate_refined(self) -> None:
+        """z ← the cubic through the last four, refined by REFINEMENT where that is small; all solutions are known."""
+
+    @abc.abstractmethod
     def remember(self) -> None:
         """w is the latest of the solutions."""
 
@@ -158,3 +164,33 @@ class Frame(abc.ABC):
     @abc.abstractmethod
     def leave(self) -> None:
         """Write back what is kept between calls, and return."""
+
+
+def refined(c: Code, width: int, past: Sequence[str]) -> str:
+    """The prediction from all solutions that are kept, newest first: vectors of any width.
+
+    What the newest enters last is the shortest way from it to the next step.
+    """
+    kind = "double" if width == 1 else f"<{width} x double>"
+    suffix = "f64" if kind == "double" else f"v{width}f64"
+
+    def number(x: float) -> str:
+        return real(x) if kind == "double" else f"splat (double {real(x)})"
+
+    def total(weights: np.ndarray) -> str:
+        value = None
+        for weight, x in reversed([pair for pair in zip(weights.tolist(), past, strict=False) if pair[0] != 0.0]):
+            term = c.let(f"fmul contract {kind} {number(weight)}, {x}")
+            value = c.let(f"fadd contract {kind} {value}, {term}") if value else term
+        return value or number(0.0)
+
+    def size(x: str) -> str:
+        return c.call(kind, f"llvm.fabs.{suffix}", (kind, x))
+
+    low = total(np.array([4.0, -6.0, 4.0, -1.0]))
+    excess, last, before = (total(weights) for weights in REFINEMENT)
+    reach = c.call(kind, f"llvm.maxnum.{suffix}", (kind, size(last)), (kind, size(before)))
+    limit = c.let(f"fmul {kind} {number(REFINING)}, {reach}")
+    truth = "i1" if kind == "double" else f"<{width} x i1>"
+    better = c.let(f"fcmp ole {kind} {size(excess)}, {limit}")
+    return c.let(f"select {truth} {better}, {kind} {c.let(f'fadd {kind} {low}, {excess}')}, {kind} {low}")

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout
-from dalembert.native.stepper.frame import Frame
+from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout, kept
+from dalembert.native.stepper.frame import Frame, refined
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
@@ -35,6 +35,7 @@ class LaneFrame(Frame):
 
     def __init__(self, step: Translated, layout: Layout, outputs: GraphOutputs, plan: Plan, width: int):
         super().__init__(step, layout, outputs, plan, width)
+        self.kept = kept(self.stages.number)
         self.iterated, affine = sorted(plan.nonlinear.columns), sorted(plan.affine.columns)
         c = self.code
         self.index = "<" + ", ".join(f"i64 {i}" for i in range(c.width)) + ">"
@@ -119,9 +120,9 @@ class LaneFrame(Frame):
         return slots
 
     def _copy_solutions(self, mask: str, affine: Sequence[int]) -> None:
-        """The last solutions of what is iterated, in a ring of four, `newest` telling where; of the others the latest."""
+        """The last solutions of what is iterated, in a ring, `newest` telling where; of the others the latest."""
         c, (start, _), n = self.code, self.layout.carry["history"], self.layout.z
-        self.ring, self.newest = c.slot("ring", c.real, HISTORY * len(self.iterated)), c.slot("newest", "i64")
+        self.ring, self.newest = c.slot("ring", c.real, self.kept * len(self.iterated)), c.slot("newest", "i64")
         c.store("0", self.newest, "i64")
         for j, row in enumerate(self._history()):
             for i, column in enumerate(self.iterated):
@@ -134,13 +135,13 @@ class LaneFrame(Frame):
         """Addresses of the solutions in the ring, the newest first."""
         c, rows = self.code, []
         newest = c.load(self.newest, "i64")
-        for j in range(HISTORY):
-            place = c.let(f"and i64 {c.let(f'sub i64 {newest}, {j}')}, {HISTORY - 1}")
+        for j in range(self.kept):
+            place = c.let(f"and i64 {c.let(f'sub i64 {newest}, {j}')}, {self.kept - 1}")
             rows.append(c.at(self.ring, c.let(f"mul i64 {place}, {len(self.iterated)}"), c.real))
         return rows
 
     def _write_history(self, mask: str) -> None:
-        """The ring in the carry's order. The scalar run predicts affine unknowns by the latest, too: four equal rows."""
+        """The ring in the carry's order. The scalar run predicts affine unknowns by the latest, too: equal rows."""
         c, (start, _), n = self.code, self.layout.carry["history"], self.layout.z
         for j, row in enumerate(self._history()):
             for i, column in enumerate(self.iterated):
@@ -192,11 +193,19 @@ class LaneFrame(Frame):
         for column, slot in self.affine.items():
             c.store(c.load(slot), self.z[column])
 
+    def extrapolate_refined(self) -> None:
+        c, history = self.code, self._history()
+        for i, column in enumerate(self.iterated):
+            past = [c.load(c.at(row, i, c.real)) for row in history]
+            c.store(refined(c, c.width, past), self.z[column])
+        for column, slot in self.affine.items():
+            c.store(c.load(slot), self.z[column])
+
     def remember(self) -> None:
         c = self.code
         if not self.once:
             more = c.let(f"add i64 {c.load(self.newest, 'i64')}, 1")
-            c.store(c.let(f"and i64 {more}, {HISTORY - 1}"), self.newest, "i64")
+            c.store(c.let(f"and i64 {more}, {self.kept - 1}"), self.newest, "i64")
         row = self._history()[0]
         for i, column in enumerate(self.iterated):
             c.store(c.load(self.w[column]), c.at(row, i, c.real))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalembert.native.llvm.builder import real
-from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout
-from dalembert.native.stepper.frame import Frame
+from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout, kept
+from dalembert.native.stepper.frame import Frame, refined
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
@@ -102,10 +102,27 @@ class ScalarFrame(Frame):
             latest = c.let(f"fmul contract double {weights[0]}, {c.load(w)}")
             c.store(c.let(f"fadd contract double {latest}, {c.load(c.at(self.part['partial'], i))}"), z)
 
+    def extrapolate_refined(self) -> None:
+        """In vectors, too: of each the latest is put together from registers."""
+        c, n = self.code, self.layout.z
+        for start, width in c.chunks(n):
+            kind = "double" if width == 1 else f"<{width} x double>"
+            past = [c.load(c.at(self.part["history"], j * n + start), kind) for j in range(1, kept(1))]
+            latest = self.loaded(self.w[start : start + width])
+            if width == 1:
+                c.store(refined(c, 1, [*latest, *past]), self.z[start])
+                continue
+            whole = "poison"
+            for i, x in enumerate(latest):
+                whole = c.let(f"insertelement {kind} {whole}, double {x}, i64 {i}")
+            found = refined(c, width, [whole, *past])
+            for i in range(width):
+                c.store(c.let(f"extractelement {kind} {found}, i64 {i}"), self.z[start + i])
+
     def remember(self) -> None:
         """The older ones move on, if they are read again."""
         c, n, past = self.code, self.layout.z, self.part["history"]
-        for j in reversed(range(1, 1 if self.once else HISTORY)):
+        for j in reversed(range(1, 1 if self.once else kept(self.stages.number))):
             for start, width in c.chunks(n):
                 kind = f"<{width} x double>"
                 c.store(c.load(c.at(past, (j - 1) * n + start), kind), c.at(past, j * n + start), kind)

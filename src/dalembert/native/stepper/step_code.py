@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from dalembert.native.llvm.builder import module
 from dalembert.native.llvm.emit import Values
-from dalembert.native.stepper.arrays import HISTORY, SINCE
+from dalembert.native.stepper.arrays import HISTORY, LONG_HISTORY, SINCE, kept
 from dalembert.native.stepper.convergence import judgement, keep_compensation
 from dalembert.native.stepper.frame import Frame
 from dalembert.native.stepper.linear_systems import Plan
@@ -90,7 +90,8 @@ class StepCode:
         c.label("sampled")
 
     def _predict(self, values: Values) -> None:
-        """z extrapolated through the last steps, by a polynomial of degree up to 3; the guess before the first.
+        """z extrapolated through the last steps, by a polynomial of degree up to 3, or 7 where that is the better one; the
+        guess before the first.
 
         Where one linear solution is enough it does not matter where it starts from: the guess, and no history.
         """
@@ -104,6 +105,12 @@ class StepCode:
         f.store(f.z, self.emit(self.outputs.guess, dict(values)))
         c.go("iterate.start")
         c.label("extrapolate")
+        if kept(f.stages.number) == LONG_HISTORY:
+            c.fork(c.let(f"icmp eq i64 {known}, {LONG_HISTORY}"), "refine", "begin.extrapolate", True)
+            c.label("refine")
+            f.extrapolate_refined()
+            c.go("iterate.start")
+            c.label("begin.extrapolate")
         row = f.stages.row(known)
         f.extrapolate([c.splat(c.load(c.at(row, j), "double")) for j in range(HISTORY)])
         c.label("iterate.start")
@@ -236,7 +243,7 @@ class StepCode:
         if whole or not f.once:
             f.remember()
         more = c.let(f"add i64 {f.count('known')}, 1")
-        f.set_count("known", c.call("i64", "llvm.smin.i64", ("i64", more), ("i64", str(HISTORY))))
+        f.set_count("known", c.call("i64", "llvm.smin.i64", ("i64", more), ("i64", str(kept(f.stages.number)))))
         f.add("k", "1")
         f.stages.advance(whole)
 
