@@ -35,11 +35,10 @@ class Layout:
     """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
 
     `carry`, the state of a run: q and s with their rounding compensations (q_compensation is to be subtracted from the next
-    increment, s_compensation to be added), history (4 or 8, z), held_force, the zero-order-hold force of the last step that was
-    made, sampled, that of the step under way, sign (of stages
-    forwards and of those backwards), residual, failed_residual, reduced, q and s one step before, and determinant, its size
-    in the last step (0: not known). With stages, `begin`: SINCE and w, as they were when the step began, to go back to where
-    one of its stages fails.
+    increment, s_compensation to be added), history (4 or 8, z), held_force, the zero-order-hold force of the last step that
+    was made, sampled, that of the step under way, sign (of stages forwards and of those backwards), residual,
+    failed_residual, reduced, q and s one step before, and determinant, its size in the last step (0: not known). With
+    stages, `begin`: SINCE and w, as they were when the step began, to go back to where one of its stages fails.
     `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured. A row of output: q,
     velocity, multipliers, force, held_force, node index.
     """

@@ -16,14 +16,34 @@ from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
 
 
+class LastUpdate(abc.ABC):
+    """What ends an iteration without another Jacobian."""
+
+    @abc.abstractmethod
+    def keep(self) -> None:
+        """The update that was small."""
+
+    @abc.abstractmethod
+    def report(self) -> str:
+        """The size of the residual before it."""
+
+    @abc.abstractmethod
+    def tried(self) -> str:
+        """Whether the next one is, and all that it changes may be taken."""
+
+    @abc.abstractmethod
+    def take(self, where: str | None) -> None:
+        """The next one instead, with the size of its residual."""
+
+
 class Frame(abc.ABC):
     """One run, or runs in lanes. A number is one of each lane; nodes and what is told in counts are shared by all lanes.
 
     Lanes leave to the run of one what needs the pivoted solver, and what ends with an outcome.
 
-    t0, h, tolerance, run_values: what does not change in a run. Slots: z: the iterate, w: the solution, compensation: what
-    rounding has cut off it, increments: w - s of unknowns that start at s; of the system that was solved last: size of its
-    scaled residual, sign and size of its determinant; iterations: of this step.
+    t0, h, tolerance, close (its root), run_values: what does not change in a run. Slots: z: the iterate, w: the solution,
+    compensation: what rounding has cut off it, increments: w - s of unknowns that start at s; of the system that was solved
+    last: size of its scaled residual, sign and size of its determinant; iterations: of this step.
     """
 
     def __init__(self, step: Translated, layout: Layout, outputs: GraphOutputs, plan: Plan | None, width: int):
@@ -41,6 +61,7 @@ class Frame(abc.ABC):
         """Name what does not change, make the slots of a step, and compute what depends on nothing else."""
         c, g, out = self.code, self.step.graph, self.outputs
         self.t0, self.h, self.tolerance = (inputs[name][0] for name in SETTINGS)
+        self.close = c.intrinsic("sqrt", c.times(self.tolerance, c.constant(10.0)))
         self.run_values = Values()
         for name in ("h", "p", "captured") if self.stages.number == 1 else ("p", "captured"):
             self.emitter.bind(self.run_values, name, inputs[name])
@@ -55,6 +76,11 @@ class Frame(abc.ABC):
     def store(self, slots: Sequence[str], values: Sequence[str]) -> None:
         for slot, value in zip(slots, values, strict=True):
             self.code.store(value, slot)
+
+    def place(self, slot: str, value: str, where: str | None) -> None:
+        """Store a value, in lanes where a condition holds; None: everywhere."""
+        c = self.code
+        self.code.store(value if where is None or c.width == 1 else c.select(where, value, c.load(slot)), slot)
 
     def loaded(self, slots: Sequence[str]) -> list[str]:
         return [self.code.load(slot) for slot in slots]
@@ -140,6 +166,14 @@ class Frame(abc.ABC):
     @abc.abstractmethod
     def require_convergence(self, small: str) -> None:
         """Where this fails the iteration goes on."""
+
+    @abc.abstractmethod
+    def finish(self, small: str, close: str, last: LastUpdate) -> None:
+        """Where an update is small the iteration ends; where it is close to that `last` is tried once, and ends it too."""
+
+    @abc.abstractmethod
+    def conclude(self, last: LastUpdate) -> None:
+        """After the iteration: what has not been stored of its end."""
 
     @abc.abstractmethod
     def repeat(self, z: Sequence[str], w: Sequence[str]) -> None:

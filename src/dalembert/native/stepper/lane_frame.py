@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout, kept
-from dalembert.native.stepper.frame import Frame, refined
+from dalembert.native.stepper.frame import Frame, LastUpdate, refined
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
@@ -30,7 +30,8 @@ class LaneFrame(Frame):
     those without outcome at node `from` are advanced to node `until`.
 
     part: slots of the carry by name; shared, fixed: counts of the group; own: counts of each lane. Masks: alive: lanes that
-    take part; going: whose iteration goes on; out: that leave; good, settled: what the conditions of a step have come to.
+    take part; going: whose iteration goes on; chord: whose has ended with one; out: that leave; good, settled: what the
+    conditions of a step have come to.
     """
 
     def __init__(self, step: Translated, layout: Layout, outputs: GraphOutputs, plan: Plan, width: int):
@@ -52,7 +53,7 @@ class LaneFrame(Frame):
         since = [f"begin_{name}" for name in (*SINCE, "w")] if self.stages.number > 1 else []
         self.part = {name: self._copied(name, there) for name in (*STATE, *since)}
         self._copy_solutions(there, affine)
-        self.going, self.out = (c.slot(name, c.truth) for name in ("going", "out"))
+        self.going, self.out, self.chord = (c.slot(name, c.truth) for name in ("going", "out", "chord"))
         self.lap = c.slot("lap", "i64")
         self.good = self.settled = c.constant(True)
         self.enter(inputs)
@@ -244,6 +245,29 @@ class LaneFrame(Frame):
 
     def require_convergence(self, small: str) -> None:
         self.settled = self.code.both(self.settled, small)
+
+    def finish(self, small: str, close: str, last: LastUpdate) -> None:
+        """A lane that has ended by a chord does so again in every lap of the others, bit by bit, and counts it once."""
+        c, chord, ended = self.code, self.code.name("chord"), self.code.name("ended")
+        last.keep()
+        c.store("zeroinitializer", self.chord, c.truth)
+        own = c.load(self.iterations, c.whole)
+        fewer = c.let(f"icmp slt {c.whole} {own}, {c.broadcast(self.fixed['limit'], 'i64')}")
+        fewer = c.let(f"or {c.truth} {fewer}, {c.negated(c.load(self.going, c.truth))}")
+        tried = c.both(c.both(self.good, c.negated(small)), c.both(close, fewer))
+        c.fork(c.some(tried), chord, ended)
+        c.label(chord)
+        taken = c.both(tried, last.tried())
+        last.take(taken)
+        c.store(taken, self.chord, c.truth)
+        counted = c.counted(c.both(taken, c.load(self.going, c.truth)))
+        c.store(c.let(f"add {c.whole} {c.load(self.iterations, c.whole)}, {counted}"), self.iterations, c.whole)
+        c.label(ended)
+        self.settled = c.both(self.settled, c.let(f"or {c.truth} {small}, {c.load(self.chord, c.truth)}"))
+
+    def conclude(self, last: LastUpdate) -> None:
+        c = self.code
+        c.store(c.select(c.load(self.chord, c.truth), c.load(self.size), last.report()), self.size)
 
     def repeat(self, z: Sequence[str], w: Sequence[str]) -> None:
         """Those that have settled stay where they are while others go on, up to the limit."""

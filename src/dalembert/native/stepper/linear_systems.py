@@ -38,6 +38,11 @@ class Plan:
         return GROWTH["linear" if self.once else "iterated"]
 
     @property
+    def ends_with_chord(self) -> bool:
+        """Whether the last update is found with the Jacobian of the one before: where F is smooth, and iterated at all."""
+        return not self.once and not self.judged
+
+    @property
     def parity(self) -> int:
         """Of the permutation of all pivots."""
         return parity([self.nonlinear, self.affine])
@@ -75,7 +80,8 @@ class GraphOutputs:
     there is none; affine_…: that of the others, with the first in z. Updates are in the order of the plan's sorted columns.
 
     size: largest scaled residual of what is iterated. following: its update from another point, with this Jacobian, of F
-    there, `again`; empty if it is not asked for. The others are as in Translated.
+    there, `again`, and following_size the size of that residual; empty where one solution is enough. The others are as in
+    Translated.
     """
 
     f: list[int]
@@ -88,6 +94,7 @@ class GraphOutputs:
     affine_pivots: list[int]
     size: list[int]
     following: list[int]
+    following_size: list[int]
     guess: list[int]
     scale: list[int]
     new_q: list[int]
@@ -138,9 +145,11 @@ def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
     new = dict(zip(step.new_s, new_s, strict=True))
     rows = sorted(plan.nonlinear.rows) if plan else range(n)
     size = scaled_residual(g, [f[i] for i in rows], jacobian[list(rows)])
+    again = g.vector("again", len(f))[list(rows)].tolist() if plan and plan.ends_with_chord else []
     parts = GraphOutputs(
         f=f, jacobian=jacobian.ravel().tolist(), update=update, check=check, pivots=pivots, affine_update=affine[0],
         affine_check=affine[1], affine_pivots=affine[2], size=[size], following=_following(step, jacobian, plan),
+        following_size=[scaled_residual(g, again, jacobian[list(rows)])] if again else [],
         guess=step.guess, scale=step.scale, new_q=step.new_q, new_q_compensation=step.new_q_compensation, new_s=new_s,
         new_s_compensation=new_s_compensation, multipliers=step.multipliers, force=step.force,
         new_velocity=replaced(g, step.new_velocity, new), turned=replaced(g, [step.turned], new),
@@ -171,7 +180,7 @@ def _solution(
 
 
 def _following(step: Translated, jacobian: np.ndarray, plan: Plan | None) -> list[int]:
-    if plan is None or not plan.judged:
+    if plan is None or plan.once:
         return []
     again = step.graph.vector("again", len(step.f)).tolist()
     found = eliminate(step.graph, again, jacobian, plan.nonlinear, step.level, plan.growth)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dalembert.native.llvm.builder import real
 from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout, kept
-from dalembert.native.stepper.frame import Frame, refined
+from dalembert.native.stepper.frame import Frame, LastUpdate, refined
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
@@ -153,6 +153,26 @@ class ScalarFrame(Frame):
 
     def require_convergence(self, small: str) -> None:
         self._go_on(small, "again")
+
+    def finish(self, small: str, close: str, last: LastUpdate) -> None:
+        c, here = self.code, [self.code.name(x) for x in ("small", "large", "chord", "taken", "ended")]
+        c.fork(small, here[0], here[1])
+        c.label(here[0])
+        last.keep()
+        c.store(last.report(), self.size)
+        c.go(here[4])
+        c.label(here[1])
+        more = c.let(f"icmp slt i64 {c.load(self.iterations, 'i64')}, {self.count('limit')}")
+        c.fork(c.both(close, more), here[2], "again")
+        c.label(here[2])
+        c.fork(last.tried(), here[3], "again", True)
+        c.label(here[3])
+        self.count_iteration()
+        last.take(None)
+        c.label(here[4])
+
+    def conclude(self, last: LastUpdate) -> None:
+        """Both ways of `finish` have stored all."""
 
     def repeat(self, z: Sequence[str], w: Sequence[str]) -> None:
         """The block "again", where pivoted.py writes it, has been gone to."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dalembert.native.llvm.builder import module
 from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.arrays import HISTORY, LONG_HISTORY, SINCE, kept
-from dalembert.native.stepper.convergence import judgement, keep_compensation
+from dalembert.native.stepper.convergence import Chord, is_close, judgement, keep_compensation, next_update
 from dalembert.native.stepper.frame import Frame
 from dalembert.native.stepper.linear_systems import Plan
 from dalembert.native.stepper.pivoted import Pivoted
@@ -134,19 +134,23 @@ class StepCode:
         f, c, out, iterated = self.frame, self.code, self.outputs, sorted(plan.nonlinear.columns)
         *update, check = self.emit([*out.update, *out.check], inner)
         self._check(plan, update, f.trusted(check))
-        w = list(z)
-        for j, x in zip(iterated, update, strict=True):
-            w[j] = c.minus(z[j], x)
+        last = Chord(f, plan, inner, values, z=z, first=dict(zip(iterated, update, strict=True)))
+        w = last.w
         f.store(f.w, w)
         if not plan.once:
-            small, near = judgement(f, values, dict(zip(iterated, update, strict=True)), w)
+            small, near = judgement(f, values, last.first, w)
             f.note_divergence(near)
-            f.require_convergence(small)
             if plan.judged:
-                following = self._following(plan, inner, values, w)
-                f.require_convergence(judgement(f, values, dict(zip(iterated, following, strict=True)), w)[0])
+                f.require_convergence(small)
+                f.require_convergence(judgement(f, values, next_update(f, plan, inner, values, w)[0], w)[0])
+            else:
+                f.finish(small, is_close(f, values, last.first, w), last)
             f.repeat(z, w)
-        keep_compensation(f, z, dict(enumerate(w)), dict(zip(iterated, update, strict=True)))
+        if plan.ends_with_chord:
+            f.conclude(last)
+            w = f.loaded(f.w)
+        else:
+            last.keep()
         known = dict(values)
         if plan.affine.rows:
             self._solve_affine(plan, known, w)
@@ -158,14 +162,6 @@ class StepCode:
         c = self.code
         check = c.plus(check, c.vanishing(update))
         self.frame.require_solution(c.compare("ole", check, c.constant(plan.growth)))
-
-    def _following(self, plan: Plan, inner: Values, values: Values, w: Sequence[str]) -> list[str]:
-        """The next update, from w, with the Jacobian at z, where `inner` is: what jumps between them is seen in it."""
-        there, again, rows = dict(values), dict(inner), sorted(plan.nonlinear.rows)
-        self.frame.emitter.bind(there, "z", w)
-        f = self.emit([self.outputs.f[i] for i in rows], there)
-        again |= {self.frame.step.graph.variable("again", i): value for i, value in zip(rows, f, strict=True)}
-        return self.emit(self.outputs.following, again)
 
     def _solve_affine(self, plan: Plan, known: Values, w: Sequence[str]) -> None:
         """The unknowns that follow linearly from the others, starting from the predicted ones."""
