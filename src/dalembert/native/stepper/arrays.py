@@ -12,11 +12,12 @@ from dalembert.native.llvm.packing import Packing
 
 HISTORY = 4  # solved stages kept for the prediction of the next
 LONG_HISTORY = 8  # where all steps are equal
+CUBIC = 4.0, -6.0, 4.0, -1.0  # weights of the last solutions, newest first
 _DIFFERENCES = np.array([[(-1) ** i * math.comb(j, i) for i in range(LONG_HISTORY)] for j in range(LONG_HISTORY)], float)
-# Of all solutions kept, newest first: the prediction of degree 7 less that of degree 3, the error of degree 3 in the last
-# step, and in the one before. By the first a prediction is refined where it is at most REFINING of the larger of the others.
-REFINEMENT = np.stack([_DIFFERENCES[4:].sum(axis=0), _DIFFERENCES[4], _DIFFERENCES[4] - _DIFFERENCES[5]])
-REFINING = 2.0
+# Of all solutions kept, newest first: the prediction of degree 7 less that of degree 3; the seventh difference, and the
+# fourth of this step and of the one before. A component is smooth where the seventh is at most SMOOTH of the larger fourth.
+REFINEMENT = np.stack([_DIFFERENCES[4:].sum(axis=0), _DIFFERENCES[7], _DIFFERENCES[4], _DIFFERENCES[4] - _DIFFERENCES[5]])
+SMOOTH = 0.2
 # A determinant with a double zero that is stepped over changes ninefold at least in that step or in one beside it.
 LEAP = 3.0
 # What a run counts, in stages where a step has several; then what it is told: the node to stop at now, the last one, how

@@ -9,7 +9,9 @@ from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.frame import Frame, LastUpdate
 from dalembert.native.stepper.linear_systems import Plan
 
-NEGLIGIBLE = 1e-16  # of an unknown's size: an error that is left where rounding leaves one
+# Of an unknown's size: an error that may be left. It is no rounding, which goes this way and that: it adds up, step by step.
+NEGLIGIBLE = 1e-21
+TINY = 1e-10  # an update whose square is negligible, whatever the tolerance
 
 
 def judgement(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> tuple[str, str]:
@@ -19,6 +21,15 @@ def judgement(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[s
         small = c.both(small, c.compare("ole", largest, c.times(scale, f.tolerance)))
         near = c.both(near, c.compare("ole", largest, c.times(scale, c.constant(DIVERGING))))
     return small, near
+
+
+def is_tiny(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> str:
+    """Whether every tested |update_i| ≤ TINY · scale_i and ≤ tolerance · scale_i: nothing can be gained by another."""
+    c, tiny = f.code, f.code.constant(True)
+    limit = c.select(c.compare("olt", f.tolerance, c.constant(TINY)), f.tolerance, c.constant(TINY))
+    for largest, scale in _sizes(f, values, w, update):
+        tiny = c.both(tiny, c.compare("ole", largest, c.times(scale, limit)))
+    return tiny
 
 
 def is_close(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[str]) -> str:

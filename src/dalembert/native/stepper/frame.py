@@ -5,11 +5,9 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from dalembert.native.llvm.builder import Code, real
 from dalembert.native.llvm.emit import Emitter, Values
-from dalembert.native.stepper.arrays import REFINEMENT, REFINING, SETTINGS, Layout
+from dalembert.native.stepper.arrays import CUBIC, REFINEMENT, SETTINGS, SMOOTH, Layout
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.stages import Stages
 from dalembert.native.stepper.step import Translated
@@ -133,7 +131,7 @@ class Frame(abc.ABC):
 
     @abc.abstractmethod
     def extrapolate_refined(self) -> None:
-        """z ← the cubic through the last four, refined by REFINEMENT where that is small; all solutions are known."""
+        """z ← `refined` of the last solutions; all are known."""
 
     @abc.abstractmethod
     def remember(self) -> None:
@@ -168,8 +166,9 @@ class Frame(abc.ABC):
         """Where this fails the iteration goes on."""
 
     @abc.abstractmethod
-    def finish(self, small: str, close: str, last: LastUpdate) -> None:
-        """Where an update is small the iteration ends; where it is close to that `last` is tried once, and ends it too."""
+    def finish(self, small: str, tiny: str, close: str, last: LastUpdate) -> None:
+        """Where an update is tiny the iteration ends; where it is close to that `last` is tried once, and ends it where it
+        can; where not, and the update is small, it ends as well."""
 
     @abc.abstractmethod
     def conclude(self, last: LastUpdate) -> None:
@@ -205,26 +204,22 @@ def refined(c: Code, width: int, past: Sequence[str]) -> str:
 
     What the newest enters last is the shortest way from it to the next step.
     """
-    kind = "double" if width == 1 else f"<{width} x double>"
-    suffix = "f64" if kind == "double" else f"v{width}f64"
+    kind, suffix = ("double", "f64") if width == 1 else (f"<{width} x double>", f"v{width}f64")
 
     def number(x: float) -> str:
-        return real(x) if kind == "double" else f"splat (double {real(x)})"
+        return real(x) if width == 1 else f"splat (double {real(x)})"
 
-    def total(weights: np.ndarray) -> str:
-        value = None
-        for weight, x in reversed([pair for pair in zip(weights.tolist(), past, strict=False) if pair[0] != 0.0]):
+    def total(weights: Sequence[float]) -> str:
+        value = number(0.0)
+        for weight, x in reversed([pair for pair in zip(weights, past, strict=False) if pair[0] != 0.0]):
             term = c.let(f"fmul contract {kind} {number(weight)}, {x}")
-            value = c.let(f"fadd contract {kind} {value}, {term}") if value else term
-        return value or number(0.0)
+            value = term if value == number(0.0) else c.let(f"fadd contract {kind} {value}, {term}")
+        return value
 
-    def size(x: str) -> str:
-        return c.call(kind, f"llvm.fabs.{suffix}", (kind, x))
-
-    low = total(np.array([4.0, -6.0, 4.0, -1.0]))
-    excess, last, before = (total(weights) for weights in REFINEMENT)
-    reach = c.call(kind, f"llvm.maxnum.{suffix}", (kind, size(last)), (kind, size(before)))
-    limit = c.let(f"fmul {kind} {number(REFINING)}, {reach}")
-    truth = "i1" if kind == "double" else f"<{width} x i1>"
-    better = c.let(f"fcmp ole {kind} {size(excess)}, {limit}")
-    return c.let(f"select {truth} {better}, {kind} {c.let(f'fadd {kind} {low}, {excess}')}, {kind} {low}")
+    low, (excess, *others) = total(CUBIC), (total(row) for row in REFINEMENT.tolist())
+    highest, *fourth = (c.call(kind, f"llvm.fabs.{suffix}", (kind, x)) for x in others)
+    reach = c.call(kind, f"llvm.maxnum.{suffix}", *((kind, x) for x in fourth))
+    limit = c.let(f"fmul {kind} {number(SMOOTH)}, {reach}")
+    smooth = c.let(f"fcmp ole {kind} {highest}, {limit}")
+    truth = "i1" if width == 1 else f"<{width} x i1>"
+    return c.let(f"select {truth} {smooth}, {kind} {c.let(f'fadd {kind} {low}, {excess}')}, {kind} {low}")

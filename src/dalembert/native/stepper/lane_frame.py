@@ -246,7 +246,7 @@ class LaneFrame(Frame):
     def require_convergence(self, small: str) -> None:
         self.settled = self.code.both(self.settled, small)
 
-    def finish(self, small: str, close: str, last: LastUpdate) -> None:
+    def finish(self, small: str, tiny: str, close: str, last: LastUpdate) -> None:
         """A lane that has ended by a chord does so again in every lap of the others, bit by bit, and counts it once."""
         c, chord, ended = self.code, self.code.name("chord"), self.code.name("ended")
         last.keep()
@@ -254,7 +254,7 @@ class LaneFrame(Frame):
         own = c.load(self.iterations, c.whole)
         fewer = c.let(f"icmp slt {c.whole} {own}, {c.broadcast(self.fixed['limit'], 'i64')}")
         fewer = c.let(f"or {c.truth} {fewer}, {c.negated(c.load(self.going, c.truth))}")
-        tried = c.both(c.both(self.good, c.negated(small)), c.both(close, fewer))
+        tried = c.both(c.both(self.good, c.negated(tiny)), c.both(close, fewer))
         c.fork(c.some(tried), chord, ended)
         c.label(chord)
         taken = c.both(tried, last.tried())

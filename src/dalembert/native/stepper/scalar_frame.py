@@ -106,18 +106,15 @@ class ScalarFrame(Frame):
         """In vectors, too: of each the latest is put together from registers."""
         c, n = self.code, self.layout.z
         for start, width in c.chunks(n):
-            kind = "double" if width == 1 else f"<{width} x double>"
+            kind, w = "double" if width == 1 else f"<{width} x double>", self.loaded(self.w[start : start + width])
             past = [c.load(c.at(self.part["history"], j * n + start), kind) for j in range(1, kept(1))]
-            latest = self.loaded(self.w[start : start + width])
-            if width == 1:
-                c.store(refined(c, 1, [*latest, *past]), self.z[start])
-                continue
-            whole = "poison"
-            for i, x in enumerate(latest):
+            whole = w[0] if width == 1 else "poison"
+            for i, x in enumerate(w if width > 1 else []):
                 whole = c.let(f"insertelement {kind} {whole}, double {x}, i64 {i}")
             found = refined(c, width, [whole, *past])
             for i in range(width):
-                c.store(c.let(f"extractelement {kind} {found}, i64 {i}"), self.z[start + i])
+                z = found if width == 1 else c.let(f"extractelement {kind} {found}, i64 {i}")
+                c.store(z, self.z[start + i])
 
     def remember(self) -> None:
         """The older ones move on, if they are read again."""
@@ -154,18 +151,20 @@ class ScalarFrame(Frame):
     def require_convergence(self, small: str) -> None:
         self._go_on(small, "again")
 
-    def finish(self, small: str, close: str, last: LastUpdate) -> None:
-        c, here = self.code, [self.code.name(x) for x in ("small", "large", "chord", "taken", "ended")]
-        c.fork(small, here[0], here[1])
+    def finish(self, small: str, tiny: str, close: str, last: LastUpdate) -> None:
+        c, here = self.code, [self.code.name(x) for x in ("small", "large", "chord", "taken", "ended", "settle")]
+        c.fork(tiny, here[0], here[1])
         c.label(here[0])
         last.keep()
         c.store(last.report(), self.size)
         c.go(here[4])
         c.label(here[1])
         more = c.let(f"icmp slt i64 {c.load(self.iterations, 'i64')}, {self.count('limit')}")
-        c.fork(c.both(close, more), here[2], "again")
+        c.fork(c.both(close, more), here[2], here[5])
+        c.label(here[5])
+        c.fork(small, here[0], "again", False)
         c.label(here[2])
-        c.fork(last.tried(), here[3], "again", True)
+        c.fork(last.tried(), here[3], here[5], True)
         c.label(here[3])
         self.count_iteration()
         last.take(None)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dalembert.native.llvm.builder import module
 from dalembert.native.llvm.emit import Values
 from dalembert.native.stepper.arrays import HISTORY, LONG_HISTORY, SINCE, kept
-from dalembert.native.stepper.convergence import Chord, is_close, judgement, keep_compensation, next_update
+from dalembert.native.stepper.convergence import Chord, is_close, is_tiny, judgement, keep_compensation, next_update
 from dalembert.native.stepper.frame import Frame
 from dalembert.native.stepper.linear_systems import Plan
 from dalembert.native.stepper.pivoted import Pivoted
@@ -140,13 +140,14 @@ class StepCode:
         if not plan.once:
             small, near = judgement(f, values, last.first, w)
             f.note_divergence(near)
-            if plan.judged:
-                f.require_convergence(small)
-                f.require_convergence(judgement(f, values, next_update(f, plan, inner, values, w)[0], w)[0])
+            if out.ends_with_chord:
+                f.finish(small, *(test(f, values, last.first, w) for test in (is_tiny, is_close)), last)
             else:
-                f.finish(small, is_close(f, values, last.first, w), last)
+                f.require_convergence(small)
+            if plan.judged:
+                f.require_convergence(judgement(f, values, next_update(f, plan, inner, values, w)[0], w)[0])
             f.repeat(z, w)
-        if plan.ends_with_chord:
+        if out.ends_with_chord:
             f.conclude(last)
             w = f.loaded(f.w)
         else:

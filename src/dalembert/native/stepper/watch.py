@@ -20,7 +20,7 @@ def report(f: Frame, plan: Plan, inner: Values, known: Values) -> None:
     them, what is left is not evaluated: it counts as zero. Where the iteration ends with a chord its residual is known.
     """
     c, out, emit = f.code, f.outputs, f.emitter.emit
-    if not plan.ends_with_chord:
+    if not out.ends_with_chord:
         c.store(c.constant(0.0) if plan.once else emit(out.size, inner, fast=True)[0], f.size)
     if not out.factor:
         pivots = [*emit(out.pivots, inner), *emit(out.affine_pivots, known)]

@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Solve
-from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, REFINEMENT, REFINING
+from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, REFINEMENT, SMOOTH
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, solve_step
@@ -38,15 +38,14 @@ def extrapolation(program: StepProgram) -> np.ndarray:
 def prediction(program: StepProgram, stage, point: Moving | RunState, t, h) -> Float[Array, "z"]:
     """z extrapolated through the last stages; the program's guess before the first.
 
-    Through the last eight where steps are equal and each of its components shows that it is smooth: the cubic is corrected
-    by at most twice the error that it had in the last steps.
+    Where steps are equal a component that proves smooth goes through the last eight.
     """
     weights = jnp.asarray(extrapolation(program))[stage, jnp.minimum(point.known, HISTORY)]
     found = weights @ point.history[:HISTORY]
     if point.history.shape[0] == LONG_HISTORY:
-        excess, last, before = jnp.asarray(REFINEMENT) @ point.history
-        small = jnp.abs(excess) <= REFINING * jnp.maximum(jnp.abs(last), jnp.abs(before))
-        found = jnp.where((point.known == LONG_HISTORY) & small, found + excess, found)
+        excess, seventh, *fourth = jnp.asarray(REFINEMENT) @ point.history
+        smooth = jnp.abs(seventh) <= SMOOTH * jnp.maximum(*map(jnp.abs, fourth))
+        found = jnp.where((point.known == LONG_HISTORY) & smooth, found + excess, found)
     return jnp.where(point.known > 0, found, program.guess(point.q, point.s, t, h))
 
 
