@@ -100,6 +100,9 @@ class Code:
     def both(self, a: str, b: str) -> str:
         return self.let(f"and {self.truth} {a}, {b}")
 
+    def either(self, a: str, b: str) -> str:
+        return self.let(f"or {self.truth} {a}, {b}")
+
     def negated(self, a: str) -> str:
         return self.let(f"xor {self.truth} {a}, {self.constant(True)}")
 

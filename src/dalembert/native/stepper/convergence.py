@@ -10,7 +10,7 @@ from dalembert.native.stepper.frame import Frame, LastUpdate
 from dalembert.native.stepper.linear_systems import Plan
 
 # Of an unknown's size: an error that may be left. It is no rounding, which goes this way and that: it adds up, step by step.
-NEGLIGIBLE = 1e-21
+NEGLIGIBLE = 1e-20
 TINY = 1e-10  # an update whose square is negligible, whatever the tolerance
 
 
@@ -42,13 +42,14 @@ def is_close(f: Frame, values: Values, update: Mapping[int, str], w: Sequence[st
 
 def is_finished(f: Frame, values: Values, w: Sequence[str], first: Mapping[int, str], second: Mapping[int, str]) -> str:
     """Whether `second`, which follows on the update `first` with the same Jacobian, is finite and small, and what it leaves
-    negligible: about |second|²/|first|, because updates with one Jacobian fall by the same factor."""
+    negligible: about |second|²/|first|, because updates with one Jacobian fall by the same factor. Where the first was
+    small already the second only has to be."""
     c = f.code
     done = c.compare("oeq", c.vanishing(list(second.values())), c.constant(0.0))
     for (before, _), (largest, scale) in zip(_sizes(f, values, w, first), _sizes(f, values, w, second), strict=True):
-        limit = c.times(c.times(before, scale), c.constant(NEGLIGIBLE))
-        done = c.both(done, c.compare("ole", largest, c.times(scale, f.tolerance)))
-        done = c.both(done, c.compare("ole", c.times(largest, largest), limit))
+        limit, small = c.times(c.times(before, scale), c.constant(NEGLIGIBLE)), c.times(scale, f.tolerance)
+        done = c.both(done, c.compare("ole", largest, small))
+        done = c.both(done, c.either(c.compare("ole", c.times(largest, largest), limit), c.compare("ole", before, small)))
     return done
 
 

@@ -253,7 +253,8 @@ class LaneFrame(Frame):
         c.store("zeroinitializer", self.chord, c.truth)
         own = c.load(self.iterations, c.whole)
         fewer = c.let(f"icmp slt {c.whole} {own}, {c.broadcast(self.fixed['limit'], 'i64')}")
-        fewer = c.let(f"or {c.truth} {fewer}, {c.negated(c.load(self.going, c.truth))}")
+        fewer = c.either(fewer, c.negated(c.load(self.going, c.truth)))
+        tiny = c.either(tiny, c.both(small, c.negated(fewer)))
         tried = c.both(c.both(self.good, c.negated(tiny)), c.both(close, fewer))
         c.fork(c.some(tried), chord, ended)
         c.label(chord)
@@ -263,7 +264,7 @@ class LaneFrame(Frame):
         counted = c.counted(c.both(taken, c.load(self.going, c.truth)))
         c.store(c.let(f"add {c.whole} {c.load(self.iterations, c.whole)}, {counted}"), self.iterations, c.whole)
         c.label(ended)
-        self.settled = c.both(self.settled, c.let(f"or {c.truth} {small}, {c.load(self.chord, c.truth)}"))
+        self.settled = c.both(self.settled, c.either(tiny, c.load(self.chord, c.truth)))
 
     def conclude(self, last: LastUpdate) -> None:
         c = self.code

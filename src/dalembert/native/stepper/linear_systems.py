@@ -15,7 +15,7 @@ from dalembert.native.graph.simplify import gather_factors, replaced, share_reci
 from dalembert.native.stepper.step import Translated
 from dalembert.native.trace.partition import Part, split
 
-CHORD = 1.5  # times the operations of a chord that an update has at least, where chords are tried
+CHORD = 1.75  # times the operations of a chord that an update has at least, where chords are tried
 SINE = 10  # operations of a sine or cosine
 LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; beyond it the loops of the pivoted solver
 

@@ -152,19 +152,17 @@ class ScalarFrame(Frame):
         self._go_on(small, "again")
 
     def finish(self, small: str, tiny: str, close: str, last: LastUpdate) -> None:
-        c, here = self.code, [self.code.name(x) for x in ("small", "large", "chord", "taken", "ended", "settle")]
-        c.fork(tiny, here[0], here[1])
+        c, here = self.code, [self.code.name(x) for x in ("small", "large", "chord", "taken", "ended")]
+        more = c.let(f"icmp slt i64 {c.load(self.iterations, 'i64')}, {self.count('limit')}")
+        c.fork(c.either(tiny, c.both(small, c.negated(more))), here[0], here[1])
         c.label(here[0])
         last.keep()
         c.store(last.report(), self.size)
         c.go(here[4])
         c.label(here[1])
-        more = c.let(f"icmp slt i64 {c.load(self.iterations, 'i64')}, {self.count('limit')}")
-        c.fork(c.both(close, more), here[2], here[5])
-        c.label(here[5])
-        c.fork(small, here[0], "again", False)
+        c.fork(c.both(close, more), here[2], "again")
         c.label(here[2])
-        c.fork(last.tried(), here[3], here[5], True)
+        c.fork(last.tried(), here[3], "again", True)
         c.label(here[3])
         self.count_iteration()
         last.take(None)
