@@ -127,7 +127,7 @@ class Interrupted(KeyboardInterrupt):
 
     @property
     def path(self) -> Any:
-        if isinstance(self.args[0], _Later):
+        if type(self.args[0]) is _Later:  # isinstance would ask a path, which then makes its arrays
             self.args = (self.args[0].made(),)
         return self.args[0]
 

@@ -36,7 +36,7 @@ class Lazy(eqx.Module):
 
         def __getattribute__(self, name: str) -> Any:
             state = object.__getattribute__(self, "__dict__")
-            if _LATER in state and name not in state and name in type(self).__dataclass_fields__:
+            if _LATER in state and name not in state:  # whatever is asked: JAX flattens it by __dict__
                 fields_as_left(self)
             found = super().__getattribute__(name)
             if type(found) is not np.ndarray:

@@ -72,9 +72,9 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     dimension = _dimensions(path)
     variables: dict[str, Any] = {}
     for name, (times, axis, long_name, units) in VARIABLES.items():
-        values = numbers_of(path, name)
-        if values is not None:
-            variables[name] = ((*lanes, dimension[times], axis), values, {"long_name": long_name, "units": units})
+        if as_left(path, name) is not None:
+            labels = {"long_name": long_name, "units": units}
+            variables[name] = ((*lanes, dimension[times], axis), numbers_of(path, name), labels)
     for owner, table in ((path, SCALARS), (path.statistics, STATISTICS)):
         for name, (long_name, units) in table.items():
             variables[name] = (lanes, numbers_of(owner, name), {"long_name": long_name, "units": units})
@@ -88,12 +88,9 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     return xr.Dataset(variables | leaves | drawing, _coordinates(path, lanes, dimension), attributes)
 
 
-def numbers_of(owner: Path | Statistics, name: str) -> np.ndarray | None:
-    """A field as an array of NumPy that nobody can write to, without a copy; None where there is none."""
-    values = as_left(owner, name)
-    if values is None:
-        return None
-    found = np.asarray(values).view()
+def numbers_of(owner: Path | Statistics, name: str) -> np.ndarray:
+    """A field as an array of NumPy that nobody can write to, without a copy."""
+    found = np.asarray(as_left(owner, name)).view()
     found.flags.writeable = False
     return found
 
@@ -178,8 +175,7 @@ def _dimensions(path: Path) -> dict[str, str]:
     wanted = _levels(path.levels)
     taken: dict[str, np.ndarray] = {}
     for field, level in wanted.items():
-        given = numbers_of(path, field)
-        times = np.zeros(0) if given is None else given
+        times = np.zeros(0) if as_left(path, field) is None else numbers_of(path, field)
         if level in taken and not np.array_equal(taken[level], times):
             level = wanted[field] = _apart(level, field)
         taken[level] = times
@@ -193,10 +189,9 @@ def _time_name(dimension: str, lanes: int) -> str:
 def _coordinates(path: Path, lanes: tuple[str, ...], dimension: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field, level in dimension.items():
-        times = numbers_of(path, field)
-        if times is not None:
+        if as_left(path, field) is not None:
             labels = {"long_name": f"time of level {level}", "units": TIME, "axis": "T"}
-            found[_time_name(level, len(lanes))] = ((*lanes, level), times, labels)
+            found[_time_name(level, len(lanes))] = ((*lanes, level), numbers_of(path, field), labels)
     names = coordinate_names(path)
     found["coordinate"] = ("coordinate", names, {"long_name": "name of the generalised coordinate"})
     count = np.shape(as_left(path, "multipliers"))[-1]
@@ -206,7 +201,8 @@ def _coordinates(path: Path, lanes: tuple[str, ...], dimension: dict[str, str]) 
 
 def coordinate_names(path: Path | CriticalPoint) -> list[str]:
     """The names of q given with the system, or q0, q1, …"""
-    return list(path.coordinates) or [f"q{i}" for i in range(np.shape(as_left(path, "q"))[-1])]
+    q = as_left(path, "q") if isinstance(path, Path) else path.q
+    return list(path.coordinates) or [f"q{i}" for i in range(np.shape(q)[-1])]
 
 
 def _attributes(path: Path) -> dict[str, Any]:
