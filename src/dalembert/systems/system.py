@@ -29,7 +29,7 @@ class System(Problem):
             arrays of them, stay what they are: flags, to choose with jnp.where.
         time_dependent: whether the functions take t.
         draw: `draw(q)`, what one state looks like: Dots, Rod, Body, Wheel, Ball, or a list of them, written with jax.numpy.
-            It is called for pictures alone; a run never sees it.
+            It is called for pictures alone; a run never sees it. `draw(q, *, t)` is given the time too.
 
     Raises:
         TypeError: an argument is of the wrong type; the message names it.
