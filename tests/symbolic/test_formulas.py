@@ -121,11 +121,15 @@ def test_formulas_have_the_values_of_the_functions():
         np.testing.assert_allclose(np.array([float(e.doit()) for e in left]), 0.0, atol=1e-12)
 
 
-def test_a_notebook_typesets_a_small_system_and_prints_a_large_one(system):
+def test_a_notebook_typesets_a_small_system_and_describes_a_large_one(system):
     assert r"\ddot{\theta}" in system._repr_latex_()
     large = da.System(lambda q, v: 0.5 * v @ v + sum(jnp.sin(q[i] * q[j]) for i in range(40) for j in range(40)),
                       coordinates=tuple(f"x{i}" for i in range(40)))  # fmt: skip
-    assert large._repr_latex_() is None
+    assert (large._repr_latex_(), system._repr_html_()) == (None, None)
+    assert "x0, x1, x2" in large._repr_html_()
+    spline = da.VariationalProblem(lambda q, v, a, p: p["c"] * a @ a, derivatives=2, parameters={"c": 0.25})
+    assert "c = 0.25" in spline._repr_html_()
+    assert "<lambda>" not in spline._repr_html_()  # as text, not as markup
     with pytest.raises(ValueError, match="more than 2000 scalar operations"):
         large.equations()
 

@@ -14,6 +14,9 @@ from dalembert.systems.problem import Problem, as_arrays, names_of
 from dalembert.tracing import UNREAD, Walk, refilled, split, taken_apart
 
 
+WIDEST = 800  # characters of LaTeX in one line: more are wider than a page; `equations` has them
+
+
 class System(Problem):
     """d/dt L_v - L_q = f + Rᵀλ, with the constraints.
 
@@ -92,11 +95,12 @@ class System(Problem):
         return front_door("symbolic_equations")(self, n)
 
     def _repr_latex_(self) -> str | None:
-        """A notebook shows the equations, typeset, where there are formulas; else what `repr` says."""
+        """A notebook shows the equations, typeset, where there are formulas; else what the system is made of."""
         try:
-            return self.equations()._repr_latex_()
+            text = self.equations()._repr_latex_()
         except (ImportError, TypeError, ValueError):
             return None
+        return text if max(map(len, text.split(r"\\"))) < WIDEST else None
 
     @property
     def functions(self) -> tuple[Callable, ...]:
