@@ -60,7 +60,8 @@ class OptimalControl(eqx.Module):
         """What it is made of, for a notebook."""
         own = self.system.texts()
         lines = [f"plant: {own['system']}", f"coordinates: {', '.join(own['coordinates']) or 'without names'}"]
-        return card(type(self).__name__, "\n".join([*lines, f"actuated: {described(self.actuated)}"]))
+        by = getattr(self.actuated, "__qualname__", self.actuated)
+        return card(type(self).__name__, "\n".join([*lines, f"actuated: {by}"]))
 
     def __init__(
         self,

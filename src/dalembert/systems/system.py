@@ -13,7 +13,6 @@ from dalembert.systems.constraints import Constraint, Lyapunov, WithForces
 from dalembert.systems.problem import Problem, as_arrays, names_of
 from dalembert.tracing import UNREAD, Walk, refilled, split, taken_apart
 
-
 WIDEST = 800  # characters of LaTeX in one line: more are wider than a page; `equations` has them
 
 
