@@ -4,8 +4,8 @@
 
 Each folder (default: site) is served on localhost. A page fails if the console shows an error, a request
 fails or leaves localhost, a formula or an image has no size, a formula is wider than its column, or the page
-is wider than the window at 1280 or 390 pixels; the search fails if it finds nothing in a page opened as a file. Screenshots go to out/browser. Needs Chromium and ChromeDriver of one version on the
-search path.
+is wider than the window at 1280 or 390 pixels. The search fails if it finds nothing in a page opened as a
+file. Screenshots go to out/browser. Needs Chromium and ChromeDriver of one version on the search path.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ return {
   formulas: formulas.length,
   emptyFormulas: formulas.filter(m => m.checkVisibility() && empty(m)).map(m => m.textContent),
   brokenImages: images.filter(i => !(i.complete && i.naturalWidth > 0)).map(i => i.getAttribute('src')),
-  wideFormulas: [...document.querySelectorAll('.formula')].filter(f => f.checkVisibility() && f.scrollWidth > f.clientWidth + 1)
+  wideFormulas: [...document.querySelectorAll('.formula')]
+    .filter(f => f.checkVisibility() && f.scrollWidth > f.clientWidth + 1)
     .map(f => f.textContent.trim().slice(0, 60)),
   rawFormulas: [...document.querySelectorAll('.arithmatex')].map(e => e.textContent),
   width: document.documentElement.scrollWidth,
