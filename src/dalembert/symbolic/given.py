@@ -28,11 +28,11 @@ def from_sympy(
     """L(q, q̇, t), φ(q, q̇, q̈, t) = 0 as SymPy writes them: the System with d/dt L_v - L_q = f + Rᵀλ.
 
     A constraint is Holonomic, Nonholonomic or SecondOrder by the highest derivative in it, with the reactions ∂φ/∂(highest).
-    The lagrangian may be that of `sympy.physics.mechanics.Lagrangian(frame, *bodies)`; a `LagrangesMethod` in its place brings
+    The lagrangian may be that of `sympy.physics.mechanics.Lagrangian(frame, *bodies)`; a `LagrangesMethod` instead brings
     coordinates, constraints and generalised forces along.
 
     Args:
-        lagrangian: an expression in q(t), their derivatives, t and the parameters; or a LagrangesMethod, alone.
+        lagrangian: an expression in q(t), their derivatives, t and the parameters; or a LagrangesMethod.
         coordinates: q(t), (n,) functions of time such as `dynamicsymbols` makes; their names name the coordinates.
         constraints: expressions that vanish along the motion.
         forces: (n,) expressions in q(t), their first derivatives and t: generalised forces.
