@@ -16,10 +16,11 @@ class Derived(NamedTuple):
 
 def derived(method: Any) -> Derived:
     """Q_i = Σ F·∂v/∂q̇_i + Σ M·∂ω/∂q̇_i for the forces F at points with velocity v and the moments M on frames with ω."""
-    from sympy.physics.mechanics import Point, dynamicsymbols
+    from sympy.physics.mechanics import Point
 
-    t, frame, loads = dynamicsymbols._t, method.inertial, list(method.forcelist)
+    frame, loads = method.inertial, list(method.forcelist)
     coordinates, positions = list(method.q), list(method._hol_coneqs)  # coneqs has their derivatives alone
+    t = coordinates[0].args[0]
     forces = None
     if loads:
         rates = [(at.vel(frame) if isinstance(at, Point) else at.ang_vel_in(frame), load) for at, load in loads]
