@@ -167,8 +167,8 @@ class Frame(abc.ABC):
 
     @abc.abstractmethod
     def finish(self, small: str, tiny: str, close: str, last: LastUpdate) -> None:
-        """Where an update is tiny the iteration ends, or small and the last that is allowed; where it is close to that `last`
-        is tried once, and ends it where it can."""
+        """The iteration ends where an update is tiny, or small and the last that is allowed; where it is close to that
+        `last` is tried once, and ends it where it can."""
 
     @abc.abstractmethod
     def conclude(self, last: LastUpdate) -> None:
