@@ -141,7 +141,8 @@ class StepCode:
             small, near = judgement(f, values, last.first, w)
             f.note_divergence(near)
             if out.ends_with_chord:
-                f.finish(small, *(test(f, values, last.first, w) for test in (is_tiny, is_close)), last)
+                tiny, close = (test(f, values, last.first, w) for test in (is_tiny, is_close))
+                f.finish(small, tiny, close, last)
             else:
                 f.require_convergence(small)
             if plan.judged:
