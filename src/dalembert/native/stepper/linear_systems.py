@@ -199,7 +199,7 @@ def worth_a_chord(step: Translated, f: list[int], update: list[int], following: 
         iterated = (g.nodes[i][0] for i in reached(g, nodes) if step.level(i) == 2)
         return sum(SINE if op in ("sin", "cos") else op not in ("const", "var") for op in iterated)
 
-    solved = [i for i in reached(g, following) if step.depend.on(i, "again")]
+    solved = set(reached(g, following)) - set(reached(g, update))
     return bool(following) and operations(update) > CHORD * (operations(f) + len(solved))
 
 
