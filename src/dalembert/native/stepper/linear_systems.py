@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
@@ -148,7 +149,7 @@ def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
     rows = sorted(plan.nonlinear.rows) if plan else range(n)
     size = scaled_residual(g, [f[i] for i in rows], jacobian[list(rows)])
     following = _following(step, jacobian, plan)
-    chord = plan is not None and not plan.judged and worth_a_chord(step, f, [*update, *check], following)
+    chord = plan is not None and not plan.judged and worth_a_chord(g, step.level, f, [*update, *check], following)
     again = g.vector("again", len(f))[list(rows)].tolist() if chord else []
     parts = GraphOutputs(
         f=f, jacobian=jacobian.ravel().tolist(), update=update, check=check, pivots=pivots, affine_update=affine[0],
@@ -191,16 +192,15 @@ def _following(step: Translated, jacobian: np.ndarray, plan: Plan | None) -> lis
     return [found.update[j] for j in sorted(found.update)]
 
 
-def worth_a_chord(step: Translated, f: list[int], update: list[int], following: list[int]) -> bool:
+def worth_a_chord(g: Graph, level: Callable[[int], int], f: list[int], update: list[int], following: list[int]) -> bool:
     """Whether an update with the Jacobian of the one before has so few operations that it may also be tried in vain."""
-    g = step.graph
 
     def operations(nodes: list[int]) -> int:
-        iterated = (g.nodes[i][0] for i in reached(g, nodes) if step.level(i) == 2)
+        iterated = (g.nodes[i][0] for i in reached(g, nodes) if level(i) == 2)
         return sum(SINE if op in ("sin", "cos") else op not in ("const", "var") for op in iterated)
 
-    solved = set(reached(g, following)) - set(reached(g, update))
-    return bool(following) and operations(update) > CHORD * (operations(f) + len(solved))
+    solved = len(reached(g, [*update, *following])) - len(reached(g, update))
+    return bool(following) and operations(update) > CHORD * (operations(f) + solved)
 
 
 def _increments(step: Translated) -> tuple[list[int], list[int]]:
