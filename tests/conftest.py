@@ -41,7 +41,7 @@ def _context_used_again():
 mlir.make_ir_context = _context_used_again
 
 # JAX makes hundreds of thousands of objects for a program, few of them garbage: Python searches them less often.
-gc.set_threshold(50_000, 20, 50)
+gc.set_threshold(100_000, 30, 50)
 
 # In the background of a shell Ctrl-C is ignored, by its children too: the tests that press it would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
