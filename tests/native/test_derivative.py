@@ -62,7 +62,9 @@ def test_a_rule(name):
         np.testing.assert_allclose(value, wanted[0], rtol=1e-13, atol=1e-14)
         np.testing.assert_allclose(slope, wanted[1], rtol=1e-12, atol=1e-13)
         if not made.tracer.declared:
-            found = evaluate(made.graph, ahead, {"x0": np.array(z), "x1": np.array(p), "captured": np.array(made.tracer.captured)})
+            found = evaluate(
+                made.graph, ahead, {"x0": np.array(z), "x1": np.array(p), "captured": np.array(made.tracer.captured)}
+            )
             np.testing.assert_allclose(found, np.ravel(slope @ p), rtol=1e-12, atol=1e-13)
 
 

@@ -130,7 +130,8 @@ class Path(Described, Lazy):
             raise ValueError("lane: this is a single path; lanes belong to the path of an ensemble or of vmap")
         size = self.code.shape[0]
         whole_number(i, "i", -size, size - 1)  # beyond the last one JAX would take the last one
-        one = jax.tree.map(lambda x: x[i] if isinstance(x, Tracer) else np.array(np.asarray(x)[i]), self)  # JAX compiles x[i]
+        row = lambda x: x[i] if isinstance(x, Tracer) else np.array(np.asarray(x)[i])  # noqa: E731  XLA compiles x[i]
+        one = jax.tree.map(row, self)
         changes = {}
         for time, values in (("t", ("q",)), ("t_velocity", ("v",)), ("t_multipliers", ("multipliers", "constraint_forces")),
                              ("t_feedback", ("feedback",))):  # fmt: skip
