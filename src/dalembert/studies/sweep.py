@@ -23,8 +23,8 @@ from dalembert.studies.blockwise.blocks import Blocks, runs_of_block
 from dalembert.studies.blockwise.cluster import Cluster, check_client
 from dalembert.studies.blockwise.collected import collected
 from dalembert.studies.blockwise.gathered import gathered
-from dalembert.studies.blockwise.job import job_of
 from dalembert.studies.blockwise.over_runs import as_over_runs
+from dalembert.studies.blockwise.runs import runs_job
 from dalembert.studies.blockwise.stored import Here, stored_sweep
 from dalembert.studies.blockwise.swept import DATA, Swept
 from dalembert.systems import System, VariationalProblem
@@ -150,7 +150,7 @@ def sweep(
             return _at_once(system, swept, options | {"threads": threads, "progress": progress})
     most = runs_of_block(size.numbers, steps) if block is None else block
     blocks = Blocks.of(tuple(swept.shape.values()), most)
-    job = job_of(system, swept, options, blocks, 1 if client is not None and threads is None else threads)
+    job = runs_job(system, swept, options, blocks, 1 if client is not None and threads is None else threads)
     workers = Here() if client is None else Cluster(client)
     if pair is not None:
         return collected(job, pair, store, workers, progress)
