@@ -243,7 +243,7 @@ def test_a_big_sweep_keeps_what_is_asked_for(monkeypatch):
     assert study.data.nbytes < 300 * size**2
     turned = 2 * np.arctan(0.5 * H * np.sqrt(study.data.k / study.data.m)) * xr.DataArray(1 + np.arange(STEPS), dims="step")
     assert float(abs(abs(np.cos(turned)).max("step") - study.reduced["reach"]).max()) < 1e-12
-    monkeypatch.setattr(sys.modules["dalembert.studies.sweep"], "_memory", lambda: 2**24)
+    monkeypatch.setattr(sys.modules["dalembert.studies.in_memory"], "_memory", lambda: 2**24)
     with pytest.raises(ValueError, match="save_every: 100 × 100 = 10000 runs with 61 saved states of each are 3"):
         da.sweep(SYSTEM, given, q0=[1.0], v0=[0.0], h=H, steps=STEPS)
 

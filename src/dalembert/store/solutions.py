@@ -47,7 +47,7 @@ COUNTED = (
     "refinement_steps",
 )
 MOMENTA = ("momenta_initial", "momenta_final")  # each is there where the end is given by derivatives
-_STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
+STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
 # variable: (dimensions, long_name, units)
 COMMON = {
     "q": (("node", "coordinate"), "position", LENGTH),
@@ -186,7 +186,7 @@ def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
     for name, (axes, long_name, units) in REFINED.items() if refinement else ():
         values = np.asarray(getattr(refinement, name))
         found[f"refinement_{name}"] = (axes, values, {"long_name": long_name, "units": units})
-    for name in _STATISTICS:
+    for name in STATISTICS:
         found[name] = ((), np.asarray(getattr(s.statistics, name)), {"long_name": f"{name} of the solver"})
     times: dict[str, Any] = {
         name: (name, np.asarray(getattr(s, t)), {"long_name": f"time of level {name}", "units": TIME, "axis": "T"})
@@ -211,7 +211,7 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
     layout = check_solution(data)
     stored = CONTENTS[data.attrs["content"]]
     values: dict[str, Any] = {name: np.array(data[name].values) if name in layout else None for name in stored.variables}
-    numbers = {name: np.array(data[name].values if name in data else np.nan) for name in _STATISTICS}
+    numbers = {name: np.array(data[name].values if name in data else np.nan) for name in STATISTICS}
     statistics = BoundaryStatistics(**numbers)
     times = {field: np.array(data[name].values) for name, field in stored.times.items()}
     bounds = {
@@ -256,12 +256,20 @@ def _bound_variables(x: str) -> list[tuple[str, tuple[str, ...], str, str]]:
 
 def _present(data: xarray.Dataset) -> tuple[str, ...]:
     """The statistics that a file has to hold; older files know nothing of `alternation` and `violated_at`."""
-    return tuple(name for name in _STATISTICS if name in data or name not in ("alternation", "violated_at"))
+    return tuple(name for name in STATISTICS if name in data or name not in ("alternation", "violated_at"))
 
 
 def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
     """Whether the data set holds a solution, and dimensions and kind of its variables; ValueError naming what is wrong."""
-    stored = CONTENTS[data.attrs["content"]]
+    layout = solution_layout(data, data.attrs["content"])
+    check_variables(data, layout)
+    check_outcomes(data)
+    return layout
+
+
+def solution_layout(data: xarray.Dataset, content: str) -> dict[str, tuple[tuple[str, ...], str]]:
+    """Dimensions and kind that the variables of a solution have, of those that are there or have to be."""
+    stored = CONTENTS[content]
     found = {
         name: axes for name, (axes, *_) in stored.variables.items() if name in data or name not in (*MOMENTA, *ENDS_ON_SETS)
     }
@@ -274,7 +282,13 @@ def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str
     if "refinement_cost" in data:
         known = (name for name in REFINED if f"refinement_{name}" in data or name not in ORDERS)
         found |= {f"refinement_{name}": REFINED[name][0] for name in known}
-    layout = {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}
-    check_variables(data, layout)
-    check_outcomes(data)
-    return layout
+    return {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}
+
+
+def every_variable(content: str) -> set[str]:
+    """The names of all variables that such a solution may have, and of their dimensions."""
+    stored = CONTENTS[content]
+    bounds = {f"{x}_{name}" for x in BOUNDED for name in BOUNDS} | {f"T_{name}" for name in FREE_TIME}
+    levels = {*stored.times, *(axes[0] for axes in BOUNDED.values())}
+    axes = {axis for axes, *_ in stored.variables.values() for axis in axes} | {axes[1] for axes in BOUNDED.values()}
+    return {*stored.variables, *STATISTICS, *bounds, *axes, *levels, *(f"t_{level}" for level in levels)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import copy
 import functools
 import itertools
@@ -236,6 +238,8 @@ def _pivots_of(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
     multipliers fall as 1/N², and pivots of another N would make what a path comes to depend on what was solved before."""
     if not isinstance(kkt.assembly, CompiledAssembly):
         return None
+    if _OWN.get():
+        return _pivots(kkt, z)
     walk = Walk()
     sizes = kkt.blocks, kkt.units[kkt.blocks // 2].tobytes(), math.frexp(kkt.curvature)[1]
     key = walk.of(kkt.assembly.key), sizes
@@ -244,6 +248,18 @@ def _pivots_of(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
 
 
 _PIVOTS: Remembered[tuple[Pivots | None]] = Remembered(256)
+_OWN = contextvars.ContextVar("own", default=False)
+
+
+@contextlib.contextmanager
+def own_pivots() -> Iterator[None]:
+    """Inside, in this thread, each system has the pivots that are chosen near its own first path: what it comes to does not
+    depend, to the bit, on what was solved before."""
+    token = _OWN.set(True)
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
 
 
 def _nudge(kkt: KKTSystem, sizes: np.ndarray) -> np.ndarray:
