@@ -70,13 +70,18 @@ def sweep(
     block: int | None = None,
     client: Any = None,
 ) -> Study | Any:
-    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0 for every combination of swept values, by their names.
+    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0 for every combination of swept values, by their names; or
+    Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0 between ends, as `solve` has it.
 
-    The runs are those of `ensemble`. One that fails is an outcome in the map, and raises nothing.
+    The runs are those of `ensemble`, the solutions those of `solve`. One that fails is an outcome in the map, and raises
+    nothing. An OptimalControl is solved; a VariationalProblem is solved where something is given or swept of its ends, and
+    runs otherwise.
 
     Args:
-        system: what moves, as in `simulate`.
-        values: name → (K, …) of parameters, and of "q0", "v0", "nodes", "jets", "multipliers"; (K,) of numbers.
+        system: what moves, as in `simulate`; or the problem that is solved, as in `solve`.
+        values: name → (K, …) of parameters, and of "q0", "v0", "nodes", "jets", "multipliers"; (K,) of numbers. Of a problem
+            that is solved, of "T"; of one number at an end, "final.x", "final.v.x"; of bounds, "bounds.u": (K,) for |u| ≤
+            value or (K, 2); of "initial", "final", "through", "bounds" as a whole, a list of what `solve` takes.
         combine: "product": each name is an axis; "zip": the i-th run has the i-th value of every name.
         q0: positions of all runs, where they are not swept.
         v0: velocities of all runs, where they are not swept.
@@ -86,19 +91,32 @@ def sweep(
         nodes: of a DiscreteSystem or a VariationalProblem, where they are not swept.
         jets: of a VariationalProblem, where they are not swept.
         multipliers: of a VariationalProblem with differential constraints, where they are not swept.
-        scheme: as in `simulate`.
+        initial: as in `solve`, of all problems; numbers in it may be swept.
+        final: as in `solve`, of all problems; numbers in it may be swept.
+        through: as in `solve`, of all problems.
+        T: as in `solve`, where it is not swept.
+        times: as in `solve`.
+        bounds: as in `solve`, of all problems; numbers in it may be swept.
+        inequalities: as in `solve`.
+        guess: as in `solve`, the same for all.
+        scales: as in `solve`.
+        scheme: as in `simulate` or in `solve`.
         starter: as in `simulate`.
         branch: as in `simulate`.
         save_every: as in `simulate`; None keeps the last states only, for many runs with `reduce`.
-        reduce: as in `simulate`; study.reduced has the runs' axes in front.
+        reduce: as in `simulate`; of solutions a function of one that returns numbers, or a dict, list or tuple of them;
+            study.reduced has the axes of the study in front.
         stop: as in `simulate`.
         domain: as in `simulate`.
         feedback: as in `simulate`.
-        tolerance: as in `simulate`.
-        max_iterations: as in `simulate`.
+        tolerance: as in `simulate` or in `solve`.
+        max_iterations: as in `simulate` or in `solve`, whose default it has if None.
+        seek: as in `solve`.
+        method: as in `solve`.
+        certify: as in `solve`.
         backend: as in `simulate`.
-        threads: as in `ensemble`.
-        progress: as in `ensemble`.
+        threads: as in `ensemble`; of problems how many are solved at once, all processors if None.
+        progress: as in `ensemble`; of problems that are solved it counts these.
         store: a folder, study.zarr, into which the runs go block by block; where it is there already, the same call goes on
             with the blocks that are missing, and reads those that are not.
         over_runs: (of, merge): of(study) → value of a block of runs, merge(value, value) → value; runs are not kept.
@@ -120,12 +138,19 @@ def sweep(
         BlockingIOError: another process is writing the store.
         OSError: the store cannot be written.
         ConnectionError: the scheduler of the client is gone.
-        InconsistentDataError: the initial data of a run do not satisfy the constraints.
+        InconsistentDataError: the initial data of a run do not satisfy the constraints; or none of the problems can be
+            begun, as what is given contradicts itself.
+        RankDeficientError: so do the constraints of all of them.
 
     Example:
         >>> study = da.sweep(pendulum, {"q0": [0.5, 1.0, 1.5], "v0": [0.0, 1.0]}, h=0.1, steps=20)
         >>> study.data.q.dims, study.sel(q0=1.0, v0=0.0).q.shape
         (('q0', 'v0', 'node', 'coordinate'), (21, 1))
+        >>> beam = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, derivatives=2)
+        >>> ends = {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0])}
+        >>> bent = da.sweep(beam, {"T": [1.0, 2.0], "final.0": [0.5, 1.0]}, **ends, steps=10)
+        >>> bent.data.action.dims, bool(abs(bent.data.action[1, 1] - 6 / 2**3) < 0.01)  # 6 x²/T³
+        (('T', 'final_0'), True)
     """
     as_choice(combine, "combine", ("product", "zip"), "ways to combine values")
     dealing = Dealing.of(store, over_runs, block, client, threads, progress)

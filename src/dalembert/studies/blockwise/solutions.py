@@ -14,7 +14,7 @@ import numpy as np
 
 from dalembert.boundary.batch import as_threads
 from dalembert.boundary.data.boundary_data import TimeGrid
-from dalembert.boundary.kkt.linear import own_pivots
+from dalembert.boundary.kkt.pivots import own_pivots
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal

@@ -20,7 +20,7 @@ LEVELS = ("q", "v", "a", "jerk", "snap")  # the derivatives at an end
 SIDES = {"lower": 0, "upper": 1}
 
 
-class Place(NamedTuple):
+class SweptPlace(NamedTuple):
     """Where the numbers of a swept name belong: in an argument, under these keys. pattern: a value of it, where the name is
     that of a whole argument, otherwise None."""
 
@@ -44,7 +44,7 @@ class SweptProblem(NamedTuple):
     problem: Any
     arguments: dict[str, Any]
     swept: Swept
-    places: dict[str, Place]
+    places: dict[str, SweptPlace]
 
     @classmethod
     def of(cls, problem: Any, values: Any, arguments: Mapping[str, Any], combine: str) -> SweptProblem:
@@ -91,7 +91,9 @@ class SweptProblem(NamedTuple):
         return ", ".join(f"{name} = {np.array2string(x, threshold=8)}" for name, x in rows)
 
 
-def _read(name: str, values: Any, arguments: Mapping[str, Any], names: Any) -> tuple[np.ndarray, Place, tuple[str, ...]]:
+def _read(
+    name: str, values: Any, arguments: Mapping[str, Any], names: Any
+) -> tuple[np.ndarray, SweptPlace, tuple[str, ...]]:
     """The numbers (K, …) of a name, where they belong, and what each of several is called."""
     here, (argument, *words), base = f"values[{name!r}]", name.split("."), arguments[name.split(".")[0]]
     if argument == "T":
@@ -102,7 +104,7 @@ def _read(name: str, values: Any, arguments: Mapping[str, Any], names: Any) -> t
         times = several(as_numbers(values, here), here)
         if times.ndim > 1 or not np.all(times > 0):
             raise ValueError(f"{here}: found {described(values)}; give times (K,) between the ends, positive and finite")
-        return times, Place("T"), ()
+        return times, SweptPlace("T"), ()
     if not words:
         if base is not None:
             raise ValueError(f"{here}, {argument}: found both; it is swept or the same for all")
@@ -122,7 +124,7 @@ def _read(name: str, values: Any, arguments: Mapping[str, Any], names: Any) -> t
         raise ValueError(
             f"{here}: found {described(values)}; |x| ≤ value needs values above 0, or give pairs (lower, upper)"
         )
-    return array, Place(argument, keys), tuple(SIDES) if array.ndim > 1 else ()
+    return array, SweptPlace(argument, keys), tuple(SIDES) if array.ndim > 1 else ()
 
 
 def _keys_of_end(words: list[str], end: Any, here: str, argument: str, names: Any) -> tuple[Any, ...]:
@@ -147,7 +149,7 @@ def _keys_of_end(words: list[str], end: Any, here: str, argument: str, names: An
     return LEVELS.index(level), i
 
 
-def _wholes(argument: str, values: Any, here: str, names: Any) -> tuple[np.ndarray, Place, tuple[str, ...]]:
+def _wholes(argument: str, values: Any, here: str, names: Any) -> tuple[np.ndarray, SweptPlace, tuple[str, ...]]:
     """Of a whole argument, a value of which has the same form in all runs: its numbers."""
     if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str):
         raise TypeError(f"{here}: found {described(values)}; give a list of what solve takes as {argument}=")
@@ -171,8 +173,8 @@ def _wholes(argument: str, values: Any, here: str, names: Any) -> tuple[np.ndarr
         for place in np.ndindex(*shape)
     ]
     if len(parts) == 1:
-        return numbers[:, 0], Place(argument, pattern=rows[0]), ()
-    return numbers, Place(argument, pattern=rows[0]), tuple(parts)
+        return numbers[:, 0], SweptPlace(argument, pattern=rows[0]), ()
+    return numbers, SweptPlace(argument, pattern=rows[0]), tuple(parts)
 
 
 def _is_numbers(x: Any) -> bool:
@@ -227,7 +229,7 @@ def _replaced(value: Any, keys: tuple[Any, ...], x: Any) -> Any:
     return tuple(_replaced(one, rest, x) if i == key else one for i, one in enumerate(value))
 
 
-def _check_apart(places: Mapping[str, Place]) -> None:
+def _check_apart(places: Mapping[str, SweptPlace]) -> None:
     """ValueError where two names are about the same number."""
     found = list(places.items())
     for i, (name, one) in enumerate(found):
