@@ -216,10 +216,12 @@ def test_bad_input_is_named(values, more, words):
         da.sweep(SYSTEM, values, **{"q0": None if "q0" in values else [1.0], **RUN, **more})
 
 
-def test_other_problems_are_refused_by_name():
+def test_initial_data_beside_a_control_problem_are_refused_by_name():
     plan = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v), cost=lambda q, v, u: u @ u, actuated=0)
-    with pytest.raises(TypeError, match=r"system: found an OptimalControl; .*solve_batch"):
+    with pytest.raises(ValueError, match="v0: is for runs from initial data"):
         da.sweep(plan, {"q0": [0.0]}, v0=[0.0], h=0.1, steps=2)
+    with pytest.raises(ValueError, match=r"values\['q0'\]: is no parameter and no argument that can be swept"):
+        da.sweep(plan, {"q0": [0.0]}, steps=2)
 
 
 def test_ctrl_c_keeps_the_study():

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from dalembert.boundary import Free, Nodes
 from dalembert.boundary.solve import check_seek, settings, with_method
 from dalembert.control import Lobatto, OptimalControl
@@ -192,7 +194,7 @@ def _refuse(given: Mapping[str, Any], why: str) -> None:
     """ValueError for an argument that is not left out."""
     for name, x in given.items():
         default = _LEFT_OUT.get(name)
-        if x is not default and not (isinstance(x, str | int | float) and x == default):
+        if x is not default and not (type(x) in (int, float, str) and not isinstance(default, bool) and x == default):
             raise ValueError(f"{name}: {why}; leave it out")
 
 
@@ -224,14 +226,16 @@ def _solutions(problem: SweptProblem, options: dict[str, Any], dealing: Dealing)
     how = with_method(
         settings(*(options.pop(name) for name in ("tolerance", "max_iterations", "seek"))), options.pop("method")
     )
-    bounded = problem.arguments["bounds"] or next((True for x in problem.places.values() if x.argument == "bounds"), None)
+    bounds = problem.arguments["bounds"]
+    bounded = bounds if bounds is not None else "bounds" in {place.argument for place in problem.places.values()} or None
     check_seek(how, bounded, options["inequalities"])
     as_flag(options["certify"], "certify")
     if options["reduce"] is not None:
         as_function(options["reduce"], "reduce", "of a solution that returns numbers")
-    steps = options["steps"] if options["times"] is None else len(options["times"]) - 1
+    times = options["times"]
+    steps = whole_number(options["steps"], "steps") if times is None else max(1, np.size(times) - 1)
     n = len(problem.problem.coordinates or ()) or 1
-    blocks = dealing.blocks(problem.swept.shape, solutions_of_block(whole_number(steps, "steps"), n))
+    blocks = dealing.blocks(problem.swept.shape, solutions_of_block(steps, n))
     job = SolutionsJob(problem, SolveOptions(settings=how, **options), blocks, dealing.of_a_block)
     if dealing.in_memory:
         check_memory(job.opening().template.nbytes, math.prod(problem.swept.shape.values()))

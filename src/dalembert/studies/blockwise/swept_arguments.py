@@ -144,8 +144,11 @@ def _keys_of_end(words: list[str], end: Any, here: str, argument: str, names: An
         raise ValueError(f"{here}: found {component!r}; the coordinates are {known}")
     if row is None or isinstance(row, Mapping):
         return LEVELS.index(level), names[i] if names and i < len(names) else i
-    if not 0 <= i < np.size(row):
-        raise ValueError(f"{here}: found {component!r}; {argument} has {np.size(row)} coordinates")
+    numbers = as_numbers(row, f"{argument}[{LEVELS.index(level)}]")
+    if numbers.ndim != 1:
+        raise ValueError(f"{argument}: found shape {numbers.shape} in it; give a tuple of arrays (n,)")
+    if not 0 <= i < len(numbers):
+        raise ValueError(f"{here}: found {component!r}; {argument} has {len(numbers)} coordinates")
     return LEVELS.index(level), i
 
 
