@@ -7,14 +7,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
-
 from dalembert.boundary import Free, Nodes
 from dalembert.boundary.solve import check_seek, settings, with_method
 from dalembert.control import Lobatto, OptimalControl
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
-from dalembert.numbers import as_choice, as_flag, as_function, described, whole_number
+from dalembert.numbers import as_choice, as_flag, as_function, as_numbers, described, whole_number
 from dalembert.path import Study
 from dalembert.step import Branch, SampledFeedback
 from dalembert.step.start.prepare import check_any_system
@@ -233,7 +231,7 @@ def _solutions(problem: SweptProblem, options: dict[str, Any], dealing: Dealing)
     if options["reduce"] is not None:
         as_function(options["reduce"], "reduce", "of a solution that returns numbers")
     times = options["times"]
-    steps = whole_number(options["steps"], "steps") if times is None else max(1, np.size(times) - 1)
+    steps = whole_number(options["steps"], "steps") if times is None else max(1, as_numbers(times, "times").size - 1)
     n = len(problem.problem.coordinates or ()) or 1
     blocks = dealing.blocks(problem.swept.shape, solutions_of_block(steps, n))
     job = SolutionsJob(problem, SolveOptions(settings=how, **options), blocks, dealing.of_a_block)
