@@ -139,12 +139,12 @@ def _start(
     --time."""
     from dalembert.cli.arguments import named_problem, step_and_count, with_data
 
-    name, fixed, swept = what
+    (name, fixed, swept), (h, steps, time) = what, grid
     start = with_data(named_problem(name), fixed, *data)
     own = {"q0": start.q0, "v0": start.v0}
     given = {key: x if text is not None or key not in swept else None
              for (key, x), text in zip(own.items(), data, strict=True)}  # fmt: skip
-    step, count = step_and_count(start, *grid, name)
+    step, count = step_and_count(start, h, steps, time, name)
     return start.system, given | {"h": step, "steps": count}
 
 

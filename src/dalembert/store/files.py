@@ -152,7 +152,7 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
         raise FileError(source, f"was not written by dalembert.save ({error})") from error
 
 
-def _of_store(source: File) -> Path | Study:
+def _of_store(source: File) -> Path | CriticalPoint | Study:
     try:
         attributes = metadata(source).get("attributes")
         is_study = isinstance(attributes, dict) and attributes.get("content") in (*STUDIES, VALUES)

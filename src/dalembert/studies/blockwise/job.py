@@ -35,7 +35,7 @@ class SweepJob(abc.ABC):
         return {name: x for name, x in vars(self).items() if name not in ("_ready", "_making")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _ready=None, _making=threading.Lock())
+        vars(self).update(state, _ready=None, _making=threading.Lock())
 
     @property
     @abc.abstractmethod

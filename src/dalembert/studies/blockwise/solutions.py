@@ -144,8 +144,8 @@ class SolutionsJob(SweepJob):
         except ValueError as error:
             error.add_note(f"this is the problem of the sweep with {self._described(place)}")
             raise
-        solved = self.options.reduce is not None and solution.outcome is Outcome.SUCCESS
-        return row_of(solution, self.options.reduce(solution) if solved else None, self.problem.moving)
+        reduce = self.options.reduce if solution.outcome is Outcome.SUCCESS else None
+        return row_of(solution, None if reduce is None else reduce(solution), self.problem.moving)
 
     def _described(self, place: tuple[int, ...]) -> str:
         return self.problem.described(dict(zip(self.swept.shape, place, strict=True)))
