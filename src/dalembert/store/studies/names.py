@@ -10,15 +10,26 @@ import numpy as np
 from dalembert.path.study import swept_names
 from dalembert.store.checks import attribute, variable
 from dalembert.store.paths import SCALARS, STATISTICS, VARIABLES
-from dalembert.store.solutions import CONTENTS, every_variable
+from dalembert.store.solutions import BOUNDED, BOUNDS, CONTENTS, FREE_TIME
+from dalembert.store.solutions import STATISTICS as SOLVED
 
 if TYPE_CHECKING:
     import xarray
 
+
+def _every_variable(content: str) -> set[str]:
+    """The names of all variables that such a solution may have, and of their dimensions."""
+    stored = CONTENTS[content]
+    bounds = {f"{x}_{name}" for x in BOUNDED for name in BOUNDS} | {f"T_{name}" for name in FREE_TIME}
+    levels = {*stored.times, *(axes[0] for axes in BOUNDED.values())}
+    axes = {axis for axes, *_ in stored.variables.values() for axis in axes} | {axes[1] for axes in BOUNDED.values()}
+    return {*stored.variables, *SOLVED, *bounds, *axes, *levels, *(f"t_{level}" for level in levels)}
+
+
 _AXES = ("node", "coordinate", "multiplier", "run", "committed", "block")
 # what a swept name cannot be called in a study of runs, and in one of solutions
 RUNS = frozenset({*VARIABLES, *SCALARS, *STATISTICS, *_AXES, "nodes_kept", "mid", "interior", "held"})
-SOLUTIONS = frozenset({*_AXES, *(name for content in CONTENTS for name in every_variable(content))})
+SOLUTIONS = frozenset({*_AXES, *(name for content in CONTENTS for name in _every_variable(content))})
 APART = ("reduced", "last_", "drawing", "node_", "mid_", "interior_", "held_")  # beginnings of names that are taken
 
 

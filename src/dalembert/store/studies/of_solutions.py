@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,14 +18,17 @@ from dalembert.outcome import Outcome
 from dalembert.path.study import SweptName, swept_text
 from dalembert.solution import CriticalPoint
 from dalembert.store.checks import REAL, attribute, check_outcomes, check_variables, variable
+from dalembert.store.chunked import FILLS
+from dalembert.store.paths import coordinate_names
 from dalembert.store.reduced import flatten, reduced_from_xarray
 from dalembert.store.solutions import (
     CONTENTS,
     COUNTED,
     STATISTICS,
+    solution_attributes,
     solution_from_xarray,
     solution_layout,
-    solution_to_xarray,
+    solution_variables,
 )
 from dalembert.store.studies.names import check_names
 
@@ -34,30 +37,31 @@ if TYPE_CHECKING:
 
 CONTENT = "study of solutions"
 RUN = "run"  # the axis of solutions before they are placed on those of the study
-OF_ONE = ("kind", "outcome", "description")  # attributes of a solution that differ within a study
 NOTHING = json.dumps(flatten(None)[0])  # of which nothing is reduced
 FOUND = "t_"  # beginning of the names of times that differ
 
 
-def row_of(solution: CriticalPoint, reduced: Any, moving: bool) -> xarray.Dataset:
-    """One solution. reduced: what is kept besides; moving: whether times differ from one to the other."""
-    import xarray as xr
+class SolutionRow(NamedTuple):
+    """What a study has of one solution. variables: as a Dataset takes them; times: those that are the same for all; reduced:
+    tree of what is kept besides."""
 
-    plain = solution_to_xarray(dataclasses.replace(solution, subject=None))  # type: ignore[call-arg]
-    variables = {str(name): x.variable for name, x in plain.data_vars.items()}
-    levels = {str(name): x.variable for name, x in plain.coords.items() if name != "coordinate"}
-    variables |= {f"{FOUND}{name}": x.to_base_variable() for name, x in levels.items() if moving}
+    variables: dict[str, tuple]
+    times: dict[str, tuple]
+    reduced: str
+
+
+def row_of(solution: CriticalPoint, reduced: Any, moving: bool) -> SolutionRow:
+    """Of one solution. reduced: what is kept besides; moving: whether times differ from one to the other."""
+    variables, times = solution_variables(solution)
+    variables |= {f"{FOUND}{name}": x for name, x in times.items()} if moving else {}
     tree, leaves = flatten(reduced)
     for i, leaf in enumerate(leaves):
         axes = tuple(f"reduced_{i}_{j}" for j in range(leaf.ndim))
-        variables[f"reduced_{i}"] = xr.Variable(axes, leaf.astype(float), {"long_name": "value of reduce of a solution"})
+        variables[f"reduced_{i}"] = (axes, leaf.astype(float), {"long_name": "value of reduce of a solution"})
     if solution.outcome is not Outcome.SUCCESS:
         free = solution.final_time is not None
-        variables = {name: x if _told(name, free) else xr.full_like(x, _nothing(x.dtype)) for name, x in variables.items()}
-    attributes = {name: x for name, x in plain.attrs.items() if name not in OF_ONE}
-    of = {"content": CONTENT, "of": plain.attrs["content"], "reduced": json.dumps(tree)}
-    kept = {"coordinate": plain["coordinate"].variable} | ({} if moving else levels)
-    return xr.Dataset(variables, kept, attributes | of)
+        variables = {name: x for name, x in variables.items() if _told(name, free)}
+    return SolutionRow(variables, {} if moving else times, json.dumps(tree))
 
 
 def _told(name: str, free: bool) -> bool:
@@ -66,33 +70,37 @@ def _told(name: str, free: bool) -> bool:
     return given or name in (*STATISTICS, "code") or (name.startswith(FOUND) and not free)
 
 
-def _nothing(kind: np.dtype) -> Any:
-    return np.nan if kind.kind == "f" else -1 if kind.kind == "i" else 0
+def unbegun_row(outcome: Outcome) -> SolutionRow:
+    """Of a problem that could not even be begun."""
+    counted = {name: ((), np.asarray(0), {}) for name in COUNTED if name in STATISTICS}
+    return SolutionRow(counted | {"code": ((), np.asarray(int(outcome)), {})}, {}, NOTHING)
 
 
-def unsolved_row(template: xarray.Dataset, outcome: Outcome) -> xarray.Dataset:
-    """Of a problem that could not even be begun. template: of `stacked`."""
+def template_of(solution: CriticalPoint, reduced: Any, moving: bool) -> xarray.Dataset:
+    """One solution over the axis `run`, whatever it came to: of all others of its study the variables are the same."""
     import xarray as xr
 
-    one = template.isel({RUN: 0})
-    blank = {str(name): xr.full_like(x.variable, _nothing(x.dtype)) for name, x in one.data_vars.items()}
-    counted = {name: xr.zeros_like(blank[name]) for name in COUNTED if name in STATISTICS}
-    return xr.Dataset(blank | counted | {"code": xr.full_like(blank["code"], int(outcome))}, one.coords, one.attrs)
+    solved = dataclasses.replace(solution, code=np.asarray(int(Outcome.SUCCESS)))  # type: ignore[call-arg]
+    row = row_of(solved, reduced, moving)
+    codes = {"flag_values": np.array([int(o) for o in Outcome]), "flag_meanings": " ".join(o.name.lower() for o in Outcome)}
+    row.variables["code"][2].update(codes)
+    names = ("coordinate", coordinate_names(solution), {"long_name": "name of the generalised coordinate"})
+    variables = {name: ((RUN, *axes), x[None], labels) for name, (axes, x, labels) in row.variables.items()}
+    own = solution_attributes(solution)
+    attributes = own | {"content": CONTENT, "of": own["content"], "reduced": row.reduced}
+    return xr.Dataset(variables, {**row.times, "coordinate": names}, attributes)
 
 
-def stacked(rows: Sequence[xarray.Dataset]) -> xarray.Dataset:
-    """Solutions over the axis `run`."""
-    import xarray as xr
-
-    first = rows[0]
-    variables = {
-        str(name): ((RUN, *x.dims), np.stack([row[name].values for row in rows]), x.attrs)
-        for name, x in first.data_vars.items()
-    }
-    variables["code"][2].update(
-        flag_values=np.array([int(o) for o in Outcome]), flag_meanings=" ".join(o.name.lower() for o in Outcome)
-    )
-    return xr.Dataset(variables, first.coords, first.attrs)
+def stacked(rows: Sequence[SolutionRow], template: xarray.Dataset) -> xarray.Dataset:
+    """Solutions over the axis `run`: what one has not is NaN, or -1 of what is counted."""
+    variables = {}
+    for name, x in template.data_vars.items():
+        values = np.full((len(rows), *x.shape[1:]), FILLS[x.dtype.kind], x.dtype)
+        for i, row in enumerate(rows):
+            if name in row.variables:
+                values[i] = row.variables[name][1]
+        variables[name] = (x.dims, values, x.attrs)
+    return template.drop_vars(list(template.data_vars)).assign(variables)
 
 
 def placed(data: xarray.Dataset, labels: Mapping[str, Any], shape: Mapping[str, int]) -> xarray.Dataset:

@@ -23,11 +23,21 @@ from dalembert.drawing.subject import Depicted
 from dalembert.messages import warn
 from dalembert.outcome import Outcome
 from dalembert.path import Provenance, Study
+from dalembert.solution import CriticalPoint
 from dalembert.step.run.provenance import record_of, words_of
 from dalembert.step.run.state import Watch
 from dalembert.step.stored.determined import processor
 from dalembert.store.paths import provenance_attributes
-from dalembert.store.studies.of_solutions import NOTHING, named, placed, row_of, stacked, unsolved_row
+from dalembert.store.studies.of_solutions import (
+    NOTHING,
+    SolutionRow,
+    named,
+    placed,
+    row_of,
+    stacked,
+    template_of,
+    unbegun_row,
+)
 from dalembert.studies.blockwise.blocks import Blocks
 from dalembert.studies.blockwise.job import SweepJob, SweepOpening
 from dalembert.studies.blockwise.swept_arguments import SweptProblem
@@ -100,7 +110,7 @@ class SolutionsJob(SweepJob):
         template, threads = self._once(), as_threads(self.threads)
         rows = on_threads(lambda place: self._row(place, template), places.tolist(), threads, watch)
         self._warn([text for _, text in rows if text])
-        return stacked([row for row, _ in rows]).assign_attrs(template.attrs)
+        return stacked([row for row, _ in rows], template)
 
     def study(self, i: int, watch: Watch = None) -> Study:
         ranges = dict(zip(self.swept.shape, self.blocks.ranges(i), strict=True))
@@ -108,44 +118,53 @@ class SolutionsJob(SweepJob):
         return Study(placed(self.block(i, watch), self.swept.labels(ranges), shape), self.subject)
 
     def _prepared(self) -> xarray.Dataset:
-        """One that can be begun, over the axis `run`: of all others the variables are the same. Where something is to be
-        reduced it is one that is solved, if there is any."""
-        briefly = dataclasses.replace(self.options.settings, max_iterations=1)
+        """One that can be begun, over the axis `run`. Where something is to be reduced it is one that is solved, if there is
+        any."""
+        reduce, briefly = self.options.reduce, dataclasses.replace(self.options.settings, max_iterations=1)
         error, found = None, None
         for place in itertools.product(*map(range, self.swept.shape.values())):
-            try:
-                found = self._solved(place, self.options.settings if self.options.reduce else briefly)
-            except tuple(CONTRADICTED) as contradicted:
-                error = error or contradicted
-                continue
-            if not self.options.reduce or found.attrs["reduced"] != NOTHING:
+            # What an iteration comes to may be checked, and be wrong of what has only begun.
+            for settings in (self.options.settings,) if reduce else (briefly, self.options.settings):
+                try:
+                    found = self._solved(place, settings)
+                    break
+                except tuple(CONTRADICTED) as contradicted:
+                    error = error or contradicted
+            if found is not None and (reduce is None or found.outcome is Outcome.SUCCESS):
                 break
         if found is None:
             assert error is not None
             raise error
-        return named(stacked([found]), self.swept.names, provenance_attributes(self.record))
+        template = template_of(found, self._reduced(found), self.problem.moving)
+        return named(template, self.swept.names, provenance_attributes(self.record))
 
-    def _row(self, place: tuple[int, ...], template: xarray.Dataset) -> tuple[xarray.Dataset, str]:
+    def _row(self, place: tuple[int, ...], template: xarray.Dataset) -> tuple[SolutionRow, str]:
         """Of the problem at a place along the axes, and what is wrong where it cannot be begun."""
         try:
-            row = self._solved(place, self.options.settings)
+            solution = self._solved(place, self.options.settings)
         except tuple(CONTRADICTED) as error:
-            outcome = CONTRADICTED[type(error)]
-            return unsolved_row(template, outcome), f"{outcome.name.lower()}, is that with {self._described(place)}: {error}"
-        missing = {name: x.isel(run=0) for name, x in template.data_vars.items() if name not in row}
-        return row.assign({name: x.copy(data=np.full_like(x.values, np.nan)) for name, x in missing.items()}), ""
+            outcome = next(found for kind, found in CONTRADICTED.items() if isinstance(error, kind))
+            return unbegun_row(outcome), f"{outcome.name.lower()}, is that with {self._described(place)}: {error}"
+        row = row_of(solution, self._reduced(solution), self.problem.moving)
+        wanted = {str(name): x.shape[1:] for name, x in template.data_vars.items()}
+        same = all(x.shape == wanted.get(name) for name, (_, x, _) in row.variables.items())
+        if not same or row.reduced not in (NOTHING, template.attrs["reduced"]):
+            raise ValueError(f"reduce: returns other keys or shapes for {self._described(place)} than for those before")
+        return row, ""
 
-    def _solved(self, place: tuple[int, ...], settings: Settings) -> xarray.Dataset:
+    def _solved(self, place: tuple[int, ...], settings: Settings) -> CriticalPoint:
         problem, arguments = self.problem.one(dict(zip(self.swept.shape, place, strict=True)))
         asked = self.options._replace(settings=settings).asked(**arguments)
         try:
             with own_pivots():
-                solution = extremal(problem, asked)
+                return extremal(problem, asked)
         except ValueError as error:
             error.add_note(f"this is the problem of the sweep with {self._described(place)}")
             raise
+
+    def _reduced(self, solution: CriticalPoint) -> Any:
         reduce = self.options.reduce if solution.outcome is Outcome.SUCCESS else None
-        return row_of(solution, None if reduce is None else reduce(solution), self.problem.moving)
+        return None if reduce is None else reduce(solution)
 
     def _described(self, place: tuple[int, ...]) -> str:
         return self.problem.described(dict(zip(self.swept.shape, place, strict=True)))
@@ -159,9 +178,8 @@ class SolutionsJob(SweepJob):
     def _arguments(self) -> dict[str, Any]:
         """Those of the call, for its record; of swept ones the form."""
         o, problem = self.options, self.problem.problem
-        swept = {place.argument for place in self.problem.places.values()}
         own = {name: _told(x) for name, x in self.problem.arguments.items() if x is not None}
-        own |= {f"values[{name!r}]": {"shape": list(x.shape)} for name, x in self.swept.given.items() if name in swept}
+        own |= {name: {"shape": list(self.swept.given[name].shape)} for name in self.problem.places}
         given = {
             "steps": o.steps,
             "times": o.times,
