@@ -94,7 +94,7 @@ def template_of(solution: CriticalPoint, reduced: Any, moving: bool) -> xarray.D
 def stacked(rows: Sequence[SolutionRow], template: xarray.Dataset) -> xarray.Dataset:
     """Solutions over the axis `run`: what one has not is NaN, or -1 of what is counted."""
     variables = {}
-    for name, x in template.data_vars.items():
+    for name, x in ((str(key), x) for key, x in template.data_vars.items()):
         values = np.full((len(rows), *x.shape[1:]), FILLS[x.dtype.kind], x.dtype)
         for i, row in enumerate(rows):
             if name in row.variables:
