@@ -42,7 +42,7 @@ Values = Annotated[
     epilog=examples(
         "sweep pendulum --set g_over_l=0.5:2:4 --set q0=0.5,1,1.5 --time 10 --save study.nc --plot study.png",
         "sweep curvature_particle --set k=0.5:6:12 --h 0.1 --steps 50 --last --json",
-        "sweep cart_pole --set T=1.8:2.4:4 --set bounds.u=12:30:4 --steps 60 --plot cost.png",
+        "sweep double_integrator --set T=1:2:4 --set bounds.u=2:8:4 --steps 40 --plot cost.png",
     ),
 )
 def sweep_runs(
