@@ -7,6 +7,7 @@ from dalembert.step.programs.base import StepProgram
 from dalembert.step.roots import Root, roots
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.run.state import SampledFeedback
+from dalembert.step.start.varying import Varying
 from dalembert.step.simulate import simulate
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Root",
     "SampledFeedback",
     "StepProgram",
+    "Varying",
     "ensemble",
     "prepare",
     "roots",

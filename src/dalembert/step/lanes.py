@@ -23,6 +23,7 @@ from dalembert.step.run.state import Grid, RunState, StepOptions, Watch, initial
 from dalembert.step.start.checks import batch_size, check_callbacks, initial_value
 from dalembert.step.start.prepare import prepare_any
 from dalembert.step.start.prepared import Given, Prepared, Recipe
+from dalembert.step.start.varying import varied
 from dalembert.step.stored.determined import determined
 from dalembert.systems import System
 from dalembert.systems.checks import check_many
@@ -53,6 +54,7 @@ class Lanes:
         # With every check of a single run; the batch is compiled for any number of steps.
         one = _begin_one(_with(system, self._first["parameters"]), self._first, grid, options.recipe)
         self._units = one.program.units if isinstance(one.program, Scaled) else None
+        one = one if options.varying is None else varied(one, options.varying, grid.h, grid.t0)
         initial = initial_value(reduce[1]) if reduce else None
         self._initial = check_callbacks(one, grid, options.step_options, initial)
         self.steps = grid.steps - one.program.starting_nodes
@@ -91,7 +93,8 @@ class Lanes:
         grid, options, size = self.options.grid, self.options, batch_size(self._system, given, axes)
         if isinstance(self._system, System):
             check_many(self._system, given, axes, grid.t0, STEPS * abs(float(grid.h)))
-        start = (grid._replace(steps=MANY, every=1), options.recipe, self._units)
+        varying = options.varying and dataclasses.replace(options.varying, first=1.0)  # grid.h is: one program for all
+        start = (grid._replace(steps=MANY, every=1), options.recipe, self._units, varying)
         return _begin(self._system, given, axes, size, start, self._initial)
 
 
@@ -133,11 +136,12 @@ def _begin_one(system, given: dict, grid: Grid, recipe: Recipe) -> Prepared:
 @Jitted
 def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) -> tuple[Prepared, RunState]:
     """Every run's program and carry, with a leading axis in all arrays."""
-    grid, recipe, units = start
+    grid, recipe, units, varying = start
 
     def one(given: dict) -> tuple[Prepared, RunState]:
         prepared = _begin_one(_with(system, given["parameters"]), given, grid, recipe)
         prepared = prepared if units is None else in_units(prepared, units)  # those of the first run, for all
+        prepared = prepared if varying is None else varied(prepared, varying, grid.h, grid.t0)
         return prepared, initial_state(prepared, grid.t0, grid.h, initial)
 
     return eqx.filter_vmap(one, in_axes=(axes,), axis_size=size)(given)

@@ -7,20 +7,34 @@ from typing import Any
 import numpy as np
 
 from dalembert.outcome import Outcome
-from dalembert.path import Path, Statistics
+from dalembert.path import Path, Provenance, Statistics
 from dalembert.step.programs.base import StepProgram
+from dalembert.step.programs.varying import CLOCK, VaryingSteps, time_of
 from dalembert.step.run.state import Grid, RunState, StepOptions
 from dalembert.step.start.prepared import Prepared
 
 
-def path_of(xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, step_options: StepOptions) -> Path:
+def path_of(
+    xp,
+    prepared: Prepared,
+    carry: RunState,
+    rows: dict,
+    grid: Grid,
+    step_options: StepOptions,
+    *,
+    provenance: Provenance | None = None,
+) -> Path:
     """The path of one run, or of many with a leading axis in every array; xp: NumPy or jax.numpy."""
     program, (t0, h, _, every) = prepared.program, grid
     of_rows = fields_of(xp, program, rows, grid, step_options)
     known = [k for k in range(prepared.nodes.shape[-2]) if k % every == 0]
     moving = [k for k in known if k > 0]
     mid = program.levels[0] == "mid"
-    first_v = xp.diff(prepared.nodes, axis=-2)[..., np.array(moving, int) - 1, :] / h if mid else prepared.s[..., None, :]
+    first_v = (
+        xp.diff(prepared.nodes, axis=-2)[..., np.array(moving, int) - 1, :] / h
+        if mid
+        else prepared.s[..., None, : prepared.nodes.shape[-1]]
+    )
     t_first = t0 + xp.asarray(moving if mid else [0], dtype=float) * h
     failed = (carry.code != 0) & (carry.code != int(Outcome.STOPPED)) & (carry.code != int(Outcome.INTERRUPTED))
     t_first = t_first - (0.5 * h if mid else 0.0)
@@ -32,7 +46,7 @@ def path_of(xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, ste
         turns=carry.turns,
         leaps=carry.leaps,
         failed_step=xp.where(failed, carry.k, -1),
-        failed_time=xp.where(failed, t0 + carry.k * h, xp.nan),
+        failed_time=xp.where(failed, time_of(program, carry.s.T, t0 + carry.k * h), xp.nan),
         failed_residual=carry.failed_residual,
     )
     known_t = t0 + xp.asarray(known, dtype=float) * h
@@ -47,6 +61,7 @@ def path_of(xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, ste
         statistics=statistics,
         reduced=None if step_options.reduce is None else carry.reduced,
         levels=program.levels,
+        provenance=provenance,
         **of_rows,
     )
 
@@ -55,6 +70,8 @@ def fields_of(xp, program: StepProgram, rows: dict, grid: Grid, step_options: St
     """What the rows of a run are of the fields of its path."""
     t0, h, _, _ = grid
     t = t0 + xp.asarray(rows["k"]) * h
+    if isinstance(program, VaryingSteps):
+        t, h = (xp.asarray(rows["clock"])[..., i] for i in range(CLOCK))
     sampled = step_options.feedback is not None
     return {
         "t": t, "q": rows["q"], "t_velocity": t - (0.5 * h if program.levels[0] == "mid" else 0.0), "v": rows["v"],
