@@ -23,7 +23,7 @@ def lagrangian(q, v, a, p):
 
 
 @dataclasses.dataclass(frozen=True)
-class Varying:
+class UnevenBeam:
     """½μ(t)q̈² + ρ(t)q with functions μ and ρ of the place."""
 
     mu: Callable
@@ -43,7 +43,7 @@ def elastic_beam(mu: float | Callable = 1.0, rho: float | Callable = 24.0) -> Va
     """Stiffness and load: two numbers, then parameters mu and rho; or at least one function of t."""
     if not callable(mu) and not callable(rho):
         return VariationalProblem(lagrangian, derivatives=2, coordinates=("q",), parameters={"mu": mu, "rho": rho})
-    varying = Varying(*(x if callable(x) else functools.partial(constant, x) for x in (mu, rho)))
+    varying = UnevenBeam(*(x if callable(x) else functools.partial(constant, x) for x in (mu, rho)))
     return VariationalProblem(varying, derivatives=2, coordinates=("q",), time_dependent=True)
 
 

@@ -7,8 +7,8 @@ from dalembert.step.programs.base import StepProgram
 from dalembert.step.roots import Root, roots
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.run.state import SampledFeedback
-from dalembert.step.start.varying import Varying
 from dalembert.step.simulate import simulate
+from dalembert.step.start.varying import Varying
 
 __all__ = [
     "Avoid",

@@ -105,9 +105,9 @@ def ensemble(
     """
     check_x64()
     options = RunOptions(
-        **lengths_of(h, isinstance(system, DiscreteSystem)), steps=steps, t0=t0, scheme=scheme, starter=starter, branch=branch,
-        save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance,
-        max_iterations=max_iterations, backend=backend,
+        **lengths_of(h, isinstance(system, DiscreteSystem)), steps=steps, t0=t0, scheme=scheme, starter=starter,
+        branch=branch, save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback,
+        tolerance=tolerance, max_iterations=max_iterations, backend=backend,
     )  # fmt: skip
     if threads is not None:
         whole_number(threads, "threads", most=MOST_THREADS)

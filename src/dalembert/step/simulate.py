@@ -83,8 +83,8 @@ def simulate(
         h: step, in the unit of time of the Lagrangian; below 0 the run goes backwards in time. Of a DiscreteSystem it only
             scales time and multipliers; 1 by default. A Varying: steps whose length follows the motion.
         steps: N, the number of steps.
-        until: with a Varying instead of steps: the time at which the run ends. Its last node lies there, a step of the scheme
-            back from the first node behind it.
+        until: with a Varying instead of steps: the time at which the run ends. Its last node lies there, a step of the
+            scheme back from the first node behind it.
         t0: time of the beginning.
         nodes: the first nodes instead of (q0, v0): (r, n) of a DiscreteSystem, (2k, n) of a VariationalProblem, (2, n) of
             a System in the form "nodes", whose path goes on from its last two.
@@ -133,9 +133,9 @@ def simulate(
     """
     check_x64()
     options = RunOptions(
-        **lengths_of(h, isinstance(system, DiscreteSystem)), steps=steps, until=until, t0=t0, scheme=scheme, starter=starter, branch=branch,
-        save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance,
-        max_iterations=max_iterations, backend=backend,
+        **lengths_of(h, isinstance(system, DiscreteSystem)), steps=steps, until=until, t0=t0, scheme=scheme,
+        starter=starter, branch=branch, save_every=save_every, reduce=reduce, stop=stop, domain=domain,
+        feedback=feedback, tolerance=tolerance, max_iterations=max_iterations, backend=backend,
     )  # fmt: skip
     as_flag(throw, "throw")
     given = Given(q0, v0, nodes, jets, multipliers)
@@ -148,7 +148,7 @@ def simulate(
             path = known.path
         else:
             begun = run_begun(system, given, options)
-            path = path_of_begun(system, begun, options, watch) if store is None else stored_path(begun, watch, store)
+            path = path_of_begun(begun, options, watch) if store is None else stored_path(begun, watch, store)
     if as_left(path, "provenance") is None:  # traced
         return path
     warn_of_resolution(path)
@@ -192,12 +192,14 @@ def found_path(begun: BegunRun, watch: Watch = None) -> Path:
     return begun.ended(carry, rows)
 
 
-def path_of_begun(system, begun: BegunRun, options: RunOptions, watch: Watch) -> Path:
+def path_of_begun(begun: BegunRun, options: RunOptions, watch: Watch) -> Path:
     """After a number of steps, or at a time."""
     if options.until is None:
         return found_path(begun, watch)
     if begun.record is None:
         raise TypeError("until: under jit, vmap and grad arrays have a fixed length; give steps=")
+
+    system = begun.prepared.program.system
 
     def step(q, v, h: float, t0: float) -> Path:
         plain = {"varying": None, "until": None, "save_every": 1, "stop": None, "domain": None}

@@ -32,18 +32,18 @@ class Density(eqx.Module):
         """σ."""
         if self.function is not None:
             return jnp.asarray(system.call(self.function, q, v, t=t), dtype=float)
-        a = acceleration(system, q, v, t)
+        a = acceleration_of(system, q, v, t)
         return jnp.sqrt(squared(system, q, v, t, v) + self.span**2 * squared(system, q, v, t, a))
 
     def rate(self, system: System, q: Vector, v: Vector, t) -> Float[Array, ""]:
         """d/dt log σ along the motion; NaN where σ is not positive."""
         now = jnp.asarray(t, dtype=float)
-        along = (v, acceleration(system, q, v, now), jnp.ones_like(now))
+        along = (v, acceleration_of(system, q, v, now), jnp.ones_like(now))
         value, rate = jax.jvp(lambda *x: self.value(system, *x), (q, v, now), along)
         return jnp.where(value > 0, rate / value, jnp.nan)
 
 
-def acceleration(system: System, q: Vector, v: Vector, t) -> Vector:
+def acceleration_of(system: System, q: Vector, v: Vector, t) -> Vector:
     """a of the continuous equations."""
     n, m = q.shape[0], sum(check_shapes(system, q, v, t))
     return motion_from(system, q, v, t, jnp.asarray(first_guess(n, m)), jnp.zeros(n))[:n]
@@ -63,9 +63,9 @@ def span_of(system: System, q: Vector, v: Vector, t, otherwise) -> Float[Array, 
     now, one = jnp.asarray(t, dtype=float), jnp.ones((), dtype=float)
 
     def along(function: Callable) -> Callable:
-        return lambda q, v, t: jax.jvp(function, (q, v, t), (v, acceleration(system, q, v, t), one))[1]
+        return lambda q, v, t: jax.jvp(function, (q, v, t), (v, acceleration_of(system, q, v, t), one))[1]
 
-    a = lambda *x: acceleration(system, *x)  # noqa: E731
+    a = lambda *x: acceleration_of(system, *x)  # noqa: E731
     derivatives = v, a(q, v, now), along(a)(q, v, now), along(along(a))(q, v, now)
     v2, a2, j2, s2 = (jnp.abs(squared(system, q, v, now, w)) for w in derivatives)
     log = jax.lax.fori_loop(0, 60, lambda _, x: 0.5 * jnp.log((v2 + jnp.exp(x) * a2) / (j2 + jnp.exp(x) * s2)), 0.0 * one)

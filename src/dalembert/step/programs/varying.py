@@ -13,7 +13,7 @@ from dalembert.step.programs.density import Density
 CLOCK = 2  # numbers of a row that tell its time
 
 
-class Begun(NamedTuple):
+class BegunStep(NamedTuple):
     """Where a step, or a stage of it, begins. s: of the base; t, h: its time and its length; density: in its middle."""
 
     s: Float[Array, "k"]
@@ -57,12 +57,12 @@ class VaryingSteps(StepProgram):
     def starting_nodes(self) -> int:
         return self.base.starting_nodes
 
-    def begun(self, s, h) -> Begun:
+    def begun(self, s, h) -> BegunStep:
         """NaN for a length where the density is not positive, or so large that the time would stand still."""
         density = s[-4] + 0.5 * h * s[-1]
         own = h / density
         moves = (density > 0) & (s[-3] + own != s[-3])
-        return Begun(s[:-4], s[-3], jnp.where(moves, own, jnp.nan), density)
+        return BegunStep(s[:-4], s[-3], jnp.where(moves, own, jnp.nan), density)
 
     def residual(self, z, q, s, t, h, held_force):
         now = self.begun(s, h)

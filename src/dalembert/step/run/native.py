@@ -21,8 +21,8 @@ from dalembert.native.stepper.arrays import SINCE
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.programs.varying import VaryingSteps
 from dalembert.step.run.branch import Avoid, Call, call_system, divided_by_factor
-from dalembert.step.run.reduced import as_doubles, flat, from_doubles, lengths
 from dalembert.step.run.loop import stops
+from dalembert.step.run.reduced import as_doubles, flat, from_doubles, lengths
 from dalembert.step.run.stages import extrapolation
 from dalembert.step.run.state import Grid, RunState, StepOptions, Watch
 from dalembert.systems.roles import role_of

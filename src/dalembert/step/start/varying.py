@@ -6,18 +6,17 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.numbers import as_function, as_number, as_positive, is_traced
+from dalembert.numbers import as_function, as_positive, is_traced
 from dalembert.step.programs.density import Density, span_of
 from dalembert.step.programs.varying import VaryingSteps
 from dalembert.step.start.prepared import Prepared
 from dalembert.systems import System
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.sizes import as_step
-from dalembert.tracing import Jitted
+from dalembert.tracing import Jitted, source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,16 +30,16 @@ class Varying:
 
     Args:
         first: length of the first step; below 0 the run goes backwards in time. All others are in proportion to it.
-        density: `density(q, v[, t][, p])` → a positive number σ, in proportion to the number of steps in a unit of time. None:
-            the speed on the curve (q, τv), σ² = |v|² + τ²|a|² in the kinetic metric, a the acceleration.
+        density: `density(q, v[, t][, p])` → a positive number σ, in proportion to the steps in a unit of time. None: the
+            speed on the curve (q, τv), σ² = |v|² + τ²|a|² in the kinetic metric, a the acceleration.
         span: τ, a time; None: that in which velocity and acceleration change at the start, 1/ω for an oscillator.
 
     Raises:
         ValueError: first is 0 or not finite, span is not positive, or given beside a density.
         TypeError: density cannot be called, or a number is none.
 
-    Source: Hairer, Söderlind, Explicit, time reversible, adaptive step size control, SIAM J. Sci. Comput. 26 (2005), eq. (12),
-    where the density of a half step is ε/h. The default σ: Huang, Leimkuhler, SIAM J. Sci. Comput. 18 (1997).
+    Source: Hairer, Söderlind, Explicit, time reversible, adaptive step size control, SIAM J. Sci. Comput. 26 (2005), eq.
+    (12), where the density of a half step is ε/h. The default σ: Huang, Leimkuhler, SIAM J. Sci. Comput. 18 (1997).
 
     Example:
         >>> path = da.simulate(pendulum, [1.0], [0.0], h=da.Varying(0.1), until=2.0)
@@ -64,22 +63,20 @@ class Varying:
     @property
     def text(self) -> dict[str, Any]:
         """For a record."""
-        from dalembert.tracing import source
-
         own = {"first": self.first, "density": None if self.density is None else source(self.density), "span": self.span}
         return {name: x for name, x in own.items() if x is not None}
 
 
 def varied(prepared: Prepared, varying: Varying, h: Any, t0: Any, until: Any = None) -> Prepared:
-    """The same start with steps of varying length. h: of the first; until: the time at or after which the run ends; None for never.
+    """The same start with steps of varying length. h: of the first; until: the time at or after which the run ends, or None.
 
     ρ₀ is such that the first step, or stage, has the density 1, and ε is then its length.
     """
     base, q = prepared.program, prepared.q
     if not isinstance(base.system, System) or base.starting_nodes:
         raise ValueError(
-            "h: found Varying, for steps that know nothing of the one before; a DiscreteSystem, a VariationalProblem and the "
-            "form 'nodes' have equations in which two neighbouring steps are equal"
+            "h: found Varying, for steps that know nothing of the one before; a DiscreteSystem, a VariationalProblem and "
+            "the form 'nodes' have equations in which two neighbouring steps are equal"
         )
     density = Density(varying.density, None if varying.span is None else jnp.asarray(varying.span, dtype=float))
     v = base.velocity(prepared.s)
@@ -111,9 +108,10 @@ def _check_start(value: float, rate: float, varying: Varying) -> None:
         return
     if varying.density is not None:
         raise ValueError(
-            f"density: is {value:g} at the start, and its logarithm changes at the rate {rate:g}; it must be positive and smooth"
+            f"density: is {value:g} at the start, and its logarithm changes at the rate {rate:g}; it must be positive and "
+            "smooth"
         )
     raise ValueError(
-        f"h: found Varying without a density; the speed on the curve (q, τv) is {value:g} at the start, where the motion is at "
-        "rest in an equilibrium or the kinetic energy is not positive. Give density=, a function of (q, v)"
+        f"h: found Varying without a density; the speed on the curve (q, τv) is {value:g} at the start, where the motion is "
+        "at rest in an equilibrium or the kinetic energy is not positive. Give density=, a function of (q, v)"
     )
