@@ -17,7 +17,7 @@ from dalembert.measure.invariant import Invariant
 from dalembert.measure.nodes import NodeView, check_neighbours, form_of, node_view, states_of
 from dalembert.numbers import as_function
 from dalembert.path import Path
-from dalembert.systems import Lyapunov, System, VariationalProblem
+from dalembert.systems import Lyapunov, System, VariationalProblem, is_traced
 from dalembert.systems import energy as energy_at
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import deflatable, first_derivative, lyapunov_control, value

@@ -15,6 +15,7 @@ from dalembert.step.programs.varying import VaryingSteps
 from dalembert.step.start.prepared import Prepared
 from dalembert.systems import System
 from dalembert.systems.consistency import STEPS
+from dalembert.systems.pickling import reduced
 from dalembert.systems.sizes import as_step
 from dalembert.tracing import Jitted, source
 
@@ -50,6 +51,8 @@ class Varying:
     first: Any
     density: Callable | None = None
     span: float | None = None
+
+    __reduce__ = reduced
 
     def __post_init__(self) -> None:
         as_step(self.first, "first")
