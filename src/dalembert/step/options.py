@@ -141,7 +141,7 @@ class RunOptions:
         """What the records of all calls with the same functions have in common. problem: its texts; kind: its class."""
         functions = {
             "stop": self.stop, "domain": self.domain, "feedback": self.feedback and self.feedback.law,
-            "reduce": self.reduce and self.reduce[0],
+            "reduce": self.reduce and self.reduce[0], "density": self.varying and self.varying.density,
         }  # fmt: skip
         given = {name: function for name, function in functions.items() if function is not None}
         starter = "" if self.h is None else self.starter
@@ -156,7 +156,7 @@ class RunOptions:
         free = self.h is None
         own = {} if free else {"h": taken(self.h), "t0": taken(self.t0), "save_every": self.save_every}
         if self.varying is not None:
-            own |= {"h": taken(self.varying.text), "until": None if self.until is None else taken(self.until)}
+            own |= {"h": taken(self.varying.numbers), "until": None if self.until is None else taken(self.until)}
         given = {name: taken(x) for name, x in data.items() if x is not None}
 
         def values() -> dict[str, Any]:

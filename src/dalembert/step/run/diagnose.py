@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.programs.varying import VaryingSteps
+from dalembert.step.programs.varying import OWN, VaryingSteps
 from dalembert.step.run.branch import Call, solve_step
 from dalembert.step.run.stages import force_of_law, prediction, stages
 from dalembert.step.run.state import RunState, StepOptions
@@ -82,8 +82,8 @@ def _stands(program: VaryingSteps, step_options: StepOptions, carry: RunState, t
     start = prediction(program, stage, reached, t, h)
     z, _ = solve_step(program, step_options.branch, Call(reached.q, reached.s, t, h, held_force), start, step_options.newton)
     increment, s = program.advance(z, reached.q, reached.s, t, h)
-    solved = jnp.all(jnp.isfinite(increment)) & jnp.all(jnp.isfinite(s[:-4]))
-    return ~jnp.isfinite(program.begun(reached.s, h).h) | (solved & ~jnp.isfinite(s[-1]))
+    solved = jnp.all(jnp.isfinite(increment)) & jnp.all(jnp.isfinite(s[:-OWN]))
+    return ~jnp.isfinite(program.begun(reached.s, h).h) | (solved & ~jnp.isfinite(s[-3]))
 
 
 @seldom

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -17,17 +17,16 @@ from dalembert.systems import System
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.pickling import reduced
 from dalembert.systems.sizes import as_step
-from dalembert.tracing import Jitted, source
+from dalembert.tracing import Jitted
 
 
-@dataclasses.dataclass(frozen=True)
-class Varying:
+class Varying(eqx.Module):
     """1/h_{k+1/2} = 1/h_{k-1/2} + G(q_k, v_k), G = d/dt log σ along the motion: steps as dense as σ, and reversible.
 
     For `h=` of `simulate`, `ensemble` and `prepare`. The run back from (q_N, -v_N) with the last length as its first goes
     through the same nodes, as with constant steps, if σ and the scheme are reversible: energy does not drift. A change of
-    step after an estimate of the error destroys that. Each stage of a composed scheme has a length of its own, and its order
-    is kept.
+    step after an estimate of the error destroys that. The stages of a composed scheme share the length of
+    their step, and its order is kept.
 
     Args:
         first: length of the first step; below 0 the run goes backwards in time. All others are in proportion to it.
@@ -49,31 +48,29 @@ class Varying:
     """
 
     first: Any
-    density: Callable | None = None
-    span: float | None = None
+    density: Callable | None = eqx.field(static=True)
+    span: Any
 
     __reduce__ = reduced
 
-    def __post_init__(self) -> None:
-        as_step(self.first, "first")
-        if self.density is not None:
-            as_function(self.density, "density", "of (q, v) that returns a positive number")
-        if self.span is not None:
-            as_positive(self.span, "span", "a positive time")
-            if self.density is not None:
-                raise ValueError("span: belongs to the density that is taken where none is given; found both")
+    def __init__(self, first: Any, density: Callable | None = None, span: float | None = None):
+        self.first = as_step(first, "first")
+        right = "of (q, v) that returns a positive number"
+        self.density = None if density is None else as_function(density, "density", right)
+        self.span = None if span is None else as_positive(span, "span", "a positive time")
+        if span is not None and density is not None:
+            raise ValueError("span: belongs to the density that is taken where none is given; found both")
 
     @property
-    def text(self) -> dict[str, Any]:
-        """For a record."""
-        own = {"first": self.first, "density": None if self.density is None else source(self.density), "span": self.span}
-        return {name: x for name, x in own.items() if x is not None}
+    def numbers(self) -> dict[str, Any]:
+        """For a record, which has the density among its functions."""
+        return {"first": self.first} | ({} if self.span is None else {"span": self.span})
 
 
 def varied(prepared: Prepared, varying: Varying, h: Any, t0: Any, until: Any = None) -> Prepared:
     """The same start with steps of varying length. h: of the first; until: the time at or after which the run ends, or None.
 
-    ρ₀ is such that the first step, or stage, has the density 1, and ε is then its length.
+    h is ε: the first step has the density 1.
     """
     base, q = prepared.program, prepared.q
     if not isinstance(base.system, System) or base.starting_nodes:
@@ -91,7 +88,7 @@ def varied(prepared: Prepared, varying: Varying, h: Any, t0: Any, until: Any = N
     sign = xp.sign(h)
     limit = xp.stack([xp.inf * xp.ones(()) if until is None else sign * until, sign * xp.ones(())])
     program = VaryingSteps(base, Density(varying.density, xp.asarray(span)), xp.asarray(limit, dtype=float))  # pyright: ignore[reportCallIssue] `system` is no field of it
-    own = [1.0 - 0.5 * base.weights[0] * h * rate, t0, 0.0, rate]
+    own = [0.0, 1.0, t0, 0.0]  # no stage is done; the first step has the density 1, and the length ε
     s = xp.concatenate([xp.asarray(prepared.s), xp.stack([xp.asarray(x, dtype=float) for x in own])])
     return prepared._replace(program=program, s=s)
 
