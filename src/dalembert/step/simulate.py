@@ -84,7 +84,7 @@ def simulate(
             scales time and multipliers; 1 by default. A Varying: steps whose length follows the motion.
         steps: N, the number of steps.
         until: with a Varying instead of steps: the time at which the run ends. Its last node lies there, a step of the
-            scheme back from the first node behind it.
+            scheme back from the first node behind it, which the run must reach.
         t0: time of the beginning.
         nodes: the first nodes instead of (q0, v0): (r, n) of a DiscreteSystem, (2k, n) of a VariationalProblem, (2, n) of
             a System in the form "nodes", whose path goes on from its last two.

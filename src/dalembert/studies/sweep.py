@@ -15,7 +15,7 @@ from dalembert.discretize.window_maps import WindowMap
 from dalembert.interrupts import Interrupted
 from dalembert.numbers import MOST_THREADS, as_choice, as_double, whole_number
 from dalembert.path import Path, Study
-from dalembert.step import Branch, SampledFeedback, ensemble
+from dalembert.step import Branch, SampledFeedback, Varying, ensemble
 from dalembert.step.start.prepare import check_any_system
 from dalembert.step.start.second_node import Starter
 from dalembert.store.studies import study_to_xarray
@@ -126,6 +126,8 @@ def sweep(
             "system: found an OptimalControl; a sweep runs from initial data. da.solve_batch solves many problems"
         )
     check_any_system(system)
+    if isinstance(h, Varying):
+        raise TypeError("h: found Varying; the runs of a study have common times. Give a number, or take ensemble")
     as_choice(combine, "combine", ("product", "zip"), "ways to combine values")
     fixed = {"q0": q0, "v0": v0, "nodes": nodes, "jets": jets, "multipliers": multipliers}
     swept = Swept.of(system, values, fixed, combine)

@@ -33,7 +33,7 @@ class VaryingSteps(StepProgram):
     adjoint where Φ is, and ρ_k/σ is constant along the solutions of y′ = f/ρ, ρ′ = G, t′ = 1/ρ. The state is
     s = (s of the base, stage, ρ, t, the last length), and h of a call is ε. The stages of a composed step have one ρ:
     y is of the order of Φ for any lengths, and G costs once in a step. A composition of this map, with a ρ in every stage,
-    has the order too, no smaller errors at equal numbers of steps, and four times the cost of a stage.
+    has the order too; its errors are smaller or larger, by the case, and G would cost in each.
     limit: (T s, s), s the sign of ε: the run ends with the first node at or after T.
     Source: Hairer, Söderlind, Explicit, time reversible, adaptive step size control, SIAM J. Sci. Comput. 26 (2005), eq.
     (12), for any self-adjoint Φ.

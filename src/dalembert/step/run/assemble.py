@@ -38,7 +38,8 @@ def path_of(
     t_first = t0 + xp.asarray(moving if mid else [0], dtype=float) * h
     failed = (carry.code != 0) & (carry.code != int(Outcome.STOPPED)) & (carry.code != int(Outcome.INTERRUPTED))
     t_first = t_first - (0.5 * h if mid else 0.0)
-    statistics = Statistics(
+    ready = xp is np  # the arrays are NumPy's until somebody asks for them
+    statistics = (Statistics.of if ready else Statistics)(
         iterations=carry.iterations,
         max_iterations=carry.max_iterations,
         residual=carry.residual,
@@ -50,7 +51,7 @@ def path_of(
         failed_residual=carry.failed_residual,
     )
     known_t = t0 + xp.asarray(known, dtype=float) * h
-    return Path(
+    return (Path.of if ready else Path)(
         t=_joined(xp, known_t, of_rows.pop("t")),
         q=xp.concatenate([prepared.nodes[..., np.array(known, int), :], of_rows.pop("q")], axis=-2),
         t_velocity=_joined(xp, t_first, of_rows.pop("t_velocity")),

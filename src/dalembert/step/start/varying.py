@@ -72,22 +72,24 @@ def varied(prepared: Prepared, varying: Varying, h: Any, t0: Any, until: Any = N
 
     h is ε: the first step has the density 1.
     """
-    base, q = prepared.program, prepared.q
+    base = prepared.program
     if not isinstance(base.system, System) or base.starting_nodes:
         raise ValueError(
             "h: found Varying, for steps that know nothing of the one before; a DiscreteSystem, a VariationalProblem and "
             "the form 'nodes' have equations in which two neighbouring steps are equal"
         )
-    density = Density(varying.density, None if varying.span is None else jnp.asarray(varying.span, dtype=float))
-    v = base.velocity(prepared.s)
-    span, value, rate = _at_start(base.system, density, q, v, jnp.asarray(t0, dtype=float), STEPS * jnp.abs(h))
-    if not is_traced(value):
-        _check_start(float(value), float(rate), varying)
-    one = is_traced(prepared, h, t0, until)
-    xp: Any = jnp if one else np
+    # By NumPy where the values are known: each small operation of JAX takes longer than a short run.
+    xp: Any = jnp if is_traced(prepared, h, t0, until, varying.span) else np
+    own_span = None if varying.span is None else xp.asarray(varying.span, dtype=float)
+    start = (prepared.q, base.velocity(prepared.s), xp.asarray(t0, dtype=float))
+    found = _at_start(base.system, Density(varying.density, own_span), *start, STEPS * xp.abs(h))
+    if not is_traced(found):
+        found = tuple(map(np.asarray, found))
+        _check_start(float(found[1]), float(found[2]), varying)
     sign = xp.sign(h)
     limit = xp.stack([xp.inf * xp.ones(()) if until is None else sign * until, sign * xp.ones(())])
-    program = VaryingSteps(base, Density(varying.density, xp.asarray(span)), xp.asarray(limit, dtype=float))  # pyright: ignore[reportCallIssue] `system` is no field of it
+    steps: Any = VaryingSteps  # pyright takes `system` for one of its fields
+    program = steps(base, Density(varying.density, found[0]), xp.asarray(limit, dtype=float))
     own = [0.0, 1.0, t0, 0.0]  # no stage is done; the first step has the density 1, and the length ε
     s = xp.concatenate([xp.asarray(prepared.s), xp.stack([xp.asarray(x, dtype=float) for x in own])])
     return prepared._replace(program=program, s=s)
