@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,9 +14,9 @@ from jaxtyping import Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, compile_function, translated
-from dalembert.native.chunks import answering
+from dalembert.native.chunks import FIRST, paced
 from dalembert.native.flow.field_code import FIELD, field
-from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, WATCHED, loop, work_size
+from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY, WATCHED, loop, work_size
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
@@ -135,19 +136,31 @@ class CompiledFlow:
         rows[0] = y
         h = self.codes.first_step(told["field"], rows[0], times, accuracy.tolerance)
         numbers = NUMBERS.pack(t=times[0], h=h, tolerance=accuracy.tolerance)
-        counts = COUNTED.pack(size=n, times=len(times), most=accuracy.steps, clipped=int(accuracy.clipped), steps=0, saved=1)
+        counts = COUNTED.pack(
+            size=n, times=len(times), most=0, clipped=int(accuracy.clipped), steps=0, saved=1, refused=0
+        )  # fmt: skip
         state, work, field = rows[0].copy(), np.empty(work_size(n)), self.codes.address
         watch = (field, told["watch"]) if "watch" in told else (0, 0)
         arrays = tuple(x.ctypes.data for x in (numbers, counts, times, state, rows, work))
-        code = answering(
-            lambda: self.codes.integrate(field, told["field"], *watch, *arrays), counts[COUNTED.offset("most") :]
-        )
+        code = self._go_on(lambda: self.codes.integrate(field, told["field"], *watch, *arrays), counts, accuracy.steps)
         saved, steps = (int(counts[COUNTED.offset(name)]) for name in ("saved", "steps"))
         outputs = np.full((len(times), self.outputs.result_size), np.nan)
         outputs[:saved] = self._outputs(told, times[:saved], rows[:saved])
         end = self._outputs(told, numbers[:1], state[None])[0]  # t is the first of the numbers
         del held
         return Travelled(rows, outputs, saved, clock * float(numbers[0]), end, code == REACHED, code == WATCHED, steps)
+
+    @staticmethod
+    def _go_on(run: Callable[[], int], counts: np.ndarray, most: int) -> int:
+        """Chunk by chunk to the end, or for so many steps: between two of them Python answers Ctrl-C."""
+        chunk, steps, limit = FIRST, COUNTED.offset("steps"), COUNTED.offset("most")
+        while True:
+            counts[limit] = min(most, counts[steps] + chunk)
+            began = time.perf_counter()
+            code = run()
+            if code != TOO_MANY or counts[steps] >= most:
+                return code
+            chunk = paced(chunk, time.perf_counter() - began)
 
     def along(
         self, rows: np.ndarray, times: np.ndarray, given: Sequence[Any], start: np.ndarray | None = None

@@ -121,21 +121,21 @@ class VaryingSteps(StepProgram):
         return self.base.constrained_row(n)
 
     def velocity(self, s):
-        return self.base.velocity(s[:-OWN])
+        return self.base.velocity(s[..., :-OWN])
 
     def clock(self, s) -> Float[Array, "2"]:
         """(t, length of the last step, or of the last stage of it)."""
-        return s[-2:]
+        return s[..., -2:]
 
 
 def clock_of(program: StepProgram, s) -> Float[Array, "clock"]:
     """What a row needs to tell its time besides its index: nothing where all steps are equal."""
-    return program.clock(s) if isinstance(program, VaryingSteps) else s[:0]
+    return program.clock(s) if isinstance(program, VaryingSteps) else s[..., :0]
 
 
 def time_of(program: StepProgram, s, t) -> Any:
     """The time of a state s that a run counts as t = t0 + k h."""
-    return program.clock(s)[0] if isinstance(program, VaryingSteps) else t
+    return program.clock(s)[..., 0] if isinstance(program, VaryingSteps) else t
 
 
 def has_ended(program: StepProgram, t) -> Any:
