@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -26,7 +27,7 @@ class Density(eqx.Module):
     """
 
     function: Callable | None = eqx.field(static=True)
-    span: Float[Array, ""]
+    span: Any
 
     def value(self, system: System, q: Vector, v: Vector, t) -> Float[Array, ""]:
         """σ."""
