@@ -35,8 +35,8 @@ class VaryingSteps(StepProgram):
     y is of the order of Φ for any lengths, and G costs once in a step. A composition of this map, with a ρ in every stage,
     has the order too; its errors are smaller or larger, by the case, and G would cost in each.
     limit: (T s, s), s the sign of ε: the run ends with the first node at or after T.
-    Source: Hairer, Söderlind, Explicit, time reversible, adaptive step size control, SIAM J. Sci. Comput. 26 (2005), eq.
-    (12), for any self-adjoint Φ.
+    Source: Hairer, Söderlind, Explicit, time reversible, adaptive step size control, SIAM J. Sci. Comput. 26 (2005),
+    the integrated step density, here for any self-adjoint Φ.
     """
 
     base: StepProgram

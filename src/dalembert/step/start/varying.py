@@ -38,8 +38,8 @@ class Varying(eqx.Module):
         ValueError: first is 0 or not finite, span is not positive, or given beside a density.
         TypeError: density cannot be called, or a number is none.
 
-    Source: Hairer, Söderlind, Explicit, time reversible, adaptive step size control, SIAM J. Sci. Comput. 26 (2005), eq.
-    (12), where the density of a half step is ε/h. The default σ: Huang, Leimkuhler, SIAM J. Sci. Comput. 18 (1997).
+    Source: Hairer, Söderlind, Explicit, time reversible, adaptive step size control, SIAM J. Sci. Comput. 26 (2005),
+    where the density of a step is ε/h. The default σ: Huang, Leimkuhler, SIAM J. Sci. Comput. 18 (1997).
 
     Example:
         >>> path = da.simulate(pendulum, [1.0], [0.0], h=da.Varying(0.1), until=2.0)
