@@ -1,4 +1,4 @@
-"""dalembert: `simulate` with the native back-end, by the orders that a problem names, and `reference`, the flow of order 8."""
+"""dalembert: `simulate` in machine code, by the orders that a problem names, and `reference`, the flow of order 8."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import math
+import re
 import sys
 from typing import Any, Literal, NamedTuple, cast
 
@@ -117,7 +118,8 @@ def with_parameters(system: Any, parameters: list[str] | None) -> Any:
         try:
             system = system.replace(**{name: value})
         except (ValueError, TypeError) as error:
-            raise ValueError(f"--set {text}: {error}") from error
+            said = re.sub(r"^replace(\[.*?\])?: ", "", str(error))  # what the library calls it
+            raise ValueError(f"--set {text}: {said}") from error
     return system
 
 

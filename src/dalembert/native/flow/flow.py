@@ -17,6 +17,7 @@ from dalembert.native.assembly.function import CompiledFunction, compile_functio
 from dalembert.native.chunks import FIRST, paced
 from dalembert.native.flow.field_code import FIELD, field
 from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY, WATCHED, loop, work_size
+from dalembert.native.flow.written import written_field
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
@@ -72,11 +73,12 @@ class Travelled(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Equations:
-    """The compiled equations for z. affine: whether one update solves them."""
+    """The compiled equations for z. affine: whether one update solves them. written: the field with z eliminated."""
 
     code: CompiledFunction
     unknowns: ImplicitPart
     affine: bool
+    written: CompiledFunction | None
     root: Loaded
     solver: Loaded
 
@@ -187,11 +189,17 @@ class CompiledFlow:
         """Where it stands what each function is told, as long as what is returned with it is kept."""
         held = _Held()
         values = np.concatenate([np.zeros(self.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
-        shared = dict.fromkeys(FIELD.fields, 0) if self.equations is None else self.equations.words(held, values, start)
+        shared = dict.fromkeys(FIELD.fields, 0)
+        if self.equations is not None:
+            shared |= self.equations.words(held, values, start)
         functions = {"field": self.field, "outputs": self.outputs, "watch": self.watch}
         shared = {**shared, "size": self.size, "clock": _bits(clock), "factor": _bits(1.0)}
         turned = {**shared, "factor": _bits(clock)}
         own = {name: turned if name == "field" else shared for name in functions}
+        if self.equations is not None and (written := self.equations.written) is not None:
+            arrays = np.concatenate([values, written.captured]), np.empty(written.result_size)
+            told = dict(zip(("written_given", "written_result"), map(held.array, arrays), strict=True))
+            own["field"] = {**turned, **told, "written": written.address}
         return held, {name: _told(held, code, own[name], values) for name, code in functions.items() if code}
 
 
@@ -259,12 +267,13 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
 
     found = {name: compiled(getattr(functions, name)) for name in ("field", "outputs")}
     watch = None if functions.watch is None else compiled(functions.watch)
-    equations = None if unknowns is None else _equations(unknowns, examples, cache)
+    known = (*examples[:2], *(np.asarray(x, float) for x in given))
+    equations = None if unknowns is None else _equations(functions.field, unknowns, known, cache)
     codes = _Codes(*(cache.load(text, plain=False) for text in (field(), loop())))
     return CompiledFlow(np.size(y), found["field"], found["outputs"], watch, equations, codes)
 
 
-def _equations(unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache) -> _Equations:
+def _equations(field: Callable, unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache) -> _Equations:
     def function(z, *given):
         value, matrix = value_and_jacobian(lambda x: unknowns.equations(x, *given), z)
         units = unknowns.units(matrix)
@@ -277,4 +286,6 @@ def _equations(unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache) ->
     if proven.judged(everything, everything):
         raise Unsupported("equations", "they may jump with the unknowns")
     loop_, solver = (cache.load(text, plain=False) for text in (iteration(), pivoted_solver(None)))
-    return _Equations(made.compiled(cache), unknowns, proven.affine(everything, everything), loop_, solver)
+    affine = proven.affine(everything, everything)
+    written = written_field(field, unknowns.equations, len(value), examples, cache) if affine else None
+    return _Equations(made.compiled(cache), unknowns, affine, written, loop_, solver)
