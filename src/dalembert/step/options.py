@@ -189,7 +189,7 @@ def _check_end(varying: Varying | None, h, steps, t0, until) -> None:
                 "until: belongs to h=Varying(...); of equal steps give their number, steps=round((until - t0) / h)"
             )
         if steps is None:
-            raise TypeError("steps: is missing; give the number of steps, or until= with h=Varying(...)")
+            raise TypeError("steps: found none; give a whole number of steps, or until= with h=Varying(...)")
         return
     if (steps is None) == (until is None):
         raise TypeError(f"steps, until: found {'none' if steps is None else 'both'} of them; give one, a number or a time")
