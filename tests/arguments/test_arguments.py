@@ -304,7 +304,8 @@ M, F = da.measure, da.manifolds
 
 # name: function, arguments with which it succeeds, and what an argument is where its name does not tell
 CALLS = {
-    "simulate": (da.simulate, STATE | RUN, NONE_OF_THEM),
+    "simulate": (da.simulate, STATE | RUN, NONE_OF_THEM | {"until": ELSEWHERE}),
+    "simulate until": (da.simulate, STATE | {"h": da.Varying(0.1), "until": 1.0}, {"until": "number"}),
     "prepare": (da.prepare, {"system": FREE, "h": 0.1, "backend": "jax"}, {"h": "step"}),
     "PreparedRun": (lambda q0, v0, steps, t0, throw: READY(q0, v0, steps, t0=t0, throw=throw),
                     {"q0": PLACE, "v0": [1.0, 1.0], "steps": 4, "t0": 0.0, "throw": True}, {}),
@@ -437,6 +438,7 @@ CALLS = {
         da.energy_shaping, REGION | {"system": SADDLE, "Q": np.eye(4), "R": [[1.0]]},
         {"actuated": "rows", "at": "vector", "reach": "vector", "Q": "rows", "R": "rows", "nodes": "count"}),
     "SampledFeedback": (da.SampledFeedback, {"law": free}, {}),
+    "Varying": (da.Varying, {"first": 0.1}, {"first": "step", "density": "function or None", "span": "positive or None"}),
     "Nodes": (da.Nodes, {"q": [PLACE]}, {"q": "rows"}),
     "On": (da.On, {"psi": free}, {"psi": "function"}),
     "Periodic": (da.Periodic, {"shift": PLACE}, {"shift": ELSEWHERE}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 import re
 import sys
 from typing import Any, Literal, NamedTuple, cast
@@ -16,7 +17,7 @@ from dalembert.discretize import Scheme
 from dalembert.discretize.window_maps import MAPS, WindowMap
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
 from dalembert.numbers import MOST_NODES, as_positive, whole_number
-from dalembert.step import Avoid, Branch, Nearest
+from dalembert.step import Avoid, Branch, Nearest, Varying
 from dalembert.systems import System, VariationalProblem
 from dalembert.systems.sizes import as_step
 
@@ -145,6 +146,27 @@ def step_and_count(
     wanted = time if time is not None else needed(problem.time, "steps or --time", name)
     length = as_positive(wanted, "--time", "a positive, finite time")
     return step, words.count_of(length, step, whole=time is not None)
+
+
+def equal_steps(
+    problem: InitialValueProblem, h: float | None, steps: int | None, time: float | None, name: str
+) -> dict[str, Any]:
+    """Arguments of simulate for steps of one length."""
+    return dict(zip(("h", "steps"), step_and_count(problem, h, steps, time, name), strict=True))
+
+
+def varying_steps(
+    problem: InitialValueProblem, h: float | None, steps: int | None, time: float | None, name: str
+) -> dict[str, Any]:
+    """Arguments of simulate for steps of varying length: h, and steps or until."""
+    words.check_grid(None, steps, time)
+    step = as_step(needed(h if h is not None else problem.h, "h", name), "--h")
+    if steps is not None:
+        return {"h": Varying(step), "steps": steps}
+    length = as_positive(
+        time if time is not None else needed(problem.time, "steps or --time", name), "--time", "a positive, finite time"
+    )
+    return {"h": Varying(step), "until": math.copysign(length, step)}
 
 
 def named_scheme(name: str, order: int = 2) -> Scheme | None:

@@ -12,8 +12,8 @@ from pathlib import Path as File
 from typing import Any
 
 SYSTEMS = (
-    "ball_on_turntable", "car_with_trailers", "cart_pole_balance", "chain", "chaplygin_sleigh", "contact_oscillator",
-    "curvature_particle", "heisenberg", "inertia_wheel_pendulum", "nonholonomic_particle", "pendulum",
+    "ball_on_turntable", "car_with_trailers", "cart_pole_balance", "chain", "chaplygin_sleigh", "climbing_orbit",
+    "contact_oscillator", "curvature_particle", "heisenberg", "inertia_wheel_pendulum", "nonholonomic_particle", "pendulum",
     "spherical_pendulum", "vertical_rolling_disk",
 )  # fmt: skip
 PROBLEMS = (

@@ -38,7 +38,7 @@ class Path(Described, Lazy):
         t_multipliers: times of the multipliers.
         multipliers: λ of d/dt L_v - L_q = f + Rᵀλ, at t_multipliers.
         constraint_forces: Rᵀλ, at t_multipliers.
-        h: the step.
+        h: the step; the first one where they vary in length.
         steps_done: number of steps that were solved.
         code: the Outcome as an integer.
         statistics: what the solver did.
@@ -152,7 +152,7 @@ class Path(Described, Lazy):
         outcome = Outcome(int(self.code))
         s = self.statistics
         lines = [
-            f"{self.steps} steps of h = {float(self.h):g} from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}",
+            f"{self.steps} steps of h = {self.lengths} from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}",
             f"outcome: {outcome.name.lower().replace('_', ' ')}: {outcome.message}",
             f"Newton iterations: {int(s.iterations)} in all, at most {int(s.max_iterations)} in a step; "
             f"largest scaled residual {float(s.residual):.2e}; root crossings: {int(s.crossings)}{self._rate()}",
@@ -163,6 +163,16 @@ class Path(Described, Lazy):
                 f"scaled residual {float(s.failed_residual):.3e}"
             )
         return "\n".join(lines)
+
+    @property
+    def lengths(self) -> str:
+        """h, or where the steps differ in length those between saved nodes, from the shortest to the longest."""
+        h, apart = abs(float(self.h)), np.abs(np.diff(np.asarray(self.t)))
+        parts = apart / h
+        slack = 1e-6 + 1e-14 * float(np.max(np.abs(np.asarray(self.t)), initial=0.0)) / h
+        if np.max(np.abs(parts - np.round(parts)), initial=0.0) <= slack:
+            return f"{float(self.h):g}"
+        return f"{apart[:-1].min(initial=apart[0]):g} to {apart.max():g}"
 
     def _rate(self) -> str:
         time = abs(float(self.h)) * int(self.steps_done)

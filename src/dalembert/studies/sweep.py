@@ -14,7 +14,7 @@ from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_choice, as_flag, as_function, as_numbers, described, whole_number
 from dalembert.path import Study
-from dalembert.step import Branch, SampledFeedback
+from dalembert.step import Branch, SampledFeedback, Varying
 from dalembert.step.start.prepare import check_any_system
 from dalembert.step.start.second_node import Starter
 from dalembert.studies.blockwise.blocks import runs_of_block
@@ -152,6 +152,8 @@ def sweep(
         >>> bent.data.action.dims, bool(abs(bent.data.action[1, 1] - 6 / 2**3) < 0.01)  # 6 x²/T³
         (('T', 'final_0'), True)
     """
+    if isinstance(h, Varying):
+        raise TypeError("h: found Varying; the runs of a study have common times. Give a number, or take ensemble")
     as_choice(combine, "combine", ("product", "zip"), "ways to combine values")
     dealing = Dealing.of(store, over_runs, block, client, threads, progress)
     ends = {"initial": initial, "final": final, "through": through, "T": T, "bounds": bounds}
