@@ -100,11 +100,9 @@ def _of_runs(path: Path, lanes: tuple[str, ...], taken: Set[str]) -> dict[str, A
     if path.levels[0] == "node":
         found["v0"] = ((*lanes, "coordinate"), numbers_of(path, "v")[:, 0], {"long_name": "first velocity"})
     for name, values in (subject.parameters or {}).items():
-        for place, leaf in jax.tree_util.tree_leaves_with_path(values):
-            label = "_".join([name, *(jax.tree_util.keystr((key,), simple=True) for key in place)])
-            axes = tuple(f"{label}_{i}" for i in range(np.ndim(leaf) - 1))
-            label = label if label not in taken | found.keys() else f"parameter_{label}"
-            found[label] = ((*lanes, *axes), np.asarray(leaf), {"long_name": f"parameter {name} of the run"})
+        label = name if name not in taken | found.keys() else f"parameter_{name}"
+        axes = tuple(f"{label}_{i}" for i in range(np.ndim(values) - 1))
+        found[label] = ((*lanes, *axes), np.asarray(values), {"long_name": f"parameter {name} of the run"})
     return found
 
 
