@@ -55,7 +55,7 @@ def region_of(design: EnergyShaping, reach: Float[np.ndarray, "n"]) -> Region:
     shares = np.arange(1, PLACES + 1) / PLACES
     q = at + shares[None, :, None] * rays[:, None, :]
     found = parts_of(design, q.reshape(-1, n))
-    heights, good = (x.reshape(len(rays), PLACES) for x in (found.height, _matched(found)))
+    heights, good = (x.reshape(len(rays), PLACES) for x in (found.height, matched(found)))
     good = np.logical_and.accumulate(good & np.isfinite(heights), axis=1)
     tops = np.max(np.where(good, heights, -np.inf), axis=1)
     level = float(tops.min())
@@ -85,12 +85,16 @@ def parts_of(design: EnergyShaping, q: np.ndarray) -> Parts:
 
 
 def _unmoved(parts: Parts) -> tuple[np.ndarray, np.ndarray]:
-    """w = M̂⁻¹Mb, where controls do not change V, and M̂w = Mb."""
+    """w = M̂⁻¹Mb, where controls do not change V, and M̂w = Mb; NaN where there is no M̂, beyond m = 0."""
     row = np.einsum("bij,bj->bi", parts.M, unactuated(parts.B, np))
-    return np.linalg.solve(parts.shaped, row[..., None])[..., 0], row
+    with np.errstate(all="ignore"):
+        size = np.abs(np.linalg.det(parts.shaped))
+    regular = (parts.positive & (size > 0.0) & np.isfinite(size))[:, None]
+    shaped = np.where(regular[..., None], parts.shaped, np.eye(row.shape[1]))
+    return np.where(regular, np.linalg.solve(shaped, row[..., None])[..., 0], np.nan), row
 
 
-def _matched(parts: Parts) -> np.ndarray:
+def matched(parts: Parts) -> np.ndarray:
     """Whether m > 0, and dV/dt = 0 along w at a speed at which both parts of V are of a size."""
     w, row = _unmoved(parts)
     speed = np.sqrt(np.abs(parts.height) / np.abs((w * row).sum(-1)))
