@@ -25,10 +25,12 @@ from jaxtyping import Array, Bool, Float
 from dalembert.control.problem import OptimalControl, with_plant_parameters
 from dalembert.laws.law import Law, Value, force_of
 from dalembert.laws.mechanical import columns, mass, potential, unactuated
+from dalembert.numbers import as_vector
 from dalembert.systems.constraints import Lyapunov
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System
 
+PLACES = 60  # at which a straight way from the equilibrium is looked at
 TWO = (0.5 - np.sqrt(1 / 12), 0.5 + np.sqrt(1 / 12))  # Gauss's nodes: a cubic's derivative is integrated exactly
 
 
@@ -204,7 +206,9 @@ class EnergyShaping(Law):
         return lambda q, v, p=None: self._energy(q, v, p)
 
     def inside(self, q, v) -> Bool[Array, ""]:
-        """Whether a state is in the region: V below its level, and m > 0 on the way, so that V is a solution there.
+        """Whether a state is in the region: V below its level, and inside the reach V and m > 0 too on the straight way there.
+
+        V may be low elsewhere as well, beyond a ridge, where nothing leads back to the equilibrium.
 
         Args:
             q: (n,).
@@ -212,10 +216,18 @@ class EnergyShaping(Law):
 
         Returns:
             A truth value, for jit and vmap too.
+
+        Raises:
+            ValueError: q or v has not one number for each coordinate.
         """
-        pi, height, least = solved(self.problem, self.shaped, q)
-        V = 0.5 * v @ shaped_mass(self.problem, self.shaped, q, pi) @ v + height
-        return (self.region.level > V) & (least > 0.0) & (pi > 0.0)
+        region, n = self.region, len(self.shaped.at)
+        q, v = as_vector(q, "q", n), as_vector(v, "v", n)
+        away = q - self.shaped.at
+        shares = jnp.arange(1, PLACES + 1) / PLACES
+        pi, heights, least = jax.vmap(lambda s: solved(self.problem, self.shaped, self.shaped.at + s * away))(shares)
+        V = 0.5 * v @ shaped_mass(self.problem, self.shaped, q, pi[-1]) @ v + heights[-1]
+        below = (heights < region.level) & (least > 0.0) & (pi > 0.0)
+        return (region.level > V) & jnp.all(below) & jnp.all(jnp.abs(away) <= region.reach)
 
     @property
     def F(self) -> Callable:
