@@ -181,9 +181,9 @@ def test_what_is_refused():
 
 
 def test_the_region_is_the_part_around_the_equilibrium_inside_the_reach():
-    """A ball on a beam: V is low again where the beam has turned over. And the level is not above Û on the edge of the reach,
-    on 4000 points of it, where Û is a valley in units of the reach: 64 rays that are even in those took it a third too high,
-    and for two links with a motor between them 60 times."""
+    """A ball on a beam: V is low again where the beam has turned over. And the level is not above Û on the edge of the
+    reach, on 4000 points of it, where Û is a valley in units of the reach: 64 rays that are even in those took it a third
+    too high, and for two links with a motor between them 60 times."""
     ball = da.System(lambda q, v: 0.077 * v[0] ** 2 + (0.01 + 0.055 * q[0] ** 2) * v[1] ** 2 - 1.0791 * q[0] * jnp.sin(q[1]))
     reach = np.array([0.005, 0.6])
     found = da.energy_shaping(ball, actuated=1, at=[0.0, 0.0], reach=reach, Q=np.diag([10, 1, 1, 0.1]), R=[[1.0]])

@@ -142,13 +142,13 @@ def _check_scalars(system: System, V: Callable, F: Callable, q) -> None:
 
 
 def _check_finite(problem: OptimalControl, V: Callable, F: Callable, q, v) -> None:
-    """ValueError where V, F or their derivatives are no numbers at a sample of the region, and not only on the way from it."""
+    """ValueError where V, F or their derivatives are no numbers at a sample of the region, not only on the way to g = 0."""
     rows = np.concatenate([np.asarray(y).reshape(len(q), -1) for y in _terms_at(problem, V, F, q, v)], axis=1)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
         raise ValueError(
-            f"V, F: they, their derivatives or the plant's acceleration are not finite at q = {q[bad[0]]}, v = {v[bad[0]]}; give "
-            "a region where all of them are numbers"
+            f"V, F: they, their derivatives or the plant's acceleration are not finite at q = {q[bad[0]]}, v = {v[bad[0]]}; "
+            "give a region where all of them are numbers"
         )
 
 
