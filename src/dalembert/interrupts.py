@@ -120,9 +120,30 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, path: Any):
         super().__init__(path)
 
+    @classmethod
+    def later(cls, made: Callable[[], Any]) -> Interrupted:
+        """One whose path is made when somebody looks at it: arrays of many rows take longer than Ctrl-C may."""
+        return cls(_Later(made))
+
     @property
     def path(self) -> Any:
+        if type(self.args[0]) is _Later:  # isinstance would ask a path, which then makes its arrays
+            self.args = (self.args[0].made(),)
         return self.args[0]
 
     def __str__(self) -> str:
-        return str(self.path.describe()) if hasattr(self.path, "describe") else ""
+        path = self.args[0]
+        return str(path.describe()) if hasattr(path, "describe") else ""
+
+    def __reduce__(self) -> tuple:
+        return Interrupted, (self.path,), vars(self)
+
+
+class _Later:
+    """What makes a path."""
+
+    def __init__(self, made: Callable[[], Any]):
+        self.made = made
+
+    def __repr__(self) -> str:
+        return "not yet made"

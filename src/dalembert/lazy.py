@@ -36,8 +36,8 @@ class Lazy(eqx.Module):
 
         def __getattribute__(self, name: str) -> Any:
             state = object.__getattribute__(self, "__dict__")
-            if _LATER in state and name not in state:
-                _fields_of(self)
+            if _LATER in state and name not in state:  # whatever is asked: JAX flattens it by __dict__
+                fields_as_left(self)
             found = super().__getattribute__(name)
             if type(found) is not np.ndarray:
                 return found
@@ -47,8 +47,8 @@ class Lazy(eqx.Module):
             return found
 
 
-def _fields_of(one: Lazy) -> dict[str, Any]:
-    """All fields as they are."""
+def fields_as_left(one: Lazy) -> dict[str, Any]:
+    """All fields as they are, of NumPy where nobody has asked for them."""
     state = object.__getattribute__(one, "__dict__")
     later = state.get(_LATER)
     if later is not None:
@@ -60,7 +60,7 @@ def _fields_of(one: Lazy) -> dict[str, Any]:
 def as_left(one: Lazy, name: str) -> Any:
     """A field as it is, of NumPy where nobody has asked for it."""
     state = object.__getattribute__(one, "__dict__")
-    return state[name] if name in state else _fields_of(one)[name]
+    return state[name] if name in state else fields_as_left(one)[name]
 
 
 def front_door(name: str) -> Any:

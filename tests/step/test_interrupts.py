@@ -2,8 +2,10 @@
 
 import importlib
 import signal
+import threading
 import time
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,7 +15,6 @@ from dalembert.boundary.newton import descent
 from dalembert.boundary.threads import on_threads
 from dalembert.gallery import ENTRIES
 from dalembert.guidance import loop
-from dalembert.native import chunks
 
 PENDULUM = ENTRIES["pendulum"].system
 ANGLES = np.linspace(0.5, 1.5, 20)[:, None]
@@ -96,20 +97,23 @@ def test_nothing_is_lost_in_a_collection_of_garbage_of_jax(monkeypatch):
 
 
 def test_a_reference_is_broken_off(monkeypatch):
-    """The thread that integrates looks whether it shall stop, in every step."""
-    entry, seen = ENTRIES["spherical_pendulum"], []
-
-    def pressed(run, stop, between):
-        seen.append(stop)
-        return real(run, stop, lambda: press(0, 0))
-
-    real = chunks.watched
-    monkeypatch.setattr(chunks, "watched", pressed)
+    """Between two chunks of its steps; and where these end makes no difference to any bit, after refused steps neither."""
+    flow = importlib.import_module("dalembert.native.flow.flow")
+    entry = ENTRIES["spherical_pendulum"]
+    end = lambda last: da.reference(entry.system, entry.q0, entry.v0, np.array([0.0, last]), tolerance=1e-6)  # noqa: E731
+    threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,)).start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        da.reference(entry.system, entry.q0, entry.v0, np.array([0.0, 1e9]))
-    assert seen[0][0] == 1
-    assert time.monotonic() - began < 20.0
+        end(1e9)
+    assert time.monotonic() - began < 10.0
+    kepler = da.System(lambda q, v: 0.5 * v @ v + 1 / jnp.sqrt(q @ q))
+    close = lambda: da.reference(kepler, [1.0, 0.0], [0.0, 0.05], [0.0, 2.0, 3.5], tolerance=1e-9)  # noqa: E731
+    whole = close()
+    monkeypatch.setattr(flow, "FIRST", 1)
+    monkeypatch.setattr(flow, "paced", lambda *x: 1)
+    parts = close()
+    assert int(whole.integrator_steps) == int(parts.integrator_steps) > 100
+    assert np.array_equal(whole.q, parts.q)
 
 
 def test_an_order_does_not_take_ctrl_c_for_a_run_that_failed(monkeypatch):

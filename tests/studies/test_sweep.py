@@ -1,10 +1,12 @@
 """A sweep is its single runs, with names: values, axes, times, outcomes; and what is saved of it comes back."""
 
 import dataclasses
+import importlib
 import json
 import pickle
 import signal
 import sys
+import tracemalloc
 
 import jax
 import jax.numpy as jnp
@@ -233,6 +235,37 @@ def test_ctrl_c_keeps_the_study():
     assert all(path.steps > 0 for path in study)
     assert study.data.sizes["node"] == 1
     assert all(path.q.shape == (2, 1) for path in study)  # the last state was between two saved times
+
+
+def test_ctrl_c_while_the_study_is_made_keeps_it(monkeypatch):
+    """Pressed when all runs are done, while the arrays of the study are made: they are made again when it is looked at."""
+    room = importlib.import_module("dalembert.studies.sweep")  # the package has the function of that name
+    given = {"q0": [1.0], "v0": [0.0], "h": H, "steps": 5}
+    whole, real = da.sweep(SYSTEM, {"m": MASSES}, **given), room.study_to_xarray
+
+    def pressed(*arguments, **named):
+        monkeypatch.setattr(room, "study_to_xarray", real)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(room, "study_to_xarray", pressed)
+    with pytest.raises(da.Interrupted) as error:
+        da.sweep(SYSTEM, {"m": MASSES}, **given)
+    again = pickle.loads(pickle.dumps(error.value)).path
+    assert again.data.drop_attrs().identical(whole.data.drop_attrs())
+
+
+def test_the_rows_of_runs_are_kept_once():
+    """8 runs with 50 000 states: 5 numbers of each (q, v, force, held force, k) and no copies; times once for all runs."""
+    tracemalloc.start()
+    try:
+        study = da.sweep(SYSTEM, {"m": np.linspace(1, 2, 8)}, q0=[1.0], v0=[0.0], h=H, steps=50_000)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert study.data.q.shape == (8, 50_001, 1)
+    assert most < 8 * 8 * 50_000 * (5 + 1.5)
+    with pytest.raises(ValueError, match="read-only"):
+        study.data.q.values[0, 0, 0] = 1.0
 
 
 def test_a_big_sweep_keeps_what_is_asked_for(monkeypatch):

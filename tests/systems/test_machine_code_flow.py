@@ -1,5 +1,6 @@
 """The flow in machine code against SciPy's DOP853, closed forms, diffrax, and the theory of its coefficients."""
 
+import dataclasses
 import warnings
 
 import jax
@@ -13,6 +14,7 @@ from dalembert.gallery import ENTRIES
 from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, compile_flow
 from dalembert.native.flow.coefficients import DENSE, ERROR_3, ERROR_5, NODES, STAGES
 from dalembert.native.trace import place
+from dalembert.systems.compiled.flow import reduced_flow
 
 PARTICLE = ENTRIES["nonholonomic_particle"]
 T = np.linspace(0.0, 5.0, 23)
@@ -172,3 +174,37 @@ def test_charts_change_before_they_end():
     np.testing.assert_allclose(found.q, circle, atol=1e-10)
     np.testing.assert_allclose(found.multipliers[:, 0], -2.0, atol=1e-9)  # the force across: speed times turning
     assert found.residual.max() < 1e-15
+
+
+def test_where_the_written_elimination_does_not_hold_the_pivoted_solver_does():
+    """M = [[x, 1], [1, y]] with x = 0 at the start, where the pivots of the sample are 0 or small; against SciPy."""
+    system = da.System(lambda q, v: 0.5 * q[0] * v[0] ** 2 + v[0] * v[1] + 0.5 * q[1] * v[1] ** 2 - 0.5 * q @ q)
+
+    def slope(_, s):
+        x, y, u, w = s
+        return np.concatenate([[u, w], np.linalg.solve([[x, 1.0], [1.0, y]], [-0.5 * u * u - x, -0.5 * w * w - y])])
+
+    for start in ([0.0, 0.0, 0.4, 0.1], [0.0, 0.3, -0.2, 0.5], [1e-9, 0.0, 0.3, 0.0]):
+        truth = solve_ivp(slope, (0.0, 1.0), start, method="DOP853", rtol=1e-12, atol=1e-12).y[:, -1]
+        found = da.reference(system, start[:2], start[2:], [0.0, 1.0], tolerance=1e-12)
+        np.testing.assert_allclose(np.concatenate([found.q[-1], found.v[-1]]), truth, atol=2e-11)
+
+
+def test_the_written_field_is_the_solved_one():
+    """At states that no sample had; and for a regular system it is used."""
+    for name in ("car_with_trailers", "inertia_wheel_pendulum"):
+        entry = ENTRIES[name]
+        n, m = len(entry.q0), len(da.acceleration(entry.system, entry.q0, entry.v0)[1])
+        flow = reduced_flow(entry.system, n, m)
+        equations = flow.code.equations
+        assert equations is not None
+        assert equations.written is not None
+        plain = dataclasses.replace(flow.code, equations=dataclasses.replace(equations, written=None))
+        rows = np.concatenate([entry.q0, entry.v0]) + 0.1 * np.random.default_rng(1).standard_normal((20, 2 * n))
+        ways = [code.along(rows, np.zeros(20), flow.leaves)[0] for code in (flow.code, plain)]
+        np.testing.assert_allclose(*ways, rtol=1e-10, atol=1e-10)
+        given = np.concatenate([rows[0], np.zeros(1), *map(np.ravel, flow.leaves), equations.written.captured])
+        result = np.empty(2 * n + 1)
+        equations.written.run(given, result)
+        assert result[-1] == 1.0
+        np.testing.assert_allclose(result[:-1], ways[1][0], rtol=1e-10, atol=1e-10)

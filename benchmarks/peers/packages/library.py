@@ -1,4 +1,4 @@
-"""dalembert: `simulate` with the native back-end, by the orders that a problem names."""
+"""dalembert: `simulate` in machine code, by the orders that a problem names, and `reference`, the flow of order 8."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from benchmarks.peers.problems import SAMPLES, Problem
 
 import dalembert as da
 from dalembert.discretize.composition import composition
+from dalembert.native import Accuracy
+from dalembert.systems.compiled.flow import reduced_flow
 
 MOST_BASE_STEPS = 2_000_000  # of a composition
+TOLERANCES = tuple(10.0**-k for k in range(3, 14))
 
 
 def methods(problem: Problem, extension) -> list[Method]:
@@ -26,6 +29,8 @@ def methods(problem: Problem, extension) -> list[Method]:
         found.append(Method(f"{name}, run", "dalembert", steps, partial(run_only, problem, scheme)))
         whole = ("whole call", whole_call) if problem.constraint is None else ("under jit", under_jit)
         found.append(Method(f"{name}, {whole[0]}", "dalembert", steps, partial(whole[1], problem, scheme)))
+    for name, prepare in (("run", flow_only), ("whole call", reference_call)):
+        found.append(Method(f"dalembert, reference, {name}", "dalembert", TOLERANCES, partial(prepare, problem)))
     return found
 
 
@@ -63,3 +68,27 @@ def run_only(problem: Problem, scheme: da.Scheme, steps):
     """The machine code of the same run, without the checks, the start and the record that `simulate` makes around it."""
     run = caught(partial(simulate, problem, scheme, int(steps)))
     return run.call, lambda _: compared(problem, run.path)
+
+
+def reference_times(problem: Problem) -> np.ndarray:
+    return problem.times if problem.samples > 1 else np.array([0.0, problem.time])
+
+
+def reference_call(problem: Problem, tolerance: float):
+    """`reference`: the continuous equation that the library finds from L and the constraints, by the method of order 8."""
+    times = reference_times(problem)
+    call = partial(da.reference, problem.system, problem.q0, problem.v0, times, tolerance=tolerance)
+    return call, partial(compared, problem)
+
+
+def flow_only(problem: Problem, tolerance: float):
+    """Its machine code, without the checks of the initial data around it."""
+    n, times = len(problem.q0), reference_times(problem)
+    flow = reduced_flow(problem.system, n, problem.multipliers)
+    start, accuracy = np.concatenate([problem.q0, problem.v0]), Accuracy(tolerance, 10**7)
+
+    def positions(found) -> np.ndarray:
+        rows = found.rows[1:]
+        return rows[:, :n] if problem.constraint is None else rows[-1:]
+
+    return partial(flow.run, start, times, accuracy), positions

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from dalembert.control.problem import OptimalControl, actuation
 from dalembert.discretize import Scheme
 from dalembert.interrupts import Interrupted
+from dalembert.lazy import as_left
 from dalembert.numbers import as_number, as_numbers, as_positive, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.path import Path
@@ -122,6 +123,7 @@ def closed_loop(
     marks = sorted({0, steps, *measured, *(k + delay for k in measured)})
     decided: dict[int, np.ndarray] = {}
     u = None
+    run = None
     try:
         for k, end in itertools.pairwise(marks):
             if k in measured:
@@ -129,20 +131,35 @@ def closed_loop(
                 decided[k + delay] = np.asarray(own, dtype=float)
             u = decided.get(k, u)
             run = plant.run(q, v, t0 + k * h, end - k, u)  # pressed inside, Ctrl-C is its outcome
-            parts.append((np.asarray(run.q)[1:], np.asarray(run.v)[1:]))
-            q, v = np.asarray(run.q)[-1], np.asarray(run.v)[-1]
-            code = Outcome(int(run.code))
+            code = Outcome(int(as_left(run, "code")))
+            if code is Outcome.INTERRUPTED:
+                break
+            q, v = _rows_into(parts, run)
+            run = None
             if code.failed:
                 break
     except KeyboardInterrupt:  # between the runs or in the controller, which is the user's and is broken off
         code = Outcome.INTERRUPTED
-    q, v = (np.concatenate(rows) for rows in zip(*parts, strict=True))
-    acted = [k for k in decided if k < len(q)]
-    t, u = t0 + h * np.arange(len(q)), np.array([decided[k] for k in acted])
-    found = ClosedLoop(t, q, v, t[acted], u, np.asarray(int(code)))
+
+    def found() -> ClosedLoop:
+        rows = [*parts]
+        if run is not None and int(as_left(run, "code")) == int(Outcome.INTERRUPTED):
+            _rows_into(rows, run)
+        q, v = (np.concatenate(rows) for rows in zip(*rows, strict=True))
+        acted = [k for k in decided if k < len(q)]
+        t, u = t0 + h * np.arange(len(q)), np.array([decided[k] for k in acted])
+        return ClosedLoop(t, q, v, t[acted], u, np.asarray(int(code)))
+
     if code is Outcome.INTERRUPTED:
-        raise Interrupted(found)
-    return found
+        raise Interrupted.later(found)
+    return found()
+
+
+def _rows_into(parts: list[tuple[np.ndarray, np.ndarray]], run: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Add the states after the first one of a run, and return the last."""
+    q, v = (np.asarray(as_left(run, name)) for name in ("q", "v"))
+    parts.append((q[1:].copy(), v[1:].copy()))
+    return q[-1], v[-1]
 
 
 def _state(given, name: str) -> np.ndarray:

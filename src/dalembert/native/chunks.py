@@ -8,14 +8,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 import numpy as np
 
 from dalembert.native.stepper.arrays import COUNTED
 from dalembert.outcome import Outcome
 
-T = TypeVar("T")
 FIRST = 256  # steps of the first chunk, and of most runs
 SECONDS = 0.1  # that a chunk is to take
 GROWTH = 8
@@ -81,13 +79,3 @@ def watched(run: Callable[[], None], stop: np.ndarray, between: Callable[[], Non
         over.wait()
         if failed:
             raise failed[0]
-
-
-def answering(run: Callable[[], T], stop: np.ndarray) -> T:
-    """What machine code returns that looks at stop[0] in every step; Ctrl-C makes that 1, and breaks it off."""
-    if threading.current_thread() is not threading.main_thread():  # signals are the first thread's
-        return run()
-    found: list[T] = []
-    if not watched(lambda: found.append(run()), stop, None):
-        raise KeyboardInterrupt
-    return found[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -11,6 +10,7 @@ import numpy as np
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.interrupts import Interrupted
+from dalembert.lazy import as_left, fields_as_left
 from dalembert.numbers import MOST_THREADS, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.path import Path
@@ -122,9 +122,13 @@ def ensemble(
     lanes = Lanes(system, options, given, axes)
     record = options.recorded(system.subject.under(options.scheme, given["parameters"]), **abridged(given))
     with reported(progress, size * lanes.steps) as watch:
-        path = lanes.run(given, axes, Running(threads, watch))
-    if np.any(np.asarray(path.code) == int(Outcome.INTERRUPTED)):  # the arrays are made when they are looked at
-        known = {"code": path.code, "h": path.h, "provenance": record}
-        raise Interrupted(Path.later(lambda: vars(dataclasses.replace(path, provenance=record)), **known))
-    warn_of_resolution(path)
-    return dataclasses.replace(path, provenance=record)
+        runs = lanes.run(given, axes, Running(threads, watch))
+    known = {"code": as_left(runs, "code"), "provenance": record}
+    path = Path.later(lambda: {**fields_as_left(runs), "provenance": record}, **known)
+    if np.any(known["code"] == int(Outcome.INTERRUPTED)):  # the arrays are made when they are looked at
+        raise Interrupted(path)
+    try:
+        warn_of_resolution(path)
+    except KeyboardInterrupt:
+        raise Interrupted(path) from None
+    return path

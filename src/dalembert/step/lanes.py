@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,11 +12,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dalembert.native import COUNTED, counts, native_first
-from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.options import RunOptions
 from dalembert.step.programs.scaled import Scaled, in_units
-from dalembert.step.run.assemble import path_of
+from dalembert.step.run.assemble import Levels, facts_of, first_velocities, known_nodes, path_of
 from dalembert.step.run.loop import Chunks, row_of, rows_of, traced_run
 from dalembert.step.run.native import Native, columns_of, compiled, empty_rows, packed, told, unpacked
 from dalembert.step.run.state import Grid, RunState, StepOptions, Watch, initial_state
@@ -62,15 +61,9 @@ class Lanes:
         grid, step_options = self.options.grid, self.options.step_options
         prepared, carry = self._begun(given, axes)
         arguments = (prepared, step_options, carry, grid, running._replace(code=self._code))
-        carry, rows = native_first(_native, _jax, *arguments) if self.options.native else _jax(*arguments)
-
-        def made() -> Path:
-            return _path(prepared, carry, rows(), grid, step_options)
-
-        if not np.any(carry.code == int(Outcome.INTERRUPTED)):
-            return made()
-        # After Ctrl-C arrays of all rows are made when they are looked at, and not before it is answered.
-        return Path.later(lambda: vars(made()), code=carry.code, h=np.full(len(carry.k), grid.h))
+        carry, fields = native_first(_native, _jax, *arguments) if self.options.native else _jax(*arguments)
+        # Arrays of all rows are made when they are looked at: after Ctrl-C not before it is answered.
+        return Path.later(lambda: _of_many(fields(), grid), code=carry.code, h=np.full(len(carry.k), grid.h))
 
     def own_code(self, size: int) -> tuple[Path, dict[str, str]]:
         """Machine code whose pivots are chosen at the first run, whatever was compiled before in this process: so that
@@ -85,7 +78,8 @@ class Lanes:
         self._code, found = fixed
         self.options = dataclasses.replace(self.options, backend="native" if self._code else "jax")
         rows = _no_rows(prepared.program.starting_nodes, carry, self.options.grid)
-        return _path(prepared, carry, rows, self.options.grid, self.options.step_options), found
+        path = path_of(np, prepared, carry, rows, self.options.grid, self.options.step_options)
+        return Path.of(**_of_many(vars(path), self.options.grid)), found
 
     def _begun(self, given: dict, axes: dict) -> tuple[Prepared, RunState]:
         grid, options, size = self.options.grid, self.options, batch_size(self._system, given, axes)
@@ -95,11 +89,9 @@ class Lanes:
         return _begin(self._system, given, axes, size, start, self._initial)
 
 
-def _path(prepared: Prepared, carry: RunState, rows: dict, grid: Grid, step_options: StepOptions) -> Path:
-    """Of many runs, without a record."""
-    path = path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, grid, step_options)
-    # By device_put: jnp.asarray would compile a program for every shape.
-    return jax.device_put(dataclasses.replace(path, h=np.full(len(carry.k), path.h)))
+def _of_many(fields: dict[str, Any], grid: Grid) -> dict[str, Any]:
+    """The fields of the path of many runs, of one h. Reduced values are no rows: they are put at once."""
+    return {**fields, "h": np.full(len(fields["code"]), grid.h), "reduced": jax.device_put(fields["reduced"])}
 
 
 def _own_code(program, step_options: StepOptions, carry: RunState, grid: Grid) -> tuple[Native, dict[str, str]]:
@@ -160,7 +152,7 @@ def _jax(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: G
         carry, rows = jax.tree.map(np.asarray, _divided(program, step_options, carry, grid, mesh))
     else:
         carry, rows = jax.tree.map(np.asarray, _traced(prepared.program, step_options, carry, grid))
-    return carry, lambda: rows
+    return carry, lambda: vars(path_of(np, jax.tree.map(np.asarray, prepared), carry, rows, grid, step_options))
 
 
 @Jitted
@@ -189,21 +181,48 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
     count = np.repeat(counts(**told(prepared.program, step_options, lead, grid))[None], size, axis=0)
     count[:, COUNTED.offset("known")] = carry.known
     start, rows = rows_of(lead, grid.steps, grid.every)
-    table = empty_rows((size, rows - start, code.row_size))
+    known, prepared = known_nodes(prepared, grid.every), jax.tree.map(np.asarray, prepared)
+    table = empty_rows((size, len(known) + rows - start, code.row_size))
+    following = table[:, len(known) :]
     watch, k = running.watch, COUNTED.offset("k")
     between = (
         None
         if watch is None
         else lambda: watch(int((count[:, k] - count[:, COUNTED.offset("first")]).sum()) // code.layout.stages)
     )
-    code.run_many(state, count, inputs, table, running.threads, between)
+    code.run_many(state, count, inputs, following, running.threads, between)
+    after = unpacked(np, code, carry, state, count, columns_of(code, table[:, :0]))
     first = jax.tree.map(np.asarray, row_of(prepared.program, carry))
 
-    def columns() -> dict:
-        _repeat_last(table, count[:, COUNTED.offset("rows")], first, code)
-        return columns_of(code, table)
+    def fields() -> dict[str, Any]:
+        _first_rows(table, prepared, grid, code)
+        done = count[:, COUNTED.offset("rows")]
+        _repeat_last(following, done, first, code)
+        columns = _columns(table, bool(np.all(done == following.shape[1])), code)
+        levels = Levels(prepared.program.levels, prepared.program.multiplier_time, step_options.feedback is not None)
+        found = levels.fields(columns, len(known), grid.t0, grid.h)
+        spread = {name: np.broadcast_to(x, (size, x.shape[-1])) for name, x in found.items() if np.ndim(x) in (1, 2)}
+        return found | spread | facts_of(np, prepared.program, after, grid, step_options) | {"provenance": None}
 
-    return unpacked(np, code, carry, state, count, columns_of(code, table[:, :0])), columns
+    return after, fields
+
+
+def _first_rows(table: np.ndarray, prepared: Prepared, grid: Grid, code) -> None:
+    """The rows of the nodes before the first step."""
+    known, velocities = known_nodes(prepared, grid.every), first_velocities(np, prepared, grid)
+    row = code.layout.packed_row.unpack(table[:, : len(known)])
+    row["q"][:] = prepared.nodes[:, known]
+    row["v"][:, len(known) - velocities.shape[1] :] = velocities
+    row["k"][:] = np.array(known) * code.layout.stages
+
+
+def _columns(table: np.ndarray, whole: bool, code) -> dict[str, np.ndarray]:
+    """Views of the rows of many runs by name, that nobody can write to. whole: none ended early, and k is one for all."""
+    rows = table.view()
+    rows.flags.writeable = False
+    columns = code.layout.packed_row.unpack(rows)
+    k = columns["k"][0] if whole else columns["k"]
+    return {**columns, "k": k // code.layout.stages}
 
 
 def _repeat_last(table: np.ndarray, done: np.ndarray, first: dict, code) -> None:

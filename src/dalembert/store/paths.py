@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.lazy import as_left
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Statistics
 from dalembert.solution import CriticalPoint
@@ -71,20 +72,27 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     dimension = _dimensions(path)
     variables: dict[str, Any] = {}
     for name, (times, axis, long_name, units) in VARIABLES.items():
-        if getattr(path, name) is not None:
+        if as_left(path, name) is not None:
             labels = {"long_name": long_name, "units": units}
-            variables[name] = ((*lanes, dimension[times], axis), np.asarray(getattr(path, name)), labels)
+            variables[name] = ((*lanes, dimension[times], axis), numbers_of(path, name), labels)
     for owner, table in ((path, SCALARS), (path.statistics, STATISTICS)):
         for name, (long_name, units) in table.items():
-            variables[name] = (lanes, np.asarray(getattr(owner, name)), {"long_name": long_name, "units": units})
+            variables[name] = (lanes, numbers_of(owner, name), {"long_name": long_name, "units": units})
     variables["code"][2].update(
         flag_values=np.array([int(o) for o in Outcome]), flag_meanings=" ".join(o.name.lower() for o in Outcome)
     )
     tree, leaves = reduced_to_variables(path.reduced)
     subject = path.provenance.subject if path.provenance is not None else None
-    drawing, described = drawing_to_variables(subject, path.t, path.q)
+    drawing, described = drawing_to_variables(subject, numbers_of(path, "t"), numbers_of(path, "q"))
     attributes = _attributes(path) | {"reduced": tree} | described
     return xr.Dataset(variables | leaves | drawing, _coordinates(path, lanes, dimension), attributes)
+
+
+def numbers_of(owner: Path | Statistics, name: str) -> np.ndarray:
+    """A field as an array of NumPy that nobody can write to, without a copy."""
+    found = np.asarray(as_left(owner, name)).view()
+    found.flags.writeable = False
+    return found
 
 
 def path_from_xarray(data: xarray.Dataset) -> Path:
@@ -167,7 +175,7 @@ def _dimensions(path: Path) -> dict[str, str]:
     wanted = _levels(path.levels)
     taken: dict[str, np.ndarray] = {}
     for field, level in wanted.items():
-        times = np.asarray(getattr(path, field)) if getattr(path, field) is not None else np.zeros(0)
+        times = np.zeros(0) if as_left(path, field) is None else numbers_of(path, field)
         if level in taken and not np.array_equal(taken[level], times):
             level = wanted[field] = _apart(level, field)
         taken[level] = times
@@ -181,19 +189,20 @@ def _time_name(dimension: str, lanes: int) -> str:
 def _coordinates(path: Path, lanes: tuple[str, ...], dimension: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field, level in dimension.items():
-        if getattr(path, field) is not None:
+        if as_left(path, field) is not None:
             labels = {"long_name": f"time of level {level}", "units": TIME, "axis": "T"}
-            found[_time_name(level, len(lanes))] = ((*lanes, level), np.asarray(getattr(path, field)), labels)
+            found[_time_name(level, len(lanes))] = ((*lanes, level), numbers_of(path, field), labels)
     names = coordinate_names(path)
     found["coordinate"] = ("coordinate", names, {"long_name": "name of the generalised coordinate"})
-    count = np.shape(path.multipliers)[-1]
+    count = np.shape(as_left(path, "multipliers"))[-1]
     found["multiplier"] = ("multiplier", np.arange(count), {"long_name": "index of the multiplier"})
     return found
 
 
 def coordinate_names(path: Path | CriticalPoint) -> list[str]:
     """The names of q given with the system, or q0, q1, …"""
-    return list(path.coordinates) or [f"q{i}" for i in range(np.shape(path.q)[-1])]
+    q = as_left(path, "q") if isinstance(path, Path) else path.q
+    return list(path.coordinates) or [f"q{i}" for i in range(np.shape(q)[-1])]
 
 
 def _attributes(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from dalembert.path import Path, Study
 from dalembert.path.study import SweptName, swept_names, swept_text
 from dalembert.store.checks import REAL, WHOLE, attribute, check_outcomes, check_variables, variable
-from dalembert.store.paths import COUNTED, SCALARS, STATISTICS, VARIABLES, path_from_xarray, path_to_xarray
+from dalembert.store.paths import COUNTED, SCALARS, STATISTICS, VARIABLES, numbers_of, path_from_xarray, path_to_xarray
 from dalembert.store.reduced import flatten, reduced_from_xarray
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def study_to_xarray(
     import xarray as xr
 
     base, axes, sizes = path_to_xarray(runs), tuple(shape), tuple(shape.values())
-    t = np.asarray(runs.t)
+    t = numbers_of(runs, "t")
     on = t == times  # in the same arithmetic; a run that has ended repeats its last state and time
     kept = on.sum(axis=1)
     longest, best = int(kept.max()) if last is None else len(times), int(np.argmax(kept))

@@ -13,6 +13,7 @@ from dalembert.control import OptimalControl
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.interrupts import Interrupted
+from dalembert.lazy import as_left
 from dalembert.numbers import MOST_THREADS, as_choice, as_double, whole_number
 from dalembert.path import Path, Study
 from dalembert.step import Branch, SampledFeedback, ensemble
@@ -165,17 +166,20 @@ def _at_once(system, swept: Swept, options: dict[str, Any]) -> Study:
     data, parameters = swept.data(places)
 
     def study(runs: Path) -> Study:
-        nodes = np.minimum(every * np.arange(runs.t.shape[1]), options["steps"])
-        times = as_double(options["t0"]) + nodes * np.asarray(runs.h)[0]
+        nodes = np.minimum(every * np.arange(as_left(runs, "t").shape[1]), options["steps"])
+        times = as_double(options["t0"]) + nodes * as_left(runs, "h")[0]
         labelled = study_to_xarray(runs, np.asarray(times), swept.names, swept.labels(), swept.shape)
         return Study(labelled, system.subject.under(options["scheme"]))
 
+    runs = None
     try:
-        return study(ensemble(system, **data, parameters=parameters or None, **options))
-    except Interrupted as end:
-        if not isinstance(end.path, Path):
+        runs = ensemble(system, **data, parameters=parameters or None, **options)
+        return study(runs)
+    except KeyboardInterrupt as end:  # in the runs, or where their study is made
+        carried = end.path if isinstance(end, Interrupted) else runs
+        if not isinstance(carried, Path):
             raise
-        raise Interrupted(study(end.path)) from None
+        raise Interrupted.later(lambda: study(carried)) from None
 
 
 def _coordinates(system, swept: Swept) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from dalembert.algebra.ode import integrate
+from dalembert.lazy import Lazy, as_left
 from dalembert.native import Accuracy, native_first
 from dalembert.numbers import as_array, as_choice, as_flag, as_tolerance, is_traced, outside, whole_number
 from dalembert.systems.checks import check_initial_data
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MOST = 10_000_000  # steps of one integration
 
 
-class Reference(eqx.Module):
+class Reference(Lazy):
     """q̇ = v, v̇ = a(q, v, t), integrated: positions, velocities and multipliers at the times asked for.
 
     Attributes:
@@ -102,7 +102,7 @@ def reference(
     q, v = check_initial_data(system, q0, v0, known[0], time_scale(known))
     steps = MOST if max_steps is None else whole_number(max_steps, "max_steps")
     result = travelled(system, (q, v), times, tolerance, natively=chosen == "native", solver=solver, max_steps=steps)
-    if throw and not is_traced(result) and not bool(result.succeeded):
+    if throw and not is_traced(result) and not bool(as_left(result, "succeeded")):
         reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
         raise RuntimeError(
             f"reference: the integration failed after t = {float(times[max(reached - 1, 0)]):g} "
@@ -146,8 +146,10 @@ def _native(system: System, q, v, times, tolerance, *, max_steps: int) -> Refere
     flow = reduced_flow(system, n, sum(check_shapes(system, q, v, known[0])))
     found = flow.run(np.concatenate([np.asarray(q), np.asarray(v)]), known, accuracy)
     rows, outputs = np.where(np.arange(len(known))[:, None] < found.saved, found.rows, np.inf), found.outputs
-    parts = times, rows[:, :n], rows[:, n:], outputs[:, :-1], outputs[:, -1], found.reached, found.steps
-    return Reference(*(jnp.asarray(x) for x in parts))
+    return Reference.of(
+        t=np.asarray(times), q=rows[:, :n], v=rows[:, n:], multipliers=outputs[:, :-1], drift=outputs[:, -1],
+        succeeded=np.asarray(found.reached), integrator_steps=np.asarray(found.steps),
+    )  # fmt: skip
 
 
 def check_times(t, tolerance) -> Float[Array, "times"]:

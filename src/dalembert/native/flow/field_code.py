@@ -8,7 +8,8 @@ from dalembert.native.root.iteration_code import CONVERGED
 
 # What the code of a field is told: sizes, functions and arrays, by address; the first three have the bits of doubles.
 FIELD = Packing.words("tolerance", "clock", "factor", "unknowns", "size", "most", "root", "equations", "pivoted", "start",
-                      "equations_given", "result", "work", "function", "function_given")  # fmt: skip
+                      "equations_given", "result", "work", "function", "function_given", "written", "written_given",
+                      "written_result")  # fmt: skip
 POINTERS = 6  # from there on they are addresses
 
 
@@ -17,7 +18,8 @@ def field() -> str:
     t = clock s: with a clock of -1, and a factor of -1, it is the field backwards in time.
 
     Newton's iteration begins at the same z each time, so that z depends on (y, t) alone. The update that passes its test is
-    applied. Returns 0, or the code of `root` where it found no z.
+    applied. Returns 0, or the code of `root` where it found no z. written: 0, or what `written_field` made: g and whether it
+    holds, of (y, t) alone; where it does not hold, z is solved for.
     """
     c = Code()
     word = {name: c.load(c.at("%told", FIELD.fields[name].offset), "i64") for name in FIELD.fields}
@@ -26,6 +28,17 @@ def field() -> str:
     t = c.times(clock, "%s")
     k, n = word["unknowns"], word["size"]
     values = pointer["function_given"]
+    c.fork(c.let(f"icmp eq i64 {word['written']}, 0"), "any", "written")
+    c.label("written")
+    _copy(c, "%y", pointer["written_given"], n)
+    c.store(t, c.at(pointer["written_given"], n))
+    c.line(f"call void {pointer['written']}(ptr {pointer['written_given']}, ptr {pointer['written_result']})")
+    holds = c.compare("ogt", c.load(c.at(pointer["written_result"], n)), c.constant(0.5))
+    c.fork(holds, "as_written", "any", True)
+    c.label("as_written")
+    _copy(c, pointer["written_result"], "%out", n)
+    c.go("turn")
+    c.label("any")
     c.fork(c.let(f"icmp eq i64 {k}, 0"), "evaluate", "solve")
     c.label("solve")
     _solve(c, word, pointer, t)
@@ -34,6 +47,8 @@ def field() -> str:
     _copy(c, "%y", state, n)
     c.store(t, c.at(state, n))
     c.line(f"call void {pointer['function']}(ptr {values}, ptr %out)")
+    c.go("turn")
+    c.label("turn")
     c.fork(c.compare("oeq", factor, c.constant(1.0)), "done", "turned", True)
     c.label("turned")
     with c.loop(0, n) as i:

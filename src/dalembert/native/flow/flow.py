@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,9 +14,10 @@ from jaxtyping import Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, compile_function, translated
-from dalembert.native.chunks import answering
+from dalembert.native.chunks import FIRST, paced
 from dalembert.native.flow.field_code import FIELD, field
-from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, WATCHED, loop, work_size
+from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY, WATCHED, loop, work_size
+from dalembert.native.flow.written import written_field
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
@@ -71,11 +73,12 @@ class Travelled(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Equations:
-    """The compiled equations for z. affine: whether one update solves them."""
+    """The compiled equations for z. affine: whether one update solves them. written: the field with z eliminated."""
 
     code: CompiledFunction
     unknowns: ImplicitPart
     affine: bool
+    written: CompiledFunction | None
     root: Loaded
     solver: Loaded
 
@@ -135,19 +138,31 @@ class CompiledFlow:
         rows[0] = y
         h = self.codes.first_step(told["field"], rows[0], times, accuracy.tolerance)
         numbers = NUMBERS.pack(t=times[0], h=h, tolerance=accuracy.tolerance)
-        counts = COUNTED.pack(size=n, times=len(times), most=accuracy.steps, clipped=int(accuracy.clipped), steps=0, saved=1)
+        counts = COUNTED.pack(
+            size=n, times=len(times), most=0, clipped=int(accuracy.clipped), steps=0, saved=1, refused=0
+        )  # fmt: skip
         state, work, field = rows[0].copy(), np.empty(work_size(n)), self.codes.address
         watch = (field, told["watch"]) if "watch" in told else (0, 0)
         arrays = tuple(x.ctypes.data for x in (numbers, counts, times, state, rows, work))
-        code = answering(
-            lambda: self.codes.integrate(field, told["field"], *watch, *arrays), counts[COUNTED.offset("most") :]
-        )
+        code = self._go_on(lambda: self.codes.integrate(field, told["field"], *watch, *arrays), counts, accuracy.steps)
         saved, steps = (int(counts[COUNTED.offset(name)]) for name in ("saved", "steps"))
         outputs = np.full((len(times), self.outputs.result_size), np.nan)
         outputs[:saved] = self._outputs(told, times[:saved], rows[:saved])
         end = self._outputs(told, numbers[:1], state[None])[0]  # t is the first of the numbers
         del held
         return Travelled(rows, outputs, saved, clock * float(numbers[0]), end, code == REACHED, code == WATCHED, steps)
+
+    @staticmethod
+    def _go_on(run: Callable[[], int], counts: np.ndarray, most: int) -> int:
+        """Chunk by chunk to the end, or for so many steps: between two of them Python answers Ctrl-C."""
+        chunk, steps, limit = FIRST, COUNTED.offset("steps"), COUNTED.offset("most")
+        while True:
+            counts[limit] = min(most, counts[steps] + chunk)
+            began = time.perf_counter()
+            code = run()
+            if code != TOO_MANY or counts[steps] >= most:
+                return code
+            chunk = paced(chunk, time.perf_counter() - began)
 
     def along(
         self, rows: np.ndarray, times: np.ndarray, given: Sequence[Any], start: np.ndarray | None = None
@@ -174,11 +189,17 @@ class CompiledFlow:
         """Where it stands what each function is told, as long as what is returned with it is kept."""
         held = _Held()
         values = np.concatenate([np.zeros(self.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
-        shared = dict.fromkeys(FIELD.fields, 0) if self.equations is None else self.equations.words(held, values, start)
+        shared = dict.fromkeys(FIELD.fields, 0)
+        if self.equations is not None:
+            shared |= self.equations.words(held, values, start)
         functions = {"field": self.field, "outputs": self.outputs, "watch": self.watch}
         shared = {**shared, "size": self.size, "clock": _bits(clock), "factor": _bits(1.0)}
         turned = {**shared, "factor": _bits(clock)}
         own = {name: turned if name == "field" else shared for name in functions}
+        if self.equations is not None and (written := self.equations.written) is not None:
+            arrays = np.concatenate([values, written.captured]), np.empty(written.result_size)
+            told = dict(zip(("written_given", "written_result"), map(held.array, arrays), strict=True))
+            own["field"] = {**turned, **told, "written": written.address}
         return held, {name: _told(held, code, own[name], values) for name, code in functions.items() if code}
 
 
@@ -246,12 +267,13 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
 
     found = {name: compiled(getattr(functions, name)) for name in ("field", "outputs")}
     watch = None if functions.watch is None else compiled(functions.watch)
-    equations = None if unknowns is None else _equations(unknowns, examples, cache)
+    known = (*examples[:2], *(np.asarray(x, float) for x in given))
+    equations = None if unknowns is None else _equations(functions.field, unknowns, known, cache)
     codes = _Codes(*(cache.load(text, plain=False) for text in (field(), loop())))
     return CompiledFlow(np.size(y), found["field"], found["outputs"], watch, equations, codes)
 
 
-def _equations(unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache) -> _Equations:
+def _equations(field: Callable, unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache) -> _Equations:
     def function(z, *given):
         value, matrix = value_and_jacobian(lambda x: unknowns.equations(x, *given), z)
         units = unknowns.units(matrix)
@@ -264,4 +286,6 @@ def _equations(unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache) ->
     if proven.judged(everything, everything):
         raise Unsupported("equations", "they may jump with the unknowns")
     loop_, solver = (cache.load(text, plain=False) for text in (iteration(), pivoted_solver(None)))
-    return _Equations(made.compiled(cache), unknowns, proven.affine(everything, everything), loop_, solver)
+    affine = proven.affine(everything, everything)
+    written = written_field(field, unknowns.equations, len(value), examples, cache) if affine else None
+    return _Equations(made.compiled(cache), unknowns, affine, written, loop_, solver)

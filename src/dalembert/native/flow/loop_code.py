@@ -18,7 +18,7 @@ SAFETY, SMALLEST, LARGEST = 0.9, 0.2, 10.0  # of the factor by which a step chan
 TINY = 4.0 * 2.0**-52  # of t: a step that is not longer does not move it
 
 NUMBERS = Packing.scalars("t", "h", "tolerance")
-COUNTED = Packing.words("size", "times", "most", "clipped", "steps", "saved")
+COUNTED = Packing.words("size", "times", "most", "clipped", "steps", "saved", "refused")
 WORK = ("slopes", "stage", "new", "dense")  # their columns have `size` numbers
 
 
@@ -34,13 +34,13 @@ def loop() -> str:
     The error of a step is judged in the mean square of |error| / (tolerance (1 + |y|)). clipped: steps end at the times;
     otherwise rows come from the interpolant. watch: 0, or a field with one result; below 0 at the end of a step it ends the
     integration. In y and numbers.t is what was reached. Returns REACHED, TOO_MANY steps (of those refused, too), TOO_SMALL
-    a step, or WATCHED.
+    a step, or WATCHED. After TOO_MANY it goes on with a larger count as if it had not ended.
     """
     return module(_Loop().text(), declared=())
 
 
 class _Loop:
-    """Writes the loop. Slots: t, h, bound (where the step may not go beyond), refused (in this step), norm of the error."""
+    """Writes the loop. refused: in this step. Slots: norm of the error, the next h, the end of the step."""
 
     def __init__(self) -> None:
         c = self.c = Code()
@@ -52,11 +52,11 @@ class _Loop:
         self.stage, self.new = (c.at("%work", self._columns(COLUMNS + i)) for i in range(2))
         self.dense = [c.at("%work", self._columns(COLUMNS + 2 + i)) for i in range(3 + len(DENSE))]
         self.t, self.h = (c.at("%numbers", NUMBERS.fields[name].offset) for name in ("t", "h"))
-        self.steps, self.saved, self.most = (
-            c.at("%counts", COUNTED.fields[name].offset) for name in ("steps", "saved", "most")
+        self.steps, self.saved, self.most, self.refused = (
+            c.at("%counts", COUNTED.fields[name].offset) for name in ("steps", "saved", "most", "refused")
         )
         self.norm, self.next, self.end = c.slot("norm"), c.slot("next"), c.slot("end")
-        self.refused, self.cut = c.slot("refused", "i1"), c.slot("cut", "i1")
+        self.cut = c.slot("cut", "i1")
 
     def _columns(self, i: int) -> str:
         return self.c.let(f"mul i64 {self.n}, {i}")
@@ -65,7 +65,6 @@ class _Loop:
         c = self.c
         arguments = ["field", "told", "watch", "watch_told", "numbers", "counts", "times", "y", "rows", "work"]
         self._field(self.slopes[0], c.load(self.t), "%y", "no_slope")
-        c.store("false", self.refused, "i1")
         c.label("step")
         self._proposed()
         self._stages()
@@ -93,8 +92,7 @@ class _Loop:
         """Count the step, and end it where it may not go beyond: the next time, if steps end there, or the last."""
         c, on = self.c, self.c.name("on")
         count = c.let(f"add i64 {c.load(self.steps, 'i64')}, 1")
-        most = c.let(f"load atomic i64, ptr {self.most} monotonic, align 8")  # Ctrl-C makes it small
-        c.fork(c.let(f"icmp sgt i64 {count}, {most}"), "too_many", on, False)
+        c.fork(c.let(f"icmp sgt i64 {count}, {c.load(self.most, 'i64')}"), "too_many", on, False)
         c.label(on)
         c.store(count, self.steps, "i64")
         last = c.let(f"sub i64 {self.times}, 1")
@@ -175,19 +173,20 @@ class _Loop:
         power = c.intrinsic("pow", norm, c.constant(-0.125))
         factor = c.times(c.constant(SAFETY), power)
         factor = c.select(c.compare("ogt", factor, c.constant(SMALLEST)), factor, c.constant(SMALLEST))
-        most = c.select(c.load(self.refused, "i1"), c.constant(1.0), c.constant(LARGEST), "i1")
+        refused = c.let(f"icmp ne i64 {c.load(self.refused, 'i64')}, 0")
+        most = c.select(refused, c.constant(1.0), c.constant(LARGEST), "i1")
         factor = c.select(c.compare("olt", factor, most), factor, most)
         proposed = c.times(c.load(self.h), factor)
         c.fork(good, "accept", "refuse", True)
         c.label("refuse")
         c.store(proposed, self.h)
-        c.store("true", self.refused, "i1")
+        c.store("1", self.refused, "i64")
         c.go("step")
         c.label("accept")
         before = c.load(self.next)  # a step that was cut says little about the next one: that which was meant is kept
         longer = c.both(c.load(self.cut, "i1"), c.compare("ogt", before, proposed))
         c.store(c.select(longer, before, proposed), self.next)
-        c.store("false", self.refused, "i1")
+        c.store("0", self.refused, "i64")
 
     def _accepted(self) -> None:
         """Rows up to the end of the step, then the end becomes the beginning of the next one."""
@@ -251,7 +250,7 @@ class _Loop:
         c.go("terms")
         c.label("shorter")
         c.store(c.times(c.constant(SMALLEST), c.load(self.h)), self.h)
-        c.store("true", self.refused, "i1")
+        c.store("1", self.refused, "i64")
         c.go("step")
         c.label("terms")
         h = c.load(self.h)

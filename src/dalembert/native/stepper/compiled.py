@@ -118,12 +118,14 @@ class CompiledStep:
         None; between: called now and then.
         """
         number = len(carry)
-        for array, size in ((carry, self.carry_size), (count, COUNTED.size), (rows, 0)):
+        for array, size in ((carry, self.carry_size), (count, COUNTED.size)):
             _check(array, number * size)
+        if number:
+            _check(rows[0], 0)  # those of one run in one piece, of the next one wherever they are
         _check(inputs, len(inputs) * self.layout.packed_inputs.size)
         if len(inputs) not in (1, number):
             raise ValueError(f"inputs: found {len(inputs)} rows; 1 or {number} are needed")
-        strides = (0 if len(inputs) == 1 else inputs.shape[1], rows[0].size if number else 0)
+        strides = (0 if len(inputs) == 1 else inputs.shape[1], rows.strides[0] // rows.itemsize)
         stop = np.zeros(1, np.int64)
         arrays = (self.table(True, stop), carry, count, inputs, rows)
         driver, given = self._driver, (*(a.ctypes.data for a in arrays), number, *strides, threads or processors())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,15 +15,27 @@ from dalembert.step.start.prepared import Prepared
 
 def path_of(xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, step_options: StepOptions) -> Path:
     """The path of one run, or of many with a leading axis in every array; xp: NumPy or jax.numpy."""
-    program, (t0, h, _, every) = prepared.program, grid
+    program, (t0, h, _, _) = prepared.program, grid
     of_rows = fields_of(xp, program, rows, grid, step_options)
-    known = [k for k in range(prepared.nodes.shape[-2]) if k % every == 0]
-    moving = [k for k in known if k > 0]
+    known, first_v = known_nodes(prepared, grid.every), first_velocities(xp, prepared, grid)
     mid = program.levels[0] == "mid"
-    first_v = xp.diff(prepared.nodes, axis=-2)[..., np.array(moving, int) - 1, :] / h if mid else prepared.s[..., None, :]
+    moving = [k for k in known if k > 0]
     t_first = t0 + xp.asarray(moving if mid else [0], dtype=float) * h
-    failed = (carry.code != 0) & (carry.code != int(Outcome.STOPPED)) & (carry.code != int(Outcome.INTERRUPTED))
     t_first = t_first - (0.5 * h if mid else 0.0)
+    return Path(
+        t=_joined(xp, t0 + xp.asarray(known, dtype=float) * h, of_rows.pop("t")),
+        q=xp.concatenate([prepared.nodes[..., np.array(known, int), :], of_rows.pop("q")], axis=-2),
+        t_velocity=_joined(xp, t_first, of_rows.pop("t_velocity")),
+        v=xp.concatenate([first_v, of_rows.pop("v")], axis=-2),
+        **of_rows,
+        **facts_of(xp, program, carry, grid, step_options),
+    )
+
+
+def facts_of(xp, program: StepProgram, carry: RunState, grid: Grid, step_options: StepOptions) -> dict[str, Any]:
+    """The fields of a path that are no rows: how the run ended, its statistics, what it reduced."""
+    t0, h, _, _ = grid
+    failed = (carry.code != 0) & (carry.code != int(Outcome.STOPPED)) & (carry.code != int(Outcome.INTERRUPTED))
     statistics = Statistics(
         iterations=carry.iterations,
         max_iterations=carry.max_iterations,
@@ -35,20 +47,46 @@ def path_of(xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, ste
         failed_time=xp.where(failed, t0 + carry.k * h, xp.nan),
         failed_residual=carry.failed_residual,
     )
-    known_t = t0 + xp.asarray(known, dtype=float) * h
-    return Path(
-        t=_joined(xp, known_t, of_rows.pop("t")),
-        q=xp.concatenate([prepared.nodes[..., np.array(known, int), :], of_rows.pop("q")], axis=-2),
-        t_velocity=_joined(xp, t_first, of_rows.pop("t_velocity")),
-        v=xp.concatenate([first_v, of_rows.pop("v")], axis=-2),
-        h=h,
-        steps_done=carry.k - program.starting_nodes,
-        code=carry.code,
-        statistics=statistics,
-        reduced=None if step_options.reduce is None else carry.reduced,
-        levels=program.levels,
-        **of_rows,
-    )
+    return {
+        "h": h, "steps_done": carry.k - program.starting_nodes, "code": carry.code, "statistics": statistics,
+        "reduced": None if step_options.reduce is None else carry.reduced, "levels": program.levels,
+    }  # fmt: skip
+
+
+def known_nodes(prepared: Prepared, every: int) -> list[int]:
+    """Which nodes are saved of those before the first step."""
+    return [k for k in range(prepared.nodes.shape[-2]) if k % every == 0]
+
+
+def first_velocities(xp, prepared: Prepared, grid: Grid):
+    """The velocities (…, ·, n) before the first step: at the first node, or before each later one of `known_nodes`."""
+    if prepared.program.levels[0] != "mid":
+        return prepared.s[..., None, :]
+    moving = [k for k in known_nodes(prepared, grid.every) if k > 0]
+    return xp.diff(prepared.nodes, axis=-2)[..., np.array(moving, int) - 1, :] / grid.h
+
+
+class Levels(NamedTuple):
+    """Where the velocities and the multipliers of a program are, and when the multipliers act after a step began, over h."""
+
+    names: tuple[str, str]
+    multiplier_time: float
+    sampled: bool
+
+    def fields(self, columns: dict[str, Any], ahead: int, t0: Any, h: Any) -> dict[str, Any]:
+        """What rows of NumPy are of the fields of a path, as views. columns: by name, k as numbers of steps; ahead: how many
+        rows are of the nodes before the first step."""
+        t = t0 + columns["k"] * h
+        mid = self.names[0] == "mid"
+        first = 1 if mid else ahead - 1  # row with a velocity
+        steps, at_velocities = t[..., ahead:], t[..., first:]
+        return {
+            "t": t, "q": columns["q"], "t_velocity": at_velocities - 0.5 * h if mid else at_velocities,
+            "v": columns["v"][..., first:, :], "t_multipliers": steps + (self.multiplier_time - 1.0) * h,
+            "multipliers": columns["multipliers"][..., ahead:, :], "constraint_forces": columns["force"][..., ahead:, :],
+            "t_feedback": steps - h if self.sampled else None,
+            "feedback": columns["held_force"][..., ahead:, :] if self.sampled else None,
+        }  # fmt: skip
 
 
 def fields_of(xp, program: StepProgram, rows: dict, grid: Grid, step_options: StepOptions) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from dalembert.native import COUNTED, CompiledStep, counts
 from dalembert.outcome import UNFAILED, Outcome
 from dalembert.path import Path, Provenance, Statistics
 from dalembert.step.programs.base import StepProgram
+from dalembert.step.run.assemble import Levels
 from dalembert.step.run.diagnose import diagnosis
 from dalembert.step.run.native import Limits, columns_of, empty_rows, told_in_stages, unpacked
 from dalembert.step.run.state import Grid, RunState, StepOptions, initial_state
@@ -78,9 +79,8 @@ class ReadySteps:
     def __init__(self, code: CompiledStep, program: StepProgram, sampled: bool):
         layout = code.layout
         carry = layout.packed_carry.fields
-        self.code, self._sampled, self._stages = code, sampled, layout.stages
-        self.starting_nodes, self._mid, self._levels = program.starting_nodes, program.levels[0] == "mid", program.levels
-        self._multiplier_time = program.multiplier_time
+        self.code, self._stages = code, layout.stages
+        self.starting_nodes, self._levels = program.starting_nodes, Levels(program.levels, program.multiplier_time, sampled)
         self._at = {name: slice(f.offset, f.offset + f.length) for name, f in layout.packed_row.fields.items()}
         self._k = layout.packed_row.offset("k")
         names = {"q": 0, "before_q": 0, "begin_q": 0, "begin_before_q": 0, "s": 1, "before_s": 1, "begin_s": 1,
@@ -130,10 +130,9 @@ class ReadySteps:
     def _fields(self, done: Done, grid: Grid, record: Provenance) -> dict[str, Any]:
         table, count, residual, failed_residual, code = done
         t0, h, _, every = grid
-        ahead = 1 + self.starting_nodes // every
-        velocities = ahead - 1 if self._mid else ahead
+        columns = {name: table[:, place] for name, place in self._at.items()}
         k = table[:, self._k]
-        t = t0 + (k if self._stages == 1 else k // self._stages) * h
+        columns["k"] = k if self._stages == 1 else k // self._stages
         reached = count[COUNT["k"]] // self._stages
         failed = code not in UNFAILED
         statistics = Statistics.of(
@@ -143,16 +142,9 @@ class ReadySteps:
             failed_time=np.asarray(t0 + reached * h if failed else np.nan),
             failed_residual=np.asarray(failed_residual),
         )
-        steps = t[ahead:]
-        at_velocities = t[ahead - velocities :]
-        return {
-            "t": t, "q": table[:, self._at["q"]], "t_velocity": at_velocities - 0.5 * h if self._mid else at_velocities,
-            "v": table[ahead - velocities :, self._at["v"]], "t_multipliers": steps + (self._multiplier_time - 1.0) * h,
-            "multipliers": table[ahead:, self._at["multipliers"]], "constraint_forces": table[ahead:, self._at["force"]],
+        return self._levels.fields(columns, 1 + self.starting_nodes // every, t0, h) | {
             "h": np.asarray(h), "steps_done": np.asarray(reached - self.starting_nodes), "code": np.asarray(code),
-            "statistics": statistics, "t_feedback": steps - h if self._sampled else None,
-            "feedback": table[ahead:, self._at["held_force"]] if self._sampled else None,
-            "reduced": None, "levels": self._levels, "provenance": record,
+            "statistics": statistics, "reduced": None, "levels": self._levels.names, "provenance": record,
         }  # fmt: skip
 
     def explained(self, done: Done, made: Prepared, told: Told, arrays: StepArrays, step_options: StepOptions) -> Done:

@@ -1,0 +1,64 @@
+"""The field of an equation whose unknowns enter linearly, with their elimination written out.
+
+    F(z, y, t) = F₀ + F' z = 0,   ẏ = g(-F'⁻¹F₀, y, t)
+
+Pivots are chosen from a sample of states, and checked at every state: where the check fails the pivoted solver takes over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dalembert.algebra.jacobian import value_and_jacobian
+from dalembert.native.assembly.function import CompiledFunction, GraphFunction
+from dalembert.native.graph.elimination import GROWTH, choose_order, eliminate
+from dalembert.native.graph.evaluate import evaluate
+from dalembert.native.graph.graph import Graph
+from dalembert.native.llvm.cache import Cache
+from dalembert.native.trace.elementwise import Nodes
+from dalembert.native.trace.tracer import Tracer
+
+SAMPLES = 3
+
+
+def written_field(
+    field: Callable, equations: Callable, unknowns: int, examples: Sequence[np.ndarray], cache: Cache
+) -> CompiledFunction | None:
+    """(y, t, *given) → g, and at last whether it holds, 1 or 0; None where no pivots serve the sample.
+
+    field: g(z, y, t, *given). equations: F of the same, affine in z. examples: (y, t, *given), the arrays given with the
+    values that the system has: the sample is taken there, at states between 0.2 and 1.
+    """
+    g = Graph()
+    inputs = [g.vector(f"x{i}", x.size).reshape(x.shape) for i, x in enumerate(examples)]
+    tracer, shapes = Tracer(g), [jax.ShapeDtypeStruct(x.shape, np.float64) for x in examples]
+    at_zero = lambda *given: value_and_jacobian(lambda z: equations(z, *given), jnp.zeros(unknowns))  # noqa: E731
+    value, matrix = tracer.trace(at_zero, *inputs, shapes=shapes)
+    pattern = matrix != g.zero
+    order = choose_order(pattern, np.ones(pattern.shape, int), _sampled(g, matrix, examples, tracer.captured))
+    if order is None:
+        return None
+    found = eliminate(g, value.tolist(), matrix, order, lambda _: 1, GROWTH["linear"])
+    z = np.array([g.apply("neg", found.update[j]) for j in range(unknowns)])
+    (slope,) = tracer.trace(field, z, *inputs, shapes=[jax.ShapeDtypeStruct(z.shape, np.float64), *shapes])
+    good = g.apply("le", found.check, g.constant(GROWTH["linear"]))
+    flag = np.asarray(g.apply("select", good, g.one, g.zero))
+    return GraphFunction(g, tracer, tuple(x.size for x in inputs), (slope, flag)).compiled(cache)
+
+
+def _sampled(g: Graph, matrix: Nodes, examples: Sequence[np.ndarray], captured: Sequence[float]) -> np.ndarray:
+    """(s, k, k) values of F' at states that are the same for every system."""
+    noise: Any = np.random.default_rng(0)
+    y, *given = (np.ravel(np.asarray(x, float)) for x in examples)
+    known = {f"x{i}": x for i, x in enumerate((y, *given))} | {"captured": np.array(captured, float)}
+    values = []
+    for _ in range(SAMPLES):
+        known["x0"] = noise.uniform(0.2, 1.0, y.shape)
+        with np.errstate(all="ignore"):  # what is not finite gives no order of pivots
+            values.append(evaluate(g, matrix.ravel().tolist(), known).astype(float).reshape(matrix.shape))
+    return np.array(values)
