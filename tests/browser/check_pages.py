@@ -3,9 +3,9 @@
     python tests/browser/check_pages.py [FOLDER ...] [--out FOLDER]
 
 Each folder (default: site) is served on localhost. A page fails if the console shows an error, a request
-fails or leaves localhost, a formula or an image has no size, or the page is wider than the window at
-1280 or 390 pixels. Screenshots go to out/browser. Needs Chromium and ChromeDriver of one version on the
-search path.
+fails or leaves localhost, a formula or an image has no size, a formula is wider than its column, or the page
+is wider than the window at 1280 or 390 pixels. The search fails if it finds nothing in a page opened as a
+file. Screenshots go to out/browser. Needs Chromium and ChromeDriver of one version on the search path.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from urllib.parse import quote, urlsplit
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
 
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
 TALLEST_SCREENSHOT = 6000  # pixels; a longer page is cut, its checks are not
@@ -59,6 +60,9 @@ return {
   formulas: formulas.length,
   emptyFormulas: formulas.filter(m => m.checkVisibility() && empty(m)).map(m => m.textContent),
   brokenImages: images.filter(i => !(i.complete && i.naturalWidth > 0)).map(i => i.getAttribute('src')),
+  wideFormulas: [...document.querySelectorAll('.formula')]
+    .filter(f => f.checkVisibility() && f.scrollWidth > f.clientWidth + 1)
+    .map(f => f.textContent.trim().slice(0, 60)),
   rawFormulas: [...document.querySelectorAll('.arithmatex')].map(e => e.textContent),
   width: document.documentElement.scrollWidth,
   height: document.documentElement.scrollHeight,
@@ -141,6 +145,8 @@ def page_faults(found: dict, width: int) -> Iterator[str]:
     yield from (f"formula without size: {text!r}" for text in found["emptyFormulas"])
     yield from (f"image not shown: {source}" for source in found["brokenImages"])
     yield from (f"formula not converted: {text!r}" for text in found["rawFormulas"])
+    if width > 1000:  # on a phone they scroll by themselves
+        yield from (f"formula wider than its column: {text!r}" for text in found.get("wideFormulas", []))
     if found["width"] > width:
         yield f"the page is {found['width']} px wide in a window of {width} px"
 
@@ -161,6 +167,27 @@ def open_page(browser: webdriver.Chrome, address: str, size: tuple[int, int]) ->
     faults = [*network_faults(events, origin), *page_faults(found, width)]
     console = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
     return found, faults + [f"console: {message[:200]}" for message in console]
+
+
+def search_faults(browser: webdriver.Chrome, folder: Path) -> Iterator[str]:
+    """The search of a page that is opened as a file, without a server."""
+    if not (folder / "search").is_dir():
+        return
+    metrics = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get((folder / "index.html").as_uri())
+    time.sleep(1.0)
+    box = browser.find_element(By.CSS_SELECTOR, "input.md-search__input")
+    if not box.is_displayed():
+        yield f"{folder.name}/index.html (as a file): there is no search"
+        return
+    box.click()
+    box.send_keys("holonomic")
+    for _ in range(50):
+        time.sleep(0.2)
+        if browser.find_elements(By.CSS_SELECTOR, ".md-search-result__item"):
+            return
+    yield f"{folder.name}/index.html (as a file): the search finds nothing"
 
 
 def screenshot(browser: webdriver.Chrome, file: Path, width: int, height: int) -> None:
@@ -187,6 +214,7 @@ def check_folder(browser: webdriver.Chrome, folder: Path, out: Path) -> tuple[in
                 )
                 faults += [f"{folder.name}/{name} ({label}): {fault}" for fault in wrong]
             formulas += found["formulas"]
+    faults += search_faults(browser, folder)
     return len(pages), formulas, faults
 
 

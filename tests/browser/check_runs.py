@@ -3,8 +3,8 @@
     python tests/browser/check_runs.py [--out FOLDER]
 
 A fault is an error in the console, a request, a page wider than its window, a diagram without a line, a drawing that does
-not change while it plays or when the slider or a key is moved, light colours in the dark mode, or a script of the
-user's that runs.
+not change while it plays or when the slider or a key is moved, light colours in the dark mode, dark ones on paper, or a
+script of the user's that runs.
 Screenshots go to out/browser/runs.
 """
 
@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from check_pages import WIDTHS, chromium, network_events, network_faults, page_faults, screenshot
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -44,14 +45,15 @@ return { drawing: sum, slider: Number(document.getElementById('time').value),
 
 
 def pages(folder: Path) -> Iterator[Path]:
-    """A motion in the plane, one in space, several with names that are no names, a failed run."""
+    """A motion in the plane, one in space, several with names that are no names, a failed run, many runs."""
     pendulum, disk = ENTRIES["pendulum"], ENTRIES["vertical_rolling_disk"]
     swing = da.simulate(pendulum.system, pendulum.q0, pendulum.v0, h=pendulum.h, steps=200)
     roll = da.simulate(disk.system, disk.q0, disk.v0, h=disk.h, steps=200)
     short = da.simulate(
         pendulum.system, pendulum.q0, pendulum.v0, h=0.05, steps=200, domain=lambda q, v, p: q[0] > 0, throw=False
     )
-    for name, result in (("plane", swing), ("space", roll), ("several", {EVIL: swing, "short": short})):
+    runs = da.ensemble(pendulum.system, np.linspace(0.1, 1.0, 14)[:, None], [0.0], h=0.05, steps=50)
+    for name, result in (("plane", swing), ("space", roll), ("several", {EVIL: swing, "short": short}), ("ensemble", runs)):
         da.page(result, folder / f"{name}.html", title=EVIL if name == "several" else name)
         yield folder / f"{name}.html"
 
@@ -83,6 +85,16 @@ def faults_of(browser: webdriver.Chrome, page: Path, size: tuple[int, int], dark
     moved = browser.execute_script(STATE)
     if moved["clock"] == ended["clock"] or moved["drawing"] == ended["drawing"]:
         yield "the slider does not move the drawing"
+    if browser.execute_script("return document.querySelector('canvas').tabIndex") == 0:
+        browser.execute_script("document.querySelector('canvas').focus()")
+        browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+        turned = browser.execute_script(STATE)
+        if turned["clock"] != moved["clock"] or turned["drawing"] == moved["drawing"]:
+            yield "an arrow key does not turn the drawing in space"
+    browser.execute_script("dispatchEvent(new Event('beforeprint'))")
+    if browser.execute_script(STATE)["background"] not in ("rgb(255, 255, 255)", "rgb(251, 250, 248)"):
+        yield "paper is not white"
+    browser.execute_script("dispatchEvent(new Event('afterprint'))")
     light = sum(int(x) for x in moved["background"].strip("rgb()").split(",")[:3]) > 384
     if light is dark:
         yield f"the background is {moved['background']} in {scheme['value']} mode"

@@ -199,7 +199,7 @@ BAD = {
     "unknown parameter": (["run", "pendulum", "--set", "l=2"], "the parameters are g_over_l"),
     "parameter without value": (["run", "pendulum", "--set", "g_over_l"], "give name=value"),
     "no number": (["run", "pendulum", "--q0", "one"], "--q0: found 'one'"),
-    "wrong length": (["run", "pendulum", "--q0", "1,2"], "n = 2 coordinates"),
+    "wrong length": (["run", "pendulum", "--q0", "1,2"], "dalembert: q0: found 2 numbers; the system has 1 coordinate, θ"),
     "a step of length 0": (["run", "pendulum", "--h", "0"], "h: found 0"),
     "steps and time": (["run", "pendulum", "--steps", "3", "--time", "1"], "give one of them"),
     "no multiple of h": (
@@ -241,9 +241,9 @@ BAD = {
     "nan": (["run", "pendulum", "--q0", "nan"], "q0: found nan at index 0"),
     "complex": (["run", "pendulum", "--v0", "1j"], "--v0: found '1j'; give numbers"),
     "empty": (["run", "pendulum", "--q0", ""], "--q0: found ''"),
-    "nan parameter": (["run", "pendulum", "--set", "g_over_l=nan"], "--set g_over_l=nan: replace['g_over_l']: found nan"),
-    "two numbers": (["run", "pendulum", "--set", "g_over_l=1,2"], "replace['g_over_l']: found shape (2,)"),
-    "parameter without name": (["run", "pendulum", "--set", "=2"], "--set =2: replace: found ; the parameters are"),
+    "nan parameter": (["run", "pendulum", "--set", "g_over_l=nan"], "--set g_over_l=nan: found nan"),
+    "two numbers": (["run", "pendulum", "--set", "g_over_l=1,2"], "--set g_over_l=1,2: found shape (2,)"),
+    "parameter without name": (["run", "pendulum", "--set", "=2"], "--set =2: found ; the parameters are"),
     "coordinate of a branch": (
         ["run", "pendulum", "--branch", "nearest-previous:7"],
         "branch: found Nearest(coordinates=(7,)",
@@ -267,7 +267,7 @@ BAD = {
         ["solve", "elastic_beam", "--scheme", "nodes"],
         "--scheme: found nodes; there are interpolated, averaged, hermite, points",
     ),
-    "parameter of solve": (["solve", "elastic_beam", "--set", "rho=inf"], "--set rho=inf: replace['rho']: found inf"),
+    "parameter of solve": (["solve", "elastic_beam", "--set", "rho=inf"], "--set rho=inf: found inf"),
     "unknown paper": (["reproduce", "principia"], "no paper of the collection; there are borda-fernandez-grillo"),
 }
 

@@ -99,7 +99,7 @@ def test_the_slope_of_a_power_law_is_its_exponent():
         ({"h": [0.1, -0.1]}, "h: found .* positive"),
         ({"h": [0.1]}, "two or more steps"),
         ({"h": [0.1, np.nan]}, "h: found"),
-        ({"h": [0.1, 0.07]}, "time: 1 is not a multiple.* h = 0.07"),
+        ({"h": [0.1, 0.07]}, "time: found 1, which is not a multiple.* h = 0.07"),
         ({"time": -1.0}, "time: found -1"),
         ({"time": np.inf}, "time: found inf"),
         ({"coordinates": ["φ"]}, "coordinates: found 'φ'"),

@@ -166,11 +166,30 @@ def test_every_drawing_of_the_gallery_is_made_of_shapes():
     drawn = [system for system in systems if system.draw is not None and system.coordinates is not None]
     assert len(drawn) >= 12
     for system in drawn:
-        shapes = system.called(system.draw, jnp.linspace(0.1, 0.9, len(system.coordinates)), t=0.0)
-        assert all(np.isfinite(shape.points()).all() for shape in shapes)
+        scene = scene_of(system, np.zeros(1), np.linspace(0.1, 0.9, len(system.coordinates))[None])
+        assert all(np.isfinite(outline.at).all() for outline in scene.outlines)
 
 
 def test_pictures_stay_behind_when_a_path_is_pickled(path):
     again = pickle.loads(pickle.dumps(path))
     np.testing.assert_array_equal(again.q, path.q)
     assert results_of(again)[0].problem is None
+
+
+def test_a_ball_that_moves_is_drawn_where_it_is():
+    """In matplotlib too: one that stands still is a globe, one that moves a thing."""
+    fall = da.System(lambda q, v: 0.5 * v @ v - q[2], coordinates=("x", "y", "z"), draw=lambda q: da.Ball(q, 0.5))
+    run = da.simulate(fall, [0.0, 1.0, 3.0], [1.0, 0.0, 0.0], h=0.25, steps=4)
+    (axes,) = da.animate(run, fps=10).figure(-1).axes
+    points = np.stack(axes.lines[0].get_data_3d(), axis=1)
+    np.testing.assert_allclose(np.linalg.norm(points - np.asarray(run.q[-1]), axis=1), 0.5, atol=1e-12)
+
+
+def test_a_drawing_asks_for_the_time_by_its_name():
+    def draw(q, *, t):
+        return da.Dots([t, q[0]])
+
+    still = da.System(lambda q, v: 0.5 * v @ v, coordinates=("x",), draw=draw)
+    t = np.linspace(0.0, 2.0, 5)
+    (dot,) = scene_of(still, t, np.full((5, 1), 3.0)).outlines
+    np.testing.assert_array_equal(dot.at[:, 0], np.stack([t, np.full(5, 3.0)], axis=1))

@@ -51,7 +51,7 @@ def test_a_page_holds_the_path_and_asks_for_nothing(path, tmp_path):
     np.testing.assert_array_equal(
         floats(data["arrays"][data["panels"][2]["series"][0]["y"]]), np.float32(energy - energy[0])
     )
-    assert dict(data["reproduce"])["SHA-256 of it"] == path.provenance.source_hash
+    assert dict(data["reproduce"])["SHA-256 of the source"] == path.provenance.source_hash
     assert data["parameters"] == [["g_over_l", "1"]]
 
 
@@ -179,3 +179,50 @@ def test_a_figure_is_under_plt_show_where_figures_have_windows(path, monkeypatch
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot")
     da.plot(path)
     assert plt.get_fignums() == before
+
+
+FFMPEG = """#!/bin/sh
+for last; do :; done
+echo "$@" > "$last.words"
+cat > "$last"
+"""
+
+
+@pytest.mark.parametrize("ending", ["mp4", "webm"])
+def test_ffmpeg_is_given_all_frames_and_their_size(path, tmp_path, monkeypatch, ending):
+    """A stand-in for ffmpeg writes down its words and keeps the raw frames."""
+    stand_in = tmp_path / "ffmpeg"
+    stand_in.write_text(FFMPEG)
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    motion, given, film = da.animate(path, speed=1.0, fps=4), [], tmp_path / f"run.{ending}"
+    monkeypatch.setattr("dalembert.show.motion.written", lambda target, write: (write(target), given.append(target)))
+    motion.save(film, dpi=31)
+    words = (tmp_path / f"run.{ending}.words").read_text().split()
+    width, height = map(int, words[words.index("-s") + 1].split("x"))
+    frames = np.frombuffer(film.read_bytes(), np.uint8).reshape(motion.frames, height, width, 4)
+    assert given == [film]
+    assert words[words.index("-framerate") + 1] == "4"
+    assert np.any(frames[0] != frames[1])
+    if ending == "mp4":
+        assert words[words.index("-pix_fmt", words.index("pipe:")) + 1] == "yuv420p"
+        assert (width % 2, height % 2) == (0, 0)  # what H.264 asks for
+    else:
+        assert "h264" not in words
+
+
+def test_runs_of_a_study_are_named_by_what_was_swept(tmp_path):
+    study = da.sweep(PENDULUM.system, {"g_over_l": [1.0, 2.5]}, q0=[1.0], v0=[0.0], h=0.1, steps=4)
+    da.page(study, tmp_path / "study.html")
+    assert [run["name"] for run in data_of(tmp_path / "study.html")["runs"]] == ["g_over_l = 1", "g_over_l = 2.5"]
+    one = da.simulate(PENDULUM.system.replace(g_over_l=2.5), [1.0], [0.0], h=0.1, steps=4)
+    np.testing.assert_array_equal(results_of(study)[1].q, one.q)
+    assert results_of(study)[1].problem.parameters["g_over_l"] == 2.5
+
+
+def test_of_a_large_ensemble_the_page_says_how_many_it_shows(tmp_path):
+    runs = da.ensemble(PENDULUM.system, np.linspace(0.1, 1.0, 14)[:, None], [0.0], h=0.1, steps=4)
+    da.page(runs, tmp_path / "runs.html")
+    assert "the first 12 of 14 runs" in (tmp_path / "runs.html").read_text(encoding="utf-8")
+    with pytest.raises(TypeError, match=r"dalembert\.load reads what was stored"):
+        da.page("run.nc", tmp_path / "runs.html")

@@ -52,6 +52,30 @@ def test_accelerations_are_those_of_lagranges_method(cart, system):
     np.testing.assert_allclose(a, expected, rtol=1e-13)
 
 
+def test_a_lagranges_method_brings_constraints_and_forces_along():
+    """A rod on a block, a holonomic and a nonholonomic constraint, a force at a point and a moment on a frame."""
+    y = dynamicsymbols("y")
+    frame, origin = ReferenceFrame("N"), Point("O")
+    origin.set_vel(frame, 0)
+    turned = frame.orientnew("A", "Axis", [theta, frame.z])
+    tip = origin.locatenew("T", x * frame.x + y * frame.y + length * turned.y)
+    tip.set_vel(frame, tip.pos_from(origin).dt(frame))
+    action = (mass * (x.diff() ** 2 + y.diff() ** 2 + length**2 * theta.diff() ** 2) - 2 * g * mass * y) / 2
+    loads = [(tip, -3 * frame.x + x * frame.y), (turned, 2 * frame.z)]
+    bonds = {"hol_coneqs": [x - y**2], "nonhol_coneqs": [theta.diff() - x.diff() * sympy.cos(theta)]}
+    method = LagrangesMethod(action, [x, y, theta], forcelist=loads, frame=frame, **bonds)
+    made = da.from_sympy(method, parameters=VALUES)
+    method.form_lagranges_equations()
+    state = {x: 0.25, y: 0.5, theta: 0.8, x.diff(): 0.4, y.diff(): 0.4, theta.diff(): 0.4 * np.cos(0.8)}
+    put = lambda m: np.array(m.subs(state).subs(VALUES), dtype=float)  # noqa: E731
+    expected = np.linalg.solve(put(method.mass_matrix_full), put(method.forcing_full)[:, 0])[3:6]
+    a, *_ = acceleration(made, jnp.array([0.25, 0.5, 0.8]), jnp.array([0.4, 0.4, 0.4 * np.cos(0.8)]))
+    np.testing.assert_allclose(a, expected, rtol=1e-12)
+    assert [type(c) for c in made.constraints] == [da.Holonomic, da.Nonholonomic]
+    with pytest.raises(ValueError, match="belong to the LagrangesMethod"):
+        da.from_sympy(method, [x, y, theta], parameters=VALUES)
+
+
 def test_the_equations_of_what_came_from_sympy_are_those_of_sympy(cart, system):
     """There and back through JAX and the graph."""
     method = LagrangesMethod(cart, [x, theta])
@@ -121,11 +145,15 @@ def test_formulas_have_the_values_of_the_functions():
         np.testing.assert_allclose(np.array([float(e.doit()) for e in left]), 0.0, atol=1e-12)
 
 
-def test_a_notebook_typesets_a_small_system_and_prints_a_large_one(system):
+def test_a_notebook_typesets_a_small_system_and_describes_a_large_one(system):
     assert r"\ddot{\theta}" in system._repr_latex_()
     large = da.System(lambda q, v: 0.5 * v @ v + sum(jnp.sin(q[i] * q[j]) for i in range(40) for j in range(40)),
                       coordinates=tuple(f"x{i}" for i in range(40)))  # fmt: skip
-    assert large._repr_latex_() is None
+    assert (large._repr_latex_(), system._repr_html_()) == (None, None)
+    assert "x0, x1, x2" in large._repr_html_()
+    spline = da.VariationalProblem(lambda q, v, a, p: p["c"] * a @ a, derivatives=2, parameters={"c": 0.25})
+    assert "c = 0.25" in spline._repr_html_()
+    assert "<lambda>" not in spline._repr_html_()  # as text, not as markup
     with pytest.raises(ValueError, match="more than 2000 scalar operations"):
         large.equations()
 

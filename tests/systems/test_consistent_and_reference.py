@@ -87,7 +87,7 @@ def test_rank_deficient():
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="v0: found 2 numbers; the system has n = 3"):
+    with pytest.raises(ValueError, match="v0: found 2 numbers; the system has 3 coordinates, x, y, z"):
         da.project(SPHERE, [1.0, 0.0, 0.0], [0.0, 1.0])
     for times, message in (
         (1.0, r"t: found shape \(\)"), ([0.0], "at least two"), ([0.0, 1.0, 0.5], "increase"), ([0.0, np.inf], "finite"),

@@ -13,7 +13,7 @@ from dalembert.claims.subject import SAMPLES, RunData, Subject
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.nodes import own_scheme, states_of
-from dalembert.numbers import as_function, as_number, as_positive, as_vector, described, whole_number
+from dalembert.numbers import as_function, as_number, as_positive, as_state, described, whole_number
 from dalembert.path import Path
 from dalembert.step import Branch, simulate
 from dalembert.step.start.second_node import Starter
@@ -99,7 +99,7 @@ def verdict(
         if value is not None:
             raise ValueError(f"{name}: found {described(value)}; a System starts from q0 and v0")
     chosen = Scheme() if scheme is None else own_scheme(scheme)
-    q, v = as_vector(q0, "q0"), as_vector(v0, "v0")
+    q, v = as_state(q0, v0, system.coordinates)
     if is_traced(system, q, v):
         raise TypeError("verdict: works on numbers and not under jit, vmap or grad")
     start = RunData(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import re
 import sys
 from typing import Any, Literal, NamedTuple, cast
 
@@ -116,7 +117,8 @@ def with_parameters(system: Any, parameters: list[str] | None) -> Any:
         try:
             system = system.replace(**{name: value})
         except (ValueError, TypeError) as error:
-            raise ValueError(f"--set {text}: {error}") from error
+            said = re.sub(r"^replace(\[.*?\])?: ", "", str(error))  # what the library calls it
+            raise ValueError(f"--set {text}: {said}") from error
     return system
 
 

@@ -105,6 +105,7 @@ def check(
 
         problem = with_data(named_problem(name), parameter, q0, v0)
         start = needed(problem.q0, "q0", name), needed(problem.v0, "v0", name)
+        step = needed(h if h is not None else problem.h, "h", name)
         found = solvability(problem.system, *start)
     if not found.solvable:
         if as_json:
@@ -115,7 +116,6 @@ def check(
     if not as_json:
         console().print(Text(str(found)))
     with one_line_errors():
-        step = needed(h if h is not None else problem.h, "h", name)
         result = verdict(
             problem.system, named_scheme(scheme, composed), *start, h=step, steps=steps, branch=named_branch(branch)
         )

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.discretize import Scheme
+from dalembert.notebook import card
 from dalembert.numbers import as_function, described
 from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
@@ -54,6 +55,13 @@ class OptimalControl(eqx.Module):
     terminal: Callable | None = eqx.field(static=True)
 
     __reduce__ = reduced
+
+    def _repr_html_(self) -> str:
+        """What it is made of, for a notebook."""
+        own = self.system.texts()
+        lines = [f"plant: {own['system']}", f"coordinates: {', '.join(own['coordinates']) or 'without names'}"]
+        by = getattr(self.actuated, "__qualname__", self.actuated)
+        return card(type(self).__name__, "\n".join([*lines, f"actuated: {by}"]))
 
     def __init__(
         self,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -92,9 +94,11 @@ class _Shapes(NamedTuple):
 def _drawn(draw: Callable, problem: Any, t: Any, q: Any) -> _Shapes:
     """Points of each shape over all frames; what each shape is stays behind as text."""
     kinds: list[Any] = []
+    by_name = inspect.signature(draw).parameters.get("t")
+    timed = by_name is not None and by_name.kind is inspect.Parameter.KEYWORD_ONLY
 
     def one(s, x) -> tuple:
-        shapes = as_shapes(problem.called(draw, x, t=s))
+        shapes = as_shapes(problem.called(functools.partial(draw, t=s) if timed else draw, x, t=s))
         kinds[:] = [(type(shape).__name__.lower(), shape.face, shape.leaves_trail) for shape in shapes]
         return tuple(shape.points() for shape in shapes)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.drawing import Dots, Rod
+from dalembert.drawing import Body, Dots, Rod
 from dalembert.gallery.entry import Entry
 from dalembert.systems import Nonholonomic, System
 
@@ -30,10 +30,12 @@ def blade(q, v, p):
 
 
 def draw(q, p):
-    """The blade, the beam to the centre of mass, and the way of the blade."""
-    along = jnp.array([jnp.cos(q[2]), jnp.sin(q[2])])
-    centre = q[:2] + p["a"] * along
-    return [Rod([q[:2] - 0.3 * along, centre]), Dots(centre), Dots(q[:2], trail=True)]
+    """From above: the body about its centre of mass, the blade under its rear end, and the way of the blade."""
+    along, across = jnp.array([jnp.cos(q[2]), jnp.sin(q[2])]), jnp.array([-jnp.sin(q[2]), jnp.cos(q[2])])
+    nose, side = p["a"] * along, 0.7 * p["a"] * across
+    centre = q[:2] + nose
+    body = Body([q[:2] - side, centre + side * -1.0, centre + 1.2 * nose, centre + side, q[:2] + side])
+    return [body, Rod([q[:2] - 0.9 * nose, q[:2] + 0.9 * nose]), Dots(centre), Dots(q[:2], trail=True)]
 
 
 def chaplygin_sleigh() -> System:

@@ -9,8 +9,10 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
+import jax.numpy as jnp
 import numpy as np
 
+from dalembert.drawing import Body, Dots
 from dalembert.gallery.entry import BoundaryEntry
 from dalembert.systems import VariationalProblem
 from dalembert.systems.pickling import reduced
@@ -20,6 +22,12 @@ CLAMPED = ((0.0,), (0.0,))  # (q, q̇) at both ends
 
 def lagrangian(q, v, a, p):
     return 0.5 * p["mu"] * a[0] ** 2 + p["rho"] * q[0]
+
+
+def draw(q, p, *, t):
+    """The walls in which the ends are clamped, and the beam between them: the way of its point at t."""
+    walls = [Body.box([x, 0.0], [0.1, 0.2]) for x in (-0.05, 1.05)]
+    return [*walls, Dots(jnp.stack([t, q[0]]), trail=True)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +50,9 @@ def constant(value, t):
 def elastic_beam(mu: float | Callable = 1.0, rho: float | Callable = 24.0) -> VariationalProblem:
     """Stiffness and load: two numbers, then parameters mu and rho; or at least one function of t."""
     if not callable(mu) and not callable(rho):
-        return VariationalProblem(lagrangian, derivatives=2, coordinates=("q",), parameters={"mu": mu, "rho": rho})
+        return VariationalProblem(
+            lagrangian, derivatives=2, coordinates=("q",), parameters={"mu": mu, "rho": rho}, draw=draw
+        )
     varying = Varying(*(x if callable(x) else functools.partial(constant, x) for x in (mu, rho)))
     return VariationalProblem(varying, derivatives=2, coordinates=("q",), time_dependent=True)
 

@@ -15,6 +15,7 @@ from dalembert.discretize.window_maps import WindowMap
 from dalembert.measure.higher_path import higher_energy, higher_momentum
 from dalembert.measure.invariant import Invariant
 from dalembert.measure.nodes import NodeView, check_neighbours, form_of, node_view, states_of
+from dalembert.notebook import Described
 from dalembert.numbers import as_function
 from dalembert.path import Path
 from dalembert.systems import Lyapunov, System, VariationalProblem
@@ -119,7 +120,7 @@ def _momenta(system: Any, view: NodeView | None, generator: Callable, states, h)
 
 
 @dataclasses.dataclass(frozen=True)
-class Residual:
+class Residual(Described):
     """φ = 0, one constraint along a path: its left side, zero where it holds.
 
     Attributes:
@@ -140,6 +141,10 @@ class Residual:
     def worst(self) -> float:
         """The time of the largest value."""
         return float(self.t[np.argmax(np.max(np.abs(self.values), axis=1))])
+
+    def describe(self) -> str:
+        """Where it is largest, for a person."""
+        return f"{self.name}: at most {self.largest:.2g}, at t = {self.worst:g}"
 
 
 def constraint_residual(

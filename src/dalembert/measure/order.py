@@ -18,8 +18,8 @@ from dalembert.numbers import (
     as_number,
     as_numbers,
     as_positive,
+    as_state,
     as_tolerance,
-    as_vector,
     called,
     decreasing_steps,
     described,
@@ -170,9 +170,7 @@ def order(
     """
     check_system(system)
     steps = _steps(h, time)
-    n = as_vector(q0, "q0").shape[0]
-    as_vector(v0, "v0", n)
-    chosen = _indices(system, coordinates, n)
+    chosen = _indices(system, coordinates, len(as_state(q0, v0, system.coordinates)[0]))
     as_number(t0, "t0", "a finite time")
     as_tolerance(reference_tolerance, "reference_tolerance")
     if exact is not None:
@@ -260,7 +258,8 @@ def _steps(h: Sequence[float], time: float) -> list[int]:
     counts = np.rint(time / values)
     wrong = values[(counts < 2) | (np.abs(counts * values - time) > 1e-9 * time)]
     if wrong.size:
-        raise ValueError(f"time: {time:g} is not a multiple, two or more times, of h = {', '.join(f'{x:g}' for x in wrong)}")
+        found = ", ".join(f"{x:g}" for x in wrong)
+        raise ValueError(f"time: found {time:g}, which is not a multiple (2 or more) of h = {found}")
     return [int(n) for n in counts]
 
 

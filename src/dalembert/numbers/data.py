@@ -133,6 +133,18 @@ def as_vector(value: Any, name: str, n: int | None = None, kind: Callable[[Any, 
     return array
 
 
+def as_state(q0: Any, v0: Any, names: Sequence[str] | None, kind: Callable[[Any, str], Any] = as_array) -> tuple[Any, Any]:
+    """(q0, v0), one number each per coordinate. The names of the coordinates say which of two that disagree is wrong."""
+    q, v = as_vector(q0, "q0", kind=kind), as_vector(v0, "v0", kind=kind)
+    for name, found in (("q0", q), ("v0", v)):
+        if names and len(found) != len(names):
+            many = f"{len(names)} coordinates" if len(names) > 1 else "1 coordinate"
+            raise ValueError(f"{name}: found {len(found)} numbers; the system has {many}, {', '.join(names)}")
+    if len(q) != len(v):
+        raise ValueError(f"v0: found {len(v)} numbers, and q0 has {len(q)}; give one of each per coordinate")
+    return q, v
+
+
 def whole_number(value: Any, name: str, least: int = 1, most: int = MOST) -> int:
     """`value` as an int from least to most; true and false, and floats, are none."""
     try:

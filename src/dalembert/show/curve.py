@@ -10,6 +10,7 @@ import numpy as np
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.show.panels import names_of
+from dalembert.show.stage import bare_panes, few_ticks
 from dalembert.show.style import Theme
 
 CELLS = 1500  # of the range, per axis: points that stay in one cell are drawn once
@@ -51,6 +52,9 @@ def draw_curve(figure: Any, path: Path, places: Sequence[int], theme: Theme) -> 
     ax.plot(*q[-1:].T, marker="x" if failed else "s", markersize=7 if failed else 4, color=colour,
             markeredgewidth=1.6 if failed else 1.0, linestyle="", label="last solved step" if failed else "end")  # fmt: skip
     _frame(ax, q, names)
+    if q.shape[1] == 3:
+        bare_panes(ax, theme)
+        ax.set_box_aspect(ax._box_aspect, zoom=0.85)  # the layout does not see the names of axes in space
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, handlelength=1.0)
 
 
@@ -78,8 +82,6 @@ def _moved(q: np.ndarray) -> np.ndarray:
 
 def _frame(ax: Any, q: np.ndarray, names: list[str]) -> None:
     """Limits, labels, and one unit of length on both axes where the ranges are comparable."""
-    from matplotlib.ticker import MaxNLocator
-
     good = q[np.all(np.isfinite(q), axis=1)]
     low, high = good.min(axis=0), good.max(axis=0)
     width = np.where(high > low, high - low, 1.0)
@@ -90,5 +92,4 @@ def _frame(ax: Any, q: np.ndarray, names: list[str]) -> None:
     if positions or np.max(width) < 5 * np.min(width):
         ax.set_aspect("equal", adjustable="box")
         if len(width) == 3:
-            for axis, part in zip((ax.xaxis, ax.yaxis, ax.zaxis), width / np.max(width), strict=True):
-                axis.set_major_locator(MaxNLocator(max(2, round(5 * part))))
+            few_ticks(ax, width)

@@ -140,7 +140,7 @@ def animate(
     followed is shown in its first part.
 
     Args:
-        path: a Path, a Solution, an ensemble, a list of them, or a mapping from names to them, drawn in one picture.
+        path: a Path, a Solution, an ensemble, a Study, a list of them, or a mapping from names to them, in one picture.
         speed: units of time per second: 1 is real time for seconds, 0.1 a slow motion; by default real time up to 8 seconds,
             and faster for what is longer.
         fps: frames per second.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,24 +11,26 @@ import numpy as np
 
 from dalembert.drawing.subject import Depicted
 from dalembert.numbers import described
-from dalembert.path import Path
+from dalembert.path import Path, Study
 from dalembert.show.panels import names_of
 from dalembert.solution import CriticalPoint
 from dalembert.systems import is_traced
 from dalembert.systems.problem import Problem
 
-MOST_RUNS = 12  # of an ensemble: more would hide each other
+MOST_RUNS = 12  # of an ensemble or a study: more would hide each other
 
 Result = Path | CriticalPoint
 
 
 class Shown(NamedTuple):
-    """A path or a solution. problem: None where it is not known, as of one that was loaded; subject: as it carries it."""
+    """A path or a solution. problem: None where it is not known, as of one that was loaded; subject: as it carries it;
+    among: of how many runs of an ensemble or a study it is one."""
 
     name: str
     result: Result
     problem: Any
     subject: Depicted
+    among: int = 1
 
     @property
     def t(self) -> np.ndarray:
@@ -43,7 +47,7 @@ class Shown(NamedTuple):
 
 
 def results_of(given: Any, system: Any = None) -> list[Shown]:
-    """One path or solution, an ensemble (its first MOST_RUNS runs), a sequence or a mapping from names to them.
+    """One path or solution, an ensemble or a study (its first MOST_RUNS runs), a sequence or a mapping of names to them.
 
     system: takes the place of the problem that a result carries, such as for a path that was loaded.
     """
@@ -51,13 +55,16 @@ def results_of(given: Any, system: Any = None) -> list[Shown]:
         raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
     if isinstance(given, Path | CriticalPoint):
         return _one("", given, system)
+    if isinstance(given, Study):
+        return _of_study(given, system)
     if isinstance(given, Mapping):
         named = [(str(name), result) for name, result in given.items()]
     elif isinstance(given, Sequence) and not isinstance(given, str):
         named = [(str(i + 1), result) for i, result in enumerate(given)]
     else:
         raise TypeError(
-            f"path: found {described(given)}; give a Path, a Solution, a list of them or a mapping from names to them"
+            f"path: found {described(given)}; give a Path, a Solution, a Study, a list of them or a mapping of names to them"
+            + ("; dalembert.load reads what was stored" if isinstance(given, str | os.PathLike) else "")
         )
     if not named:
         raise ValueError("path: found nothing in it; give at least one Path or Solution")
@@ -75,8 +82,21 @@ def _one(name: str, result: Result, system: Any) -> list[Shown]:
     if isinstance(result, Path) and np.ndim(result.code) == 1:
         lanes = range(min(len(result.code), MOST_RUNS))
         prefix = f"{name}, " if name else ""
-        return [Shown(f"{prefix}run {i}", result.lane(i), system or subject.lane(i), subject) for i in lanes]
+        count = len(result.code)
+        return [Shown(f"{prefix}run {i}", result.lane(i), system or subject.lane(i), subject, count) for i in lanes]
     if np.ndim(result.code):
         raise ValueError(f"path: holds a batch of shape {np.shape(result.code)}; show its members one by one, in a list")
     # One lane of an ensemble with parameters of its own does not say which they were.
     return [Shown(name, result, system or (None if subject.parameters else subject.problem), subject)]
+
+
+def _of_study(study: Study, system: Any) -> list[Shown]:
+    """Its first runs, each named by the values that were swept."""
+    places = itertools.product(*(range(study.data.sizes[axis]) for axis in study.axes))
+    swept = [one for one in study.swept.values() if one.axis in study.axes]
+    found = []
+    for place, path in itertools.islice(zip(places, study, strict=True), MOST_RUNS):
+        at = study.data.isel(dict(zip(study.axes, place, strict=True)))
+        name = ", ".join(f"{one.name} = {' '.join(f'{x:.6g}' for x in np.ravel(one.value(at)))}" for one in swept)
+        found += [one._replace(among=len(study)) for one in _one(name, path, system)]
+    return found

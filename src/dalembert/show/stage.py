@@ -122,7 +122,10 @@ class Scenery:
         return move
 
     def _ball(self, outline: Outline, ink: Ink, still: str | None):
-        centre, radius = outline.at[0, 0], float(np.linalg.norm(outline.at[0, 1] - outline.at[0, 0]))
+        """One that stands still is the globe on which something moves; one that moves is a thing, seen from outside."""
+        if not outline.fixed:
+            return self._rolling(outline, ink)
+        centre, radius = _sphere(outline, 0)
         for rows, alpha in [(np.where(side, x - centre, np.nan) + centre, alpha) for x in globe(centre, radius)
                             for side, alpha in ((front(x - centre), 0.8), (~front(x - centre), 0.22))]:  # fmt: skip
             self._put(self._line(color=self._theme.faint, linewidth=0.6, alpha=alpha, zorder=0, gid=STILL), rows)
@@ -130,6 +133,24 @@ class Scenery:
         self.axes.set_axis_off()
         self._zoom = 1.35  # room that ticks and names have otherwise
         return lambda frame: None
+
+    def _rolling(self, outline: Outline, ink: Ink):
+        edge = self._line(color=ink.line, linewidth=2.0, zorder=4, alpha=ink.alpha)
+        rings = [self._line(color=ink.line, linewidth=0.6, zorder=4, alpha=0.6 * ink.alpha) for _ in globe(np.zeros(3), 1.0)]
+
+        def move(frame: int) -> None:
+            centre, radius = _sphere(outline, frame)
+            self._put(edge, silhouette(centre, radius))
+            for ring, x in zip(rings, globe(centre, radius), strict=True):
+                self._put(ring, np.where(front(x - centre), x, np.nan))
+
+        return move
+
+
+def _sphere(outline: Outline, frame: int) -> tuple[np.ndarray, float]:
+    """Centre and radius of a ball."""
+    centre, rim = outline.at[frame]
+    return centre, float(np.linalg.norm(rim - centre))
 
 
 def to_eye() -> np.ndarray:
@@ -182,6 +203,21 @@ def _frame(axes: Any, scenes: Sequence[Scene], theme: Theme) -> None:
         axes.set_aspect("equal", adjustable="box")
     if len(low) == 3:
         axes.set_box_aspect(width + 2.0 * margin if equal else None, zoom=1.0)
-        for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
-            axis.pane.set(facecolor="none", edgecolor=theme.faint)
-            axis._axinfo["grid"].update(color=theme.faint, linewidth=0.3)
+        bare_panes(axes, theme)
+        if equal:
+            few_ticks(axes, width)
+
+
+def few_ticks(axes: Any, width: np.ndarray) -> None:
+    """On axes of one scale in space: fewer on a shorter axis."""
+    from matplotlib.ticker import MaxNLocator
+
+    for axis, part in zip((axes.xaxis, axes.yaxis, axes.zaxis), width / np.max(width), strict=True):
+        axis.set_major_locator(MaxNLocator(max(2, round(5 * part))))
+
+
+def bare_panes(axes: Any, theme: Theme) -> None:
+    """Walls of axes in space that are clear on every page: those of matplotlib are grey."""
+    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
+        axis.pane.set(facecolor="none", edgecolor=theme.faint)
+        axis._axinfo["grid"].update(color=theme.faint, linewidth=0.3)

@@ -50,7 +50,7 @@ class Theme:
         return tuple(0.3 * c + 0.7 * p for c, p in zip(to_rgb(colour), to_rgb(self.page), strict=True))
 
 
-LIGHT = Theme("#ffffff", "#000000", "#9a9a9a", "#b5321f",
+LIGHT = Theme("#ffffff", "#000000", "#8d9199", "#b5321f",
               ("#1f5a99", "#d1701c", "#2c7a4b", "#7a4b9c", "#8a6d1f", "#c23b7c", "#3b8ea5", "#555555"))  # fmt: skip
 DARK = Theme("#14171c", "#e8e6e1", "#6c737d", "#ff7a66",
              ("#6cb0f5", "#f0a04b", "#63c48a", "#c49af0", "#d8bd5c", "#f28bbd", "#6fcbe0", "#b4b9c0"), 0.5)  # fmt: skip

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from dalembert.discretize import Scheme
 from dalembert.discretize.scheme import check_maps
 from dalembert.native import Unsupported
-from dalembert.numbers import as_numbers, as_vector, holds_tracer, outside
+from dalembert.numbers import as_numbers, as_state, holds_tracer, outside
 from dalembert.path import Path
 from dalembert.step.options import RunOptions
 from dalembert.step.programs.scaled import FAR
@@ -120,8 +120,7 @@ def _found(system: Any, given: Given, options: RunOptions) -> _Found | None:
     found = _read(system, options)
     if found is None:
         return None
-    q = as_vector(given.q0, "q0", kind=as_numbers)
-    v = as_vector(given.v0, "v0", len(q), as_numbers)
+    q, v = as_state(given.q0, given.v0, system.coordinates, as_numbers)
     run = found.runs.get(len(q)) or _known(system, options, found, q, v)
     return None if run is None else _Found(q, v, run, found.watched)
 

@@ -171,7 +171,7 @@ def _check_times(h, steps, t0, save_every) -> None:
     whole_number(steps, "steps")
     if save_every is not None and steps // whole_number(save_every, "save_every") > MOST_ROWS:
         raise ValueError(
-            f"steps: found {steps}, too many states to keep with save_every={save_every}; None keeps the last only"
+            f"steps: found {steps}, too many states to keep with save_every={save_every}; a larger save_every keeps fewer"
         )
     if (type(h) is float and type(t0) is float) or not is_traced(h, t0):
         check_resolved("t0, h", max(abs(t0), abs(t0 + steps * h)), abs(h))

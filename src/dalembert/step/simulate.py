@@ -38,7 +38,8 @@ from dalembert.tracing import Jitted
 
 
 @suggesting(
-    T="give steps=round(T / h)", time="give steps=round(time / h)", t="give h= and steps=; t0= is the beginning",
+    **{name: f"give steps=round({name} / h)" for name in ("T", "time", "t_end", "tf", "duration")},
+    t_span="give t0=, h= and steps=", t="give h= and steps=; t0= is the beginning",
     dt="the step is h=", step="h= is the length of a step, steps= their number", N="their number is steps=",
 )  # fmt: skip
 def simulate(

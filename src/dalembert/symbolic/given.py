@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from dalembert.numbers import described
 from dalembert.symbolic.equations import imported
+from dalembert.symbolic.mechanics import derived
 from dalembert.systems import Holonomic, Nonholonomic, SecondOrder, System
 from dalembert.systems.pickling import made
 
@@ -18,7 +19,7 @@ GIVE = "give functions of time, q1, q2 = sympy.physics.mechanics.dynamicsymbols(
 
 def from_sympy(
     lagrangian: Any,
-    coordinates: Sequence[Any],
+    coordinates: Sequence[Any] | None = None,
     constraints: Sequence[Any] = (),
     *,
     forces: Sequence[Any] | None = None,
@@ -27,10 +28,11 @@ def from_sympy(
     """L(q, q̇, t), φ(q, q̇, q̈, t) = 0 as SymPy writes them: the System with d/dt L_v - L_q = f + Rᵀλ.
 
     A constraint is Holonomic, Nonholonomic or SecondOrder by the highest derivative in it, with the reactions ∂φ/∂(highest).
-    The lagrangian may be that of `sympy.physics.mechanics.Lagrangian(frame, *bodies)`.
+    The lagrangian may be that of `sympy.physics.mechanics.Lagrangian(frame, *bodies)`; a `LagrangesMethod` instead brings
+    coordinates, constraints and generalised forces along.
 
     Args:
-        lagrangian: an expression in q(t), their derivatives, t and the parameters.
+        lagrangian: an expression in q(t), their derivatives, t and the parameters; or a LagrangesMethod.
         coordinates: q(t), (n,) functions of time such as `dynamicsymbols` makes; their names name the coordinates.
         constraints: expressions that vanish along the motion.
         forces: (n,) expressions in q(t), their first derivatives and t: generalised forces.
@@ -54,6 +56,12 @@ def from_sympy(
         (11,)
     """
     imported()
+    from sympy.physics.mechanics import LagrangesMethod
+
+    if isinstance(lagrangian, LagrangesMethod):
+        if coordinates is not None or constraints or forces is not None:
+            raise ValueError("coordinates, constraints, forces: belong to the LagrangesMethod; give them to it")
+        lagrangian, coordinates, constraints, forces = derived(lagrangian)
     if parameters is not None and not isinstance(parameters, Mapping):
         raise TypeError(f"parameters: found {described(parameters)}; give a mapping from symbols to numbers")
     values = {str(symbol): value for symbol, value in (parameters or {}).items()}

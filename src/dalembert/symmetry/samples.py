@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from dalembert.discretize import DiscreteSystem
-from dalembert.numbers import as_number, as_numbers, as_vector, is_traced
+from dalembert.numbers import as_number, as_numbers, as_state, as_vector, is_traced
 from dalembert.symmetry.conditions import (
     Facts,
     Sampled,
@@ -39,8 +39,8 @@ class Neighbourhood(NamedTuple):
 
 def place_of_search(door: str, system: Any, q0: Any, v0: Any, t0: Any, size: Any) -> Neighbourhood:
     """The place as it was given to a door, checked."""
-    q, now = as_vector(q0, "q0", kind=as_numbers), float(as_number(t0, "t0", "a finite time"))
-    v = as_vector(v0, "v0", len(q), as_numbers)
+    q, v = as_state(q0, v0, getattr(system, "coordinates", None), as_numbers)
+    now = float(as_number(t0, "t0", "a finite time"))
     reach = None if size is None else as_vector(size, "size", len(q), as_numbers)
     if reach is not None and np.any(reach <= 0.0):
         raise ValueError(f"size: found {reach}; give a positive size for each coordinate")

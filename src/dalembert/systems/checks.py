@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from dalembert.algebra import numerical_rank
-from dalembert.numbers import as_number, as_vector, is_traced
+from dalembert.numbers import as_number, as_state, is_traced
 from dalembert.systems.consistency import Runs, violation_of
 from dalembert.systems.constraints import Lyapunov
 from dalembert.systems.equations import motion_at
@@ -124,8 +124,7 @@ def examined(system: System, q0, v0, t0, time) -> tuple[InitialData, InitialTerm
     """The data, consistent with the constraints, and what is known of the system there, whatever its ranks: nothing, under
     tracing."""
     check_x64()
-    q = as_vector(q0, "q0")
-    v = as_vector(v0, "v0", q.shape[0])
+    q, v = as_state(q0, v0, system.coordinates)
     t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
     given = InitialData(q, v, t, check_shapes(system, q, v, t))
     if is_traced(q, v, t, system.parameters):

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra import numerical_rank
 from dalembert.algebra.least_norm import least_norm
-from dalembert.numbers import as_number, as_vector, is_traced
+from dalembert.numbers import as_number, as_state, is_traced
 from dalembert.systems.checks import InconsistentDataError, RankDeficientError, check_parameters, check_x64
 from dalembert.systems.equations import first_derivative, value
 from dalembert.systems.shapes import check_shapes
@@ -72,11 +72,11 @@ def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
     """
     check_x64()
     check_system(system)
-    q, v = as_vector(q0, "q0"), as_vector(v0, "v0")
+    q, v = as_state(q0, v0, system.coordinates)
     if is_traced(system, q, v, t0):
         raise TypeError("project: works on numbers and not under jit, vmap or grad; project first, then trace the run")
     t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
-    check_shapes(system, q, as_vector(v, "v0", q.shape[0]), t)
+    check_shapes(system, q, v, t)
     check_parameters(system)
     holonomic = [c for c in system.constraints if c.order == 0]
     nonholonomic = [c for c in system.constraints if c.order == 1]

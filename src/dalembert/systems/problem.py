@@ -14,6 +14,7 @@ import numpy as np
 from jax.core import Tracer
 
 from dalembert.drawing.subject import Depicted
+from dalembert.notebook import card
 from dalembert.numbers import as_array, described
 from dalembert.systems.pickling import reduced
 from dalembert.tracing import reading, source
@@ -54,6 +55,22 @@ class Problem(eqx.Module):
             "coordinates": self.coordinates or (),
         }
 
+    def _repr_latex_(self) -> str | None:
+        """Formulas, where there are some."""
+        return None
+
+    def _repr_html_(self) -> str | None:
+        """What it is made of, for a notebook; None where formulas say more."""
+        if self._repr_latex_() is not None:
+            return None
+        own = self.texts()
+        lines = [f"functions: {own['system']}"]
+        if self.coordinates:
+            lines.append(f"coordinates: {', '.join(self.coordinates)}")
+        if isinstance(self.parameters, Mapping):
+            lines.append(f"parameters: {', '.join(f'{name} = {_short(x)}' for name, x in self.parameters.items())}")
+        return card(type(self).__name__, "\n".join(lines))
+
     @property
     def subject(self) -> Depicted:
         """What results are of: this problem."""
@@ -88,6 +105,11 @@ class Problem(eqx.Module):
                 raise ValueError(f"replace[{name!r}]: found {_kinds(value)}; the system was built with {_kinds(new[name])}")
             new[name] = value
         return eqx.tree_at(lambda s: s.parameters, self, new)
+
+
+def _short(x: Any) -> str:
+    """A number, or of what is larger its type and shape."""
+    return f"{x:.6g}" if isinstance(x, jax.Array) and not isinstance(x, Tracer) and x.shape == () else described(x)
 
 
 def as_arrays(tree: Any, name: str) -> Any:

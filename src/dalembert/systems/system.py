@@ -13,6 +13,8 @@ from dalembert.systems.constraints import Constraint, Lyapunov, WithForces
 from dalembert.systems.problem import Problem, as_arrays, names_of
 from dalembert.tracing import UNREAD, Walk, refilled, split, taken_apart
 
+WIDEST = 800  # characters of LaTeX in one line: more are wider than a page; `equations` has them
+
 
 class System(Problem):
     """d/dt L_v - L_q = f + Rᵀλ, with the constraints.
@@ -29,7 +31,7 @@ class System(Problem):
             arrays of them, stay what they are: flags, to choose with jnp.where.
         time_dependent: whether the functions take t.
         draw: `draw(q)`, what one state looks like: Dots, Rod, Body, Wheel, Ball, or a list of them, written with jax.numpy.
-            It is called for pictures alone; a run never sees it.
+            It is called for pictures alone; a run never sees it. `draw(q, *, t)` is given the time too.
 
     Raises:
         TypeError: an argument is of the wrong type; the message names it.
@@ -92,11 +94,12 @@ class System(Problem):
         return front_door("symbolic_equations")(self, n)
 
     def _repr_latex_(self) -> str | None:
-        """A notebook shows the equations, typeset, where there are formulas; else what `repr` says."""
+        """A notebook shows the equations, typeset, where there are formulas; else what the system is made of."""
         try:
-            return self.equations()._repr_latex_()
+            text = self.equations()._repr_latex_()
         except (ImportError, TypeError, ValueError):
             return None
+        return text if max(map(len, text.split(r"\\"))) < WIDEST else None
 
     @property
     def functions(self) -> tuple[Callable, ...]:

@@ -191,7 +191,7 @@ def _by_runs(values: dict[str, list[str]], count: int) -> str:
     """A value that all have, or each with the names of its runs."""
     if len(values) == 1 and len(next(iter(values.values()))) == count:
         return next(iter(values))
-    return "; ".join(f"{', '.join(runs)}: {value}" for value, runs in values.items())
+    return "\n".join(f"{', '.join(runs)}: {value}" for value, runs in values.items())
 
 
 def _parameters(shown: Shown) -> list[tuple[str, str]]:
@@ -222,11 +222,12 @@ def _record(shown: Shown, command: str) -> list[tuple[str, str]]:
     found = [("command", command)] if command else []
     if record is None:
         own = shown.problem.texts() if shown.problem is not None else {}
-        words = {"functions": "system", "source": "source", "SHA-256 of it": "source_hash"}
+        words = {"functions": "system", "source": "source", "SHA-256 of the source": "source_hash"}
         found += [(word, own[name]) for word, name in words.items() if name in own]
         return [*found, ("scheme", shown.result.scheme)] if isinstance(shown.result, CriticalPoint) else found
     words = {
-        "functions": record.system, "source": record.source, "SHA-256 of it": record.source_hash, "scheme": record.scheme,
-        "starter": record.starter, "branch": record.branch, "arguments": record.run, "versions": record.versions,
+        "functions": record.system, "source": record.source, "SHA-256 of the source": record.source_hash,
+        "scheme": record.scheme, "starter": record.starter, "branch": record.branch, "arguments": record.run,
+        "versions": record.versions,
     }  # fmt: skip
     return [*found, *((name, text) for name, text in words.items() if text)]

@@ -36,6 +36,7 @@
       line: read("--line"), card: read("--card"), soft: read("--soft") };
   };
   const colour = i => `var(--c${i % 8})`;
+  const dashes = i => DASHES[(i + Math.floor(i / 8)) % 8];  // the ninth line has the first one's colour and other dashes
   const number = x => {
     if (!Number.isFinite(x)) return "–";
     if (x === 0) return "0";
@@ -74,8 +75,8 @@
 
   // ---- the drawing -----------------------------------------------------------------------------------------------
   const space = data.drawing.dimension === 3;
-  const canvas = element("canvas", { role: "img", "aria-label": "Drawing of the motion" });
-  if (space) canvas.classList.add("turns");
+  const canvas = element("canvas", { role: "img", "aria-label": `Drawing of the motion${space ? ", which the arrow keys turn" : ""}` });
+  if (space) { canvas.classList.add("turns"); canvas.tabIndex = 0; }
   const turn = { azimuth: -0.87, height: 0.42 };
   const [low, high] = data.drawing.box;
   const middle = low.map((x, i) => (x + high[i]) / 2);
@@ -181,7 +182,7 @@
         const [centre, tip] = all; path(c, [[2 * centre[0] - tip[0], 2 * centre[1] - tip[1]], tip]); c.lineWidth = 1.4; c.stroke();
         c.beginPath(); c.arc(tip[0], tip[1], 3.2, 0, 7); c.fillStyle = palette.lines[many ? run % 8 : 1]; c.fill(); } });
     } else if (shape.kind === "ball") {
-      found.push(...globe(at));
+      found.push(...globe(at, shape.fixed ? 0 : 3, shape.fixed ? palette.faint : line));
     } else {
       if (shape.trail && !shape.fixed) found.push(...trails(shape, scene, run, k, at));
       all.forEach(p => found.push({ layer: 5, depth: p[2], paint: c => {
@@ -215,16 +216,18 @@
     }
     return found;
   };
-  const balls = scenes.some(scene => scene.shapes.some(shape => shape.kind === "ball"));
+  const balls = scenes.some(scene => scene.shapes.some(shape => shape.kind === "ball" && shape.fixed));
 
-  const globe = at => {
+  // One that stands still is the globe on which something moves, behind all; one that moves is a thing among others.
+  const globe = (at, layer, tint) => {
     const radius = Math.hypot(at[3] - at[0], at[4] - at[1], at[5] - at[2]), centre = project(at[0], at[1], at[2]), found = [];
-    found.push({ layer: 0, depth: 0, paint: c => {
+    found.push({ layer, depth: centre[2], paint: c => {
       const r = view.k * radius, shade = c.createRadialGradient(centre[0] - 0.35 * r, centre[1] - 0.4 * r, 0.1 * r, centre[0], centre[1], r);
       shade.addColorStop(0, palette.card); shade.addColorStop(1, palette.line);
       c.beginPath(); c.arc(centre[0], centre[1], r, 0, 7); c.fillStyle = shade; c.globalAlpha = 0.75; c.fill();
-      c.globalAlpha = 1; c.strokeStyle = palette.faint; c.lineWidth = 1; c.stroke();
+      c.globalAlpha = 1; c.strokeStyle = tint; c.lineWidth = layer ? 2 : 1; c.stroke();
       const ring = f => { for (const front of [false, true]) {
+        if (layer && !front) continue;
         c.globalAlpha = front ? 0.55 : 0.16; c.lineWidth = 0.7; c.beginPath();
         let before = null;
         for (let i = 0; i <= 72; i++) { const [x, y, z] = f(2 * Math.PI * i / 72), p = project(at[0] + radius * x, at[1] + radius * y, at[2] + radius * z);
@@ -271,10 +274,13 @@
   };
   if (space) {
     let grip = null;
+    const spin = (right, up) => { turn.azimuth -= 0.01 * right; turn.height = Math.min(1.5, Math.max(-1.5, turn.height + 0.01 * up)); draw(); };
+    canvas.addEventListener("keydown", e => {
+      const way = { ArrowLeft: [-10, 0], ArrowRight: [10, 0], ArrowUp: [0, -10], ArrowDown: [0, 10] }[e.key];
+      if (way && !e.ctrlKey && !e.metaKey && !e.altKey) { spin(...way); e.preventDefault(); e.stopPropagation(); } });
     canvas.addEventListener("pointerdown", e => { grip = [e.clientX, e.clientY]; canvas.setPointerCapture(e.pointerId); });
     canvas.addEventListener("pointermove", e => { if (!grip) return;
-      turn.azimuth -= (e.clientX - grip[0]) * 0.01; turn.height = Math.min(1.5, Math.max(-1.5, turn.height + (e.clientY - grip[1]) * 0.01));
-      grip = [e.clientX, e.clientY]; draw(); });
+      spin(e.clientX - grip[0], e.clientY - grip[1]); grip = [e.clientX, e.clientY]; });
     for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => { grip = null; });
   }
   state.listeners.push(draw);
@@ -335,15 +341,18 @@
     if (b - a <= 2e-7 * largest) { const half = 0.05 * largest || 1; return [(a + b) / 2 - half, (a + b) / 2 + half]; }
     return [a - 0.06 * (b - a), b + 0.06 * (b - a)];
   };
-  const HEIGHT = 190, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 22;
-  const axes = (root, width, x, y, log) => {
+  const HEIGHT = 200, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 32;
+  // names: of what is along the axes; the diagrams over time say the second one in their title.
+  const axes = (root, width, x, y, log, names) => {
     const toX = v => LEFT + (v - x[0]) / (x[1] - x[0]) * (width - LEFT - RIGHT);
     const toY = v => HEIGHT - BOTTOM - (v - y[0]) / (y[1] - y[0]) * (HEIGHT - TOP - BOTTOM);
     for (const v of ticks(x[0], x[1], width / 75)) {
       root.append(svg("line", { class: "rule", x1: toX(v), x2: toX(v), y1: TOP, y2: HEIGHT - BOTTOM }));
-      root.append(svg("text", { x: toX(v), y: HEIGHT - 7, "text-anchor": "middle" }, number(v)));
+      root.append(svg("text", { x: toX(v), y: HEIGHT - 18, "text-anchor": "middle" }, number(v)));
     }
-    const marks = log ? decades(y) : ticks(y[0], y[1], 4);
+    root.append(svg("text", { x: width - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, names[0]));
+    if (names[1]) root.append(svg("text", { x: LEFT + 5, y: TOP + 9 }, names[1]));
+    const marks = log ? decades(y) : ticks(y[0], y[1], 5);
     for (const v of marks) {
       root.append(svg("line", { class: v === 0 && !log ? "zero" : "rule", x1: LEFT, x2: width - RIGHT, y1: toY(v), y2: toY(v) }));
       root.append(svg("text", { x: LEFT - 5, y: toY(v) + 4, "text-anchor": "end" }, log ? `1e${v}` : number(v)));
@@ -372,7 +381,7 @@
     const key = element("div", { class: "key" }), values = [];
     series.forEach(one => {
       const sample = svg("svg", { viewBox: "0 0 22 8", "aria-hidden": "true" });
-      const stroke = svg("path", { d: "M0 4H22", fill: "none", "stroke-width": 2.2, "stroke-dasharray": DASHES[one.tint % 8] });
+      const stroke = svg("path", { d: "M0 4H22", fill: "none", "stroke-width": 2.2, "stroke-dasharray": dashes(one.tint) });
       stroke.style.stroke = colour(one.tint); sample.append(stroke);
       const value = element("span"); values.push(value);
       key.append(element("span", {}, sample, series.length > 1 ? one.name : "", value));
@@ -394,11 +403,11 @@
       const x = span(), every = [...series, ...bounds].flatMap(one => Array.from(one.y));
       let y = range(every);
       if (panel.log) { const real = every.filter(Number.isFinite); y = [Math.floor(Math.min(...real, 0) - 0.2), Math.ceil(Math.max(...real, FLOOR) + 0.2)]; }
-      const [fx, fy] = axes(root, width, x, y, panel.log); toX = fx;
+      const [fx, fy] = axes(root, width, x, y, panel.log, ["t"]); toX = fx;
       for (const t of panel.ends) root.append(svg("line", { class: "end", x1: fx(t), x2: fx(t), y1: TOP, y2: HEIGHT - BOTTOM }));
       for (const one of bounds) { const p = svg("path", { class: "bound", d: line(Array.from(one.t, fx), Array.from(one.y, fy)) }); p.style.stroke = colour(one.tint); root.append(p); }
       for (const one of series) {
-        const p = svg("path", { class: "curve", d: line(Array.from(one.t, fx), Array.from(one.y, fy)), "stroke-dasharray": DASHES[one.tint % 8] });
+        const p = svg("path", { class: "curve", d: line(Array.from(one.t, fx), Array.from(one.y, fy)), "stroke-dasharray": dashes(one.tint) });
         if (one.dense) { p.setAttribute("stroke-width", "1"); p.removeAttribute("stroke-dasharray"); }
         p.style.stroke = colour(one.tint); root.append(p);
       }
@@ -430,10 +439,11 @@
       curves.forEach((one, i) => { const k = index(one.t, s), x = one.x[k], y = one.y[k];
         if (Number.isFinite(x) && Number.isFinite(y)) { spots[i].setAttribute("cx", fx(x)); spots[i].setAttribute("cy", fy(y)); } }); };
     const paint = () => {
+      const { name } = data.phase[Number(choice.value || 0)];
       curves = data.phase[Number(choice.value || 0)].curves.map(one => ({ t: floats(one.t), x: floats(one.x), y: floats(one.y), dots: one.dots }));
       const width = Math.max(root.clientWidth || 0, 240);
       root.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`); root.setAttribute("height", HEIGHT); root.replaceChildren();
-      [fx, fy] = axes(root, width, range(curves.flatMap(one => Array.from(one.x))), range(curves.flatMap(one => Array.from(one.y))), false);
+      [fx, fy] = axes(root, width, range(curves.flatMap(one => Array.from(one.x))), range(curves.flatMap(one => Array.from(one.y))), false, [name, `d${name}/dt`]);
       spots.length = 0;
       curves.forEach((one, run) => {
         const xs = Array.from(one.x, fx), ys = Array.from(one.y, fy);
@@ -451,10 +461,20 @@
 
   // ---- words -----------------------------------------------------------------------------------------------------
   const table = rows => element("table", {}, element("tbody", {}, ...rows.map(([name, value]) => element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, value)))));
-  const ending = run => element("section", { class: "run" },
-    element("p", {}, many ? element("strong", {}, `${run.name}: `) : "", element("span", { class: run.good ? "outcome" : "outcome bad" }, `${run.good ? "✓" : "✗"} ${run.outcome}`)),
-    element("p", { class: "message" }, run.message), many ? element("details", {}, element("summary", {}, "numbers"), table(run.facts)) : table(run.facts));
-  const about = element("section", { class: "card", id: "about" }, element("h2", {}, "How it ended"), ...data.runs.map(ending));
+  // Runs that ended alike share their words.
+  const alike = [];
+  for (const run of data.runs) {
+    const group = alike.find(([first]) => first.outcome === run.outcome && first.message === run.message);
+    if (group) group.push(run); else alike.push([run]);
+  }
+  const whose = group => group.length > 2 && group.length === data.runs.length ? `all ${group.length} runs: ` : `${group.map(run => run.name).join(", ")}: `;
+  const ending = group => element("section", { class: "run" },
+    element("p", {}, many ? element("strong", {}, whose(group)) : "",
+      element("span", { class: group[0].good ? "outcome" : "outcome bad" }, `${group[0].good ? "✓" : "✗"} ${group[0].outcome}`)),
+    element("p", { class: "message" }, group[0].message),
+    many ? element("details", {}, element("summary", {}, "numbers"),
+      ...group.flatMap(run => [...(group.length > 1 ? [element("p", { class: "note" }, run.name)] : []), table(run.facts)])) : table(group[0].facts));
+  const about = element("section", { class: "card", id: "about" }, element("h2", {}, "How it ended"), ...alike.map(ending));
   if (data.parameters.length) about.append(element("h2", { class: "second" }, "Parameters"), table(data.parameters));
   const again = element("section", { class: "card", id: "reproduce" }, element("h2", {}, "How to run it again"),
     ...(data.reproduce.length ? data.reproduce.map(([name, text]) => text.length > 90 || text.includes("\n")
@@ -462,7 +482,7 @@
       : [element("p", { class: "note" }, "This result carries no record of how it was computed.")]));
 
   const partly = data.drawing.part.some(Boolean) ? [element("p", { class: "note" }, `the drawing goes to t = ${number(end)}, as far as single frames can be followed`)] : [];
-  const hint = space ? [element("span", { class: "note" }, "drag to turn")] : [];
+  const hint = space ? [element("span", { class: "note" }, "drag, or arrow keys on it, to turn")] : [];
   const stage = element("figure", { class: "card stage" }, canvas, element("div", { class: "controls" }, button, slider, clock, speed, ...hint), ...partly);
   if (many && data.runs.length) stage.append(element("div", { class: "key" }, ...data.runs.map((run, i) => {
     const sample = svg("svg", { viewBox: "0 0 22 8", "aria-hidden": "true" }), stroke = svg("path", { d: "M0 4H22", "stroke-width": 3 });
@@ -477,7 +497,8 @@
   let waiting = 0;
   new ResizeObserver(() => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(refresh); }).observe(main);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
-  addEventListener("beforeprint", refresh); addEventListener("afterprint", refresh);
+  const paper = on => { document.documentElement.classList.toggle("paper", on); refresh(); };
+  addEventListener("beforeprint", () => paper(true)); addEventListener("afterprint", () => paper(false));
   refresh();
   if (!matchMedia("(prefers-reduced-motion: reduce)").matches) play(true);
 })();

@@ -54,7 +54,8 @@ def page(path: Any, file: str | os.PathLike, *, title: str | None = None, system
     complete.
 
     Args:
-        path: a Path, a Solution, an ensemble (its first twelve runs), a list of them, or a mapping from names to them.
+        path: a Path, a Solution, an ensemble or a Study (its first twelve runs), a list of them, or a mapping from names to
+            them. What was stored is read by `load` first.
         file: its name, which ends in .html.
         title: at the top; by default the names of the coordinates.
         system: of a path that was loaded: with it energy and residuals are shown too.
@@ -98,6 +99,8 @@ def _filled(title: str, summary: str, data: dict[str, Any]) -> str:
 
 
 def _summary(shown: list[Shown]) -> str:
+    if shown[0].among > len(shown):
+        return f"the first {len(shown)} of {shown[0].among} runs in one picture"
     if len(shown) > 1:
         return f"{len(shown)} results in one picture"
     result = shown[0].result

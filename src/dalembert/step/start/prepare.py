@@ -16,7 +16,7 @@ from dalembert.algebra import numerical_rank
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.scheme import check_maps
 from dalembert.discretize.window_maps import WindowMap
-from dalembert.numbers import as_vector, described
+from dalembert.numbers import as_state, described
 from dalembert.step.programs.composition import Composed
 from dalembert.step.programs.node import DiscreteProgram, KickDriftKick, NodeProgram
 from dalembert.step.programs.scaled import in_units, units_for
@@ -90,8 +90,7 @@ def _first_jet(problem: VariationalProblem, given: Given):
         raise ValueError(
             f"q0, v0: belong to a problem of one derivative; give jets, shape ({2 * problem.derivatives}, n), or nodes"
         )
-    q = as_vector(given.q0, "q0")
-    return jnp.stack([q, as_vector(given.v0, "v0", q.shape[0])])
+    return jnp.stack(as_state(given.q0, given.v0, problem.coordinates))
 
 
 def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> Prepared:

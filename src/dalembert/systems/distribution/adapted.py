@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra.ode import integrate
 from dalembert.native import native_first
-from dalembert.numbers import as_vector, is_traced
+from dalembert.numbers import as_state, is_traced
 from dalembert.systems.checks import check_initial_data
 from dalembert.systems.distribution.adapted_flow import travelled
 from dalembert.systems.distribution.charts import name_of
@@ -120,7 +120,7 @@ def adapted_reference(
     """
     check_system(system)
     times, chosen = check_times(t, tolerance), chosen_backend(backend)
-    q0, v0 = as_vector(q0, "q0"), as_vector(v0, "v0")
+    q0, v0 = as_state(q0, v0, system.coordinates)
     if not is_traced(times) and times[-1] < times[0]:
         raise ValueError(f"t: found {np.asarray(times)}; charts are changed forwards in time: the times must increase")
     if is_traced(system, q0, v0, times):

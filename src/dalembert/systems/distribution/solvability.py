@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from dalembert.algebra import numerical_rank
-from dalembert.numbers import as_number, as_vector, is_traced
+from dalembert.numbers import as_number, as_state, is_traced
 from dalembert.systems.checks import check_parameters, check_x64
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.constraints import Lyapunov, WithForces
@@ -133,8 +133,7 @@ def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
     """
     check_x64()
     check_system(system)
-    q = as_vector(q0, "q0")
-    v = as_vector(v0, "v0", q.shape[0])
+    q, v = as_state(q0, v0, system.coordinates)
     if is_traced(system, q, v, t0):
         raise TypeError("solvability: works on numbers and not under jit, vmap or grad")
     t = jnp.asarray(as_number(t0, "t0", "a finite time"), dtype=float)
