@@ -10,8 +10,8 @@ import pytest
 import dalembert as da
 from dalembert.discretize.composition import composition
 from dalembert.gallery import ENTRIES
+from dalembert.native.stepper.arrays import HISTORY
 from dalembert.step.run.stages import extrapolation
-from dalembert.step.run.state import HISTORY
 
 BALL = ENTRIES["spherical_pendulum"]
 

@@ -59,6 +59,12 @@ def named_boundary_problem(name: str, parameters: list[str] | None) -> BoundaryE
     return dataclasses.replace(found, problem=with_parameters(found.problem, parameters))
 
 
+def boundary_entry(name: str) -> BoundaryEntry | None:
+    """The boundary problem that a name stands for, None where it stands for something else."""
+    found = found_of(name)
+    return found if isinstance(found, BoundaryEntry) else None
+
+
 def named_discretization(problem: VariationalProblem | OptimalControl, name: str | None) -> WindowMap | Scheme | None:
     """Of a boundary problem its windows, of optimal control the scheme of the plant."""
     if name is None:

@@ -209,6 +209,7 @@ def constraint_residual(
     return tuple(out)
 
 
+@seldom
 def _kick_places(q, v, h, t) -> dict[int, tuple]:
     """(q, v, a, t) at which a constraint of each order is read: states, and the middle of each step."""
     mean, a = jnp.diff(q, axis=0) / h, jnp.diff(v, axis=0) / h
@@ -216,6 +217,7 @@ def _kick_places(q, v, h, t) -> dict[int, tuple]:
     return {0: state, 1: state, 2: (q[:-1] + 0.5 * h * mean, mean, a, t[:-1] + 0.5 * h)}
 
 
+@seldom
 def _node_places(scheme: Scheme, q, v, h, t, between: bool) -> dict[int, tuple]:
     """The same for the two step forms: velocities v (K, n) lie between nodes, and so do the states if `between`."""
     back = scheme.state.weight * h

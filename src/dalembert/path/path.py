@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from dalembert.lazy import Lazy, front_door
+from dalembert.lazy import Lazy, as_left, front_door
 from dalembert.notebook import Described
 from dalembert.numbers import as_array, described, place_of, whole_number
 from dalembert.outcome import Outcome
@@ -130,13 +130,14 @@ class Path(Described, Lazy):
             raise ValueError("lane: this is a single path; lanes belong to the path of an ensemble or of vmap")
         size = self.code.shape[0]
         whole_number(i, "i", -size, size - 1)  # beyond the last one JAX would take the last one
-        one = jax.tree.map(lambda x: x[i], self)
+        row = lambda x: x[i] if isinstance(x, Tracer) else np.array(np.asarray(x)[i])  # noqa: E731  XLA compiles x[i]
+        one = jax.tree.map(row, self)
         changes = {}
         for time, values in (("t", ("q",)), ("t_velocity", ("v",)), ("t_multipliers", ("multipliers", "constraint_forces")),
                              ("t_feedback", ("feedback",))):  # fmt: skip
             if (times := getattr(one, time)) is not None:
                 end = 1 + int(np.count_nonzero(np.diff(np.asarray(times)))) if len(times) else 0
-                changes |= {name: getattr(one, name)[:end] for name in (time, *values)}
+                changes |= {name: as_left(one, name)[:end] for name in (time, *values)}
         if int(one.steps_done) == 0:  # the rows of a run without any step repeat its beginning
             empty = ("t_multipliers", "multipliers", "constraint_forces", "t_feedback", "feedback")
             changes |= {name: changes[name][:0] for name in empty if name in changes}

@@ -212,9 +212,13 @@ def _attributes(path: Path) -> dict[str, Any]:
         outcome = Outcome(int(path.code))
         found |= {"outcome": outcome.name.lower(), "outcome_code": int(outcome), "outcome_message": outcome.message}
     if path.provenance is not None:
-        names = [field.name for field in dataclasses.fields(path.provenance)]
-        found |= {attribute_name(name): stored_text(getattr(path.provenance, name)) for name in names}
+        found |= provenance_attributes(path.provenance)
     return found
+
+
+def provenance_attributes(record: Provenance) -> dict[str, str]:
+    """The record of a call as attributes."""
+    return {attribute_name(field.name): stored_text(getattr(record, field.name)) for field in dataclasses.fields(record)}
 
 
 def attribute_name(field: str) -> str:

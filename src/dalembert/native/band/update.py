@@ -63,7 +63,7 @@ def move_factors(c: Code, shape: Shape, panel: str, holes: list[str]) -> None:
 def keep_lower(c: Code, shape: Shape, panel: str, kept: str) -> None:
     """Multipliers of the rows that stay, column by column."""
     for k in range(PANEL):
-        for at, width in c.chunks(shape.lower):
+        for at, width in c.chunks(shape.lower, 8):
             kind = "double" if width == 1 else f"<{width} x double>"
             c.store(c.load(c.at(panel, k * shape.height + at), kind), c.at(kept, k * shape.lower + at), kind)
 

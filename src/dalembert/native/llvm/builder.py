@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dalembert.native.graph.nodes import paired
 
+SHORT = 4  # numbers of a vector amid scalar code: while a longer one is under way a processor does half as much else
 PURE = "nounwind willreturn memory(none)"  # of a function whose value depends on its arguments alone
 
 
@@ -99,6 +100,9 @@ class Code:
     def both(self, a: str, b: str) -> str:
         return self.let(f"and {self.truth} {a}, {b}")
 
+    def either(self, a: str, b: str) -> str:
+        return self.let(f"or {self.truth} {a}, {b}")
+
     def negated(self, a: str) -> str:
         return self.let(f"xor {self.truth} {a}, {self.constant(True)}")
 
@@ -119,11 +123,35 @@ class Code:
         """The address of an element."""
         return pointer if index == 0 else self.let(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {index}")
 
-    def chunks(self, count: int) -> Iterator[tuple[int, int]]:
-        """(start, width) of vectors of 8, 4, 2 or 1 numbers that together hold `count`."""
+    @property
+    def lanes(self) -> str:
+        """0, 1, 2, …: the number of each lane."""
+        return "<" + ", ".join(f"i64 {i}" for i in range(self.width)) + ">"
+
+    def addresses(self, array: str, stride: str, kind: str) -> str:
+        """Of each lane's part of an array."""
+        steps = self.let(f"mul {self.whole} {self.lanes}, {self.broadcast(stride, 'i64')}")
+        return self.let(f"getelementptr {kind}, ptr %{array}, {self.whole} {steps}")
+
+    def gather(self, bases: str, offset: int, kind: str, mask: str) -> str:
+        """A number from each lane's part, where the mask holds."""
+        w, short = self.width, "f64" if kind == "double" else "i64"
+        at = self.let(f"getelementptr {kind}, <{w} x ptr> {bases}, i64 {offset}")
+        return self.call(f"<{w} x {kind}>", f"llvm.masked.gather.v{w}{short}.v{w}p0", (f"<{w} x ptr>", at),
+                         ("i32", "8"), (self.truth, mask), (f"<{w} x {kind}>", "zeroinitializer"))  # fmt: skip
+
+    def scatter(self, value: str, bases: str, offset: int, kind: str, mask: str) -> None:
+        """A number into each lane's part, where the mask holds."""
+        w, short = self.width, "f64" if kind == "double" else "i64"
+        at = self.let(f"getelementptr {kind}, <{w} x ptr> {bases}, i64 {offset}")
+        self.act(f"llvm.masked.scatter.v{w}{short}.v{w}p0", (f"<{w} x {kind}>", value), (f"<{w} x ptr>", at),
+                 ("i32", "8"), (self.truth, mask))  # fmt: skip
+
+    def chunks(self, count: int, widest: int = SHORT) -> Iterator[tuple[int, int]]:
+        """(start, width) of vectors of `widest`, … 4, 2 or 1 numbers that together hold `count`."""
         at = 0
         while at < count:
-            width = next(w for w in (8, 4, 2, 1) if at + w <= count)
+            width = next(w for w in (8, 4, 2, 1) if w <= widest and at + w <= count)
             yield at, width
             at += width
 

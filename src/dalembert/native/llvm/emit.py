@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 
 from dalembert.native.graph.dependence import eager
 from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.nodes import operands
 from dalembert.native.graph.operations import COMPARISONS, LIBRARY
 from dalembert.native.llvm import integers
 from dalembert.native.llvm.builder import PURE, Code
+from dalembert.native.llvm.circular import sines_and_cosines, written_out
 from dalembert.native.llvm.lapack import solution
 from dalembert.native.llvm.vector_math import vector_function
 
 Values = dict[int, str]  # node → name of its value
+CIRCULAR = ("sin", "cos")
 _BINARY = {"add": "fadd contract", "sub": "fsub contract", "mul": "fmul contract", "div": "fdiv"}
 _COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 _COMPARE_TRUTH = {"lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge", "eq": "eq", "ne": "ne"}
@@ -33,30 +36,36 @@ class Emitter:
     def emit(self, outputs: Sequence[int], values: Values, fast: bool = False) -> list[str]:
         """Names of the outputs' values; every node that is not in `values` yet is computed here and added."""
         wanted = eager(self.graph, outputs, values)
-        partner = self._partners(wanted)
+        circular = self._circular(wanted)
         for i in wanted:
-            if i in partner and i not in values:
-                self._sine_and_cosine(i, partner[i], values)
-            elif i not in values:
+            if i in values:
+                continue
+            if i in circular:
+                self._sines_and_cosines(circular[i], values, fast)
+            else:
                 values[i] = self._node(i, values, fast)
         return [values[o] for o in outputs]
 
-    def _partners(self, wanted: Sequence[int]) -> dict[int, int]:
-        """Sines and cosines of the same angle that are wanted together."""
-        found: dict[int, int] = {}
-        here = {self.graph.nodes[i]: i for i in wanted if self.graph.nodes[i][0] in ("sin", "cos")}
-        for (op, angle), i in here.items():
-            other = here.get(("cos" if op == "sin" else "sin", angle))
-            if other is not None and self.code.width == 1:
-                found[i] = other
-        return found
+    def _circular(self, wanted: Sequence[int]) -> dict[int, list[int]]:
+        """Of every sine and cosine, those that can be had with it: as many of others stand before them."""
+        nodes, depth, groups = self.graph.nodes, dict[int, int](), dict[int, list[int]]()
+        if not any(nodes[i][0] in CIRCULAR for i in wanted) or not written_out():
+            return {}
+        for i in wanted:
+            before = (nodes[i][1],) if nodes[i][0] == "branch" else operands(nodes[i])
+            depth[i] = max((depth.get(j, 0) for j in before), default=0)
+            if nodes[i][0] in CIRCULAR:
+                depth[i] += 1
+                groups.setdefault(depth[i], []).append(i)
+        return {i: group for group in groups.values() for i in group}
 
-    def _sine_and_cosine(self, i: int, other: int, values: Values) -> None:
-        """Both by one call of the library."""
-        code, (op, angle) = self.code, self.graph.nodes[i]
-        both = code.call("{ double, double }", "llvm.sincos.f64", ("double", values[angle]))
-        sine, cosine = (code.let(f"extractvalue {{ double, double }} {both}, {k}") for k in (0, 1))
-        values[i], values[other] = (sine, cosine) if op == "sin" else (cosine, sine)
+    def _sines_and_cosines(self, group: Sequence[int], values: Values, fast: bool) -> None:
+        """Of all angles at once."""
+        angles = list(dict.fromkeys(self.graph.nodes[i][1] for i in group))
+        found = dict(zip(angles, sines_and_cosines(self.code, self.emit(angles, values, fast)), strict=True))
+        for i in group:
+            op, angle = self.graph.nodes[i]
+            values[i] = found[angle][CIRCULAR.index(op)]
 
     def bind(self, values: Values, name: str, given: Sequence[str]) -> None:
         """Give the input vector called `name` its values; an integer is the bits of a double."""

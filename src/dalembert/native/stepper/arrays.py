@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 
 import numpy as np
 
 from dalembert.native.llvm.packing import Packing
 
-HISTORY = 4  # solved steps kept for the cubic prediction
+HISTORY = 4  # solved stages kept for the prediction of the next
+LONG_HISTORY = 8  # where all steps are equal
+CUBIC = 4.0, -6.0, 4.0, -1.0  # weights of the last solutions, newest first
+_DIFFERENCES = np.array([[(-1) ** i * math.comb(j, i) for i in range(LONG_HISTORY)] for j in range(LONG_HISTORY)], float)
+# Of all solutions kept, newest first: the prediction of degree 7 less that of degree 3; the seventh difference, and the
+# fourth of this step and of the one before. A component is smooth where the seventh is at most SMOOTH of the larger fourth.
+REFINEMENT = np.stack([_DIFFERENCES[4:].sum(axis=0), _DIFFERENCES[7], _DIFFERENCES[4], _DIFFERENCES[4] - _DIFFERENCES[5]])
+SMOOTH = 0.2
 # A determinant with a double zero that is stepped over changes ninefold at least in that step or in one beside it.
 LEAP = 3.0
 # What a run counts, in stages where a step has several; then what it is told: the node to stop at now, the last one, how
@@ -28,11 +36,10 @@ class Layout:
     """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
 
     `carry`, the state of a run: q and s with their rounding compensations (q_compensation is to be subtracted from the next
-    increment, s_compensation to be added), history (4, z), held_force, the zero-order-hold force of the last step that was
-    made, sampled, that of the step under way, sign (of stages
-    forwards and of those backwards), residual, failed_residual, reduced, q and s one step before, and determinant, its size
-    in the last step (0: not known). With stages, `begin`: SINCE and w, as they were when the step began, to go back to where
-    one of its stages fails.
+    increment, s_compensation to be added), history (4 or 8, z), held_force, the zero-order-hold force of the last step that
+    was made, sampled, that of the step under way, sign (of stages forwards and of those backwards), residual,
+    failed_residual, reduced, q and s one step before, and determinant, its size in the last step (0: not known). With
+    stages, `begin`: SINCE and w, as they were when the step began, to go back to where one of its stages fails.
     `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured. A row of output: q,
     velocity, multipliers, force, held_force, node index.
     """
@@ -51,7 +58,7 @@ class Layout:
     def packed_carry(self) -> Packing:
         """The carry by name, for Python; machine code takes offsets and lengths of the same, `carry`."""
         shapes: dict[str, int | tuple[int, ...]] = {
-            "q": self.n, "q_compensation": self.n, "s": self.k, "history": (HISTORY, self.z), "held_force": self.n,
+            "q": self.n, "q_compensation": self.n, "s": self.k, "history": (kept(self.stages), self.z), "held_force": self.n,
             "sampled": self.n, "sign": self.sides, "residual": (), "failed_residual": (), "reduced": self.r,
             "before_q": self.n, "before_s": self.k, "s_compensation": self.k, "determinant": (),
         }  # fmt: skip
@@ -93,6 +100,11 @@ class Layout:
     def inputs(self) -> dict[str, tuple[int, int]]:
         """Name → (offset, length)."""
         return _places(self.packed_inputs)
+
+
+def kept(stages: int) -> int:
+    """How many solutions are kept."""
+    return LONG_HISTORY if stages == 1 else HISTORY
 
 
 def counts(**given: int) -> np.ndarray:

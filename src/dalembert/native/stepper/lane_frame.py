@@ -8,10 +8,11 @@ lane: an iterate that has converged is kept while others go on, so that its last
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 
-from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout
-from dalembert.native.stepper.frame import Frame
+from dalembert.native.stepper.arrays import COUNTED, SINCE, Layout, kept
+from dalembert.native.stepper.frame import Frame, LastUpdate, refined
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
@@ -30,28 +31,29 @@ class LaneFrame(Frame):
     those without outcome at node `from` are advanced to node `until`.
 
     part: slots of the carry by name; shared, fixed: counts of the group; own: counts of each lane. Masks: alive: lanes that
-    take part; going: whose iteration goes on; out: that leave; good, settled: what the conditions of a step have come to.
+    take part; going: whose iteration goes on; chord: whose has ended with one; out: that leave; good, settled: what the
+    conditions of a step have come to.
     """
 
     def __init__(self, step: Translated, layout: Layout, outputs: GraphOutputs, plan: Plan, width: int):
         super().__init__(step, layout, outputs, plan, width)
+        self.kept = kept(self.stages.number)
         self.iterated, affine = sorted(plan.nonlinear.columns), sorted(plan.affine.columns)
         c = self.code
-        self.index = "<" + ", ".join(f"i64 {i}" for i in range(c.width)) + ">"
-        self.in_carry = self._bases("carry", str(layout.packed_carry.size), "double")
-        self.in_count = self._bases("count", str(COUNTED.size), "i64")
-        self.in_rows = self._bases("rows", "%rows_stride", "double")
-        in_inputs = self._bases("inputs", "%inputs_stride", "double")
-        there = c.let(f"icmp slt {c.whole} {self.index}, {c.broadcast('%lanes', 'i64')}")
+        self.in_carry = self.code.addresses("carry", str(layout.packed_carry.size), "double")
+        self.in_count = self.code.addresses("count", str(COUNTED.size), "i64")
+        self.in_rows = self.code.addresses("rows", "%rows_stride", "double")
+        in_inputs = self.code.addresses("inputs", "%inputs_stride", "double")
+        there = c.let(f"icmp slt {c.whole} {c.lanes}, {c.broadcast('%lanes', 'i64')}")
         self._choose(there)
         c.fork(c.some(c.load(self.alive, c.truth)), "enter", "end")
         c.label("enter")
-        inputs = {name: [self._gather(in_inputs, start + i, "double", there) for i in range(length)]
+        inputs = {name: [self.code.gather(in_inputs, start + i, "double", there) for i in range(length)]
                   for name, (start, length) in layout.inputs.items()}  # fmt: skip
         since = [f"begin_{name}" for name in (*SINCE, "w")] if self.stages.number > 1 else []
         self.part = {name: self._copied(name, there) for name in (*STATE, *since)}
         self._copy_solutions(there, affine)
-        self.going, self.out = (c.slot(name, c.truth) for name in ("going", "out"))
+        self.going, self.out, self.chord = (c.slot(name, c.truth) for name in ("going", "out", "chord"))
         self.lap = c.slot("lap", "i64")
         self.good = self.settled = c.constant(True)
         self.enter(inputs)
@@ -64,31 +66,11 @@ class LaneFrame(Frame):
         # Without the attribute LLVM splits vectors where the processor prefers narrower ones.
         return f'define void @lanes({arrays}, {numbers}) nounwind "min-legal-vector-width"="{64 * self.code.width}"'
 
-    def _bases(self, array: str, stride: str, kind: str) -> str:
-        """Addresses of each lane's part of an array."""
-        c = self.code
-        steps = c.let(f"mul {c.whole} {self.index}, {c.broadcast(stride, 'i64')}")
-        return c.let(f"getelementptr {kind}, ptr %{array}, {c.whole} {steps}")
-
-    def _gather(self, bases: str, offset: int, kind: str, mask: str) -> str:
-        c, w = self.code, self.code.width
-        short = "f64" if kind == "double" else "i64"
-        at = c.let(f"getelementptr {kind}, <{w} x ptr> {bases}, i64 {offset}")
-        return c.call(f"<{w} x {kind}>", f"llvm.masked.gather.v{w}{short}.v{w}p0", (f"<{w} x ptr>", at),
-                      ("i32", "8"), (c.truth, mask), (f"<{w} x {kind}>", "zeroinitializer"))  # fmt: skip
-
-    def _scatter(self, value: str, bases: str, offset: int, kind: str, mask: str) -> None:
-        c, w = self.code, self.code.width
-        short = "f64" if kind == "double" else "i64"
-        at = c.let(f"getelementptr {kind}, <{w} x ptr> {bases}, i64 {offset}")
-        c.act(f"llvm.masked.scatter.v{w}{short}.v{w}p0", (f"<{w} x {kind}>", value), (f"<{w} x ptr>", at),
-              ("i32", "8"), (c.truth, mask))  # fmt: skip
-
     def _choose(self, there: str) -> None:
         """Which lanes take part: those at node `from` that agree with the first of them in what they share."""
         c = self.code
         place = {name: COUNTED.offset(name) for name in COUNTED.fields}
-        column = {name: self._gather(self.in_count, place[name], "i64", there) for name in ("k", "code", *SHARED, *OWN)}
+        column = {name: self.code.gather(self.in_count, place[name], "i64", there) for name in ("k", "code", *SHARED, *OWN)}
         at_node = c.let(f"icmp eq {c.whole} {column['k']}, {c.broadcast('%from', 'i64')}")
         running = c.let(f"icmp eq {c.whole} {column['code']}, zeroinitializer")
         mask = c.both(there, c.both(at_node, running))
@@ -115,38 +97,38 @@ class LaneFrame(Frame):
         """Slots with a part of the carry."""
         start, length = self.layout.carry[name]
         slots = [self.code.slot(name) for _ in range(length)]
-        self.store(slots, [self._gather(self.in_carry, start + i, "double", mask) for i in range(length)])
+        self.store(slots, [self.code.gather(self.in_carry, start + i, "double", mask) for i in range(length)])
         return slots
 
     def _copy_solutions(self, mask: str, affine: Sequence[int]) -> None:
-        """The last solutions of what is iterated, in a ring of four, `newest` telling where; of the others the latest."""
+        """The last solutions of what is iterated, in a ring, `newest` telling where; of the others the latest."""
         c, (start, _), n = self.code, self.layout.carry["history"], self.layout.z
-        self.ring, self.newest = c.slot("ring", c.real, HISTORY * len(self.iterated)), c.slot("newest", "i64")
+        self.ring, self.newest = c.slot("ring", c.real, self.kept * len(self.iterated)), c.slot("newest", "i64")
         c.store("0", self.newest, "i64")
         for j, row in enumerate(self._history()):
             for i, column in enumerate(self.iterated):
-                c.store(self._gather(self.in_carry, start + j * n + column, "double", mask), c.at(row, i, c.real))
+                c.store(self.code.gather(self.in_carry, start + j * n + column, "double", mask), c.at(row, i, c.real))
         self.affine = {column: c.slot("affine") for column in affine}
         for column, slot in self.affine.items():
-            c.store(self._gather(self.in_carry, start + column, "double", mask), slot)
+            c.store(self.code.gather(self.in_carry, start + column, "double", mask), slot)
 
     def _history(self) -> list[str]:
         """Addresses of the solutions in the ring, the newest first."""
         c, rows = self.code, []
         newest = c.load(self.newest, "i64")
-        for j in range(HISTORY):
-            place = c.let(f"and i64 {c.let(f'sub i64 {newest}, {j}')}, {HISTORY - 1}")
+        for j in range(self.kept):
+            place = c.let(f"and i64 {c.let(f'sub i64 {newest}, {j}')}, {self.kept - 1}")
             rows.append(c.at(self.ring, c.let(f"mul i64 {place}, {len(self.iterated)}"), c.real))
         return rows
 
     def _write_history(self, mask: str) -> None:
-        """The ring in the carry's order. The scalar run predicts affine unknowns by the latest, too: four equal rows."""
+        """The ring in the carry's order. The scalar run predicts affine unknowns by the latest, too: equal rows."""
         c, (start, _), n = self.code, self.layout.carry["history"], self.layout.z
         for j, row in enumerate(self._history()):
             for i, column in enumerate(self.iterated):
-                self._scatter(c.load(c.at(row, i, c.real)), self.in_carry, start + j * n + column, "double", mask)
+                self.code.scatter(c.load(c.at(row, i, c.real)), self.in_carry, start + j * n + column, "double", mask)
             for column, slot in self.affine.items():
-                self._scatter(c.load(slot), self.in_carry, start + j * n + column, "double", mask)
+                self.code.scatter(c.load(slot), self.in_carry, start + j * n + column, "double", mask)
 
     def kind(self, name: str) -> str:
         return self.code.whole if name in self.own else "i64"
@@ -181,22 +163,28 @@ class LaneFrame(Frame):
         return [found[column] for column in range(self.layout.z)]
 
     def extrapolate(self, weights: Sequence[str]) -> None:
-        """Of what is iterated; the others start from their latest solution."""
+        c, add = self.code, f"fadd contract {self.code.real}"
+        for past, column in self._begin_prediction():
+            terms = [c.let(f"fmul contract {c.real} {w}, {x}") for w, x in zip(weights, past, strict=False)]
+            c.store(functools.reduce(lambda a, b: c.let(f"{add} {a}, {b}"), reversed(terms)), self.z[column])
+
+    def extrapolate_refined(self) -> None:
+        for past, column in self._begin_prediction():
+            self.code.store(refined(self.code, self.code.width, past), self.z[column])
+
+    def _begin_prediction(self) -> Iterator[tuple[list[str], int]]:
+        """(solutions, newest first; index) of what is iterated; the others start from their latest solution."""
         c, history = self.code, self._history()
-        for i, column in enumerate(self.iterated):
-            value = None
-            for j in reversed(range(HISTORY)):
-                term = c.let(f"fmul contract {c.real} {weights[j]}, {c.load(c.at(history[j], i, c.real))}")
-                value = c.let(f"fadd contract {c.real} {value}, {term}") if value else term
-            c.store(value or "", self.z[column])
         for column, slot in self.affine.items():
             c.store(c.load(slot), self.z[column])
+        for i, column in enumerate(self.iterated):
+            yield [c.load(c.at(row, i, c.real)) for row in history], column
 
     def remember(self) -> None:
         c = self.code
         if not self.once:
             more = c.let(f"add i64 {c.load(self.newest, 'i64')}, 1")
-            c.store(c.let(f"and i64 {more}, {HISTORY - 1}"), self.newest, "i64")
+            c.store(c.let(f"and i64 {more}, {self.kept - 1}"), self.newest, "i64")
         row = self._history()[0]
         for i, column in enumerate(self.iterated):
             c.store(c.load(self.w[column]), c.at(row, i, c.real))
@@ -209,7 +197,7 @@ class LaneFrame(Frame):
         at = c.let(f"getelementptr double, <{c.width} x ptr> {self.in_rows}, i64 {start}")
         alive = c.load(self.alive, c.truth)
         for i, value in enumerate(values):
-            self._scatter(value, at, i, "double", alive)
+            self.code.scatter(value, at, i, "double", alive)
 
     def begin_iteration(self) -> None:
         c = self.code
@@ -235,6 +223,29 @@ class LaneFrame(Frame):
 
     def require_convergence(self, small: str) -> None:
         self.settled = self.code.both(self.settled, small)
+
+    def finish(self, small: str, tiny: str, close: str, last: LastUpdate) -> None:
+        """A lane that has ended by a chord does so again in every lap of the others, bit by bit, and counts it once."""
+        c, chord, ended = self.code, self.code.name("chord"), self.code.name("ended")
+        last.keep()
+        c.store("zeroinitializer", self.chord, c.truth)
+        done, limit = c.load(self.iterations, c.whole), c.broadcast(self.fixed["limit"], "i64")
+        fewer = c.either(c.let(f"icmp slt {c.whole} {done}, {limit}"), c.negated(c.load(self.going, c.truth)))
+        tiny = c.either(tiny, c.both(small, c.negated(fewer)))
+        tried = c.both(c.both(self.good, c.negated(tiny)), c.both(close, fewer))
+        c.fork(c.some(tried), chord, ended)
+        c.label(chord)
+        taken = c.both(tried, last.tried())
+        last.take(taken)
+        c.store(taken, self.chord, c.truth)
+        counted = c.counted(c.both(taken, c.load(self.going, c.truth)))
+        c.store(c.let(f"add {c.whole} {c.load(self.iterations, c.whole)}, {counted}"), self.iterations, c.whole)
+        c.label(ended)
+        self.settled = c.both(self.settled, c.either(tiny, c.load(self.chord, c.truth)))
+
+    def conclude(self, last: LastUpdate) -> None:
+        c, report = self.code, last.report()
+        c.store(c.select(c.load(self.chord, c.truth), c.load(self.size), report), self.size)
 
     def repeat(self, z: Sequence[str], w: Sequence[str]) -> None:
         """Those that have settled stay where they are while others go on, up to the limit."""
@@ -277,11 +288,11 @@ class LaneFrame(Frame):
         out = c.load(self.out, c.truth)
         for name, slots in self.part.items():
             for i, slot in enumerate(slots):
-                self._scatter(c.load(slot), self.in_carry, self.layout.carry[name][0] + i, "double", out)
+                self.code.scatter(c.load(slot), self.in_carry, self.layout.carry[name][0] + i, "double", out)
         self._write_history(out)
         for name in (*self.shared, *self.own):
             value = self.count(name) if name in self.own else c.broadcast(self.count(name), "i64")
-            self._scatter(value, self.in_count, COUNTED.offset(name), "i64", out)
+            self.code.scatter(value, self.in_count, COUNTED.offset(name), "i64", out)
         left = c.both(c.load(self.alive, c.truth), c.negated(out))
         c.store(left, self.alive, c.truth)
         c.fork(c.some(left), "step", "end")

@@ -15,6 +15,8 @@ from dalembert.native.graph.simplify import gather_factors, replaced, share_reci
 from dalembert.native.stepper.step import Translated
 from dalembert.native.trace.partition import Part, split
 
+CHORD = 1.75  # times the operations of a chord that an update has at least, where chords are tried
+SINE = 10  # operations of a sine or cosine
 LARGEST_WRITTEN = 12_000  # operations of an elimination that is written out; beyond it the loops of the pivoted solver
 
 
@@ -75,7 +77,8 @@ class GraphOutputs:
     there is none; affine_…: that of the others, with the first in z. Updates are in the order of the plan's sorted columns.
 
     size: largest scaled residual of what is iterated. following: its update from another point, with this Jacobian, of F
-    there, `again`; empty if it is not asked for. The others are as in Translated.
+    there, `again`, and following_size the size of that residual; empty where one solution is enough. The others are as in
+    Translated.
     """
 
     f: list[int]
@@ -88,6 +91,7 @@ class GraphOutputs:
     affine_pivots: list[int]
     size: list[int]
     following: list[int]
+    following_size: list[int]
     guess: list[int]
     scale: list[int]
     new_q: list[int]
@@ -104,6 +108,11 @@ class GraphOutputs:
     stop: list[int]
     law: list[int]
     new_reduced: list[int]
+
+    @property
+    def ends_with_chord(self) -> bool:
+        """Whether the last update is found with the Jacobian of the one before."""
+        return bool(self.following_size)
 
     def compensated(self, g: Graph) -> list[int]:
         """The unknowns of which is kept what rounding cuts off."""
@@ -138,9 +147,13 @@ def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
     new = dict(zip(step.new_s, new_s, strict=True))
     rows = sorted(plan.nonlinear.rows) if plan else range(n)
     size = scaled_residual(g, [f[i] for i in rows], jacobian[list(rows)])
+    following = _following(step, jacobian, plan)
+    chord = plan is not None and not plan.judged and worth_a_chord(step, f, [*update, *check], following)
+    again = g.vector("again", len(f))[list(rows)].tolist() if chord else []
     parts = GraphOutputs(
         f=f, jacobian=jacobian.ravel().tolist(), update=update, check=check, pivots=pivots, affine_update=affine[0],
-        affine_check=affine[1], affine_pivots=affine[2], size=[size], following=_following(step, jacobian, plan),
+        affine_check=affine[1], affine_pivots=affine[2], size=[size], following=following,
+        following_size=[scaled_residual(g, again, jacobian[list(rows)])] if again else [],
         guess=step.guess, scale=step.scale, new_q=step.new_q, new_q_compensation=step.new_q_compensation, new_s=new_s,
         new_s_compensation=new_s_compensation, multipliers=step.multipliers, force=step.force,
         new_velocity=replaced(g, step.new_velocity, new), turned=replaced(g, [step.turned], new),
@@ -171,11 +184,23 @@ def _solution(
 
 
 def _following(step: Translated, jacobian: np.ndarray, plan: Plan | None) -> list[int]:
-    if plan is None or not plan.judged:
+    if plan is None or plan.once:
         return []
     again = step.graph.vector("again", len(step.f)).tolist()
     found = eliminate(step.graph, again, jacobian, plan.nonlinear, step.level, plan.growth)
     return [found.update[j] for j in sorted(found.update)]
+
+
+def worth_a_chord(step: Translated, f: list[int], update: list[int], following: list[int]) -> bool:
+    """Whether an update with the Jacobian of the one before has so few operations that it may also be tried in vain."""
+    g = step.graph
+
+    def operations(nodes: list[int]) -> int:
+        iterated = (g.nodes[i][0] for i in reached(g, nodes) if step.level(i) == 2)
+        return sum(SINE if op in ("sin", "cos") else op not in ("const", "var") for op in iterated)
+
+    solved = [i for i in reached(g, following) if step.depend.on(i, "again")]
+    return bool(following) and operations(update) > CHORD * (operations(f) + len(solved))
 
 
 def _increments(step: Translated) -> tuple[list[int], list[int]]:

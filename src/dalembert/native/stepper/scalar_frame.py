@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalembert.native.llvm.builder import real
-from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout
-from dalembert.native.stepper.frame import Frame
+from dalembert.native.stepper.arrays import COUNTED, HISTORY, SINCE, Layout, kept
+from dalembert.native.stepper.frame import Frame, LastUpdate, refined
 from dalembert.native.stepper.linear_systems import GraphOutputs, Plan
 from dalembert.native.stepper.step import Translated
 from dalembert.outcome import Outcome
@@ -102,10 +102,24 @@ class ScalarFrame(Frame):
             latest = c.let(f"fmul contract double {weights[0]}, {c.load(w)}")
             c.store(c.let(f"fadd contract double {latest}, {c.load(c.at(self.part['partial'], i))}"), z)
 
+    def extrapolate_refined(self) -> None:
+        """In vectors, too: of each the latest is put together from registers."""
+        c, n = self.code, self.layout.z
+        for start, width in c.chunks(n):
+            kind, w = "double" if width == 1 else f"<{width} x double>", self.loaded(self.w[start : start + width])
+            past = [c.load(c.at(self.part["history"], j * n + start), kind) for j in range(1, kept(1))]
+            whole = w[0] if width == 1 else "poison"
+            for i, x in enumerate(w if width > 1 else []):
+                whole = c.let(f"insertelement {kind} {whole}, double {x}, i64 {i}")
+            found = refined(c, width, [whole, *past])
+            for i in range(width):
+                z = found if width == 1 else c.let(f"extractelement {kind} {found}, i64 {i}")
+                c.store(z, self.z[start + i])
+
     def remember(self) -> None:
         """The older ones move on, if they are read again."""
         c, n, past = self.code, self.layout.z, self.part["history"]
-        for j in reversed(range(1, 1 if self.once else HISTORY)):
+        for j in reversed(range(1, 1 if self.once else kept(self.stages.number))):
             for start, width in c.chunks(n):
                 kind = f"<{width} x double>"
                 c.store(c.load(c.at(past, (j - 1) * n + start), kind), c.at(past, j * n + start), kind)
@@ -136,6 +150,26 @@ class ScalarFrame(Frame):
 
     def require_convergence(self, small: str) -> None:
         self._go_on(small, "again")
+
+    def finish(self, small: str, tiny: str, close: str, last: LastUpdate) -> None:
+        c, here = self.code, [self.code.name(x) for x in ("small", "large", "chord", "taken", "ended")]
+        more = c.let(f"icmp slt i64 {c.load(self.iterations, 'i64')}, {self.count('limit')}")
+        c.fork(c.either(tiny, c.both(small, c.negated(more))), here[0], here[1])
+        c.label(here[0])
+        last.keep()
+        c.store(last.report(), self.size)
+        c.go(here[4])
+        c.label(here[1])
+        c.fork(c.both(close, more), here[2], "again")
+        c.label(here[2])
+        c.fork(last.tried(), here[3], "again", True)
+        c.label(here[3])
+        self.count_iteration()
+        last.take(None)
+        c.label(here[4])
+
+    def conclude(self, last: LastUpdate) -> None:
+        """Both ways of `finish` have stored all."""
 
     def repeat(self, z: Sequence[str], w: Sequence[str]) -> None:
         """The block "again", where pivoted.py writes it, has been gone to."""

@@ -111,6 +111,7 @@ class Stages:
     def row(self, known: str) -> str:
         """Address of the weights of the prediction with so many known solutions."""
         c = self.code
+        known = c.call("i64", "llvm.smin.i64", ("i64", known), ("i64", str(HISTORY)))
         if self.number > 1:
             known = c.let(f"add i64 {known}, {c.let(f'mul i64 {self.now}, {HISTORY + 1}')}")
         return c.at("@weights", c.let(f"mul i64 {known}, {HISTORY}"))

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from dalembert.native.llvm.builder import module
 from dalembert.native.llvm.emit import Values
-from dalembert.native.stepper.arrays import HISTORY, SINCE
-from dalembert.native.stepper.convergence import judgement, keep_compensation
+from dalembert.native.stepper.arrays import HISTORY, LONG_HISTORY, SINCE, kept
+from dalembert.native.stepper.convergence import Chord, is_close, is_tiny, judgement, keep_compensation, next_update
 from dalembert.native.stepper.frame import Frame
 from dalembert.native.stepper.linear_systems import Plan
 from dalembert.native.stepper.pivoted import Pivoted
@@ -90,7 +90,8 @@ class StepCode:
         c.label("sampled")
 
     def _predict(self, values: Values) -> None:
-        """z extrapolated through the last steps, by a polynomial of degree up to 3; the guess before the first.
+        """z extrapolated through the last steps, by a polynomial of degree up to 3, or 7 where that is the better one; the
+        guess before the first.
 
         Where one linear solution is enough it does not matter where it starts from: the guess, and no history.
         """
@@ -104,6 +105,12 @@ class StepCode:
         f.store(f.z, self.emit(self.outputs.guess, dict(values)))
         c.go("iterate.start")
         c.label("extrapolate")
+        if kept(f.stages.number) == LONG_HISTORY:
+            c.fork(c.let(f"icmp eq i64 {known}, {LONG_HISTORY}"), "refine", "begin.extrapolate", True)
+            c.label("refine")
+            f.extrapolate_refined()
+            c.go("iterate.start")
+            c.label("begin.extrapolate")
         row = f.stages.row(known)
         f.extrapolate([c.splat(c.load(c.at(row, j), "double")) for j in range(HISTORY)])
         c.label("iterate.start")
@@ -127,19 +134,24 @@ class StepCode:
         f, c, out, iterated = self.frame, self.code, self.outputs, sorted(plan.nonlinear.columns)
         *update, check = self.emit([*out.update, *out.check], inner)
         self._check(plan, update, f.trusted(check))
-        w = list(z)
-        for j, x in zip(iterated, update, strict=True):
-            w[j] = c.minus(z[j], x)
+        last = Chord(f, plan, inner, values, z=z, first=dict(zip(iterated, update, strict=True)))
+        w = last.w
         f.store(f.w, w)
         if not plan.once:
-            small, near = judgement(f, values, dict(zip(iterated, update, strict=True)), w)
+            small, near = judgement(f, values, last.first, w)
             f.note_divergence(near)
-            f.require_convergence(small)
+            if out.ends_with_chord:
+                f.finish(small, *(test(f, values, last.first, w) for test in (is_tiny, is_close)), last)
+            else:
+                f.require_convergence(small)
             if plan.judged:
-                following = self._following(plan, inner, values, w)
-                f.require_convergence(judgement(f, values, dict(zip(iterated, following, strict=True)), w)[0])
+                f.require_convergence(judgement(f, values, next_update(f, plan, inner, values, w)[0], w)[0])
             f.repeat(z, w)
-        keep_compensation(f, z, dict(enumerate(w)), dict(zip(iterated, update, strict=True)))
+        if out.ends_with_chord:
+            f.conclude(last)
+            w = f.loaded(f.w)
+        else:
+            last.keep()
         known = dict(values)
         if plan.affine.rows:
             self._solve_affine(plan, known, w)
@@ -151,14 +163,6 @@ class StepCode:
         c = self.code
         check = c.plus(check, c.vanishing(update))
         self.frame.require_solution(c.compare("ole", check, c.constant(plan.growth)))
-
-    def _following(self, plan: Plan, inner: Values, values: Values, w: Sequence[str]) -> list[str]:
-        """The next update, from w, with the Jacobian at z, where `inner` is: what jumps between them is seen in it."""
-        there, again, rows = dict(values), dict(inner), sorted(plan.nonlinear.rows)
-        self.frame.emitter.bind(there, "z", w)
-        f = self.emit([self.outputs.f[i] for i in rows], there)
-        again |= {self.frame.step.graph.variable("again", i): value for i, value in zip(rows, f, strict=True)}
-        return self.emit(self.outputs.following, again)
 
     def _solve_affine(self, plan: Plan, known: Values, w: Sequence[str]) -> None:
         """The unknowns that follow linearly from the others, starting from the predicted ones."""
@@ -236,7 +240,7 @@ class StepCode:
         if whole or not f.once:
             f.remember()
         more = c.let(f"add i64 {f.count('known')}, 1")
-        f.set_count("known", c.call("i64", "llvm.smin.i64", ("i64", more), ("i64", str(HISTORY))))
+        f.set_count("known", c.call("i64", "llvm.smin.i64", ("i64", more), ("i64", str(kept(f.stages.number)))))
         f.add("k", "1")
         f.stages.advance(whole)
 

@@ -17,10 +17,11 @@ def report(f: Frame, plan: Plan, inner: Values, known: Values) -> None:
     """Scaled residual, sign and size of the determinant of the last evaluation, from the written-out elimination.
 
     inner: values at the iterate; known: those at the solution of the nonlinear unknowns. Where one evaluation solves
-    them, what is left is not evaluated: it counts as zero.
+    them, what is left is not evaluated: it counts as zero. Where the iteration ends with a chord its residual is known.
     """
     c, out, emit = f.code, f.outputs, f.emitter.emit
-    c.store(c.constant(0.0) if plan.once else emit(out.size, inner, fast=True)[0], f.size)
+    if not out.ends_with_chord:
+        c.store(c.constant(0.0) if plan.once else emit(out.size, inner, fast=True)[0], f.size)
     if not out.factor:
         pivots = [*emit(out.pivots, inner), *emit(out.affine_pivots, known)]
         c.store(determinant_sign(c, pivots, plan.parity), f.sign)

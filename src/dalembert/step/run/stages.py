@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Solve
-from dalembert.native.stepper.arrays import HISTORY, LEAP
+from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, REFINEMENT, SMOOTH
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Call, solve_step
@@ -36,9 +36,17 @@ def extrapolation(program: StepProgram) -> np.ndarray:
 
 
 def prediction(program: StepProgram, stage, point: Moving | RunState, t, h) -> Float[Array, "z"]:
-    """z extrapolated through the last stages; the program's guess before the first."""
-    weights = jnp.asarray(extrapolation(program))[stage, point.known]
-    return jnp.where(point.known > 0, weights @ point.history, program.guess(point.q, point.s, t, h))
+    """z extrapolated through the last stages; the program's guess before the first.
+
+    Where steps are equal a component that proves smooth goes through the last eight.
+    """
+    weights = jnp.asarray(extrapolation(program))[stage, jnp.minimum(point.known, HISTORY)]
+    found = weights @ point.history[:HISTORY]
+    if point.history.shape[0] == LONG_HISTORY:
+        excess, seventh, *fourth = jnp.asarray(REFINEMENT) @ point.history
+        smooth = jnp.abs(seventh) <= SMOOTH * jnp.maximum(*map(jnp.abs, fourth))
+        found = jnp.where((point.known == LONG_HISTORY) & smooth, found + excess, found)
+    return jnp.where(point.known > 0, found, program.guess(point.q, point.s, t, h))
 
 
 def leaps(before, after):
@@ -53,7 +61,7 @@ class Moving(NamedTuple):
     q: Float[Array, "n"]
     compensation: Float[Array, "n"]
     s: Float[Array, "k"]
-    history: Float[Array, "4 z"]
+    history: Float[Array, "kept z"]
     known: Int[Array, ""]
     code: Int[Array, ""]
     iterations: Int[Array, ""]
@@ -105,7 +113,7 @@ def _solved(program: StepProgram, step_options: StepOptions, held_force, moving:
         compensation=(q - moving.q) - total,
         s=s,
         history=jnp.concatenate([z[None], moving.history[:-1]]),
-        known=jnp.minimum(moving.known + 1, HISTORY),
+        known=jnp.minimum(moving.known + 1, moving.history.shape[0]),
         code=code,
         iterations=moving.iterations + info.iterations,
         max_iterations=jnp.maximum(moving.max_iterations, info.iterations),

@@ -12,7 +12,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from dalembert.algebra import Newton
-from dalembert.native.stepper.arrays import HISTORY
+from dalembert.native.stepper.arrays import kept
 from dalembert.numbers import as_flag, as_function, is_traced, whole_number
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.branch import Branch, call_system
@@ -94,7 +94,7 @@ class RunState(NamedTuple):
     compensation: Float[Array, "n"]  # of rounding: what the next increment of q is to be lessened by
     s: Float[Array, "k"]
     k: Int[Array, ""]
-    history: Float[Array, "4 z"]
+    history: Float[Array, "kept z"]
     known: Int[Array, ""]
     held_force: Float[Array, "n"]
     sign: Float[
@@ -128,7 +128,9 @@ def initial_state(prepared: Prepared, t, h, reduced: Any) -> RunState:
         compensation=xp.zeros_like(q),
         s=s,
         k=xp.asarray(program.starting_nodes, dtype=int),
-        history=xp.concatenate([(lax.stop_gradient(z) if xp is jnp else z)[None], xp.zeros((HISTORY - 1, z.shape[0]))]),
+        history=xp.concatenate(
+            [(lax.stop_gradient(z) if xp is jnp else z)[None], xp.zeros((kept(len(program.weights)) - 1, z.shape[0]))]
+        ),
         known=xp.asarray(0 if expected is None else 1, dtype=int),
         held_force=xp.zeros_like(q),
         sign=xp.zeros(sides(program.weights), dtype=float),

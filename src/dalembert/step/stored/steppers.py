@@ -9,7 +9,7 @@ import numpy as np
 
 from dalembert.native import COUNTED, COUNTS, counts
 from dalembert.native.chunks import CODE, FIRST, LAST, UNTIL, K, ended, paced
-from dalembert.native.stepper.arrays import HISTORY
+from dalembert.native.stepper.arrays import kept
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.native import BOTH, columns_of, compiled, empty_rows, packed, told, unpacked
@@ -84,7 +84,7 @@ class MachineChunks:
         found, own = (dict(zip(COUNTS, x.tolist(), strict=True)) for x in (state["count"], self._count))
         k, saved, every = found["k"], found["saved"], own["every"]
         sound = (
-            own["first"] <= k <= own["last"] and 0 <= found["known"] <= HISTORY and 0 <= saved <= k
+            own["first"] <= k <= own["last"] and 0 <= found["known"] <= kept(self._code.layout.stages) and 0 <= saved <= k
             and found["target"] == min((saved // every + 1) * every, own["last"]) and found["code"] in set(Outcome)
         )  # fmt: skip
         if not sound:
