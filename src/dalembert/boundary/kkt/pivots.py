@@ -26,7 +26,7 @@ def pivots_of(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
     if _OWN.get():
         return _pivots(kkt, z)
     walk = Walk()
-    sizes = kkt.blocks, kkt.units[kkt.blocks // 2].tobytes(), math.frexp(kkt.curvature)[1]
+    sizes = kkt.blocks, np.frexp(kkt.units[kkt.blocks // 2])[1].tobytes(), math.frexp(kkt.curvature)[1]
     key = walk.of(kkt.assembly.key), sizes
     known = _PIVOTS.get(key) if walk.lasting else None
     return (known or _PIVOTS.put(key, (_pivots(kkt, z),)))[0]
