@@ -61,10 +61,12 @@ check: format lint types  ## format the code, then lint and type-check it
 
 format: $(VENV)/.with-dev  ## format the code and apply the linter's safe fixes
 	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff format --quiet --config docs/ruff.toml README.md
 	$(BIN)/ruff check --quiet --fix --exit-zero .
 
 lint: $(VENV)/.with-dev  ## check format and lint rules, change nothing
 	$(BIN)/ruff format --check --output-format=concise .
+	$(BIN)/ruff format --check --output-format=concise --config docs/ruff.toml README.md
 	$(BIN)/ruff check --output-format=concise .
 
 types: $(VENV)/.with-dev  ## type-check src

@@ -1,8 +1,10 @@
 """How the tests compile: XLA's quick way, and programs shared by the test processes; and that Ctrl-C can be pressed."""
 
+import contextlib
 import gc
 import os
 import signal
+import threading
 from pathlib import Path
 
 # Most of the suite's time is XLA's: many programs, each run a few times. The emitters without MLIR and level 0 compile in
@@ -13,6 +15,8 @@ os.environ.setdefault("XLA_FLAGS", FAST)
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+from jax._src.interpreters import mlir  # noqa: E402
+from jax._src.lib.mlir import ir  # noqa: E402
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "jax"
 
@@ -20,8 +24,26 @@ jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
+_make_context, _made, TURNS = mlir.make_ir_context, threading.local(), 200
+
+
+def _context_used_again():
+    """JAX loads all dialects of MLIR into a new context for each of thousands of programs, a sixth of a small one's time.
+
+    Not while another program is lowered: what is cloned would go into that one, if the context were the same.
+    """
+    with contextlib.suppress(ValueError):  # which older versions raise where there is none
+        if ir.Context.current is not None:
+            return _make_context()
+    turn, context = getattr(_made, "last", (TURNS, None))
+    _made.last = (1, _make_context()) if turn >= TURNS else (turn + 1, context)
+    return _made.last[1]
+
+
+mlir.make_ir_context = _context_used_again
+
 # JAX makes hundreds of thousands of objects for a program, few of them garbage: Python searches them less often.
-gc.set_threshold(50_000, 20, 50)
+gc.set_threshold(100_000, 30, 50)
 
 # In the background of a shell Ctrl-C is ignored, by its children too: the tests that press it would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

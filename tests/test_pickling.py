@@ -194,6 +194,7 @@ CHOICES = [
     *(da.Central(), da.Beta(0.3)),
     *(da.Nearest("previous", (0,)), da.Least(norm), da.Avoid(norm), da.Avoid()),
     da.SampledFeedback(damping, every=3),
+    *(da.Varying(0.1), da.Varying(0.1, norm)),
     *(da.Holonomic(circle), da.Nonholonomic(skate, reactions=across), da.Lyapunov(norm, norm, [0.0, 1.0])),
     *(manifolds.Chart(shape), manifolds.Embedded(sphere, shape), manifolds.rotations((1.0, 2.0, 3.0))),
     da.Nodes(np.eye(2)),
@@ -263,6 +264,7 @@ NAMELESS = {
     "DiscreteSystem.reactions, <lambda>": lambda: da.DiscreteSystem.nonholonomic(action, rolling, lambda q: directions(q)),
     "Least.function, <lambda>": lambda: da.Least(lambda q, v: q @ q),
     "SampledFeedback.law, <lambda>": lambda: da.SampledFeedback(lambda q, v: -v),
+    "Varying.density, <lambda>": lambda: da.Varying(0.1, lambda q, v: q @ q),
     "Chart.metric, <lambda>": lambda: manifolds.riemannian_spline(manifolds.Chart(lambda q: jnp.eye(2)), 2),
 }
 

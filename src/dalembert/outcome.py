@@ -17,7 +17,8 @@ class Outcome(enum.IntEnum):
         NOT_FINITE: a function of the system returned NaN or infinity.
         LEFT_DOMAIN: the state left the domain given by domain=.
         INFEASIBLE: no path near the guess satisfies the constraints with the given ends.
-        NO_POSITIVE_STEP: free steps: the energy equation has no positive next step near the last one.
+        NO_POSITIVE_STEP: free steps: the energy equation has no positive next step near the last one; steps of varying
+            length: their density is not positive, or so large that the time stands still.
         ALTERNATING: the multipliers alternate from node to node and are no function of time.
         CROSSED: the equations became singular on the way to the next node, and no factor explains it.
         UNBOUNDED: what is to be minimal has fallen far below the sizes of the problem, and still falls.
@@ -80,8 +81,9 @@ _MESSAGES = {
         "(multistart draws several)"
     ),
     Outcome.NO_POSITIVE_STEP: (
-        "the energy equation has no positive next step near the last one, as at a turning point of the motion. Go on from "
-        "here with fixed steps"
+        "there is no positive next step. Of free steps: the energy equation has none near the last one, as at a turning "
+        "point of the motion. Of steps of varying length: their density is not positive, or so large that the time stands "
+        "still, as at a collision; give a shorter first step, or another density. Fixed steps go on from here"
     ),
     Outcome.ALTERNATING: (
         "the multipliers alternate from node to node and are no function of time, although the equations hold: a constraint "

@@ -282,6 +282,11 @@ PAIRS = {"system": DISCRETE, "nodes": [PLACE, [0.1, 0.1]]}
 JETS = {"system": VAKONOMIC, "jets": [PLACE, [1.0, 0.0]], "multipliers": [[0.5]]}
 SWEPT_PAIRS = {"system": PUSHED, "nodes": PAIRS["nodes"], "values": {"m": [1.0, 2.0]}}
 SWEPT_JETS = {"system": WEIGHED, "jets": JETS["jets"], "multipliers": [[0.5]], "values": {"m": [1.0, 2.0]}}
+BETWEEN_ENDS = {"system": STRAIGHT, "initial": (PLACE,), "final": ([1.0, 1.0],), "values": {"final.0": [0.5]}, "T": 1.0,
+                "steps": 5}  # fmt: skip
+BETWEEN = {"initial": "end", "final": "end", "through": "through", "T": "positive", "bounds": "bounds or None",
+           "inequalities": "function or None", "guess": "rows or None", "scales": "vector or None", "seek": "word",
+           "method": "word", "certify": "flag", "times": ELSEWHERE}  # fmt: skip
 ROLLS = {"system": ROLLING, "q0": PLACE, "v0": [1.0, 0.0]}
 AT = {"system": FREE, "q": PLACE, "v": [1.0, 1.0]}
 RUN = {"h": 0.1, "steps": 4, "backend": "jax"}
@@ -299,7 +304,8 @@ M, F = da.measure, da.manifolds
 
 # name: function, arguments with which it succeeds, and what an argument is where its name does not tell
 CALLS = {
-    "simulate": (da.simulate, STATE | RUN, NONE_OF_THEM),
+    "simulate": (da.simulate, STATE | RUN, NONE_OF_THEM | {"until": ELSEWHERE}),
+    "simulate until": (da.simulate, STATE | {"h": da.Varying(0.1), "until": 1.0}, {"until": "number"}),
     "prepare": (da.prepare, {"system": FREE, "h": 0.1, "backend": "jax"}, {"h": "step"}),
     "PreparedRun": (lambda q0, v0, steps, t0, throw: READY(q0, v0, steps, t0=t0, throw=throw),
                     {"q0": PLACE, "v0": [1.0, 1.0], "steps": 4, "t0": 0.0, "throw": True}, {}),
@@ -310,7 +316,10 @@ CALLS = {
     "ensemble of a discrete system": (da.ensemble, PAIRS | {"nodes": [PAIRS["nodes"]] * 2, **RUN}, {"nodes": "rows"}),
     "ensemble of a flow": (da.ensemble, JETS | {"jets": [JETS["jets"]] * 2, **RUN}, {"jets": "rows", "multipliers": "rows"}),
     "sweep": (da.sweep, STATE | {"system": NAMES, "q0": PLACE, "values": {"m": [1.0, 2.0]}, **RUN},
-              NONE_OF_THEM | {"values": "swept"}),
+              NONE_OF_THEM | {"values": "swept", "max_iterations": "count or None"} | dict.fromkeys(BETWEEN, ELSEWHERE)),
+    "sweep of problems": (da.sweep, BETWEEN_ENDS, BETWEEN),
+    "sweep at times": (da.sweep, BETWEEN_ENDS | {"T": None, "steps": None, "times": [0.0, 0.5, 1.0]},
+                       {"times": "times or None"}),
     "sweep of a discrete system": (da.sweep, SWEPT_PAIRS | RUN, {"nodes": "rows"}),
     "sweep of a flow": (da.sweep, SWEPT_JETS | RUN, {"jets": "rows", "multipliers": "rows"}),
     "run_statistics": (da.run_statistics, {"value": lambda study: study.reduced}, {"value": "function"}),
@@ -429,6 +438,7 @@ CALLS = {
         da.energy_shaping, REGION | {"system": SADDLE, "Q": np.eye(4), "R": [[1.0]]},
         {"actuated": "rows", "at": "vector", "reach": "vector", "Q": "rows", "R": "rows", "nodes": "count"}),
     "SampledFeedback": (da.SampledFeedback, {"law": free}, {}),
+    "Varying": (da.Varying, {"first": 0.1}, {"first": "step", "density": "function or None", "span": "positive or None"}),
     "Nodes": (da.Nodes, {"q": [PLACE]}, {"q": "rows"}),
     "On": (da.On, {"psi": free}, {"psi": "function"}),
     "Periodic": (da.Periodic, {"shift": PLACE}, {"shift": ELSEWHERE}),
@@ -525,6 +535,7 @@ RIGHT = {
     ("measure.energy", "system"): {"problem"},
     ("manifolds.ellipsoid", "axes"): {"vector"},
     ("solve", "bounds"): {"dict"},  # none at all
+    ("sweep of problems", "bounds"): {"dict"},
     ("mpc", "bounds"): {"dict", "a control"},
     ("solve_batch", "bounds"): {"dict"},
     ("multistart", "bounds"): {"dict"},

@@ -1,6 +1,7 @@
 """The command line: what it prints and writes, and its exit codes: 0, 1 for a run that fails, 2 for bad input."""
 
 import errno
+import json
 import os
 import re
 import tempfile
@@ -313,3 +314,33 @@ def test_a_sweep_goes_on_in_its_store(tmp_path):
     assert {file: file.stat().st_mtime_ns for file in store.glob("*/c.*")} == before
     assert da.load(store).sel(q0=1.0).steps == 10
     assert "values['q0']: the sweep in the store has others" in call(*words[:2], "--set", "q0=0.5,1,2", *words[4:], code=2)
+
+
+PROBLEM_FILE = """
+import dalembert as da
+from dalembert.gallery import BoundaryEntry
+
+mass = da.System(lambda q, v, p: 0.5 * p["m"] * v @ v, coordinates=("x",), parameters={"m": 1.0})
+plan = da.OptimalControl(mass, cost=lambda q, v, u, p: u @ u, actuated=0)
+ends = {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0]), "T": 1.0, "bounds": {"u": (-30.0, 30.0)}}
+move = BoundaryEntry("move", title="Move", formula="u^2", source="none", problem=plan, boundary=ends, steps=20)
+"""
+
+
+def test_a_sweep_of_a_problem_prints_its_costs(folder):
+    """12 m² x²/T³ /(1 + 2/N²); a force of 3 cannot do it in the time 1."""
+    (folder / "moves.py").write_text(PROBLEM_FILE)
+    words = ("sweep", "moves.py:move", "--set", "final.x=0.5,1", "--set", "T=1:2:2", "--set", "m=2")
+    record = json.loads(call(*words, "--save", "moves.zarr", "--plot", "moves.png", "--json"))
+    wanted = np.array([[0.25], [1.0]]) * 48 / np.array([1.0, 8.0]) / (1 + 2 / 20**2)
+    np.testing.assert_allclose(record["value"], wanted, rtol=1e-6)
+    assert (record["axes"], record["value_of"], record["steps"]) == (["final_x", "T"], "cost", 20)
+    before = {file: file.stat().st_mtime_ns for file in (folder / "moves.zarr").glob("*/c.*")}
+    assert "success: 4" in call(*words, "--save", "moves.zarr")
+    assert {file: file.stat().st_mtime_ns for file in (folder / "moves.zarr").glob("*/c.*")} == before
+    told = " ".join(call(*words[:2], "--set", "bounds.u=3,30").split())
+    assert "infeasible: 1, success: 1" in told
+    assert "infeasible: no motion near the guess joins these ends" in told
+    assert "2 problems" in call(*words[:2], "--set", "bounds.u=1,2", code=1)
+    assert "--h: is for runs from initial data; moves.py:move is a boundary problem" in call(*words, "--h", 0.1, code=2)
+    assert "found 'y'; the coordinates are x" in call(*words[:2], "--set", "final.y=1,2", code=2)

@@ -64,6 +64,7 @@ def test_every_command_has_examples_that_run(printed):
         "run.png",
         "study.nc",
         "study.png",
+        "cost.png",
         "run.zarr",
         "beam.png",
         "run.html",
@@ -75,6 +76,8 @@ def test_every_command_has_examples_that_run(printed):
     assert "12 runs: 4 g_over_l × 3 q0" in next(
         text for words, text in answers.items() if words.startswith("sweep pendulum")
     )
+    told = next(text for words, text in answers.items() if words.startswith("sweep double_integrator"))
+    assert "16 problems: 4 T × 4 bounds_u" in told
     checked = answers["check nonholonomic_particle --steps 70"]
     assert "not integrable" in checked
     assert "the states lie in D" in checked

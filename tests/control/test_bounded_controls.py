@@ -159,6 +159,23 @@ def test_bounds_that_no_motion_meets_are_an_outcome_with_the_least_violation():
     np.testing.assert_allclose(least.u[:, 0], 3.0 * np.sign(0.5 - least.t), atol=0.2)
 
 
+def test_units_change_neither_a_solution_nor_the_way_to_it():
+    """Units that are no powers of two of each other, of mass, length and time: 23, 21 and 20 iterations instead of 22, or
+    INFEASIBLE, where typical sizes are rounded to powers of two."""
+    values, found = CART.system.parameters, []
+    for mass, length, time in ((1.0, 1.0, 1.0), (1e-3, 1e-3, 1.0), (0.7, 1 / 3, 1 / 60)):
+        force = mass * length / time**2
+        units = {"M": mass, "m": mass, "l": length, "g": length / time**2}
+        cart = CART.replace(**{name: values[name] / unit for name, unit in units.items()})
+        ends = {"initial": ([0.0, 0.0], [0.0, 0.0]), "final": ([1.0 / length, np.pi], [0.0, 0.0])}
+        s = da.solve(cart, **ends, T=2.0 / time, steps=40, bounds={"u": (-10.0 / force, 10.0 / force)}, certify=False)
+        found.append((int(s.statistics.iterations), float(s.cost) * force**2 * time))
+    (iterations, cost), *others = found
+    for there, other in others:
+        assert there == iterations
+        assert other == pytest.approx(cost, rel=1e-10)
+
+
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [

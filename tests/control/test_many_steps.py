@@ -6,7 +6,7 @@ import pytest
 import dalembert as da
 from dalembert.boundary.data.boundary_data import TimeGrid
 from dalembert.boundary.interior import rules
-from dalembert.boundary.kkt import linear
+from dalembert.boundary.kkt import linear, pivots
 from dalembert.boundary.newton.iterate import Termination
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, settings
@@ -58,7 +58,7 @@ def test_iterations_stay_those_of_machine_code(many):
 def test_a_nudge_belongs_to_the_number_of_steps(many):
     """Sizes of entries change with N², so that those of the problem that was solved first are of no use."""
     after = linear.LinearSolver(many.kkt, many.start.z).nudge
-    linear._PIVOTS.clear()
+    pivots._PIVOTS.clear()
     alone = linear.LinearSolver(many.kkt, many.start.z).nudge
     np.testing.assert_array_equal(after, alone)
 

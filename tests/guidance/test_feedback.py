@@ -219,9 +219,10 @@ def test_sampling_alone_changes_a_plan_to_second_order():
 def test_a_law_is_traced_and_pickled(regulated):
     law = pickle.loads(pickle.dumps(regulated))
     q, v = jnp.asarray(law.q[12] + 0.01), jnp.asarray(law.v[12])
-    assert float(jax.jit(lambda f, *x: f(*x))(law, 0.31, q, v)[0]) == pytest.approx(
-        float(regulated(0.31, q, v)[0]), abs=1e-12
-    )
+    for traced in (jax.jit(lambda *x: law(*x)), jax.jit(law)):
+        assert float(traced(0.31, q, v)[0]) == pytest.approx(float(regulated(0.31, q, v)[0]), abs=1e-12)
+    with pytest.raises(ValueError, match="q: found 1 numbers"):  # not one number for all coordinates
+        law(0.31, q[:1], v)
     slope = jax.grad(lambda x: law(0.3, x, v)[0])(q)
     np.testing.assert_allclose(slope, -law.K[12, 0, :2], rtol=1e-9)
 

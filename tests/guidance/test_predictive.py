@@ -137,3 +137,8 @@ def test_what_is_measured_is_read_by_name(swing_up):
         controller(REST, REST, 0.0)
     with pytest.raises(ValueError, match=r"^v: found nan"):
         controller(0.0, REST, [np.nan, 0.0])
+    controller(0.0, REST, REST)
+    for q, message in (([0.0], "q: found 1 numbers"), ([0.0, 0.0, 0.0], "q: found 3 numbers")):
+        with pytest.raises(ValueError, match=message):  # one number was taken for all coordinates, and a plan begun there
+            controller(0.1, q, REST)
+    assert len(controller.records) == 1

@@ -46,6 +46,7 @@ def test_the_law_and_its_derivatives_go_through_the_crossing():
 def test_parameters_are_arguments():
     assert LAW([0.7], [0.0], p={"g": 2.0})[0] == pytest.approx(by_hand(0.7, 0.0, 2.0), abs=1e-12)
     assert LAW.replace(g=2.0)([0.7], [0.1])[0] == pytest.approx(by_hand(0.7, 0.1, 2.0), abs=1e-12)
+    assert jax.jit(LAW)(jnp.array([0.7]), jnp.array([0.1]))[0] == pytest.approx(by_hand(0.7, 0.1), abs=1e-12)
 
 
 def test_the_plant_under_the_law_is_the_constrained_system(constrained):

@@ -7,7 +7,9 @@ import pytest
 
 from dalembert.algebra.jacobian import left_to_the_reader, value_and_jacobian
 from dalembert.native.assembly.function import compile_function, translated
-from dalembert.native.graph.derivative import SLOPES
+from dalembert.native.graph.derivative import SLOPES, along
+from dalembert.native.graph.evaluate import evaluate
+from dalembert.native.llvm.cache import CACHE
 
 RULES = {
     "add": lambda z, p: z[0] + z[1], "sub": lambda z, p: p[0] - z[1], "mul": lambda z, p: z[0] * z[1],
@@ -50,13 +52,20 @@ def both(function):
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule(name):
     function = RULES[name]
-    code = compile_function(both(function), np.zeros(2), np.zeros(2))
+    made = translated(both(function), np.zeros(2), np.zeros(2))
+    code, nodes = made.compiled(CACHE), made.results[0].ravel().tolist()
+    ahead = along(made.graph, nodes, *([made.graph.variable(x, i) for i in range(2)] for x in ("x0", "x1")))
     for z, p in POINTS:
         value, slope = code(np.array(z), np.array(p))
         z, p = jnp.array(z), jnp.array(p)
         wanted = function(z, p), jax.jacfwd(lambda x, p=p: function(x, p))(z)
         np.testing.assert_allclose(value, wanted[0], rtol=1e-13, atol=1e-14)
         np.testing.assert_allclose(slope, wanted[1], rtol=1e-12, atol=1e-13)
+        if not made.tracer.declared:
+            found = evaluate(
+                made.graph, ahead, {"x0": np.array(z), "x1": np.array(p), "captured": np.array(made.tracer.captured)}
+            )
+            np.testing.assert_allclose(found, np.ravel(slope @ p), rtol=1e-12, atol=1e-13)
 
 
 def test_every_operation_with_a_rule_is_compared():

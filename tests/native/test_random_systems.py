@@ -119,12 +119,6 @@ def jax_run(start: Start, steps: int = 1) -> RunState:
     return chunked_run(program, CHOICES, carry, Grid(ZERO, h, int(carry.k) + steps, steps))[0]
 
 
-def jax_step(start: Start) -> tuple[RunState, np.ndarray]:
-    """The carry after one step, and the Jacobian at its solution."""
-    after = jax_run(start)
-    return after, jacobian_at(start, after.history[0])
-
-
 @eqx.filter_jit
 def jacobian_at(start: Start, z):
     program, carry, h = start
@@ -141,9 +135,9 @@ def difference(start: Start, expected: RunState) -> float:
     return float(np.abs(found - z).max() / np.abs(z).max())
 
 
-def condition(jacobian) -> float:
-    """Of the Jacobian, its rows scaled to unit maximum."""
-    jacobian = np.asarray(jacobian)
+def condition(start: Start, after: RunState) -> float:
+    """Of the Jacobian at the solution, its rows scaled to unit maximum. It is at least 1: few steps have to know it."""
+    jacobian = np.asarray(jacobian_at(start, after.history[0]))
     return float(np.linalg.cond(jacobian / np.abs(jacobian).max(1, keepdims=True)))
 
 
@@ -172,9 +166,10 @@ SEEDS = st.integers(0, 2**32 - 1)
 @given(seed=SEEDS, size=st.floats(-3, -1))
 def test_one_step_agrees(number, seed, size):
     start = drawn(number, seed, 10**size)
-    after, jacobian = jax_step(start)
+    after = jax_run(start)
     assert int(after.code) == 0
-    assert difference(start, after) < 1e-12 * condition(jacobian)
+    apart = difference(start, after)
+    assert apart < 1e-12 or apart < 1e-12 * condition(start, after)
 
 
 def ends(start: Start, seed: int) -> list[np.ndarray]:
@@ -208,8 +203,10 @@ def test_steps_of_a_thousand_agree(name):
     carry = initial_state(prepared, ZERO, h, None)
     for _ in range(50):
         start = Start(prepared.program, carry, h)
-        after, jacobian = jax_step(start)
-        apart, allowed = difference(start, after), 1e-12 * condition(jacobian)
-        assert apart < allowed or apart < allowed + 1e-12 * condition_of_data(start, after)
+        after = jax_run(start)
+        apart = difference(start, after)
+        if apart >= 1e-12:
+            allowed = 1e-12 * condition(start, after)
+            assert apart < allowed or apart < allowed + 1e-12 * condition_of_data(start, after)
         carry = jax_run(start, 20)
     assert int(carry.k) == 1000 + prepared.program.starting_nodes

@@ -225,3 +225,20 @@ def test_what_a_solution_has_not_is_named():
         da.matches(solution, PENDULUM.system)
     with pytest.raises(ValueError, match="holds a batch"):
         da.to_xarray(jax.tree.map(lambda x: jnp.stack([x, x]), solution))
+
+
+def test_runs_of_an_ensemble_have_their_parameters_as_labels(tmp_path):
+    """Numbers and arrays, and first states; and a file of them is read as before."""
+    system = da.System(
+        lambda q, v, p: 0.5 * p["m"] * v @ v - p["k"][0] * q @ q, coordinates=("x",),
+        parameters={"m": 1.0, "k": np.ones(2), "h": 1.0},
+    )  # fmt: skip
+    given = {"m": np.array([1.0, 2.0, 3.0]), "k": np.ones((3, 2)), "h": np.array([4.0, 5.0, 6.0])}
+    runs = da.ensemble(system, [[1.0], [2.0], [3.0]], [0.5], h=0.1, steps=3, parameters=given)
+    data = runs.to_xarray()
+    assert data.k.dims == ("lane", "k_0")
+    assert data.parameter_h.values.tolist() == [4.0, 5.0, 6.0]
+    assert data.swap_dims(lane="m").sel(m=2.0).q0.values.tolist() == [2.0]
+    np.testing.assert_array_equal(data.swap_dims(lane="m").sel(m=3.0).q, runs.lane(2).q)
+    da.save(runs, tmp_path / "runs.nc")
+    assert np.array_equal(da.load(tmp_path / "runs.nc").q, runs.q)

@@ -1,7 +1,6 @@
 """A sweep is its single runs, with names: values, axes, times, outcomes; and what is saved of it comes back."""
 
 import dataclasses
-import importlib
 import json
 import pickle
 import signal
@@ -218,10 +217,12 @@ def test_bad_input_is_named(values, more, words):
         da.sweep(SYSTEM, values, **{"q0": None if "q0" in values else [1.0], **RUN, **more})
 
 
-def test_other_problems_are_refused_by_name():
+def test_initial_data_beside_a_control_problem_are_refused_by_name():
     plan = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v), cost=lambda q, v, u: u @ u, actuated=0)
-    with pytest.raises(TypeError, match=r"system: found an OptimalControl; .*solve_batch"):
+    with pytest.raises(ValueError, match="v0: is for runs from initial data"):
         da.sweep(plan, {"q0": [0.0]}, v0=[0.0], h=0.1, steps=2)
+    with pytest.raises(ValueError, match=r"values\['q0'\]: is no parameter and no argument that can be swept"):
+        da.sweep(plan, {"q0": [0.0]}, steps=2)
 
 
 def test_ctrl_c_keeps_the_study():
@@ -239,7 +240,7 @@ def test_ctrl_c_keeps_the_study():
 
 def test_ctrl_c_while_the_study_is_made_keeps_it(monkeypatch):
     """Pressed when all runs are done, while the arrays of the study are made: they are made again when it is looked at."""
-    room = importlib.import_module("dalembert.studies.sweep")  # the package has the function of that name
+    room = sys.modules["dalembert.studies.in_memory"]
     given = {"q0": [1.0], "v0": [0.0], "h": H, "steps": 5}
     whole, real = da.sweep(SYSTEM, {"m": MASSES}, **given), room.study_to_xarray
 
@@ -276,7 +277,7 @@ def test_a_big_sweep_keeps_what_is_asked_for(monkeypatch):
     assert study.data.nbytes < 300 * size**2
     turned = 2 * np.arctan(0.5 * H * np.sqrt(study.data.k / study.data.m)) * xr.DataArray(1 + np.arange(STEPS), dims="step")
     assert float(abs(abs(np.cos(turned)).max("step") - study.reduced["reach"]).max()) < 1e-12
-    monkeypatch.setattr(sys.modules["dalembert.studies.sweep"], "_memory", lambda: 2**24)
+    monkeypatch.setattr(sys.modules["dalembert.studies.in_memory"], "_memory", lambda: 2**24)
     with pytest.raises(ValueError, match="save_every: 100 × 100 = 10000 runs with 61 saved states of each are 3"):
         da.sweep(SYSTEM, given, q0=[1.0], v0=[0.0], h=H, steps=STEPS)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -13,10 +13,13 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-def on_threads(one: Callable[[A], B], each: Sequence[A], threads: int) -> list[B]:
-    """one(x) of each, so many at once. After Ctrl-C none begins any more, and those that are under way are left."""
+def on_threads(
+    one: Callable[[A], B], each: Sequence[A], threads: int, watch: Callable[[int], None] | None = None
+) -> list[B]:
+    """one(x) of each, so many at once. After Ctrl-C none begins any more, and those that are under way are left. watch: is
+    told, in this thread, how many are ready."""
     if threads == 1 or len(each) == 1:
-        return [one(x) for x in each]
+        return list(_counted(map(one, each), watch))
 
     def unless_left(x: A) -> B:
         leave_if_wanted()
@@ -24,7 +27,14 @@ def on_threads(one: Callable[[A], B], each: Sequence[A], threads: int) -> list[B
 
     found: list[B] = []
     with held_back() as noted, contextlib.suppress(Leaving), ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(unless_left, each))
+        found = list(_counted(pool.map(unless_left, each), watch))
     if noted.pressed:
         raise KeyboardInterrupt
     return found
+
+
+def _counted(ready: Iterator[B], watch: Callable[[int], None] | None) -> Iterator[B]:
+    for i, x in enumerate(ready):
+        yield x
+        if watch is not None:
+            watch(i + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 import re
 import sys
 from typing import Any, Literal, NamedTuple, cast
@@ -16,7 +17,7 @@ from dalembert.discretize import Scheme
 from dalembert.discretize.window_maps import MAPS, WindowMap
 from dalembert.gallery import ENTRIES, PROBLEMS, BoundaryEntry
 from dalembert.numbers import MOST_NODES, as_positive, whole_number
-from dalembert.step import Avoid, Branch, Nearest
+from dalembert.step import Avoid, Branch, Nearest, Varying
 from dalembert.systems import System, VariationalProblem
 from dalembert.systems.sizes import as_step
 
@@ -57,6 +58,12 @@ def named_boundary_problem(name: str, parameters: list[str] | None) -> BoundaryE
     words.check_boundary_problem(name)
     found = _of_type(name, BoundaryEntry) if words.in_file(name) else PROBLEMS[name.replace("-", "_")]
     return dataclasses.replace(found, problem=with_parameters(found.problem, parameters))
+
+
+def boundary_entry(name: str) -> BoundaryEntry | None:
+    """The boundary problem that a name stands for, None where it stands for something else."""
+    found = found_of(name)
+    return found if isinstance(found, BoundaryEntry) else None
 
 
 def named_discretization(problem: VariationalProblem | OptimalControl, name: str | None) -> WindowMap | Scheme | None:
@@ -139,6 +146,27 @@ def step_and_count(
     wanted = time if time is not None else needed(problem.time, "steps or --time", name)
     length = as_positive(wanted, "--time", "a positive, finite time")
     return step, words.count_of(length, step, whole=time is not None)
+
+
+def equal_steps(
+    problem: InitialValueProblem, h: float | None, steps: int | None, time: float | None, name: str
+) -> dict[str, Any]:
+    """Arguments of simulate for steps of one length."""
+    return dict(zip(("h", "steps"), step_and_count(problem, h, steps, time, name), strict=True))
+
+
+def varying_steps(
+    problem: InitialValueProblem, h: float | None, steps: int | None, time: float | None, name: str
+) -> dict[str, Any]:
+    """Arguments of simulate for steps of varying length: h, and steps or until."""
+    words.check_grid(None, steps, time)
+    step = as_step(needed(h if h is not None else problem.h, "h", name), "--h")
+    if steps is not None:
+        return {"h": Varying(step), "steps": steps}
+    length = as_positive(
+        time if time is not None else needed(problem.time, "steps or --time", name), "--time", "a positive, finite time"
+    )
+    return {"h": Varying(step), "until": math.copysign(length, step)}
 
 
 def named_scheme(name: str, order: int = 2) -> Scheme | None:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         "run contact_oscillator --order 4 --h 0.5 --time 100 --json",
         "run mine.py:falling --q0 0,0 --v0 1,2 --h 0.1 --steps 40",
         "run pendulum --steps 2000 --save run.zarr",
+        "run pendulum --varying --h 0.05 --time 20",
     )
 )
 def run(
@@ -63,6 +64,9 @@ def run(
     h: Step = None,
     steps: Steps = None,
     time: Length = None,
+    varying: Annotated[
+        bool, typer.Option("--varying", help="steps whose length follows the motion, reversibly; --h is the first of them")
+    ] = False,
     scheme: SchemeName = "default",
     composed: OrderNumber = 2,
     starter: StarterName = "second_order",
@@ -84,32 +88,38 @@ def run(
     with one_line_errors():
         check_words({"system": name, "--q0": q0, "--v0": v0, "scheme": scheme, "starter": starter, "branch": branch,
                      "backend": backend})  # fmt: skip
-        check_grid(h, steps, time)
+        check_grid(None if varying else h, steps, time)  # steps of varying length end at any time
         parameters_of(parameter)
         streamed = file is not None and file.suffix == ZARR
         check_target(None if streamed else file, (*STORED, ZARR), "--save", force)
         check_target(picture, DRAWN, "--plot", force)
-        from dalembert.cli.arguments import named_backend, named_problem, named_recipe, step_and_count, with_data
+        from dalembert.cli.arguments import (
+            equal_steps,
+            named_backend,
+            named_problem,
+            named_recipe,
+            varying_steps,
+            with_data,
+        )
         from dalembert.step import simulate
         from dalembert.step.run.progress import Bar
         from dalembert.studies.stream import replacing
 
         problem = with_data(named_problem(name), parameter, q0, v0)
-        step, count = step_and_count(problem, h, steps, time, name)
+        grid = (varying_steps if varying else equal_steps)(problem, h, steps, time, name)
         over = file if streamed and force else None
         with replacing(over) if over else contextlib.nullcontext():
             path = simulate(
                 problem.system,
                 problem.q0,
                 problem.v0,
-                h=step,
-                steps=count,
+                **grid,
                 **named_recipe(scheme, composed, starter, branch),
                 backend=named_backend(backend),
                 save_every=save_every,
                 throw=False,
                 store=file if streamed else None,
-                progress=Bar(SILENT),
+                progress=False if "until" in grid else Bar(SILENT),
             )
         if file is not None and not streamed:
             store(path, file, force)

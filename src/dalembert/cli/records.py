@@ -66,7 +66,7 @@ def solution_record(solution: CriticalPoint, entry: BoundaryEntry, changed: bool
 
 
 def study_record(study: Study, name: str, files: list[str]) -> dict[str, Any]:
-    """What was swept, and how the runs ended."""
+    """What was swept, and how the runs or problems ended."""
     codes, outcomes = study.data["code"].values, study.outcomes.values
     found, counts = np.unique(outcomes, return_counts=True)
     return {
@@ -77,11 +77,20 @@ def study_record(study: Study, name: str, files: list[str]) -> dict[str, Any]:
         "outcomes": dict(zip(found.tolist(), counts.tolist(), strict=True)),
         "map": outcomes.tolist(),
         "failed": all(Outcome(int(code)).failed for code in np.unique(codes)),
-        "h": float(study.data["h"]),
-        "steps_done": study.data["steps_done"].values.tolist(),
+        **(_of_runs(study) if study.of_runs else _of_solutions(study)),
         "coordinates": list(study.coordinates),
         "files": files,
     }
+
+
+def _of_runs(study: Study) -> dict[str, Any]:
+    return {"h": float(study.data["h"]), "steps_done": study.data["steps_done"].values.tolist()}
+
+
+def _of_solutions(study: Study) -> dict[str, Any]:
+    value = "cost" if "cost" in study.data else "action"
+    numbers = {"value": study.data[value].values.tolist(), "iterations": study.data["iterations"].values.tolist()}
+    return {"steps": study.data.sizes["node"] - 1, "value_of": value, **numbers}
 
 
 def order_record(result: Order, name: str) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""sweep: a system for every combination of parameters and initial data, with a map of how the runs ended."""
+"""sweep: a system for every combination of parameters and initial data, or a boundary problem for every combination of what
+is given, with a map of how they ended."""
 
 from __future__ import annotations
 
 from pathlib import Path as File
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from rich.text import Text
@@ -12,11 +13,11 @@ from dalembert.cli.application import (
     SILENT,
     BranchName,
     Data,
+    Either,
     Figure,
     Force,
     Json,
     Length,
-    Name,
     OrderNumber,
     SchemeName,
     StarterName,
@@ -28,7 +29,7 @@ from dalembert.cli.application import (
     one_line_errors,
 )
 from dalembert.cli.output import DRAWN, STORED, ZARR, check_target, draw, print_json, store
-from dalembert.cli.words import check_grid, check_words, swept_of
+from dalembert.cli.words import check_grid, check_left_out, check_words, is_problem, parameters_of, swept_of
 
 Values = Annotated[
     list[str] | None,
@@ -41,10 +42,11 @@ Values = Annotated[
     epilog=examples(
         "sweep pendulum --set g_over_l=0.5:2:4 --set q0=0.5,1,1.5 --time 10 --save study.nc --plot study.png",
         "sweep curvature_particle --set k=0.5:6:12 --h 0.1 --steps 50 --last --json",
+        "sweep double_integrator --set T=1:2:4 --set bounds.u=2:8:4 --steps 40 --plot cost.png",
     ),
 )
 def sweep_runs(
-    name: Name,
+    name: Either,
     *,
     values: Values = None,
     together: Annotated[
@@ -67,16 +69,18 @@ def sweep_runs(
     ] = None,
     picture: Figure = None,
     drawn: Annotated[
-        str | None, typer.Option("--value", help="what --plot draws: a coordinate, as it was at the end, or steps_done")
+        str | None,
+        typer.Option("--value", help="what --plot draws: a coordinate, as it was at the end; steps_done; cost or action"),
     ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Run a system for every combination of parameters, and of q0 or v0 where it has one coordinate; print how the runs
-    ended. Runs that fail are part of the map: it exits 1 where all of them do. With --save study.zarr the same command goes
-    on where it stopped."""
+    """Run a system, or solve a boundary problem, for every combination of values, and print how they ended. Swept are
+    parameters; of a system with one coordinate q0 and v0; of a problem T, and numbers at its ends and in its bounds, such as
+    final.x, initial.v.x, bounds.u. What fails is part of the map: it exits 1 where all of them do. With --save study.zarr
+    the same command goes on where it stopped."""
     with one_line_errors():
-        check_words({"system": name, "--q0": q0, "--v0": v0, "scheme": scheme, "starter": starter, "branch": branch})
+        check_words({"either": name, "--q0": q0, "--v0": v0})
         check_grid(h, steps, time)
         fixed, swept = swept_of(values)
         if picture is not None and not together and len(swept) > 2:
@@ -84,7 +88,9 @@ def sweep_runs(
         streamed = file is not None and file.suffix == ZARR
         check_target(None if streamed else file, (*STORED, ZARR), "--save", force)
         check_target(picture, DRAWN, "--plot", force)
-        from dalembert.cli.arguments import named_problem, named_recipe, step_and_count, with_data
+        if not is_problem(name):
+            check_words({"scheme": scheme, "starter": starter, "branch": branch})
+        from dalembert.cli.arguments import boundary_entry, named_recipe
         from dalembert.cli.records import study_record
         from dalembert.interrupts import Interrupted
         from dalembert.path import Study
@@ -92,17 +98,22 @@ def sweep_runs(
         from dalembert.step.run.progress import Bar
         from dalembert.studies import sweep
 
-        problem = with_data(named_problem(name), fixed, q0, v0)
-        step, count = step_and_count(problem, h, steps, time, name)
+        entry = boundary_entry(name)
+        if entry is None:
+            problem, given = _start((name, fixed, swept), (q0, v0), (h, steps, time))
+            given |= named_recipe(scheme, composed, starter, branch) | {"save_every": None if last else save_every}
+        else:
+            check_left_out({
+                "--q0": q0, "--v0": v0, "--h": h, "--time": time, "--branch": branch, "--last": last or None,
+                "--order": None if composed == 2 else composed, "--save-every": None if save_every == 1 else save_every,
+                "--starter": None if starter == "second_order" else starter,
+            }, f"is for runs from initial data; {name} is a boundary problem")  # fmt: skip
+            problem, given = _ends(entry, (fixed, swept), steps, None if scheme == "default" else scheme)
         ended = False
         try:
             study = sweep(
-                problem.system, swept, combine="zip" if together else "product",
-                q0=problem.q0 if q0 is not None or "q0" not in swept else None,
-                v0=problem.v0 if v0 is not None or "v0" not in swept else None,
-                h=step, steps=count, **named_recipe(scheme, composed, starter, branch),
-                save_every=None if last else save_every, progress=Bar(SILENT),
-                store=file if streamed else None,
+                problem, swept, combine="zip" if together else "product", **given, store=file if streamed else None,
+                progress=Bar(SILENT, "steps" if entry is None else "problems"),
             )  # fmt: skip
         except Interrupted as end:
             study, ended = cast(Study, end.path), True
@@ -119,3 +130,35 @@ def sweep_runs(
         raise typer.Exit(130)
     if record["failed"]:
         raise typer.Exit(1)
+
+
+def _start(
+    what: tuple[str, list[str], dict], data: tuple[str | None, str | None], grid: tuple
+) -> tuple[Any, dict[str, Any]]:
+    """A system, and the data of its runs that are not swept. what: name, what is fixed, what is swept; grid: --h, --steps,
+    --time."""
+    from dalembert.cli.arguments import named_problem, step_and_count, with_data
+
+    (name, fixed, swept), (h, steps, time) = what, grid
+    start = with_data(named_problem(name), fixed, *data)
+    own = {"q0": start.q0, "v0": start.v0}
+    given = {key: x if text is not None or key not in swept else None
+             for (key, x), text in zip(own.items(), data, strict=True)}  # fmt: skip
+    step, count = step_and_count(start, h, steps, time, name)
+    return start.system, given | {"h": step, "steps": count}
+
+
+def _ends(entry: Any, what: tuple[list[str], dict], steps: int | None, scheme: str | None) -> tuple[Any, dict[str, Any]]:
+    """A problem with what is fixed, such as T=2, m=1, bounds.u=10, and what is given of it that is not swept."""
+    from dalembert.cli.arguments import first_guess, named_discretization
+    from dalembert.studies.blockwise.swept_arguments import ARGUMENTS, SweptProblem
+
+    fixed, swept = what
+    values = {name: [value] for _, name, value in parameters_of(fixed)}
+    given = {name: x for name, x in entry.boundary.items() if name not in (*values, *swept)}
+    problem, arguments = entry.problem, {name: given.get(name) for name in ARGUMENTS}
+    if values:
+        problem, arguments = SweptProblem.of(problem, values, arguments, "zip").one({"run": 0})
+    count = entry.steps if steps is None else steps
+    more = {"steps": count, "scheme": named_discretization(problem, scheme), "guess": first_guess(entry, count)}
+    return problem, given | {name: x for name, x in arguments.items() if x is not None} | more

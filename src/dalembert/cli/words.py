@@ -9,10 +9,11 @@ import difflib
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path as File
+from typing import Any
 
 SYSTEMS = (
-    "ball_on_turntable", "car_with_trailers", "cart_pole_balance", "chain", "chaplygin_sleigh", "contact_oscillator",
-    "curvature_particle", "heisenberg", "inertia_wheel_pendulum", "nonholonomic_particle", "pendulum",
+    "ball_on_turntable", "car_with_trailers", "cart_pole_balance", "chain", "chaplygin_sleigh", "climbing_orbit",
+    "contact_oscillator", "curvature_particle", "heisenberg", "inertia_wheel_pendulum", "nonholonomic_particle", "pendulum",
     "spherical_pendulum", "vertical_rolling_disk",
 )  # fmt: skip
 PROBLEMS = (
@@ -70,6 +71,18 @@ def check_boundary_problem(name: str) -> None:
 
 def check_either(name: str) -> None:
     _known(name, (*SYSTEMS, *PROBLEMS), f"{name}: neither a system nor a boundary problem of the gallery")
+
+
+def is_problem(name: str) -> bool:
+    """Whether it is a boundary problem of the gallery; what a file holds is seen when it is read."""
+    return not in_file(name) and _plain(name) in PROBLEMS
+
+
+def check_left_out(given: dict[str, Any], why: str) -> None:
+    """ValueError for an option that was given; None where it was not."""
+    for option, value in given.items():
+        if value is not None:
+            raise ValueError(f"{option}: {why}; leave it out")
 
 
 def check_paper(name: str) -> None:

@@ -18,6 +18,7 @@ from dalembert.outcome import Outcome
 from dalembert.solution import ControlSolution
 from dalembert.systems import Lyapunov, System
 from dalembert.systems.pickling import reduced
+from dalembert.systems.problem import texts_of
 from dalembert.systems.shapes import check_shapes, output_shape, traced
 from dalembert.systems.system import check_system
 
@@ -97,6 +98,14 @@ class OptimalControl(eqx.Module):
     def coordinates(self) -> tuple[str, ...] | None:
         """Those of the plant."""
         return self.system.coordinates
+
+    def texts(self) -> dict[str, Any]:
+        """What a record says of the problem: the functions of the plant and its own."""
+        acting = self.actuated if callable(self.actuated) else None
+        own = [f for f in (self.cost, acting, self.terminal) if f is not None]
+        kinds = ["OptimalControl" if acting else f"OptimalControl by {self.actuated}", "System"]
+        kinds += [type(part).__name__ for part in self.system.constraints]
+        return texts_of([*self.system.functions, *own], kinds, self.coordinates)
 
     def replace(self, **values) -> OptimalControl:
         """The same problem with other parameter values; nothing is compiled again where shapes stay the same."""

@@ -31,7 +31,7 @@ def draw(q, p, *, t):
 
 
 @dataclasses.dataclass(frozen=True)
-class Varying:
+class UnevenBeam:
     """½μ(t)q̈² + ρ(t)q with functions μ and ρ of the place."""
 
     mu: Callable
@@ -53,7 +53,7 @@ def elastic_beam(mu: float | Callable = 1.0, rho: float | Callable = 24.0) -> Va
         return VariationalProblem(
             lagrangian, derivatives=2, coordinates=("q",), parameters={"mu": mu, "rho": rho}, draw=draw
         )
-    varying = Varying(*(x if callable(x) else functools.partial(constant, x) for x in (mu, rho)))
+    varying = UnevenBeam(*(x if callable(x) else functools.partial(constant, x) for x in (mu, rho)))
     return VariationalProblem(varying, derivatives=2, coordinates=("q",), time_dependent=True)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dalembert.control.problem import OptimalControl, actuation
-from dalembert.numbers import as_positive, described, whole_number
+from dalembert.numbers import as_number, as_positive, as_vector, described, whole_number
 from dalembert.solution import ControlSolution
 from dalembert.step import SampledFeedback
 from dalembert.systems.equations import all_reactions, force
@@ -62,10 +62,12 @@ class Feedback(eqx.Module):
     held: float = eqx.field(static=True)
 
     __reduce__ = reduced
+    __hash__ = object.__hash__  # jax.jit(law) asks for it, and arrays have none
 
     def __call__(self, t, q: Float[Array, "n"], v: Float[Array, "n"]) -> Float[Array, "r"]:
         """The control at a time and a state; traceable by JAX."""
-        nodes = jnp.asarray(self.t)
+        n, nodes = self.q.shape[1], jnp.asarray(self.t)
+        t, q, v = as_number(t, "t", "a finite time"), as_vector(q, "q", n), as_vector(v, "v", n)
         i = jnp.clip(jnp.searchsorted(nodes, t, side="right") - 1, 0, len(self.t) - 2)
         w = jnp.clip((t - nodes[i]) / (nodes[i + 1] - nodes[i]), 0.0, 1.0)
 
@@ -75,7 +77,7 @@ class Feedback(eqx.Module):
             return found if later is None else jnp.where(t > nodes[-1], later, found)
 
         u, gains = at(self.u, self.rest), at(self.K, self.after)
-        x = jnp.concatenate([jnp.asarray(q) - at(self.q), jnp.asarray(v) - at(self.v)])
+        x = jnp.concatenate([q - at(self.q), v - at(self.v)])
         lower, upper = (at(jnp.clip(jnp.asarray(b), -LARGEST, LARGEST)) for b in (self.lower, self.upper))
         return jnp.clip(u - gains @ x, lower, upper)
 

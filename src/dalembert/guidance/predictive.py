@@ -26,7 +26,7 @@ from dalembert.control.result import control_solution
 from dalembert.control.solve import ControlSearch, control_search, prepare_control
 from dalembert.control.transcription import ControlData
 from dalembert.discretize import Scheme
-from dalembert.numbers import as_number, as_numbers, as_positive, described, whole_number
+from dalembert.numbers import as_number, as_numbers, as_positive, as_vector, described, whole_number
 from dalembert.outcome import CONTROLLED, Outcome
 from dalembert.solution import ControlSolution, SolveError
 
@@ -137,6 +137,9 @@ class PredictiveController:
 
     def _replan(self, t: float, q: np.ndarray, v: np.ndarray) -> None:
         begun, message, found = time.perf_counter(), "", None
+        if self._horizon is not None:  # what is no state of the plant is a mistake, and not a state that no plan begins at
+            n = self._horizon.data.layout.n
+            q, v = np.asarray(as_vector(q, "q", n)), np.asarray(as_vector(v, "v", n))
         try:
             found = self._solved(t, q, v)
             outcome, it = OUTCOMES[found[0].end], found[0]
@@ -168,8 +171,6 @@ class PredictiveController:
         else:
             z = self._horizon.shifted(self._found[0].z, t - self.begun)
         data = self._horizon.data
-        if not (np.all(np.isfinite(q)) and np.all(np.isfinite(v))):
-            raise ValueError(f"initial: found q = {q}, v = {v}; a measured state has to be finite")
         z[1, data.layout.part("state")], z[0, data.layout.part("state")] = q - data.origin, v
         if "q" in data.bounds:
             path = z[1:-1, data.layout.part("state")] + data.origin

@@ -9,11 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.laws.mechanical import unactuated
-from dalembert.laws.shaping import EnergyShaping, Parts, free_rate, parts_at
+from dalembert.laws.shaping import PLACES, EnergyShaping, Parts, free_rate, parts_at
 from dalembert.tracing import seldom
 
 MATCHED = 1e-6  # residual of dV/dt = -F, relative to its terms, where V is taken to be a solution
-PLACES = 60  # on every ray
 RAYS = 64  # in the plane; n times as many in more dimensions
 
 
@@ -28,6 +27,7 @@ class Region(NamedTuple):
         F: (B,) F there: not negative.
         residual: the largest |dV/dt + F| under the law, relative to the sum of the sizes of its terms.
         worst: (2n,) where that is.
+        reach: (n,) how far from the equilibrium it may extend.
 
     Example:
         >>> design.region.level > 0.0, design.region.residual < 1e-6
@@ -40,10 +40,15 @@ class Region(NamedTuple):
     F: Float[np.ndarray, "B"]
     residual: float
     worst: Float[np.ndarray, "2n"]
+    reach: Float[np.ndarray, "n"]
 
 
-def region_of(design: EnergyShaping, reach: Float[np.ndarray, "n"]) -> Region:
-    """The largest level that no ray inside the reach denies, and what is found on samples inside."""
+def region_of(design: EnergyShaping, reach: Float[np.ndarray, "n"], H: Float[np.ndarray, "n n"]) -> Region:
+    """The largest level that no ray inside the reach denies, and what is found on samples inside.
+
+    H: ∂²Û/∂q² at the equilibrium. Rays are even in the units in which it is 1: of rays that are even in the units of the
+    reach none may go along a narrow valley of Û, by which it is left at a lower level.
+    """
     random = np.random.default_rng(0)
     at, n = np.asarray(design.shaped.at), len(reach)
     if n == 2:
@@ -51,17 +56,19 @@ def region_of(design: EnergyShaping, reach: Float[np.ndarray, "n"]) -> Region:
         rays = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     else:
         rays = random.normal(size=(n * RAYS, n))
-    rays = reach * rays / np.abs(rays).max(axis=1, keepdims=True)
+    scale = 1.0 / np.sqrt(np.diag(H))
+    rays = scale * np.linalg.solve(np.linalg.cholesky(scale[:, None] * H * scale).T, rays.T).T
+    rays = rays / np.abs(rays / reach).max(axis=1, keepdims=True)
     shares = np.arange(1, PLACES + 1) / PLACES
     q = at + shares[None, :, None] * rays[:, None, :]
     found = parts_of(design, q.reshape(-1, n))
-    heights, good = (x.reshape(len(rays), PLACES) for x in (found.height, _matched(found)))
+    heights, good = (x.reshape(len(rays), PLACES) for x in (found.height, matched(found)))
     good = np.logical_and.accumulate(good & np.isfinite(heights), axis=1)
     tops = np.max(np.where(good, heights, -np.inf), axis=1)
     level = float(tops.min())
     inside = np.logical_and.accumulate(good & (heights < level), axis=1)
     if not (level > 0.0 and inside.any()):
-        return Region(0.0, np.zeros((0, 2 * n)), np.zeros(0), np.zeros(0), np.nan, np.full(2 * n, np.nan))
+        return Region(0.0, np.zeros((0, 2 * n)), np.zeros(0), np.zeros(0), np.nan, np.full(2 * n, np.nan), reach)
     where = q[inside]
     where = where[random.integers(len(where), size=len(heights.ravel()))]
     unit, radius = random.normal(size=where.shape), random.uniform(size=len(where)) ** (1.0 / n)
@@ -70,7 +77,7 @@ def region_of(design: EnergyShaping, reach: Float[np.ndarray, "n"]) -> Region:
     v = _speeds(parts, unit, level)
     V, F, gap = _fall(design, parts, v)
     points, worst = np.concatenate([where, v], axis=1), int(np.argmax(gap))
-    return Region(level, points, V, F, float(gap[worst]), points[worst])
+    return Region(level, points, V, F, float(gap[worst]), points[worst], reach)
 
 
 @seldom
@@ -85,12 +92,16 @@ def parts_of(design: EnergyShaping, q: np.ndarray) -> Parts:
 
 
 def _unmoved(parts: Parts) -> tuple[np.ndarray, np.ndarray]:
-    """w = M̂⁻¹Mb, where controls do not change V, and M̂w = Mb."""
+    """w = M̂⁻¹Mb, where controls do not change V, and M̂w = Mb; NaN where there is no M̂, beyond m = 0."""
     row = np.einsum("bij,bj->bi", parts.M, unactuated(parts.B, np))
-    return np.linalg.solve(parts.shaped, row[..., None])[..., 0], row
+    with np.errstate(all="ignore"):
+        size = np.abs(np.linalg.det(parts.shaped))
+    regular = (parts.positive & (size > 0.0) & np.isfinite(size))[:, None]
+    shaped = np.where(regular[..., None], parts.shaped, np.eye(row.shape[1]))
+    return np.where(regular, np.linalg.solve(shaped, row[..., None])[..., 0], np.nan), row
 
 
-def _matched(parts: Parts) -> np.ndarray:
+def matched(parts: Parts) -> np.ndarray:
     """Whether m > 0, and dV/dt = 0 along w at a speed at which both parts of V are of a size."""
     w, row = _unmoved(parts)
     speed = np.sqrt(np.abs(parts.height) / np.abs((w * row).sum(-1)))

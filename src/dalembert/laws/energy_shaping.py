@@ -82,7 +82,7 @@ def energy_shaping(
     shaped = Shaped(**{name: jnp.asarray(x) for name, x in numbers.items()}, nodes=count)
     unknown = {"region": None, "lower": None, "upper": None}
     design = EnergyShaping(problem=problem, shaped=shaped, poles=poles(linear, found), cost=found.cost, **unknown)
-    return dataclasses.replace(design, region=region_of(design, widths))
+    return dataclasses.replace(design, region=region_of(design, widths, found.H))
 
 
 def linearised(problem: OptimalControl, at: np.ndarray, widths: np.ndarray) -> Linear:

@@ -89,7 +89,8 @@ def matching(
         The residual and the worst point, a Matching.
 
     Raises:
-        ValueError: wrong shapes; a system with constraints; no sample with g = 0 was found.
+        ValueError: wrong shapes; a system with constraints; V or F are not finite in the region; no sample with g = 0
+            was found.
         TypeError: an argument is of the wrong type.
 
     Source: Borda, Fernández, Grillo, Section 4.2: V satisfies a partial differential equation that depends on the actuators.
@@ -109,12 +110,14 @@ def matching(
     traced(_check_scalars, system, V, F, centre)
     random = np.random.default_rng(whole_number(seed, "seed", 0))
     x = random.uniform(-1.0, 1.0, (whole_number(samples, "samples"), 2, n))
-    q, v, phi, size, wrong = (np.asarray(y) for y in _looked(problem, V, F, centre + widths * x[:, 0], fast * x[:, 1], fast))
-    good = (wrong <= HOLDS) & np.isfinite(phi) & np.isfinite(size)
+    starts = centre + widths * x[:, 0], fast * x[:, 1]
+    q, v, phi, size, wrong = (np.asarray(y) for y in _looked(problem, V, F, *starts, fast))
+    finite = np.isfinite(phi) & np.isfinite(size)
+    if not finite.all():
+        _check_finite(problem, V, F, *(y[~finite] for y in starts))
+    good = (wrong <= HOLDS) & finite
     if not good.any():
-        raise ValueError(
-            "V: no sample could be brought to g = BᵀM⁻¹V_v = 0 (or none where V, F and their derivatives are finite)"
-        )
+        raise ValueError("V: no sample could be brought to g = BᵀM⁻¹V_v = 0")
     q, v, phi, size = q[good], v[good], phi[good], size[good]
     residuals = np.abs(phi) / np.where(size > 0.0, size, 1.0)
     worst = int(residuals.argmax())
@@ -136,6 +139,22 @@ def _check_scalars(system: System, V: Callable, F: Callable, q) -> None:
         shape = output_shape(lambda f=function: system.call(f, q, q, t=0.0), name, "q, v" + system.trailing)
         if shape:
             raise ValueError(f"{name}: returns shape {shape}; a scalar is needed")
+
+
+def _check_finite(problem: OptimalControl, V: Callable, F: Callable, q, v) -> None:
+    """ValueError where V, F or their derivatives are no numbers at a sample of the region, not only on the way to g = 0."""
+    rows = np.concatenate([np.asarray(y).reshape(len(q), -1) for y in _terms_at(problem, V, F, q, v)], axis=1)
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(bad):
+        raise ValueError(
+            f"V, F: they, their derivatives or the plant's acceleration are not finite at q = {q[bad[0]]}, v = {v[bad[0]]}; "
+            "give a region where all of them are numbers"
+        )
+
+
+@seldom
+def _terms_at(problem: OptimalControl, V: Callable, F: Callable, q, v):
+    return eqx.filter_vmap(lambda *x: terms(problem, V, F, *x))(q, v)
 
 
 def terms(problem: OptimalControl, V: Callable, F: Callable, q, v) -> tuple[Array, Array, Array]:

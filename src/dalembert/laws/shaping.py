@@ -25,10 +25,13 @@ from jaxtyping import Array, Bool, Float
 from dalembert.control.problem import OptimalControl, with_plant_parameters
 from dalembert.laws.law import Law, Value, force_of
 from dalembert.laws.mechanical import columns, mass, potential, unactuated
+from dalembert.numbers import as_vector
 from dalembert.systems.constraints import Lyapunov
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System
+from dalembert.tracing import seldom
 
+PLACES = 60  # at which a straight way from the equilibrium is looked at
 TWO = (0.5 - np.sqrt(1 / 12), 0.5 + np.sqrt(1 / 12))  # Gauss's nodes: a cubic's derivative is integrated exactly
 
 
@@ -101,6 +104,16 @@ def shaped_mass(problem: OptimalControl, shaped: Shaped, q: Float[Array, "n"], p
     """M̂ = (Mb)(Mb)ᵀ/π + P."""
     row = mass(problem.system, q) @ unactuated(columns(problem, q))
     return jnp.outer(row, row) / pi + shaped.P
+
+
+@seldom
+def _on_the_way(problem: OptimalControl, shaped: Shaped, q, v) -> tuple[Array, Array]:
+    """Û at places from the equilibrium straight to q, infinite where m > 0 does not hold, and V at (q, v)."""
+    away = q - shaped.at
+    ways = jnp.arange(1, PLACES + 1)[:, None] / PLACES * away
+    pi, heights, least = jax.vmap(lambda x: solved(problem, shaped, shaped.at + x))(ways)
+    energy = 0.5 * v @ shaped_mass(problem, shaped, q, pi[-1]) @ v + heights[-1]
+    return jnp.where((least > 0.0) & (pi > 0.0), heights, jnp.inf), energy
 
 
 class Parts(NamedTuple):
@@ -204,7 +217,9 @@ class EnergyShaping(Law):
         return lambda q, v, p=None: self._energy(q, v, p)
 
     def inside(self, q, v) -> Bool[Array, ""]:
-        """Whether a state is in the region: V below its level, and m > 0 on the way, so that V is a solution there.
+        """Whether a state is in the region: in the reach, V below the level and m > 0, and both on the straight way there.
+
+        V may be low elsewhere as well, beyond a ridge, where nothing leads back to the equilibrium.
 
         Args:
             q: (n,).
@@ -212,10 +227,15 @@ class EnergyShaping(Law):
 
         Returns:
             A truth value, for jit and vmap too.
+
+        Raises:
+            ValueError: q or v has not one number for each coordinate.
         """
-        pi, height, least = solved(self.problem, self.shaped, q)
-        V = 0.5 * v @ shaped_mass(self.problem, self.shaped, q, pi) @ v + height
-        return (self.region.level > V) & (least > 0.0) & (pi > 0.0)
+        n = len(self.shaped.at)
+        q, v = as_vector(q, "q", n), as_vector(v, "v", n)
+        heights, energy = _on_the_way(self.problem, self.shaped, q, v)
+        near = jnp.all(jnp.abs(q - self.shaped.at) <= self.region.reach)
+        return near & (jnp.max(heights) < self.region.level) & (energy < self.region.level)
 
     @property
     def F(self) -> Callable:

@@ -18,7 +18,7 @@ from dalembert.measure.nodes import NodeView, check_neighbours, form_of, node_vi
 from dalembert.notebook import Described
 from dalembert.numbers import as_function
 from dalembert.path import Path
-from dalembert.systems import Lyapunov, System, VariationalProblem
+from dalembert.systems import Lyapunov, System, VariationalProblem, is_traced
 from dalembert.systems import energy as energy_at
 from dalembert.systems import momentum as momentum_at
 from dalembert.systems.equations import deflatable, first_derivative, lyapunov_control, value
@@ -94,6 +94,7 @@ def momentum(
     if isinstance(system, VariationalProblem):
         return higher_momentum(system, path, generator, scheme)
     chosen, form = form_of(path, system, scheme)
+    _check_equal(path)
     v = jnp.asarray(path.v)
     q, t, h = jnp.asarray(path.q)[-v.shape[0] :], jnp.asarray(path.t)[-v.shape[0] :], path.h
     view = None
@@ -106,6 +107,16 @@ def momentum(
     if shape != q.shape[1:]:
         raise ValueError(f"generator: returns shape {shape}; a direction of shape {q.shape[1:]} is needed")
     return Invariant(t, _momenta(system, view, generator, (q, v, t), h))
+
+
+def _check_equal(path: Path) -> None:
+    """ValueError where the steps differ in length: what follows reads h."""
+    if is_traced(path):
+        return
+    t, h = np.asarray(path.t), float(path.h)
+    parts = np.diff(t) / h
+    if np.max(np.abs(parts - np.round(parts)), initial=0.0) > 1e-6 + 1e-14 * np.max(np.abs(t)) / abs(h):
+        raise ValueError("path: its steps differ in length, and this reads one h; simulate with a number for h")
 
 
 @seldom
@@ -209,6 +220,7 @@ def constraint_residual(
     return tuple(out)
 
 
+@seldom
 def _kick_places(q, v, h, t) -> dict[int, tuple]:
     """(q, v, a, t) at which a constraint of each order is read: states, and the middle of each step."""
     mean, a = jnp.diff(q, axis=0) / h, jnp.diff(v, axis=0) / h
@@ -216,6 +228,7 @@ def _kick_places(q, v, h, t) -> dict[int, tuple]:
     return {0: state, 1: state, 2: (q[:-1] + 0.5 * h * mean, mean, a, t[:-1] + 0.5 * h)}
 
 
+@seldom
 def _node_places(scheme: Scheme, q, v, h, t, between: bool) -> dict[int, tuple]:
     """The same for the two step forms: velocities v (K, n) lie between nodes, and so do the states if `between`."""
     back = scheme.state.weight * h

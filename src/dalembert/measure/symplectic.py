@@ -223,15 +223,21 @@ def _higher_defect(flow: HigherFlow, x: Float[Array, "k"], step: Callable | None
 
 
 def _check_pair(view: NodeView, q0: Vector, q1: Vector, t) -> None:
-    left = np.asarray(view.pair(q0, q1, t))
+    found, rows = _pair_with_rows(view, jnp.concatenate([q0, q1]), t)
+    left = np.asarray(found)
     if np.max(np.abs(left), initial=0.0) > CONSISTENT:
         raise InconsistentDataError(f"q0, q1: the pair must lie in D_d, where the constraints on it are 0; they are {left}")
-    x = jnp.concatenate([q0, q1])
-    rows = jax.jacfwd(lambda y: view.pair(y[: q0.shape[0]], y[q0.shape[0] :], t))(x)
     if rows.shape[0] and not (found := numerical_rank(rows)).full:
         raise RankDeficientError(
             f"q0, q1: the {rows.shape[0]} equations of D_d have rank {found.rank} there, so that it has no tangent space"
         )
+
+
+@seldom
+def _pair_with_rows(view: NodeView, x: Float[Array, "2n"], t):
+    n = x.shape[0] // 2
+    pair = lambda y: view.pair(y[:n], y[n:], t)  # noqa: E731
+    return pair(x), jax.jacfwd(pair)(x)
 
 
 def tangent_basis(constraints: Callable, x: Float[Array, "k"]) -> Float[Array, "k d"]:

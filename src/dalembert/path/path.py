@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from dalembert.lazy import Lazy, front_door
+from dalembert.lazy import Lazy, as_left, front_door
 from dalembert.notebook import Described
 from dalembert.numbers import as_array, described, place_of, whole_number
 from dalembert.outcome import Outcome
@@ -38,7 +38,7 @@ class Path(Described, Lazy):
         t_multipliers: times of the multipliers.
         multipliers: λ of d/dt L_v - L_q = f + Rᵀλ, at t_multipliers.
         constraint_forces: Rᵀλ, at t_multipliers.
-        h: the step.
+        h: the step; the first one where they vary in length.
         steps_done: number of steps that were solved.
         code: the Outcome as an integer.
         statistics: what the solver did.
@@ -130,13 +130,14 @@ class Path(Described, Lazy):
             raise ValueError("lane: this is a single path; lanes belong to the path of an ensemble or of vmap")
         size = self.code.shape[0]
         whole_number(i, "i", -size, size - 1)  # beyond the last one JAX would take the last one
-        one = jax.tree.map(lambda x: x[i], self)
+        row = lambda x: x[i] if isinstance(x, Tracer) else np.array(np.asarray(x)[i])  # noqa: E731  XLA compiles x[i]
+        one = jax.tree.map(row, self)
         changes = {}
         for time, values in (("t", ("q",)), ("t_velocity", ("v",)), ("t_multipliers", ("multipliers", "constraint_forces")),
                              ("t_feedback", ("feedback",))):  # fmt: skip
             if (times := getattr(one, time)) is not None:
                 end = 1 + int(np.count_nonzero(np.diff(np.asarray(times)))) if len(times) else 0
-                changes |= {name: getattr(one, name)[:end] for name in (time, *values)}
+                changes |= {name: as_left(one, name)[:end] for name in (time, *values)}
         if int(one.steps_done) == 0:  # the rows of a run without any step repeat its beginning
             empty = ("t_multipliers", "multipliers", "constraint_forces", "t_feedback", "feedback")
             changes |= {name: changes[name][:0] for name in empty if name in changes}
@@ -151,7 +152,7 @@ class Path(Described, Lazy):
         outcome = Outcome(int(self.code))
         s = self.statistics
         lines = [
-            f"{self.steps} steps of h = {float(self.h):g} from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}",
+            f"{self.steps} steps of h = {self.lengths} from t = {float(self.t[0]):g} to t = {float(self.t[-1]):g}",
             f"outcome: {outcome.name.lower().replace('_', ' ')}: {outcome.message}",
             f"Newton iterations: {int(s.iterations)} in all, at most {int(s.max_iterations)} in a step; "
             f"largest scaled residual {float(s.residual):.2e}; root crossings: {int(s.crossings)}{self._rate()}",
@@ -162,6 +163,16 @@ class Path(Described, Lazy):
                 f"scaled residual {float(s.failed_residual):.3e}"
             )
         return "\n".join(lines)
+
+    @property
+    def lengths(self) -> str:
+        """h, or where the steps differ in length those between saved nodes, from the shortest to the longest."""
+        h, apart = abs(float(self.h)), np.abs(np.diff(np.asarray(self.t)))
+        parts = apart / h
+        slack = 1e-6 + 1e-14 * float(np.max(np.abs(np.asarray(self.t)), initial=0.0)) / h
+        if np.max(np.abs(parts - np.round(parts)), initial=0.0) <= slack:
+            return f"{float(self.h):g}"
+        return f"{apart[:-1].min(initial=apart[0]):g} to {apart.max():g}"
 
     def _rate(self) -> str:
         time = abs(float(self.h)) * int(self.steps_done)

@@ -1,4 +1,4 @@
-"""Study: what a sweep returns, runs over named axes. Arrays and plain text only, as a Path."""
+"""Study: what a sweep returns, runs or solutions over named axes. Arrays and plain text only, as a Path."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import numpy as np
 from dalembert.lazy import front_door
 from dalembert.notebook import Described
 from dalembert.numbers import described, place_of
-from dalembert.outcome import Outcome
-from dalembert.path.path import Path
+from dalembert.outcome import CONTROLLED, SOLVED, Outcome
 
 if TYPE_CHECKING:
     import xarray
@@ -42,15 +41,17 @@ class SweptName(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Study(Described):
-    """d/dt L_v - L_q = f + Rᵀλ, solved for many parameters and initial data: runs over named axes.
+    """d/dt L_v - L_q = f + Rᵀλ, solved for many parameters and initial data: runs over named axes; or δ(Σ L̃_d) = 0 between
+    many ends: solutions over named axes.
 
-    study["x"] is q of a coordinate over all axes and times, an xarray.DataArray. A study has a length, its number of runs,
-    and is gone through path by path.
+    study["x"] is q of a coordinate over all axes and times, an xarray.DataArray. A study has a length, its number of runs
+    or solutions, and is gone through one by one.
 
     Attributes:
         data: all of it as an xarray.Dataset: q, v, multipliers and forces over the axes and their times, which stand once;
             outcome, residual and the other statistics over the axes; each swept name is a coordinate. NaN where a run had
-            ended before.
+            ended before. Of solutions the variables of each, q, v, u, cost or action, …; where a problem is not solved only
+            what was given, its outcome and the statistics are there, and all else is NaN.
         subject: what was run, in the process that ran it; no part of a file.
 
     Example:
@@ -101,19 +102,17 @@ class Study(Described):
     def __bool__(self) -> bool:
         return True
 
-    def __iter__(self) -> Iterator[Path]:
+    def __iter__(self) -> Iterator[Any]:
         for places in itertools.product(*(range(self.data.sizes[axis]) for axis in self.axes)):
-            found = self._with(self.data.isel(dict(zip(self.axes, places, strict=True))))
-            assert isinstance(found, Path)
-            yield found
+            yield self._with(self.data.isel(dict(zip(self.axes, places, strict=True))))
 
-    def sel(self, **values: Any) -> Study | Path:
+    def sel(self, **values: Any) -> Any:
         """The runs with these values of swept names: a number, a list of numbers, or slice(from, to), both included.
 
-        study.sel(m=2.0, k=slice(0, 1)). A number is found in spite of rounding, and its axis is gone. Where one run is
-        left it is its Path, with its own parameters and initial data in its provenance. A swept vector, such as q0 of
-        several coordinates, is chosen by its place, q0=3, or by a number in it, q0_x=0.5. KeyError for a name that was not
-        swept, ValueError for a value that no run has.
+        study.sel(m=2.0, k=slice(0, 1)). A number is found in spite of rounding, and its axis is gone. Where one run is left
+        it is its Path, with its own parameters and initial data in its provenance, or its Solution. A swept vector, such as
+        q0 of several coordinates, is chosen by its place, q0=3, or by a number in it, q0_x=0.5. KeyError for a name that was
+        not swept, ValueError for a value that no run has.
         """
         data = self.data
         for name, wanted in values.items():
@@ -124,17 +123,19 @@ class Study(Described):
             data = _chosen(data, name, label, wanted)
         return self._with(data)
 
-    def _with(self, data: xarray.Dataset) -> Study | Path:
+    def _with(self, data: xarray.Dataset) -> Any:
         if data["code"].dims:
             return dataclasses.replace(self, data=data)
-        path = front_door("from_xarray")(data)
-        if self.subject is None or self.subject.problem is None or path.provenance is None:
-            return path
+        found = front_door("from_xarray")(data)
+        record = getattr(found, "provenance", None)
+        if self.subject is None or self.subject.problem is None or (self.of_runs and record is None):
+            return found
         own = {name: swept.value(data) for name, swept in self.swept.items() if swept.parameter}
         known = self.subject.problem
         own = {name: value.astype(known.parameters[name].dtype) for name, value in own.items()}
         depicted = (known.replace(**own) if own else known).subject.under(self.subject.scheme)
-        return dataclasses.replace(path, provenance=path.provenance.of(depicted))
+        more = {"subject": depicted} if record is None else {"provenance": record.of(depicted)}
+        return dataclasses.replace(found, **more)
 
     def to_xarray(self) -> xarray.Dataset:
         """The data set, as `dalembert.to_xarray` gives it."""
@@ -144,19 +145,31 @@ class Study(Described):
         return f"Study({self._size()})"
 
     def describe(self) -> str:
-        """For a person: what was swept, and how the runs ended."""
-        counts = collections.Counter(map(str, self.outcomes.values.ravel()))
-        ends = ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts.most_common())
-        lines = [
-            f"{self._size()}; h = {float(self.data['h']):g}, {self.data.sizes['node']} saved times",
-            f"outcomes: {ends}",
-        ]
-        return "\n".join(lines)
+        """For a person: what was swept, and how the runs or problems ended, with the message of those that failed."""
+        counts = collections.Counter(self.data["code"].values.ravel().tolist())
+        ends = {Outcome(code): count for code, count in counts.most_common()}
+        listed = ", ".join(f"{one.name.lower().replace('_', ' ')}: {count}" for one, count in ends.items())
+        nodes = self.data.sizes["node"]
+        if self.of_runs:
+            return f"{self._size()}; h = {float(self.data['h']):g}, {nodes} saved times\noutcomes: {listed}"
+        value, messages = ("cost", CONTROLLED) if "cost" in self.data else ("action", SOLVED)
+        lines = [f"{self._size()}; {nodes - 1} steps each", f"outcomes: {listed}"]
+        if Outcome.SUCCESS in ends:
+            numbers = self.data[value]
+            lines.append(f"{value} from {float(numbers.min()):.10g} to {float(numbers.max()):.10g}")
+        failed = (one for one in ends if one.failed)
+        return "\n".join([*lines, *(f"{x.name.lower().replace('_', ' ')}: {messages.get(x, x.message)}" for x in failed)])
+
+    @property
+    def of_runs(self) -> bool:
+        """Whether these are runs from initial data, and no solutions between ends."""
+        return "h" in self.data
 
     def _size(self) -> str:
         sizes = " × ".join(f"{self.data.sizes[axis]} {axis}" for axis in self.axes)
         zipped = [name for name, swept in self.swept.items() if swept.axis != swept.label and swept.axis in self.axes]
-        return f"{len(self)} runs: {sizes}" + (f" ({', '.join(zipped)} together)" if zipped else "")
+        kind = "runs" if self.of_runs else "problems"
+        return f"{len(self)} {kind}: {sizes}" + (f" ({', '.join(zipped)} together)" if zipped else "")
 
     def __reduce__(self):
         return type(self), (self.data,)

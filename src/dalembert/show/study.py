@@ -1,4 +1,4 @@
-"""Figures of a study: a number of each run as a heat map over two swept axes, or as a line over one."""
+"""Figures of a study: a number of each run or solution as a heat map over two swept axes, or as a line over one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from xarray import DataArray
 
-NAMED = ("steps_done", "residual", "iterations", "max_iterations", "crossings", "failed_time")  # of the statistics
+# of the statistics, of runs and of solutions
+NAMED = ("steps_done", "residual", "iterations", "max_iterations", "crossings", "failed_time")
+SOLVED = ("cost", "action", "iterations", "factorizations", "residual", "violation", "condition", "negative_directions")
 
 
 def plot_study(study: Study, value: Any, theme: Theme, title: str | None = None) -> Figure:
@@ -53,12 +55,16 @@ def chosen_value(study: Study, value: Any) -> tuple[DataArray, str]:
     choices = _reduced(study)
     if value is None and len(choices) == 1:
         return next((found, name) for name, found in choices.items())
+    named = NAMED if study.of_runs else SOLVED
+    known = choices | {name: study.data[name] for name in named if name in study.data}
+    if value is None and not choices and not study.of_runs:
+        name = "cost" if "cost" in known else "action"
+        return known[name], name
     if value is None and not choices:
         name = study.coordinates[0]
         return _last(study, name), f"{name} at the end"
     if value is not None and hasattr(value, "dims") and set(map(str, value.dims)) == set(axes):
         return value.transpose(*axes), str(value.name or "")
-    known = choices | {name: study.data[name] for name in NAMED}
     if isinstance(value, str) and value in study.coordinates and value not in known:
         return _last(study, value), f"{value} at the end"
     if isinstance(value, str) and value in known:
@@ -80,21 +86,26 @@ def _last(study: Study, name: str) -> DataArray:
     """Where each run ended, as far as it was saved."""
     if "last_q" in study.data:
         return study.data["last_q"].sel(coordinate=name)
-    rows = study.data["nodes_kept"] - 1
-    return study[name].isel(node=rows)
+    return study[name].isel(node=study.data["nodes_kept"] - 1 if study.of_runs else -1)
 
 
 def _along(study: Study, axis: str) -> tuple[np.ndarray, str]:
-    """Values and name of an axis: those of the first name of numbers on it, or of the only number of a vector that differs;
-    the places where there is none."""
+    """Values and name of an axis: those of the first name of numbers on it, or of the last number of a vector that differs,
+    where the vectors lie on a straight line; the places where there is none."""
     for name, swept in study.swept.items():
         if swept.axis == axis:
             parts = [(study.data[part].values, part) for part in swept.parts]
-            differ = [one for one in parts if np.ptp(one[0]) > 0] or parts
-            if not parts or len(differ) == 1:
-                values, label = differ[0] if parts else (study.data[swept.label].values, name)
+            differ = [one for one in parts if np.ptp(one[0]) > 0]
+            if not parts or (differ and all(_follow(values, differ[-1][0]) for values, _ in differ)):
+                values, label = differ[-1] if parts else (study.data[swept.label].values, name)
                 return np.asarray(values, dtype=float), label
     return np.arange(study.data.sizes[axis], dtype=float), f"{axis}, by number"
+
+
+def _follow(values: np.ndarray, others: np.ndarray) -> bool:
+    """Whether some numbers grow, or fall, as others do: (x - min x)/(max x - min x) is the same."""
+    x, y = ((v - v.min()) / (np.ptp(v) or 1.0) for v in (np.asarray(values, float), np.asarray(others, float)))
+    return bool(np.allclose(x, y, atol=1e-9) or np.allclose(x, 1.0 - y, atol=1e-9))
 
 
 def _heat_map(ax: Axes, study: Study, values: np.ndarray, label: str, theme: Theme) -> None:

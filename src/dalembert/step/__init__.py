@@ -8,6 +8,7 @@ from dalembert.step.roots import Root, roots
 from dalembert.step.run.branch import Avoid, Branch, Least, Nearest
 from dalembert.step.run.state import SampledFeedback
 from dalembert.step.simulate import simulate
+from dalembert.step.start.varying import Varying
 
 __all__ = [
     "Avoid",
@@ -18,6 +19,7 @@ __all__ = [
     "Root",
     "SampledFeedback",
     "StepProgram",
+    "Varying",
     "ensemble",
     "prepare",
     "roots",

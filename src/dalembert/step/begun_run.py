@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -44,7 +43,7 @@ class BegunRun(NamedTuple):
         prepared, carry, rows = jax.tree.map(np.asarray, (prepared, carry, rows))
 
         def made() -> Path:
-            return dataclasses.replace(path_of(np, prepared, carry, rows, grid, step_options), provenance=self.record)
+            return path_of(np, prepared, carry, rows, grid, step_options, provenance=self.record)
 
         # After Ctrl-C arrays of all rows are made when they are looked at, and not before it is answered.
         interrupted = code == int(Outcome.INTERRUPTED)

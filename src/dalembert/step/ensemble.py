@@ -15,7 +15,7 @@ from dalembert.numbers import MOST_THREADS, described, whole_number
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.lanes import Lanes, Running
-from dalembert.step.options import RunOptions, step_of
+from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.progress import reported
 from dalembert.step.run.provenance import abridged
@@ -25,6 +25,7 @@ from dalembert.step.start.checks import batch_size, check_batch
 from dalembert.step.start.prepare import check_any_system
 from dalembert.step.start.prepared import Given
 from dalembert.step.start.second_node import Starter
+from dalembert.step.start.varying import Varying
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 
 
@@ -34,7 +35,7 @@ def ensemble(
     v0=None,
     *,
     parameters: Mapping[str, Any] | None = None,
-    h: float | None = None,
+    h: float | Varying | None = None,
     steps: int,
     t0: float = 0.0,
     nodes=None,
@@ -65,7 +66,7 @@ def ensemble(
         q0: (B, n) positions, or (n,) for all runs.
         v0: (B, n) velocities, or (n,) for all runs.
         parameters: name → (B, …), in place of the system's.
-        h: step, the same for all.
+        h: step, the same for all; or a Varying, with which every run has lengths of its own.
         steps: N, the number of steps.
         t0: time of the beginning.
         nodes: (B, r, n) or (r, n) of a DiscreteSystem, (B, 2k, n) or (2k, n) of a VariationalProblem.
@@ -104,9 +105,9 @@ def ensemble(
     """
     check_x64()
     options = RunOptions(
-        h=step_of(h, isinstance(system, DiscreteSystem)), steps=steps, t0=t0, scheme=scheme, starter=starter, branch=branch,
-        save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance,
-        max_iterations=max_iterations, backend=backend,
+        **lengths_of(h, isinstance(system, DiscreteSystem)), steps=steps, t0=t0, scheme=scheme, starter=starter,
+        branch=branch, save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback,
+        tolerance=tolerance, max_iterations=max_iterations, backend=backend,
     )  # fmt: skip
     if threads is not None:
         whole_number(threads, "threads", most=MOST_THREADS)

@@ -89,6 +89,8 @@ def known_path(system: Any, given: Given, options: RunOptions) -> Known | None:
     That is so under tracing, for other problems than a System, for a reducer, without machine code, and wherever the initial
     data are not proven to pass every check.
     """
+    if options.varying is not None:
+        return None
     found = _found(system, given, options)
     if found is None:
         return None

@@ -15,6 +15,7 @@ from dalembert.native import COUNTED, counts, native_first
 from dalembert.path import Path
 from dalembert.step.options import RunOptions
 from dalembert.step.programs.scaled import Scaled, in_units
+from dalembert.step.programs.varying import clock_of
 from dalembert.step.run.assemble import Levels, facts_of, first_velocities, known_nodes, path_of
 from dalembert.step.run.loop import Chunks, row_of, rows_of, traced_run
 from dalembert.step.run.native import Native, columns_of, compiled, empty_rows, packed, told, unpacked
@@ -22,6 +23,7 @@ from dalembert.step.run.state import Grid, RunState, StepOptions, Watch, initial
 from dalembert.step.start.checks import batch_size, check_callbacks, initial_value
 from dalembert.step.start.prepare import prepare_any
 from dalembert.step.start.prepared import Given, Prepared, Recipe
+from dalembert.step.start.varying import varied
 from dalembert.step.stored.determined import determined
 from dalembert.systems import System
 from dalembert.systems.checks import check_many
@@ -52,6 +54,7 @@ class Lanes:
         # With every check of a single run; the batch is compiled for any number of steps.
         one = _begin_one(_with(system, self._first["parameters"]), self._first, grid, options.recipe)
         self._units = one.program.units if isinstance(one.program, Scaled) else None
+        one = one if options.varying is None else varied(one, options.varying, grid.h, grid.t0)
         initial = initial_value(reduce[1]) if reduce else None
         self._initial = check_callbacks(one, grid, options.step_options, initial)
         self.steps = grid.steps - one.program.starting_nodes
@@ -85,7 +88,8 @@ class Lanes:
         grid, options, size = self.options.grid, self.options, batch_size(self._system, given, axes)
         if isinstance(self._system, System):
             check_many(self._system, given, axes, grid.t0, STEPS * abs(float(grid.h)))
-        start = (grid._replace(steps=MANY, every=1), options.recipe, self._units)
+        varying = options.varying and dataclasses.replace(options.varying, first=1.0)  # grid.h is: one program for all
+        start = (grid._replace(steps=MANY, every=1), options.recipe, self._units, varying)
         return _begin(self._system, given, axes, size, start, self._initial)
 
 
@@ -125,11 +129,12 @@ def _begin_one(system, given: dict, grid: Grid, recipe: Recipe) -> Prepared:
 @Jitted
 def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) -> tuple[Prepared, RunState]:
     """Every run's program and carry, with a leading axis in all arrays."""
-    grid, recipe, units = start
+    grid, recipe, units, varying = start
 
     def one(given: dict) -> tuple[Prepared, RunState]:
         prepared = _begin_one(_with(system, given["parameters"]), given, grid, recipe)
         prepared = prepared if units is None else in_units(prepared, units)  # those of the first run, for all
+        prepared = prepared if varying is None else varied(prepared, varying, grid.h, grid.t0)
         return prepared, initial_state(prepared, grid.t0, grid.h, initial)
 
     return eqx.filter_vmap(one, in_axes=(axes,), axis_size=size)(given)
@@ -213,6 +218,7 @@ def _first_rows(table: np.ndarray, prepared: Prepared, grid: Grid, code) -> None
     row = code.layout.packed_row.unpack(table[:, : len(known)])
     row["q"][:] = prepared.nodes[:, known]
     row["v"][:, len(known) - velocities.shape[1] :] = velocities
+    row["clock"][:] = clock_of(prepared.program, prepared.s)[:, None]
     row["k"][:] = np.array(known) * code.layout.stages
 
 

@@ -29,6 +29,7 @@ from dalembert.step.run.provenance import Words, record_of, scheme_text, taken, 
 from dalembert.step.run.state import Grid, SampledFeedback, StepOptions
 from dalembert.step.start.prepared import Recipe
 from dalembert.step.start.second_node import STARTERS, Starter
+from dalembert.step.start.varying import Varying
 from dalembert.systems import is_traced
 from dalembert.systems.sizes import as_step, check_resolved
 
@@ -37,11 +38,12 @@ from dalembert.systems.sizes import as_step, check_resolved
 class RunOptions:
     """t_k = t0 + k h, k = 0 … steps, and how each step is chosen, solved, watched and kept; the words of `simulate`.
 
-    What is wrong in them, whatever the system, is an error when they are made. h is None where the equations give the steps.
+    What is wrong in them, whatever the system, is an error when they are made. h is None where the equations give the steps,
+    and the first of them where they vary; steps is None where the run ends at a time, `until`.
     """
 
     h: Any
-    steps: int
+    steps: int | None
     t0: Any = 0.0
     scheme: Scheme | WindowMap | None = None
     starter: Starter = "second_order"
@@ -54,9 +56,13 @@ class RunOptions:
     tolerance: float = 1e-9
     max_iterations: int = 25
     backend: Literal["jax", "native"] | None = None
+    varying: Varying | None = None
+    until: Any = None
 
     def __post_init__(self) -> None:
-        _check_grid(self.h, self.steps, self.t0, self.save_every)
+        _check_end(self.varying, self.h, self.steps, self.t0, self.until)
+        _check_grid(self.h, MOST_ROWS if self.steps is None else self.steps, self.t0, self.save_every, self.varying)
+        self._check_varying()
         as_choice(self.starter, "starter", STARTERS, "starters")
         as_tolerance(self.tolerance)
         whole_number(self.max_iterations, "max_iterations")
@@ -75,11 +81,21 @@ class RunOptions:
         if self.backend is not None:
             as_choice(self.backend, "backend", ("native", "jax"), "back-ends, if one is given,")
 
+    def _check_varying(self) -> None:
+        """What belongs to steps of one length."""
+        if self.varying is not None and self.feedback is not None:
+            raise ValueError(
+                "feedback, h: a sampled law is held over steps of one length; with Varying give the law as forces"
+            )
+        if self.until is not None and self.reduce is not None:
+            raise ValueError("reduce, until: the last step goes behind the end and back to it; a reducer takes steps=")
+
     @property
     def grid(self) -> Grid:
         """The nodes, and which of them are kept."""
-        every = self.steps if self.save_every is None else self.save_every
-        return Grid(as_double(self.t0), as_double(self.h), int(self.steps), int(every))
+        steps = MOST_ROWS if self.steps is None else self.steps
+        every = steps if self.save_every is None else self.save_every
+        return Grid(as_double(self.t0), as_double(self.h), int(steps), int(every))
 
     @property
     def recipe(self) -> Recipe:
@@ -116,7 +132,7 @@ class RunOptions:
 
     def at(self, steps: int, t0: Any) -> RunOptions:
         """The same with another number of steps and another beginning; what does not depend on them is not checked again."""
-        _check_times(self.h, steps, t0, self.save_every)
+        _check_times(self.h, steps, t0, self.save_every, self.varying)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, steps=steps, t0=t0)
         return other
@@ -125,7 +141,7 @@ class RunOptions:
         """What the records of all calls with the same functions have in common. problem: its texts; kind: its class."""
         functions = {
             "stop": self.stop, "domain": self.domain, "feedback": self.feedback and self.feedback.law,
-            "reduce": self.reduce and self.reduce[0],
+            "reduce": self.reduce and self.reduce[0], "density": self.varying and self.varying.density,
         }  # fmt: skip
         given = {name: function for name, function in functions.items() if function is not None}
         starter = "" if self.h is None else self.starter
@@ -139,6 +155,8 @@ class RunOptions:
         """The record of a call; data: its other arguments. The values are those of this moment."""
         free = self.h is None
         own = {} if free else {"h": taken(self.h), "t0": taken(self.t0), "save_every": self.save_every}
+        if self.varying is not None:
+            own |= {"h": taken(self.varying.numbers), "until": None if self.until is None else taken(self.until)}
         given = {name: taken(x) for name, x in data.items() if x is not None}
 
         def values() -> dict[str, Any]:
@@ -147,6 +165,11 @@ class RunOptions:
             return {**own, "steps": self.steps, **given, **rest, "backend": self.backend}
 
         return record_of(subject, words, values)
+
+
+def lengths_of(h: Any, scales: bool = False) -> dict[str, Any]:
+    """h and varying of the options: a number, or what a Varying says."""
+    return {"h": h.first, "varying": h} if isinstance(h, Varying) else {"h": step_of(h, scales), "varying": None}
 
 
 def step_of(h: Any, scales: bool) -> Any:
@@ -158,22 +181,43 @@ def step_of(h: Any, scales: bool) -> Any:
     return h
 
 
-def _check_grid(h, steps, t0, save_every) -> None:
+def _check_end(varying: Varying | None, h, steps, t0, until) -> None:
+    """A number of steps, or with steps of varying length a time."""
+    if varying is None:
+        if until is not None:
+            raise ValueError(
+                "until: belongs to h=Varying(...); of equal steps give their number, steps=round((until - t0) / h)"
+            )
+        if steps is None:
+            raise TypeError("steps: found none; give a whole number of steps, or until= with h=Varying(...)")
+        return
+    if (steps is None) == (until is None):
+        raise TypeError(f"steps, until: found {'none' if steps is None else 'both'} of them; give one, a number or a time")
+    if until is None:
+        return
+    if is_traced(h, t0, until):
+        raise TypeError("until: under jit, vmap and grad arrays have a fixed length; give steps=")
+    as_number(until, "until", "a finite time")
+    if not (until - t0) * h > 0:
+        raise ValueError(f"until: found {until:g}, which is not after t0 = {t0:g} in the direction of the first step, {h:g}")
+
+
+def _check_grid(h, steps, t0, save_every, varying) -> None:
     if h is None:
         whole_number(steps, "steps", most=MOST_NODES)
         return
     as_step(h)
-    _check_times(h, steps, t0, save_every)
+    _check_times(h, steps, t0, save_every, varying)
 
 
-def _check_times(h, steps, t0, save_every) -> None:
+def _check_times(h, steps, t0, save_every, varying) -> None:
     as_number(t0, "t0", "a finite time")
     whole_number(steps, "steps")
     if save_every is not None and steps // whole_number(save_every, "save_every") > MOST_ROWS:
         raise ValueError(
             f"steps: found {steps}, too many states to keep with save_every={save_every}; a larger save_every keeps fewer"
         )
-    if (type(h) is float and type(t0) is float) or not is_traced(h, t0):
+    if varying is None and ((type(h) is float and type(t0) is float) or not is_traced(h, t0)):
         check_resolved("t0, h", max(abs(t0), abs(t0 + steps * h)), abs(h))
 
 

@@ -12,7 +12,7 @@ from dalembert.lazy import as_left
 from dalembert.numbers import as_flag, outside
 from dalembert.path import Path, Provenance
 from dalembert.step.known_run import WatchedRun, known_path
-from dalembert.step.options import RunOptions, step_of
+from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.ready import Told
 from dalembert.step.run.resolution import warn_of_resolution
@@ -20,6 +20,7 @@ from dalembert.step.run.state import SampledFeedback
 from dalembert.step.simulate import found_path, run_begun, solved
 from dalembert.step.start.prepared import Given
 from dalembert.step.start.second_node import Starter
+from dalembert.step.start.varying import Varying
 from dalembert.systems import System, check_x64
 from dalembert.systems.system import check_system
 
@@ -27,7 +28,7 @@ from dalembert.systems.system import check_system
 def prepare(
     system: System,
     *,
-    h: float,
+    h: float | Varying,
     scheme: Scheme | None = None,
     starter: Starter = "second_order",
     branch: Branch | None = None,
@@ -47,7 +48,7 @@ def prepare(
 
     Args:
         system: a System.
-        h: step, in the unit of time of the Lagrangian, as in `simulate`.
+        h: step, in the unit of time of the Lagrangian, or a Varying, as in `simulate`.
         scheme: as in `simulate`.
         starter: as in `simulate`.
         branch: as in `simulate`.
@@ -75,7 +76,7 @@ def prepare(
     check_x64()
     check_system(system)
     options = RunOptions(
-        h=step_of(h, False), steps=1, scheme=scheme, starter=starter, branch=branch, save_every=save_every, stop=stop,
+        **lengths_of(h), steps=1, scheme=scheme, starter=starter, branch=branch, save_every=save_every, stop=stop,
         domain=domain, feedback=feedback, tolerance=tolerance, max_iterations=max_iterations, backend=backend,
     )  # fmt: skip
     return PreparedRun(system, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path, StepError
 from dalembert.step.begun_run import BegunRun
 from dalembert.step.known_run import known_path, known_start
-from dalembert.step.options import RunOptions, step_of
+from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.run.assemble import path_of
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.loop import chunked_run, traced_run
@@ -32,7 +33,9 @@ from dalembert.step.start.checks import check_callbacks, initial_value
 from dalembert.step.start.prepare import prepare_any
 from dalembert.step.start.prepared import Given, Prepared
 from dalembert.step.start.second_node import Starter
+from dalembert.step.start.varying import Varying, varied
 from dalembert.step.stored.streamed import stored_path
+from dalembert.step.until import run_until
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.tracing import Jitted
 
@@ -47,8 +50,9 @@ def simulate(
     q0=None,
     v0=None,
     *,
-    h: float | None = None,
-    steps: int,
+    h: float | Varying | None = None,
+    steps: int | None = None,
+    until: float | None = None,
     t0: float = 0.0,
     nodes=None,
     jets=None,
@@ -78,8 +82,10 @@ def simulate(
         q0: (n,) positions at t0, consistent with the constraints. Not for a DiscreteSystem.
         v0: (n,) velocities at t0, consistent with the constraints. Not for a DiscreteSystem.
         h: step, in the unit of time of the Lagrangian; below 0 the run goes backwards in time. Of a DiscreteSystem it only
-            scales time and multipliers; 1 by default.
+            scales time and multipliers; 1 by default. A Varying: steps whose length follows the motion.
         steps: N, the number of steps.
+        until: with a Varying instead of steps: the time at which the run ends. Its last node lies there, a step of the
+            scheme back from the first node behind it, which the run must reach.
         t0: time of the beginning.
         nodes: the first nodes instead of (q0, v0): (r, n) of a DiscreteSystem, (2k, n) of a VariationalProblem, (2, n) of
             a System in the form "nodes", whose path goes on from its last two.
@@ -128,20 +134,22 @@ def simulate(
     """
     check_x64()
     options = RunOptions(
-        h=step_of(h, isinstance(system, DiscreteSystem)), steps=steps, t0=t0, scheme=scheme, starter=starter, branch=branch,
-        save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback, tolerance=tolerance,
-        max_iterations=max_iterations, backend=backend,
+        **lengths_of(h, isinstance(system, DiscreteSystem)), steps=steps, until=until, t0=t0, scheme=scheme,
+        starter=starter, branch=branch, save_every=save_every, reduce=reduce, stop=stop, domain=domain,
+        feedback=feedback, tolerance=tolerance, max_iterations=max_iterations, backend=backend,
     )  # fmt: skip
     as_flag(throw, "throw")
     given = Given(q0, v0, nodes, jets, multipliers)
-    with reported(progress, options.steps) as watch:
+    if options.varying is not None:
+        _check_kept(store, progress, options)
+    with reported(progress, options.steps or 0) as watch:
         short = store is None and watch is None  # the short way tells nobody how far it is
         known = known_path(system, given, options) if short else None
         if known is not None:
             path = known.path
         else:
             begun = run_begun(system, given, options)
-            path = found_path(begun, watch) if store is None else stored_path(begun, watch, store)
+            path = path_of_begun(begun, options, watch) if store is None else stored_path(begun, watch, store)
     if as_left(path, "provenance") is None:  # traced
         return path
     warn_of_resolution(path)
@@ -167,6 +175,8 @@ def run_begun(system, given: Given, options: RunOptions) -> BegunRun:
     grid, reduce = options.grid, options.reduce
     known = known_start(system, given, options)
     prepared = prepare_any(system, given, grid, options.recipe) if known is None else known
+    if options.varying is not None:
+        prepared = varied(prepared, options.varying, grid.h, grid.t0, options.until)
     initial = check_callbacks(prepared, grid, options.step_options, initial_value(reduce[1]) if reduce else None)
     carry = initial_state(prepared, grid.t0, grid.h, initial)
     traced = is_traced(prepared.program, carry, grid.t0, grid.h, prepared.expected)
@@ -181,6 +191,31 @@ def found_path(begun: BegunRun, watch: Watch = None) -> Path:
     arguments = (*begun.arguments, watch)
     carry, rows = native_first(native_run, chunked_run, *arguments) if begun.native else chunked_run(*arguments)
     return begun.ended(carry, rows)
+
+
+def path_of_begun(begun: BegunRun, options: RunOptions, watch: Watch) -> Path:
+    """After a number of steps, or at a time."""
+    if options.until is None:
+        return found_path(begun, watch)
+    if begun.record is None:
+        raise TypeError("until: under jit, vmap and grad arrays have a fixed length; give steps=")
+
+    system = begun.prepared.program.system
+
+    def step(q, v, h: float, t0: float) -> Path:
+        plain = {"varying": None, "until": None, "save_every": 1, "stop": None, "domain": None}
+        one, given = dataclasses.replace(options, h=h, t0=t0, steps=1, **plain), Given(q, v)
+        known = known_path(system, given, one)
+        return found_path(run_begun(system, given, one)) if known is None else known.path
+
+    return run_until(begun, options.until, step)
+
+
+def _check_kept(store, progress, options: RunOptions) -> None:
+    if store is not None:
+        raise ValueError("store, h: a store takes steps of one length; with Varying give no store, and save the path")
+    if options.until is not None and progress is not False:
+        raise ValueError("progress, until: nobody knows how many steps there will be; give steps=, or no progress")
 
 
 @Jitted

@@ -8,6 +8,7 @@ import os
 from pathlib import Path as File
 from typing import TYPE_CHECKING
 
+from dalembert.control import OptimalControl
 from dalembert.numbers import described
 from dalembert.path import Path, Study
 from dalembert.solution import CriticalPoint
@@ -19,7 +20,7 @@ from dalembert.store.paths import check_path, path_from_xarray, path_to_xarray
 from dalembert.store.regions import VALUES, load_study
 from dalembert.store.runs import load_run
 from dalembert.store.solutions import CONTENTS, check_solution, solution_from_xarray, solution_to_xarray
-from dalembert.store.studies import CONTENT, check_study, study_from_xarray
+from dalembert.store.studies import STUDIES, check_study, study_from_xarray
 from dalembert.systems.problem import Problem
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def from_xarray(data: xarray.Dataset) -> Path | CriticalPoint | Study:
     if not hasattr(data, "attrs"):
         raise TypeError(f"data: found {described(data)}; give the Dataset that to_xarray returned")
     check_format(data)
-    if data.attrs.get("content") == CONTENT:
+    if data.attrs.get("content") in STUDIES:
         return study_from_xarray(data)
     return solution_from_xarray(data) if data.attrs.get("content") in CONTENTS else path_from_xarray(data)
 
@@ -151,10 +152,10 @@ def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
         raise FileError(source, f"was not written by dalembert.save ({error})") from error
 
 
-def _of_store(source: File) -> Path | Study:
+def _of_store(source: File) -> Path | CriticalPoint | Study:
     try:
         attributes = metadata(source).get("attributes")
-        is_study = isinstance(attributes, dict) and attributes.get("content") in (CONTENT, VALUES)
+        is_study = isinstance(attributes, dict) and attributes.get("content") in (*STUDIES, VALUES)
         return load_study(source) if is_study else load_run(source)
     except FileError:
         raise
@@ -162,14 +163,14 @@ def _of_store(source: File) -> Path | Study:
         raise FileError(source, f"is damaged ({error})") from error
 
 
-def matches(path: Path | str | os.PathLike, system: Problem) -> bool:
+def matches(path: Path | Study | str | os.PathLike, system: Problem | OptimalControl) -> bool:
     """Whether the source hash stored with a path (or in a file) is that of this system's functions.
 
     Compares the source text of Lagrangian, constraints and forces; parameters and captured values are not part of it.
 
     Args:
-        path: a Path, or the name of a file.
-        system: a System, a DiscreteSystem or a VariationalProblem.
+        path: a Path, a Study, or the name of a file.
+        system: a System, a DiscreteSystem or a VariationalProblem; of a study of solutions also an OptimalControl.
 
     Returns:
         True where the two are the same.
@@ -182,9 +183,9 @@ def matches(path: Path | str | os.PathLike, system: Problem) -> bool:
         >>> da.matches(path, pendulum), da.matches(path, sphere)
         (True, False)
     """
-    if not isinstance(system, Problem):
+    if not isinstance(system, Problem | OptimalControl):
         raise TypeError(f"system: found {described(system)}; give a System, a DiscreteSystem or a VariationalProblem")
-    run = path if isinstance(path, Path | CriticalPoint) else load(path)
+    run = path if isinstance(path, Path | CriticalPoint | Study) else load(path)
     if isinstance(run, Study):
         return attribute(run.data, "source_hash") == system.texts()["source_hash"]
     if isinstance(run, CriticalPoint) or run.provenance is None:
@@ -210,7 +211,7 @@ def _sound(data: xarray.Dataset) -> xarray.Dataset:
     """The same data set, if `load` will take it."""
     try:
         content = data.attrs.get("content")
-        check_solution(data) if content in CONTENTS else check_study(data) if content == CONTENT else check_path(data)
+        check_solution(data) if content in CONTENTS else check_study(data) if content in STUDIES else check_path(data)
     except ValueError as error:
         raise ValueError(f"path: is no path that a run returns, and could not be loaded again ({error})") from error
     return data
@@ -224,7 +225,7 @@ def _netcdf(data: xarray.Dataset) -> memoryview:
     """
     bytearray(3 * data.nbytes + 2**24)
     plain: dict[str, dict] = {str(name): {"_FillValue": None} for name, x in data.variables.items() if x.dtype.kind == "f"}
-    if data.attrs.get("content") == CONTENT:
+    if data.attrs.get("content") in STUDIES:
         plain = {name: way | (PACKED if data[name].ndim else {}) for name, way in plain.items()}
     content = io.BytesIO()
     data.assign_attrs(checksum=NOTE).to_netcdf(content, engine="h5netcdf", encoding=plain)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -85,7 +86,24 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
     subject = path.provenance.subject if path.provenance is not None else None
     drawing, described = drawing_to_variables(subject, numbers_of(path, "t"), numbers_of(path, "q"))
     attributes = _attributes(path) | {"reduced": tree} | described
-    return xr.Dataset(variables | leaves | drawing, _coordinates(path, lanes, dimension), attributes)
+    coordinates = _coordinates(path, lanes, dimension)
+    taken = variables.keys() | leaves.keys() | coordinates.keys()
+    return xr.Dataset(variables | leaves | drawing, coordinates | _of_runs(path, lanes, taken), attributes)
+
+
+def _of_runs(path: Path, lanes: tuple[str, ...], taken: Set[str]) -> dict[str, Any]:
+    """Labels of the runs of an ensemble: their own parameters, where these are known, and the states at which they began."""
+    subject = path.provenance.subject if path.provenance is not None else None
+    if len(lanes) != 1 or subject is None:
+        return {}
+    found: dict[str, Any] = {"q0": ((*lanes, "coordinate"), numbers_of(path, "q")[:, 0], {"long_name": "first position"})}
+    if path.levels[0] == "node":
+        found["v0"] = ((*lanes, "coordinate"), numbers_of(path, "v")[:, 0], {"long_name": "first velocity"})
+    for name, values in (subject.parameters or {}).items():
+        label = name if name not in taken | found.keys() else f"parameter_{name}"
+        axes = tuple(f"{label}_{i}" for i in range(np.ndim(values) - 1))
+        found[label] = ((*lanes, *axes), np.asarray(values), {"long_name": f"parameter {name} of the run"})
+    return found
 
 
 def numbers_of(owner: Path | Statistics, name: str) -> np.ndarray:
@@ -212,9 +230,13 @@ def _attributes(path: Path) -> dict[str, Any]:
         outcome = Outcome(int(path.code))
         found |= {"outcome": outcome.name.lower(), "outcome_code": int(outcome), "outcome_message": outcome.message}
     if path.provenance is not None:
-        names = [field.name for field in dataclasses.fields(path.provenance)]
-        found |= {attribute_name(name): stored_text(getattr(path.provenance, name)) for name in names}
+        found |= provenance_attributes(path.provenance)
     return found
+
+
+def provenance_attributes(record: Provenance) -> dict[str, str]:
+    """The record of a call as attributes."""
+    return {attribute_name(field.name): stored_text(getattr(record, field.name)) for field in dataclasses.fields(record)}
 
 
 def attribute_name(field: str) -> str:

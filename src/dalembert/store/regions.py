@@ -18,12 +18,13 @@ import numpy as np
 
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Study
+from dalembert.solution import CriticalPoint
 from dalembert.store.atomic import flush
 from dalembert.store.checks import FORMAT
 from dalembert.store.checksum import FileError
 from dalembert.store.chunked import FILLS, ChunkedArray, Spec, create, metadata
 from dalembert.store.paths import attribute_name, stored_names
-from dalembert.store.studies import CONTENT, study_from_xarray
+from dalembert.store.studies import STUDIES, study_from_xarray
 
 if TYPE_CHECKING:
     import xarray
@@ -134,7 +135,7 @@ def record_of(store: StudyStore) -> Provenance:
     return Provenance(**texts | {"coordinates": stored_names(texts["coordinates"])})  # type: ignore[arg-type]
 
 
-def load_study(place: File) -> Study | Path:
+def load_study(place: File) -> Study | Path | CriticalPoint:
     """As far as it is there; FileError where it is none or is damaged."""
     store = StudyStore(place)
     if store.attributes["content"] == VALUES:
@@ -175,7 +176,7 @@ def _checked(place: File) -> dict[str, Any]:
     found = metadata(place).get("attributes")
     found = found if isinstance(found, dict) else {}
     version = found.get("dalembert_format")
-    if not isinstance(version, int) or found.get("content") not in (CONTENT, VALUES):
+    if not isinstance(version, int) or found.get("content") not in (*STUDIES, VALUES):
         raise FileError(place, "is no study of dalembert: its attributes are others")
     if version > FORMAT:
         raise FileError(place, f"is written in format {version}, this dalembert reads up to {FORMAT}; update it")

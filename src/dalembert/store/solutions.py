@@ -47,7 +47,7 @@ COUNTED = (
     "refinement_steps",
 )
 MOMENTA = ("momenta_initial", "momenta_final")  # each is there where the end is given by derivatives
-_STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
+STATISTICS = tuple(field.name for field in dataclasses.fields(BoundaryStatistics))
 # variable: (dimensions, long_name, units)
 COMMON = {
     "q": (("node", "coordinate"), "position", LENGTH),
@@ -170,40 +170,55 @@ def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
         raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then store it")
     if np.ndim(solution.code):
         raise ValueError(f"path: holds a batch of shape {np.shape(solution.code)}; store its solutions one by one")
-    s, found = solution, {}
-    content, stored = next((name, kind) for name, kind in CONTENTS.items() if isinstance(s, kind.kind))
+    found, times = solution_variables(solution)
+    names = ("coordinate", coordinate_names(solution), {"long_name": "name of the generalised coordinate"})
+    about = {
+        "title": CONTENTS[content_of(solution)].title, "kind": solution.kind, "description": solution.describe(),
+        "outcome": Outcome(int(solution.code)).name.lower(),
+    }  # fmt: skip
+    drawing, described = drawing_to_variables(getattr(solution, "subject", None), solution.t, solution.q)
+    attributes = solution_attributes(solution) | about | described
+    return xr.Dataset(found | drawing, {**times, "coordinate": names}, attributes)
+
+
+def content_of(solution: CriticalPoint) -> str:
+    """Which of CONTENTS it is."""
+    return next(name for name, stored in CONTENTS.items() if isinstance(solution, stored.kind))
+
+
+def solution_attributes(solution: CriticalPoint) -> dict[str, Any]:
+    """What a data set says of a solution, whatever it came to."""
+    return {
+        "dalembert_format": FORMAT, "content": content_of(solution), "windows": solution.scheme, "method": solution.method,
+        "coordinate_names": stored_text(solution.coordinates),
+    }  # fmt: skip
+
+
+def solution_variables(solution: CriticalPoint) -> tuple[dict[str, tuple], dict[str, tuple]]:
+    """The arrays of a solution and its times, each with dimensions and labels, as a Dataset takes them."""
+    s, stored, found = solution, CONTENTS[content_of(solution)], {}
     for name, (axes, long_name, units) in stored.variables.items():
         if getattr(s, name) is not None:
             found[name] = (axes, np.asarray(getattr(s, name)), {"long_name": long_name, "units": units})
     for x, bounds in s.bounds.items():
         for name, axes, long_name, units in _bound_variables(x):
-            values = np.asarray(getattr(bounds, name))
-            found[f"{x}_{name}"] = (axes, values, {"long_name": long_name, "units": units})
+            found[f"{x}_{name}"] = (axes, np.asarray(getattr(bounds, name)), {"long_name": long_name, "units": units})
     for name, (long_name, units) in FREE_TIME.items() if s.final_time else ():
-        values = np.asarray(getattr(s.final_time, name))
-        found[f"T_{name}"] = ((), values, {"long_name": long_name, "units": units})
+        found[f"T_{name}"] = ((), np.asarray(getattr(s.final_time, name)), {"long_name": long_name, "units": units})
     refinement = s.refinement if isinstance(s, ControlSolution) else None
     for name, (axes, long_name, units) in REFINED.items() if refinement else ():
-        values = np.asarray(getattr(refinement, name))
-        found[f"refinement_{name}"] = (axes, values, {"long_name": long_name, "units": units})
-    for name in _STATISTICS:
+        found[f"refinement_{name}"] = (axes, np.asarray(getattr(refinement, name)), {"long_name": long_name, "units": units})
+    for name in STATISTICS:
         found[name] = ((), np.asarray(getattr(s.statistics, name)), {"long_name": f"{name} of the solver"})
     times: dict[str, Any] = {
-        name: (name, np.asarray(getattr(s, t)), {"long_name": f"time of level {name}", "units": TIME, "axis": "T"})
+        name: ((name,), np.asarray(getattr(s, t)), {"long_name": f"time of level {name}", "units": TIME, "axis": "T"})
         for name, t in stored.times.items()
     }
     for x, bounds in s.bounds.items():
         place = BOUNDED[x][0]
         if place not in times:
-            times[place] = (place, np.asarray(bounds.t), {"long_name": f"time of {x}", "units": TIME, "axis": "T"})
-    names = ("coordinate", coordinate_names(s), {"long_name": "name of the generalised coordinate"})
-    attributes = {
-        "dalembert_format": FORMAT, "content": content, "title": stored.title,
-        "windows": s.scheme, "method": s.method, "kind": s.kind, "outcome": Outcome(int(s.code)).name.lower(),
-        "description": s.describe(), "coordinate_names": stored_text(s.coordinates),
-    }  # fmt: skip
-    drawing, described = drawing_to_variables(getattr(s, "subject", None), s.t, s.q)
-    return xr.Dataset(found | drawing, {**times, "coordinate": names}, attributes | described)
+            times[place] = ((place,), np.asarray(bounds.t), {"long_name": f"time of {x}", "units": TIME, "axis": "T"})
+    return found, times
 
 
 def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
@@ -211,7 +226,7 @@ def solution_from_xarray(data: xarray.Dataset) -> CriticalPoint:
     layout = check_solution(data)
     stored = CONTENTS[data.attrs["content"]]
     values: dict[str, Any] = {name: np.array(data[name].values) if name in layout else None for name in stored.variables}
-    numbers = {name: np.array(data[name].values if name in data else np.nan) for name in _STATISTICS}
+    numbers = {name: np.array(data[name].values if name in data else np.nan) for name in STATISTICS}
     statistics = BoundaryStatistics(**numbers)
     times = {field: np.array(data[name].values) for name, field in stored.times.items()}
     bounds = {
@@ -256,12 +271,20 @@ def _bound_variables(x: str) -> list[tuple[str, tuple[str, ...], str, str]]:
 
 def _present(data: xarray.Dataset) -> tuple[str, ...]:
     """The statistics that a file has to hold; older files know nothing of `alternation` and `violated_at`."""
-    return tuple(name for name in _STATISTICS if name in data or name not in ("alternation", "violated_at"))
+    return tuple(name for name in STATISTICS if name in data or name not in ("alternation", "violated_at"))
 
 
 def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
     """Whether the data set holds a solution, and dimensions and kind of its variables; ValueError naming what is wrong."""
-    stored = CONTENTS[data.attrs["content"]]
+    layout = solution_layout(data, data.attrs["content"])
+    check_variables(data, layout)
+    check_outcomes(data)
+    return layout
+
+
+def solution_layout(data: xarray.Dataset, content: str) -> dict[str, tuple[tuple[str, ...], str]]:
+    """Dimensions and kind that the variables of a solution have, of those that are there or have to be."""
+    stored = CONTENTS[content]
     found = {
         name: axes for name, (axes, *_) in stored.variables.items() if name in data or name not in (*MOMENTA, *ENDS_ON_SETS)
     }
@@ -274,7 +297,4 @@ def check_solution(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str
     if "refinement_cost" in data:
         known = (name for name in REFINED if f"refinement_{name}" in data or name not in ORDERS)
         found |= {f"refinement_{name}": REFINED[name][0] for name in known}
-    layout = {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}
-    check_variables(data, layout)
-    check_outcomes(data)
-    return layout
+    return {name: (axes, WHOLE if name in COUNTED else REAL) for name, axes in found.items()}

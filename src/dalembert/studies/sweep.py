@@ -1,62 +1,67 @@
-"""sweep: an ensemble whose runs have names, over the product of swept values or over rows of them."""
+"""sweep: runs or solutions that have names, over the product of swept values or over rows of them."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
-import numpy as np
-
-from dalembert.control import OptimalControl
+from dalembert.boundary import Free, Nodes
+from dalembert.boundary.solve import check_seek, settings, with_method
+from dalembert.control import Lobatto, OptimalControl
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.window_maps import WindowMap
-from dalembert.interrupts import Interrupted
-from dalembert.lazy import as_left
-from dalembert.numbers import MOST_THREADS, as_choice, as_double, whole_number
-from dalembert.path import Path, Study
-from dalembert.step import Branch, SampledFeedback, ensemble
+from dalembert.numbers import as_choice, as_flag, as_function, as_numbers, described, whole_number
+from dalembert.path import Study
+from dalembert.step import Branch, SampledFeedback, Varying
 from dalembert.step.start.prepare import check_any_system
 from dalembert.step.start.second_node import Starter
-from dalembert.store.studies import study_to_xarray
-from dalembert.studies.blockwise.blocks import Blocks, runs_of_block
-from dalembert.studies.blockwise.cluster import Cluster, check_client
-from dalembert.studies.blockwise.collected import collected
-from dalembert.studies.blockwise.gathered import gathered
-from dalembert.studies.blockwise.job import job_of
-from dalembert.studies.blockwise.over_runs import as_over_runs
-from dalembert.studies.blockwise.stored import Here, stored_sweep
-from dalembert.studies.blockwise.swept import DATA, Swept
-from dalembert.systems import System, VariationalProblem
-
-COPIES = 3  # of all states, for a moment
-BESIDE = 100  # numbers of each run besides, for a moment: a million runs that keep nothing took 1 GiB
+from dalembert.studies.blockwise.blocks import runs_of_block
+from dalembert.studies.blockwise.runs import runs_job
+from dalembert.studies.blockwise.solutions import SolutionsJob, SolveOptions, solutions_of_block
+from dalembert.studies.blockwise.swept import Swept
+from dalembert.studies.blockwise.swept_arguments import ARGUMENTS, SweptProblem
+from dalembert.studies.dealing import Dealing
+from dalembert.studies.in_memory import SweepSize, at_once, check_memory, coordinates_of
+from dalembert.systems import System, VariationalProblem, check_x64
 
 
 def sweep(
-    system: System | DiscreteSystem | VariationalProblem,
+    system: System | DiscreteSystem | VariationalProblem | OptimalControl,
     values: Mapping[str, Any],
     *,
     combine: Literal["product", "zip"] = "product",
     q0=None,
     v0=None,
     h: float | None = None,
-    steps: int,
+    steps: int | None = None,
     t0: float = 0.0,
     nodes=None,
     jets=None,
     multipliers=None,
-    scheme: Scheme | WindowMap | None = None,
+    initial: Sequence | Nodes | None = None,
+    final: Sequence | Nodes | None = None,
+    through: Mapping[float, Any] | None = None,
+    T: float | Free | None = None,
+    times=None,
+    bounds: Mapping[str, Any] | None = None,
+    inequalities: Callable | None = None,
+    guess=None,
+    scales=None,
+    scheme: Scheme | WindowMap | Lobatto | None = None,
     starter: Starter = "second_order",
     branch: Branch | None = None,
     save_every: int | None = 1,
-    reduce: tuple[Callable, Any] | None = None,
+    reduce: tuple[Callable, Any] | Callable[[Any], Any] | None = None,
     stop: Callable | None = None,
     domain: Callable | None = None,
     feedback: SampledFeedback | None = None,
     tolerance: float = 1e-9,
-    max_iterations: int = 25,
+    max_iterations: int | None = None,
+    seek: Literal["minimum", "extremal"] = "minimum",
+    method: Literal["dalembert", "ipopt"] = "dalembert",
+    certify: bool = True,
     backend: Literal["jax", "native"] | None = None,
     threads: int | None = None,
     progress: bool | Callable[[int, int], None] = False,
@@ -65,13 +70,18 @@ def sweep(
     block: int | None = None,
     client: Any = None,
 ) -> Study | Any:
-    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0 for every combination of swept values, by their names.
+    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0 for every combination of swept values, by their names; or
+    Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0 between ends, as `solve` has it.
 
-    The runs are those of `ensemble`. One that fails is an outcome in the map, and raises nothing.
+    The runs are those of `ensemble`, the solutions those of `solve`. One that fails is an outcome in the map, and raises
+    nothing. An OptimalControl is solved; a VariationalProblem is solved where something is given or swept of its ends, and
+    runs otherwise.
 
     Args:
-        system: what moves, as in `simulate`.
-        values: name → (K, …) of parameters, and of "q0", "v0", "nodes", "jets", "multipliers"; (K,) of numbers.
+        system: what moves, as in `simulate`; or the problem that is solved, as in `solve`.
+        values: name → (K, …) of parameters, and of "q0", "v0", "nodes", "jets", "multipliers"; (K,) of numbers. Of a problem
+            that is solved, of "T"; of one number at an end, "final.x", "final.v.x"; of bounds, "bounds.u": (K,) for |u| ≤
+            value or (K, 2); of "initial", "final", "through", "bounds" as a whole, a list of what `solve` takes.
         combine: "product": each name is an axis; "zip": the i-th run has the i-th value of every name.
         q0: positions of all runs, where they are not swept.
         v0: velocities of all runs, where they are not swept.
@@ -81,19 +91,32 @@ def sweep(
         nodes: of a DiscreteSystem or a VariationalProblem, where they are not swept.
         jets: of a VariationalProblem, where they are not swept.
         multipliers: of a VariationalProblem with differential constraints, where they are not swept.
-        scheme: as in `simulate`.
+        initial: as in `solve`, of all problems; numbers in it may be swept.
+        final: as in `solve`, of all problems; numbers in it may be swept.
+        through: as in `solve`, of all problems.
+        T: as in `solve`, where it is not swept.
+        times: as in `solve`.
+        bounds: as in `solve`, of all problems; numbers in it may be swept.
+        inequalities: as in `solve`.
+        guess: as in `solve`, the same for all.
+        scales: as in `solve`.
+        scheme: as in `simulate` or in `solve`.
         starter: as in `simulate`.
         branch: as in `simulate`.
         save_every: as in `simulate`; None keeps the last states only, for many runs with `reduce`.
-        reduce: as in `simulate`; study.reduced has the runs' axes in front.
+        reduce: as in `simulate`; of solutions a function of one that returns numbers, or a dict, list or tuple of them;
+            study.reduced has the axes of the study in front.
         stop: as in `simulate`.
         domain: as in `simulate`.
         feedback: as in `simulate`.
-        tolerance: as in `simulate`.
-        max_iterations: as in `simulate`.
+        tolerance: as in `simulate` or in `solve`.
+        max_iterations: as in `simulate` or in `solve`, whose default it has if None.
+        seek: as in `solve`.
+        method: as in `solve`.
+        certify: as in `solve`.
         backend: as in `simulate`.
-        threads: as in `ensemble`.
-        progress: as in `ensemble`.
+        threads: as in `ensemble`; of problems how many are solved at once, all processors if None.
+        progress: as in `ensemble`; of problems that are solved it counts these.
         store: a folder, study.zarr, into which the runs go block by block; where it is there already, the same call goes on
             with the blocks that are missing, and reads those that are not.
         over_runs: (of, merge): of(study) → value of a block of runs, merge(value, value) → value; runs are not kept.
@@ -115,109 +138,105 @@ def sweep(
         BlockingIOError: another process is writing the store.
         OSError: the store cannot be written.
         ConnectionError: the scheduler of the client is gone.
-        InconsistentDataError: the initial data of a run do not satisfy the constraints.
+        InconsistentDataError: the initial data of a run do not satisfy the constraints; or none of the problems can be
+            begun, as what is given contradicts itself.
+        RankDeficientError: so do the constraints of all of them.
 
     Example:
         >>> study = da.sweep(pendulum, {"q0": [0.5, 1.0, 1.5], "v0": [0.0, 1.0]}, h=0.1, steps=20)
         >>> study.data.q.dims, study.sel(q0=1.0, v0=0.0).q.shape
         (('q0', 'v0', 'node', 'coordinate'), (21, 1))
+        >>> beam = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, derivatives=2)
+        >>> ends = {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0])}
+        >>> bent = da.sweep(beam, {"T": [1.0, 2.0], "final.0": [0.5, 1.0]}, **ends, steps=10)
+        >>> bent.data.action.dims, bool(abs(bent.data.action[1, 1] - 6 / 2**3) < 0.01)  # 6 x²/T³
+        (('T', 'final_0'), True)
     """
-    if isinstance(system, OptimalControl):
-        raise TypeError(
-            "system: found an OptimalControl; a sweep runs from initial data. da.solve_batch solves many problems"
-        )
-    check_any_system(system)
+    if isinstance(h, Varying):
+        raise TypeError("h: found Varying; the runs of a study have common times. Give a number, or take ensemble")
     as_choice(combine, "combine", ("product", "zip"), "ways to combine values")
+    dealing = Dealing.of(store, over_runs, block, client, threads, progress)
+    ends = {"initial": initial, "final": final, "through": through, "T": T, "bounds": bounds}
     fixed = {"q0": q0, "v0": v0, "nodes": nodes, "jets": jets, "multipliers": multipliers}
-    swept = Swept.of(system, values, fixed, combine)
-    whole_number(steps, "steps")
-    every = steps if save_every is None else whole_number(save_every, "save_every")
-    size = _Size(swept.shape, math.ceil(steps / every) + 1, _coordinates(system, swept))
-    options = {
-        "h": h, "steps": steps, "t0": t0, "scheme": scheme, "starter": starter, "branch": branch, "save_every": save_every,
-        "reduce": reduce, "stop": stop, "domain": domain, "feedback": feedback, "tolerance": tolerance,
-        "max_iterations": max_iterations, "backend": backend,
+    of_runs = {
+        "h": h, "t0": t0, "starter": starter, "branch": branch, "save_every": save_every, "stop": stop, "domain": domain,
+        "feedback": feedback, "backend": backend,
     }  # fmt: skip
-    if block is not None:
-        whole_number(block, "block")
-    if threads is not None:
-        whole_number(threads, "threads", most=MOST_THREADS)
-    pair = None if over_runs is None else as_over_runs(over_runs)
-    if client is not None:
-        check_client(client)
-    if store is None and pair is None:
+    of_solutions = {
+        "times": times, "inequalities": inequalities, "guess": guess, "scales": scales, "seek": seek, "method": method,
+        "certify": certify,
+    }  # fmt: skip
+    both: dict[str, Any] = {"steps": steps, "scheme": scheme, "reduce": reduce, "tolerance": tolerance}
+    if _is_between_ends(system, values, ends | {"times": times, "inequalities": inequalities}):
+        _refuse(fixed | of_runs, "is for runs from initial data; a problem between ends has none")
+        both["max_iterations"] = 200 if max_iterations is None else max_iterations
+        return _solutions(SweptProblem.of(_problem(system), values, ends, combine), both | of_solutions, dealing)
+    _refuse(of_solutions, "is for problems between ends; a run from initial data has none")
+    check_any_system(system)
+    both["max_iterations"] = 25 if max_iterations is None else max_iterations
+    return _runs(system, Swept.of(system, values, fixed, combine), both | of_runs, dealing)
+
+
+_LEFT_OUT: dict[str, Any] = {"t0": 0.0, "starter": "second_order", "save_every": 1, "seek": "minimum", "method": "dalembert",
+                             "certify": True}  # fmt: skip
+
+
+def _is_between_ends(system: Any, values: Any, given: Mapping[str, Any]) -> bool:
+    """Whether what is given and swept is that of a boundary problem: a VariationalProblem is solved, or runs."""
+    if isinstance(system, OptimalControl) or any(x is not None for x in given.values()):
+        return True
+    names = {str(name).split(".")[0] for name in values} if isinstance(values, Mapping) else set()
+    own = getattr(system, "parameters", None)
+    return bool(names & {*ARGUMENTS} - {*(own if isinstance(own, Mapping) else ())})
+
+
+def _refuse(given: Mapping[str, Any], why: str) -> None:
+    """ValueError for an argument that is not left out."""
+    for name, x in given.items():
+        default = _LEFT_OUT.get(name)
+        if x is not default and not (type(x) in (int, float, str) and not isinstance(default, bool) and x == default):
+            raise ValueError(f"{name}: {why}; leave it out")
+
+
+def _problem(system: Any) -> Any:
+    if not isinstance(system, VariationalProblem | OptimalControl):
+        raise TypeError(
+            f"system: found {described(system)} beside what is given at ends; solved between ends are a VariationalProblem "
+            "and an OptimalControl"
+        )
+    return system
+
+
+def _runs(system: Any, swept: Swept, options: dict[str, Any], dealing: Dealing) -> Any:
+    """From initial data."""
+    steps, save_every = whole_number(options["steps"], "steps"), options["save_every"]
+    every = steps if save_every is None else whole_number(save_every, "save_every")
+    size = SweepSize(swept.shape, math.ceil(steps / every) + 1, coordinates_of(system, swept))
+    if dealing.in_memory:
         size.check()
-        if client is None:
-            return _at_once(system, swept, options | {"threads": threads, "progress": progress})
-    most = runs_of_block(size.numbers, steps) if block is None else block
-    blocks = Blocks.of(tuple(swept.shape.values()), most)
-    job = job_of(system, swept, options, blocks, 1 if client is not None and threads is None else threads)
-    workers = Here() if client is None else Cluster(client)
-    if pair is not None:
-        return collected(job, pair, store, workers, progress)
-    return gathered(job, workers, progress) if store is None else stored_sweep(job, store, workers, progress)
+        if dealing.client is None:
+            return at_once(system, swept, options | {"threads": dealing.threads, "progress": dealing.progress})
+    blocks = dealing.blocks(swept.shape, runs_of_block(size.numbers, steps))
+    return dealing.study(runs_job(system, swept, options, blocks, dealing.of_a_block))
 
 
-def _at_once(system, swept: Swept, options: dict[str, Any]) -> Study:
-    """In memory, all runs side by side."""
-    lengths = tuple(swept.shape.values())
-    every = options["steps"] if options["save_every"] is None else options["save_every"]
-    places = dict(zip(swept.shape, np.unravel_index(np.arange(math.prod(lengths)), lengths), strict=True))
-    data, parameters = swept.data(places)
-
-    def study(runs: Path) -> Study:
-        nodes = np.minimum(every * np.arange(as_left(runs, "t").shape[1]), options["steps"])
-        times = as_double(options["t0"]) + nodes * as_left(runs, "h")[0]
-        labelled = study_to_xarray(runs, np.asarray(times), swept.names, swept.labels(), swept.shape)
-        return Study(labelled, system.subject.under(options["scheme"]))
-
-    runs = None
-    try:
-        runs = ensemble(system, **data, parameters=parameters or None, **options)
-        return study(runs)
-    except KeyboardInterrupt as end:  # in the runs, or where their study is made
-        carried = end.path if isinstance(end, Interrupted) else runs
-        if not isinstance(carried, Path):
-            raise
-        raise Interrupted.later(lambda: study(carried)) from None
-
-
-def _coordinates(system, swept: Swept) -> int:
-    """How many there are, as far as the data tell."""
-    data = [x.shape[-1] for name, x in swept.given.items() if name in DATA]
-    data += [x.shape[-1] for x in swept.fixed.values() if x is not None]
-    return max(1, len(system.coordinates or ()), *data)
-
-
-class _Size(NamedTuple):
-    """Of all states: axes with their lengths, saved states of a run, coordinates."""
-
-    shape: dict[str, int]
-    rows: int
-    n: int
-
-    @property
-    def numbers(self) -> int:
-        """Of one run."""
-        return self.rows * (3 * self.n + 3) + BESIDE // COPIES
-
-    def check(self) -> None:
-        """Before anything is computed: a machine that runs out of memory says nothing clear."""
-        runs, memory = math.prod(self.shape.values()), _memory()
-        numbers = runs * self.rows * (3 * self.n + 3)
-        if 8 * (COPIES * numbers + BESIDE * runs) > memory:
-            product = " × ".join(map(str, self.shape.values()))
-            raise ValueError(
-                f"values, save_every: {product} = {runs} runs with {self.rows} saved states of each are {numbers:.2g} "
-                f"numbers, {8 * numbers / 2**30:.3g} GiB and some copies, and this machine has {memory / 2**30:.3g} GiB of "
-                "memory; give store='study.zarr', fewer values, or a larger save_every, or save_every=None with reduce= for "
-                "what you look for"
-            )
-
-
-def _memory() -> int:
-    """Bytes of this machine's memory; where it does not tell, 16 GiB."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 2**34
+def _solutions(problem: SweptProblem, options: dict[str, Any], dealing: Dealing) -> Any:
+    """Between ends."""
+    check_x64()
+    how = with_method(
+        settings(*(options.pop(name) for name in ("tolerance", "max_iterations", "seek"))), options.pop("method")
+    )
+    bounds = problem.arguments["bounds"]
+    bounded = bounds if bounds is not None else "bounds" in {place.argument for place in problem.places.values()} or None
+    check_seek(how, bounded, options["inequalities"])
+    as_flag(options["certify"], "certify")
+    if options["reduce"] is not None:
+        as_function(options["reduce"], "reduce", "of a solution that returns numbers")
+    times = options["times"]
+    steps = whole_number(options["steps"], "steps") if times is None else max(1, as_numbers(times, "times").size - 1)
+    n = len(problem.problem.coordinates or ()) or 1
+    blocks = dealing.blocks(problem.swept.shape, solutions_of_block(steps, n))
+    job = SolutionsJob(problem, SolveOptions(settings=how, **options), blocks, dealing.of_a_block)
+    if dealing.in_memory:
+        check_memory(job.opening().template.nbytes, math.prod(problem.swept.shape.values()))
+    return dealing.study(job)

@@ -45,15 +45,8 @@ class Problem(eqx.Module):
 
     def texts(self) -> dict[str, Any]:
         """What a record says of the problem alone: its functions by name, their sources with a hash, and its coordinates."""
-        own = list({id(f): f for f in self.functions}.values())
         kinds = [type(part).__name__ for part in (self, *getattr(self, "constraints", ()))]
-        text = "\n".join([f"# {', '.join(kinds)}", *(source(f) for f in own)])
-        return {
-            "system": ", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in own),
-            "source": text,
-            "source_hash": hashlib.sha256(text.encode()).hexdigest(),
-            "coordinates": self.coordinates or (),
-        }
+        return texts_of(self.functions, kinds, self.coordinates)
 
     def _repr_latex_(self) -> str | None:
         """Formulas, where there are some."""
@@ -105,6 +98,18 @@ class Problem(eqx.Module):
                 raise ValueError(f"replace[{name!r}]: found {_kinds(value)}; the system was built with {_kinds(new[name])}")
             new[name] = value
         return eqx.tree_at(lambda s: s.parameters, self, new)
+
+
+def texts_of(functions: Sequence[Callable], kinds: Sequence[str], coordinates: tuple[str, ...] | None) -> dict[str, Any]:
+    """What a record says of a problem: its functions by name, their sources with a hash, and its coordinates."""
+    own = list({id(f): f for f in functions}.values())
+    text = "\n".join([f"# {', '.join(kinds)}", *(source(f) for f in own)])
+    return {
+        "system": ", ".join(f"{f.__module__}:{f.__qualname__}" if hasattr(f, "__qualname__") else repr(f) for f in own),
+        "source": text,
+        "source_hash": hashlib.sha256(text.encode()).hexdigest(),
+        "coordinates": coordinates or (),
+    }
 
 
 def _short(x: Any) -> str:

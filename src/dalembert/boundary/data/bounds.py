@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.numbers import described, real_numbers, whole_number
+from dalembert.systems import InconsistentDataError
 
 SLACK = 1e-9  # by how much what is given may be outside, relative to its size: rounding
 
@@ -89,14 +90,14 @@ def _fill(both: np.ndarray, pair: Any, place: str) -> None:
 def check_given(
     both: np.ndarray, values: np.ndarray, given: np.ndarray, t: np.ndarray, names: tuple[str, ...] | None
 ) -> None:
-    """ValueError where a position that is given, (nodes, n), is outside its bounds."""
+    """InconsistentDataError where a position that is given, (nodes, n), is outside its bounds."""
     slack = SLACK * np.maximum(np.ptp(values, axis=0), np.abs(values))
     wrong = np.argwhere(given & ((values < both[0] - slack) | (values > both[1] + slack)))
     if len(wrong):
         node, i = wrong[0]
         where = "initial" if node == 0 else "final" if node == len(t) - 1 else "through"
         name = names[i] if names else f"q[{i}]"
-        raise ValueError(
+        raise InconsistentDataError(
             f"bounds['q']: found {name} = {values[node, i]:g} given at t = {t[node]:g} ({where}), "
             f"outside [{both[0, node, i]:g}, {both[1, node, i]:g}]; move the end or the bound"
         )

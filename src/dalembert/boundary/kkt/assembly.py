@@ -20,6 +20,7 @@ from dalembert.native import (
     OnceTraced,
     Places,
     Summand,
+    Unsupported,
     Windowed,
     compile_accumulation,
     symbolic_plan,
@@ -198,7 +199,7 @@ def _derivatives(term: Term, kind) -> OnceTraced:
 
 
 def _windowed(choose: Callable, reads: tuple[Places, ...], term: Term, kind) -> Windowed:
-    """choose(times, read, values, gradient, second) of a term."""
+    """choose(formed, read, values, gradient, second) of a term."""
     anywhere = term._replace(offsets=(0,) * len(term.offsets), components=tuple(range(len(term.offsets))))
     return Windowed(Chosen(_derivatives(anywhere, kind), choose), reads, kind[1], kind[3])
 
@@ -207,7 +208,7 @@ def _windowed(choose: Callable, reads: tuple[Places, ...], term: Term, kind) -> 
 def _structure(term: Term, kind, size: int) -> Pattern:
     """Rows and columns of the second derivatives that are not identically zero."""
     place = Places(term.flat_offsets(size), size)
-    windowed = _windowed(lambda times, read, values, gradient, second: (second,), (place,), term, kind)
+    windowed = _windowed(lambda formed, read, values, gradient, second: (second,), (place,), term, kind)
     rows, columns = np.nonzero(~vanishing(windowed)[0])
     return tuple(rows.tolist()), tuple(columns.tolist())
 
@@ -216,7 +217,7 @@ def _structure(term: Term, kind, size: int) -> Pattern:
 def _compiled_gradient(term: Term, kind, size: int) -> Callable:
     place = Places(term.flat_offsets(size), size)
 
-    def both(times, read, values, gradient, second):
+    def both(formed, read, values, gradient, second):
         return values[1:], gradient
 
     return compile_accumulation(_windowed(both, (place,), term, kind), (Places((0,), 0), place))
@@ -225,7 +226,7 @@ def _compiled_gradient(term: Term, kind, size: int) -> Callable:
 @remembered(64)
 def _compiled_values(term: Term, kind, size: int) -> Callable:
     place = Places(term.flat_offsets(size), size)
-    windowed = _windowed(lambda times, read, values, gradient, second: (values,), (place,), term, kind)
+    windowed = _windowed(lambda formed, read, values, gradient, second: (values,), (place,), term, kind)
     return compile_accumulation(windowed, (Places((0, 1), 2),))
 
 
@@ -235,9 +236,9 @@ def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: t
     rows, columns = (np.asarray(p, dtype=int) for p in pattern)
     width = 3 * lower + 1
 
-    def entries(times, read, values, gradient, second):
+    def entries(formed, read, values, gradient, second):
         units = read[1]
-        return (times(times(second[rows, columns], units[rows]), units[columns]),)
+        return (formed.times(formed.times(second[rows, columns], units[rows]), units[columns]),)
 
     flat = []
     for r, c in zip(*pattern, strict=True):
@@ -251,10 +252,16 @@ def _compiled_entries(term: Term, kind, size: int, pattern: Pattern, position: t
 def _compiled_product(term: Term, kind, size: int) -> Callable:
     place = Places(term.flat_offsets(size), size)
 
+    def along(formed, read, values, gradient, second):
+        return (formed.along(gradient, *read),)
+
     def product(z, x, data, shared):
         return (term.product(z, x, data, shared),)
 
-    return compile_accumulation(Windowed(_flat(product, 2, kind), (place, place), kind[1], kind[3]), (place,))
+    try:
+        return compile_accumulation(_windowed(along, (place, place), term, kind), (place,))
+    except Unsupported:  # JAX knows the derivative, and traces the term another time
+        return compile_accumulation(Windowed(_flat(product, 2, kind), (place, place), kind[1], kind[3]), (place,))
 
 
 @remembered(64)
@@ -267,7 +274,7 @@ def _compiled_frontal(
         kept = [(r, c) for r, c in zip(*pattern, strict=True) if flat[r] <= flat[c]]
         rows, columns = (np.array([pair[k] for pair in kept], dtype=int) for k in (0, 1))
 
-        def entries(times, read, values, gradient, second, rows=rows, columns=columns):
+        def entries(formed, read, values, gradient, second, rows=rows, columns=columns):
             return (second[rows, columns],)
 
         windowed = _windowed(entries, (Places(flat, size),), term, kind)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import itertools
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,15 +12,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from dalembert.algebra import banded as lapack
 from dalembert.algebra.inertia import equilibrate
-from dalembert.algebra.pivots import Pivots, choose_pivots
-from dalembert.boundary.kkt.assembly import CompiledAssembly
+from dalembert.boundary.kkt.pivots import pivots_of
 from dalembert.boundary.kkt.system import KKTSystem
 from dalembert.native import BoundFactorization, Unsupported
 from dalembert.native.band import banded as machine
-from dalembert.tracing import Remembered, Walk
 
 SHORTEST = 150  # blocks; a shorter one is solved before the elimination is compiled
-SAMPLES = 6  # blocks from which pivots are chosen
 EXACT = 1e-3  # relative correction below which a solution needs no other
 CONTRACTION = 0.25  # relative correction above which a frontal factorization is not used
 CORRECTIONS = 6
@@ -169,7 +164,7 @@ class LinearSolver:
     def __init__(self, kkt: KKTSystem, z: np.ndarray, shortest: int = SHORTEST):
         self.kkt, self.trusted, self.sound, self.nudged, self.refusals = kkt, False, False, False, 0
         self.frontal: BoundFactorization | None = None
-        pivots = _pivots_of(kkt, z) if kkt.blocks >= shortest else None
+        pivots = pivots_of(kkt, z) if kkt.blocks >= shortest else None
         if pivots is not None:
             assembly: Any = kkt.assembly
             self.frontal = assembly.frontal(pivots.groups, tuple(np.flatnonzero(~kkt.primal).tolist()))
@@ -231,21 +226,6 @@ class LinearSolver:
         return float(self.banded.condition(self.banded.factor(matrix), norm)[0])
 
 
-def _pivots_of(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
-    """The pivots of the system's blocks, chosen near z when one of its kind and of its sizes is met first: entries of
-    multipliers fall as 1/N², and pivots of another N would make what a path comes to depend on what was solved before."""
-    if not isinstance(kkt.assembly, CompiledAssembly):
-        return None
-    walk = Walk()
-    sizes = kkt.blocks, kkt.units[kkt.blocks // 2].tobytes(), math.frexp(kkt.curvature)[1]
-    key = walk.of(kkt.assembly.key), sizes
-    known = _PIVOTS.get(key) if walk.lasting else None
-    return (known or _PIVOTS.put(key, (_pivots(kkt, z),)))[0]
-
-
-_PIVOTS: Remembered[tuple[Pivots | None]] = Remembered(256)
-
-
 def _nudge(kkt: KKTSystem, sizes: np.ndarray) -> np.ndarray:
     """What is added to the diagonal of blocks where a component is fixed, and at the ends, (blocks, b).
 
@@ -257,40 +237,3 @@ def _nudge(kkt: KKTSystem, sizes: np.ndarray) -> np.ndarray:
     nudge = NUDGE * np.where(ends, min(1.0, NUDGED / kkt.blocks), kkt.fixed.any(axis=1))[:, None]
     sign = np.where(kkt.primal, 1.0, -1.0)
     return np.where(kkt.fixed, 0.0, nudge * sign * sizes * kkt.weights)
-
-
-def _pivots(kkt: KKTSystem, z: np.ndarray) -> Pivots | None:
-    """From the matrices of some blocks that are far from what is fixed; None where there are none, or too few unknowns.
-
-    Directions of constraints turn along a path: what is a pivot at one point only is told by points at random.
-    """
-    special = np.flatnonzero(np.r_[True, kkt.fixed.any(axis=1), True])
-    near = kkt.near
-    inside = [i for a, e in itertools.pairwise(special.tolist()) for i in range(a + near, e - 1 - near)]
-    if not inside:
-        return None
-    chosen = [inside[round(f * (len(inside) - 1))] for f in np.linspace(0.0, 1.0, SAMPLES)]
-    random = np.random.default_rng(0)
-    samples, couplings = [], []
-    for spread in (0.0, 1.0):
-        band = kkt.matrix(z + spread * random.standard_normal(z.shape) * kkt.units)[0] / kkt.curvature
-        for i in chosen:
-            own, later = _block(kkt, band, i, near)
-            samples.append(own)
-            couplings.append(later)
-    if not np.all(np.isfinite(samples)):
-        return None
-    return choose_pivots(np.array(samples), np.array(couplings))
-
-
-def _block(kkt: KKTSystem, band: np.ndarray, i: int, near: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of block i: its own matrix (b, b), and that to the blocks that follow (b, near·b), in the order of the components."""
-    b, rows = kkt.size, np.zeros((kkt.size, (near + 1) * kkt.size))
-    for r in range(b):
-        columns = np.arange(rows.shape[1])
-        place = kkt.lower + columns - r
-        kept = (place >= 0) & (place <= 2 * kkt.lower)
-        rows[r, columns[kept]] = band[i * b + r, place[kept]]
-    order = kkt.position
-    rows = rows[order].reshape(b, near + 1, b)[:, :, order]
-    return rows[:, 0], rows[:, 1:].reshape(b, -1)

@@ -7,12 +7,14 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from dalembert.native.graph.dependence import Dependence
-from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.derivative import along
+from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.graph.simplify import gather_factors, share_reciprocals
 from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.cache import CACHE, Cache
@@ -62,23 +64,52 @@ class OnceTraced:
         self.windowed = Windowed(function, read, row, shared)
 
     @functools.cached_property
-    def traced(self) -> tuple[Graph, list[Nodes], list[float]]:
+    def traced(self) -> _Traced:
         return _trace(self.windowed)
+
+
+class _Traced(NamedTuple):
+    """outputs: the arrays of nodes that a function returns; captured: the numbers that it closes over; declared: whether
+    somebody says what a derivative in it is."""
+
+    graph: Graph
+    outputs: list[Nodes]
+    captured: list[float]
+    declared: bool
+
+
+class Formed:
+    """What is formed of nodes that were traced before."""
+
+    def __init__(self, graph: Graph, declared: bool):
+        self._graph, self._declared = graph, declared
+
+    def times(self, a: Nodes, b: Nodes) -> Nodes:
+        """The product of two arrays, entry by entry."""
+        return elementwise(self._graph, "mul", a, b)
+
+    def along(self, outputs: Nodes, inputs: Nodes, direction: Nodes) -> Nodes:
+        """Σ_k ∂output/∂input_k direction_k; Unsupported where the graph does not know the derivative."""
+        if self._declared:
+            raise Unsupported("derivative", "is what somebody declares it to be")
+        found = along(self._graph, outputs.ravel().tolist(), inputs.tolist(), direction.tolist())
+        return np.array(found, dtype=np.int64).reshape(outputs.shape)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """choose(times, read, *results) → arrays of nodes. read: all that the window reads, also what the function does not;
-    times: the product of two arrays of nodes."""
+    """choose(formed, read, *results) → arrays of nodes. read: all that the window reads, also what the function does
+    not."""
 
     once: OnceTraced
     choose: Callable[..., Sequence[Nodes]]
 
-    def trace(self, windowed: Windowed) -> tuple[Graph, list[Nodes], list[float]]:
-        graph, results, captured = self.once.traced
-        g = graph.copy()
+    def trace(self, windowed: Windowed) -> _Traced:
+        known = self.once.traced
+        g = known.graph.copy()
         read = [g.vector(f"read{k}", len(p.offsets)) for k, p in enumerate(windowed.read)]
-        return g, list(self.choose(functools.partial(elementwise, g, "mul"), read, *results)), captured
+        chosen = list(self.choose(Formed(g, known.declared), read, *known.outputs))
+        return known._replace(graph=g, outputs=chosen)
 
 
 class Accumulation:
@@ -95,7 +126,7 @@ class Accumulation:
 @refusing
 def vanishing(windowed: Windowed) -> list[np.ndarray]:
     """For every output, which of its entries are identically zero, as the graph of the function shows it."""
-    g, results, _ = _trace(windowed)
+    g, results, *_ = _trace(windowed)
     zero = g.constant(0.0)
     return [o == zero for o in results]
 
@@ -131,7 +162,7 @@ class TracedWindow:
 
     @classmethod
     def of(cls, windowed: Windowed) -> TracedWindow:
-        g, results, captured = _trace(windowed)
+        g, results, captured, _ = _trace(windowed)
         depend = Dependence(g)
         level = lambda i: int(depend.on(i, *windowed.names))  # noqa: E731
         outputs = [i for o in results for i in o.ravel().tolist()]
@@ -161,15 +192,15 @@ class TracedWindow:
         return Emitter(self.graph, c).emit(self.outputs, values | self._bound(c, own, lengths))
 
 
-def _trace(windowed: Windowed) -> tuple[Graph, list, list[float]]:
-    """(graph, the arrays of nodes that the function returns, the numbers it closes over)."""
+def _trace(windowed: Windowed) -> _Traced:
     if isinstance(windowed.function, Chosen):
         return windowed.function.trace(windowed)
     g = Graph()
     shapes = [jax.ShapeDtypeStruct(s, np.float64) for s in windowed.shapes]
     inputs = [g.vector(name, math.prod(s.shape)).reshape(s.shape) for name, s in zip(windowed.names, shapes, strict=True)]
     tracer = Tracer(g)
-    return g, tracer.trace(windowed.function, *inputs, shapes=shapes), tracer.captured
+    outputs = tracer.trace(windowed.function, *inputs, shapes=shapes)
+    return _Traced(g, outputs, tracer.captured, bool(tracer.declared))
 
 
 def _text(traced: TracedWindow, write: Sequence[Places]) -> str:

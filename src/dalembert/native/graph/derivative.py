@@ -20,7 +20,7 @@ Slope = Callable[[Graph, int, tuple[int, ...]], Sequence[int]]  # (graph, result
 
 def jacobian(g: Graph, outputs: Sequence[int], inputs: Sequence[int]) -> np.ndarray:
     """∂output/∂input as nodes, (outputs, inputs); the inputs are nodes of variables."""
-    rows = _rows(g, outputs, {int(i): k for k, i in enumerate(inputs)})
+    rows = _rows(g, outputs, {int(i): {k: g.one} for k, i in enumerate(inputs)})
     result = np.full((len(outputs), len(inputs)), g.zero, np.int64)
     for i, o in enumerate(outputs):
         for k, slope in rows.get(int(o), {}).items():
@@ -28,12 +28,19 @@ def jacobian(g: Graph, outputs: Sequence[int], inputs: Sequence[int]) -> np.ndar
     return result
 
 
-def _rows(g: Graph, outputs: Sequence[int], column: dict[int, int]) -> dict[int, Row]:
+def along(g: Graph, outputs: Sequence[int], inputs: Sequence[int], direction: Sequence[int]) -> list[int]:
+    """Σ_k ∂output/∂input_k direction_k as nodes."""
+    rows = _rows(g, outputs, {int(i): {0: int(d)} for i, d in zip(inputs, direction, strict=True)})
+    return [rows.get(int(o), {}).get(0, g.zero) for o in outputs]
+
+
+def _rows(g: Graph, outputs: Sequence[int], inputs: dict[int, Row]) -> dict[int, Row]:
+    """inputs: their own derivatives."""
     rows: dict[int, Row] = {}
     for i in reached(g, outputs):
         op, *operands = g.nodes[i]
-        if i in column:
-            row = {column[i]: g.one}
+        if i in inputs:
+            row = inputs[i]
         elif op in ("const", "var", "branch") or g.kind[i] != "f":
             continue
         elif op in ("solve", "entry"):

@@ -33,7 +33,8 @@ SETTINGS = ("t0", "h", "tolerance")
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs.
+    """Lengths: n of q, k of s, z of the unknowns, m of the multipliers, r of the reduced value, p, captured of inputs,
+    clock of what tells the time of a row.
 
     `carry`, the state of a run: q and s with their rounding compensations (q_compensation is to be subtracted from the next
     increment, s_compensation to be added), history (4 or 8, z), held_force, the zero-order-hold force of the last step that
@@ -41,7 +42,7 @@ class Layout:
     failed_residual, reduced, q and s one step before, and determinant, its size in the last step (0: not known). With
     stages, `begin`: SINCE and w, as they were when the step began, to go back to where one of its stages fails.
     `scratch`: room to work in, without meaning between calls. `inputs`: t0, h, tolerance, p, captured. A row of output: q,
-    velocity, multipliers, force, held_force, node index.
+    velocity, multipliers, force, held_force, clock, node index.
     """
 
     n: int
@@ -53,6 +54,7 @@ class Layout:
     captured: int
     stages: int = 1
     sides: int = 1
+    clock: int = 0
 
     @functools.cached_property
     def packed_carry(self) -> Packing:
@@ -69,7 +71,17 @@ class Layout:
     @functools.cached_property
     def packed_row(self) -> Packing:
         """A row by name."""
-        return Packing.of({"q": self.n, "v": self.n, "multipliers": self.m, "force": self.n, "held_force": self.n, "k": ()})
+        return Packing.of(
+            {
+                "q": self.n,
+                "v": self.n,
+                "multipliers": self.m,
+                "force": self.n,
+                "held_force": self.n,
+                "clock": self.clock,
+                "k": (),
+            }
+        )
 
     @functools.cached_property
     def packed_inputs(self) -> Packing:

@@ -193,7 +193,7 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     layout = Layout(
         n=step.n, k=step.k, z=len(translated.f), m=len(translated.multipliers), r=sum(step.reduced),
         p=len(sample.p), captured=len(translated.captured), stages=len(step.weights),
-        sides=2 if min(step.weights) < 0 else 1,
+        sides=2 if min(step.weights) < 0 else 1, clock=len(translated.clock),
     )  # fmt: skip
     at = sample.near(translated.graph, np.array(translated.guess), translated.captured)
     plan = choose_plan(translated, at(translated.jacobian))

@@ -31,7 +31,8 @@ class StepFunctions:
     factor(z, q, s, t, h, p) → (): its sign is watched; None: the determinant's. ends: a change of the sign ends the run,
     otherwise it is counted. overlap(z, q, s, t, h, p) → (): ends the run where it is negative. stop, domain (q, v, t, p) →
     truth value. law(q, v, t, p) → held (n,), a zero-order-hold force.
-    reduce(r, w, t, q, v, multipliers, p) → (r, w), of numbers r and integers w, with `reduced` their lengths. p: the
+    reduce(r, w, t, q, v, multipliers, p) → (r, w), of numbers r and integers w, with `reduced` their lengths. clock(s, p) →
+    (t, …), kept with every row: the time of a state where steps differ in length; None: it is t0 + k h. p: the
     arrays of the program, of shapes `shapes`. weights: a step is made of stages, each a step with weights[i] h.
     extrapolation: (stages, 5, 4), the weights of the last solutions, newest first, in the prediction, by how many are known.
     """
@@ -52,6 +53,7 @@ class StepFunctions:
     domain: Callable | None = None
     law: Callable | None = None
     reduce: Callable | None = None
+    clock: Callable | None = None
     reduced: tuple[int, int] = (0, 0)
     weights: tuple[float, ...] = (1.0,)
     extrapolation: np.ndarray = dataclasses.field(default_factory=lambda: _CUBIC)
@@ -66,7 +68,7 @@ class Translated:
     f, jacobian: at z. declared: nodes whose part in the Jacobian is what somebody says. scale, and all that follows the
     solution, at w: new_q, new_s and their compensations; multipliers, force; velocity of new_s and of s; turned: the
     scalar product of the velocities before and after the whole step, which begins at s, with stages at `since`; factor,
-    overlap, inside, stop, new_reduced or None. law: at the state before the step.
+    overlap, inside, stop, new_reduced or None; clock, empty where steps are equal. law: at the state before the step.
     """
 
     graph: Graph
@@ -92,6 +94,7 @@ class Translated:
     stop: int | None
     law: list[int] | None
     new_reduced: list[int] | None
+    clock: list[int]
     weights: tuple[float, ...]
     extrapolation: np.ndarray
 
@@ -163,7 +166,10 @@ def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 40
     (new_velocity,) = trace(step.velocity, new_s)
     (start,) = trace(step.velocity, s if len(step.weights) == 1 else graph.vector("since", k))
     turned = graph.total(graph.apply("mul", int(a), int(b)) for a, b in zip(start, new_velocity, strict=True))
-    end = np.asarray(graph.apply("add", int(t), int(h)))
+    (clock,) = trace(step.clock, new_s) if step.clock else (np.zeros(0, np.int64),)
+    begin, end = t, np.asarray(graph.apply("add", int(t), int(h)))
+    if step.clock:
+        begin, end = trace(step.clock, s)[0][0].reshape(()), clock[0].reshape(())
 
     def condition(function: Callable | None) -> int | None:
         if function is None:
@@ -176,7 +182,7 @@ def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 40
 
     (factor,) = trace(step.factor, w, q, s, t, h) if step.factor else (None,)
     (overlap,) = trace(step.overlap, w, q, s, t, h) if step.overlap else (None,)
-    (law,) = trace(step.law, q, velocity, t) if step.law else (None,)
+    (law,) = trace(step.law, q, velocity, begin) if step.law else (None,)
     new_reduced = None
     if step.reduce:
         values = np.split(reduced, [step.reduced[0]])
@@ -185,6 +191,7 @@ def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 40
     lists = {
         "f": f, "guess": guess, "scale": scale, "new_q": new_q, "new_s": new_s, "new_s_compensation": new_s_compensation,
         "multipliers": multipliers, "force": force, "new_velocity": new_velocity, "law": law, "new_reduced": new_reduced,
+        "clock": clock,
     }  # fmt: skip
     flat_lists: dict[str, Any] = {name: None if a is None else a.ravel().tolist() for name, a in lists.items()}
     return Translated(

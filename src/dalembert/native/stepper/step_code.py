@@ -224,7 +224,7 @@ class StepCode:
             f.write_sign(found.sign)
         f.write("reduced", f.emitter.stored(self.outputs.new_reduced, values))
         count_turn(f, values)
-        if f.step.ends:
+        if f.step.ends and not self.outputs.clock:  # determinants of steps of different lengths are not to be compared
             count_leap(f)
 
     def _advance(self, new: dict[str, list[str]], found: Crossing | None, whole: bool) -> None:
@@ -263,9 +263,10 @@ class StepCode:
 
     def _write_row(self, values: Values, q: Sequence[str], k: str) -> None:
         f, c, out = self.frame, self.code, self.outputs
-        given = self.emit([*out.new_velocity, *out.multipliers, *out.force], values)
+        given = self.emit([*out.new_velocity, *out.multipliers, *out.force, *out.clock], values)
+        given, clock = given[: len(given) - len(out.clock)], given[len(given) - len(out.clock) :]
         held_force = f.read("held_force") if out.law else [c.constant(0.0)] * f.layout.n
-        f.write_row([*q, *given, *held_force, c.splat(c.let(f"sitofp i64 {k} to double"))])
+        f.write_row([*q, *given, *held_force, *clock, c.splat(c.let(f"sitofp i64 {k} to double"))])
         f.add("rows", "1")
         f.set_count("saved", k)
 

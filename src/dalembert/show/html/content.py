@@ -147,7 +147,7 @@ def _ending(shown: Shown) -> dict[str, Any]:
     if isinstance(result, Path):
         each = int(s.iterations) / max(result.steps, 1)
         facts += [
-            ("step h", f"{float(result.h):g}"),
+            ("step h", result.lengths),
             ("Newton iterations", f"{int(s.iterations)} in all, {each:.1f} per step, at most {int(s.max_iterations)}"),
             ("largest scaled residual", f"{float(s.residual):.1e}"),
             ("root crossings (branch switches)", f"{int(s.crossings)}"),

@@ -5,13 +5,11 @@ from typing import Any, final
 import equinox as eqx
 import jax.numpy as jnp
 
-from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.step.programs.base import Outputs, StepProgram
+from dalembert.step.programs.motion import motion_from
 from dalembert.step.programs.node import KickDriftKick, NodeProgram
-from dalembert.systems import Lyapunov, System
-from dalembert.systems.equations import all_reactions, kkt_residual
-
-_ITERATIONS = 3  # for multipliers whose equations are not affine, from an error of O(h) that is squared each time
+from dalembert.systems import System
+from dalembert.systems.equations import all_reactions
 
 
 @final
@@ -87,10 +85,6 @@ class Composed(StepProgram):
         increment, v = self.base.advance(z, q, s, t, h)
         x, n = q + increment, q.shape[0]
         start = jnp.concatenate([(v - s) / h, self.base.outputs(z, q, s, t, h, held_force).multipliers])
-        equations = lambda y: kkt_residual(self.system, x, v, t + h, y).at[:n].add(-held_force)  # noqa: E731
-        second = any(c.order == 2 and not isinstance(c, Lyapunov) for c in self.system.constraints)
-        for _ in range(_ITERATIONS if second else 1):
-            left, jacobian = value_and_jacobian(equations, start)
-            start = start - jnp.linalg.solve(jacobian, left)
+        start = motion_from(self.system, x, v, t + h, start, held_force)
         rows = all_reactions(self.system, x, v, start[:n], t + h)
         return Outputs(start[n:], rows.T @ start[n:])

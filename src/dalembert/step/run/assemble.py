@@ -7,13 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dalembert.outcome import Outcome
-from dalembert.path import Path, Statistics
+from dalembert.path import Path, Provenance, Statistics
 from dalembert.step.programs.base import StepProgram
+from dalembert.step.programs.varying import CLOCK, VaryingSteps, time_of
 from dalembert.step.run.state import Grid, RunState, StepOptions
 from dalembert.step.start.prepared import Prepared
 
 
-def path_of(xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, step_options: StepOptions) -> Path:
+def path_of(
+    xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, step_options: StepOptions, *,
+    provenance: Provenance | None = None,
+) -> Path:  # fmt: skip
     """The path of one run, or of many with a leading axis in every array; xp: NumPy or jax.numpy."""
     program, (t0, h, _, _) = prepared.program, grid
     of_rows = fields_of(xp, program, rows, grid, step_options)
@@ -22,13 +26,15 @@ def path_of(xp, prepared: Prepared, carry: RunState, rows: dict, grid: Grid, ste
     moving = [k for k in known if k > 0]
     t_first = t0 + xp.asarray(moving if mid else [0], dtype=float) * h
     t_first = t_first - (0.5 * h if mid else 0.0)
-    return Path(
+    # From numbers the arrays are left NumPy's until somebody asks for them.
+    return (Path.of if xp is np else Path)(
         t=_joined(xp, t0 + xp.asarray(known, dtype=float) * h, of_rows.pop("t")),
         q=xp.concatenate([prepared.nodes[..., np.array(known, int), :], of_rows.pop("q")], axis=-2),
         t_velocity=_joined(xp, t_first, of_rows.pop("t_velocity")),
         v=xp.concatenate([first_v, of_rows.pop("v")], axis=-2),
         **of_rows,
         **facts_of(xp, program, carry, grid, step_options),
+        provenance=provenance,
     )
 
 
@@ -36,7 +42,7 @@ def facts_of(xp, program: StepProgram, carry: RunState, grid: Grid, step_options
     """The fields of a path that are no rows: how the run ended, its statistics, what it reduced."""
     t0, h, _, _ = grid
     failed = (carry.code != 0) & (carry.code != int(Outcome.STOPPED)) & (carry.code != int(Outcome.INTERRUPTED))
-    statistics = Statistics(
+    statistics = (Statistics.of if xp is np else Statistics)(
         iterations=carry.iterations,
         max_iterations=carry.max_iterations,
         residual=carry.residual,
@@ -44,7 +50,7 @@ def facts_of(xp, program: StepProgram, carry: RunState, grid: Grid, step_options
         turns=carry.turns,
         leaps=carry.leaps,
         failed_step=xp.where(failed, carry.k, -1),
-        failed_time=xp.where(failed, t0 + carry.k * h, xp.nan),
+        failed_time=xp.where(failed, time_of(program, carry.s, t0 + carry.k * h), xp.nan),
         failed_residual=carry.failed_residual,
     )
     return {
@@ -61,7 +67,7 @@ def known_nodes(prepared: Prepared, every: int) -> list[int]:
 def first_velocities(xp, prepared: Prepared, grid: Grid):
     """The velocities (…, ·, n) before the first step: at the first node, or before each later one of `known_nodes`."""
     if prepared.program.levels[0] != "mid":
-        return prepared.s[..., None, :]
+        return prepared.s[..., None, : prepared.nodes.shape[-1]]
     moving = [k for k in known_nodes(prepared, grid.every) if k > 0]
     return xp.diff(prepared.nodes, axis=-2)[..., np.array(moving, int) - 1, :] / grid.h
 
@@ -76,7 +82,8 @@ class Levels(NamedTuple):
     def fields(self, columns: dict[str, Any], ahead: int, t0: Any, h: Any) -> dict[str, Any]:
         """What rows of NumPy are of the fields of a path, as views. columns: by name, k as numbers of steps; ahead: how many
         rows are of the nodes before the first step."""
-        t = t0 + columns["k"] * h
+        clock = columns["clock"]
+        t, h = (clock[..., 0], clock[..., ahead:, 1]) if clock.shape[-1] else (t0 + columns["k"] * h, h)
         mid = self.names[0] == "mid"
         first = 1 if mid else ahead - 1  # row with a velocity
         steps, at_velocities = t[..., ahead:], t[..., first:]
@@ -93,6 +100,8 @@ def fields_of(xp, program: StepProgram, rows: dict, grid: Grid, step_options: St
     """What the rows of a run are of the fields of its path."""
     t0, h, _, _ = grid
     t = t0 + xp.asarray(rows["k"]) * h
+    if isinstance(program, VaryingSteps):
+        t, h = (xp.asarray(rows["clock"])[..., i] for i in range(CLOCK))
     sampled = step_options.feedback is not None
     return {
         "t": t, "q": rows["q"], "t_velocity": t - (0.5 * h if program.levels[0] == "mid" else 0.0), "v": rows["v"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,8 @@ from jaxtyping import Array, Float
 
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
+from dalembert.step.programs.varying import OWN, VaryingSteps
+from dalembert.step.run.branch import Call, solve_step
 from dalembert.step.run.stages import force_of_law, prediction, stages
 from dalembert.step.run.state import RunState, StepOptions
 from dalembert.tracing import seldom, traced_once
@@ -29,6 +31,12 @@ def diagnosis(program: StepProgram, step_options: StepOptions, carry: RunState, 
     outcome = Outcome(int(carry.code))
     if outcome not in _UNSOLVED:
         return outcome
+    if (
+        isinstance(program, VaryingSteps)
+        and outcome is Outcome.NOT_FINITE
+        and bool(_stands(program, step_options, carry, t0, h))
+    ):
+        return Outcome.NO_POSITIVE_STEP
     start, end, gradient = _least(program, step_options, carry, t0, h)
     regular = bool(start.flatness > _FLAT)  # false where it is NaN
     if outcome is Outcome.NOT_CONVERGED or regular:
@@ -46,17 +54,43 @@ class _Point(NamedTuple):
     flatness: Float[Array, ""]
 
 
+class _Reached(NamedTuple):
+    """The state from which a step, or the stage of it that failed, began; its number, force, time and length."""
+
+    state: Any
+    stage: Any
+    held_force: Float[Array, "n"]
+    t: Any
+    h: Any
+
+
+def _reached(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h) -> _Reached:
+    t = t0 + carry.k * h
+    held_force = force_of_law(program, step_options, carry, t)
+    if len(program.weights) == 1:
+        return _Reached(carry, 0, held_force, t, h)
+    reached = stages(program, step_options, held_force, carry._replace(code=jnp.zeros_like(carry.code)), t, h)
+    gammas = jnp.asarray(program.weights)
+    stage = jnp.minimum(reached.stages, len(program.weights) - 1)
+    return _Reached(reached, stage, held_force, t + h * (jnp.cumsum(gammas) - gammas)[stage], h * gammas[stage])
+
+
+@seldom
+def _stands(program: VaryingSteps, step_options: StepOptions, carry: RunState, t0, h):
+    """Whether a step of varying length has none, or its end no density."""
+    reached, stage, held_force, t, h = _reached(program, step_options, carry, t0, h)
+    start = prediction(program, stage, reached, t, h)
+    z, _ = solve_step(program, step_options.branch, Call(reached.q, reached.s, t, h, held_force), start, step_options.newton)
+    increment, s = program.advance(z, reached.q, reached.s, t, h)
+    solved = jnp.all(jnp.isfinite(increment)) & jnp.all(jnp.isfinite(s[:-OWN]))
+    return ~jnp.isfinite(program.begun(reached.s, h).h) | (solved & ~jnp.isfinite(s[-3]))
+
+
 @seldom
 def _least(program: StepProgram, step_options: StepOptions, carry: RunState, t0, h):
     import optimistix as optx  # slow to load, and needed only where a step fails
 
-    t = t0 + carry.k * h
-    reached, stage, held_force = carry, 0, force_of_law(program, step_options, carry, t)
-    if len(program.weights) > 1:  # walk to the stage that failed
-        reached = stages(program, step_options, held_force, carry._replace(code=jnp.zeros_like(carry.code)), t, h)
-        gammas = jnp.asarray(program.weights)
-        stage = jnp.minimum(reached.stages, len(program.weights) - 1)
-        t, h = t + h * (jnp.cumsum(gammas) - gammas)[stage], h * gammas[stage]
+    reached, stage, held_force, t, h = _reached(program, step_options, carry, t0, h)
     start = prediction(program, stage, reached, t, h)
     equations = traced_once(lambda z: program.residual(z, reached.q, reached.s, t, h, held_force))
     rows = jnp.max(jnp.abs(jax.jacfwd(equations)(start)), axis=1)

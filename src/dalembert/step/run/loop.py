@@ -7,6 +7,7 @@ import hashlib
 import math
 import re
 import time
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -18,6 +19,7 @@ from jaxtyping import Array
 from dalembert.native.chunks import FIRST, paced
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
+from dalembert.step.programs.varying import clock_of, has_ended, time_of
 from dalembert.step.run.branch import call_system
 from dalembert.step.run.reduced import as_before
 from dalembert.step.run.stages import force_of_law, stages
@@ -35,17 +37,16 @@ def _step(program: StepProgram, step_options: StepOptions, t0, h, carry: RunStat
     moved = stages(program, step_options, held_force, carry, t, h)
     z, q, s, stage_t, stage_h = moved.solved
     outputs = program.outputs(z, q, s, stage_t, stage_h, held_force)
-    code, v = moved.code, program.velocity(moved.s)
+    code, v, now = moved.code, program.velocity(moved.s), time_of(program, moved.s, t + h)
     if step_options.domain is not None:
-        inside = jnp.all(call_system(program, step_options.domain, moved.q, v, t + h))
+        inside = jnp.all(call_system(program, step_options.domain, moved.q, v, now))
         code = jnp.where((code == 0) & ~inside, int(Outcome.LEFT_DOMAIN), code)
     solved = code == 0
-    if step_options.stop is not None:
-        stop = jnp.all(call_system(program, step_options.stop, moved.q, v, t + h))
-        code = jnp.where(solved & stop, int(Outcome.STOPPED), code)
+    for stop in stops(program, step_options):
+        code = jnp.where(solved & jnp.all(stop(moved.q, v, now)), int(Outcome.STOPPED), code)
     reduced = carry.reduced
     if step_options.reduce is not None:
-        after_it = step_options.reduce(carry.reduced, t + h, moved.q, v, outputs.multipliers)
+        after_it = step_options.reduce(carry.reduced, now, moved.q, v, outputs.multipliers)
         reduced = as_before(after_it, carry.reduced)
     after = RunState(
         q=moved.q,
@@ -73,6 +74,16 @@ def _step(program: StepProgram, step_options: StepOptions, t0, h, carry: RunStat
     return jax.tree.map(lambda a, b: jnp.where(solved, a, b), after, failed)
 
 
+def stops(program: StepProgram, step_options: StepOptions) -> list[Callable]:
+    """What ends a run after a step, as functions of (q, v, t): the user's condition, and the time of steps that vary."""
+    wanted, found = step_options.stop, []
+    if wanted is not None:
+        found.append(lambda q, v, t: call_system(program, wanted, q, v, t))
+    if has_ended(program, 0.0) is not None:
+        found.append(lambda q, v, t: has_ended(program, t))
+    return found
+
+
 def _active(carry: RunState, limit) -> Array:
     return (carry.code == 0) & (carry.k < limit)
 
@@ -80,7 +91,7 @@ def _active(carry: RunState, limit) -> Array:
 def row_of(program: StepProgram, carry: RunState) -> dict[str, Array]:
     """What is saved of a state."""
     return {"q": carry.q, "v": program.velocity(carry.s), "multipliers": carry.multipliers, "force": carry.force,
-            "held_force": carry.held_force, "k": carry.k}  # fmt: skip
+            "held_force": carry.held_force, "clock": clock_of(program, carry.s), "k": carry.k}  # fmt: skip
 
 
 def traced_run(program: StepProgram, step_options: StepOptions, carry: RunState, grid: Grid):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from types import CodeType
@@ -18,7 +19,9 @@ from dalembert.native.chunks import FIRST
 from dalembert.native.llvm.packing import Packing
 from dalembert.native.stepper.arrays import SINCE
 from dalembert.step.programs.base import StepProgram
+from dalembert.step.programs.varying import VaryingSteps
 from dalembert.step.run.branch import Avoid, Call, call_system, divided_by_factor
+from dalembert.step.run.loop import stops
 from dalembert.step.run.reduced import as_doubles, flat, from_doubles, lengths
 from dalembert.step.run.stages import extrapolation
 from dalembert.step.run.state import Grid, RunState, StepOptions, Watch
@@ -225,11 +228,24 @@ def _functions(program, step_options: StepOptions, carry: RunState, leaves, rebu
         outputs=lambda *x: tuple(method("outputs")(*x)), velocity=method("velocity"),
         factor=method("factor") if has_factor else None, ends=ends,
         overlap=method("overlap") if watched else None,
-        stop=callback(step_options.stop), domain=callback(step_options.domain),
+        stop=_stop(program, step_options, rebuild), domain=callback(step_options.domain),
         law=feedback and (lambda q, v, t, p: jnp.asarray(feedback.force(rebuild(p), q, v, t), float)),
         reduce=reduce and (lambda *x: reduce(*x[:-1])), reduced=lengths(carry.reduced),
+        clock=method("clock") if isinstance(program, VaryingSteps) else None,
         weights=program.weights, extrapolation=extrapolation(program),
     )  # fmt: skip
+
+
+def _stop(program, step_options: StepOptions, rebuild) -> Callable | None:
+    """Whether anything ends the run after a step."""
+    if not stops(program, step_options):
+        return None
+
+    def stop(q, v, t, p):
+        found = [jnp.all(jnp.asarray(one(q, v, t), bool)) for one in stops(rebuild(p), step_options)]
+        return functools.reduce(jnp.logical_or, found)
+
+    return stop
 
 
 def _residual(step_options: StepOptions, rebuild) -> Callable | None:

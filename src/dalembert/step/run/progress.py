@@ -17,19 +17,19 @@ Progress = bool | Callable[[int, int], None]
 class Bar:
     """steps done, rate, remaining time: one line on the terminal; nothing where standard error is none.
 
-    after: seconds of work before it is shown.
+    after: seconds of work before it is shown; unit: what is counted.
     """
 
-    def __init__(self, after: float = 0.0):
-        self._from, self._bar, self._task = time.monotonic() + after, None, None
+    def __init__(self, after: float = 0.0, unit: str = "steps"):
+        self._from, self._bar, self._task, self._unit = time.monotonic() + after, None, None, unit
 
     def __call__(self, done: int, total: int) -> None:
         if self._bar is None:
             if time.monotonic() < self._from or not sys.stderr.isatty():
                 return
-            self._bar = _rich()
+            self._bar = _rich(self._unit)
             self._bar.start()
-            self._task = self._bar.add_task("steps", total=total)
+            self._task = self._bar.add_task(self._unit, total=total)
         self._bar.update(self._task, completed=done, rate=f"{done / max(self._bar.tasks[0].elapsed or 0.0, 1e-3):.3g}/s")
 
     def close(self) -> None:
@@ -37,11 +37,11 @@ class Bar:
             self._bar.stop()
 
 
-def _rich() -> Any:
+def _rich(unit: str) -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.completed:,} steps, {task.fields[rate]}"))
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn(f"{{task.completed:,}} {unit}, {{task.fields[rate]}}"))
     console = Console(stderr=True)
     return Progress(*columns, TextColumn("remaining"), TimeRemainingColumn(), console=console, transient=True)
 
@@ -53,10 +53,10 @@ def check_progress(progress: Any) -> None:
 
 
 @contextlib.contextmanager
-def reported(progress: Progress, total: int) -> Iterator[Watch]:
-    """What is told now and then how many of `total` steps are done; None where nobody asks."""
+def reported(progress: Progress, total: int, unit: str = "steps") -> Iterator[Watch]:
+    """What is told now and then how many of `total` steps, or of another unit, are done; None where nobody asks."""
     check_progress(progress)
-    told = Bar() if progress is True else progress or None
+    told = Bar(unit=unit) if progress is True else progress or None
     try:
         yield None if told is None else lambda done: told(int(done), int(total))
     finally:

@@ -14,6 +14,7 @@ from dalembert.algebra import Solve
 from dalembert.native.stepper.arrays import HISTORY, LEAP, LONG_HISTORY, REFINEMENT, SMOOTH
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
+from dalembert.step.programs.varying import VaryingSteps, time_of
 from dalembert.step.run.branch import Call, solve_step
 from dalembert.step.run.state import RunState, StepOptions
 
@@ -105,8 +106,8 @@ def _solved(program: StepProgram, step_options: StepOptions, held_force, moving:
         ended, kept = crossed, program.overlap(z, moving.q, moving.s, t, h)
         ended = ended if kept is None else ended | (kept < 0)
         code = jnp.where((code == 0) & ended, int(Outcome.CROSSED), code)
-    # Of the last stage only: determinants of stages of different lengths are not to be compared.
-    weighed = (stage == len(program.weights) - 1) & ends
+    # Of the last stage only: determinants of steps of different lengths are not to be compared.
+    weighed = (stage == len(program.weights) - 1) & (ends and not isinstance(program, VaryingSteps))
     size = lax.stop_gradient(info.determinant)
     after = Moving(
         q=q,
@@ -139,7 +140,7 @@ def force_of_law(program: StepProgram, step_options: StepOptions, carry: RunStat
         return carry.held_force
 
     def sample() -> Float[Array, "n"]:
-        return jnp.asarray(law.force(program, carry.q, program.velocity(carry.s), t), dtype=float)
+        return jnp.asarray(law.force(program, carry.q, program.velocity(carry.s), time_of(program, carry.s, t)), dtype=float)
 
     if law.every == 1:
         return sample()

@@ -16,5 +16,10 @@ def determined(native: bool, equations: str, inputs: np.ndarray) -> dict[str, st
     return {
         "backend": "native" if native else "jax", "equations": equations,
         "inputs": hashlib.sha256(np.ascontiguousarray(inputs).tobytes()).hexdigest(),
-        "processor": json.dumps([*host(), *platform.libc_ver()]),
+        "processor": processor(),
     }  # fmt: skip
+
+
+def processor() -> str:
+    """By what it rounds: the features of this one, and the C library."""
+    return json.dumps([*host(), *platform.libc_ver()])

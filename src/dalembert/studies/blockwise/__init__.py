@@ -1,1 +1,1 @@
-"""A sweep in blocks of runs: `blocks` divides it, `job` computes one; `stored`, to be read first, puts them into a store."""
+"""A sweep in blocks: `blocks` divides it, a `job` computes one; `stored`, to be read first, puts them into a store."""

@@ -1,145 +1,81 @@
-"""What each block of a sweep needs, wherever it is computed: it travels, and code is compiled once where it arrives."""
+"""What a sweep computes block by block: `RunsJob` from initial data, `SolutionsJob` between ends. It travels to workers."""
 
 from __future__ import annotations
 
-import dataclasses
+import abc
 import threading
-import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import jax
-import numpy as np
-
-from dalembert.discretize import DiscreteSystem
-from dalembert.interrupts import Interrupted
-from dalembert.messages import warn
-from dalembert.outcome import Outcome
-from dalembert.path import Path, Provenance, Study
-from dalembert.step.lanes import Lanes, Running
-from dalembert.step.options import RunOptions, step_of
-from dalembert.step.run.resolution import warn_of_resolution
+from dalembert.path import Provenance, Study
 from dalembert.step.run.state import Watch
-from dalembert.step.start.checks import check_batch
-from dalembert.store.studies import study_to_xarray
 from dalembert.studies.blockwise.blocks import Blocks
-from dalembert.studies.blockwise.swept import DATA, Swept
-from dalembert.systems import check_x64
+from dalembert.studies.blockwise.swept import Swept
 
 if TYPE_CHECKING:
     import xarray
 
 
 class SweepOpening(NamedTuple):
-    """What is known before the first run. template: a data set of one run without values; fingerprint: as of the job."""
+    """What is known before the first of them. template: a data set of one, without values; fingerprint: as of the job."""
 
     template: xarray.Dataset
     fingerprint: dict[str, str]
 
 
-class SweepJob:
-    """Runs of a system in blocks. threads: of a block, all processors if None."""
+class SweepJob(abc.ABC):
+    """Runs or solutions in blocks. threads: of a block, all processors if None; unit: of what progress counts."""
 
-    def __init__(self, system: Any, swept: Swept, options: RunOptions, blocks: Blocks, threads: int | None):
-        self.system, self.swept, self.options, self.blocks, self.threads = system, swept, options, blocks, threads
-        self._ready: tuple[Lanes, Path, dict[str, str]] | None = None
-        self._making, self._warned = threading.Lock(), False
+    unit: ClassVar[str] = "steps"
+
+    def __init__(self, swept: Swept, blocks: Blocks, threads: int | None):
+        self.swept, self.blocks, self.threads = swept, blocks, threads
+        self._ready, self._making, self._warned = None, threading.Lock(), False
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: x for name, x in vars(self).items() if name not in ("_ready", "_making")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _ready=None, _making=threading.Lock())
+        vars(self).update(state, _ready=None, _making=threading.Lock())
 
     @property
-    def record(self) -> Provenance:
-        """Of the call; of swept initial data their shape, as that of each run stands among the coordinates."""
-        swept = {name: {"shape": list(x.shape)} for name, x in self.swept.given.items() if name in DATA}
-        return self.options.recorded(self.subject, **self.swept.fixed | swept)
+    @abc.abstractmethod
+    def work(self) -> int:
+        """Of one run or solution, in units of `unit`."""
 
     @property
-    def fingerprint(self) -> dict[str, str]:
-        """By what the bits of all runs are determined besides the record. Compiles."""
-        return self._lanes()[2]
-
-    def opening(self) -> SweepOpening:
-        """Compiles."""
-        _, blank, fingerprint = self._lanes()
-        blank = dataclasses.replace(blank, provenance=self.record)
-        template = study_to_xarray(blank, self.times, self.swept.names, {}, {"run": 1}, last=self._last)
-        return SweepOpening(template, fingerprint)
-
-    def block(self, i: int, watch: Watch = None) -> xarray.Dataset:
-        """Its runs over the axis `run`; Interrupted where Ctrl-C ended one."""
-        shape = {"run": self.blocks.runs(i)}
-        return study_to_xarray(self._runs(i, watch), self.times, self.swept.names, {}, shape, last=self._last)
-
-    def study(self, i: int, watch: Watch = None) -> Study:
-        """Its runs, over the axes of the sweep."""
-        ranges = dict(zip(self.swept.shape, self.blocks.ranges(i), strict=True))
-        shape = {axis: len(part) for axis, part in ranges.items()}
-        labels = self.swept.labels(ranges)
-        runs = dataclasses.replace(self._runs(i, watch), provenance=self.record)
-        return Study(study_to_xarray(runs, self.times, self.swept.names, labels, shape), self.subject)
-
-    @property
+    @abc.abstractmethod
     def subject(self) -> Any:
-        """What is run, for pictures."""
-        return self.system.subject.under(self.options.scheme)
+        """What is run or solved, for pictures."""
 
     @property
-    def times(self) -> np.ndarray:
-        """Of the saved nodes, in the arithmetic of a run."""
-        t0, h, steps, every = self.options.grid
-        number = -(-steps // every) + 1
-        return np.asarray(t0 + np.minimum(every * np.arange(number), steps) * np.asarray(h))
+    @abc.abstractmethod
+    def record(self) -> Provenance:
+        """Of the call."""
 
     @property
-    def _last(self) -> bool:
-        """Whether a run may end between two saved times."""
-        return self.options.grid.every > 1
+    @abc.abstractmethod
+    def fingerprint(self) -> dict[str, str]:
+        """By what the bits of all are determined besides the record. May compile."""
 
-    def _runs(self, i: int, watch: Watch) -> Path:
-        lanes, *_ = self._lanes()
-        given, axes = self._given(self.blocks.places(i))
-        try:
-            path = lanes.run(given, axes, Running(self.threads, watch))
-        except ValueError as error:
-            error.add_note(f"run 0 of this message is run {self.blocks.first(i)} of the sweep")
-            raise
-        if np.any(np.asarray(path.code) == int(Outcome.INTERRUPTED)):
-            raise Interrupted(path)
-        path = jax.tree.map(lambda x: np.asarray(x)[: self.blocks.runs(i)], path)
-        self._warn(path)
-        return path
+    @abc.abstractmethod
+    def opening(self) -> SweepOpening:
+        """May compile."""
 
-    def _warn(self, path: Path) -> None:
-        """Of the first block that does not resolve its motion; on a worker nobody would see it."""
-        if self._warned or threading.current_thread() is not threading.main_thread():
-            return
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
-            warn_of_resolution(path)
-        for one in found:
-            self._warned = True
-            warn(f"{one.message} (this block of runs is the first one where it is so)")
+    @abc.abstractmethod
+    def block(self, i: int, watch: Watch = None) -> xarray.Dataset:
+        """The i-th block over the axis `run`; KeyboardInterrupt where Ctrl-C broke it off."""
 
-    def _given(self, places: tuple[np.ndarray, ...]) -> tuple[dict, dict]:
-        data, parameters = self.swept.data(dict(zip(self.swept.shape, places, strict=True)))
-        return check_batch(self.system, data, parameters)
+    @abc.abstractmethod
+    def study(self, i: int, watch: Watch = None) -> Study:
+        """The i-th block over the axes of the sweep."""
 
-    def _lanes(self) -> tuple[Lanes, Path, dict[str, str]]:
-        """Made once, by whichever thread comes first."""
+    @abc.abstractmethod
+    def _prepared(self) -> Any:
+        """What all blocks need."""
+
+    def _once(self) -> Any:
+        """It, made once in every process, by whichever thread comes first."""
         with self._making:
             if self._ready is None:
-                places = (np.zeros(self.blocks.size, int),) * len(self.swept.shape)
-                lanes = Lanes(self.system, self.options, *self._given(places))
-                blank, found = lanes.own_code(self.blocks.size)
-                self._ready = lanes, blank, found | {"versions": self.record.versions}
+                self._ready = self._prepared()
         return self._ready
-
-
-def job_of(system: Any, swept: Swept, options: dict[str, Any], blocks: Blocks, threads: int | None) -> SweepJob:
-    """The job, with the checks of `ensemble` that are not about values."""
-    check_x64()
-    options["h"] = step_of(options["h"], isinstance(system, DiscreteSystem))
-    return SweepJob(system, swept, RunOptions(**options), blocks, threads)

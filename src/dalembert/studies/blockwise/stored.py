@@ -58,7 +58,7 @@ class Here:
 
         for i in pending:
             yield i, task(job, i, watch and within)
-            done += job.blocks.runs(i) * job.options.steps
+            done += job.blocks.runs(i) * job.work
 
 
 def stored_sweep(job: SweepJob, store: Any, workers: Workers, progress: Progress) -> Study:
@@ -111,13 +111,12 @@ def begun(
 def reported_results(
     job: SweepJob, workers: Workers, task: Task, pending: list[int], progress: Progress
 ) -> Iterator[tuple[int, Any]]:
-    """What the workers find, as it is ready; who asks is told how many steps are done."""
-    steps = job.options.steps
-    done, total = 0, steps * sum(map(job.blocks.runs, pending))
-    with reported(progress, total) as watch:
+    """What the workers find, as it is ready; who asks is told how much is done."""
+    done, total = 0, job.work * sum(map(job.blocks.runs, pending))
+    with reported(progress, total, job.unit) as watch:
         for i, result in workers.results(job, task, pending, watch):
             yield i, result
-            done += job.blocks.runs(i) * steps
+            done += job.blocks.runs(i) * job.work
             if watch is not None:
                 watch(done)
 

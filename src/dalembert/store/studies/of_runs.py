@@ -13,41 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dalembert.path import Path, Study
-from dalembert.path.study import SweptName, swept_names, swept_text
-from dalembert.store.checks import REAL, WHOLE, attribute, check_outcomes, check_variables, variable
+from dalembert.path import Path
+from dalembert.path.study import SweptName, swept_text
+from dalembert.store.checks import REAL, WHOLE, check_outcomes, check_variables, variable
 from dalembert.store.paths import COUNTED, SCALARS, STATISTICS, VARIABLES, numbers_of, path_from_xarray, path_to_xarray
 from dalembert.store.reduced import flatten, reduced_from_xarray
+from dalembert.store.studies.names import check_names, record_of_one
 
 if TYPE_CHECKING:
     import xarray
 
 CONTENT = "study"
 OF_A_RUN = (*(name for name in SCALARS if name != "h"), *STATISTICS, "nodes_kept")
-RESERVED = frozenset(
-    {
-        *VARIABLES,
-        *SCALARS,
-        *STATISTICS,
-        "nodes_kept",
-        "node",
-        "mid",
-        "interior",
-        "held",
-        "coordinate",
-        "multiplier",
-        "run",
-        "committed",
-        "block",
-    }
-)  # what a swept name cannot be called
-APART = ("reduced", "last_", "drawing", "node_", "mid_", "interior_", "held_")  # beginnings of names that are taken
-
-
-def label_of(name: str) -> str:
-    """The coordinate of a swept name: the name, unless the data set needs it; a file has no name with a slash."""
-    name = name.replace("/", "_")
-    return f"swept_{name}" if name in RESERVED or name.startswith(APART) else name
 
 
 def study_to_xarray(
@@ -103,14 +80,8 @@ def study_to_xarray(
     return xr.Dataset(variables, {**coordinates, **levels, **kept_names}, attributes)
 
 
-def study_from_xarray(data: xarray.Dataset) -> Study | Path:
-    """The study, or where one run is left its Path, bit for bit; ValueError naming what is missing or malformed."""
-    check_study(data)
-    return Study(data) if data["code"].dims else _path(data)
-
-
-def check_study(data: xarray.Dataset) -> None:
-    """Whether the data set holds a study; ValueError naming what is wrong."""
+def check_runs(data: xarray.Dataset) -> None:
+    """Whether the data set holds a study of runs; ValueError naming what is wrong."""
     axes = tuple(map(str, variable(data, "code").dims))
     layout: dict[str, tuple[tuple[str, ...], str]] = {
         name: (axes, WHOLE if name in (*COUNTED, "nodes_kept") else REAL) for name in OF_A_RUN
@@ -125,7 +96,7 @@ def check_study(data: xarray.Dataset) -> None:
                 layout[f"last_{name}"], layout[f"last_{level}"] = ((*axes, axis), REAL), (axes, REAL)
     check_variables(data, layout)
     check_outcomes(data)
-    _check_names(data, axes)
+    check_names(data, axes)
     variable(data, "coordinate")
     kept, nodes = data["nodes_kept"].values, data.sizes["node"]
     if kept.size and not (kept.min() >= 1 and kept.max() <= nodes):
@@ -136,21 +107,7 @@ def check_study(data: xarray.Dataset) -> None:
     reduced_from_xarray(data)
 
 
-def _check_names(data: xarray.Dataset, axes: tuple[str, ...]) -> None:
-    """Whether every swept name has its coordinates."""
-    names = swept_names(attribute(data, "swept"))
-    for swept in names.values():
-        for label in (swept.label, *swept.parts):
-            found = variable(data, label)
-            if found.dims not in ((), (swept.axis,)) or found.dtype.kind not in "iuf":
-                raise ValueError(f"data: {label} has the dimensions {found.dims}; numbers over {swept.axis} are right")
-        if int(np.prod(swept.shape)) != len(swept.parts or (1,)):
-            raise ValueError(f"data: the attribute swept gives {swept.name} the shape {swept.shape}, which it has not")
-    if set(axes) - {swept.axis for swept in names.values()}:
-        raise ValueError(f"data: code has the dimensions {axes}; those of swept names are right")
-
-
-def _path(data: xarray.Dataset) -> Path:
+def path_of_one(data: xarray.Dataset) -> Path:
     """The one run that is left, as `lane` of an ensemble gives it."""
     import xarray as xr
 
@@ -170,19 +127,4 @@ def _path(data: xarray.Dataset) -> Path:
             variables[name] = (data[name].dims, ended(data[name].values, f"last_{name}"))
             times[level] = (level, ended(data[level].values, f"last_{level}"))
     variables |= {str(name): x.variable for name, x in data.data_vars.items() if str(name).startswith("reduced_")}
-    return path_from_xarray(xr.Dataset(variables, times, data.attrs | _record(data)))
-
-
-def _record(data: xarray.Dataset) -> dict[str, str]:
-    """Parameters and arguments of the one run that is left, as its own call would have recorded them."""
-    names = swept_names(attribute(data, "swept"))
-    own = {name: swept.value(data).tolist() for name, swept in names.items()}
-    try:
-        run, parameters = (json.loads(attribute(data, name)) for name in ("run", "parameters"))
-        run.pop("parameters", None)
-        run |= {name: own[name] for name, swept in names.items() if not swept.parameter}
-        if isinstance(parameters, dict):
-            parameters |= {name: own[name] for name, swept in names.items() if swept.parameter}
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError("data: the attributes run and parameters are no record of a call") from error
-    return {"run": json.dumps(run), "parameters": json.dumps(parameters)}
+    return path_from_xarray(xr.Dataset(variables, times, data.attrs | record_of_one(data)))

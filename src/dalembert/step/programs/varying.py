@@ -1,0 +1,143 @@
+"""Steps of varying length: the step of any one step program, whose length comes from a density that moves with the state."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, final
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from dalembert.step.programs.base import Outputs, StepProgram
+from dalembert.step.programs.density import Density
+
+CLOCK = 2  # numbers of a row that tell its time
+
+
+OWN = 4  # numbers of the state besides those of the base
+
+
+class BegunStep(NamedTuple):
+    """A step, or a stage of it. s: the state of the base; t, h: when it begins and its length."""
+
+    s: Float[Array, "k"]
+    t: Float[Array, ""]
+    h: Float[Array, ""]
+
+
+@final
+class VaryingSteps(StepProgram):
+    """y_{k+1} = Φ_{ε/ρ}(y_k),  t_{k+1} = t_k + ε/ρ,  ρ ← ρ + ε G(y_{k+1}),   G = d/dt log σ along the motion.
+
+    ρ belongs to the middle of a step: with ρ = ρ_k + ½ε G(y_k) there, and ρ_{k+1} = ρ + ½ε G(y_{k+1}), a step is its own
+    adjoint where Φ is, and ρ_k/σ is constant along the solutions of y′ = f/ρ, ρ′ = G, t′ = 1/ρ. The state is
+    s = (s of the base, stage, ρ, t, the last length), and h of a call is ε. The stages of a composed step have one ρ:
+    y is of the order of Φ for any lengths, and G costs once in a step. A composition of this map, with a ρ in every stage,
+    has the order too; its errors are smaller or larger, by the case, and G would cost in each.
+    limit: (T s, s), s the sign of ε: the run ends with the first node at or after T.
+    Source: Hairer, Söderlind, Explicit, time reversible, adaptive step size control, SIAM J. Sci. Comput. 26 (2005),
+    the integrated step density, here for any self-adjoint Φ.
+    """
+
+    base: StepProgram
+    density: Density
+    limit: Float[Array, "2"]
+
+    @property
+    def system(self) -> Any:
+        return self.base.system
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return self.base.weights
+
+    @property
+    def multiplier_time(self) -> float:
+        return self.base.multiplier_time
+
+    @property
+    def levels(self) -> tuple[str, str]:
+        return self.base.levels
+
+    @property
+    def starting_nodes(self) -> int:
+        return self.base.starting_nodes
+
+    def begun(self, s, h) -> BegunStep:
+        """NaN for a length where the density is not positive, or so large that the time would stand still."""
+        own = h / s[-3]
+        moves = (s[-3] > 0) & (s[-2] + own != s[-2])
+        return BegunStep(s[:-OWN], s[-2], jnp.where(moves, own, jnp.nan))
+
+    def residual(self, z, q, s, t, h, held_force):
+        now = self.begun(s, h)
+        return self.base.residual(z, q, now.s, now.t, now.h, held_force)
+
+    def guess(self, q, s, t, h):
+        now = self.begun(s, h)
+        return self.base.guess(q, now.s, now.t, now.h)
+
+    def scale(self, z, q, s, h):
+        now = self.begun(s, h)
+        return self.base.scale(z, q, now.s, now.h)
+
+    def advance(self, z, q, s, t, h):
+        now, stage, density = self.begun(s, h), s[-4], s[-3]
+        increment, new = self.base.advance(z, q, now.s, now.t, now.h)
+        end, number = now.t + now.h, len(self.weights)
+
+        def following() -> Float[Array, ""]:
+            """From the last stage, whose h is that part of ε."""
+            rate = self.density.rate(self.system, q + increment, self.base.velocity(new), end)
+            return density + h / self.weights[-1] * rate
+
+        if number == 1:
+            return increment, jnp.concatenate([new, jnp.stack([stage, following(), end, now.h])])
+        last = stage == number - 1
+        density = lax.cond(last, following, lambda: density)
+        return increment, jnp.concatenate([new, jnp.stack([jnp.where(last, 0.0, stage + 1.0), density, end, now.h])])
+
+    def output_state(self, z, q, s, h):
+        now = self.begun(s, h)
+        return self.base.output_state(z, q, now.s, now.h)
+
+    def outputs(self, z, q, s, t, h, held_force) -> Outputs:
+        now = self.begun(s, h)
+        return self.base.outputs(z, q, now.s, now.t, now.h, held_force)
+
+    def constraint_point(self, z, q, s, t, h):
+        now = self.begun(s, h)
+        return self.base.constraint_point(z, q, now.s, now.t, now.h)
+
+    def factor(self, z, q, s, t, h):
+        now = self.begun(s, h)
+        return self.base.factor(z, q, now.s, now.t, now.h)
+
+    def overlap(self, z, q, s, t, h):
+        now = self.begun(s, h)
+        return self.base.overlap(z, q, now.s, now.t, now.h)
+
+    def constrained_row(self, n):
+        return self.base.constrained_row(n)
+
+    def velocity(self, s):
+        return self.base.velocity(s[..., :-OWN])
+
+    def clock(self, s) -> Float[Array, "2"]:
+        """(t, length of the last step, or of the last stage of it)."""
+        return s[..., -2:]
+
+
+def clock_of(program: StepProgram, s) -> Float[Array, "clock"]:
+    """What a row needs to tell its time besides its index: nothing where all steps are equal."""
+    return program.clock(s) if isinstance(program, VaryingSteps) else s[..., :0]
+
+
+def time_of(program: StepProgram, s, t) -> Any:
+    """The time of a state s that a run counts as t = t0 + k h."""
+    return program.clock(s)[..., 0] if isinstance(program, VaryingSteps) else t
+
+
+def has_ended(program: StepProgram, t) -> Any:
+    """Whether the run has come to its last time; None where its number of steps alone decides."""
+    return t * program.limit[1] >= program.limit[0] if isinstance(program, VaryingSteps) else None

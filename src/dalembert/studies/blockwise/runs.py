@@ -1,0 +1,127 @@
+"""Runs from initial data as the job of a sweep: a block is an ensemble, its code compiled once where the job arrives."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from dalembert.discretize import DiscreteSystem
+from dalembert.interrupts import Interrupted
+from dalembert.messages import warn
+from dalembert.outcome import Outcome
+from dalembert.path import Path, Provenance, Study
+from dalembert.step.lanes import Lanes, Running
+from dalembert.step.options import RunOptions, step_of
+from dalembert.step.run.resolution import warn_of_resolution
+from dalembert.step.run.state import Watch
+from dalembert.step.start.checks import check_batch
+from dalembert.store.studies.of_runs import study_to_xarray
+from dalembert.studies.blockwise.blocks import Blocks
+from dalembert.studies.blockwise.job import SweepJob, SweepOpening
+from dalembert.studies.blockwise.swept import DATA, Swept
+from dalembert.systems import check_x64
+
+if TYPE_CHECKING:
+    import xarray
+
+
+class RunsJob(SweepJob):
+    """Runs of a system from initial data."""
+
+    def __init__(self, system: Any, swept: Swept, options: RunOptions, blocks: Blocks, threads: int | None):
+        super().__init__(swept, blocks, threads)
+        self.system, self.options = system, options
+
+    @property
+    def work(self) -> int:
+        return self.options.steps
+
+    @property
+    def record(self) -> Provenance:
+        # Of swept initial data their shape, as that of each run stands among the coordinates.
+        swept = {name: {"shape": list(x.shape)} for name, x in self.swept.given.items() if name in DATA}
+        return self.options.recorded(self.subject, **self.swept.fixed | swept)
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        return self._once()[2]
+
+    def opening(self) -> SweepOpening:
+        _, blank, fingerprint = self._once()
+        blank = dataclasses.replace(blank, provenance=self.record)
+        template = study_to_xarray(blank, self.times, self.swept.names, {}, {"run": 1}, last=self._last)
+        return SweepOpening(template, fingerprint)
+
+    def block(self, i: int, watch: Watch = None) -> xarray.Dataset:
+        shape = {"run": self.blocks.runs(i)}
+        return study_to_xarray(self._runs(i, watch), self.times, self.swept.names, {}, shape, last=self._last)
+
+    def study(self, i: int, watch: Watch = None) -> Study:
+        ranges = dict(zip(self.swept.shape, self.blocks.ranges(i), strict=True))
+        shape = {axis: len(part) for axis, part in ranges.items()}
+        labels = self.swept.labels(ranges)
+        runs = dataclasses.replace(self._runs(i, watch), provenance=self.record)
+        return Study(study_to_xarray(runs, self.times, self.swept.names, labels, shape), self.subject)
+
+    @property
+    def subject(self) -> Any:
+        return self.system.subject.under(self.options.scheme)
+
+    @property
+    def times(self) -> np.ndarray:
+        """Of the saved nodes, in the arithmetic of a run."""
+        t0, h, steps, every = self.options.grid
+        number = -(-steps // every) + 1
+        return np.asarray(t0 + np.minimum(every * np.arange(number), steps) * np.asarray(h))
+
+    @property
+    def _last(self) -> bool:
+        """Whether a run may end between two saved times."""
+        return self.options.grid.every > 1
+
+    def _runs(self, i: int, watch: Watch) -> Path:
+        lanes, *_ = self._once()
+        given, axes = self._given(self.blocks.places(i))
+        try:
+            path = lanes.run(given, axes, Running(self.threads, watch))
+        except ValueError as error:
+            error.add_note(f"run 0 of this message is run {self.blocks.first(i)} of the sweep")
+            raise
+        if np.any(np.asarray(path.code) == int(Outcome.INTERRUPTED)):
+            raise Interrupted(path)
+        path = jax.tree.map(lambda x: np.asarray(x)[: self.blocks.runs(i)], path)
+        self._warn(path)
+        return path
+
+    def _warn(self, path: Path) -> None:
+        """Of the first block that does not resolve its motion; on a worker nobody would see it."""
+        if self._warned or threading.current_thread() is not threading.main_thread():
+            return
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            warn_of_resolution(path)
+        for one in found:
+            self._warned = True
+            warn(f"{one.message} (this block of runs is the first one where it is so)")
+
+    def _given(self, places: tuple[np.ndarray, ...]) -> tuple[dict, dict]:
+        data, parameters = self.swept.data(dict(zip(self.swept.shape, places, strict=True)))
+        return check_batch(self.system, data, parameters)
+
+    def _prepared(self) -> tuple[Lanes, Path, dict[str, str]]:
+        places = (np.zeros(self.blocks.size, int),) * len(self.swept.shape)
+        lanes = Lanes(self.system, self.options, *self._given(places))
+        blank, found = lanes.own_code(self.blocks.size)
+        return lanes, blank, found | {"versions": self.record.versions}
+
+
+def runs_job(system: Any, swept: Swept, options: dict[str, Any], blocks: Blocks, threads: int | None) -> RunsJob:
+    """The job, with the checks of `ensemble` that are not about values."""
+    check_x64()
+    options["h"] = step_of(options["h"], isinstance(system, DiscreteSystem))
+    return RunsJob(system, swept, RunOptions(**options), blocks, threads)

@@ -1,0 +1,242 @@
+"""What is swept of a boundary problem: parameters, and numbers inside the arguments of `solve`, each by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dalembert.boundary import Free, Nodes
+from dalembert.boundary.data.end_sets import On
+from dalembert.numbers import as_numbers, described
+from dalembert.store.studies.names import SOLUTIONS, label_of
+from dalembert.studies.blockwise.swept import Labelled, Swept, axes_of, by_name, parameter_values, parts_of, several, unknown
+
+ENDS = ("initial", "final")
+ARGUMENTS = (*ENDS, "through", "T", "bounds")
+LEVELS = ("q", "v", "a", "jerk", "snap")  # the derivatives at an end
+SIDES = {"lower": 0, "upper": 1}
+
+
+class SweptPlace(NamedTuple):
+    """Where the numbers of a swept name belong: in an argument, under these keys. pattern: a value of it, where the name is
+    that of a whole argument, otherwise None."""
+
+    argument: str
+    keys: tuple[Any, ...] = ()
+    pattern: Any = None
+
+    def put(self, argument: Any, row: np.ndarray) -> Any:
+        """The argument with these numbers."""
+        if self.pattern is not None:
+            return _filled(self.pattern, row)
+        if self.argument == "bounds" and self.keys[-1] not in SIDES:
+            pair = row.ravel().tolist()
+            return _replaced(argument, self.keys, tuple(pair) if len(pair) > 1 else (-pair[0], pair[0]))
+        return _replaced(argument, self.keys, float(row))
+
+
+class SweptProblem(NamedTuple):
+    """A problem with the arguments of `solve` that are no options, and what is swept of both."""
+
+    problem: Any
+    arguments: dict[str, Any]
+    swept: Swept
+    places: dict[str, SweptPlace]
+
+    @classmethod
+    def of(cls, problem: Any, values: Any, arguments: Mapping[str, Any], combine: str) -> SweptProblem:
+        """With all checks that need no solution."""
+        given, labelled, places = {}, {}, {}
+        known = problem.parameters if isinstance(problem.parameters, Mapping) else {}
+        for name, x in by_name(values).items():
+            here = f"values[{name!r}]"
+            if name in known:
+                if name in ARGUMENTS:
+                    raise ValueError(
+                        f"{here}: is a parameter of this problem and an argument of solve; give the parameter another name"
+                    )
+                given[name] = parameter_values(known[name], x, here)
+                label = label_of(name, SOLUTIONS)
+                labelled[name] = Labelled(label, parts_of(label, given[name].shape[1:]), True)
+                continue
+            if name.split(".")[0] not in ARGUMENTS:
+                raise ValueError(f"{here}: {unknown(name, [*known, *ARGUMENTS], 'argument that can be swept')}")
+            given[name], places[name], parts = _read(name, x, arguments, problem.coordinates)
+            label = label_of(name.replace(".", "_"), SOLUTIONS)
+            labelled[name] = Labelled(label, tuple(f"{label}_{part}".replace("/", "_") for part in parts), False)
+        _check_apart(places)
+        swept = Swept(given, {}, *axes_of(given, labelled, combine))
+        return cls(problem, dict(arguments), swept, places)
+
+    @property
+    def moving(self) -> bool:
+        """Whether times differ from one to the other."""
+        return "T" in self.places or isinstance(self.arguments["T"], Free)
+
+    def one(self, places: Mapping[str, int]) -> tuple[Any, dict[str, Any]]:
+        """Problem and arguments at these places along the axes."""
+        rows = {name: x[places[self.swept.names[name].axis]] for name, x in self.swept.given.items()}
+        own = {name: x for name, x in rows.items() if name not in self.places}
+        arguments = dict(self.arguments)
+        for name, place in self.places.items():
+            arguments[place.argument] = place.put(arguments[place.argument], rows[name])
+        return (self.problem.replace(**own) if own else self.problem), arguments
+
+    def described(self, places: Mapping[str, int]) -> str:
+        """For a message: the numbers of one of them."""
+        rows = ((name, x[places[self.swept.names[name].axis]]) for name, x in self.swept.given.items())
+        return ", ".join(f"{name} = {np.array2string(x, threshold=8)}" for name, x in rows)
+
+
+def _read(
+    name: str, values: Any, arguments: Mapping[str, Any], names: Any
+) -> tuple[np.ndarray, SweptPlace, tuple[str, ...]]:
+    """The numbers (K, …) of a name, where they belong, and what each of several is called."""
+    here, (argument, *words), base = f"values[{name!r}]", name.split("."), arguments[name.split(".")[0]]
+    if argument == "T":
+        if words:
+            raise ValueError(f"{here}: T is one number; its name is 'T'")
+        if base is not None:
+            raise ValueError(f"{here}, T: found both; it is swept or the same for all")
+        times = several(as_numbers(values, here), here)
+        if times.ndim > 1 or not np.all(times > 0):
+            raise ValueError(f"{here}: found {described(values)}; give times (K,) between the ends, positive and finite")
+        return times, SweptPlace("T"), ()
+    if not words:
+        if base is not None:
+            raise ValueError(f"{here}, {argument}: found both; it is swept or the same for all")
+        return _wholes(argument, values, here, names)
+    if argument == "through":
+        raise ValueError(f"{here}: points are swept as a whole, {{'through': [{{t: q}}, …]}}")
+    array = several(as_numbers(values, here), here)
+    if argument in ENDS:
+        keys = _keys_of_end(words, base, here, argument, names)
+    else:
+        keys = tuple(int(word) if word.isdecimal() else word for word in words)
+    pair = argument == "bounds" and keys[-1] not in SIDES
+    if array.shape[1:] not in (((), (2,)) if pair else ((),)):
+        right = "(K,) for |x| ≤ value, or (K, 2) for pairs (lower, upper)" if pair else "(K,)"
+        raise ValueError(f"{here}: found shape {array.shape}; {right} is needed")
+    if pair and array.ndim == 1 and not np.all(array > 0):
+        raise ValueError(
+            f"{here}: found {described(values)}; |x| ≤ value needs values above 0, or give pairs (lower, upper)"
+        )
+    return array, SweptPlace(argument, keys), tuple(SIDES) if array.ndim > 1 else ()
+
+
+def _keys_of_end(words: list[str], end: Any, here: str, argument: str, names: Any) -> tuple[Any, ...]:
+    """Level and component of 'x' or 'v.x'."""
+    level, component = (words[0], words[1]) if len(words) == 2 else ("q", words[0])
+    if len(words) > 2 or level not in LEVELS:
+        raise ValueError(f"{here}: give {argument}.x for a position, {argument}.v.x for a velocity, x being a coordinate")
+    if not isinstance(end, list | tuple) or LEVELS.index(level) >= len(end):
+        raise ValueError(f"{here}: needs {argument}=, a tuple (q, v, …) that has {level}, in which this number is put")
+    row = end[LEVELS.index(level)]
+    if component in (names or ()):
+        i = names.index(component)
+    elif component.isdecimal():
+        i = int(component)
+    else:
+        known = ", ".join(names) if names else "told by their index, 0, 1, …"
+        raise ValueError(f"{here}: found {component!r}; the coordinates are {known}")
+    if row is None or isinstance(row, Mapping):
+        return LEVELS.index(level), names[i] if names and i < len(names) else i
+    numbers = as_numbers(row, f"{argument}[{LEVELS.index(level)}]")
+    if numbers.ndim != 1:
+        raise ValueError(f"{argument}: found shape {numbers.shape} in it; give a tuple of arrays (n,)")
+    if not 0 <= i < len(numbers):
+        raise ValueError(f"{here}: found {component!r}; {argument} has {len(numbers)} coordinates")
+    return LEVELS.index(level), i
+
+
+def _wholes(argument: str, values: Any, here: str, names: Any) -> tuple[np.ndarray, SweptPlace, tuple[str, ...]]:
+    """Of a whole argument, a value of which has the same form in all runs: its numbers."""
+    if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str):
+        raise TypeError(f"{here}: found {described(values)}; give a list of what solve takes as {argument}=")
+    rows = [tuple(x) if isinstance(x, np.ndarray) else x for x in values]
+    several(np.empty(len(rows)), here)
+    if any(isinstance(x, On) or not isinstance(x, Mapping | list | tuple | Nodes) for x in rows):
+        raise TypeError(f"{here}: found {described(rows[0])}; give a list of what solve takes as {argument}=")
+    forms = [jax.tree.structure(x, is_leaf=_is_numbers) for x in rows]
+    found = [jax.tree_util.tree_leaves_with_path(x, is_leaf=_is_numbers) for x in rows]
+    arrays = [[as_numbers(leaf, f"{here}[{i}]") for _, leaf in one] for i, one in enumerate(found)]
+    shapes = [[x.shape for x in one] for one in arrays]
+    for i in range(len(rows)):
+        if forms[i] != forms[0] or shapes[i] != shapes[0]:
+            raise ValueError(f"{here}[{i}]: has another form than [0]; what is given has to be the same in all of them")
+    if not arrays[0]:
+        raise ValueError(f"{here}: holds no numbers")
+    numbers = np.array([np.concatenate([x.ravel() for x in one]) for one in arrays])
+    parts = [
+        _called(argument, keys, place, names)
+        for (keys, _), shape in zip(found[0], shapes[0], strict=True)
+        for place in np.ndindex(*shape)
+    ]
+    if len(parts) == 1:
+        return numbers[:, 0], SweptPlace(argument, pattern=rows[0]), ()
+    return numbers, SweptPlace(argument, pattern=rows[0]), tuple(parts)
+
+
+def _is_numbers(x: Any) -> bool:
+    """One array, as far as names are concerned: (lower, upper) is one, (q, v) none."""
+    return isinstance(x, list | tuple) and len(x) > 0 and all(isinstance(one, int | float | np.number) for one in x)
+
+
+def _filled(pattern: Any, row: np.ndarray) -> Any:
+    """A value of the pattern's form, with these numbers."""
+    leaves, form = jax.tree.flatten(pattern, is_leaf=_is_numbers)
+    ends = np.cumsum([np.size(x) for x in leaves])[:-1]
+    parts = [part.reshape(np.shape(x)) for part, x in zip(np.split(np.ravel(row), ends), leaves, strict=True)]
+    return jax.tree.unflatten(
+        form, [tuple(p.tolist()) if isinstance(x, tuple) else p for p, x in zip(parts, leaves, strict=True)]
+    )
+
+
+def _called(argument: str, keys: tuple, place: tuple[int, ...], names: Any) -> str:
+    """Of one number, such as v_x at an end, u_upper of bounds."""
+    if argument == "bounds":
+        words, sides = [], list(SIDES)
+        for one in (*keys, *place):
+            i = getattr(one, "idx", one)
+            words.append(str(getattr(one, "key", i)) if hasattr(one, "key") or not sides else sides[i])
+            sides = sides if hasattr(one, "key") else []
+        return "_".join(words)
+    words = [getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))) for key in keys]
+    words += place
+    if argument in ENDS and keys and hasattr(keys[0], "idx"):
+        words[0] = LEVELS[words[0]] if 0 < words[0] < len(LEVELS) else "" if words[0] == 0 else words[0]
+    if names and place and place[-1] < len(names):
+        words[-1] = names[place[-1]]
+    return "_".join(str(word) for word in words if word != "")
+
+
+def _replaced(value: Any, keys: tuple[Any, ...], x: Any) -> Any:
+    """The nested value with x in the place of what is there, or is not yet there."""
+    if not keys:
+        return x
+    key, rest = keys[0], keys[1:]
+    if key in SIDES:
+        pair = [None, None] if value is None else list(value)
+        pair[SIDES[key]] = x
+        return tuple(pair)
+    if value is None or isinstance(value, Mapping):
+        known = dict(value or {})
+        return known | {key: _replaced(known.get(key), rest, x)}
+    if not rest:
+        array = np.array(value, float)
+        array[key] = x
+        return array
+    return tuple(_replaced(one, rest, x) if i == key else one for i, one in enumerate(value))
+
+
+def _check_apart(places: Mapping[str, SweptPlace]) -> None:
+    """ValueError where two names are about the same number."""
+    found = list(places.items())
+    for i, (name, one) in enumerate(found):
+        for other, two in found[:i]:
+            shared = min(len(one.keys), len(two.keys))
+            if one.argument == two.argument and one.keys[:shared] == two.keys[:shared]:
+                raise ValueError(f"values: found {other!r} and {name!r}, which are about the same numbers; give one of them")
