@@ -96,7 +96,7 @@ def resume(
         check_any_system(system)
         record = options.recorded(system.subject.under(options.scheme), **given._asdict())
         check_record(stored.record, record)
-        with reported(progress, options.steps) as watch:
+        with reported(progress, options.grid.steps) as watch:
             if int(stored.state["code"]) != Outcome.INTERRUPTED:
                 check_source(stored.record, record)
             else:

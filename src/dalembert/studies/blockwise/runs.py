@@ -39,7 +39,7 @@ class RunsJob(SweepJob):
 
     @property
     def work(self) -> int:
-        return self.options.steps
+        return self.options.grid.steps
 
     @property
     def record(self) -> Provenance:
