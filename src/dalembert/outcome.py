@@ -83,7 +83,7 @@ _MESSAGES = {
     Outcome.NO_POSITIVE_STEP: (
         "there is no positive next step. Of free steps: the energy equation has none near the last one, as at a turning "
         "point of the motion. Of steps of varying length: their density is not positive, or so large that the time stands "
-        "still, as at a collision; give a shorter first step, or another density. Fixed steps go on from here"
+        "still, as at a collision; give a shorter first step, or another density. Or go on from here with fixed steps"
     ),
     Outcome.ALTERNATING: (
         "the multipliers alternate from node to node and are no function of time, although the equations hold: a constraint "

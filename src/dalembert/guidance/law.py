@@ -62,7 +62,7 @@ class Feedback(eqx.Module):
     held: float = eqx.field(static=True)
 
     __reduce__ = reduced
-    __hash__ = object.__hash__  # jax.jit(law) asks for it, and arrays have none
+    __hash__ = object.__hash__  # whoever compiles a law asks for it, and arrays have none
 
     def __call__(self, t, q: Float[Array, "n"], v: Float[Array, "n"]) -> Float[Array, "r"]:
         """The control at a time and a state; traceable by JAX."""

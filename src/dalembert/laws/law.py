@@ -50,7 +50,7 @@ class Law(eqx.Module):
     upper: eqx.AbstractVar[Any]
 
     __reduce__ = reduced
-    __hash__ = object.__hash__  # jax.jit(law) asks for it, and arrays have none
+    __hash__ = object.__hash__  # whoever compiles a law asks for it, and arrays have none
 
     @property
     @abc.abstractmethod

@@ -149,7 +149,7 @@ def sweep(
         >>> beam = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, derivatives=2)
         >>> ends = {"initial": ([0.0], [0.0]), "final": ([1.0], [0.0])}
         >>> bent = da.sweep(beam, {"T": [1.0, 2.0], "final.0": [0.5, 1.0]}, **ends, steps=10)
-        >>> bent.data.action.dims, bool(abs(bent.data.action[1, 1] - 6 / 2**3) < 0.01)  # 6 x²/T³
+        >>> bent.data.action.dims, bool(abs(bent.data.action[1, 1] - 6 / 2**3) < 0.02)  # 6 x²/T³
         (('T', 'final_0'), True)
     """
     if isinstance(h, Varying):
