@@ -15,7 +15,7 @@ from dalembert.native import compile_function
 
 ENTRY = PROBLEMS["cart_pole"]
 S = np.linspace(0.0, 1.0, 41)
-WAVES = np.stack([S + 0.8 * np.sin(9.0 * S) * (1.0 - S) * S, np.pi * S + 7.0 * np.sin(7.0 * S) * (1.0 - S) * S], axis=1)
+WAVES = np.stack([S + 0.8 * np.sin(9.0 * S) * (1.0 - S) * S, np.pi * S + 4.0 * np.sin(7.0 * S) * (1.0 - S) * S], axis=1)
 CASES = {
     "bounded force": {"bounds": {"u": (-12.0, 12.0)}},
     "slacks that stop steps": {"bounds": {"q": {"x": (None, 1.01)}}},

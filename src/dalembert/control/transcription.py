@@ -41,6 +41,7 @@ from dalembert.control.terms import (
 )
 from dalembert.discretize import Scheme
 from dalembert.systems.roles import role_of
+from dalembert.systems.sizes import power_of_two
 
 
 class ControlData(NamedTuple):
@@ -272,8 +273,8 @@ def _control_scales(data: ControlData, sizes: ControlSizes, tolerance: float) ->
         ("adjoints", sizes.cost / sizes.forces), ("steps", sizes.cost / sizes.constraints),
         ("values", sizes.values), ("inequalities", sizes.cost / sizes.values),
     ):  # fmt: skip
-        units[:, layout.part(name)] = unit
-    units[[0, -1], layout.part("state")] = sizes.positions / sizes.time
+        units[:, layout.part(name)] = power_of_two(unit)
+    units[[0, -1], layout.part("state")] = power_of_two(sizes.positions / sizes.time)
     h = np.diff(data.t)
     rounding = 4.0 * np.finfo(float).eps * len(h) * sizes.inertia * sizes.positions / h.min()
     residuals[:, layout.part("adjoints")] = 1.0 / np.maximum(sizes.forces * sizes.time, rounding / tolerance)

@@ -17,6 +17,7 @@ import numpy as np
 
 from dalembert.boundary.kkt.assembly import Elements, Term
 from dalembert.boundary.kkt.system import Components, Monitored, Scales
+from dalembert.systems.sizes import power_of_two
 
 TIMED = 2  # components that a block has for it: θ and the multiplier
 TIME, ROWS = "time", "rows"  # how data change besides by powers of the steps
@@ -77,7 +78,7 @@ def with_free_time(parts: TimedParts, orders: list[np.ndarray | None], begin: fl
     fixed, primal, units = fixed.copy(), primal.copy(), scales.units.copy()
     fixed[:, at], fixed[:, at + 1], primal[at] = False, False, True
     fixed[-1, at + 1] = True
-    units[:, at], units[:, at + 1] = 1.0, scales.action
+    units[:, at], units[:, at + 1] = 1.0, power_of_two(np.asarray(scales.action))
     watched = np.full(len(places), blocks * size - size + at + 1)  # what is fixed at 0
     watched[np.argmin(np.abs(spans - 1.0))] = at
     return TimedParts(

@@ -41,7 +41,7 @@ def finite(at) -> bool:
 
 
 class Scales(NamedTuple):
-    """Typical sizes. positions: (n,), of the coordinates. units: (blocks, b), of every component of the path.
+    """Typical sizes. positions: (n,), of the coordinates. units: (blocks, b), of every component of the path, powers of two.
     residuals: (blocks, b), 1 over the sum of a constraint's sizes; action: of Σf's changes."""
 
     positions: np.ndarray

@@ -33,6 +33,7 @@ from dalembert.systems.higher.variational import (
     with_parameters,
 )
 from dalembert.systems.roles import role_of
+from dalembert.systems.sizes import power_of_two
 from dalembert.tracing import seldom
 
 
@@ -241,9 +242,9 @@ def _scales(windows: Windows, layout: BlockLayout, sizes: Sizes, equations: tupl
     highest, every = sizes.of(layout.k if windows.differenced else 0), np.arange(layout.k + 1)
     per_time = sizes.time ** -every.astype(float)[:, None]  # of the derivatives of φ
     for name, value in (
-        ("slots", sizes.of(every)[orders].reshape(blocks, -1)),
-        ("highest", np.tile(highest, layout.points)[: layout.carried]),
-        ("momentum", np.tile(sizes.action / highest, layout.points)[: layout.carried]),
+        ("slots", power_of_two(sizes.of(every))[orders].reshape(blocks, -1)),
+        ("highest", power_of_two(np.tile(highest, layout.points)[: layout.carried])),
+        ("momentum", power_of_two(np.tile(sizes.action / highest, layout.points)[: layout.carried])),
     ):
         units[:, layout.part(name)] = value
     lower = [_lower_sizes(g, layout, orders, per_time * sizes.differential[list(g.equations)]) for g in groups]
@@ -252,15 +253,15 @@ def _scales(windows: Windows, layout: BlockLayout, sizes: Sizes, equations: tupl
         ("lower", np.concatenate([np.zeros((blocks, 0)), *lower], axis=1)),
         ("holonomic", (per_time * sizes.holonomic)[orders].reshape(blocks, -1)),
     ):
-        units[:, layout.part(name)] = sizes.action / equation
+        units[:, layout.part(name)] = power_of_two(sizes.action / equation)
         residuals[:, layout.part(name)] = 1.0 / (equation * total)
     return Scales(sizes.positions, units, residuals, sizes.action * total)
 
 
 def _add_scales(scales: Scales, layout: BlockLayout, values: np.ndarray, action: float) -> None:
     """Of path inequalities with these values (m,)."""
-    scales.units[:, layout.part("values")] = values
-    scales.units[:, layout.part("inequalities")] = action / values
+    scales.units[:, layout.part("values")] = power_of_two(values)
+    scales.units[:, layout.part("inequalities")] = power_of_two(action / values)
     scales.residuals[:, layout.part("inequalities")] = action / (values * scales.action)
 
 

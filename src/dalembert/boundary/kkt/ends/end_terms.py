@@ -18,6 +18,7 @@ from dalembert.boundary.data.end_sets import EndFunction
 from dalembert.boundary.kkt.assembly import Elements, Term
 from dalembert.boundary.kkt.free_time import TIME, TimedParts
 from dalembert.systems.higher.variational import with_parameters
+from dalembert.systems.sizes import power_of_two
 
 Place = tuple[int, int]  # block, component
 
@@ -89,7 +90,7 @@ def with_ends(parts: TimedParts, at: int, conditions: list[EndCondition], tie: T
         fixed[start + 1 :, here] = fixed[start:-1, link] = False
         primal[here] = True
         sizes = np.array([units[place] for place in tie.first])
-        units[:, here], units[:, link] = sizes, scales.action / sizes
+        units[:, here], units[:, link] = sizes, power_of_two(scales.action / sizes)
         end = [*tie.last, *((blocks - 1, c) for c in here)]
         conditions = [*conditions, EndCondition(SameAtEnds(number), end, (tie.shift[None],), sizes, blocks - 1)]
     for one in conditions:
@@ -98,7 +99,7 @@ def with_ends(parts: TimedParts, at: int, conditions: list[EndCondition], tie: T
         data.append(one.data)
         fixed[one.owner, mine] = False
         relaxed[mine] = True
-        units[one.owner, mine], residuals[one.owner, mine] = scales.action / one.sizes, 1.0 / one.sizes
+        units[one.owner, mine], residuals[one.owner, mine] = power_of_two(scales.action / one.sizes), 1.0 / one.sizes
     elements = Elements(tuple(terms), data, shared)
     return TimedParts(
         elements, parts.components._replace(fixed=fixed, primal=primal, relaxed=relaxed), monitored,
