@@ -21,7 +21,7 @@ COLOURS = {
 MARKS, DASHES = "os^DvP", ("-", "--", ":", "-.", (0, (5, 1, 1, 1)), (0, (1, 1)))
 SMALLEST, LARGEST = 1e-11, 1e0
 # Left to the table where there are many.
-CROWDED = ("order 2, under", "order 4, under", "order 6, under", "no flag", "in (q, v)", "collocation", "BDF")
+CROWDED = ("under jit", "reference, whole", "no flag", "in (q, v)", "collocation", "BDF")
 STYLE: dict[Any, Any] = {
     "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
     "grid.color": "#e5e7eb", "grid.linewidth": 0.6, "legend.frameon": False,
