@@ -14,90 +14,73 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 
 REPEATS = 3
 PARTS = ("import", "trace", "machine code", "checks, run and the rest")
-PREPARED = """
-import json, sys, time
-began = time.process_time()
-import dalembert as da
-from dalembert.gallery import ENTRIES
-da.simulate
-import jax
-loaded = time.process_time()
-from dalembert.native.llvm.cache import Cache
-from dalembert.native.trace.tracer import Tracer
-entry = ENTRIES[sys.argv[1]]
-given = (entry.system, entry.q0, entry.v0)
-"""
-FIRST = """
-spent, depth = {"trace": 0.0, "code": 0.0}, [0]
+ENVIRONMENT = {**os.environ, "DALEMBERT_CACHE": ""}
 
 
-def watched(owner, method, part):
-    plain = getattr(owner, method)
+def first(name: str) -> list[float]:
+    """Seconds of each part, in this process, which has to be a fresh one."""
+    import dalembert as da
+    from dalembert.gallery import ENTRIES
 
-    def timed(*arguments, **named):
-        depth[0] += 1
-        start = time.process_time()
-        try:
-            return plain(*arguments, **named)
-        finally:
-            depth[0] -= 1
-            if not depth[0]:
-                spent[part] += time.process_time() - start
+    entry, simulate = ENTRIES[name], da.simulate
+    loaded = time.process_time()
+    from dalembert.native.llvm.cache import Cache
+    from dalembert.native.trace.tracer import Tracer
 
-    setattr(owner, method, timed)
+    spent, depth = {"trace": 0.0, "code": 0.0}, 0
 
+    def watched(owner, method: str, part: str) -> None:
+        plain = getattr(owner, method)
 
-watched(Tracer, "trace", "trace")
-watched(Cache, "load", "code")
-start = time.process_time()
-da.simulate(*given, h=entry.h, steps=100)
-whole = time.process_time() - start
-print(json.dumps([loaded, spent["trace"], spent["code"], whole - spent["trace"] - spent["code"]]))
-"""
-JITTED = """
-import jax.numpy as jnp
-import numpy as np
-from dalembert.step.run import native as native_run
+        def timed(*arguments, **named):
+            nonlocal depth
+            depth += 1
+            start = time.process_time()
+            try:
+                return plain(*arguments, **named)
+            finally:
+                depth -= 1
+                if not depth:
+                    spent[part] += time.process_time() - start
 
-caught, original = [], native_run.compile_step
+        setattr(owner, method, timed)
 
-
-def catch(step, sample):
-    caught.append((step, sample))
-    return original(step, sample)
-
-
-native_run.compile_step = catch
-da.simulate(*given, h=entry.h, steps=1, scheme=da.Scheme())
-step, sample = caught[0]
-q, s, t, h = (jnp.asarray(x) for x in (sample.q, sample.s, sample.t, sample.h))
-shapes = [tuple(int(i) for i in shape) for shape in step.shapes]
-sizes = [int(np.prod(shape, initial=1)) for shape in shapes]
-parts = np.split(np.asarray(sample.p), np.cumsum(sizes)[:-1]) if sizes else []
-leaves = tuple(jnp.asarray(x).reshape(shape) for x, shape in zip(parts, shapes))
-z, held = step.guess(q, s, t, h, leaves), jnp.zeros_like(q)
-jax.clear_caches()
-start = time.process_time()
-jax.jit(jax.jacfwd(lambda x: step.residual(x, q, s, t, h, held, leaves))).lower(z).compile()
-print(json.dumps(time.process_time() - start))
-"""
+    watched(Tracer, "trace", "trace")
+    watched(Cache, "load", "code")
+    start = time.process_time()
+    simulate(entry.system, entry.q0, entry.v0, h=entry.h, steps=100)
+    whole = time.process_time() - start
+    return [loaded, spent["trace"], spent["code"], whole - spent["trace"] - spent["code"]]
 
 
-def measured(program: str, name: str) -> np.ndarray:
-    """What a fresh interpreter prints."""
-    environment = {**os.environ, "DALEMBERT_CACHE": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", PREPARED + program, name], env=environment, check=True, capture_output=True, text=True
-    )
+def jitted(name: str) -> float:
+    """Seconds of one jax.jit of the Jacobian of the residual of a step."""
+    from compile_time import described, jit_of_jacobian
+
+    from dalembert.gallery import ENTRIES
+
+    entry = ENTRIES[name]
+    return jit_of_jacobian(*described(entry.system, entry.q0, entry.v0, entry.h), clock=time.process_time)
+
+
+def measured(part: str, name: str) -> np.ndarray:
+    """What a fresh interpreter finds."""
+    command = [sys.executable, __file__, "--only", part, name]
+    done = subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, text=True)
     return np.array(json.loads(done.stdout.splitlines()[-1]))
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--only"]:
+        part, name = sys.argv[2:]
+        print(json.dumps({"first": first, "jitted": jitted}[part](name)))
+        return
     from dalembert import System
     from dalembert.gallery import ENTRIES
 
@@ -107,10 +90,10 @@ def main() -> None:
     )
     print("|---" * (len(PARTS) + 3) + "|")
     for name in names:
-        rows = np.array([[*measured(FIRST, name), float(measured(JITTED, name))] for _ in range(REPEATS)])
+        rows = np.array([[*measured("first", name), float(measured("jitted", name))] for _ in range(REPEATS)])
         *parts, one = np.median(rows, axis=0)
-        first, code = sum(parts[1:]) / one, (parts[1] + parts[2]) / one
-        print(f"| {name} | " + " | ".join(f"{x:.2f}" for x in parts) + f" | {first:.2f} | {code:.2f} |", flush=True)
+        call, code = sum(parts[1:]) / one, (parts[1] + parts[2]) / one
+        print(f"| {name} | " + " | ".join(f"{x:.2f}" for x in parts) + f" | {call:.2f} | {code:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

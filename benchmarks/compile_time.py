@@ -8,6 +8,7 @@ Both compile what they have not seen before, in one process, with nothing on dis
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ from dalembert.step.run import native as native_run
 REPEATS = 5
 
 
-def described(case: Case):
+def described(system: da.System, q0, v0, h: float):
     """What `simulate` hands to the compiler: the description of a step, and a sample of its state."""
     caught = []
     original = native_run.compile_step
@@ -34,7 +35,7 @@ def described(case: Case):
     native_run.compile_step = catch
     try:
         with as_unknown():
-            da.simulate(case.build(), case.q0, case.v0, h=case.h, steps=1)
+            da.simulate(system, q0, v0, h=h, steps=1)
     finally:
         native_run.compile_step = original
     return caught[0]
@@ -43,19 +44,25 @@ def described(case: Case):
 def times(case: Case) -> tuple[float, float]:
     """Seconds for the native code of a run and for a compiled Jacobian."""
     native_run._COMPILED.clear()
-    step, sample = described(case)
+    step, sample = described(case.build(), case.q0, case.v0, case.h)
     jax.clear_caches()
     start = time.perf_counter()
     compile_step(step, sample, Cache(None))
     native = time.perf_counter() - start
+    return native, jit_of_jacobian(step, sample, time.perf_counter)
+
+
+def jit_of_jacobian(step, sample, clock: Callable[[], float]) -> float:
+    """Seconds, by the clock, to trace and compile the Jacobian of the residual."""
     q, s, t, step_size = (jnp.asarray(x) for x in (sample.q, sample.s, sample.t, sample.h))
-    p = tuple(jnp.asarray(x) for x in np.split(sample.p, len(step.shapes))) if step.shapes else ()
-    z, held = step.guess(q, s, t, step_size, tuple(x.reshape(()) for x in p)), jnp.zeros_like(q)
-    leaves = tuple(x.reshape(()) for x in p)
+    places = np.cumsum([int(np.prod(shape, initial=1)) for shape in step.shapes])[:-1]
+    parts = np.split(np.asarray(sample.p), places) if step.shapes else []
+    leaves = tuple(jnp.asarray(x).reshape(shape) for x, shape in zip(parts, step.shapes, strict=True))
+    z, held = step.guess(q, s, t, step_size, leaves), jnp.zeros_like(q)
     jax.clear_caches()
-    start = time.perf_counter()
+    start = clock()
     jax.jit(jax.jacfwd(lambda x: step.residual(x, q, s, t, step_size, held, leaves))).lower(z).compile()
-    return native, time.perf_counter() - start
+    return clock() - start
 
 
 def main() -> None:
