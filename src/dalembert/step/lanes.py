@@ -114,7 +114,14 @@ def _no_rows(lead: int, carry: RunState, grid: Grid) -> dict[str, np.ndarray]:
     """The rows of one run that reaches its end, without values."""
     before, number = rows_of(lead, grid.steps, grid.every)
     k = np.minimum(grid.every * (1 + np.arange(before, number)), grid.steps)[None]
-    widths = {"q": carry.q, "v": carry.q, "multipliers": carry.multipliers, "force": carry.q, "held_force": carry.q}
+    widths = {
+        "clock": carry.s[..., :0],
+        "q": carry.q,
+        "v": carry.q,
+        "multipliers": carry.multipliers,
+        "force": carry.q,
+        "held_force": carry.q,
+    }
     return {"k": k} | {name: np.full((*k.shape, x.shape[-1]), np.nan) for name, x in widths.items()}
 
 
@@ -204,8 +211,8 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
         done = count[:, COUNTED.offset("rows")]
         _repeat_last(following, done, first, code)
         columns = _columns(table, bool(np.all(done == following.shape[1])), code)
-        levels = Levels(prepared.program.levels, prepared.program.multiplier_time, step_options.feedback is not None)
-        found = levels.fields(columns, len(known), grid.t0, grid.h)
+        levels = Levels.of(prepared.program, step_options)
+        found = levels.with_nodes_ahead(levels.fields(columns, grid.t0, grid.h), len(known))
         spread = {name: np.broadcast_to(x, (size, x.shape[-1])) for name, x in found.items() if np.ndim(x) in (1, 2)}
         return found | spread | facts_of(np, prepared.program, after, grid, step_options) | {"provenance": None}
 

@@ -11,9 +11,6 @@ from jaxtyping import Array, Float
 from dalembert.step.programs.base import Outputs, StepProgram
 from dalembert.step.programs.density import Density
 
-CLOCK = 2  # numbers of a row that tell its time
-
-
 OWN = 4  # numbers of the state besides those of the base
 
 

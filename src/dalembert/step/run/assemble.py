@@ -9,7 +9,7 @@ import numpy as np
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Statistics
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.programs.varying import CLOCK, VaryingSteps, time_of
+from dalembert.step.programs.varying import time_of
 from dalembert.step.run.state import Grid, RunState, StepOptions
 from dalembert.step.start.prepared import Prepared
 
@@ -20,7 +20,7 @@ def path_of(
 ) -> Path:  # fmt: skip
     """The path of one run, or of many with a leading axis in every array; xp: NumPy or jax.numpy."""
     program, (t0, h, _, _) = prepared.program, grid
-    of_rows = fields_of(xp, program, rows, grid, step_options)
+    of_rows = Levels.of(program, step_options).fields(rows, t0, h)
     known, first_v = known_nodes(prepared, grid.every), first_velocities(xp, prepared, grid)
     mid = program.levels[0] == "mid"
     moving = [k for k in known if k > 0]
@@ -79,36 +79,30 @@ class Levels(NamedTuple):
     multiplier_time: float
     sampled: bool
 
-    def fields(self, columns: dict[str, Any], ahead: int, t0: Any, h: Any) -> dict[str, Any]:
-        """What rows of NumPy are of the fields of a path, as views. columns: by name, k as numbers of steps; ahead: how many
-        rows are of the nodes before the first step."""
+    @classmethod
+    def of(cls, program: StepProgram, step_options: StepOptions) -> Levels:
+        return cls(program.levels, program.multiplier_time, step_options.feedback is not None)
+
+    def fields(self, columns: dict[str, Any], t0: Any, h: Any) -> dict[str, Any]:
+        """What rows are of the fields of a path. columns: by name, k as numbers of steps."""
         clock = columns["clock"]
-        t, h = (clock[..., 0], clock[..., ahead:, 1]) if clock.shape[-1] else (t0 + columns["k"] * h, h)
-        mid = self.names[0] == "mid"
-        first = 1 if mid else ahead - 1  # row with a velocity
-        steps, at_velocities = t[..., ahead:], t[..., first:]
+        t, h = (clock[..., 0], clock[..., 1]) if clock.shape[-1] else (t0 + columns["k"] * h, h)
         return {
-            "t": t, "q": columns["q"], "t_velocity": at_velocities - 0.5 * h if mid else at_velocities,
-            "v": columns["v"][..., first:, :], "t_multipliers": steps + (self.multiplier_time - 1.0) * h,
-            "multipliers": columns["multipliers"][..., ahead:, :], "constraint_forces": columns["force"][..., ahead:, :],
-            "t_feedback": steps - h if self.sampled else None,
-            "feedback": columns["held_force"][..., ahead:, :] if self.sampled else None,
+            "t": t, "q": columns["q"], "t_velocity": t - 0.5 * h if self.names[0] == "mid" else t, "v": columns["v"],
+            "t_multipliers": t + (self.multiplier_time - 1.0) * h, "multipliers": columns["multipliers"],
+            "constraint_forces": columns["force"], "t_feedback": t - h if self.sampled else None,
+            "feedback": columns["held_force"] if self.sampled else None,
         }  # fmt: skip
 
-
-def fields_of(xp, program: StepProgram, rows: dict, grid: Grid, step_options: StepOptions) -> dict[str, Any]:
-    """What the rows of a run are of the fields of its path."""
-    t0, h, _, _ = grid
-    t = t0 + xp.asarray(rows["k"]) * h
-    if isinstance(program, VaryingSteps):
-        t, h = (xp.asarray(rows["clock"])[..., i] for i in range(CLOCK))
-    sampled = step_options.feedback is not None
-    return {
-        "t": t, "q": rows["q"], "t_velocity": t - (0.5 * h if program.levels[0] == "mid" else 0.0), "v": rows["v"],
-        "t_multipliers": t + (program.multiplier_time - 1.0) * h, "multipliers": xp.asarray(rows["multipliers"]),
-        "constraint_forces": xp.asarray(rows["force"]), "t_feedback": t - h if sampled else None,
-        "feedback": xp.asarray(rows["held_force"]) if sampled else None,
-    }  # fmt: skip
+    def with_nodes_ahead(self, fields: dict[str, Any], ahead: int) -> dict[str, Any]:
+        """The same where the first rows are of the nodes before the first step, which have no multipliers and no law, and
+        where velocities are between nodes one less of these. ahead: their number."""
+        first = {name: 0 if name in ("t", "q") else ahead for name in fields}
+        first |= dict.fromkeys(("t_velocity", "v"), 1 if self.names[0] == "mid" else ahead - 1)
+        return {
+            name: x if x is None else x[..., first[name] :] if name.startswith("t") else x[..., first[name] :, :]
+            for name, x in fields.items()
+        }
 
 
 def _joined(xp, first, rows):

@@ -142,7 +142,8 @@ class ReadySteps:
             failed_time=np.asarray(t0 + reached * h if failed else np.nan),
             failed_residual=np.asarray(failed_residual),
         )
-        return self._levels.fields(columns, 1 + self.starting_nodes // every, t0, h) | {
+        rows = self._levels.fields(columns, t0, h)
+        return self._levels.with_nodes_ahead(rows, 1 + self.starting_nodes // every) | {
             "h": np.asarray(h), "steps_done": np.asarray(reached - self.starting_nodes), "code": np.asarray(code),
             "statistics": statistics, "reduced": None, "levels": self._levels.names, "provenance": record,
         }  # fmt: skip

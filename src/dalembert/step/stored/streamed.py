@@ -14,7 +14,7 @@ from dalembert.native import native_first
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.begun_run import BegunRun
-from dalembert.step.run.assemble import fields_of
+from dalembert.step.run.assemble import Levels
 from dalembert.step.run.loop import Chunks, rows_of
 from dalembert.step.run.state import Grid, Watch
 from dalembert.step.stored.determined import determined
@@ -42,7 +42,7 @@ def streamed(begun: BegunRun, watch: Watch, sink: Sink) -> Path:
         return begun.ended(stepper.carry, rows)
 
     def fields(rows: dict) -> dict[str, Any]:
-        return fields_of(np, program, jax.tree.map(np.asarray, rows), plain, step_options)
+        return Levels.of(program, step_options).fields(jax.tree.map(np.asarray, rows), plain.t0, plain.h)
 
     before, number = rows_of(program.starting_nodes, grid.steps, grid.every)
     resumed = sink.begin(Opening(path(stepper.nothing()), number - before, stepper.state, fingerprint(stepper)))
