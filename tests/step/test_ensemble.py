@@ -98,6 +98,17 @@ def test_callbacks_and_thinning_in_a_batch():
         np.testing.assert_allclose(lane.reduced["far"], single.reduced["far"], rtol=1e-12)
 
 
+@pytest.mark.parametrize("every", [20, None])
+def test_runs_that_end_early_with_as_many_rows_as_the_others_have_times_of_their_own(every):
+    """Between the last saved state and the end of the others: the number of rows does not tell."""
+    options = {"h": 0.05, "steps": 60, "save_every": every, "stop": lambda q, v, p: q[0] > 1.2}
+    batch = da.ensemble(PLAIN, [0.0, 0.0], SPEEDS, parameters={"k": 0.2 * CURVATURES}, **options)
+    ended = np.unique(batch.steps_done[np.asarray(batch.code) == Outcome.STOPPED])
+    assert np.any((ended > 40) & (ended < 60)) and np.any(np.asarray(batch.code) == Outcome.SUCCESS)
+    np.testing.assert_array_equal(batch.t[:, -1], 0.05 * np.asarray(batch.steps_done))
+    np.testing.assert_array_equal(batch.t_velocity[:, -1], batch.t[:, -1])
+
+
 def test_discrete_systems_and_last_states():
     system = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a) / 0.1 - 0.1 * jnp.cos(0.5 * (a + b)).sum())
     nodes = np.array([[[0.0], [0.01 * i]] for i in range(5)])

@@ -210,7 +210,7 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
         _first_rows(table, prepared, grid, code)
         done = count[:, COUNTED.offset("rows")]
         _repeat_last(following, done, first, code)
-        columns = _columns(table, bool(np.all(done == following.shape[1])), code)
+        columns = _columns(table, bool(np.all(after.k == grid.steps)), code)
         levels = Levels.of(prepared.program, step_options)
         found = levels.with_nodes_ahead(levels.fields(columns, grid.t0, grid.h), len(known))
         spread = {name: np.broadcast_to(x, (size, x.shape[-1])) for name, x in found.items() if np.ndim(x) in (1, 2)}
@@ -230,7 +230,8 @@ def _first_rows(table: np.ndarray, prepared: Prepared, grid: Grid, code) -> None
 
 
 def _columns(table: np.ndarray, whole: bool, code) -> dict[str, np.ndarray]:
-    """Views of the rows of many runs by name, that nobody can write to. whole: none ended early, and k is one for all."""
+    """Views of the rows of many runs by name, that nobody can write to. whole: all runs did all steps, so that k is one
+    for all; a run that ends early has a last row at a step of its own, with as many rows as the others perhaps."""
     rows = table.view()
     rows.flags.writeable = False
     columns = code.layout.packed_row.unpack(rows)
