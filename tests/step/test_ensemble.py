@@ -109,6 +109,17 @@ def test_runs_that_end_early_with_as_many_rows_as_the_others_have_times_of_their
     np.testing.assert_array_equal(batch.t_velocity[:, -1], batch.t[:, -1])
 
 
+def test_a_run_without_a_step_has_the_nodes_before_it_that_are_saved():
+    """In a state of two nodes with the first of every three saved: the second one is no row of a run, nor of a batch."""
+    options = {"h": 0.05, "steps": 7, "save_every": 3, "scheme": da.Scheme("nodes"), "domain": lambda q, v, p: q[0] < 1.0}
+    batch = da.ensemble(PLAIN, [[0.0, 0.0], [0.99, 0.0]], [1.0, 0.0], parameters={"k": [0.1, 0.2]}, **options)
+    single = da.simulate(PLAIN.replace(k=0.2), [0.99, 0.0], [1.0, 0.0], throw=False, **options)
+    assert single.steps == 0 and batch[0].steps == 6
+    for name in ARRAYS:
+        assert getattr(batch[1], name).shape == getattr(single, name).shape
+    np.testing.assert_allclose(batch[1].q, single.q, atol=1e-15)
+
+
 def test_discrete_systems_and_last_states():
     system = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a) / 0.1 - 0.1 * jnp.cos(0.5 * (a + b)).sum())
     nodes = np.array([[[0.0], [0.01 * i]] for i in range(5)])

@@ -137,10 +137,9 @@ class Path(Described, Lazy):
                              ("t_feedback", ("feedback",))):  # fmt: skip
             if (times := getattr(one, time)) is not None:
                 end = 1 + int(np.count_nonzero(np.diff(np.asarray(times)))) if len(times) else 0
+                if int(one.steps_done) == 0:  # the rows of its steps, each with multipliers, repeat where it stands
+                    end = len(times) - len(as_left(one, "t_multipliers"))
                 changes |= {name: as_left(one, name)[:end] for name in (time, *values)}
-        if int(one.steps_done) == 0:  # the rows of a run without any step repeat its beginning
-            empty = ("t_multipliers", "multipliers", "constraint_forces", "t_feedback", "feedback")
-            changes |= {name: changes[name][:0] for name in empty if name in changes}
         return dataclasses.replace(one, **changes)
 
     def describe(self) -> str:
