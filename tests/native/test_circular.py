@@ -52,6 +52,12 @@ def test_errors_are_below_one_unit_in_the_last_place():
     assert max(max(row) for row in units) < 0.9
 
 
+@pytest.mark.parametrize("width", [1, 8])
+def test_the_sine_of_a_zero_is_this_zero(width):
+    x = np.array([-0.0, 0.0])
+    np.testing.assert_array_equal(np.signbit(evaluated(x, 1, width)[0]), np.signbit(x))
+
+
 @pytest.mark.parametrize(("number", "width"), [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (1, 8), (2, 16)])
 def test_an_angle_has_the_same_digits_beside_any_other(number, width):
     x = np.append(angles(), [np.inf, np.nan, -np.inf])

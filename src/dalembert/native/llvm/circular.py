@@ -106,6 +106,7 @@ class _Vector:
         near = self.subtract(self.number(1.0), half)
         sine = self.polynomial(_SINE, z, square)
         sine = self.add(high, self.fused(self.multiply(z, high), sine, self.multiply(low, near)))
+        sine = self.code.call(self.real, f"llvm.copysign.{self.suffix}", (self.real, sine), (self.real, high))  # of -0.0
         rest = self.subtract(self.subtract(self.number(1.0), near), half)
         cosine = self.fused(square, self.polynomial(_COSINE, z, square), self.negative(self.multiply(high, low)))
         return sine, self.add(near, self.add(rest, cosine))
