@@ -120,6 +120,18 @@ def test_a_run_without_a_step_has_the_nodes_before_it_that_are_saved():
     np.testing.assert_allclose(batch[1].q, single.q, atol=1e-15)
 
 
+@pytest.mark.parametrize("backend", ["native", "jax"])
+def test_a_run_with_no_step_to_make_ends_with_its_last_node(backend):
+    system = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a) / 0.1 - 0.1 * jnp.cos(0.5 * (a + b)).sum())
+    nodes, options = [[0.0], [0.01]], {"h": 0.1, "steps": 1, "save_every": 3, "backend": backend}
+    for path in (da.simulate(system, nodes=nodes, **options), da.ensemble(system, nodes=[nodes, nodes], **options)[1]):
+        assert path.outcome is Outcome.SUCCESS and path.steps == 0
+        np.testing.assert_array_equal(path.t, [0.0, 0.1])
+        np.testing.assert_array_equal(path.q, nodes)
+        np.testing.assert_allclose(path.v, [[0.1]])
+        assert path.multipliers.shape == (0, 0)
+
+
 def test_discrete_systems_and_last_states():
     system = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a) / 0.1 - 0.1 * jnp.cos(0.5 * (a + b)).sum())
     nodes = np.array([[[0.0], [0.01 * i]] for i in range(5)])

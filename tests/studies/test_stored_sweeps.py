@@ -334,3 +334,13 @@ def test_statistics_merge_as_those_of_the_whole(numbers):
     for name in ("mean", "var", "min", "max"):
         own = found[{"var": "variance", "min": "minimum", "max": "maximum"}.get(name, name)]
         np.testing.assert_allclose(own, getattr(wanted, name)() if len(wanted) else np.nan, rtol=1e-13)
+
+
+def test_runs_with_no_step_to_make_are_stored(tmp_path):
+    system = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a) / 0.1 - 0.1 * jnp.cos(0.5 * (a + b)).sum())
+    nodes = np.array([[[0.0], [0.01]], [[0.0], [0.02]]])
+    study = da.sweep(system, {"nodes": nodes}, h=0.1, steps=1, save_every=3, store=tmp_path / "s.zarr")
+    for i, own in enumerate(nodes):
+        run = study.sel(nodes=i)
+        np.testing.assert_array_equal(run.q, own)
+        assert run.steps == 0 and len(run.t_multipliers) == 0

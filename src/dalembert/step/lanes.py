@@ -193,7 +193,7 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
     count = np.repeat(counts(**told(prepared.program, step_options, lead, grid))[None], size, axis=0)
     count[:, COUNTED.offset("known")] = carry.known
     start, rows = rows_of(lead, grid.steps, grid.every)
-    known, prepared = known_nodes(prepared, grid.every), jax.tree.map(np.asarray, prepared)
+    known, prepared = known_nodes(prepared, grid), jax.tree.map(np.asarray, prepared)
     table = empty_rows((size, len(known) + rows - start, code.row_size))
     following = table[:, len(known) :]
     watch, k = running.watch, COUNTED.offset("k")
@@ -221,7 +221,7 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
 
 def _first_rows(table: np.ndarray, prepared: Prepared, grid: Grid, code) -> None:
     """The rows of the nodes before the first step."""
-    known, velocities = known_nodes(prepared, grid.every), first_velocities(np, prepared, grid)
+    known, velocities = known_nodes(prepared, grid), first_velocities(np, prepared, grid)
     row = code.layout.packed_row.unpack(table[:, : len(known)])
     row["q"][:] = prepared.nodes[:, known]
     row["v"][:, len(known) - velocities.shape[1] :] = velocities

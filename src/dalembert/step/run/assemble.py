@@ -21,7 +21,7 @@ def path_of(
     """The path of one run, or of many with a leading axis in every array; xp: NumPy or jax.numpy."""
     program, (t0, h, _, _) = prepared.program, grid
     of_rows = Levels.of(program, step_options).fields(rows, t0, h)
-    known, first_v = known_nodes(prepared, grid.every), first_velocities(xp, prepared, grid)
+    known, first_v = known_nodes(prepared, grid), first_velocities(xp, prepared, grid)
     mid = program.levels[0] == "mid"
     moving = [k for k in known if k > 0]
     t_first = t0 + xp.asarray(moving if mid else [0], dtype=float) * h
@@ -59,16 +59,21 @@ def facts_of(xp, program: StepProgram, carry: RunState, grid: Grid, step_options
     }  # fmt: skip
 
 
-def known_nodes(prepared: Prepared, every: int) -> list[int]:
-    """Which nodes are saved of those before the first step."""
-    return [k for k in range(prepared.nodes.shape[-2]) if k % every == 0]
+def saved_ahead(starting_nodes: int, grid: Grid) -> list[int]:
+    """Which nodes are saved of those before the first step: there may be none after them."""
+    return [k for k in range(starting_nodes + 1) if k % grid.every == 0 or k == grid.steps]
+
+
+def known_nodes(prepared: Prepared, grid: Grid) -> list[int]:
+    """The same of nodes that are known."""
+    return saved_ahead(prepared.nodes.shape[-2] - 1, grid)
 
 
 def first_velocities(xp, prepared: Prepared, grid: Grid):
     """The velocities (…, ·, n) before the first step: at the first node, or before each later one of `known_nodes`."""
     if prepared.program.levels[0] != "mid":
         return prepared.s[..., None, : prepared.nodes.shape[-1]]
-    moving = [k for k in known_nodes(prepared, grid.every) if k > 0]
+    moving = [k for k in known_nodes(prepared, grid) if k > 0]
     return xp.diff(prepared.nodes, axis=-2)[..., np.array(moving, int) - 1, :] / grid.h
 
 

@@ -157,6 +157,7 @@ def chunked_run(program: StepProgram, step_options: StepOptions, carry: RunState
             tables.append(run.advance())
     except KeyboardInterrupt:
         tables.append(run.give_up())
+    tables = tables or [run.nothing()]  # of nodes that are all known before the first step
     return run.carry, {name: np.concatenate([part[name] for part in tables]) for name in tables[0]}
 
 

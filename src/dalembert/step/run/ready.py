@@ -16,7 +16,7 @@ from dalembert.native import COUNTED, CompiledStep, counts
 from dalembert.outcome import UNFAILED, Outcome
 from dalembert.path import Path, Provenance, Statistics
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.run.assemble import Levels
+from dalembert.step.run.assemble import Levels, saved_ahead
 from dalembert.step.run.diagnose import diagnosis
 from dalembert.step.run.native import Limits, columns_of, empty_rows, told_in_stages, unpacked
 from dalembert.step.run.state import Grid, RunState, StepOptions, initial_state
@@ -28,11 +28,13 @@ _STATISTICS = ("iterations", "max_iterations", "crossings", "turns", "leaps")
 
 
 class Told(NamedTuple):
-    """What a run is told besides its data. settings: t0, h and the tolerance; rows: as many as it may fill."""
+    """What a run is told besides its data. settings: t0, h and the tolerance; ahead: which nodes before the first step have
+    rows; rows: as many as it may fill."""
 
     grid: Grid
     settings: tuple[float, float, float]
     counts: np.ndarray
+    ahead: list[int]
     rows: int
 
 
@@ -100,19 +102,18 @@ class ReadySteps:
         """What every run on these nodes is told."""
         plain = Grid(float(grid.t0), float(grid.h), grid.steps, grid.every)
         count = counts(**told_in_stages(self._stages, self.starting_nodes, self.starting_nodes, grid, limits), known=1)
-        rows = 1 + self.starting_nodes // grid.every + math.ceil(grid.steps / grid.every) + 1
-        return Told(plain, (plain.t0, plain.h, float(tolerance)), count, rows)
+        ahead = saved_ahead(self.starting_nodes, plain)
+        rows = len(ahead) + math.ceil(grid.steps / grid.every) + 1
+        return Told(plain, (plain.t0, plain.h, float(tolerance)), count, ahead, rows)
 
     def run(self, made: Prepared, told: Told, arrays: StepArrays) -> Done:
         """All steps."""
         _, nodes, q, s, expected = made
-        _, h, _, every = told.grid
+        h, ahead = told.grid.h, len(told.ahead)
         at_q, at_v, at_k = self._at["q"], self._at["v"], self._k
         arrays.fill(self._state, (q, s, expected), told)
-        ahead = 1 + self.starting_nodes // every
         table = empty_rows((told.rows, self.code.row_size))
-        for i in range(ahead):
-            k, row = i * every, table[i]
+        for k, row in zip(told.ahead, table, strict=False):
             row[at_q] = nodes[k]
             row[at_v] = (nodes[k] - nodes[k - 1]) / h if k else s
             row[at_k] = k * self._stages
@@ -125,11 +126,11 @@ class ReadySteps:
         """The path, whose arrays are made, and are views of the rows, when one of them is asked for."""
         interrupted = done.code == int(Outcome.INTERRUPTED)  # the rows may be many, and Ctrl-C is to be answered at once
         known = {"code": np.asarray(done.code), "provenance": record()} if interrupted else {}
-        return Path.later(lambda: self._fields(done, told.grid, record()), **known)
+        return Path.later(lambda: self._fields(done, told, record()), **known)
 
-    def _fields(self, done: Done, grid: Grid, record: Provenance) -> dict[str, Any]:
+    def _fields(self, done: Done, told: Told, record: Provenance) -> dict[str, Any]:
         table, count, residual, failed_residual, code = done
-        t0, h, _, every = grid
+        t0, h = told.grid.t0, told.grid.h
         columns = {name: table[:, place] for name, place in self._at.items()}
         k = table[:, self._k]
         columns["k"] = k if self._stages == 1 else k // self._stages
@@ -143,15 +144,15 @@ class ReadySteps:
             failed_residual=np.asarray(failed_residual),
         )
         rows = self._levels.fields(columns, t0, h)
-        return self._levels.with_nodes_ahead(rows, 1 + self.starting_nodes // every) | {
+        return self._levels.with_nodes_ahead(rows, len(told.ahead)) | {
             "h": np.asarray(h), "steps_done": np.asarray(reached - self.starting_nodes), "code": np.asarray(code),
             "statistics": statistics, "reduced": None, "levels": self._levels.names, "provenance": record,
         }  # fmt: skip
 
     def explained(self, done: Done, made: Prepared, told: Told, arrays: StepArrays, step_options: StepOptions) -> Done:
         """With the outcome of a run that did not reach its end, see `diagnosis`; right after it, in the same arrays."""
-        t0, h, _, every = told.grid
+        t0, h = told.grid.t0, told.grid.h
         start = initial_state(made, np.asarray(t0), np.asarray(h), None)
-        rows = columns_of(self.code, done.table[1 + self.starting_nodes // every :][-1:])
+        rows = columns_of(self.code, done.table[len(told.ahead) :][-1:])
         carry: RunState = unpacked(np, self.code, start, arrays.state.copy(), arrays.count.copy(), rows)
         return done._replace(code=int(diagnosis(made.program, step_options, carry, np.asarray(t0), np.asarray(h))))

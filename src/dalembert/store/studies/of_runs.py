@@ -64,8 +64,8 @@ def study_to_xarray(
         moments = base[f"t_{level}"]
         levels[str(level)] = (level, moments.values[best, :end], moments.attrs)
         if between:
-            placed(f"last_{name}", (axis,), values[:, -1], labels)
-            placed(f"last_{level}", (), moments.values[:, -1], moments.attrs)
+            placed(f"last_{name}", (axis,), _last(values), labels)
+            placed(f"last_{level}", (), _last(moments.values), moments.attrs)
     for name in OF_A_RUN[:-1]:
         placed(name, (), base[name].values, base[name].attrs)
     variables["h"] = ((), base["h"].values[0], base["h"].attrs)
@@ -78,6 +78,11 @@ def study_to_xarray(
     more = {"title": "study computed by dalembert", "content": CONTENT, "swept": swept_text(dict(names))}
     attributes = base.attrs | more | {"reduced": json.dumps(tree)}
     return xr.Dataset(variables, {**coordinates, **levels, **kept_names}, attributes)
+
+
+def _last(rows: np.ndarray) -> np.ndarray:
+    """Of each run; NaN where it had no step to make."""
+    return rows[:, -1] if rows.shape[1] else np.full((len(rows), *rows.shape[2:]), np.nan)
 
 
 def check_runs(data: xarray.Dataset) -> None:
