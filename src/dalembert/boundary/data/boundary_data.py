@@ -17,13 +17,14 @@ from dalembert.systems.sizes import check_resolved
 
 
 class Nodes(eqx.Module):
-    """(q₀, …, q_{k-1}), or the last k nodes of a discrete path: ends as the discrete principle has them.
+    """(q₀, …, q_{k-1}), or the last k nodes of a discrete path: an end given by nodes, as in the discrete variational
+    principle.
 
     Args:
         q: (k, n) nodes, in the order of time; (batch, k, n) for `solve_batch`.
 
     Raises:
-        ValueError: q has another number of axes, or is empty.
+        ValueError: q has neither two nor three axes, or is empty.
 
     Example:
         >>> first, last = da.Nodes([[0.0], [0.0]]), da.Nodes([[0.9], [1.0]])
