@@ -40,7 +40,7 @@ class Windows(NamedTuple):
         nodes: (N+1,) the slot of each node's position.
         t: (N+1,) times of the nodes.
         stride: number of slots from one window to the next.
-        scheme: name of the window map.
+        scheme: the WindowMap that made them.
     """
 
     rows: Float[np.ndarray, "W S k+1 width"]
