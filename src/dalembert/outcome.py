@@ -6,25 +6,27 @@ import enum
 
 
 class Outcome(enum.IntEnum):
-    """How a run or the solution of a boundary problem ended: a number with a message, which gives cause and remedy.
+    """How a run or the solution of a boundary problem ended: a number, with a message that states the cause and a
+    remedy.
 
     Attributes:
         SUCCESS: all steps were solved.
         STOPPED: the stop condition became true.
         NO_SOLUTION: the equations of a step have no solution near the prediction.
-        SINGULAR: the equations are singular: constraints or reactions became dependent, or two roots met.
+        SINGULAR: the equations are singular: constraints or reactions became dependent, or two roots of the step met.
         NOT_CONVERGED: Newton's iteration did not reach the tolerance.
         NOT_FINITE: a function of the system returned NaN or infinity.
-        LEFT_DOMAIN: the state left the domain given by domain=.
+        LEFT_DOMAIN: the state left the domain that was given as domain=.
         INFEASIBLE: no path near the guess satisfies the constraints with the given ends.
-        NO_POSITIVE_STEP: free steps: the energy equation has no positive next step near the last one; steps of varying
-            length: their density is not positive, or so large that the time stands still.
-        ALTERNATING: the multipliers alternate from node to node and are no function of time.
-        CROSSED: the equations became singular on the way to the next node, and no factor explains it.
-        UNBOUNDED: what is to be minimal has fallen far below the sizes of the problem, and still falls.
-        INTERRUPTED: the user ended it, by Ctrl-C; what was computed until then is kept.
-        message: cause and remedy, in words.
-        failed: whether the run ended before its last step and not by the user's stop condition.
+        NO_POSITIVE_STEP: with free steps, the energy equation has no positive solution for the next step near the last
+            one; with steps of varying length, their density is not positive, or so large that the time no longer
+            advances.
+        ALTERNATING: the multipliers alternate from node to node, and do not tend to functions of time.
+        CROSSED: the equations became singular on the way to the next node, and not because of a factor of a constraint.
+        UNBOUNDED: the cost or action has fallen far below the typical sizes of the problem, and is still falling.
+        INTERRUPTED: the user ended it by Ctrl-C; the results up to then are kept.
+        message: the cause and a remedy, in words.
+        failed: whether the run ended before its last step, and not by the user's stop condition.
 
     Example:
         >>> path.outcome.failed, path.outcome.message
@@ -51,7 +53,7 @@ class Outcome(enum.IntEnum):
 
     @property
     def failed(self) -> bool:
-        """True where the run ended before its last step and not by the user's stop condition."""
+        """Whether the run ended before its last step, and not by the user's stop condition."""
         return self not in (Outcome.SUCCESS, Outcome.STOPPED)
 
 
