@@ -55,9 +55,9 @@ def roots(
 
     Constraints are used as written: no factor is divided out. Newton's iteration starts from points around the
     predicted state, at distances from 0.003 to 18 times the velocity on a logarithmic scale, half of them along the
-    direction in which the equations are closest to singular, with the multipliers that fit best. Then the equations are
-    divided by the roots found so far and solved again (deflation). No method is certain to find all roots of arbitrary
-    equations.
+    direction in which the equations are closest to singular, with the multipliers that fit best. From the first points
+    reached a second root is then sought, with the known root divided out (deflation). No method is certain to find all
+    roots of arbitrary equations.
 
     Args:
         system: a System.

@@ -17,10 +17,11 @@ NOTE = "the last line of this file is the SHA-256 of all bytes before it"
 
 
 class FileError(ValueError):
-    """SHA-256 ≠ last line, or no NetCDF file at all: a stored file cannot be read, damaged or not what `save` writes.
+    """SHA-256 ≠ last line of the file, or not a NetCDF file at all: a stored file is damaged, or was not written by
+    `save`.
 
     Args:
-        file: its name.
+        file: name of the file.
         problem: what was found, and what would be right.
 
     Example:
