@@ -105,8 +105,7 @@ class Perturbation(eqx.Module):
 
     @compiled
     def start(self, h, tau, xi: Adapted) -> Adapted:
-        """The y with G(τε, ε, y) = ξ, eq. (43), by y ← F(-τε, ξ - (G - F)(τε, y)), which contracts by O(ε^(p+1)) in
-        each iteration."""
+        """The y with G(τε, ε, y) = ξ, eq. (43), by y ← F(-τε, ξ - (G - F)(τε, y)), which contracts by O(ε^(p+1))."""
         return self._inverted(h, tau, xi)[0]
 
     def pushed(self, h, tau, q: Vector, v: Vector) -> tuple[Vector, Vector]:
@@ -117,8 +116,7 @@ class Perturbation(eqx.Module):
         return both[: self.chart.n], both[self.chart.n :]
 
     def period(self, h, q: Vector, v: Vector) -> tuple[Vector, Vector]:
-        """The perturbed equation integrated over one period: it reproduces Φ(ε, (q, v)) up to 10 times the tolerance,
-        which checks the construction.
+        """The perturbed equation over one period: Φ(ε, (q, v)) again, up to 10 times the tolerance, as a check.
 
         Integrated by SciPy; not available under jit.
         """
@@ -177,8 +175,8 @@ def perturbation(
     dependent=None,
     tolerance: float = 1e-13,
 ) -> Perturbation:
-    """ż = f(z) + ε^p g(ε, t/ε, z), the equation whose flow over the time ε is one step of a scheme, or any map Φ(ε, z)
-    given as `step`.
+    """ż = f(z) + ε^p g(ε, t/ε, z), the equation whose time-ε flow is one step of a scheme, or of a map Φ(ε, z) given as
+    `step`.
 
     Args:
         system: a System with constraints of order 1.
@@ -195,7 +193,7 @@ def perturbation(
         A Perturbation.
 
     Raises:
-        ValueError: as `connection` and `reduction`; or both scheme and step are given, or one is not suitable.
+        ValueError: as `connection` and `reduction`; or scheme and step are both given, or unsuitable.
         TypeError: as `connection` and `reduction`; or scheme or step is of the wrong type.
 
     Source: Jiménez, Scheurle, Proposition 4.1 and Corollary 4.1.
