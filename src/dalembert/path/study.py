@@ -113,7 +113,7 @@ class Study(Described):
         study.sel(m=2.0, k=slice(0, 1)). A number is matched up to rounding, and its axis is dropped. If one run is
         left, the result is its Path, with its own parameters and initial data in the provenance, or its Solution. A
         swept vector, such as q0 of several coordinates, is selected by its index, q0=3, or by one of its components,
-        q0_x=0.5. KeyError for a name that was not swept, ValueError for a value that no run has.
+        `q0_x=0.5`. KeyError for a name that was not swept, ValueError for a value that no run has.
         """
         data = self.data
         for name, wanted in values.items():

@@ -53,8 +53,9 @@ def simulate_free_steps(
     Each step is the positive root nearest to the step before. The discrete energy of a step differs from the exact one
     by hᵖ g(q, q̇, …), and steps exist as long as g keeps its sign along the motion: hᵖ⁺¹ g is constant on average. If
     no positive next step is found, the outcome is NO_POSITIVE_STEP, with the time; there g has a zero, as near turning
-    points. Continue with fixed steps: `simulate(problem, nodes=path.interpolate(path.t[-1] - h * np.arange(2 *
-    k)[::-1])[0], h=h, …)`, for k = 1 with the nodes `path.q[-2:]` themselves and their h.
+    points. Continue with fixed steps:
+    `simulate(problem, nodes=path.interpolate(path.t[-1] - h * np.arange(2 * k)[::-1])[0], h=h, …)`, for k = 1 with the
+    nodes `path.q[-2:]` themselves and their h.
 
     scheme=Interpolated() or Averaged() selects the paper's windows of k+1 nodes. Their energy equation couples 2k-1
     neighbouring steps and is unstable as a recursion: for k = 2 the error of the action is Σ g (h_i³ + h_i²h_{i+1} +
