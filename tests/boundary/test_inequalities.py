@@ -161,7 +161,7 @@ def test_batches_and_multistarts_keep_the_inequalities(strings):
     assert several.hits == [2]
     assert float(several.solutions[0].action) == pytest.approx(float(strings[0].action), rel=1e-9)
     for call in (da.solve_batch, da.multistart):
-        with pytest.raises(ValueError, match="seek: found 'extremal' beside inequalities"):
+        with pytest.raises(ValueError, match="seek: found 'extremal' together with inequalities"):
             call(STRING, initial=([0.0, 0.0],), final=([1.0, 0.0],), T=1.0, steps=20, inequalities=disc, seek="extremal")
 
 

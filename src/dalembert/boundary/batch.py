@@ -103,7 +103,7 @@ def solve_batch(
     if not values:
         return extremals_of(problem, asked, requests, workers, continued)
     if continued:
-        raise ValueError("continued: found beside parameters; neighbours are known by what is given at the ends")
+        raise ValueError("continued: found together with parameters; neighbours are found by the data at the ends alone. Leave one out")
 
     def one(i: int) -> S:
         own = {name: x[i] for name, x in values.items()}

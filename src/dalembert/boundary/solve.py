@@ -220,7 +220,7 @@ def check_seek(options: Settings, bounds: Any, inequalities: Any) -> None:
     for name, given in (("bounds", bounds), ("inequalities", inequalities)):
         if given is not None and not options.minimum:
             raise ValueError(
-                f"seek: found 'extremal' beside {name}; what is extremal under {name} is a minimum: seek='minimum'"
+                f"seek: found 'extremal' together with {name}; with these only minima are sought: give seek='minimum'"
             )
 
 
@@ -230,7 +230,7 @@ def with_method(options: Settings, method: str) -> Settings:
     if method == "ipopt":
         check_ipopt()
         if not options.minimum:
-            raise ValueError("method: found 'ipopt' beside seek='extremal'; IPOPT seeks minima: seek='minimum'")
+            raise ValueError("method: found 'ipopt' together with seek='extremal'; IPOPT finds minima only: give seek='minimum'")
     return dataclasses.replace(options, method=method)
 
 

@@ -67,7 +67,7 @@ def eliminate(problem: OptimalControl, step: float | None = None, scheme: Scheme
     given = {"parameters": system.parameters, "time_dependent": system.time_dependent, "coordinates": system.coordinates}
     if step is None:
         if scheme is not None:
-            raise TypeError("scheme: found without step; the functions of (q, q̇, q̈) take the windows that solve is given")
+            raise TypeError("scheme: found without step; without a step the window map is given to solve. Leave scheme out")
         window: Any = _Jet(bare)
     else:
         window = _Nodes(bare, float(as_positive(step, "step")), plant_scheme(scheme))

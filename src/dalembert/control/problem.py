@@ -184,7 +184,7 @@ def check_solution_of(problem: Any, solution: Any) -> None:
         raise TypeError(f"solution: found {described(solution)}; give the ControlSolution that solve returned")
     if solution.outcome is not Outcome.SUCCESS:
         raise ValueError(
-            f"solution: found the outcome {solution.outcome.name}; only along an extremal is there a second one"
+            f"solution: found the outcome {solution.outcome.name}; give a solution with the outcome SUCCESS, an extremal"
         )
     n = solution.q.shape[1]
     r, equations = counted(problem, n)

@@ -164,8 +164,8 @@ def check_stretchable(scheme: WindowMap) -> None:
     """ValueError for windows that do not depend on the steps."""
     if not scheme.differenced:
         raise ValueError(
-            f"T: found Free beside scheme={type(scheme).__name__}(), whose discrete Lagrangian has no time step to change; "
-            "give T as a number"
+            f"T: found Free together with scheme={type(scheme).__name__}(), whose discrete Lagrangian has no time step that "
+            "could change; give T as a number"
         )
 
 

@@ -76,10 +76,10 @@ def feedback(
         paths = active_paths(problem, solution, inequalities)
         gains, given = _neighbouring(problem, solution, (final, through), paths, scheme)
     elif missing:
-        raise TypeError(f"{missing[0]}: missing; a regulator has all of Q, R and Q_T, neighbouring extremals none of them")
+        raise TypeError(f"{missing[0]}: is missing; give all of Q, R and Q_T for a regulator, or none of them")
     elif not (final is None and through is None and inequalities is None):
         name = "final" if final is not None else "through" if through is not None else "inequalities"
-        raise ValueError(f"{name}: found one beside Q, R and Q_T; a regulator has weights, and its end is free")
+        raise ValueError(f"{name}: found together with Q, R and Q_T; the end of a regulator is free. Leave {name} out")
     else:
         gains, given = _regulator(problem, solution, weights, scheme), False
     held = as_number(hold, "hold") if hold is not None else HELD * length * given
@@ -101,7 +101,7 @@ def _regulator(problem: OptimalControl, solution: ControlSolution, weights: dict
     n, r = solution.q.shape[1], solution.u.shape[1]
     Q, R, Q_T = (_weight(weights[name], name, size) for name, size in (("Q", 2 * n), ("R", r), ("Q_T", 2 * n)))
     if np.linalg.eigvalsh(R)[0] <= 0.0:
-        raise ValueError("R: found one that is not positive definite; every control has to cost something")
+        raise ValueError("R: found a matrix that is not positive definite; every control needs a positive weight")
     own = OptimalControl(
         problem.system, cost=lambda q, v, u, *_: _square(Q, q, v) + u @ R @ u, actuated=problem.actuated,
         terminal=lambda q, v, *_: _square(Q_T, q, v),
@@ -124,7 +124,7 @@ def _weight(given: Any, name: str, size: int) -> np.ndarray:
     if found.shape != (size, size):
         raise ValueError(f"{name}: found shape {found.shape}; a matrix ({size}, {size}) is needed")
     if not np.allclose(found, found.T, rtol=1e-12, atol=1e-12 * np.abs(found).max()):
-        raise ValueError(f"{name}: found one that is not symmetric")
+        raise ValueError(f"{name}: found a matrix that is not symmetric; give a symmetric one")
     if np.linalg.eigvalsh(found)[0] < -1e-12 * np.abs(found).max():
-        raise ValueError(f"{name}: found one with a negative eigenvalue; a deviation must not pay")
+        raise ValueError(f"{name}: found a matrix with a negative eigenvalue; give a positive semidefinite one")
     return 0.5 * (found + found.T)

@@ -119,7 +119,7 @@ def control_law(system: System) -> ControlLaw:
     if not split(system)[0]:
         kinds = ", ".join(type(c).__name__ for c in system.constraints) or "none"
         raise ValueError(
-            f"system: its constraints are {kinds}; a control realises Lyapunov, SecondOrder, or Nonholonomic and "
-            "Holonomic with reactions= or virtual= of your own"
+            f"system: its constraints are {kinds}; a control law enforces Lyapunov, SecondOrder, or Nonholonomic and "
+            "Holonomic with reactions= or virtual="
         )
     return ControlLaw(system=system, lower=None, upper=None)

@@ -97,7 +97,7 @@ def linearised(problem: OptimalControl, at: np.ndarray, widths: np.ndarray) -> L
     M, slope, K, B, b, K_u = (np.asarray(x) for x in _at(problem, jnp.asarray(at)))
     sizes = np.abs(slope) + np.abs(K) @ widths
     if abs(b @ slope) > BALANCED * (np.abs(b) @ sizes):
-        raise ValueError(f"at: found {at}, no equilibrium: U_q = {slope} there, and no control balances it along {b}")
+        raise ValueError(f"at: found {at}, which is no equilibrium: no control balances U_q = {slope} along {b}")
     return Linear(M, K_u, B, b)
 
 

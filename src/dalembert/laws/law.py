@@ -88,7 +88,7 @@ class Law(eqx.Module):
         if not is_traced(found) and not bool(found.defined):
             raise ValueError(
                 f"q, v: the law has no value at {np.asarray(q)}, {np.asarray(v)}: the actuators cannot keep the constraint "
-                "there, and no limit from beside exists. law.at(q, v) reports this without an error"
+                "there, and the law has no limit there. law.at(q, v) reports this without an error"
             )
         return found.u
 

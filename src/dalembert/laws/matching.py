@@ -118,7 +118,7 @@ def matching(
         _check_finite(problem, V, F, *(y[~finite] for y in starts))
     good = (wrong <= HOLDS) & finite
     if not good.any():
-        raise ValueError("V: no sample could be brought to g = BᵀM⁻¹V_v = 0")
+        raise ValueError("V: no sample could be moved to g = BᵀM⁻¹V_v = 0; give another region")
     q, v, phi, size = q[good], v[good], phi[good], size[good]
     residuals = np.abs(phi) / np.where(size > 0.0, size, 1.0)
     worst = int(residuals.argmax())

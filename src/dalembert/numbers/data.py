@@ -28,7 +28,7 @@ MOST_NODES = 10**8  # of one boundary problem, all of them unknown at once
 
 ROWS = (list, tuple, deque, UserList)  # whose entries are looked at one by one
 
-_TRUTH = "true and false are no data, give 1.0 and 0.0"
+_TRUTH = "True and False are not numbers here, give 1.0 and 0.0"
 _REAL = {
     "b": _TRUTH,
     "c": "give real numbers, the real and the imaginary part as two of them",

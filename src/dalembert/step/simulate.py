@@ -221,7 +221,7 @@ def _check_kept(store, progress, options: RunOptions) -> None:
     if store is not None:
         raise ValueError("store, h: a store takes steps of one length; with Varying give no store, and save the path")
     if options.until is not None and progress is not False:
-        raise ValueError("progress, until: nobody knows how many steps there will be; give steps=, or no progress")
+        raise ValueError("progress, until: the number of steps is not known beforehand; give steps=, or no progress")
 
 
 @Jitted

@@ -204,8 +204,8 @@ def _refuse(given: Mapping[str, Any], why: str) -> None:
 def _problem(system: Any) -> Any:
     if not isinstance(system, VariationalProblem | OptimalControl):
         raise TypeError(
-            f"system: found {described(system)} beside what is given at ends; solved between ends are a VariationalProblem "
-            "and an OptimalControl"
+            f"system: found {described(system)} together with data at the ends; give a VariationalProblem or an "
+            "OptimalControl, or initial data alone"
         )
     return system
 

@@ -117,7 +117,7 @@ def symmetries(
     elif isinstance(system, DiscreteSystem):
         check_discrete(system, np.stack([place.q0, place.q0 + place.v0]))
         if system.forces is not None:
-            raise ValueError("system: has forces, impulses at both ends of an interval, which are not looked at here")
+            raise ValueError("system: has forces, impulses at both ends of an interval, which are not supported here")
     else:
         constraint_numbers(system, n)
     unknowns = n if kind == "translations" else n**2 + n

@@ -32,7 +32,7 @@ def _checked(function: Callable[[], object], name: str, arguments: str):
     if not jnp.issubdtype(result.dtype, jnp.floating):
         raise TypeError(
             f"{name}: returns {result.dtype}; a real floating point result is needed (it is differentiated). "
-            "It may not depend on its arguments, or round them; write 0.5 and not 1 // 2"
+            "Perhaps it does not depend on its arguments, or rounds them; write 0.5 and not 1 // 2"
         )
     check_indices(jaxpr, name)
     return jaxpr, tuple(result.shape)

@@ -145,10 +145,12 @@ def check_ends_agree(initial: Any, final: Any) -> None:
     """TypeError where Periodic stands at the wrong end, or beside nodes."""
     if isinstance(initial, Periodic):
         raise TypeError(
-            "initial: found Periodic; it says of the final end that it is that of the initial one: final=Periodic()"
+            "initial: found Periodic, which sets the final end equal to the initial one; give final=Periodic()"
         )
     if isinstance(final, Periodic) and isinstance(initial, Nodes):
-        raise TypeError("final: found Periodic beside Nodes at the first end; give derivatives there, ([…],), or nothing")
+        raise TypeError(
+            "final: found Periodic together with Nodes at the first end; give derivatives there, ([…],), or nothing"
+        )
 
 
 def equations_of(end: Any, name: str, problem: Problem, levels: int, n: int) -> int:

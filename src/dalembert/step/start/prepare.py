@@ -119,7 +119,7 @@ def _from_nodes(system: System, given: Given, grid: Grid, recipe: Recipe) -> Pre
             "and starts from q0 and v0"
         )
     if given.q0 is not None or given.v0 is not None:
-        raise ValueError("nodes: found beside q0 or v0; a run starts from the one or from the others")
+        raise ValueError("nodes: found together with q0 or v0; give nodes, or q0 and v0")
     points = as_nodes(given.nodes)
     if is_traced(points, grid.t0, grid.h):
         raise TypeError("nodes: those of a System are numbers; under jit, vmap and grad it starts from q0 and v0")

@@ -61,7 +61,7 @@ class Varying(eqx.Module):
         self.density = None if density is None else as_function(density, "density", right)
         self.span = None if span is None else as_positive(span, "span", "a positive time")
         if span is not None and density is not None:
-            raise ValueError("span: belongs to the density that is taken where none is given; found both")
+            raise ValueError("span: found together with density; it belongs to the default density. Leave one of them out")
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -77,8 +77,8 @@ def varied(prepared: Prepared, varying: Varying, h: Any, t0: Any, until: Any = N
     base = prepared.program
     if not isinstance(base.system, System) or base.starting_nodes:
         raise ValueError(
-            "h: found Varying, for steps that know nothing of the one before; a DiscreteSystem, a VariationalProblem and "
-            "the form 'nodes' have equations in which two neighbouring steps are equal"
+            "h: found Varying; in the equations of a DiscreteSystem, a VariationalProblem and the form 'nodes' two "
+            "neighbouring steps have the same length. Give a number, or use another form"
         )
     # By NumPy where the values are known: each small operation of JAX takes longer than a short run.
     xp: Any = jnp if is_traced(prepared, h, t0, until, varying.span) else np

@@ -66,7 +66,7 @@ def _fixed(data: Mapping[str, Any]) -> dict[str, Any]:
             right = (
                 f"{DATA[name]} axes are needed, the same for all runs" if DATA[name] > 1 else "(n,) is needed, for all runs"
             )
-            raise ValueError(f"{name}: found shape {x.shape}; {right}. What differs from run to run belongs into values")
+            raise ValueError(f"{name}: found shape {x.shape}; {right}. What differs from run to run belongs in values")
     return found
 
 
