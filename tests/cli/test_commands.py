@@ -209,7 +209,7 @@ BAD = {
         "0.9 or 1.2, or --steps",
     ),
     "no multiple of the gallery's h": (["page", "pendulum", "--time", "0.33", "--output", "x.html"], "such as 0.3 or 0.35"),
-    "solve a system": (["solve", "pendulum"], "is no boundary problem but a system, which dalembert run pendulum runs"),
+    "solve a system": (["solve", "pendulum"], "is a system and not a boundary problem; dalembert run pendulum runs"),
     "infinite time": (["run", "pendulum", "--time", "inf"], "--time: found inf"),
     "scheme": (["run", "pendulum", "--scheme", "euler"], "--scheme: found euler; there are default"),
     "starter": (["run", "pendulum", "--starter", "third"], "starter: found 'third'"),

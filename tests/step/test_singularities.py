@@ -164,7 +164,9 @@ def test_a_determinant_that_touches_zero_is_told(system, backend):
     end = np.pi / np.sqrt(8.0)
     run = {"q0": [1.0], "v0": [0.0], "h": 0.01, "backend": backend}
     for order in (2, 4):
-        with pytest.warns(UserWarning, match="determinant of a step's equations changed in size by more than a factor of three"):
+        with pytest.warns(
+            UserWarning, match="determinant of a step's equations changed in size by more than a factor of three"
+        ):
             beyond = da.simulate(system, **run, steps=200, scheme=da.Scheme(order=order), throw=False)
         assert int(beyond.statistics.leaps) > 0
     whole = da.simulate(system, **run, steps=int(0.98 * end / run["h"]))

@@ -103,7 +103,9 @@ def solve_batch(
     if not values:
         return extremals_of(problem, asked, requests, workers, continued)
     if continued:
-        raise ValueError("continued: found together with parameters; neighbours are found by the data at the ends alone. Leave one out")
+        raise ValueError(
+            "continued: found together with parameters; neighbours are found by the data at the ends alone. Leave one out"
+        )
 
     def one(i: int) -> S:
         own = {name: x[i] for name, x in values.items()}

@@ -230,7 +230,9 @@ def with_method(options: Settings, method: str) -> Settings:
     if method == "ipopt":
         check_ipopt()
         if not options.minimum:
-            raise ValueError("method: found 'ipopt' together with seek='extremal'; IPOPT finds minima only: give seek='minimum'")
+            raise ValueError(
+                "method: found 'ipopt' together with seek='extremal'; IPOPT finds minima only: give seek='minimum'"
+            )
     return dataclasses.replace(options, method=method)
 
 

@@ -65,7 +65,7 @@ def check_system(name: str) -> None:
 
 def check_boundary_problem(name: str) -> None:
     if not in_file(name) and _plain(name) in SYSTEMS:
-        raise ValueError(f"{name}: is no boundary problem but a system, which dalembert run {name} runs")
+        raise ValueError(f"{name}: is a system and not a boundary problem; dalembert run {name} runs it")
     _known(name, PROBLEMS, f"{name}: no boundary problem of the gallery")
 
 

@@ -190,8 +190,8 @@ def _check_timeless(options: dict[str, Any]) -> None:
     """ValueError for functions of one or two points that would be given the time of another one."""
     if options.get("time_dependent"):
         raise ValueError(
-            "time_dependent: found True; the time of the last points, at which φ is read, is not known here. Give D_K and the "
-            "reactions to DiscreteSystem itself, whose functions take the time of their first point"
+            "time_dependent: found True; the time of the last points, at which φ is read, is not known here. Give D_K "
+            "and the reactions to DiscreteSystem itself, whose functions take the time of their first point"
         )
 
 

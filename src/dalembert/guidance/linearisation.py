@@ -133,8 +133,8 @@ def _warn_weak(solution: ControlSolution) -> None:
     for name, bounds in solution.bounds.items():
         if float(bounds.margin) < WEAK:
             warn(
-                f"solution: bounds[{name!r}] are not strictly complementary, by {float(bounds.margin):.1e}: a bound is reached "
-                "but does not act, and neighbouring solutions leave it on one side. The result keeps it active"
+                f"solution: bounds[{name!r}] are not strictly complementary, by {float(bounds.margin):.1e}: a bound is "
+                "reached but does not act, and neighbouring solutions leave it on one side. The result keeps it active"
             )
 
 

@@ -239,7 +239,7 @@ def mpc(
 def _check(problem: OptimalControl, asked: Asked) -> None:
     """As `solve` will, without a state; where nothing tells the number of coordinates it is left to the first call."""
     final, guess = asked.request.final, asked.request.guess
-    refuse_sets(final, "final", "a receding horizon ends where it is told to: give (q, v), or parts of them")
+    refuse_sets(final, "final", "a receding horizon has a fixed end; give (q, v), or parts of them")
     if problem.coordinates is not None or guess is not None or size_of_end(final, "final"):
         prepare_control(problem, asked)
     elif final is not None and not (isinstance(final, list | tuple) and any(isinstance(x, Mapping) for x in final)):

@@ -293,5 +293,7 @@ def _evaluated(exact: Exact, times: np.ndarray, q0: np.ndarray, v0: np.ndarray) 
         raise ValueError(f"exact: returns shapes {q.shape} and {v.shape}; (q, v) of shape {shape} each are needed")
     gap = max(_largest(q[0] - q0), _largest(v[0] - v0))
     if not gap <= 1e-8 * (1 + _largest(q0) + _largest(v0)):
-        raise ValueError(f"exact: at t0 = {times[0]:g} it differs from (q0, v0) by {gap:.3g}; give the solution that starts there")
+        raise ValueError(
+            f"exact: at t0 = {times[0]:g} it differs from (q0, v0) by {gap:.3g}; give the solution that starts there"
+        )
     return q, v

@@ -244,8 +244,8 @@ def one_step_map(system: System, scheme: Scheme | None, step: Callable | None, t
         raise TypeError(f"scheme: found {type(scheme).__name__}; give a Scheme")
     if (scheme or Scheme()).form_for(system.constraints) == "nodes":
         raise ValueError(
-            "scheme: the form 'nodes' has its velocities between the nodes and is no map of (q, v); use drift_kick_drift, "
-            "the same equations from (q, v), or give the map as step="
+            "scheme: the form 'nodes' has its velocities between the nodes and is not a map of (q, v); use "
+            "drift_kick_drift, the same equations from (q, v), or give the map as step="
         )
     return SchemeMap(system, scheme, t0)
 

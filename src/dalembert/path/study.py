@@ -120,7 +120,7 @@ class Study(Described):
             label = self.swept[name].label if name in self.swept else name
             known = [one for swept in self.swept.values() for one in (swept.label, *swept.parts)] + list(self.axes)
             if label not in known or label not in data.coords:
-                raise KeyError(f"{name!r}: is no swept name; there are {', '.join(dict.fromkeys(known))}")
+                raise KeyError(f"{name!r}: is not a swept name; there are {', '.join(dict.fromkeys(known))}")
             data = _chosen(data, name, label, wanted)
         return self._with(data)
 

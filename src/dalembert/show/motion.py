@@ -165,7 +165,7 @@ def animate(
     as_flag(dark, "dark")
     whole_number(fps, "fps", 1, 120)
     if title is not None and not isinstance(title, str):
-        raise TypeError(f"title: found {described(title)}; give a text")
+        raise TypeError(f"title: found {described(title)}; give a string")
     if speed is not None:
         as_positive(speed, "speed")
     shown = results_of(path, system)

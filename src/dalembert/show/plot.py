@@ -73,7 +73,7 @@ def plot(
     if exact is not None:
         as_function(exact, "exact", "of times (K,) that returns q (K, n)")
     if title is not None and not isinstance(title, str):
-        raise TypeError(f"title: found {described(title)}; give a text")
+        raise TypeError(f"title: found {described(title)}; give a string")
     if isinstance(path, Study):
         if velocities or curve is not None or exact is not None or named is not None:
             raise ValueError("velocities, curve, exact, coordinates: do not belong to the figure of a Study; give value=")

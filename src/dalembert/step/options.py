@@ -88,7 +88,9 @@ class RunOptions:
                 "feedback, h: a sampled law is held over steps of one length; with Varying give the law as forces"
             )
         if self.until is not None and self.reduce is not None:
-            raise ValueError("reduce, until: a run with until= passes the end and steps back, which reduce= cannot; give steps=")
+            raise ValueError(
+                "reduce, until: a run with until= passes the end and steps back, which reduce= cannot; give steps="
+            )
 
     @property
     def grid(self) -> Grid:

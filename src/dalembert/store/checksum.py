@@ -51,7 +51,7 @@ def verified(content: bytes, file: str | os.PathLike) -> bool:
     body, line = whole[:-LENGTH], bytes(whole[-LENGTH:])
     if line.startswith(MARK):
         if line != last_line(body):
-            raise FileError(file, "is damaged: it has not the SHA-256 of its last line; restore it from a copy")
+            raise FileError(file, "is damaged: its SHA-256 is not that in its last line; restore it from a copy")
         return True
     if NOTE.encode() in content:
         raise FileError(

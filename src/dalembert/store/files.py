@@ -215,7 +215,7 @@ def _sound(data: xarray.Dataset) -> xarray.Dataset:
         content = data.attrs.get("content")
         check_solution(data) if content in CONTENTS else check_study(data) if content in STUDIES else check_path(data)
     except ValueError as error:
-        raise ValueError(f"path: is no path that a run returns, and could not be loaded again ({error})") from error
+        raise ValueError(f"path: is not a path that a run returns, and could not be loaded again ({error})") from error
     return data
 
 

@@ -117,7 +117,7 @@ def _place(store: Any) -> File:
         raise FileNotFoundError(errno.ENOENT, "store: does not exist", os.fspath(place))
     found = metadata(place).get("attributes")  # before anything is put into a folder that is none of ours
     if isinstance(found, dict) and found.get("content") != CONTENT:
-        raise FileError(place, "is no run of dalembert; a sweep goes on by the same call of sweep")
+        raise FileError(place, "is not a run of dalembert; a sweep is continued by the same call of sweep")
     return place
 
 
@@ -137,6 +137,6 @@ def _told(stored: StoredRun, given: dict[str, Any]) -> tuple[RunOptions, Given]:
         )  # type: ignore[arg-type]
     except (KeyError, TypeError, RecursionError, json.JSONDecodeError) as error:
         raise FileError(
-            stored.place, f"is damaged: its record of the call is none ({type(error).__name__}: {error})"
+            stored.place, f"is damaged: its record of the call cannot be read ({type(error).__name__}: {error})"
         ) from error
     return dataclasses.replace(options, **given), Given(**data)  # what is wrong here is the caller's

@@ -128,9 +128,9 @@ def _plain(expression: Any, name: str, jets: Jets, highest: int, values: Mapping
     try:
         found = sympy.sympify(expression)
     except (sympy.SympifyError, TypeError) as error:
-        raise TypeError(f"{name}: found {described(expression)}; give an expression of SymPy") from error
+        raise TypeError(f"{name}: found {described(expression)}; give a SymPy expression") from error
     if not isinstance(found, sympy.Expr):
-        raise TypeError(f"{name}: found {described(expression)}; give an expression of SymPy, for an equation left - right")
+        raise TypeError(f"{name}: found {described(expression)}; give a SymPy expression, for an equation left - right")
     found = found.doit()
     for order in (2, 1, 0):  # the derivatives first: they contain the functions
         found = found.subs({x.diff(jets.t, order): s for x, s in zip(jets.functions, jets[order], strict=True)})

@@ -63,7 +63,7 @@ class Symmetry(Described):
         if self.conserved and self.order is not None:
             return f"J = Θ·ξ of order {self.order} is kept"
         if self.conserved:
-            return "J = p·ξ is kept (Noether)" if self.is_symmetry else "J = p·ξ is kept (Noether), but ξ is no symmetry"
+            return "J = p·ξ is kept (Noether)" if self.is_symmetry else "J = p·ξ is kept (Noether), but ξ is not a symmetry"
         if self.residuals["action"] > self.tolerance:
             return f"no symmetry: L changes by {self.residuals['action']:.1g} of its terms"
         if self.order is not None:

@@ -102,7 +102,7 @@ def _check_levels(given: Sequence, name: str, k: int) -> None:
     numbers = any(isinstance(x, int | float) for x in given)  # which are refused for what they are
     if not given or (any(x is not None for x in given[k:]) and not numbers):
         least = "q alone" if k == 1 else f"q and at most {k - 1} of its derivatives"
-        raise ValueError(f"{name}: found {len(given)} arrays; an end of a problem of order {k} is given {least}")
+        raise ValueError(f"{name}: found {len(given)} arrays; at an end of a problem of order {k} give {least}")
     for i, x in enumerate(given):
         if isinstance(x, Mapping) or (isinstance(x, list | tuple) and any(one is None for one in x)):
             raise TypeError(
@@ -206,11 +206,11 @@ def grid_nodes(t: np.ndarray, times: np.ndarray) -> np.ndarray:
     for time, node in zip(times, at, strict=True):
         if abs(t[node] - time) > 1e-9 * (t[-1] - t[0]):
             raise ValueError(
-                f"through: the time {time:g} is no node; the nearest is {t[node]:g}. Choose steps so that the times "
-                "are nodes, or give times= with the nodes you want"
+                f"through: the time {time:g} is not the time of a node; the nearest is {t[node]:g}. Choose steps so that "
+                "the times are nodes, or give times= with the nodes you want"
             )
         if node in (0, len(t) - 1):
-            raise ValueError(f"through: the time {time:g} is an end; what is given there is initial= or final=")
+            raise ValueError(f"through: the time {time:g} is an end; give that point by initial= or final=")
     return at
 
 

@@ -144,9 +144,7 @@ class EndFunction(NamedTuple):
 def check_ends_agree(initial: Any, final: Any) -> None:
     """TypeError where Periodic stands at the wrong end, or beside nodes."""
     if isinstance(initial, Periodic):
-        raise TypeError(
-            "initial: found Periodic, which sets the final end equal to the initial one; give final=Periodic()"
-        )
+        raise TypeError("initial: found Periodic, which sets the final end equal to the initial one; give final=Periodic()")
     if isinstance(final, Periodic) and isinstance(initial, Nodes):
         raise TypeError(
             "final: found Periodic together with Nodes at the first end; give derivatives there, ([…],), or nothing"

@@ -94,7 +94,9 @@ def momentum_balance(
     chosen, form = form_of(path, system, scheme)
     check_neighbours(path)
     if path.feedback is not None:
-        raise ValueError("path: was run with a sampled law, whose held forces are not included here; give the law as `forces`")
+        raise ValueError(
+            "path: was run with a sampled law, whose held forces are not included here; give the law as `forces`"
+        )
     if chosen.order > 2:
         raise ValueError(
             f"scheme: a step of order {chosen.order} is made of stages whose multipliers are not kept; use order=2"

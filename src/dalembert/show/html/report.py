@@ -73,7 +73,7 @@ def page(path: Any, file: str | os.PathLike, *, title: str | None = None, system
     """
     target = check_new(file, ENDINGS, "a page is HTML")
     if title is not None and not isinstance(title, str):
-        raise TypeError(f"title: found {described(title)}; give a text")
+        raise TypeError(f"title: found {described(title)}; give a string")
     text = page_text(results_of(path, system), title)
     written(target, lambda place: place.write_text(text, encoding="utf-8"))
 

@@ -44,7 +44,7 @@ VANISHED = 1e-9  # of the derivative beside: what is less is rounding of zero
 def prepare_any(system, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
     """The program and its data for a System, a DiscreteSystem or a VariationalProblem, each from its own initial data."""
     check_any_system(system)
-    raise TypeError(f"system: there is no flow of a {type(system).__name__}")
+    raise TypeError(f"system: found a {type(system).__name__}, which has no flow; give a System or a VariationalProblem")
 
 
 @prepare_any.register(VariationalProblem)
@@ -224,8 +224,8 @@ def _check_submersion(system: DiscreteSystem, points: np.ndarray, t0, by_second:
     if len(rows) and not found.full:
         raise RankDeficientError(
             f"initial: of its equations, {len(rows)} read q1 and have rank {found.rank} in it at the first two nodes "
-            f"(dependent: {[int(rows[i]) for i in found.dependent_rows]}); the projection of D_d to its first factor is no "
-            "submersion there, and near these nodes there may be no pairs in D_d"
+            f"(dependent: {[int(rows[i]) for i in found.dependent_rows]}); the projection of D_d to its first factor is not "
+            "a submersion there, and near these nodes there may be no pairs in D_d"
         )
 
 

@@ -64,5 +64,5 @@ def record_of_one(data: xarray.Dataset) -> dict[str, str]:
         if isinstance(parameters, dict):
             parameters |= {name: own[name] for name, swept in names.items() if swept.parameter}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError("data: the attributes run and parameters are no record of a call") from error
+        raise ValueError("data: the attributes run and parameters are not the record of a call") from error
     return {"run": json.dumps(run), "parameters": json.dumps(parameters)}

@@ -140,7 +140,7 @@ def _keys_of_end(words: list[str], end: Any, here: str, argument: str, names: An
     elif component.isdecimal():
         i = int(component)
     else:
-        known = ", ".join(names) if names else "told by their index, 0, 1, …"
+        known = ", ".join(names) if names else "given by their index, 0, 1, …"
         raise ValueError(f"{here}: found {component!r}; the coordinates are {known}")
     if row is None or isinstance(row, Mapping):
         return LEVELS.index(level), names[i] if names and i < len(names) else i

@@ -164,5 +164,5 @@ def warn_of_scalar_last(manifold: Manifold, points: Float[np.ndarray, "p 4"]) ->
     if are_rotations(manifold) and points.shape[1] == 4 and np.any(np.all(np.abs(points) == [0.0, 0.0, 0.0, 1.0], axis=1)):
         warn(
             "points: found the quaternion (0, 0, 0, 1), half a turn about z. Quaternions are (w, x, y, z) here, the scalar "
-            "first, and (1, 0, 0, 0) is no rotation: of SciPy's Rotation take as_quat(scalar_first=True)"
+            "first, and (1, 0, 0, 0) is no rotation; for SciPy's Rotation take as_quat(scalar_first=True)"
         )
