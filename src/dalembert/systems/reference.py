@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import diffrax
 
 
+Times = Float[Array, "times"] | Float[np.ndarray, "times"]
 MOST = 10_000_000  # steps of one integration
 
 
@@ -171,7 +172,7 @@ def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: Pr
     )  # fmt: skip
 
 
-def check_times(t, tolerance) -> Float[Array, "times"]:
+def check_times(t, tolerance) -> Times:
     """The times of a reference solution as an array, of NumPy where they are numbers, and its tolerance checked."""
     as_tolerance(tolerance)
     return _monotone(t, "t", "at least two times in order, the first the initial one")
@@ -247,7 +248,7 @@ def _motion(system: System, q, v, t):
     return jax.vmap(one)(q, v, t)
 
 
-def _monotone(value: Any, name: str, right: str) -> Float[Array, "times"] | Float[np.ndarray, "times"]:
+def _monotone(value: Any, name: str, right: str) -> Times:
     """Two or more times that increase, or decrease."""
     traced = holds_tracer(value)
     times = as_array(value, name) if traced else as_numbers(value, name)
