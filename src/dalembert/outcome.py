@@ -136,8 +136,8 @@ CONTROLLED = SOLVED | {  # of optimal control
     ),
     Outcome.SINGULAR: (
         "the equations are singular along every direction tried: the controls cannot move everything that the ends "
-        "fix (uncontrollable), constraints depend on each other with these ends, or nothing determines a control. Leave free "
-        "what cannot be reached, add actuators, or add a cost of the control"
+        "fix (uncontrollable), constraints depend on each other with these ends, or nothing determines a control. Leave "
+        "free what cannot be reached, add actuators, or add a cost of the control"
     ),
     Outcome.INFEASIBLE: (
         "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
