@@ -249,7 +249,7 @@ BAD = {
         ["run", "pendulum", "--branch", "nearest-previous:7"],
         "branch: found Nearest(coordinates=(7,)",
     ),
-    "half a coordinate": (["run", "pendulum", "--branch", "nearest-previous:0.5"], "behind it are whole numbers"),
+    "half a coordinate": (["run", "pendulum", "--branch", "nearest-previous:0.5"], "after the colon are whole numbers"),
     "dates": (["run", "mine.py:dated"], "q0: found tuple ('2020-01-01', 0.0), which is not an array of numbers"),
     "step as text": (["run", "mine.py:slow"], "--h: found str '0.1', which is not a number"),
     "file that leaves": (["run", "leaves.py:system"], "leaves.py: SystemExit: 0"),
