@@ -96,7 +96,8 @@ def check(
     branch: BranchName = None,
     as_json: Json = False,
 ) -> None:
-    """Check whether a system can be solved from its data, and which claims of the theory hold. If one does not, exit with code 1."""
+    """Check whether a system can be solved from its data, and which claims of the theory hold. If one does not, the exit
+    code is 1."""
     with one_line_errors():
         check_words({"system": name, "--q0": q0, "--v0": v0, "scheme": scheme, "branch": branch})
         check_grid(h, steps, None)

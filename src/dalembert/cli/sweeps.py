@@ -82,9 +82,9 @@ def sweep_runs(
 ) -> None:
     """Run a system, or solve a boundary problem, for every combination of values, and print the outcomes.
 
-    You can sweep parameters; q0 and v0 of a system with one coordinate; T of a problem, and numbers at its ends and in its bounds, such as
-    final.x, initial.v.x, bounds.u. The exit code is 1 only if all of them fail. With --save study.zarr the same command
-    continues where it stopped."""
+    You can sweep parameters; q0 and v0 of a system with one coordinate; T of a problem, and numbers at its ends and in its
+    bounds, such as final.x, initial.v.x, bounds.u. The exit code is 1 only if all of them fail. With --save study.zarr the
+    same command continues where it stopped."""
     with one_line_errors():
         check_words({"either": name, "--q0": q0, "--v0": v0})
         check_grid(h, steps, time)
