@@ -171,7 +171,7 @@ WRONG = {
     "density: found": {"h": lambda: da.Varying(0.1, cast(Any, 3.0))},
     "density: is -1 at the start": {"h": lambda: da.Varying(0.1, lambda q, v: -1.0), "until": 1.0},
     "span: ": {"h": lambda: da.Varying(0.1, span=-1.0)},
-    "h: found Varying, for steps that know": {"scheme": da.Scheme("nodes"), "until": 1.0},
+    "h: found Varying; in the equations": {"scheme": da.Scheme("nodes"), "until": 1.0},
     "feedback, h: ": {"feedback": da.SampledFeedback(lambda q, v: -v), "until": 1.0},
     "reduce, until: ": {"reduce": (lambda value, *rest: value, 0.0), "until": 1.0},
     "progress, until: ": {"progress": True, "until": 1.0},
