@@ -15,6 +15,7 @@ from dalembert.gallery import ENTRIES
 
 SPHERE = ENTRIES["spherical_pendulum"].system
 PARTICLE = ENTRIES["nonholonomic_particle"].system
+SWING = ENTRIES["pendulum"].system
 CIRCLE = da.System(lambda q, v, p: 0.5 * v @ v, da.Holonomic(lambda q, p: q @ q - p["square"]), parameters={"square": 1.0})
 
 
@@ -175,6 +176,18 @@ def test_a_system_that_is_known_is_checked_as_a_new_one(monkeypatch):
     fresh = da.System(lambda q, v: 0.5 * v @ v - 4.0 * q[2], da.Holonomic(lambda q: q @ q - 1.0))
     np.testing.assert_allclose(heavier.q, da.reference(fresh, down, turned, t).q, atol=1e-13)
     assert np.max(np.abs(heavier.q - first.q)) > 0.1
+
+
+@pytest.mark.parametrize("first", [0.0, 1e6, -1e9])
+def test_far_from_the_origin_of_time(first):
+    """q̈ = t - t₀ + 1 at times counted from 10⁹ on, where double numbers are 1.2·10⁻⁷ apart; and a pendulum, which does not
+    read the time."""
+    pushed = da.System(lambda q, v, t: 0.5 * v @ v + q[0] * (t - first + 1.0), time_dependent=True)
+    t = first + np.array([0.0, 0.5, 2.0])
+    passed = t - first
+    np.testing.assert_allclose(da.reference(pushed, [0.0], [0.0], t).q[:, 0], passed**2 / 2 + passed**3 / 6, atol=1e-11)
+    near, far = (da.reference(SWING, [2.0], [0.0], start + np.array([0.0, 4.0, 8.0])).q for start in (0.0, first))
+    np.testing.assert_allclose(near, far, atol=2e-11)
 
 
 def test_a_failed_integration_says_how_far_it_came():

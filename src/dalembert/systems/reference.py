@@ -114,11 +114,12 @@ def reference(
     chosen = chosen_backend(backend, solver)
     steps = MOST if max_steps is None else whole_number(max_steps, "max_steps")
     natively = chosen == "native"
-    start = proven_start(system, q0, v0, times[0]) if natively and not is_traced(times) else None
+    start = proven_start(system, q0, v0, times[0]) if natively and isinstance(times, np.ndarray) else None
     q, v = check_initial_data(system, q0, v0, times[0], time_scale(times)) if start is None else (start.q, start.v)
     options = {"natively": natively, "solver": solver, "max_steps": steps, "start": start}
     result = travelled(system, (q, v), times, tolerance, **options)
-    if throw and not is_traced(result) and not bool(as_left(result, "succeeded")):
+    known = start is not None or not is_traced(result)
+    if throw and known and not bool(as_left(result, "succeeded")):
         reached = int(jnp.sum(jnp.all(jnp.isfinite(result.q), axis=1)))
         raise RuntimeError(
             f"reference: the integration failed after t = {float(times[max(reached - 1, 0)]):g} "
@@ -134,7 +135,7 @@ def travelled(
     """As `reference` from (q, v) that need not satisfy the constraints: their values are what the flow keeps. start: these
     data, where they are proven."""
     by_diffrax = lambda *x: _integrate(*x, solver=solver, max_steps=max_steps)  # noqa: E731
-    known = times if is_traced(times) else np.asarray(times)
+    known = times if start is not None or is_traced(times) else np.asarray(times)
     if natively and (start is not None or in_machine_code(system, *state, known, tolerance)):
         by_code = lambda *x: _native(*x, max_steps=max_steps, start=start)  # noqa: E731
         return native_first(by_code, by_diffrax, system, *state, times, tolerance)
