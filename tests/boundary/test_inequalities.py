@@ -195,7 +195,7 @@ def test_inequalities_are_stored_drawn_and_described(strings, tmp_path):
         (lambda q, v, p: 1 if q is None else 0, TypeError, "inequalities: returns int"),
         (lambda q, v, p: jnp.outer(q, v), ValueError, r"inequalities: returns shape \(2, 2\); give \(\) or \(m,\)"),
         (lambda q, v, p: q[5], ValueError, "inequalities: reads index 5 of an array of 2"),
-        (lambda q, v, p: 0.5 - q[0], ValueError, r"inequalities: g\[0\] = 0.5 > 0 of what is given at t = 0 \(initial\)"),
+        (lambda q, v, p: 0.5 - q[0], ValueError, r"inequalities: g\[0\] = 0.5 > 0 for the data given at t = 0 \(initial\)"),
     ],
 )
 def test_inequalities_that_cannot_be_used_are_named_before_anything_is_solved(inequalities, error, message):

@@ -159,7 +159,7 @@ class FlowRegularity:
             f"{'regular' if self.regular else 'not regular'} at {self.t.shape[0]} windows: {c.name} has rank "
             f"{int(c.ranks.min())} of "
             f"{c.wanted}, smallest singular value {c.smallest.min():.3g} at t = {self.t[c.worst]:g}\n"
-            f"  largest left side of the node equations: {self.residual.max():.2e}"
+            f"  largest residual of the node equations: {self.residual.max():.2e}"
         )
 
 

@@ -73,7 +73,7 @@ class Regularity(Described):
             )
         if not self.constant_rank.holds:
             lines.append(f"  the rank of φ∘β {'is the same' if self.same_rank else 'changes'} along the nodes")
-        return "\n".join([*lines, f"  largest left side of the node equations: {self.residual.max():.2e}"])
+        return "\n".join([*lines, f"  largest residual of the node equations: {self.residual.max():.2e}"])
 
 
 def regularity(

@@ -111,7 +111,7 @@ class CriticalPoint(Described, eqx.Module):
             f"scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, "
             f"condition {float(s.condition):.1e}",
             *([f"multipliers alternate from node to node, by {float(s.alternation):.1e} of their size"
-               + ": rounding, they have no digits" * (self.outcome is Outcome.SUCCESS)] if s.alternation > 0.0 else []),
+               + ": rounding error, no correct digits" * (self.outcome is Outcome.SUCCESS)] if s.alternation > 0.0 else []),
             *([f"violated most at t = {float(s.violated_at):.6g}"] if np.isfinite(s.violated_at) else []),
             *(f"bounds on {x}: {np.count_nonzero(b.active)} active, strictly complementary by {float(b.margin):.1e}"
               for x, b in self.bounds.items()),

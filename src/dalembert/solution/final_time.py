@@ -40,5 +40,5 @@ class FinalTime(eqx.Module):
         found = f"final time {T:.12g}, {side}: the optimal value changes with it by {float(self.slope):.3g}"
         if solved or max(T / float(self.guess), float(self.guess) / T) < FAR:
             return found
-        bound, where = ("upper", "grows") if float(self.guess) < T else ("lower", "falls")
-        return f"{found}; it {where} without end: give T=Free(…, {bound}=…), or a cost of time"
+        bound, where = ("upper", "growing") if float(self.guess) < T else ("lower", "falling")
+        return f"{found}; it keeps {where}: give T=Free(…, {bound}=…), or a cost of time"

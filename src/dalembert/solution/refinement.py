@@ -49,6 +49,10 @@ class Refinement(eqx.Module):
         asked = float(self.tolerance * self.size)
         end = "" if self.reached else f"; not the {asked:.1e} asked for: allow more steps"
         orders = f"order {self.order:.2f} measured" if np.isfinite(self.order) else "no order could be measured"
-        limit = f", {self.limit_order:.2f} of the limit" if np.isfinite(self.limit_order) else ", none of the limit"
+        limit = (
+            f", {self.limit_order:.2f} of the extrapolated costs"
+            if np.isfinite(self.limit_order)
+            else ", none of the extrapolated costs"
+        )
         told = f"{orders}{limit if np.isfinite(self.order) else ''}"
         return f"limit of small steps {float(self.cost):.12g}, estimated error {float(self.error):.1e} ({told}){end}"

@@ -128,7 +128,7 @@ def _check(system: System, frame: VelocityFrame, samples: Samples) -> None:
     basis, ahead = map(np.asarray, _parts(system, frame, q, t))
     if not (np.all(np.isfinite(basis)) and np.all(np.isfinite(ahead))):
         raise ValueError(
-            "group: its velocities are not determined by the constraints at all states that were looked at: these are not "
+            "group: its velocities are not determined by the constraints at all states that were drawn: these are not "
             "affine in v, or dependent there. Give a size in which they are independent"
         )
     block = np.eye(len(frame.shape), frame.size)

@@ -126,7 +126,7 @@ class Symmetries(Described):
         lines = [one.describe() for one in self.found] or ["no symmetry found"]
         if not np.isnan(self.accepted):
             lines.append(
-                f"singular values: {self.accepted:.1e} taken for zero, {self.rejected:.1e} not; {self.samples} states"
+                f"singular values: {self.accepted:.1e} counted as zero, {self.rejected:.1e} not; {self.samples} states"
             )
         return "\n".join(lines)
 
