@@ -164,7 +164,7 @@ def test_a_path_of_them_tells_its_lengths_and_goes_through_a_file(tmp_path):
 
 WRONG = {
     "until: belongs to h=Varying": {"h": 0.1, "steps": None, "until": 1.0},
-    "until: found -1, which is not after": {"until": -1.0},
+    "until: found -1; with the first step": {"until": -1.0},
     "steps, until: found both": {"steps": 3, "until": 1.0},
     "steps, until: found none": {"steps": None},
     "first: ": {"h": lambda: da.Varying(0.0)},

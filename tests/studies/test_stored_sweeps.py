@@ -189,7 +189,7 @@ def test_other_numbers_that_a_function_reads_are_another_sweep(tmp_path, monkeyp
         with pytest.raises(SystemExit):
             sweep(tmp_path / "study.zarr", domain=domain)
     monkeypatch.setitem(globals(), "WALL", np.where(np.arange(5000) == 2500, -0.8, WALL))
-    with pytest.raises(ValueError, match="domain: is another function than that of the sweep in the store, or reads"):
+    with pytest.raises(ValueError, match="domain: differs from that of the sweep in the store, or reads"):
         sweep(tmp_path / "study.zarr", domain=domain)
 
 

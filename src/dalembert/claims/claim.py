@@ -107,7 +107,7 @@ class Verdict(Described):
         for one in self.claims:
             if one.claim.startswith(claim):
                 return one
-        raise KeyError(f"{claim!r}: there are {', '.join(repr(c.claim) for c in self.claims)}")
+        raise KeyError(f"{claim!r}: no claim begins so; there are {', '.join(repr(c.claim) for c in self.claims)}")
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict as text and numbers, for JSON; None for values that were not measured."""

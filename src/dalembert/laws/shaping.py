@@ -208,7 +208,8 @@ class EnergyShaping(Law):
         plant, actuated = self.plant, self.problem.actuated
         if self.shaped.damping.shape != (1, 1):
             raise ValueError(
-                f"constrained: a Lyapunov constraint has one actuator, this plant {self.shaped.damping.shape[0]}"
+                f"constrained: a Lyapunov constraint has one actuator, this plant {self.shaped.damping.shape[0]}; use "
+                "the law itself"
             )
         along_q = actuated[0] if isinstance(actuated, tuple) else lambda *x: jnp.reshape(actuated(*x), -1)
         law = Lyapunov(self.V, self.F, along_q)

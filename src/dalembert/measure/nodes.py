@@ -258,7 +258,7 @@ def check_single(path: Path) -> None:
     if np.ndim(path.code):
         raise ValueError(f"path: holds a batch of shape {np.shape(path.code)}; give one lane, such as path.lane(0)")
     if path.v.shape[0] == 0:
-        raise ValueError("path: holds no state with a velocity")
+        raise ValueError("path: holds no state with a velocity; simulate at least one step")
 
 
 def check_neighbours(path: Path) -> None:

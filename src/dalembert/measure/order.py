@@ -261,7 +261,7 @@ def _steps(h: Sequence[float], time: float) -> list[int]:
     wrong = values[(counts < 2) | (np.abs(counts * values - time) > 1e-9 * time)]
     if wrong.size:
         found = ", ".join(f"{x:g}" for x in wrong)
-        raise ValueError(f"time: found {time:g}, which is not a multiple (2 or more) of h = {found}")
+        raise ValueError(f"time: found {time:g}, which is not a multiple (2 or more) of h = {found}; give one of every h")
     return [int(n) for n in counts]
 
 

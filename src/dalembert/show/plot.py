@@ -79,7 +79,7 @@ def plot(
             raise ValueError("velocities, curve, exact, coordinates: do not belong to the figure of a Study; give value=")
         return plot_study(path, value, theme_of(dark), title)
     if value is not None:
-        raise ValueError("value: belongs to the figure of a Study")
+        raise ValueError("value: belongs to the figure of a Study; leave it out for a Path or a Solution")
     if not isinstance(path, CriticalPoint):
         if exact is not None:
             raise ValueError("exact: belongs to the figure of a Solution; draw it over that of a Path yourself")

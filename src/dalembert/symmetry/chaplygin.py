@@ -115,7 +115,7 @@ def _given(system: System, q: np.ndarray, t: float, group: tuple[int, ...], fram
     if len(shape) != 2 or shape[0] != n or shape[1] != n - m:
         raise ValueError(f"frame: returns shape {shape}; a basis of the admissible velocities has shape ({n}, {n - m})")
     if drift is not None and output_shape(lambda: system.call(drift, q, t=t), "frame[1]", "q" + system.trailing) != (n,):
-        raise ValueError(f"frame[1]: returns another shape than ({n},)")
+        raise ValueError(f"frame[1]: returns another shape; c has shape ({n},)")
     rest = tuple(i for i in range(n) if i not in group)
     if shape[1] < len(rest):
         raise ValueError(f"frame: has {shape[1]} columns for {len(rest)} coordinates of the shape; give a smaller shape")

@@ -119,7 +119,7 @@ class Symmetries(Described):
         for one in self.found:
             if one.name == key:
                 return one
-        raise KeyError(f"{key!r}: there are {', '.join(repr(one.name) for one in self.found)}")
+        raise KeyError(f"{key!r}: no field has this name; there are {', '.join(repr(one.name) for one in self.found)}")
 
     def describe(self) -> str:
         """One line for each field, and the gap of the search."""

@@ -48,7 +48,9 @@ def check_names(data: xarray.Dataset, axes: tuple[str, ...]) -> None:
             if found.dims not in ((), (swept.axis,)) or found.dtype.kind not in "iuf":
                 raise ValueError(f"data: {label} has the dimensions {found.dims}; numbers over {swept.axis} are right")
         if int(np.prod(swept.shape)) != len(swept.parts or (1,)):
-            raise ValueError(f"data: the attribute swept gives {swept.name} the shape {swept.shape}, which it has not")
+            raise ValueError(
+                f"data: the attribute swept gives {swept.name} the shape {swept.shape}, which does not fit its names"
+            )
     if set(axes) - {swept.axis for swept in names.values()}:
         raise ValueError(f"data: code has the dimensions {axes}; those of swept names are right")
 

@@ -210,7 +210,9 @@ def _differential(constraint, i: int, k: int) -> tuple[int, Callable]:
     """(highest derivative it is given, φ) of a constraint that is not holonomic."""
     if isinstance(constraint, WithForces):
         if constraint.order > k:
-            raise ValueError(f"constraints: item {i} reads {constraint.order} derivatives, the problem has derivatives={k}")
+            raise ValueError(
+                f"constraints: item {i} reads {constraint.order} derivatives; the problem has derivatives={k}, raise it"
+            )
         return constraint.order, constraint.phi
     if isinstance(constraint, Kinematic | Lyapunov) or not callable(constraint):
         raise TypeError(
