@@ -55,7 +55,7 @@ def spline(
         initial: (q̇,), (q̇, q̈), … up to k-1 derivatives at the first time; those left out are free (natural boundary
             condition: Dq̇/dt = 0 for k = 2).
         final: the same at the last time.
-        steps: N, from the first time to the last. If the times of the points are not multiples of one step, each
+        steps: N, from the first time to the last. If the times of the points are not nodes of N equal steps, each
             interval between two points has equal steps of its own.
         ambient: min ½∫ |q⁽ᵏ⁾|² dt instead, with the derivatives in Rⁿ: a different curve.
         scheme: Interpolated() (order 2, the default), Averaged() or Hermite() (order 2k).

@@ -31,7 +31,8 @@ class OptimalControl(eqx.Module):
 
     Args:
         system: the plant, a System without constraints or with Holonomic and Nonholonomic constraints.
-        cost: `cost(q, v, u)`, (n,), (n,), (r,) → (); regular in u, as |u|² is: ∂²C/∂u² is nonsingular.
+        cost: `cost(q, v, u)`, (n,), (n,), (r,) → (); regular in u, as |u|² is: ∂²C/∂u² is nonsingular, except for
+            controls with bounds on both sides.
         actuated: the index of the actuated coordinate, indices (r,) of several, or `actuated(q)` that returns B (n, r).
         terminal: `terminal(q, v)`, (n,), (n,) → (), an additional cost of the final state; useful if the final end is
             free.
