@@ -6,7 +6,6 @@ the same code for every order.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from dalembert.native.flow.series import Convolution, Series
@@ -18,24 +17,17 @@ WIDTH = 4  # convolutions in one vector
 TOGETHER = 8  # vectors that are summed in one loop
 
 
-@dataclasses.dataclass(frozen=True)
-class SeriesFunction:
-    """ẏ = f(y, t, *given) by the graph. sizes: of the vectors x0 = y, x1 = t, x2 …; slope: n nodes; holds: a truth value."""
-
-    series: Series
-    sizes: tuple[int, ...]
-    captured: int
-    slope: tuple[int, ...]
-    holds: int
-
-
 class SeriesCode:
-    """Writes both functions. kept: nodes whose value at order 0 `expand` needs."""
+    """Writes the functions `begin`, `expand` and `polynomial`. kept: nodes whose value at order 0 `expand` needs.
 
-    def __init__(self, function: SeriesFunction):
-        self.f, self.s, self.g = function, function.series, function.series.graph
+    sizes: of the vectors x0 = y, x1 = t, x2, …; captured: of that with this name. slope: nodes of ẏ, holds: a truth value.
+    """
+
+    def __init__(self, known: Series, sizes: Sequence[int], captured: int, slope: Sequence[int], holds: int):
+        self.s, self.g, self.slope, self.holds = known, known.graph, slope, holds
+        self.vectors = {**{f"x{i}": size for i, size in enumerate(sizes)}, "captured": captured}
         self.moving = set(self.s.moving)
-        self.n = function.sizes[0]
+        self.n = sizes[0]
         for name, size in (("x0", self.n), ("x1", 1)):
             self.moving |= {self.g.variable(name, i) for i in range(size)}
         jobs = self.s.convolutions
@@ -62,12 +54,11 @@ class SeriesCode:
 
     def _beginning(self) -> Code:
         c, g, values, at = Code(), self.g, Values(), 0
-        names = [f"x{i}" for i in range(len(self.f.sizes))] + ["captured"]
-        for name, size in zip(names, [*self.f.sizes, self.f.captured], strict=True):
+        for name, size in self.vectors.items():
             for i in range(size):
                 values[g.variable(name, i)] = c.load(c.at("%given", at + i))
             at += size
-        wanted = [*self.f.slope, self.f.holds, *(i for _, i in self.kept)]
+        wanted = [*self.slope, self.holds, *(i for _, i in self.kept)]
         found = Emitter(g, c).emit(wanted, values)
         for i, x in enumerate(found[: self.n]):
             c.store(x, c.at("%slope", i))
@@ -107,7 +98,7 @@ class SeriesCode:
         values[self.g.variable("x1", 0)] = c.let(f"select i1 {first}, double %clock, double {c.constant(0.0)}")
         for i in self.s.moving:
             values[i] = self._coefficient(i, values, sums, over)
-        for i, node in enumerate(self.f.slope):
+        for i, node in enumerate(self.slope):
             x = values.get(node, c.constant(0.0))
             c.store(c.times(next_over, x), c.at(row, n + i))
         self._store(values, k, number)

@@ -15,7 +15,7 @@ from dalembert.native.llvm.packing import Packing
 
 NO_SERIES = 4  # y and t are those of the last step that was taken
 DEFECT = 100.0  # of what is allowed: h |ẏ - f(y)| at the end of a step
-SAFETY = 1.0
+ONE = 1023 << 52  # the bits of 1.0: those of x^(1/k) are a k-th of the way from there to those of x, to 6 %
 
 # what the loop is told: functions and arrays by address
 TAYLOR = Packing.words("begin", "expand", "polynomial", "given", "kept", "slope", "rows", "work", "rate", "clock", "order")
@@ -116,8 +116,10 @@ class _Taylor:
             most = c.load(self.norm)
             c.store(c.select(c.compare("ole", part, most), most, part), self.norm)
         ratio = c.let(f"fdiv double {self.tolerance}, {c.load(self.norm)}")
-        power = c.let(f"fdiv double {c.constant(1.0)}, {c.let(f'sitofp i64 {k} to double')}")
-        return c.times(c.constant(SAFETY), c.intrinsic("pow", ratio, power))
+        bits = c.let(f"sub i64 {c.let(f'bitcast double {ratio} to i64')}, {ONE}")
+        root = c.let(f"add i64 {c.let(f'sdiv i64 {bits}, {k}')}, {ONE}")
+        found = c.let(f"bitcast i64 {root} to double")
+        return c.select(c.compare("olt", c.load(self.norm), c.constant(float("inf"))), found, c.constant(0.0))
 
     def _proposed(self) -> None:
         c = self.c

@@ -1,0 +1,75 @@
+"""The Taylor series of an equation, compiled when a run first wants it."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from dalembert.native.assembly.function import GraphFunction
+from dalembert.native.flow.series import Series, series
+from dalembert.native.flow.series_code import ORDERS, SeriesCode
+from dalembert.native.flow.taylor_code import TAYLOR, order_for, taylor
+from dalembert.native.graph.dependence import Dependence
+from dalembert.native.graph.graph import Unsupported
+from dalembert.native.graph.simplify import gather_factors
+from dalembert.native.llvm.cache import Cache
+from dalembert.native.llvm.jit import Loaded
+from dalembert.native.llvm.packing import Held, bits
+
+MOVING = ("x0", "x1")  # the state and the time
+LONG = 100  # convolutions from which the code is compiled without LLVM's whole program, in a quarter of the time
+
+
+@dataclasses.dataclass(frozen=True)
+class TaylorMethod:
+    """ẏ = f(y, t, *given) with x0 = y, x1 = t, and whether f holds there; slope: nodes of f, holds: of that truth value."""
+
+    made: GraphFunction
+    known: Series
+    slope: tuple[int, ...]
+    holds: int
+    cache: Cache
+
+    @functools.cached_property
+    def _code(self) -> SeriesCode:
+        return SeriesCode(self.known, self.made.sizes, len(self.made.tracer.captured), self.slope, self.holds)
+
+    @functools.cached_property
+    def _functions(self) -> Loaded:
+        return self.cache.load(self._code.text(), plain=len(self.known.convolutions) > LONG)
+
+    @functools.cached_property
+    def _loop(self) -> Loaded:
+        return self.cache.load(taylor(), plain=False)
+
+    @functools.cached_property
+    def run(self) -> Callable[..., int]:
+        """i64 taylor(told, watch, watch_told, numbers, counts, times, y, rows)."""
+        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 8)(self._loop.address("taylor"))
+
+    def told(self, held: Held, values: np.ndarray, clock: float, tolerance: float) -> int:
+        """Where it stands what `run` is told. values: (y, t, *given) flat."""
+        code, n = self._code, len(self.slope)
+        given = np.concatenate([values, np.asarray(self.made.tracer.captured, float)])
+        sizes = {"kept": len(code.kept), "slope": n + 1, "rows": ORDERS * n, "work": code.work_size, "rate": n}
+        arrays = {name: held.array(np.zeros(size + 1)) for name, size in sizes.items()}
+        functions = {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
+        numbers = {"given": held.array(given), "clock": bits(clock), "order": order_for(tolerance)}
+        return held.array(TAYLOR.pack(**functions, **arrays, **numbers))
+
+
+def taylor_method(made: GraphFunction, cache: Cache) -> TaylorMethod | None:
+    """made: results (f, whether it holds), or f alone; None where f has no power series."""
+    g, slope = made.graph.copy(), made.results[0].ravel().tolist()
+    holds = int(made.results[1].item()) if len(made.results) > 1 else g.true
+    depend = Dependence(g)
+    slope = gather_factors(g, slope, lambda i: int(depend.on(i, *MOVING)))
+    try:
+        known = series(g, slope, MOVING)
+    except Unsupported:
+        return None
+    return TaylorMethod(made, known, tuple(slope), holds, cache)
