@@ -137,7 +137,7 @@ class CompiledFlow:
         watch = (field, told["watch"]) if "watch" in told else (0, 0)
         arrays = tuple(x.ctypes.data for x in (numbers, counts, times, state, rows))
         code = NO_SERIES
-        if self.taylor is not None:
+        if self.taylor is not None and self.taylor.pays(accuracy.tolerance):
             method = self.taylor.told(held, self._values(given), clock, accuracy.tolerance)
             code = self._go_on(lambda: self.taylor.run(method, *watch, *arrays), counts, accuracy.steps)
             methods += ["Taylor series"] if counts[COUNTED.offset("steps")] else []

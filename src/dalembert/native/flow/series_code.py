@@ -116,28 +116,39 @@ class SeriesCode:
         return 2 * WIDTH * (chunk * TOGETHER * ORDERS + inside), 2 * WIDTH * many
 
     def _sums(self, k: str) -> dict[Convolution, str]:
-        """Σ_{0<i<k} a_i b_{k-i} of all convolutions."""
+        """Σ_{0<i<k} a_i b_{k-i} of all convolutions.
+
+        The two terms of order k-1, which have just been stored, come last: the others do not wait for them. Place 0 holds
+        zeros, so that there are none of these for k = 1, and one for k = 2.
+        """
         c, vector = self._c, f"<{WIDTH} x double>"
         found: dict[Convolution, str] = {}
+        last = c.let(f"sub i64 {k}, 1")
+        one = c.let(f"zext i1 {c.let(f'icmp ne i64 {k}, 2')} to i64")
         for start in range(0, len(self.groups), TOGETHER):
             groups = range(start, min(start + TOGETHER, len(self.groups)))
             sums = [c.slot("sum", vector) for _ in groups]
             for x in sums:
                 c.store("zeroinitializer", x, vector)
-            base, stride = self.spots[start]
-            with c.loop(1, k) as i:
-                back = c.let(f"sub i64 {k}, {i}")
-                left, right = (c.at("%work", c.let(f"add i64 {base}, {c.let(f'mul i64 {x}, {stride}')}")) for x in (i, back))
-                for inside, x in enumerate(sums):
-                    a = c.load(c.at(left, 2 * WIDTH * inside), vector)
-                    b = c.load(c.at(right, 2 * WIDTH * inside + WIDTH), vector)
-                    product = c.let(f"fmul contract {vector} {a}, {b}")
-                    c.store(c.let(f"fadd contract {vector} {c.load(x, vector)}, {product}"), x, vector)
+            with c.loop(2, last) as i:
+                self._add(start, sums, i, c.let(f"sub i64 {k}, {i}"))
+            self._add(start, sums, "1", last)
+            self._add(start, sums, last, one)
             for group, x in zip(groups, sums, strict=True):
                 whole = c.load(x, vector)
                 for place, job in enumerate(self.groups[group]):
                     found[job] = c.let(f"extractelement {vector} {whole}, i64 {place}")
         return found
+
+    def _add(self, start: int, sums: Sequence[str], left: str, right: str) -> None:
+        """a_left b_right to the sums of the groups from `start` on."""
+        c, vector, (base, stride) = self._c, f"<{WIDTH} x double>", self.spots[start]
+        at = [c.at("%work", c.let(f"add i64 {base}, {c.let(f'mul i64 {x}, {stride}')}")) for x in (left, right)]
+        for inside, x in enumerate(sums):
+            a = c.load(c.at(at[0], 2 * WIDTH * inside), vector)
+            b = c.load(c.at(at[1], 2 * WIDTH * inside + WIDTH), vector)
+            product = c.let(f"fmul contract {vector} {a}, {b}")
+            c.store(c.let(f"fadd contract {vector} {c.load(x, vector)}, {product}"), x, vector)
 
     def _store(self, values: Values, k: str, number: str) -> None:
         """The operands of convolutions at order k."""

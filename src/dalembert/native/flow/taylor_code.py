@@ -15,6 +15,7 @@ from dalembert.native.llvm.packing import Packing
 
 NO_SERIES = 4  # y and t are those of the last step that was taken
 DEFECT = 100.0  # of what is allowed: h |ẏ - f(y)| at the end of a step
+PART = 0.1  # of the tolerance: with it errors are those of the method of order 8
 ONE = 1023 << 52  # the bits of 1.0: those of x^(1/k) are a k-th of the way from there to those of x, to 6 %
 
 # what the loop is told: functions and arrays by address
@@ -22,8 +23,8 @@ TAYLOR = Packing.words("begin", "expand", "polynomial", "given", "kept", "slope"
 
 
 def order_for(tolerance: float) -> int:
-    """p = 1 - log(tolerance)/2: that of least work where it grows like p²."""
-    return min(30, max(4, math.ceil(1.0 - 0.5 * math.log(tolerance))))
+    """p = 1 - 0.65 log(tolerance); 0.5 is that of least work where it grows like p², and here it grows less."""
+    return min(30, max(4, math.ceil(1.0 - 0.65 * math.log(tolerance))))
 
 
 def taylor() -> str:
@@ -115,7 +116,7 @@ class _Taylor:
             part = c.let(f"fdiv double {c.absolute(c.load(c.at(row, l)))}, {size}")
             most = c.load(self.norm)
             c.store(c.select(c.compare("ole", part, most), most, part), self.norm)
-        ratio = c.let(f"fdiv double {self.tolerance}, {c.load(self.norm)}")
+        ratio = c.let(f"fdiv double {c.times(self.tolerance, c.constant(PART))}, {c.load(self.norm)}")
         bits = c.let(f"sub i64 {c.let(f'bitcast double {ratio} to i64')}, {ONE}")
         root = c.let(f"add i64 {c.let(f'sdiv i64 {bits}, {k}')}, {ONE}")
         found = c.let(f"bitcast i64 {root} to double")
