@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,9 +13,9 @@ from jaxtyping import Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
-from dalembert.native.chunks import FIRST, paced
 from dalembert.native.flow.field_code import FIELD, field
-from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY, WATCHED, loop, work_size
+from dalembert.native.flow.integration import Accuracy, Integration
+from dalembert.native.flow.loop_code import NUMBERS, REACHED, WATCHED, loop, work_size
 from dalembert.native.flow.taylor import TaylorMethod, taylor_method
 from dalembert.native.flow.taylor_code import NO_SERIES
 from dalembert.native.flow.written import written_field
@@ -100,15 +99,6 @@ class _Equations:
         }  # fmt: skip
 
 
-class Accuracy(NamedTuple):
-    """tolerance: relative and absolute, local. steps: at most. clipped: whether steps end at the times, for which rows are
-    then as accurate as the steps."""
-
-    tolerance: float
-    steps: int
-    clipped: bool = False
-
-
 @dataclasses.dataclass(frozen=True)
 class CompiledFlow:
     """An equation of N components as machine code. Every run has arrays of its own, so that it is safe under threads."""
@@ -127,45 +117,28 @@ class CompiledFlow:
         """From y at times[0] to the last of the times, which increase or decrease; start: of z, if it is another one."""
         clock, n = 1.0 if times[-1] > times[0] else -1.0, self.size
         held, told = self._told(given, start, clock)
-        rows, times = np.empty((len(times), n)), np.ascontiguousarray(clock * np.asarray(times, float))
-        rows[0] = y
-        numbers = NUMBERS.pack(t=times[0], h=np.inf, tolerance=accuracy.tolerance)
-        counts = COUNTED.pack(
-            size=n, times=len(times), most=0, clipped=int(accuracy.clipped), steps=0, saved=1, refused=0
-        )  # fmt: skip
-        state, work, field, methods = rows[0].copy(), np.empty(work_size(n)), self.codes.address, []
-        watch = (field, told["watch"]) if "watch" in told else (0, 0)
-        arrays = tuple(x.ctypes.data for x in (numbers, counts, times, state, rows))
-        code = NO_SERIES
+        times = np.ascontiguousarray(clock * np.asarray(times, float))
+        arrays = Integration.at(np.asarray(y, float), times, accuracy)
+        watch = (self.codes.address, told["watch"]) if "watch" in told else (0, 0)
+        code, methods = NO_SERIES, []
         if self.taylor is not None and self.taylor.pays(accuracy.tolerance):
             method = self.taylor.told(held, self._values(given), clock, accuracy.tolerance)
-            code = self._go_on(lambda: self.taylor.run(method, *watch, *arrays), counts, accuracy.steps)
-            methods += ["Taylor series"] if counts[COUNTED.offset("steps")] else []
+            clipped = accuracy.clipped and self.watch is not None  # only a watch has to see every time
+            code = arrays.go_on(lambda *x: self.taylor.run(method, *watch, *x), clipped)
+            methods += ["Taylor series"] if arrays.t[0] > times[0] else []
         if code == NO_SERIES:
-            left = np.array([numbers[NUMBERS.offset("t")], times[-1]])
-            numbers[NUMBERS.offset("h")] = self.codes.first_step(told["field"], state, left, accuracy.tolerance)
-            arrays = *arrays, work.ctypes.data
-            code = self._go_on(lambda: self.codes.integrate(field, told["field"], *watch, *arrays), counts, accuracy.steps)
+            left = np.array([arrays.t[0], times[-1]])
+            arrays.numbers[NUMBERS.offset("h")] = self.codes.first_step(told["field"], arrays.y, left, accuracy.tolerance)
+            work, field = np.empty(work_size(n)), (self.codes.address, told["field"])
+            code = arrays.go_on(lambda *x: self.codes.integrate(*field, *watch, *x, work.ctypes.data), accuracy.clipped)
             methods.append("Runge-Kutta")
-        saved, steps = (int(counts[COUNTED.offset(name)]) for name in ("saved", "steps"))
+        saved, steps = (arrays.count(name) for name in ("saved", "steps"))
         outputs = np.full((len(times), self.outputs.result_size), np.nan)
-        outputs[:saved] = self._outputs(told, times[:saved], rows[:saved])
-        end = self._outputs(told, numbers[:1], state[None])[0]  # t is the first of the numbers
+        outputs[:saved] = self._outputs(told, times[:saved], arrays.rows[:saved])
+        end = self._outputs(told, arrays.t, arrays.y[None])[0]
         del held
-        return Travelled(rows, outputs, saved, clock * float(numbers[0]), end, code == REACHED, code == WATCHED, steps,
-            tuple(methods))
-
-    @staticmethod
-    def _go_on(run: Callable[[], int], counts: np.ndarray, most: int) -> int:
-        """Chunk by chunk to the end, or for so many steps: between two of them Python answers Ctrl-C."""
-        chunk, steps, limit = FIRST, COUNTED.offset("steps"), COUNTED.offset("most")
-        while True:
-            counts[limit] = min(most, counts[steps] + chunk)
-            began = time.perf_counter()
-            code = run()
-            if code != TOO_MANY or counts[steps] >= most:
-                return code
-            chunk = paced(chunk, time.perf_counter() - began)
+        return Travelled(arrays.rows, outputs, saved, clock * float(arrays.t[0]), end, code == REACHED, code == WATCHED,
+                         steps, tuple(methods))  # fmt: skip
 
     def along(
         self, rows: np.ndarray, times: np.ndarray, given: Sequence[Any], start: np.ndarray | None = None
@@ -273,7 +246,9 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     equations, plain = (None, None) if unknowns is None else _equations(functions.field, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
     codes = _Codes(*(cache.load(text, plain=False) for text in (field(), loop())))
-    return CompiledFlow(np.size(y), found["field"], found["outputs"], watch, equations, codes, plain and taylor_method(plain, cache))
+    return CompiledFlow(
+        np.size(y), found["field"], found["outputs"], watch, equations, codes, plain and taylor_method(plain, cache)
+    )
 
 
 def _equations(

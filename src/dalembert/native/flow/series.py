@@ -2,8 +2,8 @@
 
     u(t + s) = Σ_k u_k s^k,   (u v)_k = u₀ v_k + u_k v₀ + Σ_{0<i<k} u_i v_{k-i}
 
-Every operation that is not linear is such a product, or a chain c′ = Σ d u′ with d another node. What is summed over 0 < i < k,
-a convolution, is known before any coefficient of order k is; the rest is linear in those.
+Every operation that is not linear is such a product, or a chain c′ = Σ d u′ with d another node. What is summed over
+0 < i < k, a convolution, is known before any coefficient of order k is; the rest is linear in those.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def series(g: Graph, outputs: Sequence[int], state: Sequence[str]) -> Series:
             elif op not in LINEAR and op not in ("var", "mul", "div", "sqrt"):
                 raise Unsupported(op, "has no power series")
         pending = [d for i in new for d, _ in slopes.get(i, ())]
-    order = _ordered(g, known, slopes)
+    order = [i for i in sorted(known) if g.nodes[i][0] != "var"]  # operands before what is made of them
     return Series(g, tuple(order), {i: s for i in order if (s := _sums(g, i, slopes.get(i, ()), moves))}, slopes)
 
 
@@ -74,11 +74,6 @@ def _slopes(g: Graph, op: str, i: int, x: list[int], moves) -> Sequence[int]:
     if moves(x[1]):
         raise Unsupported(op, "has no power series where the exponent changes")
     return [g.apply("mul", x[1], g.apply("div", i, x[0])), g.zero]
-
-
-def _ordered(g: Graph, known: set[int], slopes: dict) -> list[int]:
-    """All nodes but variables; the index of a node that was added later is larger than that of what it depends on."""
-    return [i for i in sorted(known) if g.nodes[i][0] != "var"]
 
 
 def _sums(g: Graph, i: int, slopes: Sequence[tuple[int, int]], moves) -> tuple[Convolution, ...]:

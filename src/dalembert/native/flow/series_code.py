@@ -82,7 +82,6 @@ class SeriesCode:
     def _expansion(self) -> Code:
         c = self._c = Code()
         n = self.n
-        nan = c.constant(float("nan"))
         self.spots = [self._spot(i) for i in range(len(self.groups))]
         counter = c.slot("k", "i64")
         c.store("1", counter, "i64")

@@ -13,7 +13,7 @@ import numpy as np
 from dalembert.native.assembly.function import GraphFunction
 from dalembert.native.flow.series import Series, series
 from dalembert.native.flow.series_code import ORDERS, SeriesCode
-from dalembert.native.flow.taylor_code import TAYLOR, order_for, taylor
+from dalembert.native.flow.taylor_code import POINTS, TAYLOR, order_for, taylor
 from dalembert.native.graph.dependence import Dependence
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.graph.simplify import gather_factors
@@ -22,7 +22,8 @@ from dalembert.native.llvm.jit import Loaded
 from dalembert.native.llvm.packing import Held, bits
 
 MOVING = ("x0", "x1")  # the state and the time
-WORTH = 6.0  # convolutions for every digit of the tolerance, up to which it is faster than the method of order 8
+WORTH = 5.5  # convolutions for every digit of the tolerance, up to which it is faster than the method of order 8
+FLAT = frozenset(["exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc"])
 LONG = 100  # convolutions from which the code is compiled without LLVM's whole program, in a quarter of the time
 
 
@@ -39,6 +40,11 @@ class TaylorMethod:
     def pays(self, tolerance: float) -> bool:
         """Whether it takes less time than the method of order 8: measured on the gallery and on chains of 3 to 6 rods."""
         return len(self.known.convolutions) <= -WORTH * math.log10(tolerance)
+
+    @functools.cached_property
+    def hidden(self) -> bool:
+        """Whether there are functions that are flat to rounding here and there."""
+        return any(self.known.graph.nodes[i][0] in FLAT for i in self.known.moving)
 
     @functools.cached_property
     def _code(self) -> SeriesCode:
@@ -64,7 +70,8 @@ class TaylorMethod:
         sizes = {"kept": len(code.kept), "slope": n + 1, "rows": ORDERS * n, "work": code.work_size, "rate": n}
         arrays = {name: held.array(np.zeros(size + 1)) for name, size in sizes.items()}
         functions = {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
-        numbers = {"given": held.array(given), "clock": bits(clock), "order": order_for(tolerance)}
+        numbers = {"given": held.array(given), "clock": bits(clock), "order": order_for(tolerance),
+                   "points": POINTS if self.hidden else 1}  # fmt: skip
         return held.array(TAYLOR.pack(**functions, **arrays, **numbers))
 
 

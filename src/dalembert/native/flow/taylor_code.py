@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import math
 
-from dalembert.native.flow.loop_code import COUNTED, LARGEST, NUMBERS, REACHED, TINY, TOO_MANY, TOO_SMALL, WATCHED
+from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TINY, TOO_MANY, TOO_SMALL, WATCHED
 from dalembert.native.llvm.builder import Code, module
 from dalembert.native.llvm.packing import Packing
 
 NO_SERIES = 4  # y and t are those of the last step that was taken
-DEFECT = 100.0  # of what is allowed: h |ẏ - f(y)| at the end of a step
+POINTS = 8  # of a step, where it is looked at along it
+GROWTH = 2.0  # of a step, at most
+DEFECT = 10.0  # of what is allowed: h |ẏ - f(y)| at the end of a step
 PART = 0.1  # of the tolerance: with it errors are those of the method of order 8
 ONE = 1023 << 52  # the bits of 1.0: those of x^(1/k) are a k-th of the way from there to those of x, to 6 %
 
 # what the loop is told: functions and arrays by address
-TAYLOR = Packing.words("begin", "expand", "polynomial", "given", "kept", "slope", "rows", "work", "rate", "clock", "order")
+TAYLOR = Packing.words("begin", "expand", "polynomial", "given", "kept", "slope", "rows", "work", "rate", "clock", "order",
+                      "points")  # fmt: skip
 
 
 def order_for(tolerance: float) -> int:
@@ -28,8 +31,9 @@ def order_for(tolerance: float) -> int:
 
 
 def taylor() -> str:
-    """LLVM module with  i64 @taylor(ptr told, ptr watch, ptr watch_told, ptr numbers, ptr counts, ptr times, ptr y, ptr rows):
-    as `integrate`; or NO_SERIES where there is none, and another method may go on from y and numbers.t.
+    """LLVM module with  i64 @taylor(ptr told, ptr watch, ptr watch_told, ptr numbers, ptr counts, ptr times, ptr y, ptr rows).
+
+    As `integrate`; or NO_SERIES where there is none, and another method may go on from y and numbers.t.
     """
     made = _Taylor()
     return module(made.text(), declared=made.c.declared)
@@ -39,8 +43,8 @@ class _Taylor:
     def __init__(self) -> None:
         c = self.c = Code()
         word = {name: c.load(c.at("%told", TAYLOR.fields[name].offset), "i64") for name in TAYLOR.fields}
-        self.p = word["order"]
-        self.to = {name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in ("clock", "order")}
+        self.p, self.points = word["order"], word["points"]
+        self.to = {name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in ("clock", "order", "points")}
         self.clock = c.let(f"bitcast i64 {word['clock']} to double")
         self.n, self.times, self.clipped = (
             c.load(c.at("%counts", COUNTED.fields[name].offset), "i64") for name in ("size", "times", "clipped")
@@ -51,6 +55,7 @@ class _Taylor:
             c.at("%counts", COUNTED.fields[name].offset) for name in ("steps", "saved", "most")
         )
         self.h, self.natural, self.end, self.norm = (c.slot(x) for x in ("h", "natural", "end", "norm"))
+        self.capped = c.slot("capped", "i1")
         self.new = self.to["given"]
 
     def text(self) -> str:
@@ -102,8 +107,10 @@ class _Taylor:
         long = c.name("long")
         c.fork(good, long, "no_series", True)
         c.label(long)
-        most = c.times(c.constant(LARGEST), c.load(self.before))
-        c.store(c.select(c.compare("olt", h, most), h, most), self.natural)
+        most = c.times(c.constant(GROWTH), c.load(self.before))
+        free = c.compare("olt", h, most)
+        c.store(c.negated(free), self.capped, "i1")
+        c.store(c.select(free, h, most), self.natural)
         c.store(c.load(self.natural), self.h)
 
     def _length(self, k: str) -> str:
@@ -114,8 +121,7 @@ class _Taylor:
         with c.loop(0, self.n) as l:
             size = c.plus(c.constant(1.0), c.absolute(c.load(c.at("%y", l))))
             part = c.let(f"fdiv double {c.absolute(c.load(c.at(row, l)))}, {size}")
-            most = c.load(self.norm)
-            c.store(c.select(c.compare("ole", part, most), most, part), self.norm)
+            c.store(c.intrinsic("maximum", c.load(self.norm), part), self.norm)  # NaN if one is
         ratio = c.let(f"fdiv double {c.times(self.tolerance, c.constant(PART))}, {c.load(self.norm)}")
         bits = c.let(f"sub i64 {c.let(f'bitcast double {ratio} to i64')}, {ONE}")
         root = c.let(f"add i64 {c.let(f'sdiv i64 {bits}, {k}')}, {ONE}")
@@ -141,18 +147,26 @@ class _Taylor:
         c.label(long)
 
     def _judged(self) -> None:
-        """The new y, and the field there; a shorter step where the polynomial does not solve the equation at its end."""
+        """The new y, and the field there; a shorter step where the polynomial does not solve the equation.
+
+        A series knows its beginning alone: what is flat there to rounding, as e^-x² is, may be a wall within the step. So the
+        equation is looked at along the step where it has such functions, or where the coefficients set no limit.
+        """
         c = self.c
-        h = c.load(self.h)
-        self._polynomial(h, self.new)
-        self._begun(c.load(self.end))
+        h, t, end = c.load(self.h), c.load(self.t), c.load(self.end)
+        points = c.let(f"select i1 {c.load(self.capped, 'i1')}, i64 {POINTS}, i64 {self.points}")
+        part = c.let(f"fdiv double {h}, {c.let(f'sitofp i64 {points} to double')}")
         c.store(c.constant(0.0), self.norm)
-        with c.loop(0, self.n) as l:
-            rate = c.times(self.clock, c.load(c.at(self.to["slope"], l)))
-            defect = c.absolute(c.times(h, c.minus(rate, c.load(c.at(self.to["rate"], l)))))
-            size = c.plus(c.constant(1.0), c.absolute(c.load(c.at("%y", l))))
-            part, most = c.let(f"fdiv double {defect}, {size}"), c.load(self.norm)
-            c.store(c.select(c.compare("ole", part, most), most, part), self.norm)
+        with c.loop(1, c.let(f"add i64 {points}, 1")) as i:
+            last = c.let(f"icmp eq i64 {i}, {points}")
+            passed = c.select(last, h, c.times(part, c.let(f"sitofp i64 {i} to double")))
+            self._polynomial(passed, self.new)
+            self._begun(c.select(last, end, c.plus(t, passed)))
+            with c.loop(0, self.n) as l:
+                rate = c.times(self.clock, c.load(c.at(self.to["slope"], l)))
+                defect = c.absolute(c.times(h, c.minus(rate, c.load(c.at(self.to["rate"], l)))))
+                size = c.plus(c.constant(1.0), c.absolute(c.load(c.at("%y", l))))
+                c.store(c.intrinsic("maximum", c.load(self.norm), c.let(f"fdiv double {defect}, {size}")), self.norm)
         allowed = c.times(c.constant(DEFECT), c.plus(self.tolerance, c.constant(64 * 2.0**-52)))
         c.fork(c.compare("ole", c.load(self.norm), allowed), "accept", "refuse", True)
         c.label("refuse")

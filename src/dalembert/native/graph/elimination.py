@@ -166,7 +166,6 @@ def eliminate(
         terms.add(inverse, scale * SMALLEST * math.sqrt(growth))
         terms.add(a[r, c], NEGLIGIBLE / scale)  # an infinite pivot would pass as 1/pivot = 0
         later = [j for j in order.columns[k + 1 :] if (r, j) in a]
-        mirrored = _Mirrored(g, a, (r, c))
         for i in sorted(left):
             if (i, c) not in a:
                 continue
@@ -174,9 +173,7 @@ def eliminate(
             factor = g.apply("mul", entry, inverse)
             terms.add(factor, scale / size[i])
             for j in later:
-                product = mirrored.known(i, j)
-                if product is None:
-                    product = mirrored.products[i, j] = _product(g, level, entry, inverse, a[r, j])
+                product = _product(g, level, entry, inverse, a[r, j])
                 a[i, j] = g.apply("sub", a.get((i, j), g.zero), product)
             b[i] = g.apply("sub", b[i], g.apply("mul", factor, b[r]))
     update: dict[int, int] = {}
@@ -187,26 +184,6 @@ def eliminate(
                 rest = g.apply("sub", rest, g.apply("mul", a[r, j], update[j]))
         update[c] = g.apply("mul", rest, inverses[k])
     return Elimination(update, terms.total(), pivots)
-
-
-class _Mirrored:
-    """Products entry · inverse · other of one pivot: with a diagonal pivot a_ir a_rj / a_rr is a_jr a_ri / a_rr, where row and
-    column are the same nodes, or each the negative of the other."""
-
-    def __init__(self, g: Graph, a: dict[tuple[int, int], int], pivot: tuple[int, int]):
-        r, c = pivot
-        self.g, self.products = g, dict[tuple[int, int], int]()
-        beside = {j: x for (i, j), x in a.items() if i == r} if r == c else {}
-        below = {i: x for (i, j), x in a.items() if j == c}
-        self.sign = {i: 1 if x == below[i] else -1 for i, x in beside.items()
-                     if i in below and below[i] in (x, g.apply("neg", x))}  # fmt: skip
-
-    def known(self, i: int, j: int) -> int | None:
-        """That of (i, j), if the one of (j, i) has been formed."""
-        found = self.products.get((j, i))
-        if found is None or i not in self.sign or j not in self.sign:
-            return None
-        return found if self.sign[i] == self.sign[j] else self.g.apply("neg", found)
 
 
 class _Sum:
