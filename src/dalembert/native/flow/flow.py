@@ -115,36 +115,40 @@ class CompiledFlow:
         self, y: np.ndarray, times: np.ndarray, given: Sequence[Any], accuracy: Accuracy, start: np.ndarray | None = None
     ) -> Travelled:
         """From y at times[0] to the last of the times, which increase or decrease; start: of z, if it is another one."""
-        clock, n = 1.0 if times[-1] > times[0] else -1.0, self.size
-        held, told = self._told(given, start, clock)
-        times = np.ascontiguousarray(clock * np.asarray(times, float))
-        arrays = Integration.at(np.asarray(y, float), times, accuracy)
+        clock = 1.0 if times[-1] > times[0] else -1.0
+        held, told = self._told(("outputs", "watch"), given, start, clock)
+        at = Integration.at(np.asarray(y, float), np.ascontiguousarray(clock * np.asarray(times, float)), accuracy)
         watch = (self.codes.address, told["watch"]) if "watch" in told else (0, 0)
         code, methods = NO_SERIES, []
         if self.taylor is not None and self.taylor.pays(accuracy.tolerance):
-            method = self.taylor.told(held, self._values(given), clock, accuracy.tolerance)
             clipped = accuracy.clipped and self.watch is not None  # only a watch has to see every time
-            code = arrays.go_on(lambda *x: self.taylor.run(method, *watch, *x), clipped)
-            methods += ["Taylor series"] if arrays.t[0] > times[0] else []
+            code = self.taylor.go_on(at, watch, self._values(given), clock, clipped)
+            methods += ["Taylor series"] if at.t[0] > at.times[0] else []
         if code == NO_SERIES:
-            left = np.array([arrays.t[0], times[-1]])
-            arrays.numbers[NUMBERS.offset("h")] = self.codes.first_step(told["field"], arrays.y, left, accuracy.tolerance)
-            work, field = np.empty(work_size(n)), (self.codes.address, told["field"])
-            code = arrays.go_on(lambda *x: self.codes.integrate(*field, *watch, *x, work.ctypes.data), accuracy.clipped)
+            code = self._by_runge_kutta(at, watch, self._told(("field",), given, start, clock), accuracy)
             methods.append("Runge-Kutta")
-        saved, steps = (arrays.count(name) for name in ("saved", "steps"))
+        saved, steps = (at.count(name) for name in ("saved", "steps"))
         outputs = np.full((len(times), self.outputs.result_size), np.nan)
-        outputs[:saved] = self._outputs(told, times[:saved], arrays.rows[:saved])
-        end = self._outputs(told, arrays.t, arrays.y[None])[0]
+        outputs[:saved] = self._outputs(told, at.times[:saved], at.rows[:saved])
+        end, t = self._outputs(told, at.t, at.y[None])[0], clock * float(at.t[0])
         del held
-        return Travelled(arrays.rows, outputs, saved, clock * float(arrays.t[0]), end, code == REACHED, code == WATCHED,
-                         steps, tuple(methods))  # fmt: skip
+        return Travelled(at.rows, outputs, saved, t, end, code == REACHED, code == WATCHED, steps, tuple(methods))
+
+    def _by_runge_kutta(
+        self, at: Integration, watch: tuple[int, int], told: tuple[Held, dict[str, int]], accuracy: Accuracy
+    ) -> int:
+        """The method of order 8 from where the integration stands."""
+        field, left = told[1]["field"], np.array([at.t[0], at.times[-1]])
+        at.numbers[NUMBERS.offset("h")] = self.codes.first_step(field, at.y, left, accuracy.tolerance)
+        work, integrate = np.empty(work_size(self.size)), self.codes.integrate
+        run = lambda *x: integrate(self.codes.address, field, *watch, *x, work.ctypes.data)  # noqa: E731
+        return at.go_on(run, accuracy.clipped)
 
     def along(
         self, rows: np.ndarray, times: np.ndarray, given: Sequence[Any], start: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given, NaN where they have no value."""
-        held, told = self._told(given, start, 1.0)
+        held, told = self._told(("field", "outputs"), given, start, 1.0)
         at = np.ascontiguousarray(times, float), np.ascontiguousarray(rows, float)
         found = self._along(told["field"], *at, self.size), self._outputs(told, *at)
         del held
@@ -165,22 +169,22 @@ class CompiledFlow:
         """(y, t, *given) flat, with room for y and t."""
         return np.concatenate([np.zeros(self.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
 
-    def _told(self, given: Sequence[Any], start: np.ndarray | None, clock: float) -> tuple[Held, dict[str, int]]:
-        """Where it stands what each function is told, as long as what is returned with it is kept."""
-        held = Held()
-        values = self._values(given)
-        shared = dict.fromkeys(FIELD.fields, 0)
-        if self.equations is not None:
-            shared |= self.equations.words(held, values, start)
-        functions = {"field": self.field, "outputs": self.outputs, "watch": self.watch}
-        shared = {**shared, "size": self.size, "clock": bits(clock), "factor": bits(1.0)}
-        turned = {**shared, "factor": bits(clock)}
-        own = {name: turned if name == "field" else shared for name in functions}
-        if self.equations is not None and (written := self.equations.written) is not None:
+    def _told(
+        self, names: Sequence[str], given: Sequence[Any], start: np.ndarray | None, clock: float
+    ) -> tuple[Held, dict[str, int]]:
+        """Where it stands what each of the functions is told, as long as what is returned with it is kept."""
+        held, values, equations = Held(), self._values(given), self.equations
+        shared = dict.fromkeys(FIELD.fields, 0) | {"size": self.size, "clock": bits(clock), "factor": bits(1.0)}
+        if equations is not None:
+            shared |= equations.words(held, values, start)
+        own = dict.fromkeys(names, shared)
+        if "field" in names:
+            own["field"] = shared | {"factor": bits(clock)}
+        if "field" in names and equations is not None and (written := equations.written) is not None:
             arrays = np.concatenate([values, written.captured]), np.empty(written.result_size)
             told = dict(zip(("written_given", "written_result"), map(held.array, arrays), strict=True))
-            own["field"] = {**turned, **told, "written": written.address}
-        return held, {name: _told(held, code, own[name], values) for name, code in functions.items() if code}
+            own["field"] |= {**told, "written": written.address}
+        return held, {name: _told(held, code, own[name], values) for name in names if (code := getattr(self, name))}
 
 
 def _told(held: Held, code: CompiledFunction, shared: dict[str, Any], values: np.ndarray) -> int:

@@ -174,10 +174,10 @@ class SeriesCode:
         if op == "neg":
             return c.let(f"fneg double {values[x[0]]}")
         if op in ("add", "sub"):
-            a, b = (values.get(j) for j in x)
-            if a and b:
-                return do(op, a, b)
-            return a or (b if op == "add" else c.let(f"fneg double {b}"))
+            moving = [values[j] for j in x if j in values]
+            if len(moving) == 2:
+                return do(op, *moving)
+            return c.let(f"fneg double {moving[0]}") if op == "sub" and x[1] in values else moving[0]
         if op == "mul":
             if not own:
                 u, v = x if x[0] in moving else reversed(x)

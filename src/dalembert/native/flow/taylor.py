@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dalembert.native.assembly.function import GraphFunction
+from dalembert.native.flow.integration import Integration
 from dalembert.native.flow.series import Series, series
 from dalembert.native.flow.series_code import ORDERS, SeriesCode
 from dalembert.native.flow.taylor_code import POINTS, TAYLOR, order_for, taylor
@@ -19,7 +20,7 @@ from dalembert.native.graph.graph import Unsupported
 from dalembert.native.graph.simplify import gather_factors
 from dalembert.native.llvm.cache import Cache
 from dalembert.native.llvm.jit import Loaded
-from dalembert.native.llvm.packing import Held, bits
+from dalembert.native.llvm.packing import Held, Packing, bits
 
 MOVING = ("x0", "x1")  # the state and the time
 WORTH = 5.5  # convolutions for every digit of the tolerance, up to which it is faster than the method of order 8
@@ -58,21 +59,37 @@ class TaylorMethod:
     def _loop(self) -> Loaded:
         return self.cache.load(taylor(), plain=False)
 
+    def go_on(self, at: Integration, watch: tuple[int, int], values: np.ndarray, clock: float, clipped: bool) -> int:
+        """From where the integration stands, as far as the series goes. values: (y, t, *given) flat."""
+        held = Held()
+        told = self._told(held, values, clock, at.tolerance)
+        return at.go_on(lambda *x: self._run(told, *watch, *x), clipped)
+
     @functools.cached_property
-    def run(self) -> Callable[..., int]:
-        """i64 taylor(told, watch, watch_told, numbers, counts, times, y, rows)."""
+    def _run(self) -> Callable[..., int]:
         return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 8)(self._loop.address("taylor"))
 
-    def told(self, held: Held, values: np.ndarray, clock: float, tolerance: float) -> int:
-        """Where it stands what `run` is told. values: (y, t, *given) flat."""
+    @functools.cached_property
+    def _layout(self) -> Packing:
+        """Of all arrays of a run, in one piece."""
         code, n = self._code, len(self.slope)
-        given = np.concatenate([values, np.asarray(self.made.tracer.captured, float)])
-        sizes = {"kept": len(code.kept), "slope": n + 1, "rows": ORDERS * n, "work": code.work_size, "rate": n}
-        arrays = {name: held.array(np.zeros(size + 1)) for name, size in sizes.items()}
-        functions = {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
-        numbers = {"given": held.array(given), "clock": bits(clock), "order": order_for(tolerance),
-                   "points": POINTS if self.hidden else 1}  # fmt: skip
-        return held.array(TAYLOR.pack(**functions, **arrays, **numbers))
+        given = sum(self.made.sizes) + len(self.made.tracer.captured)
+        return Packing.of({"given": given, "kept": len(code.kept), "slope": n + 1, "rows": ORDERS * n,
+                           "work": code.work_size, "rate": n})  # fmt: skip
+
+    @functools.cached_property
+    def _addresses(self) -> dict[str, int]:
+        return {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
+
+    def _told(self, held: Held, values: np.ndarray, clock: float, tolerance: float) -> int:
+        """Where it stands what the loop is told."""
+        whole, captured = np.zeros(self._layout.size), self.made.tracer.captured
+        whole[: len(values)] = values  # given comes first
+        whole[len(values) : len(values) + len(captured)] = captured
+        first = held.array(whole)
+        arrays = {name: first + 8 * field.offset for name, field in self._layout.fields.items()}
+        numbers = {"clock": bits(clock), "order": order_for(tolerance), "points": POINTS if self.hidden else 1}
+        return held.array(TAYLOR.pack(**self._addresses, **arrays, **numbers))
 
 
 def taylor_method(made: GraphFunction, cache: Cache) -> TaylorMethod | None:

@@ -31,7 +31,7 @@ def order_for(tolerance: float) -> int:
 
 
 def taylor() -> str:
-    """LLVM module with  i64 @taylor(ptr told, ptr watch, ptr watch_told, ptr numbers, ptr counts, ptr times, ptr y, ptr rows).
+    """LLVM module with  i64 @taylor(ptr told, ptr watch, ptr watch_told, ptr numbers, counts, times, y, rows).
 
     As `integrate`; or NO_SERIES where there is none, and another method may go on from y and numbers.t.
     """
@@ -40,11 +40,15 @@ def taylor() -> str:
 
 
 class _Taylor:
+    """Writes the loop. Slots: this h, the one that the coefficients propose, the end of the step, a norm."""
+
     def __init__(self) -> None:
         c = self.c = Code()
         word = {name: c.load(c.at("%told", TAYLOR.fields[name].offset), "i64") for name in TAYLOR.fields}
         self.p, self.points = word["order"], word["points"]
-        self.to = {name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in ("clock", "order", "points")}
+        self.to = {
+            name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in ("clock", "order", "points")
+        }
         self.clock = c.let(f"bitcast i64 {word['clock']} to double")
         self.n, self.times, self.clipped = (
             c.load(c.at("%counts", COUNTED.fields[name].offset), "i64") for name in ("size", "times", "clipped")
@@ -149,8 +153,8 @@ class _Taylor:
     def _judged(self) -> None:
         """The new y, and the field there; a shorter step where the polynomial does not solve the equation.
 
-        A series knows its beginning alone: what is flat there to rounding, as e^-x² is, may be a wall within the step. So the
-        equation is looked at along the step where it has such functions, or where the coefficients set no limit.
+        A series knows its beginning alone: what is flat there to rounding, as e^-x² is, may be a wall within the step. So
+        the equation is looked at along the step where it has such functions, or where the coefficients set no limit.
         """
         c = self.c
         h, t, end = c.load(self.h), c.load(self.t), c.load(self.end)
