@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,6 +54,7 @@ class Reference(Lazy):
             constraint restricts (q, v).
         succeeded: whether the integrator reached the last time at the requested tolerance.
         integrator_steps: their number.
+        method: what took them: "Taylor series", "Runge-Kutta", both in turn, or the name of a solver of diffrax.
     """
 
     t: Float[Array, "times"]
@@ -62,6 +64,7 @@ class Reference(Lazy):
     drift: Float[Array, "times"]
     succeeded: Array
     integrator_steps: Array
+    method: str = eqx.field(static=True)
 
 
 def reference(
@@ -170,6 +173,7 @@ def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: Pr
     return Reference.of(
         t=np.asarray(times), q=rows[:, :n], v=rows[:, n:], multipliers=outputs[:, :-1], drift=outputs[:, -1],
         succeeded=np.asarray(found.reached), integrator_steps=np.asarray(found.steps),
+        method=", ".join(found.methods),
     )  # fmt: skip
 
 
@@ -213,6 +217,7 @@ def _integrate(system, q, v, times, tolerance, *, solver, max_steps: int) -> Ref
         jax.vmap(lambda x, w, s: drift(system, x, w, s))(qs, vs, times),
         found.reached,
         found.steps,
+        "Dopri8" if solver is None else type(solver).__name__,
     )
 
 

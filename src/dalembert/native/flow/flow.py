@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,15 +12,18 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
-from dalembert.native.assembly.function import CompiledFunction, compile_function, translated
-from dalembert.native.chunks import FIRST, paced
+from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
 from dalembert.native.flow.field_code import FIELD, field
-from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY, WATCHED, loop, work_size
+from dalembert.native.flow.integration import Accuracy, Integration
+from dalembert.native.flow.loop_code import NUMBERS, REACHED, WATCHED, loop, work_size
+from dalembert.native.flow.taylor import TaylorMethod, taylor_method
+from dalembert.native.flow.taylor_code import NO_SERIES
 from dalembert.native.flow.written import written_field
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
 from dalembert.native.llvm.jit import Loaded
+from dalembert.native.llvm.packing import Held, bits
 from dalembert.native.root.iteration_code import iteration
 from dalembert.native.root.root import REPORT
 from dalembert.native.trace.place import refusing
@@ -59,7 +61,7 @@ class FlowFunctions:
 
 class Travelled(NamedTuple):
     """rows and outputs at the first `saved` times. t: what was reached, end: the outputs there; reached: whether it is the
-    last time, watched: whether the watch has ended it; steps: all that were tried."""
+    last time, watched: whether the watch has ended it; steps: all that were tried; methods: which took them, in turn."""
 
     rows: Float[np.ndarray, "T N"]
     outputs: Float[np.ndarray, "T r"]
@@ -69,6 +71,7 @@ class Travelled(NamedTuple):
     reached: bool
     watched: bool
     steps: int
+    methods: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,39 +85,18 @@ class _Equations:
     root: Loaded
     solver: Loaded
 
-    def words(self, held: _Held, values: np.ndarray, start: np.ndarray | None) -> dict[str, Any]:
+    def words(self, held: Held, values: np.ndarray, start: np.ndarray | None) -> dict[str, Any]:
         """What a field is told of them; values: (y, t, *given) flat."""
         k, u = self.unknowns.start.size, self.unknowns
         start = np.zeros(k) if self.affine else u.start if start is None else start
         given = held.array(np.concatenate([np.zeros(k), values, self.code.captured]))
         tolerance = np.inf if self.affine else u.tolerance
         return {
-            "unknowns": k, "most": 1 if self.affine else u.most, "tolerance": _bits(tolerance),
+            "unknowns": k, "most": 1 if self.affine else u.most, "tolerance": bits(tolerance),
             "root": self.root.address("root"), "equations": self.code.address, "pivoted": self.solver.address("pivoted"),
             "start": held.array(start), "equations_given": given, "result": held.array(np.empty(self.code.result_size)),
             "work": held.array(np.empty(k * (k + 1) + REPORT)),
         }  # fmt: skip
-
-
-class _Held:
-    """Arrays that machine code is given by address, as long as this object."""
-
-    def __init__(self) -> None:
-        self._arrays: list[np.ndarray] = []
-
-    def array(self, value: np.ndarray) -> int:
-        kept = np.ascontiguousarray(value)
-        self._arrays.append(kept)
-        return kept.ctypes.data
-
-
-class Accuracy(NamedTuple):
-    """tolerance: relative and absolute, local. steps: at most. clipped: whether steps end at the times, for which rows are
-    then as accurate as the steps."""
-
-    tolerance: float
-    steps: int
-    clipped: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,48 +109,46 @@ class CompiledFlow:
     watch: CompiledFunction | None
     equations: _Equations | None
     codes: _Codes
+    taylor: TaylorMethod | None
 
     def run(
         self, y: np.ndarray, times: np.ndarray, given: Sequence[Any], accuracy: Accuracy, start: np.ndarray | None = None
     ) -> Travelled:
         """From y at times[0] to the last of the times, which increase or decrease; start: of z, if it is another one."""
-        clock, n = 1.0 if times[-1] > times[0] else -1.0, self.size
-        held, told = self._told(given, start, clock)
-        rows, times = np.empty((len(times), n)), np.ascontiguousarray(clock * np.asarray(times, float))
-        rows[0] = y
-        h = self.codes.first_step(told["field"], rows[0], times, accuracy.tolerance)
-        numbers = NUMBERS.pack(t=times[0], h=h, tolerance=accuracy.tolerance)
-        counts = COUNTED.pack(
-            size=n, times=len(times), most=0, clipped=int(accuracy.clipped), steps=0, saved=1, refused=0
-        )  # fmt: skip
-        state, work, field = rows[0].copy(), np.empty(work_size(n)), self.codes.address
-        watch = (field, told["watch"]) if "watch" in told else (0, 0)
-        arrays = tuple(x.ctypes.data for x in (numbers, counts, times, state, rows, work))
-        code = self._go_on(lambda: self.codes.integrate(field, told["field"], *watch, *arrays), counts, accuracy.steps)
-        saved, steps = (int(counts[COUNTED.offset(name)]) for name in ("saved", "steps"))
+        clock = 1.0 if times[-1] > times[0] else -1.0
+        held, told = self._told(("outputs", "watch"), given, start, clock)
+        at = Integration.at(np.asarray(y, float), np.ascontiguousarray(clock * np.asarray(times, float)), accuracy)
+        watch = (self.codes.address, told["watch"]) if "watch" in told else (0, 0)
+        code, methods = NO_SERIES, []
+        if self.taylor is not None and self.taylor.pays(accuracy.tolerance):
+            clipped = accuracy.clipped and self.watch is not None  # only a watch has to see every time
+            code = self.taylor.go_on(at, watch, self._values(given), clock, clipped)
+            methods += ["Taylor series"] if at.t[0] > at.times[0] else []
+        if code == NO_SERIES:
+            code = self._by_runge_kutta(at, watch, self._told(("field",), given, start, clock), accuracy)
+            methods.append("Runge-Kutta")
+        saved, steps = (at.count(name) for name in ("saved", "steps"))
         outputs = np.full((len(times), self.outputs.result_size), np.nan)
-        outputs[:saved] = self._outputs(told, times[:saved], rows[:saved])
-        end = self._outputs(told, numbers[:1], state[None])[0]  # t is the first of the numbers
+        outputs[:saved] = self._outputs(told, at.times[:saved], at.rows[:saved])
+        end, t = self._outputs(told, at.t, at.y[None])[0], clock * float(at.t[0])
         del held
-        return Travelled(rows, outputs, saved, clock * float(numbers[0]), end, code == REACHED, code == WATCHED, steps)
+        return Travelled(at.rows, outputs, saved, t, end, code == REACHED, code == WATCHED, steps, tuple(methods))
 
-    @staticmethod
-    def _go_on(run: Callable[[], int], counts: np.ndarray, most: int) -> int:
-        """Chunk by chunk to the end, or for so many steps: between two of them Python answers Ctrl-C."""
-        chunk, steps, limit = FIRST, COUNTED.offset("steps"), COUNTED.offset("most")
-        while True:
-            counts[limit] = min(most, counts[steps] + chunk)
-            began = time.perf_counter()
-            code = run()
-            if code != TOO_MANY or counts[steps] >= most:
-                return code
-            chunk = paced(chunk, time.perf_counter() - began)
+    def _by_runge_kutta(
+        self, at: Integration, watch: tuple[int, int], told: tuple[Held, dict[str, int]], accuracy: Accuracy
+    ) -> int:
+        """The method of order 8 from where the integration stands."""
+        field, left = told[1]["field"], np.array([at.t[0], at.times[-1]])
+        at.numbers[NUMBERS.offset("h")] = self.codes.first_step(field, at.y, left, accuracy.tolerance)
+        work, integrate = np.empty(work_size(self.size)), self.codes.integrate
+        run = lambda *x: integrate(self.codes.address, field, *watch, *x, work.ctypes.data)  # noqa: E731
+        return at.go_on(run, accuracy.clipped)
 
     def along(
         self, rows: np.ndarray, times: np.ndarray, given: Sequence[Any], start: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given, NaN where they have no value."""
-        held, told = self._told(given, start, 1.0)
+        held, told = self._told(("field", "outputs"), given, start, 1.0)
         at = np.ascontiguousarray(times, float), np.ascontiguousarray(rows, float)
         found = self._along(told["field"], *at, self.size), self._outputs(told, *at)
         del held
@@ -185,30 +165,29 @@ class CompiledFlow:
             self.codes.along(told, *addresses, len(times[part]), self.size, width)
         return found
 
-    def _told(self, given: Sequence[Any], start: np.ndarray | None, clock: float) -> tuple[_Held, dict[str, int]]:
-        """Where it stands what each function is told, as long as what is returned with it is kept."""
-        held = _Held()
-        values = np.concatenate([np.zeros(self.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
-        shared = dict.fromkeys(FIELD.fields, 0)
-        if self.equations is not None:
-            shared |= self.equations.words(held, values, start)
-        functions = {"field": self.field, "outputs": self.outputs, "watch": self.watch}
-        shared = {**shared, "size": self.size, "clock": _bits(clock), "factor": _bits(1.0)}
-        turned = {**shared, "factor": _bits(clock)}
-        own = {name: turned if name == "field" else shared for name in functions}
-        if self.equations is not None and (written := self.equations.written) is not None:
+    def _values(self, given: Sequence[Any]) -> np.ndarray:
+        """(y, t, *given) flat, with room for y and t."""
+        return np.concatenate([np.zeros(self.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
+
+    def _told(
+        self, names: Sequence[str], given: Sequence[Any], start: np.ndarray | None, clock: float
+    ) -> tuple[Held, dict[str, int]]:
+        """Where it stands what each of the functions is told, as long as what is returned with it is kept."""
+        held, values, equations = Held(), self._values(given), self.equations
+        shared = dict.fromkeys(FIELD.fields, 0) | {"size": self.size, "clock": bits(clock), "factor": bits(1.0)}
+        if equations is not None:
+            shared |= equations.words(held, values, start)
+        own = dict.fromkeys(names, shared)
+        if "field" in names:
+            own["field"] = shared | {"factor": bits(clock)}
+        if "field" in names and equations is not None and (written := equations.written) is not None:
             arrays = np.concatenate([values, written.captured]), np.empty(written.result_size)
             told = dict(zip(("written_given", "written_result"), map(held.array, arrays), strict=True))
-            own["field"] = {**turned, **told, "written": written.address}
-        return held, {name: _told(held, code, own[name], values) for name, code in functions.items() if code}
+            own["field"] |= {**told, "written": written.address}
+        return held, {name: _told(held, code, own[name], values) for name in names if (code := getattr(self, name))}
 
 
-def _bits(x: float) -> int:
-    """A double among integers."""
-    return int(np.float64(x).view(np.int64))
-
-
-def _told(held: _Held, code: CompiledFunction, shared: dict[str, Any], values: np.ndarray) -> int:
+def _told(held: Held, code: CompiledFunction, shared: dict[str, Any], values: np.ndarray) -> int:
     """Where it stands what a field is told. values: (y, t, *given) flat."""
     given = np.concatenate([np.zeros(shared["unknowns"]), values, code.captured])
     return held.array(FIELD.pack(**{**shared, "function": code.address, "function_given": held.array(given)}))
@@ -268,12 +247,19 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     found = {name: compiled(getattr(functions, name)) for name in ("field", "outputs")}
     watch = None if functions.watch is None else compiled(functions.watch)
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
-    equations = None if unknowns is None else _equations(functions.field, unknowns, known, cache)
+    equations, plain = (None, None) if unknowns is None else _equations(functions.field, unknowns, known, cache)
+    plain = translated(functions.field, *examples) if unknowns is None else plain
     codes = _Codes(*(cache.load(text, plain=True) for text in (field(), loop())))
-    return CompiledFlow(np.size(y), found["field"], found["outputs"], watch, equations, codes)
+    return CompiledFlow(
+        np.size(y), found["field"], found["outputs"], watch, equations, codes, plain and taylor_method(plain, cache)
+    )
 
 
-def _equations(field: Callable, unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache) -> _Equations:
+def _equations(
+    field: Callable, unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache
+) -> tuple[_Equations, GraphFunction | None]:
+    """And the field with z eliminated, where z enters linearly."""
+
     def function(z, *given):
         value, matrix = value_and_jacobian(lambda x: unknowns.equations(x, *given), z)
         units = unknowns.units(matrix)
@@ -287,5 +273,6 @@ def _equations(field: Callable, unknowns: ImplicitPart, examples: Sequence[Any],
         raise Unsupported("equations", "they may jump with the unknowns")
     loop_, solver = (cache.load(text, plain=True) for text in (iteration(), pivoted_solver(None)))
     affine = proven.affine(everything, everything)
-    written = written_field(field, unknowns.equations, len(value), examples, cache) if affine else None
-    return _Equations(made.compiled(cache), unknowns, affine, written, loop_, solver)
+    plain = written_field(field, unknowns.equations, len(value), examples) if affine else None
+    written = plain and plain.compiled(cache)
+    return _Equations(made.compiled(cache), unknowns, affine, written, loop_, solver), plain
