@@ -249,7 +249,7 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
     equations, plain = (None, None) if unknowns is None else _equations(functions.field, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
-    codes = _Codes(*(cache.load(text, plain=False) for text in (field(), loop())))
+    codes = _Codes(*(cache.load(text, plain=True) for text in (field(), loop())))
     return CompiledFlow(
         np.size(y), found["field"], found["outputs"], watch, equations, codes, plain and taylor_method(plain, cache)
     )
@@ -271,7 +271,7 @@ def _equations(
     everything = range(len(value))
     if proven.judged(everything, everything):
         raise Unsupported("equations", "they may jump with the unknowns")
-    loop_, solver = (cache.load(text, plain=False) for text in (iteration(), pivoted_solver(None)))
+    loop_, solver = (cache.load(text, plain=True) for text in (iteration(), pivoted_solver(None)))
     affine = proven.affine(everything, everything)
     plain = written_field(field, unknowns.equations, len(value), examples) if affine else None
     written = plain and plain.compiled(cache)

@@ -57,7 +57,7 @@ class TaylorMethod:
 
     @functools.cached_property
     def _loop(self) -> Loaded:
-        return self.cache.load(taylor(), plain=False)
+        return self.cache.load(taylor(), plain=True)
 
     def go_on(self, at: Integration, watch: tuple[int, int], values: np.ndarray, clock: float, clipped: bool) -> int:
         """From where the integration stands, as far as the series goes. values: (y, t, *given) flat."""

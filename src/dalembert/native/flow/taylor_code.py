@@ -156,7 +156,7 @@ class _Taylor:
         beyond = c.let(f"fcmp oge double {ahead}, {bound}")
         end = c.select(beyond, bound, ahead)
         c.store(end, self.end)
-        h = c.select(beyond, c.minus(bound, t), h)
+        h = c.minus(end, t)  # far from t = 0 the sum is rounded: what has passed is the difference
         c.store(h, self.h)
         least = c.times(c.constant(TINY), c.absolute(t))
         enough, long = c.let(f"fcmp ogt double {h}, {least}"), c.name("long")
