@@ -23,7 +23,7 @@ from dalembert.native.llvm.jit import Loaded
 from dalembert.native.llvm.packing import Held, Packing, bits
 
 MOVING = ("x0", "x1")  # the state and the time
-WORTH = 5.5  # convolutions for every digit of the tolerance, up to which it is faster than the method of order 8
+WORTH = 6.0  # convolutions for every digit of the tolerance, up to which it is faster than the method of order 8
 FLAT = frozenset(["exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc"])
 LONG = 100  # convolutions from which the code is compiled without LLVM's whole program, in a quarter of the time
 
@@ -57,7 +57,7 @@ class TaylorMethod:
 
     @functools.cached_property
     def _loop(self) -> Loaded:
-        return self.cache.load(taylor(), plain=False)
+        return self.cache.load(taylor(), plain=True)
 
     def go_on(self, at: Integration, watch: tuple[int, int], values: np.ndarray, clock: float, clipped: bool) -> int:
         """From where the integration stands, as far as the series goes. values: (y, t, *given) flat."""

@@ -8,6 +8,7 @@ Source: Jorba and Zou, Experimental Mathematics 14 (2005) 99; p follows from the
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TINY, TOO_MANY, TOO_SMALL, WATCHED
 from dalembert.native.llvm.builder import Code, module
@@ -18,7 +19,7 @@ POINTS = 8  # of a step, where it is looked at along it
 GROWTH = 2.0  # of a step, at most
 DEFECT = 10.0  # of what is allowed: h |ẏ - f(y)| at the end of a step
 PART = 0.1  # of the tolerance: with it errors are those of the method of order 8
-ONE = 1023 << 52  # the bits of 1.0: those of x^(1/k) are a k-th of the way from there to those of x, to 6 %
+ONE = 1023 << 52  # the bits of 1.0
 
 # what the loop is told: functions and arrays by address
 TAYLOR = Packing.words("begin", "expand", "polynomial", "given", "kept", "slope", "rows", "work", "rate", "clock", "order",
@@ -40,7 +41,8 @@ def taylor() -> str:
 
 
 class _Taylor:
-    """Writes the loop. Slots: this h, the one that the coefficients propose, the end of the step, a norm."""
+    """Writes the loop. Slots: this h, the one that the coefficients propose, the end of the step; whether the growth of h
+    limits it, and whether the polynomial solves the equation."""
 
     def __init__(self) -> None:
         c = self.c = Code()
@@ -58,8 +60,8 @@ class _Taylor:
         self.steps, self.saved, self.most = (
             c.at("%counts", COUNTED.fields[name].offset) for name in ("steps", "saved", "most")
         )
-        self.h, self.natural, self.end, self.norm = (c.slot(x) for x in ("h", "natural", "end", "norm"))
-        self.capped = c.slot("capped", "i1")
+        self.h, self.natural, self.end = (c.slot(x) for x in ("h", "natural", "end"))
+        self.capped, self.solves = (c.slot(x, "i1") for x in ("capped", "solves"))
         self.new = self.to["given"]
 
     def text(self) -> str:
@@ -105,7 +107,7 @@ class _Taylor:
             c.store(c.times(self.clock, c.load(c.at(self.to["slope"], l))), c.at(first, l))
         c.line(f"call void {self.to['expand']}(ptr {self.to['kept']}, ptr {self.to['rows']}, ptr {self.to['work']}, "
                f"i64 {self.p}, double {self.clock})")  # fmt: skip
-        lengths = [self._length(c.let(f"sub i64 {self.p}, {back}")) for back in (0, 1)]
+        lengths = self._lengths([c.let(f"sub i64 {self.p}, {back}") for back in (0, 1)])
         h = c.select(c.compare("olt", *lengths), *lengths)
         good = c.both(*(c.compare("ogt", x, c.constant(0.0)) for x in lengths))
         long = c.name("long")
@@ -117,20 +119,31 @@ class _Taylor:
         c.store(c.select(free, h, most), self.natural)
         c.store(c.load(self.natural), self.h)
 
-    def _length(self, k: str) -> str:
-        """(tolerance (1 + |y|) / |y_k|)^(1/k) for the largest of these quotients; NaN if one is."""
+    def _lengths(self, orders: Sequence[str]) -> list[str]:
+        """(tolerance (1 + |y|) / |y_k|)^(1/k) for the largest of these quotients, of each order k; 0 if one is no number."""
         c = self.c
-        row = c.at(self.to["rows"], c.let(f"mul i64 {k}, {self.n}"))
-        c.store(c.constant(0.0), self.norm)
+        norms = [c.slot("norm") for _ in orders]
+        rows = [c.at(self.to["rows"], c.let(f"mul i64 {k}, {self.n}")) for k in orders]
+        for norm in norms:
+            c.store(c.constant(0.0), norm)
         with c.loop(0, self.n) as l:
-            size = c.plus(c.constant(1.0), c.absolute(c.load(c.at("%y", l))))
-            part = c.let(f"fdiv double {c.absolute(c.load(c.at(row, l)))}, {size}")
-            c.store(c.intrinsic("maximum", c.load(self.norm), part), self.norm)  # NaN if one is
-        ratio = c.let(f"fdiv double {c.times(self.tolerance, c.constant(PART))}, {c.load(self.norm)}")
+            over = c.let(f"fdiv double {c.constant(1.0)}, {self._size(l)}")
+            for row, norm in zip(rows, norms, strict=True):
+                part = c.times(over, c.absolute(c.load(c.at(row, l))))
+                c.store(c.intrinsic("maximum", c.load(norm), part), norm)  # NaN if one is
+        return [self._root(c.load(norm), k) for norm, k in zip(norms, orders, strict=True)]
+
+    def _size(self, l: str) -> str:
+        return self.c.plus(self.c.constant(1.0), self.c.absolute(self.c.load(self.c.at("%y", l))))
+
+    def _root(self, norm: str, k: str) -> str:
+        """(tolerance / norm)^(1/k), to 6 %: its bits are a k-th of the way from those of 1 to those of the number."""
+        c = self.c
+        ratio = c.let(f"fdiv double {c.times(self.tolerance, c.constant(PART))}, {norm}")
         bits = c.let(f"sub i64 {c.let(f'bitcast double {ratio} to i64')}, {ONE}")
         root = c.let(f"add i64 {c.let(f'sdiv i64 {bits}, {k}')}, {ONE}")
         found = c.let(f"bitcast i64 {root} to double")
-        return c.select(c.compare("olt", c.load(self.norm), c.constant(float("inf"))), found, c.constant(0.0))
+        return c.select(c.compare("olt", norm, c.constant(float("inf"))), found, c.constant(0.0))
 
     def _proposed(self) -> None:
         c = self.c
@@ -157,27 +170,35 @@ class _Taylor:
         the equation is looked at along the step where it has such functions, or where the coefficients set no limit.
         """
         c = self.c
-        h, t, end = c.load(self.h), c.load(self.t), c.load(self.end)
+        h, t = c.load(self.h), c.load(self.t)
         points = c.let(f"select i1 {c.load(self.capped, 'i1')}, i64 {POINTS}, i64 {self.points}")
+        c.store("true", self.solves, "i1")
+        c.fork(c.let(f"icmp eq i64 {points}, 1"), "at_end", "along", True)
+        c.label("along")
         part = c.let(f"fdiv double {h}, {c.let(f'sitofp i64 {points} to double')}")
-        c.store(c.constant(0.0), self.norm)
-        with c.loop(1, c.let(f"add i64 {points}, 1")) as i:
-            last = c.let(f"icmp eq i64 {i}, {points}")
-            passed = c.select(last, h, c.times(part, c.let(f"sitofp i64 {i} to double")))
-            self._polynomial(passed, self.new)
-            self._begun(c.select(last, end, c.plus(t, passed)))
-            with c.loop(0, self.n) as l:
-                rate = c.times(self.clock, c.load(c.at(self.to["slope"], l)))
-                defect = c.absolute(c.times(h, c.minus(rate, c.load(c.at(self.to["rate"], l)))))
-                size = c.plus(c.constant(1.0), c.absolute(c.load(c.at("%y", l))))
-                c.store(c.intrinsic("maximum", c.load(self.norm), c.let(f"fdiv double {defect}, {size}")), self.norm)
-        allowed = c.times(c.constant(DEFECT), c.plus(self.tolerance, c.constant(64 * 2.0**-52)))
-        c.fork(c.compare("ole", c.load(self.norm), allowed), "accept", "refuse", True)
+        with c.loop(1, points) as i:
+            passed = c.times(part, c.let(f"sitofp i64 {i} to double"))
+            self._looked_at(passed, c.plus(t, passed))
+        c.label("at_end")
+        self._looked_at(h, c.load(self.end))
+        c.fork(c.load(self.solves, "i1"), "accept", "refuse", True)
         c.label("refuse")
         half = c.times(c.constant(0.5), h)
         c.store(half, self.h)
         c.store(half, self.natural)
         c.go("propose")
+
+    def _looked_at(self, passed: str, t: str) -> None:
+        """Whether h |ẏ - f(y)| is small, too, where so much of the step has passed."""
+        c = self.c
+        self._polynomial(passed, self.new)
+        self._begun(t)
+        allowed = c.times(c.constant(DEFECT), c.plus(self.tolerance, c.constant(64 * 2.0**-52)))
+        with c.loop(0, self.n) as l:
+            rate = c.times(self.clock, c.load(c.at(self.to["slope"], l)))
+            defect = c.absolute(c.times(c.load(self.h), c.minus(rate, c.load(c.at(self.to["rate"], l)))))
+            small = c.compare("ole", defect, c.times(allowed, self._size(l)))
+            c.store(c.both(c.load(self.solves, "i1"), small), self.solves, "i1")
 
     def _polynomial(self, h: str, to: str) -> None:
         self.c.line(f"call void {self.to['polynomial']}(ptr {self.to['rows']}, i64 {self.p}, double {h}, ptr {to}, "
