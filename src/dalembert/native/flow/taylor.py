@@ -40,7 +40,11 @@ class TaylorMethod:
 
     def pays(self, tolerance: float) -> bool:
         """Whether it takes less time than the method of order 8: measured on the gallery and on chains of 3 to 6 rods."""
-        return len(self.known.convolutions) <= -WORTH * math.log10(tolerance)
+        return self._work <= -WORTH * math.log10(tolerance)
+
+    @functools.cached_property
+    def _work(self) -> int:
+        return len(self.known.convolutions)
 
     @functools.cached_property
     def hidden(self) -> bool:
@@ -53,17 +57,25 @@ class TaylorMethod:
 
     @functools.cached_property
     def _functions(self) -> Loaded:
-        return self.cache.load(self._code.text(), plain=len(self.known.convolutions) > LONG)
+        return self.cache.load(self._code.text(), plain=self._work > LONG)
 
     @functools.cached_property
     def _loop(self) -> Loaded:
         return self.cache.load(taylor(), plain=True)
 
-    def go_on(self, at: Integration, watch: tuple[int, int], values: np.ndarray, clock: float, clipped: bool) -> int:
-        """From where the integration stands, as far as the series goes. values: (y, t, *given) flat."""
-        held = Held()
-        told = self._told(held, values, clock, at.tolerance)
+    def go_on(self, at: Integration, watch: tuple[int, int], told: int, clipped: bool) -> int:
+        """From where the integration stands, as far as the series goes. told: of `over`."""
         return at.go_on(lambda *x: self._run(told, *watch, *x), clipped)
+
+    def over(self, values: np.ndarray, clock: float) -> SeriesArrays:
+        """The arrays of one run at a time. values: (y, t, *given) flat."""
+        whole, captured = np.zeros(self._layout.size), self.made.tracer.captured
+        whole[: len(values)] = values  # given comes first
+        whole[len(values) : len(values) + len(captured)] = captured
+        numbers = {"clock": bits(clock), "order": 0, "points": POINTS if self.hidden else 1}
+        return SeriesArrays(
+            whole, {name: field.offset for name, field in self._layout.fields.items()}, self._addresses | numbers
+        )
 
     @functools.cached_property
     def _run(self) -> Callable[..., int]:
@@ -81,15 +93,20 @@ class TaylorMethod:
     def _addresses(self) -> dict[str, int]:
         return {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
 
-    def _told(self, held: Held, values: np.ndarray, clock: float, tolerance: float) -> int:
-        """Where it stands what the loop is told."""
-        whole, captured = np.zeros(self._layout.size), self.made.tracer.captured
-        whole[: len(values)] = values  # given comes first
-        whole[len(values) : len(values) + len(captured)] = captured
-        first = held.array(whole)
-        arrays = {name: first + 8 * field.offset for name, field in self._layout.fields.items()}
-        numbers = {"clock": bits(clock), "order": order_for(tolerance), "points": POINTS if self.hidden else 1}
-        return held.array(TAYLOR.pack(**self._addresses, **arrays, **numbers))
+
+class SeriesArrays:
+    """What the loop is told. whole: all its arrays in one piece; offsets: where each begins; words: all else."""
+
+    def __init__(self, whole: np.ndarray, offsets: dict[str, int], words: dict[str, int]):
+        self._held = Held()
+        first = self._held.array(whole)
+        self._words = TAYLOR.pack(**{name: first + 8 * offset for name, offset in offsets.items()}, **words)
+        self._address, self._order = self._held.array(self._words), TAYLOR.offset("order")
+
+    def told(self, tolerance: float) -> int:
+        """Where it stands."""
+        self._words[self._order] = order_for(tolerance)
+        return self._address
 
 
 def taylor_method(made: GraphFunction, cache: Cache) -> TaylorMethod | None:
