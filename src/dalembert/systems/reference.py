@@ -79,9 +79,10 @@ def reference(
     backend: Literal["native", "diffrax"] | None = None,
     throw: bool = True,
 ) -> Reference:
-    """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by Dormand's and Prince's order 8.
+    """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by Taylor series or by Dormand's and Prince's order 8.
 
-    Constraints of order 0 and 1 hold through their derivatives only, so they drift; the drift is reported, not removed.
+    A Taylor series is taken where the equations have one and it is short enough to be the faster of the two at this
+    tolerance; `method` of the result says which it was. Constraints of order 0 and 1 hold through their derivatives only, so they drift; the drift is reported, not removed.
 
     Args:
         system: a System.
@@ -91,8 +92,8 @@ def reference(
         tolerance: relative and absolute, local.
         max_steps: of the integrator, at most.
         solver: one of diffrax, which is then the backend.
-        backend: "native", DOP853 in machine code, the default on CPUs, with one warning and diffrax where a function cannot
-            be translated; "diffrax", its Dopri8, which also runs inside jit, vmap, grad and for over 24 unknowns (a, λ).
+        backend: "native", machine code, the default on CPUs, with one warning and diffrax where a function cannot be
+            translated; "diffrax", its Dopri8, which also runs inside jit, vmap, grad and for over 24 unknowns (a, λ).
         throw: raise where the integration fails; False returns what was reached, with succeeded false.
 
     Returns:
