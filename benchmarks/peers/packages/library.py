@@ -1,4 +1,4 @@
-"""dalembert: `simulate` in machine code, by the orders that a problem names, and `reference`, the flow by Taylor series or order 8."""
+"""dalembert: `simulate` in machine code, by the orders that a problem names, and `reference`, the continuous flow."""
 
 from __future__ import annotations
 

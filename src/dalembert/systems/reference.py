@@ -79,10 +79,11 @@ def reference(
     backend: Literal["native", "diffrax"] | None = None,
     throw: bool = True,
 ) -> Reference:
-    """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by Taylor series or by Dormand's and Prince's order 8.
+    """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by Taylor series or at order 8.
 
-    A Taylor series is taken where the equations have one and it is short enough to be the faster of the two at this
-    tolerance; `method` of the result says which it was. Constraints of order 0 and 1 hold through their derivatives only, so they drift; the drift is reported, not removed.
+    A series is taken where the equations have one and it is the faster of the two at this tolerance; `method` of the
+    result says which it was. Constraints of order 0 and 1 hold through their derivatives only, so they drift; the drift is
+    reported, not removed.
 
     Args:
         system: a System.
@@ -103,6 +104,9 @@ def reference(
         RuntimeError: the integration fails, and throw is true; the message has the time reached.
         ValueError: as `simulate` for bad data, InconsistentDataError and RankDeficientError among them.
         TypeError: an argument is of the wrong type.
+
+    Source: the series, Jorba and Zou, Experimental Mathematics 14 (2005) 99, with the order 1 - 0.65 log(tolerance) in
+    place of theirs; order 8, Dormand and Prince, in Hairer, Norsett, Wanner, Solving Ordinary Differential Equations I, II.5.
 
     Example:
         >>> truth = da.reference(pendulum, [1.0], [0.0], [0.0, 1.0, 2.0])
