@@ -106,7 +106,7 @@ def reference(
         TypeError: an argument is of the wrong type.
 
     Source: the series, Jorba and Zou, Experimental Mathematics 14 (2005) 99, with the order 1 - 0.65 log(tolerance) in
-    place of theirs; order 8, Dormand and Prince, in Hairer, Norsett, Wanner, Solving Ordinary Differential Equations I, II.5.
+    place of theirs; order 8, Dormand and Prince, Hairer, Norsett, Wanner, Solving Ordinary Differential Equations I, II.5.
 
     Example:
         >>> truth = da.reference(pendulum, [1.0], [0.0], [0.0, 1.0, 2.0])
