@@ -38,7 +38,7 @@ class TaylorMethod:
     cache: Cache
 
     def pays(self, tolerance: float) -> bool:
-"""Whether it takes less time than the method of order 8: with at most d² convolutions for d digits of the tolerance,
+        """Whether it takes less time than the method of order 8: with at most d² convolutions for d digits of the tolerance,
         as measured on the gallery and on chains of 3 to 7 rods."""
         return self._work <= math.log10(tolerance) ** 2
 
