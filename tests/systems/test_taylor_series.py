@@ -63,7 +63,7 @@ def test_every_operation_has_the_coefficients_of_its_series(monkeypatch):
         return told(self, held, *given)
 
     monkeypatch.setattr(TaylorMethod, "_told", caught)
-    found = flow.run(np.zeros(len(OPERATIONS)), np.array([at, at + 1e-3]), (), Accuracy(1e-12, 1))
+    found = flow.run(np.zeros(len(OPERATIONS)), np.array([at, at + 1e-3]), flow.over(()), Accuracy(1e-12, 1))
     assert found.methods == ("Taylor series",)
     ((method, held),) = kept
     coefficients = method._layout.unpack(held._arrays[-2])["rows"].reshape(-1, len(OPERATIONS))[1:20]
@@ -130,7 +130,7 @@ def test_where_the_elimination_does_not_hold_the_other_method_goes_on():
     exact = lambda t: 0.5 * np.log(4.0 - (t - 1.0) ** 2)  # noqa: E731
     for start, methods in ((0.0, ("Taylor series", "Runge-Kutta")), (1.0, ("Runge-Kutta",))):
         t = np.linspace(start, 2.0, 3)
-        found = flow.run(np.array([exact(start)]), t, (), Accuracy(1e-10, 10**4, clipped=True))
+        found = flow.run(np.array([exact(start)]), t, flow.over(()), Accuracy(1e-10, 10**4, clipped=True))
         assert found.reached
         assert found.methods == methods
         np.testing.assert_allclose(found.rows[:, 0], exact(t), atol=1e-9)

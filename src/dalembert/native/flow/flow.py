@@ -123,7 +123,7 @@ class CompiledFlow:
         code, methods = NO_SERIES, []
         if self.taylor is not None and self.taylor.pays(accuracy.tolerance):
             clipped = accuracy.clipped and self.watch is not None  # only a watch has to see every time
-            code = self.taylor.go_on(at, watch, arrays.series(accuracy.tolerance), clipped)
+            code = self.taylor.go_on(at, watch, arrays.series(self.taylor, accuracy.tolerance), clipped)
             methods += ["Taylor series"] if at.t[0] > at.times[0] else []
         if code == NO_SERIES:
             code = self._by_runge_kutta(at, watch, arrays.told("field"), accuracy)
@@ -184,10 +184,10 @@ class FlowArrays:
         found = self._told.get(name)
         return self._tell(name) if found is None else found
 
-    def series(self, tolerance: float) -> int:
+    def series(self, method: TaylorMethod, tolerance: float) -> int:
         """Where it stands what the Taylor series is told."""
-        if self._series is None and self._flow.taylor is not None:
-            self._series = self._flow.taylor.over(self._values, self.clock)
+        if self._series is None:
+            self._series = method.over(self._values, self.clock)
         return self._series.told(tolerance)
 
     def _tell(self, name: str) -> int:

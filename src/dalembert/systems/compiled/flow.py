@@ -38,7 +38,7 @@ class SystemFlow:
     of its own, which the next one uses again."""
 
     def __init__(self, code: CompiledFlow, leaves: list):
-        self.code, self._leaves = code, leaves
+        self.code, self.leaves = code, leaves
         self._free: dict[float, list[FlowArrays]] = {1.0: [], -1.0: []}
 
     def run(self, y, times, accuracy: Accuracy, start: np.ndarray | None = None) -> Travelled:
@@ -46,18 +46,18 @@ class SystemFlow:
         times = np.asarray(times)
         clock = 1.0 if times[-1] > times[0] else -1.0
         if start is not None:
-            return self.code.run(np.asarray(y), times, self.code.over(self._leaves, clock, start), accuracy)
+            return self.code.run(np.asarray(y), times, self.code.over(self.leaves, clock, start), accuracy)
         try:
             arrays = self._free[clock].pop()
         except IndexError:
-            arrays = self.code.over(self._leaves, clock)
+            arrays = self.code.over(self.leaves, clock)
         found = self.code.run(np.asarray(y), times, arrays, accuracy)
         self._free[clock].append(arrays)
         return found
 
     def along(self, rows, times, start: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given."""
-        return self.code.along(np.asarray(rows), np.asarray(times), self.code.over(self._leaves, start=start))
+        return self.code.along(np.asarray(rows), np.asarray(times), self.code.over(self.leaves, start=start))
 
 
 def flow_of(
