@@ -73,9 +73,8 @@ class TaylorMethod:
         whole[: len(values)] = values  # given comes first
         whole[len(values) : len(values) + len(captured)] = captured
         numbers = {"clock": bits(clock), "order": 0, "points": POINTS if self.hidden else 1}
-        return SeriesArrays(
-            whole, {name: field.offset for name, field in self._layout.fields.items()}, self._addresses | numbers
-        )
+        functions = {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
+        return SeriesArrays(self._layout, whole, functions | numbers)
 
     @functools.cached_property
     def _run(self) -> Callable[..., int]:
@@ -89,18 +88,15 @@ class TaylorMethod:
         return Packing.of({"given": given, "kept": len(code.kept), "slope": n + 1, "rows": ORDERS * n,
                            "work": code.work_size, "rate": n})  # fmt: skip
 
-    @functools.cached_property
-    def _addresses(self) -> dict[str, int]:
-        return {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
-
 
 class SeriesArrays:
-    """What the loop is told. whole: all its arrays in one piece; offsets: where each begins; words: all else."""
+    """What the loop is told. whole: all its arrays in one piece; parts: each of them; words: all else."""
 
-    def __init__(self, whole: np.ndarray, offsets: dict[str, int], words: dict[str, int]):
-        self._held = Held()
+    def __init__(self, layout: Packing, whole: np.ndarray, words: dict[str, int]):
+        self._held, self.parts = Held(), layout.unpack(whole)
         first = self._held.array(whole)
-        self._words = TAYLOR.pack(**{name: first + 8 * offset for name, offset in offsets.items()}, **words)
+        arrays = {name: first + 8 * field.offset for name, field in layout.fields.items()}
+        self._words = TAYLOR.pack(**arrays, **words)
         self._address, self._order = self._held.array(self._words), TAYLOR.offset("order")
 
     def told(self, tolerance: float) -> int:
