@@ -175,7 +175,7 @@ class Path(Described, Lazy):
         return f"{apart[:-1].min(initial=apart[0]):g} to {apart.max():g}"
 
     def _rate(self) -> str:
-        time = abs(float(self.h)) * int(self.steps_done)
+        time = abs(float(self.t[-1]) - float(self.t[0])) if int(self.steps_done) else 0.0
         return (
             f", {int(self.statistics.crossings) / time:.3g} per unit of time" if self.statistics.crossings and time else ""
         )
