@@ -115,7 +115,7 @@ def test_a_run_without_a_step_has_the_nodes_before_it_that_are_saved():
     options = {"h": 0.05, "steps": 7, "save_every": 3, "scheme": da.Scheme("nodes"), "domain": lambda q, v, p: q[0] < 1.0}
     batch = da.ensemble(PLAIN, [[0.0, 0.0], [0.99, 0.0]], [1.0, 0.0], parameters={"k": [0.1, 0.2]}, **options)
     single = da.simulate(PLAIN.replace(k=0.2), [0.99, 0.0], [1.0, 0.0], throw=False, **options)
-    assert single.steps == 0 and batch[0].steps == 6
+    assert (single.steps, batch[0].steps) == (0, 6)
     for name in ARRAYS:
         assert getattr(batch[1], name).shape == getattr(single, name).shape
     np.testing.assert_allclose(batch[1].q, single.q, atol=1e-15)
@@ -126,7 +126,7 @@ def test_a_run_with_no_step_to_make_ends_with_its_last_node(backend):
     system = da.DiscreteSystem(lambda a, b: 0.5 * (b - a) @ (b - a) / 0.1 - 0.1 * jnp.cos(0.5 * (a + b)).sum())
     nodes, options = [[0.0], [0.01]], {"h": 0.1, "steps": 1, "save_every": 3, "backend": backend}
     for path in (da.simulate(system, nodes=nodes, **options), da.ensemble(system, nodes=[nodes, nodes], **options)[1]):
-        assert path.outcome is Outcome.SUCCESS and path.steps == 0
+        assert (path.outcome, path.steps) == (Outcome.SUCCESS, 0)
         np.testing.assert_array_equal(path.t, [0.0, 0.1])
         np.testing.assert_array_equal(path.q, nodes)
         np.testing.assert_allclose(path.v, [[0.1]])

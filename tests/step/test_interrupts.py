@@ -110,10 +110,11 @@ def test_a_reference_is_broken_off(monkeypatch, method):
             press(0, 0)
         return paced(chunk, seconds)
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(flow, "paced", pressed)
+    monkeypatch.setattr(flow, "paced", pressed)
+    with pytest.raises(KeyboardInterrupt):
         da.reference(entry.system, entry.q0, entry.v0, np.array([0.0, 1e9]), tolerance=1e-6)
     assert len(chunks) == 3
+    monkeypatch.setattr(flow, "paced", paced)
     kepler = da.System(lambda q, v: 0.5 * v @ v + 1 / jnp.sqrt(q @ q))
     close = lambda: da.reference(kepler, [1.0, 0.0], [0.0, 0.05], [0.0, 2.0, 3.5], tolerance=1e-9)  # noqa: E731
     whole = close()

@@ -343,4 +343,4 @@ def test_runs_with_no_step_to_make_are_stored(tmp_path):
     for i, own in enumerate(nodes):
         run = study.sel(nodes=i)
         np.testing.assert_array_equal(run.q, own)
-        assert run.steps == 0 and len(run.t_multipliers) == 0
+        assert (run.steps, len(run.t_multipliers)) == (0, 0)
