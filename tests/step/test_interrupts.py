@@ -35,7 +35,7 @@ def test_a_run_without_end_ends_with_its_path(backend):
     assert isinstance(error.value, da.Interrupted)
     assert path.outcome is da.Outcome.INTERRUPTED
     assert int(path.statistics.failed_step) == -1
-    assert "by Ctrl-C" in path.describe()
+    assert "Ctrl-C ended it" in path.describe()
     again = run(path.steps, save_every=1000, backend=backend)
     assert np.array_equal(path.q, again.q)
     assert np.array_equal(path.t, again.t)
