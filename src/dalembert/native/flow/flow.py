@@ -15,9 +15,9 @@ from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
 from dalembert.native.flow.field_code import FIELD, field
 from dalembert.native.flow.integration import Accuracy, Integration
-from dalembert.native.flow.loop_code import NUMBERS, REACHED, WATCHED, loop, work_size
+from dalembert.native.flow.loop_code import loop, work_size
+from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, WATCHED
 from dalembert.native.flow.taylor import TaylorMethod, taylor_method
-from dalembert.native.flow.taylor_code import NO_SERIES
 from dalembert.native.flow.written import written_field
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dalembert.native.chunks import FIRST, paced
-from dalembert.native.flow.loop_code import COUNTED, NUMBERS, TOO_MANY
+from dalembert.native.flow.step_loop import COUNTED, NUMBERS, TOO_MANY
 
 SHARE = 0.1  # of the whole, as if it had been the step before: it limits the first
 
