@@ -130,7 +130,8 @@ class CompiledFlow:
         saved, steps = (at.count(name) for name in ("saved", "steps"))
         outputs = np.full((len(times), self.outputs.result_size), np.nan)
         outputs[:saved] = self._outputs(told, at.times[:saved], at.rows[:saved])
-        end, t = self._outputs(told, at.t, at.y[None])[0], clock * float(at.t[0])
+        end = outputs[-1] if code == REACHED else self._outputs(told, at.t, at.y[None])[0]
+        t = clock * float(at.t[0])
         del held
         return Travelled(at.rows, outputs, saved, t, end, code == REACHED, code == WATCHED, steps, tuple(methods))
 
@@ -161,7 +162,7 @@ class CompiledFlow:
         found = np.empty((len(times), width))
         for i in range(0, len(times), ROWS):  # Ctrl-C is answered between two calls
             part = slice(i, i + ROWS)
-            addresses = (x[part].ctypes.data for x in (times, rows, found))
+            addresses = (x[part].__array_interface__["data"][0] for x in (times, rows, found))
             self.codes.along(told, *addresses, len(times[part]), self.size, width)
         return found
 

@@ -77,10 +77,6 @@ class TaylorMethod:
         return Packing.of({"given": given, "kept": len(code.kept), "slope": n + 1, "rows": ORDERS * n,
                            "work": code.work_size, "rate": n})  # fmt: skip
 
-    @functools.cached_property
-    def _addresses(self) -> dict[str, int]:
-        return {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
-
     def _told(self, held: Held, values: np.ndarray, clock: float, tolerance: float) -> int:
         """Where it stands what the loop is told."""
         whole, captured = np.zeros(self._layout.size), self.made.tracer.captured
@@ -89,7 +85,8 @@ class TaylorMethod:
         first = held.array(whole)
         arrays = {name: first + 8 * field.offset for name, field in self._layout.fields.items()}
         numbers = {"clock": bits(clock), "order": order_for(tolerance), "points": POINTS if self.hidden else 1}
-        return held.array(TAYLOR.pack(**self._addresses, **arrays, **numbers))
+        functions = {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
+        return held.array(TAYLOR.pack(**functions, **arrays, **numbers))
 
 
 def taylor_method(made: GraphFunction, cache: Cache) -> TaylorMethod | None:
