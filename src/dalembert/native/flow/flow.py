@@ -17,7 +17,7 @@ from dalembert.native.flow.field_code import FIELD, field
 from dalembert.native.flow.integration import Accuracy, Integration
 from dalembert.native.flow.loop_code import loop, work_size
 from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, WATCHED
-from dalembert.native.flow.taylor import TaylorMethod, taylor_method
+from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method
 from dalembert.native.flow.written import written_field
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
@@ -101,7 +101,7 @@ class _Equations:
 
 @dataclasses.dataclass(frozen=True)
 class CompiledFlow:
-    """An equation of N components as machine code. Every run has arrays of its own, so that it is safe under threads."""
+    """An equation of N components as machine code."""
 
     size: int
     field: CompiledFunction
@@ -111,52 +111,48 @@ class CompiledFlow:
     codes: _Codes
     taylor: TaylorMethod | None
 
-    def run(
-        self, y: np.ndarray, times: np.ndarray, given: Sequence[Any], accuracy: Accuracy, start: np.ndarray | None = None
-    ) -> Travelled:
-        """From y at times[0] to the last of the times, which increase or decrease; start: of z, if it is another one."""
-        clock = 1.0 if times[-1] > times[0] else -1.0
-        held, told = self._told(("outputs", "watch"), given, start, clock)
+    def over(self, given: Sequence[Any], clock: float = 1.0, start: np.ndarray | None = None) -> FlowArrays:
+        """The arrays of one run at a time. clock: -1.0 where time decreases; start: of z, if it is another one."""
+        return FlowArrays(self, given, clock, start)
+
+    def run(self, y: np.ndarray, times: np.ndarray, arrays: FlowArrays, accuracy: Accuracy) -> Travelled:
+        """From y at times[0] to the last of the times, which increase or decrease."""
+        clock = arrays.clock
         at = Integration.at(np.asarray(y, float), np.ascontiguousarray(clock * np.asarray(times, float)), accuracy)
-        watch = (self.codes.address, told["watch"]) if "watch" in told else (0, 0)
+        watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
         code, methods = NO_SERIES, []
         if self.taylor is not None and self.taylor.pays(accuracy.tolerance):
             clipped = accuracy.clipped and self.watch is not None  # only a watch has to see every time
-            code = self.taylor.go_on(at, watch, self._values(given), clock, clipped)
+            code = self.taylor.go_on(at, watch, arrays.series(self.taylor, accuracy.tolerance), clipped)
             methods += ["Taylor series"] if at.t[0] > at.times[0] else []
         if code == NO_SERIES:
-            code = self._by_runge_kutta(at, watch, self._told(("field",), given, start, clock), accuracy)
+            code = self._by_runge_kutta(at, watch, arrays.told("field"), accuracy)
             methods.append("Runge-Kutta")
         saved, steps = (at.count(name) for name in ("saved", "steps"))
-        outputs = np.full((len(times), self.outputs.result_size), np.nan)
-        outputs[:saved] = self._outputs(told, at.times[:saved], at.rows[:saved])
-        end = outputs[-1] if code == REACHED else self._outputs(told, at.t, at.y[None])[0]
+        outputs = self._outputs(arrays, at.times[:saved], at.rows[:saved])
+        if saved < len(times):
+            rest = np.full((len(times) - saved, self.outputs.result_size), np.nan)
+            end, outputs = self._outputs(arrays, at.t, at.y[None])[0], np.concatenate([outputs, rest])
+        else:
+            end = outputs[-1]
         t = clock * float(at.t[0])
-        del held
         return Travelled(at.rows, outputs, saved, t, end, code == REACHED, code == WATCHED, steps, tuple(methods))
 
-    def _by_runge_kutta(
-        self, at: Integration, watch: tuple[int, int], told: tuple[Held, dict[str, int]], accuracy: Accuracy
-    ) -> int:
+    def _by_runge_kutta(self, at: Integration, watch: tuple[int, int], told: int, accuracy: Accuracy) -> int:
         """The method of order 8 from where the integration stands."""
-        field, left = told[1]["field"], np.array([at.t[0], at.times[-1]])
-        at.numbers[NUMBERS.offset("h")] = self.codes.first_step(field, at.y, left, accuracy.tolerance)
+        left = np.array([at.t[0], at.times[-1]])
+        at.numbers[NUMBERS.offset("h")] = self.codes.first_step(told, at.y, left, accuracy.tolerance)
         work, integrate = np.empty(work_size(self.size)), self.codes.integrate
-        run = lambda *x: integrate(self.codes.address, field, *watch, *x, work.ctypes.data)  # noqa: E731
+        run = lambda *x: integrate(self.codes.address, told, *watch, *x, work.ctypes.data)  # noqa: E731
         return at.go_on(run, accuracy.clipped)
 
-    def along(
-        self, rows: np.ndarray, times: np.ndarray, given: Sequence[Any], start: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def along(self, rows: np.ndarray, times: np.ndarray, arrays: FlowArrays) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given, NaN where they have no value."""
-        held, told = self._told(("field", "outputs"), given, start, 1.0)
         at = np.ascontiguousarray(times, float), np.ascontiguousarray(rows, float)
-        found = self._along(told["field"], *at, self.size), self._outputs(told, *at)
-        del held
-        return found
+        return self._along(arrays.told("field"), *at, self.size), self._outputs(arrays, *at)
 
-    def _outputs(self, told: dict[str, int], times: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return self._along(told["outputs"], times, rows, self.outputs.result_size)
+    def _outputs(self, arrays: FlowArrays, times: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return self._along(arrays.told("outputs"), times, rows, self.outputs.result_size)
 
     def _along(self, told: int, times: np.ndarray, rows: np.ndarray, width: int) -> np.ndarray:
         found = np.empty((len(times), width))
@@ -166,32 +162,47 @@ class CompiledFlow:
             self.codes.along(told, *addresses, len(times[part]), self.size, width)
         return found
 
-    def _values(self, given: Sequence[Any]) -> np.ndarray:
-        """(y, t, *given) flat, with room for y and t."""
-        return np.concatenate([np.zeros(self.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
 
-    def _told(
-        self, names: Sequence[str], given: Sequence[Any], start: np.ndarray | None, clock: float
-    ) -> tuple[Held, dict[str, int]]:
-        """Where it stands what each of the functions is told, as long as what is returned with it is kept."""
-        held, values, equations = Held(), self._values(given), self.equations
-        shared = dict.fromkeys(FIELD.fields, 0) | {"size": self.size, "clock": bits(clock), "factor": bits(1.0)}
-        if equations is not None:
-            shared |= equations.words(held, values, start)
-        own = dict.fromkeys(names, shared)
-        if "field" in names:
-            own["field"] = shared | {"factor": bits(clock)}
-        if "field" in names and equations is not None and (written := equations.written) is not None:
+class FlowArrays:
+    """What the functions of a flow are told, for one run at a time, so that runs are safe under threads.
+
+    clock: the direction of time. given: the arrays of the functions.
+    """
+
+    def __init__(self, flow: CompiledFlow, given: Sequence[Any], clock: float, start: np.ndarray | None):
+        self.clock, self._flow, self._held = clock, flow, Held()
+        self._told: dict[str, int] = {}
+        self._series: SeriesArrays | None = None
+        # (y, t, *given) flat, with room for y and t
+        self._values = np.concatenate([np.zeros(flow.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
+        self._shared = dict.fromkeys(FIELD.fields, 0) | {"size": flow.size, "clock": bits(clock), "factor": bits(1.0)}
+        if flow.equations is not None:
+            self._shared |= flow.equations.words(self._held, self._values, start)
+
+    def told(self, name: str) -> int:
+        """Where it stands what the function of this name is told."""
+        found = self._told.get(name)
+        return self._tell(name) if found is None else found
+
+    def series(self, method: TaylorMethod, tolerance: float) -> int:
+        """Where it stands what the Taylor series is told."""
+        if self._series is None:
+            self._series = method.over(self._values, self.clock)
+        return self._series.told(tolerance)
+
+    def _tell(self, name: str) -> int:
+        own, values, equations = self._shared, self._values, self._flow.equations
+        code: CompiledFunction = getattr(self._flow, name)
+        if name == "field":
+            own = own | {"factor": bits(self.clock)}
+        if name == "field" and equations is not None and (written := equations.written) is not None:
             arrays = np.concatenate([values, written.captured]), np.empty(written.result_size)
-            told = dict(zip(("written_given", "written_result"), map(held.array, arrays), strict=True))
-            own["field"] |= {**told, "written": written.address}
-        return held, {name: _told(held, code, own[name], values) for name in names if (code := getattr(self, name))}
-
-
-def _told(held: Held, code: CompiledFunction, shared: dict[str, Any], values: np.ndarray) -> int:
-    """Where it stands what a field is told. values: (y, t, *given) flat."""
-    given = np.concatenate([np.zeros(shared["unknowns"]), values, code.captured])
-    return held.array(FIELD.pack(**{**shared, "function": code.address, "function_given": held.array(given)}))
+            own |= dict(zip(("written_given", "written_result"), map(self._held.array, arrays), strict=True))
+            own |= {"written": written.address}
+        given = np.concatenate([np.zeros(own["unknowns"]), values, code.captured])
+        words = own | {"function": code.address, "function_given": self._held.array(given)}
+        self._told[name] = found = self._held.array(FIELD.pack(**words))
+        return found
 
 
 @dataclasses.dataclass(frozen=True)

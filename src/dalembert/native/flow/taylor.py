@@ -43,7 +43,11 @@ class TaylorMethod:
     def pays(self, tolerance: float) -> bool:
         """Whether it takes less time than the method of order 8: with at most d² convolutions for d digits of the tolerance,
         as measured on the gallery and on chains of 3 to 7 rods."""
-        return len(self.known.convolutions) <= math.log10(tolerance) ** 2
+        return self._work <= math.log10(tolerance) ** 2
+
+    @functools.cached_property
+    def _work(self) -> int:
+        return len(self.known.convolutions)
 
     @functools.cached_property
     def hidden(self) -> bool:
@@ -57,17 +61,24 @@ class TaylorMethod:
 
     @functools.cached_property
     def _functions(self) -> Loaded:
-        return self.cache.load(self._code.text(), plain=len(self.known.convolutions) > LONG)
+        return self.cache.load(self._code.text(), plain=self._work > LONG)
 
     @functools.cached_property
     def _loop(self) -> Loaded:
         return self.cache.load(taylor(), plain=True)
 
-    def go_on(self, at: Integration, watch: tuple[int, int], values: np.ndarray, clock: float, clipped: bool) -> int:
-        """From where the integration stands, as far as the series goes. values: (y, t, *given) flat."""
-        held = Held()
-        told = self._told(held, values, clock, at.tolerance)
+    def go_on(self, at: Integration, watch: tuple[int, int], told: int, clipped: bool) -> int:
+        """From where the integration stands, as far as the series goes. told: of `over`."""
         return at.go_on(lambda *x: self._run(told, *watch, *x), clipped)
+
+    def over(self, values: np.ndarray, clock: float) -> SeriesArrays:
+        """The arrays of one run at a time. values: (y, t, *given) flat."""
+        whole, captured = np.zeros(self._layout.size), self.made.tracer.captured
+        whole[: len(values)] = values  # given comes first
+        whole[len(values) : len(values) + len(captured)] = captured
+        numbers = {"clock": bits(clock), "order": 0, "points": POINTS if self.hidden else 1}
+        functions = {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
+        return SeriesArrays(self._layout, whole, functions | numbers)
 
     @functools.cached_property
     def _run(self) -> Callable[..., int]:
@@ -81,16 +92,21 @@ class TaylorMethod:
         return Packing.of({"given": given, "kept": len(code.kept), "slope": n + 1, "rows": ORDERS * n,
                            "work": code.work_size, "rate": n})  # fmt: skip
 
-    def _told(self, held: Held, values: np.ndarray, clock: float, tolerance: float) -> int:
-        """Where it stands what the loop is told."""
-        whole, captured = np.zeros(self._layout.size), self.made.tracer.captured
-        whole[: len(values)] = values  # given comes first
-        whole[len(values) : len(values) + len(captured)] = captured
-        first = held.array(whole)
-        arrays = {name: first + 8 * field.offset for name, field in self._layout.fields.items()}
-        numbers = {"clock": bits(clock), "order": order_for(tolerance), "points": POINTS if self.hidden else 1}
-        functions = {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
-        return held.array(TAYLOR.pack(**functions, **arrays, **numbers))
+
+class SeriesArrays:
+    """What the loop is told. whole: all its arrays in one piece; parts: each of them; words: all else."""
+
+    def __init__(self, layout: Packing, whole: np.ndarray, words: dict[str, int]):
+        self._held, self.parts = Held(), layout.unpack(whole)
+        first = self._held.array(whole)
+        arrays = {name: first + 8 * field.offset for name, field in layout.fields.items()}
+        self._words = TAYLOR.pack(**arrays, **words)
+        self._address, self._order = self._held.array(self._words), TAYLOR.offset("order")
+
+    def told(self, tolerance: float) -> int:
+        """Where it stands."""
+        self._words[self._order] = order_for(tolerance)
+        return self._address
 
 
 def taylor_method(made: GraphFunction, cache: Cache) -> TaylorMethod | None:
