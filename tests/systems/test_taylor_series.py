@@ -149,6 +149,16 @@ def test_threads_that_want_the_first_series_at_once_all_have_it():
     assert len({x.rows.tobytes() for x in found}) == 1
 
 
+def test_a_run_that_ends_in_infinite_numbers_leaves_nothing_to_the_next():
+    """Which has the same arrays: the same bits as before, by the same method."""
+    system = da.System(lambda q, v: 0.5 * v @ v + 2.0 * q[0] ** 3)
+    run = lambda q: da.reference(system, [q], [2.0], [0.0, 0.3], throw=False)  # noqa: E731
+    before, failed, after = run(1.0), run(1e200), run(1.0)
+    assert not bool(failed.succeeded)
+    assert after.method == before.method == "Taylor series"
+    np.testing.assert_array_equal(after.q, before.q)
+
+
 def test_a_chart_is_left_where_it_is_worn():
     """Few times are asked for, and steps are as long as they can be: a worn chart is seen at the next time all the same."""
     blade = da.System(lambda q, v: 0.5 * v @ v, da.Nonholonomic(lambda q, v: jnp.sin(q[2]) * v[0] - jnp.cos(q[2]) * v[1]))
