@@ -153,8 +153,7 @@ def test_a_run_that_ends_in_infinite_numbers_leaves_nothing_to_the_next():
     """In the same arrays: the same bits as before, by the same method."""
     flow, t = flow_of(lambda y, t: jnp.stack([y[1], 6.0 * y[0] ** 2]), 2), np.array([0.0, 0.3])
     arrays = flow.over(())
-    with np.errstate(all="ignore"):
-        runs = [flow.run(np.array([q, 2.0]), t, arrays, Accuracy(1e-10, 1000)) for q in (1.0, 1e160, 1.0)]
+    runs = [flow.run(np.array([1.0, v]), t, arrays, Accuracy(1e-10, 1000)) for v in (2.0, np.inf, 2.0)]
     before, failed, after = runs
     assert not failed.reached
     assert after.methods == before.methods == ("Taylor series",)
