@@ -45,6 +45,7 @@ class Path(Described, Lazy):
         t_feedback: times of a sampled law.
         feedback: the held generalised forces of a sampled law, at t_feedback.
         reduced: the value of the reducer.
+        h_last: of steps that vary in length the last one, to all its digits, which `t` does not have; None where all are h.
         levels: level of v and of the multipliers: "node" (the times of q), "mid" (half way between two nodes) or "interior"
             (nodes without the first and the last).
         provenance: everything needed to run again; None where the run was traced.
@@ -69,6 +70,7 @@ class Path(Described, Lazy):
     t_feedback: Float[Array, "steps"] | None = None
     feedback: Float[Array, "steps n"] | None = None
     reduced: object = None
+    h_last: Float[Array, ""] | None = None
     levels: tuple[str, str] = eqx.field(static=True, default=("node", "mid"))
     provenance: Provenance | None = eqx.field(static=True, default=None)
 

@@ -20,7 +20,7 @@ class Statistics(Lazy):
         turns: number of steps in which the velocity turned by more than a right angle, two in an oscillation of one
             coordinate.
         leaps: number of steps over which the determinant of their equations changed its size more than threefold, -1 if not
-            counted.
+            counted; of steps that vary in length, those at whose end their density was off the wanted one by a quarter.
         failed_step: of the step that could not be solved, -1 if there is none.
         failed_time: its time, nan if there is none.
         failed_residual: its residual, nan if there is none.
