@@ -87,8 +87,6 @@ class RunOptions:
             raise ValueError(
                 "feedback, h: a sampled law is held over steps of one length; with Varying give the law as forces"
             )
-        if self.until is not None and self.reduce is not None:
-            raise ValueError("reduce, until: the last step goes behind the end and back to it; a reducer takes steps=")
 
     @property
     def grid(self) -> Grid:

@@ -27,6 +27,7 @@ from dalembert.step.run.loop import chunked_run, traced_run
 from dalembert.step.run.native import native_run
 from dalembert.step.run.native_traced import native_traced_run
 from dalembert.step.run.progress import reported
+from dalembert.step.run.reduced import with_last_but_one
 from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import Grid, RunState, SampledFeedback, StepOptions, Watch, initial_state
 from dalembert.step.start.checks import check_callbacks, initial_value
@@ -96,7 +97,8 @@ def simulate(
         starter: how a two step form gets its second node, "second_order", "first_order" or "reference".
         branch: which root, where there are several; None takes the one that Newton's iteration reaches from the prediction.
         save_every: keep every that many states, and the last; None keeps only the last.
-        reduce: (function, initial) with function(value, t, q, v, multipliers) → value, over all steps.
+        reduce: (function, initial) with function(value, t, q, v, multipliers) → value, over all steps; of a run with `until`
+            over the nodes before that time and the state at it.
         stop: `stop(q, v[, t][, p])`, ends the run after the step at which it is true.
         domain: `domain(q, v[, t][, p])`, a step that leaves it is refused.
         feedback: a SampledFeedback.
@@ -177,11 +179,15 @@ def run_begun(system, given: Given, options: RunOptions) -> BegunRun:
     prepared = prepare_any(system, given, grid, options.recipe) if known is None else known
     if options.varying is not None:
         prepared = varied(prepared, options.varying, grid.h, grid.t0, options.until)
-    initial = check_callbacks(prepared, grid, options.step_options, initial_value(reduce[1]) if reduce else None)
+    step_options = options.step_options
+    initial = check_callbacks(prepared, grid, step_options, initial_value(reduce[1]) if reduce else None)
+    if reduce and options.until is not None:
+        initial, last = (initial, initial), with_last_but_one(reduce[0])
+        step_options = dataclasses.replace(step_options, reduce=last)
     carry = initial_state(prepared, grid.t0, grid.h, initial)
     traced = is_traced(prepared.program, carry, grid.t0, grid.h, prepared.expected)
     record = None if traced else options.recorded(system.subject.under(options.scheme), **given._asdict())
-    return BegunRun(prepared, carry, grid, options.step_options, options.native, record)
+    return BegunRun(prepared, carry, grid, step_options, options.native, record)
 
 
 def found_path(begun: BegunRun, watch: Watch = None) -> Path:
@@ -203,12 +209,12 @@ def path_of_begun(begun: BegunRun, options: RunOptions, watch: Watch) -> Path:
     system = begun.prepared.program.system
 
     def step(q, v, h: float, t0: float) -> Path:
-        plain = {"varying": None, "until": None, "save_every": 1, "stop": None, "domain": None}
+        plain = {"varying": None, "until": None, "save_every": 1, "stop": None, "domain": None, "reduce": None}
         one, given = dataclasses.replace(options, h=h, t0=t0, steps=1, **plain), Given(q, v)
         known = known_path(system, given, one)
         return found_path(run_begun(system, given, one)) if known is None else known.path
 
-    return run_until(begun, options.until, step)
+    return run_until(begun, options, step)
 
 
 def _check_kept(store, progress, options: RunOptions) -> None:

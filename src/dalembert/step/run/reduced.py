@@ -29,6 +29,11 @@ def as_before(after: Any, before: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.asarray(a, b.dtype), after, before)
 
 
+def with_last_but_one(function: Callable) -> Callable:
+    """A reducer of (value, value before the last step), for a run whose last step is taken back."""
+    return lambda values, *rest: (function(values[0], *rest), values[0])
+
+
 def lengths(value: Any) -> tuple[int, int]:
     """How many numbers it has, and how many integers."""
     whole = [_is_whole(x) for x in jax.tree.leaves(value)]
