@@ -182,9 +182,7 @@ class Path(Described, Lazy):
             f", {int(self.statistics.crossings) / time:.3g} per unit of time" if self.statistics.crossings and time else ""
         )
 
-    def interpolate(
-        self, t: Float[Array, "..."], order: int = 3
-    ) -> tuple[Float[Array, "... n"], Float[Array, "... n"]]:
+    def interpolate(self, t: Float[Array, "..."], order: int = 3) -> tuple[Float[Array, "... n"], Float[Array, "... n"]]:
         """(q, v) at times between nodes: Hermite interpolation of q through neighbouring nodes, v its derivative.
 
         Velocities at nodes are the path's own where it has them: then through two nodes q is interpolated to fourth order and

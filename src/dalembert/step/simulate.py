@@ -218,8 +218,11 @@ def path_of_begun(begun: BegunRun, options: RunOptions, watch: Watch) -> Path:
 
 
 def _check_kept(store, progress, options: RunOptions) -> None:
-    if store is not None:
-        raise ValueError("store, h: a store takes steps of one length; with Varying give no store, and save the path")
+    if options.until is not None and store is not None:
+        raise ValueError(
+            "store, until: the arrays of a store have their full length from the beginning, and nobody knows how many steps "
+            "there will be; give steps=, or no store, and save the path"
+        )
     if options.until is not None and progress is not False:
         raise ValueError("progress, until: nobody knows how many steps there will be; give steps=, or no progress")
 

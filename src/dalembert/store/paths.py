@@ -53,7 +53,10 @@ STATISTICS = {
     "residual": ("largest row-scaled residual at the end of a step", "1"),
     "crossings": ("number of times two roots of a step crossed", "1"),
     "turns": ("number of steps in which the velocity turned by more than a right angle, -1 if not counted", "1"),
-    "leaps": ("number of steps near which the equations may be singular, or too long for the motion, -1 if not counted", "1"),
+    "leaps": (
+        "number of steps near which the equations may be singular, or too long for the motion, -1 if not counted",
+        "1",
+    ),
     "failed_step": ("step that could not be solved, -1 if there is none", "1"),
     "failed_time": ("time of the step that could not be solved", TIME),
     "failed_residual": ("row-scaled residual of the step that could not be solved", "1"),
@@ -118,7 +121,9 @@ def numbers_of(owner: Path | Statistics, name: str) -> np.ndarray:
 def path_from_xarray(data: xarray.Dataset) -> Path:
     """The Path that `path_to_xarray` was given, bit for bit; ValueError naming what is missing or malformed."""
     layout = check_path(data)
-    fields: dict[str, Any] = {name: jnp.asarray(data[name].values) for name in (*VARIABLES, *SCALARS, *VARYING) if name in layout}
+    fields: dict[str, Any] = {
+        name: jnp.asarray(data[name].values) for name in (*VARIABLES, *SCALARS, *VARYING) if name in layout
+    }
     lanes = np.ndim(fields["code"])
     for name, (times, *_) in VARIABLES.items():
         if name in layout:
