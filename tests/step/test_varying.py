@@ -62,7 +62,7 @@ def test_the_way_back_goes_through_the_same_nodes():
 
 
 def test_a_hundred_thousand_steps_forth_and_back_end_where_steps_of_one_length_would():
-    """Those of the same time, ten times as many, end at 2e-10; with the difference of the last times for a length it is 2e-9."""
+    """Those of the same time, ten times as many, end at 2e-10. With the difference of the last times for a length: 2e-9."""
     there = da.simulate(KEPLER, *AWAY, h=NEAR, steps=100_000, save_every=None)
     turned = da.simulate(KEPLER, there.q[-1], -there.v[-1], h=da.Varying(there.h_last, near), steps=100_000, save_every=None)
     assert np.abs(turned.q[-1] - there.q[0]).max() < 2e-10
@@ -191,7 +191,9 @@ def test_machine_code_lanes_and_jax_agree():
     steps = da.Varying(PERIOD / 6, near)
     with pytest.warns(UserWarning, match="the density of the steps"):
         many = da.ensemble(KEPLER, starts, AWAY[1], h=steps, steps=300)
+    with pytest.warns(UserWarning, match="the density of the steps"):
         one = da.simulate(KEPLER, *AWAY, h=steps, steps=300)
+    with pytest.warns(UserWarning, match="the density of the steps"):
         slow = da.simulate(KEPLER, *AWAY, h=steps, steps=300, backend="jax")
     assert int(one.statistics.leaps) == int(slow.statistics.leaps) == int(many.statistics.leaps[0]) > 0
     assert float(one.h_last) == pytest.approx(float(many.h_last[0]), rel=1e-6)

@@ -57,7 +57,7 @@ def again(store, form="nodes", **more):
 def bits(path):
     rows = {name: np.asarray(getattr(path, name)).tobytes() for name in ROWS if getattr(path, name) is not None}
     numbers = [float(getattr(path.statistics, name)) for name in ("iterations", "residual", "turns", "max_iterations")]
-    numbers.append(None if path.h_last is None else float(path.h_last))
+    numbers.append(0.0 if path.h_last is None else float(path.h_last))
     return rows, numbers, path.outcome, path.steps, str(jax.tree.map(float, path.reduced))
 
 

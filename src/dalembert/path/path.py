@@ -185,14 +185,14 @@ class Path(Described, Lazy):
     def interpolate(self, t: Float[Array, "..."], order: int = 3) -> tuple[Float[Array, "... n"], Float[Array, "... n"]]:
         """(q, v) at times between nodes: Hermite interpolation of q through neighbouring nodes, v its derivative.
 
-        Velocities at nodes are the path's own where it has them: then through two nodes q is interpolated to fourth order and
-        v to third; otherwise second order differences of q, and the orders are three and two, and no higher ones are to be had.
-        The interpolant does not satisfy the constraints between nodes.
+        Velocities at nodes are the path's own where it has them: then through two nodes q is interpolated to fourth order
+        and v to third; otherwise second order differences of q, and the orders are three and two, and no higher ones are
+        to be had. The interpolant does not satisfy the constraints between nodes.
 
         Args:
             t: (…,) times inside the path.
-            order: that v has at least, and q one more, up to 11: for the states of a scheme of order p, p. Two nodes give 3, four
-                7 and six 11, of steps that vary in length too; they must be saved, and the motion smooth across them.
+            order: that v has at least, and q one more, up to 11: for the states of a scheme of order p, p. Two nodes give 3,
+                four 7 and six 11, of steps that vary in length too; they must be saved, and the motion smooth across them.
 
         Returns:
             (q, v), each (…, n).
@@ -209,8 +209,8 @@ class Path(Described, Lazy):
         number = nodes_for(whole_number(order, "order", 1, MOST))
         if number > 2 and self.levels[0] != "node":
             raise ValueError(
-                f"order: found {order}, of a path whose velocities lie between its nodes; 3 is the most there, or take a scheme "
-                "with velocities at the nodes, such as the default one"
+                f"order: found {order}, of a path whose velocities lie between its nodes; 3 is the most there, or take a "
+                "scheme with velocities at the nodes, such as the default one"
             )
         if self.t.shape[0] < max(3, number):
             raise ValueError(

@@ -32,8 +32,9 @@ class StepFunctions:
     otherwise it is counted. overlap(z, q, s, t, h, p) → (): ends the run where it is negative. stop, domain (q, v, t, p) →
     truth value. law(q, v, t, p) → held (n,), a zero-order-hold force.
     reduce(r, w, t, q, v, multipliers, p) → (r, w), of numbers r and integers w, with `reduced` their lengths. clock(s, p) →
-    (t, …), kept with every row: the time of a state where steps differ in length; None: it is t0 + k h. astray(s, p) → truth
-    value, after a step: is counted as a leap. p: the arrays of the program, of shapes `shapes`. weights: a step is made of stages, each a step with weights[i] h.
+    (t, …), kept with every row: the time of a state where steps differ in length; None: it is t0 + k h. astray(s, p) →
+    truth value, after a step: is counted as a leap. p: the arrays of the program, of shapes `shapes`. weights: a step is
+    made of stages, each a step with weights[i] h.
     extrapolation: (stages, 5, 4), the weights of the last solutions, newest first, in the prediction, by how many are known.
     """
 
@@ -69,7 +70,7 @@ class Translated:
     f, jacobian: at z. declared: nodes whose part in the Jacobian is what somebody says. scale, and all that follows the
     solution, at w: new_q, new_s and their compensations; multipliers, force; velocity of new_s and of s; turned: the
     scalar product of the velocities before and after the whole step, which begins at s, with stages at `since`; factor,
-    overlap, inside, stop, astray, new_reduced or None; clock, empty where steps are equal. law: at the state before the step.
+    overlap, inside, stop, astray, new_reduced or None; clock, empty where steps are equal. law: at the state before it.
     """
 
     graph: Graph

@@ -29,9 +29,9 @@ class VaryingSteps(StepProgram):
 
     ρ belongs to the middle of a step: with ρ = ρ_k + ½ε G(y_k) there, and ρ_{k+1} = ρ + ½ε G(y_{k+1}), a step is its own
     adjoint where Φ is, and ρ_k/σ is constant along the solutions of y′ = f/ρ, ρ′ = G, t′ = 1/ρ. The state is
-    s = (s of the base, astray, stage, ρ, t, the last length), and h of a call is ε. The stages of a composed step have one ρ:
-    y is of the order of Φ for any lengths, and G costs once in a step. A composition of this map, with a ρ in every stage,
-    has the order too; its errors are smaller or larger, by the case, and G would cost in each.
+    s = (s of the base, astray, stage, ρ, t, the last length), and h of a call is ε. The stages of a composed step have one
+    ρ: y is of the order of Φ for any lengths, and G costs once in a step. A composition of this map, with a ρ in every
+    stage, has the order too; its errors are smaller or larger, by the case, and G would cost in each.
     astray: 1 after a step at whose end ρ_k/σ is not what it was at the start, up to the factor ASTRAY, else 0: the
     rule sees σ at nodes alone, and what is fast between them is not followed. unit: σ/ρ_k at the start.
     limit: (T s, s), s the sign of ε: the run ends with the first node at or after T.

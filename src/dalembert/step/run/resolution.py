@@ -29,7 +29,8 @@ AT_REST = 1e-7  # of |q|: what moves less in a step has come to rest, and its ve
 
 def warn_of_resolution(path: Path) -> None:
     """A warning where a run, or runs of a batch, turned in more than TURNS of their steps by more than a right angle, one
-    where roots of a step crossed in as many, and one where the determinant of a step leapt or the density of steps went astray.
+    where roots of a step crossed in as many, and one where the determinant of a step leapt or the density of steps went
+    astray.
     """
     if np.ndim(code := as_left(path, "code")) == 0 and int(code) == int(Outcome.INTERRUPTED):
         return  # Ctrl-C is answered at once, and arrays of many rows would be made for this

@@ -23,10 +23,10 @@ from dalembert.tracing import Jitted
 class Varying(eqx.Module):
     """1/h_{k+1/2} = 1/h_{k-1/2} + G(q_k, v_k), G = d/dt log σ along the motion: steps as dense as σ, and reversible.
 
-    For `h=` of `simulate`, `ensemble` and `prepare`. The run back from (q_N, -v_N) with `path.h_last` as its first length goes
-    through the same nodes, as with constant steps, if σ and the scheme are reversible: energy does not drift. A change of
-    step after an estimate of the error destroys that. The stages of a composed scheme share the length of
-    their step, and its order is kept.
+    For `h=` of `simulate`, `ensemble` and `prepare`. The run back from (q_N, -v_N) with `path.h_last` as its first length
+    goes through the same nodes, as with constant steps, if σ and the scheme are reversible: energy does not drift. A change
+    of step after an estimate of the error destroys that. The stages of a composed scheme share the length of their step,
+    and its order is kept. `statistics.leaps` counts the steps that do not follow σ, with a warning.
 
     Args:
         first: length of the first step; below 0 the run goes backwards in time. All others are in proportion to it.
