@@ -15,6 +15,7 @@ from dalembert.numbers import as_number, as_state, is_traced
 from dalembert.systems.consistency import Runs, violation_of
 from dalembert.systems.constraints import Lyapunov
 from dalembert.systems.equations import motion_at
+from dalembert.systems.initial.proven import proven_start
 from dalembert.systems.initial.terms import InitialTerms, in_units, initial_terms
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System, check_system
@@ -97,6 +98,10 @@ def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: fl
         RankDeficientError: (a, λ) is not determined.
     """
     check_system(system)
+    check_x64()
+    proven = proven_start(system, q0, v0, t0)
+    if proven is not None:
+        return jnp.asarray(proven.q), jnp.asarray(proven.v)
     found, _ = _checked(system, q0, v0, t0, time)
     return found.q, found.v
 

@@ -269,7 +269,7 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     watch = None if functions.watch is None else compiled(functions.watch)
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
     equations = None if unknowns is None else _equations(functions.field, unknowns, known, cache)
-    codes = _Codes(*(cache.load(text, plain=False) for text in (field(), loop())))
+    codes = _Codes(*(cache.load(text, plain=True) for text in (field(), loop())))
     return CompiledFlow(np.size(y), found["field"], found["outputs"], watch, equations, codes)
 
 
@@ -285,7 +285,7 @@ def _equations(field: Callable, unknowns: ImplicitPart, examples: Sequence[Any],
     everything = range(len(value))
     if proven.judged(everything, everything):
         raise Unsupported("equations", "they may jump with the unknowns")
-    loop_, solver = (cache.load(text, plain=False) for text in (iteration(), pivoted_solver(None)))
+    loop_, solver = (cache.load(text, plain=True) for text in (iteration(), pivoted_solver(None)))
     affine = proven.affine(everything, everything)
     written = written_field(field, unknowns.equations, len(value), examples, cache) if affine else None
     return _Equations(made.compiled(cache), unknowns, affine, written, loop_, solver)
