@@ -27,7 +27,7 @@ from dalembert.step.run.loop import chunked_run, traced_run
 from dalembert.step.run.native import native_run
 from dalembert.step.run.native_traced import native_traced_run
 from dalembert.step.run.progress import reported
-from dalembert.step.run.reduced import with_last_but_one
+from dalembert.step.run.reduced import with_one_before
 from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import Grid, RunState, SampledFeedback, StepOptions, Watch, initial_state
 from dalembert.step.start.checks import check_callbacks, initial_value
@@ -181,9 +181,8 @@ def run_begun(system, given: Given, options: RunOptions) -> BegunRun:
         prepared = varied(prepared, options.varying, grid.h, grid.t0, options.until)
     step_options = options.step_options
     initial = check_callbacks(prepared, grid, step_options, initial_value(reduce[1]) if reduce else None)
-    if reduce and options.until is not None:
-        initial, last = (initial, initial), with_last_but_one(reduce[0])
-        step_options = dataclasses.replace(step_options, reduce=last)
+    if options.until is not None:
+        step_options, initial = with_one_before(step_options, initial)
     carry = initial_state(prepared, grid.t0, grid.h, initial)
     traced = is_traced(prepared.program, carry, grid.t0, grid.h, prepared.expected)
     record = None if traced else options.recorded(system.subject.under(options.scheme), **given._asdict())
