@@ -224,6 +224,34 @@ def test_a_reducer_ends_with_the_state_at_the_time():
     assert float(total) == pytest.approx(float(np.sum(path.t)), rel=1e-13)
 
 
+def test_runs_in_lanes_end_at_a_time_as_each_does_alone():
+    def longest(value, t, q, v, multipliers):
+        return value[0] + 1, jnp.maximum(value[1], q[0])
+
+    given = {"h": NEAR, "until": 4.0, "reduce": (longest, (0, 0.0)), "save_every": None}
+    starts = AWAY[0] * np.array([[1.0], [1.05], [0.9], [0.8], [0.7]])
+    runs = da.ensemble(KEPLER, starts, AWAY[1], **given)
+    assert np.array_equal(runs.t[:, -1], np.full(5, 4.0))
+    assert np.array_equal(runs.code, np.zeros(5))
+    for i, start in enumerate(starts):
+        alone, lane = da.simulate(KEPLER, start, AWAY[1], **given), runs.lane(i)
+        assert alone.steps == lane.steps == int(lane.reduced[0])
+        assert float(alone.h_last) == pytest.approx(float(lane.h_last), rel=1e-12)
+        for name in ("q", "v", "t_multipliers", "reduced"):
+            a, b = (np.asarray(getattr(path, name)[-1]) for path in (alone, lane))
+            assert np.abs(a - b).max() < 1e-12
+    # a failure of one run is its own; a time behind the start is reached without a whole step
+    falling = da.ensemble(KEPLER, [[1.0, 0.0], AWAY[0]], [[0.0, 0.0], AWAY[1]], h=NEAR, until=3.0, save_every=None)
+    assert [da.Outcome(int(code)).name for code in falling.code] == ["NOT_FINITE", "SUCCESS"]
+    soon = da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=1e-3, save_every=None)
+    alone = da.simulate(KEPLER, starts[2], AWAY[1], h=NEAR, until=1e-3)
+    assert np.abs(soon.q[2, -1] - alone.q[-1]).max() < 1e-15
+    with pytest.raises(ValueError, match=r"^until, save_every: every run has another number of steps"):
+        da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=4.0)
+    with pytest.raises(ValueError, match=r"^until: runs of an ensemble end at a time in machine code alone"):
+        da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=4.0, save_every=None, backend="jax")
+
+
 def test_under_jit_and_grad():
     end = jax.jit(lambda h: da.simulate(KEPLER, *AWAY, h=da.Varying(h, near), steps=20).q[-1, 0])
     assert float(end(0.1)) == pytest.approx(float(da.simulate(KEPLER, *AWAY, h=da.Varying(0.1, near), steps=20).q[-1, 0]))

@@ -113,8 +113,8 @@ def ensemble(
     )  # fmt: skip
     if until is not None and (save_every is not None or progress is not False):
         raise ValueError(
-            "until, save_every: every run has another number of steps, which nobody knows; give save_every=None, which keeps "
-            "the states at the time, and no progress; or steps="
+            "until, save_every: every run has another number of steps, which nobody knows; give save_every=None, which "
+            "keeps the states at the time, and no progress; or steps="
         )
     if threads is not None:
         whole_number(threads, "threads", most=MOST_THREADS)

@@ -9,18 +9,18 @@ import numpy as np
 
 from dalembert.native import COUNTED, CompiledStep, counts
 from dalembert.outcome import Outcome
+from dalembert.step.programs.base import StepProgram
+from dalembert.step.programs.varying import DENSITY, STAGE, TIME
 from dalembert.step.run.native import told
 from dalembert.step.run.reduced import as_doubles, from_doubles
-from dalembert.step.programs.base import StepProgram
 from dalembert.step.run.state import Grid, RunState, StepOptions
 from dalembert.step.until import NEAR
 
 CODE = COUNTED.offset("code")
-LENGTH, TIME, DENSITY, STAGE = -1, -2, -3, -4  # in the state of `VaryingSteps`
 
 
 class LaneArrays(NamedTuple):
-    """What machine code reads and writes of many runs, each with one leading axis; rows: (B, 1, ·), those of the last states."""
+    """What machine code reads and writes of many runs, each with one leading axis; rows: (B, 1, ·), of the last states."""
 
     state: np.ndarray
     count: np.ndarray
@@ -29,12 +29,16 @@ class LaneArrays(NamedTuple):
 
 
 def end_at(
-    until: float, code: CompiledStep, begun: tuple[StepProgram, StepOptions, RunState, Grid], arrays: LaneArrays, threads: int | None
+    until: float,
+    code: CompiledStep,
+    begun: tuple[StepProgram, StepOptions, RunState, Grid],
+    arrays: LaneArrays,
+    threads: int | None,
 ) -> None:
     """The last rows become those at the time, with the outcome of the step back, SUCCESS where it could be solved.
 
-    begun: the program, the options of a step, the states before the first step and the grid. The step is that of the run's own code with
-    ε turned round and the density ε/h of the length h that is left: it has the order of the scheme.
+    begun: the program, the options of a step, the states before the first step and the grid. The step is that of the run's
+    own code with ε turned round and the density ε/h of the length h that is left: it has the order of the scheme.
     """
     program, step_options, carry, grid = begun
     h, layout = float(grid.h), code.layout

@@ -12,6 +12,7 @@ from dalembert.step.programs.base import Outputs, StepProgram
 from dalembert.step.programs.density import Density
 
 OWN = 5  # numbers of the state besides those of the base
+STAGE, DENSITY, TIME = -4, -3, -2  # where they are among them
 ASTRAY = 1.25  # factor by which ρ/σ, a constant of the motion, may change: it stays below where the density is resolved
 
 
