@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -188,7 +187,7 @@ def _divided(program, step_options: StepOptions, carry: RunState, grid: Grid, me
     return jax.shard_map(part, mesh=mesh, in_specs=runs, out_specs=runs, check_vma=False)(arrays)
 
 
-def _without_end(*_: Any) -> tuple[RunState, Callable[[], dict[str, Any]]]:
+def _without_end(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
     raise ValueError("until: runs of an ensemble end at a time in machine code alone; give steps=, or no backend='jax'")
 
 

@@ -23,7 +23,7 @@ class LaneArrays(NamedTuple):
     """What machine code reads and writes of many runs, each with one leading axis; rows: (B, 1, ·), of the last states."""
 
     state: np.ndarray
-    count: np.ndarray
+    counted: np.ndarray
     inputs: np.ndarray
     rows: np.ndarray
 
@@ -43,7 +43,7 @@ def end_at(
     program, step_options, carry, grid = begun
     h, layout = float(grid.h), code.layout
     ends = layout.packed_carry.unpack(arrays.state)["s"][:, TIME]
-    reached = (arrays.count[:, CODE] == int(Outcome.STOPPED)) & ((ends - until) * h >= 0)
+    reached = (arrays.counted[:, CODE] == int(Outcome.STOPPED)) & ((ends - until) * h >= 0)
     left, near = until - ends, np.abs(until - ends) <= NEAR * np.maximum(abs(until), np.abs(ends))
     _move(layout, arrays, np.flatnonzero(reached & near), left, until)
     lanes = np.flatnonzero(reached & ~near)
@@ -60,7 +60,7 @@ def end_at(
     count, rows = np.repeat(one[None], len(lanes), axis=0), np.empty((len(lanes), 1, code.row_size))
     code.run_many(state, count, inputs, rows, threads)
     solved = np.isin(count[:, CODE], (int(Outcome.SUCCESS), int(Outcome.STOPPED)))
-    arrays.count[lanes, CODE] = np.where(solved, int(Outcome.SUCCESS), count[:, CODE])
+    arrays.counted[lanes, CODE] = np.where(solved, int(Outcome.SUCCESS), count[:, CODE])
     lanes, rows, state = lanes[solved], rows[solved], state[solved]
     old, new = (layout.packed_row.unpack(x) for x in (arrays.rows, rows))
     for name in ("q", "v", "multipliers", "force"):
@@ -75,7 +75,7 @@ def _move(layout, arrays: LaneArrays, lanes: np.ndarray, left: np.ndarray, until
     row = layout.packed_row.unpack(arrays.rows)
     row["q"][lanes, 0] += left[lanes, None] * row["v"][lanes, 0]
     row["clock"][lanes, 0, 0] = until
-    arrays.count[lanes, CODE] = int(Outcome.SUCCESS)
+    arrays.counted[lanes, CODE] = int(Outcome.SUCCESS)
 
 
 def _latest_is_before(reduced: np.ndarray, like: Any) -> None:
