@@ -61,6 +61,13 @@ def test_the_way_back_goes_through_the_same_nodes():
     assert np.abs(back.t[::-1] - there.t).max() < 1e-11
 
 
+def test_the_way_back_of_a_composed_step():
+    scheme = da.Scheme(order=4)
+    there = da.simulate(KEPLER, *AWAY, h=NEAR, steps=500, scheme=scheme)
+    back = da.simulate(KEPLER, there.q[-1], there.v[-1], h=da.Varying(-there.h_last, near), steps=500, scheme=scheme)
+    assert np.abs(back.q[::-1] - there.q).max() < 1e-11
+
+
 def test_a_hundred_thousand_steps_forth_and_back_end_where_steps_of_one_length_would():
     """Those of the same time, ten times as many, end at 2e-10. With the difference of the last times for a length: 2e-9."""
     there = da.simulate(KEPLER, *AWAY, h=NEAR, steps=100_000, save_every=None)
