@@ -197,7 +197,9 @@ def _check_end(varying: Varying | None, h, steps, t0, until) -> None:
         raise TypeError("until: under jit, vmap and grad arrays have a fixed length; give steps=")
     as_number(until, "until", "a finite time")
     if not (until - t0) * h > 0:
-        raise ValueError(f"until: found {until:g}, which is not after t0 = {t0:g} in the direction of the first step, {h:g}")
+        raise ValueError(
+            f"until: found {until:g}; with the first step {h:g} give a time {'after' if h > 0 else 'before'} t0 = {t0:g}"
+        )
 
 
 def _check_grid(h, steps, t0, save_every, varying) -> None:
