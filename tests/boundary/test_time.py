@@ -58,6 +58,8 @@ def test_energies_are_those_of_the_constrained_lagrangian():
     path = da.simulate_free_steps(free, [first, first + step], [0.0, 0.05], steps=200, multipliers=[[0.7]])
     assert np.ptp(np.diff(path.t)) > 1e-3  # the steps do change
     assert np.ptp(np.asarray(da.energies(da.with_time(free), path))) < 1e-11
+    with pytest.raises(ValueError, match=r"problem: .* give with_time\(problem\)"):
+        da.energies(free, path)  # whose nodes (t, q) it would take for q
     bare = np.column_stack([path.t, path.q])
     assert np.ptp(np.asarray(da.energies(da.with_time(free), bare, np.zeros((len(bare) - 1, 1))))) > 0.1
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import dalembert as da
 from dalembert.gallery import ENTRIES
@@ -52,12 +53,34 @@ def test_energy_does_not_drift_over_a_hundred_thousand_steps_of_an_eccentric_orb
 
 def test_the_way_back_goes_through_the_same_nodes():
     there = da.simulate(KEPLER, *AWAY, h=NEAR, steps=2000)
-    last = float(there.t[-1] - there.t[-2])
+    last = float(there.h_last)
+    assert last == pytest.approx(float(there.t[-1] - there.t[-2]), rel=1e-9)
     turned = da.simulate(KEPLER, there.q[-1], -there.v[-1], h=da.Varying(last, near), steps=2000)
     back = da.simulate(KEPLER, there.q[-1], there.v[-1], h=da.Varying(-last, near), t0=float(there.t[-1]), steps=2000)
     for path in (turned, back):
-        assert np.abs(path.q[::-1] - there.q).max() < 1e-9
-    assert np.abs(back.t[::-1] - there.t).max() < 1e-9
+        assert np.abs(path.q[::-1] - there.q).max() < 1e-11
+    assert np.abs(back.t[::-1] - there.t).max() < 1e-11
+
+
+def test_the_way_back_of_a_composed_step():
+    scheme = da.Scheme(order=4)
+    there = da.simulate(KEPLER, *AWAY, h=NEAR, steps=500, scheme=scheme)
+    back = da.simulate(KEPLER, there.q[-1], there.v[-1], h=da.Varying(-there.h_last, near), steps=500, scheme=scheme)
+    assert np.abs(back.q[::-1] - there.q).max() < 1e-11
+
+
+def test_a_hundred_thousand_steps_forth_and_back_end_where_steps_of_one_length_would():
+    """Those of the same time, ten times as many, end at 2e-10. With the difference of the last times for a length: 2e-9."""
+    there = da.simulate(KEPLER, *AWAY, h=NEAR, steps=100_000, save_every=None)
+    turned = da.simulate(KEPLER, there.q[-1], -there.v[-1], h=da.Varying(there.h_last, near), steps=100_000, save_every=None)
+    assert np.abs(turned.q[-1] - there.q[0]).max() < 2e-10
+
+
+def test_times_are_summed_without_what_rounding_cuts_off():
+    """100 000 lengths of 0.1 are 10 000; summed one by one they are off by 2e-8."""
+    free = da.System(lambda q, v: 0.5 * (v @ v))
+    path = da.simulate(free, [0.0], [1.0], h=da.Varying(0.1, lambda q, v: 1.0), steps=100_000, save_every=None)
+    assert float(path.t[-1]) == pytest.approx(1e4, rel=1e-15)
 
 
 @pytest.mark.parametrize(("order", "parts"), [(2, (60, 120, 240)), (4, (20, 40, 80)), (6, (12, 24, 48))])
@@ -74,6 +97,30 @@ def test_the_order_is_kept(order, parts):
     q = np.asarray(found[-1].q)
     ratio = np.linalg.norm(0.5 * (q[1:-1] + q[:-2]), axis=1) ** 1.5 / np.diff(found[-1].t)[:-1]
     assert ratio.max() / ratio.min() < 2.0
+
+
+def test_between_the_nodes_the_order_is_that_of_the_scheme():
+    def errors(path, at):
+        return [np.abs(path.interpolate(at, order=n)[0] - kepler(at)).max() for n in (6, 3)]
+
+    found = []
+    for n in (24, 48):
+        path = da.simulate(KEPLER, *AWAY, h=da.Varying(PERIOD / n, near), until=1.4 * PERIOD, scheme=da.Scheme(order=6))
+        at = np.linspace(0.0, 1.4 * PERIOD, 400)
+        found.append(errors(path, at))
+    (coarse, _), (fine, cubic) = found
+    assert np.log2(coarse / fine) == pytest.approx(6.0, abs=0.5)
+    assert fine < 1.5 * np.abs(path.q - kepler(path.t)).max() < 0.1 * cubic
+    for name, values in zip(("q", "v"), path.interpolate(path.t, order=6), strict=True):
+        assert np.abs(values - getattr(path, name)).max() < 1e-12
+    # the velocity is the derivative
+    (a, b), (_, v) = path.interpolate([1.0 - 1e-5, 1.0 + 1e-5], order=11)[0], path.interpolate(1.0, order=11)
+    assert np.abs((b - a) / 2e-5 - v).max() < 1e-9
+    with pytest.raises(ValueError, match=r"^t: the path has 2 saved nodes; .* at least 6 for order=8"):
+        da.simulate(KEPLER, *AWAY, h=NEAR, steps=300, save_every=None).interpolate(0.1, order=8)
+    between = da.simulate(KEPLER, *AWAY, h=0.1, steps=9, scheme=da.Scheme("nodes"))
+    with pytest.raises(ValueError, match=r"^order: found 7, of a path whose velocities lie between"):
+        between.interpolate(0.1, order=7)
 
 
 def test_the_density_of_its_own_keeps_order_and_constraint():
@@ -96,18 +143,45 @@ def test_the_span_of_an_oscillator_is_one_over_its_frequency_wherever_it_starts(
         assert np.ptp(np.diff(path.t)) < 1e-6
 
 
+PARTICLE = curvature_particle(lambda q, p: 1.0 + p["c"] * (q @ q) ** -1.5, {"c": 3e-4})
+
+
 def test_near_a_collision_on_the_curvature_particle():
     """k = 1 + c/r³: circles that are turned away from the origin in every round. Over 10⁵ steps the speed stays to rounding,
     and the way back through as many ends where the run began."""
-    system = curvature_particle(lambda q, p: 1.0 + p["c"] * (q @ q) ** -1.5, {"c": 3e-4})
-    path = da.simulate(system, [0.0, -2.01], [1.0, 0.0], h=da.Varying(0.05, span=1.0), steps=100_000)
+    path = da.simulate(PARTICLE, [0.0, -2.01], [1.0, 0.0], h=da.Varying(0.05, span=1.0), steps=100_000)
     lengths, r = np.diff(path.t), np.linalg.norm(path.q, axis=1)
     assert np.count_nonzero((r[1:-1] < r[:-2]) & (r[1:-1] < r[2:]) & (r[1:-1] < 0.1)) > 500
     assert lengths.max() > 8 * lengths.min()
     assert np.abs(np.linalg.norm(path.v, axis=1) - 1.0).max() < 1e-13
-    last = float(lengths[-1])
-    back = da.simulate(system, path.q[-1], path.v[-1], h=da.Varying(-last, span=1.0), steps=100_000)
-    assert np.abs(back.q[-1] - path.q[0]).max() < 1e-5
+    assert int(path.statistics.leaps) == 0
+    back = da.simulate(PARTICLE, path.q[-1], path.v[-1], h=da.Varying(-path.h_last, span=1.0), steps=100_000)
+    assert np.abs(back.q[-1] - path.q[0]).max() < 1e-8
+
+
+def test_steps_too_long_for_a_near_collision_do_not_pass_for_a_result():
+    """The truth by DOP853 on the equation reduced by hand, v turned with the curvature."""
+
+    def field(t, y):
+        k = 1.0 + 3e-4 * (y[0] ** 2 + y[1] ** 2) ** -1.5
+        return [y[2], y[3], -k * y[3], k * y[2]]
+
+    exact = solve_ivp(field, (0.0, 10.0), [0.0, -2.01, 1.0, 0.0], method="DOP853", rtol=1e-11, atol=1e-12).y[:2, -1]
+
+    def off(parts):
+        path = da.simulate(PARTICLE, [0.0, -2.01], [1.0, 0.0], h=da.Varying(10.0 / parts, span=1.0), until=10.0)
+        return path, np.abs(path.q[-1] - exact).max()
+
+    with pytest.warns(
+        UserWarning, match=r"density of the steps is a quarter and more off.*differ most after step 20, at t = 3.1"
+    ):
+        path, error = off(64)
+    assert path.outcome is da.Outcome.SUCCESS
+    assert int(path.statistics.leaps) > 0
+    assert error > 0.1
+    path, error = off(256)
+    assert int(path.statistics.leaps) == 0
+    assert error < 0.02
 
 
 def test_machine_code_lanes_and_jax_agree():
@@ -121,6 +195,16 @@ def test_machine_code_lanes_and_jax_agree():
     portable = da.simulate(KEPLER, *AWAY, h=NEAR, steps=300, backend="jax")
     assert np.abs(portable.q - lanes.q[0]).max() < 1e-12
     assert np.abs(portable.t - lanes.t[0]).max() < 1e-12
+    # steps that are too long: the density goes astray, and all three count the same steps
+    steps = da.Varying(PERIOD / 6, near)
+    with pytest.warns(UserWarning, match="the density of the steps"):
+        many = da.ensemble(KEPLER, starts, AWAY[1], h=steps, steps=300)
+    with pytest.warns(UserWarning, match="the density of the steps"):
+        one = da.simulate(KEPLER, *AWAY, h=steps, steps=300)
+    with pytest.warns(UserWarning, match="the density of the steps"):
+        slow = da.simulate(KEPLER, *AWAY, h=steps, steps=300, backend="jax")
+    assert int(one.statistics.leaps) == int(slow.statistics.leaps) == int(many.statistics.leaps[0]) > 0
+    assert float(one.h_last) == pytest.approx(float(many.h_last[0]), rel=1e-6)
 
 
 def test_time_is_that_of_the_motion_in_every_function_of_the_user():
@@ -136,6 +220,44 @@ def test_time_is_that_of_the_motion_in_every_function_of_the_user():
     stopped = da.simulate(pushed, [0.0], [0.0], h=steps, until=5.0, stop=lambda q, v, t: t > 1.0)
     assert stopped.outcome is da.Outcome.STOPPED
     assert float(stopped.t[-2]) <= 1.0 < float(stopped.t[-1]) < 1.1
+
+
+def test_a_reducer_ends_with_the_state_at_the_time():
+    def counted(value, t, q, v, multipliers):
+        return value[0] + 1, value[1] + t, jnp.maximum(value[2], t)
+
+    path = da.simulate(KEPLER, *AWAY, h=NEAR, until=4.0, reduce=(counted, (0, 0.0, -1.0)))
+    number, total, latest = path.reduced
+    assert (int(number), float(latest)) == (path.steps, 4.0)
+    assert float(total) == pytest.approx(float(np.sum(path.t)), rel=1e-13)
+
+
+def test_runs_in_lanes_end_at_a_time_as_each_does_alone():
+    def longest(value, t, q, v, multipliers):
+        return value[0] + 1, jnp.maximum(value[1], q[0])
+
+    given = {"h": NEAR, "until": 4.0, "reduce": (longest, (0, 0.0)), "save_every": None}
+    starts = AWAY[0] * np.array([[1.0], [1.05], [0.9], [0.8], [0.7]])
+    runs = da.ensemble(KEPLER, starts, AWAY[1], **given)
+    assert np.array_equal(runs.t[:, -1], np.full(5, 4.0))
+    assert np.array_equal(runs.code, np.zeros(5))
+    for i, start in enumerate(starts):
+        alone, lane = da.simulate(KEPLER, start, AWAY[1], **given), runs.lane(i)
+        assert alone.steps == lane.steps == int(lane.reduced[0])
+        assert float(alone.h_last) == pytest.approx(float(lane.h_last), rel=1e-12)
+        for name in ("q", "v", "t_multipliers", "reduced"):
+            a, b = (np.asarray(getattr(path, name)[-1]) for path in (alone, lane))
+            assert np.abs(a - b).max() < 1e-12
+    # a failure of one run is its own; a time behind the start is reached without a whole step
+    falling = da.ensemble(KEPLER, [[1.0, 0.0], AWAY[0]], [[0.0, 0.0], AWAY[1]], h=NEAR, until=3.0, save_every=None)
+    assert [da.Outcome(int(code)).name for code in falling.code] == ["NOT_FINITE", "SUCCESS"]
+    soon = da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=1e-3, save_every=None)
+    alone = da.simulate(KEPLER, starts[2], AWAY[1], h=NEAR, until=1e-3)
+    assert np.abs(soon.q[2, -1] - alone.q[-1]).max() < 1e-15
+    with pytest.raises(ValueError, match=r"^until, save_every: every run has another number of steps"):
+        da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=4.0)
+    with pytest.raises(ValueError, match=r"^until: runs of an ensemble end at a time in machine code alone"):
+        da.ensemble(KEPLER, starts, AWAY[1], h=NEAR, until=4.0, save_every=None, backend="jax")
 
 
 def test_under_jit_and_grad():
@@ -159,6 +281,7 @@ def test_a_path_of_them_tells_its_lengths_and_goes_through_a_file(tmp_path):
     da.save(path, tmp_path / "orbit.nc")
     again: Any = da.load(tmp_path / "orbit.nc")
     assert np.array_equal(again.t, path.t)
+    assert float(again.h_last) == float(path.h_last)
     with pytest.raises(ValueError, match="path: its steps differ"):
         da.measure.momentum(KEPLER, path, lambda q: jnp.array([-q[1], q[0]]))
     with pytest.raises(ValueError, match="path: saved states"):
@@ -176,9 +299,8 @@ WRONG = {
     "span: ": {"h": lambda: da.Varying(0.1, span=-1.0)},
     "h: found Varying; in the equations": {"scheme": da.Scheme("nodes"), "until": 1.0},
     "feedback, h: ": {"feedback": da.SampledFeedback(lambda q, v: -v), "until": 1.0},
-    "reduce, until: ": {"reduce": (lambda value, *rest: value, 0.0), "until": 1.0},
     "progress, until: ": {"progress": True, "until": 1.0},
-    "store, h: ": {"store": "run.zarr", "until": 1.0},
+    "store, until: ": {"store": "run.zarr", "until": 1.0},
 }
 
 

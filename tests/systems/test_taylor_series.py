@@ -1,5 +1,7 @@
 """The flow by Taylor series against mpmath, closed forms, SciPy, and the method of order 8."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -136,6 +138,26 @@ def test_a_wall_that_no_series_sees_is_not_passed(steepness):
     found = da.reference(system, [0.0], [1.0], [0.0, 2.0, 10.0], tolerance=1e-9)
     assert found.method == "Taylor series"
     np.testing.assert_allclose(found.v[1:, 0], -1.0, atol=1e-6)
+
+
+def test_threads_that_want_the_first_series_at_once_all_have_it():
+    field = lambda y, t: jnp.stack([y[1], -jnp.sin(y[0]) / (1.0 + y[1] ** 2)])  # noqa: E731
+    flow, start, t = flow_of(field, 2), np.array([1.0, 0.0]), np.array([0.0, 3.0])
+    with ThreadPoolExecutor(6) as threads:
+        found = list(threads.map(lambda _: flow.run(start, t, flow.over(()), Accuracy(1e-10, 1000)), range(12)))
+    assert {x.methods for x in found} == {("Taylor series",)}
+    assert len({x.rows.tobytes() for x in found}) == 1
+
+
+def test_a_run_that_ends_in_infinite_numbers_leaves_nothing_to_the_next():
+    """In the same arrays: the same bits as before, by the same method."""
+    flow, t = flow_of(lambda y, t: jnp.stack([y[1], 6.0 * y[0] ** 2]), 2), np.array([0.0, 0.3])
+    arrays = flow.over(())
+    runs = [flow.run(np.array([1.0, v]), t, arrays, Accuracy(1e-10, 1000)) for v in (2.0, np.inf, 2.0)]
+    before, failed, after = runs
+    assert not failed.reached
+    assert after.methods == before.methods == ("Taylor series",)
+    np.testing.assert_array_equal(after.rows, before.rows)
 
 
 def test_a_chart_is_left_where_it_is_worn():

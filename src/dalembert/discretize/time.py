@@ -235,6 +235,11 @@ def energies(
         [2.0, 2.0]
     """
     check_problem(problem)
+    made = problem.lagrangian
+    if getattr(made, "__qualname__", "").partition(".")[0] != with_time.__name__ or made.__module__ != __name__:
+        raise ValueError(
+            "problem: its Lagrangian is not one of nodes (t, q); give with_time(problem), with the scheme of the path"
+        )
     nodes, free = _nodes_of(problem, x, multipliers)
     k, n = problem.derivatives, nodes.shape[1]
     if len(nodes) < 2 * k or n < 2:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, overload
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
@@ -17,6 +16,7 @@ from dalembert.lazy import Lazy, as_left, front_door
 from dalembert.notebook import Described
 from dalembert.numbers import as_array, described, place_of, whole_number
 from dalembert.outcome import Outcome
+from dalembert.path.interpolation import MOST, nodes_for, several_nodes, two_nodes
 from dalembert.path.provenance import Provenance
 from dalembert.path.statistics import Statistics
 
@@ -45,6 +45,7 @@ class Path(Described, Lazy):
         t_feedback: times of a sampled law.
         feedback: the generalised forces of a sampled law, held from t_feedback on.
         reduced: the final value of reduce=.
+        h_last: the last step to all its digits, which `t` does not have, if the steps vary in length; else None.
         levels: where the velocities and the multipliers are in time: "node" (the times of q), "mid" (half way between
             two nodes) or "interior" (the nodes without the first and the last).
         provenance: a record with everything needed to repeat the run; None if the run was traced.
@@ -69,6 +70,7 @@ class Path(Described, Lazy):
     t_feedback: Float[Array, "steps"] | None = None
     feedback: Float[Array, "steps n"] | None = None
     reduced: object = None
+    h_last: Float[Array, ""] | None = None
     levels: tuple[str, str] = eqx.field(static=True, default=("node", "mid"))
     provenance: Provenance | None = eqx.field(static=True, default=None)
 
@@ -180,16 +182,41 @@ class Path(Described, Lazy):
             f", {int(self.statistics.crossings) / time:.3g} per unit of time" if self.statistics.crossings and time else ""
         )
 
-    def interpolate(self, t: Float[Array, "..."]) -> tuple[Float[Array, "... n"], Float[Array, "... n"]]:
-        """(q, v) at times between nodes: cubic Hermite interpolation of q; v is its derivative.
+    def interpolate(self, t: Float[Array, "..."], order: int = 3) -> tuple[Float[Array, "... n"], Float[Array, "... n"]]:
+        """(q, v) at times between nodes: Hermite interpolation of q through neighbouring nodes, v its derivative.
 
-        If the path has velocities at the nodes, they are used: q is then accurate to order four and v to order three.
-        Otherwise velocities are second-order differences of q, and the orders are three and two. Needs three saved
-        nodes. The interpolant does not satisfy the constraints between nodes. Times outside the path raise ValueError.
+        Velocities at nodes are the path's own where it has them: then through two nodes q is interpolated to fourth order
+        and v to third; otherwise second order differences of q, and the orders are three and two, and no higher ones are
+        to be had. The interpolant does not satisfy the constraints between nodes.
+
+        Args:
+            t: (…,) times inside the path.
+            order: that v has at least, and q one more, up to 11: for the states of a scheme of order p, p. Two nodes give 3,
+                four 7 and six 11, of steps that vary in length too; they must be saved, and the motion smooth across them.
+
+        Returns:
+            (q, v), each (…, n).
+
+        Raises:
+            ValueError: a time is outside the path, or it has too few saved nodes, or no velocities at them.
+
+        Example:
+            >>> q, v = path.interpolate([0.05, 0.15], order=7)
+            >>> q.shape
+            (2, 1)
         """
         times = as_array(t, "t")
-        if self.t.shape[0] < 3:
-            raise ValueError(f"t: the path has {self.t.shape[0]} saved nodes; interpolation needs at least 3")
+        number = nodes_for(whole_number(order, "order", 1, MOST))
+        if number > 2 and self.levels[0] != "node":
+            raise ValueError(
+                f"order: found {order}, of a path whose velocities lie between its nodes; 3 is the most there, or take a "
+                "scheme with velocities at the nodes, such as the default one"
+            )
+        if self.t.shape[0] < max(3, number):
+            raise ValueError(
+                f"t: the path has {self.t.shape[0]} saved nodes; interpolation needs at least {max(3, number)}"
+                f"{'' if number == 2 else f' for order={order}'}"
+            )
         if not isinstance(times, Tracer) and not isinstance(self.t, Tracer):
             known, asked = np.asarray(self.t), np.asarray(times)
             low, high = float(known.min()), float(known.max())
@@ -198,30 +225,8 @@ class Path(Described, Lazy):
                 raise ValueError(
                     f"t: found times in [{asked.min():g}, {asked.max():g}], outside the path's [{low:g}, {high:g}]"
                 )
-        return _hermite(self.t, self.q, self.v if self.levels[0] == "node" else None, times)
-
-
-@jax.jit
-def _hermite(t: Float[Array, "nodes"], q, v, times: Float[Array, "..."]):
-    """(q, v) at times, from q and v (nodes, n) at t; without v from the slopes of q. One program for its many operations."""
-    v = _slopes(t, q) if v is None else v
-    clock = jnp.sign(t[-1] - t[0])  # backwards in time the nodes decrease
-    k = jnp.clip(jnp.searchsorted(clock * t, clock * times, side="right") - 1, 0, t.shape[0] - 2)
-    width = t[k + 1] - t[k]
-    s = ((times - t[k]) / width)[..., None]
-    q0, q1, d0, d1 = q[k], q[k + 1], v[k] * width[..., None], v[k + 1] * width[..., None]
-    jump = q1 - q0
-    at = q0 + s * (d0 + s * (3 * jump - 2 * d0 - d1 + s * (d0 + d1 - 2 * jump)))
-    return at, (d0 + s * (2 * (3 * jump - 2 * d0 - d1) + 3 * s * (d0 + d1 - 2 * jump))) / width[..., None]
-
-
-def _slopes(t: Float[Array, "nodes"], q: Float[Array, "nodes n"]) -> Float[Array, "nodes n"]:
-    """Derivatives at the nodes of the parabolas through three neighbouring nodes: second order, at both ends too."""
-    width = jnp.diff(t)[:, None]
-    chord = jnp.diff(q, axis=0) / width
-    bend = jnp.diff(chord, axis=0) / (width[:-1] + width[1:])
-    inner = chord[:-1] + width[:-1] * bend
-    return jnp.concatenate([(chord[0] - width[0] * bend[0])[None], inner, (chord[-1] + width[-1] * bend[-1])[None]])
+        v = self.v if self.levels[0] == "node" else None
+        return two_nodes(self.t, self.q, v, times) if number == 2 else several_nodes(self.t, self.q, v, times, number)
 
 
 def check_path(path: object) -> None:

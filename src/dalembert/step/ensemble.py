@@ -36,7 +36,8 @@ def ensemble(
     *,
     parameters: Mapping[str, Any] | None = None,
     h: float | Varying | None = None,
-    steps: int,
+    steps: int | None = None,
+    until: float | None = None,
     t0: float = 0.0,
     nodes=None,
     jets=None,
@@ -69,6 +70,7 @@ def ensemble(
         parameters: name → (B, …), in place of the system's values.
         h: time step, the same for all runs; or a Varying, with which each run has its own step lengths.
         steps: N, the number of steps.
+        until: the time at which all runs end, as in `simulate`; instead of steps, with a Varying and save_every=None.
         t0: initial time.
         nodes: (B, r, n) or (r, n) for a DiscreteSystem, (B, 2k, n) or (2k, n) for a VariationalProblem.
         jets: (B, 2k, n) or (2k, n) for a VariationalProblem.
@@ -106,10 +108,15 @@ def ensemble(
     """
     check_x64()
     options = RunOptions(
-        **lengths_of(h, isinstance(system, DiscreteSystem)), steps=steps, t0=t0, scheme=scheme, starter=starter,
-        branch=branch, save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback,
+        **lengths_of(h, isinstance(system, DiscreteSystem)), steps=steps, until=until, t0=t0, scheme=scheme,
+        starter=starter, branch=branch, save_every=save_every, reduce=reduce, stop=stop, domain=domain, feedback=feedback,
         tolerance=tolerance, max_iterations=max_iterations, backend=backend,
     )  # fmt: skip
+    if until is not None and (save_every is not None or progress is not False):
+        raise ValueError(
+            "until, save_every: every run has another number of steps, which nobody knows; give save_every=None, which "
+            "keeps the states at the time, and no progress; or steps="
+        )
     if threads is not None:
         whole_number(threads, "threads", most=MOST_THREADS)
     if parameters is not None and not isinstance(parameters, Mapping):

@@ -13,12 +13,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dalembert.native import COUNTED, counts, native_first
 from dalembert.path import Path
+from dalembert.step.last_steps import LaneArrays, end_at
 from dalembert.step.options import RunOptions
 from dalembert.step.programs.scaled import Scaled, in_units
 from dalembert.step.programs.varying import clock_of
 from dalembert.step.run.assemble import Levels, facts_of, first_velocities, known_nodes, path_of
 from dalembert.step.run.loop import Chunks, row_of, rows_of, traced_run
 from dalembert.step.run.native import Native, columns_of, compiled, empty_rows, packed, told, unpacked
+from dalembert.step.run.reduced import with_one_before
 from dalembert.step.run.state import Grid, RunState, StepOptions, Watch, initial_state
 from dalembert.step.start.checks import batch_size, check_callbacks, initial_value
 from dalembert.step.start.prepare import prepare_any
@@ -35,11 +37,13 @@ RUNS = "runs"  # the axis over devices
 
 
 class Running(NamedTuple):
-    """How many threads there are at most, who is told how many steps are done, and the code where it is chosen already."""
+    """How many threads there are at most, who is told how many steps are done, the code where it is chosen already, and the
+    time at which runs end."""
 
     threads: int | None
     watch: Watch
     code: Native | None = None
+    until: float | None = None
 
 
 class Lanes:
@@ -54,17 +58,21 @@ class Lanes:
         # With every check of a single run; the batch is compiled for any number of steps.
         one = _begin_one(_with(system, self._first["parameters"]), self._first, grid, options.recipe)
         self._units = one.program.units if isinstance(one.program, Scaled) else None
-        one = one if options.varying is None else varied(one, options.varying, grid.h, grid.t0)
+        one = one if options.varying is None else varied(one, options.varying, grid.h, grid.t0, options.until)
         initial = initial_value(reduce[1]) if reduce else None
-        self._initial = check_callbacks(one, grid, options.step_options, initial)
+        self._step_options = options.step_options
+        self._initial = check_callbacks(one, grid, self._step_options, initial)
+        if options.until is not None:
+            self._step_options, self._initial = with_one_before(self._step_options, self._initial)
         self.steps = grid.steps - one.program.starting_nodes
 
     def run(self, given: dict, axes: dict, running: Running) -> Path:
         """All of them; where Ctrl-C ended one it has the outcome INTERRUPTED."""
-        grid, step_options = self.options.grid, self.options.step_options
+        grid, until, native = self.options.grid, self.options.until, self.options.native
         prepared, carry = self._begun(given, axes)
-        arguments = (prepared, step_options, carry, grid, running._replace(code=self._code))
-        carry, fields = native_first(_native, _jax, *arguments) if self.options.native else _jax(*arguments)
+        arguments = (prepared, self._step_options, carry, grid, running._replace(code=self._code, until=until))
+        other = _jax if until is None else _without_end
+        carry, fields = native_first(_native, other, *arguments) if native else other(*arguments)
         # Arrays of all rows are made when they are looked at: after Ctrl-C not before it is answered.
         return Path.later(lambda: _of_many(fields(), grid), code=carry.code, h=np.full(len(carry.k), grid.h))
 
@@ -89,7 +97,7 @@ class Lanes:
         if isinstance(self._system, System):
             check_many(self._system, given, axes, grid.t0, STEPS * abs(float(grid.h)))
         varying = options.varying and dataclasses.replace(options.varying, first=1.0)  # grid.h is: one program for all
-        start = (grid._replace(steps=MANY, every=1), options.recipe, self._units, varying)
+        start = (grid._replace(steps=MANY, every=1), options.recipe, self._units, varying, options.until)
         return _begin(self._system, given, axes, size, start, self._initial)
 
 
@@ -136,12 +144,12 @@ def _begin_one(system, given: dict, grid: Grid, recipe: Recipe) -> Prepared:
 @Jitted
 def _begin(system, given: dict, axes: dict, size: int, start: tuple, initial) -> tuple[Prepared, RunState]:
     """Every run's program and carry, with a leading axis in all arrays."""
-    grid, recipe, units, varying = start
+    grid, recipe, units, varying, until = start
 
     def one(given: dict) -> tuple[Prepared, RunState]:
         prepared = _begin_one(_with(system, given["parameters"]), given, grid, recipe)
         prepared = prepared if units is None else in_units(prepared, units)  # those of the first run, for all
-        prepared = prepared if varying is None else varied(prepared, varying, grid.h, grid.t0)
+        prepared = prepared if varying is None else varied(prepared, varying, grid.h, grid.t0, until)
         return prepared, initial_state(prepared, grid.t0, grid.h, initial)
 
     return eqx.filter_vmap(one, in_axes=(axes,), axis_size=size)(given)
@@ -179,6 +187,10 @@ def _divided(program, step_options: StepOptions, carry: RunState, grid: Grid, me
     return jax.shard_map(part, mesh=mesh, in_specs=runs, out_specs=runs, check_vma=False)(arrays)
 
 
+def _without_end(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
+    raise ValueError("until: runs of an ensemble end at a time in machine code alone; give steps=, or no backend='jax'")
+
+
 def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid: Grid, running: Running):
     """All runs in lanes, over threads."""
     carry = jax.tree.map(np.asarray, carry)
@@ -203,7 +215,12 @@ def _native(prepared: Prepared, step_options: StepOptions, carry: RunState, grid
         else lambda: watch(int((count[:, k] - count[:, COUNTED.offset("first")]).sum()) // code.layout.stages)
     )
     code.run_many(state, count, inputs, following, running.threads, between)
+    if running.until is not None:
+        begun = (prepared.program, step_options, carry, grid)
+        end_at(running.until, code, begun, LaneArrays(state, count, inputs, following), running.threads)
     after = unpacked(np, code, carry, state, count, columns_of(code, table[:, :0]))
+    if running.until is not None and step_options.reduce is not None:
+        after = after._replace(reduced=after.reduced[0])
     first = jax.tree.map(np.asarray, row_of(prepared.program, carry))
 
     def fields() -> dict[str, Any]:

@@ -87,10 +87,6 @@ class RunOptions:
             raise ValueError(
                 "feedback, h: a sampled law is held over steps of one length; with Varying give the law as forces"
             )
-        if self.until is not None and self.reduce is not None:
-            raise ValueError(
-                "reduce, until: a run with until= passes the end and steps back, which reduce= cannot; give steps="
-            )
 
     @property
     def grid(self) -> Grid:

@@ -27,6 +27,7 @@ from dalembert.step.run.loop import chunked_run, traced_run
 from dalembert.step.run.native import native_run
 from dalembert.step.run.native_traced import native_traced_run
 from dalembert.step.run.progress import reported
+from dalembert.step.run.reduced import with_one_before
 from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import Grid, RunState, SampledFeedback, StepOptions, Watch, initial_state
 from dalembert.step.start.checks import check_callbacks, initial_value
@@ -99,7 +100,8 @@ def simulate(
         branch: the rule that chooses a root if a step has several; None takes the one that Newton's iteration reaches
             from the predicted state.
         save_every: save every `save_every`-th state, and the last; None saves only the last.
-        reduce: (function, initial) with function(value, t, q, v, multipliers) → value, applied after every step.
+        reduce: (function, initial) with function(value, t, q, v, multipliers) → value, applied after every step; with
+            `until` to the nodes before that time and to the state at it.
         stop: `stop(q, v[, t][, p])` → boolean; ends the run after the first step at which it is true.
         domain: `domain(q, v[, t][, p])` → boolean, true inside; a step that leaves the domain is refused.
         feedback: a SampledFeedback, a control force that is sampled and held.
@@ -183,11 +185,14 @@ def run_begun(system, given: Given, options: RunOptions) -> BegunRun:
     prepared = prepare_any(system, given, grid, options.recipe) if known is None else known
     if options.varying is not None:
         prepared = varied(prepared, options.varying, grid.h, grid.t0, options.until)
-    initial = check_callbacks(prepared, grid, options.step_options, initial_value(reduce[1]) if reduce else None)
+    step_options = options.step_options
+    initial = check_callbacks(prepared, grid, step_options, initial_value(reduce[1]) if reduce else None)
+    if options.until is not None:
+        step_options, initial = with_one_before(step_options, initial)
     carry = initial_state(prepared, grid.t0, grid.h, initial)
     traced = is_traced(prepared.program, carry, grid.t0, grid.h, prepared.expected)
     record = None if traced else options.recorded(system.subject.under(options.scheme), **given._asdict())
-    return BegunRun(prepared, carry, grid, options.step_options, options.native, record)
+    return BegunRun(prepared, carry, grid, step_options, options.native, record)
 
 
 def found_path(begun: BegunRun, watch: Watch = None) -> Path:
@@ -209,17 +214,20 @@ def path_of_begun(begun: BegunRun, options: RunOptions, watch: Watch) -> Path:
     system = begun.prepared.program.system
 
     def step(q, v, h: float, t0: float) -> Path:
-        plain = {"varying": None, "until": None, "save_every": 1, "stop": None, "domain": None}
+        plain = {"varying": None, "until": None, "save_every": 1, "stop": None, "domain": None, "reduce": None}
         one, given = dataclasses.replace(options, h=h, t0=t0, steps=1, **plain), Given(q, v)
         known = known_path(system, given, one)
         return found_path(run_begun(system, given, one)) if known is None else known.path
 
-    return run_until(begun, options.until, step)
+    return run_until(begun, options, step)
 
 
 def _check_kept(store, progress, options: RunOptions) -> None:
-    if store is not None:
-        raise ValueError("store, h: a store takes steps of one length; with Varying give no store, and save the path")
+    if options.until is not None and store is not None:
+        raise ValueError(
+            "store, until: the arrays of a store have their full length from the beginning, and nobody knows how many steps "
+            "there will be; give steps=, or no store, and save the path"
+        )
     if options.until is not None and progress is not False:
         raise ValueError("progress, until: the number of steps is not known beforehand; give steps=, or no progress")
 

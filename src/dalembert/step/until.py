@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from dalembert.lazy import as_left
@@ -12,20 +13,23 @@ from dalembert.native import native_first
 from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.begun_run import BegunRun
+from dalembert.step.options import RunOptions
 from dalembert.step.run.loop import Chunks
+from dalembert.step.run.reduced import as_before
+from dalembert.step.run.state import RunState
 from dalembert.step.stored.steppers import MachineChunks, Stepper
 
 NEAR = 1e-12  # of the time: what is left is no step whose length the times resolve, and its square is below rounding
 Rows = dict[str, np.ndarray]
 
 
-def run_until(begun: BegunRun, until: float, step: Callable[[Any, Any, float, float], Path]) -> Path:
-    """To the first node at or after `until`, chunk by chunk: nobody knows how many steps that takes. Then, instead of that
+def run_until(begun: BegunRun, options: RunOptions, step: Callable[[Any, Any, float, float], Path]) -> Path:
+    """To the first node at or after the time, chunk by chunk: nobody knows how many steps that takes. Then, instead of that
     node, the state at the time itself.
 
     step: (q, v, h, t) → the path of one step of the length h from t.
     """
-    arguments = begun.arguments
+    arguments, until = begun.arguments, options.until
     stepper: Stepper = native_first(MachineChunks, Chunks, *arguments) if begun.native else Chunks(*arguments)
     tables = []
     try:
@@ -37,7 +41,18 @@ def run_until(begun: BegunRun, until: float, step: Callable[[Any, Any, float, fl
     end, start = float(rows["clock"][-1, 0]) if len(rows["k"]) else np.nan, float(begun.grid.t0)
     if int(carry.code) == int(Outcome.STOPPED) and abs(end - start) >= abs(until - start):
         carry = carry._replace(code=np.asarray(_back(rows, until, step)))
+    if options.reduce is not None:
+        carry = carry._replace(reduced=_reduced(carry, rows, options.reduce[0]))
     return begun.ended(carry, rows)
+
+
+def _reduced(carry: RunState, rows: Rows, function: Callable) -> Any:
+    """Over the nodes before the time, and the state at it: not over the node behind it."""
+    latest, before = carry.reduced
+    if int(carry.code) != int(Outcome.SUCCESS):
+        return latest
+    state = (rows["clock"][-1, 0], *(rows[name][-1] for name in ("q", "v", "multipliers")))
+    return as_before(function(before, *map(jnp.asarray, state)), before)
 
 
 def _back(rows: Rows, until: float, step: Callable[[Any, Any, float, float], Path]) -> int:

@@ -46,13 +46,17 @@ SCALARS = {
     "steps_done": ("number of steps that were solved", "1"),
     "code": ("how the run ended", "1"),
 }
+VARYING = {"h_last": ("last step, to all its digits", TIME)}  # only where steps vary in length
 STATISTICS = {
     "iterations": ("Newton iterations, total", "1"),
     "max_iterations": ("Newton iterations, largest number in one step", "1"),
     "residual": ("largest row-scaled residual at the end of a step", "1"),
     "crossings": ("number of times two roots of a step crossed", "1"),
     "turns": ("number of steps in which the velocity turned by more than a right angle, -1 if not counted", "1"),
-    "leaps": ("number of steps over which the determinant changed its size more than threefold, -1 if not counted", "1"),
+    "leaps": (
+        "number of steps near which the equations may be singular, or too long for the motion, -1 if not counted",
+        "1",
+    ),
     "failed_step": ("step that could not be solved, -1 if there is none", "1"),
     "failed_time": ("time of the step that could not be solved", TIME),
     "failed_residual": ("row-scaled residual of the step that could not be solved", "1"),
@@ -76,7 +80,8 @@ def path_to_xarray(path: Path) -> xarray.Dataset:
         if as_left(path, name) is not None:
             labels = {"long_name": long_name, "units": units}
             variables[name] = ((*lanes, dimension[times], axis), numbers_of(path, name), labels)
-    for owner, table in ((path, SCALARS), (path.statistics, STATISTICS)):
+    own = {} if path.h_last is None else VARYING
+    for owner, table in ((path, SCALARS | own), (path.statistics, STATISTICS)):
         for name, (long_name, units) in table.items():
             variables[name] = (lanes, numbers_of(owner, name), {"long_name": long_name, "units": units})
     variables["code"][2].update(
@@ -116,7 +121,9 @@ def numbers_of(owner: Path | Statistics, name: str) -> np.ndarray:
 def path_from_xarray(data: xarray.Dataset) -> Path:
     """The Path that `path_to_xarray` was given, bit for bit; ValueError naming what is missing or malformed."""
     layout = check_path(data)
-    fields: dict[str, Any] = {name: jnp.asarray(data[name].values) for name in (*VARIABLES, *SCALARS) if name in layout}
+    fields: dict[str, Any] = {
+        name: jnp.asarray(data[name].values) for name in (*VARIABLES, *SCALARS, *VARYING) if name in layout
+    }
     lanes = np.ndim(fields["code"])
     for name, (times, *_) in VARIABLES.items():
         if name in layout:
@@ -156,7 +163,7 @@ def _layout(data: xarray.Dataset) -> dict[str, tuple[tuple[str, ...], str]]:
             level = other if other in dimensions else wanted[times]
             found[name] = ((*lanes, level, axis), REAL)
             found[_time_name(level, len(lanes))] = ((*lanes, level), REAL)
-    scalars = [name for name in (*SCALARS, *STATISTICS) if name in data or name not in LATER]
+    scalars = [name for name in (*SCALARS, *VARYING, *STATISTICS) if name in data or name not in (*LATER, *VARYING)]
     return found | {name: (lanes, WHOLE if name in COUNTED else REAL) for name in scalars}
 
 

@@ -40,6 +40,7 @@ def scalars_of(path: Path) -> dict[str, np.ndarray]:
     """What is told of a run as a whole: its step, outcome, statistics, and the value of its reducer."""
     found = {name: np.asarray(getattr(path, name)) for name in SCALARS}
     found |= {name: np.asarray(getattr(path.statistics, name)) for name in STATISTICS}
+    found |= {} if path.h_last is None else {"h_last": np.asarray(path.h_last)}
     found = {name: x.astype(np.int64 if name in COUNTED else np.float64) for name, x in found.items()}
     return found | {f"reduced_{i}": np.asarray(x) for i, x in enumerate(flatten(path.reduced)[1])}
 
@@ -118,6 +119,7 @@ class StoredRun:
             **fields, **{name: scalars[name] for name in SCALARS}, levels=tuple(self.attributes["levels"]),
             statistics=Statistics(**{name: scalars[name] for name in STATISTICS}),
             reduced=rebuilt(self.attributes["reduced"], self.state), provenance=self.record,
+            h_last=jnp.asarray(self.state["h_last"]) if "h_last" in self.state else None,
         )  # fmt: skip
 
     def _rows(self, name: str, ends: bool) -> np.ndarray:

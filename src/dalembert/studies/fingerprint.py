@@ -11,7 +11,7 @@ ROUNDING = "give allow_rounding=True to go on all the same, to a path whose last
 
 OTHER = "system: its functions, or what they read, are not those of the run in the store; give the system that began it"
 
-FUNCTIONS = ("reduce", "stop", "domain", "feedback", "inequalities")
+FUNCTIONS = ("reduce", "stop", "domain", "feedback", "density", "inequalities")
 
 
 def check_record(then: Provenance, now: Provenance) -> None:

@@ -18,7 +18,7 @@ from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_flag, described
 from dalembert.outcome import Outcome
 from dalembert.path import Path
-from dalembert.step.options import RunOptions
+from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.run.branch import Branch
 from dalembert.step.run.progress import reported
 from dalembert.step.run.resolution import warn_of_resolution
@@ -27,6 +27,7 @@ from dalembert.step.simulate import run_begun, solved
 from dalembert.step.start.prepare import check_any_system
 from dalembert.step.start.prepared import Given
 from dalembert.step.start.second_node import Starter
+from dalembert.step.start.varying import Varying
 from dalembert.step.stored.streamed import streamed
 from dalembert.store import FileError
 from dalembert.store.chunked import metadata
@@ -48,6 +49,7 @@ def resume(
     stop: Callable | None = None,
     domain: Callable | None = None,
     feedback: SampledFeedback | None = None,
+    density: Callable | None = None,
     allow_rounding: bool = False,
     throw: bool = True,
     progress: bool | Callable[[int, int], None] = False,
@@ -67,6 +69,7 @@ def resume(
         stop: as it was in the run.
         domain: as it was in the run.
         feedback: as it was in the run.
+        density: the density of the Varying, if the run had one.
         allow_rounding: continue even with another processor or other versions, whose last digits may differ.
         throw: as in `simulate`.
         progress: as in `simulate`.
@@ -93,7 +96,7 @@ def resume(
     functions = {"reduce": reduce, "stop": stop, "domain": domain, "feedback": feedback}
     with contextlib.closing(Lock(place / LOCK, place)) as lock:
         stored = StoredRun(place)
-        options, given = _told(stored, {"scheme": scheme, "branch": branch, **functions})
+        options, given = _told(stored, {"scheme": scheme, "branch": branch, **functions}, density)
         check_any_system(system)
         record = options.recorded(system.subject.under(options.scheme), **given._asdict())
         check_record(stored.record, record)
@@ -121,16 +124,17 @@ def _place(store: Any) -> File:
     return place
 
 
-def _told(stored: StoredRun, given: dict[str, Any]) -> tuple[RunOptions, Given]:
+def _told(stored: StoredRun, given: dict[str, Any], density: Callable | None) -> tuple[RunOptions, Given]:
     """The arguments of the call that began the run, and those that are given again."""
     record, fingerprint = stored.record, stored.attributes["fingerprint"]
     try:
         run = json.loads(record.run)
         data = {name: np.array(run[name], float) if name in run else None for name in Given._fields}
-        own = {name: run[name] for name in ("h", "t0", "steps", "tolerance", "max_iterations")}
+        own = {name: run[name] for name in ("t0", "steps", "tolerance", "max_iterations")}
         backend = fingerprint["backend"]
         options = RunOptions(
             **own,
+            **lengths_of(Varying(**run["h"]) if isinstance(run["h"], dict) else run["h"]),
             save_every=run.get("save_every"),
             starter=cast(Starter, record.starter or "second_order"),
             backend=backend,
@@ -139,4 +143,8 @@ def _told(stored: StoredRun, given: dict[str, Any]) -> tuple[RunOptions, Given]:
         raise FileError(
             stored.place, f"is damaged: its record of the call cannot be read ({type(error).__name__}: {error})"
         ) from error
-    return dataclasses.replace(options, **given), Given(**data)  # what is wrong here is the caller's
+    if density is not None:  # what is wrong from here on is the caller's
+        if options.varying is None:
+            raise ValueError("density: the run in the store has steps of one length; leave it out")
+        given = given | {"varying": Varying(options.h, density, options.varying.span)}
+    return dataclasses.replace(options, **given), Given(**data)

@@ -156,7 +156,10 @@ def sweep(
         (('T', 'final_0'), True)
     """
     if isinstance(h, Varying):
-        raise TypeError("h: found Varying; the runs of a study have common times. Give a number, or take ensemble")
+        raise TypeError(
+            "h: found Varying; the runs of a study have common times, of multipliers too. Give a number, or take ensemble, "
+            "with steps= or until="
+        )
     as_choice(combine, "combine", ("product", "zip"), "ways to combine values")
     dealing = Dealing.of(store, over_runs, block, client, threads, progress)
     ends = {"initial": initial, "final": final, "through": through, "T": T, "bounds": bounds}

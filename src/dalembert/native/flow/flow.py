@@ -15,9 +15,9 @@ from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
 from dalembert.native.flow.field_code import FIELD, field
 from dalembert.native.flow.integration import Accuracy, Integration
-from dalembert.native.flow.loop_code import NUMBERS, REACHED, WATCHED, loop, work_size
+from dalembert.native.flow.loop_code import loop, work_size
+from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, WATCHED
 from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method
-from dalembert.native.flow.taylor_code import NO_SERIES
 from dalembert.native.flow.written import written_field
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
@@ -158,7 +158,7 @@ class CompiledFlow:
         found = np.empty((len(times), width))
         for i in range(0, len(times), ROWS):  # Ctrl-C is answered between two calls
             part = slice(i, i + ROWS)
-            addresses = (x[part].ctypes.data for x in (times, rows, found))
+            addresses = (x[part].__array_interface__["data"][0] for x in (times, rows, found))
             self.codes.along(told, *addresses, len(times[part]), self.size, width)
         return found
 
@@ -234,11 +234,14 @@ class _Codes:
         found = np.full_like(y, np.nan)
         return found if not self.value(told, t, y.ctypes.data, found.ctypes.data) else np.full_like(y, np.nan)
 
+    @np.errstate(all="ignore")  # what is too large gives no number, and then a short step
     def first_step(self, told: int, y: np.ndarray, times: np.ndarray, tolerance: float) -> float:
         """A step whose error is about the tolerance: from the sizes of y, ẏ and ÿ; Hairer, Norsett, Wanner, II.4."""
         size = lambda x: float(np.sqrt(np.mean((x / (tolerance * (1.0 + np.abs(y)))) ** 2)))  # noqa: E731
         t, whole, slope = float(times[0]), float(times[-1] - times[0]), self.slope(told, float(times[0]), y)
         state, speed = size(y), size(slope)
+        if not np.isfinite(state + speed):
+            return min(1e-6, whole)
         short = min(1e-6 if not min(state, speed) >= 1e-5 else 0.01 * state / speed, whole)
         bend = max(speed, size(self.slope(told, t + short, y + short * slope) - slope) / short)
         step = (0.01 / bend) ** 0.125 if bend > 1e-15 else max(1e-6, 1e-3 * short)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dalembert.native.chunks import FIRST, paced
-from dalembert.native.flow.loop_code import COUNTED, NUMBERS, TOO_MANY
+from dalembert.native.flow.step_loop import COUNTED, NUMBERS, TOO_MANY
 
 SHARE = 0.1  # of the whole, as if it had been the step before: it limits the first
 
@@ -58,7 +58,7 @@ class Integration(NamedTuple):
         """Chunk by chunk to the end, or for so many steps: between two of them Python answers Ctrl-C."""
         chunk, limit = FIRST, COUNTED.offset("most")
         self.counts[COUNTED.offset("clipped")] = int(clipped)
-        addresses = [x.ctypes.data for x in self[:5]]
+        addresses = [x.__array_interface__["data"][0] for x in self[:5]]
         while True:
             self.counts[limit] = min(self.most, self.count("steps") + chunk)
             began = time.perf_counter()

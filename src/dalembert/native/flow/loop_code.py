@@ -8,17 +8,13 @@ It holds no system: field, watch and what they are told are addresses, and the n
 from __future__ import annotations
 
 from dalembert.native.flow.coefficients import DENSE, ERROR_3, ERROR_5, NODES, STAGES, Row
-from dalembert.native.llvm.builder import Code, module
-from dalembert.native.llvm.packing import Packing
+from dalembert.native.flow.step_loop import StepLoop
+from dalembert.native.llvm.builder import module
 
-REACHED, TOO_MANY, TOO_SMALL, WATCHED = range(4)
 END = 12  # the stage at the end of a step, whose slope begins the next one
 COLUMNS = len(STAGES)
 SAFETY, SMALLEST, LARGEST = 0.9, 0.2, 10.0  # of the factor by which a step changes
-TINY = 4.0 * 2.0**-52  # of t: a step that is not longer does not move it
 
-NUMBERS = Packing.scalars("t", "h", "tolerance")
-COUNTED = Packing.words("size", "times", "most", "clipped", "steps", "saved", "refused")
 WORK = ("slopes", "stage", "new", "dense")  # their columns have `size` numbers
 
 
@@ -39,24 +35,16 @@ def loop() -> str:
     return module(_Loop().text(), declared=())
 
 
-class _Loop:
-    """Writes the loop. refused: in this step. Slots: norm of the error, the next h, the end of the step."""
+class _Loop(StepLoop):
+    """refused: in this step. Slots: norm of the error, the next h, whether this one is cut."""
 
     def __init__(self) -> None:
-        c = self.c = Code()
-        self.n, self.times, self.clipped = (
-            c.load(c.at("%counts", COUNTED.fields[name].offset), "i64") for name in ("size", "times", "clipped")
-        )
-        self.tolerance = c.load(c.at("%numbers", NUMBERS.fields["tolerance"].offset))
+        super().__init__()
+        c = self.c
         self.slopes = [c.at("%work", self._columns(i)) for i in range(COLUMNS)]
         self.stage, self.new = (c.at("%work", self._columns(COLUMNS + i)) for i in range(2))
         self.dense = [c.at("%work", self._columns(COLUMNS + 2 + i)) for i in range(3 + len(DENSE))]
-        self.t, self.h = (c.at("%numbers", NUMBERS.fields[name].offset) for name in ("t", "h"))
-        self.steps, self.saved, self.most, self.refused = (
-            c.at("%counts", COUNTED.fields[name].offset) for name in ("steps", "saved", "most", "refused")
-        )
-        self.norm, self.next, self.end = c.slot("norm"), c.slot("next"), c.slot("end")
-        self.cut = c.slot("cut", "i1")
+        self.h, self.norm, self.next, self.cut = self.kept_h, c.slot("norm"), c.slot("next"), c.slot("cut", "i1")
 
     def _columns(self, i: int) -> str:
         return self.c.let(f"mul i64 {self.n}, {i}")
@@ -71,46 +59,16 @@ class _Loop:
         self._judged()
         self._accepted()
         c.label("no_slope")
-        c.label("too_small")
-        c.line(f"ret i64 {TOO_SMALL}")
-        c.label("too_many")
-        c.line(f"ret i64 {TOO_MANY}")
-        c.label("watched")
-        c.line(f"ret i64 {WATCHED}")
-        c.label("reached")
-        c.line(f"ret i64 {REACHED}")
+        self._returns()
         return c.function(f"define i64 @integrate({', '.join(f'ptr %{name}' for name in arguments)}) nounwind")
 
-    def _field(self, out: str, t: str, y: str, otherwise: str, field: str = "%field", told: str = "%told") -> None:
-        """out ← f(t, y); to the label `otherwise` where it has no value."""
-        c, on = self.c, self.c.name("on")
-        code = c.let(f"call i64 {field}(ptr {told}, double {t}, ptr {y}, ptr {out})")
-        c.fork(c.let(f"icmp eq i64 {code}, 0"), on, otherwise, True)
-        c.label(on)
-
     def _proposed(self) -> None:
-        """Count the step, and end it where it may not go beyond: the next time, if steps end there, or the last."""
-        c, on = self.c, self.c.name("on")
-        count = c.let(f"add i64 {c.load(self.steps, 'i64')}, 1")
-        c.fork(c.let(f"icmp sgt i64 {count}, {c.load(self.most, 'i64')}"), "too_many", on, False)
-        c.label(on)
-        c.store(count, self.steps, "i64")
-        last = c.let(f"sub i64 {self.times}, 1")
-        to_next = c.let(f"icmp ne i64 {self.clipped}, 0")
-        index = c.let(f"select i1 {to_next}, i64 {c.load(self.saved, 'i64')}, i64 {last}")
-        bound, t, h = c.load(c.at("%times", index)), c.load(self.t), c.load(self.h)
-        ahead = c.plus(t, h)
-        beyond = c.let(f"fcmp oge double {ahead}, {bound}")
-        c.store(beyond, self.cut, "i1")
-        end = c.select(beyond, bound, ahead)
-        c.store(end, self.end)
+        self._counted()
+        c, h = self.c, self.c.load(self.h)
         c.store(h, self.next)
-        h = c.minus(end, t)  # far from t = 0 the sum is rounded: what has passed is the difference
+        h, cut = self._ended(h)
+        c.store(cut, self.cut, "i1")
         c.store(h, self.h)
-        least = c.times(c.constant(TINY), c.absolute(t))
-        enough, long = c.let(f"fcmp ogt double {h}, {least}"), c.name("long")
-        c.fork(c.let(f"or i1 {enough}, {beyond}"), long, "too_small", True)
-        c.label(long)
 
     def _stages(self) -> None:
         """The slopes k₁ … k₁₁ and the new y; then the norm of the error. Where a slope does not exist it is infinite."""
@@ -190,56 +148,9 @@ class _Loop:
 
     def _accepted(self) -> None:
         """Rows up to the end of the step, then the end becomes the beginning of the next one."""
-        c = self.c
         self._rows()
-        c.store(c.load(self.end), self.t)
-        c.store(c.load(self.next), self.h)
-        for source, to in ((self.new, "%y"), (self.slopes[END], self.slopes[0])):
-            self._copied(source, to)
-        over = c.let(f"icmp sge i64 {c.load(self.saved, 'i64')}, {self.times}")
-        c.fork(over, "reached", "look", False)
-        c.label("look")
-        c.fork(c.let("icmp eq ptr %watch, null"), "step", "watching", True)
-        c.label("watching")
-        self._field(self.stage, c.load(self.t), "%y", "watched", "%watch", "%watch_told")
-        c.fork(c.compare("oge", c.load(self.stage), c.constant(0.0)), "step", "watched", True)
-
-    def _copied(self, source: str, to: str) -> None:
-        c = self.c
-        with c.loop(0, self.n) as l:
-            c.store(c.load(c.at(source, l)), c.at(to, l))
-
-    def _due(self, yes: str, no: str, order: str = "ole") -> str:
-        """To `yes` if a time that is not saved yet is within the step, or at its end (order "oeq"); returns its row."""
-        c, inside = self.c, self.c.name("inside")
-        saved = c.load(self.saved, "i64")
-        c.fork(c.let(f"icmp slt i64 {saved}, {self.times}"), inside, no)
-        c.label(inside)
-        time = c.load(c.at("%times", saved))
-        c.fork(c.compare(order, time, c.load(self.end)), yes, no)
-        return saved
-
-    def _rows(self) -> None:
-        """The rows at times before the end of the step by interpolation, that at its end from the new y."""
-        c = self.c
-        self._due("prepare", "rows_done", "olt")
-        c.label("prepare")
-        self._interpolant()
-        c.label("row")
-        saved = self._due("interpolate", "rows_done", "olt")
-        c.label("interpolate")
-        self._interpolated(saved)
-        c.store(c.let(f"add i64 {saved}, 1"), self.saved, "i64")
-        c.go("row")
-        c.label("rows_done")
-        saved = self._due("last_row", "rows_written", "oeq")
-        c.label("last_row")
-        self._copied(self.new, self._row(saved))
-        c.store(c.let(f"add i64 {saved}, 1"), self.saved, "i64")
-        c.label("rows_written")
-
-    def _row(self, saved: str) -> str:
-        return self.c.at("%rows", self.c.let(f"mul i64 {saved}, {self.n}"))
+        self._copied(self.slopes[END], self.slopes[0])
+        self._begun_again(self.c.load(self.next))
 
     def _interpolant(self) -> None:
         """The three more slopes and the seven terms of the polynomial; a step that has not these is refused."""

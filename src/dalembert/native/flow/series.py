@@ -9,6 +9,7 @@ Every operation that is not linear is such a product, or a chain c′ = Σ d u�
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 from dalembert.native.graph.dependence import Dependence, reached
@@ -38,7 +39,7 @@ class Series:
     sums: dict[int, tuple[Convolution, ...]]
     slopes: dict[int, tuple[tuple[int, int], ...]]
 
-    @property
+    @functools.cached_property
     def convolutions(self) -> list[Convolution]:
         """Each once."""
         return list(dict.fromkeys(x for found in self.sums.values() for x in found))

@@ -118,12 +118,12 @@ class SeriesCode:
         """Σ_{0<i<k} a_i b_{k-i} of all convolutions.
 
         The two terms of order k-1, which have just been stored, come last: the others do not wait for them. Place 0 holds
-        zeros, so that there are none of these for k = 1, and one for k = 2.
+        zeros, so that there are none of these for k = 1, and one for k = 2; what a run before has left is not read.
         """
         c, vector = self._c, f"<{WIDTH} x double>"
         found: dict[Convolution, str] = {}
         last = c.let(f"sub i64 {k}, 1")
-        one = c.let(f"zext i1 {c.let(f'icmp ne i64 {k}, 2')} to i64")
+        first, other = (c.let(f"zext i1 {c.let(f'icmp sgt i64 {k}, {least}')} to i64") for least in (1, 2))
         for start in range(0, len(self.groups), TOGETHER):
             groups = range(start, min(start + TOGETHER, len(self.groups)))
             sums = [c.slot("sum", vector) for _ in groups]
@@ -131,8 +131,8 @@ class SeriesCode:
                 c.store("zeroinitializer", x, vector)
             with c.loop(2, last) as i:
                 self._add(start, sums, i, c.let(f"sub i64 {k}, {i}"))
-            self._add(start, sums, "1", last)
-            self._add(start, sums, last, one)
+            self._add(start, sums, first, last)
+            self._add(start, sums, last, other)
             for group, x in zip(groups, sums, strict=True):
                 whole = c.load(x, vector)
                 for place, job in enumerate(self.groups[group]):

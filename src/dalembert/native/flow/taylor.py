@@ -6,6 +6,7 @@ import ctypes
 import dataclasses
 import functools
 import math
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -22,6 +23,8 @@ from dalembert.native.llvm.cache import Cache
 from dalembert.native.llvm.jit import Loaded
 from dalembert.native.llvm.packing import Held, Packing, bits
 
+_ONE_AT_A_TIME = threading.Lock()
+FINEST = 1e-16  # of tolerances
 MOVING = ("x0", "x1")  # the state and the time
 FLAT = frozenset(["exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc"])
 LONG = 100  # convolutions from which the code is compiled without LLVM's whole program, in a quarter of the time
@@ -53,7 +56,8 @@ class TaylorMethod:
 
     @functools.cached_property
     def _code(self) -> SeriesCode:
-        return SeriesCode(self.known, self.made.sizes, len(self.made.tracer.captured), self.slope, self.holds)
+        with _ONE_AT_A_TIME:  # it adds to the graph
+            return SeriesCode(self.known, self.made.sizes, len(self.made.tracer.captured), self.slope, self.holds)
 
     @functools.cached_property
     def _functions(self) -> Loaded:
@@ -106,7 +110,7 @@ class SeriesArrays:
 
 
 def taylor_method(made: GraphFunction, cache: Cache) -> TaylorMethod | None:
-    """made: results (f, whether it holds), or f alone; None where f has no power series."""
+    """made: results (f, whether it holds), or f alone; None where f has no power series, or one that never pays."""
     g, slope = made.graph.copy(), made.results[0].ravel().tolist()
     holds = int(made.results[1].item()) if len(made.results) > 1 else g.true
     depend = Dependence(g)
@@ -115,4 +119,5 @@ def taylor_method(made: GraphFunction, cache: Cache) -> TaylorMethod | None:
         known = series(g, slope, MOVING)
     except Unsupported:
         return None
-    return TaylorMethod(made, known, tuple(slope), holds, cache)
+    method = TaylorMethod(made, known, tuple(slope), holds, cache)
+    return method if method.pays(FINEST) else None

@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TINY, TOO_MANY, TOO_SMALL, WATCHED
-from dalembert.native.llvm.builder import Code, module
+from dalembert.native.flow.step_loop import StepLoop
+from dalembert.native.llvm.builder import module
 from dalembert.native.llvm.packing import Packing
 
-NO_SERIES = 4  # y and t are those of the last step that was taken
 POINTS = 8  # of a step, where it is looked at along it
 GROWTH = 2.0  # of a step, at most
 DEFECT = 10.0  # of what is allowed: h |ẏ - f(y)| at the end of a step
@@ -40,27 +39,19 @@ def taylor() -> str:
     return module(made.text(), declared=made.c.declared)
 
 
-class _Taylor:
-    """Writes the loop. Slots: this h, the one that the coefficients propose, the end of the step; whether the growth of h
-    limits it, and whether the polynomial solves the equation."""
+class _Taylor(StepLoop):
+    """Slots: this h, the one that the coefficients propose; whether the growth of h limits it, and whether the polynomial
+    solves the equation."""
 
     def __init__(self) -> None:
-        c = self.c = Code()
+        super().__init__()
+        c = self.c
         word = {name: c.load(c.at("%told", TAYLOR.fields[name].offset), "i64") for name in TAYLOR.fields}
         self.p, self.points = word["order"], word["points"]
-        self.to = {
-            name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in ("clock", "order", "points")
-        }
+        numbers = ("clock", "order", "points")
+        self.to = {name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in numbers}
         self.clock = c.let(f"bitcast i64 {word['clock']} to double")
-        self.n, self.times, self.clipped = (
-            c.load(c.at("%counts", COUNTED.fields[name].offset), "i64") for name in ("size", "times", "clipped")
-        )
-        self.tolerance = c.load(c.at("%numbers", NUMBERS.fields["tolerance"].offset))
-        self.t, self.before = (c.at("%numbers", NUMBERS.fields[name].offset) for name in ("t", "h"))
-        self.steps, self.saved, self.most = (
-            c.at("%counts", COUNTED.fields[name].offset) for name in ("steps", "saved", "most")
-        )
-        self.h, self.natural, self.end = (c.slot(x) for x in ("h", "natural", "end"))
+        self.h, self.natural = (c.slot(x) for x in ("h", "natural"))
         self.capped, self.solves = (c.slot(x, "i1") for x in ("capped", "solves"))
         self.new = self.to["given"]
 
@@ -74,16 +65,8 @@ class _Taylor:
         self._proposed()
         self._judged()
         self._accepted()
-        for name, code in (("too_small", TOO_SMALL), ("too_many", TOO_MANY), ("watched", WATCHED), ("reached", REACHED),
-                           ("no_series", NO_SERIES)):  # fmt: skip
-            c.label(name)
-            c.line(f"ret i64 {code}")
+        self._returns()
         return c.function(f"define i64 @taylor({', '.join(f'ptr %{name}' for name in arguments)}) nounwind")
-
-    def _copied(self, source: str, to: str) -> None:
-        c = self.c
-        with c.loop(0, self.n) as l:
-            c.store(c.load(c.at(source, l)), c.at(to, l))
 
     def _begun(self, t: str) -> None:
         """The field at what stands in `given`, at the time t; to "no_series" where it does not hold."""
@@ -96,11 +79,8 @@ class _Taylor:
 
     def _expanded(self) -> None:
         """Count the step; the coefficients, and the length that they propose."""
-        c, on = self.c, self.c.name("on")
-        count = c.let(f"add i64 {c.load(self.steps, 'i64')}, 1")
-        c.fork(c.let(f"icmp sgt i64 {count}, {c.load(self.most, 'i64')}"), "too_many", on, False)
-        c.label(on)
-        c.store(count, self.steps, "i64")
+        self._counted()
+        c = self.c
         first = c.at(self.to["rows"], self.n)
         with c.loop(0, self.n) as l:
             c.store(c.load(c.at("%y", l)), c.at(self.to["rows"], l))
@@ -113,7 +93,7 @@ class _Taylor:
         long = c.name("long")
         c.fork(good, long, "no_series", True)
         c.label(long)
-        most = c.times(c.constant(GROWTH), c.load(self.before))
+        most = c.times(c.constant(GROWTH), c.load(self.kept_h))
         free = c.compare("olt", h, most)
         c.store(c.negated(free), self.capped, "i1")
         c.store(c.select(free, h, most), self.natural)
@@ -146,22 +126,8 @@ class _Taylor:
         return c.select(c.compare("olt", norm, c.constant(float("inf"))), found, c.constant(0.0))
 
     def _proposed(self) -> None:
-        c = self.c
-        c.label("propose")
-        last = c.let(f"sub i64 {self.times}, 1")
-        to_next = c.let(f"icmp ne i64 {self.clipped}, 0")
-        index = c.let(f"select i1 {to_next}, i64 {c.load(self.saved, 'i64')}, i64 {last}")
-        bound, t, h = c.load(c.at("%times", index)), c.load(self.t), c.load(self.h)
-        ahead = c.plus(t, h)
-        beyond = c.let(f"fcmp oge double {ahead}, {bound}")
-        end = c.select(beyond, bound, ahead)
-        c.store(end, self.end)
-        h = c.minus(end, t)  # far from t = 0 the sum is rounded: what has passed is the difference
-        c.store(h, self.h)
-        least = c.times(c.constant(TINY), c.absolute(t))
-        enough, long = c.let(f"fcmp ogt double {h}, {least}"), c.name("long")
-        c.fork(c.let(f"or i1 {enough}, {beyond}"), long, "too_small", True)
-        c.label(long)
+        self.c.label("propose")
+        self.c.store(self._ended(self.c.load(self.h))[0], self.h)
 
     def _judged(self) -> None:
         """The new y, and the field there; a shorter step where the polynomial does not solve the equation.
@@ -205,45 +171,13 @@ class _Taylor:
                     f"ptr {self.to['rate']})")  # fmt: skip
 
     def _accepted(self) -> None:
-        """Rows up to the end of the step, then the end becomes the beginning of the next one."""
-        c = self.c
-        c.label("accept")
-        c.label("row")
-        saved = self._due("interpolate", "rows_done", "olt")
-        c.label("interpolate")
-        passed = c.minus(c.load(c.at("%times", saved)), c.load(self.t))
+        self.c.label("accept")
+        self._rows()
+        self._begun_again(self.c.load(self.natural))
+
+    def _interpolant(self) -> None:
+        """The polynomial is there."""
+
+    def _interpolated(self, saved: str) -> None:
+        passed = self.c.minus(self.c.load(self.c.at("%times", saved)), self.c.load(self.t))
         self._polynomial(passed, self._row(saved))
-        c.store(c.let(f"add i64 {saved}, 1"), self.saved, "i64")
-        c.go("row")
-        c.label("rows_done")
-        saved = self._due("last_row", "rows_written", "oeq")
-        c.label("last_row")
-        self._copied(self.new, self._row(saved))
-        c.store(c.let(f"add i64 {saved}, 1"), self.saved, "i64")
-        c.label("rows_written")
-        c.store(c.load(self.end), self.t)
-        c.store(c.load(self.natural), self.before)
-        self._copied(self.new, "%y")
-        over = c.let(f"icmp sge i64 {c.load(self.saved, 'i64')}, {self.times}")
-        c.fork(over, "reached", "look", False)
-        c.label("look")
-        c.fork(c.let("icmp eq ptr %watch, null"), "step", "watching", True)
-        c.label("watching")
-        value = c.slot("watched")
-        code = c.let(f"call i64 %watch(ptr %watch_told, double {c.load(self.t)}, ptr %y, ptr {value})")
-        c.fork(c.let(f"icmp eq i64 {code}, 0"), "seen", "watched", True)
-        c.label("seen")
-        c.fork(c.compare("oge", c.load(value), c.constant(0.0)), "step", "watched", True)
-
-    def _due(self, yes: str, no: str, order: str) -> str:
-        """To `yes` if a time that is not saved yet is within the step, or at its end (order "oeq"); returns its row."""
-        c, inside = self.c, self.c.name("inside")
-        saved = c.load(self.saved, "i64")
-        c.fork(c.let(f"icmp slt i64 {saved}, {self.times}"), inside, no)
-        c.label(inside)
-        time = c.load(c.at("%times", saved))
-        c.fork(c.compare(order, time, c.load(self.end)), yes, no)
-        return saved
-
-    def _row(self, saved: str) -> str:
-        return self.c.at("%rows", self.c.let(f"mul i64 {saved}, {self.n}"))

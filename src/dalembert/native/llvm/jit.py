@@ -87,13 +87,16 @@ class Loaded:
         self._engine = llvm.create_mcjit_compiler(empty, target(*host()))
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._engine.finalize_object()
+        self._addresses: dict[str, int] = {}
 
     def address(self, name: str) -> int:
         """Where a function stands."""
-        address = self._engine.get_function_address(name)
-        if address == 0:
+        found = self._addresses.get(name)
+        if found is None:
+            found = self._addresses[name] = self._engine.get_function_address(name)
+        if found == 0:
             raise Unsupported("machine code", f"holds no function {name}")
-        return address
+        return found
 
     def variable(self, name: str) -> int:
         """Where a global variable stands."""

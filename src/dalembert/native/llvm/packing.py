@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -127,4 +128,4 @@ class Held:
 
 def bits(x: float) -> int:
     """A double among integers."""
-    return int(np.float64(x).view(np.int64))
+    return struct.unpack("<q", struct.pack("<d", x))[0]

@@ -118,11 +118,11 @@ def _work(c: Code) -> None:
     none = c.let(f"icmp eq ptr {known['lanes']}, null")
     end = c.let(f"add i64 {now}, {c.load(chunk, 'i64')}")
     until = c.call("i64", "llvm.smin.i64", ("i64", end), ("i64", last))
-    _advance(c, given, known, LaneGroup(part, size, now, until), none)
+    going = _advance(c, given, known, LaneGroup(part, size, now, until), none)
     c.store(until, k, "i64")
     longer = c.call("i64", "llvm.smin.i64", ("i64", c.let(f"shl i64 {c.load(chunk, 'i64')}, 1")), ("i64", str(CHUNK)))
     c.store(longer, chunk, "i64")
-    c.go("chunk")
+    c.fork(going, "chunk", "take")
     c.label("done")
     c.line("ret ptr null")
 
@@ -135,9 +135,12 @@ def _part(c: Code, given: dict, known: dict, first: str) -> dict[str, str]:
     return found
 
 
-def _advance(c: Code, given: dict, known: dict, group: LaneGroup, none: str) -> None:
-    """Bring a group to its node `until`: in lanes, then one by one those that have not got there. none: no lanes."""
+def _advance(c: Code, given: dict, known: dict, group: LaneGroup, none: str) -> str:
+    """Bring a group to its node `until`: in lanes, then one by one those that have not got there. none: no lanes. Whether
+    any of them goes on from there: runs that end at a time are told of more steps than there ever will be."""
     part, size, now, until = group
+    going = c.slot("going", "i64")
+    c.store("0", going, "i64")
     c.fork(none, "one.by.one", "together")
     c.label("together")
     numbers = (size, given["inputs_stride"], given["rows_stride"], now, until)
@@ -155,3 +158,6 @@ def _advance(c: Code, given: dict, known: dict, group: LaneGroup, none: str) -> 
         arrays = ", ".join(f"ptr {own[x]}" for x in ARRAYS)
         c.line(f"call void {known['run']}({arrays}, ptr %scratch, ptr {known['solver']})")
         c.label(joined)
+        still = c.let(f"icmp eq i64 {c.load(_count(c, own['count'], 'code'), 'i64')}, 0")
+        c.store(c.let(f"or i64 {c.load(going, 'i64')}, {c.let(f'zext i1 {still} to i64')}"), going, "i64")
+    return c.let(f"icmp ne i64 {c.load(going, 'i64')}, 0")

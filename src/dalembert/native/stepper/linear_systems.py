@@ -107,6 +107,7 @@ class GraphOutputs:
     overlap: list[int]
     inside: list[int]
     stop: list[int]
+    astray: list[int]
     law: list[int]
     new_reduced: list[int]
     clock: list[int]
@@ -160,7 +161,8 @@ def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
         new_s_compensation=new_s_compensation, multipliers=step.multipliers, force=step.force,
         new_velocity=replaced(g, step.new_velocity, new), turned=replaced(g, [step.turned], new),
         factor=_one(step.factor), overlap=replaced(g, _one(step.overlap), new),
-        inside=replaced(g, _one(step.inside), new), stop=replaced(g, _one(step.stop), new), law=step.law or [],
+        inside=replaced(g, _one(step.inside), new), stop=replaced(g, _one(step.stop), new),
+        astray=replaced(g, _one(step.astray), new), law=step.law or [],
         new_reduced=replaced(g, step.new_reduced or [], new), clock=replaced(g, step.clock, new),
     )  # fmt: skip
     names = [field.name for field in dataclasses.fields(GraphOutputs)]

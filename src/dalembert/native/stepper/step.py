@@ -32,8 +32,9 @@ class StepFunctions:
     otherwise it is counted. overlap(z, q, s, t, h, p) → (): ends the run where it is negative. stop, domain (q, v, t, p) →
     truth value. law(q, v, t, p) → held (n,), a zero-order-hold force.
     reduce(r, w, t, q, v, multipliers, p) → (r, w), of numbers r and integers w, with `reduced` their lengths. clock(s, p) →
-    (t, …), kept with every row: the time of a state where steps differ in length; None: it is t0 + k h. p: the
-    arrays of the program, of shapes `shapes`. weights: a step is made of stages, each a step with weights[i] h.
+    (t, …), kept with every row: the time of a state where steps differ in length; None: it is t0 + k h. astray(s, p) →
+    truth value, after a step: is counted as a leap. p: the arrays of the program, of shapes `shapes`. weights: a step is
+    made of stages, each a step with weights[i] h.
     extrapolation: (stages, 5, 4), the weights of the last solutions, newest first, in the prediction, by how many are known.
     """
 
@@ -54,6 +55,7 @@ class StepFunctions:
     law: Callable | None = None
     reduce: Callable | None = None
     clock: Callable | None = None
+    astray: Callable | None = None
     reduced: tuple[int, int] = (0, 0)
     weights: tuple[float, ...] = (1.0,)
     extrapolation: np.ndarray = dataclasses.field(default_factory=lambda: _CUBIC)
@@ -68,7 +70,7 @@ class Translated:
     f, jacobian: at z. declared: nodes whose part in the Jacobian is what somebody says. scale, and all that follows the
     solution, at w: new_q, new_s and their compensations; multipliers, force; velocity of new_s and of s; turned: the
     scalar product of the velocities before and after the whole step, which begins at s, with stages at `since`; factor,
-    overlap, inside, stop, new_reduced or None; clock, empty where steps are equal. law: at the state before the step.
+    overlap, inside, stop, astray, new_reduced or None; clock, empty where steps are equal. law: at the state before it.
     """
 
     graph: Graph
@@ -92,6 +94,7 @@ class Translated:
     overlap: int | None
     inside: int | None
     stop: int | None
+    astray: int | None
     law: list[int] | None
     new_reduced: list[int] | None
     clock: list[int]
@@ -182,6 +185,7 @@ def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 40
 
     (factor,) = trace(step.factor, w, q, s, t, h) if step.factor else (None,)
     (overlap,) = trace(step.overlap, w, q, s, t, h) if step.overlap else (None,)
+    (astray,) = trace(step.astray, new_s) if step.astray else (None,)
     (law,) = trace(step.law, q, velocity, begin) if step.law else (None,)
     new_reduced = None
     if step.reduce:
@@ -198,7 +202,7 @@ def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 40
         graph, Dependence(graph), np.array(tracer.captured), tracer.declared, jacobian=jacobian, turned=turned,
         new_q_compensation=new_q_compensation, factor=None if factor is None else int(factor), ends=step.ends,
         overlap=None if overlap is None else int(overlap), inside=inside, stop=stop,
-        weights=step.weights, extrapolation=step.extrapolation, **flat_lists,
+        astray=None if astray is None else int(astray), weights=step.weights, extrapolation=step.extrapolation, **flat_lists,
     )  # fmt: skip
 
 
@@ -220,7 +224,8 @@ def _less(g: Graph, increment: int, rest: int) -> int:
 
 
 def _compensated(g: Graph, new_s: np.ndarray, s: np.ndarray, s_rest: np.ndarray, w_rest: np.ndarray) -> tuple[Any, Any]:
-    """(new s, its compensation): where s becomes an unknown w_j, it is summed with what rounding cut off before.
+    """(new s, its compensation): where s becomes an unknown w_j, or itself and something, it is summed with what rounding
+    cut off before.
 
     s + ((w_j - s) + (rest of w_j + rest of s)): a solution near s differs from it by a number that is known exactly, and
     the update of Newton's last iteration is known to more digits than z - update. Source: Hairer, Lubich, Wanner, Geometric
@@ -229,11 +234,14 @@ def _compensated(g: Graph, new_s: np.ndarray, s: np.ndarray, s_rest: np.ndarray,
     sums, rests = [], []
     for new, old, rest in zip(new_s.tolist(), s.tolist(), s_rest.tolist(), strict=True):
         node = g.nodes[new]
-        if node[0] != "var" or node[1] != "w":
+        if node[:2] == ("var", "w"):
+            part = g.raw("add", g.raw("sub", new, old), g.raw("add", int(w_rest[node[2]]), rest))
+        elif node[0] == "add" and old in node[1:]:
+            part = g.raw("add", node[1] if node[2] == old else node[2], rest)
+        else:
             sums.append(new)
             rests.append(g.zero)
             continue
-        part = g.raw("add", g.raw("sub", new, old), g.raw("add", int(w_rest[node[2]]), rest))
         sums.append(g.raw("add", old, part))
         rests.append(g.raw("sub", part, g.raw("sub", sums[-1], old)))
     return np.array(sums, np.int64), np.array(rests, np.int64)

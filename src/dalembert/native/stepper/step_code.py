@@ -224,7 +224,9 @@ class StepCode:
             f.write_sign(found.sign)
         f.write("reduced", f.emitter.stored(self.outputs.new_reduced, values))
         count_turn(f, values)
-        if f.step.ends and not self.outputs.clock:  # determinants of steps of different lengths are not to be compared
+        if self.outputs.astray:  # determinants of steps of different lengths are not to be compared
+            f.add("leaps", f.code.counted(self.emit(self.outputs.astray, values)[0]))
+        elif f.step.ends:
             count_leap(f)
 
     def _advance(self, new: dict[str, list[str]], found: Crossing | None, whole: bool) -> None:

@@ -36,12 +36,12 @@ class Density(eqx.Module):
         a = acceleration_of(system, q, v, t)
         return jnp.sqrt(squared(system, q, v, t, v) + self.span**2 * squared(system, q, v, t, a))
 
-    def rate(self, system: System, q: Vector, v: Vector, t) -> Float[Array, ""]:
-        """d/dt log σ along the motion; NaN where σ is not positive."""
+    def value_and_rate(self, system: System, q: Vector, v: Vector, t) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """σ, and d/dt log σ along the motion: NaN where σ is not positive."""
         now = jnp.asarray(t, dtype=float)
         along = (v, acceleration_of(system, q, v, now), jnp.ones_like(now))
         value, rate = jax.jvp(lambda *x: self.value(system, *x), (q, v, now), along)
-        return jnp.where(value > 0, rate / value, jnp.nan)
+        return value, jnp.where(value > 0, rate / value, jnp.nan)
 
 
 def acceleration_of(system: System, q: Vector, v: Vector, t) -> Vector:

@@ -11,7 +11,9 @@ from jaxtyping import Array, Float
 from dalembert.step.programs.base import Outputs, StepProgram
 from dalembert.step.programs.density import Density
 
-OWN = 4  # numbers of the state besides those of the base
+OWN = 5  # numbers of the state besides those of the base
+STAGE, DENSITY, TIME = -4, -3, -2  # where they are among them
+ASTRAY = 1.25  # factor by which ρ/σ, a constant of the motion, may change: it stays below where the density is resolved
 
 
 class BegunStep(NamedTuple):
@@ -28,9 +30,11 @@ class VaryingSteps(StepProgram):
 
     ρ belongs to the middle of a step: with ρ = ρ_k + ½ε G(y_k) there, and ρ_{k+1} = ρ + ½ε G(y_{k+1}), a step is its own
     adjoint where Φ is, and ρ_k/σ is constant along the solutions of y′ = f/ρ, ρ′ = G, t′ = 1/ρ. The state is
-    s = (s of the base, stage, ρ, t, the last length), and h of a call is ε. The stages of a composed step have one ρ:
-    y is of the order of Φ for any lengths, and G costs once in a step. A composition of this map, with a ρ in every stage,
-    has the order too; its errors are smaller or larger, by the case, and G would cost in each.
+    s = (s of the base, astray, stage, ρ, t, the last length), and h of a call is ε. The stages of a composed step have one
+    ρ: y is of the order of Φ for any lengths, and G costs once in a step. A composition of this map, with a ρ in every
+    stage, has the order too; its errors are smaller or larger, by the case, and G would cost in each.
+    astray: 1 after a step at whose end ρ_k/σ is not what it was at the start, up to the factor ASTRAY, else 0: the
+    rule sees σ at nodes alone, and what is fast between them is not followed. unit: σ/ρ_k at the start.
     limit: (T s, s), s the sign of ε: the run ends with the first node at or after T.
     Source: Hairer, Söderlind, Explicit, time reversible, adaptive step size control, SIAM J. Sci. Comput. 26 (2005),
     the integrated step density, here for any self-adjoint Φ.
@@ -38,6 +42,7 @@ class VaryingSteps(StepProgram):
 
     base: StepProgram
     density: Density
+    unit: Any
     limit: Float[Array, "2"]
 
     @property
@@ -83,16 +88,21 @@ class VaryingSteps(StepProgram):
         increment, new = self.base.advance(z, q, now.s, now.t, now.h)
         end, number = now.t + now.h, len(self.weights)
 
-        def following() -> Float[Array, ""]:
-            """From the last stage, whose h is that part of ε."""
-            rate = self.density.rate(self.system, q + increment, self.base.velocity(new), end)
-            return density + h / self.weights[-1] * rate
+        def following() -> tuple[Float[Array, ""], Float[Array, ""]]:
+            """What is added to ρ, and whether it is astray; from the last stage, whose h is that part of ε."""
+            value, rate = self.density.value_and_rate(self.system, q + increment, self.base.velocity(new), end)
+            more = h / self.weights[-1] * rate
+            here, wanted = (density + 0.5 * more) * self.unit, value
+            follows = (here <= ASTRAY * wanted) & (wanted <= ASTRAY * here)
+            return more, jnp.where(follows, 0.0, 1.0)
 
         if number == 1:
-            return increment, jnp.concatenate([new, jnp.stack([stage, following(), end, now.h])])
+            more, astray = following()
+            return increment, jnp.concatenate([new, jnp.stack([astray, stage, density + more, end, now.h])])
         last = stage == number - 1
-        density = lax.cond(last, following, lambda: density)
-        return increment, jnp.concatenate([new, jnp.stack([jnp.where(last, 0.0, stage + 1.0), density, end, now.h])])
+        more, astray = lax.cond(last, following, lambda: (jnp.zeros_like(density), s[-OWN]))
+        stage = jnp.where(last, 0.0, stage + 1.0)
+        return increment, jnp.concatenate([new, jnp.stack([astray, stage, density + more, end, now.h])])
 
     def output_state(self, z, q, s, h):
         now = self.begun(s, h)
@@ -120,6 +130,10 @@ class VaryingSteps(StepProgram):
     def velocity(self, s):
         return self.base.velocity(s[..., :-OWN])
 
+    def astray(self, s) -> Any:
+        """Whether the density is not that of the motion after the last whole step."""
+        return s[..., -OWN] > 0.5
+
     def clock(self, s) -> Float[Array, "2"]:
         """(t, length of the last step, or of the last stage of it)."""
         return s[..., -2:]
@@ -133,6 +147,11 @@ def clock_of(program: StepProgram, s) -> Float[Array, "clock"]:
 def time_of(program: StepProgram, s, t) -> Any:
     """The time of a state s that a run counts as t = t0 + k h."""
     return program.clock(s)[..., 0] if isinstance(program, VaryingSteps) else t
+
+
+def last_length(program: StepProgram, s) -> Any:
+    """Of the last whole step; None where all steps are equal."""
+    return program.clock(s)[..., 1] / program.weights[-1] if isinstance(program, VaryingSteps) else None
 
 
 def has_ended(program: StepProgram, t) -> Any:

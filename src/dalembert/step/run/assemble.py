@@ -9,7 +9,7 @@ import numpy as np
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Statistics
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.programs.varying import time_of
+from dalembert.step.programs.varying import last_length, time_of
 from dalembert.step.run.state import Grid, RunState, StepOptions
 from dalembert.step.start.prepared import Prepared
 
@@ -56,6 +56,7 @@ def facts_of(xp, program: StepProgram, carry: RunState, grid: Grid, step_options
     return {
         "h": h, "steps_done": carry.k - program.starting_nodes, "code": carry.code, "statistics": statistics,
         "reduced": None if step_options.reduce is None else carry.reduced, "levels": program.levels,
+        "h_last": last_length(program, carry.s),
     }  # fmt: skip
 
 

@@ -221,6 +221,7 @@ def _functions(program, step_options: StepOptions, carry: RunState, leaves, rebu
     has_factor = eqx.filter_eval_shape(type(program).factor, *point) is not None
     ends = step_options.branch is None and not has_factor  # nothing explains a crossing
     watched = ends and eqx.filter_eval_shape(type(program).overlap, *point) is not None
+    varies = isinstance(program, VaryingSteps)
     return StepFunctions(
         n=carry.q.size, k=carry.s.size, shapes=tuple(x.shape for x in leaves),
         residual=_residual(step_options, rebuild) or method("residual"),
@@ -231,7 +232,7 @@ def _functions(program, step_options: StepOptions, carry: RunState, leaves, rebu
         stop=_stop(program, step_options, rebuild), domain=callback(step_options.domain),
         law=feedback and (lambda q, v, t, p: jnp.asarray(feedback.force(rebuild(p), q, v, t), float)),
         reduce=reduce and (lambda *x: reduce(*x[:-1])), reduced=lengths(carry.reduced),
-        clock=method("clock") if isinstance(program, VaryingSteps) else None,
+        clock=method("clock") if varies else None, astray=method("astray") if varies else None,
         weights=program.weights, extrapolation=extrapolation(program),
     )  # fmt: skip
 

@@ -146,7 +146,8 @@ class ReadySteps:
         rows = self._levels.fields(columns, t0, h)
         return self._levels.with_nodes_ahead(rows, len(told.ahead)) | {
             "h": np.asarray(h), "steps_done": np.asarray(reached - self.starting_nodes), "code": np.asarray(code),
-            "statistics": statistics, "reduced": None, "levels": self._levels.names, "provenance": record,
+            "statistics": statistics, "reduced": None, "h_last": None, "levels": self._levels.names,
+            "provenance": record,
         }  # fmt: skip
 
     def explained(self, done: Done, made: Prepared, told: Told, arrays: StepArrays, step_options: StepOptions) -> Done:

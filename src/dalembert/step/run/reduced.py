@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+from dalembert.step.run.state import StepOptions
 
 
 def promoted(function: Callable, initial: Any) -> Any:
@@ -27,6 +30,15 @@ def promoted(function: Callable, initial: Any) -> Any:
 def as_before(after: Any, before: Any) -> Any:
     """A new value in the types of the one before."""
     return jax.tree.map(lambda a, b: jnp.asarray(a, b.dtype), after, before)
+
+
+def with_one_before(step_options: StepOptions, initial: Any) -> tuple[StepOptions, Any]:
+    """A reducer of (value, value before the last step) with its initial value, for a run whose last step is taken back."""
+    function = step_options.reduce
+    if function is None:
+        return step_options, initial
+    both = lambda values, *rest: (function(values[0], *rest), values[0])  # noqa: E731
+    return dataclasses.replace(step_options, reduce=both), (initial, initial)
 
 
 def lengths(value: Any) -> tuple[int, int]:

@@ -1,4 +1,5 @@
-"""Whether the steps resolve the motion: turns of its velocity, crossings of its roots, leaps of its determinant."""
+"""Whether the steps resolve the motion: turns of its velocity, crossings of its roots, leaps of its determinant, and of
+steps that vary in length whether their density is that of the motion."""
 
 from __future__ import annotations
 
@@ -19,12 +20,17 @@ LEAPT = (
     "the determinant of a step's equations changed in size by more than a factor of three: near these steps the equations "
     f"are singular, and a step may have passed over the singular point. {UNRESOLVED}, or end the run there by domain="
 )
+ASTRAY = (
+    "the density of the steps is a quarter and more off the one that is asked for: it changed faster than the steps. They "
+    "do not resolve the motion, and its fast parts may be missed: give a shorter first step"
+)
 AT_REST = 1e-7  # of |q|: what moves less in a step has come to rest, and its velocity turns by rounding
 
 
 def warn_of_resolution(path: Path) -> None:
     """A warning where a run, or runs of a batch, turned in more than TURNS of their steps by more than a right angle, one
-    where roots of a step crossed in as many, and one where the determinant of a step leapt.
+    where roots of a step crossed in as many, and one where the determinant of a step leapt or the density of steps went
+    astray.
     """
     if np.ndim(code := as_left(path, "code")) == 0 and int(code) == int(Outcome.INTERRUPTED):
         return  # Ctrl-C is answered at once, and arrays of many rows would be made for this
@@ -43,7 +49,18 @@ def warn_of_resolution(path: Path) -> None:
     failed = np.asarray(as_left(as_left(path, "statistics"), "failed_step"))
     leapt = np.asarray((leaps > 0) & (failed < 0))  # a failure says more
     if np.any(leapt):
-        _warn(path, leapt, leaps / np.maximum(steps, 1), LEAPT)
+        varies = path.h_last is not None
+        _warn(path, leapt, leaps / np.maximum(steps, 1), f"{ASTRAY}{_sharpest(path)}" if varies else LEAPT)
+
+
+def _sharpest(path: Path) -> str:
+    """Where neighbouring steps differ most in length, if all are there to be seen."""
+    t = np.asarray(path.t)
+    if t.ndim != 1 or len(t) != path.steps + 1 or len(t) < 4:
+        return ""
+    lengths = np.abs(np.diff(t))[:-1]  # the last one may be a part of a step
+    k = 1 + int(np.argmax(np.abs(np.diff(np.log(lengths)))))
+    return f". Neighbouring steps differ most after step {k}, at t = {t[k]:.6g}: {lengths[k - 1]:.3g} and {lengths[k]:.3g}"
 
 
 def _counted(path: Path) -> tuple[Any, ...]:

@@ -25,9 +25,9 @@ class Varying(eqx.Module):
     σ, and reversible.
 
     For `h=` of `simulate`, `ensemble` and `prepare`. If σ and the scheme are reversible, a run back from (q_N, -v_N),
-    whose first step has the last length, passes through the same nodes, as with constant steps: energy does not drift.
-    Step control by an error estimate would destroy this. The stages of a composed scheme share the length of their
-    step, so that its order is kept.
+    whose first step has the length `path.h_last`, passes through the same nodes, as with constant steps: energy does not
+    drift. Step control by an error estimate would destroy this. The stages of a composed scheme share the length of their
+    step, so that its order is kept. `statistics.leaps` counts the steps that do not follow σ, and a warning is given.
 
     Args:
         first: length of the first step; negative for a run backwards in time. All other steps are proportional to it.
@@ -91,8 +91,9 @@ def varied(prepared: Prepared, varying: Varying, h: Any, t0: Any, until: Any = N
     sign = xp.sign(h)
     limit = xp.stack([xp.inf * xp.ones(()) if until is None else sign * until, sign * xp.ones(())])
     steps: Any = VaryingSteps  # pyright takes `system` for one of its fields
-    program = steps(base, Density(varying.density, found[0]), xp.asarray(limit, dtype=float))
-    own = [0.0, 1.0, t0, 0.0]  # no stage is done; the first step has the density 1, and the length ε
+    unit = found[1] / (1.0 - 0.5 * h * found[2])  # over ρ at the start, half a step before 1
+    program = steps(base, Density(varying.density, found[0]), unit, xp.asarray(limit, dtype=float))
+    own = [0.0, 0.0, 1.0, t0, 0.0]  # no stage is done; the first step has the density 1, and the length ε
     s = xp.concatenate([xp.asarray(prepared.s), xp.stack([xp.asarray(x, dtype=float) for x in own])])
     return prepared._replace(program=program, s=s)
 
@@ -104,7 +105,7 @@ def _at_start(system: System, density: Density, q, v, t, otherwise):
         density = Density(density.function, jnp.zeros(()))
     elif density.span is None:
         density = Density(None, span_of(system, q, v, t, otherwise))
-    return density.span, density.value(system, q, v, t), density.rate(system, q, v, t)
+    return density.span, *density.value_and_rate(system, q, v, t)
 
 
 def _check_start(value: float, rate: float, varying: Varying) -> None:
