@@ -92,10 +92,11 @@ def template_of(solution: CriticalPoint, reduced: Any, moving: bool) -> xarray.D
 
 
 def stacked(rows: Sequence[SolutionRow], template: xarray.Dataset) -> xarray.Dataset:
-    """Solutions over the axis `run`: what one has not is NaN, or -1 of what is counted."""
+    """Solutions over the axis `run`: what one has not is NaN, -1 of what is counted, and no active bound."""
     variables = {}
     for name, x in ((str(key), x) for key, x in template.data_vars.items()):
-        values = np.full((len(rows), *x.shape[1:]), FILLS[x.dtype.kind], x.dtype)
+        fill = 0 if name.endswith("_active") else FILLS[x.dtype.kind]  # -1 is the lower bound
+        values = np.full((len(rows), *x.shape[1:]), fill, x.dtype)
         for i, row in enumerate(rows):
             if name in row.variables:
                 values[i] = row.variables[name][1]
