@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
 SOAK ?= 600
+PICTURES ?= all
 
 # What the lowest versions have to show: steps of every form on both back-ends, against dense oracles and their orders; boundary
 # problems against dense KKT systems and closed forms.
@@ -76,8 +77,8 @@ types: $(VENV)/.with-dev  ## type-check src
 docs: $(VENV)/.with-docs  ## build the documentation into site; a warning is an error
 	$(BIN)/mkdocs build --strict
 
-browser: docs $(VENV)/.with-browser  ## open every built page in headless Chromium; screenshots go to out/browser
-	$(BIN)/python tests/browser/check_pages.py site
+browser: docs $(VENV)/.with-browser  ## open every built page in headless Chromium; screenshots go to out/browser, PICTURES=faulty: of faults
+	$(BIN)/python tests/browser/check_pages.py site --pictures $(PICTURES)
 	$(BIN)/python tests/browser/check_runs.py
 
 examples: $(VENV)/.with-run  ## run every example with its fast setting; results go to out/examples
