@@ -15,10 +15,9 @@ LOWEST_TESTS ?= tests/step/test_forms.py tests/boundary/test_boundary.py
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 LOWEST_INSTALL := $(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c .ci/lowest.txt
-EXAMPLES = $(shell find examples -name '*.py' ! -name '_*' ! -path '*/notebooks/*' 2>/dev/null | sort)
 
 # XLA's quick way of compiling, as in tests/conftest.py, where its default way has tests of its own: most of the time of the
-# examples is compilation. `make EXAMPLES_XLA_FLAGS= examples` takes the defaults.
+# examples and notebooks is compilation. `make EXAMPLES_XLA_FLAGS= examples` takes the defaults.
 EXAMPLES_XLA_FLAGS ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false \
   --xla_cpu_parallel_codegen_split_count=1
 
@@ -77,19 +76,15 @@ types: $(VENV)/.with-dev  ## type-check src
 docs: $(VENV)/.with-docs  ## build the documentation into site; a warning is an error
 	$(BIN)/mkdocs build --strict
 
-browser: docs $(VENV)/.with-browser  ## open every built page in headless Chromium; screenshots go to out/browser, PICTURES=faulty: of faults
+browser: docs $(VENV)/.with-browser  ## open every built page in headless Chromium; screenshots (PICTURES=faulty: of faults) go to out/browser
 	$(BIN)/python tests/browser/check_pages.py site --pictures $(PICTURES)
 	$(BIN)/python tests/browser/check_runs.py
 
 examples: $(VENV)/.with-run  ## run every example with its fast setting; results go to out/examples
-	@printf '%s\n' $(EXAMPLES) | DALEMBERT_EXAMPLES_FAST=1 XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" xargs -P $(WORKERS) -I{} sh -c '\
-	  name=$${1#examples/}; folder=out/examples/$${name%.py}; mkdir -p $$folder; began=$$(date +%s); \
-	  $(BIN)/python $$1 $$folder > $$folder/output.txt 2>&1 \
-	    || { tail -n 40 $$folder/output.txt; echo "$$1 failed"; exit 255; }; \
-	  echo "$$1: $$(( $$(date +%s) - began )) s"' example {}
+	DALEMBERT_EXAMPLES_FAST=1 XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" $(BIN)/python examples/_run.py out/examples $(WORKERS)
 
 notebooks: $(VENV)/.with-notebooks $(VENV)/.with-run  ## run every cell of the notebooks; they go to out/notebooks
-	$(BIN)/python examples/notebooks/_build.py out/notebooks
+	XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" $(BIN)/python examples/notebooks/_build.py out/notebooks
 
 pictures: $(VENV)/.with-run  ## draw the documentation's home and gallery again, into docs/figures; minutes
 	$(BIN)/python examples/home.py docs/figures

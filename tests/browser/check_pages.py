@@ -5,7 +5,8 @@
 Each folder (default: site) is served on localhost. A page is loaded once, in a window that is then made narrow. It
 fails if the console shows an error, a request fails or leaves localhost, a formula or an image has no size, a formula
 is wider than its column, or the page is wider than the window at 1280 or 390 pixels. The search fails if it finds
-nothing in a page opened as a file. Screenshots, of all pages or only of those with a fault, go to out/browser. Needs Chromium and ChromeDriver of one version on the search path.
+nothing in a page opened as a file. Screenshots, of all pages or only of those with a fault, go to out/browser. Needs
+Chromium and ChromeDriver of one version on the search path.
 """
 
 from __future__ import annotations
