@@ -10,6 +10,7 @@ PICTURES ?= all
 # What the lowest versions have to show: steps of every form on both back-ends, against dense oracles and their orders; boundary
 # problems against dense KKT systems and closed forms.
 LOWEST := out/lowest
+BUILDER := out/hatchling
 LOWEST_TESTS ?= tests/step/test_forms.py tests/boundary/test_boundary.py
 
 BIN := $(VENV)/bin
@@ -26,7 +27,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lowest package check format lint types docs browser examples notebooks pictures soak truth clean
+.PHONY: help demo test lowest package tools check format lint types docs browser examples notebooks pictures soak truth clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -39,10 +40,11 @@ test: $(VENV)/.with-test  ## run the tests
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 # Nothing but the wheel and what it asks for, at its lowest, is in the environment in which the demonstration runs.
+# It is built with a hatchling in a folder of its own: what runs beside it in .venv is not disturbed.
 package: $(VENV)/.created  ## build sdist and wheel into dist; the wheel runs the demo where nothing else is installed
-	$(PIP_INSTALL) hatchling
-	rm -rf dist $(LOWEST)
-	$(BIN)/python -m hatchling build -d dist
+	rm -rf dist $(LOWEST) $(BUILDER)
+	$(PIP_INSTALL) --target $(BUILDER) hatchling
+	PYTHONPATH=$(BUILDER) $(BIN)/python -m hatchling build -d dist
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST_INSTALL) dist/*.whl
 	cd $(LOWEST) && DALEMBERT_EXAMPLES_FAST=1 bin/python -I $(CURDIR)/examples/demo.py demo
@@ -109,4 +111,9 @@ $(VENV)/.with-run: pyproject.toml constraints.txt $(VENV)/.created
 
 $(VENV)/.with-%: pyproject.toml constraints.txt $(VENV)/.created
 	$(PIP_INSTALL) -e '.[$*]'
-	@touch $@
+	@touch $@ $(VENV)/.with-run
+
+# What the checks beside the tests need, at once: five installations take three times as long as one.
+tools: $(VENV)/.created
+	$(PIP_INSTALL) -e '.[dev,docs,browser,notebooks]'
+	@touch $(VENV)/.with-dev $(VENV)/.with-docs $(VENV)/.with-browser $(VENV)/.with-notebooks $(VENV)/.with-run
