@@ -114,6 +114,6 @@ $(VENV)/.with-%: pyproject.toml constraints.txt $(VENV)/.created
 	@touch $@ $(VENV)/.with-run
 
 # What the checks beside the tests need, at once: five installations take three times as long as one.
-tools: $(VENV)/.created
+tools: $(VENV)/.created  ## install what lint, types, documentation, browser and notebooks need
 	$(PIP_INSTALL) -e '.[dev,docs,browser,notebooks]'
 	@touch $(VENV)/.with-dev $(VENV)/.with-docs $(VENV)/.with-browser $(VENV)/.with-notebooks $(VENV)/.with-run

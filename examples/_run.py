@@ -3,7 +3,7 @@
     python examples/_run.py out/examples 2     what `make examples` calls: every example, two processes
 
 Each example has a namespace, arguments, settings of Matplotlib and an output.txt of its own, and a folder to write into,
-as if it were started alone. The first that fails ends the run.
+as if it were started alone; one that changes a setting of JAX fails. The first that fails ends the run.
 """
 
 import gc
@@ -33,8 +33,12 @@ def begin() -> None:
 
 def run(example: Path, folder: Path) -> tuple[float, bool]:
     """Processor time, and whether it ended well; all that it prints goes to output.txt."""
+    import jax
     import matplotlib.pyplot as plt
 
+    import dalembert  # noqa: F401  sets JAX's precision
+
+    settings = dict(jax.config.values)
     began = time.process_time()
     folder.mkdir(parents=True, exist_ok=True)
     sys.argv, sys.path[0] = [str(example), str(folder)], str(example.parent)
@@ -43,7 +47,9 @@ def run(example: Path, folder: Path) -> tuple[float, bool]:
         os.dup2(output.fileno(), 2)
         try:
             runpy.run_path(str(example), run_name="__main__")
-            well = True
+            well = jax.config.values == settings
+            if not well:
+                print("it changed a setting of JAX")
         except SystemExit as end:
             well = not end.code
         except Exception:
