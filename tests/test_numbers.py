@@ -52,7 +52,7 @@ def test_traced_values_have_a_type_and_a_shape():
     for wrong in (True, 1j):
         with pytest.raises(TypeError, match=r"x: found .* which is not an array of numbers"):
             jax.jit(lambda x: as_array(x, "x"))(wrong)
-    with pytest.raises(TypeError, match=r"x\[1\]: found True; true and false are no data"):
+    with pytest.raises(TypeError, match=r"x\[1\]: found True; True and False are not numbers"):
         jax.jit(lambda x: as_array([x, True], "x"))(1.0)
     with pytest.raises(ValueError, match=r"h: found shape \(2,\); give a positive"):
         jax.jit(lambda h: as_number(h, "h", "a positive number"))(jnp.ones(2))

@@ -19,7 +19,7 @@ def text_of(page: str) -> str:
 
 
 def test_every_outcome_has_its_row():
-    runs, problems = text_of("outcomes.md").split("## Of a boundary problem")
+    runs, problems = text_of("outcomes.md").split("## Outcomes of a boundary problem")
     rows = [set(re.findall(r"^\| `([A-Z_]+)` \|", part, re.MULTILINE)) for part in (runs, problems)]
     assert rows[0] | rows[1] == set(Outcome.__members__)
     assert {outcome.name for outcome in SOLVED | CONTROLLED} <= rows[1]

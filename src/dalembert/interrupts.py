@@ -102,12 +102,13 @@ def _hearing(callback: Callable[..., Any]) -> Callable[..., None]:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C ended a run, an ensemble or a solution: N′ < N steps, and what was computed until then.
+    """N′ < N steps: Ctrl-C ended a run, an ensemble or a solution, and this error carries the results up to then.
 
-    A KeyboardInterrupt: who catches no such thing ends as by any Ctrl-C. The process can be used on.
+    It is a KeyboardInterrupt: if it is not caught, the program ends as with any Ctrl-C. If it is caught, the process
+    can be used further.
 
     Attributes:
-        path: everything computed before it: a Path, a Study, a ClosedLoop, or a Solution whose iteration had not ended.
+        path: the results up to then: a Path, a Study, a ClosedLoop, or a Solution whose iteration had not converged.
 
     Example:
         >>> try:
@@ -122,7 +123,8 @@ class Interrupted(KeyboardInterrupt):
 
     @classmethod
     def later(cls, made: Callable[[], Any]) -> Interrupted:
-        """One whose path is made when somebody looks at it: arrays of many rows take longer than Ctrl-C may."""
+        """An Interrupted whose path is built when it is first read: to build long arrays at once would delay the answer
+        to Ctrl-C."""
         return cls(_Later(made))
 
     @property

@@ -6,25 +6,27 @@ import enum
 
 
 class Outcome(enum.IntEnum):
-    """How a run or the solution of a boundary problem ended: a number with a message, which gives cause and remedy.
+    """How a run or the solution of a boundary problem ended: a number, with a message that states the cause and a
+    remedy.
 
     Attributes:
         SUCCESS: all steps were solved.
         STOPPED: the stop condition became true.
         NO_SOLUTION: the equations of a step have no solution near the prediction.
-        SINGULAR: the equations are singular: constraints or reactions became dependent, or two roots met.
+        SINGULAR: the equations are singular: constraints or reactions became dependent, or two roots of the step met.
         NOT_CONVERGED: Newton's iteration did not reach the tolerance.
         NOT_FINITE: a function of the system returned NaN or infinity.
-        LEFT_DOMAIN: the state left the domain given by domain=.
+        LEFT_DOMAIN: the state left the domain that was given as domain=.
         INFEASIBLE: no path near the guess satisfies the constraints with the given ends.
-        NO_POSITIVE_STEP: free steps: the energy equation has no positive next step near the last one; steps of varying
-            length: their density is not positive, or so large that the time stands still.
-        ALTERNATING: the multipliers alternate from node to node and are no function of time.
-        CROSSED: the equations became singular on the way to the next node, and no factor explains it.
-        UNBOUNDED: what is to be minimal has fallen far below the sizes of the problem, and still falls.
-        INTERRUPTED: the user ended it, by Ctrl-C; what was computed until then is kept.
-        message: cause and remedy, in words.
-        failed: whether the run ended before its last step and not by the user's stop condition.
+        NO_POSITIVE_STEP: with free steps, the energy equation has no positive solution for the next step near the last
+            one; with steps of varying length, their density is not positive, or so large that the time no longer
+            advances.
+        ALTERNATING: the multipliers alternate from node to node, and do not tend to functions of time.
+        CROSSED: the equations became singular on the way to the next node, and not because of a factor of a constraint.
+        UNBOUNDED: the cost or action has fallen far below the typical sizes of the problem, and is still falling.
+        INTERRUPTED: the user ended it by Ctrl-C; the results up to then are kept.
+        message: the cause and a remedy, in words.
+        failed: whether the run ended before its last step, and not by the user's stop condition.
 
     Example:
         >>> path.outcome.failed, path.outcome.message
@@ -51,7 +53,7 @@ class Outcome(enum.IntEnum):
 
     @property
     def failed(self) -> bool:
-        """True where the run ended before its last step and not by the user's stop condition."""
+        """Whether the run ended before its last step, and not by the user's stop condition."""
         return self not in (Outcome.SUCCESS, Outcome.STOPPED)
 
 
@@ -81,32 +83,33 @@ _MESSAGES = {
         "(multistart draws several)"
     ),
     Outcome.NO_POSITIVE_STEP: (
-        "there is no positive next step. Of free steps: the energy equation has none near the last one, as at a turning "
-        "point of the motion. Of steps of varying length: their density is not positive, or so large that the time stands "
-        "still, as at a collision; give a shorter first step, or another density. Or go on from here with fixed steps"
+        "there is no positive next step. With free steps: the energy equation has none near the last one, as at a turning "
+        "point of the motion. With steps of varying length: their density is not positive, or so large that the time no "
+        "longer advances, as at a collision; give a shorter first step, or another density. Or go on from here with "
+        "fixed steps"
     ),
     Outcome.ALTERNATING: (
-        "the multipliers alternate from node to node and are no function of time, although the equations hold: a constraint "
-        "contains one of lower order, or the steps are too long for it. Give that constraint itself, or take Hermite() or "
-        "more steps"
+        "the multipliers alternate from node to node and do not tend to functions of time, although the equations hold: a "
+        "constraint contains one of lower order, or the steps are too long for it. Give that constraint itself, or use "
+        "Hermite() or more steps"
     ),
     Outcome.CROSSED: (
         "the equations of the step became singular on the way to the next node and no factor explains it: their "
         "determinant changed its sign, or the gradient of a constraint on accelerations turned back. The motion may end "
-        "here, in infinite speed, or meet another branch. With a smaller h the time of it stays if it belongs to the "
-        "motion, and goes if the steps were too long. Where a factor u of a constraint vanishes there, branch=Avoid(u) "
-        "divides it out; a rule such as branch=Nearest('prediction') chooses between branches that meet"
+        "here, with infinite speed, or meet another branch. Run again with a smaller h: if this happens at the same time, "
+        "it belongs to the motion; otherwise the steps were too long. If a factor u of a constraint vanishes there, "
+        "branch=Avoid(u) divides it out; a rule such as branch=Nearest('prediction') chooses between branches that meet"
     ),
     Outcome.UNBOUNDED: (
-        "what is to be minimal has fallen far below anything of the size of the problem, and still falls: with these ends "
-        "it seems to have no minimum. Look at the signs in the cost or the Lagrangian, give bounds or less time, or "
-        "seek='extremal' where any critical point will do"
+        "the cost or action has fallen far below the typical sizes of the problem, and is still falling: with these ends it "
+        "seems to have no minimum. Look at the signs in the cost or the Lagrangian, give bounds or less time, or use "
+        "seek='extremal' if any critical point will do"
     ),
     Outcome.LEFT_DOMAIN: "the state left the domain given by domain=. The last state of the path is the last one inside",
-    Outcome.INTERRUPTED: "it was ended from outside, by Ctrl-C. What was computed until then is kept",
+    Outcome.INTERRUPTED: "Ctrl-C ended it. What was computed until then is kept",
 }
 
-_ENDED = "it was ended from outside, by Ctrl-C. This is the path that the iteration had reached"
+_ENDED = "Ctrl-C ended it. This is the path that the iteration had reached"
 SOLVED = {  # of boundary problems
     Outcome.SUCCESS: "the node equations and the constraints hold",
     Outcome.INTERRUPTED: _ENDED,
@@ -132,13 +135,13 @@ CONTROLLED = SOLVED | {  # of optimal control
         "controls may not join these ends inside their bounds: give more time, or wider bounds"
     ),
     Outcome.SINGULAR: (
-        "the equations are singular along every direction tried: the controls do not move all that the ends ask for "
-        "(uncontrollable), constraints depend on each other with these ends, or nothing determines a control. Free what "
-        "cannot be reached, add actuators, or add a cost of the control"
+        "the equations are singular along every direction tried: the controls cannot move everything that the ends "
+        "fix (uncontrollable), constraints depend on each other with these ends, or nothing determines a control. Leave "
+        "free what cannot be reached, add actuators, or add a cost of the control"
     ),
     Outcome.INFEASIBLE: (
         "no motion near the guess joins these ends: this path violates the equations of motion least. Check that the "
-        "controls move all that the ends ask for (controllability), inside their bounds; solve from several guesses "
+        "controls can move everything that the ends fix (controllability), inside their bounds; solve from several guesses "
         "(multistart), or without one, as there may be a motion far from this; or give more time"
     ),
 }

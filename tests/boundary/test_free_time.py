@@ -127,9 +127,9 @@ def test_a_time_that_nothing_holds_is_told(lagrangian, end, words):
 def test_what_a_free_time_cannot_be_beside_is_named():
     discrete = da.VariationalProblem(lambda a, b: 0.5 * (b - a) @ (b - a))
     first, last = da.Nodes([[0.0]]), da.Nodes([[1.0]])
-    with pytest.raises(ValueError, match=r"T: found Free beside scheme=Points\(\)"):
+    with pytest.raises(ValueError, match=r"T: found Free together with scheme=Points\(\)"):
         da.solve(discrete, initial=first, final=last, T=da.Free(4.0), steps=4, scheme=da.Points())
-    with pytest.raises(ValueError, match="seek: found 'extremal' beside bounds of T"):
+    with pytest.raises(ValueError, match="seek: found 'extremal' together with bounds of T"):
         da.solve(STEER, **TO, T=da.Free(1.0, upper=2.0), steps=20, seek="extremal")
     with pytest.raises(ValueError, match="T: found Free with guess = 1; the first of times is 3"):
         da.solve(STEER, **TO, T=da.Free(1.0), times=np.linspace(3.0, 4.0, 11))

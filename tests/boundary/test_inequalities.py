@@ -161,7 +161,7 @@ def test_batches_and_multistarts_keep_the_inequalities(strings):
     assert several.hits == [2]
     assert float(several.solutions[0].action) == pytest.approx(float(strings[0].action), rel=1e-9)
     for call in (da.solve_batch, da.multistart):
-        with pytest.raises(ValueError, match="seek: found 'extremal' beside inequalities"):
+        with pytest.raises(ValueError, match="seek: found 'extremal' together with inequalities"):
             call(STRING, initial=([0.0, 0.0],), final=([1.0, 0.0],), T=1.0, steps=20, inequalities=disc, seek="extremal")
 
 
@@ -195,7 +195,7 @@ def test_inequalities_are_stored_drawn_and_described(strings, tmp_path):
         (lambda q, v, p: 1 if q is None else 0, TypeError, "inequalities: returns int"),
         (lambda q, v, p: jnp.outer(q, v), ValueError, r"inequalities: returns shape \(2, 2\); give \(\) or \(m,\)"),
         (lambda q, v, p: q[5], ValueError, "inequalities: reads index 5 of an array of 2"),
-        (lambda q, v, p: 0.5 - q[0], ValueError, r"inequalities: g\[0\] = 0.5 > 0 of what is given at t = 0 \(initial\)"),
+        (lambda q, v, p: 0.5 - q[0], ValueError, r"inequalities: g\[0\] = 0.5 > 0 for the data given at t = 0 \(initial\)"),
     ],
 )
 def test_inequalities_that_cannot_be_used_are_named_before_anything_is_solved(inequalities, error, message):

@@ -123,5 +123,5 @@ def test_no_bounds_are_no_bounds_and_only_minima_have_some():
     ends = {"initial": ([0.0],), "final": ([1.0],), "T": 2.0, "steps": 20}
     for none in (None, {}, {"q": (None, np.inf)}):
         assert da.solve(STRING, **ends, bounds=none).bounds == {}
-    with pytest.raises(ValueError, match="seek: found 'extremal' beside bounds"):
+    with pytest.raises(ValueError, match="seek: found 'extremal' together with bounds"):
         da.solve(STRING, **ends, bounds={"q": (0.0, 1.0)}, seek="extremal")

@@ -70,10 +70,10 @@ def test_what_cannot_be_is_named():
     ends = {"initial": (np.ones((2, 2)),), "final": da.On(lambda q: q @ q - 1.0), "T": 1.0, "steps": 5}
     with pytest.raises(TypeError, match="final: found On"):
         da.solve_batch(LINE, **ends)
-    with pytest.raises(TypeError, match="final: found Periodic beside Nodes"):
+    with pytest.raises(TypeError, match="final: found Periodic together with Nodes"):
         da.solve(LINE, initial=da.Nodes([START]), final=da.Periodic(), T=1.0, steps=5)
     slow = da.VariationalProblem(lambda q, v, a: a @ a, da.Nonholonomic(lambda q, v: v[0] - q[1]), derivatives=2)
-    with pytest.raises(ValueError, match="final: found Periodic beside constraints of lower order"):
+    with pytest.raises(ValueError, match="final: found Periodic together with constraints of lower order"):
         da.solve(slow, initial=(START,), final=da.Periodic(), T=1.0, steps=5)
 
 

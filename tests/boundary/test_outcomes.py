@@ -31,7 +31,7 @@ CIRCLE = da.VariationalProblem(free, da.Holonomic(lambda q: q @ q - 1.0), deriva
         (FREE, {"initial": ([0.0, np.nan],)}, ValueError, "initial[0]: found nan at index 1"),
         (FREE, {"initial": [0.0, 0.0, 0.0]}, ValueError, "initial: found a number where an array (n,) belongs"),
         (FREE, {"final": ([1.0],)}, ValueError, "final: found 1 numbers"),
-        (FREE, {"through": {0.55: [0.0, 0.0]}}, ValueError, "through: the time 0.55 is no node"),
+        (FREE, {"through": {0.55: [0.0, 0.0]}}, ValueError, "through: the time 0.55 is not the time of a node"),
         (FREE, {"through": [0.5]}, TypeError, "through: found list"),
         (FREE, {"T": -1.0}, ValueError, "T: found -1.0"),
         (FREE, {"times": [0.0, 1.0]}, ValueError, "times: found with T or steps"),

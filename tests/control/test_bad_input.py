@@ -87,7 +87,7 @@ def test_functions_of_wrong_shape_and_singular_costs_are_named(given, message):
         ({"guess": (np.zeros((11, 1)), np.zeros((11, 2)))}, ValueError, r"guess\[1\]: found shape \(11, 2\)"),
         ({"guess": (np.zeros((11, 1)),)}, ValueError, "guess: found a tuple of 1"),
         ({"steps": 1}, ValueError, "steps: found N = 1; at least two"),
-        ({"through": {0.55: [0.5]}}, ValueError, "through: the time 0.55 is no node"),
+        ({"through": {0.55: [0.5]}}, ValueError, "through: the time 0.55 is not the time of a node"),
         ({"scheme": da.Interpolated()}, TypeError, "scheme: found Interpolated"),
         ({"scheme": da.Scheme(order=4)}, ValueError, "scheme: found order 4"),
     ],

@@ -179,7 +179,7 @@ def test_units_change_neither_a_solution_nor_the_way_to_it():
     ("bounds", "message"),
     [
         ({"w": (0.0, 1.0)}, "bounds: found 'w'; bounds are on 'q', 'v', 'u'"),
-        ({"u": {"force": (0.0, 1.0)}}, r"bounds\['u'\]: found 'force'; there are told by their index, 0 to 0"),
+        ({"u": {"force": (0.0, 1.0)}}, r"bounds\['u'\]: found 'force'; there are given by their index, 0 to 0"),
         ({"u": {1: (0.0, 1.0)}}, r"bounds\['u'\]: an index: found 1"),
         ({"q": {"q": (None, 0.5)}}, r"found q = 1 given at t = 1 \(final\)"),
     ],

@@ -93,11 +93,11 @@ def test_what_parabolas_do_not_take_is_told():
     ends = {"initial": REST, "final": ([1.0], [0.0])}
     fourth = {"scheme": da.Lobatto()}
     for message, given in (
-        (r"^scheme: found Lobatto\(\) beside 5 steps", {"T": 1.0, "steps": 5}),
-        (r"^scheme: found Lobatto\(\) beside 4 steps", {"times": [0.0, 0.2, 0.5, 0.75, 1.0]}),
-        (r"^scheme: found Lobatto\(\) beside bounds\['v'\]", {"T": 1.0, "steps": 4, "bounds": {"v": (None, 2.0)}}),
+        (r"^scheme: found Lobatto\(\) together with 5 steps", {"T": 1.0, "steps": 5}),
+        (r"^scheme: found Lobatto\(\) together with 4 steps", {"times": [0.0, 0.2, 0.5, 0.75, 1.0]}),
+        (r"^scheme: found Lobatto\(\) together with bounds\['v'\]", {"T": 1.0, "steps": 4, "bounds": {"v": (None, 2.0)}}),
         (
-            r"^scheme: found Lobatto\(\) beside inequalities",
+            r"^scheme: found Lobatto\(\) together with inequalities",
             {"T": 1.0, "steps": 4, "inequalities": lambda q, v, u: u[0] - 9.0},
         ),
     ):
@@ -109,5 +109,5 @@ def test_what_parabolas_do_not_take_is_told():
     plan = da.solve(MASS, **ends, T=1.0, steps=4, **fourth)
     with pytest.raises(ValueError, match=r"^scheme: found Lobatto\(\); refine extrapolates"):
         da.refine(MASS, plan, **ends, **fourth)
-    with pytest.raises(ValueError, match=r"^solution: found one of Lobatto\(\), of which neither"):
+    with pytest.raises(ValueError, match=r"^solution: found one of scheme=Lobatto\(\), for which"):
         da.sensitivity(MASS, plan, **ends)

@@ -86,5 +86,5 @@ def test_a_wrong_method_is_refused():
 
 def test_ipopt_seeks_no_saddles(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipyopt", types.ModuleType("ipyopt"))
-    with pytest.raises(ValueError, match="IPOPT seeks minima"):
+    with pytest.raises(ValueError, match="IPOPT finds minima"):
         da.solve(BEAM, **BENT, method="ipopt", seek="extremal")

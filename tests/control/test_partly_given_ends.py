@@ -112,7 +112,7 @@ def test_what_is_given_and_contradicts_constraints_is_refused(problem, given, me
         (MOVE, ([None], [1.0]), TypeError, r"final\[0\]: found list \[None\]; give a mapping"),
         (BEAM, ([None], [1.0]), TypeError, r"final\[0\]: found list \[None\]; of a VariationalProblem"),
         (BEAM, ({0: 1.0}, [1.0]), TypeError, r"On\(lambda q"),
-        (BEAM, ([1.0], None, [0.0]), ValueError, "an end of a problem of order 2 is given q and at most 1"),
+        (BEAM, ([1.0], None, [0.0]), ValueError, "at an end of a problem of order 2 give q and at most 1"),
         (
             da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, da.Holonomic(lambda q: q - 0.0), derivatives=2),
             (None, [1.0]), ValueError, "derivative 1 given and 0 free",

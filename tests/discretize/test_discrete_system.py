@@ -203,7 +203,7 @@ def test_a_factor_below_k_is_no_integrator():
     assert np.abs(np.linalg.eigvals(companion)).max() == pytest.approx(0.5 / H**2, rel=1e-3)
     with pytest.raises(ValueError, match=r"nodes: found shape \(2, 2\); give the first 3 nodes"):
         da.simulate(system, nodes=circle[:2], h=H, steps=3)
-    with pytest.raises(ValueError, match="feedback: reactions of this system read later nodes"):
+    with pytest.raises(ValueError, match="feedback: the reactions of this system depend on later nodes"):
         da.simulate(system, nodes=circle[:3], h=H, steps=3, feedback=da.SampledFeedback(lambda q, v: q))
 
 

@@ -44,7 +44,7 @@ def test_solve_prints_the_error_and_writes_solution_and_figure(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["solve", "pendulum"], "pendulum: is no boundary problem"),
+        (["solve", "pendulum"], "pendulum: is a system and not a boundary problem"),
         (["run", "elastic_beam"], "is a boundary problem; dalembert solve"),
         (["solve", "elastic_beam", "--scheme", "euler"], "--scheme: found euler"),
         (["solve", "elastic_beam", "--save", "beam.npz"], "--save: found beam.npz"),

@@ -93,12 +93,12 @@ def test_gains_keep_what_is_active_as_neighbours_that_are_solved_again_do(lifted
 
 def test_what_is_wrong_about_active_inequalities_is_told(lifted):
     plan, _ = lifted
-    with pytest.raises(TypeError, match=r"^inequalities: missing; the solution is at the bound of some"):
+    with pytest.raises(TypeError, match=r"^inequalities: is missing; some are active"):
         da.feedback(LIFT, plan, final=UP)
     with pytest.raises(ValueError, match=r"^inequalities: found values of shape .*the solution has"):
         da.sensitivity(LIFT, plan, initial=DOWN, final=UP, inequalities=lambda q, v, u, p: jnp.array([u[0], v[0]]))
     weights = {"Q": np.eye(2), "R": np.eye(1), "Q_T": np.eye(2)}
-    with pytest.raises(ValueError, match=r"^inequalities: found one beside Q"):
+    with pytest.raises(ValueError, match=r"^inequalities: found together with Q"):
         da.feedback(LIFT, plan, inequalities=power, **weights)
 
 

@@ -236,9 +236,9 @@ def test_wrong_arguments(swing_up):
             r"final\[0\]: found 2 for coordinate 0; the solution has 1 there",
             {"final": ([2.0, np.pi], [0.0, 0.0])},
         ),
-        (TypeError, "R: missing", {"Q": np.eye(4)}),
-        (ValueError, "final: found one beside Q", {"final": UP, "Q": np.eye(4), "R": np.eye(1), "Q_T": np.eye(4)}),
-        (ValueError, "R: found one with a negative eigenvalue", {"Q": np.eye(4), "R": -np.eye(1), "Q_T": np.eye(4)}),
+        (TypeError, "R: is missing", {"Q": np.eye(4)}),
+        (ValueError, "final: found together with Q", {"final": UP, "Q": np.eye(4), "R": np.eye(1), "Q_T": np.eye(4)}),
+        (ValueError, "R: found a matrix with a negative eigenvalue", {"Q": np.eye(4), "R": -np.eye(1), "Q_T": np.eye(4)}),
         (ValueError, r"Q: found shape \(2, 2\)", {"Q": np.eye(2), "R": np.eye(1), "Q_T": np.eye(4)}),
         (ValueError, "hold: found 3", {"final": UP, "hold": 3.0}),
     ):

@@ -182,7 +182,7 @@ def test_bad_input_is_named():
         symplectic_defect(BENT, [0.0, 0.0], [0.0, 0.1, 0.2], h=H)
     with pytest.raises(ValueError, match=r"h: found 0"):
         symplectic_defect(BENT, *PAIR, h=0.0)
-    with pytest.raises(ValueError, match="kick_drift_kick is no flow of pairs"):
+    with pytest.raises(ValueError, match="kick_drift_kick is not a map of pairs"):
         symplectic_defect(BENT, *PAIR, h=H, scheme=da.Scheme("kick_drift_kick"))
     with pytest.raises(TypeError, match="system: found str"):
         symplectic_defect("L", *PAIR, h=H)

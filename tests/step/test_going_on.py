@@ -68,7 +68,7 @@ def test_nodes_that_are_none_are_refused():
     given = {"h": 0.1, "steps": 5, "scheme": NODES}
     wrong = {
         "give the first two nodes": {"nodes": part.q[-3:]},
-        "beside q0 or v0": {"nodes": part.q[-2:], "q0": PARTICLE.q0},
+        "together with q0 or v0": {"nodes": part.q[-2:], "q0": PARTICLE.q0},
         "belong to the form 'nodes'": {"nodes": part.q[-2:], "scheme": None},
     }
     for words, other in wrong.items():

@@ -164,14 +164,14 @@ def test_a_path_of_them_tells_its_lengths_and_goes_through_a_file(tmp_path):
 
 WRONG = {
     "until: belongs to h=Varying": {"h": 0.1, "steps": None, "until": 1.0},
-    "until: found -1, which is not after": {"until": -1.0},
+    "until: found -1; with the first step": {"until": -1.0},
     "steps, until: found both": {"steps": 3, "until": 1.0},
     "steps, until: found none": {"steps": None},
     "first: ": {"h": lambda: da.Varying(0.0)},
     "density: found": {"h": lambda: da.Varying(0.1, cast(Any, 3.0))},
     "density: is -1 at the start": {"h": lambda: da.Varying(0.1, lambda q, v: -1.0), "until": 1.0},
     "span: ": {"h": lambda: da.Varying(0.1, span=-1.0)},
-    "h: found Varying, for steps that know": {"scheme": da.Scheme("nodes"), "until": 1.0},
+    "h: found Varying; in the equations": {"scheme": da.Scheme("nodes"), "until": 1.0},
     "feedback, h: ": {"feedback": da.SampledFeedback(lambda q, v: -v), "until": 1.0},
     "reduce, until: ": {"reduce": (lambda value, *rest: value, 0.0), "until": 1.0},
     "progress, until: ": {"progress": True, "until": 1.0},

@@ -199,7 +199,7 @@ MALFORMED = {
     "no level": ("run", lambda d: d.assign_attrs({"level_of_multipliers": None}), "level_of_multipliers is missing"),
     "no tree": ("run", lambda d: d.assign_attrs(reduced="{"), "the attribute reduced"),
     "a tree without leaves": ("run", lambda d: d.assign_attrs(reduced='{"leaf": 0}'), "the attribute reduced"),
-    "half a provenance": ("run", lambda d: d.assign_attrs(versions=3), "the attribute versions is 3; a text is right"),
+    "half a provenance": ("run", lambda d: d.assign_attrs(versions=3), "the attribute versions is 3; text is right"),
     "names": ("run", lambda d: d.assign_attrs(coordinate_names="x, y"), "a list of names is right"),
     "format 0": ("run", lambda d: d.assign_attrs(dalembert_format=0), "formats are numbered from 1"),
     "format one": ("run", lambda d: d.assign_attrs(dalembert_format="one"), "dalembert_format is 'one'"),
@@ -228,7 +228,7 @@ def test_malformed_data_are_refused(kind, change, message, run, solution, tmp_pa
 def test_what_could_not_be_loaded_is_not_saved(run, tmp_path):
     da.save(run, tmp_path / "run.nc")
     for changes in ({"q": run.q + 0j}, {"q": run.q[:3], "t": run.t[:3]}, {"h": jnp.float32(run.h)}):
-        with pytest.raises(ValueError, match="path: is no path that a run returns"):
+        with pytest.raises(ValueError, match="path: is not a path that a run returns"):
             da.save(dataclasses.replace(run, **changes), tmp_path / "run.nc")
     assert same(da.load(tmp_path / "run.nc"), run)
 

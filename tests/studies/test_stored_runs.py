@@ -287,5 +287,5 @@ def test_an_array_whose_metadata_lack_a_name_is_named(key, half, tmp_path):
     text = file.read_text()
     assert f'"{key}"' in text
     file.write_text(text.replace(f'"{key}"', f'"{key[:-1]}\\u007f"'))
-    with pytest.raises(da.FileError, match="is no array"):
+    with pytest.raises(da.FileError, match="is not an array"):
         da.load(file.parents[1])

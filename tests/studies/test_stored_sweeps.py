@@ -189,7 +189,7 @@ def test_other_numbers_that_a_function_reads_are_another_sweep(tmp_path, monkeyp
         with pytest.raises(SystemExit):
             sweep(tmp_path / "study.zarr", domain=domain)
     monkeypatch.setitem(globals(), "WALL", np.where(np.arange(5000) == 2500, -0.8, WALL))
-    with pytest.raises(ValueError, match="domain: is another function than that of the sweep in the store, or reads"):
+    with pytest.raises(ValueError, match="domain: differs from that of the sweep in the store, or reads"):
         sweep(tmp_path / "study.zarr", domain=domain)
 
 
@@ -216,7 +216,7 @@ def test_foreign_and_hostile_stores_are_named(text, complete, tmp_path):
         (place / "zarr.json").write_text(before)
     hostile = (store / "q" / "zarr.json").read_text().replace('"crc32c"', '"numcodecs.pickle"')
     (store / "q" / "zarr.json").write_text(hostile)
-    with pytest.raises(da.FileError, match="no array that dalembert writes"):
+    with pytest.raises(da.FileError, match="not an array that dalembert writes"):
         da.load(store)
 
 
@@ -294,7 +294,7 @@ def test_statistics_go_on_from_a_store(tmp_path):
     assert sweep(store, over_runs=pair)["mean"] == found["mean"]
     with pytest.raises(ValueError, match="over_runs: the sweep in the store has others"):
         sweep(store, over_runs=(parts, joined))
-    with pytest.raises(da.FileError, match="holds values over runs"):
+    with pytest.raises(da.FileError, match="holds values of over_runs="):
         da.load(store)
 
 

@@ -113,7 +113,7 @@ def test_runs_are_chosen_by_name(study):
             study.sel(m=wrong)
     with pytest.raises(ValueError, match="m: was chosen before"):
         line.sel(m=0.5)
-    with pytest.raises(KeyError, match="is no swept name; there are m, k"):
+    with pytest.raises(KeyError, match="is not a swept name; there are m, k"):
         study.sel(l=1.0)
     with pytest.raises(TypeError, match="m: found str 'one'"):
         study.sel(m="one")

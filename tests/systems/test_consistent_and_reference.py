@@ -1,6 +1,8 @@
 """Nearest consistent data and the reference flow against closed forms."""
 
 import contextlib
+import importlib
+from concurrent.futures import ThreadPoolExecutor
 
 import diffrax
 import jax
@@ -13,6 +15,7 @@ from dalembert.gallery import ENTRIES
 
 SPHERE = ENTRIES["spherical_pendulum"].system
 PARTICLE = ENTRIES["nonholonomic_particle"].system
+SWING = ENTRIES["pendulum"].system
 CIRCLE = da.System(lambda q, v, p: 0.5 * v @ v, da.Holonomic(lambda q, p: q @ q - p["square"]), parameters={"square": 1.0})
 
 
@@ -137,6 +140,54 @@ def test_multipliers_of_the_reference():
     _, v = ENTRIES["nonholonomic_particle"].exact(t)
     y = 1 + 0.5 * t
     np.testing.assert_allclose(run("nonholonomic_particle").multipliers[:, 0], v[:, 0] * v[:, 1] / (1 + y**2), rtol=1e-8)
+
+
+def test_a_system_that_is_known_is_checked_as_a_new_one(monkeypatch):
+    """The way of later calls looks at numbers alone: it gives the bits of the first, refuses what the checks refuse, sees
+    what a function reads change, and runs in threads."""
+    gravity = 1.0
+    swing = lambda q, v: 0.5 * v @ v - gravity * q[2]  # noqa: E731
+    sphere = da.System(swing, da.Holonomic(lambda q: q @ q - 1.0))
+    down, turned, t = [0.0, 0.6, -0.8], [0.5, 0.0, 0.0], [0.0, 0.3, 1.0]
+    reference = importlib.import_module("dalembert.systems.reference")  # the function has its name
+    looked, checked = [], reference.check_initial_data
+    monkeypatch.setattr(reference, "check_initial_data", lambda *x: looked.append(1) or checked(*x))
+    first, second, third = (da.reference(sphere, down, turned, t) for _ in range(3))
+    assert len(looked) == 1
+    for other in (second, third):
+        assert all(np.array_equal(getattr(first, name), getattr(other, name)) for name in ("q", "v", "multipliers", "drift"))
+    with ThreadPoolExecutor(4) as threads:
+        angles = np.linspace(0.1, 1.0, 12)
+        starts = [[0.0, np.sin(x), -np.cos(x)] for x in angles]
+        beside = list(threads.map(lambda q: np.asarray(da.reference(sphere, q, turned, t).q), starts))
+    assert all(np.array_equal(x, da.reference(sphere, q, turned, t).q) for x, q in zip(beside, starts, strict=True))
+    assert len(looked) == 1
+    for q0, v0, error in (
+        ([0.0, 0.6, -0.9], turned, da.InconsistentDataError),
+        (down, [0.5, 0.1, 0.0], da.InconsistentDataError),
+        ([0.0, 0.0, 0.0], turned, ValueError),
+        ([0.0, np.nan, -1.0], turned, ValueError),
+        ([0.0, -1.0], [1.0, 0.0], ValueError),
+    ):
+        with pytest.raises(error):
+            da.reference(sphere, q0, v0, t)
+    gravity = 4.0
+    heavier = da.reference(sphere, down, turned, t)
+    fresh = da.System(lambda q, v: 0.5 * v @ v - 4.0 * q[2], da.Holonomic(lambda q: q @ q - 1.0))
+    np.testing.assert_allclose(heavier.q, da.reference(fresh, down, turned, t).q, atol=1e-13)
+    assert np.max(np.abs(heavier.q - first.q)) > 0.1
+
+
+@pytest.mark.parametrize("first", [0.0, 1e6, -1e9])
+def test_far_from_the_origin_of_time(first):
+    """q̈ = t - t₀ + 1 at times counted from 10⁹ on, where double numbers are 1.2·10⁻⁷ apart; and a pendulum, which does not
+    read the time."""
+    pushed = da.System(lambda q, v, t: 0.5 * v @ v + q[0] * (t - first + 1.0), time_dependent=True)
+    t = first + np.array([0.0, 0.5, 2.0])
+    passed = t - first
+    np.testing.assert_allclose(da.reference(pushed, [0.0], [0.0], t).q[:, 0], passed**2 / 2 + passed**3 / 6, atol=1e-11)
+    near, far = (da.reference(SWING, [2.0], [0.0], start + np.array([0.0, 4.0, 8.0])).q for start in (0.0, first))
+    np.testing.assert_allclose(near, far, atol=2e-11)
 
 
 def test_a_failed_integration_says_how_far_it_came():

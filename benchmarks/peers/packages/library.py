@@ -1,4 +1,4 @@
-"""dalembert: `simulate` in machine code, by the orders that a problem names, and `reference`, the flow of order 8."""
+"""dalembert: `simulate` in machine code, by the orders that a problem names, and `reference`, the continuous flow."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def reference_times(problem: Problem) -> np.ndarray:
 
 
 def reference_call(problem: Problem, tolerance: float):
-    """`reference`: the continuous equation that the library finds from L and the constraints, by the method of order 8."""
+    """`reference`: the continuous equation that the library finds from L and the constraints, by Taylor series or the
+    method of order 8, as it chooses."""
     times = reference_times(problem)
     call = partial(da.reference, problem.system, problem.q0, problem.v0, times, tolerance=tolerance)
     return call, partial(compared, problem)

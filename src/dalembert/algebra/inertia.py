@@ -37,8 +37,8 @@ def inertia(matrix: Float[np.ndarray, "n width"], lower: int, tolerance: float =
 
     A is cut into blocks with diagonal parts D_i and couplings E_i to the block before, at least `lower` rows each. The
     inertia of A is the sum of those of S_i = D_i − E_i S_{i−1}⁻¹ E_iᵀ (E. Haynsworth, Linear Algebra Appl. 1, 1968).
-    Directions in which S_{i−1} is nearly singular against E_i are not eliminated but join the next block: by Cauchy's
-    interlacing theorem there are at most `lower` of them, besides zero eigenvalues of A.
+    Directions in which S_{i−1} is nearly singular compared with E_i are not eliminated but moved to the next block: by
+    Cauchy's interlacing theorem there are at most `lower` of them, besides zero eigenvalues of A.
 
     Args:
         matrix: (n, width), row i holds the columns i − lower … of A.

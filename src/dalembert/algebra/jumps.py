@@ -37,10 +37,12 @@ batching.defvectorized(agree_p)
 
 
 def agree(condition: Bool[Array, ""]) -> Bool[Array, ""]:
-    """The condition, with the promise that the two sides it chooses between have the same value where it changes.
+    """The condition itself, marked with a promise: the two branches that it selects agree where it changes.
+
+    `may_jump` then takes the selection as continuous.
 
     Args:
-        condition: a truth value, traced or not.
+        condition: a boolean, traced or not.
 
     Returns:
         The condition.
@@ -49,14 +51,17 @@ def agree(condition: Bool[Array, ""]) -> Bool[Array, ""]:
 
 
 def may_jump(function: Callable, point: Array) -> bool:
-    """Whether the function may jump as its argument moves, or differentiating it may give what is not its derivative.
+    """Whether the function may be discontinuous, or may have declared derivatives that are not its own.
+
+    The operations of the function are read, not its values: a comparison or a rounding may jump, and stop_gradient and
+    custom derivative rules return what their author declares.
 
     Args:
-        function: of one array, traceable by JAX.
-        point: an array of the shape it takes; its values are not read.
+        function: a function of one array, traceable by JAX.
+        point: an array of the shape that the function takes; its values are not read.
 
     Returns:
-        True where it may.
+        True if it may.
 
     Example:
         >>> from dalembert.algebra import may_jump
@@ -67,14 +72,14 @@ def may_jump(function: Callable, point: Array) -> bool:
 
 
 def depends(function: Callable, point: Array) -> bool:
-    """Whether the function reads its argument, as far as its operations tell.
+    """Whether the function depends on its argument, judged from its operations and not from its values.
 
     Args:
-        function: of one array, traceable by JAX.
-        point: an array of the shape it takes; its values are not read.
+        function: a function of one array, traceable by JAX.
+        point: an array of the shape that the function takes; its values are not read.
 
     Returns:
-        True where it may.
+        True if it may.
 
     Example:
         >>> from dalembert.algebra import depends

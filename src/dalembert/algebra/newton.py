@@ -23,10 +23,10 @@ DIVERGING = 0.5  # a scaled update beyond which the iteration is not near a root
 
 
 class Newton(eqx.Module):
-    """|update_i| ≤ tolerance · scale_i: choices of the iteration.
+    """|update_i| ≤ tolerance · scale_i: settings of the iteration.
 
     Attributes:
-        tolerance: on the scaled update.
+        tolerance: bound on the scaled update.
         max_iterations: the largest number of iterations.
 
     Example:
@@ -40,17 +40,17 @@ class Newton(eqx.Module):
 
 
 class Solve(NamedTuple):
-    """State and report of an iteration: the flags exclude one another; none set means converged.
+    """State and report of a Newton iteration. At most one of the three flags is set; none means that it converged.
 
     Attributes:
-        iterations: their number.
+        iterations: number of iterations.
         residual: largest row-scaled |F_i| at the last evaluation, which precedes the last update.
-        update: the last one, scaled.
-        determinant_sign: of the last Jacobian.
-        determinant: its size, apart from the sign because it may leave the range of doubles.
-        singular: its matrix was.
-        not_finite: a number was.
-        not_converged: neither, and the test was not passed.
+        update: the last update, scaled.
+        determinant_sign: sign of the determinant of the last Jacobian.
+        determinant: size of that determinant, kept apart from its sign because it may leave the range of doubles.
+        singular: whether the Jacobian was singular.
+        not_finite: whether NaN or infinity occurred.
+        not_converged: neither of these, but the test of convergence was not passed.
     """
 
     iterations: Int[Array, ""]
@@ -72,19 +72,20 @@ def newton(
 ) -> tuple[Float[Array, "z"], Solve]:
     """Solve F(z) = 0 by z ← z - F'(z)⁻¹F(z) until every |update_i| ≤ tolerance · scale_i(z).
 
-    The update that passes the test is applied, so that the error left is about the square of the tolerance. Rows are scaled
-    to unit maximum before elimination. Where F may jump, or its derivatives may not be its own, the update from the new
-    point, with the same Jacobian, must pass the test, too: a small update alone does not tell that the residual is small.
-    A singular matrix or a number that is not finite counts as "not converged" where the scaled update before exceeded
-    DIVERGING: the iteration had lost its way, and where it then ends is chance.
+    The update that passes the test is applied, so that the remaining error is about the square of the tolerance. Rows
+    are scaled to unit maximum before elimination. Where F may jump, or may declare derivatives of its own (see
+    `may_jump`), the update from the new point, with the same Jacobian, must pass the test too: a small update alone
+    does not show that the residual is small. A singular matrix or a number that is not finite counts as "not converged"
+    where the scaled update before it exceeded DIVERGING: the iteration was diverging, and where it ends is then
+    accidental.
 
     Args:
         function: F, (z,) → (z,), traceable by JAX.
-        start: (z,) where it begins.
-        scale: z → (z,), positive; infinity excludes a component from the test.
+        start: (z,) the first iterate.
+        scale: z → (z,), positive: the size of each unknown; infinity excludes a component from the test.
         options: tolerance and largest number of iterations.
-        units: F'(z) → (z,), positive: by them columns are scaled before the rows, where the unknowns have units of their
-            own.
+        units: F'(z) → (z,), positive: scales of the columns, applied before the rows are scaled; for unknowns in
+            different units.
 
     Returns:
         The root (z,), and the report of the iteration, a Solve.
@@ -199,14 +200,15 @@ def root(
     options: Newton,
     units: Callable[[Float[Array, "z z"]], Float[Array, "z"]] | None = None,
 ) -> tuple[Float[Array, "z"], Solve]:
-    """As `newton`, differentiable: dz = -F_z⁻¹ F_θ dθ (implicit function theorem), whatever the iteration did.
+    """As `newton`, and differentiable: dz = -F_z⁻¹ F_θ dθ, by the implicit function theorem and not through the
+    iteration.
 
     Args:
-        function: as of `newton`; what it closes over may be differentiated by.
-        start: as of `newton`.
-        scale: as of `newton`.
-        options: as of `newton`.
-        units: as of `newton`.
+        function: as for `newton`; derivatives may be taken with respect to values that it closes over.
+        start: as for `newton`.
+        scale: as for `newton`.
+        options: as for `newton`.
+        units: as for `newton`.
 
     Returns:
         As `newton`.

@@ -8,11 +8,11 @@ import numpy as np
 
 
 class Rank(NamedTuple):
-    """rank A, and how it was told.
+    """rank A, and how it was determined.
 
     Attributes:
-        rank: the number.
-        singular_values: of the row-scaled matrix, falling.
+        rank: the rank.
+        singular_values: those of the row-scaled matrix, in decreasing order.
         dependent_rows: indices of the rows that depend on the others, found by a pivoted QR factorization.
     """
 
@@ -33,7 +33,8 @@ def numerical_rank(matrix: np.ndarray, tolerance: float = 1e-10) -> Rank:
 
     Args:
         matrix: (m, n), real and finite.
-        tolerance: relative, and far above round-off on purpose: matrices come from derivatives of users' functions.
+        tolerance: relative to the largest singular value; far above round-off on purpose, because the matrices are
+            derivatives of functions written by users.
 
     Returns:
         A Rank.

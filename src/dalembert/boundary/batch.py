@@ -40,20 +40,22 @@ def solve_batch(
     certify: bool = False,
     threads: int | None = None,
 ) -> list[S]:
-    """Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0, as `solve`, for every entry of a batch: ends, points, guesses and parameters of their own.
+    """Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0, as in `solve`, for every entry of a batch, each with its own ends, points, guess and
+    parameters.
 
-    The functions and the times are the same for all. Nothing is thrown where one is not solved: see Solution.outcome. What
-    has no parameters of its own is prepared once for all.
+    The functions and the times are the same for all. No error is raised if an entry is not solved: see
+    Solution.outcome. Without `parameters` the problem is prepared once for all entries.
 
     Args:
         problem: a VariationalProblem of order k, or an OptimalControl.
-        initial: as in `solve`; the arrays have a leading axis (batch,), of a mapping of coordinates the numbers.
-        final: as in `solve`; the arrays have a leading axis (batch,), of a mapping of coordinates the numbers.
+        initial: as in `solve`; the arrays have a leading axis (batch,); in a mapping of coordinates, its numbers have.
+        final: as in `solve`; the arrays have a leading axis (batch,); in a mapping of coordinates, its numbers have.
         through: as in `solve`; the arrays have a leading axis (batch,).
         guess: (batch, N+1, n), or a list of solutions.
-        parameters: {name: values}, what `problem.replace` takes; the values have a leading axis (batch,).
-        continued: begin every entry of an OptimalControl at the solution of the nearest that is solved, by what is given at
-            the ends, and not at its own guess: faster, and extremals of one family.
+        parameters: {name: values}, as `problem.replace` takes them; the values have a leading axis (batch,).
+        continued: start every entry of an OptimalControl from the solution of the nearest entry that is solved, not
+            from its         own guess; nearness is that of the data at the ends. Faster, and the extremals belong to
+            one family.
         T: as in `solve`.
         steps: as in `solve`.
         times: as in `solve`.
@@ -65,13 +67,13 @@ def solve_batch(
         max_iterations: as in `solve`.
         seek: as in `solve`.
         certify: as in `solve`, off by default.
-        threads: how many are solved at once, all processors if None.
+        threads: how many entries are solved at once; as many as there are processors if None.
 
     Returns:
         A list of Solution or ControlSolution, one for each entry.
 
     Raises:
-        ValueError: as `solve`, for the first entry that is wrong; where the leading axes differ.
+        ValueError: as `solve`, for the first entry that is wrong; or the leading axes differ.
         TypeError: as `solve`.
 
     Example:
@@ -101,7 +103,9 @@ def solve_batch(
     if not values:
         return extremals_of(problem, asked, requests, workers, continued)
     if continued:
-        raise ValueError("continued: found beside parameters; neighbours are known by what is given at the ends")
+        raise ValueError(
+            "continued: found together with parameters; neighbours are found by the data at the ends alone. Leave one out"
+        )
 
     def one(i: int) -> S:
         own = {name: x[i] for name, x in values.items()}

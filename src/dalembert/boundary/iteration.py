@@ -45,7 +45,7 @@ def search_of(
     the filter judges steps also without bounds."""
     if bounds and not settings.minimum:
         raise ValueError(
-            "seek: found 'extremal' beside bounds of T; what is extremal under them is a minimum: seek='minimum'"
+            "seek: found 'extremal' together with bounds of T; with these only minima are sought: give seek='minimum'"
         )
     if settings.method == "ipopt":
         ipopt = IpoptSearch(kkt, z, settings, placed(kkt.blocks, kkt.size, bounds))

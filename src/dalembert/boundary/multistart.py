@@ -36,13 +36,13 @@ SAME = 1e-6  # relative difference of two paths that count as one
 
 
 class Extremals(NamedTuple):
-    """Σⱼ Dⱼ L̃_d = 0 solved from many guesses: what a multi-start found.
+    """Σⱼ Dⱼ L̃_d = 0 solved from many guesses: what `multistart` returns.
 
     Attributes:
-        solutions: different solutions, that of least action or cost first.
+        solutions: the different solutions; the one of least action or cost is first.
         hits: how often each of them was found.
         failed: how many starts failed.
-        outcomes: how those ended, and how many of them.
+        outcomes: how the failed starts ended, and how many ended so.
     """
 
     solutions: list[Any]
@@ -74,13 +74,15 @@ def multistart(
 ) -> Extremals:
     """Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0: extremals of the same problem from many guesses.
 
-    Drawn guesses add Σⱼ aⱼ sin(jπt/T)/j with normal aⱼ to the smooth path through what is given, with controls zero, and are
-    moved onto constraints φ(q) and φ(q, v), of a plant too, as near as what is given allows; a seed always draws the same.
+    Random guesses are the smooth path through the given data plus Σⱼ aⱼ sin(jπt/T)/j with normally distributed aⱼ, and
+    zero controls. They are then moved onto the constraints φ(q) and φ(q, v), those of a plant too, as near as the given
+    data allow. The same seed gives the same guesses.
 
     Args:
         problem: a VariationalProblem of order k, or an OptimalControl.
         starts: guesses (starts, N+1, n), or their number.
-        spread: size of the aⱼ, times the extent of the path (or its typical size, for a coordinate that does not move).
+        spread: standard deviation of the aⱼ, in units of the extent of the path (of its typical size, for a coordinate
+            that does not move).
         seed: of the random numbers.
         initial: as in `solve`.
         final: as in `solve`.
@@ -95,10 +97,10 @@ def multistart(
         tolerance: as in `solve`.
         max_iterations: as in `solve`.
         seek: as in `solve`.
-        threads: how many are solved at once, all processors if None.
+        threads: how many guesses are tried at once; as many as there are processors if None.
 
     Returns:
-        Extremals, those that differ.
+        Extremals: the different solutions that were found.
 
     Raises:
         ValueError: as `solve`, naming the argument.

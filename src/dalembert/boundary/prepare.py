@@ -287,5 +287,5 @@ def _dimension(problem, start, end, through, guess) -> int:
             raise TypeError("initial: give something at an end, a point between, a guess, or the problem's coordinates=")
         n = int(candidates[0])
         if n == 0:
-            raise ValueError("initial, final, through, guess: found an array without numbers; a point has n coordinates")
+            raise ValueError("initial, final, through, guess: found an empty array; a point has n coordinates")
     return n

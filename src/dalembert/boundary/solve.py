@@ -66,54 +66,59 @@ def solve(
     throw: bool = True,
 ) -> S:
     """Σⱼ Dⱼ L̃_d(q_{i-j+1}, …, q_{i-j+1+k}; λ^{i-j+1}) = 0 and Φ_d = 0 between given ends: the extremals of Σ L_d under
-    constraints; or the least cost of controls that move a system between them.
+    constraints; or the controls of least cost that move a system between these ends.
 
     Args:
         problem: a VariationalProblem of order k, or an OptimalControl.
-        initial: (q,), (q, v), … up to k arrays (n,), the given derivatives at the first time, those not given or None being
-            free (natural conditions); or Nodes(array (k, n)), the first k nodes; None leaves all free. Of an OptimalControl
-            (q, v), each an array, a mapping {coordinate: number} of those that are given, or None.
-        final: the same at the last time; Nodes are the last k.
-        through: {t: q}, points to pass, at times of nodes; with a free T of those of its guess.
-        T: the time of the last node, N equal steps from 0; or Free(guess), one that is found.
+        initial: (q,), (q, v), … up to k arrays (n,): q and its derivatives at the first time. One that is left out or
+            None is         free (natural boundary conditions); None instead of the tuple leaves all free. Or
+            Nodes(array (k, n)), the first k nodes. For an OptimalControl:         (q, v), each an array, a mapping
+            {coordinate: number} of the given components, or None. On and Periodic describe other ends.
+        final: the same at the last time; Nodes are then the last k nodes.
+        through: {t: q}, points to pass through; the times are those of nodes. With a free T they are nodes of the grid
+            of its guess.
+        T: the time of the last node, N equal steps from 0; or Free(guess): T is an unknown.
         steps: N, the number of equal steps.
-        times: (N+1,) the times of all nodes, instead of T and steps; beside T=Free(…) how the nodes are distributed from
-            the first of them to T.
-        scheme: Interpolated() (second order, the default), Averaged() (the paper's) or Hermite() (order 2k); of an
-            OptimalControl the Scheme of its plant (order 2), or Lobatto() (order 4).
-        guess: a path (N+1, n), or a solution on any nodes, whose multipliers are used too: a warm start or the refinement of
-            a mesh.
-        scales: (n,) typical sizes of the coordinates, by default read off the ends, points and guess (docs/boundary.md).
-        bounds: {"q": (lower, upper), "v": (lower, upper)}, and of an OptimalControl {"u": (lower, upper)}: numbers, arrays
-            (n,) or (r,), or a row for each node, None or infinite where there is none; or {"q": {"x": (lower, upper)}} of
-            coordinates by name or index.
-        inequalities: `g(q, v)`, of an OptimalControl `g(q, v, u)`, then t and p as the problem's functions have them, to ()
-            or (m,): g ≤ 0 at the nodes, with the velocities that the solution has there.
-        tolerance: on the last update and on the constraints, of every coordinate relative to its size.
-        max_iterations: of each way to the solution; controls, bounds and a free T have several, tried one after the other.
-        seek: "minimum", or "extremal" for that of any kind near the guess, as mechanical actions over long times have no
-            minimum.
+        times: (N+1,) the times of all nodes, instead of T and steps; together with T=Free(…), how the nodes are
+            distributed between the first of them and T.
+        scheme: Interpolated() (second order, the default), Averaged() (the paper's) or Hermite() (order 2k). For an
+            OptimalControl: the Scheme of its plant (order 2), or Lobatto() (order 4).
+        guess: a path (N+1, n), or a solution on any nodes, whose multipliers are used too: to start from a neighbouring
+            problem, or to refine a mesh.
+        scales: (n,) typical sizes of the coordinates, estimated from the ends, points and guess by default
+            (docs/boundary.md).
+        bounds: {"q": (lower, upper), "v": (lower, upper)}, and for an OptimalControl {"u": (lower, upper)}: numbers,
+            arrays         (n,) or (r,), or one row for each node; None or infinite means no bound. {"q": {"x": (lower,
+            upper)}} bounds single         coordinates, by name or index.
+        inequalities: `g(q, v)`, for an OptimalControl `g(q, v, u)`, with the trailing t and p of the problem's
+            functions, →         () or (m,): g ≤ 0 at the nodes, with the velocities that the solution has there.
+        tolerance: on the last update and on the constraints, relative to the typical size of each coordinate.
+        max_iterations: of each attempt. With controls, bounds or a free T several methods are tried one after the
+            other.
+        seek: "minimum", or "extremal": a critical point of any kind near the guess. Mechanical actions over long times,
+            for         example, have no minimum.
         method: "dalembert", or "ipopt": the same unknowns, equations, bounds and derivatives are handed to IPOPT (extra
             ipopt), from the same path to the same tolerance.
-        certify: count the negative directions of the second variation (Solution.kind), estimate the condition of the
-            equations.
-        throw: raise where none is found; False returns the Solution all the same, its outcome telling why.
+        certify: count the negative directions of the second variation (Solution.kind), and estimate the condition
+            number of         the equations.
+        throw: raise an error if no solution is found; False returns the Solution all the same, and its outcome says
+            why.
 
     Returns:
         The Solution, with q (N+1, n) at t (N+1,), multipliers and momenta at the ends; or a ControlSolution.
 
     Raises:
-        SolveError: no extremal is found, and throw is true; it carries the last path, or the path of least violation where
+        SolveError: no extremal is found, and throw is true; it carries the last path, or the path of least violation if
             the constraints cannot be met.
         Interrupted: Ctrl-C ended the iteration, and throw is true; it carries the last path.
         ValueError: an argument has the wrong shape or value; the message names it.
         TypeError: an argument is of the wrong type, or missing.
-        InconsistentDataError: what is given contradicts the constraints.
-        RankDeficientError: constraints depend on each other with these ends.
+        InconsistentDataError: the given data contradict the constraints.
+        RankDeficientError: with these ends the constraints depend on each other.
         ImportError: method="ipopt" without the package ipyopt.
 
-    Source: Colombo, Martín de Diego, Zuccalli, eq. (3.4); ends by derivatives are windows with coinciding knots, which the
-    paper lacks.
+    Source: Colombo, Martín de Diego, Zuccalli, eq. (3.4); ends given by derivatives are windows with coinciding knots,
+    which the paper does not have.
 
     Example:
         >>> beam = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a, derivatives=2)
@@ -215,7 +220,7 @@ def check_seek(options: Settings, bounds: Any, inequalities: Any) -> None:
     for name, given in (("bounds", bounds), ("inequalities", inequalities)):
         if given is not None and not options.minimum:
             raise ValueError(
-                f"seek: found 'extremal' beside {name}; what is extremal under {name} is a minimum: seek='minimum'"
+                f"seek: found 'extremal' together with {name}; with these only minima are sought: give seek='minimum'"
             )
 
 
@@ -225,7 +230,9 @@ def with_method(options: Settings, method: str) -> Settings:
     if method == "ipopt":
         check_ipopt()
         if not options.minimum:
-            raise ValueError("method: found 'ipopt' beside seek='extremal'; IPOPT seeks minima: seek='minimum'")
+            raise ValueError(
+                "method: found 'ipopt' together with seek='extremal'; IPOPT finds minima only: give seek='minimum'"
+            )
     return dataclasses.replace(options, method=method)
 
 

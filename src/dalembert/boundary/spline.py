@@ -45,19 +45,19 @@ def spline(
     """min ½∫ |Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt through points {t: q} of a manifold, k = derivatives: geodesics, Riemannian cubics,
     quintics.
 
-    A spline is a critical point, in general one of several, among which the guess chooses; Solution.kind says whether it is
-    a local minimum. Between nodes take manifold.project(solution.interpolate(t)).
+    A spline is a critical point, in general one of several; the guess decides which one is found, and Solution.kind
+    says whether it is a local minimum. For points between nodes use manifold.project(solution.interpolate(t)).
 
     Args:
         manifold: one of `dalembert.manifolds`, or a Chart or an Embedded of your own.
         points: {t: q}, times and points (n,) on the manifold.
         derivatives: k, 1 to 4.
-        initial: (q̇,), (q̇, q̈), … up to k-1 derivatives at the first time; what is not given there is free (natural: for k
-            = 2 Dq̇/dt = 0).
+        initial: (q̇,), (q̇, q̈), … up to k-1 derivatives at the first time; those left out are free (natural boundary
+            condition: Dq̇/dt = 0 for k = 2).
         final: the same at the last time.
-        steps: N, from the first time to the last; where the times of the points are not nodes of equal steps, every stretch
-            between two points has equal steps of its own.
-        ambient: min ½∫ |q⁽ᵏ⁾|² dt instead, derivatives in Rⁿ, which is another curve.
+        steps: N, from the first time to the last. If the times of the points are not nodes of N equal steps, each
+            interval between two points has equal steps of its own.
+        ambient: min ½∫ |q⁽ᵏ⁾|² dt instead, with the derivatives in Rⁿ: a different curve.
         scheme: Interpolated() (order 2, the default), Averaged() or Hermite() (order 2k).
         guess: a function of the times (N+1,), a path (N+1, n) on the nodes, or a Solution; by default the straight lines
             between the points, projected: great circles on a sphere.
@@ -66,15 +66,15 @@ def spline(
         inequalities: `g(q, v)` to () or (m,), g ≤ 0, as in `solve`: zones to keep out of, speeds to keep below.
         tolerance: as in `solve`.
         max_iterations: as in `solve`.
-        throw: raise where no spline is found; False returns the Solution all the same.
+        throw: raise an error if no spline is found; False returns the Solution all the same.
 
     Returns:
         The Solution, with q (N+1, n) at t (N+1,).
 
     Raises:
         TypeError: an argument is of the wrong type; the message names it.
-        ValueError: points off the manifold, and how far; derivatives that no curve on it has; neighbours joined by several
-            shortest curves.
+        ValueError: a point is off the manifold; a derivative is one that no curve on it has; or two neighbouring points
+            are joined by several shortest curves.
         SolveError: no spline is found, and throw is true.
 
     Source: Colombo, Martín de Diego, Zuccalli, sections 2.2 and 4.4.

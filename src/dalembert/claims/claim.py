@@ -11,12 +11,12 @@ from dalembert.notebook import Described
 
 
 class Finding(enum.StrEnum):
-    """What became of a claim.
+    """The result for one claim.
 
     Attributes:
         HOLDS: its hypothesis is met, and what was measured is within the tolerance.
         FAILS: its hypothesis is met, and what was measured is not within the tolerance.
-        HYPOTHESIS_FAILS: it is not claimed of this system or this scheme.
+        HYPOTHESIS_FAILS: its hypothesis is not met: nothing is claimed for this system and this scheme.
     """
 
     HOLDS = "holds"
@@ -26,16 +26,16 @@ class Finding(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """One promise of the theory, on one system and one scheme.
+    """One claim of the theory, for one system and one scheme.
 
     Attributes:
-        claim: what is promised, in words.
-        source: paper and number.
-        hypothesis: what it is promised under.
-        finding: what became of it.
-        measured: the number, nan where the hypothesis fails and nothing was measured.
-        tolerance: up to where, or of an order from where, the number counts as the promise; nan as above.
-        reason: why that tolerance; or what contradicts the hypothesis.
+        claim: what is claimed, in words.
+        source: the paper, with the number of the theorem or equation.
+        hypothesis: the condition under which it is claimed.
+        finding: the result, a Finding.
+        measured: the measured number; nan if the hypothesis fails, since nothing was measured.
+        tolerance: the largest number with which the claim holds; for an order, the smallest. nan as above.
+        reason: why the tolerance has this value; or what contradicts the hypothesis.
     """
 
     claim: str
@@ -74,15 +74,15 @@ class Promise:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict(Described):
-    """Which promises hold for a system, a scheme and a start. `str` of it is a table.
+    """Which claims hold for a system, a scheme and a start. `str(verdict)` is a table.
 
     Attributes:
-        claims: one Claim for each promise.
+        claims: the Claims, in the order of the table.
         system: the constraints, in words.
-        scheme: as it prints.
-        h: step.
-        steps: of the run that was looked at.
-        sampled: how much was looked at, in words.
+        scheme: as text.
+        h: time step.
+        steps: number of steps of the run that was checked.
+        sampled: which states were checked, in words.
     """
 
     claims: tuple[Claim, ...]
@@ -94,7 +94,7 @@ class Verdict(Described):
 
     @property
     def holds(self) -> bool:
-        """No promise whose hypothesis is met was found broken."""
+        """Whether every claim whose hypothesis is met holds."""
         return not self.broken
 
     @property
@@ -107,10 +107,10 @@ class Verdict(Described):
         for one in self.claims:
             if one.claim.startswith(claim):
                 return one
-        raise KeyError(f"{claim!r}: there are {', '.join(repr(c.claim) for c in self.claims)}")
+        raise KeyError(f"{claim!r}: no claim begins so; there are {', '.join(repr(c.claim) for c in self.claims)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as text, numbers and None for what was not measured: for JSON."""
+        """The verdict as text and numbers, for JSON; None for values that were not measured."""
         rows = [dataclasses.asdict(c) | {"finding": str(c.finding)} for c in self.claims]
         rows = [{name: _number(value) for name, value in row.items()} for row in rows]
         about = {name: getattr(self, name) for name in ("system", "scheme", "h", "steps", "sampled")}

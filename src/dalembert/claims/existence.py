@@ -57,9 +57,9 @@ _KKT = SystemFunction(_kkt)
 def flow(subject: Subject) -> Claim:
     """The ranks of Theorem 5.1 at windows of nodes along the run."""
     if subject.scheme.order > 2:
-        return FLOW.not_met("a composed step is no map of pairs of nodes")
+        return FLOW.not_met("a composed step is not a map of pairs of nodes")
     if subject.form == "kick_drift_kick" and subject.orders - {0}:
-        return FLOW.not_met("a step of kick_drift_kick with these constraints is no map of pairs of nodes")
+        return FLOW.not_met("a step of kick_drift_kick with these constraints is not a map of pairs of nodes")
     found: Any = regularity(subject.system, subject.path, scheme=subject.scheme, every=max(1, subject.path.steps // WINDOWS))
     least = min((float(c.smallest.min()) for c in found.conditions if c.wanted), default=1.0)
     wrong = [c.name for c in found.conditions if not c.holds]

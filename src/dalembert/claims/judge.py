@@ -38,27 +38,28 @@ def verdict(
 ) -> Verdict:
     """Claim, hypothesis, measured value, tolerance: what holds of D₁L_d + D₂L_d + h(f + R_dᵀλ) = 0.
 
-    One run is simulated. Along it the hypotheses of each claim are looked at, and where they are met the claim is measured:
+    One run is simulated. Along it the hypotheses of each claim are checked, and if they hold the claim is measured:
     existence of the motion and of the discrete flow, constraints, D, drift of the energy, momenta, decrease of Lyapunov
-    functions, symplecticity and its evolution under constraints, reversibility, and the orders of q, v and λ that the scheme
-    declares. A claim holds as far as was looked: `sampled` says how far.
+    functions, symplecticity and its evolution under constraints, reversibility, and the orders of q, v and λ that the
+    scheme declares. A claim is confirmed only at the states that were checked: `sampled` says which.
 
-    Of a DiscreteSystem existence of its flow, D_K, the evolution of Ω and momenta of `symmetries`; of a VariationalProblem
-    regularity of Υ_d, Υ_d*Ω = Ω, the drift of the energy, momenta, and the order that its WindowMap declares.
+    For a DiscreteSystem: existence of its flow, D_K, the evolution of Ω, and the momenta of `symmetries`. For a
+    VariationalProblem: regularity of the flow Υ_d, Υ_d*Ω = Ω, the drift of the energy, momenta, and the order that its
+    WindowMap declares.
 
     Args:
         system: a System, a DiscreteSystem or a VariationalProblem.
         scheme: as for `simulate`; None for its default.
-        q0: (n,) positions at t0, of a System.
-        v0: (n,) velocities at t0, of a System.
-        h: step.
-        steps: of the run.
-        t0: time of the beginning.
-        nodes: as for `simulate`, of a DiscreteSystem or a VariationalProblem.
-        jets: as for `simulate`, of a VariationalProblem.
-        multipliers: as for `simulate`, of a VariationalProblem.
-        symmetries: name → generator(q[, t][, p]), ξ_Q, (n,), of momenta that should be kept; coordinates that L does not
-            read are looked at anyway.
+        q0: (n,) positions at t0, for a System.
+        v0: (n,) velocities at t0, for a System.
+        h: time step.
+        steps: number of steps of the run.
+        t0: initial time.
+        nodes: as for `simulate`, for a DiscreteSystem or a VariationalProblem.
+        jets: as for `simulate`, for a VariationalProblem.
+        multipliers: as for `simulate`, for a VariationalProblem.
+        symmetries: name → generator(q[, t][, p]), ξ_Q, (n,): symmetries whose momenta should be conserved. Cyclic
+            coordinates, which L does not depend on, are checked anyway.
         starter: as for `simulate`.
         branch: as for `simulate`.
 
@@ -69,7 +70,7 @@ def verdict(
         ValueError: an argument has the wrong shape or value.
         TypeError: an argument is of the wrong type.
         InconsistentDataError: the data violate the constraints.
-        StepError: the run fails; it carries the path as far as it came.
+        StepError: the run fails; the error carries the path up to there.
 
     Source: Borda, Fernández, Grillo, Theorems 5.1 and 5.3; Jiménez, Scheurle, Propositions 2.1 and 5.3; discrete Noether
     theorem. What differs: every claim is measured, with its hypotheses, and none is taken for granted.

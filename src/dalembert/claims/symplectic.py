@@ -52,9 +52,9 @@ def symplectic(subject: Subject) -> Claim:
 def evolution(subject: Subject) -> Claim:
     """Both sides of the theorem at two nodes of the run."""
     if subject.scheme.order > 2:
-        return EVOLUTION.not_met("a composed step is no map of pairs of nodes")
+        return EVOLUTION.not_met("a composed step is not a map of pairs of nodes")
     if subject.form == "kick_drift_kick":
-        return EVOLUTION.not_met("a step of kick_drift_kick is no map of pairs of nodes")
+        return EVOLUTION.not_met("a step of kick_drift_kick is not a map of pairs of nodes")
     scheme, points, times = nodes_of(subject.path, subject.system, subject.scheme)
     k = len(points) // 2
     found = symplectic_defect(

@@ -57,20 +57,20 @@ _NAME = "a name of the gallery, or file.py:name for a System or an Entry of your
 Name = Annotated[str, typer.Argument(help=_NAME, autocompletion=system_names)]
 Either = Annotated[str, typer.Argument(help=f"{_NAME}, or a BoundaryEntry", autocompletion=all_names)]
 Set = Annotated[list[str] | None, typer.Option("--set", help="parameter, such as m=2 or weights=1,2,3; may be repeated")]
-Data = Annotated[str | None, typer.Option(help="numbers between commas, such as 0,1")]
+Data = Annotated[str | None, typer.Option(help="numbers separated by commas, such as 0,1")]
 SchemeName = Annotated[str, typer.Option(help=f"{', '.join(SCHEMES)}, or file.py:name", autocompletion=scheme_names)]
 StarterName = Annotated[str, typer.Option(help=", ".join(STARTERS))]
 OrderNumber = Annotated[int, typer.Option("--order", help="2, or 4, 6, 8, 10 by composition of a self-adjoint scheme")]
 BranchName = Annotated[
     str | None,
-    typer.Option(help=f"{', '.join(BRANCHES)}; :0,1 behind it names the coordinates that count; or file.py:name"),
+    typer.Option(help=f"{', '.join(BRANCHES)}; append :0,1 for the indices of the coordinates that count; or file.py:name"),
 ]
-Step = Annotated[float | None, typer.Option("--h", help="step; below 0 for a run backwards in time")]
+Step = Annotated[float | None, typer.Option("--h", help="time step; negative for a run backwards in time")]
 Steps = Annotated[int | None, typer.Option(help="number of steps")]
-Length = Annotated[float | None, typer.Option("--time", help="length of the run, a multiple of h, instead of --steps")]
+Length = Annotated[float | None, typer.Option("--time", help="duration of the run, a multiple of h, instead of --steps")]
 Figure = Annotated[File | None, typer.Option("--plot", help="figure to write: .png, .pdf or .svg")]
 Force = Annotated[bool, typer.Option("--force", help="replace files that exist")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON, as the page Command line describes it")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON, as described on the page Command line of the documentation")]
 
 
 def console(stderr: bool = False) -> Console:

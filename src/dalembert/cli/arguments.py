@@ -87,7 +87,7 @@ def _from_file(reference: str) -> Any:
     file, name = words.file_and_name(reference)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
-        raise ValueError(f"{file}: not a Python file")
+        raise ValueError(f"{file}: is not a Python file; give file.py:name")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.resolve().parent))
     try:
@@ -97,7 +97,7 @@ def _from_file(reference: str) -> Any:
     finally:
         sys.path.pop(0)
     if not hasattr(module, name):
-        raise ValueError(f"{file}: defines no {name}")
+        raise ValueError(f"{file}: defines no {name}; give a name that the file defines")
     return getattr(module, name)
 
 

@@ -65,7 +65,7 @@ def run(
     steps: Steps = None,
     time: Length = None,
     varying: Annotated[
-        bool, typer.Option("--varying", help="steps whose length follows the motion, reversibly; --h is the first of them")
+        bool, typer.Option("--varying", help="steps whose length follows the motion, reversibly; --h is the first step")
     ] = False,
     scheme: SchemeName = "default",
     composed: OrderNumber = 2,
@@ -74,17 +74,19 @@ def run(
     backend: Annotated[
         str | None, typer.Option(help=f"{', '.join(BACKENDS)}; if not given, native on CPUs where the run allows it")
     ] = None,
-    save_every: Annotated[int, typer.Option(help="keep every that many states")] = 1,
+    save_every: Annotated[int, typer.Option(help="save every Nth state")] = 1,
     file: Annotated[
         File | None,
-        typer.Option("--save", help="NetCDF file to write, such as run.nc; run.zarr takes states as they are computed"),
+        typer.Option(
+            "--save", help="NetCDF file to write, such as run.nc; or a store, run.zarr, written while the run goes on"
+        ),
     ] = None,
     picture: Figure = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Simulate a system; print how it went, and store or plot the path. A run that fails keeps its path and exits 1;
-    after Ctrl-C the code is 130."""
+    """Simulate a system; print the outcome, and store or plot the path. A run that fails keeps its path, and the exit
+    code is 1; after Ctrl-C it is 130."""
     with one_line_errors():
         check_words({"system": name, "--q0": q0, "--v0": v0, "scheme": scheme, "starter": starter, "branch": branch,
                      "backend": backend})  # fmt: skip
@@ -129,20 +131,20 @@ def run(
 @app.command("resume", epilog=examples("resume pendulum run.zarr"))
 def resume_run(
     name: Name,
-    store: Annotated[File, typer.Argument(help="a run that was begun with --save, such as run.zarr")],
+    store: Annotated[File, typer.Argument(help="the store of a run that was started with --save, such as run.zarr")],
     *,
     parameter: Set = None,
     scheme: SchemeName = "default",
     composed: OrderNumber = 2,
     branch: BranchName = None,
     rounding: Annotated[
-        bool, typer.Option("--allow-rounding", help="go on also with another processor or other versions")
+        bool, typer.Option("--allow-rounding", help="continue even with another processor or other versions")
     ] = False,
     picture: Figure = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Go on with a run that Ctrl-C, a kill, a full disk or a loss of power has ended, to the path it would have had."""
+    """Continue a run that was ended by Ctrl-C, a kill, a full disk or a loss of power; the path is the same, bit by bit."""
     with one_line_errors():
         check_words({"system": name, "scheme": scheme, "branch": branch})
         parameters_of(parameter)
@@ -198,19 +200,21 @@ def solve(
     parameter: Set = None,
     steps: Steps = None,
     scheme: Annotated[
-        str | None, typer.Option(help=f"{', '.join(WINDOWS)}; of an optimal control problem {', '.join(SCHEMES)}")
+        str | None, typer.Option(help=f"{', '.join(WINDOWS)}; for an optimal control problem {', '.join(SCHEMES)}")
     ] = None,
     tolerance: Annotated[float, typer.Option(help="on the last update, relative to the size of the path")] = 1e-9,
     accuracy: Annotated[
         float | None,
-        typer.Option("--refine", help="finer nodes until the cost is known to this relative error; optimal control"),
+        typer.Option(
+            "--refine", help="refine the nodes until the cost is known to this relative error; for optimal control"
+        ),
     ] = None,
     file: Annotated[File | None, typer.Option("--save", help="NetCDF file to write, such as solution.nc")] = None,
     picture: Figure = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Solve a boundary problem; print how it went, and store or plot the solution. One that is not found exits 1."""
+    """Solve a boundary problem; print the outcome, and store or plot the solution. If none is found, the exit code is 1."""
     with one_line_errors():
         check_words({"problem": name, "windows": scheme})
         parameters_of(parameter)

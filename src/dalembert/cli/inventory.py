@@ -38,11 +38,11 @@ def _short(value: float | list) -> str:
 @app.command(epilog=examples("reproduce jimenez-scheurle --fast --folder figures"))
 def reproduce(
     paper: Annotated[str, typer.Argument(help=", ".join(PAPERS), autocompletion=paper_names)],
-    folder: Annotated[File | None, typer.Option(help="where to write; out/NAME by default")] = None,
+    folder: Annotated[File | None, typer.Option(help="folder to write into; out/NAME by default")] = None,
     fast: Annotated[bool, typer.Option("--fast", help="fewer steps, to see that everything works")] = False,
     force: Force = False,
 ) -> None:
-    """Write the figures and tables of a paper, and what differs from print, into a folder."""
+    """Write the figures and tables of a paper, and how they differ from the printed ones, into a folder."""
     with one_line_errors():
         check_words({"paper": paper})
         target = folder if folder is not None else File("out") / paper
@@ -60,7 +60,7 @@ def cache(
     force: Annotated[bool, typer.Option("--force", help="do not ask first")] = False,
     as_json: Json = False,
 ) -> None:
-    """Say where compiled machine code is kept and how much there is, or remove it. $DALEMBERT_CACHE is another folder."""
+    """Show where compiled machine code is kept and how much there is, or remove it. $DALEMBERT_CACHE sets another folder."""
     with one_line_errors():
         from dalembert.native.llvm.cache import CACHE
 

@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 def order(
     name: Name,
     *,
-    h: Annotated[list[float], typer.Option(help="step; give it several times, decreasing")],
-    time: Annotated[float, typer.Option(help="length of the runs, a multiple of every h")],
+    h: Annotated[list[float], typer.Option(help="time step; give this option several times, with decreasing steps")],
+    time: Annotated[float, typer.Option(help="duration of the runs, a multiple of every h")],
     parameter: Set = None,
     q0: Data = None,
     v0: Data = None,
-    coordinates: Annotated[str | None, typer.Option(help="names of the coordinates that count, between commas")] = None,
+    coordinates: Annotated[
+        str | None, typer.Option(help="names of the coordinates to be compared, separated by commas")
+    ] = None,
     scheme: SchemeName = "default",
     composed: OrderNumber = 2,
     starter: StarterName = "second_order",
@@ -87,14 +89,15 @@ def check(
     parameter: Set = None,
     q0: Data = None,
     v0: Data = None,
-    h: Annotated[float | None, typer.Option(help="step")] = None,
-    steps: Annotated[int, typer.Option(help="number of steps of the run that is looked at")] = 500,
+    h: Annotated[float | None, typer.Option(help="time step")] = None,
+    steps: Annotated[int, typer.Option(help="number of steps of the run on which the claims are measured")] = 500,
     scheme: SchemeName = "default",
     composed: OrderNumber = 2,
     branch: BranchName = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether a system can be solved from its data, and which promises of the theory hold; exit 1 if one does not."""
+    """Check whether a system can be solved from its data, and which claims of the theory hold. If one does not, the exit
+    code is 1."""
     with one_line_errors():
         check_words({"system": name, "--q0": q0, "--v0": v0, "scheme": scheme, "branch": branch})
         check_grid(h, steps, None)

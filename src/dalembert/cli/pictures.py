@@ -28,14 +28,14 @@ from dalembert.cli.output import check_target, put
 from dalembert.cli.words import check_grid, check_words, parameters_of
 
 PAGES, MOTIONS = (".html", ".htm"), (".gif", ".mp4", ".webm", ".html")
-Title = Annotated[str | None, typer.Option(help="at the top; by default the title of the gallery")]
+Title = Annotated[str | None, typer.Option(help="title at the top; by default that of the gallery")]
 
 
 @app.command("page", epilog=examples("page pendulum --output run.html", "page pendulum --time 2"))
 def write_page(
     name: Either,
     *,
-    file: Annotated[File | None, typer.Option("--output", help="page to write; by default NAME.html, here")] = None,
+    file: Annotated[File | None, typer.Option("--output", help="file to write; by default NAME.html in this folder")] = None,
     parameter: Set = None,
     q0: Data = None,
     v0: Data = None,
@@ -46,7 +46,7 @@ def write_page(
     title: Title = None,
     force: Force = False,
 ) -> None:
-    """Run a system, or solve a boundary problem, and write it as one page of HTML with its motion and its diagrams."""
+    """Run a system, or solve a boundary problem, and write an HTML page with its motion and its diagrams."""
     with one_line_errors():
         _check(name, (q0, v0), scheme, parameter, (h, steps, time))
         file = _named(file, name, ".html")
@@ -69,7 +69,7 @@ def write_motion(
     name: Either,
     *,
     file: Annotated[
-        File | None, typer.Option("--output", help="picture to write, by default NAME.gif, here; .mp4 needs ffmpeg")
+        File | None, typer.Option("--output", help="file to write; by default NAME.gif in this folder; .mp4 needs ffmpeg")
     ] = None,
     parameter: Set = None,
     q0: Data = None,
@@ -79,14 +79,15 @@ def write_motion(
     time: Length = None,
     scheme: SchemeName = "default",
     speed: Annotated[
-        float | None, typer.Option(help="units of time per second; by default real time, at most 8 seconds")
+        float | None,
+        typer.Option(help="units of time per second; by default real time, or faster so that it takes 8 seconds"),
     ] = None,
     fps: Annotated[int, typer.Option(help="frames per second")] = 25,
     dark: Annotated[bool, typer.Option("--dark", help="light on dark")] = False,
     title: Title = None,
     force: Force = False,
 ) -> None:
-    """Run a system, or solve a boundary problem, and write its motion as a moving picture."""
+    """Run a system, or solve a boundary problem, and write its motion as an animation (.gif, .html, .mp4)."""
     with one_line_errors():
         _check(name, (q0, v0), scheme, parameter, (h, steps, time))
         file = _named(file, name, ".gif")

@@ -33,7 +33,7 @@ from dalembert.cli.words import check_grid, check_left_out, check_words, is_prob
 
 Values = Annotated[
     list[str] | None,
-    typer.Option("--set", help="values, such as m=0.5:2:7 (from, to, how many) or m=1,2,4; m=2 is fixed; to be repeated"),
+    typer.Option("--set", help="values, such as m=0.5:2:7 (from, to, how many) or m=1,2,4; m=2 is fixed; may be repeated"),
 ]
 
 
@@ -50,7 +50,10 @@ def sweep_runs(
     *,
     values: Values = None,
     together: Annotated[
-        bool, typer.Option("--zip", help="the first values together, then the second ones; by default every combination")
+        bool,
+        typer.Option(
+            "--zip", help="combine the first values of all names, then the second ones; by default every combination"
+        ),
     ] = False,
     q0: Data = None,
     v0: Data = None,
@@ -61,24 +64,27 @@ def sweep_runs(
     composed: OrderNumber = 2,
     starter: StarterName = "second_order",
     branch: BranchName = None,
-    save_every: Annotated[int, typer.Option(help="keep every that many states")] = 1,
-    last: Annotated[bool, typer.Option("--last", help="keep the last states only")] = False,
+    save_every: Annotated[int, typer.Option(help="save every Nth state")] = 1,
+    last: Annotated[bool, typer.Option("--last", help="save the last states only")] = False,
     file: Annotated[
         File | None,
-        typer.Option("--save", help="NetCDF file to write, such as study.nc; study.zarr takes runs as they are computed"),
+        typer.Option(
+            "--save", help="NetCDF file to write, such as study.nc; or a store, study.zarr, written while the sweep goes on"
+        ),
     ] = None,
     picture: Figure = None,
     drawn: Annotated[
         str | None,
-        typer.Option("--value", help="what --plot draws: a coordinate, as it was at the end; steps_done; cost or action"),
+        typer.Option("--value", help="what --plot draws: a coordinate at the end, steps_done, cost or action"),
     ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Run a system, or solve a boundary problem, for every combination of values, and print how they ended. Swept are
-    parameters; of a system with one coordinate q0 and v0; of a problem T, and numbers at its ends and in its bounds, such as
-    final.x, initial.v.x, bounds.u. What fails is part of the map: it exits 1 where all of them do. With --save study.zarr
-    the same command goes on where it stopped."""
+    """Run a system, or solve a boundary problem, for every combination of values, and print the outcomes.
+
+    You can sweep parameters; q0 and v0 of a system with one coordinate; T of a problem, and numbers at its ends and in its
+    bounds, such as final.x, initial.v.x, bounds.u. The exit code is 1 only if all of them fail. With --save study.zarr the
+    same command continues where it stopped."""
     with one_line_errors():
         check_words({"either": name, "--q0": q0, "--v0": v0})
         check_grid(h, steps, time)

@@ -65,7 +65,7 @@ def check_system(name: str) -> None:
 
 def check_boundary_problem(name: str) -> None:
     if not in_file(name) and _plain(name) in SYSTEMS:
-        raise ValueError(f"{name}: is no boundary problem but a system, which dalembert run {name} runs")
+        raise ValueError(f"{name}: is a system and not a boundary problem; dalembert run {name} runs it")
     _known(name, PROBLEMS, f"{name}: no boundary problem of the gallery")
 
 
@@ -119,7 +119,9 @@ def coordinates_of(branch: str) -> list[int]:
     try:
         return [int(x) for x in branch.partition(":")[2].split(",")]
     except ValueError:
-        raise ValueError(f"--branch: found {branch}; the coordinates behind it are whole numbers, such as 0,1") from None
+        raise ValueError(
+            f"--branch: found {branch}; the coordinates after the colon are whole numbers, such as 0,1"
+        ) from None
 
 
 def check_grid(h: float | None, steps: int | None, time: float | None) -> None:
@@ -158,7 +160,7 @@ def numbers_of(text: str, option: str) -> list[float]:
     try:
         return [float(x) for x in text.split(",")]
     except ValueError:
-        raise ValueError(f"{option}: found {text!r}; give numbers between commas, such as 0,1.5") from None
+        raise ValueError(f"{option}: found {text!r}; give numbers separated by commas, such as 0,1.5") from None
 
 
 def parameters_of(texts: Iterable[str] | None) -> list[tuple[str, str, float | list[float]]]:

@@ -88,8 +88,8 @@ def _own_path(data: ControlData, request: Request) -> GivenPath:
     own = given_path(problem, request._replace(guess=guess), t, data.layout.n)
     if not np.array_equal(own.settled, data.settled_ends):
         raise ValueError(
-            "initial, final: what is given of an entry leaves other equations of the plant's constraints open than that of "
-            "the first, as velocities that are zero do and others not; solve such entries apart"
+            "initial, final: the data of an entry leave other equations of the plant's constraints open than those of the "
+            "first, for example because velocities are zero; solve such entries separately"
         )
     if "q" in data.bounds:
         check_given(data.bounds["q"], own.path, own.given, t, problem.coordinates)

@@ -23,20 +23,22 @@ from dalembert.systems.equations import euler_lagrange
 
 
 def eliminate(problem: OptimalControl, step: float | None = None, scheme: Scheme | None = None) -> VariationalProblem:
-    """min ∫ C(q, q̇, u(q, q̇, q̈)) dt under the equations of motion of what is not actuated: a problem of second order.
+    """min ∫ C(q, q̇, u(q, q̇, q̈)) dt under the equations of motion that contain no control: a variational problem of
+    second order.
 
     Args:
-        problem: an OptimalControl of a plant without constraints and without terminal cost, whose actuated coordinates are
-            given by indices, or all of them by a regular B(q).
-        step: h, for the paper's functions of three nodes, on equal steps, which `Points()` takes; None for those of
-            (q, q̇, q̈), which all windows take, of order 4 with `Hermite()`.
-        scheme: of the plant, with a step.
+        problem: an OptimalControl of a plant without constraints and without terminal cost. Its actuated coordinates
+            are given by indices, or all are actuated, by a nonsingular B(q).
+        step: h, for the paper's functions of three nodes on equal steps, which are solved with `Points()`. None for
+            functions of (q, q̇, q̈), which are solved with any other window map; order 4 with `Hermite()`.
+        scheme: the Scheme of the plant; only together with step.
 
     Returns:
-        A VariationalProblem with derivatives = 2; its multipliers λ are those of the equations of motion without a control.
+        A VariationalProblem with derivatives = 2; its multipliers λ belong to the equations of motion that contain no
+        control.
 
     Raises:
-        ValueError: a plant with constraints, a terminal cost, or B(q) that is not square.
+        ValueError: the plant has constraints, there is a terminal cost, or B(q) is not square.
         TypeError: an argument is of the wrong type.
 
     Source: Colombo, Martín de Diego, Zuccalli, sections 2.1 and 4.3.
@@ -65,7 +67,7 @@ def eliminate(problem: OptimalControl, step: float | None = None, scheme: Scheme
     given = {"parameters": system.parameters, "time_dependent": system.time_dependent, "coordinates": system.coordinates}
     if step is None:
         if scheme is not None:
-            raise TypeError("scheme: found without step; the functions of (q, q̇, q̈) take the windows that solve is given")
+            raise TypeError("scheme: found without step; without a step the window map is given to solve. Leave scheme out")
         window: Any = _Jet(bare)
     else:
         window = _Nodes(bare, float(as_positive(step, "step")), plant_scheme(scheme))

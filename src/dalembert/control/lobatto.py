@@ -82,9 +82,7 @@ def check_parabolas(problem: OptimalControl, t: Float[np.ndarray, "nodes"], limi
     """ValueError where the nodes, the plant or what is bounded are none that parabolas take. limits: by name."""
     h = np.diff(t)
     if len(h) % 2 or np.any(np.abs(h[::2] - h[1::2]) > EQUAL * h[::2]):
-        raise ValueError(
-            f"scheme: found Lobatto() beside {len(h)} steps, that are not equal two by two; a parabola has two equal steps"
-        )
+        raise ValueError(f"scheme: found Lobatto() together with {len(h)} steps; it needs pairs of steps of equal length")
     if any(c.order > 0 for c in problem.system.constraints):
         raise ValueError(
             "scheme: found Lobatto() for a plant with Nonholonomic constraints; its velocities between nodes have order 2 "
@@ -92,9 +90,7 @@ def check_parabolas(problem: OptimalControl, t: Float[np.ndarray, "nodes"], limi
         )
     for name, given in limits.items():
         if given is not None:
-            raise ValueError(
-                f"scheme: found Lobatto() beside {name}; it takes bounds on controls and positions, which are unknowns"
-            )
+            raise ValueError(f"scheme: found Lobatto() together with {name}; it takes bounds on controls and positions only")
 
 
 def node_velocities(t: Float[np.ndarray, "nodes"], x: Float[np.ndarray, "nodes n"]) -> Float[np.ndarray, "nodes n"]:

@@ -26,18 +26,20 @@ from dalembert.systems.system import check_system
 class OptimalControl(eqx.Module):
     """min ∫ C(q, v, u) dt + Φ(q(T), v(T)) such that d/dt L_v - L_q = f + Rᵀν + B(q)u, and the constraints of the plant.
 
-    With a system that has parameters, or depends on time, cost, terminal and actuated take p, or t and p, as its own
-    functions do.
+    If the system has parameters or depends on time, cost, terminal and actuated take the same trailing arguments, p or
+    t and p, as its own functions.
 
     Args:
-        system: the plant, a System without constraints, or with Holonomic and Nonholonomic ones.
-        cost: `cost(q, v, u)`, (n,), (n,), (r,) → (); it has to be regular in u, as |u|² is.
+        system: the plant, a System without constraints or with Holonomic and Nonholonomic constraints.
+        cost: `cost(q, v, u)`, (n,), (n,), (r,) → (); regular in u, as |u|² is: ∂²C/∂u² is nonsingular, except for
+            controls with bounds on both sides.
         actuated: the index of the actuated coordinate, indices (r,) of several, or `actuated(q)` that returns B (n, r).
-        terminal: `terminal(q, v)`, (n,), (n,) → (), what the end costs besides; of use where the end is free.
+        terminal: `terminal(q, v)`, (n,), (n,) → (), an additional cost of the final state; useful if the final end is
+            free.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: a plant with constraints on accelerations; indices that are no coordinates.
+        ValueError: the plant has constraints on accelerations, or an index is not that of a coordinate.
 
     Source: Colombo, Martín de Diego, Zuccalli, sections 2.1 and 4.3, with forces as unknowns.
 
@@ -86,17 +88,17 @@ class OptimalControl(eqx.Module):
 
     @property
     def solution_class(self) -> type[ControlSolution]:
-        """What `dalembert.solve` returns of it."""
+        """The class of the solutions that `dalembert.solve` returns."""
         return ControlSolution
 
     @property
     def parameters(self) -> Any:
-        """Those of the plant."""
+        """The parameters of the plant."""
         return self.system.parameters
 
     @property
     def coordinates(self) -> tuple[str, ...] | None:
-        """Those of the plant."""
+        """The parameters of the plant."""
         return self.system.coordinates
 
     def texts(self) -> dict[str, Any]:
@@ -119,14 +121,15 @@ def with_plant_parameters(problem: OptimalControl, parameters: Any) -> OptimalCo
 
 @dataclasses.dataclass(frozen=True)
 class Lobatto:
-    """q a parabola on every two steps, and all integrals by Simpson's rule: order 4 with forces as unknowns.
+    """q a parabola over every two steps, and all integrals by Simpson's rule: order 4, with forces as unknowns.
 
-    A `scheme=` for optimal control with an even number of steps, equal two by two. Positions, controls, costates and the
-    cost have order 4 where controls are smooth; where they have kinks, at bounds, order 2, unless nodes are there.
-    For plants without constraints or with holonomic ones; bounds on controls and positions.
+    A `scheme=` for optimal control with an even number of steps; the two steps of each pair have equal length.
+    Positions, controls, costates and the cost have order 4 if the controls are smooth. If they have kinks, as at
+    bounds, the order is 2, unless nodes lie at the kinks. For plants without constraints or with holonomic constraints;
+    bounds on controls and positions are allowed.
 
     Attributes:
-        name: "lobatto".
+        name: "lobatto", the name under which a solution stores it.
 
     Source: Campos, Ober-Blöbaum, Trélat 2015 (Galerkin variational integrators; Lobatto IIIA-IIIB).
 
@@ -182,7 +185,7 @@ def check_solution_of(problem: Any, solution: Any) -> None:
         raise TypeError(f"solution: found {described(solution)}; give the ControlSolution that solve returned")
     if solution.outcome is not Outcome.SUCCESS:
         raise ValueError(
-            f"solution: found the outcome {solution.outcome.name}; only along an extremal is there a second one"
+            f"solution: found the outcome {solution.outcome.name}; give a solution with the outcome SUCCESS, an extremal"
         )
     n = solution.q.shape[1]
     r, equations = counted(problem, n)

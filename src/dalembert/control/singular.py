@@ -18,21 +18,22 @@ ALONG = 0.1  # share of a control in a direction without curvature
 
 
 def singular_arcs(problem: OptimalControl, solution: ControlSolution) -> list[Float[np.ndarray, "arcs 2"]]:
-    """∂²C/∂u² w = 0 with w_a ≠ 0, and u_a between its bounds: the times where a control follows from the motion alone.
+    """∂²C/∂u² w = 0 with w_a ≠ 0, and u_a between its bounds: the times at which neither the cost nor a bound
+    determines a control.
 
-    Along such an arc the costates make ∂H/∂u vanish for a while, and derivatives of that tell the control. Nothing damps
-    what alternates from node to node there but the cost of the motion.
+    Along a singular arc ∂H/∂u vanishes identically, and its time derivatives determine the control. There only the cost
+    of the motion damps errors that alternate from node to node.
 
     Args:
-        problem: that of the solution.
+        problem: the OptimalControl that was solved.
         solution: a ControlSolution, solved or not.
 
     Returns:
-        For every control its arcs, (arcs, 2): times of their first and last nodes.
+        For each control its arcs, (arcs, 2): the times of their first and last nodes.
 
     Raises:
-        TypeError: an argument is of another type.
-        ValueError: the solution has another number of controls than the cost takes.
+        TypeError: an argument is of the wrong type.
+        ValueError: the solution has a different number of controls than the cost takes.
 
     Example:
         >>> mass = da.System(lambda q, v: 0.5 * v @ v)

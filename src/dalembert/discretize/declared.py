@@ -10,14 +10,15 @@ class SchemeClaims:
     """The orders and the structure that a scheme declares for a system; `verdict` measures each of them.
 
     Attributes:
-        order: of q and v at their own times.
-        multipliers: of the multipliers at their own times.
-        not_self_adjoint: why the step is not its own adjoint, None where it is.
-        keeps_distribution: constraints on velocities hold at the states of the run.
-        symplectic: the step is symplectic on T*Q where the system has at most holonomic constraints and no forces.
-        source: paper and number.
-        consistency: (p, s) of one step from exact data on D, in (q, v) and in λ at the end of the step; None where there are
-            other constraints than those on velocities, or the step is no map of (q, v).
+        order: order of q and v at their own times.
+        multipliers: order of the multipliers at their own times.
+        not_self_adjoint: why the step is not self-adjoint; None if it is.
+        keeps_distribution: whether constraints on velocities hold at the states of the run.
+        symplectic: whether the step is symplectic on T*Q, for a system without forces and with no other constraints
+            than holonomic ones.
+        source: the paper, with the number of the theorem or equation.
+        consistency: the orders (p, s) of one step from exact data on D: p of (q, v), s of λ at the end of the step.
+            None if there are constraints other than those on velocities, or if the step is not a map of (q, v).
 
     Example:
         >>> da.Scheme(order=4).claims(pendulum).order

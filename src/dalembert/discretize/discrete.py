@@ -47,27 +47,29 @@ class Reading:
 class DiscreteSystem(Problem):
     """(Q, L_d, D_K, D_V): D₁L_d(q_i,q_{i+1}) + D₂L_d(q_{i-1},q_i) + h R_dᵀλ_i = 0, every window in D_K.
 
-    With forces f_d⁻(q_i,q_{i+1}) + f_d⁺(q_{i-1},q_i) on the left, too. h is the step given to `simulate`, 1 by default: then
-    the multipliers are those of the equation without h. With parameters every function takes a trailing p.
+    With forces, f_d⁻(q_i,q_{i+1}) + f_d⁺(q_{i-1},q_i) is added on the left. h is the step given to `simulate`; it is 1
+    by default, and the multipliers are then those of the equation without h. With parameters every function takes a
+    trailing p.
 
     Args:
         lagrangian: `lagrangian(q0, q1)`, L_d, a scalar.
         kinematic: `kinematic(q0, …, qk)`, () or (m,), zero on D_K ⊂ Q^{k+1}, k = order.
-        reactions: `reactions(q0, …, qk)`, (m, n), or (n,) if m = 1, rows spanning D_V°; or virtual.
+        reactions: `reactions(q0, …, qk)`, (m, n), or (n,) if m = 1, rows spanning D_V°; give reactions or virtual.
         virtual: `virtual(q0, …, qk)`, (n, n-m), columns spanning D_V.
-        initial: `initial(q0, …)`, what the first nodes must satisfy besides, such as φ_d(q0, q1) = 0.
+        initial: `initial(q0, …)`, zero at the first nodes: a further condition on them, such as φ_d(q0, q1) = 0.
         order: k, of the kinematic constraints.
-        factor: j in 1 … k+1, the point of the window over which D_V lives (k by default, the middle one for k = 2). Below k
-            reactions may read nodes behind q_{i+1}. The equation at q_i is then solved for the last node that it reads,
-            which enters by the reactions alone: as a rule an unstable recursion.
+        factor: j in 1 … k+1, the point of the window at which D_V is taken (k by default, the middle point for k = 2).
+            For j < k the reactions may depend on nodes after q_{i+1}. The equation at q_i is then solved for the last
+            of these nodes, which enters through the reactions alone; as a rule this recursion is unstable.
         forces: `forces(q0, q1)`, the impulses (f_d⁻, f_d⁺) of an interval at its two ends, (n,) each.
         coordinates: the names of q.
-        parameters: as of a System.
-        time_dependent: whether every function takes a trailing t, the time of the first of its points, before p.
+        parameters: as for a System.
+        time_dependent: whether every function takes a trailing t, before p: the time of the first of its points.
 
     Raises:
         TypeError: an argument is of the wrong type; the message names it.
-        ValueError: D_K without D_V, both reactions and virtual, or a factor that is no point of the window.
+        ValueError: D_K is given without D_V, both reactions and virtual are given, or factor is not a point of the
+            window.
 
     Source: Borda, Fernández, Grillo, Definitions 3.1, 3.2, Theorem 3.3; Remark 3.6 for k ≠ 2. Forces: Marsden, West,
     Section 3.2.1.
@@ -131,7 +133,7 @@ class DiscreteSystem(Problem):
             lagrangian: `lagrangian(q0, q1)`.
             constraint: `constraint(q0, q1)`, () or (m,).
             reactions: `reactions(q)`, rows spanning D°, (m, n) or (n,).
-            **options: coordinates and parameters, as of a DiscreteSystem.
+            **options: coordinates and parameters, as for a DiscreteSystem.
 
         Returns:
             A DiscreteSystem.
@@ -154,7 +156,7 @@ class DiscreteSystem(Problem):
         Args:
             lagrangian: `lagrangian(q0, q1)`.
             constraint: `constraint(q)`, φ, () or (m,).
-            **options: coordinates and parameters, as of a DiscreteSystem.
+            **options: coordinates and parameters, as for a DiscreteSystem.
 
         Returns:
             A DiscreteSystem.
@@ -170,10 +172,10 @@ class DiscreteSystem(Problem):
         )
 
     def reading(self, n: int) -> Reading:
-        """Of n coordinates: every equation is solved with the last node that it reads.
+        """The nodes that the equations of n coordinates depend on: each equation is solved for the last of its nodes.
 
-        Over the factor j the reactions at q_i have the window q_{i-j+1} … q_{i-j+1+k}. Where they read nothing behind
-        q_{i+1}, as always for j ≥ k, that is q_{i+1}.
+        With factor j the reactions at q_i have the window q_{i-j+1} … q_{i-j+1+k}. If they depend on no node after
+        q_{i+1}, as always for j ≥ k, the last node is q_{i+1}.
         """
         k, j = self.order, self.factor
         delay = max(_last_read(self, n) - j, 0) if self.kinematic is not None and j < k else 0
@@ -188,8 +190,8 @@ def _check_timeless(options: dict[str, Any]) -> None:
     """ValueError for functions of one or two points that would be given the time of another one."""
     if options.get("time_dependent"):
         raise ValueError(
-            "time_dependent: found True; of φ at the last points the time is not known here. Give D_K and the reactions to "
-            "DiscreteSystem itself, whose functions are given the time of their first point"
+            "time_dependent: found True; the time of the last points, at which φ is read, is not known here. Give D_K "
+            "and the reactions to DiscreteSystem itself, whose functions take the time of their first point"
         )
 
 

@@ -15,10 +15,10 @@ Vector = Float[Array, "n"]
 
 
 class PairMap(eqx.Module):
-    """ρ: Q×Q → TQ near the diagonal, ρ(q, q) = (q, 0). The base of difference maps of two points.
+    """ρ: Q×Q → TQ near the diagonal, ρ(q, q) = (q, 0). The base class of difference maps of two points.
 
     Attributes:
-        weight: w, places the time at t0 + w h.
+        weight: w; the time of the point is t0 + w h.
         __call__: (q0, d, h) → (q, v): q0 (n,), d = q1 - q0 (n,), step h.
 
     Source: Jiménez, Scheurle, Definition 5.5.
@@ -47,7 +47,7 @@ class Beta(PairMap):
         beta: β, from 0 to 1.
 
     Raises:
-        ValueError: beta is no such number.
+        ValueError: beta is not between 0 and 1.
 
     Source: Jiménez, Scheurle, eq. (74). β = 0 is the φ_L of Borda, Fernández, Grillo, Section 4.1.2.
 
@@ -66,15 +66,17 @@ class Beta(PairMap):
         return q0 + self.weight * d, d / h
 
     def inverse(self, q: Vector, v: Vector, h) -> tuple[Vector, Vector]:
-        """ρ_β⁻¹(q̃, v) = (q̃ - βhv, q̃ + (1-β)hv), the two nodes (n,) that stand for a point of TQ.
+        """ρ_β⁻¹(q̃, v) = (q̃ - βhv, q̃ + (1-β)hv), the two nodes (n,) that belong to a point of TQ.
 
-        A point on D gives nodes in D_d = {φ∘ρ_β = 0}, exactly: the start of a DiscreteSystem made with ρ_β.
+        A point on D gives nodes exactly in D_d = {φ∘ρ_β = 0}: use them as the first nodes of a DiscreteSystem that is
+        made with ρ_β.
         """
         return q - self.weight * h * v, q + (1.0 - self.weight) * h * v
 
 
 class TripleMap(eqx.Module):
-    """φ⁻¹: Q³ → T⁽²⁾Q near the diagonal, at the time of the middle point. The base of difference maps of three points.
+    """φ⁻¹: Q³ → T⁽²⁾Q near the diagonal, at the time of the middle point. The base class of difference maps of three
+    points.
 
     Attributes:
         __call__: (q1, d0, d1, h) → (q, v, a): q1 (n,), d0 = q1 - q0, d1 = q2 - q1 (n,), step h.
@@ -93,7 +95,7 @@ class Central(TripleMap):
     """(q₀, q₁, q₂) → (q₁, (q₂-q₀)/2h, (q₂-2q₁+q₀)/h²): second order.
 
     Attributes:
-        __call__: (q1, d0, d1, h) → (q, v, a), as of a TripleMap.
+        __call__: (q1, d0, d1, h) → (q, v, a), as for a TripleMap.
 
     Source: Borda, Fernández, Grillo, Section 4.1.2.
 

@@ -33,20 +33,20 @@ class Redefined(NamedTuple):
 def redefined(path: Path, rho: PairMap, *, first: tuple | None = None, last: tuple | None = None) -> Redefined:
     """(q̃_k, v_k) = ρ(q_{k-1}, q_k), k = 1 … N, from a path of nodes (form "nodes", or a DiscreteSystem).
 
-    N + 1 nodes give N points. On the points of its own distribution map a scheme keeps D exactly, on the original nodes it
-    does not.
+    N + 1 nodes give N points. At the points of its own distribution map a scheme satisfies D exactly; at the original
+    nodes it does not.
 
     Args:
-        path: a Path whose states are nodes, none left out.
+        path: a Path whose states are nodes, all of them saved.
         rho: ρ, a PairMap such as Beta(0.5).
-        first: (q, v), a point put before them at the path's first time; a natural choice is the end node itself.
-        last: (q, v), a point behind them at the path's last time.
+        first: (q, v), an additional point in front, at the path's first time; a natural choice for q is the first node.
+        last: (q, v), an additional point at the end, at the path's last time.
 
     Returns:
         A Redefined.
 
     Raises:
-        ValueError: the states of the path are not nodes, or are thinned.
+        ValueError: the states of the path are not nodes, or some were not saved.
         TypeError: an argument is of the wrong type.
 
     Source: Jiménez, Scheurle, Definition 5.6, Proposition 5.3, Remarks 5.7, 5.8.

@@ -29,34 +29,37 @@ FORMS: tuple[str, ...] = ("drift_kick_drift", "kick_drift_kick", "nodes")
 class Scheme(eqx.Module):
     """L_d = h L∘action, D_K = kinematic(C_K) (order 2) or distribution(C_K) (order 1), D_V = C_V at variational.
 
-    The form "nodes": the state is (q_{k-1}, q_k), as in the papers; needs a starter.
+    The form "nodes": the state is (q_{k-1}, q_k), as in the papers; the second node comes from a starter.
 
-    The form "drift_kick_drift": the same equations on (q̃, v) = state(q_{k-1}, q_k), by default q̃ = (q_{k-1}+q_k)/2 and v =
-    (q_k-q_{k-1})/h; starts from (q₀, v₀) itself; self-adjoint with the default maps. The default without holonomic
-    constraints. Where state and distribution are the same map, D is kept exactly at (q̃, v): a velocity nonholonomic
-    integrator, Jiménez, Scheurle, Definition 5.6, Proposition 5.3.
+    The form "drift_kick_drift": the same equations on (q̃, v) = state(q_{k-1}, q_k), by default q̃ = (q_{k-1}+q_k)/2
+    and v = (q_k-q_{k-1})/h; starts from (q₀, v₀) itself; self-adjoint with the default maps. It is the default without
+    holonomic constraints. If state and distribution are the same map, (q̃, v) stays on D exactly: a velocity
+    nonholonomic integrator, Jiménez, Scheurle, Definition 5.6, Proposition 5.3.
 
-    The form "kick_drift_kick": nodes and velocities on the manifold of holonomic constraints (RATTLE), other constraints at
-    the end of the step. The default with holonomic constraints.
+    The form "kick_drift_kick": nodes and velocities on the manifold of holonomic constraints (RATTLE), other
+    constraints at the end of the step. It is the default with holonomic constraints.
 
-    Multipliers and constraint forces of orders above 2 are those of the continuous equations at the state after the step,
-    which have the order of (q, v) (Jiménez, Scheurle, Remark 4.3); the discrete ones belong to the single stages.
+    Multipliers and constraint forces of orders above 2 are those of the continuous equations at the state after the
+    step, which have the order of (q, v) (Jiménez, Scheurle, Remark 4.3); the discrete multipliers belong to the single
+    stages.
 
     Args:
-        form: one of the three; None chooses between the last two.
-        action: one PairMap, or several whose Lagrangians are averaged: (Beta(0), Beta(1)) is the trapezoidal rule. Forces of
-            an interval act at its left end through the first map, at its right end through the last. None chooses Beta(½),
-            and the trapezoidal rule for a system with a Lyapunov constraint: its forces are those at the node, where the
-            constraint is read, so that dV/dt = -F holds there exactly for constant mass.
+        form: one of these three; None chooses the default for the system's constraints.
+        action: one PairMap, or several whose Lagrangians are averaged: (Beta(0), Beta(1)) is the trapezoidal rule.
+            Forces of an interval act at its left end through the first map, at its right end through the last. None
+            chooses Beta(½), and the trapezoidal rule for a system with a Lyapunov constraint: its forces are then those
+            at the node, where the constraint is evaluated, so that for constant mass dV/dt = -F holds there exactly.
         kinematic: the TripleMap of constraints on accelerations, Central() by default.
         variational: the TripleMap of their virtual displacements, Central() by default.
         distribution: the PairMap of constraints on velocities, Beta(½) by default.
-        state: which point of the interval the state of drift_kick_drift is; the distribution's map if that is a Beta.
+        state: the Beta that maps two nodes to the state (q̃, v) of drift_kick_drift; by default the distribution's map
+            if that is a Beta.
         order: 2, or 4, 6, 8, 10 by symmetric composition of the step with itself, which has to be self-adjoint.
 
     Raises:
-        TypeError: an argument is no map.
-        ValueError: another form or order, or a composition of a step that is not self-adjoint.
+        TypeError: an argument is not a difference map.
+        ValueError: the form or the order is none of those above, or the step that is to be composed is not
+            self-adjoint.
 
     Source: Borda, Fernández, Grillo, eq. (4) and Section 4.1.2; Jiménez, Scheurle, Definition 5.6.
 
@@ -141,14 +144,15 @@ class Scheme(eqx.Module):
         return cls("drift_kick_drift", action=Beta(beta), distribution=Beta(beta), state=state)
 
     def action_for(self, system: System) -> tuple[PairMap, ...]:
-        """The maps of the action used for this system."""
+        """The maps of the action that are used for this system."""
         if self.action is not None:
             return self.action
         lyapunov = any(isinstance(c, Lyapunov) for c in system.constraints)
         return (Beta(0.0), Beta(1.0)) if lyapunov else (Beta(0.5),)
 
     def form_for(self, constraints: Sequence[Constraint]) -> Form:
-        """The form used for a system with these constraints; ValueError where the form cannot hold them."""
+        """The form that is used for a system with these constraints; ValueError if the given form cannot satisfy
+        them."""
         holonomic = any(c.order == 0 for c in constraints)
         if self.form is None:
             return "kick_drift_kick" if holonomic else "drift_kick_drift"

@@ -39,23 +39,26 @@ def with_time(
     step: Callable | None = None,
     forward: bool = True,
 ) -> VariationalProblem:
-    """L_d((t₀, q₀), …, (t_k, q_k)) = (t_k - t₀)/k · L(jet of the points on their own times): t is varied like q.
+    """L_d((t₀, q₀), …, (t_k, q_k)) = (t_k - t₀)/k · L(jet of the points on their own times): t is varied as q is.
 
-    The equation of t_i is that of the discrete energy, E_i - E_{i-1} = -(h_i + … + h_{i+k-1})/k ∂L_d/∂t: where L does not
-    depend on t the energy is conserved, and the method is symplectic and keeps energy and momentum; the steps are unknowns.
-    Constraints of lower order than L are functions of fewer nodes, see `constraint_windows`. With Hermite one of order r < k
-    holds at the nodes with its first k-r-1 rates, and for r > 0 at r points between.
+    The equation of t_i is that of the discrete energy, E_i - E_{i-1} = -(h_i + … + h_{i+k-1})/k ∂L_d/∂t: if L does not
+    depend on t, the energy is conserved, and the method is symplectic and conserves energy and momentum. The steps are
+    unknowns. Constraints of lower order than L are functions of fewer nodes, see `constraint_windows`. With Hermite a
+    constraint of order r < k holds at the nodes together with its first k-r-1 time derivatives, and for r > 0 at r
+    points between.
 
     Args:
         problem: a VariationalProblem of order k.
-        scheme: Interpolated (the default) or Averaged; with Hermite the nodes are (t, q, q̇, …, q⁽ᵏ⁻¹⁾), the windows have
-            two of them and 2k+1 Gauss points: more than a fixed mesh needs, so that the nodes move to where the action is
-            approximated best and not to where the quadrature errs.
-        step: `step(q₀, …, q_k)`, the prescribed t_{1} - t_{0}, as a constraint: the q equations then contain its derivative.
-        forward: the action is infinite where time does not increase, so that no path is accepted that goes back.
+        scheme: Interpolated (the default) or Averaged; with Hermite the nodes are (t, q, q̇, …, q⁽ᵏ⁻¹⁾), the windows
+            have two nodes and 2k+1 Gauss points. A fixed mesh needs fewer; here they make the nodes move to where the
+            action is approximated best, and not to where the quadrature error is largest.
+        step: `step(q₀, …, q_k)`, the prescribed t_{1} - t_{0}, as a constraint: the equations of q then contain its
+            derivative.
+        forward: let the action be infinite where time does not increase, so that no path that goes back in time is
+            accepted.
 
     Returns:
-        The problem on (t, q), a VariationalProblem to be solved with scheme=Points().
+        A VariationalProblem in (t, q), to be solved with scheme=Points().
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -211,18 +214,18 @@ def energies(
     both i and i+1.
 
     Args:
-        problem: on (t, q), of `with_time`.
+        problem: a problem in (t, q), as `with_time` returns it.
         x: its Solution; the Path of `simulate_free_steps`, whose energies begin where its multipliers do; or nodes (N+1,
             n+1).
-        multipliers: (N+1-k, m) with nodes and differential constraints: those of their windows, those of constraints on
-            fewer nodes by the first of them.
+        multipliers: (N+1-k, m), if x is an array of nodes and there are differential constraints: the multipliers of
+            the windows. Those of constraints on fewer nodes are counted by their first node.
 
     Returns:
         The energies (E,).
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is wrong; constraints need multipliers and there are none.
+        ValueError: an argument is wrong, or there are constraints but no multipliers.
 
     Source: Colombo, Martín de Diego, Zuccalli, the display after (4.1), for L̃_d; its E is k times this one.
 

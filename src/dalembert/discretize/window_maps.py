@@ -13,11 +13,12 @@ from dalembert.numbers import described
 
 
 class WindowMap(eqx.Module):
-    """Q^{k+1} → T⁽ᵏ⁾Q near the diagonal: how a window of k+1 nodes gives (q, q̇, …, q⁽ᵏ⁾). The base of the window maps.
+    """Q^{k+1} → T⁽ᵏ⁾Q near the diagonal: how a window of k+1 nodes gives (q, q̇, …, q⁽ᵏ⁾). The base class of the window
+    maps.
 
     Attributes:
-        name: under which a Solution stores it.
-        differenced: whether the highest entry of the jet is a k-th difference.
+        name: the name that a Solution stores.
+        differenced: whether q⁽ᵏ⁾ is a k-th difference.
         order: k → the order of the solutions, with ends given by derivatives.
 
     Example:
@@ -33,11 +34,11 @@ class WindowMap(eqx.Module):
         """p of the error O(hᵖ) of the solutions."""
 
     def repeats(self, k: int) -> int:
-        """How many slots a node has."""
+        """Number of unknown vectors at a node."""
         return 1
 
     def points(self, positions: list) -> list[tuple[Any, Any]]:
-        """(time from the first knot, weight) of the points at which the jet is taken."""
+        """(time from the first knot, weight) of each point at which the jet is evaluated."""
         k = len(positions) - 1
         return [(sum(positions) / len(positions), (positions[-1] - positions[0]) / k)]
 
@@ -91,7 +92,7 @@ class Averaged(WindowMap):
 
 
 class Hermite(WindowMap):
-    """Between two nodes the polynomial of degree 2k-1 through both jets, at the k Gauss points: order 2k.
+    """The polynomial of degree 2k-1 through the jets of two nodes, evaluated at k Gauss points: order 2k.
 
     The unknowns of a node are q, q̇, …, q⁽ᵏ⁻¹⁾.
 
@@ -124,7 +125,7 @@ class Points(WindowMap):
     """L_d(q₀, …, q_k) and Φ_d(q₀, …, q_k) are the functions of the problem themselves, with weight 1 and the time of q₀: no
     jet.
 
-    The discrete principle as it stands, on equal steps or none; ends are given by nodes.
+    The discrete variational principle itself, on equal steps or without any step; ends are given by nodes.
 
     Attributes:
         name: "points".
@@ -163,8 +164,8 @@ def check_stretchable(scheme: WindowMap) -> None:
     """ValueError for windows that do not depend on the steps."""
     if not scheme.differenced:
         raise ValueError(
-            f"T: found Free beside scheme={type(scheme).__name__}(), whose discrete Lagrangian has no time step to change; "
-            "give T as a number"
+            f"T: found Free together with scheme={type(scheme).__name__}(), whose discrete Lagrangian has no time step that "
+            "could change; give T as a number"
         )
 
 

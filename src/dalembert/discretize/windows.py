@@ -24,22 +24,23 @@ from dalembert.tracing import remembered
 
 
 class Windows(NamedTuple):
-    """jet⁽ʲ⁾ = rows[i, s, j] · y: window i reads slots x of stride·i … stride·i + width - 1 and is evaluated at S points.
+    """jet⁽ʲ⁾ = rows[i, s, j] · y: window i reads the slots stride·i … stride·i + width - 1 and is evaluated at S
+    points.
 
-    y = x but for positions after the first, which are reduced by the position before: large positions cancel before they are
-    multiplied by 1/hʲ.
+    A slot x holds the position of a node or one of its derivatives. y = x, except that from each position after the
+    first the position before it is subtracted: large positions then cancel before they are multiplied by 1/hʲ.
 
     Attributes:
         rows: (W, S, k+1, width), the jets as linear functions of y.
-        chained: (W, width), 1 where y is such a difference, to the slot `stride` before.
-        times: (W, S) of the points.
-        weights: (W, S) of the points; they add up to the time covered.
-        orders: (slots,) which derivative of its node a slot holds.
-        owners: (slots,) the node of a slot.
+        chained: (W, width), 1 where y is such a difference, with the slot `stride` before.
+        times: (W, S) times of the points.
+        weights: (W, S) weights of the points; their sum is the time covered.
+        orders: (slots,) which derivative of q a slot holds.
+        owners: (slots,) the node to which a slot belongs.
         nodes: (N+1,) the slot of each node's position.
         t: (N+1,) times of the nodes.
-        stride: how many slots a window is behind the one before.
-        scheme: whose windows they are.
+        stride: number of slots from one window to the next.
+        scheme: the WindowMap that made them.
     """
 
     rows: Float[np.ndarray, "W S k+1 width"]
@@ -81,14 +82,14 @@ class Windows(NamedTuple):
 def windows(scheme: WindowMap, k: int, t: Float[np.ndarray, "N+1"], jets: tuple[bool, bool] = (True, True)) -> Windows:
     """jet⁽ʲ⁾ = rows · slots: the windows of the nodes t, increasing.
 
-    Without derivatives at an end the windows cover the nodes alone: (k-1)/2 steps are left out there, where k nodes are
-    given instead.
+    If an end has no derivatives, k nodes are given there instead: the windows cover the nodes alone and leave out
+    (k-1)/2 steps at that end.
 
     Args:
         scheme: a WindowMap.
         k: the order of the problem.
         t: (N+1,) times of the nodes.
-        jets: whether the first and the last node hold their derivatives.
+        jets: whether the first and the last node have their derivatives as unknowns or data.
 
     Returns:
         The Windows.

@@ -38,15 +38,15 @@ class Drawn(eqx.Module):
 
 
 class Dots(Drawn):
-    """k points: masses, joints, a pen.
+    """k points: masses, joints, or the tip of a pen.
 
     Args:
         at: (k, 2) or (k, 3), or one point (2,) or (3,).
-        trail: draw the way of the points too.
+        trail: draw the path of the points too.
 
     Raises:
-        ValueError: another shape.
-        TypeError: at holds no numbers.
+        ValueError: an array has another shape.
+        TypeError: at does not hold numbers.
 
     Example:
         >>> da.Dots([[0.0, 0.0], [1.0, 0.0]]).points().shape
@@ -68,14 +68,14 @@ class Dots(Drawn):
 
 
 class Rod(Drawn):
-    """A line through k points: a rod, a chain, a spring, the ground. One that does not move is drawn grey.
+    """A line through k points: a rod, a chain, a spring, the ground. A line that does not move is drawn in grey.
 
     Args:
         at: (k, 2) or (k, 3), k ≥ 2.
 
     Raises:
-        ValueError: another shape.
-        TypeError: at holds no numbers.
+        ValueError: an array has another shape.
+        TypeError: at does not hold numbers.
 
     Example:
         >>> swinging = da.System(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]), coordinates=("θ",),
@@ -92,14 +92,14 @@ class Rod(Drawn):
 
 
 class Body(Drawn):
-    """A filled polygon, or several of equally many corners: a plate, a car from above, the faces of a box.
+    """A filled polygon, or several with the same number of corners: a plate, a car seen from above, the faces of a box.
 
     Args:
-        corners: (k, 2) or (k, 3), k ≥ 3, in order around it; of several (faces, k, 2) or (faces, k, 3).
+        corners: (k, 2) or (k, 3), k ≥ 3, in order around the polygon; (faces, k, 2) or (faces, k, 3) for several.
 
     Raises:
-        ValueError: another shape.
-        TypeError: corners holds no numbers.
+        ValueError: an array has another shape.
+        TypeError: corners does not hold numbers.
 
     Example:
         >>> da.Body.box([0.0, 0.0], [2.0, 1.0], angle=0.3).points().shape
@@ -115,13 +115,14 @@ class Body(Drawn):
 
     @classmethod
     def box(cls, centre: Any, size: Any, *, angle: Any = 0.0, rotation: Any = None) -> Body:
-        """A rectangle of this size about a centre, turned by an angle; in space a box, turned by a rotation (3, 3).
+        """A rectangle of this size around a centre, turned by an angle; in space a box, turned by a rotation matrix (3,
+        3).
 
         Args:
             centre: (2,) or (3,).
-            size: (2,) or (3,), lengths of the sides.
-            angle: in the plane.
-            rotation: in space, whose columns are the axes of the box; none: it is not turned.
+            size: (2,) or (3,), the lengths of the sides.
+            angle: by which it is turned, in the plane.
+            rotation: (3, 3), in space; its columns are the axes of the box. None: the box is not turned.
         """
         middle, half = as_array(centre, "centre"), 0.5 * as_array(size, "size")
         if middle.shape not in ((2,), (3,)) or half.shape != middle.shape:
@@ -147,13 +148,13 @@ class Wheel(Drawn):
 
     Args:
         centre: (2,) or (3,).
-        radius: of the rim.
-        angle: by which it has turned; in the plane counterclockwise from the x axis.
+        radius: the radius of the rim.
+        angle: by which it has turned; in the plane, counterclockwise from the x axis.
         axle: (3,) in space, the direction of the axle.
 
     Raises:
-        ValueError: another shape, or an axle that is missing in space.
-        TypeError: an argument is no number.
+        ValueError: an array has another shape, or the axle is missing in space.
+        TypeError: an argument is not a number.
 
     Example:
         >>> da.Wheel([0.0, 1.0], 0.5, angle=0.0).points().tolist()  # centre, end of the spoke, a quarter further
@@ -189,15 +190,15 @@ class Wheel(Drawn):
 
 
 class Ball(Drawn):
-    """A sphere in space: a globe on which something moves, drawn so that what lies behind it is seen.
+    """A sphere in space, such as a globe on which something moves. It is drawn so that things behind it can be seen.
 
     Args:
         centre: (3,).
-        radius: of the sphere.
+        radius: the radius of the sphere.
 
     Raises:
-        ValueError: another shape.
-        TypeError: an argument is no number.
+        ValueError: an array has another shape.
+        TypeError: an argument is not a number.
 
     Example:
         >>> da.Ball([0.0, 0.0, 0.0], 1.0).points().shape

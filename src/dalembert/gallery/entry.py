@@ -17,16 +17,16 @@ class Entry:
     """One system of the gallery: its formula, its source, typical data and, if there is one, its closed form.
 
     Attributes:
-        name: as on the command line.
+        name: the name on the command line.
         title: in words.
-        formula: for people; printed by `dalembert list` and on the gallery page.
-        source: for people.
-        system: with default parameters.
-        q0: of a typical run.
-        v0: of a typical run.
-        h: of a typical run.
-        time: length of a typical run.
-        exact: exact(t, **parameters) → (q, v) from q0, v0, or None.
+        formula: as text; shown by `dalembert list` and on the gallery page.
+        source: as text.
+        system: the System with default parameters.
+        q0: initial positions of a typical run.
+        v0: initial velocities of a typical run.
+        h: time step of a typical run.
+        time: duration of a typical run.
+        exact: exact(t, **parameters) → (q, v), the closed form of the motion from q0, v0, or None.
 
     Example:
         >>> from dalembert.gallery import ENTRIES
@@ -51,17 +51,18 @@ class BoundaryEntry:
     """One boundary problem of the gallery.
 
     Attributes:
-        name: as on the command line.
+        name: the name on the command line.
         title: in words.
-        formula: for people.
-        source: for people.
-        problem: with default parameters.
-        boundary: what `dalembert.solve` is given besides steps and guess: initial, final, through, T, bounds,
+        formula: as text.
+        source: as text.
+        problem: the VariationalProblem or OptimalControl with default parameters.
+        boundary: the arguments of `dalembert.solve` other than steps and guess: initial, final, through, T, bounds,
             inequalities.
-        steps: of a typical solution; times of points between are nodes for its multiples.
-        exact: exact(t, **parameters) → q, or None.
-        guess: guess(t) → q, or (q, u), a first path, or None.
-        cost: what is minimal, in the limit of small steps, or None.
+        steps: number of steps of a typical solution; with multiples of it the times of the points to pass are nodes,
+            too.
+        exact: exact(t, **parameters) → q, the closed form, or None.
+        guess: guess(t) → q or (q, u), a first path, or None.
+        cost: the minimal cost in the limit of small steps, or None.
 
     Example:
         >>> from dalembert.gallery import PROBLEMS
@@ -81,6 +82,6 @@ class BoundaryEntry:
     cost: float | None = None
 
     def first_guess(self, steps: int) -> Any:
-        """The first path at the nodes of equal steps, or None."""
+        """The first path at the nodes of N equal steps, or None."""
         T = self.boundary["T"]
         return None if self.guess is None else self.guess(np.linspace(0.0, getattr(T, "guess", T), steps + 1))

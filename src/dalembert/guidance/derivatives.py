@@ -29,12 +29,13 @@ from dalembert.tracing import seldom
 
 
 class Derivatives(eqx.Module):
-    """∂(t, q, v, u, J)/∂θ: the axes of θ stand behind those of what is differentiated.
+    """∂(t, q, v, u, J)/∂θ: the axes of θ come after those of the differentiated quantity.
 
-    With a free final time positions, velocities and controls are those of nodes, which move in time.
+    With a free final time these are derivatives of the values at a node, whose time changes too.
 
     Attributes:
-        t: (N+1, …) of the times of the nodes, 0 where the final time is given; the last row is that of the final time.
+        t: (N+1, …) of the times of the nodes, 0 if the final time is given; the last row is the derivative of the final
+            time.
         q: (N+1, n, …) of the positions.
         v: (N+1, n, …) of the velocities.
         u: (N+1, r, …) of the controls.
@@ -57,10 +58,10 @@ class Sensitivity(eqx.Module):
     """The derivatives of a solution: what `sensitivity` returns.
 
     Attributes:
-        initial: Derivatives by (q, v) at the first node, θ (2, n), 0 by what is not given.
-        final: the same by those at the last node.
-        parameters: a tree as the parameters of the plant, of Derivatives by its numbers, None by its flags; None without
-            parameters.
+        initial: Derivatives with respect to (q, v) at the first node, θ (2, n); 0 for components that are not given.
+        final: the same with respect to (q, v) at the last node.
+        parameters: Derivatives with respect to each parameter of the plant, in a tree of the same structure; None for
+            flags, and None if the plant has no parameters.
 
     Example:
         >>> found = da.sensitivity(move, plan, initial=([0.0], [0.0]), final=([1.0], [0.0]))
@@ -83,24 +84,25 @@ def sensitivity(
     inequalities: Callable | None = None,
     scheme: Scheme | None = None,
 ) -> Sensitivity:
-    """K dz/dθ = -∂²L̃/∂z∂θ: the derivatives of times, positions, velocities, controls and cost by what is given.
+    """K dz/dθ = -∂²L̃/∂z∂θ: the derivatives of times, positions, velocities, controls and cost with respect to the data
+    θ.
 
-    Where a plant has constraints only changes along them have a meaning. Active bounds stay active, and others inactive: at
-    a solution that is not strictly complementary (`ActiveBounds.margin`) there is no derivative, and a warning says so. A
-    final time that was
-    found between its bounds is an unknown like others; one at its bound stays there.
+    K is the KKT matrix. If the plant has constraints, only changes along them are meaningful. Active bounds stay active
+    and others inactive: at a solution that is not strictly complementary (see `ActiveBounds.margin`) there is no
+    derivative, and a warning says so. A free final time between its bounds is an unknown like the others; one at its
+    bound stays there.
 
     Args:
         problem: the OptimalControl that was solved.
         solution: its solution.
-        initial: what `solve` was given at the first node.
-        final: what `solve` was given at the last node.
-        through: what `solve` was given between.
-        inequalities: those that `solve` was given, where the solution is at the bound of some.
-        scheme: the Scheme of the plant that `solve` was given.
+        initial: as it was given to `solve`.
+        final: as it was given to `solve`.
+        through: as it was given to `solve`.
+        inequalities: as they were given to `solve`; needed if some are active along the solution.
+        scheme: the Scheme that was given to `solve`.
 
     Returns:
-        The derivatives by the data at the ends and by the parameters of the plant, a Sensitivity.
+        A Sensitivity: the derivatives with respect to the data at the ends and the parameters of the plant.
 
     Raises:
         ValueError: an argument does not belong to the solution, or the KKT matrix is singular there.

@@ -33,25 +33,26 @@ def feedback(
     hold: float | None = None,
     scheme: Scheme | None = None,
 ) -> Feedback:
-    """δu_i = -K_i (δq_i, δv_i): how the optimal control changes with the state, to first order, along a solution.
+    """δu_i = -K_i (δq_i, δv_i): the change of the optimal control with the state, to first order, along a solution.
 
-    Neighbouring extremals: the second variation of the discrete problem, with all second derivatives of its Lagrangian,
-    swept backwards. What is at a bound stays there: controls, positions, velocities, path inequalities. With Q, R and Q_T
-    instead the gains of the linear-quadratic regulator: min ∫ xᵀQx + uᵀRu dt + x(T)ᵀQ_T x(T), x = (δq, δv), for the plant
-    linearised along the solution.
+    Neighbouring extremals: a backward sweep through the second variation of the discrete problem, with all second
+    derivatives of its Lagrangian. Controls, positions, velocities and path inequalities that are at a bound stay there.
+    If Q, R and Q_T are given, the gains are those of the linear-quadratic regulator: min ∫ xᵀQx + uᵀRu dt + x(T)ᵀQ_T
+    x(T), x = (δq, δv), for the plant linearised along the solution.
 
     Args:
-        problem: the OptimalControl that was solved; its plant.
+        problem: the OptimalControl that was solved.
         solution: the plan.
-        final: what `solve` was given at the end: the gains grow without bound towards it. Without a meaning for Q, R, Q_T.
-        through: what `solve` was given between.
-        inequalities: those that `solve` was given, where the solution is at the bound of some.
-        Q: (2n, 2n) weights of the state's deviation from the plan, q before v; symmetric, not negative.
-        R: (r, r) weights of the controls' deviation; symmetric and positive.
-        Q_T: (2n, 2n) weights of the last deviation.
-        hold: for how long before the last node the gains are held; by default a tenth of the time where something is
-            given at the end, 0 where nothing is.
-        scheme: the Scheme of the plant that `solve` was given.
+        final: as it was given to `solve`; the gains grow without bound towards a given end. Not together with Q, R,
+            Q_T.
+        through: as it was given to `solve`.
+        inequalities: as they were given to `solve`; needed if some are active along the solution.
+        Q: (2n, 2n) weights of the deviation of (q, v) from the plan; symmetric, positive semidefinite.
+        R: (r, r) weights of the deviation of the controls; symmetric, positive definite.
+        Q_T: (2n, 2n) weights of the deviation at the last node; symmetric, positive semidefinite.
+        hold: time before the last node over which the gains are held constant; by default a tenth of the duration if
+            something is given at the end, otherwise 0.
+        scheme: the Scheme that was given to `solve`.
 
     Returns:
         The law, a Feedback: u(t, q, v), gains K (N+1, r, 2n), and `sampled(h, every)` for `simulate(feedback=…)`.
@@ -60,7 +61,7 @@ def feedback(
         ValueError: an argument does not belong to the solution, or weights have a wrong shape or sign.
         TypeError: an argument is of the wrong type, or one of Q, R, Q_T is missing.
 
-    Source: Bryson, Ho, Applied Optimal Control, chapters 5 and 6, of the discrete problem.
+    Source: Bryson, Ho, Applied Optimal Control, chapters 5 and 6; here for the discrete problem.
 
     Example:
         >>> law = da.feedback(move, plan, final=([1.0], [0.0]))
@@ -75,10 +76,10 @@ def feedback(
         paths = active_paths(problem, solution, inequalities)
         gains, given = _neighbouring(problem, solution, (final, through), paths, scheme)
     elif missing:
-        raise TypeError(f"{missing[0]}: missing; a regulator has all of Q, R and Q_T, neighbouring extremals none of them")
+        raise TypeError(f"{missing[0]}: is missing; give all of Q, R and Q_T for a regulator, or none of them")
     elif not (final is None and through is None and inequalities is None):
         name = "final" if final is not None else "through" if through is not None else "inequalities"
-        raise ValueError(f"{name}: found one beside Q, R and Q_T; a regulator has weights, and its end is free")
+        raise ValueError(f"{name}: found together with Q, R and Q_T; the end of a regulator is free. Leave {name} out")
     else:
         gains, given = _regulator(problem, solution, weights, scheme), False
     held = as_number(hold, "hold") if hold is not None else HELD * length * given
@@ -100,7 +101,7 @@ def _regulator(problem: OptimalControl, solution: ControlSolution, weights: dict
     n, r = solution.q.shape[1], solution.u.shape[1]
     Q, R, Q_T = (_weight(weights[name], name, size) for name, size in (("Q", 2 * n), ("R", r), ("Q_T", 2 * n)))
     if np.linalg.eigvalsh(R)[0] <= 0.0:
-        raise ValueError("R: found one that is not positive definite; every control has to cost something")
+        raise ValueError("R: found a matrix that is not positive definite; every control needs a positive weight")
     own = OptimalControl(
         problem.system, cost=lambda q, v, u, *_: _square(Q, q, v) + u @ R @ u, actuated=problem.actuated,
         terminal=lambda q, v, *_: _square(Q_T, q, v),
@@ -123,7 +124,7 @@ def _weight(given: Any, name: str, size: int) -> np.ndarray:
     if found.shape != (size, size):
         raise ValueError(f"{name}: found shape {found.shape}; a matrix ({size}, {size}) is needed")
     if not np.allclose(found, found.T, rtol=1e-12, atol=1e-12 * np.abs(found).max()):
-        raise ValueError(f"{name}: found one that is not symmetric")
+        raise ValueError(f"{name}: found a matrix that is not symmetric; give a symmetric one")
     if np.linalg.eigvalsh(found)[0] < -1e-12 * np.abs(found).max():
-        raise ValueError(f"{name}: found one with a negative eigenvalue; a deviation must not pay")
+        raise ValueError(f"{name}: found a matrix with a negative eigenvalue; give a positive semidefinite one")
     return 0.5 * (found + found.T)

@@ -22,10 +22,10 @@ class Controllability(eqx.Module):
 
     Attributes:
         gramian: (2n, 2n) W, of (q, v) at the last node.
-        singular_values: (d,) of what controls of unit size reach, in typical sizes, from the largest; d is 2n less the
-            dimensions that the constraints of the plant take.
-        directions: (d, 2n) the directions of (q, v) that belong to them, in typical sizes.
-        smallest: the last singular value relative to the first: 0, up to rounding, where a state cannot be reached.
+        singular_values: (d,) of the map from controls of unit size to the last state, in units of typical sizes, in
+            decreasing order; d is 2n minus the number of dimensions that the constraints of the plant exclude.
+        directions: (d, 2n) the corresponding directions of (q, v), in units of typical sizes.
+        smallest: the last singular value divided by the first: 0, up to rounding, if some states cannot be reached.
 
     Example:
         >>> found = da.controllability(move, plan)
@@ -44,28 +44,28 @@ class Controllability(eqx.Module):
 
     @property
     def controllable(self) -> bool:
-        """Whether all that the constraints permit can be reached."""
+        """Whether all directions that the constraints permit can be reached."""
         return self.smallest > CONTROLLABLE
 
 
 def controllability(problem: OptimalControl, solution: ControlSolution, *, scheme: Scheme | None = None) -> Controllability:
-    """δx(T) = Σ Φ(T, t_i) b_i δu_i: whether controls move the last state in every direction, to first order.
+    """δx(T) = Σ Φ(T, t_i) b_i δu_i: whether the controls can change the last state in every direction, to first order.
 
-    Where they do, and bounds are not active, ends near those of the solution can be reached too.
+    If they can, and no bound is active, final states near that of the solution can be reached as well.
 
     Args:
         problem: the OptimalControl that was solved.
-        solution: the motion along which it is linearised.
-        scheme: the Scheme of the plant that `solve` was given.
+        solution: the motion along which the plant is linearised.
+        scheme: the Scheme that was given to `solve`.
 
     Returns:
-        Gramian and singular values, a Controllability.
+        A Controllability, with the Gramian and its singular values.
 
     Raises:
-        ValueError: the solution is none of the problem, or not solved.
+        ValueError: the solution does not belong to the problem, or is not solved.
         TypeError: an argument is of the wrong type.
 
-    Source: Colombo, Martín de Diego, Zuccalli, section 2.1, along a motion and of the discrete equations.
+    Source: Colombo, Martín de Diego, Zuccalli, section 2.1; here along a motion, and for the discrete equations.
 
     Example:
         >>> da.controllability(move, plan).controllable

@@ -24,24 +24,24 @@ LARGEST = 1e300  # stands for an infinite bound where bounds are interpolated
 
 
 class Feedback(eqx.Module):
-    """u(t, q, v) = ū(t) - K(t) (q - q̄(t), v - v̄(t)), inside the bounds of the plan: what `feedback` returns.
+    """u(t, q, v) = ū(t) - K(t) (q - q̄(t), v - v̄(t)), clipped to the bounds of the plan: what `feedback` returns.
 
-    Between nodes everything is linear in t. After the last node the law keeps the plan's last state, with the controls whose
-    forces balance there best and the last gains, or with those of another law (`then`).
+    Between nodes all of it is interpolated linearly in t. After the last node the law holds the plan's last state, with
+    the last gains and the controls that best balance the forces there, or with those of another law (see `then`).
 
     Attributes:
-        problem: whose plan it is; forces are B(q)u of its plant.
+        problem: the OptimalControl of the plan; the control forces are B(q)u of its plant.
         t: (N+1,) times of the nodes.
         q: (N+1, n) positions q̄ of the plan.
         v: (N+1, n) its velocities v̄.
         u: (N+1, r) its controls ū.
-        K: (N+1, r, 2n) gains, by q and by v; 0 across the constraints of the plant.
+        K: (N+1, r, 2n) gains with respect to q and v; 0 in directions that the constraints of the plant exclude.
         rest: (r,) the controls after the last node.
         after: (r, 2n) the gains after the last node.
-        lower: (N+1, r) bounds of the controls, infinite where there are none.
-        upper: (N+1, r) the same from above.
-        held: the time from which the gains are held, because those of the problem grow without bound towards what is given
-            at its end; that of the last node where nothing is held.
+        lower: (N+1, r) lower bounds of the controls, infinite if there are none.
+        upper: (N+1, r) upper bounds of the controls, likewise.
+        held: the time from which the gains are held constant, because they grow without bound towards a given end; the
+            time of the last node if they are not held.
 
     Example:
         >>> law = da.feedback(move, plan, final=([1.0], [0.0]))
@@ -82,25 +82,27 @@ class Feedback(eqx.Module):
         return jnp.clip(u - gains @ x, lower, upper)
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
-        """As `closed_loop` asks: ū of t + ahead, corrected by the state at t."""
+        """Called by `closed_loop`: ū of t + ahead, corrected by the state at t."""
         row = self._last() if t > self.t[-1] else self._rows(np.array([t]), ahead)[0]
         return np.asarray(self._control(row, q, v))
 
     def sampled(self, h: float, every: int = 1) -> SampledFeedback:
         """The law for `simulate(feedback=…)` with step h, sampled every so many steps and held in between.
 
-        ū is that of the middle of the time for which it is held, so that sampling alone changes a plan to second order.
+        ū is taken at the middle of the interval over which it is held, so that sampling alone changes the motion of the
+        plan only to second order.
 
         Args:
             h: step of the simulation, in the unit of time of the plan.
             every: number of steps between two samples.
 
         Returns:
-            A SampledFeedback, which runs on both back-ends; its first sample belongs at a time of the plan.
+            A SampledFeedback, which runs on both back-ends. The first sample should be taken within the time of the
+            plan.
 
         Raises:
-            ValueError: h is not positive, or every below 1.
-            TypeError: h is no number, or every no whole number.
+            ValueError: h is not positive, or every is below 1.
+            TypeError: h is not a number, or every is not a whole number.
         """
         held = as_positive(h, "h") * whole_number(every, "every")
         t = np.asarray(self.t)
@@ -120,18 +122,18 @@ class Feedback(eqx.Module):
         return SampledFeedback(law, every=int(every), timed=True)
 
     def then(self, other: Feedback) -> Feedback:
-        """After the last node the gains and the control that another law has at its first node, where the plan's last state
-        is kept: a regulator around it.
+        """The same law, but after the last node with the gains and the control that another law has at its first node:
+        a regulator that holds the plan's last state.
 
         Args:
             other: a Feedback along a motion that rests where this one ends.
 
         Returns:
-            The law with both.
+            The combined Feedback.
 
         Raises:
-            TypeError: other is no Feedback.
-            ValueError: other is that of another number of controls or coordinates, or begins elsewhere.
+            TypeError: other is not a Feedback.
+            ValueError: other has a different number of controls or coordinates, or starts from another state.
         """
         if not isinstance(other, Feedback):
             raise TypeError(f"other: found {described(other)}; give a Feedback")

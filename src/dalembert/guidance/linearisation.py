@@ -67,8 +67,8 @@ def along(
     check_solution_of(problem, solution)
     if solution.scheme == Lobatto.name:
         raise ValueError(
-            "solution: found one of Lobatto(), of which neither neighbours nor derivatives are known yet; solve again "
-            "with a Scheme, with the solution as guess"
+            "solution: found one of scheme=Lobatto(), for which this is not available; solve again with a Scheme, with the "
+            "solution as guess"
         )
     if scheme is not None and not isinstance(scheme, Scheme):
         raise TypeError(f"scheme: found {described(scheme)}; give the Scheme that the solution was found with")
@@ -107,10 +107,10 @@ def active_paths(problem: OptimalControl, solution: ControlSolution, inequalitie
     if inequalities is not None:
         as_function(inequalities, "inequalities", "g(q, v, u)")
         if "inequalities" not in solution.bounds:
-            raise ValueError("inequalities: found some; the solution was found without any. Leave them out")
+            raise ValueError("inequalities: found some, but the solution was found without any; leave them out")
     if "inequalities" in active:
         if inequalities is None:
-            raise TypeError("inequalities: missing; the solution is at the bound of some. Give those that solve was given")
+            raise TypeError("inequalities: is missing; some are active along the solution. Give those of solve")
         g = inequalities
     if "v" in active:
         bounded = np.isfinite(solution.bounds["v"].lower) | np.isfinite(solution.bounds["v"].upper)
@@ -133,8 +133,8 @@ def _warn_weak(solution: ControlSolution) -> None:
     for name, bounds in solution.bounds.items():
         if float(bounds.margin) < WEAK:
             warn(
-                f"solution: bounds[{name!r}] are not strictly complementary, by {float(bounds.margin):.1e}: one is reached "
-                "without a force, so that neighbours leave it on one side only. What is found holds it on both"
+                f"solution: bounds[{name!r}] are not strictly complementary, by {float(bounds.margin):.1e}: a bound is "
+                "reached but does not act, and neighbouring solutions leave it on one side. The result keeps it active"
             )
 
 

@@ -33,15 +33,15 @@ class Controller(Protocol):
 
 
 class ClosedLoop(eqx.Module):
-    """(q, v) at the nodes of a plant, and what a controller did: what `closed_loop` returns.
+    """(q, v) at the nodes of the plant, and the controls that acted: what `closed_loop` returns.
 
     Attributes:
         t: (N+1,) times of the nodes.
         q: (N+1, n) positions at t.
         v: (N+1, n) velocities at t.
-        t_u: (K,) times from which the controls act.
+        t_u: (K,) times at which the controls start to act.
         u: (K, r) the controls, each held until the next.
-        code: the Outcome of the plant's run as an integer; where it failed, or Ctrl-C ended it, arrays end.
+        code: the Outcome of the plant's run as an integer; if it failed, or Ctrl-C ended it, the arrays end there.
 
     Example:
         >>> run = da.closed_loop(move.system, law, [0.1], [0.0], h=0.01, steps=100, every=2)
@@ -75,31 +75,33 @@ def closed_loop(
     t0: float = 0.0,
     scheme: Scheme | None = None,
 ) -> ClosedLoop:
-    """q(t_j + delay) … q(t_{j+1} + delay) under u_j = controller(t_j, q(t_j), v(t_j)): sampled, late, and held.
+    """u(t) = controller(t_j, q(t_j), v(t_j)) for t_j + delay ≤ t < t_{j+1} + delay: a plant under a controller that is
+    sampled, delayed and held.
 
-    The controller is called once a sample, outside of JAX, so that it may keep a state and solve problems. It is asked for
-    the control in the middle of the time for which it will act. Until the first one acts there is none.
+    The controller is called once for each sample, outside of JAX, so that it may have a state of its own and solve
+    problems. It returns the control for the middle of the interval over which it will act. No control acts before the
+    first delay is over.
 
     Args:
-        system: the plant, which need not be that of the controller's problem.
+        system: the plant; it may differ from the plant in the controller's problem.
         controller: a Feedback, what `mpc` returns, or a law of `control_law` or `energy_shaping`.
         q0: (n,) positions at t0.
         v0: (n,) velocities at t0.
-        h: step of the simulation.
-        steps: N, their number.
+        h: time step of the simulation.
+        steps: N, the number of steps.
         every: number of steps between two samples.
-        delay: number of steps between a sample and the action that it leads to.
-        t0: the time of the beginning.
-        scheme: maps and form of the plant's steps, as in `simulate`.
+        delay: number of steps between a sample and the start of its control.
+        t0: initial time.
+        scheme: the Scheme of the plant's steps, as in `simulate`.
 
     Returns:
-        The nodes and the controls, a ClosedLoop.
+        A ClosedLoop, with the nodes and the controls.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument has a wrong value; the message names it.
+        ValueError: an argument has the wrong value; the message names it.
         SolveError: the first problem of a predictive controller is not solved.
-        Interrupted: Ctrl-C ended it, in a run of the plant or in the controller; its path is the ClosedLoop until then.
+        Interrupted: Ctrl-C ended the run of the plant or the controller; its path is the ClosedLoop up to then.
 
     Example:
         >>> run = da.closed_loop(move.system, law, [0.1], [0.0], h=0.01, steps=100, every=2, delay=1)

@@ -41,7 +41,7 @@ class Optimum(NamedTuple):
         v: (N+1, n) velocities.
         u: (N+1, r) controls.
         cost: the discrete cost.
-        code: the Outcome as an integer; where it is not SUCCESS, q, v, u and cost are NaN, and t where T is free.
+        code: the Outcome as an integer. If it is not SUCCESS, q, v, u and cost are NaN, and so is t if T is free.
 
     Example:
         >>> best = da.optimum(move, initial=([0.0], [0.0]), final=([1.0], [0.0]), T=1.0, steps=20)
@@ -74,11 +74,13 @@ def optimum(
     tolerance: float = 1e-9,
     max_iterations: int = 200,
 ) -> Optimum:
-    """min ∫C(q, v, u) dt + Φ such that the plant moves, as `solve`, under `jax.jit`, `jax.grad`, `jax.jacobian` and `vmap`.
+    """min ∫C(q, v, u) dt + Φ under the plant's equations of motion: `solve` for use inside `jax.jit`, `jax.grad`,
+    `jax.jacobian` and `vmap`.
 
-    Differentiable once, forward and backward, by what is given at the ends and by the parameters of the plant. Everything
-    else is a constant: given times, points to pass, bounds, the guess. A free final time is found, and the times of the
-    nodes have derivatives. Active bounds stay active. `vmap` solves one after the other: see `solve_batch`.
+    Once differentiable, in forward and reverse mode, with respect to the data at the ends and the parameters of the
+    plant. Given times, points to pass, bounds and the guess are constants. With a free final time the times of the
+    nodes have derivatives too. Active bounds stay active. `vmap` solves one problem after the other; `solve_batch`
+    solves many at once.
 
     Args:
         problem: an OptimalControl; its parameters may be traced.
@@ -97,10 +99,11 @@ def optimum(
         max_iterations: as in `solve`.
 
     Returns:
-        An Optimum. Nothing is thrown where none is found: see its code.
+        An Optimum. No error is raised if no solution is found: see its code.
 
     Raises:
-        ValueError: an argument has the wrong shape or value; inside a jitted function JAX tells it as an error of its own.
+        ValueError: an argument has the wrong shape or value; inside a jitted function JAX raises it as an error of its
+            own.
         TypeError: an argument is of the wrong type.
 
     Source: Fiacco, Introduction to Sensitivity and Stability Analysis in Nonlinear Programming, Theorem 3.2.1.

@@ -35,12 +35,12 @@ class Replanned(NamedTuple):
     """One call of a predictive controller.
 
     Attributes:
-        t: its time.
-        outcome: how the solution ended; where not with SUCCESS the last plan went on.
-        message: what was wrong, in words; empty where nothing was.
-        iterations: of Newton's method.
+        t: time of the call.
+        outcome: how the solution ended; if not with SUCCESS, the last plan was continued.
+        message: what went wrong, in words; empty if nothing did.
+        iterations: number of Newton iterations.
         seconds: wall clock time of the solution.
-        cost: of the new plan, NaN where there is none.
+        cost: cost of the new plan; NaN if there is none.
 
     Example:
         >>> controller.records[0].outcome.name
@@ -93,14 +93,14 @@ class _Horizon:
 class PredictiveController:
     """u(t, q, v) = the control at t of min ∫_t^{t+T} C dt' + Φ from (q, v): what `mpc` returns.
 
-    It keeps its last plan: the guess of the next one, shifted by the time between, and what goes on where there is no next
-    one. A new one begins with `mpc` again.
+    It keeps its last plan: shifted in time, this is the guess for the next plan, and it is continued if the next
+    problem is not solved. For an independent run make a new controller by `mpc`.
 
     Attributes:
-        problem: the OptimalControl, with the plant as the controller believes it to be.
-        asked: what `solve` is asked for, but for the state.
-        begun: the time at which the last plan begins, NaN before the first.
-        records: of every call a Replanned.
+        problem: the OptimalControl, with the controller's model of the plant.
+        asked: the arguments of the problem other than the measured state.
+        begun: the time at which the last plan starts; NaN before the first one.
+        records: a Replanned for every call.
 
     Example:
         >>> controller(0.0, [0.1], [0.0]).shape
@@ -114,7 +114,7 @@ class PredictiveController:
         self._found: tuple[Iterate, Activity] | None = None
 
     def __call__(self, t: float, q: Float[Array | np.ndarray, "n"], v: Float[Array | np.ndarray, "n"]) -> np.ndarray:
-        """The control (r,) at a time, from the state measured then."""
+        """The control (r,) at time t, from the state that is measured then."""
         return self.control(as_number(t, "t"), as_numbers(q, "q"), as_numbers(v, "v"), 0.0)
 
     @property
@@ -127,7 +127,7 @@ class PredictiveController:
         return dataclasses.replace(found, t=found.t - found.t[0] + self.begun)
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
-        """As `closed_loop` asks: a new plan from the state at t, and its control at t + ahead."""
+        """Called by `closed_loop`: a new plan from the state at t, and its control at t + ahead."""
         self._replan(t, q, v)
         assert self._horizon is not None
         assert self._found is not None
@@ -198,24 +198,24 @@ def mpc(
     tolerance: float = 1e-6,
     max_iterations: int = 100,
 ) -> PredictiveController:
-    """min ∫_t^{t+T} C dt' + Φ from the measured (q, v), at every sample again: model predictive control.
+    """min ∫_t^{t+T} C dt' + Φ from the measured (q, v), solved anew at every sample: model predictive control.
 
-    Every solution begins from the last one, shifted. Where a problem is not solved the last plan goes on, and the records
-    say so; the first one has to be solved.
+    Each solution starts from the last one, shifted in time. If a problem is not solved, the last plan is continued, and
+    the records say so; the first problem has to be solved.
 
     Args:
-        problem: the OptimalControl, of the plant as it is believed to be.
-        T: how far the controller looks ahead.
-        steps: of a plan.
-        final: what is given at the end of every plan, as in `solve`; None leaves it to a terminal cost.
-        bounds: as in `solve`; every control is inside.
+        problem: the OptimalControl, with the controller's model of the plant.
+        T: the horizon, the length of time that a plan covers.
+        steps: number of steps of a plan.
+        final: the end of every plan, as in `solve`; None leaves it free, for a terminal cost.
+        bounds: as in `solve`; every control stays within them.
         guess: for the first plan, as in `solve`.
-        scheme: the Scheme of the plant.
+        scheme: the Scheme of the plant, as in `solve`.
         tolerance: as in `solve`.
-        max_iterations: of one solution.
+        max_iterations: of Newton's method, for one plan.
 
     Returns:
-        The controller, for `closed_loop`, or to be called as u(t, q, v) in a loop of one's own.
+        A PredictiveController, for `closed_loop`, or to be called as u(t, q, v) in a loop of your own.
 
     Raises:
         TypeError: an argument is of the wrong type.
@@ -239,7 +239,7 @@ def mpc(
 def _check(problem: OptimalControl, asked: Asked) -> None:
     """As `solve` will, without a state; where nothing tells the number of coordinates it is left to the first call."""
     final, guess = asked.request.final, asked.request.guess
-    refuse_sets(final, "final", "a receding horizon ends where it is told to: give (q, v), or parts of them")
+    refuse_sets(final, "final", "a receding horizon has a fixed end; give (q, v), or parts of them")
     if problem.coordinates is not None or guess is not None or size_of_end(final, "final"):
         prepare_control(problem, asked)
     elif final is not None and not (isinstance(final, list | tuple) and any(isinstance(x, Mapping) for x in final)):

@@ -17,17 +17,17 @@ RAYS = 64  # in the plane; n times as many in more dimensions
 
 
 class Region(NamedTuple):
-    """{V < level}, the part around the equilibrium.
+    """{V < level}: its connected part around the equilibrium, an estimated region of attraction.
 
     Attributes:
-        level: the least V at which a ray in q from the equilibrium leaves the reach, or where V does not rise any more, or
-            where it is no solution.
+        level: the least V, over rays in q from the equilibrium, at which a ray leaves the reach, V stops increasing, or
+            V no longer solves the matching condition.
         points: (B, 2n) samples of (q, v) inside.
-        V: (B,) V there: positive but at the equilibrium.
-        F: (B,) F there: not negative.
-        residual: the largest |dV/dt + F| under the law, relative to the sum of the sizes of its terms.
-        worst: (2n,) where that is.
-        reach: (n,) how far from the equilibrium it may extend.
+        V: (B,) V at the samples: positive except at the equilibrium.
+        F: (B,) F at the samples: not negative.
+        residual: the largest |dV/dt + F| under the law, relative to the sum of the absolute values of its terms.
+        worst: (2n,) the sample with that residual.
+        reach: (n,) how far from the equilibrium the region may extend.
 
     Example:
         >>> design.region.level > 0.0, design.region.residual < 1e-6

@@ -18,12 +18,12 @@ from dalembert.systems.system import System, check_system
 
 @final
 class ControlLaw(Law):
-    """u = λ(q, v) with which the constraints of the actuators hold: what `control_law` returns.
+    """u = λ(q, v), with which the servo- and Lyapunov constraints hold: what `control_law` returns.
 
     Attributes:
-        system: with the constraints that the law realises.
-        lower: bounds of u, None where there are none.
-        upper: the same from above.
+        system: the System with the constraints that the law enforces.
+        lower: lower bounds of u; None if there are none.
+        upper: upper bounds of u; None if there are none.
 
     Example:
         >>> controlled(jnp.array([0.5]), jnp.array([0.0])).round(6).tolist()  # sin q - q
@@ -36,7 +36,7 @@ class ControlLaw(Law):
 
     @property
     def plant(self) -> System:
-        """The system without the constraints that the law realises; others, and forces, stay."""
+        """The system without the constraints that the law enforces; other constraints, and forces, are kept."""
         s = self.system
         return System(
             s.lagrangian, split(s)[1], forces=s.forces, coordinates=s.coordinates, parameters=s.parameters,
@@ -83,24 +83,27 @@ def _places(system: System, q, v, t) -> list[int]:
 
 
 def control_law(system: System) -> ControlLaw:
-    """u(q, v) = λ with d/dt L_v - L_q = f + Rᵀλ and the servo- and Lyapunov constraints: the law that realises them.
+    """u(q, v) = λ with d/dt L_v - L_q = f + Rᵀλ and the servo- and Lyapunov constraints: the control law that enforces
+    them.
 
-    Constraints that are realised: Lyapunov, SecondOrder, and Nonholonomic and Holonomic with reactions or virtual
-    displacements of the user's; those hold through their derivatives, from data that satisfy them.
-    Others belong to the plant. Where the constraints are affine in the accelerations, φ + S(q, v)λ = 0 is solved,
-    and through det S = 0 the law is continued where it has a limit: λ = -S⁻¹φ as a quotient of two functions that vanish
-    together, by mean values of their derivatives, without cancellation. Where it has a pole, see `ControlLaw.at`.
-    Constraints that are not affine are solved by Newton's method, as `acceleration` does, and not continued.
+    The law enforces these constraints: Lyapunov, SecondOrder, and Nonholonomic and Holonomic ones with reactions= or
+    virtual=. The last two are enforced through their time derivatives, from initial data that satisfy them. All other
+    constraints belong to the plant.
+
+    If the constraints are affine in the accelerations, φ + S(q, v)λ = 0 is solved. Where det S = 0 and λ = -S⁻¹φ has a
+    limit, the law returns the limit: a quotient of two functions that vanish together, computed from mean values of
+    their derivatives, without cancellation. For poles see `ControlLaw.at`. Constraints that are not affine are solved
+    by Newton's method, as in `acceleration`, without such limits.
 
     Args:
         system: a System with at least one such constraint.
 
     Returns:
-        The law, a ControlLaw: a function of (q, v[, t][, p]) for jit, vmap and grad, with its plant.
+        A ControlLaw: a function of (q, v[, t][, p]), usable under jit, vmap and grad, with its plant.
 
     Raises:
-        TypeError: system is no System.
-        ValueError: it has no constraint that a control realises.
+        TypeError: system is not a System.
+        ValueError: the system has no constraint that a control can enforce.
 
     Source: Borda, Fernández, Grillo, Section 4.2: the constraint force is the control law.
 
@@ -116,7 +119,7 @@ def control_law(system: System) -> ControlLaw:
     if not split(system)[0]:
         kinds = ", ".join(type(c).__name__ for c in system.constraints) or "none"
         raise ValueError(
-            f"system: its constraints are {kinds}; a control realises Lyapunov, SecondOrder, or Nonholonomic and "
-            "Holonomic with reactions= or virtual= of your own"
+            f"system: its constraints are {kinds}; a control law enforces Lyapunov, SecondOrder, or Nonholonomic and "
+            "Holonomic with reactions= or virtual="
         )
     return ControlLaw(system=system, lower=None, upper=None)

@@ -34,29 +34,31 @@ def energy_shaping(
 ) -> EnergyShaping:
     """V = ½ vᵀM̂(q)v + Û(q) and F = gᵀDg with dV/dt = -F under the law u(q, v), for L = ½ vᵀM(q)v - U(q), n - 1 actuators.
 
-    The kinetic and the potential matching condition are solved along lines of one direction w̄, by integrals. w̄, the parts of
-    V across it, and D are those for which the linearised loop has the least mean cost ∫ xᵀQx + uᵀRu, x = (q - q*, v).
+    The kinetic and the potential matching condition are solved along lines of one direction w̄, by integrals. w̄, the
+    part of V transverse to it, and D are chosen so that the linearised closed loop has the least mean cost ∫ xᵀQx +
+    uᵀRu, x = (q - q*, v).
 
     Args:
-        system: the plant, simple mechanical: without constraints, forces and explicit time.
+        system: the plant, a simple mechanical system: L as above, without constraints, forces and explicit time.
         actuated: the index of the actuated coordinate, several indices, or `actuated(q)` that returns B (n, n-1).
         at: (n,) the equilibrium q*, with U_q in the span of B.
         Q: (2n, 2n) weights of (q - q*, v), symmetric, positive semidefinite.
         R: (r, r) weights of u, symmetric, positive definite.
-        reach: (n,) how far from q* the region of attraction is looked for, in every coordinate.
-        nodes: of Gauss's rule along w̄: the matching condition is left with a residual of order 2·nodes in the distance.
+        reach: (n,) how far from q* the region of attraction is sought, in each coordinate.
+        nodes: number of Gauss points along w̄; the residual of the matching condition is of order 2·nodes in the
+            distance from q*.
 
     Returns:
-        V, F, the law, the poles of its linearisation and an estimated region of attraction, an EnergyShaping.
+        An EnergyShaping: V, F, the law, the poles of the linearised loop and an estimated region of attraction.
 
     Raises:
-        ValueError: no simple mechanical system, more than one direction without actuator, no equilibrium, a linearisation
-            that is not controllable, weights that are not definite.
+        ValueError: the system is not simple mechanical, it has more than one direction without actuator, q* is not an
+            equilibrium, the linearisation is not controllable, or the weights are not definite.
         TypeError: an argument is of the wrong type.
 
-    Source: Borda, Fernández, Grillo, Section 4.2, for V and F of the inertia wheel pendulum, which have this form; Auckly,
-        Kapitanski, White (2000) and Chang (2010), on matching with one degree of underactuation. That along straight lines
-        both conditions are integrals is worked out on the page Control laws.
+    Source: Borda, Fernández, Grillo, Section 4.2, for V and F of the inertia wheel pendulum, which have this form;
+        Auckly, Kapitanski, White (2000) and Chang (2010), on matching with one degree of underactuation. The page
+        Control laws derives why both conditions are integrals along straight lines.
 
     Example:
         >>> weights = {"Q": np.eye(4), "R": [[1.0]]}
@@ -95,7 +97,7 @@ def linearised(problem: OptimalControl, at: np.ndarray, widths: np.ndarray) -> L
     M, slope, K, B, b, K_u = (np.asarray(x) for x in _at(problem, jnp.asarray(at)))
     sizes = np.abs(slope) + np.abs(K) @ widths
     if abs(b @ slope) > BALANCED * (np.abs(b) @ sizes):
-        raise ValueError(f"at: found {at}, no equilibrium: U_q = {slope} there, and no control balances it along {b}")
+        raise ValueError(f"at: found {at}, which is no equilibrium: no control balances U_q = {slope} along {b}")
     return Linear(M, K_u, B, b)
 
 

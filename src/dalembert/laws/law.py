@@ -22,10 +22,11 @@ class Value(NamedTuple):
     """The law at one state.
 
     Attributes:
-        u: (r,) the controls; infinite where the law is not defined.
-        force: (n,) the generalised force Rᵀu that they are.
-        extended: whether the constraint does not determine u there, and u is the limit from beside.
-        defined: whether there is a value at all: no pole, and Newton's iteration has converged.
+        u: (r,) the controls; infinite if the law is not defined there.
+        force: (n,) their generalised force Rᵀu.
+        extended: whether the constraint does not determine u at this state, so that u is the limit from neighbouring
+            states.
+        defined: whether u has a value: there is no pole, and Newton's iteration has converged.
 
     Example:
         >>> bool(controlled.at([0.5], [0.0]).defined)
@@ -39,11 +40,11 @@ class Value(NamedTuple):
 
 
 class Law(eqx.Module):
-    """u(q, v[, t][, p]): base of the control laws.
+    """u(q, v[, t][, p]): base class of the control laws.
 
     Attributes:
-        lower: bounds of u, None where there are none.
-        upper: the same from above.
+        lower: lower bounds of u; None if there are none.
+        upper: upper bounds of u; None if there are none.
     """
 
     lower: eqx.AbstractVar[Any]
@@ -55,11 +56,11 @@ class Law(eqx.Module):
     @property
     @abc.abstractmethod
     def plant(self) -> System:
-        """The system without what the law does."""
+        """The system without the control."""
 
     @abc.abstractmethod
     def unbounded(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> tuple[Value, Float[Array, "r n"]]:
-        """The law before bounds, and the rows that make a force of it."""
+        """The law without its bounds, and the rows R that turn u into a force."""
 
     @abc.abstractmethod
     def rows(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Float[Array, "r n"]:
@@ -67,44 +68,45 @@ class Law(eqx.Module):
 
     @abc.abstractmethod
     def with_parameters(self, p: Any) -> Self:
-        """The same law of a system with other parameters, of the same structure."""
+        """The same law for other parameters of the same structure."""
 
     @abc.abstractmethod
     def bare(self) -> Self:
-        """The same law without what `unbounded` does not read: what a program of it has as inputs."""
+        """The same law without the fields that `unbounded` does not read: the inputs of a compiled program of it."""
 
     @abc.abstractmethod
     def check(self, q, v, t) -> None:
-        """Errors of shapes."""
+        """Raise ValueError for wrong shapes."""
 
     def __call__(self, q, v, t=0.0, p: Any = None) -> Float[Array, "r"]:
         """u at a state; a plain function for jit, vmap and grad.
 
-        Outside of them a state where the law is not defined is a ValueError; inside u is infinite there, and never NaN.
+        At a state where the law is not defined it raises ValueError; under jit, vmap and grad u is infinite there, and
+        never NaN.
         """
         found = self.at(q, v, t, p)
         if not is_traced(found) and not bool(found.defined):
             raise ValueError(
                 f"q, v: the law has no value at {np.asarray(q)}, {np.asarray(v)}: the actuators cannot keep the constraint "
-                "there, and no limit from beside exists. law.at(q, v) reports this without an error"
+                "there, and the law has no limit there. law.at(q, v) reports this without an error"
             )
         return found.u
 
     def at(self, q, v, t=0.0, p: Any = None) -> Value:
-        """u with the force that it is, and whether it is a limit, and defined.
+        """u with its generalised force, whether u is defined, and whether it is a limit.
 
         Args:
             q: (n,).
             v: (n,).
             t: time.
-            p: other parameters than those of the system.
+            p: parameters in place of those of the system.
 
         Returns:
             A Value.
 
         Raises:
             ValueError: wrong shapes.
-            TypeError: no numbers.
+            TypeError: an argument does not hold numbers.
         """
         q = as_vector(q, "q")
         v = as_vector(v, "v", q.shape[0])
@@ -114,7 +116,7 @@ class Law(eqx.Module):
         return _compiled(law.bare(), q, v, t)
 
     def value(self, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Value:
-        """As `at`, without checks, to be traced."""
+        """As `at`, without checks, for traced code."""
         found, rows = self.unbounded(q, v, t)
         if self.lower is None:
             return found
@@ -122,11 +124,11 @@ class Law(eqx.Module):
         return found._replace(u=u, force=force_of(rows, u))
 
     def replace(self, **values) -> Self:
-        """The same law of a system with other values of these parameters."""
+        """The same law with other values of these parameters."""
         return self.with_parameters(self.plant.replace(**values).parameters)
 
     def saturated(self, lower, upper) -> Self:
-        """The law inside bounds.
+        """The law clipped to bounds.
 
         Args:
             lower: a number, or (r,).
@@ -137,7 +139,7 @@ class Law(eqx.Module):
 
         Raises:
             ValueError: a bound is not finite, or lower is above upper.
-            TypeError: a bound is no number.
+            TypeError: a bound is not a number.
         """
         low, high = (jnp.asarray(as_numbers(x, name)) for x, name in ((lower, "lower"), (upper, "upper")))
         if low.ndim > 1 or high.ndim > 1 or not bool(jnp.all(low <= high)):
@@ -147,9 +149,9 @@ class Law(eqx.Module):
 
     @property
     def closed(self) -> System:
-        """The plant under the law at every instant: a System without the constraints that the law realises.
+        """The plant with the law acting at every instant: a System without the constraints that the law enforces.
 
-        Its forces are those of the plant and Rᵀu, discretized with them; its parameters are those of the law, too.
+        Its forces are those of the plant plus Rᵀu, discretized together; its parameters include those of the law.
         """
         plant, own = self.plant, self.bare()
 
@@ -164,9 +166,10 @@ class Law(eqx.Module):
         )  # fmt: skip
 
     def sampled(self, every: int = 1) -> SampledFeedback:
-        """The law for `simulate(feedback=…)`, sampled every so many steps and held in between: order 1 in that time.
+        """The law for `simulate(feedback=…)`, sampled every `every` steps and held in between: accurate to order 1 in
+        the sampling time.
 
-        It keeps its own parameters, whatever those of the plant are.
+        It keeps its own parameters; those of the plant may differ.
 
         Args:
             every: number of steps between two samples.
@@ -175,8 +178,8 @@ class Law(eqx.Module):
             A SampledFeedback, which runs on both back-ends.
 
         Raises:
-            ValueError: every is below 1.
-            TypeError: every is no whole number.
+            ValueError: every is less than 1.
+            TypeError: every is not a whole number.
         """
         own = self.bare()
 
@@ -186,11 +189,11 @@ class Law(eqx.Module):
         return SampledFeedback(law, every=every, timed=not self.plant.time_dependent)
 
     def control(self, t: float, q: np.ndarray, v: np.ndarray, ahead: float) -> np.ndarray:
-        """As `closed_loop` asks: u of the state at t, with the time of the law that much later."""
+        """Called by `closed_loop`: u of the state at t, evaluated at the time t + ahead."""
         return np.asarray(_compiled(self.bare(), jnp.asarray(q), jnp.asarray(v), jnp.asarray(t + ahead)).u)
 
     def push(self, t: float, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """As `closed_loop` asks: the generalised force (n,) that controls u are at a state."""
+        """Called by `closed_loop`: the generalised force (n,) of the controls u at a state."""
         return np.asarray(_pushed(self.bare(), jnp.asarray(q), jnp.asarray(v), jnp.asarray(t), jnp.asarray(u)))
 
 

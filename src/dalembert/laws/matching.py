@@ -27,12 +27,12 @@ class Matching(eqx.Module):
     """φ₀ on {g = 0}, where dV/dt + F = φ₀ + g·u: what `matching` returns.
 
     Attributes:
-        residual: the largest |φ₀| of all samples, relative to the sum of the sizes of its terms.
-        q: (n,) where that is.
-        v: (n,) the same.
-        phi: φ₀ there.
+        residual: the largest |φ₀| over all samples, relative to the sum of the absolute values of its terms.
+        q: (n,) positions of that sample.
+        v: (n,) velocities of that sample.
+        phi: φ₀ at that sample.
         points: (B, 2n) all samples, (q, v) with g(q, v) = 0.
-        residuals: (B,) theirs.
+        residuals: (B,) the residuals of all samples.
 
     Example:
         >>> free = da.System(lambda q, v: 0.5 * v @ v)
@@ -52,7 +52,7 @@ class Matching(eqx.Module):
 
     @property
     def holds(self) -> bool:
-        """Whether φ₀ vanishes with g in the region, up to rounding: the law is then smooth through g = 0."""
+        """Whether φ₀ vanishes where g does, up to rounding: the law is then smooth through g = 0."""
         return self.residual <= HOLDS
 
 
@@ -76,24 +76,25 @@ def matching(
 
     Args:
         system: the plant, a System without constraints and explicit time; it may have forces.
-        V: `V(q, v)`, with the parameters of the system if it has some.
+        V: `V(q, v)`, with the trailing p of the system if it has parameters.
         F: `F(q, v)`, likewise.
         actuated: the index of the actuated coordinate, several indices, or `actuated(q)` that returns B (n, r).
-        at: (n,) the centre of the region; velocities are around 0.
-        reach: (n,) half of the lengths of the region in q.
-        speeds: (n,) the same in v, from where samples are brought to g = 0.
-        samples: their number.
-        seed: of their random choice.
+        at: (n,) the centre of the region in q; in v it is 0.
+        reach: (n,) half-widths of the region in q.
+        speeds: (n,) half-widths in v, from which the samples are moved to g = 0.
+        samples: number of samples.
+        seed: of the random samples.
 
     Returns:
-        The residual and the worst point, a Matching.
+        A Matching, with the residual and the worst point.
 
     Raises:
-        ValueError: wrong shapes; a system with constraints; V or F are not finite in the region; no sample with g = 0
-            was found.
+        ValueError: an argument has the wrong shape, the system has constraints, V or F is not finite in the region, or
+            no sample with g = 0 was found.
         TypeError: an argument is of the wrong type.
 
-    Source: Borda, Fernández, Grillo, Section 4.2: V satisfies a partial differential equation that depends on the actuators.
+    Source: Borda, Fernández, Grillo, Section 4.2, where V satisfies a partial differential equation that depends on the
+    actuators.
 
     Example:
         >>> V = lambda q, v: 0.5 * v @ v + 0.5 * q @ q
@@ -117,7 +118,7 @@ def matching(
         _check_finite(problem, V, F, *(y[~finite] for y in starts))
     good = (wrong <= HOLDS) & finite
     if not good.any():
-        raise ValueError("V: no sample could be brought to g = BᵀM⁻¹V_v = 0")
+        raise ValueError("V: no sample could be moved to g = BᵀM⁻¹V_v = 0; give another region")
     q, v, phi, size = q[good], v[good], phi[good], size[good]
     residuals = np.abs(phi) / np.where(size > 0.0, size, 1.0)
     worst = int(residuals.argmax())

@@ -74,7 +74,10 @@ def check_simple(plant: System, points: Float[np.ndarray, "samples n"]) -> None:
         )
     least = np.linalg.eigvalsh(masses)[:, 0]
     if least.min() <= 0.0:
-        raise ValueError(f"lagrangian: the mass matrix is not positive definite at q = {points[least.argmin()]}")
+        raise ValueError(
+            f"lagrangian: the mass matrix is not positive definite at q = {points[least.argmin()]}; correct it, or give a "
+            "smaller reach"
+        )
 
 
 @seldom

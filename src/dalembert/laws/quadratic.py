@@ -56,7 +56,7 @@ def units(lin: Linear) -> _Units:
     b = lower.T @ lin.b
     size = np.linalg.norm(b)
     if not size > 0.0 or np.linalg.matrix_rank(back.T @ lin.B) < n - 1:
-        raise ValueError("actuated: the columns of B depend on each other at the equilibrium")
+        raise ValueError("actuated: the columns of B depend on each other at the equilibrium; leave one actuator out")
     b, stiffness = b / size, back.T @ lin.K @ back
     beta = b @ stiffness
     beside = beta - (beta @ b) * b

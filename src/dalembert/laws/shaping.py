@@ -45,16 +45,17 @@ class Line(NamedTuple):
 
 @final
 class Shaped(eqx.Module):
-    """The numbers that choose one solution of the matching conditions: w̄, P, the stiffness across w̄, damping.
+    """The numbers that select one solution of the matching conditions: w̄, P, the stiffness transverse to w̄, the
+    damping.
 
     Attributes:
         at: (n,) the equilibrium q*.
         direction: (n,) w̄, with w̄ᵀMb > 0 and ∂_w̄(b·U_q) > 0 there.
-        level: (n,) ℓ with ℓ·w̄ = 1; on ℓ·(q - q*) = 0 the integrals along w̄ begin.
+        level: (n,) ℓ with ℓ·w̄ = 1; the integrals along w̄ begin on ℓ·(q - q*) = 0.
         P: (n, n) ≥ 0, P w̄ = 0.
-        stiffness: (n, n) ≥ 0, K w̄ = 0: Û is ½ (q - q*)ᵀK(q - q*) across w̄.
-        damping: (r, r) D > 0, F = gᵀDg.
-        nodes: of Gauss's rule along w̄.
+        stiffness: (n, n) K ≥ 0, K w̄ = 0: transverse to w̄, Û is ½ (q - q*)ᵀK(q - q*).
+        damping: (r, r) D > 0, with F = gᵀDg.
+        nodes: number of Gauss points along w̄.
 
     Example:
         >>> bool(design.shaped.damping[0, 0] > 0.0), design.shaped.nodes
@@ -170,16 +171,18 @@ def law_at(parts: Parts, damping: Float[Array, "r r"], v: Float[Array, "n"]) -> 
 
 @final
 class EnergyShaping(Law):
-    """V, F and the law u of energy shaping: what `energy_shaping` returns; a law as that of `control_law` is.
+    """V, F and the control law u of energy shaping: what `energy_shaping` returns. It is used as a law of `control_law`
+    is.
 
     Attributes:
-        problem: plant and B(q).
-        shaped: the numbers that were chosen.
-        poles: (2n,) of the closed loop, linearised at the equilibrium.
-        cost: of its linearisation from random states, relative to that of the linear-quadratic regulator with Q and R.
-        region: the sublevel set of V inside which everything was found to hold, a Region.
-        lower: bounds of u, None where there are none.
-        upper: the same from above.
+        problem: the plant with B(q).
+        shaped: the numbers that define V, F and u.
+        poles: (2n,) poles of the closed loop, linearised at the equilibrium.
+        cost: mean cost of the linearised loop from random states, divided by that of the linear-quadratic regulator
+            with Q and R.
+        region: a Region, the sublevel set of V inside which all conditions were found to hold.
+        lower: lower bounds of u; None if there are none.
+        upper: upper bounds of u; None if there are none.
 
     Example:
         >>> bool(np.all(design.poles.real < 0.0)), design(design.shaped.at, jnp.zeros(2)).shape
@@ -201,11 +204,12 @@ class EnergyShaping(Law):
 
     @property
     def constrained(self) -> System:
-        """The plant with Lyapunov(V, F): its multiplier is the law. For one actuator."""
+        """The plant with the constraint Lyapunov(V, F), whose multiplier is the law. For one actuator only."""
         plant, actuated = self.plant, self.problem.actuated
         if self.shaped.damping.shape != (1, 1):
             raise ValueError(
-                f"constrained: a Lyapunov constraint has one actuator, this plant {self.shaped.damping.shape[0]}"
+                f"constrained: a Lyapunov constraint has one actuator, this plant {self.shaped.damping.shape[0]}; use "
+                "the law itself"
             )
         along_q = actuated[0] if isinstance(actuated, tuple) else lambda *x: jnp.reshape(actuated(*x), -1)
         law = Lyapunov(self.V, self.F, along_q)
@@ -217,19 +221,20 @@ class EnergyShaping(Law):
         return lambda q, v, p=None: self._energy(q, v, p)
 
     def inside(self, q, v) -> Bool[Array, ""]:
-        """Whether a state is in the region: in the reach, V below the level and m > 0, and both on the straight way there.
+        """Whether a state is in the region: within the reach, with V below the level and M̂ positive definite, at the
+        state and on the straight line from the equilibrium to it.
 
-        V may be low elsewhere as well, beyond a ridge, where nothing leads back to the equilibrium.
+        The line matters: beyond a ridge V may be low again, but the motion does not return to the equilibrium.
 
         Args:
             q: (n,).
             v: (n,).
 
         Returns:
-            A truth value, for jit and vmap too.
+            A boolean; under jit and vmap too.
 
         Raises:
-            ValueError: q or v has not one number for each coordinate.
+            ValueError: q or v does not have one number for each coordinate.
         """
         n = len(self.shaped.at)
         q, v = as_vector(q, "q", n), as_vector(v, "v", n)
@@ -257,7 +262,7 @@ class EnergyShaping(Law):
         return self.problem if p is None else with_plant_parameters(self.problem, p)
 
     def with_parameters(self, p: Any) -> EnergyShaping:
-        """The law of the same numbers for a plant with other parameters; poles and region stay what they were."""
+        """The law with the same numbers for a plant with other parameters; poles and region are not computed again."""
         return dataclasses.replace(self, problem=with_plant_parameters(self.problem, p))
 
     def bare(self) -> EnergyShaping:

@@ -11,15 +11,15 @@ from dalembert.algebra import numerical_rank
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """rank A_i = wanted at every window i: a rank that must be full.
+    """rank A_i = wanted at every window i: a matrix that must have full rank.
 
-    A smallest value near zero is a warning before the rank drops: steps are large there.
+    A smallest singular value near zero is a warning that the rank is about to drop.
 
     Attributes:
         name: what the matrix is.
         wanted: the rank that is needed.
         ranks: (K,) rank of each matrix.
-        smallest: (K,) its wanted-th singular value, rows of unit length.
+        smallest: (K,) the wanted-th singular value of each, with rows of unit length.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Condition:
 
     @property
     def holds(self) -> bool:
-        """True where the rank is full at every window."""
+        """Whether the rank is full at every window."""
         return bool(np.all(self.ranks >= self.wanted))
 
     @property

@@ -30,15 +30,15 @@ class Consistency(Described):
     """|q(t0+ε) - q₁| = O(ε^(r+1)), |v(t0+ε) - v₁| = O(ε^(l+1)), |λ(t0+ε) - λ₁| = O(ε^(s+1)): errors after one step from
     exact data.
 
-    The local exponents are the slopes: r + 1 for q, l + 1 for v. The first two of the multipliers are None for a map without
-    multipliers, all three without constraints.
+    The slopes are the local exponents, r + 1 for q and l + 1 for v. `multipliers` and `multipliers_own_time` are None
+    for a map without multipliers; without constraints `multipliers_recomputed` is None too.
 
     Attributes:
         q: Convergence of positions.
         v: Convergence of velocities.
-        multipliers: the scheme's λ against λ(t0 + ε), as the definition of (p, s) has it.
-        multipliers_own_time: the scheme's λ against that at its own time, `path.t_multipliers`.
-        multipliers_recomputed: λ of the explicit formula at the new (q, v) against λ(t0 + ε).
+        multipliers: the scheme's λ compared with λ(t0 + ε), as in the definition of (p, s).
+        multipliers_own_time: the scheme's λ compared with the exact λ at its own time, `path.t_multipliers`.
+        multipliers_recomputed: λ of the explicit formula at the new (q, v), compared with λ(t0 + ε).
         residual: (K,) largest |φ| after the step.
     """
 
@@ -55,12 +55,13 @@ class Consistency(Described):
 
     @property
     def p(self) -> float:
-        """min(r, l): the least local exponent of q and v, minus 1; one whose errors are all below the floor is left out."""
+        """min(r, l): the smaller local exponent of q and v, minus 1; an exponent whose errors are all below the floor
+        is left out."""
         return float(np.fmin(self.q.slope, self.v.slope)) - 1.0
 
     @property
     def s(self) -> float:
-        """The local exponent of λ at the end of the step, minus 1; nan without multipliers of a scheme."""
+        """The local exponent of λ at the end of the step, minus 1; nan if the map has no multipliers."""
         return float("nan") if self.multipliers is None else self.multipliers.slope - 1.0
 
     @property
@@ -79,7 +80,7 @@ class Consistency(Described):
         return self.describe()
 
     def describe(self) -> str:
-        """For a person: (p, s), whether D is kept, and the local exponents."""
+        """In words: (p, s), whether a step stays on D, and the local exponents."""
         where = "stays on D" if self.stays else f"leaves D: |φ| up to {np.nanmax(self.residual):.2e} after one step"
         lines = [f"(p, s) = ({self.p:.2f}, {self.s:.2f}); {where}"]
         for name, c in self.quantities.items():
@@ -102,29 +103,30 @@ def consistency(
 ) -> Consistency:
     """|q(t0+ε) - q₁| = O(ε^(r+1)), |v(t0+ε) - v₁| = O(ε^(l+1)), |λ(t0+ε) - λ₁| = O(ε^(s+1)), p = min(r, l), and v₁ ∈ D.
 
-    The exact solution is the reduced flow in D-adapted coordinates, λ(t) that of the explicit formula along it. `order`
-    measures global errors. A map that leaves D is measured too.
+    The exact solution is the reduced flow in D-adapted coordinates, with λ(t) from the explicit formula along it.
+    `order` measures global errors instead. A map that leaves D can be measured too.
 
     Args:
         system: a System with constraints of order 1.
-        q0: (n,) position of a point of D, or (B, n) for several; errors are the largest over them, Euclidean each.
+        q0: (n,) position of a point of D, or (B, n) for several; errors are Euclidean norms, the largest over the
+            points.
         v0: (n,) or (B, n) velocities.
         h: (K,) decreasing steps ε.
         scheme: as for `perturbation`.
         step: as for `perturbation`.
-        t0: the time.
+        t0: the time of (q0, v0).
         dependent: as for `perturbation`.
         tolerance: as for `perturbation`.
 
     Returns:
-        A Consistency, which prints as (p, s), whether D is kept, and the local exponents.
+        A Consistency, which prints (p, s), whether a step stays on D, and the local exponents.
 
     Raises:
-        ValueError: as `perturbation`; h is not decreasing.
+        ValueError: as `perturbation`; or h is not decreasing.
         TypeError: as `perturbation`.
 
-    Source: Jiménez, Scheurle, Definition 4.2 and Remark 4.3. Since a scheme's λ may belong to the middle of a step, it is
-    measured at its own time as well: the definition's s is then 0 although that λ is of higher order.
+    Source: Jiménez, Scheurle, Definition 4.2 and Remark 4.3. A scheme's λ may belong to the middle of a step, and s as
+    defined is then 0 although λ has higher order at its own time; so it is measured there as well.
 
     Example:
         >>> found = da.measure.consistency(pendulum, [1.0], [0.0], h=[0.2, 0.1])

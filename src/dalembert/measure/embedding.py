@@ -30,20 +30,20 @@ STEEPEST = np.pi / 2  # of the cut-off function: an error of the flow enters the
 
 @dataclasses.dataclass(frozen=True)
 class Embedding(Described):
-    """sup |ε^p g| over the phases τ and the starting points, for each step, and what it says about the order p.
+    """sup |ε^p g| over the phases τ and the starting points, for each step, and the order p that follows.
 
     Norms are Euclidean in ξ = (q, v^a).
 
     Attributes:
-        order: p, declared, or the whole number nearest to the fitted exponent.
+        order: p, as given, or the whole number nearest to the fitted exponent.
         declared: whether p was given.
-        size: the sup for each h, with the floor of what the flow's own errors make of it.
+        size: a Convergence: the sup for each h, with the floor that is due to the errors of the flow.
         tau: (T,) phases.
         profile: (K, T), the sup over the starting points at each phase.
         limit: (K,) (π/2)|Φ - F|/ε^(p+1), which sup |g| approaches as ε → 0.
         residual: (K,) largest |φ| after one step.
         dependent: the coordinates α that ξ leaves out.
-        perturbation: of which this is the size.
+        perturbation: the Perturbation that was measured.
     """
 
     order: int
@@ -62,22 +62,23 @@ class Embedding(Described):
 
     @property
     def sup_g(self) -> Float[np.ndarray, "K"]:
-        """sup |g| = sup |∂_tG - f(G)| / ε^p: bounded as ε → 0 if the order is p or more, with a limit above 0 if it is p."""
+        """sup |g| = sup |∂_tG - f(G)| / ε^p: bounded as ε → 0 if the order is p or more; the limit is positive if it is
+        exactly p."""
         return self.size.error / self.h**self.order
 
     @property
     def exponent(self) -> float:
-        """The fitted exponent of the perturbation in ε; nan where it is below the floor."""
+        """The fitted exponent of ε; nan if the perturbation is below the floor."""
         return self.size.slope
 
     @property
     def agrees(self) -> bool:
-        """The map has the order p: the exponent is p within 0.1."""
+        """Whether the map has order p: the exponent is within 0.1 of p."""
         return bool(abs(self.exponent - self.order) <= WITHIN)
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """The result in words."""
         if np.isnan(self.exponent):
             return "no order to be seen: fewer than two steps with a perturbation above the floor; take larger steps"
         found = f"sup|∂_tG - f(G)| ~ ε^{self.exponent:.3f}"
@@ -94,7 +95,7 @@ class Embedding(Described):
         return self.describe()
 
     def describe(self) -> str:
-        """A table for a person."""
+        """The result as a table."""
         lines = [self.verdict]
         for h, error, floor, g, use in zip(self.h, self.size.error, self.size.floor, self.sup_g, self.size.use, strict=True):
             lines.append(f"  ε = {h:<10.6g} sup|ε^p g| {error:<11.5e} floor {floor:<8.1e} sup|g| {g:<10.5g} {use}")
@@ -115,35 +116,35 @@ def embedding(
     phases: int = 20,
     tolerance: float = 1e-13,
 ) -> Embedding:
-    """sup |∂_tG - f(G)| = ε^p sup |g(ε, τ, z)| over τ and the points, for each ε = h, and the exponent fitted to it.
+    """sup |∂_tG - f(G)| = ε^p sup |g(ε, τ, z)| over τ and the points, for each ε = h, with the fitted exponent of ε.
 
-    A step that fails leaves its h out of the fit. Floor: the two flows in G are a few steps each, with local errors up to
-    tolerance (1 + |z|); 4 of these are assumed. They enter with the slope of the cut-off, (π/2)/ε. Below it no order is
-    fitted.
+    If a step fails, its h is left out of the fit. The floor is an estimate of the error of the two flows in G: each
+    takes a few integrator steps with local errors up to tolerance (1 + |z|), of which 4 are assumed, times the slope of
+    the cut-off, (π/2)/ε. Values below the floor are not fitted.
 
     Args:
         system: a System with constraints of order 1.
         q0: (n,) position in D, or (B, n) of several starting points.
         v0: (n,) velocity, or (B, n).
         h: (K,) decreasing steps ε.
-        order: the p that the map is said to have.
+        order: p, the order that the map should have; None takes the fitted exponent, rounded.
         scheme: as for `perturbation`.
         step: as for `perturbation`.
-        t0: the time.
+        t0: the time of (q0, v0).
         dependent: as for `perturbation`.
-        phases: τ = k/phases; even, so that τ = ½ is among them, where the cut-off is steepest.
+        phases: number of phases τ = k/phases; even, so that τ = ½, where the cut-off is steepest, is one of them.
         tolerance: as for `perturbation`.
 
     Returns:
         An Embedding, which prints as a table.
 
     Raises:
-        ValueError: as `perturbation`; h, phases, order.
+        ValueError: as `perturbation`; or h, phases or order has the wrong value.
         TypeError: as `perturbation`.
         InconsistentDataError: a step leaves D.
 
-    Source: Jiménez, Scheurle, Proposition 4.1, Corollary 4.1. What is measured is the bound on g: that the perturbed flow
-    gives Φ back is an identity.
+    Source: Jiménez, Scheurle, Proposition 4.1, Corollary 4.1. The bound on g is measured; that the perturbed flow
+    reproduces Φ is an identity.
 
     Example:
         >>> found = da.measure.embedding(pendulum, [1.0], [0.0], h=[0.2, 0.1], order=2, phases=2)

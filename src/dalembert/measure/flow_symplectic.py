@@ -40,20 +40,21 @@ def flow_symplectic_defect(
     tolerance: float = 1e-11,
     max_steps: int = 100_000,
 ) -> SymplecticDefect:
-    """(Fᵗ)*Ω_L - Ω_L = dν, ν(δq,δv) = -∫₀ᵗ (f + Rᵀλ)·δq(s) ds, Ω_L = -d(L_v·dq), of the continuous flow over the time t.
+    """(Fᵗ)*Ω_L - Ω_L = dν, ν(δq,δv) = -∫₀ᵗ (f + Rᵀλ)·δq(s) ds, Ω_L = -d(L_v·dq), for the continuous flow over the time
+    t.
 
-    The flow is that of (a, λ) of the index-reduced equations; with constraints of order 0 or 1 the variations are those
-    tangent to them. One integration (Dormand-Prince 8(7), local `tolerance`) carries the derivative M = ∂Fᵗ/∂(q,v), the
-    integrals of (f + Rᵀλ)·δq and of its exterior derivative d(f + Rᵀλ) ∧ dq.
+    The flow is that of the index-reduced equations for (a, λ); with constraints of order 0 or 1 the variations are
+    those tangent to the constraints. One integration (Dormand-Prince 8(7), local `tolerance`) carries the derivative M
+    = ∂Fᵗ/∂(q,v), the integrals of (f + Rᵀλ)·δq and of its exterior derivative d(f + Rᵀλ) ∧ dq.
 
     Args:
         system: a System.
         q0: (n,) consistent positions.
         v0: (n,) consistent velocities.
-        t: the time over which the flow goes.
-        t0: where it begins.
-        tolerance: relative and absolute, local.
-        max_steps: of the integrator, at most.
+        t: duration of the flow.
+        t0: initial time.
+        tolerance: relative and absolute tolerance on the local error.
+        max_steps: the largest number of steps of the integrator.
 
     Returns:
         A SymplecticDefect.
@@ -63,8 +64,8 @@ def flow_symplectic_defect(
         TypeError: as `reference`.
         RuntimeError: the integration fails.
 
-    Source: Borda, Fernández, Grillo, Theorem 2.4, with D_EL L = L_q - d/dt L_v replaced by the force -(f + Rᵀλ) that equals
-    it on trajectories: with D_EL L itself the theorem would hold along any second order equation.
+    Source: Borda, Fernández, Grillo, Theorem 2.4, with D_EL L = L_q - d/dt L_v replaced by the force -(f + Rᵀλ), to
+    which it is equal on trajectories. With D_EL L itself the theorem would hold for any second order equation.
 
     Example:
         >>> bool(da.measure.flow_symplectic_defect(pendulum, [1.0], [0.0], 0.5).size < 1e-8)

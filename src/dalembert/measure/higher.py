@@ -55,25 +55,25 @@ def poincare_cartan(
     t0: Any = 0.0,
     scheme: Scheme | WindowMap | None = None,
 ) -> PoincareCartan:
-    """d(L̃_d⁰ + … + L̃_d^{k-1}) = Θ⁺ - Θ⁻ + Σ Φ_d dλ at 2k nodes, h apart from t0 on.
+    """d(L̃_d⁰ + … + L̃_d^{k-1}) = Θ⁺ - Θ⁻ + Σ Φ_d dλ at 2k nodes at the times t0, t0 + h, …
 
     Args:
         problem: a VariationalProblem of order k.
         nodes: (2k, n).
-        multipliers: (r, m), those of the r windows of the constraints, of order r, that have nodes on both sides of the
-            middle, for r = k of all windows; scaled to λ(t).
-        h: step.
+        multipliers: (r, m), for constraints of order r: the multipliers of the r windows that have nodes on both sides
+            of the middle (for r = k all windows), scaled so that they tend to λ(t).
+        h: time step.
         t0: time of the first node.
-        scheme: as given to simulate.
+        scheme: as it was given to simulate.
 
     Returns:
         A PoincareCartan, in units of momentum.
 
     Raises:
-        ValueError: shapes; the message names the argument.
-        TypeError: types.
+        ValueError: an argument has the wrong shape; the message names it.
+        TypeError: an argument is of the wrong type.
 
-    Source: Colombo, Martín de Diego, Zuccalli, Theorem 3.1 and eq. (3.6), with weighted constraints, see `window_action`.
+    Source: Colombo, Martín de Diego, Zuccalli, Theorem 3.1 and eq. (3.6), with weighted constraints.
 
     Example:
         >>> straight = [[0.0], [0.1], [0.2], [0.3]]
@@ -98,22 +98,22 @@ def euler_lagrange_operator(
 ) -> Float[Array, "n"]:
     """EL̃_d = Σ_j D_j L̃_d at the middle one of 2k+1 nodes; over h it tends to Σ_j (-d/dt)ʲ ∂L̃/∂q⁽ʲ⁾. Zero on trajectories.
 
-    Holonomic constraint forces are not contained: it is then -h ∂φᵀμ.
+    Holonomic constraint forces are not included: with holonomic constraints it is -h ∂φᵀμ on trajectories.
 
     Args:
         problem: a VariationalProblem of order k.
         nodes: (2k+1, n).
-        multipliers: (r+1, m), of the windows that contain the middle node.
-        h: step.
+        multipliers: (r+1, m), those of the windows that contain the middle node.
+        h: time step.
         t0: time of the first node.
-        scheme: as given to simulate.
+        scheme: as it was given to simulate.
 
     Returns:
         The left side (n,).
 
     Raises:
-        ValueError: shapes; the message names the argument.
-        TypeError: types.
+        ValueError: an argument has the wrong shape; the message names it.
+        TypeError: an argument is of the wrong type.
 
     Source: Colombo, Martín de Diego, Zuccalli, Theorem 3.1.
 

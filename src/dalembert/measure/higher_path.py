@@ -136,12 +136,12 @@ def _energies(problem: VariationalProblem, scheme: WindowMap, data: PathData):
 
 @dataclasses.dataclass(frozen=True)
 class FlowRegularity:
-    """rank [[D₁D_{k+1}L̃_d, D₁Φᵀ], [D_{k+1}Φ, 0]]: the matrix of the flow Υ_d at runs of 2k+1 nodes.
+    """rank [[D₁D_{k+1}L̃_d, D₁Φᵀ], [D_{k+1}Φ, 0]]: the matrix that the flow Υ_d inverts, at runs of 2k+1 nodes.
 
     Attributes:
         t: (K,) times of their middle nodes.
-        matrix: its rank and smallest singular values.
-        residual: (K,) largest left side of the equations there.
+        matrix: a Condition, with its rank and smallest singular values.
+        residual: (K,) largest residual of the equations there.
     """
 
     t: np.ndarray
@@ -150,7 +150,7 @@ class FlowRegularity:
 
     @property
     def regular(self) -> bool:
-        """Υ_d exists and is a local diffeomorphism at every run of nodes."""
+        """Whether Υ_d exists and is a local diffeomorphism at every run of nodes."""
         return self.matrix.holds
 
     def describe(self) -> str:
@@ -159,7 +159,7 @@ class FlowRegularity:
             f"{'regular' if self.regular else 'not regular'} at {self.t.shape[0]} windows: {c.name} has rank "
             f"{int(c.ranks.min())} of "
             f"{c.wanted}, smallest singular value {c.smallest.min():.3g} at t = {self.t[c.worst]:g}\n"
-            f"  largest left side of the node equations: {self.residual.max():.2e}"
+            f"  largest residual of the node equations: {self.residual.max():.2e}"
         )
 
 

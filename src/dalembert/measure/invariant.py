@@ -10,7 +10,7 @@ from dalembert.notebook import Described
 
 
 class Invariant(Described, eqx.Module):
-    """A scalar along a path, and whether it stays.
+    """A scalar along a path, and whether it is conserved.
 
     Attributes:
         t: (K,) times.
@@ -32,7 +32,7 @@ class Invariant(Described, eqx.Module):
 
     @property
     def slope(self) -> Float[Array, ""]:
-        """Slope of the least squares line, per unit of time: near zero where the value oscillates without drifting."""
+        """Slope of the least-squares line, per unit of time: near zero if the value oscillates without drifting."""
         s = self.t - jnp.mean(self.t)
         return (s @ (self.values - jnp.mean(self.values))) / jnp.maximum(s @ s, jnp.finfo(float).tiny)
 

@@ -27,22 +27,22 @@ from dalembert.tracing import seldom
 
 
 def energy(system: System | VariationalProblem, path: Path, *, scheme: WindowMap | None = None) -> Invariant:
-    """E = v·L_v - L at the path's own velocities and their times.
+    """E = v·L_v - L at the velocities of the path and their times.
 
-    Where the velocities lie half way between nodes (form "nodes") the position is the mid-point, q_k - (h/2) v. Thinned
-    paths are allowed: every value needs one saved state. Works under jit and vmap. A symmetric step lets E oscillate with an
-    amplitude of the order of the scheme; a slope is a drift.
+    If the velocities lie half way between nodes (form "nodes"), the position is the mid-point, q_k - (h/2) v. Paths
+    with save_every > 1 are allowed: each value needs one saved state only. Works under jit and vmap. With a symmetric
+    step E oscillates, with an amplitude of the order of the scheme; a slope other than zero is a drift.
 
     Args:
-        system: a System; of a VariationalProblem it is the discrete energy, see `higher_energy`.
+        system: a System, or a VariationalProblem, whose discrete energy is measured.
         path: its Path.
-        scheme: of a VariationalProblem, as given to simulate.
+        scheme: for a VariationalProblem, as it was given to simulate.
 
     Returns:
         An Invariant.
 
     Raises:
-        TypeError: a DiscreteSystem, which has no energy.
+        TypeError: system is a DiscreteSystem, which has no energy.
 
     Example:
         >>> bool(da.measure.energy(pendulum, path).range < 1e-3)
@@ -63,23 +63,23 @@ def momentum(
 ) -> Invariant:
     """J = p·ξ_Q(q), the momentum map of a one-parameter group of symmetries with infinitesimal generator ξ_Q.
 
-    p = D₂L_d(q_{k-1},q_k) at the nodes q_k of the forms "nodes" and "drift_kick_drift" (half a step after the state) and of
-    a DiscreteSystem; p = L_v(q,v) in the form "kick_drift_kick". These are the momenta that the scheme keeps exactly, where
-    L_d is invariant and the constraint forces do no work on ξ_Q, R ξ_Q = 0: then the range is round-off. A composed scheme
-    keeps that of every stage, and L_v(q,v), which is given, up to its order. Of a VariationalProblem it is J_d(ξ) = Θ⁺·ξ_Q,
-    see `higher_momentum`. Thinned paths are allowed.
+    p = D₂L_d(q_{k-1},q_k) at the nodes q_k of the forms "nodes" and "drift_kick_drift" (half a step after the state)
+    and of a DiscreteSystem; p = L_v(q,v) in the form "kick_drift_kick". The scheme conserves these momenta exactly if
+    L_d is invariant and the constraint forces do no work along ξ_Q, R ξ_Q = 0: the range is then round-off. A composed
+    scheme conserves the momentum of every stage; the L_v(q,v) that is returned is conserved up to the order of the
+    scheme. For a VariationalProblem it is J_d(ξ) = Θ⁺·ξ_Q. Paths with save_every > 1 are allowed.
 
     Args:
         system: a System, a DiscreteSystem or a VariationalProblem.
         path: its Path.
         generator: `generator(q[, t][, p])`, ξ_Q, (n,).
-        scheme: as given to simulate.
+        scheme: as it was given to simulate.
 
     Returns:
-        An Invariant, in units of action over that of the parameter.
+        An Invariant, in units of action divided by the unit of the group parameter.
 
     Raises:
-        ValueError: the scheme is not the path's, or the generator's shape is not (n,).
+        ValueError: the path was made with another scheme, or the generator does not return shape (n,).
         TypeError: an argument is of the wrong type.
 
     Source: discrete Noether theorem, Marsden, West, Discrete mechanics and variational integrators, Theorem 1.3.3.
@@ -132,10 +132,10 @@ def _momenta(system: Any, view: NodeView | None, generator: Callable, states, h)
 
 @dataclasses.dataclass(frozen=True)
 class Residual(Described):
-    """φ = 0, one constraint along a path: its left side, zero where it holds.
+    """φ = 0 for one constraint along a path: the value of φ, zero where the constraint holds.
 
     Attributes:
-        name: which constraint.
+        name: the constraint.
         t: (K,) times.
         values: (K, m).
     """
@@ -150,42 +150,43 @@ class Residual(Described):
 
     @property
     def worst(self) -> float:
-        """The time of the largest value."""
+        """The time of the largest |φ|."""
         return float(self.t[np.argmax(np.max(np.abs(self.values), axis=1))])
 
     def describe(self) -> str:
-        """Where it is largest, for a person."""
+        """The largest |φ| and its time, in one line."""
         return f"{self.name}: at most {self.largest:.2g}, at t = {self.worst:g}"
 
 
 def constraint_residual(
     system: System | DiscreteSystem, path: Path, *, scheme: Scheme | None = None
 ) -> tuple[Residual, ...]:
-    """φ along the path, exactly where the scheme promises φ = 0; one entry for each constraint.
+    """φ along the path, evaluated exactly where the scheme enforces φ = 0; one entry for each constraint.
 
-    Order 2: by the kinematic map around each inner node of the forms "nodes" and "drift_kick_drift" (times of the
-    multipliers), half way along each step in "kick_drift_kick". Order 1: at the distribution map of each pair of nodes,
-    which are the states of "drift_kick_drift" as long as `state` and `distribution` are the same map; at the states of
-    "kick_drift_kick". Order 0: at the nodes, with a second entry for dφ/dt at the states of "kick_drift_kick".
-    DiscreteSystem: on every window.
+    Constraints of order 2: by the kinematic map around each inner node of the forms "nodes" and "drift_kick_drift" (at
+    the times of the multipliers), half way along each step in "kick_drift_kick". Order 1: at the distribution map of
+    each pair of nodes, which gives the states of "drift_kick_drift" if `state` and `distribution` are the same map; at
+    the states of "kick_drift_kick". Order 0: at the nodes, with a second entry for dφ/dt at the states of
+    "kick_drift_kick". For a DiscreteSystem: on every window.
 
-    A Lyapunov constraint has a second entry, λ + φ₀/u: that is what a deflated step solves (the default), and dV/dt + F is
-    then zero only as far as the step keeps V's matching equation: exactly for the action map Beta(0) with constant mass, up
-    to the order of the scheme otherwise. With branch=Nearest or Least it is the other way round.
+    A Lyapunov constraint has a second entry, λ + φ₀/u. By default a step solves λ + φ₀/u = 0, in which the factor u is
+    divided out; dV/dt + F is then zero exactly for the action map Beta(0) with constant mass, and up to the order of
+    the scheme otherwise. With branch=Nearest or Least the step solves dV/dt + F = 0, and the second entry is zero up to
+    the order.
 
-    A composed scheme keeps order 0 and 1 at its states; those of order 2 belong to its stages and have no entry. What is
-    expected is round-off, larger by 1/h for order 2; Newton's tolerance may add about its square.
+    A composed scheme satisfies constraints of order 0 and 1 at its states; those of order 2 hold at its stages and have
+    no entry. The expected value is round-off, larger by 1/h for order 2, plus about the square of Newton's tolerance.
 
     Args:
         system: a System or a DiscreteSystem.
-        path: its Path, not thinned.
-        scheme: as given to simulate.
+        path: its Path, with every state saved.
+        scheme: as it was given to simulate.
 
     Returns:
-        A tuple of Residual, in the units of φ.
+        A tuple of Residuals, in the units of φ.
 
     Raises:
-        ValueError: the path is thinned, or the scheme is not the path's.
+        ValueError: states of the path were left out, or it was made with another scheme.
         TypeError: an argument is of the wrong type.
 
     Example:

@@ -28,12 +28,12 @@ class Multipliers(NamedTuple):
 
 
 def multipliers(system: System, path: Path) -> Multipliers:
-    """λ(q, v) with  d/dt L_v - L_q = f + Rᵀλ  and the reduced constraints, at the path's states (q, v).
+    """λ(q, v) with  d/dt L_v - L_q = f + Rᵀλ  and the index-reduced constraints, at the states (q, v) of the path.
 
-    They have the order of (q, v), and the times of the velocities. `path.multipliers` are those of the discrete equations,
-    of order 2 at their own times `path.t_multipliers`, and of order 1 at the end of the step (a composed scheme has no such
-    multipliers of its own: there the two agree). Lazy forces of a sampled law are not known here. Works under jit. Where
-    velocities lie half way between nodes the position is the mid-point, as in `energy`.
+    They have the order of (q, v), and the times of the velocities. `path.multipliers` are those of the discrete
+    equations: of order 2 at their own times `path.t_multipliers`, and of order 1 as values at the end of the step. (A
+    composed scheme has no such discrete multipliers: there the two agree.) The held forces of a sampled law are not
+    included. Works under jit. If velocities lie half way between nodes, the position is the mid-point, as in `energy`.
 
     Args:
         system: a System.
@@ -43,7 +43,7 @@ def multipliers(system: System, path: Path) -> Multipliers:
         Multipliers.
 
     Raises:
-        TypeError: what is no System.
+        TypeError: system is not a System.
 
     Source: Jiménez, Scheurle, Remark 4.3, eq. (23).
 

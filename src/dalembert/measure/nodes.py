@@ -197,7 +197,7 @@ def node_view(system: System | DiscreteSystem, scheme: Scheme | WindowMap | None
     chosen = Scheme("nodes") if scheme is None else own_scheme(scheme)
     check_maps(chosen, n)
     if chosen.form == "kick_drift_kick":
-        raise ValueError("scheme: kick_drift_kick is no flow of pairs of nodes; give nodes and Scheme('nodes')")
+        raise ValueError("scheme: kick_drift_kick is not a map of pairs of nodes; give nodes and Scheme('nodes')")
     numbers = check_shapes(system, points, points, jnp.zeros(()))
     return SystemNodes(step, system, chosen, tuple((c.order, m) for c, m in zip(system.constraints, numbers, strict=True)))
 
@@ -258,7 +258,7 @@ def check_single(path: Path) -> None:
     if np.ndim(path.code):
         raise ValueError(f"path: holds a batch of shape {np.shape(path.code)}; give one lane, such as path.lane(0)")
     if path.v.shape[0] == 0:
-        raise ValueError("path: holds no state with a velocity")
+        raise ValueError("path: holds no state with a velocity; simulate at least one step")
 
 
 def check_neighbours(path: Path) -> None:

@@ -43,14 +43,15 @@ Use = Literal["fitted", "saturated", "floor", "no decrease", "run failed"]
 
 @dataclasses.dataclass(frozen=True)
 class Convergence:
-    """error ~ h^slope: errors of one quantity over the steps h, and what they say.
+    """error ~ h^slope: errors of one quantity for the steps h, and the fitted order.
 
     Attributes:
         h: (K,) steps.
-        error: (K,) largest |difference| over the times of the run, in the unit of the quantity, nan where the run failed.
-        floor: (K,) estimated size of rounding errors and of the error of the reference.
-        use: (K,), "fitted", or why the h was left out of the fit: "saturated" (error as large as half of the solution),
-            "floor" (below it), "no decrease" (finer than the h of least error), "run failed".
+        error: (K,) largest |difference| over the times of the run, in the unit of the quantity; nan if the run failed.
+        floor: (K,) estimated rounding error plus error of the reference.
+        use: (K,), "fitted", or why the h was left out of the fit: "saturated" (the error is half as large as the
+            solution, or more), "floor" (it is below the floor), "no decrease" (h is finer than the h of least error),
+            "run failed".
     """
 
     h: Float[np.ndarray, "K"]
@@ -60,19 +61,19 @@ class Convergence:
 
     @property
     def orders(self) -> Float[np.ndarray, "K-1"]:
-        """log(e_i / e_{i+1}) / log(h_i / h_{i+1}) between successive steps, all of them; nan where an error is 0 or nan."""
+        """log(e_i / e_{i+1}) / log(h_i / h_{i+1}) between all successive h; nan if an error is 0 or nan."""
         with np.errstate(divide="ignore", invalid="ignore"):
             orders = np.diff(np.log(self.error)) / np.diff(np.log(self.h))
         return np.where(np.isfinite(orders), orders, np.nan)
 
     @property
     def fitted(self) -> np.ndarray:
-        """(K,) of bool: which h are used for the slope."""
+        """(K,) booleans: which h are used for the slope."""
         return np.array([use == "fitted" for use in self.use])
 
     @property
     def slope(self) -> float:
-        """Least squares slope of log e over log h for the h in use; nan for fewer than two."""
+        """Least-squares slope of log error over log h for the h in use; nan if these are fewer than two."""
         if self.fitted.sum() < 2:
             return float("nan")
         return float(np.polyfit(np.log(self.h[self.fitted]), np.log(self.error[self.fitted]), 1)[0])
@@ -86,8 +87,8 @@ class Order(Described):
         q: Convergence of positions.
         v: Convergence of velocities.
         multipliers: Convergence of multipliers, None without constraints.
-        time: length of the runs.
-        paths: the runs, coarsest first, so that a surprising error can be looked at.
+        time: duration of the runs.
+        paths: the runs, that with the largest h first, so that a surprising error can be examined.
     """
 
     q: Convergence
@@ -110,7 +111,7 @@ class Order(Described):
         return self.describe()
 
     def describe(self) -> str:
-        """A table for a person: per quantity and h the error, the observed order, and whether the fit uses it."""
+        """A table: the error for each quantity and h, the observed order, and whether the fit uses it."""
         lines = []
         for name, c in self.quantities.items():
             lines.append(f"{name}: slope {c.slope:.3f} over {int(c.fitted.sum())} of {len(c.h)} steps")
@@ -135,25 +136,26 @@ def order(
     tolerance: float = 1e-9,
     reference_tolerance: float = 1e-13,
 ) -> Order:
-    """max_k |q_k - q(t_k)|, and so for v and λ at their own times, for each h, and the slopes of log error over log h.
+    """max_k |q_k - q(t_k)| for each h, and the slope of log error over log h; likewise for v and λ at their own times.
 
-    The multipliers are compared with those of the continuous equations at the exact (q, v). A run that fails is kept and
-    left out of the fit.
+    The multipliers are compared with those of the continuous equations at the exact (q, v). A run that fails is kept,
+    but left out of the fit.
 
     Args:
         system: a System.
         q0: (n,) positions at t0.
         v0: (n,) velocities at t0.
-        time: length of the runs, a multiple of every h.
+        time: duration of the runs, a multiple of every h.
         h: (K,) decreasing steps.
-        exact: t (K,) → (q (K, n), v (K, n)); the `reference` flow at reference_tolerance if None.
-        coordinates: names or indices of those components of q and v that count; all by default.
-        t0: time of the beginning.
+        exact: t (K,) → (q (K, n), v (K, n)), the exact solution; None: it is integrated by `reference`, with
+            reference_tolerance.
+        coordinates: names or indices of the components of q and v that are compared; all by default.
+        t0: initial time.
         scheme: as for `simulate`.
         starter: as for `simulate`.
         branch: as for `simulate`.
         tolerance: as for `simulate`.
-        reference_tolerance: of the reference, relative and absolute.
+        reference_tolerance: relative and absolute tolerance of the reference.
 
     Returns:
         An Order, which prints as a table.
@@ -259,7 +261,7 @@ def _steps(h: Sequence[float], time: float) -> list[int]:
     wrong = values[(counts < 2) | (np.abs(counts * values - time) > 1e-9 * time)]
     if wrong.size:
         found = ", ".join(f"{x:g}" for x in wrong)
-        raise ValueError(f"time: found {time:g}, which is not a multiple (2 or more) of h = {found}")
+        raise ValueError(f"time: found {time:g}, which is not a multiple (2 or more) of h = {found}; give one of every h")
     return [int(n) for n in counts]
 
 
@@ -291,5 +293,7 @@ def _evaluated(exact: Exact, times: np.ndarray, q0: np.ndarray, v0: np.ndarray) 
         raise ValueError(f"exact: returns shapes {q.shape} and {v.shape}; (q, v) of shape {shape} each are needed")
     gap = max(_largest(q[0] - q0), _largest(v[0] - v0))
     if not gap <= 1e-8 * (1 + _largest(q0) + _largest(v0)):
-        raise ValueError(f"exact: at t0 = {times[0]:g} it differs from (q0, v0) by {gap:.3g}; it is another solution")
+        raise ValueError(
+            f"exact: at t0 = {times[0]:g} it differs from (q0, v0) by {gap:.3g}; give the solution that starts there"
+        )
     return q, v

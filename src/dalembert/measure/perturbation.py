@@ -61,17 +61,17 @@ class Piece(NamedTuple):
 class Perturbation(eqx.Module):
     """G(t, ε, y) = χ₀(t/ε) F(t, y) + χ₁(t/ε) F(t - ε, Φ(ε, y)),  ε^p g = ∂_tG - f(G),  in ξ = (q, v^a) on D.
 
-    F is the exact flow of the reduced equation in the chart. The methods return ε^p g and not g: the perturbation needs no
-    p. tau is t/ε ∈ [0, 1]; the perturbation at a point repeats outside.
+    F is the exact flow of the reduced equation in the chart. The methods return ε^p g and not g, so that p need not be
+    known. tau is t/ε ∈ [0, 1]; outside, the perturbation is continued with period 1.
 
     Attributes:
         chart: coordinates on D.
         step: Φ, (h, q, v) → (q, v), a map of D to itself.
         t0: the time.
-        tolerance: of the exact flow, relative and absolute.
+        tolerance: relative and absolute tolerance of the exact flow.
 
-    Source: Jiménez, Scheurle, Proposition 4.1 and Corollary 4.1, eqs. (38-45), after Fiedler and Scheurle. What differs: a
-    system that depends on time is included, at a fixed t0: then g depends on t0 too.
+    Source: Jiménez, Scheurle, Proposition 4.1 and Corollary 4.1, eqs. (38-45), after Fiedler and Scheurle. What
+    differs: systems that depend on time are allowed, at a fixed t0; g then depends on t0 too.
     """
 
     chart: Connection
@@ -83,13 +83,13 @@ class Perturbation(eqx.Module):
 
     @compiled
     def map(self, h, xi: Adapted) -> Adapted:
-        """Φ in ξ; the part of Φ that leaves D, if there is one, is not seen here."""
+        """Φ in the coordinates ξ; a component of Φ that leaves D is not visible here."""
         q, v = self.step(h, *self.chart.point(xi, self.t0))
         return self.chart.coordinates(q, v)
 
     @compiled
     def flow(self, xi: Adapted, t, duration) -> Adapted:
-        """F, from time t0 + t, for a duration of either sign."""
+        """F from time t0 + t, over a duration of either sign."""
         return flow(self.chart, xi, self.t0 + t, duration, self.tolerance)
 
     @compiled
@@ -105,7 +105,7 @@ class Perturbation(eqx.Module):
 
     @compiled
     def start(self, h, tau, xi: Adapted) -> Adapted:
-        """The y with G(τε, ε, y) = ξ, eq. (43), by y ← F(-τε, ξ - (G - F)(τε, y)): it contracts by O(ε^(p+1)) each time."""
+        """The y with G(τε, ε, y) = ξ, eq. (43), by y ← F(-τε, ξ - (G - F)(τε, y)), which contracts by O(ε^(p+1))."""
         return self._inverted(h, tau, xi)[0]
 
     def pushed(self, h, tau, q: Vector, v: Vector) -> tuple[Vector, Vector]:
@@ -116,9 +116,9 @@ class Perturbation(eqx.Module):
         return both[: self.chart.n], both[self.chart.n :]
 
     def period(self, h, q: Vector, v: Vector) -> tuple[Vector, Vector]:
-        """The perturbed equation integrated over one period: Φ(ε, (q, v)) again, to 10 tolerance. It checks all of this.
+        """The perturbed equation over one period: Φ(ε, (q, v)) again, up to 10 times the tolerance, as a check.
 
-        By SciPy, one evaluation of the compiled field after the other; not under jit.
+        Integrated by SciPy; not available under jit.
         """
         import scipy.integrate  # loads with its first use
 
@@ -175,24 +175,26 @@ def perturbation(
     dependent=None,
     tolerance: float = 1e-13,
 ) -> Perturbation:
-    """ż = f(z) + ε^p g(ε, t/ε, z), whose time-ε map is one step of a scheme, or any Φ(ε, z) given as `step`.
+    """ż = f(z) + ε^p g(ε, t/ε, z), the equation whose time-ε flow is one step of a scheme, or of a map Φ(ε, z) given as
+    `step`.
 
     Args:
         system: a System with constraints of order 1.
-        q0: (n,) position of a point of D at which the chart must be good, or (B, n) of several.
-        v0: (n,) its velocity, or (B, n).
-        scheme: as for `simulate`, of a form that starts from (q, v); the default one if neither is given.
+        q0: (n,) position of a point of D at which the chart must be well conditioned, or (B, n) for several points.
+        v0: (n,) velocity of the point, or (B, n).
+        scheme: as for `simulate`, in a form that starts from (q, v); the default scheme if neither scheme nor step is
+            given.
         step: (h, q, v) → (q, v), written with jax.numpy, a map of D to itself.
         t0: the time.
         dependent: as for `connection`.
-        tolerance: of the exact flow F, relative and absolute.
+        tolerance: relative and absolute tolerance of the exact flow F.
 
     Returns:
         A Perturbation.
 
     Raises:
-        ValueError: as `connection` and `reduction`; scheme and step.
-        TypeError: as `connection` and `reduction`; scheme and step.
+        ValueError: as `connection` and `reduction`; or scheme and step are both given, or unsuitable.
+        TypeError: as `connection` and `reduction`; or scheme or step is of the wrong type.
 
     Source: Jiménez, Scheurle, Proposition 4.1 and Corollary 4.1.
 
@@ -242,18 +244,18 @@ def one_step_map(system: System, scheme: Scheme | None, step: Callable | None, t
         raise TypeError(f"scheme: found {type(scheme).__name__}; give a Scheme")
     if (scheme or Scheme()).form_for(system.constraints) == "nodes":
         raise ValueError(
-            "scheme: the form 'nodes' has its velocities between the nodes and is no map of (q, v); use drift_kick_drift, "
-            "the same equations from (q, v), or give the map as step="
+            "scheme: the form 'nodes' has its velocities between the nodes and is not a map of (q, v); use "
+            "drift_kick_drift, the same equations from (q, v), or give the map as step="
         )
     return SchemeMap(system, scheme, t0)
 
 
 def projected_perturbation(system: System, q: Vector, v: Vector, g_q: Vector, g_v: Vector, t=0.0) -> tuple[Vector, Array]:
-    """(ĝ_v - m⁻¹RᵀC⁻¹ s, -C⁻¹ s), s = φ_q ĝ_q + φ_v ĝ_v: what a perturbation (ĝ_q, ĝ_v) of the differential-algebraic
-    equation does to v̇ and to λ, on D.
+    """(ĝ_v - m⁻¹RᵀC⁻¹ s, -C⁻¹ s), s = φ_q ĝ_q + φ_v ĝ_v: the change of v̇ and λ on D under a perturbation (ĝ_q, ĝ_v) of
+    the differential-algebraic equation.
 
-    With (ĝ_q, ĝ_v) tangent to D, as `Perturbation.pushed` returns it, s = 0 and nothing changes; otherwise the constraint
-    forces take the normal part away.
+    With (ĝ_q, ĝ_v) tangent to D, as `Perturbation.pushed` returns it, s = 0 and nothing changes; otherwise the
+    constraint forces remove the normal component.
 
     Args:
         system: a System with constraints of order 0 and 1.
@@ -270,8 +272,8 @@ def projected_perturbation(system: System, q: Vector, v: Vector, g_q: Vector, g_
         ValueError: an argument is wrong; the message names it.
         TypeError: an argument is of the wrong type.
 
-    Source: Jiménez, Scheurle, Remark 4.5, eqs. (51-59). Their simplification (62-65) rests on m = μᵀC⁻¹μ, Lemma 4.4, whose
-    right side has rank m < n: it is not used.
+    Source: Jiménez, Scheurle, Remark 4.5, eqs. (51-59). Their simplification (62-65) is not used: it rests on m =
+    μᵀC⁻¹μ, Lemma 4.4, whose right side has rank m < n.
 
     Example:
         >>> q, v = jnp.array([0.0, 0.0, 0.0]), jnp.array([1.0, 0.0, 0.5])

@@ -29,13 +29,13 @@ class Regularity(Described):
 
     Attributes:
         t: (K,) the times of q_k.
-        kinematic: D_K has a tangent space.
-        reactions: D_V has the dimension n - m.
-        constant_rank: φ∘β on D_K is a submersion.
-        forward: q_{k+1} is determined by the other two nodes.
-        backward: q_{k-1} is determined by the other two nodes.
-        residual: (K,) largest left side of the node equations; where it is not round-off the nodes are no trajectory, and
-            the verdict is about other points.
+        kinematic: whether D_K has a tangent space.
+        reactions: whether D_V has dimension n - m.
+        constant_rank: whether φ∘β on D_K is a submersion.
+        forward: whether q_{k+1} is determined by the other two nodes.
+        backward: whether q_{k-1} is determined by the other two nodes.
+        residual: (K,) largest residual of the node equations. Where it is not round-off, the nodes are not a
+            trajectory, and the theorem does not apply to them.
     """
 
     t: np.ndarray
@@ -52,16 +52,17 @@ class Regularity(Described):
 
     @property
     def same_rank(self) -> bool:
-        """φ∘β on D_K has one rank at all windows, full or not: condition 1 as printed, as far as the nodes can tell."""
+        """Whether φ∘β on D_K has the same rank at all windows, full or not: condition 1 as printed, at the given
+        nodes."""
         return bool(np.ptp(self.constant_rank.ranks) == 0)
 
     @property
     def regular(self) -> bool:
-        """All conditions hold at every window: the discrete flow is a local diffeomorphism there."""
+        """Whether all conditions hold at every window: the discrete flow is then a local diffeomorphism there."""
         return all(condition.holds for condition in self.conditions)
 
     def describe(self) -> str:
-        """One line for each condition: whether it holds, its smallest singular value and where."""
+        """One line for each condition: whether it holds, and the smallest singular value with its time."""
         lines = [f"{'regular' if self.regular else 'not regular'} at {self.t.shape[0]} windows"]
         for c in self.conditions:
             if c.wanted == 0:
@@ -72,7 +73,7 @@ class Regularity(Described):
             )
         if not self.constant_rank.holds:
             lines.append(f"  the rank of φ∘β {'is the same' if self.same_rank else 'changes'} along the nodes")
-        return "\n".join([*lines, f"  largest left side of the node equations: {self.residual.max():.2e}"])
+        return "\n".join([*lines, f"  largest residual of the node equations: {self.residual.max():.2e}"])
 
 
 def regularity(
@@ -86,30 +87,32 @@ def regularity(
 ) -> Regularity | FlowRegularity:
     """rank D(φ∘β)|T D_K = n - m;  D₃ and D₁ of (kinematic equations, φ∘β) injective, at every window of three nodes.
 
-    β = D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h f paired with a basis of D_V, φ∘β its components. A derivative is taken of Bᵀ(β + h
-    R_dᵀλ), B an orthonormal basis of D_V and λ both fixed: on a trajectory that is the derivative of φ∘β in any basis. A
-    Lyapunov constraint is taken as it is, dV/dt + F = 0; it is singular where two roots of a step cross, also where a run
-    with a deflated step passes without noticing. Verdicts come from numerical_rank: rows scaled to unit length, 1e-10
-    relative.
+    β = D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h f paired with a basis of D_V, φ∘β its components. The derivative is that of Bᵀ(β
+    + h R_dᵀλ) with B, an orthonormal basis of D_V, and λ both fixed: on a trajectory it equals the derivative of φ∘β in
+    any basis. A Lyapunov constraint is used as written, dV/dt + F = 0. It is singular where two roots of a step cross,
+    even if the run, in which the factor u is divided out, passes there without difficulty. Ranks are those of
+    numerical_rank: rows of unit length, relative tolerance 1e-10.
 
     Args:
         system: a System, a DiscreteSystem or a VariationalProblem.
-        nodes: (K+2, n), three or more, h apart, the first at t0; or a path of simulate, with its own h and times.
+        nodes: (K+2, n), three nodes or more at times t0, t0 + h, …; or a Path of simulate, with its own h and times.
         h: step; not used with a path.
         t0: time of the first node; not used with a path.
         scheme: as it was given to simulate.
-        every: only every that many windows.
+        every: use only every `every`-th window.
 
     Returns:
-        A Regularity; of a VariationalProblem a FlowRegularity.
+        A Regularity; for a VariationalProblem a FlowRegularity.
 
     Raises:
-        ValueError: shapes, thinned paths, schemes without a map of nodes; a derivative is not finite.
-        TypeError: types.
+        ValueError: an argument has the wrong shape, states of the path were left out, the scheme has no map of nodes,
+            or a derivative is not finite.
+        TypeError: an argument is of the wrong type.
 
-    Source: Borda, Fernández, Grillo, Theorem 5.1. What differs: a full rank instead of a constant one. In a neighbourhood
-    the full rank stays constant, and condition 2 implies it, so that it is not weaker: φ∘β is injective on the δq₂ in T D_K,
-    n - m of them or more, and has n - m components. `same_rank` is condition 1 as printed, at the nodes given.
+    Source: Borda, Fernández, Grillo, Theorem 5.1. What differs: full rank is required instead of constant rank. This is
+    not weaker: full rank stays constant in a neighbourhood, and condition 2 implies it, since φ∘β is injective on the
+    δq₂ in T D_K, n - m of them or more, and has n - m components. `same_rank` is condition 1 as printed, at the given
+    nodes.
 
     Example:
         >>> da.measure.regularity(pendulum, path).regular

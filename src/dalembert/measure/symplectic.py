@@ -37,15 +37,15 @@ class SymplecticDefect(Described, eqx.Module):
     """F*Ω - Ω = dξ in a basis of the admissible variations: both sides, computed independently.
 
     Attributes:
-        basis: (2n, d), columns of (δq₀, δq₁), or of (δq, δv); the unit vectors where every variation is admissible.
+        basis: (2n, d), columns (δq₀, δq₁) or (δq, δv); the unit vectors if every variation is admissible.
         omega: (d, d) antisymmetric, Ω in that basis; A_ij = A(basis_i, basis_j).
         change: (d, d), F*Ω - Ω.
-        exterior: (d, d), dξ.
+        exterior: (d, d), dξ in that basis.
         form: (d,), ξ itself.
         end: q₂, or (q, v) after the time t.
-        residual: left sides of the node equations at (q₀,q₁,q₂), n of motion, then the kinematic ones; or, after the time t,
-            of the constraints on (q, v).
-        solved: whether the step, or the integration, was.
+        residual: left sides of the equations at (q₀,q₁,q₂): n equations of motion, then the kinematic ones; or, after
+            the time t, of the constraints on (q, v).
+        solved: whether the step was solved, or the integration succeeded.
     """
 
     basis: Float[Array, "two_n d"]
@@ -59,17 +59,17 @@ class SymplecticDefect(Described, eqx.Module):
 
     @property
     def difference(self) -> Matrix:
-        """(F*Ω - Ω) - dξ: round-off for every trajectory of the system, larger for anything else."""
+        """(F*Ω - Ω) - dξ: round-off for every trajectory of the system, larger otherwise."""
         return self.change - self.exterior
 
     @property
     def size(self) -> Float[Array, ""]:
-        """Largest entry of both sides: zero where the flow is symplectic."""
+        """Largest entry of both sides: zero if the flow is symplectic."""
         return jnp.maximum(largest(self.change), largest(self.exterior))
 
     @property
     def relative(self) -> Float[Array, ""]:
-        """Largest entry of the difference, over the largest of Ω and of both sides."""
+        """Largest entry of the difference, divided by the largest entry of Ω and of both sides."""
         return largest(self.difference) / jnp.maximum(self.size, largest(self.omega))
 
     def describe(self) -> str:
@@ -94,35 +94,36 @@ def symplectic_defect(
 ) -> SymplecticDefect:
     """F*Ω_d - Ω_d = dξ on C_d, F(q₀,q₁) = (q₁,q₂), Ω_d = -d(D₂L_d·dq₁), ξ = -h(f + R_dᵀλ)·δq₁.
 
-    Of a VariationalProblem: Υ_d*Ω = Ω at nodes (2k, n) with multipliers (k, m), on M̃_d × ℝ^{km}, Ω = -dΘ⁺; dξ is zero, and
-    step maps the flat (nodes, multipliers) to those one step later (Colombo, Martín de Diego, Zuccalli, Remark 3.4). Works
-    under jit and vmap; then nothing is checked.
+    For a VariationalProblem: Υ_d*Ω = Ω at nodes (2k, n) with multipliers (k, m), on M̃_d × ℝ^{km}, Ω = -dΘ⁺; dξ is
+    zero, and `step` maps the flattened (nodes, multipliers) to those one step later (Colombo, Martín de Diego,
+    Zuccalli, Remark 3.4). Works under jit and vmap, without checks.
 
     Args:
         system: a System, a DiscreteSystem or a VariationalProblem.
         q0: (n,) a node at t0.
-        q1: (n,) a node at t0 + h; the pair on D_d where constraints of order 0 or 1 restrict the first pair, and then the
-            variations are those tangent to D_d.
-        nodes: (2k, n), of a VariationalProblem.
-        multipliers: (k, m), of a VariationalProblem.
-        h: step.
+        q1: (n,) a node at t0 + h; the pair lies in D_d if there are constraints of order 0 or 1, and the variations are
+            then those tangent to D_d.
+        nodes: (2k, n), for a VariationalProblem.
+        multipliers: (k, m), for a VariationalProblem.
+        h: time step.
         t0: time.
-        scheme: its maps, Scheme("nodes") by default.
-        step: another flow to put to the test, q₂ = step(q0, q1), differentiable by JAX, instead of the system's own.
+        scheme: the Scheme whose maps are used; Scheme("nodes") by default.
+        step: another flow to be tested in place of the system's own, q₂ = step(q0, q1), differentiable by JAX.
 
     Returns:
-        A SymplecticDefect, in units of action, in coordinates as the user chose them.
+        A SymplecticDefect, in units of action, in the system's coordinates.
 
     Raises:
-        ValueError: shapes.
-        TypeError: types.
-        InconsistentDataError: the pair is off D_d.
-        RankDeficientError: D_d is singular.
+        ValueError: an argument has the wrong shape.
+        TypeError: an argument is of the wrong type.
+        InconsistentDataError: the pair does not lie in D_d.
+        RankDeficientError: D_d is singular at the pair.
         RuntimeError: the step cannot be solved.
 
-    Source: Borda, Fernández, Grillo, Theorem 5.3 and Remark 5.4. What differs: with ξ = (D₂L_d(q₀,q₁) + D₁L_d(q₁,q₂))·δq₁ of
-    eq. (12) the theorem is an identity for any map (q₀,q₁) → (q₁,q₂), so that nothing could ever fail. Here that covector is
-    taken from the forces, where eq. (4) says that it is equal; for a wrong flow the two sides differ.
+    Source: Borda, Fernández, Grillo, Theorem 5.3 and Remark 5.4. What differs: with ξ = (D₂L_d(q₀,q₁) +
+    D₁L_d(q₁,q₂))·δq₁ of eq. (12) the theorem is an identity for any map (q₀,q₁) → (q₁,q₂), so that no flow could ever
+    fail the test. Here the covector is computed from the forces, to which it is equal by eq. (4); for a wrong flow the
+    two sides differ.
 
     Example:
         >>> defect = da.measure.symplectic_defect(pendulum, [1.0], [1.01], h=0.1)

@@ -14,7 +14,15 @@ from dalembert.native.assembly.windows import (
     compile_accumulation,
     vanishing,
 )
-from dalembert.native.flow.flow import Accuracy, CompiledFlow, FlowFunctions, ImplicitPart, Travelled, compile_flow
+from dalembert.native.flow.flow import (
+    Accuracy,
+    CompiledFlow,
+    FlowArrays,
+    FlowFunctions,
+    ImplicitPart,
+    Travelled,
+    compile_flow,
+)
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.root.iteration_code import CONVERGED as ROOT_FOUND
@@ -45,6 +53,7 @@ __all__ = [
     "CompiledRoot",
     "CompiledStep",
     "ElementSum",
+    "FlowArrays",
     "FlowFunctions",
     "FrontalFactorization",
     "ImplicitPart",

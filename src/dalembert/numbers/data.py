@@ -28,7 +28,7 @@ MOST_NODES = 10**8  # of one boundary problem, all of them unknown at once
 
 ROWS = (list, tuple, deque, UserList)  # whose entries are looked at one by one
 
-_TRUTH = "true and false are no data, give 1.0 and 0.0"
+_TRUTH = "True and False are not numbers here, give 1.0 and 0.0"
 _REAL = {
     "b": _TRUTH,
     "c": "give real numbers, the real and the imaginary part as two of them",
@@ -60,7 +60,7 @@ def real_numbers(value: Any, name: str, right: str = _PLAIN, what: str = "an arr
     """`value` as an array of real numbers, of whatever precision; it may be infinite or NaN."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
-            f"{name}: found a masked array; leave out what is masked, or say which number stands there: filled(0.0)"
+            f"{name}: found a masked array; leave the masked entries out, or fill them with a number: filled(0.0)"
         )
     if isinstance(value, ROWS):
         _check_rows(value, name)
@@ -265,7 +265,7 @@ def _check_entries(rows: Iterable, name: str) -> None:
         if isinstance(x, ROWS):
             _check_entries(x, f"{name}[{i}]")
         elif isinstance(x, np.ma.MaskedArray):
-            raise TypeError(f"{name}[{i}]: found a masked entry; leave it out, or say which number stands there")
+            raise TypeError(f"{name}[{i}]: found a masked entry; leave it out, or give a number")
         elif _holds_truth(x):
             raise TypeError(f"{name}[{i}]: found {described(x)}; {_TRUTH}")
 

@@ -21,15 +21,16 @@ def outside() -> bool:
 
 
 def is_traced(*trees) -> bool:
-    """True inside jit, vmap or grad: values cannot be looked at, shapes can.
+    """Whether values are being traced, inside jit, vmap or grad: they have shapes but no numbers yet.
 
-    Under vmap and grad the arguments tell; under jit every operation is traced, also on constants.
+    Under vmap and grad only arguments that depend on the traced ones are tracers; under jit every operation is traced,
+    even on constants.
 
     Args:
-        *trees: anything whose leaves are to be looked at.
+        *trees: pytrees whose leaves are examined.
 
     Returns:
-        Whether one of the leaves, or the program around, is being traced.
+        Whether one of the leaves, or the surrounding program, is being traced.
     """
     # The first operation that is carried out compiles a program, and a cold start waits for it.
     probe = () if outside() else (jnp.add(0.0, 0.0),)

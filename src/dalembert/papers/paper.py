@@ -11,10 +11,11 @@ class Paper:
     """One publication, and the function that works it out.
 
     Attributes:
-        name: as on the command line.
-        title: authors and title.
-        run: run(folder, fast=False) writes figures, table.csv and report.md into the folder (pathlib.Path), which it makes.
-            fast: fewer steps and shorter times, to see that everything works; its numbers are not those of the paper.
+        name: the name on the command line.
+        title: the authors and the title.
+        run: run(folder, fast=False) makes the folder (a pathlib.Path) and writes figures, table.csv and report.md into
+            it. fast=True takes fewer steps and shorter times, to see that everything works; its numbers are not those
+            of the paper.
 
     Example:
         >>> from dalembert.papers import PAPERS

@@ -6,10 +6,10 @@ from dalembert.path.path import Path
 
 
 class StepError(RuntimeError):
-    """F(z) = 0 was not solved: a step failed.
+    """F(z) = 0 was not solved: a step of a run failed.
 
     Attributes:
-        path: everything computed before it, a Path.
+        path: the Path up to the failed step.
 
     Example:
         >>> try:

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class Path(Described, Lazy):
-    """d/dt L_v - L_q = f + Rᵀλ, solved step by step: a discrete trajectory. Every variable carries its own times and its own
-    level.
+    """d/dt L_v - L_q = f + Rᵀλ, solved step by step: a discrete trajectory. Each variable has its own times.
 
-    path["x"] is q of a coordinate by its name. A batch, of an ensemble or vmap, has a length; path[3] is one of its paths.
+    path["x"] is one coordinate of q over time, by its name. The batch of paths that an ensemble or vmap returns has a
+    length, and path[3] is one of its paths.
 
     Attributes:
         t: (N+1,) times of the nodes.
@@ -38,16 +38,16 @@ class Path(Described, Lazy):
         t_multipliers: times of the multipliers.
         multipliers: λ of d/dt L_v - L_q = f + Rᵀλ, at t_multipliers.
         constraint_forces: Rᵀλ, at t_multipliers.
-        h: the step; the first one where they vary in length.
+        h: the step; the first one if their length varies.
         steps_done: number of steps that were solved.
         code: the Outcome as an integer.
-        statistics: what the solver did.
+        statistics: counts and residuals of the solver, a Statistics.
         t_feedback: times of a sampled law.
-        feedback: the held generalised forces of a sampled law, at t_feedback.
-        reduced: the value of the reducer.
-        levels: level of v and of the multipliers: "node" (the times of q), "mid" (half way between two nodes) or "interior"
-            (nodes without the first and the last).
-        provenance: everything needed to run again; None where the run was traced.
+        feedback: the generalised forces of a sampled law, held from t_feedback on.
+        reduced: the final value of reduce=.
+        levels: where the velocities and the multipliers are in time: "node" (the times of q), "mid" (half way between
+            two nodes) or "interior" (the nodes without the first and the last).
+        provenance: a record with everything needed to repeat the run; None if the run was traced.
 
     Example:
         >>> q, v = path.interpolate([0.05, 0.15])  # between nodes
@@ -74,7 +74,7 @@ class Path(Described, Lazy):
 
     @property
     def outcome(self) -> Outcome | Array:
-        """The Outcome; inside jit, vmap or grad, and for a batch, the integer codes."""
+        """The Outcome; for a batch, and inside jit, vmap or grad, the integer codes."""
         if isinstance(self.code, Tracer) or np.ndim(self.code):
             return self.code
         return Outcome(int(self.code))
@@ -91,7 +91,7 @@ class Path(Described, Lazy):
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The names of q, () where the system has none or the run was traced."""
+        """The names of q; () if the system has none or the run was traced."""
         return self.provenance.coordinates if self.provenance is not None else ()
 
     @overload
@@ -121,11 +121,12 @@ class Path(Described, Lazy):
         return True
 
     def to_xarray(self) -> xarray.Dataset:
-        """The path as a labelled data set, as `dalembert.to_xarray` gives it: path.to_xarray().q.sel(coordinate="x")."""
+        """The path as a labelled data set, as `dalembert.to_xarray` returns it:
+        path.to_xarray().q.sel(coordinate="x")."""
         return front_door("to_xarray")(self)
 
     def lane(self, i: int) -> Path:
-        """The i-th path of a batch, cut off at its last solved step."""
+        """The i-th path of a batch, up to its last solved step."""
         if np.ndim(self.code) != 1:
             raise ValueError("lane: this is a single path; lanes belong to the path of an ensemble or of vmap")
         size = self.code.shape[0]
@@ -144,7 +145,7 @@ class Path(Described, Lazy):
         return dataclasses.replace(one, **changes)
 
     def describe(self) -> str:
-        """One paragraph for a person: what was run, how it ended, what the solver did."""
+        """The run in one paragraph: what was run, how it ended, how many iterations the solver took."""
         if np.ndim(self.code):
             codes, numbers = np.unique(np.asarray(self.code), return_counts=True)
             ends = (f"{Outcome(int(c)).name.lower().replace('_', ' ')}: {n}" for c, n in zip(codes, numbers, strict=True))
@@ -166,7 +167,7 @@ class Path(Described, Lazy):
 
     @property
     def lengths(self) -> str:
-        """h, or where the steps differ in length those between saved nodes, from the shortest to the longest."""
+        """h; if the steps differ in length, the range of the distances between saved nodes."""
         h, apart = abs(float(self.h)), np.abs(np.diff(np.asarray(self.t)))
         parts = apart / h
         slack = 1e-6 + 1e-14 * float(np.max(np.abs(np.asarray(self.t)), initial=0.0)) / h
@@ -181,11 +182,11 @@ class Path(Described, Lazy):
         )
 
     def interpolate(self, t: Float[Array, "..."]) -> tuple[Float[Array, "... n"], Float[Array, "... n"]]:
-        """(q, v) at times between nodes: cubic Hermite interpolation of q, v its derivative.
+        """(q, v) at times between nodes: cubic Hermite interpolation of q; v is its derivative.
 
-        Velocities at nodes are the path's own where it has them: then q is interpolated to fourth order and v to third;
-        otherwise second order differences of q, and the orders are three and two. Needs three saved nodes.
-        The interpolant does not satisfy the constraints between nodes. Times outside the path raise ValueError.
+        If the path has velocities at the nodes, they are used: q is then accurate to order four and v to order three.
+        Otherwise velocities are second-order differences of q, and the orders are three and two. Needs three saved
+        nodes. The interpolant does not satisfy the constraints between nodes. Times outside the path raise ValueError.
         """
         times = as_array(t, "t")
         if self.t.shape[0] < 3:

@@ -9,19 +9,20 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-    """Everything needed to run again: plain text, so that it can be stored. Absent where a run was traced.
+    """The record of a run, with everything needed to repeat it: plain text, so that it can be stored. A traced run has
+    none.
 
     Attributes:
-        system: the user's functions, by module and name.
+        system: the functions of the system, by module and name.
         source: source text of these functions.
-        source_hash: SHA-256 of it, which `matches` compares.
+        source_hash: SHA-256 of the source text, which `matches` compares.
         parameters: names and values, as JSON.
-        coordinates: their names, () where there are none.
-        scheme: maps and form, "" for a DiscreteSystem.
-        starter: of a two step form.
-        branch: the rule that chooses among roots, "" where there is none.
+        coordinates: the names of q; () if there are none.
+        scheme: maps and form of the Scheme; "" for a DiscreteSystem.
+        starter: the starter of a two-step form.
+        branch: the rule that chooses among roots; "" if there is none.
         run: the other arguments of the call, as JSON.
-        versions: of Python, dalembert and the packages it computes with, as JSON.
+        versions: versions of Python, dalembert and the packages that it computes with, as JSON.
 
     Example:
         >>> type(path.provenance.source_hash)
@@ -41,8 +42,8 @@ class Provenance:
 
     @classmethod
     def later(cls, texts: Callable[[], dict[str, Any]], subject: Any = None) -> Provenance:
-        """A record that is written out when it is first asked for. texts: gives its fields, from values of the call;
-        subject: what was run, see `subject`."""
+        """A record whose text is written when it is first read. texts: returns the fields, from values of the call;
+        subject: see `subject`."""
         record = object.__new__(cls)
         object.__setattr__(record, "_texts", texts)
         object.__setattr__(record, "_subject", subject)
@@ -50,12 +51,12 @@ class Provenance:
 
     @property
     def subject(self) -> Any:
-        """What was run, alive in the process that ran it, for pictures: a `drawing.Depicted`, or None. It is no part of the
-        record: never stored, and not compared."""
+        """The system that was run, for pictures: a `drawing.Depicted`, or None. It exists only in the process that ran
+        it; it is never stored, and not compared."""
         return self.__dict__.get("_subject")
 
     def of(self, subject: Any) -> Provenance:
-        """The same record of this subject."""
+        """The same record with this subject."""
         record = type(self)(*(getattr(self, field.name) for field in dataclasses.fields(self)))
         object.__setattr__(record, "_subject", subject)
         return record

@@ -8,22 +8,22 @@ from dalembert.lazy import Lazy
 
 
 class Statistics(Lazy):
-    """What the solver did, over the whole run, also over steps that were not saved.
+    """What the solver did, over the whole run, including steps that were not saved.
 
     Attributes:
-        iterations: Newton iterations, total.
-        max_iterations: Newton iterations in one step, the most.
-        residual: largest row-scaled residual norm at the last evaluation of a step; in the native run of the equations that
-            are iterated.
-        crossings: number of times the factor u (or, under a rule that chooses among roots, the Jacobian determinant) changed
-            sign, i.e. two roots of a step crossed.
-        turns: number of steps in which the velocity turned by more than a right angle, two in an oscillation of one
-            coordinate.
-        leaps: number of steps over which the determinant of their equations changed its size more than threefold, -1 if not
-            counted.
-        failed_step: of the step that could not be solved, -1 if there is none.
-        failed_time: its time, nan if there is none.
-        failed_residual: its residual, nan if there is none.
+        iterations: total number of Newton iterations.
+        max_iterations: largest number of Newton iterations in one step.
+        residual: largest residual over all steps, each at the last evaluation in that step, with scaled rows; in the
+            native run, of those equations that are iterated.
+        crossings: number of times that two roots of a step crossed: the factor u, or, under a rule that chooses among
+            roots, the Jacobian determinant, changed sign.
+        turns: number of steps in which the velocity turned by more than a right angle; an oscillation of one coordinate
+            has two per period.
+        leaps: number of steps over which the determinant of the equations changed in size by more than a factor of
+            three; -1 if not counted.
+        failed_step: index of the step that could not be solved; -1 if there is none.
+        failed_time: the time of that step; nan if there is none.
+        failed_residual: the residual of that step; nan if there is none.
 
     Example:
         >>> int(path.statistics.failed_step)

@@ -41,18 +41,18 @@ class SweptName(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Study(Described):
-    """d/dt L_v - L_q = f + Rᵀλ, solved for many parameters and initial data: runs over named axes; or δ(Σ L̃_d) = 0 between
-    many ends: solutions over named axes.
+    """d/dt L_v - L_q = f + Rᵀλ, solved for many parameters and initial data, or δ(Σ L̃_d) = 0 between many ends: runs
+    or solutions over named axes.
 
-    study["x"] is q of a coordinate over all axes and times, an xarray.DataArray. A study has a length, its number of runs
-    or solutions, and is gone through one by one.
+    study["x"] is one coordinate of q over all axes and times, an xarray.DataArray. len(study) is the number of runs or
+    solutions, and a loop over the study gives them one by one.
 
     Attributes:
-        data: all of it as an xarray.Dataset: q, v, multipliers and forces over the axes and their times, which stand once;
-            outcome, residual and the other statistics over the axes; each swept name is a coordinate. NaN where a run had
-            ended before. Of solutions the variables of each, q, v, u, cost or action, …; where a problem is not solved only
-            what was given, its outcome and the statistics are there, and all else is NaN.
-        subject: what was run, in the process that ran it; no part of a file.
+        data: all results as an xarray.Dataset: q, v, multipliers and forces over the axes and their common times;
+            outcome, residual and the other statistics over the axes; each swept name is a coordinate. Values after the
+            end of a run are NaN. For solutions: the variables of each, q, v, u, cost or action, …; if a problem is not
+            solved, its data, outcome and statistics are kept, and all other values are NaN.
+        subject: the system or problem, in the process that ran it; not stored in files.
 
     Example:
         >>> study = da.sweep(pendulum, {"v0": [0.0, 0.5, 1.0]}, q0=[1.0], h=0.1, steps=20)
@@ -65,7 +65,7 @@ class Study(Described):
 
     @property
     def swept(self) -> dict[str, SweptName]:
-        """How each swept name is labelled."""
+        """For each swept name, its axis and its labels."""
         return swept_names(self.data.attrs["swept"])
 
     @property
@@ -75,20 +75,20 @@ class Study(Described):
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """The names of q; q0, q1, … where the system has none."""
+        """The names of q; q0, q1, … if the system has none."""
         return tuple(map(str, self.data["coordinate"].values))
 
     @property
     def outcomes(self) -> xarray.DataArray:
-        """The name of each run's Outcome, in small letters, over the axes."""
+        """The name of each run's Outcome, in lower case, over the axes."""
         names = {int(outcome): outcome.name.lower() for outcome in Outcome}
         codes = self.data["code"]
         return codes.copy(data=np.vectorize(names.__getitem__, otypes=[object])(codes.values).astype(str)).rename("outcome")
 
     @property
     def reduced(self) -> Any:
-        """The value of the reducer, each of its arrays over the axes; None without one. Of a run that failed it is the value
-        until then."""
+        """The final values of reduce=, each of its arrays over the axes; None without reduce=. For a run that failed,
+        the value up to then."""
         return tree_of_values(json.loads(self.data.attrs["reduced"]), lambda i: self.data[f"reduced_{i}"])
 
     def __getitem__(self, name: str) -> xarray.DataArray:
@@ -107,19 +107,20 @@ class Study(Described):
             yield self._with(self.data.isel(dict(zip(self.axes, places, strict=True))))
 
     def sel(self, **values: Any) -> Any:
-        """The runs with these values of swept names: a number, a list of numbers, or slice(from, to), both included.
+        """The runs with these values of the swept names: a number, a list of numbers, or slice(first, last), both
+        included.
 
-        study.sel(m=2.0, k=slice(0, 1)). A number is found in spite of rounding, and its axis is gone. Where one run is left
-        it is its Path, with its own parameters and initial data in its provenance, or its Solution. A swept vector, such as
-        q0 of several coordinates, is chosen by its place, q0=3, or by a number in it, q0_x=0.5. KeyError for a name that was
-        not swept, ValueError for a value that no run has.
+        study.sel(m=2.0, k=slice(0, 1)). A number is matched up to rounding, and its axis is dropped. If one run is
+        left, the result is its Path, with its own parameters and initial data in the provenance, or its Solution. A
+        swept vector, such as q0 of several coordinates, is selected by its index, q0=3, or by one of its components,
+        `q0_x=0.5`. KeyError for a name that was not swept, ValueError for a value that no run has.
         """
         data = self.data
         for name, wanted in values.items():
             label = self.swept[name].label if name in self.swept else name
             known = [one for swept in self.swept.values() for one in (swept.label, *swept.parts)] + list(self.axes)
             if label not in known or label not in data.coords:
-                raise KeyError(f"{name!r}: is no swept name; there are {', '.join(dict.fromkeys(known))}")
+                raise KeyError(f"{name!r}: is not a swept name; there are {', '.join(dict.fromkeys(known))}")
             data = _chosen(data, name, label, wanted)
         return self._with(data)
 
@@ -138,14 +139,14 @@ class Study(Described):
         return dataclasses.replace(found, **more)
 
     def to_xarray(self) -> xarray.Dataset:
-        """The data set, as `dalembert.to_xarray` gives it."""
+        """The data set, as `dalembert.to_xarray` returns it."""
         return self.data
 
     def __repr__(self) -> str:
         return f"Study({self._size()})"
 
     def describe(self) -> str:
-        """For a person: what was swept, and how the runs or problems ended, with the message of those that failed."""
+        """In words: what was swept, and how the runs or problems ended, with the messages of those that failed."""
         counts = collections.Counter(self.data["code"].values.ravel().tolist())
         ends = {Outcome(code): count for code, count in counts.most_common()}
         listed = ", ".join(f"{one.name.lower().replace('_', ' ')}: {count}" for one, count in ends.items())
@@ -162,7 +163,7 @@ class Study(Described):
 
     @property
     def of_runs(self) -> bool:
-        """Whether these are runs from initial data, and no solutions between ends."""
+        """Whether these are runs from initial data, and not solutions between ends."""
         return "h" in self.data
 
     def _size(self) -> str:

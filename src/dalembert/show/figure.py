@@ -85,7 +85,7 @@ def _check(path: object) -> None:
     if not isinstance(path, Path):
         raise TypeError(f"path: found {type(path).__name__}; give the Path that simulate returned")
     if is_traced(path):
-        raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then plot it")
+        raise ValueError("path: is traced and has no values yet; return it from the jitted function, then plot it")
     if np.ndim(path.code):
         raise ValueError(f"path: holds a batch of shape {np.shape(path.code)}; plot one lane, such as path.lane(0)")
 

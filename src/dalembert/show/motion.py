@@ -28,13 +28,14 @@ ENDINGS = (".gif", ".mp4", ".webm", ".html")
 
 
 class Animation:
-    """A motion as a matplotlib animation: the value of `animate`, shown in notebooks, saved as .gif, .mp4, .webm or .html.
+    """A motion as a matplotlib animation: what `animate` returns. Notebooks show it; it can be saved as .gif, .mp4,
+    .webm or .html.
 
     Args:
         scenes: the drawings, at the times of the frames.
-        speed: units of time per second.
+        speed: units of time per second of the animation.
         fps: frames per second.
-        title: above the picture, "" for none.
+        title: title above the picture; "" for none.
         dark: light on dark.
 
     Example:
@@ -53,7 +54,7 @@ class Animation:
 
     @property
     def frames(self) -> int:
-        """Their number."""
+        """Number of frames."""
         return len(self.scenes[0].t)
 
     def figure(self, frame: int = -1) -> Figure:
@@ -63,21 +64,21 @@ class Animation:
         return figure
 
     def func_animation(self) -> FuncAnimation:
-        """The FuncAnimation of matplotlib, which keeps time only as long as somebody holds it."""
+        """A matplotlib FuncAnimation. Keep a reference to it: without one it stops."""
         from matplotlib.animation import FuncAnimation
 
         figure, show = self._made()
         return FuncAnimation(figure, lambda frame: (show(frame), ())[1], frames=self.frames, interval=1000.0 / self.fps)
 
     def save(self, file: str | os.PathLike, *, dpi: float = 110) -> None:
-        """Write the motion to a file; one of that name is replaced, when the new one is complete.
+        """Write the motion to a file. A file of that name is replaced once the new one is complete.
 
         Args:
             file: a name that ends in .gif, .mp4, .webm or .html; videos need the program ffmpeg.
             dpi: dots per inch; the figure is 6 inches wide.
 
         Raises:
-            ValueError: another ending.
+            ValueError: the name has another ending.
             RuntimeError: ffmpeg is not installed.
             OSError: the file cannot be written.
         """
@@ -133,27 +134,30 @@ def animate(
     dark: bool = False,
     system: Any = None,
 ) -> Animation:
-    """The motion of a path or a solution, drawn by its system's `draw=`: rods, wheels, bodies, points with their way.
+    """The motion of a path or a solution, drawn by its system's `draw=`: rods, wheels, bodies, points with their
+    trails.
 
-    A system without `draw=` is drawn as the curve of its coordinates: those named x, y, z, or the first two, or one over
-    time. The frames are equally far apart in time; nodes between them are left out. A fast motion that is too long to be
-    followed is shown in its first part.
+    A system without `draw=` is drawn as a curve of its coordinates: of those named x, y, z, or of the first two, or of
+    a single one over time. The frames are equally spaced in time; nodes between them are left out. If a motion is too
+    fast to be followed over its whole length, only its first part is shown.
 
     Args:
-        path: a Path, a Solution, an ensemble, a Study, a list of them, or a mapping from names to them, in one picture.
-        speed: units of time per second: 1 is real time for seconds, 0.1 a slow motion; by default real time up to 8 seconds,
-            and faster for what is longer.
+        path: a Path, a Solution, an ensemble, a Study, a list of these, or a mapping from names to these; all in one
+            picture.
+        speed: units of time per second of the animation: 1 is real time if the unit is the second, 0.1 is slow motion.
+            By default real time for motions up to 8 units, and faster for longer ones.
         fps: frames per second.
-        title: above the picture.
+        title: title above the picture.
         dark: light on dark.
-        system: draws a path that was loaded, or has another `draw=` than the one that ran.
+        system: the system whose `draw=` is used: for a path that was loaded, or in place of the system that ran.
 
     Returns:
-        An Animation: the value of a cell in a notebook, or `.save("run.gif")`.
+        An Animation. A notebook shows it as the value of a cell; `.save("run.gif")` writes it to a file.
 
     Raises:
         TypeError: an argument is of the wrong type; the message names it.
-        ValueError: a traced path, drawings in the plane beside drawings in space, more than 3000 frames.
+        ValueError: the path is traced, drawings in the plane are mixed with drawings in space, or there are more than
+            3000 frames.
 
     Example:
         >>> da.animate(path, fps=5).save("pendulum.gif", dpi=40)
@@ -161,7 +165,7 @@ def animate(
     as_flag(dark, "dark")
     whole_number(fps, "fps", 1, 120)
     if title is not None and not isinstance(title, str):
-        raise TypeError(f"title: found {described(title)}; give a text")
+        raise TypeError(f"title: found {described(title)}; give a string")
     if speed is not None:
         as_positive(speed, "speed")
     shown = results_of(path, system)

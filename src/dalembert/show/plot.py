@@ -29,35 +29,38 @@ def plot(
     value: Any = None,
     dark: bool = False,
 ) -> Figure:
-    """q(t), λ(t) and Rᵀλ(t) of a path, each over its own times, and the curve in configuration space for n = 2, 3; or a
-    solution.
+    """q(t), λ(t) and Rᵀλ(t) of a path, each over its own times, with the curve in configuration space for n = 2, 3; or
+    the plot of a solution or a study.
 
-    A run that ended early is marked with time and reason. Of a solution: q at the nodes, the derivatives up to the k-th and
-    the multipliers over their own times; of a ControlSolution q, v, the controls and the constraint forces. Positions x and
-    y have one unit of length on both axes; a curve on a sphere is drawn with the sphere.
+    A run that ended early is marked with its time and the reason. For a solution: q at the nodes, the derivatives up to
+    the k-th and the multipliers over their own times; for a ControlSolution: q, v, the controls and the constraint
+    forces. If the coordinates are positions x and y, both axes have the same scale; a curve on a sphere is drawn with
+    the sphere.
 
-    Of a study: one number of each run as a heat map over two swept axes, or as a line over one; runs that failed are marked.
+    For a study: one number of each run, as a heat map over two swept axes or as a line over one; runs that failed are
+    marked.
 
-    A notebook shows the figure as the value of a cell. In a script that has imported matplotlib.pyplot before, plt.show()
-    shows it in a window.
+    In a notebook the figure is shown if it is the value of a cell. In a script that imports matplotlib.pyplot before
+    this call, plt.show() shows it in a window.
 
     Args:
         path: a Path, a Solution or a Study.
-        title: of the figure.
-        velocities: add v of a path, at its own times.
-        curve: draw the configuration space curve of a path or not; by default for n = 2 and 3.
-        exact: t → q (…, n) of a solution, drawn behind q.
-        coordinates: names of those of a path that are drawn; all by default. Two or three have their curve drawn.
-        value: of a study, what is drawn: the key of a reduced number, a statistic such as "steps_done", a coordinate, which
-            is drawn as it was at the end, or a DataArray over the axes. By default the reduced number, if there is one.
+        title: title of the figure.
+        velocities: also plot v of a path, at its own times.
+        curve: whether to draw the curve of a path in configuration space; by default for n = 2 and 3.
+        exact: for a solution, t → q (…, n), the exact solution, drawn behind q.
+        coordinates: for a path, the names of the coordinates that are drawn; all by default. For two or three names
+            their curve is drawn too.
+        value: for a study, the number that is drawn: the key of a reduced number, a statistic such as "steps_done", a
+            coordinate (its final value), or a DataArray over the axes. By default the reduced number, if there is one.
         dark: light on dark.
 
     Returns:
         A matplotlib Figure: figure.savefig("run.pdf"), or its value in a notebook.
 
     Raises:
-        TypeError: path is none of them.
-        ValueError: a traced path, a batch, or options that do not apply.
+        TypeError: path is none of these.
+        ValueError: the path is traced or a batch, or an option does not apply to it.
 
     Example:
         >>> da.plot(path, velocities=True).savefig("run.png")
@@ -70,13 +73,13 @@ def plot(
     if exact is not None:
         as_function(exact, "exact", "of times (K,) that returns q (K, n)")
     if title is not None and not isinstance(title, str):
-        raise TypeError(f"title: found {described(title)}; give a text")
+        raise TypeError(f"title: found {described(title)}; give a string")
     if isinstance(path, Study):
         if velocities or curve is not None or exact is not None or named is not None:
             raise ValueError("velocities, curve, exact, coordinates: do not belong to the figure of a Study; give value=")
         return plot_study(path, value, theme_of(dark), title)
     if value is not None:
-        raise ValueError("value: belongs to the figure of a Study")
+        raise ValueError("value: belongs to the figure of a Study; leave it out for a Path or a Solution")
     if not isinstance(path, CriticalPoint):
         if exact is not None:
             raise ValueError("exact: belongs to the figure of a Solution; draw it over that of a Path yourself")

@@ -76,7 +76,7 @@ def results_of(given: Any, system: Any = None) -> list[Shown]:
 
 def _one(name: str, result: Result, system: Any) -> list[Shown]:
     if is_traced(result):
-        raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then show it")
+        raise ValueError("path: is traced and has no values yet; return it from the jitted function, then show it")
     record = getattr(result, "provenance", None)
     subject = getattr(result, "subject", None) or (record.subject if record is not None else None) or Depicted()
     if isinstance(result, Path) and np.ndim(result.code) == 1:

@@ -35,7 +35,7 @@ def plot_solution(solution: CriticalPoint, theme: Theme, *, title: str | None = 
     import matplotlib as mpl
 
     if is_traced(solution):
-        raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then plot it")
+        raise ValueError("path: is traced and has no values yet; return it from the jitted function, then plot it")
     if np.ndim(solution.code):
         raise ValueError(f"path: holds a batch of shape {np.shape(solution.code)}; plot its solutions one by one")
     content = _panels(solution)

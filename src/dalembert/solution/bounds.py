@@ -10,18 +10,19 @@ from jaxtyping import Float, Int
 
 
 class ActiveBounds(eqx.Module):
-    """lower ≤ x ≤ upper, ∂C/∂x + … + μ = 0 with μ ≥ 0 at the upper bound, μ ≤ 0 at the lower one, μ = 0 between: the bounds
-    of one kind of unknowns x of a solution, or of a function x of them: g ≤ 0.
+    """lower ≤ x ≤ upper, ∂C/∂x + … + μ = 0 with μ ≥ 0 at the upper bound, μ ≤ 0 at the lower one, μ = 0 between: the
+    bounds on one kind x of unknowns of a solution, or on a function x of them: g ≤ 0.
 
     Attributes:
         lower: (K, m), infinite where there is no bound.
         upper: (K, m), infinite where there is no bound.
-        multipliers: (K, m) μ per time: moving an upper bound by d changes the optimal value by -hμd; 0 where x is given.
-        active: (K, m) -1 at the lower bound, 1 at the upper one, 0 between.
-        margin: the smallest max(slack, |μ|) of all bounds, in the units of the solver: near 0 a bound is reached without a
-            force, and strict complementarity fails.
-        t: (K,) the times of x: the nodes; the middles of the steps, with the ends whose velocity is an unknown, for what
-            reads velocities and no controls.
+        multipliers: (K, m) μ, per unit of time: moving an upper bound at one time by d changes the optimal value by
+            -hμd. 0 where x is given.
+        active: (K, m) -1 at the lower bound, 1 at the upper bound, 0 between.
+        margin: the smallest max(slack, |μ|) over all bounds, in the units of the solver. Near 0 a bound is reached but
+            does not act: strict complementarity fails.
+        t: (K,) the times of x: the nodes. For quantities that depend on velocities but not on controls: the mid-points
+            of the steps, and the ends at which the velocity is an unknown.
         values: (K, m) x.
 
     Example:
@@ -38,13 +39,13 @@ class ActiveBounds(eqx.Module):
     values: Float[np.ndarray, "K m"]
 
     def switches(self) -> list[np.ndarray]:
-        """The times at which every component of x comes to a bound or leaves it.
+        """The times at which each component of x reaches or leaves a bound.
 
-        Where the line through the two nearest free values meets the bound, within the step in which that happens: of order 2
-        where x meets it at an angle, as controls do; of order 1 where it is tangent.
+        Each is where the line through the two nearest free values meets the bound, within the step in which that
+        happens: accurate to order 2 if x meets the bound at an angle, as controls do, and to order 1 if it is tangent.
 
         Returns:
-            For every component its times, increasing.
+            For each component its times, increasing.
         """
         times, x = self.t, self.values
         return [

@@ -22,31 +22,32 @@ class ControlSolution(CriticalPoint):
     Attributes:
         t: (N+1,) times of the nodes.
         q: (N+1, n) positions at t.
-        v: (N+1, n) velocities at t: the given or found ones at the ends, (q_{i+1}-q_{i-1})/2h between.
+        v: (N+1, n) velocities at t: at the ends those that are given or found, between them (q_{i+1}-q_{i-1})/2h.
         u: (N+1, r) controls at t.
         multipliers: (N+1, m) ν of the plant's constraints in the discrete equations at t, in the order of the constraints.
-        constraint_forces: (N+1, n) Rᵀν at t, of order 2; at the ends, where the discrete ν has order 1, continued from
-            inside.
+        constraint_forces: (N+1, n) Rᵀν at t, of order 2; at the ends, where the discrete ν has order 1, extrapolated
+            from the interior nodes.
         adjoints: (N+1, n) λ at t: an impulse dp at a node changes the optimal cost by λ·dp.
         step_multipliers: (N, m) η of the constraints of each step.
-        costates_initial: (2, n) the gradient of the optimal cost with respect to q and v at the first node, 0 where they are
-            free; where a holonomic constraint holds, along it.
+        costates_initial: (2, n) the gradient of the optimal cost with respect to q and v at the first node; 0 for
+            components that are free. With holonomic constraints it is the gradient along them.
         costates_final: (2, n) the same at the last node.
-        cost: Σ h C, with the velocities of the steps, and the terminal cost.
+        cost: Σ h C, with the velocities of the steps, plus the terminal cost.
         negative_directions: the number of independent variations that satisfy the linearised equations and lower the cost (0
             at a minimum), -1 where it was not counted.
         flat_directions: the number of those that change it to third order only.
         code: the Outcome as an integer.
         statistics: what Newton's method did.
         scheme: the maps of the discrete Lagrangian.
-        bounds: {"u": ActiveBounds, "q": …, "v": …, "inequalities": …}, of what has bounds.
-        final_time: how the last time was found where it is free, otherwise None.
-        method: see Solution.
-        coordinates: the names of q, () where there are none.
-        subject: what was solved, for pictures, alive in the process that solved it; of what is loaded its drawing.
-        refinement: the limit of small steps of the cost with its error, of a solution of `refine`, otherwise None.
-        end_multipliers_initial: (m,) ν of ψ(q, v) = 0 where the first end is on a set, `initial=On(psi)`: the costates are
-            Dψᵀν, and the cost of the ends ψ = c changes by ν·dc; None otherwise.
+        bounds: {"u": ActiveBounds, "q": …, "v": …, "inequalities": …}, for the quantities that have bounds.
+        final_time: a FinalTime if the last time was free, otherwise None.
+        method: the solver that found it, "dalembert" or "ipopt".
+        coordinates: the names of q; () if there are none.
+        subject: the problem that was solved, for pictures; kept in the process that solved it. A loaded solution has
+            its drawing instead.
+        refinement: the extrapolated cost with its estimated error, for a solution returned by `refine`; otherwise None.
+        end_multipliers_initial: (m,) ν of ψ(q, v) = 0 if the first end is on a set, `initial=On(psi)`: the costates are
+            Dψᵀν, and if the set is moved to ψ = c the cost changes by ν·dc. None otherwise.
         end_multipliers_final: the same at the last node.
 
     Example:
@@ -87,5 +88,5 @@ class ControlSolution(CriticalPoint):
         return "cost", float(self.cost)
 
     def describe(self) -> str:
-        """One paragraph for a person."""
+        """The solution in one paragraph."""
         return "\n".join([super().describe(), *([self.refinement.describe()] if self.refinement else [])])

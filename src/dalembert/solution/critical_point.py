@@ -111,7 +111,7 @@ class CriticalPoint(Described, eqx.Module):
             f"scaled residual {float(s.residual):.2e}, violation {float(s.violation):.2e}, "
             f"condition {float(s.condition):.1e}",
             *([f"multipliers alternate from node to node, by {float(s.alternation):.1e} of their size"
-               + ": rounding, they have no digits" * (self.outcome is Outcome.SUCCESS)] if s.alternation > 0.0 else []),
+               + ": rounding error, no correct digits" * (self.outcome is Outcome.SUCCESS)] if s.alternation > 0.0 else []),
             *([f"violated most at t = {float(s.violated_at):.6g}"] if np.isfinite(s.violated_at) else []),
             *(f"bounds on {x}: {np.count_nonzero(b.active)} active, strictly complementary by {float(b.margin):.1e}"
               for x, b in self.bounds.items()),
@@ -130,7 +130,9 @@ class CriticalPoint(Described, eqx.Module):
         nodes, q, v = (np.asarray(x) for x in (self.t, self.q, self.v))
         slack = 1e-12 * (nodes[-1] - nodes[0])
         if times.size and not (times.min() >= nodes[0] - slack and times.max() <= nodes[-1] + slack):
-            raise ValueError(f"t: found times in [{times.min():g}, {times.max():g}], outside [{nodes[0]:g}, {nodes[-1]:g}]")
+            raise ValueError(
+                f"t: found times in [{times.min():g}, {times.max():g}]; the solution has [{nodes[0]:g}, {nodes[-1]:g}]"
+            )
         k = np.clip(np.searchsorted(nodes, times, side="right") - 1, 0, len(nodes) - 2)
         width = (nodes[k + 1] - nodes[k])[..., None]
         s = (times[..., None] - nodes[k][..., None]) / width

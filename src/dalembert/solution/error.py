@@ -6,10 +6,10 @@ from dalembert.solution.critical_point import CriticalPoint
 
 
 class SolveError(RuntimeError):
-    """δ(Σ L_d + λᵀΦ_d) = 0 was not solved: a boundary problem failed.
+    """δ(Σ L_d + λᵀΦ_d) = 0 was not solved: the solution of a boundary problem failed.
 
     Attributes:
-        solution: the last path, or the one of least violation, a Solution.
+        solution: a Solution with the last path, or the path of least violation.
 
     Example:
         >>> crooked = da.VariationalProblem(lambda q, v, a: 0.5 * a @ a + jnp.cosh(q[0]), derivatives=2)

@@ -10,15 +10,15 @@ FAR = 1e2  # times the guess: a final time beyond it, without a solution, tells 
 
 
 class FinalTime(eqx.Module):
-    """dC/dT = 0, or T at a bound, C being what is minimal: the last time of a solution with T=Free(…).
+    """dJ/dT = 0 for the minimal cost or action J, or T at a bound: the final time of a solution with T=Free(…).
 
     Attributes:
-        guess: from where it was sought.
-        lower: the least T, 0 or the first time where there is no bound.
-        upper: the largest T, infinite where there is no bound.
-        slope: dC/dT of the optimal value, positive where an earlier end would cost less: minus the Hamiltonian or energy at
-            the end, 0 between the bounds (transversality); at a bound it is its multiplier, what moving it changes.
-        active: -1 at the lower bound, 1 at the upper one, 0 between.
+        guess: the value from which it was sought.
+        lower: the least T; 0 or the first time if there is no bound.
+        upper: the largest T; infinite if there is no bound.
+        slope: dJ/dT, positive if an earlier end would cost less: minus the Hamiltonian or energy at the end. 0 between
+            the bounds (transversality); at a bound it is the multiplier of the bound.
+        active: -1 at the lower bound, 1 at the upper bound, 0 between.
 
     Example:
         >>> move = da.OptimalControl(da.System(lambda q, v: 0.5 * v @ v), cost=lambda q, v, u: 1.0 + u @ u, actuated=0)
@@ -35,10 +35,10 @@ class FinalTime(eqx.Module):
     active: Int[np.ndarray, ""]
 
     def describe(self, T: float, solved: bool) -> str:
-        """One line for a person."""
+        """The result in one line."""
         side = {-1: "at its lower bound", 0: "free", 1: "at its upper bound"}[int(self.active)]
         found = f"final time {T:.12g}, {side}: the optimal value changes with it by {float(self.slope):.3g}"
         if solved or max(T / float(self.guess), float(self.guess) / T) < FAR:
             return found
-        bound, where = ("upper", "grows") if float(self.guess) < T else ("lower", "falls")
-        return f"{found}; it {where} without end: give T=Free(…, {bound}=…), or a cost of time"
+        bound, where = ("upper", "growing") if float(self.guess) < T else ("lower", "falling")
+        return f"{found}; it keeps {where}: give T=Free(…, {bound}=…), or a cost of time"

@@ -8,19 +8,21 @@ from jaxtyping import Float, Int
 
 
 class Refinement(eqx.Module):
-    """J = (4J_h - J_{2h})/3 + O(h⁴): the limit of a cost of order 2, from solutions on meshes that are halves of each other.
+    """J = (4J_h - J_{2h})/3 + O(h⁴): the limit of a cost of order 2, from solutions on meshes each of which halves the
+    steps of the one before.
 
     Attributes:
-        tolerance: what was asked for, relative to ∫|C|dt.
+        tolerance: the tolerance that was asked for, relative to ∫|C|dt.
         size: Σ h|C|, ∫|C|dt of the finest mesh.
         steps: (meshes,) the numbers of steps of all meshes that were solved.
         costs: (meshes,) their costs.
         cost: the extrapolated cost.
-        error: its estimated error: by the measured order of extrapolated costs, three times as large for safety, or where
-            that cannot be measured by what one mesh less would have told; infinite where too few meshes were solved.
-        order: of the costs, as the three finest meshes have it; NaN where rounding or a change of sign hides it.
-        limit_order: of the extrapolated costs, as the four finest meshes have it, 4 of a regular problem; NaN as above, or
-            where the fourth was not solved.
+        error: the estimated error of the extrapolated cost: from the measured order of the extrapolated costs, with a
+            safety factor of three; if that order cannot be measured, from the change against the extrapolation with one
+            mesh fewer. Infinite if too few meshes were solved.
+        order: measured order of the costs, from the three finest meshes; NaN if rounding or a change of sign hides it.
+        limit_order: measured order of the extrapolated costs, from the four finest meshes; 4 for a smooth problem. NaN
+            as above, or if the fourth mesh was not solved.
 
     Example:
         >>> refined = da.refine(move, plan, initial=([0.0], [0.0]), final=([1.0], [0.0]), tolerance=1e-5)
@@ -43,10 +45,14 @@ class Refinement(eqx.Module):
         return bool(self.error <= self.tolerance * self.size)
 
     def describe(self) -> str:
-        """One line for a person."""
+        """The result in one line."""
         asked = float(self.tolerance * self.size)
         end = "" if self.reached else f"; not the {asked:.1e} asked for: allow more steps"
         orders = f"order {self.order:.2f} measured" if np.isfinite(self.order) else "no order could be measured"
-        limit = f", {self.limit_order:.2f} of the limit" if np.isfinite(self.limit_order) else ", none of the limit"
+        limit = (
+            f", {self.limit_order:.2f} of the extrapolated costs"
+            if np.isfinite(self.limit_order)
+            else ", none of the extrapolated costs"
+        )
         told = f"{orders}{limit if np.isfinite(self.order) else ''}"
         return f"limit of small steps {float(self.cost):.12g}, estimated error {float(self.error):.1e} ({told}){end}"

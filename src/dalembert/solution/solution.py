@@ -22,12 +22,12 @@ class Solution(CriticalPoint):
         q: (N+1, n) positions at t.
         v: (N+1, n) velocities at t.
         t_multipliers: times of the windows.
-        jets: (q, q̇, …, q⁽ᵏ⁾) as the windows see them, at t_multipliers.
+        jets: (q, q̇, …, q⁽ᵏ⁾) of the windows, at t_multipliers.
         multipliers: λ of the differential constraints, at t_multipliers.
-        holonomic_multipliers: μ at the nodes, 0 where a position is given; λ and μ are those of L + λᵀφ + μᵀφ_holonomic, so
-            that they tend to functions of time.
-        momenta_initial: (k, n) the Ostrogradsky momenta p⁽ʲ⁾ conjugate to q⁽ʲ⁾ at the first node, by the discrete Legendre
-            map; None where nodes are given.
+        holonomic_multipliers: μ at the nodes, 0 where a position is given. λ and μ are those of L + λᵀφ +
+            μᵀφ_holonomic: for small steps they tend to functions of time.
+        momenta_initial: (k, n) the Ostrogradsky momenta p⁽ʲ⁾ conjugate to q⁽ʲ⁾ at the first node, by the discrete
+            Legendre map; None if nodes are given there.
         momenta_final: (k, n) the same at the last node.
         action: Σ L_d.
         negative_directions: the number of independent variations that satisfy the linearised constraints and lower the
@@ -35,15 +35,16 @@ class Solution(CriticalPoint):
         flat_directions: the number of those that change it to third order only.
         code: the Outcome as an integer.
         statistics: what Newton's method did.
-        scheme: name of the windows.
-        bounds: {"q": ActiveBounds, "v": …, "inequalities": …}, of what has bounds.
-        final_time: how the last time was found where it is free, otherwise None.
-        method: what found it, "dalembert" or "ipopt".
-        coordinates: the names of q, () where there are none.
-        end_multipliers_initial: (m,) ν of ψ(q, q̇, …) = 0 where the first end is on a set, `initial=On(psi)`: the momenta are
-            -Dψᵀν, and the action of the ends ψ = c changes by ν·dc; None otherwise.
+        scheme: name of the window map.
+        bounds: {"q": ActiveBounds, "v": …, "inequalities": …}, for the quantities that have bounds.
+        final_time: a FinalTime if the last time was free, otherwise None.
+        method: the solver that found it, "dalembert" or "ipopt".
+        coordinates: the names of q; () if there are none.
+        end_multipliers_initial: (m,) ν of ψ(q, q̇, …) = 0 if the first end is on a set, `initial=On(psi)`: the momenta
+            are -Dψᵀν, and if the set is moved to ψ = c the action changes by ν·dc. None otherwise.
         end_multipliers_final: the same at the last node, where the momenta are Dψᵀν.
-        subject: what was solved, for pictures, alive in the process that solved it; of what is loaded its drawing.
+        subject: the problem that was solved, for pictures; kept in the process that solved it. A loaded solution has
+            its drawing instead.
 
     Example:
         >>> solution.kind, round(float(solution.q[5, 0]), 9)

@@ -11,18 +11,18 @@ class BoundaryStatistics(eqx.Module):
     """What Newton's method on the KKT equations did.
 
     Attributes:
-        iterations: their number.
-        factorizations: their number.
-        restorations: their number; a restoration reduces the constraints alone.
+        iterations: number of iterations.
+        factorizations: number of factorizations of the KKT matrix.
+        restorations: number of restorations: phases that reduce the violation of the constraints alone.
         update: last change of the path, relative to its size.
         residual: largest component of the node equations, divided by the largest entry of its row.
         violation: Σ h|φ|.
-        shift: what was added to the second derivatives in the last step.
-        condition: estimate of the 1-norm condition of the equilibrated KKT matrix.
-        alternation: the largest part of a multiplier that changes its sign from node to node, relative to the multiplier,
-            where it is no part of a smooth function; 0 otherwise. Beside Outcome.SUCCESS it is rounding.
-        violated_at: the time where the constraints are violated most, where the iteration ended with a violation; NaN of
-            others.
+        shift: factor of the diagonal that was added to the second derivatives in the last step; 0 if none was.
+        condition: estimated condition number (1-norm) of the equilibrated KKT matrix.
+        alternation: the largest part of a multiplier that alternates in sign from node to node, relative to the
+            multiplier, unless it belongs to a smooth function; 0 otherwise. With Outcome.SUCCESS it is rounding error.
+        violated_at: the time at which the constraints are violated most, if the iteration ended with a violation; NaN
+            otherwise.
 
     Example:
         >>> bool(solution.statistics.residual < 1e-9)

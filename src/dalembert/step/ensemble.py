@@ -55,23 +55,24 @@ def ensemble(
     threads: int | None = None,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Path:
-    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, for B sets of data.
+    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, for B sets of initial
+    data and parameters.
 
-    Nothing is raised where a step cannot be solved. In the native run no bit of a path depends on the other runs. Memory: B
-    (steps / save_every + 1) rows; save_every=None keeps only the last states. It takes numbers; in a traced program jax.vmap
-    of `simulate` runs in the same lanes.
+    No error is raised if a step cannot be solved. In the native run each path is the same to the last bit whatever the
+    other runs are. Memory: B (steps / save_every + 1) rows; save_every=None keeps only the last states. Arguments are
+    numbers; in a traced program take jax.vmap of `simulate`, which is run side by side in the same way.
 
     Args:
-        system: what moves, as in `simulate`.
+        system: as in `simulate`.
         q0: (B, n) positions, or (n,) for all runs.
         v0: (B, n) velocities, or (n,) for all runs.
-        parameters: name → (B, …), in place of the system's.
-        h: step, the same for all; or a Varying, with which every run has lengths of its own.
+        parameters: name → (B, …), in place of the system's values.
+        h: time step, the same for all runs; or a Varying, with which each run has its own step lengths.
         steps: N, the number of steps.
-        t0: time of the beginning.
-        nodes: (B, r, n) or (r, n) of a DiscreteSystem, (B, 2k, n) or (2k, n) of a VariationalProblem.
-        jets: (B, 2k, n) or (2k, n) of a VariationalProblem.
-        multipliers: (B, r, m) or (r, m) of a VariationalProblem with differential constraints of order r.
+        t0: initial time.
+        nodes: (B, r, n) or (r, n) for a DiscreteSystem, (B, 2k, n) or (2k, n) for a VariationalProblem.
+        jets: (B, 2k, n) or (2k, n) for a VariationalProblem.
+        multipliers: (B, r, m) or (r, m) for a VariationalProblem with differential constraints of order r.
         scheme: as in `simulate`.
         starter: as in `simulate`.
         branch: as in `simulate`.
@@ -83,19 +84,19 @@ def ensemble(
         tolerance: as in `simulate`.
         max_iterations: as in `simulate`.
         backend: as in `simulate`.
-        threads: of the native back-end, all processors if None.
-        progress: as in `simulate`, with the steps of all runs; of the native back-end.
+        threads: number of threads of the native back-end; as many as there are processors if None.
+        progress: as in `simulate`, counting the steps of all runs; native back-end only.
 
     Returns:
-        A Path whose arrays have a leading axis of B, of full length; after the end of a run its last state is repeated.
-        path.code (B,) has each run's Outcome, as Newton's iteration found it, and path.lane(i) is the i-th path, cut off at
-        its end. path.provenance is the record of the whole call: of initial data and parameters of more than 1000 numbers
-        it has the shape, of fewer the values.
+        A Path whose arrays have a leading axis of length B and full length in time; after the end of a run its last
+        state is repeated. path.code (B,) has the Outcome of each run as Newton's iteration found it, and path.lane(i)
+        is the i-th path, up to its end. path.provenance is the record of the whole call; initial data and parameters of
+        more than 1000 numbers are recorded by shape only.
 
     Raises:
-        ValueError: an argument has the wrong shape or value; the message names it, and the run where one is at fault.
+        ValueError: an argument has the wrong shape or value; the message names it, and the run if only one is wrong.
         TypeError: an argument is of the wrong type, or traced.
-        Interrupted: Ctrl-C ended it; its path has the outcome INTERRUPTED where a run had not ended.
+        Interrupted: Ctrl-C ended it; in its path the runs that had not ended have the outcome INTERRUPTED.
         InconsistentDataError: the initial data of a run do not satisfy the constraints.
 
     Example:

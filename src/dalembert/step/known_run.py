@@ -23,11 +23,10 @@ from dalembert.step.start.checks import check_callbacks
 from dalembert.step.start.prepare import DEFAULT, Motion, begun, check_branch, program_for
 from dalembert.step.start.prepared import Given, Prepared, Recipe
 from dalembert.systems import System
-from dalembert.systems.initial.root import InitialRoot, initial_root
+from dalembert.systems.initial.root import REMEMBERED, InitialRoot, root_of
 from dalembert.systems.shapes import check_shapes
-from dalembert.tracing import Remembered, Walk, Watched, refilled, split, taken_apart, unchanged, watch
+from dalembert.tracing import Remembered, Walk, Watched, split, unchanged, watch
 
-REMEMBERED = 128  # runs that are found again
 COPIES = 16  # function objects of the same content whose records are kept with a run
 
 Vector = Float[np.ndarray, "n"]
@@ -40,7 +39,7 @@ class Read(NamedTuple):
     it must be read again. runs: those found for it, by the number of coordinates: the key is long.
     """
 
-    key: Any
+    key: Any  # its first part is that of the system alone
     objects: tuple
     leaves: list
     watched: tuple[Watched, ...] | None
@@ -58,7 +57,6 @@ class KnownRun(NamedTuple):
 
 
 _KNOWN: Remembered[list[KnownRun | None]] = Remembered(REMEMBERED)
-_ROOTS: Remembered[tuple[InitialRoot | None]] = Remembered(REMEMBERED)  # also of runs whose data show nothing
 _READ: Remembered[tuple[tuple, Read]] = Remembered(REMEMBERED)  # by the objects, which it holds: none has another's place
 
 
@@ -189,14 +187,12 @@ def _made(system: System, options: RunOptions, found: Read, q: Vector, v: Vector
     """[the run], or [None] where there is no machine code of it; None where these data do not show."""
     grid, n = options.grid, len(q)
     sizes = check_shapes(system, q, v, grid.t0)
-    tree, leaves = taken_apart(system)
-    key = found.key, n
-    (root,) = _ROOTS.get(key) or _ROOTS.put(key, (initial_root(refilled(tree, leaves), leaves, n, sum(sizes)),))
+    root = root_of(found.key[0], system, n, sum(sizes))
     if root is None:
         return [None]
     check_maps(_scheme(options), n)
     check_branch(options.branch, system.constraints, n)
-    motion, t0, h = root.over(leaves), float(options.t0), float(options.h)
+    motion, t0, h = root.over(found.leaves[: root.leaves]), float(options.t0), float(options.h)
     if not motion.solve(q, v, t0) <= FAR:
         return None
     program = program_for(system, sizes, _scheme(options), options.deflate)

@@ -88,7 +88,9 @@ class RunOptions:
                 "feedback, h: a sampled law is held over steps of one length; with Varying give the law as forces"
             )
         if self.until is not None and self.reduce is not None:
-            raise ValueError("reduce, until: the last step goes behind the end and back to it; a reducer takes steps=")
+            raise ValueError(
+                "reduce, until: a run with until= passes the end and steps back, which reduce= cannot; give steps="
+            )
 
     @property
     def grid(self) -> Grid:
@@ -199,7 +201,9 @@ def _check_end(varying: Varying | None, h, steps, t0, until) -> None:
         raise TypeError("until: under jit, vmap and grad arrays have a fixed length; give steps=")
     as_number(until, "until", "a finite time")
     if not (until - t0) * h > 0:
-        raise ValueError(f"until: found {until:g}, which is not after t0 = {t0:g} in the direction of the first step, {h:g}")
+        raise ValueError(
+            f"until: found {until:g}; with the first step {h:g} give a time {'after' if h > 0 else 'before'} t0 = {t0:g}"
+        )
 
 
 def _check_grid(h, steps, t0, save_every, varying) -> None:

@@ -42,13 +42,13 @@ def prepare(
 ) -> PreparedRun:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0, as a function of (q₀, v₀) alone.
 
-    For those who call in a loop: the run gives to the bit what `simulate` gives, and checks as much. It looks at what the
-    functions of the system read in every call, so that a change of it is seen. Several threads may call it at once. Machine
-    code is made by the first call.
+    For many calls in a loop: the run returns the same as `simulate`, bit for bit, and makes the same checks. In every
+    call it checks the variables that the functions of the system read, so that a change of them takes effect. Several
+    threads may call it at once. The first call compiles the machine code.
 
     Args:
         system: a System.
-        h: step, in the unit of time of the Lagrangian, or a Varying, as in `simulate`.
+        h: time step, in the unit of time of the Lagrangian, or a Varying, as in `simulate`.
         scheme: as in `simulate`.
         starter: as in `simulate`.
         branch: as in `simulate`.
@@ -61,7 +61,7 @@ def prepare(
         backend: as in `simulate`.
 
     Returns:
-        A PreparedRun: `run(q0, v0, steps)` is the Path.
+        A PreparedRun: `run(q0, v0, steps)` returns the Path.
 
     Raises:
         ValueError: an argument has the wrong value; the message names it.
@@ -86,8 +86,8 @@ class PreparedRun:
     """(q₀, v₀, N) → the path of N steps: what `prepare` returns.
 
     Attributes:
-        system: what moves.
-        options: of all its runs.
+        system: the System.
+        options: the options that all its runs share.
 
     Example:
         >>> run = da.prepare(pendulum, h=0.1)
@@ -108,20 +108,20 @@ class PreparedRun:
         return self._options
 
     def __call__(self, q0: Any, v0: Any, steps: int, *, t0: float = 0.0, throw: bool = True) -> Path:
-        """The path of `simulate` with these initial data.
+        """The path that `simulate` returns for these initial data.
 
         Args:
             q0: (n,) positions at t0, consistent with the constraints.
             v0: (n,) velocities at t0, consistent with the constraints.
             steps: N, the number of steps.
-            t0: time of the beginning.
-            throw: raise where a step cannot be solved; False returns the partial path, its outcome telling why.
+            t0: initial time.
+            throw: raise an error if a step cannot be solved; False returns the partial path, and its outcome says why.
 
         Returns:
             The Path.
 
         Raises:
-            StepError: as `simulate`, and all its other errors.
+            StepError: as `simulate`; so are all other errors.
         """
         check_x64()
         as_flag(throw, "throw")

@@ -27,15 +27,16 @@ _OPTIONS = Newton(tolerance=1e-11, max_iterations=60)
 
 
 class Root(NamedTuple):
-    """F(z; q, v, t, h) = 0 solved once: one of the solutions of a step, and how it was told from the others.
+    """F(z; q, v, t, h) = 0: one root of a step, with what distinguishes it from the others.
 
     Attributes:
         q: (n,) position after the step.
         v: (n,) velocity after the step.
         multipliers: (m,).
-        residual: largest |F_i|, rows scaled.
-        factor: u for a Lyapunov constraint, else the determinant of the scaled Jacobian; its zero is where two roots meet.
-        distance: from the prediction without history, in units of the velocity.
+        residual: largest |F_i|, with scaled rows.
+        factor: u for a Lyapunov constraint, otherwise the determinant of the scaled Jacobian; it is zero where two
+            roots meet.
+        distance: distance from the state that is predicted without earlier steps, in units of the velocity.
     """
 
     q: np.ndarray
@@ -49,12 +50,14 @@ class Root(NamedTuple):
 def roots(
     system: System, q, v, *, h: float, t: float = 0.0, scheme: Scheme | None = None, starts: int = 384, seed: int = 0
 ) -> list[Root]:
-    """All z found with F(z; q, v, t, h) = 0 for one step from (q, v), nearest to the prediction first.
+    """F(z; q, v, t, h) = 0 for one step from (q, v): all roots z that are found, the nearest to the predicted state
+    first.
 
-    Constraints are taken as they are written: no factor is divided out. Newton's iteration starts from points around the
-    prediction, on logarithmic scales from 0.003 to 18 times the velocity, half of them along the direction in which the
-    equations are least determined, with the multipliers that fit best; then the divided system is solved from the first
-    roots found. No method finds all roots of arbitrary equations for certain.
+    Constraints are used as written: no factor is divided out. Newton's iteration starts from points around the
+    predicted state, at distances from 0.003 to 18 times the velocity on a logarithmic scale, half of them along the
+    direction in which the equations are closest to singular, with the multipliers that fit best. From the first points
+    reached a second root is then sought, with the known root divided out (deflation). No method is certain to find all
+    roots of arbitrary equations.
 
     Args:
         system: a System.
@@ -63,11 +66,11 @@ def roots(
         h: step.
         t: time before the step.
         scheme: as in `simulate`.
-        starts: how many points the iteration starts from.
-        seed: of the random numbers that draw them.
+        starts: number of points from which the iteration starts.
+        seed: of the random numbers for these points.
 
     Returns:
-        A list of Root; an empty one means that no root was found.
+        A list of Root; it is empty if no root was found.
 
     Raises:
         ValueError: as `simulate`, naming the argument.

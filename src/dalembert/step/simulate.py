@@ -74,46 +74,52 @@ def simulate(
 ) -> Path:
     """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0,  (q_{k-1},q_k,q_{k+1}) ∈ D_K, from (q₀, v₀).
 
-    A step that cannot be solved ends the run. Under jit, vmap and grad arrays have full length, rows after the end repeat
-    the last state, and nothing is raised; the derivative is that of the implicit function theorem.
+    A step that cannot be solved ends the run. Under jit, vmap and grad the arrays have full length, rows after the end
+    of the run repeat its last state, and no error is raised; derivatives follow from the implicit function theorem.
 
     Args:
-        system: what moves: a System, a DiscreteSystem, or the flow of a VariationalProblem of order k.
+        system: a System, a DiscreteSystem, or a VariationalProblem of order k, whose flow is run.
         q0: (n,) positions at t0, consistent with the constraints. Not for a DiscreteSystem.
         v0: (n,) velocities at t0, consistent with the constraints. Not for a DiscreteSystem.
-        h: step, in the unit of time of the Lagrangian; below 0 the run goes backwards in time. Of a DiscreteSystem it only
-            scales time and multipliers; 1 by default. A Varying: steps whose length follows the motion.
+        h: time step, in the unit of time of the Lagrangian; negative for a run backwards in time. For a DiscreteSystem
+            it only scales time and multipliers, and is 1 by default. A Varying gives steps whose length follows the
+            motion.
         steps: N, the number of steps.
-        until: with a Varying instead of steps: the time at which the run ends. Its last node lies there, a step of the
-            scheme back from the first node behind it, which the run must reach.
-        t0: time of the beginning.
-        nodes: the first nodes instead of (q0, v0): (r, n) of a DiscreteSystem, (2k, n) of a VariationalProblem, (2, n) of
-            a System in the form "nodes", whose path goes on from its last two.
-        jets: (2k, n), q and its first 2k-1 derivatives at t0, of a VariationalProblem.
-        multipliers: of a VariationalProblem with differential constraints of order r: (r, m), λ and its first r-1
-            derivatives at t0, or with nodes λ of the r windows across the middle of them.
-        scheme: maps and form, a Scheme; of a VariationalProblem its windows, Interpolated() or Averaged().
-        starter: how a two step form gets its second node, "second_order", "first_order" or "reference".
-        branch: which root, where there are several; None takes the one that Newton's iteration reaches from the prediction.
-        save_every: keep every that many states, and the last; None keeps only the last.
-        reduce: (function, initial) with function(value, t, q, v, multipliers) → value, over all steps.
-        stop: `stop(q, v[, t][, p])`, ends the run after the step at which it is true.
-        domain: `domain(q, v[, t][, p])`, a step that leaves it is refused.
-        feedback: a SampledFeedback.
-        tolerance: on Newton's update, relative to the velocity; the applied update leaves about its square.
+        until: the time at which the run ends; instead of steps, with a Varying. The last node is at this time: the run
+            goes to the first node after it, and one step of the scheme leads back.
+        t0: initial time.
+        nodes: the first nodes instead of (q0, v0): (r, n) for a DiscreteSystem, (2k, n) for a VariationalProblem, (2,
+            n) for a System in the form "nodes". The last two nodes of such a path continue it.
+        jets: (2k, n), q and its first 2k-1 derivatives at t0, for a VariationalProblem.
+        multipliers: for a VariationalProblem with differential constraints of order r: (r, m), λ and its first r-1
+            derivatives at t0; together with nodes, λ of the r windows that have nodes on both sides of their middle.
+        scheme: a Scheme, which has difference maps and the form of the step; for a VariationalProblem a window map,
+            Interpolated() or Averaged().
+        starter: how a two-step form gets its second node: "second_order", "first_order" or "reference".
+        branch: the rule that chooses a root if a step has several; None takes the one that Newton's iteration reaches
+            from the predicted state.
+        save_every: save every `save_every`-th state, and the last; None saves only the last.
+        reduce: (function, initial) with function(value, t, q, v, multipliers) → value, applied after every step.
+        stop: `stop(q, v[, t][, p])` → boolean; ends the run after the first step at which it is true.
+        domain: `domain(q, v[, t][, p])` → boolean, true inside; a step that leaves the domain is refused.
+        feedback: a SampledFeedback, a control force that is sampled and held.
+        tolerance: on Newton's update, relative to the velocity; after the last update the remaining error is about its
+            square.
         max_iterations: of Newton's method, in one step.
-        throw: raise where a step cannot be solved; False returns the partial path, its outcome telling why.
-        backend: "native", machine code, the default on CPUs: with one warning and the JAX run where a function cannot be
-            translated; or "jax", the portable one, the default elsewhere and for the rules Nearest and Least.
-        store: a folder, such as "run.zarr", that takes the states instead of memory, chunk by chunk; see `resume`. The Path
-            has the first and the last of them, `load` all. Not under tracing.
-        progress: True shows steps, rate and remaining time on a terminal; a function is told (done, total) now and then.
+        throw: raise an error if a step cannot be solved; False returns the partial path, and its outcome says why.
+        backend: "native", machine code, the default on CPUs; if a function cannot be translated, there is one warning
+            and JAX runs instead. Or "jax", the portable back-end, the default on other devices and for the rules
+            Nearest and Least.
+        store: a folder, such as "run.zarr", into which the states are written chunk by chunk, instead of being kept in
+            memory; see `resume`. The Path has the first and the last state, `load` reads all. Not under tracing.
+        progress: True shows steps, rate and remaining time on a terminal; a function is called as function(done, total)
+            from time to time.
 
     Returns:
-        The Path, with t (N+1,), q (N+1, n), v, multipliers and constraint forces, each with its own times, and provenance.
-        Of a VariationalProblem the multipliers of holonomic constraints are reported where there are no differential ones,
-        else those of the latter alone; constraint_forces are NaN with differential constraints, whose forces belong to no
-        single step.
+        The Path, with t (N+1,), q (N+1, n), v, multipliers and constraint forces, each with its own times, and
+        provenance. For a VariationalProblem: if there are differential constraints, multipliers are theirs alone, and
+        constraint_forces are NaN, since the forces do not belong to single steps; otherwise they are those of the
+        holonomic constraints.
 
     Raises:
         StepError: a step cannot be solved, and throw is true; it carries the partial path.
@@ -122,7 +128,7 @@ def simulate(
         ValueError: an argument has the wrong shape or value; the message names it.
         TypeError: an argument is of the wrong type.
         InconsistentDataError: the initial data do not satisfy the constraints.
-        RankDeficientError: constraints or reactions depend on each other, or the mass is degenerate.
+        RankDeficientError: constraints or reactions depend on each other, or the mass matrix is degenerate.
 
     Source: Borda, Fernández, Grillo, eq. (4); the default form is the self-adjoint one of the theory page.
 
@@ -215,7 +221,7 @@ def _check_kept(store, progress, options: RunOptions) -> None:
     if store is not None:
         raise ValueError("store, h: a store takes steps of one length; with Varying give no store, and save the path")
     if options.until is not None and progress is not False:
-        raise ValueError("progress, until: nobody knows how many steps there will be; give steps=, or no progress")
+        raise ValueError("progress, until: the number of steps is not known beforehand; give steps=, or no progress")
 
 
 @Jitted

@@ -39,9 +39,9 @@ def read(place: File) -> dict[str, np.ndarray]:
             found[str(name)] = np.frombuffer(content, dtype, size, at).reshape(shape).copy()
             at += size * dtype.itemsize
     except (KeyError, TypeError, ValueError) as error:
-        raise FileError(array.place, f"is no checkpoint ({type(error).__name__}: {error})") from error
+        raise FileError(array.place, f"is not a checkpoint ({type(error).__name__}: {error})") from error
     if at != len(content):
-        raise FileError(array.place, f"is no checkpoint: {len(content)} bytes, of which {at} have a name")
+        raise FileError(array.place, f"is not a checkpoint: {len(content)} bytes, of which {at} have a name")
     return found
 
 

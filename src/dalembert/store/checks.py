@@ -20,7 +20,7 @@ def check_format(data: xarray.Dataset) -> None:
     """Whether it is a data set of ours, of a format that this version reads."""
     version = data.attrs.get("dalembert_format")
     if version is None:
-        raise ValueError("data: no dalembert path: the attribute dalembert_format is missing")
+        raise ValueError("data: is not a dalembert path: the attribute dalembert_format is missing")
     if not isinstance(version, int | np.integer) or version < 1:
         raise ValueError(f"data: the attribute dalembert_format is {version!r}; formats are numbered from 1")
     if version > FORMAT:
@@ -31,7 +31,7 @@ def attribute(data: xarray.Dataset, name: str) -> str:
     """A text that the data set carries."""
     found = data.attrs.get(name)
     if not isinstance(found, str):
-        raise ValueError(f"data: the attribute {name} is {'missing' if found is None else found}; a text is right")
+        raise ValueError(f"data: the attribute {name} is {'missing' if found is None else found}; text is right")
     return found
 
 

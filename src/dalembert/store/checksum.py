@@ -17,10 +17,11 @@ NOTE = "the last line of this file is the SHA-256 of all bytes before it"
 
 
 class FileError(ValueError):
-    """SHA-256 ≠ last line, or no NetCDF file at all: a stored file cannot be read, damaged or not what `save` writes.
+    """SHA-256 ≠ last line of the file, or not a NetCDF file at all: a stored file is damaged, or was not written by
+    `save`.
 
     Args:
-        file: its name.
+        file: name of the file.
         problem: what was found, and what would be right.
 
     Example:
@@ -50,7 +51,7 @@ def verified(content: bytes, file: str | os.PathLike) -> bool:
     body, line = whole[:-LENGTH], bytes(whole[-LENGTH:])
     if line.startswith(MARK):
         if line != last_line(body):
-            raise FileError(file, "is damaged: it has not the SHA-256 of its last line; restore it from a copy")
+            raise FileError(file, "is damaged: its SHA-256 is not that in its last line; restore it from a copy")
         return True
     if NOTE.encode() in content:
         raise FileError(

@@ -71,11 +71,11 @@ class ChunkedArray:
             made = cls(place, tuple(shape), tuple(chunks), KINDS[found["data_type"]], found)
             keys = found["chunk_key_encoding"]["name"]
         except (KeyError, TypeError, ValueError) as error:
-            raise FileError(place, f"is no array of a run ({type(error).__name__}: {error})") from error
+            raise FileError(place, f"is not an array of a run ({type(error).__name__}: {error})") from error
         whole = found.get("node_type") == "array" and found.get("codecs") == CODECS[made.kind.itemsize == 1]
         whole = whole and made._separator in ("/", ".") and keys == "default"
         if not whole or min([*shape, 0]) < 0 or min([*chunks, 1]) < 1 or len(chunks) != len(shape):
-            raise FileError(place, "is no array that dalembert writes: shape, chunks or codecs are others")
+            raise FileError(place, "is not an array that dalembert writes: shape, chunks or codecs differ")
         return made
 
     def file(self, *at: int) -> File:
@@ -157,11 +157,11 @@ def metadata(place: File) -> dict[str, Any]:
     try:
         found = json.loads((place / "zarr.json").read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        raise FileError(place, "is no store of a run: it has no zarr.json") from None
+        raise FileError(place, "is not the store of a run: it has no zarr.json") from None
     except (ValueError, RecursionError) as error:
         raise FileError(place, "is damaged: its zarr.json cannot be read") from error
     if not isinstance(found, dict) or found.get("zarr_format") != 3:
-        raise FileError(place, "is no Zarr store of version 3")
+        raise FileError(place, "is not a Zarr store of version 3")
     return found
 
 

@@ -31,11 +31,12 @@ PACKED = {"zlib": True, "complevel": 4, "shuffle": True}  # of a study: runs res
 
 
 def to_xarray(path: Path | CriticalPoint | Study) -> xarray.Dataset:
-    """A path or a solution as a Dataset: q(node, coordinate) and all else on its own level, with labels and units.
+    """A path, a solution or a study as a Dataset: q(node, coordinate), and every other variable over its own times,
+    with labels and units.
 
-    `data.q.sel(coordinate="x")` is a labelled series over its times. Statistics, step, action and outcome are scalar
-    variables; outcome, levels and the whole Provenance are attributes. A solution has the jets and the multipliers over
-    `window`, its momenta at the ends over `momentum`, and no names of coordinates.
+    `data.q.sel(coordinate="x")` is a labelled series over its times. Statistics, step, action and outcome code are
+    scalar variables; the name of the outcome, the levels and the whole Provenance are attributes. A solution has the
+    jets and the multipliers over `window`, and the momenta at its ends over `momentum`.
 
     Args:
         path: a Path, a Solution or a Study.
@@ -44,8 +45,8 @@ def to_xarray(path: Path | CriticalPoint | Study) -> xarray.Dataset:
         An xarray.Dataset.
 
     Raises:
-        TypeError: anything else.
-        ValueError: a traced path, or a batch of solutions.
+        TypeError: path is none of these.
+        ValueError: path is traced, or a batch of solutions.
 
     Example:
         >>> da.to_xarray(path).q.dims
@@ -57,18 +58,18 @@ def to_xarray(path: Path | CriticalPoint | Study) -> xarray.Dataset:
 
 
 def from_xarray(data: xarray.Dataset) -> Path | CriticalPoint | Study:
-    """What `to_xarray` was given, bit for bit.
+    """The inverse of `to_xarray`, bit for bit.
 
     Args:
         data: an xarray.Dataset.
 
     Returns:
-        The Path, the Solution or the Study; the Path of a study of which one run is left.
+        The Path, the Solution or the Study. A selection of a single run from a study is a Path.
 
     Raises:
-        TypeError: data is no Dataset.
-        ValueError: the data set was not made by dalembert, or a variable is missing, has other dimensions, another type or
-            values that no path has; the message names it.
+        TypeError: data is not a Dataset.
+        ValueError: the data set was not made by dalembert; or a variable is missing, or has wrong dimensions, type or
+            values; the message names it.
 
     Example:
         >>> bool((da.from_xarray(da.to_xarray(path)).q == path.q).all())
@@ -85,20 +86,20 @@ def from_xarray(data: xarray.Dataset) -> Path | CriticalPoint | Study:
 def save(path: Path | CriticalPoint | Study, file: str | os.PathLike) -> None:
     """Write a path, a solution or a study to a NetCDF-4 file (.nc), which every NetCDF or HDF5 library can read.
 
-    A study is compressed, without loss.
+    A study is compressed without loss.
 
-    A file of that name is replaced, in one step: at any moment a reader finds the old file or the new one, and after any
-    error, a full disk too, the old one is unchanged and the path still in memory. The file is made in memory first, which
-    takes three times its size. A symbolic link is followed; mode, and owner where the system allows it, are kept. A save
-    that is killed may leave a temporary `.dalembert-….part` beside the file.
+    A file of that name is replaced in one step: at any moment a reader finds either the old file or the new one. After
+    an error, such as a full disk, the old file is unchanged and the path is still in memory. The file is built in
+    memory first, which takes three times its size. A symbolic link is followed; the mode, and the owner if the system
+    allows it, are kept. A save that is killed may leave a temporary `.dalembert-….part` next to the file.
 
     Args:
         path: a Path, a Solution or a Study.
-        file: its name, which ends in .nc, .nc4 or .h5.
+        file: name of the file, which ends in .nc, .nc4 or .h5.
 
     Raises:
         TypeError: as `to_xarray`.
-        ValueError: as `to_xarray`, and another ending.
+        ValueError: as `to_xarray`; or the name has another ending.
         FileNotFoundError: the folder does not exist.
         OSError: the file cannot be written.
         MemoryError: the file does not fit into memory.
@@ -118,18 +119,19 @@ def save(path: Path | CriticalPoint | Study, file: str | os.PathLike) -> None:
 def load(file: str | os.PathLike) -> Path | CriticalPoint | Study:
     """The path, solution or study stored by `save`, equal bit for bit, with outcome, statistics and provenance.
 
-    The checksum in the last line of the file is checked first; files of versions before it have none and are read without.
-    Of a run in a store, run.zarr, it is what is committed, each chunk checked: all of it where the run has ended. A study in
-    a store is read when it is asked for; runs that are not there yet have the outcome INTERRUPTED.
+    The checksum in the last line of the file is verified first; files of older versions have none, and are read
+    without. For a run in a store, run.zarr, it returns all that is committed, with every chunk verified; if the run has
+    ended, that is the whole run. The values of a study in a store are read when they are used; runs that are still
+    missing have the outcome INTERRUPTED.
 
     Args:
-        file: its name, or that of a store.
+        file: name of the file or of the store.
 
     Returns:
         The Path, the Solution or the Study.
 
     Raises:
-        FileError: a ValueError: the file is damaged, no NetCDF file, or not written by `save`.
+        FileError: the file is damaged, is not a NetCDF file, or was not written by `save`. It is a ValueError.
         FileNotFoundError: there is no such file.
         OSError: the file cannot be read at all; PermissionError is one.
 
@@ -164,20 +166,20 @@ def _of_store(source: File) -> Path | CriticalPoint | Study:
 
 
 def matches(path: Path | Study | str | os.PathLike, system: Problem | OptimalControl) -> bool:
-    """Whether the source hash stored with a path (or in a file) is that of this system's functions.
+    """Whether the source hash of a path (or of a file) is that of this system's functions.
 
-    Compares the source text of Lagrangian, constraints and forces; parameters and captured values are not part of it.
+    Only the source text of Lagrangian, constraints and forces is compared, not parameters and captured values.
 
     Args:
         path: a Path, a Study, or the name of a file.
-        system: a System, a DiscreteSystem or a VariationalProblem; of a study of solutions also an OptimalControl.
+        system: a System, a DiscreteSystem or a VariationalProblem; for a study of solutions also an OptimalControl.
 
     Returns:
-        True where the two are the same.
+        True if they are the same.
 
     Raises:
-        TypeError: system is none.
-        ValueError: the path carries no provenance, because it was computed under jit, vmap or grad, or is a solution.
+        TypeError: system is none of these.
+        ValueError: the path has no provenance, because it was computed under jit, vmap or grad, or is a solution.
 
     Example:
         >>> da.matches(path, pendulum), da.matches(path, sphere)
@@ -213,7 +215,7 @@ def _sound(data: xarray.Dataset) -> xarray.Dataset:
         content = data.attrs.get("content")
         check_solution(data) if content in CONTENTS else check_study(data) if content in STUDIES else check_path(data)
     except ValueError as error:
-        raise ValueError(f"path: is no path that a run returns, and could not be loaded again ({error})") from error
+        raise ValueError(f"path: is not a path that a run returns, and could not be loaded again ({error})") from error
     return data
 
 

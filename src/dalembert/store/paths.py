@@ -173,7 +173,7 @@ def _check_path(path: object) -> None:
     if not isinstance(path, Path):
         raise TypeError(f"path: found {type(path).__name__}; give the Path that simulate returned")
     if is_traced(path):
-        raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then store it")
+        raise ValueError("path: is traced and has no values yet; return it from the jitted function, then store it")
 
 
 def _lanes(count: int) -> tuple[str, ...]:

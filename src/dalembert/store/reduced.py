@@ -37,7 +37,7 @@ def rebuilt(text: str, leaves: Mapping[str, Any]) -> Any:
     try:
         return tree_of_values(json.loads(text), lambda i: jnp.asarray(np.asarray(leaves[f"reduced_{i}"])))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"data: the attribute reduced, {text!r:.80}, is no tree of the variables reduced_…") from error
+        raise ValueError(f"data: the attribute reduced, {text!r:.80}, does not describe the variables reduced_…") from error
 
 
 def flatten(value: Any) -> tuple[Any, list[np.ndarray]]:

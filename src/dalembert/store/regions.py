@@ -131,7 +131,7 @@ def record_of(store: StudyStore) -> Provenance:
     """Of the call that began it."""
     texts = {field.name: store.attributes.get(attribute_name(field.name)) for field in dataclasses.fields(Provenance)}
     if not all(isinstance(x, str) for x in texts.values()):
-        raise FileError(store.place, "is damaged: the record of its call is none")
+        raise FileError(store.place, "is damaged: the record of its call cannot be read")
     return Provenance(**texts | {"coordinates": stored_names(texts["coordinates"])})  # type: ignore[arg-type]
 
 
@@ -139,7 +139,7 @@ def load_study(place: File) -> Study | Path | CriticalPoint:
     """As far as it is there; FileError where it is none or is damaged."""
     store = StudyStore(place)
     if store.attributes["content"] == VALUES:
-        raise FileError(place, "holds values over runs, and no runs; the sweep with its over_runs reads it")
+        raise FileError(place, "holds values of over_runs= and not the runs; the same sweep with over_runs= reads it")
     data = store.open()
     try:
         return study_from_xarray(data)
@@ -177,7 +177,7 @@ def _checked(place: File) -> dict[str, Any]:
     found = found if isinstance(found, dict) else {}
     version = found.get("dalembert_format")
     if not isinstance(version, int) or found.get("content") not in (*STUDIES, VALUES):
-        raise FileError(place, "is no study of dalembert: its attributes are others")
+        raise FileError(place, "is not a study of dalembert: its attributes differ")
     if version > FORMAT:
         raise FileError(place, f"is written in format {version}, this dalembert reads up to {FORMAT}; update it")
     try:
@@ -188,5 +188,5 @@ def _checked(place: File) -> dict[str, Any]:
         sound = False
     # A name is a folder in this one: nothing else is written to.
     if not sound or any(File(name).name != name for name in found["written"]):
-        raise FileError(place, "is damaged: an attribute of the study is missing, or is no such thing")
+        raise FileError(place, "is damaged: an attribute of the study is missing or invalid")
     return found

@@ -95,7 +95,7 @@ class StoredRun:
         missing = {"rows", "taken", *SCALARS, *STATISTICS} - self.state.keys()
         if missing or not 0 <= self.number("rows") <= self.number("taken") <= self.attributes["rows"]:
             raise FileError(
-                place / checkpoint.NAME, f"is no checkpoint of this run: missing are {', '.join(missing) or 'none'}"
+                place / checkpoint.NAME, f"is not a checkpoint of this run: missing are {', '.join(missing) or 'none'}"
             )
 
     def number(self, name: str) -> int:
@@ -113,7 +113,7 @@ class StoredRun:
         fields = {name: jnp.asarray(self._rows(name, ends)) for name in self.lead}
         scalars = {name: jnp.asarray(self.state[name]) for name in (*SCALARS, *STATISTICS)}
         if int(scalars["code"]) not in {int(outcome) for outcome in Outcome}:
-            raise FileError(self.place, f"holds the outcome {int(scalars['code'])}, which there is not")
+            raise FileError(self.place, f"holds the outcome {int(scalars['code'])}, which does not exist")
         return Path(
             **fields, **{name: scalars[name] for name in SCALARS}, levels=tuple(self.attributes["levels"]),
             statistics=Statistics(**{name: scalars[name] for name in STATISTICS}),
@@ -133,7 +133,7 @@ def _checked(place: File, found: Any) -> dict[str, Any]:
     found = found if isinstance(found, dict) else {}
     version = found.get("dalembert_format")
     if not isinstance(version, int) or found.get("content") != CONTENT:
-        raise FileError(place, "is no run of dalembert: its attributes are others")
+        raise FileError(place, "is not a run of dalembert: its attributes differ")
     if version > FORMAT:
         raise FileError(place, f"is written in format {version}, this dalembert reads up to {FORMAT}; update it")
     lead, levels, names = found.get("lead"), found.get("levels"), found.get("coordinate_names")
@@ -151,7 +151,7 @@ def _checked(place: File, found: Any) -> dict[str, Any]:
         and type(found.get("named")) is bool
     )
     if not sound:
-        raise FileError(place, "is damaged: an attribute of the run is missing, or is no such thing")
+        raise FileError(place, "is damaged: an attribute of the run is missing or invalid")
     return found
 
 

@@ -167,7 +167,7 @@ def solution_to_xarray(solution: CriticalPoint) -> xarray.Dataset:
     import xarray as xr
 
     if is_traced(solution):
-        raise ValueError("path: is traced, it has no values yet; return it from the jitted function, then store it")
+        raise ValueError("path: is traced and has no values yet; return it from the jitted function, then store it")
     if np.ndim(solution.code):
         raise ValueError(f"path: holds a batch of shape {np.shape(solution.code)}; store its solutions one by one")
     found, times = solution_variables(solution)

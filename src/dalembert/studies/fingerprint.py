@@ -66,11 +66,15 @@ def check_same(then: Provenance, now: Provenance, old: dict[str, str], new: dict
     before, after = (json.loads(record.run) for record in (then, now))
     for name in (name for name in {**before, **after} if before.get(name) != after.get(name)):
         if name in FUNCTIONS:
-            raise ValueError(f"{name}: is another function than that of the sweep in the store, or reads other values")
+            raise ValueError(
+                f"{name}: differs from that of the sweep in the store, or reads other values; give the same function"
+            )
         raise ValueError(f"{name}: found {after.get(name)}; the sweep in the store has {before.get(name)}")
     for name in (name for name in new if name.startswith(("values", "over_runs"))):
         if old.get(name) != new[name]:
-            raise ValueError(f"{name}: the sweep in the store has {'others' if name in old else 'none'}")
+            raise ValueError(
+                f"{name}: the sweep in the store has {'others' if name in old else 'none'}; give the same, or another store"
+            )
     check_source(then, now)
     here = {"processor": new.get("processor", old.get("processor", ""))}
     if then.versions != now.versions or here["processor"] != old.get("processor"):

@@ -52,13 +52,14 @@ def resume(
     throw: bool = True,
     progress: bool | Callable[[int, int], None] = False,
 ) -> Path:
-    """x_{k+1} = F(x_k) from the last k that is committed: a run of `simulate(…, store=)` goes on, to the bit-identical path.
+    """x_{k+1} = F(x_k) from the last step k that is committed: a run of `simulate(…, store=)` continues, to a path that
+    is identical bit for bit.
 
-    After Ctrl-C, a kill, a full disk, a loss of power. Functions are not stored, so that those of the run are given again;
-    initial data, step and tolerance are the store's. A run that has ended is read.
+    For runs that ended by Ctrl-C, a kill, a full disk or a loss of power. Functions are not stored, and have to be
+    given again; initial data, step and tolerance are read from the store. If the run has ended, its path is read.
 
     Args:
-        store: the folder, run.zarr.
+        store: the folder, such as "run.zarr".
         system: what moves, as it was in the run.
         scheme: as it was in the run.
         branch: as it was in the run.
@@ -66,16 +67,16 @@ def resume(
         stop: as it was in the run.
         domain: as it was in the run.
         feedback: as it was in the run.
-        allow_rounding: go on also with another processor or other versions, whose last digits may differ.
+        allow_rounding: continue even with another processor or other versions, whose last digits may differ.
         throw: as in `simulate`.
         progress: as in `simulate`.
 
     Returns:
-        The Path, with the first and the last state; `load` reads all.
+        The Path, with the first and the last state; `load` reads all states.
 
     Raises:
-        ValueError: system, scheme or another argument is not that of the run; or the processor or a version is another one.
-        FileError: the store is damaged, or none of a run.
+        ValueError: system, scheme or another argument differs from that of the run; or the processor or a version does.
+        FileError: the store is damaged, or does not hold a run.
         BlockingIOError: another process is writing it.
         StepError: as `simulate`.
         Interrupted: as `simulate`.
@@ -116,7 +117,7 @@ def _place(store: Any) -> File:
         raise FileNotFoundError(errno.ENOENT, "store: does not exist", os.fspath(place))
     found = metadata(place).get("attributes")  # before anything is put into a folder that is none of ours
     if isinstance(found, dict) and found.get("content") != CONTENT:
-        raise FileError(place, "is no run of dalembert; a sweep goes on by the same call of sweep")
+        raise FileError(place, "is not a run of dalembert; a sweep is continued by the same call of sweep")
     return place
 
 
@@ -136,6 +137,6 @@ def _told(stored: StoredRun, given: dict[str, Any]) -> tuple[RunOptions, Given]:
         )  # type: ignore[arg-type]
     except (KeyError, TypeError, RecursionError, json.JSONDecodeError) as error:
         raise FileError(
-            stored.place, f"is damaged: its record of the call is none ({type(error).__name__}: {error})"
+            stored.place, f"is damaged: its record of the call cannot be read ({type(error).__name__}: {error})"
         ) from error
     return dataclasses.replace(options, **given), Given(**data)  # what is wrong here is the caller's

@@ -213,7 +213,7 @@ def replacing(place: File) -> Iterator[None]:
         yield
         return
     if metadata(place).get("attributes", {}).get("content") != CONTENT:
-        raise FileError(place, "is no run of dalembert, and is not replaced")
+        raise FileError(place, "is not a run of dalembert, and is not replaced")
     with contextlib.closing(Lock(place / LOCK, place)):
         old = place.with_name(f".dalembert-{secrets.token_hex(8)}.old")
         os.rename(place, old)

@@ -70,60 +70,63 @@ def sweep(
     block: int | None = None,
     client: Any = None,
 ) -> Study | Any:
-    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0 for every combination of swept values, by their names; or
-    Σⱼ Dⱼ L̃_d = 0 and Φ_d = 0 between ends, as `solve` has it.
+    """D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k) + h(f + R_dᵀλ_k) = 0 for every combination of the swept values; or Σⱼ Dⱼ
+    L̃_d = 0 and Φ_d = 0 between ends, as in `solve`.
 
-    The runs are those of `ensemble`, the solutions those of `solve`. One that fails is an outcome in the map, and raises
-    nothing. An OptimalControl is solved; a VariationalProblem is solved where something is given or swept of its ends, and
-    runs otherwise.
+    The runs are those of `ensemble`, the solutions those of `solve`. A run that fails has its outcome in the study, and
+    raises no error. An OptimalControl is solved; a VariationalProblem is solved if anything at its ends is given or
+    swept, otherwise its flow is run.
 
     Args:
-        system: what moves, as in `simulate`; or the problem that is solved, as in `solve`.
-        values: name → (K, …) of parameters, and of "q0", "v0", "nodes", "jets", "multipliers"; (K,) of numbers. Of a problem
-            that is solved, of "T"; of one number at an end, "final.x", "final.v.x"; of bounds, "bounds.u": (K,) for |u| ≤
-            value or (K, 2); of "initial", "final", "through", "bounds" as a whole, a list of what `solve` takes.
+        system: a system as in `simulate`, or a problem as in `solve`.
+        values: name → values (K,), or (K, …) for arrays. Names are those of parameters, and "q0", "v0", "nodes",
+            "jets", "multipliers". For a problem that is solved: parameters; "T"; one number at an end, "final.x" or
+            "final.v.x"; bounds, "bounds.u", with values (K,) for |u| ≤ value or (K, 2); or "initial", "final",
+            "through", "bounds" as a whole, a list of what `solve` takes.
         combine: "product": each name is an axis; "zip": the i-th run has the i-th value of every name.
-        q0: positions of all runs, where they are not swept.
-        v0: velocities of all runs, where they are not swept.
-        h: step, the same for all.
+        q0: positions of all runs, if they are not swept.
+        v0: velocities of all runs, if they are not swept.
+        h: time step, the same for all runs.
         steps: N, the number of steps.
-        t0: time of the beginning.
-        nodes: of a DiscreteSystem or a VariationalProblem, where they are not swept.
-        jets: of a VariationalProblem, where they are not swept.
-        multipliers: of a VariationalProblem with differential constraints, where they are not swept.
-        initial: as in `solve`, of all problems; numbers in it may be swept.
-        final: as in `solve`, of all problems; numbers in it may be swept.
-        through: as in `solve`, of all problems.
-        T: as in `solve`, where it is not swept.
+        t0: initial time.
+        nodes: for a DiscreteSystem or a VariationalProblem, if they are not swept.
+        jets: for a VariationalProblem, if they are not swept.
+        multipliers: for a VariationalProblem with differential constraints, if they are not swept.
+        initial: as in `solve`, for all problems; single numbers in it may be swept.
+        final: as in `solve`, for all problems; single numbers in it may be swept.
+        through: as in `solve`, for all problems.
+        T: as in `solve`, if it is not swept.
         times: as in `solve`.
-        bounds: as in `solve`, of all problems; numbers in it may be swept.
+        bounds: as in `solve`, for all problems; single bounds in it may be swept.
         inequalities: as in `solve`.
-        guess: as in `solve`, the same for all.
+        guess: as in `solve`, the same for all problems.
         scales: as in `solve`.
         scheme: as in `simulate` or in `solve`.
         starter: as in `simulate`.
         branch: as in `simulate`.
-        save_every: as in `simulate`; None keeps the last states only, for many runs with `reduce`.
-        reduce: as in `simulate`; of solutions a function of one that returns numbers, or a dict, list or tuple of them;
-            study.reduced has the axes of the study in front.
+        save_every: as in `simulate`; None keeps only the last states, for many runs with `reduce`.
+        reduce: as in `simulate`; for solutions, a function of one solution that returns numbers, or a dict, list or
+            tuple of them. In study.reduced the axes of the study come first.
         stop: as in `simulate`.
         domain: as in `simulate`.
         feedback: as in `simulate`.
         tolerance: as in `simulate` or in `solve`.
-        max_iterations: as in `simulate` or in `solve`, whose default it has if None.
+        max_iterations: as in `simulate` or in `solve`; None takes the default there.
         seek: as in `solve`.
         method: as in `solve`.
         certify: as in `solve`.
         backend: as in `simulate`.
-        threads: as in `ensemble`; of problems how many are solved at once, all processors if None.
-        progress: as in `ensemble`; of problems that are solved it counts these.
-        store: a folder, study.zarr, into which the runs go block by block; where it is there already, the same call goes on
-            with the blocks that are missing, and reads those that are not.
-        over_runs: (of, merge): of(study) → value of a block of runs, merge(value, value) → value; runs are not kept.
-            `run_statistics` gives such a pair. The order in which blocks are ready changes no bit.
-        block: how many runs are computed at once, at most, with store, over_runs or client; by their size if None.
-        client: a dask.distributed.Client, whose workers compute the blocks, each with one thread if threads is None, and see
-            the store under the same name.
+        threads: as in `ensemble`; for problems, how many are solved at once; as many as there are processors if None.
+        progress: as in `ensemble`; for problems that are solved it counts the problems.
+        store: a folder, study.zarr, into which the runs are written block by block. If it exists, the same call
+            continues the sweep: it reads the blocks that are there and computes those that are missing.
+        over_runs: a pair (of, merge) that summarises the runs instead of keeping them: of(study) → value of a block of
+            runs, merge(value, value) → value. `run_statistics` returns such a pair. The result does not depend on the
+            order in which blocks are computed, to the last bit.
+        block: the largest number of runs that are computed at once, with store, over_runs or client; chosen by their
+            size if None.
+        client: a dask.distributed.Client whose workers compute the blocks, each with one thread if threads is None. The
+            workers must see the store under the same name.
 
     Returns:
         A Study: study.sel(m=2.0), study.outcomes, study.data, da.plot(study), da.save(study, "study.nc"). With over_runs the
@@ -133,14 +136,14 @@ def sweep(
         ValueError: an argument has the wrong shape or value, a name is unknown, the states do not fit into memory, or the
             sweep in the store is another one.
         TypeError: an argument is of the wrong type, or traced.
-        Interrupted: Ctrl-C ended it; its path is the Study, or the value over_runs, until then.
-        FileError: what is in the store is damaged, or no study.
+        Interrupted: Ctrl-C ended it; its path is the Study, or the value of over_runs, up to then.
+        FileError: the store is damaged, or does not hold a study.
         BlockingIOError: another process is writing the store.
         OSError: the store cannot be written.
         ConnectionError: the scheduler of the client is gone.
-        InconsistentDataError: the initial data of a run do not satisfy the constraints; or none of the problems can be
-            begun, as what is given contradicts itself.
-        RankDeficientError: so do the constraints of all of them.
+        InconsistentDataError: the initial data of a run do not satisfy the constraints; or the given data contradict
+            each other in all problems.
+        RankDeficientError: in all problems the constraints depend on each other.
 
     Example:
         >>> study = da.sweep(pendulum, {"q0": [0.5, 1.0, 1.5], "v0": [0.0, 1.0]}, h=0.1, steps=20)
@@ -201,8 +204,8 @@ def _refuse(given: Mapping[str, Any], why: str) -> None:
 def _problem(system: Any) -> Any:
     if not isinstance(system, VariationalProblem | OptimalControl):
         raise TypeError(
-            f"system: found {described(system)} beside what is given at ends; solved between ends are a VariationalProblem "
-            "and an OptimalControl"
+            f"system: found {described(system)} together with data at the ends; give a VariationalProblem or an "
+            "OptimalControl, or initial data alone"
         )
     return system
 

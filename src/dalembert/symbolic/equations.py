@@ -25,16 +25,16 @@ MOST = 100  # coordinates
 
 @dataclasses.dataclass(frozen=True)
 class SymbolicEquations:
-    """d/dt L_v - L_q = f + Rᵀλ and φ = 0, as expressions of SymPy in q(t), its derivatives, λ and the parameters.
+    """d/dt L_v - L_q = f + Rᵀλ and φ = 0, as SymPy expressions in q(t), its derivatives, λ and the parameters.
 
     Attributes:
         lagrangian: L.
         motion: (n,) d/dt L_v - L_q - f - Rᵀλ, one for each coordinate: zero along the motion.
-        constraints: φ, zero along the motion, in the order in which the system has them.
+        constraints: φ, zero along the motion, in the order of the system's constraints.
         reactions: (m, n) R.
         coordinates: q(t), functions of t.
         multipliers: λ(t), one for each row of R.
-        parameters: a symbol, or an array of them, by the name of the parameter.
+        parameters: name of the parameter → its symbol, or an array of symbols.
 
     Example:
         >>> pendulum = da.System(lambda q, v, p: 0.5 * v @ v + p["g"] * jnp.cos(q[0]), coordinates=("theta",),
@@ -63,21 +63,22 @@ class SymbolicEquations:
 
 
 def symbolic_equations(system: System, n: int | None = None) -> SymbolicEquations:
-    """d/dt L_v - L_q = f + Rᵀλ, φ = 0 as formulas of SymPy: the functions are traced, and differentiated symbolically.
+    """d/dt L_v - L_q = f + Rᵀλ, φ = 0 as SymPy formulas: the functions are traced and differentiated symbolically.
 
-    For small systems: what takes more than 2000 scalar operations is refused. Nothing is simplified.
+    For small systems: functions of more than 2000 scalar operations are refused. Nothing is simplified.
 
     Args:
         system: a System.
-        n: the number of its coordinates, where it has no names for them.
+        n: number of coordinates, if the system does not name them.
 
     Returns:
-        SymbolicEquations; in a notebook they are typeset.
+        A SymbolicEquations, which a notebook typesets.
 
     Raises:
-        TypeError: system is none.
-        ValueError: n is missing, or differs from the names; virtual displacements instead of reactions; a function has no
-            formula: a loop whose length depends on values, or too many operations.
+        TypeError: system is not a System.
+        ValueError: n is missing, or differs from the number of names; a constraint has virtual displacements instead of
+            reactions; or a function has no formula, because of a loop whose length depends on values or too many
+            operations.
         ImportError: SymPy is not installed.
 
     Example:

@@ -25,25 +25,26 @@ def from_sympy(
     forces: Sequence[Any] | None = None,
     parameters: Mapping[Any, float] | None = None,
 ) -> System:
-    """L(q, q̇, t), φ(q, q̇, q̈, t) = 0 as SymPy writes them: the System with d/dt L_v - L_q = f + Rᵀλ.
+    """L(q, q̇, t), φ(q, q̇, q̈, t) = 0 as SymPy expressions: the System with d/dt L_v - L_q = f + Rᵀλ.
 
-    A constraint is Holonomic, Nonholonomic or SecondOrder by the highest derivative in it, with the reactions ∂φ/∂(highest).
-    The lagrangian may be that of `sympy.physics.mechanics.Lagrangian(frame, *bodies)`; a `LagrangesMethod` instead brings
-    coordinates, constraints and generalised forces along.
+    The highest derivative in a constraint decides whether it is Holonomic, Nonholonomic or SecondOrder; its reactions
+    are ∂φ/∂(highest derivative). The lagrangian may come from `sympy.physics.mechanics.Lagrangian(frame, *bodies)`. A
+    `LagrangesMethod` in its place also supplies coordinates, constraints and generalised forces.
 
     Args:
-        lagrangian: an expression in q(t), their derivatives, t and the parameters; or a LagrangesMethod.
-        coordinates: q(t), (n,) functions of time such as `dynamicsymbols` makes; their names name the coordinates.
-        constraints: expressions that vanish along the motion.
-        forces: (n,) expressions in q(t), their first derivatives and t: generalised forces.
-        parameters: symbol, or its name → value, of every other symbol in the expressions.
+        lagrangian: an expression in q(t), its first derivatives, t and the parameters; or a LagrangesMethod.
+        coordinates: q(t), (n,) functions of time, such as `dynamicsymbols` makes; they give the coordinates their
+            names.
+        constraints: expressions that are zero along the motion.
+        forces: (n,) expressions in q(t), its first derivatives and t: generalised forces.
+        parameters: symbol or name → value, for every other symbol in the expressions.
 
     Returns:
-        A System; its functions are those of `sympy.lambdify` for JAX.
+        A System, whose functions are made by `sympy.lambdify` for JAX.
 
     Raises:
-        TypeError: an argument is no expression, or a coordinate no function of time.
-        ValueError: a symbol without a value, a derivative of too high an order, a constraint without coordinates.
+        TypeError: an argument is not an expression, or a coordinate is not a function of time.
+        ValueError: a symbol has no value, a derivative is of too high an order, or a constraint contains no coordinate.
         ImportError: SymPy is not installed.
 
     Example:
@@ -127,9 +128,9 @@ def _plain(expression: Any, name: str, jets: Jets, highest: int, values: Mapping
     try:
         found = sympy.sympify(expression)
     except (sympy.SympifyError, TypeError) as error:
-        raise TypeError(f"{name}: found {described(expression)}; give an expression of SymPy") from error
+        raise TypeError(f"{name}: found {described(expression)}; give a SymPy expression") from error
     if not isinstance(found, sympy.Expr):
-        raise TypeError(f"{name}: found {described(expression)}; give an expression of SymPy, for an equation left - right")
+        raise TypeError(f"{name}: found {described(expression)}; give a SymPy expression, for an equation left - right")
     found = found.doit()
     for order in (2, 1, 0):  # the derivatives first: they contain the functions
         found = found.subs({x.diff(jets.t, order): s for x, s in zip(jets.functions, jets[order], strict=True)})

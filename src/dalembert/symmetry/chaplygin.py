@@ -24,37 +24,41 @@ SAME = 1e-8  # relative difference of what should be equal
 
 
 def chaplygin(system: System, q0, v0, *, group: Any, frame: Any = None, t0: float = 0.0, size=None) -> Reduced:
-    """d/dt L_c,ẋ - L_c,x = p·[X_ẋ, X_a] + Bᵀf, v = B(q)ẋ + c(q): a system on D without constraints, in x = (r, s).
+    """d/dt L_c,ẋ - L_c,x = p·[X_ẋ, X_a] + Bᵀf, v = B(q)ẋ + c(q): a system without constraints in coordinates x = (r, s)
+    of D.
 
-    The group shifts its coordinates; the others are the shape r. Where it complements the constraints, as many coordinates
-    as constraints, x = r (Chaplygin). Where it has one more, s is a quasi-coordinate with ṡ along what it may do within the
-    constraints, as the speed of a blade. Any other group, of rotations above all, needs a frame: B, whose columns span the
-    admissible velocities, with B = (1, 0) in the rows of the shape, and c for affine constraints, both carried along by it.
+    The group acts by translations of its coordinates; the other coordinates are the shape r. If it complements the
+    constraints, with as many coordinates as constraints, x = r (Chaplygin's case). If it has one more coordinate, s is
+    a quasi-coordinate, and ṡ is the velocity along the one group direction that the constraints admit, such as the
+    speed of a blade. Any other group, rotations above all, needs a frame: B, whose columns span the admissible
+    velocities, with B = (1, 0) in the rows of the shape, and c for affine constraints, both equivariant under the
+    group.
 
-    That L_c, the forces and the constraints do not change along the group is looked at, at random states.
+    It is checked at random states that L_c, the forces and the constraints do not change along the group.
 
     Args:
-        system: a System with Nonholonomic constraints, linear or affine in v, with Chetaev's reactions; with a frame also
-            Holonomic ones.
-        q0: (n,) where the motion begins; its group coordinates are those of the section q̂(r).
-        v0: (n,) velocities, consistent with the constraints.
-        group: names or numbers of the coordinates that the group moves.
+        system: a System with Nonholonomic constraints, linear or affine in v, with Chetaev's reactions; with a frame
+            also Holonomic constraints.
+        q0: (n,) initial positions; their group coordinates are those of the section q̂(r).
+        v0: (n,) initial velocities, consistent with the constraints.
+        group: names or indices of the coordinates that the group shifts.
         frame: None, or B(q[, t][, p]) that returns (n, d), or a pair (B, c), c(q[, t][, p]) → (n,).
         t0: time of (q0, v0).
-        size: (n,) how far from q0 it is looked, as for `symmetries`.
+        size: (n,) how far from q0 states are drawn, as for `symmetries`.
 
     Returns:
-        Reduced: its `system` is simulated from `x0`, `w0`; `reconstruct` leads back, `discrete` is the quotient of the
-        scheme.
+        A Reduced: simulate its `system` from `x0`, `w0`; `reconstruct` returns the full motion; `discrete` is the
+        quotient of the full scheme.
 
     Raises:
-        ValueError: the group is none of symmetries, a constraint or frame is not as above, or shapes.
+        ValueError: the group is not a group of symmetries, a constraint or the frame is not as above, or an argument
+            has the wrong shape.
         RankDeficientError: the group does not complement the constraints at q0.
         InconsistentDataError: v0 violates the constraints.
         TypeError: an argument is of the wrong type, or traced.
 
     Source: Bloch, Krishnaprasad, Marsden, Murray, Nonholonomic mechanical systems with symmetry, Section 5.3; in
-    quasi-velocities Hamel. The discrete quotient, with forces, is ours.
+    quasi-velocities Hamel. The discrete quotient, with forces, is new here.
 
     Example:
         >>> small = da.chaplygin(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5], group=(0, 1))  # to (θ, s), s along the blade
@@ -111,7 +115,7 @@ def _given(system: System, q: np.ndarray, t: float, group: tuple[int, ...], fram
     if len(shape) != 2 or shape[0] != n or shape[1] != n - m:
         raise ValueError(f"frame: returns shape {shape}; a basis of the admissible velocities has shape ({n}, {n - m})")
     if drift is not None and output_shape(lambda: system.call(drift, q, t=t), "frame[1]", "q" + system.trailing) != (n,):
-        raise ValueError(f"frame[1]: returns another shape than ({n},)")
+        raise ValueError(f"frame[1]: returns another shape; c has shape ({n},)")
     rest = tuple(i for i in range(n) if i not in group)
     if shape[1] < len(rest):
         raise ValueError(f"frame: has {shape[1]} columns for {len(rest)} coordinates of the shape; give a smaller shape")
@@ -124,7 +128,7 @@ def _check(system: System, frame: VelocityFrame, samples: Samples) -> None:
     basis, ahead = map(np.asarray, _parts(system, frame, q, t))
     if not (np.all(np.isfinite(basis)) and np.all(np.isfinite(ahead))):
         raise ValueError(
-            "group: its velocities are not determined by the constraints at all states that were looked at: these are not "
+            "group: its velocities are not determined by the constraints at all states that were drawn: these are not "
             "affine in v, or dependent there. Give a size in which they are independent"
         )
     block = np.eye(len(frame.shape), frame.size)

@@ -39,15 +39,15 @@ class FullMotion(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reduced(Described):
-    """A system in x = (r, s) with v = B(q)ẋ + c(q), and what leads there and back.
+    """A reduced system in x = (r, s) with v = B(q)ẋ + c(q), and the maps to and from the full system.
 
     Attributes:
         system: the reduced System: simulate it from (x0, w0) with any scheme.
-        x0: (d,) where the motion begins: the shape, and 0 for quasi-coordinates.
-        w0: (d,) ẋ there.
+        x0: (d,) initial positions: the shape, and 0 for quasi-coordinates.
+        w0: (d,) initial velocities ẋ.
         original: the System that was reduced.
-        frame: B and c.
-        law: "gyroscopic" of a Chaplygin system, "Routh" of one with a conserved momentum.
+        frame: the frame, B and c.
+        law: "gyroscopic" for a Chaplygin system, "Routh" for a system with a conserved momentum.
     """
 
     system: System
@@ -60,19 +60,20 @@ class Reduced(Described):
     def discrete(self, h: float, scheme: Scheme | None = None) -> DiscreteSystem:
         """B(r_k)ᵀ[D₁L_d(q_k,q_{k+1}) + D₂L_d(q_{k-1},q_k)] = 0, q_{k+1} - q_k = h(B ẋ + c): the quotient of the full scheme.
 
-        Its nodes are those of the full system, discretized by the same maps, to rounding, while `system` under a scheme
-        agrees with them up to its order. It is the discrete Chaplygin system: L_d of L_c, and discrete gyroscopic forces.
+        Its nodes agree to rounding with those of the full system, discretized by the same maps; runs of `system` agree
+        with them up to the order of the scheme. It is the discrete Chaplygin system: L_d of L_c with discrete
+        gyroscopic forces.
 
         Args:
-            h: step.
-            scheme: the maps of the full run; the default ones are those of `simulate`.
+            h: time step.
+            scheme: the scheme of the full run; that of `simulate` by default.
 
         Returns:
-            A DiscreteSystem in x; it starts from `nodes`.
+            A DiscreteSystem in x, whose first nodes are `nodes`.
 
         Raises:
-            ValueError: the frame is the user's, the system depends on time or is Routh's, or the scheme is kick_drift_kick
-                or composed.
+            ValueError: a frame was given, the system depends on time or comes from `routh`, or the scheme is
+                kick_drift_kick or composed.
         """
         step, chosen = float(as_positive(h, "h")), self._maps(scheme)
         return discrete_quotient(self.original, self.system, self.frame, chosen, step)
@@ -81,7 +82,7 @@ class Reduced(Described):
         """The first two nodes, (x0 - βhw0, x0 + (1-β)hw0): those of a full run from the same data.
 
         Args:
-            h: step.
+            h: time step.
             scheme: as for `discrete`.
 
         Returns:
@@ -105,8 +106,8 @@ class Reduced(Described):
             v (n,).
 
         Raises:
-            ValueError: wrong shapes.
-            TypeError: wrong types.
+            ValueError: an argument has the wrong shape.
+            TypeError: an argument is of the wrong type.
         """
         place, rate = (as_vector(y, name, self.frame.size) for y, name in ((x, "x"), (w, "w")))
         return self.frame.velocity(self.original, self.frame.section(place), rate, as_number(t, "t", "a finite time"))
@@ -114,21 +115,24 @@ class Reduced(Described):
     def reconstruct(self, path: Path, *, scheme: Scheme | None = None, q0=None) -> FullMotion:
         """ġ = (B(q)ẋ + c(q))_g along a path of the reduced system: the motion of all coordinates.
 
-        Of translations it is the sum that a scheme of order 2 makes itself of the velocities: at the mid-point of a step
-        between nodes and in kick_drift_kick form, and of the two states of a step in drift_kick_drift form. For composed
-        schemes, and with a frame of the user's, whose group need not be one of translations, it is a method of order 4.
+        For translations it is the same sum of velocities that the scheme of order 2 forms: with the velocity at the
+        mid-point of a step for nodes and in the form kick_drift_kick, and with those of the two states of a step in the
+        form drift_kick_drift. For composed schemes, and with a frame that was given, whose group need not consist of
+        translations, it is a method of order 4.
 
         Args:
-            path: of `system`, or of `discrete`; none of its states left out.
-            scheme: as given to simulate, or to `discrete`.
-            q0: (n,) where the full motion begins, at the path's first time; by default the q0 that was reduced.
+            path: a path of `system` or of `discrete`, with every state saved.
+            scheme: as it was given to simulate or to `discrete`.
+            q0: (n,) initial positions of the full motion, at the first time of the path; by default the q0 of the
+                reduction.
 
         Returns:
             A FullMotion.
 
         Raises:
-            ValueError: states were left out, the path has other coordinates, or nodes belong to a frame of the user's.
-            TypeError: path is no Path.
+            ValueError: states were left out, the path has other coordinates, or it consists of nodes and a frame was
+                given.
+            TypeError: path is not a Path.
         """
         check_path(path)
         check_single(path)
@@ -150,7 +154,7 @@ class Reduced(Described):
         return FullMotion(np.asarray(path.t), q, np.asarray(path.t_velocity), v)
 
     def describe(self) -> str:
-        """Coordinates before and after."""
+        """The coordinates before and after the reduction."""
         names = self.original.coordinates or tuple(f"q{i}" for i in range(len(self.frame.q0)))
         return (
             f"{self.law}: {len(names)} coordinates ({', '.join(names)}) to {self.frame.size} "

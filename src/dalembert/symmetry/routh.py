@@ -31,38 +31,42 @@ SAME = 1e-9  # relative size of what should be zero
 def routh(
     system: System, q0, v0, *, group: Any = None, generators: Any = None, t0: float = 0.0, size=None
 ) -> Reduced | TurnedReduction:
-    """d/dt R_ṙ - R_r = f + φ_rᵀλ, R(r, ṙ) = L - μ·ġ with L_ġ = μ: the system without coordinates that nothing reads.
+    """d/dt R_ṙ - R_r = f + φ_rᵀλ, R(r, ṙ) = L - μ·ġ with L_ġ = μ: the system without its cyclic coordinates g.
 
-    L_ġ = M_gg ġ + M_gr ṙ + … is solved for ġ, so that L has to be quadratic in it: ġ = B ṙ + c, c with μ, and the frame of
-    the result has these. The discrete equations of R are those of L for the same map: L_d = h L∘ρ has its own Legendre
-    transform in g_{k+1} - g_k, and it is h R∘ρ. So runs of both agree to rounding, under every scheme with one map of the
-    action whose states are (q, v), of orders 2 to 8, and `reconstruct` leads back to the full run of order 2. (A run of
-    nodes begins with a second node, and another μ.)
+    L_ġ = M_gg ġ + M_gr ṙ + … is solved for ġ, so L has to be quadratic in ġ: ġ = B ṙ + c, where c contains μ; these are
+    the frame of the result. The discrete equations of R are those of L for the same map: the Legendre transform of L_d
+    = h L∘ρ in g_{k+1} - g_k is h R∘ρ. So runs of both agree to rounding for every scheme with a single map of the
+    action and states (q, v), of orders 2 to 8, and `reconstruct` returns the full run of order 2. (In the form "nodes"
+    a starter makes the second node, which gives another μ.)
 
-    With generators, planar rotations and translations in any coordinates that commute, g comes from q = e^{gξ} q̂(r), r the
-    coordinates on a slice across the group. A scheme on R is then another one than on L; `discrete` is the quotient of the
-    full one, R_d(r₀, r₁) = L_d(q̂(r₀), e^{φξ}q̂(r₁)) - μ·φ with ∂L_d/∂φ = μ, and agrees with it to rounding.
+    With generators (commuting planar rotations and translations, in any coordinates) g is defined by q = e^{gξ} q̂(r),
+    where r are coordinates on a slice transverse to the group. A scheme applied to R then differs from the same scheme
+    applied to L. `discrete` is the quotient of the latter, R_d(r₀, r₁) = L_d(q̂(r₀), e^{φξ}q̂(r₁)) - μ·φ with ∂L_d/∂φ =
+    μ, and agrees with it to rounding.
 
     Args:
-        system: a System without constraints, or with Holonomic ones, that do not change along the group.
-        q0: (n,) where the motion begins.
-        v0: (n,) velocities; μ is L_ġ there.
-        group: names or numbers of the coordinates that L, forces and constraints do not read; no force acts on them.
-        generators: instead of group a Symmetry of `symmetries`, or a list of these and of pairs (A, b), ξ = A q + b.
+        system: a System without constraints, or with Holonomic constraints that do not change along the group.
+        q0: (n,) initial positions.
+        v0: (n,) initial velocities; μ is L_ġ there.
+        group: names or indices of the cyclic coordinates: L, forces and constraints do not depend on them, and no force
+            acts on them.
+        generators: instead of group, a Symmetry from `symmetries`, or a list of these and of pairs (A, b) for ξ = A q +
+            b.
         t0: time of (q0, v0).
-        size: (n,) how far from q0 it is looked, as for `symmetries`.
+        size: (n,) how far from q0 states are drawn, as for `symmetries`.
 
     Returns:
-        Reduced, with `law` "Routh"; with generators a TurnedReduction.
+        A Reduced, with `law` "Routh"; with generators a TurnedReduction.
 
     Raises:
-        ValueError: something reads a coordinate of the group, or acts on it; L is not quadratic in ġ; other constraints;
-            generators of other groups, or that do not commute.
+        ValueError: the system depends on a coordinate of the group, or a force acts on it; L is not quadratic in ġ;
+            there are other constraints; or the generators belong to other groups or do not commute.
         RankDeficientError: M_gg is singular at q0, or the group does not act freely there.
         TypeError: an argument is of the wrong type, or traced.
 
-    Source: Marsden, Ratiu, Introduction to Mechanics and Symmetry, Section 8.9; discrete: Jalnapurkar, Leok, Marsden, West,
-    Discrete Routh reduction. What differs: a chart of the group in place of a connection, so that no curvature is left.
+    Source: Marsden, Ratiu, Introduction to Mechanics and Symmetry, Section 8.9; discrete: Jalnapurkar, Leok, Marsden,
+    West, Discrete Routh reduction. What differs: a chart of the group is used in place of a connection, so that no
+    curvature term remains.
 
     Example:
         >>> planar = da.System(lambda q, v: 0.5 * (v[0] ** 2 + (q[0] * v[1]) ** 2) + 1.0 / q[0], coordinates=("r", "θ"))

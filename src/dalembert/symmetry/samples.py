@@ -93,7 +93,7 @@ def sample(problem: Sampled, place: Neighbourhood, count: int) -> Samples:
             facts = Facts(*map(np.concatenate, zip(*(x[2] for x in kept), strict=True)))
             return Samples(jets, times, facts, scales, np.mean(jets[:, 0], axis=0))
     raise ValueError(
-        f"q0, v0, size: of {ROUNDS * count} points looked at around them only {sum(len(x[0]) for x in kept)} lie on the "
+        f"q0, v0, size: of {ROUNDS * count} points drawn around them only {sum(len(x[0]) for x in kept)} lie on the "
         f"constraints with finite derivatives, and {count} are needed; give a state inside the domain, and a size (n,) in "
         "which the functions are smooth"
     )

@@ -64,35 +64,41 @@ def symmetries(
     size=None,
     tolerance: float = 1e-10,
 ) -> Symmetries:
-    """dL(q, v)·(ξ, Dξ v) = 0, dφ·(ξ, Dξ v, …) = 0 where φ = 0, and the forces carried along: all ξ = A q + b with this.
+    """dL(q, v)·(ξ, Dξ v) = 0, dφ·(ξ, Dξ v, …) = 0 where φ = 0, and the forces are carried along: all vector fields ξ =
+    A q + b with these properties.
 
-    The conditions are linear in (A, b). They are written down at random states around (q0, v0), on the constraints, a
-    quarter of them at rest, each relative to the terms it is the sum of; the fields are the null space of all rows. From it
-    a basis is taken with as many zeros and small fractions as reduced rows have, those first whose momentum is kept. Fields
-    that keep L and their momentum, but not the constraints, follow: p_θ of a knife edge.
+    The conditions are linear in (A, b). They are evaluated at random states around (q0, v0) that satisfy the
+    constraints, a quarter of them at rest, each condition relative to the sizes of its terms. The fields are the null
+    space of all these rows; the basis is taken in reduced row echelon form, so that its entries are mostly zeros and
+    simple fractions. Fields whose momentum is conserved come first. They are followed by fields that leave L and their
+    momentum unchanged but not the constraints, such as ∂θ of a knife edge.
 
-    A symmetry with L + dF/dt in place of L is not found (Galilei's), nor one that only holds on the states of one motion.
+    Symmetries up to a total derivative, L → L + dF/dt (Galilean boosts), are not found; nor are those that hold only at
+    the states of one motion.
 
     Args:
         system: a System, a VariationalProblem, or a DiscreteSystem without forces.
-        q0: (n,) positions around which it is looked; of a DiscreteSystem the node of its reactions.
-        v0: (n,) velocities; of a DiscreteSystem the difference q₁ - q₀ of neighbouring nodes.
-        generators: name → ξ(q[, t][, p]), or a pair (A, b): these are looked at, and none are searched for.
-        kind: which fields are searched: "affine" A q + b, "linear" A q, "translations" b.
-        t0: time around which it is looked.
-        size: (n,) how far from q0 to look in each coordinate; by default |q0|, or the way of v0 in one unit of time where
-            q0 = 0, and for each at least what has the same kinetic energy.
-        tolerance: a singular value up to this is zero, and a relative residual at one state up to ten times this.
+        q0: (n,) positions around which states are drawn; for a DiscreteSystem, the node of its reactions.
+        v0: (n,) velocities; for a DiscreteSystem, the difference q₁ - q₀ of neighbouring nodes.
+        generators: name → ξ(q[, t][, p]), or name → (A, b): these fields are checked, and none are searched for.
+        kind: the fields that are searched for: "affine" A q + b, "linear" A q, "translations" b.
+        t0: time around which times are drawn.
+        size: (n,) how far from q0 states are drawn in each coordinate; by default |q0|, or if q0 = 0 the distance that
+            v0 covers in one unit of time, and for each coordinate at least what has the same kinetic energy.
+        tolerance: singular values up to this count as zero, and so do relative residuals at one state up to ten times
+            this.
 
     Returns:
         Symmetries.
 
     Raises:
-        ValueError: shapes, a kind that there is not, or too few states on the constraints in the domain of the functions.
+        ValueError: an argument has the wrong shape, kind is unknown, or too few states are on the constraints and in
+            the domain of the functions.
         TypeError: an argument is of the wrong type, or traced.
 
-    Source: Noether's theorem; with constraints Bloch, Krishnaprasad, Marsden, Murray, Nonholonomic mechanical systems with
-    symmetry, Section 3; of order k Colombo, Martín de Diego, Zuccalli, Remark 3.5. What differs: symmetries are found.
+    Source: Noether's theorem; with constraints Bloch, Krishnaprasad, Marsden, Murray, Nonholonomic mechanical systems
+    with symmetry, Section 3; of order k Colombo, Martín de Diego, Zuccalli, Remark 3.5. What differs: the symmetries
+    are found, not given.
 
     Example:
         >>> found = da.symmetries(sphere, [0.6, 0.0, -0.8], [0.0, 1.0, 0.0])
@@ -111,7 +117,7 @@ def symmetries(
     elif isinstance(system, DiscreteSystem):
         check_discrete(system, np.stack([place.q0, place.q0 + place.v0]))
         if system.forces is not None:
-            raise ValueError("system: has forces, impulses at both ends of an interval, which are not looked at here")
+            raise ValueError("system: has forces, impulses at both ends of an interval, which are not supported here")
     else:
         constraint_numbers(system, n)
     unknowns = n if kind == "translations" else n**2 + n

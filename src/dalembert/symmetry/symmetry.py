@@ -13,19 +13,19 @@ from dalembert.notebook import Described
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Symmetry(Described):
-    """A vector field ξ on Q, as a candidate for a symmetry, and how far each condition is missed at the samples.
+    """A vector field ξ on Q, a candidate for a symmetry, with the residual of each condition at the samples.
 
     Attributes:
-        name: given by the user, or in words, such as "-y ∂x + x ∂y + ∂θ".
-        generator: ξ(q) as a function, for `measure.momentum` and the `symmetries` of `verdict`.
-        matrix: (n, n) A of ξ = A q + b; None for a function of the user's.
-        shift: (n,) b; None for a function of the user's.
-        residuals: of "action", "constraints", "forces" and "reactions": the largest change along ξ, relative to the terms
-            that it is the sum of.
-        work: the largest of R ξ and f·ξ, relative as well: what changes the momentum. Of a VariationalProblem, whose
-            constraints stand in the action, their residual.
-        tolerance: up to where a residual counts as zero.
-        order: of a VariationalProblem, its k; None of a System.
+        name: as given, or a formula, such as "-y ∂x + x ∂y + ∂θ".
+        generator: ξ(q) as a function, for `measure.momentum` and the argument `symmetries` of `verdict`.
+        matrix: (n, n) A of ξ = A q + b; None if a function was given.
+        shift: (n,) b; None if a function was given.
+        residuals: for "action", "constraints", "forces" and "reactions": the largest change along ξ, relative to the
+            sizes of its terms.
+        work: the largest of R ξ and f·ξ, relative to the sizes of their terms: what changes the momentum. For a
+            VariationalProblem, whose constraints are part of the action, the residual of the constraints.
+        tolerance: largest residual that counts as zero.
+        order: k of a VariationalProblem; None for a System.
     """
 
     name: str
@@ -39,30 +39,31 @@ class Symmetry(Described):
 
     @property
     def residual(self) -> float:
-        """The largest of the residuals."""
+        """The largest residual."""
         return max(self.residuals.values(), default=0.0)
 
     @property
     def is_symmetry(self) -> bool:
-        """L, the constraints, the forces and the space of reactions do not change along ξ: motions go to motions."""
+        """Whether L, the constraints, the forces and the space of reactions do not change along ξ: its flow maps
+        motions to motions."""
         return self.residual <= self.tolerance
 
     @property
     def conserved(self) -> bool:
-        """The momentum is kept: L does not change, and neither forces nor reactions act along ξ.
+        """Whether the momentum is conserved: L does not change along ξ, and neither forces nor reactions act along it.
 
-        It is not needed that the constraints are kept: p_θ of a knife edge is constant though ∂θ is no symmetry of it. Those
-        of a VariationalProblem stand in the action, and have to be.
+        The constraints may change: p_θ of a knife edge is constant although ∂θ is not a symmetry of it. The constraints
+        of a VariationalProblem are part of the action, and must not change.
         """
         return max(self.residuals["action"], self.work) <= self.tolerance
 
     @property
     def theorem(self) -> str:
-        """What becomes of the momentum."""
+        """What holds for the momentum, in words."""
         if self.conserved and self.order is not None:
             return f"J = Θ·ξ of order {self.order} is kept"
         if self.conserved:
-            return "J = p·ξ is kept (Noether)" if self.is_symmetry else "J = p·ξ is kept (Noether), but ξ is no symmetry"
+            return "J = p·ξ is kept (Noether)" if self.is_symmetry else "J = p·ξ is kept (Noether), but ξ is not a symmetry"
         if self.residuals["action"] > self.tolerance:
             return f"no symmetry: L changes by {self.residuals['action']:.1g} of its terms"
         if self.order is not None:
@@ -78,14 +79,16 @@ class Symmetry(Described):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Symmetries(Described):
-    """The fields that were found or given, those whose momentum is kept first. len, [i], and a loop go over them.
+    """The fields that were found or given; those whose momentum is conserved come first. It has a length, and can be
+    indexed and looped over.
 
     Attributes:
-        found: a Symmetry each.
-        accepted: the largest singular value of the conditions that was taken for zero, 0 where the space of symmetries is
-            {0}; nan where generators were given.
-        rejected: the smallest that was not, inf where every field is a symmetry; nan as above.
-        samples: number of states that were looked at.
+        found: the fields, each a Symmetry.
+        accepted: the largest singular value of the conditions that counted as zero; 0 if there is no symmetry, nan if
+            generators were given.
+        rejected: the smallest singular value that did not; inf if every field is a symmetry, nan if generators were
+            given.
+        samples: number of states at which the conditions were evaluated.
     """
 
     found: tuple[Symmetry, ...]
@@ -95,12 +98,12 @@ class Symmetries(Described):
 
     @property
     def gap(self) -> float:
-        """rejected/accepted: near 1 it is not clear how many symmetries there are; 1e8 and more is clear."""
+        """rejected/accepted: near 1 the number of symmetries is uncertain; 1e8 and more is certain."""
         return self.rejected / max(self.accepted, float(np.finfo(float).eps))
 
     @property
     def generators(self) -> dict[str, Callable]:
-        """name → ξ(q), of those whose L does not change: for the `symmetries` of `verdict`."""
+        """name → ξ(q) for the fields along which L does not change: for the argument `symmetries` of `verdict`."""
         return {one.name: one.generator for one in self.found if one.residuals["action"] <= one.tolerance}
 
     def __len__(self) -> int:
@@ -116,14 +119,14 @@ class Symmetries(Described):
         for one in self.found:
             if one.name == key:
                 return one
-        raise KeyError(f"{key!r}: there are {', '.join(repr(one.name) for one in self.found)}")
+        raise KeyError(f"{key!r}: no field has this name; there are {', '.join(repr(one.name) for one in self.found)}")
 
     def describe(self) -> str:
-        """A line for each, and how clear the search was."""
+        """One line for each field, and the gap of the search."""
         lines = [one.describe() for one in self.found] or ["no symmetry found"]
         if not np.isnan(self.accepted):
             lines.append(
-                f"singular values: {self.accepted:.1e} taken for zero, {self.rejected:.1e} not; {self.samples} states"
+                f"singular values: {self.accepted:.1e} counted as zero, {self.rejected:.1e} not; {self.samples} states"
             )
         return "\n".join(lines)
 

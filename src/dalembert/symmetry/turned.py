@@ -78,13 +78,13 @@ class TurnedReduction(Described):
 
     Attributes:
         system: the reduced System, a Routhian: simulate it from (x0, w0) with any scheme.
-        x0: (d,) the shape where the motion begins.
-        w0: (d,) ṙ there.
+        x0: (d,) the initial shape.
+        w0: (d,) the initial ṙ.
         original: the System that was reduced.
-        momentum: (k,) p·ξ there, which the Routhian has for constants.
+        momentum: (k,) p·ξ at the start, the constants μ of the Routhian.
         shifted: the same reduction in the coordinates (r, g), in which the group shifts g.
-        chart: (r, g) ↦ q.
-        start: (q0, v0).
+        chart: the map (r, g) ↦ q.
+        start: (q0, v0) of the reduction.
     """
 
     system: System
@@ -99,20 +99,21 @@ class TurnedReduction(Described):
     def discrete(self, h: float, scheme: Scheme | None = None) -> DiscreteSystem:
         """D₁R_d(r_k,r_{k+1}) + D₂R_d(r_{k-1},r_k) = 0, R_d = L_d(q̂(r₀), e^{φξ}q̂(r₁)) - μ·φ with ∂L_d/∂φ = μ.
 
-        The quotient of the full scheme: its nodes are the shapes of the full run's, to rounding. φ, how far the group moves
-        within the step, is solved for inside; μ is the discrete momentum of the first two nodes, with the impulses of
-        forces. Where φ cannot be found, as where a step turns by more than a quarter, the step ends as not finite.
+        The quotient of the full scheme: its nodes are, to rounding, the shapes of the nodes of the full run. φ, the
+        group displacement within a step, is solved for inside the step; μ is the discrete momentum of the first two
+        nodes, with the impulses of forces. If φ cannot be found, for example because a step turns by more than a
+        quarter turn, the step ends with the outcome NOT_FINITE.
 
         Args:
-            h: step.
-            scheme: the maps of the full run; the default ones are those of `simulate`.
+            h: time step.
+            scheme: the scheme of the full run; that of `simulate` by default.
 
         Returns:
-            A DiscreteSystem in r; it starts from `nodes`.
+            A DiscreteSystem in r, whose first nodes are `nodes`.
 
         Raises:
-            ValueError: the system depends on time, or the scheme is composed, or has another map than Beta in its action,
-                or forces act beside holonomic constraints.
+            ValueError: the system depends on time; the scheme is composed, or has a map other than Beta in its action;
+                or there are both forces and holonomic constraints.
         """
         step, chosen = float(as_positive(h, "h")), self._maps(scheme)
         return self._quotient(step, chosen, self._momentum(step, chosen))
@@ -121,7 +122,7 @@ class TurnedReduction(Described):
         """The shapes of the first two nodes of a full run from the same data.
 
         Args:
-            h: step.
+            h: time step.
             scheme: as for `discrete`.
 
         Returns:
@@ -136,20 +137,22 @@ class TurnedReduction(Described):
     def reconstruct(self, path: Path, *, scheme: Scheme | None = None, q0=None) -> FullMotion:
         """q_k = e^{g_kξ} q̂(r_k), g_{k+1} = g_k + φ_k: the motion of all coordinates.
 
-        Of a path of `discrete` it is the full run's motion to rounding. Of one of `system`, which is discretized in other
-        coordinates, it agrees with it up to the order of the scheme.
+        For a path of `discrete` it is the motion of the full run, to rounding. For a path of `system`, which is
+        discretized in other coordinates, it agrees with the full run up to the order of the scheme.
 
         Args:
-            path: of `system`, or of `discrete`; none of its states left out.
-            scheme: as given to simulate, or to `discrete`.
-            q0: (n,) where the full motion begins, at the path's first time; by default as the start that was reduced.
+            path: a path of `system` or of `discrete`, with every state saved.
+            scheme: as it was given to simulate or to `discrete`.
+            q0: (n,) initial positions of the full motion, at the first time of the path; by default those of the
+                reduction.
 
         Returns:
-            A FullMotion, its velocities at the times of the path's.
+            A FullMotion, with velocities at the times of the path's velocities.
 
         Raises:
-            ValueError: states were left out, the path has other coordinates, or is one of nodes of `system`.
-            TypeError: path is no Path.
+            ValueError: states were left out, the path has other coordinates, or it is a run of `system` in the form
+                "nodes".
+            TypeError: path is not a Path.
         """
         check_path(path)
         check_single(path)
@@ -163,7 +166,7 @@ class TurnedReduction(Described):
         return FullMotion(inner.t, q, inner.t_velocity, v)
 
     def describe(self) -> str:
-        """Coordinates before and after."""
+        """The coordinates before and after the reduction."""
         names = self.original.coordinates or tuple(f"q{i}" for i in range(len(self.start[0])))
         return (
             f"Routh: {len(names)} coordinates ({', '.join(names)}) to {len(self.x0)} "

@@ -15,13 +15,14 @@ from dalembert.numbers import as_number, as_state, is_traced
 from dalembert.systems.consistency import Runs, violation_of
 from dalembert.systems.constraints import Lyapunov
 from dalembert.systems.equations import motion_at
+from dalembert.systems.initial.proven import proven_start
 from dalembert.systems.initial.terms import InitialTerms, in_units, initial_terms
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System, check_system
 
 
 class InconsistentDataError(ValueError):
-    """φ(q₀, v₀) ≠ 0: the data do not satisfy the constraints, and no nearby point does or none was asked for.
+    """φ(q₀, v₀) ≠ 0: the data do not satisfy the constraints, or no nearby data that satisfy them were found.
 
     Attributes:
         args: the message, which names the argument, what was found and what would be right.
@@ -36,7 +37,8 @@ class InconsistentDataError(ValueError):
 
 
 class RankDeficientError(ValueError):
-    """rank < m: constraints are redundant or contradictory, reactions dependent, or the mass degenerate on the motions left.
+    """rank < m: constraints are redundant or contradictory, reactions are dependent, or the mass matrix is degenerate
+    on the motions that the constraints leave free.
 
     Attributes:
         args: the message, which names the argument, what was found and what would be right.
@@ -52,7 +54,8 @@ class RankDeficientError(ValueError):
 
 
 def check_x64() -> None:
-    """float64 or nothing: second differences in single precision are noise, so every entry point asks for x64.
+    """Require float64: second differences in single precision are noise, so every entry point checks that JAX's x64
+    mode is on.
 
     Raises:
         RuntimeError: jax_enable_x64 is off.
@@ -77,26 +80,30 @@ class Start(NamedTuple):
 
 
 def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: float | Array | None = None):
-    """φ(q₀, v₀, t₀) = 0 with (a, λ) determined: (q0, v0) as float arrays, after all checks; only those of shapes where
-    traced.
+    """φ(q₀, v₀, t₀) = 0, and (a, λ) is determined: returns (q0, v0) as float arrays after all checks. Traced values are
+    checked for their shapes only.
 
     Args:
         system: a System.
         q0: (n,) positions.
         v0: (n,) velocities.
-        t0: the time.
-        time: in which the motion is expected to move by about its own size, None where nothing tells.
+        t0: the time of (q0, v0).
+        time: a time in which the positions change by about their own size; None if unknown.
 
     Returns:
         q0 and v0, (n,) each, in float64.
 
     Raises:
-        ValueError: shapes and values.
-        TypeError: types.
+        ValueError: an argument has the wrong shape or value.
+        TypeError: an argument is of the wrong type.
         InconsistentDataError: the constraints do not hold.
         RankDeficientError: (a, λ) is not determined.
     """
     check_system(system)
+    check_x64()
+    proven = proven_start(system, q0, v0, t0)
+    if proven is not None:
+        return jnp.asarray(proven.q), jnp.asarray(proven.v)
     found, _ = _checked(system, q0, v0, t0, time)
     return found.q, found.v
 

@@ -46,18 +46,17 @@ class Projection(NamedTuple):
 def project(system: System, q0, v0, t0: float = 0.0) -> Projection:
     """min |q - q0| with φ(q) = 0 for holonomic constraints, then min |v - v0| with dφ/dt = 0 and φ(q, v) = 0.
 
-    Distances are Euclidean in the coordinates. Each is a Gauss-Newton iteration with least-norm steps that returns to the
-    given point's normal space, so that its limit is the nearest point and not just a point. Constraints on accelerations
-    restrict neither q nor v.
+    Distances are Euclidean in the coordinates. Both are Gauss-Newton iterations with least-norm steps, corrected so
+    that the limit is the nearest point and not just any point. Constraints on accelerations restrict neither q nor v.
 
     Args:
         system: a System.
         q0: (n,) positions.
         v0: (n,) velocities.
-        t0: the time at which the constraints shall hold.
+        t0: the time at which the constraints should hold.
 
     Returns:
-        A Projection, which prints as how far the data moved.
+        A Projection, which prints how far the data moved.
 
     Raises:
         RankDeficientError: the constraints are dependent.

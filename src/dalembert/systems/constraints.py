@@ -14,7 +14,7 @@ from dalembert.systems.pickling import reduced
 
 
 class Constraint(eqx.Module):
-    """φ = 0: base of the four kinds, which are Holonomic, Nonholonomic, SecondOrder and Lyapunov.
+    """φ = 0: the base class of Holonomic, Nonholonomic, SecondOrder and Lyapunov.
 
     Attributes:
         order: the highest derivative of q in the constraint.
@@ -44,7 +44,7 @@ class WithForces(Kinematic):
         virtual: returns (n, n-m), columns that span the virtual displacements C_V.
 
     Raises:
-        TypeError: a function cannot be called.
+        TypeError: phi, reactions or virtual is not a function.
         ValueError: both reactions and virtual are given.
     """
 
@@ -63,8 +63,8 @@ class WithForces(Kinematic):
 class Holonomic(WithForces):
     """φ(q) = 0, with reactions ∂φ/∂q unless others are given.
 
-    With reactions of the user's it is a servo-constraint on positions: actuators that are not perpendicular to φ = 0 keep
-    it. They can where ∂φ/∂q M⁻¹ Rᵀ, M the mass, is regular.
+    With other reactions it is a servo-constraint on positions: φ = 0 is enforced by actuators whose forces need not be
+    perpendicular to it. This is possible where ∂φ/∂q M⁻¹ Rᵀ, with the mass matrix M, is nonsingular.
 
     Args:
         phi: (n,) → () or (m,); with a time-dependent system φ(q, t), with parameters φ(q, …, p).
@@ -72,7 +72,7 @@ class Holonomic(WithForces):
         virtual: `virtual(q)`, (n, n-m), or (n,) if n - m = 1: columns span the virtual displacements C_V.
 
     Raises:
-        TypeError: a function cannot be called.
+        TypeError: phi, reactions or virtual is not a function.
         ValueError: both reactions and virtual are given.
 
     Example:
@@ -97,7 +97,7 @@ class Nonholonomic(WithForces):
         virtual: `virtual(q, v)`, (n, n-m), or (n,) if n - m = 1: columns span the virtual displacements C_V.
 
     Raises:
-        TypeError: a function cannot be called.
+        TypeError: phi, reactions or virtual is not a function.
         ValueError: both reactions and virtual are given.
 
     Example:
@@ -119,7 +119,7 @@ class SecondOrder(WithForces):
         virtual: `virtual(q, v, a)`, (n, n-m), or (n,) if n - m = 1: columns span the virtual displacements C_V.
 
     Raises:
-        TypeError: a function cannot be called.
+        TypeError: phi, reactions or virtual is not a function.
         ValueError: both reactions and virtual are given.
 
     Source: Borda, Fernández, Grillo, Definition 2.1.
@@ -137,16 +137,17 @@ class SecondOrder(WithForces):
 class Lyapunov(Constraint):
     """dV/dt = -F along the motion, enforced by one actuator: V_q v + V_v a (+ V_t) + F = 0, reactions = actuated.
 
-    The multiplier is the control. Along the motion dV/dt + F = φ₀(q,v) + u(q,v) λ, where u, the coefficient of λ, is found
-    by differentiation. Where V solves the matching equation φ₀ is divisible by u, and λ = -φ₀/u is smooth.
+    The multiplier λ is the control. Along the motion dV/dt + F = φ₀(q,v) + u(q,v) λ, where u, the coefficient of λ, is
+    found by differentiation. If V solves the matching equation, φ₀ is divisible by u, and λ = -φ₀/u is smooth.
 
     Args:
         V: `V(q, v)`, (n,), (n,) → ().
-        F: `F(q, v)`, (n,), (n,) → (), the rate at which V falls.
-        actuated: index of the actuated coordinate, a constant row (n,), or a function q → (n,).
+        F: `F(q, v)`, (n,), (n,) → (), the rate at which V decreases.
+        actuated: index of the actuated coordinate, or the direction of the actuator's force: a constant row (n,), or a
+            function q → (n,).
 
     Raises:
-        TypeError: V or F cannot be called, or actuated is of the wrong type.
+        TypeError: V or F is not a function, or actuated is of the wrong type.
         ValueError: actuated is neither an index nor a row.
 
     Example:

@@ -179,7 +179,8 @@ def kkt_residual(system: System, q: Vector, v: Vector, t, z: Float[Array, "n_plu
 
 
 def acceleration(system: System, q: Vector, v: Vector, t: Time = 0.0) -> tuple[Vector, Rows, Solve]:
-    """(a, λ) with d/dt L_v - L_q = f + Rᵀλ and all constraints reduced to order 2; nonlinear in a where they are.
+    """(a, λ) with d/dt L_v - L_q = f + Rᵀλ and all constraints differentiated until they contain a; these equations may
+    be nonlinear in a.
 
     Args:
         system: a System.

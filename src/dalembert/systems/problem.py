@@ -132,7 +132,7 @@ def as_arrays(tree: Any, name: str) -> Any:
 def as_parameter(x: Any, name: str) -> jax.Array:
     """One array of numbers, or of flags."""
     if callable(x):
-        raise TypeError(f"{name}: found {described(x)}; functions belong into the Lagrangian and the constraints")
+        raise TypeError(f"{name}: found {described(x)}; functions belong in the Lagrangian and the constraints")
     return jnp.array(x) if is_flag(x) else as_array(x, name)
 
 

@@ -32,7 +32,7 @@ def _checked(function: Callable[[], object], name: str, arguments: str):
     if not jnp.issubdtype(result.dtype, jnp.floating):
         raise TypeError(
             f"{name}: returns {result.dtype}; a real floating point result is needed (it is differentiated). "
-            "It may not depend on its arguments, or round them; write 0.5 and not 1 // 2"
+            "Perhaps it does not depend on its arguments, or rounds them; write 0.5 and not 1 // 2"
         )
     check_indices(jaxpr, name)
     return jaxpr, tuple(result.shape)
@@ -123,7 +123,7 @@ def _check_constraint(system: System, c: Constraint, name: str, point, t) -> int
         raise ValueError(f"{name} phi: returns shape {shape}; give a scalar or shape (m,)")
     m = shape[0] if shape else 1
     if not 0 < m <= n:
-        raise ValueError(f"{name} phi: returns {m} equations for n = {n} coordinates")
+        raise ValueError(f"{name} phi: returns {m} equations for n = {n} coordinates; give 1 to {n}")
     if c.order and not any(x is arguments[-1] for x in jaxpr.consts):
         raise ValueError(f"{name} phi: does not read {'qva'[c.order]}; {LOWER[c.order]}")
     assert isinstance(c, WithForces)

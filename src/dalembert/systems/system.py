@@ -17,25 +17,26 @@ WIDEST = 800  # characters of LaTeX in one line: more are wider than a page; `eq
 
 
 class System(Problem):
-    """d/dt L_v - L_q = f + Rᵀλ, with the constraints.
+    """d/dt L_v - L_q = f + Rᵀλ and the constraints φ = 0: a mechanical system.
 
-    With parameters every function takes a trailing p; with time_dependent=True a trailing t before it: L(q, v, t, p). A
-    System is a pytree: functions are static, parameters are leaves, so that it passes through jit, vmap and grad.
+    If there are parameters, every function takes a trailing p; with time_dependent=True it takes t before p: L(q, v, t,
+    p). A System is a pytree: functions are static, parameters are leaves, so that it can be passed through jit, vmap
+    and grad.
 
     Args:
         lagrangian: `lagrangian(q, v)`, (n,), (n,) → (), written with jax.numpy.
-        constraints: one, or a sequence, of Holonomic, Nonholonomic, SecondOrder, Lyapunov.
+        constraints: one of Holonomic, Nonholonomic, SecondOrder, Lyapunov, or a sequence of them.
         forces: `forces(q, v)`, (n,), (n,) → (n,), external and dissipative generalised forces.
         coordinates: the names of q.
-        parameters: a mapping (or any tree) of real, finite numbers and arrays, which become float64; True and False, and
-            arrays of them, stay what they are: flags, to choose with jnp.where.
+        parameters: a mapping (or any pytree) of real, finite numbers and arrays, which become float64. Booleans, and
+            arrays of them, are kept as flags, for jnp.where.
         time_dependent: whether the functions take t.
-        draw: `draw(q)`, what one state looks like: Dots, Rod, Body, Wheel, Ball, or a list of them, written with jax.numpy.
-            It is called for pictures alone; a run never sees it. `draw(q, *, t)` is given the time too.
+        draw: `draw(q)`, the picture of one state: Dots, Rod, Body, Wheel, Ball, or a list of them, written with
+            jax.numpy. It is called only for pictures, never by a run. `draw(q, *, t)` is given the time too.
 
     Raises:
         TypeError: an argument is of the wrong type; the message names it.
-        ValueError: names of coordinates that are equal, parameters that are not finite.
+        ValueError: two coordinates have the same name, or a parameter is not finite.
 
     Source: Borda, Fernández, Grillo, Definitions 2.1 and 2.2, with m reactions instead of the subspace C_V.
 
@@ -90,7 +91,8 @@ class System(Problem):
         self.draw = None if draw is None else as_function(draw, "draw", "of q that returns shapes")
 
     def equations(self, n: int | None = None) -> Any:
-        """The equations as formulas, for small systems: `dalembert.symbolic_equations`. n: see there."""
+        """The equations as formulas, for small systems, by `dalembert.symbolic_equations`. n: number of coordinates, if
+        they have no names."""
         return front_door("symbolic_equations")(self, n)
 
     def _repr_latex_(self) -> str | None:
@@ -103,7 +105,7 @@ class System(Problem):
 
     @property
     def functions(self) -> tuple[Callable, ...]:
-        """Those of the mechanics: a picture is no part of what was run."""
+        """The functions that define the mechanics; draw is not one of them."""
         parts = (self, *self.constraints)
         return tuple(value for part in parts for name, value in vars(part).items() if callable(value) and name != "draw")
 

@@ -17,13 +17,14 @@ from dalembert.systems.sizes import check_resolved
 
 
 class Nodes(eqx.Module):
-    """(q₀, …, q_{k-1}), or the last k nodes of a discrete path: ends as the discrete principle has them.
+    """(q₀, …, q_{k-1}), or the last k nodes of a discrete path: an end given by nodes, as in the discrete variational
+    principle.
 
     Args:
         q: (k, n) nodes, in the order of time; (batch, k, n) for `solve_batch`.
 
     Raises:
-        ValueError: q has another number of axes, or is empty.
+        ValueError: q has neither two nor three axes, or is empty.
 
     Example:
         >>> first, last = da.Nodes([[0.0], [0.0]]), da.Nodes([[0.9], [1.0]])
@@ -101,7 +102,7 @@ def _check_levels(given: Sequence, name: str, k: int) -> None:
     numbers = any(isinstance(x, int | float) for x in given)  # which are refused for what they are
     if not given or (any(x is not None for x in given[k:]) and not numbers):
         least = "q alone" if k == 1 else f"q and at most {k - 1} of its derivatives"
-        raise ValueError(f"{name}: found {len(given)} arrays; an end of a problem of order {k} is given {least}")
+        raise ValueError(f"{name}: found {len(given)} arrays; at an end of a problem of order {k} give {least}")
     for i, x in enumerate(given):
         if isinstance(x, Mapping) or (isinstance(x, list | tuple) and any(one is None for one in x)):
             raise TypeError(
@@ -205,11 +206,11 @@ def grid_nodes(t: np.ndarray, times: np.ndarray) -> np.ndarray:
     for time, node in zip(times, at, strict=True):
         if abs(t[node] - time) > 1e-9 * (t[-1] - t[0]):
             raise ValueError(
-                f"through: the time {time:g} is no node; the nearest is {t[node]:g}. Choose steps so that the times "
-                "are nodes, or give times= with the nodes you want"
+                f"through: the time {time:g} is not the time of a node; the nearest is {t[node]:g}. Choose steps so that "
+                "the times are nodes, or give times= with the nodes you want"
             )
         if node in (0, len(t) - 1):
-            raise ValueError(f"through: the time {time:g} is an end; what is given there is initial= or final=")
+            raise ValueError(f"through: the time {time:g} is an end; give that point by initial= or final=")
     return at
 
 

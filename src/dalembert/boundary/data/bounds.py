@@ -52,7 +52,7 @@ def _pairs(given: Any, place: str, of: Bounded):
     for key, pair in given.items():
         if isinstance(key, str):
             if key not in (of.names or ()):
-                known = ", ".join(of.names) if of.names else f"told by their index, 0 to {of.size - 1}"
+                known = ", ".join(of.names) if of.names else f"given by their index, 0 to {of.size - 1}"
                 raise ValueError(f"{place}: found {key!r}; there are {known}")
             at = (of.names or ()).index(key)
         else:

@@ -24,14 +24,14 @@ DEPENDENT = 1e-6  # smallest singular value of the gradients of a set, rows as l
 
 
 class On(eqx.Module):
-    """ψ(q, v) = 0: an end anywhere on a set, where the costates are normal to it.
+    """ψ(q, v) = 0: an end anywhere on a set. At the solution the costates are normal to the set (transversality).
 
     Args:
-        psi: `psi(q, v)`, of a VariationalProblem of order k `psi(q, q̇, …)` of k arguments, (n,) each; then t and p as the
-            problem's functions have them, to () or (m,).
+        psi: `psi(q, v)`, for a VariationalProblem of order k `psi(q, q̇, …)` of k arguments, (n,) each, with the
+            trailing t and p of the problem's functions, → () or (m,).
 
     Raises:
-        TypeError: psi is no function.
+        TypeError: psi is not a function.
 
     Example:
         >>> mass = da.System(lambda q, v: 0.5 * v @ v)
@@ -49,13 +49,14 @@ class On(eqx.Module):
 
 
 class Periodic(eqx.Module):
-    """q(T) = q(0) + shift, v(T) = v(0): the final end of a closed orbit, or of a step that repeats; costates repeat too.
+    """q(T) = q(0) + shift, v(T) = v(0): the final end of a closed orbit, or of one period of a gait. The costates are
+    periodic too.
 
     Args:
-        shift: (n,), or a mapping {coordinate: number}, such as 2π of an angle that turns once; 0 if None.
+        shift: (n,), or a mapping {coordinate: number}, such as 2π for an angle that turns once; 0 if None.
 
     Raises:
-        ValueError: shift is no array (n,) of finite numbers.
+        ValueError: shift is not an array (n,) of finite numbers.
         TypeError: shift is of another type.
 
     Example:
@@ -143,11 +144,11 @@ class EndFunction(NamedTuple):
 def check_ends_agree(initial: Any, final: Any) -> None:
     """TypeError where Periodic stands at the wrong end, or beside nodes."""
     if isinstance(initial, Periodic):
-        raise TypeError(
-            "initial: found Periodic; it says of the final end that it is that of the initial one: final=Periodic()"
-        )
+        raise TypeError("initial: found Periodic, which sets the final end equal to the initial one; give final=Periodic()")
     if isinstance(final, Periodic) and isinstance(initial, Nodes):
-        raise TypeError("final: found Periodic beside Nodes at the first end; give derivatives there, ([…],), or nothing")
+        raise TypeError(
+            "final: found Periodic together with Nodes at the first end; give derivatives there, ([…],), or nothing"
+        )
 
 
 def equations_of(end: Any, name: str, problem: Problem, levels: int, n: int) -> int:

@@ -20,16 +20,16 @@ G = TypeVar("G")
 
 @dataclasses.dataclass(frozen=True)
 class Free:
-    """∂/∂T of what is minimal = 0, or T at a bound: a final time that `solve` finds, for its argument T.
+    """∂J/∂T = 0 for the minimal cost or action J, or T at a bound: a final time that `solve` finds, for its argument T.
 
     Args:
-        guess: from where it is sought, in the unit of time of the problem.
-        lower: the least T, none if None.
-        upper: the largest T, none if None.
+        guess: the value from which T is sought, in the problem's unit of time.
+        lower: the least T; no bound if None.
+        upper: the largest T; no bound if None.
 
     Raises:
         ValueError: a number is not positive, lower is not below upper, or the guess is outside.
-        TypeError: an argument is no number.
+        TypeError: an argument is not a number.
 
     Example:
         >>> mass = da.System(lambda q, v: 0.5 * v @ v)

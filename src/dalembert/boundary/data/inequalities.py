@@ -166,8 +166,8 @@ class PathInequalities(NamedTuple):
         where = "initial" if place == 0 else "final" if place == len(t) - 1 else "through"
         if self.name == "inequalities":
             raise ValueError(
-                f"inequalities: g[{row}] = {values[place, row]:g} > 0 of what is given at t = {t[place]:g} ({where}); move "
-                "what is given, or the inequality"
+                f"inequalities: g[{row}] = {values[place, row]:g} > 0 for the data given at t = {t[place]:g} ({where}); "
+                "move the data, or the inequality"
             )
         raise ValueError(
             f"bounds['v']: found v[{self.function.velocities[row]}] = {values[place, row]:g} given at t = {t[place]:g} "

@@ -57,8 +57,8 @@ def sets_of(problem: VariationalProblem, ends: tuple[Any, Any], start: EndData |
         shift[0] = final.of(n, problem.coordinates)
         if any(0 < order < k for order, _ in problem.differential):
             raise ValueError(
-                "final: found Periodic beside constraints of lower order than L, which make of an end what the other one "
-                "has already; give both ends"
+                "final: found Periodic together with constraints of lower order than L, whose equations at one end repeat "
+                "those at the other; give both ends"
             )
     return EndSets((on[0], on[1]), (equations[0], equations[1]), tied, shift)
 

@@ -113,7 +113,7 @@ def check_given_windows(groups: list[Group], gradient: np.ndarray, sizes: Sizes,
             worst = int(np.argmax(relative))
             time, value = g.windows.times[~g.free][worst, 0], off[worst].max()
             raise InconsistentDataError(
-                f"initial, final, through: a constraint of order {g.order} reads nothing but what is given at t = {time:g}, "
+                f"initial, final, through: a constraint of order {g.order} depends only on the data given at t = {time:g}, "
                 f"and it is {value:.3g}, not 0. Give nodes that satisfy the discrete constraint, or derivatives at the ends "
                 "and more steps"
             )

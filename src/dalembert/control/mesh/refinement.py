@@ -55,25 +55,25 @@ def refine(
     most_steps: int = 20_000,
     max_iterations: int = 200,
 ) -> ControlSolution:
-    """J = (4J_h - J_{2h})/3 + O(h⁴): the solution on nodes on which its cost is known to a tolerance.
+    """J = (4J_h - J_{2h})/3 + O(h⁴): the solution on a mesh on which its cost is known to a tolerance.
 
-    From a solution on any nodes, with nodes where the estimated error is largest and where bounds are reached or left.
-    Nothing is thrown where a mesh is not solved, or would have too many steps: see Refinement.reached.
+    It starts from a solution on any nodes and adds nodes where the estimated error is largest and where bounds are
+    reached or left. No error is raised if a mesh is not solved or would have too many steps: see Refinement.reached.
 
     Args:
         problem: the OptimalControl that was solved.
         solution: its solution.
-        initial: what `solve` was given at the first node.
-        final: what `solve` was given at the last node.
-        through: what `solve` was given between; these times stay nodes.
-        T: Free(…), where the final time was free.
+        initial: as it was given to `solve`.
+        final: as it was given to `solve`.
+        through: as it was given to `solve`; these times stay nodes.
+        T: Free(…) if the final time was free; otherwise left out.
         scheme: the Scheme of the plant that `solve` was given.
-        scales: what `solve` was given.
-        bounds: what `solve` was given, without rows for each node.
-        inequalities: what `solve` was given.
-        tolerance: on the error of the extrapolated cost, relative to ∫|C|dt; equations are solved to 1e-9.
-        most_steps: of the finest mesh.
-        max_iterations: for every mesh.
+        scales: as they were given to `solve`.
+        bounds: as they were given to `solve`; not one row for each node.
+        inequalities: as they were given to `solve`.
+        tolerance: on the error of the extrapolated cost, relative to ∫|C|dt. The equations are solved to 1e-9.
+        most_steps: the largest number of steps of a mesh.
+        max_iterations: of Newton's method, on each mesh.
 
     Returns:
         The ControlSolution on the finest mesh that was solved, with its `refinement`: the extrapolated cost, its error and
@@ -83,7 +83,7 @@ def refine(
         ValueError: an argument does not belong to the solution, or has the wrong shape or value; the message names it.
         TypeError: an argument is of the wrong type.
 
-    Source: Richardson 1911; the error by steps is that of the dual weighted residual (Becker, Rannacher 2001).
+    Source: Richardson 1911; the error of each step is estimated by the dual weighted residual (Becker, Rannacher 2001).
 
     Example:
         >>> refined = da.refine(move, plan, initial=([0.0], [0.0]), final=([1.0], [0.0]), tolerance=1e-8)

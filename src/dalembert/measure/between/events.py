@@ -34,7 +34,7 @@ class Events(NamedTuple):
         q: (K, n) positions there.
         v: (K, n) velocities there.
         direction: (K,) 1 where g rises along the run, -1 where it falls.
-        step: (K,) the index of the step that they lie in.
+        step: (K,) index of the step in which the event lies.
     """
 
     t: Float[np.ndarray, "K"]
@@ -52,19 +52,21 @@ def events(
     direction: int = 0,
     scheme: Scheme | WindowMap | None = None,
 ) -> Events:
-    """g(q, v, t) = 0 with a change of sign, at t_k + θh, where (q, v) is the step of length θh from (q_k, v_k).
+    """g(q, v, t) = 0 with a change of sign, at t_k + θh, where (q, v) is the result of a step of length θh from (q_k,
+    v_k).
 
-    θ is found by Brent's method. The state of an event is one of the same scheme: it has its order, satisfies the
-    constraints as the nodes do, and is an initial state to go on from. Velocities between the nodes (form "nodes", discrete
-    systems, flows of variational problems), a sampled law and a rule among roots leave no step of another length: there
-    `path.interpolate` is the state, of order 2 in v.
+    θ is found by Brent's method. The state at an event is computed by the same scheme: it has the order of the scheme,
+    satisfies the constraints as the nodes do, and can be the initial state of a further run. No shorter step exists if
+    velocities lie between the nodes (form "nodes", discrete systems, flows of variational problems), with a sampled
+    law, or with a branch rule: then the state is that of `path.interpolate`, of order 2 in v.
 
-    g is looked at four times in a step. Two changes of sign within a quarter of a step are not seen. A zero at a node is an
-    event where g changes its sign across it, and at the end of the path; it is none at the beginning, so that a run goes on
-    from an event. To end a run at an event, give `simulate` stop=lambda q, v: g(q, v) <= 0 and locate it in the last step.
+    g is evaluated at four points in each step; two changes of sign within a quarter of a step are not detected. A zero
+    at a node is an event if g changes sign across it, or if it is at the end of the path. A zero at the start is not an
+    event, so that a run can go on from an event. To end a run at an event, give `simulate` stop=lambda q, v: g(q, v) <=
+    0 and locate it in the last step.
 
     Args:
-        system: what moves, of the path.
+        system: the system of the path.
         path: its Path, with every state saved.
         g: `g(q, v[, t][, p])`, (n,), (n,) → ().
         direction: 1 for events at which g rises along the run, -1 for those at which it falls, 0 for both.
@@ -76,7 +78,7 @@ def events(
     Raises:
         ValueError: an argument has the wrong value; g is not finite on the path.
         TypeError: an argument is of the wrong type.
-        RuntimeError: a step of a part of the length cannot be solved.
+        RuntimeError: a shortened step cannot be solved.
 
     Example:
         >>> swing = da.simulate(pendulum, [1.0], [0.0], h=0.1, steps=40)

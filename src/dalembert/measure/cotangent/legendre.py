@@ -29,12 +29,12 @@ class LegendreMaps(NamedTuple):
 
 
 class Balance(NamedTuple):
-    """β(q₀,q₁,q₂) = iᵗ(F⁺L_d(q₀,q₁) - F⁻L_d(q₁,q₂)), a covector on D_V at q₁: zero on trajectories.
+    """β(q₀,q₁,q₂) = iᵗ(F⁺L_d(q₀,q₁) - F⁻L_d(q₁,q₂)), a covector on D_V at q₁, zero on trajectories.
 
     Attributes:
-        covector: (n,) F⁺ - F⁻ itself, -h R_dᵀλ on trajectories.
-        basis: (n, n - m) orthonormal, of D_V.
-        components: (n - m,) of β in that basis.
+        covector: (n,) F⁺ - F⁻ itself; it is -h R_dᵀλ on trajectories.
+        basis: (n, n - m) an orthonormal basis of D_V.
+        components: (n - m,) components of β in that basis.
     """
 
     covector: Float[Array, "n"]
@@ -47,22 +47,22 @@ def legendre(
 ) -> LegendreMaps:
     """p⁻ = -D₁L_d(q₀,q₁) - f_d⁻(q₀,q₁),  p⁺ = D₂L_d(q₀,q₁) + f_d⁺(q₀,q₁).
 
-    Those of a VariationalProblem are the components of Θ⁻ and Θ⁺, see `poincare_cartan`.
+    For a VariationalProblem they are the components of Θ⁻ and Θ⁺, see `poincare_cartan`.
 
     Args:
         system: a System or a DiscreteSystem.
         q0: (n,) a node at t0.
         q1: (n,) a node at t0 + h.
-        h: step.
-        t0: time.
-        scheme: its maps make L_d and f_d of a System, Scheme("nodes") by default.
+        h: time step.
+        t0: time of q0.
+        scheme: the Scheme whose maps give L_d and f_d of a System; Scheme("nodes") by default.
 
     Returns:
-        LegendreMaps, in units of momentum.
+        A LegendreMaps, in units of momentum.
 
     Raises:
-        ValueError: shapes, or a scheme without a map of nodes.
-        TypeError: types.
+        ValueError: an argument has the wrong shape, or the scheme has no map of nodes.
+        TypeError: an argument is of the wrong type.
 
     Source: Borda, Fernández, Grillo, eq. (3); Jiménez, Scheurle, Section 5. With forces: Marsden, West, Section 3.2.1.
 
@@ -85,16 +85,16 @@ def balance(
         q0: (n,) a node at t0.
         q1: (n,) a node at t0 + h.
         q2: (n,) a node at t0 + 2h.
-        h: step.
-        t0: time.
+        h: time step.
+        t0: time of q0.
         scheme: as for `legendre`.
 
     Returns:
         A Balance.
 
     Raises:
-        ValueError: shapes, or a scheme without a map of nodes.
-        TypeError: types.
+        ValueError: an argument has the wrong shape, or the scheme has no map of nodes.
+        TypeError: an argument is of the wrong type.
 
     Source: Borda, Fernández, Grillo, eqs. (3) and (4).
 

@@ -26,12 +26,12 @@ from dalembert.tracing import seldom
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MomentumBalance(Described):
-    """J_{k+1} - J_k beside h(f + R_dᵀλ_k)·ξ(q_k).
+    """J_{k+1} - J_k = h(f + R_dᵀλ_k)·ξ(q_k): both sides along a path.
 
     Attributes:
         t: (K,) times of J.
         momentum: (K,) J.
-        work: (K-1,) what forces and reactions do along ξ in between, h(f + R_dᵀλ)·ξ.
+        work: (K-1,) the work of forces and reactions along ξ between these times, h(f + R_dᵀλ)·ξ.
     """
 
     t: Float[np.ndarray, "K"]
@@ -45,7 +45,7 @@ class MomentumBalance(Described):
 
     @property
     def defect(self) -> float:
-        """The largest |J_{k+1} - J_k - h(f + R_dᵀλ)·ξ|: rounding where L_d does not change along ξ."""
+        """The largest |J_{k+1} - J_k - h(f + R_dᵀλ)·ξ|: round-off if L_d does not change along ξ."""
         return float(np.max(np.abs(self.change - self.work), initial=0.0))
 
     def describe(self) -> str:
@@ -59,25 +59,26 @@ def momentum_balance(
 ) -> MomentumBalance:
     """J_{k+1} - J_k = h(f + R_dᵀλ_k)·ξ(q_k),  J_k = D₂L_d(q_{k-1},q_k)·ξ(q_k): Noether's theorem with forces and reactions.
 
-    It follows from the equation at a node, contracted with ξ(q_k), where L_d does not change along ξ: that is so for a
-    symmetry ξ = A q + b of L and the maps Beta(β), as an affine map takes differences of points to differences. Where
-    R ξ = 0 and f·ξ = 0 the momentum is kept. In kick_drift_kick form J = L_v(q, v)·ξ(q) at the states, and the work is half
-    that of either end, with the reactions of holonomic constraints as the two kicks need them.
+    It is the equation at a node, contracted with ξ(q_k), if L_d does not change along ξ. This is so for a symmetry ξ =
+    A q + b of L and the maps Beta(β), since an affine map takes differences of points to differences. If R ξ = 0 and
+    f·ξ = 0, the momentum is conserved. In the form kick_drift_kick, J = L_v(q, v)·ξ(q) at the states, and the work is
+    the mean of the work at both ends, with the reactions of holonomic constraints as the two kicks need them.
 
-    What the equations do not say is read from the path, λ above all: a wrong multiplier is a defect.
+    λ is taken from the path, so that a wrong multiplier shows up as a defect.
 
     Args:
         system: a System or a DiscreteSystem.
-        path: its Path, not thinned.
+        path: its Path, with every state saved.
         generator: `generator(q[, t][, p])`, ξ, (n,), such as the `generator` of a Symmetry.
-        scheme: as given to simulate, of order 2.
+        scheme: as it was given to simulate, of order 2.
 
     Returns:
         A MomentumBalance.
 
     Raises:
-        ValueError: the path is thinned, was made with another scheme or with one of higher order, or with a sampled law.
-        TypeError: an argument is of the wrong type; the momentum of a VariationalProblem is `measure.momentum`.
+        ValueError: states of the path were left out, or it was made with another scheme, a scheme of higher order, or a
+            sampled law.
+        TypeError: an argument is of the wrong type. For a VariationalProblem use `measure.momentum`.
 
     Source: discrete Noether theorem, Marsden, West, Theorem 1.3.3 and Section 3.2.5 with forces; the term of the reactions
     of second order constraints follows from Borda, Fernández, Grillo, eq. (4).
@@ -93,7 +94,9 @@ def momentum_balance(
     chosen, form = form_of(path, system, scheme)
     check_neighbours(path)
     if path.feedback is not None:
-        raise ValueError("path: was run with a sampled law, whose held forces are in no balance here; give them as `forces`")
+        raise ValueError(
+            "path: was run with a sampled law, whose held forces are not included here; give the law as `forces`"
+        )
     if chosen.order > 2:
         raise ValueError(
             f"scheme: a step of order {chosen.order} is made of stages whose multipliers are not kept; use order=2"

@@ -36,16 +36,16 @@ class PhasePoint(NamedTuple):
 def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Scheme | None = None) -> PhasePoint:
     """(q₀, p₀) → (q₁, p₁): the step of a scheme between points of T*Q.
 
-    In kick_drift_kick form p = L_v(q, v) at the states. In drift_kick_drift and on nodes (q, p) = F⁺L_d of the pair of nodes
-    behind a state: q the second node, p its momentum D₂L_d + f_d⁺ before the forces of the next interval. Without
-    constraints and forces the map is symplectic in both. A composed step of drift_kick_drift has no such pair: there (q, p)
-    = (q, L_v) at its states, and the map is not symplectic.
+    In the form kick_drift_kick, p = L_v(q, v) at the states. In the forms drift_kick_drift and nodes, (q, p) = F⁺L_d of
+    the pair of nodes that belongs to a state: q is the second node, p = D₂L_d + f_d⁺ its momentum before the forces of
+    the next interval. Without constraints and forces both maps are symplectic. A composed step of drift_kick_drift has
+    no such pair: there p = L_v(q, v) at its states, and the map is not symplectic.
 
     Args:
         system: a System.
         q: (n,) positions.
         p: (n,) momenta.
-        h: step, below zero backwards in time.
+        h: time step, negative for a step backwards in time.
         t0: time of (q, p).
         scheme: as for `simulate`.
 
@@ -53,8 +53,9 @@ def phase_step(system: System, q, p, *, h: float, t0: float = 0.0, scheme: Schem
         The PhasePoint one step later.
 
     Raises:
-        ValueError: shapes; no velocity belongs to p; under jit, vmap or grad.
-        TypeError: types.
+        ValueError: an argument has the wrong shape, no velocity has the momentum p, or it is called under jit, vmap or
+            grad.
+        TypeError: an argument is of the wrong type.
         InconsistentDataError: the state that belongs to (q, p) violates the constraints.
         StepError: the step cannot be solved.
 

@@ -29,9 +29,10 @@ class ExactPair(NamedTuple):
         lagrangian: L_d^E, an action.
         v0: (n,) velocity at q₀: the exact difference map ρ^E(q₀,q₁) = (q₀, v₀).
         v1: (n,) velocity at q₁.
-        minus: (n,) p⁻, the exact F⁻.
-        plus: (n,) p⁺, the exact F⁺.
-        constraint: (k,) φ_d^E: zero on D_d^E, the pairs that a motion joins; φ and dφ/dt of holonomic constraints.
+        minus: (n,) p⁻, of the exact F⁻.
+        plus: (n,) p⁺, of the exact F⁺.
+        constraint: (k,) φ_d^E, zero on D_d^E, the set of pairs that a motion joins; for holonomic constraints φ and
+            dφ/dt.
     """
 
     lagrangian: Float[np.ndarray, ""]
@@ -43,30 +44,33 @@ class ExactPair(NamedTuple):
 
 
 def exact_discrete(system: System, q0, q1, *, h: float, t0: float = 0.0, tolerance: float = 1e-13) -> ExactPair:
-    """d/dt L_v - L_q = f + Rᵀλ, φ = const, q(t0) = q₀, q(t0+h) = q₁: L_d^E = ∫L dt and what belongs to it.
+    """d/dt L_v - L_q = f + Rᵀλ, φ = const, q(t0) = q₀, q(t0+h) = q₁: the exact discrete Lagrangian L_d^E = ∫L dt, with
+    its momenta and constraint.
 
-    The curve is that of the reduced equations for (a, λ), which keep the value of φ: on D it is the motion, and beside D it
-    continues L_d^E and D_d^E = {φ_d^E = 0}, of dimension 2n - m, to all pairs near the diagonal. Its beginning v₀ is found
-    by shooting from the straight line. A motion is F⁺(q₀,q₁) = F⁻(q₁,q₂) with φ_d^E(q₀,q₁) = 0: the exact scheme.
+    The curve solves the reduced equations for (a, λ), which keep the value of φ constant. On D it is the motion; off D
+    it extends L_d^E and D_d^E = {φ_d^E = 0}, of dimension 2n - m, to all pairs near the diagonal. Its initial velocity
+    v₀ is found by shooting from the straight line. Motions satisfy F⁺(q₀,q₁) = F⁻(q₁,q₂) with φ_d^E(q₀,q₁) = 0: the
+    exact scheme.
 
-    Without forces and constraints p⁻ = -D₁L_d^E, p⁺ = D₂L_d^E, with holonomic constraints for variations along the leaf; in
-    general p⁻ = -D₁L_d^E - ∫(f + Rᵀλ)·∂q/∂q₀ dt and p⁺ = D₂L_d^E + ∫(f + Rᵀλ)·∂q/∂q₁ dt. The impulses of nonholonomic
-    reactions do not vanish on D: d'Alembert's principle for (L_d^E, D, D_d^E) has not the exact flow, but one of order 2.
+    Without forces and constraints p⁻ = -D₁L_d^E, p⁺ = D₂L_d^E, with holonomic constraints for variations along the
+    leaf; in general p⁻ = -D₁L_d^E - ∫(f + Rᵀλ)·∂q/∂q₀ dt and p⁺ = D₂L_d^E + ∫(f + Rᵀλ)·∂q/∂q₁ dt. The impulses of
+    nonholonomic reactions do not vanish on D: the flow of d'Alembert's principle for (L_d^E, D, D_d^E) is therefore not
+    exact, but of order 2.
 
     Args:
         system: a System.
         q0: (n,) position at t0.
-        q1: (n,) position at t0 + h, near enough for one motion.
-        h: step.
-        t0: time.
-        tolerance: of the integrator, relative and absolute, local.
+        q1: (n,) position at t0 + h, near enough to q0 for a unique motion.
+        h: time step.
+        t0: time of q0.
+        tolerance: relative and absolute tolerance on the local error of the integrator.
 
     Returns:
         An ExactPair.
 
     Raises:
-        ValueError: shapes; no motion from q0 to q1 is found near the straight line.
-        TypeError: types, or traced arguments.
+        ValueError: an argument has the wrong shape, or no motion from q0 to q1 is found near the straight line.
+        TypeError: an argument is of the wrong type, or traced.
 
     Source: Jiménez, Scheurle, Remark 5.4 (D_d^E); Marsden, West, Sections 1.6 and 3.2.4 (L_d^E, forces).
 

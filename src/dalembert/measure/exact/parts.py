@@ -30,17 +30,18 @@ LEVEL = 0.3  # orders that far apart are of one part and of another
 class DiscreteConsistency:
     """|L_d - L_d^E| = O(h^(r+1)), |φ_d| = O(h^r) on D_d^E, |R_d - R| = O(h^r), |β| = O(h^(r+1)) on D_V.
 
-    Of the start |q₁ - q(h)| = O(h^(r+1)). Each is measured on points of the exact motion. The r of `orders` are the orders
-    that the parts allow a run to have.
+    For the starter, |q₁ - q(h)| = O(h^(r+1)). Each is measured at points of the exact motion. r, in `orders`, is the
+    order that a part allows a run to have.
 
     Attributes:
-        lagrangian: L_d(q₀,q₁) against L_d^E. A term G(q₁) - G(q₀) of it changes no motion: this r may be less than that of
-            `principle`, and then the latter counts.
+        lagrangian: L_d(q₀,q₁) compared with L_d^E. A difference of the form G(q₁) - G(q₀) does not change any motion,
+            so that r may be smaller here than for `principle`; then the latter counts.
         kinematic: φ_d at (q₀,q₁,q₂) of D_K^E; None without constraints.
         distance: how far q₂ is from D_K; None without constraints.
-        reactions: R_d(q₀,q₁,q₂) against R(q₁,v₁,a₁); None without constraints.
-        principle: β(q₀,q₁,q₂) on D_V: the discrete principle at the exact motion, L_d, forces and D_V together.
-        start: the second node of the starter.
+        reactions: R_d(q₀,q₁,q₂) compared with R(q₁,v₁,a₁); None without constraints.
+        principle: β(q₀,q₁,q₂) on D_V: the residual of the discrete principle at the exact motion, from L_d, forces and
+            D_V together.
+        start: the second node from the starter.
     """
 
     lagrangian: Convergence
@@ -52,19 +53,20 @@ class DiscreteConsistency:
 
     @property
     def orders(self) -> dict[str, float]:
-        """r of each part; inf where it is exact to rounding."""
+        """r of each part; inf if it is exact up to rounding."""
         given = {"L_d": (self.lagrangian, 1), "D_K": (self.kinematic, 0), "D_V": (self.reactions, 0),
                  "principle": (self.principle, 1), "start": (self.start, 1)}  # fmt: skip
         return {name: _exponent(c) - more for name, (c, more) in given.items() if c is not None}
 
     @property
     def order(self) -> float:
-        """The least of D_K, principle and start: what a run from this start can have."""
+        """The least r of D_K, principle and start: the order that a run from these data can have."""
         return min(r for name, r in self.orders.items() if name in _DECIDE)
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """Which of D_K, principle and start have this order; with the principle also L_d and D_V, if as low."""
+        """Which of D_K, principle and start have this least order; if the principle does, also L_d and D_V if their r
+        is as small."""
         least, found = self.order, self.orders
         decide = _DECIDE if found["principle"] > least + LEVEL else found
         return tuple(name for name in decide if name in found and abs(found[name] - least) <= LEVEL)
@@ -96,26 +98,28 @@ def discrete_consistency(
     t0: float = 0.0,
     tolerance: float = 1e-13,
 ) -> DiscreteConsistency:
-    """L_d, φ_d, R_d, β and the start of a scheme at (q(0), q(h), q(2h)) of the exact motion: what limits the order.
+    """L_d, φ_d, R_d, β and the starter of a scheme, evaluated at (q(0), q(h), q(2h)) of the exact motion: which of them
+    limits the order.
 
-    `order` measures global errors and says how large they are, `consistency` those of one step; this says why.
+    `order` measures global errors and `consistency` those of one step; this measurement shows where the errors come
+    from.
 
     Args:
         system: a System.
         q0: (n,) positions at t0.
         v0: (n,) velocities at t0.
         h: (K,) decreasing steps.
-        scheme: as for `legendre`; its maps alone are read.
+        scheme: as for `legendre`; only its maps are used.
         starter: as for `simulate`.
-        t0: time.
-        tolerance: of the exact motion, relative and absolute, local.
+        t0: initial time.
+        tolerance: relative and absolute tolerance on the local error of the exact motion.
 
     Returns:
-        A DiscreteConsistency, which prints as the order, what limits it, and that of each part.
+        A DiscreteConsistency, which prints the order, the parts that limit it, and the order of each part.
 
     Raises:
-        ValueError: as `reference`, and for a scheme without a map of nodes.
-        TypeError: types, or traced arguments.
+        ValueError: as `reference`; or the scheme has no map of nodes.
+        TypeError: an argument is of the wrong type, or traced.
 
     Source: Jiménez, Scheurle, Section 5.3 with Remark 5.4: L_d = h L∘ρ, φ_d = μ∘ρ against (L_d^E, D_d^E); Borda, Fernández,
     Grillo, Section 4.1.2, for D_K, D_V and the start.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,15 +12,18 @@ import numpy as np
 from jaxtyping import Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
-from dalembert.native.assembly.function import CompiledFunction, compile_function, translated
-from dalembert.native.chunks import FIRST, paced
+from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
 from dalembert.native.flow.field_code import FIELD, field
-from dalembert.native.flow.loop_code import COUNTED, NUMBERS, REACHED, TOO_MANY, WATCHED, loop, work_size
+from dalembert.native.flow.integration import Accuracy, Integration
+from dalembert.native.flow.loop_code import NUMBERS, REACHED, WATCHED, loop, work_size
+from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method
+from dalembert.native.flow.taylor_code import NO_SERIES
 from dalembert.native.flow.written import written_field
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
 from dalembert.native.llvm.jit import Loaded
+from dalembert.native.llvm.packing import Held, bits
 from dalembert.native.root.iteration_code import iteration
 from dalembert.native.root.root import REPORT
 from dalembert.native.trace.place import refusing
@@ -59,7 +61,7 @@ class FlowFunctions:
 
 class Travelled(NamedTuple):
     """rows and outputs at the first `saved` times. t: what was reached, end: the outputs there; reached: whether it is the
-    last time, watched: whether the watch has ended it; steps: all that were tried."""
+    last time, watched: whether the watch has ended it; steps: all that were tried; methods: which took them, in turn."""
 
     rows: Float[np.ndarray, "T N"]
     outputs: Float[np.ndarray, "T r"]
@@ -69,6 +71,7 @@ class Travelled(NamedTuple):
     reached: bool
     watched: bool
     steps: int
+    methods: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,44 +85,23 @@ class _Equations:
     root: Loaded
     solver: Loaded
 
-    def words(self, held: _Held, values: np.ndarray, start: np.ndarray | None) -> dict[str, Any]:
+    def words(self, held: Held, values: np.ndarray, start: np.ndarray | None) -> dict[str, Any]:
         """What a field is told of them; values: (y, t, *given) flat."""
         k, u = self.unknowns.start.size, self.unknowns
         start = np.zeros(k) if self.affine else u.start if start is None else start
         given = held.array(np.concatenate([np.zeros(k), values, self.code.captured]))
         tolerance = np.inf if self.affine else u.tolerance
         return {
-            "unknowns": k, "most": 1 if self.affine else u.most, "tolerance": _bits(tolerance),
+            "unknowns": k, "most": 1 if self.affine else u.most, "tolerance": bits(tolerance),
             "root": self.root.address("root"), "equations": self.code.address, "pivoted": self.solver.address("pivoted"),
             "start": held.array(start), "equations_given": given, "result": held.array(np.empty(self.code.result_size)),
             "work": held.array(np.empty(k * (k + 1) + REPORT)),
         }  # fmt: skip
 
 
-class _Held:
-    """Arrays that machine code is given by address, as long as this object."""
-
-    def __init__(self) -> None:
-        self._arrays: list[np.ndarray] = []
-
-    def array(self, value: np.ndarray) -> int:
-        kept = np.ascontiguousarray(value)
-        self._arrays.append(kept)
-        return kept.ctypes.data
-
-
-class Accuracy(NamedTuple):
-    """tolerance: relative and absolute, local. steps: at most. clipped: whether steps end at the times, for which rows are
-    then as accurate as the steps."""
-
-    tolerance: float
-    steps: int
-    clipped: bool = False
-
-
 @dataclasses.dataclass(frozen=True)
 class CompiledFlow:
-    """An equation of N components as machine code. Every run has arrays of its own, so that it is safe under threads."""
+    """An equation of N components as machine code."""
 
     size: int
     field: CompiledFunction
@@ -127,55 +109,50 @@ class CompiledFlow:
     watch: CompiledFunction | None
     equations: _Equations | None
     codes: _Codes
+    taylor: TaylorMethod | None
 
-    def run(
-        self, y: np.ndarray, times: np.ndarray, given: Sequence[Any], accuracy: Accuracy, start: np.ndarray | None = None
-    ) -> Travelled:
-        """From y at times[0] to the last of the times, which increase or decrease; start: of z, if it is another one."""
-        clock, n = 1.0 if times[-1] > times[0] else -1.0, self.size
-        held, told = self._told(given, start, clock)
-        rows, times = np.empty((len(times), n)), np.ascontiguousarray(clock * np.asarray(times, float))
-        rows[0] = y
-        h = self.codes.first_step(told["field"], rows[0], times, accuracy.tolerance)
-        numbers = NUMBERS.pack(t=times[0], h=h, tolerance=accuracy.tolerance)
-        counts = COUNTED.pack(
-            size=n, times=len(times), most=0, clipped=int(accuracy.clipped), steps=0, saved=1, refused=0
-        )  # fmt: skip
-        state, work, field = rows[0].copy(), np.empty(work_size(n)), self.codes.address
-        watch = (field, told["watch"]) if "watch" in told else (0, 0)
-        arrays = tuple(x.ctypes.data for x in (numbers, counts, times, state, rows, work))
-        code = self._go_on(lambda: self.codes.integrate(field, told["field"], *watch, *arrays), counts, accuracy.steps)
-        saved, steps = (int(counts[COUNTED.offset(name)]) for name in ("saved", "steps"))
-        outputs = np.full((len(times), self.outputs.result_size), np.nan)
-        outputs[:saved] = self._outputs(told, times[:saved], rows[:saved])
-        end = self._outputs(told, numbers[:1], state[None])[0]  # t is the first of the numbers
-        del held
-        return Travelled(rows, outputs, saved, clock * float(numbers[0]), end, code == REACHED, code == WATCHED, steps)
+    def over(self, given: Sequence[Any], clock: float = 1.0, start: np.ndarray | None = None) -> FlowArrays:
+        """The arrays of one run at a time. clock: -1.0 where time decreases; start: of z, if it is another one."""
+        return FlowArrays(self, given, clock, start)
 
-    @staticmethod
-    def _go_on(run: Callable[[], int], counts: np.ndarray, most: int) -> int:
-        """Chunk by chunk to the end, or for so many steps: between two of them Python answers Ctrl-C."""
-        chunk, steps, limit = FIRST, COUNTED.offset("steps"), COUNTED.offset("most")
-        while True:
-            counts[limit] = min(most, counts[steps] + chunk)
-            began = time.perf_counter()
-            code = run()
-            if code != TOO_MANY or counts[steps] >= most:
-                return code
-            chunk = paced(chunk, time.perf_counter() - began)
+    def run(self, y: np.ndarray, times: np.ndarray, arrays: FlowArrays, accuracy: Accuracy) -> Travelled:
+        """From y at times[0] to the last of the times, which increase or decrease."""
+        clock = arrays.clock
+        at = Integration.at(np.asarray(y, float), np.ascontiguousarray(clock * np.asarray(times, float)), accuracy)
+        watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
+        code, methods = NO_SERIES, []
+        if self.taylor is not None and self.taylor.pays(accuracy.tolerance):
+            clipped = accuracy.clipped and self.watch is not None  # only a watch has to see every time
+            code = self.taylor.go_on(at, watch, arrays.series(self.taylor, accuracy.tolerance), clipped)
+            methods += ["Taylor series"] if at.t[0] > at.times[0] else []
+        if code == NO_SERIES:
+            code = self._by_runge_kutta(at, watch, arrays.told("field"), accuracy)
+            methods.append("Runge-Kutta")
+        saved, steps = (at.count(name) for name in ("saved", "steps"))
+        outputs = self._outputs(arrays, at.times[:saved], at.rows[:saved])
+        if saved < len(times):
+            rest = np.full((len(times) - saved, self.outputs.result_size), np.nan)
+            end, outputs = self._outputs(arrays, at.t, at.y[None])[0], np.concatenate([outputs, rest])
+        else:
+            end = outputs[-1]
+        t = clock * float(at.t[0])
+        return Travelled(at.rows, outputs, saved, t, end, code == REACHED, code == WATCHED, steps, tuple(methods))
 
-    def along(
-        self, rows: np.ndarray, times: np.ndarray, given: Sequence[Any], start: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _by_runge_kutta(self, at: Integration, watch: tuple[int, int], told: int, accuracy: Accuracy) -> int:
+        """The method of order 8 from where the integration stands."""
+        left = np.array([at.t[0], at.times[-1]])
+        at.numbers[NUMBERS.offset("h")] = self.codes.first_step(told, at.y, left, accuracy.tolerance)
+        work, integrate = np.empty(work_size(self.size)), self.codes.integrate
+        run = lambda *x: integrate(self.codes.address, told, *watch, *x, work.ctypes.data)  # noqa: E731
+        return at.go_on(run, accuracy.clipped)
+
+    def along(self, rows: np.ndarray, times: np.ndarray, arrays: FlowArrays) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given, NaN where they have no value."""
-        held, told = self._told(given, start, 1.0)
         at = np.ascontiguousarray(times, float), np.ascontiguousarray(rows, float)
-        found = self._along(told["field"], *at, self.size), self._outputs(told, *at)
-        del held
-        return found
+        return self._along(arrays.told("field"), *at, self.size), self._outputs(arrays, *at)
 
-    def _outputs(self, told: dict[str, int], times: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return self._along(told["outputs"], times, rows, self.outputs.result_size)
+    def _outputs(self, arrays: FlowArrays, times: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return self._along(arrays.told("outputs"), times, rows, self.outputs.result_size)
 
     def _along(self, told: int, times: np.ndarray, rows: np.ndarray, width: int) -> np.ndarray:
         found = np.empty((len(times), width))
@@ -185,33 +162,47 @@ class CompiledFlow:
             self.codes.along(told, *addresses, len(times[part]), self.size, width)
         return found
 
-    def _told(self, given: Sequence[Any], start: np.ndarray | None, clock: float) -> tuple[_Held, dict[str, int]]:
-        """Where it stands what each function is told, as long as what is returned with it is kept."""
-        held = _Held()
-        values = np.concatenate([np.zeros(self.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
-        shared = dict.fromkeys(FIELD.fields, 0)
-        if self.equations is not None:
-            shared |= self.equations.words(held, values, start)
-        functions = {"field": self.field, "outputs": self.outputs, "watch": self.watch}
-        shared = {**shared, "size": self.size, "clock": _bits(clock), "factor": _bits(1.0)}
-        turned = {**shared, "factor": _bits(clock)}
-        own = {name: turned if name == "field" else shared for name in functions}
-        if self.equations is not None and (written := self.equations.written) is not None:
+
+class FlowArrays:
+    """What the functions of a flow are told, for one run at a time, so that runs are safe under threads.
+
+    clock: the direction of time. given: the arrays of the functions.
+    """
+
+    def __init__(self, flow: CompiledFlow, given: Sequence[Any], clock: float, start: np.ndarray | None):
+        self.clock, self._flow, self._held = clock, flow, Held()
+        self._told: dict[str, int] = {}
+        self._series: SeriesArrays | None = None
+        # (y, t, *given) flat, with room for y and t
+        self._values = np.concatenate([np.zeros(flow.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
+        self._shared = dict.fromkeys(FIELD.fields, 0) | {"size": flow.size, "clock": bits(clock), "factor": bits(1.0)}
+        if flow.equations is not None:
+            self._shared |= flow.equations.words(self._held, self._values, start)
+
+    def told(self, name: str) -> int:
+        """Where it stands what the function of this name is told."""
+        found = self._told.get(name)
+        return self._tell(name) if found is None else found
+
+    def series(self, method: TaylorMethod, tolerance: float) -> int:
+        """Where it stands what the Taylor series is told."""
+        if self._series is None:
+            self._series = method.over(self._values, self.clock)
+        return self._series.told(tolerance)
+
+    def _tell(self, name: str) -> int:
+        own, values, equations = self._shared, self._values, self._flow.equations
+        code: CompiledFunction = getattr(self._flow, name)
+        if name == "field":
+            own = own | {"factor": bits(self.clock)}
+        if name == "field" and equations is not None and (written := equations.written) is not None:
             arrays = np.concatenate([values, written.captured]), np.empty(written.result_size)
-            told = dict(zip(("written_given", "written_result"), map(held.array, arrays), strict=True))
-            own["field"] = {**turned, **told, "written": written.address}
-        return held, {name: _told(held, code, own[name], values) for name, code in functions.items() if code}
-
-
-def _bits(x: float) -> int:
-    """A double among integers."""
-    return int(np.float64(x).view(np.int64))
-
-
-def _told(held: _Held, code: CompiledFunction, shared: dict[str, Any], values: np.ndarray) -> int:
-    """Where it stands what a field is told. values: (y, t, *given) flat."""
-    given = np.concatenate([np.zeros(shared["unknowns"]), values, code.captured])
-    return held.array(FIELD.pack(**{**shared, "function": code.address, "function_given": held.array(given)}))
+            own |= dict(zip(("written_given", "written_result"), map(self._held.array, arrays), strict=True))
+            own |= {"written": written.address}
+        given = np.concatenate([np.zeros(own["unknowns"]), values, code.captured])
+        words = own | {"function": code.address, "function_given": self._held.array(given)}
+        self._told[name] = found = self._held.array(FIELD.pack(**words))
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,12 +259,19 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     found = {name: compiled(getattr(functions, name)) for name in ("field", "outputs")}
     watch = None if functions.watch is None else compiled(functions.watch)
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
-    equations = None if unknowns is None else _equations(functions.field, unknowns, known, cache)
-    codes = _Codes(*(cache.load(text, plain=False) for text in (field(), loop())))
-    return CompiledFlow(np.size(y), found["field"], found["outputs"], watch, equations, codes)
+    equations, plain = (None, None) if unknowns is None else _equations(functions.field, unknowns, known, cache)
+    plain = translated(functions.field, *examples) if unknowns is None else plain
+    codes = _Codes(*(cache.load(text, plain=True) for text in (field(), loop())))
+    return CompiledFlow(
+        np.size(y), found["field"], found["outputs"], watch, equations, codes, plain and taylor_method(plain, cache)
+    )
 
 
-def _equations(field: Callable, unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache) -> _Equations:
+def _equations(
+    field: Callable, unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache
+) -> tuple[_Equations, GraphFunction | None]:
+    """And the field with z eliminated, where z enters linearly."""
+
     def function(z, *given):
         value, matrix = value_and_jacobian(lambda x: unknowns.equations(x, *given), z)
         units = unknowns.units(matrix)
@@ -285,7 +283,8 @@ def _equations(field: Callable, unknowns: ImplicitPart, examples: Sequence[Any],
     everything = range(len(value))
     if proven.judged(everything, everything):
         raise Unsupported("equations", "they may jump with the unknowns")
-    loop_, solver = (cache.load(text, plain=False) for text in (iteration(), pivoted_solver(None)))
+    loop_, solver = (cache.load(text, plain=True) for text in (iteration(), pivoted_solver(None)))
     affine = proven.affine(everything, everything)
-    written = written_field(field, unknowns.equations, len(value), examples, cache) if affine else None
-    return _Equations(made.compiled(cache), unknowns, affine, written, loop_, solver)
+    plain = written_field(field, unknowns.equations, len(value), examples) if affine else None
+    written = plain and plain.compiled(cache)
+    return _Equations(made.compiled(cache), unknowns, affine, written, loop_, solver), plain

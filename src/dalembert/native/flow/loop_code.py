@@ -105,7 +105,7 @@ class _Loop:
         end = c.select(beyond, bound, ahead)
         c.store(end, self.end)
         c.store(h, self.next)
-        h = c.select(beyond, c.minus(bound, t), h)
+        h = c.minus(end, t)  # far from t = 0 the sum is rounded: what has passed is the difference
         c.store(h, self.h)
         least = c.times(c.constant(TINY), c.absolute(t))
         enough, long = c.let(f"fcmp ogt double {h}, {least}"), c.name("long")

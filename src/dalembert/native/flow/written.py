@@ -15,21 +15,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from dalembert.algebra.jacobian import value_and_jacobian
-from dalembert.native.assembly.function import CompiledFunction, GraphFunction
-from dalembert.native.graph.elimination import GROWTH, choose_order, eliminate
+from dalembert.native.assembly.function import GraphFunction
+from dalembert.native.graph.elimination import GROWTH, PivotOrder, choose_order, definite_parts, eliminate
 from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.graph.graph import Graph
-from dalembert.native.llvm.cache import Cache
 from dalembert.native.trace.elementwise import Nodes
 from dalembert.native.trace.tracer import Tracer
 
 SAMPLES = 3
+WORTH = 1.5  # times the operations of the elimination, for pivots that never fail
 
 
 def written_field(
-    field: Callable, equations: Callable, unknowns: int, examples: Sequence[np.ndarray], cache: Cache
-) -> CompiledFunction | None:
-    """(y, t, *given) → g, and at last whether it holds, 1 or 0; None where no pivots serve the sample.
+    field: Callable, equations: Callable, unknowns: int, examples: Sequence[np.ndarray]
+) -> GraphFunction | None:
+    """(y, t, *given) → g, and at last whether it holds, a truth value; None where no pivots serve the sample.
 
     field: g(z, y, t, *given). equations: F of the same, affine in z. examples: (y, t, *given), the arrays given with the
     values that the system has: the sample is taken there, at states between 0.2 and 1.
@@ -40,15 +40,22 @@ def written_field(
     at_zero = lambda *given: value_and_jacobian(lambda z: equations(z, *given), jnp.zeros(unknowns))  # noqa: E731
     value, matrix = tracer.trace(at_zero, *inputs, shapes=shapes)
     pattern = matrix != g.zero
-    order = choose_order(pattern, np.ones(pattern.shape, int), _sampled(g, matrix, examples, tracer.captured))
+    order = _pivots(pattern, _sampled(g, matrix, examples, tracer.captured))
     if order is None:
         return None
     found = eliminate(g, value.tolist(), matrix, order, lambda _: 1, GROWTH["linear"])
     z = np.array([g.apply("neg", found.update[j]) for j in range(unknowns)])
     (slope,) = tracer.trace(field, z, *inputs, shapes=[jax.ShapeDtypeStruct(z.shape, np.float64), *shapes])
     good = g.apply("le", found.check, g.constant(GROWTH["linear"]))
-    flag = np.asarray(g.apply("select", good, g.one, g.zero))
-    return GraphFunction(g, tracer, tuple(x.size for x in inputs), (slope, flag)).compiled(cache)
+    return GraphFunction(g, tracer, tuple(x.size for x in inputs), (slope, np.asarray(good)))
+
+
+def _pivots(pattern: np.ndarray, samples: np.ndarray) -> PivotOrder | None:
+    """On the diagonal where the matrix is definite, so that they never fail, unless that takes many more operations."""
+    levels, parts = np.ones(pattern.shape, int), definite_parts(samples)
+    least = choose_order(pattern, levels, samples)
+    found = None if parts is None else choose_order(pattern, levels, samples, parts)
+    return found if found and (least is None or found.operations <= WORTH * least.operations) else least
 
 
 def _sampled(g: Graph, matrix: Nodes, examples: Sequence[np.ndarray], captured: Sequence[float]) -> np.ndarray:

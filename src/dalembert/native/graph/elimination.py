@@ -48,12 +48,37 @@ def _parity(permutation: list[int]) -> int:
     return odd
 
 
-def choose_order(pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -> PivotOrder | None:
+def definite_parts(samples: np.ndarray) -> np.ndarray | None:
+    """Of each row 0 or 1, where the matrix is [[M, ±Rᵀ], [R, 0]] in every sample, M and R M⁻¹Rᵀ symmetric and definite.
+
+    Then the diagonal pivots of M, and after them those of what is left of the zeros, are never small beside what they
+    eliminate, wherever M stays definite and R of full rank. None where a sample is not such a matrix.
+    """
+    part = (np.diagonal(samples, axis1=1, axis2=2) == 0).all(axis=0).astype(int)
+    inner, outer = np.flatnonzero(part == 0), np.flatnonzero(part)
+    if not inner.size or not np.all(np.isfinite(samples)) or np.any(samples[:, outer][:, :, outer]):
+        return None
+    for a in samples:
+        m, b, r = a[np.ix_(inner, inner)], a[np.ix_(inner, outer)], a[np.ix_(outer, inner)]
+        if not _definite(m) or (outer.size and not _definite(r @ np.linalg.solve(m, b))):
+            return None
+    return part
+
+
+def _definite(a: np.ndarray) -> bool:
+    """Whether a, or -a, is symmetric to rounding and well above singular."""
+    size = np.linalg.eigvalsh(a if np.trace(a) > 0 else -a)
+    return bool(np.allclose(a, a.T, rtol=0.0, atol=1e-10 * np.abs(a).max()) and size[0] > 1e-10 * size[-1])
+
+
+def choose_order(
+    pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray, parts: np.ndarray | None = None
+) -> PivotOrder | None:
     """Pivots with the least work inside the iteration, none of them small in any sample; None if there is no such order.
 
     pattern: (n, n) of truth values, False for zeros of the structure. levels: (n, n), how often an entry changes (0, 1, 2).
-    samples: (s, n, n) numeric Jacobians. Source: Markowitz's rule with threshold pivoting, weighted by
-    how often work is done.
+    samples: (s, n, n) numeric Jacobians. parts: if given, pivots are on the diagonal, those of part 0 first. Source:
+    Markowitz's rule with threshold pivoting, weighted by how often work is done.
     """
     n = pattern.shape[0]
     size = np.max(np.abs(samples), axis=(0, 2), initial=0.0)
@@ -66,7 +91,10 @@ def choose_order(pattern: np.ndarray, levels: np.ndarray, samples: np.ndarray) -
     for _ in range(n):
         live = pattern & free_rows[:, None] & free_columns[None, :]
         magnitude = np.abs(work) * live
-        allowed = live & np.all(magnitude >= THRESHOLD * magnitude.max(axis=1, keepdims=True), axis=0)
+        if parts is None:
+            allowed = live & np.all(magnitude >= THRESHOLD * magnitude.max(axis=1, keepdims=True), axis=0)
+        else:
+            allowed = live & np.diag(parts == parts[free_rows].min())
         allowed &= np.all(magnitude > 1e-13, axis=0)
         if not allowed.any():
             return None

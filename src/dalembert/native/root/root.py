@@ -55,5 +55,5 @@ class CompiledRoot:
 def compile_root(function: Callable, k: int, examples: Sequence[Any], cache: Cache = CACHE) -> CompiledRoot:
     """function(z, *others) → [F (k,), F' (k, k) with columns in units, the units (k,), …]; examples: of the others."""
     compiled = compile_function(function, np.zeros(k), *examples, cache=cache)
-    loop, solver = (cache.load(text, plain=False) for text in (iteration(), pivoted_solver(None)))
+    loop, solver = (cache.load(text, plain=True) for text in (iteration(), pivoted_solver(None)))
     return CompiledRoot(k, compiled, loop, solver)

@@ -31,6 +31,7 @@ from dalembert.outcome import Outcome
 
 Between = Callable[[], None] | None
 SAVED = COUNTED.offset("saved")
+SHORT = 8  # unknowns up to which loops gain nothing from LLVM's whole program
 NEVER = np.zeros(1, np.int64)  # of runs that nobody can end
 
 
@@ -199,7 +200,9 @@ def compile_step(step: StepFunctions, sample: Sample, cache: Cache = CACHE) -> C
     plan = choose_plan(translated, at(translated.jacobian))
     outputs = graph_outputs(translated, plan)
     text = StepCode(ScalarFrame(translated, layout, outputs, plan)).text()
-    solver = cache.load(pivoted_solver(None if plan is not None else layout.z), plain=False)
+    # Beside a plan it takes over where a pivot fails: one for all systems, the same as that of the checks while n is small.
+    own = plan is None
+    solver = cache.load(pivoted_solver(layout.z if own else None), plain=not own and layout.z <= SHORT)
     code = cache.load(text, plain=True)
     size = len(reached(translated.graph, [*outputs.f, *outputs.jacobian, *outputs.update, *outputs.affine_update]))
     parts = (translated, outputs, plan)

@@ -45,24 +45,24 @@ Home and End go to the ends.</p></footer>
 
 
 def page(path: Any, file: str | os.PathLike, *, title: str | None = None, system: Any = None) -> None:
-    """Write a path, a solution or several of them as one page of HTML, which opens anywhere, without a network.
+    """Write a path, a solution or several of them as one HTML page, which opens in any browser, without a network.
 
-    The drawing moves with a slider; beside it are positions, velocities, phase portraits, energy and its change, residuals
-    of the constraints, multipliers (of a servo-constraint: the control law), controls with their bounds, the work of the
-    solver, the outcome with cause and remedy, parameters, and how to run it again. Long paths are thinned so that the least
-    and the largest value of every piece stay. Some hundred kilobytes. A file of that name is replaced, when the new one is
-    complete.
+    The drawing moves with a slider; beside it are positions, velocities, phase portraits, energy and its change,
+    residuals of the constraints, multipliers (for a servo-constraint: the control law), controls with their bounds,
+    iterations and residuals of the solver, the outcome with cause and remedy, parameters, and how to run it again. Long
+    paths are thinned; the smallest and the largest value of each section are kept. A page has some hundred kilobytes. A
+    file of that name is replaced once the new one is complete.
 
     Args:
-        path: a Path, a Solution, an ensemble or a Study (its first twelve runs), a list of them, or a mapping from names to
-            them. What was stored is read by `load` first.
-        file: its name, which ends in .html.
-        title: at the top; by default the names of the coordinates.
-        system: of a path that was loaded: with it energy and residuals are shown too.
+        path: a Path, a Solution, an ensemble or a Study (its first twelve runs), a list of these, or a mapping from
+            names to these. Read stored results with `load` first.
+        file: name of the file, which ends in .html.
+        title: title at the top; by default the names of the coordinates.
+        system: the system of a path that was loaded: with it energy and residuals are shown too.
 
     Raises:
         TypeError: an argument is of the wrong type; the message names it.
-        ValueError: a traced path, or another ending.
+        ValueError: the path is traced, or the name has another ending.
         FileNotFoundError: the folder does not exist.
 
     Example:
@@ -73,7 +73,7 @@ def page(path: Any, file: str | os.PathLike, *, title: str | None = None, system
     """
     target = check_new(file, ENDINGS, "a page is HTML")
     if title is not None and not isinstance(title, str):
-        raise TypeError(f"title: found {described(title)}; give a text")
+        raise TypeError(f"title: found {described(title)}; give a string")
     text = page_text(results_of(path, system), title)
     written(target, lambda place: place.write_text(text, encoding="utf-8"))
 

@@ -47,44 +47,45 @@ def simulate_free_steps(
 ) -> Path:
     """Σ_j D_j L̃_d = 0 in q and in t: E_i - E_{i-1} = -(h_i + … + h_{i+k-1})/k ∂L_d/∂t, the steps h_i unknown.
 
-    Symplectic, and energy and momentum conserving where L does not depend on time. For k = 1 the energy of the first two
-    nodes is the one that is kept. For k > 1 the windows are Hermite's.
+    The method is symplectic, and it conserves energy and momentum if L does not depend on time. For k = 1 the conserved
+    energy is that of the first two nodes. For k > 1 the windows are those of Hermite().
 
-    The step is the positive root nearest to the last one. The energy of a step is off by hᵖ g(q, q̇, …), and steps exist
-    where g keeps its sign along the motion: hᵖ⁺¹ g is constant in the mean. Where no positive next step is found the outcome
-    is NO_POSITIVE_STEP, with the time; g has a zero there, as near turning points. Go on with fixed steps:
-    `simulate(problem, nodes=path.interpolate(path.t[-1] - h * np.arange(2 * k)[::-1])[0], h=h, …)`, for k = 1 with the nodes
-    `path.q[-2:]` themselves and their h.
+    Each step is the positive root nearest to the step before. The discrete energy of a step differs from the exact one
+    by hᵖ g(q, q̇, …), and steps exist as long as g keeps its sign along the motion: hᵖ⁺¹ g is constant on average. If
+    no positive next step is found, the outcome is NO_POSITIVE_STEP, with the time; there g has a zero, as near turning
+    points. Continue with fixed steps:
+    `simulate(problem, nodes=path.interpolate(path.t[-1] - h * np.arange(2 * k)[::-1])[0], h=h, …)`, for k = 1 with the
+    nodes `path.q[-2:]` themselves and their h.
 
-    The paper's windows of k+1 nodes are chosen by scheme=Interpolated() or Averaged(). Their equation of the energy connects
-    2k-1 neighbouring steps and is unstable as a recursion: for k = 2 the error of the action is Σ g (h_i³ + h_i²h_{i+1} +
-    h_ih_{i+1}²), deviations from a smooth mesh obey 4δ_{i-1} + 10δ_i + 4δ_{i+1} = 0 and grow like (-2)ⁱ, whatever L and
-    however small h is. As boundary problems the same equations are well posed.
+    scheme=Interpolated() or Averaged() selects the paper's windows of k+1 nodes. Their energy equation couples 2k-1
+    neighbouring steps and is unstable as a recursion: for k = 2 the error of the action is Σ g (h_i³ + h_i²h_{i+1} +
+    h_ih_{i+1}²), so that deviations from a smooth mesh satisfy 4δ_{i-1} + 10δ_i + 4δ_{i+1} = 0 and grow like (-2)ⁱ,
+    whatever L is and however small h is. As a boundary problem the same equations are well posed.
 
     Args:
         problem: a VariationalProblem of order k.
         nodes: the first two nodes, (2, n), for k = 1; q, …, q⁽ᵏ⁻¹⁾ at two times, (2, k, n), for k > 1; (2k, n) with a
             scheme.
         times: (2,) the times of the nodes, (2k,) with a scheme.
-        steps: N, with the first.
-        multipliers: of differential constraints of order r: (r, m), as those with nodes in `simulate`. With Hermite windows
-            λ at the r points between the first two nodes, (1, r m), point after point.
+        steps: N, including the steps between the given nodes.
+        multipliers: of differential constraints of order r: (r, m), as with nodes in `simulate`. With Hermite windows
+            (1, r m): λ at the r points between the first two nodes, one point after the other.
         scheme: Interpolated() or Averaged() for the paper's windows; None for those described above.
         tolerance: on Newton's update, as in `simulate`.
         max_iterations: of Newton's method, in one step.
-        throw: raise where a step cannot be solved; False returns the partial path.
+        throw: raise an error if a step cannot be solved; False returns the partial path.
 
     Returns:
-        A Path whose t are the times found, with its provenance. v are difference quotients between nodes, for k > 1 the
-        velocities of the nodes; multipliers those of every window as given at the start, or of the nodes where there are no
-        differential constraints.
+        A Path whose t are the times that were found, with its provenance. v are difference quotients between nodes, or
+        for k > 1 the velocities at the nodes. multipliers are those of the differential constraints for every window,
+        in the form of the argument, or without differential constraints those of the nodes.
 
     Raises:
         ValueError: an argument has the wrong shape or value; the message names it.
         StepError: a step cannot be solved, and throw is true; it carries the partial path.
 
-    Source: Colombo, Martín de Diego, Zuccalli, section 4.1, where the windows have nodes alone; for k = 1 Kane, Marsden,
-    Ortiz (1999).
+    Source: Colombo, Martín de Diego, Zuccalli, section 4.1, where the windows consist of nodes only; for k = 1 Kane,
+    Marsden, Ortiz (1999).
 
     Example:
         >>> swing = da.VariationalProblem(lambda q, v: 0.5 * v @ v + jnp.cos(q[0]))

@@ -29,14 +29,15 @@ class Outputs(NamedTuple):
 
 
 class StepProgram(eqx.Module):
-    """F(z; q, s, t, h, held_force) = 0;  q ← q + increment,  s ← new: the equations of one step, as data for every run.
+    """F(z; q, s, t, h, held_force) = 0;  q ← q + increment,  s ← new: the equations of one step, as data for both
+    back-ends.
 
     Attributes:
-        system: what moves.
-        weights: the step is made of stages with steps γᵢh, each with these equations; (1,) for most.
-        multiplier_time: of the multipliers, in units of h after t.
-        levels: of velocities and multipliers.
-        starting_nodes: nodes before the first step.
+        system: the system that is run.
+        weights: γᵢ: the step is composed of stages with steps γᵢh, each with these equations; (1,) for most methods.
+        multiplier_time: time of the multipliers, in units of h after t.
+        levels: levels of velocities and multipliers, as in a Path.
+        starting_nodes: number of nodes before the one from which the first step starts.
     """
 
     system: AbstractVar[Any]
@@ -44,42 +45,43 @@ class StepProgram(eqx.Module):
     @property
     @abstractmethod
     def weights(self) -> tuple[float, ...]:
-        """(γ₁, …, γ_s), their sum 1: the step is made of stages with steps γᵢh."""
+        """(γ₁, …, γ_s) with sum 1: the step is composed of stages with steps γᵢh."""
 
     @property
     @abstractmethod
     def multiplier_time(self) -> float:
-        """Where the multipliers belong, in units of h after t."""
+        """The time to which the multipliers belong, in units of h after t."""
 
     @property
     @abstractmethod
     def levels(self) -> tuple[str, str]:
-        """Of velocities and of multipliers, as in a Path."""
+        """The levels of velocities and of multipliers, as in a Path."""
 
     @property
     @abstractmethod
     def starting_nodes(self) -> int:
-        """Number of nodes before the one that the first step starts from."""
+        """Number of nodes before the one from which the first step starts."""
 
     @abstractmethod
     def residual(self, z: Unknowns, q: Vector, s: State, t, h, held_force: Vector) -> Unknowns:
-        """F(z; q, s, t, h, held_force), (z,): the equations of the step. held_force: one from outside, constant in it."""
+        """F(z; q, s, t, h, held_force), (z,): the equations of the step. held_force: an external force, constant over
+        the step."""
 
     @abstractmethod
     def guess(self, q: Vector, s: State, t, h) -> Unknowns:
-        """z without history, where the first step's iteration starts if nothing better is known."""
+        """The first guess of z from the state alone, without earlier steps."""
 
     @abstractmethod
     def scale(self, z: Unknowns, q: Vector, s: State, h) -> Unknowns:
-        """(z,) size of each unknown for the test of convergence, infinity where it is not tested."""
+        """(z,) size of each unknown for the test of convergence; infinity if it is not tested."""
 
     @abstractmethod
     def advance(self, z: Unknowns, q: Vector, s: State, t, h) -> tuple[Vector, State]:
-        """(increment (n,) of q, the new s) from the solution z."""
+        """From the solution z: the increment (n,) of q, and the new s."""
 
     @abstractmethod
     def output_state(self, z: Unknowns, q: Vector, s: State, h) -> tuple[Vector, Vector]:
-        """(q, v) of the same time, after the step."""
+        """(q, v) at the same time, after the step."""
 
     @abstractmethod
     def outputs(self, z: Unknowns, q: Vector, s: State, t, h, held_force: Vector) -> Outputs:
@@ -87,19 +89,21 @@ class StepProgram(eqx.Module):
 
     @abstractmethod
     def constraint_point(self, z: Unknowns, q: Vector, s: State, t, h) -> tuple[Vector, Vector, Float[Array, ""]]:
-        """(q, v, t) at which constraints on accelerations are read."""
+        """(q, v, t) at which constraints on accelerations are evaluated."""
 
     @abstractmethod
     def factor(self, z: Unknowns, q: Vector, s: State, t, h) -> Float[Array, ""] | None:
-        """A scalar whose change of sign is a crossing of two roots; None to use the sign of the determinant."""
+        """A scalar whose change of sign is a crossing of two roots; None to use the sign of the Jacobian
+        determinant."""
 
     @abstractmethod
     def overlap(self, z: Unknowns, q: Vector, s: State, t, h) -> Float[Array, ""] | None:
-        """A scalar, negative where gradients that the determinant holds twice turn back within the step; None without."""
+        """A scalar that is negative if, within the step, gradients turn back that enter the determinant twice; None if
+        there are none."""
 
     @abstractmethod
     def constrained_row(self, n: int) -> int | None:
-        """The index of the one equation of a constraint on accelerations, None if there is not exactly one."""
+        """The index of the equation of the constraint on accelerations; None if there is not exactly one."""
 
     @abstractmethod
     def velocity(self, s: State) -> Vector:

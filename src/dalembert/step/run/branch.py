@@ -21,33 +21,33 @@ Unknowns = Float[Array, "z"]
 
 
 class Branch(eqx.Module):
-    """F(z) = 0 has several solutions z near the prediction, and a rule says which one the run follows: the base of the
-    rules.
+    """F(z) = 0 may have several solutions z near the predicted state. A rule chooses the one that the run follows: the
+    base class of the rules.
 
-    Without a rule a step follows the root that Newton's iteration reaches from the prediction.
+    Without a rule a step takes the root that Newton's iteration reaches from the predicted state.
 
     Members:
-        Nearest, Least, Avoid: the rules, each with arguments of its own.
+        Nearest, Least, Avoid: the rules.
     """
 
     __reduce__ = reduced
 
 
 class Nearest(Branch):
-    """min |q - q*| over the two roots near the prediction, q* the prediction or the previous position.
+    """min |q - q*| over the two roots near the predicted state, where q* is the predicted or the previous position.
 
-    Distances are Euclidean, in q. Where the two roots are closer to each other than `within`, nearness does not tell them
-    apart, and the one with less of the function `least` is taken, as in `Least`.
+    Distances are Euclidean, in q. If the two roots are closer to each other than `within`, their distances do not
+    decide: the one with the smaller value of the function `least` is taken, as in `Least`.
 
     Args:
-        to: "prediction" or "previous": the position that the root shall be nearest to.
-        coordinates: indices of the components of q that count, all by default.
-        within: δ, a distance of the two roots; given together with least.
-        least: `least(q, v[, t][, p])` → (), taken after the step.
+        to: "prediction" or "previous": the position q* to which the root should be nearest.
+        coordinates: indices of the components of q in the distance; all by default.
+        within: δ, a distance between the two roots; given together with least.
+        least: `least(q, v[, t][, p])` → (), evaluated after the step.
 
     Raises:
-        ValueError: `to` is another word, within is not positive, or one of within and least is missing.
-        TypeError: coordinates are no sequence of indices, or least cannot be called.
+        ValueError: `to` is neither of these words, within is not positive, or only one of within and least is given.
+        TypeError: coordinates is not a sequence of indices, or least is not a function.
 
     Source: Borda, Fernández, Grillo, Section 4.2.2, take the root whose θ is nearest to the previous θ, coordinates=(0,),
     and where the two are not "sufficiently apart" the one that decreases V, least=V. The paper does not print δ.
@@ -86,15 +86,15 @@ class Nearest(Branch):
 
 
 class Least(Branch):
-    """min f(q, v) over the two roots near the prediction.
+    """min f(q, v) over the two roots near the predicted state.
 
-    (q, v) belong together: ((q₁+q₂)/2, (q₂-q₁)/h), or the node and its velocity in the form kick_drift_kick.
+    (q, v) are the state of the step: ((q₁+q₂)/2, (q₂-q₁)/h), or the node and its velocity in the form kick_drift_kick.
 
     Args:
-        function: `function(q, v[, t][, p])` → (), taken after the step.
+        function: f, `function(q, v[, t][, p])` → (), evaluated after the step.
 
     Raises:
-        TypeError: function cannot be called.
+        TypeError: function is not a function.
 
     Example:
         >>> slower = da.Least(lambda q, v: v @ v)  # for simulate(…, branch=slower)
@@ -109,17 +109,18 @@ class Least(Branch):
 
 
 class Avoid(Branch):
-    """φ = u w, solve w = 0: the root that is left after a factor u is divided out of the constraint.
+    """φ = u w, solve w = 0: the root that remains after a factor u is divided out of the constraint.
 
-    Without argument, for a Lyapunov constraint: u is the coefficient of the multiplier, found by differentiation, and the
-    step solves λ = -φ₀/u (see dalembert.Lyapunov). With a factor the row of the one second order constraint is divided by u
-    at the kinematic map's (q, v); near u = 0 the quotient is a quotient of mean derivatives.
+    Without an argument, for a Lyapunov constraint: u is the coefficient of the multiplier, found by differentiation,
+    and the step solves λ = -φ₀/u (see dalembert.Lyapunov). With a factor: the equation of the one second order
+    constraint is divided by u at the (q, v) of the kinematic map; near u = 0 the quotient is computed from mean
+    derivatives.
 
     Args:
         factor: `factor(q, v[, t][, p])` → (), u; None for a Lyapunov constraint.
 
     Raises:
-        TypeError: factor cannot be called.
+        TypeError: factor is not a function.
 
     Example:
         >>> da.Avoid(lambda q, v: v[0]).factor is None  # the velocity's zero is no root of the constraint

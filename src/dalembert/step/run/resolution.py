@@ -16,8 +16,8 @@ FEWEST = 10  # steps from which on the part says something
 FEW = "an oscillation has fewer than five steps."
 UNRESOLVED = "The path solves the discrete equations, but its steps do not resolve the motion: reduce h"
 LEAPT = (
-    "the determinant of a step's equations changed its size more than threefold: near these steps the equations are "
-    f"singular, and a step may have leapt over the point where they are. {UNRESOLVED}, or end the run there by domain="
+    "the determinant of a step's equations changed in size by more than a factor of three: near these steps the equations "
+    f"are singular, and a step may have passed over the singular point. {UNRESOLVED}, or end the run there by domain="
 )
 AT_REST = 1e-7  # of |q|: what moves less in a step has come to rest, and its velocity turns by rounding
 
@@ -38,7 +38,7 @@ def warn_of_resolution(path: Path) -> None:
     if np.any(crossed):
         rate = float(np.max((crossings / np.abs(np.asarray(path.h)))[crossed]))
         what = f"two roots of a step crossed, {rate:.3g} times in a unit of time, so that {FEW}"
-        _warn(path, crossed, crossings, f"{what} Which root is followed is chance. {UNRESOLVED}")
+        _warn(path, crossed, crossings, f"{what} Which root is followed is accidental. {UNRESOLVED}")
     leaps = counted[2]
     failed = np.asarray(as_left(as_left(path, "statistics"), "failed_step"))
     leapt = np.asarray((leaps > 0) & (failed < 0))  # a failure says more

@@ -24,18 +24,20 @@ Watch = Callable[[int], None] | None  # is told now and then how many steps are 
 
 
 class SampledFeedback(eqx.Module):
-    """f(t) = law(q_j, v_j) for t_j ≤ t < t_j + every·h: a generalised force that is computed every so many steps, and held.
+    """f(t) = law(q_j, v_j) for t_j ≤ t < t_j + every·h: a generalised force that is computed every `every` steps, and
+    held in between.
 
-    v is the latest velocity of the scheme's state: at the node itself, or half a step before it in the form "nodes".
+    v is the latest velocity in the state of the scheme: at the node itself, or in the form "nodes" half a step before
+    it.
 
     Args:
         law: `law(q, v[, t][, p])`, (n,), (n,) → (n,), traceable by JAX (wrap other code in jax.pure_callback).
         every: number of steps between two samples.
-        timed: the law takes t also where the system does not: one that follows a plan.
+        timed: whether the law takes t even if the system does not depend on time, as a law that follows a plan does.
 
     Raises:
-        TypeError: law cannot be called, every is no whole number, or timed no flag.
-        ValueError: every is below 1.
+        TypeError: law is not a function, every is not a whole number, or timed is not True or False.
+        ValueError: every is less than 1.
 
     Example:
         >>> law = da.SampledFeedback(lambda q, v: -2.0 * q - v, every=5)
@@ -56,11 +58,11 @@ class SampledFeedback(eqx.Module):
 
     @property
     def rule(self) -> tuple[Callable, bool]:
-        """What a compiled run depends on."""
+        """The part of the law on which a compiled run depends."""
         return self.law, self.timed
 
     def force(self, program: StepProgram, q: Float[Array, "n"], v: Float[Array, "n"], t) -> Float[Array, "n"]:
-        """The law's value, with the trailing arguments of the program's system, and t where it is timed."""
+        """The value of the law, with the trailing arguments of the program's system, and t if it is timed."""
         system: Any = program.system
         if self.timed and not getattr(system, "time_dependent", False):
             return system.call(self.law, q, v, t)

@@ -32,11 +32,9 @@ def check_callbacks(prepared: Prepared, grid: Grid, step_options: StepOptions, i
     system: System | DiscreteSystem | VariationalProblem = program.system
     names = system.trailing
     if feedback is not None and isinstance(system, VariationalProblem):
-        raise ValueError("feedback: a VariationalProblem has no forces from outside; put them into a System")
+        raise ValueError("feedback: a VariationalProblem takes no external forces; use a System")
     if feedback is not None and program.multiplier_time < 0:
-        raise ValueError(
-            "feedback: reactions of this system read later nodes; its steps have no force from outside of their own"
-        )
+        raise ValueError("feedback: the reactions of this system depend on later nodes; its steps take no external force")
     if isinstance(step_options.branch, Avoid) and step_options.branch.factor is not None:
         divided(program, q.shape[0])
     rule = next((f for name in ("function", "factor", "least") if (f := getattr(step_options.branch, name, None))), None)

@@ -44,7 +44,7 @@ VANISHED = 1e-9  # of the derivative beside: what is less is rounding of zero
 def prepare_any(system, given: Given, grid: Grid, recipe: Recipe) -> Prepared:
     """The program and its data for a System, a DiscreteSystem or a VariationalProblem, each from its own initial data."""
     check_any_system(system)
-    raise TypeError(f"system: there is no flow of a {type(system).__name__}")
+    raise TypeError(f"system: found a {type(system).__name__}, which has no flow; give a System or a VariationalProblem")
 
 
 @prepare_any.register(VariationalProblem)
@@ -119,7 +119,7 @@ def _from_nodes(system: System, given: Given, grid: Grid, recipe: Recipe) -> Pre
             "and starts from q0 and v0"
         )
     if given.q0 is not None or given.v0 is not None:
-        raise ValueError("nodes: found beside q0 or v0; a run starts from the one or from the others")
+        raise ValueError("nodes: found together with q0 or v0; give nodes, or q0 and v0")
     points = as_nodes(given.nodes)
     if is_traced(points, grid.t0, grid.h):
         raise TypeError("nodes: those of a System are numbers; under jit, vmap and grad it starts from q0 and v0")
@@ -224,8 +224,8 @@ def _check_submersion(system: DiscreteSystem, points: np.ndarray, t0, by_second:
     if len(rows) and not found.full:
         raise RankDeficientError(
             f"initial: of its equations, {len(rows)} read q1 and have rank {found.rank} in it at the first two nodes "
-            f"(dependent: {[int(rows[i]) for i in found.dependent_rows]}); the projection of D_d to its first factor is no "
-            "submersion there, and near these nodes there may be no pairs in D_d"
+            f"(dependent: {[int(rows[i]) for i in found.dependent_rows]}); the projection of D_d to its first factor is not "
+            "a submersion there, and near these nodes there may be no pairs in D_d"
         )
 
 

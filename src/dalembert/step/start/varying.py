@@ -21,22 +21,24 @@ from dalembert.tracing import Jitted
 
 
 class Varying(eqx.Module):
-    """1/h_{k+1/2} = 1/h_{k-1/2} + G(q_k, v_k), G = d/dt log σ along the motion: steps as dense as σ, and reversible.
+    """1/h_{k+1/2} = 1/h_{k-1/2} + G(q_k, v_k), G = d/dt log σ along the motion: steps whose density is proportional to
+    σ, and reversible.
 
-    For `h=` of `simulate`, `ensemble` and `prepare`. The run back from (q_N, -v_N) with the last length as its first goes
-    through the same nodes, as with constant steps, if σ and the scheme are reversible: energy does not drift. A change of
-    step after an estimate of the error destroys that. The stages of a composed scheme share the length of
-    their step, and its order is kept.
+    For `h=` of `simulate`, `ensemble` and `prepare`. If σ and the scheme are reversible, a run back from (q_N, -v_N),
+    whose first step has the last length, passes through the same nodes, as with constant steps: energy does not drift.
+    Step control by an error estimate would destroy this. The stages of a composed scheme share the length of their
+    step, so that its order is kept.
 
     Args:
-        first: length of the first step; below 0 the run goes backwards in time. All others are in proportion to it.
-        density: `density(q, v[, t][, p])` → a positive number σ, in proportion to the steps in a unit of time. None: the
-            speed on the curve (q, τv), σ² = |v|² + τ²|a|² in the kinetic metric, a the acceleration.
-        span: τ, a time; None: that in which velocity and acceleration change at the start, 1/ω for an oscillator.
+        first: length of the first step; negative for a run backwards in time. All other steps are proportional to it.
+        density: `density(q, v[, t][, p])` → σ > 0, proportional to the number of steps per unit of time. None: the
+            speed along the curve (q, τv), σ² = |v|² + τ²|a|² in the kinetic metric, with the acceleration a.
+        span: τ, a time, for the default density; None takes the time in which velocity and acceleration change at the
+            start, 1/ω for an oscillator.
 
     Raises:
-        ValueError: first is 0 or not finite, span is not positive, or given beside a density.
-        TypeError: density cannot be called, or a number is none.
+        ValueError: first is 0 or not finite, span is not positive, or span is given together with a density.
+        TypeError: density is not a function, or first or span is not a number.
 
     Source: Hairer, Söderlind, Explicit, time reversible, adaptive step size control, SIAM J. Sci. Comput. 26 (2005),
     where the density of a step is ε/h. The default σ: Huang, Leimkuhler, SIAM J. Sci. Comput. 18 (1997).
@@ -59,11 +61,11 @@ class Varying(eqx.Module):
         self.density = None if density is None else as_function(density, "density", right)
         self.span = None if span is None else as_positive(span, "span", "a positive time")
         if span is not None and density is not None:
-            raise ValueError("span: belongs to the density that is taken where none is given; found both")
+            raise ValueError("span: found together with density; it belongs to the default density. Leave one of them out")
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """For a record, which has the density among its functions."""
+        """The numbers for the provenance, which has the density among its functions."""
         return {"first": self.first} | ({} if self.span is None else {"span": self.span})
 
 
@@ -75,8 +77,8 @@ def varied(prepared: Prepared, varying: Varying, h: Any, t0: Any, until: Any = N
     base = prepared.program
     if not isinstance(base.system, System) or base.starting_nodes:
         raise ValueError(
-            "h: found Varying, for steps that know nothing of the one before; a DiscreteSystem, a VariationalProblem and "
-            "the form 'nodes' have equations in which two neighbouring steps are equal"
+            "h: found Varying; in the equations of a DiscreteSystem, a VariationalProblem and the form 'nodes' two "
+            "neighbouring steps have the same length. Give a number, or use another form"
         )
     # By NumPy where the values are known: each small operation of JAX takes longer than a short run.
     xp: Any = jnp if is_traced(prepared, h, t0, until, varying.span) else np

@@ -88,7 +88,7 @@ class MachineChunks:
             and found["target"] == min((saved // every + 1) * every, own["last"]) and found["code"] in set(Outcome)
         )  # fmt: skip
         if not sound:
-            raise ValueError("store: its checkpoint is none of this run")
+            raise ValueError("store: its checkpoint does not fit this run")
         self._state[:] = state["carry"]
         for name in RESTORED:
             self._count[COUNTED.offset(name)] = found[name]

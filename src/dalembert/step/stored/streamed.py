@@ -31,7 +31,7 @@ def stored_path(begun: BegunRun, watch: Watch, store: Any) -> Path:
 def streamed(begun: BegunRun, watch: Watch, sink: Sink) -> Path:
     """From where the sink says: its beginning, or the state after the rows that it has."""
     if begun.record is None:
-        raise TypeError("store: a traced run has no values yet; store what the jitted function returns by save")
+        raise TypeError("store: a traced run has no values yet; save what the jitted function returns")
     grid, step_options, arguments = begun.grid, begun.step_options, begun.arguments
     program = begun.prepared.program
     stepper: Stepper = native_first(MachineChunks, Chunks, *arguments) if begun.native else Chunks(*arguments)

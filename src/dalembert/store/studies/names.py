@@ -48,7 +48,9 @@ def check_names(data: xarray.Dataset, axes: tuple[str, ...]) -> None:
             if found.dims not in ((), (swept.axis,)) or found.dtype.kind not in "iuf":
                 raise ValueError(f"data: {label} has the dimensions {found.dims}; numbers over {swept.axis} are right")
         if int(np.prod(swept.shape)) != len(swept.parts or (1,)):
-            raise ValueError(f"data: the attribute swept gives {swept.name} the shape {swept.shape}, which it has not")
+            raise ValueError(
+                f"data: the attribute swept gives {swept.name} the shape {swept.shape}, which does not fit its names"
+            )
     if set(axes) - {swept.axis for swept in names.values()}:
         raise ValueError(f"data: code has the dimensions {axes}; those of swept names are right")
 
@@ -64,5 +66,5 @@ def record_of_one(data: xarray.Dataset) -> dict[str, str]:
         if isinstance(parameters, dict):
             parameters |= {name: own[name] for name, swept in names.items() if swept.parameter}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError("data: the attributes run and parameters are no record of a call") from error
+        raise ValueError("data: the attributes run and parameters are not the record of a call") from error
     return {"run": json.dumps(run), "parameters": json.dumps(parameters)}

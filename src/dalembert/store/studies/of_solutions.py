@@ -136,7 +136,7 @@ def check_solutions(data: xarray.Dataset) -> None:
     check_outcomes(data)
     check_names(data, axes)
     if variable(data, "coordinate").shape != (data.sizes["coordinate"],):
-        raise ValueError("data: coordinate holds no name for each coordinate")
+        raise ValueError("data: coordinate does not have one name for each coordinate")
     reduced_from_xarray(data)
 
 

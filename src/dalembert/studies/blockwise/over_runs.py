@@ -68,24 +68,26 @@ class MergeTree:
 
 
 def run_statistics(value: Callable[[Study], xarray.DataArray], bins: Any = None) -> OverRuns:
-    """n, Σx/n, Σ(x-x̄)²/n, min x, max x over the runs of a sweep, for `over_runs`: the runs themselves are not kept.
+    """n, Σx/n, Σ(x-x̄)²/n, min x, max x over the runs of a sweep, for its argument over_runs; the runs themselves are
+    not kept.
 
-    Runs that failed do not count, and how many they are is told; nor does a number that is not finite.
+    Failed runs and numbers that are not finite are left out; the number of failed runs is returned.
 
     Args:
-        value: study → x of each run: an array over the axes of the study, such as study.reduced, which may have more axes
-            behind, such as study["x"] over time. It is called with one block of runs after the other.
-        bins: (K+1,) edges that grow, of a histogram of one number for each run: bins[i] ≤ x < bins[i+1], and the last edge.
+        value: study → x of each run: an array over the axes of the study, such as study.reduced. It may have further
+            axes after these, such as the times of study["x"]. It is called with one block of runs after the other.
+        bins: (K+1,) increasing edges, for a histogram of one number per run: bin i counts bins[i] ≤ x < bins[i+1]; the
+            last bin includes its upper edge.
 
     Returns:
-        What `sweep` takes as over_runs; it then returns a dict of arrays: runs, failed, count, mean, variance (of the whole,
-        divided by n), minimum, maximum; with bins histogram, below and above.
+        A pair for the argument over_runs of `sweep`, which then returns a dict of arrays: runs, failed, count, mean,
+        variance (of the population, divided by n), minimum, maximum; with bins also histogram, below and above.
 
     Raises:
-        TypeError: value cannot be called, or bins are no numbers.
-        ValueError: bins do not grow, or fewer than two; in the sweep, where value has another shape.
+        TypeError: value is not a function, or bins are not numbers.
+        ValueError: bins are not increasing, or fewer than two; in the sweep: value returns another shape.
 
-    Source: the merge of mean and variance is that of Chan, Golub, LeVeque (1979).
+    Source: mean and variance are merged as in Chan, Golub, LeVeque (1979).
 
     Example:
         >>> ends = da.run_statistics(lambda study: study.data.q.isel(node=-1, coordinate=0), bins=[-2.0, 0.0, 2.0])

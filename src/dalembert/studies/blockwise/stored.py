@@ -146,10 +146,10 @@ def _as_stored(job: SweepJob, kept: StudyStore) -> Blocks:
         *axes, block = json.loads(kept.told[BLOCKS])
         found = Blocks(job.blocks.shape, tuple(map(int, block)))
     except (KeyError, TypeError, ValueError) as error:
-        raise FileError(kept.place, f"is damaged: its fingerprint is none of a sweep ({error})") from error
+        raise FileError(kept.place, f"is damaged: its fingerprint is not that of a sweep ({error})") from error
     if axes != [list(axis) for axis in job.swept.shape.items()]:
         here, there = (", ".join(f"{n} {axis}" for axis, n in x) for x in (job.swept.shape.items(), axes))
         raise ValueError(f"values, store: found {here}; the sweep in the store has {there}")
     if found != Blocks.of(found.shape, found.size):
-        raise FileError(kept.place, "is damaged: its blocks are none of a sweep")
+        raise FileError(kept.place, "is damaged: its blocks are not those of a sweep")
     return found

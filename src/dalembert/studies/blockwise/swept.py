@@ -66,7 +66,7 @@ def _fixed(data: Mapping[str, Any]) -> dict[str, Any]:
             right = (
                 f"{DATA[name]} axes are needed, the same for all runs" if DATA[name] > 1 else "(n,) is needed, for all runs"
             )
-            raise ValueError(f"{name}: found shape {x.shape}; {right}. What differs from run to run belongs into values")
+            raise ValueError(f"{name}: found shape {x.shape}; {right}. What differs from run to run belongs in values")
     return found
 
 
@@ -108,7 +108,7 @@ def _shaped(array: np.ndarray, wanted: tuple, here: str) -> np.ndarray:
     if array.shape[1:] != wanted:
         right = f"(K, {', '.join(map(str, wanted))})" if wanted else "(K,)"
         raise ValueError(
-            f"{here}: found shape {array.shape}; {right} is needed, the value of each run behind the first axis"
+            f"{here}: found shape {array.shape}; {right} is needed, with the value of each run after the first axis"
         )
     return array
 

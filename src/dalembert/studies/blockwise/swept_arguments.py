@@ -100,14 +100,14 @@ def _read(
         if words:
             raise ValueError(f"{here}: T is one number; its name is 'T'")
         if base is not None:
-            raise ValueError(f"{here}, T: found both; it is swept or the same for all")
+            raise ValueError(f"{here}, T: found both; give it once, swept or the same for all")
         times = several(as_numbers(values, here), here)
         if times.ndim > 1 or not np.all(times > 0):
             raise ValueError(f"{here}: found {described(values)}; give times (K,) between the ends, positive and finite")
         return times, SweptPlace("T"), ()
     if not words:
         if base is not None:
-            raise ValueError(f"{here}, {argument}: found both; it is swept or the same for all")
+            raise ValueError(f"{here}, {argument}: found both; give it once, swept or the same for all")
         return _wholes(argument, values, here, names)
     if argument == "through":
         raise ValueError(f"{here}: points are swept as a whole, {{'through': [{{t: q}}, …]}}")
@@ -140,7 +140,7 @@ def _keys_of_end(words: list[str], end: Any, here: str, argument: str, names: An
     elif component.isdecimal():
         i = int(component)
     else:
-        known = ", ".join(names) if names else "told by their index, 0, 1, …"
+        known = ", ".join(names) if names else "given by their index, 0, 1, …"
         raise ValueError(f"{here}: found {component!r}; the coordinates are {known}")
     if row is None or isinstance(row, Mapping):
         return LEVELS.index(level), names[i] if names and i < len(names) else i
@@ -166,7 +166,7 @@ def _wholes(argument: str, values: Any, here: str, names: Any) -> tuple[np.ndarr
     shapes = [[x.shape for x in one] for one in arrays]
     for i in range(len(rows)):
         if forms[i] != forms[0] or shapes[i] != shapes[0]:
-            raise ValueError(f"{here}[{i}]: has another form than [0]; what is given has to be the same in all of them")
+            raise ValueError(f"{here}[{i}]: has another form than [0]; the same components have to be given in all of them")
     if not arrays[0]:
         raise ValueError(f"{here}: holds no numbers")
     numbers = np.array([np.concatenate([x.ravel() for x in one]) for one in arrays])

@@ -5,12 +5,20 @@ And the equations of order k, whose state is (q, …, q⁽²ᵏ⁻¹⁾, λ, …
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from dalembert.native import Accuracy, CompiledFlow, FlowFunctions, ImplicitPart, Travelled, Unsupported, compile_flow
+from dalembert.native import (
+    Accuracy,
+    CompiledFlow,
+    FlowArrays,
+    FlowFunctions,
+    ImplicitPart,
+    Travelled,
+    Unsupported,
+    compile_flow,
+)
 from dalembert.systems.compiled.function import REMEMBERED
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.equations import EXACT, first_guess, kkt_residual
@@ -25,19 +33,31 @@ from dalembert.tracing import Remembered
 _COMPILED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
 
 
-class SystemFlow(NamedTuple):
-    """The compiled equation of a system, and the arrays that this system gives it."""
+class SystemFlow:
+    """The compiled equation of a system, and the arrays that this system gives it. Safe under threads: every run has arrays
+    of its own, which the next one uses again."""
 
-    code: CompiledFlow
-    leaves: list
+    def __init__(self, code: CompiledFlow, leaves: list):
+        self.code, self.leaves = code, leaves
+        self._free: dict[float, list[FlowArrays]] = {1.0: [], -1.0: []}
 
     def run(self, y, times, accuracy: Accuracy, start: np.ndarray | None = None) -> Travelled:
         """From y at times[0]; start: where the iteration for z begins, if not where it always does."""
-        return self.code.run(np.asarray(y), np.asarray(times), self.leaves, accuracy, start)
+        times = np.asarray(times)
+        clock = 1.0 if times[-1] > times[0] else -1.0
+        if start is not None:
+            return self.code.run(np.asarray(y), times, self.code.over(self.leaves, clock, start), accuracy)
+        try:
+            arrays = self._free[clock].pop()
+        except IndexError:
+            arrays = self.code.over(self.leaves, clock)
+        found = self.code.run(np.asarray(y), times, arrays, accuracy)
+        self._free[clock].append(arrays)
+        return found
 
     def along(self, rows, times, start: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given."""
-        return self.code.along(np.asarray(rows), np.asarray(times), self.leaves, start)
+        return self.code.along(np.asarray(rows), np.asarray(times), self.code.over(self.leaves, start=start))
 
 
 def flow_of(

@@ -27,14 +27,14 @@ MOST_CHANGES = 1000
 
 @dataclasses.dataclass(frozen=True)
 class ChartChange:
-    """One change of the chart: at time t the dependent coordinates `before` were exchanged for `after`.
+    """One change of chart: at time t the dependent coordinates `before` were replaced by `after`.
 
     Attributes:
         t: the time.
-        before: indices of the dependent coordinates until then.
-        after: indices from then on.
+        before: indices of the dependent coordinates up to t.
+        after: indices of the dependent coordinates from t on.
         worn: quality of the chart that was left, from 0 to 1.
-        fresh: quality of the chart that took over.
+        fresh: quality of the chart that replaced it.
     """
 
     t: float
@@ -54,9 +54,9 @@ class AdaptedReference:
         v: (N+1, n).
         multipliers: (N+1, m).
         residual: (N+1,) largest |φ|, round-off by construction.
-        first: the chart of the beginning.
-        changes: where another one took over.
-        integrator_steps: their number.
+        first: the chart at the start.
+        changes: the changes of chart, each a ChartChange.
+        integrator_steps: number of steps of the integrator.
     """
 
     t: Float[np.ndarray, "times"]
@@ -69,7 +69,7 @@ class AdaptedReference:
     integrator_steps: int
 
     def describe(self) -> str:
-        """For a person: the charts, one a line."""
+        """The charts in words, one on each line."""
         name = lambda chart: name_of(self.first.system, chart)  # noqa: E731
         lines = [f"t = {self.t[0]:g}: dependent {name(self.first.dependent)}"]
         lines += [
@@ -90,16 +90,16 @@ def adapted_reference(
 ) -> AdaptedReference:
     """ξ̇ = (∇ψ)⁻¹h(ψ(ξ)), ξ = (q, v^a), from (q0, v0) at t[0]: the constraints hold to round-off.
 
-    Where the quality of the chart falls below half of what the best one has at least, ½/√(1 + m(n-m)), the integration goes
-    on in the best chart there, which is at least twice as good, so that changes cannot follow each other at once.
-    `reference` integrates (q, v) and takes all constraints; |φ| then drifts.
+    Where the quality of the chart falls below ½/√(1 + m(n-m)), half of what the best chart always reaches, the
+    integration goes on in the best chart there. That chart is at least twice as good, so that one change cannot follow
+    another at once. `reference` takes every kind of constraint, but it integrates (q, v), and |φ| drifts.
 
     Args:
         system: a System with constraints on velocities.
         q0: (n,) positions at t[0].
         v0: (n,) velocities at t[0].
         t: (N+1,) increasing times.
-        dependent: the first choice of dependent coordinates, as for `connection`.
+        dependent: the dependent coordinates of the first chart, as for `connection`.
         tolerance: relative and absolute, local.
         backend: as for `reference`.
 
@@ -111,7 +111,7 @@ def adapted_reference(
         TypeError: as `connection`, `reduction` and `reference`.
         RuntimeError: the integration fails.
 
-    Source: Jiménez, Scheurle, eq. (46), and (106) for nonlinear constraints; the changes of chart are ours.
+    Source: Jiménez, Scheurle, eq. (46), and (106) for nonlinear constraints; the changes of chart are not in the paper.
 
     Example:
         >>> exact = da.adapted_reference(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5], [0.0, 1.0])

@@ -70,16 +70,16 @@ def chart_argument(chart: Connection, name: str, given) -> Array:
 class Connection(eqx.Module):
     """ξ = (q, v^a) ↦ ψ(ξ) = (q, v) ∈ D: the dependent velocities v^α follow from φ(q, v, t) = 0.
 
-    A (m, n-m) = φ_α⁻¹φ_a of φ_v = (φ_a, φ_α). For linear constraints A(q) is an Ehresmann connection in coordinates, for
-    others the slope of v^α as a function of v^a. The methods are compiled, take numbers and traced values alike, and check
-    types and shapes. Time t is 0 unless given. `connection` makes one.
+    A = φ_α⁻¹φ_a, (m, n-m), where φ_v = (φ_a, φ_α). For linear constraints A(q) is an Ehresmann connection in
+    coordinates; for others -A is the derivative of v^α as a function of v^a. The methods are compiled, take numbers and
+    traced values alike, and check types and shapes. t is 0 unless given. Made by `connection`.
 
     Attributes:
-        system: whose D it is.
-        order: (n,) the coordinates a, then α; an array, so that charts of one system share compiled code.
-        near: (m,) the v^α where the chart was made.
-        affine: whether φ is affine in v; then v^α is computed exactly, otherwise it is Newton's root from `near`, and
-            derivatives come from the implicit function theorem.
+        system: the System with the distribution D.
+        order: (n,) the indices a, then the indices α; an array, so that charts of one system share compiled code.
+        near: (m,) v^α at the point where the chart was made.
+        affine: whether φ is affine in v. Then v^α is computed exactly; otherwise by Newton's method from `near`, with
+            derivatives by the implicit function theorem.
 
     Source: Jiménez, Scheurle, Section 3.1, eqs. (27, 28, 29, 46); Remark 6.1, eq. (106), for nonlinear constraints.
 
@@ -107,12 +107,12 @@ class Connection(eqx.Module):
 
     @property
     def dependent(self) -> tuple[int, ...]:
-        """The indices α; not under jit."""
+        """The indices α of the dependent velocities; not available under jit."""
         return tuple(int(i) for i in np.asarray(self.order)[self.n - self.m :])
 
     @property
     def guaranteed(self) -> float:
-        """The quality that the best chart has at least, whatever the point."""
+        """A lower bound on the quality of the best chart at any point."""
         return guaranteed(self.m, self.n)
 
     def coordinates(self, q: Vector, v: Vector) -> Adapted:
@@ -139,19 +139,21 @@ class Connection(eqx.Module):
 
     @compiled
     def coefficients(self, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, "m n_minus_m"]:
-        """A^α_a at (q, v); v does not matter for constraints affine in v. Infinite or NaN where the chart ends."""
+        """A^α_a at (q, v); independent of v for constraints affine in v. Infinite or NaN where the chart is
+        singular."""
         rows = self.rows(q, v, t)
         return jnp.linalg.solve(rows[:, self._bound], rows[:, self._free]) if self.m else rows
 
     @compiled
     def quality(self, q: Vector, v: Vector, t: Time = 0.0) -> Float[Array, ""]:
-        """1/√(1 + |A|²): 1 is best, 0 is where the chart ends; below half of `guaranteed` another chart is twice as good."""
+        """1/√(1 + |A|²): 1 is best; 0 is where the chart is singular. Below half of `guaranteed` another chart is twice
+        as good."""
         size = jnp.sum(self.coefficients(q, v, t) ** 2)
         return jnp.where(jnp.isfinite(size), 1.0 / jnp.sqrt(1.0 + size), 0.0)
 
     @compiled
     def horizontal(self, q: Vector, v: Vector, w: Vector, t: Time = 0.0) -> Vector:
-        """hor w = (w^a, -A w^a) ∈ ker φ_v, of any w ∈ T_qQ."""
+        """hor w = (w^a, -A w^a) ∈ ker φ_v, for any w ∈ T_qQ."""
         return self._join(w[self._free], -self.coefficients(q, v, t) @ w[self._free])
 
     @compiled
@@ -161,7 +163,7 @@ class Connection(eqx.Module):
 
     @compiled
     def tangent(self, xi: Adapted, t: Time = 0.0) -> Float[Array, "two_n two_n_minus_m"]:
-        """∇ψ(ξ), eq. (28): rows of v^α are -φ_α⁻¹(φ_q, φ_a). Its columns span the tangent space of D."""
+        """∇ψ(ξ), eq. (28): the rows of v^α are -φ_α⁻¹(φ_q, φ_a). Its columns span the tangent space of D."""
         q, v = self.point(xi, t)
         n, free = self.n, self.n - self.m
         matrix = jnp.eye(2 * n, n + free).at[n:].set(0.0).at[n + self._free, n + jnp.arange(free)].set(1.0)
@@ -195,24 +197,24 @@ class Connection(eqx.Module):
 
 
 def connection(system: System, q, v, t: Time = 0.0, *, dependent: Sequence[int | str] | None = None) -> Connection:
-    """D-adapted coordinates ξ = (q, v^a) around (q, v): which velocities are dependent, and how they follow.
+    """D-adapted coordinates ξ = (q, v^a) around (q, v): which velocities v^α are dependent, and how they follow from ξ.
 
     Args:
         system: a System with constraints of order 1.
-        q: (n,) position of a point of D at which the chart must be good, or (B, n) of several of them.
-        v: (n,) its velocity, or (B, n).
-        t: the time there.
-        dependent: m names or indices of coordinates; by default those of largest |det φ_α|, so that |A| ≤ 1 at a single
-            point, and for several points those of largest least quality.
+        q: (n,) position of a point of D at which the chart must be well conditioned, or (B, n) for several points.
+        v: (n,) velocity of the point, or (B, n).
+        t: the time.
+        dependent: m names or indices of coordinates. By default, at a single point, those of largest |det φ_α|, so that
+            the entries of A are at most 1; for several points, those whose worst quality over the points is best.
 
     Returns:
         A Connection.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is wrong, or the choice of dependent coordinates does not work; the message names one that
-            does.
-        RankDeficientError: φ_v has not full rank.
+        ValueError: an argument is wrong, or the dependent coordinates cannot be chosen so; the message names a choice
+            that works.
+        RankDeficientError: φ_v does not have full rank.
 
     Source: Jiménez, Scheurle, Section 3.1.
 

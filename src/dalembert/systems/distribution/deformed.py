@@ -18,16 +18,16 @@ def deformed(system: System, g: Callable, delta: float) -> System:
 
     Args:
         system: a System whose constraints are all Nonholonomic, with Chetaev's reactions.
-        g: `g(q, v[, t][, p])`, () or (m,), one for each equation of the constraints, stacked.
-        delta: δ; it becomes the parameter "delta" of the new system, so that `.replace(delta=...)` compiles nothing again;
-            the other parameters stay.
+        g: `g(q, v[, t][, p])`, () or (m,): one component for each equation of the constraints, in their order.
+        delta: δ. It becomes the parameter "delta" of the new system, so that `.replace(delta=...)` does not compile
+            anything again; the other parameters are kept.
 
     Returns:
         The deformed System.
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: constraints that are not Nonholonomic, or have other reactions.
+        ValueError: a constraint is not Nonholonomic, or has other reactions than Chetaev's.
 
     Source: Jiménez, Scheurle, Remark 6.1, eqs. (101-105).
 

@@ -46,15 +46,16 @@ def cutoff(tau):
 
 
 class Interpolant(eqx.Module):
-    """c(t) = ψ(χ₀ ξ₁ + χ₁ ξ₂) with χ at (t - t0)/duration: in D for every t, at ξ₁ until t0, at ξ₂ from t0 + duration on.
+    """c(t) = ψ(χ₀ ξ₁ + χ₁ ξ₂) with χ at (t - t0)/duration: in D for every t; at ξ₁ up to t0, at ξ₂ from t0 + duration
+    on.
 
-    Called at one time it gives (q, v); jax.vmap for several.
+    Call it with one time to get (q, v); use jax.vmap for several times.
 
     Attributes:
         chart: the coordinates on D.
         ends: (2, 2n-m), ξ₁ and ξ₂.
         t0: the time of ξ₁.
-        duration: the time between both.
+        duration: the time between the two points.
 
     Source: Jiménez, Scheurle, Definition 3.1.
     """
@@ -65,7 +66,7 @@ class Interpolant(eqx.Module):
     duration: Array
 
     def __call__(self, t) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
-        """(q, v) at one time; jax.vmap for several."""
+        """(q, v) at one time; use jax.vmap for several times."""
         t = as_number(t, "t", "a finite time")
         weight = cutoff((t - self.t0) / self.duration)
         return self.chart.point(weight * self.ends[0] + (1.0 - weight) * self.ends[1], t)
@@ -74,22 +75,23 @@ class Interpolant(eqx.Module):
 def interpolant(system: System, first, second, *, duration: float = 1.0, t0: float = 0.0, dependent=None) -> Interpolant:
     """q = χ₀q₁ + χ₁q₂, v^a = χ₀v₁^a + χ₁v₂^a, v^α from φ(q, v) = 0: c(t0) = (q₁, v₁), c(t0 + duration) = (q₂, v₂).
 
-    The velocity of the curve is not v: it connects points of the phase space.
+    The curve connects points of the phase space; v is not the time derivative of its q.
 
     Args:
         system: a System with constraints of order 1.
         first: (q, v) in D, at t0.
         second: (q, v) in D, at t0 + duration.
-        duration: the time between both.
-        t0: the time of the first.
-        dependent: as for `connection`; by default the chart that is best at the worse of the two points.
+        duration: the time between the two points.
+        t0: the time of the first point.
+        dependent: as for `connection`; by default the chart whose worse quality at the two points is best.
 
     Returns:
         An Interpolant.
 
     Raises:
         TypeError: as `connection`.
-        ValueError: as `connection`; no chart is good at both points, or the chart ends in between, with what to do.
+        ValueError: as `connection`; or no chart is good at both points, or the chart becomes singular between them. The
+            message says what to do.
         InconsistentDataError: a point is off D.
 
     Source: Jiménez, Scheurle, Definition 3.1 and Proposition 3.1, eqs. (30-33).

@@ -31,7 +31,7 @@ DEGENERATE = 1e-10  # smallest singular value of C with unit vectors, below whic
 class Reduction(eqx.Module):
     """v̇ = f_v + m⁻¹Rᵀλ,  λ = -C⁻¹(φ_q v + φ_t + φ_v f_v),  C = φ_v m⁻¹Rᵀ, at one (q, v, t).
 
-    For a holonomic constraint φ stands for dφ/dt.
+    For a holonomic constraint φ(q) = 0 read dφ/dt in place of φ.
 
     Attributes:
         a: v̇ (n,).
@@ -55,7 +55,8 @@ class Reduction(eqx.Module):
 
     @property
     def cosines(self) -> Float[Array, "m m"]:
-        """C with the rows of φ_v and the vectors m⁻¹Rᵀ of unit length: whatever units the constraints are written in."""
+        """C with the rows of φ_v and the vectors m⁻¹Rᵀ scaled to unit length, so that the units of the constraints do
+        not matter."""
         return unit_coupling(self.mass, self.rows, self.reactions)
 
 
@@ -103,11 +104,11 @@ _terms = seldom(explicit_terms)
 
 
 def reduction(system: System, q, v, t: Time = 0.0) -> Reduction:
-    """d/dt L_v - L_q = f + Rᵀλ, φ(q, v, t) = 0  ⇒  λ and v̇ in closed form, with the terms they are made of.
+    """d/dt L_v - L_q = f + Rᵀλ, φ(q, v, t) = 0  ⇒  λ and v̇ in closed form, with the terms of the formula.
 
-    L is any Lagrangian whose mass matrix m = L_vv, at this (q, v, t), is regular; that it depends on q alone, or is positive
-    definite, is not used. Off D the formula is that of the field whose flow keeps the value of φ. Under jit, vmap and grad
-    nothing is checked.
+    L may be any Lagrangian whose mass matrix m = L_vv is nonsingular at this (q, v, t); m need not be positive definite
+    and may depend on v and t. Off D the formula gives the vector field whose flow keeps the value of φ constant. Under
+    jit, vmap and grad nothing is checked.
 
     Args:
         system: a System with constraints of order 0 and 1: linear, affine or nonlinear in v, with Chetaev's or other
@@ -121,11 +122,11 @@ def reduction(system: System, q, v, t: Time = 0.0) -> Reduction:
 
     Raises:
         TypeError: an argument is of the wrong type.
-        ValueError: an argument is wrong, or a constraint is one on accelerations.
-        RankDeficientError: m or C is singular; the message has the smallest singular value.
+        ValueError: an argument is wrong, or a constraint is on accelerations.
+        RankDeficientError: m or C is singular; the message states the smallest singular value.
 
     Source: Jiménez, Scheurle, Proposition 2.1, eqs. (22, 23). What differs: forces, reactions R other than φ_v, time,
-    constraints nonlinear in v; λ as in the house's convention, which is that of (2a).
+    constraints nonlinear in v. The sign of λ is that of eq. (2a), as everywhere in dalembert.
 
     Example:
         >>> terms = da.reduction(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5])

@@ -103,28 +103,30 @@ def _look(systems: _Systems, at: _At, points, speeds, pushes) -> _Terms:
 def solvability(system: System, q0, v0, t0: float = 0.0) -> Solvability:
     """(i) ⟨m z, z⟩ > 0 on ker J, (ii) φ(q₀, v₀, t₀) = 0, (iii) rank J = m  ⇒  one motion from (q₀, v₀), locally.
 
-    J = φ_q, φ_v or φ_a, the derivative of a constraint of order 0, 1 or 2 by its highest argument. A constraint on
-    accelerations restricts no data: (ii) asks instead for a root (a, λ), and J is taken there; with reactions that depend on
-    a, or J nonlinear, the motion is the one of this root. A Lyapunov constraint whose control is λ = g(q, v) counts as a
-    force. Nothing is raised for data or systems that fail: the result says what holds, in numbers and, printed, in words. It
-    also says whether {φ = 0} is a regular solution set in (q, v), and whether constraints affine in v are integrable
-    (Frobenius): dω(X, Y) = 0 on the distribution at the point and at nearby random ones, in (q, t) space.
+    J = φ_q, φ_v or φ_a: the derivative of a constraint of order 0, 1 or 2 with respect to its highest argument. A
+    constraint on accelerations does not restrict the initial data: (ii) then requires a root (a, λ), and J is evaluated
+    there. If the reactions depend on a, or the constraint is nonlinear in a, the motion is the one that belongs to this
+    root. A Lyapunov constraint whose control is λ = g(q, v) counts as a force. No error is raised if a condition fails:
+    the result says which conditions hold, in numbers and, printed, in words. It also says whether {φ = 0} is a
+    submanifold in (q, v), and whether constraints affine in v are integrable (Frobenius): dω(X, Y) = 0 on the
+    distribution at the point and at nearby random ones, in (q, t) space.
 
     Args:
         system: a System.
         q0: (n,) positions.
         v0: (n,) velocities.
-        t0: the time.
+        t0: the time of (q0, v0).
 
     Returns:
         A Solvability.
 
     Raises:
-        TypeError: an argument is of the wrong type, or traced.
-        ValueError: shapes, values that are not finite.
+        TypeError: an argument is of the wrong type, or traced by JAX.
+        ValueError: an argument has the wrong shape, or a value is not finite.
 
-    Source: Jiménez, Scheurle, Theorems 2.1 and 2.3, eq. (7). What differs: m may depend on all of (q, v, t); reactions other
-    than J are included, and there, as for an indefinite m, the matrix of (a, λ) decides; constraints of order 2.
+    Source: Jiménez, Scheurle, Theorems 2.1 and 2.3, eq. (7). What differs: m may depend on all of (q, v, t);
+    constraints of order 2 and reactions other than J are included. For the latter, and for an indefinite m, the matrix
+    of (a, λ) decides.
 
     Example:
         >>> found = da.solvability(edge, [0.0, 0.0, 0.0], [1.0, 0.0, 0.5])

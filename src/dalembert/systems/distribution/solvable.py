@@ -14,30 +14,31 @@ from dalembert.systems.sizes import CONSISTENT
 
 @dataclasses.dataclass(frozen=True)
 class Solvability(Described):
-    """(i) ⟨m z, z⟩ > 0 on ker J, (ii) φ(q₀, v₀, t₀) = 0, (iii) rank J = m: which of them hold; `str` of it says all.
+    """(i) ⟨m z, z⟩ > 0 on ker J, (ii) φ(q₀, v₀, t₀) = 0, (iii) rank J = m: which of these conditions hold; `str` of it
+    says so in words.
 
-    J = φ_q, φ_v or φ_a, the derivative of a constraint of order 0, 1 or 2 by its highest argument.
+    J = φ_q, φ_v or φ_a, the derivative of a constraint of order 0, 1 or 2 with respect to its highest argument.
 
     Attributes:
-        coordinates: n.
+        coordinates: n, the number of coordinates.
         wanted: m, the rank that J should have.
-        second_order: whether there are constraints on accelerations; J is then taken at a root (a, λ).
-        root: whether such a root was found; true without them.
-        residual: largest |φ| of what restricts (q, v), of holonomic constraints also |dφ/dt|.
+        second_order: whether there are constraints on accelerations; J is then evaluated at a root (a, λ).
+        root: whether such a root was found; True without constraints on accelerations.
+        residual: largest |φ| of the constraints that restrict (q, v); for holonomic constraints also |dφ/dt|.
         restrictions: the number of these equations.
-        rank_in_phase_space: rank of their derivative by (q, v).
-        rank: of J.
-        smallest_row: smallest singular value of J, rows of unit length.
-        ranks_nearby: least and largest rank at nearby random points.
-        mass_on_kernel: smallest eigenvalue of m = L_vv on ker J, in units of mass; inf where the kernel is zero.
-        free_motion: smallest singular value of (m - ∂(Rᵀλ)/∂a)/|m| between ker R and ker J: what a unique v̇ needs; for
-            R = J(q, v) it is zero where m is singular on the kernel.
-        coupling: smallest singular value of C = J m⁻¹Rᵀ made of unit vectors, 0 where m is singular.
-        condition: condition number of the same.
+        rank_in_phase_space: rank of their derivative with respect to (q, v).
+        rank: rank of J.
+        smallest_row: smallest singular value of J with rows of unit length.
+        ranks_nearby: smallest and largest rank of J at nearby random points.
+        mass_on_kernel: smallest eigenvalue of m = L_vv on ker J, in units of mass; inf if the kernel is {0}.
+        free_motion: smallest singular value of (m - ∂(Rᵀλ)/∂a)/|m| between ker R and ker J, which must not be 0 for v̇
+            to be unique. For R = J(q, v) it is 0 where m is singular on the kernel.
+        coupling: smallest singular value of C = J m⁻¹Rᵀ, computed with unit vectors; 0 where m is singular.
+        condition: condition number of this C.
         chetaev: whether R = J.
         holonomic: whether all constraints on (q, v) are given as holonomic ones.
-        frobenius: curvature of the distribution in (q, t) space, None for constraints nonlinear in v and without
-            constraints on (q, v).
+        frobenius: curvature of the distribution in (q, t) space; None for constraints nonlinear in v, and if there are
+            no constraints on (q, v).
     """
 
     coordinates: int
@@ -65,36 +66,38 @@ class Solvability(Described):
 
     @property
     def full_rank(self) -> bool:
-        """Condition (iii): the constraints are independent."""
+        """Condition (iii): the constraints are independent, rank J = m."""
         return self.rank == self.wanted
 
     @property
     def positive(self) -> bool:
-        """Condition (i): the mass matrix is positive definite on ker φ_v."""
+        """Condition (i): the mass matrix is positive definite on ker J."""
         return self.mass_on_kernel > 0 and self.free_motion > DEGENERATE
 
     @property
     def regular(self) -> bool:
-        """(v̇, λ) are determined: the weaker condition in place of (i), and the one that counts for other reactions."""
+        """(v̇, λ) are determined: weaker than (i), and the condition that counts if the reactions are not J."""
         return self.free_motion > DEGENERATE
 
     @property
     def dimension(self) -> int | None:
-        """2n - rank of ∂φ/∂(q, v): of the regular solution set {φ = 0} near the data; None where the rank is not full.
+        """2n - rank of ∂φ/∂(q, v): the dimension of {φ = 0} near the data; None if the rank is not full.
 
-        That the set is a manifold is less than (iii), which asks for the rank of φ_v: velocities alone.
+        That this set is a manifold is a weaker condition than (iii), which concerns φ_v, the derivative with respect to
+        velocities alone.
         """
         regular = self.consistent and self.rank_in_phase_space == self.restrictions
         return 2 * self.coordinates - self.restrictions if regular else None
 
     @property
     def solvable(self) -> bool:
-        """One motion, and only one, starts from the data."""
+        """Whether exactly one motion starts from the data."""
         return self.consistent and self.root and self.full_rank and self.regular
 
     @property
     def integrable(self) -> bool | None:
-        """Whether the constraints restrict positions (Frobenius); None where they are nonlinear in v or there are none."""
+        """Whether the constraints are integrable, and so restrict positions (Frobenius); None if they are nonlinear in
+        v or there are none."""
         return None if self.frobenius is None else self.frobenius.integrable
 
     def __str__(self) -> str:

@@ -50,7 +50,7 @@ def ostrogradsky_momenta(
 ) -> Float[Array, "k n"]:
     """p_j = Σ_i (-d/dt)ⁱ ∂L̃/∂q⁽ʲ⁺¹⁺ⁱ⁾, L̃ = L + λᵀφ, at the derivatives (q, …, q⁽²ᵏ⁻¹⁾) and (λ, …, λ⁽ᵏ⁻¹⁾) at t.
 
-    Holonomic constraints do not enter.
+    Holonomic constraints contribute nothing.
 
     Args:
         problem: a VariationalProblem of order k.

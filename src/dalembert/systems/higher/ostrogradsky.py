@@ -34,11 +34,11 @@ class Ostrogradsky(eqx.Module):
     Attributes:
         t: (T,) times.
         jets: (T, k+1, n) of q, q̇, …, q⁽ᵏ⁾.
-        momenta: (T, k, n) Ostrogradsky's momenta; holonomic constraints do not enter.
+        momenta: (T, k, n) Ostrogradsky momenta, without the terms of holonomic constraints.
         multipliers: (T, m) λ of the differential constraints.
-        holonomic_multipliers: (T, mh) μ of the holonomic ones.
-        energy: (T,).
-        drift: (T,) largest |φ|: constraints of lower order than L hold through their derivatives.
+        holonomic_multipliers: (T, mh) μ of the holonomic constraints.
+        energy: (T,) the energy.
+        drift: (T,) largest |φ|: constraints of lower order than L are enforced through their time derivatives alone.
         succeeded: whether the integrator reached the last time at the requested tolerance.
     """
 
@@ -68,27 +68,28 @@ def ostrogradsky(
 ) -> Ostrogradsky:
     """dq⁽ʲ⁾/dt = q⁽ʲ⁺¹⁾, dp_0/dt = L̃_q, dp_j/dt = L̃_{q⁽ʲ⁾} - p_{j-1}, by Dormand-Prince 8(7).
 
-    (q⁽ᵏ⁾, λ) are those of `highest_derivative`, where the constraints are of order k: φ = 0 then holds as long as the
-    equations are solved. With constraints of order r < k, or on positions, the state is (q, …, q⁽²ᵏ⁻¹⁾, λ, …, λ⁽ʳ⁻¹⁾), and
-    (q⁽²ᵏ⁾, λ⁽ʳ⁾, μ) solve Σ_j (-d/dt)ʲ ∂L̃/∂q⁽ʲ⁾ + φ_qᵀμ = 0 with the derivatives of the constraints; `drift` says how far φ
-    has gone from 0. Which matrix has to be regular says `highest_matrix`.
+    With constraints of order k, (q⁽ᵏ⁾, λ) follow from p_{k-1} = L̃_{q⁽ᵏ⁾} and φ = 0, so that φ = 0 holds throughout.
+    With constraints of order r < k, or on positions, the state is (q, …, q⁽²ᵏ⁻¹⁾, λ, …, λ⁽ʳ⁻¹⁾), and (q⁽²ᵏ⁾, λ⁽ʳ⁾, μ)
+    solve Σ_j (-d/dt)ʲ ∂L̃/∂q⁽ʲ⁾ + φ_qᵀμ = 0 together with the time derivatives of the constraints; `drift` is the
+    deviation of φ from 0 that then builds up.
 
     Args:
         problem: a VariationalProblem of order k; its differential constraints have one order r.
-        derivatives: (2k, n), (q, q̇, …, q⁽²ᵏ⁻¹⁾) at t[0], which satisfy the constraints and their derivatives.
+        derivatives: (2k, n), (q, q̇, …, q⁽²ᵏ⁻¹⁾) at t[0]; they satisfy the constraints and the time derivatives of
+            these.
         t: (T,) increasing times.
-        multipliers: (r, m), (λ, …, λ⁽ʳ⁻¹⁾) at t[0], zero if None.
-        tolerance: relative and absolute, local.
-        max_steps: of the integrator, at most.
-        throw: raise where the integration fails; False returns what was reached, with succeeded false.
+        multipliers: (r, m), (λ, …, λ⁽ʳ⁻¹⁾) at t[0]; zero if None.
+        tolerance: relative and absolute tolerance on the local error.
+        max_steps: the largest number of steps of the integrator.
+        throw: raise an error if the integration fails; False returns the result up to there, with succeeded false.
 
     Returns:
         An Ostrogradsky.
 
     Raises:
-        ValueError: shapes, and differential constraints of several orders.
-        TypeError: types.
-        InconsistentDataError: a constraint, or a derivative of it, does not vanish at t[0].
+        ValueError: an argument has the wrong shape, or the differential constraints have different orders.
+        TypeError: an argument is of the wrong type.
+        InconsistentDataError: a constraint, or a time derivative of it, is not zero at t[0].
         RankDeficientError: the equations do not determine the highest derivatives there.
         RuntimeError: the integration fails, and throw is true.
 

@@ -23,14 +23,16 @@ HIGHEST = 4  # derivatives; the windows of the discrete problem have one node mo
 
 
 class VariationalProblem(Problem):
-    """δ∫ L(q, q̇, …, q⁽ᵏ⁾) + λᵀφ(q, q̇, …, q⁽ᵏ⁾) dt = 0 and φ = 0: all variations are free, the λ enter the action.
+    """δ∫ L(q, q̇, …, q⁽ᵏ⁾) + λᵀφ(q, q̇, …, q⁽ᵏ⁾) dt = 0 and φ = 0: all variations are free, and the multipliers λ are
+    part of the action.
 
-    Euler-Lagrange: Σⱼ (-1)ʲ dʲ/dtʲ ∂(L + λᵀφ)/∂q⁽ʲ⁾ = 0. What counts as the order of an equation is the highest derivative
-    it depends on, see `true_orders`. With parameters every function takes a trailing p, with time_dependent=True a trailing
-    t before it.
+    Euler-Lagrange: Σⱼ (-1)ʲ dʲ/dtʲ ∂(L + λᵀφ)/∂q⁽ʲ⁾ = 0. The order of a constraint is the highest derivative on which
+    it actually depends. With parameters every function takes a trailing p, with time_dependent=True a trailing t before
+    it.
 
-    For k = 1 and a constraint on velocities this is the vakonomic principle where `System` is d'Alembert's: the same
-    arguments in both. A VariationalProblem is a pytree: functions are static, parameters are leaves.
+    For k = 1 and a constraint on velocities this is the vakonomic principle, while `System` follows d'Alembert's
+    principle; both take the same arguments. A VariationalProblem is a pytree: functions are static, parameters are
+    leaves.
 
     Args:
         lagrangian: `lagrangian(q, v, …)`, scalar function of q and its first k derivatives, (n,) each.
@@ -38,13 +40,13 @@ class VariationalProblem(Problem):
             their own, or plain functions φ(q, v, …) of all k derivatives; each () or (m,).
         derivatives: k, 1 to 4.
         coordinates: the names of q.
-        parameters: as of a System.
+        parameters: as for a System.
         time_dependent: whether the functions take t.
-        draw: as of a System.
+        draw: as for a System.
 
     Raises:
         TypeError: an argument is of the wrong type; the message names it.
-        ValueError: a constraint brings reactions, or reads more than k derivatives.
+        ValueError: a constraint has reactions of its own, or takes more than k derivatives.
 
     Source: Colombo, Martín de Diego, Zuccalli, section 2.
 
@@ -99,7 +101,7 @@ class VariationalProblem(Problem):
 
     @property
     def solution_class(self) -> type[Solution]:
-        """What `dalembert.solve` returns of it."""
+        """The class of the solutions that `dalembert.solve` returns."""
         return Solution
 
 
@@ -208,7 +210,9 @@ def _differential(constraint, i: int, k: int) -> tuple[int, Callable]:
     """(highest derivative it is given, φ) of a constraint that is not holonomic."""
     if isinstance(constraint, WithForces):
         if constraint.order > k:
-            raise ValueError(f"constraints: item {i} reads {constraint.order} derivatives, the problem has derivatives={k}")
+            raise ValueError(
+                f"constraints: item {i} reads {constraint.order} derivatives; the problem has derivatives={k}, raise it"
+            )
         return constraint.order, constraint.phi
     if isinstance(constraint, Kinematic | Lyapunov) or not callable(constraint):
         raise TypeError(

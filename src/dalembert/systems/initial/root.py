@@ -17,8 +17,10 @@ from dalembert.systems.consistency import Restriction
 from dalembert.systems.equations import EXACT, first_guess
 from dalembert.systems.initial.terms import InitialValues, looked_at
 from dalembert.systems.sizes import ROUNDING, units_of
-from dalembert.systems.system import Rebuilt
+from dalembert.systems.system import Rebuilt, System
+from dalembert.tracing import Remembered, refilled, taken_apart
 
+REMEMBERED = 128  # systems whose equations are found again
 INDEPENDENT = 1e-12  # the least Gram determinant of rows of unit length that leaves no doubt about their rank
 REGULAR = 1e-6  # the least determinant of a matrix with such rows
 
@@ -64,6 +66,21 @@ class InitialMotion:
         self._q[:], self._v[:], self._moving[-1] = q, v, t
         proven = self._call() == ROOT_FOUND and self._result[-2] != 0.0 and abs(self._report[2]) >= REGULAR
         return float(self._result[-1]) if proven else math.inf
+
+
+_KNOWN: Remembered[tuple[InitialRoot | None]] = Remembered(REMEMBERED)
+
+
+def known_root(key: Any, n: int) -> tuple[InitialRoot | None] | None:
+    """What `root_of` has made; None where it was not asked."""
+    return _KNOWN.get((key, n))
+
+
+def root_of(key: Any, system: System, n: int, m: int) -> InitialRoot | None:
+    """As `initial_root`, made once for all systems of the same key, which differ in numbers alone."""
+    tree, leaves = taken_apart(system)
+    make = lambda: initial_root(refilled(tree, leaves), leaves, n, m)  # noqa: E731
+    return (known_root(key, n) or _KNOWN.put((key, n), (make(),)))[0]
 
 
 def initial_root(rebuilt: Rebuilt, leaves: Sequence[Any], n: int, m: int) -> InitialRoot | None:

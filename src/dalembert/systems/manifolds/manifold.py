@@ -29,11 +29,11 @@ ITERATIONS = 100  # of the projection; from within the reach of the manifold it 
 class Manifold(abc.ABC):
     """Dw/dt = P(q)(dw/dt + Γ(q)(q̇, w)): Γ of the metric in Rⁿ, P the orthogonal projector to the tangent space.
 
-    The base of Chart and Embedded. Two manifolds of equal functions are equal, and share compiled code. A point q (n,) is
-    one of Rⁿ, or of a chart. Nothing is checked: a vector that shall be tangent is taken to be.
+    The base class of Chart and Embedded. Two manifolds with equal functions are equal, and share compiled code. A point
+    q (n,) lies in Rⁿ or in a chart. Nothing is checked: vectors are assumed to be tangent where they have to be.
 
     Attributes:
-        gram: q → G(q) (n, n), the matrix of the metric.
+        gram: q → G(q), (n, n), the matrix of the metric.
         connection: q → P(q) and Γ(q).
     """
 
@@ -56,7 +56,7 @@ class Manifold(abc.ABC):
         return _projected([self.connection(q)], [x], 0)
 
     def covariant(self, q: Vector, u: Vector, w: Vector, rate: Vector) -> Vector:
-        """Dw/dt of a field w along a curve with velocity u, from dw/dt = rate."""
+        """Dw/dt for a field w along a curve with velocity u, from dw/dt = rate."""
         return _applied([self.connection(q)], [q, u], [w, rate], 0)
 
     def rate(self, q: Vector, u: Vector, w: Vector, covariant: Vector) -> Vector:
@@ -78,8 +78,8 @@ class Manifold(abc.ABC):
     def covariant_derivatives(self, jet: Sequence[Vector]) -> list[Vector]:
         """q̇, D/dt q̇, …, Dᵏ⁻¹/dtᵏ⁻¹ q̇ from jet = (q, q̇, …, q⁽ᵏ⁾).
 
-        P and Γ alone are differentiated along the jet, the rest is the product rule: nested derivatives of Dw/dt as a whole
-        take twice as long to compile, and more with every k.
+        Only P and Γ are differentiated along the jet; the rest is the product rule. Nested derivatives of Dw/dt as a
+        whole take twice as long to compile, and more for larger k.
         """
         k = len(jet) - 1
         along, function = [], lambda q: self.connection(q)
@@ -142,15 +142,15 @@ def _nabla(manifold: Manifold, q: Vector, u: Vector, field: Callable[[Vector], V
 
 @dataclasses.dataclass(frozen=True)
 class Chart(Manifold):
-    """⟨u, w⟩ = uᵀG(q)w in coordinates q (n,); Γ by differentiation of G.
+    """⟨u, w⟩ = uᵀG(q)w in coordinates q (n,); Γ follows from derivatives of G.
 
-    A curve that leaves the chart is not found.
+    Only curves that stay inside the chart are found.
 
     Args:
         metric: `metric(q)` → (n, n), symmetric and positive definite.
 
     Raises:
-        TypeError: metric cannot be called.
+        TypeError: metric is not a function.
 
     Example:
         >>> polar = da.manifolds.Chart(lambda q: jnp.diag(jnp.array([1.0, q[0] ** 2])))  # the plane in (r, φ)
@@ -174,14 +174,14 @@ class Chart(Manifold):
 class Embedded(Manifold):
     """{φ(q) = 0} in Rⁿ with the metric of Rⁿ restricted to it: P = 1 - G⁻¹φ'ᵀ(φ'G⁻¹φ'ᵀ)⁻¹φ'.
 
-    Away from φ = 0 all of this holds on the level sets of φ, so that discrete points near the manifold may be used.
+    Off φ = 0 the same formulas hold on the level sets of φ, so that discrete points near the manifold may be used.
 
     Args:
-        phi: `phi(q)` → () or (m,) with φ' of rank m on the manifold.
+        phi: `phi(q)` → () or (m,), with φ' of rank m on the manifold.
         metric: a number c for ⟨u, w⟩ = c u·w, or a function q → (n, n).
 
     Raises:
-        TypeError: phi cannot be called.
+        TypeError: phi is not a function.
         ValueError: metric is neither a positive number nor a function.
 
     Example:
@@ -220,9 +220,10 @@ class Embedded(Manifold):
         return np.linalg.norm(np.asarray(_newton_step(self, _as_points(self, q))), axis=-1)
 
     def project(self, q: Float[Array, "... n"]) -> Float[Array, "... n"]:
-        """Points of the manifold by q ← q - φ'⁺φ, Gauss-Newton's iteration: on a sphere the nearest ones.
+        """Points moved onto the manifold by the Gauss-Newton iteration q ← q - φ'⁺φ; on a sphere, to the nearest
+        points.
 
-        NaN where there is none, as at the centre of a sphere. Not under jit.
+        NaN if no such point is found, as from the centre of a sphere. Not available under jit.
         """
         points = _as_points(self, q)
         for _ in range(ITERATIONS):

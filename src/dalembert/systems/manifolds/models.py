@@ -37,13 +37,13 @@ def ellipsoid(axes: Sequence[float]) -> Embedded:
     """{Σ(qᵢ/aᵢ)² = 1} in Rⁿ with the metric of Rⁿ.
 
     Args:
-        axes: (n,) the half axes aᵢ.
+        axes: (n,) the semi-axes aᵢ.
 
     Returns:
         An Embedded.
 
     Raises:
-        ValueError: axes are not positive numbers.
+        ValueError: an axis is not positive.
 
     Example:
         >>> float(da.manifolds.ellipsoid([2.0, 1.0]).phi(jnp.array([2.0, 0.0])))
@@ -53,17 +53,17 @@ def ellipsoid(axes: Sequence[float]) -> Embedded:
 
 
 def torus(radius: float = 2.0, tube: float = 1.0) -> Embedded:
-    """{(√(x² + y²) - R)² + z² = r²} in R³ with the metric of R³, R > r; curved both ways.
+    """{(√(x² + y²) - R)² + z² = r²} in R³ with the metric of R³, R > r; its curvature has both signs.
 
     Args:
-        radius: R, of the middle of the tube.
+        radius: R, of the centre line of the tube.
         tube: r, of the tube.
 
     Returns:
         An Embedded.
 
     Raises:
-        ValueError: a radius is not positive, or the tube's is not the smaller one.
+        ValueError: a radius is not positive, or tube is not less than radius.
 
     Example:
         >>> float(da.manifolds.torus(2.0, 1.0).phi(jnp.array([3.0, 0.0, 0.0])))
@@ -85,7 +85,7 @@ def hyperbolic_plane(model: Literal["half plane", "disk"] = "half plane") -> Cha
         A Chart.
 
     Raises:
-        ValueError: another model.
+        ValueError: model is neither of these.
 
     Example:
         >>> da.manifolds.hyperbolic_plane().gram(jnp.array([0.0, 2.0])).tolist()
@@ -97,17 +97,17 @@ def hyperbolic_plane(model: Literal["half plane", "disk"] = "half plane") -> Cha
 def rotations(inertia: float | Sequence[float] = 1.0) -> Embedded:
     """Unit quaternions q in R⁴, scalar first, ⟨q̇, q̇⟩ = ωᵀJω, ω the angular velocity in the body's axes, q̇ = ½ q(0, ω).
 
-    For a number j it is 4j|q̇|², S³ scaled: then Dq̇/dt is ω̇, and cubics satisfy d³ω/dt³ = ω̈ × ω. q and -q are one
-    rotation: give the one nearer to the point before.
+    For a single number j the metric is 4j|q̇|², a scaled S³: then Dq̇/dt is ω̇, and cubics satisfy d³ω/dt³ = ω̈ × ω. q
+    and -q are the same rotation: give the one that is nearer to the previous point.
 
     Args:
-        inertia: J, a number or the three of a diagonal matrix.
+        inertia: J, one number or the three diagonal entries.
 
     Returns:
         An Embedded.
 
     Raises:
-        ValueError: neither one nor three positive numbers.
+        ValueError: inertia is neither one nor three positive numbers.
 
     Example:
         >>> body = da.manifolds.rotations([1.0, 2.0, 3.0])

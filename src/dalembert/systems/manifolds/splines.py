@@ -21,17 +21,17 @@ from dalembert.systems.manifolds.models import Sphere, are_rotations, rotation
 def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProblem:
     """δ∫ ½|Dᵏ⁻¹q̇/dtᵏ⁻¹|² dt = 0 on the manifold; k = derivatives, 1 to 4: geodesics, Riemannian cubics, quintics, …
 
-    On an embedded manifold φ(q) = 0 is a holonomic constraint.
+    For an embedded manifold, φ(q) = 0 is a holonomic constraint of the problem.
 
     Args:
         manifold: a Chart or an Embedded.
         derivatives: k.
 
     Returns:
-        A VariationalProblem, for `solve` and `simulate`; `spline` makes one itself.
+        A VariationalProblem, for `solve` and `simulate`. `spline` makes it itself.
 
     Raises:
-        TypeError: manifold is none.
+        TypeError: manifold is neither a Chart nor an Embedded.
 
     Source: Colombo, Martín de Diego, Zuccalli, section 2.2.
 
@@ -47,7 +47,8 @@ def riemannian_spline(manifold: Manifold, derivatives: int = 2) -> VariationalPr
 
 
 def ambient_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProblem:
-    """δ∫ ½|q⁽ᵏ⁾|² dt = 0 such that φ(q) = 0: the acceleration in Rⁿ, that which holds the curve on the manifold included.
+    """δ∫ ½|q⁽ᵏ⁾|² dt = 0 such that φ(q) = 0: with the whole acceleration in Rⁿ, including the part that keeps the curve
+    on the manifold.
 
     On a sphere, k = 2, |q̈|² = |Dq̇/dt|² + |q̇|⁴/r²: not a Riemannian cubic.
 
@@ -59,7 +60,7 @@ def ambient_spline(manifold: Manifold, derivatives: int = 2) -> VariationalProbl
         A VariationalProblem.
 
     Raises:
-        TypeError: manifold is no Embedded.
+        TypeError: manifold is not an Embedded.
 
     Source: Colombo, Martín de Diego, Zuccalli, section 4.4.
 
@@ -84,8 +85,8 @@ def euler_lagrange(manifold: Manifold, jet: Sequence[Float[Array, "n"]]) -> Floa
         The left side (n,).
 
     Raises:
-        ValueError: jet has not an odd number of arrays, three or more.
-        TypeError: manifold is none.
+        ValueError: jet does not have an odd number of arrays, three or more.
+        TypeError: manifold is neither a Chart nor an Embedded.
 
     Source: Colombo, Martín de Diego, Zuccalli, section 2.2.
 
@@ -163,5 +164,5 @@ def warn_of_scalar_last(manifold: Manifold, points: Float[np.ndarray, "p 4"]) ->
     if are_rotations(manifold) and points.shape[1] == 4 and np.any(np.all(np.abs(points) == [0.0, 0.0, 0.0, 1.0], axis=1)):
         warn(
             "points: found the quaternion (0, 0, 0, 1), half a turn about z. Quaternions are (w, x, y, z) here, the scalar "
-            "first, and (1, 0, 0, 0) is no rotation: of SciPy's Rotation take as_quat(scalar_first=True)"
+            "first, and (1, 0, 0, 0) is no rotation; for SciPy's Rotation take as_quat(scalar_first=True)"
         )

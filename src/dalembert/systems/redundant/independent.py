@@ -26,14 +26,14 @@ NEARLY = 0.1  # of the largest such part: the row that was written first is pref
 
 
 class Independent(NamedTuple):
-    """φ_i = 0 for the rows i that are kept: a system whose constraints are independent, and the way back to all rows.
+    """φ_i = 0 for the rows i that are kept: a system with independent constraints, and the way back to all rows.
 
     Attributes:
-        system: the System with the kept rows alone, for everything that takes one.
-        whole: the System that was given, with all M rows.
-        kept: the indices of the kept rows among the M equations of all constraints, in their order.
-        left_out: the names of the others.
-        units: (n,), sizes of accelerations in which ranks are told.
+        system: the System with the kept rows only.
+        whole: the given System, with all M rows.
+        kept: indices of the kept rows among the M equations of all constraints, in their order.
+        left_out: names of the other rows.
+        units: (n,), sizes of the accelerations, by which ranks are scaled.
 
     Example:
         >>> twice = da.Holonomic(lambda q: jnp.array([q @ q - 1.0, 3.0 * (q @ q - 1.0)]))
@@ -52,24 +52,27 @@ class Independent(NamedTuple):
     units: Float[np.ndarray, "n"]
 
     def complete(self, path: Path) -> Path:
-        """The path with the multipliers of all M rows: Rᵀλ = R_keptᵀμ and |λ| least; all rows are checked at all nodes.
+        """The path with the multipliers of all M rows: Rᵀλ = R_keptᵀμ with least |λ|. All rows are checked at all
+        nodes.
 
-        λ = QQᵀμ̂, where μ̂ is μ with zeros for the rows that were left out and the columns of Q, QᵀQ = 1, span those of R, at
-        the time of μ on the line between the two states of the step: to second order where the relation of the rows changes
-        on the way. Positions, velocities and constraint forces stay as they are.
+        λ = QQᵀμ̂, where μ̂ is μ with zeros for the rows that were left out, and Q, with QᵀQ = 1, has the column space
+        of R at the time of μ, on the line between the two states of the step. This is accurate to second order if the
+        relation between the rows changes along the path. Positions, velocities and constraint forces are not changed.
 
         Args:
-            path: of `system`, from simulate, with every node saved, under a scheme whose states satisfy the constraints
-                (the default ones do).
+            path: a path of `system` from simulate, with every node saved, and with a scheme whose states satisfy the
+                constraints, as those of the default schemes do.
 
         Returns:
             The Path, with multipliers (N, M).
 
         Raises:
-            InconsistentDataError: a row is not satisfied at some node, with its name, the time and the residual.
-            RankDeficientError: the rank of all rows is not what it was at the start.
-            ValueError: the path is of another system, is a batch, has not every node, or its states lie off the constraints.
-            TypeError: the path is no Path, or is traced.
+            InconsistentDataError: a row is not satisfied at some node; the message has its name, the time and the
+                residual.
+            RankDeficientError: the rank of all rows is not the same as at the start.
+            ValueError: the path belongs to another system, is a batch, does not have every node, or its states are off
+                the constraints.
+            TypeError: path is not a Path, or is traced.
         """
         _check_path(self, path)
         t, q, v = (np.asarray(x) for x in (path.t, path.q, path.v))
@@ -89,29 +92,34 @@ class Independent(NamedTuple):
 
 
 def independent(system: System, q0, v0, t0: float = 0.0) -> Independent:
-    """rank ∂(φ, ψ)/∂(q, v) = r < m at (q₀, v₀): r of the rows of φ(q) = 0 and ψ(q, v) = 0 that the others follow from there.
+    """rank ∂(φ, ψ)/∂(q, v) = r < m at (q₀, v₀): r of the equations φ(q) = 0 and ψ(q, v) = 0 from which the others
+    follow.
 
-    For closed loops and constraints written twice, where the motion is determined and the multipliers are not. Holonomic
-    rows are preferred, which keep positions exactly, then those that were written first, unless later ones are ten times
-    less dependent; rows count at unit length, so that units do not matter. Constraints on accelerations stay as they are.
-    The choice is constant: where the rows that are kept become dependent on the way a run is singular there, or leaves the
-    others; write those first that stay independent, or choose again from an earlier state. The rows that are left out hold
-    as far as they follow from the others: `complete` checks that along a path.
+    For closed kinematic loops and for constraints that are written twice: the motion is determined, but the multipliers
+    are not. Holonomic rows are preferred, since they hold positions exactly; then rows that come first, unless later
+    ones are ten times less dependent. Rows are compared at unit length, so that units do not matter. Constraints on
+    accelerations are not changed.
+
+    The choice is fixed. If the kept rows become dependent during a run, the run is singular there, or violates the
+    others: put rows that stay independent first, or choose again from an earlier state. The rows that are left out hold
+    only as far as they follow from the others; `complete` checks this along a path.
 
     Args:
         system: a System.
-        q0: (n,) positions that satisfy all constraints; redundancy may hold there alone.
+        q0: (n,) positions that satisfy all constraints; it is enough that the constraints are redundant there.
         v0: (n,) velocities that satisfy all constraints.
         t0: the time at which they hold.
 
     Returns:
-        An Independent: its `system` goes into simulate, ensemble, reference, project and all else; `complete` gives the
-        path of simulate the multipliers of least norm of all rows.
+        An Independent. Its `system` is for simulate, ensemble, reference, project and everything else; `complete` adds
+        to a path of simulate the multipliers of all rows, those of least norm.
 
     Raises:
-        InconsistentDataError: a constraint does not hold at (q0, v0), such as one of two copies that contradict each other.
-        RankDeficientError: the reactions do not depend on each other as the constraints do.
-        ValueError: an argument has the wrong shape or value, or rows of a constraint with virtual= would be divided.
+        InconsistentDataError: a constraint does not hold at (q0, v0), for example because two constraints contradict
+            each other.
+        RankDeficientError: the reactions do not depend on each other in the same way as the constraints.
+        ValueError: an argument has the wrong shape or value, or only some rows of a constraint with virtual= would be
+            kept.
         TypeError: an argument is of the wrong type, or traced.
 
     Example:

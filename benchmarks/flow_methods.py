@@ -1,0 +1,115 @@
+"""The two methods of `da.reference` beside each other and heyoka: machine code alone, time for an error of the rows.
+
+    python -m benchmarks.flow_methods
+
+heyoka has the equation reduced by hand, and the same tolerances. The thread's own time, the least of several turns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import heyoka
+import numpy as np
+from benchmarks.peers.packages import heyoka_ode
+from benchmarks.peers.problems import Problem, problems
+
+from dalembert.native import Accuracy
+from dalembert.native.flow.integration import Integration
+from dalembert.native.flow.taylor import TaylorMethod
+from dalembert.systems.compiled.flow import SystemFlow, reduced_flow
+
+ERRORS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-10, 1e-11)
+TOLERANCES = tuple(10.0**-k for k in range(2, 16))
+TURNS = 7
+NAMES = ("Taylor series", "Runge-Kutta", "heyoka")
+
+
+def least(call: Callable[[], float]) -> float:
+    """Seconds; call() returns those it took."""
+    call()
+    return min(call() for _ in range(TURNS))
+
+
+def loops(flow: SystemFlow, start: np.ndarray, times: np.ndarray, tolerance: float, taylor: bool):
+    """The rows, and a call that returns the seconds that its loops of machine code took."""
+    taken = [0.0]
+    go_on, pays = Integration.go_on, TaylorMethod.pays
+
+    def timed(self, *given):
+        began = time.thread_time()
+        code = go_on(self, *given)
+        taken[0] += time.thread_time() - began
+        return code
+
+    def call() -> float:
+        Integration.go_on, TaylorMethod.pays, taken[0] = timed, lambda *_: taylor, 0.0
+        try:
+            found.append(flow.run(start, times, Accuracy(tolerance, 10**7)))
+        finally:
+            Integration.go_on, TaylorMethod.pays = go_on, pays
+        return taken[0]
+
+    found: list = []
+    call()
+    return found[0], call
+
+
+def by_heyoka(problem: Problem, tolerance: float):
+    run, positions = heyoka_ode.prepare(problem, heyoka, False, tolerance)
+
+    def call() -> float:
+        began = time.thread_time()
+        run()
+        return time.thread_time() - began
+
+    return positions(run()), call
+
+
+def time_at(error: float, found: list[tuple[float, float]]) -> float:
+    """Seconds for an error, linear in logarithms between the runs that no faster one beats; infinite beyond them."""
+    best: list[tuple[float, float]] = []
+    for e, t in sorted(found, key=lambda x: x[1]):
+        if e > 0 and (not best or e < best[-1][0]):
+            best.append((e, t))
+    errors, times = np.array(best).T
+    return np.inf if error < errors[-1] else float(np.exp(np.interp(-np.log(error), -np.log(errors), np.log(times))))
+
+
+def measured(problem: Problem) -> dict[str, list[tuple[float, float]]]:
+    """(error, seconds) of every method and tolerance."""
+    n, times = len(problem.q0), problem.times if problem.samples > 1 else np.array([0.0, problem.time])
+    flow, start = reduced_flow(problem.system, n, problem.multipliers), np.concatenate([problem.q0, problem.v0])
+    compared = lambda rows: rows[1:, :n] if problem.constraint is None else rows[-1:]  # noqa: E731
+    truth = problem.exact(problem.times)[1:] if problem.exact else None
+    if truth is None:
+        truth = compared(flow.run(start, times, Accuracy(1e-15, 10**7)).rows)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in NAMES}
+    for tolerance in TOLERANCES:
+        for name in NAMES:
+            if name == "heyoka":
+                rows, call = by_heyoka(problem, tolerance)
+            else:
+                run, call = loops(flow, start, times, tolerance, name == NAMES[0])
+                rows = compared(run.rows)
+                if name not in run.methods:
+                    continue
+            found[name].append((float(np.max(np.linalg.norm(rows - truth, axis=1))), least(call)))
+    return found
+
+
+def main() -> None:
+    print("| time ÷ heyoka's, at error | " + " | ".join(f"{e:.0e}" for e in ERRORS) + " |")
+    print("|---" * (len(ERRORS) + 1) + "|")
+    for problem in problems():
+        found = measured(problem)
+        peer = [time_at(e, found["heyoka"]) for e in ERRORS]
+        print(f"| *{problem.title}*, heyoka in ms | " + " | ".join(f"{1e3 * t:.2g}" for t in peer) + " |")
+        for name in NAMES[:2]:
+            ratios = [time_at(e, found[name]) / t if found[name] else np.inf for e, t in zip(ERRORS, peer, strict=True)]
+            print(f"| {name} | " + " | ".join(f"{r:.2g}" if np.isfinite(r) else "–" for r in ratios) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
