@@ -5,19 +5,20 @@ PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
 SOAK ?= 600
+PICTURES ?= all
 
 # What the lowest versions have to show: steps of every form on both back-ends, against dense oracles and their orders; boundary
 # problems against dense KKT systems and closed forms.
 LOWEST := out/lowest
+BUILDER := out/hatchling
 LOWEST_TESTS ?= tests/step/test_forms.py tests/boundary/test_boundary.py
 
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 LOWEST_INSTALL := $(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c .ci/lowest.txt
-EXAMPLES = $(shell find examples -name '*.py' ! -name '_*' ! -path '*/notebooks/*' 2>/dev/null | sort)
 
 # XLA's quick way of compiling, as in tests/conftest.py, where its default way has tests of its own: most of the time of the
-# examples is compilation. `make EXAMPLES_XLA_FLAGS= examples` takes the defaults.
+# examples and notebooks is compilation. `make EXAMPLES_XLA_FLAGS= examples` takes the defaults.
 EXAMPLES_XLA_FLAGS ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false \
   --xla_cpu_parallel_codegen_split_count=1
 
@@ -26,7 +27,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lowest package check format lint types docs browser examples notebooks pictures soak truth clean
+.PHONY: help demo test lowest package tools check format lint types docs browser examples notebooks pictures soak truth clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -39,10 +40,11 @@ test: $(VENV)/.with-test  ## run the tests
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 # Nothing but the wheel and what it asks for, at its lowest, is in the environment in which the demonstration runs.
+# It is built with a hatchling in a folder of its own: what runs beside it in .venv is not disturbed.
 package: $(VENV)/.created  ## build sdist and wheel into dist; the wheel runs the demo where nothing else is installed
-	$(PIP_INSTALL) hatchling
-	rm -rf dist $(LOWEST)
-	$(BIN)/python -m hatchling build -d dist
+	rm -rf dist $(LOWEST) $(BUILDER)
+	$(PIP_INSTALL) --target $(BUILDER) hatchling
+	PYTHONPATH=$(BUILDER) $(BIN)/python -m hatchling build -d dist
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST_INSTALL) dist/*.whl
 	cd $(LOWEST) && DALEMBERT_EXAMPLES_FAST=1 bin/python -I $(CURDIR)/examples/demo.py demo
@@ -76,19 +78,15 @@ types: $(VENV)/.with-dev  ## type-check src
 docs: $(VENV)/.with-docs  ## build the documentation into site; a warning is an error
 	$(BIN)/mkdocs build --strict
 
-browser: docs $(VENV)/.with-browser  ## open every built page in headless Chromium; screenshots go to out/browser
-	$(BIN)/python tests/browser/check_pages.py site
+browser: docs $(VENV)/.with-browser  ## open every built page in headless Chromium; screenshots (PICTURES=faulty: of faults) go to out/browser
+	$(BIN)/python tests/browser/check_pages.py site --pictures $(PICTURES)
 	$(BIN)/python tests/browser/check_runs.py
 
 examples: $(VENV)/.with-run  ## run every example with its fast setting; results go to out/examples
-	@printf '%s\n' $(EXAMPLES) | DALEMBERT_EXAMPLES_FAST=1 XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" xargs -P $(WORKERS) -I{} sh -c '\
-	  name=$${1#examples/}; folder=out/examples/$${name%.py}; mkdir -p $$folder; began=$$(date +%s); \
-	  $(BIN)/python $$1 $$folder > $$folder/output.txt 2>&1 \
-	    || { tail -n 40 $$folder/output.txt; echo "$$1 failed"; exit 255; }; \
-	  echo "$$1: $$(( $$(date +%s) - began )) s"' example {}
+	DALEMBERT_EXAMPLES_FAST=1 XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" $(BIN)/python examples/_run.py out/examples $(WORKERS)
 
 notebooks: $(VENV)/.with-notebooks $(VENV)/.with-run  ## run every cell of the notebooks; they go to out/notebooks
-	$(BIN)/python examples/notebooks/_build.py out/notebooks
+	XLA_FLAGS="$(EXAMPLES_XLA_FLAGS)" $(BIN)/python examples/notebooks/_build.py out/notebooks
 
 pictures: $(VENV)/.with-run  ## draw the documentation's home and gallery again, into docs/figures; minutes
 	$(BIN)/python examples/home.py docs/figures
@@ -113,4 +111,9 @@ $(VENV)/.with-run: pyproject.toml constraints.txt $(VENV)/.created
 
 $(VENV)/.with-%: pyproject.toml constraints.txt $(VENV)/.created
 	$(PIP_INSTALL) -e '.[$*]'
-	@touch $@
+	@touch $@ $(VENV)/.with-run
+
+# What the checks beside the tests need, at once: five installations take three times as long as one.
+tools: $(VENV)/.created  ## install what lint, types, documentation, browser and notebooks need
+	$(PIP_INSTALL) -e '.[dev,docs,browser,notebooks]'
+	@touch $(VENV)/.with-dev $(VENV)/.with-docs $(VENV)/.with-browser $(VENV)/.with-notebooks $(VENV)/.with-run

@@ -219,6 +219,39 @@ def _has(module: str, name: str) -> bool:
     return hasattr(importlib.import_module(module), name) or importlib.util.find_spec(f"{module}.{name}") is not None
 
 
+def submodules_of(source: str) -> set[tuple[str, str]]:
+    """Modules `a.b` that a source reaches as an attribute of the `a` that it imports, without an `import a.b`."""
+    nodes = list(ast.walk(ast.parse(source)))
+    aliases = [alias for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names = {alias.asname or alias.name.partition(".")[0]: alias for alias in aliases}
+    modules = {name: alias.name if alias.asname else name for name, alias in names.items()}
+    used = {
+        (modules[node.value.id], node.attr)
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules
+    }
+    known = {alias.name for alias in aliases}
+    return {(module, name) for module, name in used if f"{module}.{name}" not in known and _is_module(module, name)}
+
+
+def _is_module(package: str, name: str) -> bool:
+    within = getattr(importlib.import_module(package), "__path__", None)
+    return within is not None and importlib.util.find_spec(f"{package}.{name}") is not None
+
+
+def test_examples_do_not_need_what_another_has_imported():
+    """`make examples` runs several in one process."""
+    assert submodules_of("import xml as x, jax.numpy as jnp, os\nx.dom\njnp.linalg\nos.path") == {
+        ("xml", "dom"),
+        ("jax.numpy", "linalg"),
+    }
+    files = (SOURCES.parents[1] / "examples").rglob("*.py")
+    used = sorted(set().union(*(submodules_of(path.read_text(encoding="utf-8")) for path in files)))
+    assert len(used) > 3
+    program = "import importlib; print(*[pair for pair in {} if not hasattr(importlib.import_module(pair[0]), pair[1])])"
+    assert printed(program.format([*used, ("xml", "dom")])) == ["('xml',", "'dom')"]
+
+
 def printed(program: str) -> list[str]:
     """The words that a fresh interpreter prints."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -1,11 +1,12 @@
 """Open every page of a built site in headless Chromium and check that it works with nothing but this machine.
 
-    python tests/browser/check_pages.py [FOLDER ...] [--out FOLDER]
+    python tests/browser/check_pages.py [FOLDER ...] [--out FOLDER] [--pictures faulty]
 
-Each folder (default: site) is served on localhost. A page fails if the console shows an error, a request
-fails or leaves localhost, a formula or an image has no size, a formula is wider than its column, or the page
-is wider than the window at 1280 or 390 pixels. The search fails if it finds nothing in a page opened as a
-file. Screenshots go to out/browser. Needs Chromium and ChromeDriver of one version on the search path.
+Each folder (default: site) is served on localhost. A page is loaded once, in a window that is then made narrow. It
+fails if the console shows an error, a request fails or leaves localhost, a formula or an image has no size, a formula
+is wider than its column, or the page is wider than the window at 1280 or 390 pixels. The search fails if it finds
+nothing in a page opened as a file. Screenshots, of all pages or only of those with a fault, go to out/browser. Needs
+Chromium and ChromeDriver of one version on the search path.
 """
 
 from __future__ import annotations
@@ -151,30 +152,37 @@ def page_faults(found: dict, width: int) -> Iterator[str]:
         yield f"the page is {found['width']} px wide in a window of {width} px"
 
 
-def open_page(browser: webdriver.Chrome, address: str, size: tuple[int, int]) -> tuple[dict, list[str]]:
-    """Load one page at one size; what was measured, and what is wrong with it."""
-    width, height = size
-    browser.get("about:blank")
-    browser.get_log("performance"), browser.get_log("browser")
-    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+def resize(browser: webdriver.Chrome, size: tuple[int, int]) -> None:
+    """The window of a screen or of a phone."""
+    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size[0] < 600}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def console_faults(browser: webdriver.Chrome) -> Iterator[str]:
+    """Errors in the console since it was read last."""
+    yield from (f"console: {entry['message'][:200]}" for entry in browser.get_log("browser") if entry["level"] == "SEVERE")
+
+
+def open_page(browser: webdriver.Chrome, address: str) -> None:
+    """Load one page; the logs then hold what this page has caused."""
+    browser.get_log("performance"), browser.get_log("browser")
     browser.get(address)
     # Images below the fold are loaded too, whether or not they ask to wait.
     browser.execute_script("for (const image of document.images) image.loading = 'eager';")
+
+
+def look(browser: webdriver.Chrome, origin: str, width: int) -> tuple[dict, list[str]]:
+    """The open page as it lies in the window: what was measured, and what is wrong with it."""
     events = network_events(browser)
     found = browser.execute_script(MEASURE)
-    origin = "{0.scheme}://{0.netloc}/".format(urlsplit(address))
-    faults = [*network_faults(events, origin), *page_faults(found, width)]
-    console = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
-    return found, faults + [f"console: {message[:200]}" for message in console]
+    return found, [*network_faults(events, origin), *page_faults(found, width), *console_faults(browser)]
 
 
 def search_faults(browser: webdriver.Chrome, folder: Path) -> Iterator[str]:
     """The search of a page that is opened as a file, without a server."""
     if not (folder / "search").is_dir():
         return
-    metrics = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    resize(browser, WIDTHS["desktop"])
     browser.get((folder / "index.html").as_uri())
     time.sleep(1.0)
     box = browser.find_element(By.CSS_SELECTOR, "input.md-search__input")
@@ -192,26 +200,26 @@ def search_faults(browser: webdriver.Chrome, folder: Path) -> Iterator[str]:
 
 def screenshot(browser: webdriver.Chrome, file: Path, width: int, height: int) -> None:
     clip = {"x": 0, "y": 0, "width": width, "height": min(height, TALLEST_SCREENSHOT), "scale": 1}
-    options = {"format": "png", "captureBeyondViewport": True, "clip": clip}
+    options = {"format": "png", "optimizeForSpeed": True, "captureBeyondViewport": True, "clip": clip}
     image = browser.execute_cdp_cmd("Page.captureScreenshot", options)["data"]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(base64.b64decode(image))
 
 
-def check_folder(browser: webdriver.Chrome, folder: Path, out: Path) -> tuple[int, int, list[str]]:
+def check_folder(browser: webdriver.Chrome, folder: Path, out: Path, pictures: str) -> tuple[int, int, list[str]]:
     """Check every page of one folder; the number of pages, of formulas, and what is wrong."""
     pages, formulas, faults = sorted(folder.rglob("*.html")), 0, []
     with served(folder) as origin:
         for page in pages:
             name = page.relative_to(folder)
             for label, size in WIDTHS.items():
-                found, wrong = open_page(browser, origin + quote(name.as_posix()), size)
-                screenshot(
-                    browser,
-                    out / folder.name / f"{name.with_suffix('')}-{label}.png",
-                    size[0],
-                    found["height"],
-                )
+                resize(browser, size)
+                if label == "desktop":  # the phone is the same window made narrow: a page is loaded once
+                    open_page(browser, origin + quote(name.as_posix()))
+                found, wrong = look(browser, origin, size[0])
+                if wrong or pictures == "all":
+                    file = out / folder.name / f"{name.with_suffix('')}-{label}.png"
+                    screenshot(browser, file, size[0], found["height"])
                 faults += [f"{folder.name}/{name} ({label}): {fault}" for fault in wrong]
             formulas += found["formulas"]
     faults += search_faults(browser, folder)
@@ -222,11 +230,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="*", type=Path, default=[Path("site")])
     parser.add_argument("--out", type=Path, default=Path("out/browser"))
+    parser.add_argument("--pictures", choices=("all", "faulty"), default="all", help="of which pages there are screenshots")
     arguments = parser.parse_args()
     failed = False
     with chromium() as browser:
         for folder in arguments.folders:
-            pages, formulas, faults = check_folder(browser, folder.resolve(), arguments.out)
+            pages, formulas, faults = check_folder(browser, folder.resolve(), arguments.out, arguments.pictures)
             failed |= bool(faults) or pages == 0
             print(*faults, sep="\n", end="\n" if faults else "")
             print(f"{folder}: {pages} pages, {formulas} formulas, {len(faults)} faults")

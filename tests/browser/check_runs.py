@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from check_pages import WIDTHS, chromium, network_events, network_faults, page_faults, screenshot
+from check_pages import WIDTHS, chromium, console_faults, network_events, network_faults, page_faults, resize, screenshot
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -26,6 +26,7 @@ from selenium.webdriver.common.keys import Keys
 import dalembert as da
 from dalembert.gallery import ENTRIES
 
+PATIENCE = 30  # looks at a page, a tenth of a second apart, until it has to play
 EVIL = '</script><img src=x onerror="window.evil = 1"><script>window.evil = 1</script>'
 
 STATE = """
@@ -62,16 +63,18 @@ def faults_of(browser: webdriver.Chrome, page: Path, size: tuple[int, int], dark
     """What is wrong with one page in one window."""
     browser.get("about:blank")
     browser.get_log("performance"), browser.get_log("browser")
-    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size[0] < 600}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    resize(browser, size)
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
     address = page.as_uri()
     browser.get(address)
     first = browser.execute_script(STATE)
-    time.sleep(0.8)
-    second = browser.execute_script(STATE)
-    if not (second["playing"] and second["slider"] > first["slider"] and second["drawing"] != first["drawing"]):
+    for _ in range(PATIENCE):
+        time.sleep(0.1)
+        second = browser.execute_script(STATE)
+        if second["playing"] and second["slider"] > first["slider"] and second["drawing"] != first["drawing"]:
+            break
+    else:
         yield f"it does not play: slider {first['slider']} to {second['slider']}"
     browser.find_element(By.ID, "play").click()
     stopped = browser.execute_script(STATE)
@@ -103,7 +106,7 @@ def faults_of(browser: webdriver.Chrome, page: Path, size: tuple[int, int], dark
     yield from (f"diagram without a line: {title}" for title in moved["empty"])
     yield from page_faults(moved, size[0])
     yield from network_faults(network_events(browser), address)
-    yield from (f"console: {entry['message'][:200]}" for entry in browser.get_log("browser") if entry["level"] == "SEVERE")
+    yield from console_faults(browser)
 
 
 def main() -> int:
