@@ -1,6 +1,6 @@
 """One work-precision figure per system: time against error, a colour for each package, a mark for each method.
 
-Only runs that no faster run of the same method beats are drawn.
+Each point is the error of a run, and the least time of the runs of its method that are at least as accurate.
 """
 
 from __future__ import annotations
@@ -56,8 +56,15 @@ def draw(problem: Problem, results: list[Result], agreement: float, folder: Path
     Image.open(buffer).convert("RGB").quantize(256).save(folder / f"work_precision_{problem.name}.png", optimize=True)
 
 
+def fastest(result: Result) -> tuple[np.ndarray, np.ndarray]:
+    """Errors from coarse to fine, and the least time for each: of that run, or of a faster one that is more accurate."""
+    order = np.argsort(-result.errors)
+    order = order[result.errors[order] > 0]
+    return result.errors[order], np.minimum.accumulate(result.times[order][::-1])[::-1]
+
+
 def curve(axes, result: Result, place: int, smallest: float) -> None:
-    errors, times = result.best()
+    errors, times = fastest(result)
     shown = (errors >= smallest) & (errors <= LARGEST)
     if not np.any(shown):
         return
