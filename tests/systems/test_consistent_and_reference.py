@@ -143,16 +143,19 @@ def test_multipliers_of_the_reference():
 
 
 def test_a_system_that_is_known_is_checked_as_a_new_one(monkeypatch):
-    """The way of later calls looks at numbers alone: it gives the bits of the first, refuses what the checks refuse, sees
-    what a function reads change, and runs in threads."""
+    """A proof by machine code looks at numbers alone: it gives the bits of the checks, refuses what they refuse, sees what a
+    function reads change, and runs in threads."""
     gravity = 1.0
     swing = lambda q, v: 0.5 * v @ v - gravity * q[2]  # noqa: E731
     sphere = da.System(swing, da.Holonomic(lambda q: q @ q - 1.0))
     down, turned, t = [0.0, 0.6, -0.8], [0.5, 0.0, 0.0], [0.0, 0.3, 1.0]
     reference = importlib.import_module("dalembert.systems.reference")  # the function has its name
-    looked, checked = [], reference.check_initial_data
-    monkeypatch.setattr(reference, "check_initial_data", lambda *x: looked.append(1) or checked(*x))
-    first, second, third = (da.reference(sphere, down, turned, t) for _ in range(3))
+    looked, checked = [], reference.checked_data
+    monkeypatch.setattr(reference, "checked_data", lambda *x: looked.append(1) or checked(*x))
+    with monkeypatch.context() as unproven:
+        unproven.setattr(reference, "proven_start", lambda *x: None)
+        first = da.reference(sphere, down, turned, t)
+    second, third = (da.reference(sphere, down, turned, t) for _ in range(2))
     assert len(looked) == 1
     for other in (second, third):
         assert all(np.array_equal(getattr(first, name), getattr(other, name)) for name in ("q", "v", "multipliers", "drift"))

@@ -102,8 +102,13 @@ def check_initial_data(system: System, q0, v0, t0: float | Array = 0.0, time: fl
     check_system(system)
     check_x64()
     proven = proven_start(system, q0, v0, t0)
-    if proven is not None:
-        return jnp.asarray(proven.q), jnp.asarray(proven.v)
+    if proven is None:
+        return checked_data(system, q0, v0, t0, time)
+    return jnp.asarray(proven.q), jnp.asarray(proven.v)
+
+
+def checked_data(system: System, q0, v0, t0: float | Array, time: float | Array | None) -> tuple[Array, Array]:
+    """As `check_initial_data`, for data that `proven_start` has not proven: it is asked once in a call."""
     found, _ = _checked(system, q0, v0, t0, time)
     return found.q, found.v
 

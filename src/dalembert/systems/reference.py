@@ -24,7 +24,7 @@ from dalembert.numbers import (
     outside,
     whole_number,
 )
-from dalembert.systems.checks import check_initial_data, check_x64
+from dalembert.systems.checks import check_x64, checked_data
 from dalembert.systems.compiled.flow import drift, reduced_flow
 from dalembert.systems.compiled.function import LARGEST
 from dalembert.systems.consistency import STEPS
@@ -121,7 +121,7 @@ def reference(
     steps = MOST if max_steps is None else whole_number(max_steps, "max_steps")
     natively = chosen == "native"
     start = proven_start(system, q0, v0, times[0]) if natively and isinstance(times, np.ndarray) else None
-    q, v = check_initial_data(system, q0, v0, times[0], time_scale(times)) if start is None else (start.q, start.v)
+    q, v = checked_data(system, q0, v0, times[0], time_scale(times)) if start is None else (start.q, start.v)
     options = {"natively": natively, "solver": solver, "max_steps": steps, "start": start}
     result = travelled(system, (q, v), times, tolerance, **options)
     known = start is not None or not is_traced(result)

@@ -47,10 +47,6 @@ class Integration(NamedTuple):
         """(1,) the time reached, a view."""
         return self.numbers[NUMBERS.offset("t") :][:1]
 
-    @property
-    def tolerance(self) -> float:
-        return float(self.numbers[NUMBERS.offset("tolerance")])
-
     def count(self, name: str) -> int:
         return int(self.counts[COUNTED.offset(name)])
 

@@ -1,4 +1,4 @@
-"""Initial data that are proven to pass every check, in one call of machine code: for systems that were asked for before."""
+"""Initial data that are proven to pass every check, in one call of machine code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jaxtyping import Float
 
 from dalembert.numbers import as_numbers, as_state, holds_tracer, outside
-from dalembert.systems.initial.root import REMEMBERED, InitialMotion, InitialRoot, known_root, root_of
+from dalembert.systems.initial.root import REMEMBERED, InitialMotion, InitialRoot, root_of
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System
 from dalembert.tracing import Remembered, Walk, Watched, split, unchanged, watch
@@ -48,9 +48,8 @@ class SystemRead:
         return self._made[name]
 
     def root(self, n: int) -> _Root | None:
-        """For n coordinates; None where it was not asked for before, or there is no machine code."""
-        asked = ("root", n) in self._made or known_root(self.key, n) is not None or _asked_before(self.key, n)
-        return self.once(("root", n), lambda system: self._root(system, n)) if asked else None
+        """For n coordinates; None where there is no machine code."""
+        return self.once(("root", n), lambda system: self._root(system, n))
 
     def _root(self, system: System, n: int) -> _Root | None:
         m = sum(check_shapes(system, np.zeros(n), np.zeros(n), 0.0))
@@ -67,14 +66,13 @@ class _Root(NamedTuple):
 
 
 _READ: Remembered[SystemRead] = Remembered(REMEMBERED)  # by the system, which it holds: no other has its place
-_ASKED: Remembered[bool] = Remembered(REMEMBERED)
 
 
 def proven_start(system: System, q0: Any, v0: Any, t0: Any) -> ProvenStart | None:
     """The data as numbers of NumPy; None where the checks must look on their own.
 
-    That is so under tracing, at the first time for a system (the code takes longer to compile than the checks take), where
-    the system cannot be compared with what it was, and where the data are not exact to rounding or not regular beyond doubt.
+    That is so under tracing, where the system cannot be compared with what it was, and where the data are not exact to
+    rounding or not regular beyond doubt.
     """
     if not outside() or any(x is None or holds_tracer(x) for x in (q0, v0, t0)):
         return None
@@ -108,7 +106,3 @@ def read_system(system: System) -> SystemRead | None:
     if found.watched is not None and all(isinstance(x, jax.Array) for x in leaves):  # NumPy's may change in place
         _READ.put(id(system), found)
     return found
-
-
-def _asked_before(key: Any, n: int) -> bool:
-    return _ASKED.get((key, n)) is not None or not _ASKED.put((key, n), True)

@@ -71,16 +71,13 @@ class InitialMotion:
 _KNOWN: Remembered[tuple[InitialRoot | None]] = Remembered(REMEMBERED)
 
 
-def known_root(key: Any, n: int) -> tuple[InitialRoot | None] | None:
-    """What `root_of` has made; None where it was not asked."""
-    return _KNOWN.get((key, n))
-
-
 def root_of(key: Any, system: System, n: int, m: int) -> InitialRoot | None:
     """As `initial_root`, made once for all systems of the same key, which differ in numbers alone."""
-    tree, leaves = taken_apart(system)
-    make = lambda: initial_root(refilled(tree, leaves), leaves, n, m)  # noqa: E731
-    return (known_root(key, n) or _KNOWN.put((key, n), (make(),)))[0]
+    found = _KNOWN.get((key, n))
+    if found is None:
+        tree, leaves = taken_apart(system)
+        found = _KNOWN.put((key, n), (initial_root(refilled(tree, leaves), leaves, n, m),))
+    return found[0]
 
 
 def initial_root(rebuilt: Rebuilt, leaves: Sequence[Any], n: int, m: int) -> InitialRoot | None:
