@@ -124,6 +124,7 @@ if TYPE_CHECKING:
         project,
         reduction,
         reference,
+        references,
         solvability,
     )
 
@@ -272,6 +273,7 @@ __all__ = [
     "redefined",
     "reduction",
     "reference",
+    "references",
     "refine",
     "resume",
     "roots",

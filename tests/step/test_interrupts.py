@@ -11,7 +11,7 @@ import pytest
 import dalembert as da
 from dalembert import interrupts
 from dalembert.boundary.newton import descent
-from dalembert.boundary.threads import on_threads
+from dalembert.native.threads import on_threads
 from dalembert.gallery import ENTRIES
 from dalembert.guidance import loop
 

@@ -12,9 +12,8 @@ from dalembert.boundary.data.boundary_data import Nodes, TimeGrid
 from dalembert.boundary.data.free_time import Free
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, S, Solvable, check_seek, extremal, extremals_of, settings
-from dalembert.boundary.threads import on_threads
-from dalembert.native import processors
-from dalembert.numbers import MOST_THREADS, as_flag, as_numbers, described, whole_number
+from dalembert.native.threads import as_threads, on_threads
+from dalembert.numbers import as_flag, as_numbers, described
 from dalembert.solution import CriticalPoint
 
 
@@ -112,11 +111,6 @@ def solve_batch(
         return extremal(problem.replace(**own), asked._replace(request=requests[i]))
 
     return on_threads(one, range(size), workers)
-
-
-def as_threads(threads: int | None) -> int:
-    """All processors if None."""
-    return processors() if threads is None else whole_number(threads, "threads", most=MOST_THREADS)
 
 
 def _read_ends(end, name: str):

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.boundary.batch import as_threads
 from dalembert.boundary.data.boundary_data import TimeGrid
 from dalembert.boundary.data.drawn import onto_path_constraints
 from dalembert.boundary.data.free_time import Free
@@ -26,6 +25,7 @@ from dalembert.boundary.solve import (
     settings,
     smooth_start,
 )
+from dalembert.native.threads import as_threads
 from dalembert.numbers import as_numbers, as_positive, whole_number
 from dalembert.outcome import Outcome
 from dalembert.solution import CriticalPoint

@@ -35,11 +35,11 @@ from dalembert.boundary.kkt.path_terms import WatchedPaths
 from dalembert.boundary.kkt.transcription import FixedSlots, Transcription, Watching, first_values, sampled_jets, transcribe
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.result import Ended, EndLimits, ended, solutions_of
-from dalembert.boundary.threads import on_threads
 from dalembert.boundary.warm import guess_nodes, guess_path, known_forces, warm_multipliers
 from dalembert.discretize.window_maps import Interpolated, Points, WindowMap, as_windows, check_stretchable
 from dalembert.discretize.windows import Windows, windows
 from dalembert.interrupts import keep
+from dalembert.native.threads import on_threads
 from dalembert.solution import Solution
 from dalembert.systems import check_x64
 from dalembert.systems.higher.orders import true_orders

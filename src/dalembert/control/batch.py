@@ -22,13 +22,13 @@ from dalembert.boundary.interior.activity import Activity
 from dalembert.boundary.newton.iterate import Iterate, Termination
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, SmoothStart, extremals_of, smooth_start
-from dalembert.boundary.threads import on_threads
 from dalembert.control.bounded import Starts, place_values
 from dalembert.control.first_values import GivenPath, first_values, given_path
 from dalembert.control.problem import OptimalControl
 from dalembert.control.result import control_solution
 from dalembert.control.solve import ControlSearch, control_search, prepare_control, searched
 from dalembert.control.transcription import ControlData
+from dalembert.native.threads import on_threads
 from dalembert.solution import ControlSolution
 from dalembert.systems import System
 from dalembert.systems.equations import value

@@ -23,6 +23,8 @@ from dalembert.native.flow.flow import (
     Travelled,
     compile_flow,
 )
+from dalembert.native.flow.integration import Integration, Solved
+from dalembert.native.flow.many import Runs, outputs_along, travel
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.root.iteration_code import CONVERGED as ROOT_FOUND
@@ -57,13 +59,16 @@ __all__ = [
     "FlowFunctions",
     "FrontalFactorization",
     "ImplicitPart",
+    "Integration",
     "InteriorRules",
     "InteriorSteps",
     "OnceTraced",
     "Places",
     "Point",
     "Rules",
+    "Runs",
     "Sample",
+    "Solved",
     "StepFunctions",
     "Summand",
     "Travelled",
@@ -78,10 +83,12 @@ __all__ = [
     "compile_step",
     "counts",
     "native_first",
+    "outputs_along",
     "processors",
     "register",
     "run_by_xla",
     "supported",
     "symbolic_plan",
+    "travel",
     "vanishing",
 ]

@@ -26,6 +26,7 @@ from dalembert.systems.higher.ostrogradsky import Ostrogradsky, ostrogradsky
 from dalembert.systems.higher.variational import VariationalProblem
 from dalembert.systems.redundant.independent import Independent, independent
 from dalembert.systems.reference import Reference, reference
+from dalembert.systems.references import references
 from dalembert.systems.system import System
 
 __all__ = [
@@ -67,5 +68,6 @@ __all__ = [
     "project",
     "reduction",
     "reference",
+    "references",
     "solvability",
 ]

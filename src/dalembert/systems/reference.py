@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import equinox as eqx
@@ -12,7 +13,7 @@ from jaxtyping import Array, Float
 
 from dalembert.algebra.ode import integrate
 from dalembert.lazy import Lazy, as_left
-from dalembert.native import Accuracy, native_first
+from dalembert.native import Accuracy, Solved, native_first
 from dalembert.numbers import (
     as_array,
     as_choice,
@@ -43,7 +44,8 @@ MOST = 10_000_000  # steps of one integration
 
 
 class Reference(Lazy):
-    """q̇ = v, v̇ = a(q, v, t), integrated: positions, velocities and multipliers at the times asked for.
+    """q̇ = v, v̇ = a(q, v, t), integrated: positions, velocities and multipliers at the times asked for. Of many runs all
+    arrays have a leading axis.
 
     Attributes:
         t: (N+1,) times.
@@ -53,7 +55,8 @@ class Reference(Lazy):
         drift: (N+1,) the largest of |φ(q)|, |dφ/dt|, |φ(q,v)| at each time; zero if no constraint restricts (q, v).
         succeeded: whether the integrator reached the last time at the requested tolerance.
         integrator_steps: number of steps of the integrator.
-        method: what took the steps: "Taylor series", "Runge-Kutta", both in turn, or the name of a solver of diffrax.
+        method: what took the steps: "Taylor series", "Runge-Kutta", both in turn or in some of many runs, or the name of a
+            solver of diffrax.
     """
 
     t: Float[Array, "times"]
@@ -64,6 +67,21 @@ class Reference(Lazy):
     succeeded: Array
     integrator_steps: Array
     method: str = eqx.field(static=True)
+
+    @classmethod
+    def solved(cls, times: np.ndarray, found: Solved, outputs: Callable[[], np.ndarray]) -> Reference:
+        """One, or many with a leading axis. outputs: (λ, drift) at the rows, for which few ask."""
+
+        def fields() -> dict[str, Any]:
+            known = outputs()
+            return {"multipliers": known[..., :-1], "drift": known[..., -1]}
+
+        n = found.rows.shape[-1] // 2
+        return cls.later(
+            fields, t=np.broadcast_to(times, found.rows.shape[:-1]), q=found.rows[..., :n], v=found.rows[..., n:],
+            succeeded=np.asarray(found.reached), integrator_steps=np.asarray(found.steps),
+            method=", ".join(found.methods),
+        )  # fmt: skip
 
 
 def reference(
@@ -140,12 +158,12 @@ def travelled(
 ) -> Reference:  # fmt: skip
     """As `reference` from (q, v) that need not satisfy the constraints: their values are what the flow keeps. start: these
     data, where they are proven."""
-    by_diffrax = lambda *x: _integrate(*x, solver=solver, max_steps=max_steps)  # noqa: E731
+    otherwise = lambda *x: _integrate(*x, solver=solver, max_steps=max_steps)  # noqa: E731
     known = times if start is not None or is_traced(times) else np.asarray(times)
     if natively and (start is not None or in_machine_code(system, *state, known, tolerance)):
         by_code = lambda *x: _native(*x, max_steps=max_steps, start=start)  # noqa: E731
-        return native_first(by_code, by_diffrax, system, *state, times, tolerance)
-    return by_diffrax(system, *state, times, tolerance)
+        return native_first(by_code, otherwise, system, *state, times, tolerance)
+    return otherwise(system, *state, times, tolerance)
 
 
 def chosen_backend(backend: str | None, solver=None) -> str:
@@ -173,13 +191,8 @@ def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: Pr
         flow = reduced_flow(system, n, sum(check_shapes(system, q, v, known[0])))
     else:
         flow = start.read.once(("flow", n), lambda one: reduced_flow(one, n, start.m))
-    found = flow.run(np.concatenate([np.asarray(q), np.asarray(v)]), known, accuracy)
-    rows, outputs = np.where(np.arange(len(known))[:, None] < found.saved, found.rows, np.inf), found.outputs
-    return Reference.of(
-        t=np.asarray(times), q=rows[:, :n], v=rows[:, n:], multipliers=outputs[:, :-1], drift=outputs[:, -1],
-        succeeded=np.asarray(found.reached), integrator_steps=np.asarray(found.steps),
-        method=", ".join(found.methods),
-    )  # fmt: skip
+    found = flow.solve(np.concatenate([np.asarray(q), np.asarray(v)]), known, accuracy)
+    return Reference.solved(known, found, lambda: flow.outputs(found, known))
 
 
 def check_times(t, tolerance) -> Times:
@@ -203,6 +216,11 @@ def _check_solver(solver) -> None:
 
 @Jitted
 def _integrate(system, q, v, times, tolerance, *, solver, max_steps: int) -> Reference:
+    return by_diffrax(system, q, v, times, tolerance, solver=solver, max_steps=max_steps)
+
+
+def by_diffrax(system: System, q, v, times, tolerance, *, solver=None, max_steps: int = MOST) -> Reference:
+    """As `reference`, without checks, in a traced program."""
     n = q.shape[0]
 
     motion = traced_once(lambda s, y: acceleration(system, y[:n], y[n:], s))  # in all stages of the integrator

@@ -85,17 +85,16 @@ class _Equations:
     root: Loaded
     solver: Loaded
 
-    def words(self, held: Held, values: np.ndarray, start: np.ndarray | None) -> dict[str, Any]:
-        """What a field is told of them; values: (y, t, *given) flat."""
+    def words(self, held: Held, given: np.ndarray, start: np.ndarray | None) -> dict[str, Any]:
+        """What a field is told of them; given: (z, y, t, *given) and what they close over, flat."""
         k, u = self.unknowns.start.size, self.unknowns
         start = np.zeros(k) if self.affine else u.start if start is None else start
-        given = held.array(np.concatenate([np.zeros(k), values, self.code.captured]))
         tolerance = np.inf if self.affine else u.tolerance
         return {
             "unknowns": k, "most": 1 if self.affine else u.most, "tolerance": bits(tolerance),
             "root": self.root.address("root"), "equations": self.code.address, "pivoted": self.solver.address("pivoted"),
-            "start": held.array(start), "equations_given": given, "result": held.array(np.empty(self.code.result_size)),
-            "work": held.array(np.empty(k * (k + 1) + REPORT)),
+            "start": held.array(start), "equations_given": held.array(given),
+            "result": held.array(np.empty(self.code.result_size)), "work": held.array(np.empty(k * (k + 1) + REPORT)),
         }  # fmt: skip
 
 
@@ -119,6 +118,19 @@ class CompiledFlow:
         """From y at times[0] to the last of the times, which increase or decrease."""
         clock = arrays.clock
         at = Integration.at(np.asarray(y, float), np.ascontiguousarray(clock * np.asarray(times, float)), accuracy)
+        code, methods = self.advanced(at, arrays, accuracy)
+        saved, steps = (at.count(name) for name in ("saved", "steps"))
+        outputs = self.outputs_at(arrays, at.times[:saved], at.rows[:saved])
+        if saved < len(times):
+            rest = np.full((len(times) - saved, self.outputs.result_size), np.nan)
+            end, outputs = self.outputs_at(arrays, at.t, at.y[None])[0], np.concatenate([outputs, rest])
+        else:
+            end = outputs[-1]
+        t = clock * float(at.t[0])
+        return Travelled(at.rows, outputs, saved, t, end, code == REACHED, code == WATCHED, steps, methods)
+
+    def advanced(self, at: Integration, arrays: FlowArrays, accuracy: Accuracy) -> tuple[int, tuple[str, ...]]:
+        """From where the integration stands to its end: how it ended, and the methods that took the steps."""
         watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
         code, methods = NO_SERIES, []
         if self.taylor is not None and self.taylor.pays(accuracy.tolerance):
@@ -128,20 +140,11 @@ class CompiledFlow:
         if code == NO_SERIES:
             code = self._by_runge_kutta(at, watch, arrays.told("field"), accuracy)
             methods.append("Runge-Kutta")
-        saved, steps = (at.count(name) for name in ("saved", "steps"))
-        outputs = self._outputs(arrays, at.times[:saved], at.rows[:saved])
-        if saved < len(times):
-            rest = np.full((len(times) - saved, self.outputs.result_size), np.nan)
-            end, outputs = self._outputs(arrays, at.t, at.y[None])[0], np.concatenate([outputs, rest])
-        else:
-            end = outputs[-1]
-        t = clock * float(at.t[0])
-        return Travelled(at.rows, outputs, saved, t, end, code == REACHED, code == WATCHED, steps, tuple(methods))
+        return code, tuple(methods)
 
     def _by_runge_kutta(self, at: Integration, watch: tuple[int, int], told: int, accuracy: Accuracy) -> int:
         """The method of order 8 from where the integration stands."""
-        left = np.array([at.t[0], at.times[-1]])
-        at.numbers[NUMBERS.offset("h")] = self.codes.first_step(told, at.y, left, accuracy.tolerance)
+        at.numbers[NUMBERS.offset("h")] = 0.0  # it finds its first step
         work, integrate = np.empty(work_size(self.size)), self.codes.integrate
         run = lambda *x: integrate(self.codes.address, told, *watch, *x, work.ctypes.data)  # noqa: E731
         return at.go_on(run, accuracy.clipped)
@@ -149,9 +152,10 @@ class CompiledFlow:
     def along(self, rows: np.ndarray, times: np.ndarray, arrays: FlowArrays) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given, NaN where they have no value."""
         at = np.ascontiguousarray(times, float), np.ascontiguousarray(rows, float)
-        return self._along(arrays.told("field"), *at, self.size), self._outputs(arrays, *at)
+        return self._along(arrays.told("field"), *at, self.size), self.outputs_at(arrays, *at)
 
-    def _outputs(self, arrays: FlowArrays, times: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def outputs_at(self, arrays: FlowArrays, times: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """At rows and times in the direction of these arrays' clock."""
         return self._along(arrays.told("outputs"), times, rows, self.outputs.result_size)
 
     def _along(self, told: int, times: np.ndarray, rows: np.ndarray, width: int) -> np.ndarray:
@@ -172,12 +176,15 @@ class FlowArrays:
     def __init__(self, flow: CompiledFlow, given: Sequence[Any], clock: float, start: np.ndarray | None):
         self.clock, self._flow, self._held = clock, flow, Held()
         self._told: dict[str, int] = {}
+        self._places: list[np.ndarray] = []  # where the arrays of the functions stand, flat
         self._series: SeriesArrays | None = None
         # (y, t, *given) flat, with room for y and t
         self._values = np.concatenate([np.zeros(flow.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
+        self._place(self._values)
         self._shared = dict.fromkeys(FIELD.fields, 0) | {"size": flow.size, "clock": bits(clock), "factor": bits(1.0)}
         if flow.equations is not None:
-            self._shared |= flow.equations.words(self._held, self._values, start)
+            code, unknowns = flow.equations.code, flow.equations.unknowns.start.size
+            self._shared |= flow.equations.words(self._held, self._with_room(unknowns, code), start)
 
     def told(self, name: str) -> int:
         """Where it stands what the function of this name is told."""
@@ -188,19 +195,36 @@ class FlowArrays:
         """Where it stands what the Taylor series is told."""
         if self._series is None:
             self._series = method.over(self._values, self.clock)
+            self._place(self._series.parts["given"])
         return self._series.told(tolerance)
 
+    def refill(self, given: np.ndarray) -> None:
+        """Other arrays of the functions, flat."""
+        for place in self._places:
+            place[:] = given
+
+    def _place(self, array: np.ndarray, before: int = 0) -> None:
+        """Note where the arrays of the functions stand in one that begins with so many numbers, y and t."""
+        first, given = before + self._flow.size + 1, len(self._values) - self._flow.size - 1
+        self._places.append(array[first : first + given])
+
+    def _with_room(self, unknowns: int, code: CompiledFunction) -> np.ndarray:
+        """(z, y, t, *given) and what this code closes over, flat."""
+        whole = np.concatenate([np.zeros(unknowns), self._values, code.captured])
+        self._place(whole, unknowns)
+        return whole
+
     def _tell(self, name: str) -> int:
-        own, values, equations = self._shared, self._values, self._flow.equations
+        own, equations = self._shared, self._flow.equations
         code: CompiledFunction = getattr(self._flow, name)
         if name == "field":
             own = own | {"factor": bits(self.clock)}
         if name == "field" and equations is not None and (written := equations.written) is not None:
-            arrays = np.concatenate([values, written.captured]), np.empty(written.result_size)
+            arrays = self._with_room(0, written), np.empty(written.result_size)
             own |= dict(zip(("written_given", "written_result"), map(self._held.array, arrays), strict=True))
             own |= {"written": written.address}
-        given = np.concatenate([np.zeros(own["unknowns"]), values, code.captured])
-        words = own | {"function": code.address, "function_given": self._held.array(given)}
+        given = self._held.array(self._with_room(own["unknowns"], code))
+        words = own | {"function": code.address, "function_given": given}
         self._told[name] = found = self._held.array(FIELD.pack(**words))
         return found
 
@@ -217,35 +241,12 @@ class _Codes:
         return self.field.address("field")
 
     @functools.cached_property
-    def value(self) -> Callable[..., int]:
-        kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p, ctypes.c_void_p)
-        return kind(self.address)
-
-    @functools.cached_property
     def along(self) -> Callable[..., None]:
         return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 3)(self.field.address("along"))
 
     @functools.cached_property
     def integrate(self) -> Callable[..., int]:
         return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 10)(self.loop.address("integrate"))
-
-    def slope(self, told: int, t: float, y: np.ndarray) -> np.ndarray:
-        """ẏ, NaN where it has no value."""
-        found = np.full_like(y, np.nan)
-        return found if not self.value(told, t, y.ctypes.data, found.ctypes.data) else np.full_like(y, np.nan)
-
-    @np.errstate(all="ignore")  # what is too large gives no number, and then a short step
-    def first_step(self, told: int, y: np.ndarray, times: np.ndarray, tolerance: float) -> float:
-        """A step whose error is about the tolerance: from the sizes of y, ẏ and ÿ; Hairer, Norsett, Wanner, II.4."""
-        size = lambda x: float(np.sqrt(np.mean((x / (tolerance * (1.0 + np.abs(y)))) ** 2)))  # noqa: E731
-        t, whole, slope = float(times[0]), float(times[-1] - times[0]), self.slope(told, float(times[0]), y)
-        state, speed = size(y), size(slope)
-        if not np.isfinite(state + speed):
-            return min(1e-6, whole)
-        short = min(1e-6 if not min(state, speed) >= 1e-5 else 0.01 * state / speed, whole)
-        bend = max(speed, size(self.slope(told, t + short, y + short * slope) - slope) / short)
-        step = (0.01 / bend) ** 0.125 if bend > 1e-15 else max(1e-6, 1e-3 * short)
-        return min(100.0 * short, step, whole) if np.isfinite(step) else short
 
 
 @refusing

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from dalembert.interrupts import leave_if_wanted
 from dalembert.native.chunks import FIRST, paced
-from dalembert.native.flow.step_loop import COUNTED, NUMBERS, TOO_MANY
+from dalembert.native.flow.step_loop import COUNTED, NUMBERS, REACHED, TOO_MANY
 
 SHARE = 0.1  # of the whole, as if it had been the step before: it limits the first
 
@@ -23,6 +24,17 @@ class Accuracy(NamedTuple):
     clipped: bool = False
 
 
+class Solved(NamedTuple):
+    """rows: at the first `saved` times, infinite after them. methods: all that took steps. Of many integrations all but
+    methods have a leading axis, and methods are those of any of them."""
+
+    rows: Any
+    saved: Any
+    reached: Any
+    steps: Any
+    methods: tuple[str, ...]
+
+
 class Integration(NamedTuple):
     """The state of an integration, which any method can go on from. most: steps."""
 
@@ -34,9 +46,9 @@ class Integration(NamedTuple):
     most: int
 
     @classmethod
-    def at(cls, y: np.ndarray, times: np.ndarray, accuracy: Accuracy) -> Integration:
-        """The beginning: y at times[0]."""
-        rows = np.empty((len(times), len(y)))
+    def at(cls, y: np.ndarray, times: np.ndarray, accuracy: Accuracy, rows: np.ndarray | None = None) -> Integration:
+        """The beginning: y at times[0]. rows: where they are written, if there is a place for them."""
+        rows = np.empty((len(times), len(y))) if rows is None else rows
         rows[0] = y
         numbers = NUMBERS.pack(t=times[0], h=SHARE * (times[-1] - times[0]), tolerance=accuracy.tolerance)
         counts = COUNTED.pack(size=len(y), times=len(times), most=0, clipped=0, steps=0, saved=1, refused=0)
@@ -50,8 +62,14 @@ class Integration(NamedTuple):
     def count(self, name: str) -> int:
         return int(self.counts[COUNTED.offset(name)])
 
+    def solved(self, code: int, methods: tuple[str, ...]) -> Solved:
+        """What it has come to. code: of its end."""
+        saved = self.count("saved")
+        self.rows[saved:] = np.inf
+        return Solved(self.rows, saved, code == REACHED, self.count("steps"), methods)
+
     def go_on(self, run: Callable[..., int], clipped: bool) -> int:
-        """Chunk by chunk to the end, or for so many steps: between two of them Python answers Ctrl-C."""
+        """Chunk by chunk to the end, or for so many steps: between two of them Ctrl-C is answered, in any thread."""
         chunk, limit = FIRST, COUNTED.offset("most")
         self.counts[COUNTED.offset("clipped")] = int(clipped)
         addresses = [x.__array_interface__["data"][0] for x in self[:5]]
@@ -61,4 +79,5 @@ class Integration(NamedTuple):
             code = run(*addresses)
             if code != TOO_MANY or self.count("steps") >= self.most:
                 return code
+            leave_if_wanted()
             chunk = paced(chunk, time.perf_counter() - began)

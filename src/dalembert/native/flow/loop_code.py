@@ -7,12 +7,15 @@ It holds no system: field, watch and what they are told are addresses, and the n
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dalembert.native.flow.coefficients import DENSE, ERROR_3, ERROR_5, NODES, STAGES, Row
 from dalembert.native.flow.step_loop import StepLoop
 from dalembert.native.llvm.builder import module
 
 END = 12  # the stage at the end of a step, whose slope begins the next one
 COLUMNS = len(STAGES)
+SHORTEST = 1e-6  # of first steps, where sizes say nothing
 SAFETY, SMALLEST, LARGEST = 0.9, 0.2, 10.0  # of the factor by which a step changes
 
 WORK = ("slopes", "stage", "new", "dense")  # their columns have `size` numbers
@@ -29,8 +32,8 @@ def loop() -> str:
 
     The error of a step is judged in the mean square of |error| / (tolerance (1 + |y|)). clipped: steps end at the times;
     otherwise rows come from the interpolant. watch: 0, or a field with one result; below 0 at the end of a step it ends the
-    integration. In y and numbers.t is what was reached. Returns REACHED, TOO_MANY steps (of those refused, too), TOO_SMALL
-    a step, or WATCHED. After TOO_MANY it goes on with a larger count as if it had not ended.
+    integration. numbers.h: the first step, or 0. In y and numbers.t is what was reached. Returns REACHED, TOO_MANY steps (of
+    those refused, too), TOO_SMALL a step, or WATCHED. After TOO_MANY it goes on with a larger count as if it had not ended.
     """
     return module(_Loop().text(), declared=())
 
@@ -53,6 +56,9 @@ class _Loop(StepLoop):
         c = self.c
         arguments = ["field", "told", "watch", "watch_told", "numbers", "counts", "times", "y", "rows", "work"]
         self._field(self.slopes[0], c.load(self.t), "%y", "no_slope")
+        c.fork(c.compare("ogt", c.load(self.h), c.constant(0.0)), "step", "first", True)
+        c.label("first")
+        self._first()
         c.label("step")
         self._proposed()
         self._stages()
@@ -61,6 +67,42 @@ class _Loop(StepLoop):
         c.label("no_slope")
         self._returns()
         return c.function(f"define i64 @integrate({', '.join(f'ptr %{name}' for name in arguments)}) nounwind")
+
+    def _first(self) -> None:
+        """A first step whose error is about the tolerance: from the sizes of y, ẏ and ÿ; Hairer, Norsett, Wanner, II.4."""
+        c, number, t = self.c, self.c.constant, self.c.load(self.t)
+        over = lambda x, y: c.let(f"fdiv double {x}, {y}")  # noqa: E731
+        least = lambda x, y: c.select(c.compare("olt", x, y), x, y)  # noqa: E731
+        whole = c.minus(c.load(c.at("%times", c.let(f"sub i64 {self.times}, 1"))), t)
+        state = self._size(lambda l: c.load(c.at("%y", l)))
+        speed = self._size(lambda l: c.load(c.at(self.slopes[0], l)))
+        large = c.compare("oge", least(state, speed), number(1e-5))
+        short = least(c.select(large, c.times(number(0.01), over(state, speed)), number(SHORTEST)), whole)
+        known = c.compare("olt", c.plus(state, speed), number(float("inf")))
+        c.store(c.select(known, short, least(number(SHORTEST), whole)), self.h)
+        c.fork(known, "bend", "step", True)
+        c.label("bend")
+        self._moved(self.stage, {0: 1.0})
+        self._field(self.slopes[1], c.plus(t, short), self.stage, "step")
+        change = lambda l: c.minus(*(c.load(c.at(self.slopes[i], l)) for i in (1, 0)))  # noqa: E731
+        bent = over(self._size(change), short)
+        bend = c.select(c.compare("ogt", bent, speed), bent, speed)
+        steady = c.times(number(1e-3), short)
+        steady = c.select(c.compare("ogt", steady, number(SHORTEST)), steady, number(SHORTEST))
+        found = c.intrinsic("pow", over(number(0.01), bend), number(0.125))
+        found = c.select(c.compare("ogt", bend, number(1e-15)), found, steady)
+        found = c.select(c.compare("ogt", found, number(0.0)), found, short)
+        c.store(least(least(c.times(number(100.0), short), found), whole), self.h)
+
+    def _size(self, component: Callable[[str], str]) -> str:
+        """√(mean of (x / (tolerance (1 + |y|)))²)."""
+        c, total = self.c, self.c.slot("total")
+        c.store(c.constant(0.0), total)
+        with c.loop(0, self.n) as l:
+            allowed = c.plus(self.tolerance, c.times(self.tolerance, c.absolute(c.load(c.at("%y", l)))))
+            part = c.let(f"fdiv double {component(l)}, {allowed}")
+            c.store(c.plus(c.load(total), c.times(part, part)), total)
+        return c.intrinsic("sqrt", c.let(f"fdiv double {c.load(total)}, {c.let(f'sitofp i64 {self.n} to double')}"))
 
     def _proposed(self) -> None:
         self._counted()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
@@ -12,7 +11,6 @@ from jax.core import Tracer
 from dalembert.discretize import DiscreteSystem
 from dalembert.numbers import (
     as_array,
-    described,
     real_numbers,
 )
 from dalembert.step.run.branch import Avoid, call_system, divided
@@ -20,7 +18,8 @@ from dalembert.step.run.reduced import promoted
 from dalembert.step.run.state import Grid, StepOptions
 from dalembert.step.start.prepared import Prepared
 from dalembert.systems import System, VariationalProblem
-from dalembert.systems.problem import as_parameter, is_flag
+from dalembert.systems.initial.batch import number_of_runs
+from dalembert.systems.problem import is_flag
 from dalembert.systems.shapes import check_indices, condition_shape, output_shape, traced
 
 
@@ -140,54 +139,7 @@ def _check_discrete(system: DiscreteSystem, points) -> int:
     return m
 
 
-def check_batch(system, data: dict, parameters: dict) -> tuple[dict, dict]:
-    """The data of many runs as float arrays, and for each 0 where it has an axis of runs, None where it is shared."""
-    wanted = {"q0": 1, "v0": 1, "nodes": 2, "jets": 2, "multipliers": 2}
-    given: dict = {name: None if x is None else as_array(x, name) for name, x in data.items()}
-    axes: dict = {name: _axis(given[name], wanted[name], name) for name in data}
-    known = system.parameters
-    if parameters and not isinstance(known, dict):
-        raise TypeError("parameters: this system has none by name; build it with parameters={...}")
-    unknown = sorted(str(name) for name in set(parameters) - set(known or {}))
-    if unknown:
-        raise ValueError(f"parameters: found {', '.join(unknown)}; the parameters are {', '.join(map(str, known))}")
-    given["parameters"] = {name: as_parameter(x, f"parameters[{name!r}]") for name, x in parameters.items()}
-    axes["parameters"] = {name: _parameter_axis(x, known[name], name) for name, x in given["parameters"].items()}
-    return given, axes
-
-
-def _parameter_axis(x, one, name: str) -> int | None:
-    if not eqx.is_array(one):
-        raise TypeError(f"parameters[{name!r}]: the system has several arrays under this name; a batch needs one")
-    axis = _axis(x, one.ndim, f"parameters[{name!r}]")
-    if x.shape[0 if axis is None else 1 :] != one.shape or (x.dtype == bool) != (one.dtype == bool):
-        raise ValueError(
-            f"parameters[{name!r}]: found {described(x)}; the system was built with {described(one)}, to which an axis of "
-            "runs may be added in front"
-        )
-    return axis
-
-
 def batch_size(system, given: dict, axes: dict) -> int:
     """The common length of all axes of runs."""
-    flat = {**given, **given["parameters"]}
-    found = {name: flat[name].shape[0] for name, axis in {**axes, **axes["parameters"]}.items() if axis == 0}
-    lengths = set(found.values())
-    if not lengths:
-        names = {DiscreteSystem: "nodes", VariationalProblem: "jets, nodes, multipliers"}.get(type(system), "q0, v0")
-        raise ValueError(
-            f"{names}, parameters: none has an axis of runs; give one of them an axis of B in front, or use simulate"
-        )
-    if len(lengths) > 1:
-        raise ValueError(f"q0, v0, parameters: found axes of different lengths, {found}; all must have B runs")
-    if 0 in lengths:
-        raise ValueError("q0, v0, parameters: found no run, the axis of runs has length 0")
-    return lengths.pop()
-
-
-def _axis(x, ndim: int, name: str) -> int | None:
-    if x is None or x.ndim == ndim:
-        return None
-    if x.ndim == ndim + 1:
-        return 0
-    raise ValueError(f"{name}: found shape {x.shape}; {ndim} axes are needed, or {ndim + 1} with one of runs in front")
+    names = {DiscreteSystem: "nodes", VariationalProblem: "jets, nodes, multipliers"}.get(type(system), "q0, v0")
+    return number_of_runs(given, axes, names, "simulate")

@@ -19,12 +19,12 @@ from dalembert.step.lanes import Lanes, Running
 from dalembert.step.options import RunOptions, step_of
 from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import Watch
-from dalembert.step.start.checks import check_batch
 from dalembert.store.studies.of_runs import study_to_xarray
 from dalembert.studies.blockwise.blocks import Blocks
 from dalembert.studies.blockwise.job import SweepJob, SweepOpening
 from dalembert.studies.blockwise.swept import DATA, Swept
 from dalembert.systems import check_x64
+from dalembert.systems.initial.batch import check_batch
 
 if TYPE_CHECKING:
     import xarray

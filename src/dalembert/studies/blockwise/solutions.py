@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from dalembert.boundary.batch import as_threads
 from dalembert.boundary.data.boundary_data import TimeGrid
 from dalembert.boundary.kkt.pivots import own_pivots
 from dalembert.boundary.newton.iterate import Settings
 from dalembert.boundary.prepare import Request
 from dalembert.boundary.solve import Asked, extremal
-from dalembert.boundary.threads import on_threads
 from dalembert.drawing.subject import Depicted
 from dalembert.messages import warn
+from dalembert.native.threads import as_threads, on_threads
 from dalembert.outcome import Outcome
 from dalembert.path import Provenance, Study
 from dalembert.solution import CriticalPoint

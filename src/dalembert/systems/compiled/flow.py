@@ -4,7 +4,8 @@ And the equations of order k, whose state is (q, …, q⁽²ᵏ⁻¹⁾, λ, …
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import contextlib
+from collections.abc import Callable, Hashable, Iterator
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +16,9 @@ from dalembert.native import (
     FlowArrays,
     FlowFunctions,
     ImplicitPart,
+    Integration,
+    Runs,
+    Solved,
     Travelled,
     Unsupported,
     compile_flow,
@@ -38,22 +42,48 @@ class SystemFlow:
     of its own, which the next one uses again."""
 
     def __init__(self, code: CompiledFlow, leaves: list):
-        self.code, self.leaves = code, leaves
+        self.code, self.leaves = code, [np.array(x, float) for x in leaves]  # NumPy's may change in place
         self._free: dict[float, list[FlowArrays]] = {1.0: [], -1.0: []}
 
-    def run(self, y, times, accuracy: Accuracy, start: np.ndarray | None = None) -> Travelled:
-        """From y at times[0]; start: where the iteration for z begins, if not where it always does."""
-        times = np.asarray(times)
+    @contextlib.contextmanager
+    def _arrays(self, times: np.ndarray) -> Iterator[FlowArrays]:
+        """For one run over these times."""
         clock = 1.0 if times[-1] > times[0] else -1.0
-        if start is not None:
-            return self.code.run(np.asarray(y), times, self.code.over(self.leaves, clock, start), accuracy)
         try:
             arrays = self._free[clock].pop()
         except IndexError:
             arrays = self.code.over(self.leaves, clock)
-        found = self.code.run(np.asarray(y), times, arrays, accuracy)
+        yield arrays
         self._free[clock].append(arrays)
+
+    def solve(self, y: np.ndarray, times: np.ndarray, accuracy: Accuracy) -> Solved:
+        """As `run`, without the outputs."""
+        with self._arrays(times) as arrays:
+            at = Integration.at(y, arrays.clock * times, accuracy)
+            return at.solved(*self.code.advanced(at, arrays, accuracy))
+
+    def runs(self, y: np.ndarray, times: np.ndarray, tolerance: float, given: np.ndarray | None = None) -> Runs:
+        """From each row of y over the same times. given: (B, G) the arrays of each run's system, flat, if they differ."""
+        if given is None:
+            given = np.concatenate([np.zeros(0), *map(np.ravel, self.leaves)])[None]
+        return Runs(np.ascontiguousarray(y, float), np.asarray(times, float)[None], np.array([tolerance]), given)
+
+    def outputs(self, solved: Solved, times: np.ndarray) -> np.ndarray:
+        """The outputs at the rows of one run; NaN after them."""
+        found = np.full((len(times), self.code.outputs.result_size), np.nan)
+        with self._arrays(times) as arrays:
+            until = (arrays.clock * times)[: solved.saved]
+            found[: solved.saved] = self.code.outputs_at(arrays, until, solved.rows[: solved.saved])
         return found
+
+    def run(self, y, times, accuracy: Accuracy, start: np.ndarray | None = None) -> Travelled:
+        """From y at times[0]; start: where the iteration for z begins, if not where it always does."""
+        times = np.asarray(times)
+        if start is not None:
+            clock = 1.0 if times[-1] > times[0] else -1.0
+            return self.code.run(np.asarray(y), times, self.code.over(self.leaves, clock, start), accuracy)
+        with self._arrays(times) as arrays:
+            return self.code.run(np.asarray(y), times, arrays, accuracy)
 
     def along(self, rows, times, start: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given."""

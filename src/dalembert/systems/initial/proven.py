@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from dalembert.numbers import as_numbers, as_state, holds_tracer, outside
 from dalembert.systems.initial.root import REMEMBERED, InitialMotion, InitialRoot, root_of
@@ -90,6 +90,20 @@ def proven_start(system: System, q0: Any, v0: Any, t0: Any) -> ProvenStart | Non
     proven = np.isfinite(motion.solve(q, v, float(t0)))
     root.free.append(motion)
     return ProvenStart(q, v, root.m, read) if proven else None
+
+
+def proven_runs(read: SystemRead, states: np.ndarray, t0: float, given: np.ndarray | None) -> Bool[np.ndarray, "B"]:
+    """Which of many data pass every check beyond doubt. states: (B, 2, n) of (q, v); given: (B, G) the arrays of each run's
+    system, flat, if they differ."""
+    root = read.root(states.shape[2])
+    if root is None:
+        return np.zeros(len(states), bool)
+    motion, found = root.code.over(read.leaves), np.empty(len(states))
+    for i, (q, v) in enumerate(states):
+        if given is not None:
+            motion.refill(given[i])
+        found[i] = motion.solve(q, v, t0)
+    return np.isfinite(found)
 
 
 def read_system(system: System) -> SystemRead | None:

@@ -50,14 +50,16 @@ class InitialMotion:
         parts = [np.ravel(np.asarray(x, float)) for x in leaves]
         length = len(given) - captured - sum(map(len, parts)) - k - 1
         n = length // 3
-        at = k + length + 1
-        for part in parts:
-            given[at : at + len(part)] = part
-            at += len(part)
+        self._given = given[k + length + 1 : len(given) - captured]
+        self._given[:] = np.concatenate([np.zeros(0), *parts])
         self._guess, self._z, self._moving = root.start[:k], given[:k], given[k : k + 2 * n + 1]
         self._q, self._v = self._moving[:n], self._moving[n : 2 * n]
         self.a, self.multipliers = self._z[:n], self._z[n:]
         self._call, self._result, self._report = root.code.over(given, EXACT.tolerance, EXACT.max_iterations)
+
+    def refill(self, leaves: Float[np.ndarray, "G"]) -> None:
+        """Other arrays of the system, flat."""
+        self._given[:] = leaves
 
     def solve(self, q: Float[np.ndarray, "n"], v: Float[np.ndarray, "n"], t: float) -> float:
         """Newton's iteration from near 0: how far the units of the unknowns are apart, their largest ratio; infinity where

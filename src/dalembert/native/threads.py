@@ -1,16 +1,24 @@
-"""Several boundary problems at once, each in a thread."""
+"""Work of which each piece is long, a boundary problem or an integration, in several threads at once."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from dalembert.interrupts import Leaving, held_back, leave_if_wanted
+from dalembert.native.stepper.compiled import processors
+from dalembert.numbers import MOST_THREADS, whole_number
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+
+def as_threads(threads: int | None) -> int:
+    """All processors if None."""
+    return processors() if threads is None else whole_number(threads, "threads", most=MOST_THREADS)
 
 
 def on_threads(
@@ -31,6 +39,21 @@ def on_threads(
     if noted.pressed:
         raise KeyboardInterrupt
     return found
+
+
+def dealt(begin: Callable[[], Callable[[int], None]], number: int, threads: int) -> None:
+    """one(i) for all i below number, where one = begin() is made once in each thread; for pieces so short that to hand each
+    of them to a thread would take longer. Ctrl-C as in `on_threads`."""
+    places = itertools.count()
+
+    def take(_: int) -> None:
+        one = begin()
+        while (i := next(places)) < number:
+            leave_if_wanted()
+            one(i)
+
+    threads = min(threads, number)
+    on_threads(take, range(threads), threads)
 
 
 def _counted(ready: Iterator[B], watch: Callable[[int], None] | None) -> Iterator[B]:

@@ -1,0 +1,94 @@
+"""Integrations of one equation from many states, each with steps of its own, over threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from dalembert.native.flow.flow import CompiledFlow, FlowArrays
+from dalembert.native.flow.integration import Accuracy, Integration, Solved
+from dalembert.native.threads import dealt
+
+
+class Runs(NamedTuple):
+    """What the B integrations begin with. times, tolerance, given: of length B, or 1 where they are the same for all; given:
+    the arrays of the functions, flat."""
+
+    y: Float[np.ndarray, "B N"]
+    times: Float[np.ndarray, "some T"]
+    tolerance: Float[np.ndarray, "some"]
+    given: Float[np.ndarray, "some G"]
+
+    @property
+    def clocks(self) -> Float[np.ndarray, "some"]:
+        """-1.0 where time decreases."""
+        return np.where(self.times[:, -1] > self.times[:, 0], 1.0, -1.0)
+
+    def clocked(self) -> Float[np.ndarray, "some T"]:
+        """The times as they increase."""
+        return np.ascontiguousarray(self.times * self.clocks[:, None])
+
+
+class _Worker:
+    """The arrays of one thread, for either direction of time."""
+
+    def __init__(self, flow: CompiledFlow, runs: Runs):
+        self.flow, self.runs, self._clocks = flow, runs, runs.clocks
+        self._arrays: dict[float, FlowArrays] = {}
+
+    def arrays(self, i: int) -> FlowArrays:
+        """With what run i is given."""
+        clock, given = float(_of(self._clocks, i)), _of(self.runs.given, i)
+        found = self._arrays.get(clock)
+        if found is None:
+            found = self._arrays[clock] = self.flow.over([given], clock)
+        elif len(self.runs.given) > 1:
+            found.refill(given)
+        return found
+
+
+def travel(flow: CompiledFlow, runs: Runs, steps: int, threads: int) -> Solved:
+    """All of them; the bits of each are those of one alone. steps: of each, at most."""
+    number, length = len(runs.y), runs.times.shape[1]
+    rows, reached = np.empty((number, length, flow.size)), np.empty(number, bool)
+    saved, taken = np.empty(number, int), np.empty(number, int)
+    clocked, methods = runs.clocked(), dict[str, None]()
+
+    def begin() -> Callable[[int], None]:
+        worker = _Worker(flow, runs)
+
+        def one(i: int) -> None:
+            accuracy = Accuracy(float(_of(runs.tolerance, i)), steps)
+            at = Integration.at(runs.y[i], _of(clocked, i), accuracy, rows[i])
+            _, saved[i], reached[i], taken[i], names = at.solved(*flow.advanced(at, worker.arrays(i), accuracy))
+            methods.update(dict.fromkeys(names))
+
+        return one
+
+    dealt(begin, number, threads)
+    return Solved(rows, saved, reached, taken, tuple(sorted(methods, reverse=True)))
+
+
+def outputs_along(flow: CompiledFlow, runs: Runs, solved: Solved, threads: int) -> Float[np.ndarray, "B T r"]:
+    """The outputs at the rows that are there, NaN at the others."""
+    found, clocked = np.full((*solved.rows.shape[:2], flow.outputs.result_size), np.nan), runs.clocked()
+
+    def begin() -> Callable[[int], None]:
+        worker = _Worker(flow, runs)
+
+        def one(i: int) -> None:
+            end = solved.saved[i]
+            found[i, :end] = flow.outputs_at(worker.arrays(i), _of(clocked, i)[:end], solved.rows[i, :end])
+
+        return one
+
+    dealt(begin, len(found), threads)
+    return found
+
+
+def _of(values: np.ndarray, i: int) -> np.ndarray:
+    """Those of run i."""
+    return values[i if len(values) > 1 else 0]
