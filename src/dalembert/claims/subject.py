@@ -15,10 +15,10 @@ from jaxtyping import Float
 from dalembert.discretize import Scheme
 from dalembert.path import Path
 from dalembert.systems import System, energy
+from dalembert.systems.compiled.along import motion_along
 from dalembert.systems.compiled.function import SystemFunction
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.equations import all_reactions, force
-from dalembert.systems.reference import motion_along
 from dalembert.systems.sizes import CONSISTENT
 from dalembert.tracing import seldom
 

@@ -30,7 +30,7 @@ from dalembert.step import Branch, simulate
 from dalembert.step.simulate import answered
 from dalembert.step.start.second_node import Starter
 from dalembert.systems import System, reference
-from dalembert.systems.reference import multipliers_along
+from dalembert.systems.compiled.along import multipliers_along
 from dalembert.systems.system import check_system
 
 SAFETY = 1e3  # rounding errors of all steps added up, times this, are the floor: a fit above it sees truncation only

@@ -24,9 +24,9 @@ from dalembert.native.flow.flow import (
     compile_flow,
 )
 from dalembert.native.flow.integration import Integration, Solved
-from dalembert.native.flow.many import Runs, outputs_along, travel
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
+from dalembert.native.many import Runs, outputs_along, travel
 from dalembert.native.root.iteration_code import CONVERGED as ROOT_FOUND
 from dalembert.native.root.root import CompiledRoot, compile_root
 from dalembert.native.stepper.arrays import COUNTED, COUNTS, counts
@@ -37,6 +37,7 @@ from dalembert.native.trace.elementwise import check_type
 from dalembert.native.trace.place import native_first
 from dalembert.native.trace.tracer import supported
 from dalembert.native.xla.handles import register, run_by_xla
+from dalembert.native.xla.integrations import travel_by_xla
 
 __all__ = [
     "CACHE",
@@ -90,5 +91,6 @@ __all__ = [
     "supported",
     "symbolic_plan",
     "travel",
+    "travel_by_xla",
     "vanishing",
 ]

@@ -28,6 +28,7 @@ from dalembert.numbers import (
 from dalembert.systems.checks import check_x64, checked_data
 from dalembert.systems.compiled.flow import drift, reduced_flow
 from dalembert.systems.compiled.function import LARGEST
+from dalembert.systems.compiled.in_program import in_program
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
 from dalembert.systems.initial.proven import ProvenStart, proven_start
@@ -137,9 +138,11 @@ def reference(
     times = check_times(t, tolerance)
     chosen = chosen_backend(backend, solver)
     steps = MOST if max_steps is None else whole_number(max_steps, "max_steps")
-    natively = chosen == "native"
+    natively, traced = chosen == "native", backend == "native"
     start = proven_start(system, q0, v0, times[0]) if natively and isinstance(times, np.ndarray) else None
     q, v = checked_data(system, q0, v0, times[0], time_scale(times)) if start is None else (start.q, start.v)
+    if traced and is_traced(system, q, v, times, tolerance) and small(system, q, v, times):
+        return native_first(_in_program, _integrate, system, q, v, times, tolerance, solver=None, max_steps=steps)
     options = {"natively": natively, "solver": solver, "max_steps": steps, "start": start}
     result = travelled(system, (q, v), times, tolerance, **options)
     known = start is not None or not is_traced(result)
@@ -180,8 +183,12 @@ def chosen_backend(backend: str | None, solver=None) -> str:
 
 def in_machine_code(system: System, q, v, *others) -> bool:
     """Whether all is known, and not so large that the equations are not written out."""
-    known = outside() and not is_traced(system, q, v, *others)
-    return known and q.shape[0] + sum(check_shapes(system, q, v, others[0][0])) <= LARGEST
+    return outside() and not is_traced(system, q, v, *others) and small(system, q, v, others[0])
+
+
+def small(system: System, q, v, times) -> bool:
+    """Whether there are not so many unknowns (a, λ) that the equations are not written out."""
+    return q.shape[0] + sum(check_shapes(system, q, v, times[0])) <= LARGEST
 
 
 def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: ProvenStart | None) -> Reference:
@@ -193,6 +200,16 @@ def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: Pr
         flow = start.read.once(("flow", n), lambda one: reduced_flow(one, n, start.m))
     found = flow.solve(np.concatenate([np.asarray(q), np.asarray(v)]), known, accuracy)
     return Reference.solved(known, found, lambda: flow.outputs(found, known))
+
+
+@Jitted
+def _in_program(system: System, q, v, times, tolerance, *, solver, max_steps: int) -> Reference:
+    """As `_integrate`, by machine code that XLA calls. Derivatives are those of `_integrate`, which is then what runs."""
+
+    def again(system: System, *given) -> tuple:
+        return tuple(jax.tree.leaves(by_diffrax(system, *given, max_steps=max_steps)))
+
+    return Reference(*in_program(system, q, v, times, tolerance, max_steps, again), "machine code")
 
 
 def check_times(t, tolerance) -> Times:
@@ -242,39 +259,6 @@ def by_diffrax(system: System, q, v, times, tolerance, *, solver=None, max_steps
         found.steps,
         "Dopri8" if solver is None else type(solver).__name__,
     )
-
-
-def multipliers_along(system: System, q: np.ndarray, v: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """λ (K, m) of `acceleration` at states (K, n) and times (K,)."""
-    return motion_along(system, q, v, t)[1]
-
-
-def motion_along(system: System, q: np.ndarray, v: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(a, λ), (K, n) and (K, m), of `acceleration` at states (K, n) and times (K,); NaN where there is none."""
-    if jax.default_backend() == "cpu" and in_machine_code(system, jnp.asarray(q[0]), jnp.asarray(v[0]), t):
-        return native_first(_native_motion, _motion_by_xla, system, q, v, t)
-    return _motion_by_xla(system, q, v, t)
-
-
-def _native_motion(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
-    flow = reduced_flow(system, q.shape[1], sum(check_shapes(system, q[0], v[0], t[0])))
-    rates, outputs = flow.along(np.concatenate([q, v], axis=1), t)
-    return rates[:, q.shape[1] :], outputs[:, :-1]
-
-
-def _motion_by_xla(system: System, q, v, t) -> tuple[np.ndarray, np.ndarray]:
-    a, multipliers = _motion(system, q, v, t)
-    return np.asarray(a), np.asarray(multipliers)
-
-
-@Jitted
-def _motion(system: System, q, v, t):
-    def one(x, w, s):
-        a, multipliers, info = acceleration(system, x, w, s)
-        failed = info.singular | info.not_finite | info.not_converged
-        return jax.tree.map(lambda y: jnp.where(failed, jnp.nan, y), (a, multipliers))
-
-    return jax.vmap(one)(q, v, t)
 
 
 def _monotone(value: Any, name: str, right: str) -> Times:

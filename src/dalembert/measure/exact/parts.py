@@ -18,8 +18,8 @@ from dalembert.measure.order import Comparison, Convergence, converge
 from dalembert.numbers import as_choice, as_number, as_tolerance, as_vector, decreasing_steps, is_traced
 from dalembert.step.start.second_node import STARTERS, Starter, second_node
 from dalembert.systems import System, check_initial_data, reference
+from dalembert.systems.compiled.along import motion_along
 from dalembert.systems.equations import all_reactions
-from dalembert.systems.reference import motion_along
 from dalembert.systems.system import check_system
 from dalembert.tracing import seldom
 

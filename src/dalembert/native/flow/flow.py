@@ -110,6 +110,11 @@ class CompiledFlow:
     codes: _Codes
     taylor: TaylorMethod | None
 
+    @property
+    def without_pivots(self) -> bool:
+        """Whether unknowns that enter linearly are not eliminated: at the numbers given no pivots served."""
+        return self.equations is not None and self.equations.affine and self.equations.written is None
+
     def over(self, given: Sequence[Any], clock: float = 1.0, start: np.ndarray | None = None) -> FlowArrays:
         """The arrays of one run at a time. clock: -1.0 where time decreases; start: of z, if it is another one."""
         return FlowArrays(self, given, clock, start)

@@ -30,16 +30,21 @@ TARGET = "dalembert_run"
 
 
 class Handle:
-    """A code that XLA may call, as long as this object lives, which the programs that call it keep alive."""
+    """A code that XLA may call, as long as this object lives, which the programs that call it keep alive. table: what the
+    handler is told; owners: what must live as long."""
 
-    def __init__(self, key: int, code: CompiledStep, lanes: bool):
+    def __init__(self, key: int, row_size: int, table: np.ndarray, owners: Any):
+        self.key, self.row_size, self.table, self.owners = key, row_size, table, owners
+
+    @classmethod
+    def of(cls, key: int, code: CompiledStep, lanes: bool) -> Handle:
+        """Of the run of a step."""
         driver = code.cache.load(ensemble(), plain=False)
-        self.key, self.row_size = key, code.row_size
-        self.table = CALL.pack(
+        table = CALL.pack(
             **TABLE.unpack(code.table(lanes)), ensemble=driver.address("ensemble"),
             inputs=code.layout.packed_inputs.size, threads=processors(),
         )  # fmt: skip
-        self.owners = code, driver
+        return cls(key, code.row_size, table, (code, driver))
 
 
 class _Slots:
@@ -96,11 +101,16 @@ def register(code: CompiledStep, lanes: bool) -> Handle:
     """The handle by which XLA finds a run, made from the content of its code. lanes: compile them, for batches."""
     key = int.from_bytes(bytes.fromhex(code.key[:16]), "little", signed=True) ^ int(lanes) or 1
     with _LOCK:
-        slots, found = _slots(), _HANDLES.get(key)
+        found = _HANDLES.get(key)
         if found is None:
-            found = _HANDLES[key] = Handle(key, code, lanes)
-            slots.enter(found)
+            found = _HANDLES[key] = entered(Handle.of(key, code, lanes))
         return found
+
+
+def entered(handle: Handle) -> Handle:
+    """The same, known to XLA from now on."""
+    _slots().enter(handle)
+    return handle
 
 
 def run_by_xla(handle: Handle, state: Any, count: Any, inputs: Any, rows: int) -> list:

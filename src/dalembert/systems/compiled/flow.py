@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterator
 
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from dalembert.native import (
     Accuracy,
@@ -31,7 +32,7 @@ from dalembert.systems.higher.variational import VariationalProblem
 from dalembert.systems.problem import Problem
 from dalembert.systems.roles import role_of
 from dalembert.systems.sizes import units_of
-from dalembert.systems.system import Rebuilt, System, parts_of
+from dalembert.systems.system import Rebuilt, System, SystemParts, parts_of
 from dalembert.tracing import Remembered
 
 _COMPILED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
@@ -97,18 +98,28 @@ def flow_of(
 
     what: which equation of the system it is. size: components of y. functions: from arrays → the system.
     """
+    code, parts = compiled_flow(system, what, size, functions)
+    return SystemFlow(code, parts.leaves)
+
+
+def compiled_flow(
+    system: Problem, what: tuple[Hashable, ...], size: int, functions: Callable[[Rebuilt], FlowFunctions]
+) -> tuple[CompiledFlow, SystemParts]:
+    """As `flow_of`, of a system whose arrays may be traced: pivots are then chosen at ones."""
     parts = parts_of(system)
+    traced = any(isinstance(x, Tracer) for x in parts.leaves)
     key = None if parts.key is None else (parts.key, what)
     found = None if key is None else _COMPILED.get(key)
     if found is None:
+        known = [np.ones(x.shape) if isinstance(x, Tracer) else x for x in parts.leaves]
         try:
-            found = compile_flow(functions(parts.rebuilt), np.zeros(size), parts.leaves)
+            found = compile_flow(functions(parts.rebuilt), np.zeros(size), known)
         except Unsupported as reason:
             _name_role(reason, system)
             raise
-        if key is not None:
+        if key is not None and not (traced and found.without_pivots):
             _COMPILED.put(key, found)
-    return SystemFlow(found, parts.leaves)
+    return found, parts
 
 
 def _name_role(reason: Unsupported, system: Problem) -> None:
@@ -119,6 +130,12 @@ def _name_role(reason: Unsupported, system: Problem) -> None:
 
 def reduced_flow(system: System, n: int, m: int) -> SystemFlow:
     """y = (q, v), z = (a, λ) of n coordinates and m equations of constraints; its outputs are (λ, drift)."""
+    code, parts = reduced_code(system, n, m)
+    return SystemFlow(code, parts.leaves)
+
+
+def reduced_code(system: System, n: int, m: int) -> tuple[CompiledFlow, SystemParts]:
+    """As `reduced_flow`, of a system whose arrays may be traced."""
 
     def functions(rebuilt: Rebuilt) -> FlowFunctions:
         def equations(z, y, t, *given):
@@ -134,7 +151,7 @@ def reduced_flow(system: System, n: int, m: int) -> SystemFlow:
         part = ImplicitPart(equations, first_guess(n, m), units, EXACT.tolerance, EXACT.max_iterations)
         return FlowFunctions(field, outputs, part)
 
-    return flow_of(system, ("reduced", n, m), 2 * n, functions)
+    return compiled_flow(system, ("reduced", n, m), 2 * n, functions)
 
 
 def derivatives_flow(problem: VariationalProblem, n: int, r: int, m: int, mh: int) -> SystemFlow:

@@ -13,13 +13,13 @@ from jaxtyping import Array
 from dalembert.algebra import numerical_rank
 from dalembert.numbers import as_number, as_state, is_traced
 from dalembert.systems.checks import check_parameters, check_x64
+from dalembert.systems.compiled.along import motion_along
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.constraints import Lyapunov, WithForces
 from dalembert.systems.distribution.integrability import AFFINE, affinity, forms_and_slopes, judge
 from dalembert.systems.distribution.reduction import coupling_rank, unit_coupling
 from dalembert.systems.distribution.solvable import Solvability
 from dalembert.systems.equations import all_reactions, deflatable, euler_lagrange, first_guess, reduced
-from dalembert.systems.reference import motion_along
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System, check_system
 from dalembert.tracing import seldom
