@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from dalembert.native.flow.flow import CompiledFlow, FlowArrays
 from dalembert.native.flow.integration import Accuracy, Integration, Solved
+from dalembert.native.flow.step_loop import COUNTED, REACHED
 from dalembert.native.threads import dealt
 
 
@@ -52,24 +53,25 @@ class _Worker:
 
 def travel(flow: CompiledFlow, runs: Runs, steps: int, threads: int) -> Solved:
     """All of them; the bits of each are those of one alone. steps: of each, at most."""
-    number, length = len(runs.y), runs.times.shape[1]
-    rows, reached = np.empty((number, length, flow.size)), np.empty(number, bool)
-    saved, taken = np.empty(number, int), np.empty(number, int)
-    clocked, methods = runs.clocked(), dict[str, None]()
+    together, reached = Integration.many(runs.y, runs.clocked(), runs.tolerance, steps), np.zeros(len(runs.y), bool)
+    methods = set[str]()
 
     def begin() -> Callable[[int], None]:
         worker = _Worker(flow, runs)
 
         def one(i: int) -> None:
             accuracy = Accuracy(float(_of(runs.tolerance, i)), steps)
-            at = Integration.at(runs.y[i], _of(clocked, i), accuracy, rows[i])
-            _, saved[i], reached[i], taken[i], names = at.solved(*flow.advanced(at, worker.arrays(i), accuracy))
-            methods.update(dict.fromkeys(names))
+            code, names = flow.advanced(together.one(i), worker.arrays(i), accuracy)
+            reached[i] = code == REACHED
+            methods.update(names)
 
         return one
 
-    dealt(begin, number, threads)
-    return Solved(rows, saved, reached, taken, tuple(sorted(methods, reverse=True)))
+    dealt(begin, len(reached), threads)
+    saved, taken = (together.counts[:, COUNTED.offset(name)] for name in ("saved", "steps"))
+    for i in np.flatnonzero(saved < together.rows.shape[1]):
+        together.rows[i, saved[i] :] = np.inf
+    return Solved(together.rows, saved, reached, taken, tuple(sorted(methods, reverse=True)))  # the series first, as in one
 
 
 def outputs_along(flow: CompiledFlow, runs: Runs, solved: Solved, threads: int) -> Float[np.ndarray, "B T r"]:

@@ -100,7 +100,7 @@ class _Many:
         parts = [np.broadcast_to(given[name], (number, len(x))) for name, x in zip(("q0", "v0"), sizes, strict=True)]
         self.states = np.stack(parts, axis=1)
         self.parameters, self.axes = given["parameters"], axes["parameters"]
-        self.given = _arrays(system, self.parameters, self.axes, number) if self.parameters else None
+        self.given = np.asarray(_arrays(system, self.parameters, self.axes, number)) if self.parameters else None
 
     def one(self, i: int) -> System:
         """The system of run i."""

@@ -12,6 +12,7 @@ from dalembert.interrupts import leave_if_wanted
 from dalembert.native.chunks import FIRST, paced
 from dalembert.native.flow.step_loop import COUNTED, NUMBERS, REACHED, TOO_MANY
 
+BEGINNING = {"most": 0, "clipped": 0, "steps": 0, "saved": 1, "refused": 0}
 SHARE = 0.1  # of the whole, as if it had been the step before: it limits the first
 
 
@@ -46,13 +47,31 @@ class Integration(NamedTuple):
     most: int
 
     @classmethod
-    def at(cls, y: np.ndarray, times: np.ndarray, accuracy: Accuracy, rows: np.ndarray | None = None) -> Integration:
-        """The beginning: y at times[0]. rows: where they are written, if there is a place for them."""
-        rows = np.empty((len(times), len(y))) if rows is None else rows
+    def at(cls, y: np.ndarray, times: np.ndarray, accuracy: Accuracy) -> Integration:
+        """The beginning: y at times[0]."""
+        rows = np.empty((len(times), len(y)))
         rows[0] = y
         numbers = NUMBERS.pack(t=times[0], h=SHARE * (times[-1] - times[0]), tolerance=accuracy.tolerance)
-        counts = COUNTED.pack(size=len(y), times=len(times), most=0, clipped=0, steps=0, saved=1, refused=0)
+        counts = COUNTED.pack(size=len(y), times=len(times), **BEGINNING)
         return cls(numbers, counts, times, rows[0].copy(), rows, accuracy.steps)
+
+    @classmethod
+    def many(cls, y: np.ndarray, times: np.ndarray, tolerance: np.ndarray, steps: int) -> Integration:
+        """The beginnings of many, in arrays with a leading axis: y (B, N); times and tolerance may have length 1."""
+        number, length = len(y), times.shape[1]
+        rows = np.empty((number, length, y.shape[1]))
+        rows[:, 0] = y
+        wide = lambda x: np.broadcast_to(x, number)  # noqa: E731
+        first, share = times[:, 0], SHARE * (times[:, -1] - times[:, 0])
+        numbers = NUMBERS.pack(t=wide(first), h=wide(share), tolerance=wide(tolerance))
+        sizes = {"size": y.shape[1], "times": length} | BEGINNING
+        counts = COUNTED.pack(**{name: wide(x) for name, x in sizes.items()})
+        return cls(numbers, counts, times, rows[:, 0].copy(), rows, steps)
+
+    def one(self, i: int) -> Integration:
+        """Of many: views."""
+        times = self.times[i if len(self.times) > 1 else 0]
+        return Integration(self.numbers[i], self.counts[i], times, self.y[i], self.rows[i], self.most)
 
     @property
     def t(self) -> np.ndarray:
