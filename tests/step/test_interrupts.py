@@ -1,6 +1,7 @@
 """Ctrl-C ends a run, an ensemble, a solution where it can be left, keeps what was computed, and what follows works."""
 
 import importlib
+import os
 import signal
 import time
 
@@ -11,9 +12,9 @@ import pytest
 import dalembert as da
 from dalembert import interrupts
 from dalembert.boundary.newton import descent
-from dalembert.native.threads import on_threads
 from dalembert.gallery import ENTRIES
 from dalembert.guidance import loop
+from dalembert.native.threads import on_threads
 
 PENDULUM = ENTRIES["pendulum"].system
 ANGLES = np.linspace(0.5, 1.5, 20)[:, None]
@@ -107,13 +108,17 @@ def test_a_reference_is_broken_off(monkeypatch, method):
     def pressed(chunk, seconds):
         chunks.append(chunk)
         if len(chunks) == 3:
-            press(0, 0)
+            os.kill(os.getpid(), signal.SIGINT)  # not by this thread, if it is another one than the first
         return paced(chunk, seconds)
 
     monkeypatch.setattr(flow, "paced", pressed)
     with pytest.raises(KeyboardInterrupt):
         da.reference(entry.system, entry.q0, entry.v0, np.array([0.0, 1e9]), tolerance=1e-6)
     assert len(chunks) == 3
+    chunks.clear()
+    with pytest.raises(KeyboardInterrupt):  # in any thread, and then in all of them
+        da.references(entry.system, [entry.q0] * 4, entry.v0, np.array([0.0, 1e9]), tolerance=1e-6, threads=2)
+    assert 3 <= len(chunks) < 20
     monkeypatch.setattr(flow, "paced", paced)
     kepler = da.System(lambda q, v: 0.5 * v @ v + 1 / jnp.sqrt(q @ q))
     close = lambda: da.reference(kepler, [1.0, 0.0], [0.0, 0.05], [0.0, 2.0, 3.5], tolerance=1e-9)  # noqa: E731

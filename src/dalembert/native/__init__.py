@@ -26,7 +26,7 @@ from dalembert.native.flow.flow import (
 from dalembert.native.flow.integration import Integration, Solved
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
-from dalembert.native.many import Runs, outputs_along, travel
+from dalembert.native.many import FlowRuns, outputs_along, travel
 from dalembert.native.root.iteration_code import CONVERGED as ROOT_FOUND
 from dalembert.native.root.root import CompiledRoot, compile_root
 from dalembert.native.stepper.arrays import COUNTED, COUNTS, counts
@@ -58,6 +58,7 @@ __all__ = [
     "ElementSum",
     "FlowArrays",
     "FlowFunctions",
+    "FlowRuns",
     "FrontalFactorization",
     "ImplicitPart",
     "Integration",
@@ -67,7 +68,6 @@ __all__ = [
     "Places",
     "Point",
     "Rules",
-    "Runs",
     "Sample",
     "Solved",
     "StepFunctions",

@@ -14,7 +14,7 @@ from dalembert.native.flow.step_loop import COUNTED, REACHED
 from dalembert.native.threads import dealt
 
 
-class Runs(NamedTuple):
+class FlowRuns(NamedTuple):
     """What the B integrations begin with. times, tolerance, given: of length B, or 1 where they are the same for all; given:
     the arrays of the functions, flat."""
 
@@ -36,7 +36,7 @@ class Runs(NamedTuple):
 class _Worker:
     """The arrays of one thread, for either direction of time."""
 
-    def __init__(self, flow: CompiledFlow, runs: Runs):
+    def __init__(self, flow: CompiledFlow, runs: FlowRuns):
         self.flow, self.runs, self._clocks = flow, runs, runs.clocks
         self._arrays: dict[float, FlowArrays] = {}
 
@@ -51,7 +51,7 @@ class _Worker:
         return found
 
 
-def travel(flow: CompiledFlow, runs: Runs, steps: int, threads: int) -> Solved:
+def travel(flow: CompiledFlow, runs: FlowRuns, steps: int, threads: int) -> Solved:
     """All of them; the bits of each are those of one alone. steps: of each, at most."""
     together, reached = Integration.many(runs.y, runs.clocked(), runs.tolerance, steps), np.zeros(len(runs.y), bool)
     methods = set[str]()
@@ -74,7 +74,7 @@ def travel(flow: CompiledFlow, runs: Runs, steps: int, threads: int) -> Solved:
     return Solved(together.rows, saved, reached, taken, tuple(sorted(methods, reverse=True)))  # the series first, as in one
 
 
-def outputs_along(flow: CompiledFlow, runs: Runs, solved: Solved, threads: int) -> Float[np.ndarray, "B T r"]:
+def outputs_along(flow: CompiledFlow, runs: FlowRuns, solved: Solved, threads: int) -> Float[np.ndarray, "B T r"]:
     """The outputs at the rows that are there, NaN at the others."""
     found, clocked = np.full((*solved.rows.shape[:2], flow.outputs.result_size), np.nan), runs.clocked()
 

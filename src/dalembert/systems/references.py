@@ -77,12 +77,13 @@ def references(
     check_x64()
     if parameters is not None and not isinstance(parameters, Mapping):
         raise TypeError(f"parameters: found {described(parameters)}; give a mapping from names to values (B, …)")
-    if is_traced(system, q0, v0, t, tolerance, parameters):
-        raise TypeError("references: works on numbers and not under jit, vmap or grad; there take jax.vmap of reference")
-    times, chosen, workers = np.asarray(check_times(t, tolerance)), chosen_backend(backend), as_threads(threads)
+    times, chosen, workers = check_times(t, tolerance), chosen_backend(backend), as_threads(threads)
     steps = MOST if max_steps is None else whole_number(max_steps, "max_steps")
     data = {name: as_numbers(x, name) for name, x in (("q0", q0), ("v0", v0))}
     given, axes = check_batch(system, data, dict(parameters or {}))
+    if is_traced(system, given, times):
+        raise TypeError("references: works on numbers and not under jit, vmap or grad; there take jax.vmap of reference")
+    times = np.asarray(times)
     many = _Many(system, given, axes, number_of_runs(given, axes, "q0, v0", "reference"))
     many.check(times)
     arguments = (many, times, float(tolerance), steps, workers)

@@ -18,7 +18,7 @@ import numpy as np
 from dalembert.interrupts import AGAIN
 from dalembert.native.flow.flow import CompiledFlow
 from dalembert.native.llvm.packing import Packing
-from dalembert.native.many import Runs, outputs_along, travel
+from dalembert.native.many import FlowRuns, outputs_along, travel
 from dalembert.native.stepper.arrays import COUNTED
 from dalembert.native.stepper.batch import TABLE
 from dalembert.native.stepper.compiled import processors
@@ -47,7 +47,7 @@ def _handle(flow: CompiledFlow, layout: Packing, steps: int) -> Handle:
         found = _view(rows, number, length * width).reshape(number, length, width)
         counts = _view(count, number, COUNTED.size, ctypes.c_int64)
         counts[:], found[:] = 0, np.nan
-        runs, sound = _checked(Runs(y, given["times"], given["tolerance"][:, 0], given["given"]))
+        runs, sound = _checked(FlowRuns(y, given["times"], given["tolerance"][:, 0], given["given"]))
         solved = travel(flow, runs, steps, processors())
         found[..., : flow.size], found[..., flow.size :] = solved.rows, outputs_along(flow, runs, solved, processors())
         found[~sound] = np.nan
@@ -73,7 +73,7 @@ def _answering(integrate: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _checked(runs: Runs) -> tuple[Runs, np.ndarray]:
+def _checked(runs: FlowRuns) -> tuple[FlowRuns, np.ndarray]:
     """Which have numbers, times in order and a tolerance; the others with such ones."""
     apart = np.diff(runs.times, axis=1) * runs.clocks[:, None]
     sound = (

@@ -16,9 +16,9 @@ from dalembert.native import (
     CompiledFlow,
     FlowArrays,
     FlowFunctions,
+    FlowRuns,
     ImplicitPart,
     Integration,
-    Runs,
     Solved,
     Travelled,
     Unsupported,
@@ -63,11 +63,11 @@ class SystemFlow:
             at = Integration.at(y, arrays.clock * times, accuracy)
             return at.solved(*self.code.advanced(at, arrays, accuracy))
 
-    def runs(self, y: np.ndarray, times: np.ndarray, tolerance: float, given: np.ndarray | None = None) -> Runs:
+    def runs(self, y: np.ndarray, times: np.ndarray, tolerance: float, given: np.ndarray | None = None) -> FlowRuns:
         """From each row of y over the same times. given: (B, G) the arrays of each run's system, flat, if they differ."""
         if given is None:
             given = np.concatenate([np.zeros(0), *map(np.ravel, self.leaves)])[None]
-        return Runs(np.ascontiguousarray(y, float), np.asarray(times, float)[None], np.array([tolerance]), given)
+        return FlowRuns(np.ascontiguousarray(y, float), np.asarray(times, float)[None], np.array([tolerance]), given)
 
     def outputs(self, solved: Solved, times: np.ndarray) -> np.ndarray:
         """The outputs at the rows of one run; NaN after them."""
