@@ -56,8 +56,8 @@ class Reference(Lazy):
         drift: (N+1,) the largest of |φ(q)|, |dφ/dt|, |φ(q,v)| at each time; zero if no constraint restricts (q, v).
         succeeded: whether the integrator reached the last time at the requested tolerance.
         integrator_steps: number of steps of the integrator.
-        method: what took the steps: "Taylor series", "Runge-Kutta", both in turn or in some of many runs, or the name of a
-            solver of diffrax.
+        method: what took the steps: "Taylor series", "Runge-Kutta", both in turn or in some of many runs, "machine code" in
+            a traced program, or the name of a solver of diffrax.
     """
 
     t: Float[Array, "times"]
@@ -112,8 +112,8 @@ def reference(
         max_steps: the largest number of steps of the integrator.
         solver: a solver of diffrax; the backend is then "diffrax".
         backend: "native", machine code, the default on CPUs; if a function cannot be translated, there is one warning and
-            diffrax is used. Or "diffrax", its Dopri8, which also serves inside jit, vmap and grad, and for more than 24
-            unknowns (a, λ).
+            diffrax is used. Or "diffrax", its Dopri8, which also serves for more than 24 unknowns (a, λ), and inside jit,
+            vmap and grad unless "native" is given: then machine code runs there, and derivatives are those of diffrax.
         throw: raise an error if the integration fails; False returns the result up to there, with succeeded false.
 
     Returns:
