@@ -26,7 +26,7 @@ from dalembert.native.flow.flow import (
 from dalembert.native.flow.integration import Integration, Solved
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
-from dalembert.native.many import FlowRuns, outputs_along, travel
+from dalembert.native.many.travel import FlowRuns, outputs_along, travel
 from dalembert.native.root.iteration_code import CONVERGED as ROOT_FOUND
 from dalembert.native.root.root import CompiledRoot, compile_root
 from dalembert.native.stepper.arrays import COUNTED, COUNTS, counts

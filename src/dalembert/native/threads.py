@@ -26,7 +26,7 @@ def on_threads(
 ) -> list[B]:
     """one(x) of each, so many at once. After Ctrl-C none begins any more, and those that are under way are left. watch: is
     told, in this thread, how many are ready."""
-    if threads == 1 or len(each) == 1:
+    if threads == 1 or len(each) <= 1:
         return list(_counted(map(one, each), watch))
 
     def unless_left(x: A) -> B:

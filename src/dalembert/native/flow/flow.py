@@ -24,6 +24,7 @@ from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
 from dalembert.native.llvm.jit import Loaded
 from dalembert.native.llvm.packing import Held, bits
+from dalembert.native.many.lanes import LaneMethod
 from dalembert.native.root.iteration_code import iteration
 from dalembert.native.root.root import REPORT
 from dalembert.native.trace.place import refusing
@@ -109,6 +110,7 @@ class CompiledFlow:
     equations: _Equations | None
     codes: _Codes
     taylor: TaylorMethod | None
+    lanes: LaneMethod | None
 
     @property
     def without_pivots(self) -> bool:
@@ -271,9 +273,8 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     equations, plain = (None, None) if unknowns is None else _equations(functions.field, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
     codes = _Codes(*(cache.load(text, plain=True) for text in (field(), loop())))
-    return CompiledFlow(
-        np.size(y), found["field"], found["outputs"], watch, equations, codes, plain and taylor_method(plain, cache)
-    )
+    methods = (None, None) if plain is None else (taylor_method(plain, cache), None if watch else LaneMethod(plain, cache))
+    return CompiledFlow(np.size(y), found["field"], found["outputs"], watch, equations, codes, *methods)
 
 
 def _equations(

@@ -18,7 +18,7 @@ import numpy as np
 from dalembert.interrupts import AGAIN
 from dalembert.native.flow.flow import CompiledFlow
 from dalembert.native.llvm.packing import Packing
-from dalembert.native.many import FlowRuns, outputs_along, travel
+from dalembert.native.many.travel import FlowRuns, outputs_along, travel
 from dalembert.native.stepper.arrays import COUNTED
 from dalembert.native.stepper.batch import TABLE
 from dalembert.native.stepper.compiled import processors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,7 +12,8 @@ from jaxtyping import Float
 from dalembert.native.flow.flow import CompiledFlow, FlowArrays
 from dalembert.native.flow.integration import Accuracy, Integration, Solved
 from dalembert.native.flow.step_loop import COUNTED, REACHED
-from dalembert.native.threads import dealt
+from dalembert.native.many.lanes import LaneMethod, Lanes
+from dalembert.native.threads import dealt, on_threads
 
 
 class FlowRuns(NamedTuple):
@@ -52,14 +54,18 @@ class _Worker:
 
 
 def travel(flow: CompiledFlow, runs: FlowRuns, steps: int, threads: int) -> Solved:
-    """All of them; the bits of each are those of one alone. steps: of each, at most."""
+    """All of them, in lanes if there are several and the field is written out; what is left of these, and one alone, by the
+    code for one. The bits of a run do not depend on the others. steps: of each, at most."""
     together, reached = Integration.many(runs.y, runs.clocked(), runs.tolerance, steps), np.zeros(len(runs.y), bool)
-    methods = set[str]()
+    left, methods = list(range(len(reached))), set[str]()
+    if flow.lanes is not None and len(reached) > 1:
+        left, methods = _in_lanes(flow.lanes, runs, together, reached, threads), {"Runge-Kutta"}
 
     def begin() -> Callable[[int], None]:
         worker = _Worker(flow, runs)
 
-        def one(i: int) -> None:
+        def one(place: int) -> None:
+            i = left[place]
             accuracy = Accuracy(float(_of(runs.tolerance, i)), steps)
             code, names = flow.advanced(together.one(i), worker.arrays(i), accuracy)
             reached[i] = code == REACHED
@@ -67,11 +73,22 @@ def travel(flow: CompiledFlow, runs: FlowRuns, steps: int, threads: int) -> Solv
 
         return one
 
-    dealt(begin, len(reached), threads)
+    dealt(begin, len(left), threads)
     saved, taken = (together.counts[:, COUNTED.offset(name)] for name in ("saved", "steps"))
     for i in np.flatnonzero(saved < together.rows.shape[1]):
         together.rows[i, saved[i] :] = np.inf
     return Solved(together.rows, saved, reached, taken, tuple(sorted(methods, reverse=True)))  # the series first, as in one
+
+
+def _in_lanes(method: LaneMethod, runs: FlowRuns, at: Integration, reached: np.ndarray, threads: int) -> list[int]:
+    """Which are left."""
+    places = itertools.count()
+
+    def work(_: int) -> list[int]:
+        return Lanes(method, at, runs.given, runs.tolerance, runs.clocks).go_on(places, reached)
+
+    threads = min(threads, -(-len(reached) // method.width))
+    return [i for left in on_threads(work, range(threads), threads) for i in left]
 
 
 def outputs_along(flow: CompiledFlow, runs: FlowRuns, solved: Solved, threads: int) -> Float[np.ndarray, "B T r"]:

@@ -1,0 +1,355 @@
+"""The method of order 8 for several integrations side by side, each with a step of its own, as one loop of machine code.
+
+It is `loop_code` with a vector in place of every number. It holds no system: the field is an address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dalembert.native.assembly.function import GraphFunction
+from dalembert.native.flow.coefficients import DENSE, ERROR_3, ERROR_5, NODES, STAGES, Row
+from dalembert.native.flow.loop_code import COLUMNS, END, LARGEST, SAFETY, SHORTEST, SMALLEST
+from dalembert.native.flow.step_loop import TINY
+from dalembert.native.graph.dependence import Dependence
+from dalembert.native.graph.simplify import gather_factors, share_reciprocals
+from dalembert.native.llvm.builder import Code, module
+from dalembert.native.llvm.emit import Emitter, Values
+from dalembert.native.llvm.packing import Packing
+
+ON, FRESH, FINISHED, LEFT = range(4)  # what a lane is; LEFT: another code has to look at it
+# A number for each lane; saved: rows, as a number; due: the time of the next row.
+EACH = ("state", "t", "h", "last", "due", "tolerance", "clock", "refused", "steps", "saved")
+# What the loop is told; arrays and the field by address. rows, times: of each lane.
+LANES = Packing.words("size", "most", "budget", "length", "field", "each", "y", "new", "slopes", "dense", "given", "result",
+                      "rows", "times")  # fmt: skip
+NUMBERS = ("size", "most", "budget", "length")
+
+
+def lane_field(made: GraphFunction, width: int) -> str:
+    """LLVM module with  void @evaluate(ptr given, ptr result): the function of vectors; and what it closes over."""
+    g = made.graph.copy()
+    depend = Dependence(g)
+    level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(made.sizes)))))  # noqa: E731
+    outputs = [g.number(i) for o in made.results for i in o.ravel().tolist()]
+    outputs = share_reciprocals(g, gather_factors(g, outputs, level), level)
+    c, values, at = Code(width), Values(), 0
+    names = [*(f"x{i}" for i in range(len(made.sizes))), "captured"]
+    for name, size in zip(names, [*made.sizes, len(made.tracer.captured)], strict=True):
+        for i in range(size):
+            values[g.variable(name, i)] = c.load(c.at("%given", (at + i) * width))
+        at += size
+    for i, value in enumerate(Emitter(g, c).emit(outputs, values)):
+        c.store(value, c.at("%result", i * width))
+    c.line("ret void")
+    return module(c.function(f"define void @evaluate(ptr noalias %given, ptr noalias %result) {_wide(width)}"),
+                  declared=c.declared)  # fmt: skip
+
+
+def lane_loop(width: int) -> str:
+    """LLVM module with  void @lanes(ptr told): steps of all lanes that are ON or FRESH, until one of them is neither, or for
+    `budget` steps. FRESH: its first slope and step are still to be found."""
+    made = _LaneLoop(width)
+    text = made.text()
+    return module(text, declared=made.c.declared)
+
+
+def _wide(width: int) -> str:
+    """Without the attribute LLVM splits vectors where the processor prefers narrower ones."""
+    return f'nounwind "min-legal-vector-width"="{64 * width}"'
+
+
+class _LaneLoop:
+    """Slots: end of the step, its error, its number of a call; whether a lane takes part, and whether its field held."""
+
+    def __init__(self, width: int) -> None:
+        c = self.c = Code(width)
+        self.w = width
+        word = {name: c.load(c.at("%told", field.offset), "i64") for name, field in LANES.fields.items()}
+        self.n, self.most, self.budget, self.length = (word[name] for name in NUMBERS)
+        self.to = {name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in NUMBERS}
+        self.each = {name: c.at(self.to["each"], i * width) for i, name in enumerate(EACH)}
+        self.slopes = [self._column("slopes", i) for i in range(COLUMNS)]
+        self.dense = [self._column("dense", i) for i in range(3 + len(DENSE))]
+        self.end, self.five, self.three = (c.slot(name) for name in ("end", "five", "three"))
+        self.live, self.holds, self.taken = (c.slot(name, c.truth) for name in ("live", "holds", "taken"))
+        self.count = c.slot("count", "i64")
+
+    def _column(self, name: str, i: int) -> str:
+        c = self.c
+        return c.at(self.to[name], c.let(f"mul i64 {self.n}, {i * self.w}"))
+
+    def _of(self, name: str) -> str:
+        return self.c.load(self.each[name])
+
+    def _put(self, name: str, value: str, where: str) -> None:
+        """In the lanes where it holds."""
+        self.c.store(self.c.select(where, value, self._of(name)), self.each[name])
+
+    def _is(self, state: int) -> str:
+        return self.c.compare("oeq", self._of("state"), self.c.constant(float(state)))
+
+    def _component(self, base: str, l: str) -> str:
+        return self.c.at(base, self.c.let(f"mul i64 {l}, {self.w}"))
+
+    def text(self) -> str:
+        c = self.c
+        c.store("0", self.count, "i64")
+        c.fork(c.some(self._is(FRESH)), "fresh", "step", False)
+        c.label("fresh")
+        fresh = self._is(FRESH)
+        self._first(fresh)
+        c.fork(c.some(c.both(fresh, c.negated(self._is(ON)))), "out", "step", False)
+        c.label("step")
+        c.store(self._is(ON), self.live, c.truth)
+        c.store(c.load(self.live, c.truth), self.holds, c.truth)
+        self._proposed()
+        self._stages()
+        self._judged()
+        self._rows()
+        self._accepted()
+        return c.function(f"define void @lanes(ptr %told) {_wide(self.w)}")
+
+    def _field(self, t: str, to: str, kept: str | None = None) -> None:
+        """to ← the slope at what stands in given; kept: lanes that keep what they have. Those where it has none are noted."""
+        c = self.c
+        clock = self._of("clock")
+        c.store(c.times(clock, t), self._component(self.to["given"], self.n))
+        c.line(f"call void {self.to['field']}(ptr {self.to['given']}, ptr {self.to['result']})")
+        with c.loop(0, self.n) as l:
+            found, place = c.times(clock, c.load(self._component(self.to["result"], l))), self._component(to, l)
+            c.store(found if kept is None else c.select(kept, c.load(place), found), place)
+        holds = c.compare("ogt", c.load(self._component(self.to["result"], self.n)), c.constant(0.5))
+        c.store(c.both(c.load(self.holds, c.truth), holds), self.holds, c.truth)
+
+    def _moved(self, row: Row) -> None:
+        """given ← y + h Σ a_j k_j."""
+        c, h = self.c, self._of("h")
+        with c.loop(0, self.n) as l:
+            y = c.load(self._component(self.to["y"], l))
+            c.store(c.plus(y, c.times(h, self._sum(row, l))), self._component(self.to["given"], l))
+
+    def _sum(self, row: Row, l: str) -> str:
+        c = self.c
+        terms = [c.times(c.constant(a), c.load(self._component(self.slopes[j], l))) for j, a in row.items()]
+        total = terms[0]
+        for term in terms[1:]:
+            total = c.plus(total, term)
+        return total
+
+    def _copied(self, source: str, to: str, where: str | None = None) -> None:
+        c = self.c
+        with c.loop(0, self.n) as l:
+            value, place = c.load(self._component(source, l)), self._component(to, l)
+            c.store(value if where is None else c.select(where, value, c.load(place)), place)
+
+    def _over(self, a: str, b: str) -> str:
+        return self.c.let(f"fdiv {self.c.real} {a}, {b}")
+
+    def _least(self, a: str, b: str) -> str:
+        return self.c.select(self.c.compare("olt", a, b), a, b)
+
+    def _most(self, a: str, b: str) -> str:
+        return self.c.select(self.c.compare("ogt", a, b), a, b)
+
+    def _first(self, fresh: str) -> None:
+        """As in `loop_code`, in the lanes that are fresh; those without a slope are left."""
+        c, number = self.c, self.c.constant
+        c.store(fresh, self.holds, c.truth)
+        self._copied(self.to["y"], self.to["given"])
+        self._field(self._of("t"), self.slopes[0], c.negated(fresh))
+        whole = c.minus(self._of("last"), self._of("t"))
+        state, speed = self._size(self.to["y"]), self._size(self.slopes[0])
+        large = c.compare("oge", self._least(state, speed), number(1e-5))
+        short = c.select(large, c.times(number(0.01), self._over(state, speed)), number(SHORTEST))
+        short = self._least(short, whole)
+        self._put("h", short, fresh)
+        self._moved({0: 1.0})
+        begun = c.load(self.holds, c.truth)
+        self._field(c.plus(self._of("t"), short), self.slopes[1])
+        with c.loop(0, self.n) as l:
+            a, b = (c.load(self._component(self.slopes[i], l)) for i in (1, 0))
+            c.store(c.minus(a, b), self._component(self.slopes[2], l))
+        bend = self._most(self._over(self._size(self.slopes[2]), short), speed)
+        steady = self._most(c.times(number(1e-3), short), number(SHORTEST))
+        found = c.intrinsic("pow", self._over(number(0.01), bend), number(0.125))
+        found = c.select(c.compare("ogt", bend, number(1e-15)), found, steady)
+        found = c.select(c.compare("ogt", found, number(0.0)), found, short)
+        found = self._least(self._least(c.times(number(100.0), short), found), whole)
+        self._put("h", c.select(c.load(self.holds, c.truth), found, short), fresh)
+        sound = c.both(begun, c.compare("olt", c.plus(state, speed), number(float("inf"))))
+        self._put("state", c.select(sound, number(float(ON)), number(float(LEFT))), fresh)
+
+    def _size(self, base: str) -> str:
+        """√(mean of (x / (tolerance (1 + |y|)))²)."""
+        c, total, tolerance = self.c, self.c.slot("total"), self._of("tolerance")
+        c.store(c.constant(0.0), total)
+        with c.loop(0, self.n) as l:
+            allowed = c.plus(tolerance, c.times(tolerance, c.absolute(c.load(self._component(self.to["y"], l)))))
+            part = self._over(c.load(self._component(base, l)), allowed)
+            c.store(c.plus(c.load(total), c.times(part, part)), total)
+        return c.intrinsic("sqrt", self._over(c.load(total), self._number(self.n)))
+
+    def _number(self, whole: str) -> str:
+        return self.c.splat(self.c.let(f"sitofp i64 {whole} to double"))
+
+    def _proposed(self) -> None:
+        """Count the step, and end it at the last time; a lane that has had all its steps, or whose step is too small, is
+        left."""
+        c, t, live = self.c, self._of("t"), self.c.load(self.live, self.c.truth)
+        self._put("steps", c.plus(self._of("steps"), c.constant(1.0)), live)
+        ahead, last = c.plus(t, self._of("h")), self._of("last")
+        beyond = c.compare("oge", ahead, last)
+        c.store(c.select(beyond, last, ahead), self.end)
+        h = c.minus(c.load(self.end), t)
+        self._put("h", c.select(live, h, c.constant(0.0)), c.constant(True))
+        long = c.either(beyond, c.compare("ogt", h, c.times(c.constant(TINY), c.absolute(t))))
+        few = c.compare("ole", self._of("steps"), self._number(self.most))
+        c.store(c.both(c.load(self.holds, c.truth), c.both(long, few)), self.holds, c.truth)
+
+    def _stages(self) -> None:
+        for i in range(1, END + 1):
+            self._moved(STAGES[i])
+            if i == END:
+                self._copied(self.to["given"], self.to["new"])
+            self._field(self._time(i), self.slopes[i])
+
+    def _time(self, i: int) -> str:
+        c = self.c
+        return c.plus(self._of("t"), c.times(c.constant(NODES[i]), self._of("h")))
+
+    def _judged(self) -> None:
+        """The error, as in `loop_code`; the lanes whose step is taken, and the next h of all that are going on."""
+        c, tolerance, h = self.c, self._of("tolerance"), self._of("h")
+        for slot in (self.five, self.three):
+            c.store(c.constant(0.0), slot)
+        with c.loop(0, self.n) as l:
+            old, new = (c.absolute(c.load(self._component(self.to[x], l))) for x in ("y", "new"))
+            allowed = c.plus(tolerance, c.times(tolerance, self._most(old, new)))
+            for slot, row in ((self.five, ERROR_5), (self.three, ERROR_3)):
+                e = self._over(self._sum(row, l), allowed)
+                c.store(c.plus(c.load(slot), c.times(e, e)), slot)
+        five = c.load(self.five)
+        whole = c.plus(five, c.times(c.constant(0.01), c.load(self.three)))
+        norm = self._over(c.times(h, five), c.intrinsic("sqrt", c.times(whole, self._number(self.n))))
+        norm = c.select(c.compare("oeq", whole, c.constant(0.0)), c.constant(0.0), norm)
+        c.store(norm, self.five)
+        good = c.compare("olt", norm, c.constant(1.0))  # not so if it is NaN
+        live, holds = c.load(self.live, c.truth), c.load(self.holds, c.truth)
+        c.store(c.both(good, c.both(live, holds)), self.taken, c.truth)
+        self._put("state", c.constant(float(LEFT)), c.both(live, c.negated(holds)))
+
+    def _rows(self) -> None:
+        """The rows of every lane at times before the end of its step by interpolation, that at its end from the new y."""
+        c = self.c
+        before = c.compare("olt", self._of("due"), c.load(self.end))
+        c.fork(c.some(c.both(c.load(self.taken, c.truth), before)), "between", "ends", False)
+        c.label("between")
+        for i in range(END + 1, COLUMNS):
+            self._moved(STAGES[i])
+            self._field(self._time(i), self.slopes[i])
+        lost = c.both(c.load(self.taken, c.truth), c.negated(c.load(self.holds, c.truth)))
+        self._put("state", c.constant(float(LEFT)), lost)
+        c.store(c.both(c.load(self.taken, c.truth), c.negated(lost)), self.taken, c.truth)
+        self._terms()
+        self._written("olt", self._between)
+        c.label("ends")
+        self._written("oeq", self._at_end)
+
+    def _terms(self) -> None:
+        """The seven terms of the polynomial."""
+        c, h = self.c, self._of("h")
+        with c.loop(0, self.n) as l:
+            change = c.minus(*(c.load(self._component(self.to[x], l)) for x in ("new", "y")))
+            first, last = (c.times(h, c.load(self._component(self.slopes[i], l))) for i in (0, END))
+            bend = c.minus(change, first)
+            terms = [change, c.minus(first, change), c.minus(bend, c.minus(last, change))]
+            terms += [c.times(h, self._sum(row, l)) for row in DENSE]
+            for x, to in zip(terms, self.dense, strict=True):
+                c.store(x, self._component(to, l))
+
+    def _written(self, order: str, value) -> None:
+        """Rows whose times are before the end ("olt") or at it ("oeq"), one lane after the other. value: (time, lane, l)."""
+        c = self.c
+        mask = c.both(c.load(self.taken, c.truth), c.compare(order, self._of("due"), c.load(self.end)))
+        done = c.name("done")
+        some = c.name("some")
+        c.fork(c.some(mask), some, done)
+        c.label(some)
+        bits = c.slot("mask", f"[{self.w} x i8]")
+        c.line(f"store <{self.w} x i8> {c.let(f'zext {c.truth} {mask} to <{self.w} x i8>')}, ptr {bits}, align 8")
+        with c.loop(0, str(self.w)) as i:
+            here, on, more, over = (c.name(x) for x in ("here", "on", "more", "over"))
+            is_due = c.let(f"load i8, ptr {c.let(f'getelementptr i8, ptr {bits}, i64 {i}')}, align 1")
+            c.fork(c.let(f"icmp ne i8 {is_due}, 0"), here, over)
+            c.label(here)
+            rows, times = (c.load(c.at(self.to[x], i, "ptr"), "ptr") for x in ("rows", "times"))
+            at = {name: c.at(self.each[name], i) for name in ("saved", "due", "t", "h")}
+            end = c.load(c.at(self.end, i), "double")
+            c.label(more)
+            due = c.load(at["due"], "double")
+            c.fork(c.let(f"fcmp {order} double {due}, {end}"), on, over)
+            c.label(on)
+            saved = c.let(f"fptosi double {c.load(at['saved'], 'double')} to i64")
+            row = c.at(rows, c.let(f"mul i64 {saved}, {self.n}"))
+            passed = c.let(f"fsub double {due}, {c.load(at['t'], 'double')}")
+            s = c.let(f"fdiv double {passed}, {c.load(at['h'], 'double')}")
+            with c.loop(0, self.n) as l:
+                place = c.let(f"add i64 {c.let(f'mul i64 {l}, {self.w}')}, {i}")
+                c.store(value(s, place), c.at(row, l), "double")
+            after = c.let(f"add i64 {saved}, 1")
+            c.store(c.let(f"sitofp i64 {after} to double"), at["saved"], "double")
+            inside, far = c.let(f"icmp slt i64 {after}, {self.length}"), c.name("far")
+            nearer = c.name("nearer")
+            c.fork(inside, nearer, far)
+            c.label(nearer)
+            c.store(c.load(c.at(times, after), "double"), at["due"], "double")
+            c.go(more)
+            c.label(far)
+            c.store("0x7FF0000000000000", at["due"], "double")
+            c.label(over)
+        c.label(done)
+
+    def _between(self, s: str, place: str) -> str:
+        """y + s (d₀ + (1 - s)(d₁ + s (d₂ + …)))."""
+        c = self.c
+        factors, total = (s, c.let(f"fsub double 1.0, {s}")), "0.0"
+        for i, term in reversed(list(enumerate(self.dense))):
+            inner = c.let(f"fadd double {total}, {c.load(c.at(term, place), 'double')}")
+            total = c.let(f"fmul double {factors[i % 2]}, {inner}")
+        return c.let(f"fadd double {c.load(c.at(self.to['y'], place), 'double')}, {total}")
+
+    def _at_end(self, _: str, place: str) -> str:
+        return self.c.load(self.c.at(self.to["new"], place), "double")
+
+    def _accepted(self) -> None:
+        """The end of a step that is taken is the beginning of the next one."""
+        c, norm = self.c, self.c.load(self.five)
+        live, taken = c.load(self.live, c.truth), c.load(self.taken, c.truth)
+        power = norm
+        for _ in range(3):
+            power = c.intrinsic("sqrt", power)
+        factor = self._most(self._over(c.constant(SAFETY), power), c.constant(SMALLEST))
+        again = c.compare("ogt", self._of("refused"), c.constant(0.5))
+        factor = self._least(factor, c.select(again, c.constant(1.0), c.constant(LARGEST)))
+        self._put("h", c.times(self._of("h"), factor), live)
+        self._put("refused", c.select(taken, c.constant(0.0), c.constant(1.0)), live)
+        self._put("t", c.load(self.end), taken)
+        self._copied(self.to["new"], self.to["y"], taken)
+        self._copied(self.slopes[END], self.slopes[0], taken)
+        finished = c.both(taken, c.compare("oge", self._of("t"), self._of("last")))
+        self._put("state", c.constant(float(FINISHED)), finished)
+        count = c.let(f"add i64 {c.load(self.count, 'i64')}, 1")
+        c.store(count, self.count, "i64")
+        ended = c.some(c.both(live, c.negated(self._is(ON))))
+        over = c.let(f"icmp sge i64 {count}, {self.budget}")
+        c.fork(c.let(f"or i1 {ended}, {over}"), "out", "step")
+        c.label("out")
+        c.line("ret void")
+
+
+def lane_arrays(size: int, given: int, width: int) -> Sequence[tuple[str, int]]:
+    """(name, length) of the arrays of the loop, in numbers."""
+    rows = {"each": len(EACH), "y": size, "new": size, "slopes": COLUMNS * size, "dense": (3 + len(DENSE)) * size,
+            "given": given, "result": size + 1}  # fmt: skip
+    return [(name, many * width) for name, many in rows.items()]
