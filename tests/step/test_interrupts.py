@@ -96,6 +96,23 @@ def test_nothing_is_lost_in_a_collection_of_garbage_of_jax(monkeypatch):
         time.sleep(60.0)  # until a fifth of a second has passed, however busy the machine is
 
 
+def test_many_references_are_broken_off_in_all_threads(monkeypatch):
+    entry, calls, lanes = ENTRIES["spherical_pendulum"], [], importlib.import_module("dalembert.native.many.lanes")
+
+    def pressed():
+        calls.append(time.monotonic())
+        if len(calls) == 6:
+            os.kill(os.getpid(), signal.SIGINT)  # not by this thread, which is not the first
+        interrupts.leave_if_wanted()
+
+    monkeypatch.setattr(lanes, "leave_if_wanted", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        da.references(entry.system, [entry.q0] * 20, entry.v0, [0.0, 1e9], tolerance=1e-6, threads=2)
+    assert len(calls) >= 6
+    assert time.monotonic() - calls[5] < 5.0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 @pytest.mark.parametrize("method", ["Taylor series", "Runge-Kutta"])
 def test_a_reference_is_broken_off(monkeypatch, method):
     """Between two chunks of its steps; and where these end makes no difference to any bit, after refused steps neither."""
@@ -108,17 +125,13 @@ def test_a_reference_is_broken_off(monkeypatch, method):
     def pressed(chunk, seconds):
         chunks.append(chunk)
         if len(chunks) == 3:
-            os.kill(os.getpid(), signal.SIGINT)  # not by this thread, if it is another one than the first
+            press(0, 0)
         return paced(chunk, seconds)
 
     monkeypatch.setattr(flow, "paced", pressed)
     with pytest.raises(KeyboardInterrupt):
         da.reference(entry.system, entry.q0, entry.v0, np.array([0.0, 1e9]), tolerance=1e-6)
     assert len(chunks) == 3
-    chunks.clear()
-    with pytest.raises(KeyboardInterrupt):  # in any thread, and then in all of them
-        da.references(entry.system, [entry.q0] * 4, entry.v0, np.array([0.0, 1e9]), tolerance=1e-6, threads=2)
-    assert 3 <= len(chunks) < 20
     monkeypatch.setattr(flow, "paced", paced)
     kepler = da.System(lambda q, v: 0.5 * v @ v + 1 / jnp.sqrt(q @ q))
     close = lambda: da.reference(kepler, [1.0, 0.0], [0.0, 0.05], [0.0, 2.0, 3.5], tolerance=1e-9)  # noqa: E731

@@ -14,7 +14,7 @@ from dalembert.native.flow.taylor import TaylorMethod
 FALL = da.System(lambda q, v, p: 0.5 * v @ v + 2.0 * p["k"] * q[0] ** 3, parameters={"k": 1.0})  # q̈ = 6 k q²
 T = np.array([0.0, 0.4, 1.1, 1.5])
 EDGE = ENTRIES["nonholonomic_particle"]
-SPEEDS = np.asarray(EDGE.v0) * np.linspace(0.5, 2.0, 5)[:, None]
+SPEEDS = np.asarray(EDGE.v0) * np.linspace(0.5, 2.0, 20)[:, None]
 REFERENCE, REFERENCES = (importlib.import_module(f"dalembert.systems.{name}") for name in ("reference", "references"))
 FIELDS = ("t", "q", "v", "multipliers", "drift", "succeeded", "integrator_steps")
 
@@ -23,28 +23,47 @@ def same(runs, i, one):
     return all(np.array_equal(getattr(runs, name)[i], getattr(one, name), equal_nan=True) for name in FIELDS)
 
 
-@pytest.mark.parametrize("method", ["Taylor series", "Runge-Kutta"])
-def test_each_run_is_bit_for_bit_that_alone_in_any_number_of_threads(monkeypatch, method):
-    monkeypatch.setattr(TaylorMethod, "pays", lambda *_: method == "Taylor series")
-    for t in (T, -T):
-        alone = [da.reference(EDGE.system, EDGE.q0, v, t, tolerance=1e-9) for v in SPEEDS]
-        for threads in (1, 3):
-            runs = da.references(EDGE.system, EDGE.q0, SPEEDS, t, tolerance=1e-9, threads=threads)
-            assert runs.method == method
-            assert runs.t.shape == (5, 4)
-            assert all(same(runs, i, one) for i, one in enumerate(alone))
-        assert len({int(one.integrator_steps) for one in alone}) > 1
+@pytest.mark.parametrize("t", [T, -T, np.linspace(-1.0, 4.0, 40)])
+def test_no_run_depends_on_the_others_their_order_or_the_threads(t):
+    """Twenty of them, which are more than there are lanes; at times between the steps and at their ends."""
+    runs = da.references(EDGE.system, EDGE.q0, SPEEDS, t, tolerance=1e-9, threads=1)
+    assert runs.method == "Runge-Kutta"
+    assert runs.t.shape == (20, len(t))
+    assert runs.succeeded.all()
+    for i in (0, 7, 19):
+        one = da.reference(EDGE.system, EDGE.q0, SPEEDS[i], t)
+        for name in FIELDS[:5]:
+            np.testing.assert_allclose(getattr(runs, name)[i], getattr(one, name), atol=2e-8)
+    turned = da.references(EDGE.system, EDGE.q0, SPEEDS[::-1], t, tolerance=1e-9, threads=3)
+    assert all(same(turned, 19 - i, jax.tree.map(lambda x: x[i], runs)) for i in range(20))  # noqa: B023
+    few = da.references(EDGE.system, EDGE.q0, SPEEDS[5:7], t, tolerance=1e-9)
+    assert same(few, 1, jax.tree.map(lambda x: x[6], runs))
+
+
+def test_lanes_take_the_steps_of_one_run(monkeypatch):
+    """Refused ones, too, of which an eccentric orbit has some; and they count against the same limit."""
+    monkeypatch.setattr(TaylorMethod, "pays", lambda *_: False)
+    kepler = da.System(lambda q, v: 0.5 * v @ v + 1 / jnp.sqrt(q @ q))
+    given = [[0.0, 0.3], [0.0, 0.6]], [0.0, 2.0, 7.0]
+    runs = da.references(kepler, [1.0, 0.0], *given, tolerance=1e-9)
+    for i, v in enumerate(given[0]):
+        one = da.reference(kepler, [1.0, 0.0], v, given[1], tolerance=1e-9)
+        assert abs(int(runs.integrator_steps[i]) - int(one.integrator_steps)) <= 2
+        np.testing.assert_allclose(runs.q[i], one.q, atol=1e-7)
+    most = int(runs.integrator_steps[1])
+    assert da.references(kepler, [1.0, 0.0], *given, tolerance=1e-9, max_steps=most).succeeded.tolist() == [False, True]
 
 
 def test_a_run_whose_solution_ceases_to_exist_leaves_the_others_as_they_are():
     """1/(1 - t)² has no value at t = 1; with k = 0 the motion is a straight line; each with a parameter of its own."""
     runs = da.references(FALL, [[1.0], [1.0], [-1.0]], [[2.0], [2.0], [0.0]], T, parameters={"k": [1.0, 0.0, 0.5]})
     assert runs.succeeded.tolist() == [False, True, True]
+    assert runs.method == "Taylor series, Runge-Kutta"
     np.testing.assert_allclose(runs.q[0, :2, 0], (1 - T[:2]) ** -2.0, rtol=1e-10)
     assert np.all(np.isinf(runs.q[0, 2:]))
+    assert same(runs, 0, da.reference(FALL, [1.0], [2.0], T, throw=False))
     np.testing.assert_allclose(runs.q[1, :, 0], 1.0 + 2.0 * T, rtol=1e-10)
-    for i, (q0, v0, k) in enumerate(((1.0, 2.0, 1.0), (1.0, 2.0, 0.0), (-1.0, 0.0, 0.5))):
-        assert same(runs, i, da.reference(FALL.replace(k=k), [q0], [v0], T, throw=False))
+    np.testing.assert_allclose(runs.q[2], da.reference(FALL.replace(k=0.5), [-1.0], [0.0], T).q, rtol=1e-9)
 
 
 def straight(system, q, v, times, tolerance, *, solver=None, max_steps=0):
@@ -68,14 +87,14 @@ def test_by_diffrax_each_run_has_its_own_data(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"q0": np.ones((2, 3))}, r"q0, v0, parameters: found axes of different lengths, \{'q0': 2, 'v0': 5\}"),
-        ({"q0": np.ones((5, 1, 3))}, r"q0: found shape \(5, 1, 3\); 1 axes are needed, or 2 with one of runs"),
+        ({"q0": np.ones((2, 3))}, r"q0, v0, parameters: found axes of different lengths, \{'q0': 2, 'v0': 20\}"),
+        ({"q0": np.ones((20, 1, 3))}, r"q0: found shape \(20, 1, 3\); 1 axes are needed, or 2 with one of runs"),
         ({"v0": EDGE.v0}, "none has an axis of runs; .* or use reference"),
         ({"v0": np.ones((0, 3))}, "found no run"),
-        ({"v0": np.ones((5, 2))}, "v0: found 2 numbers; the system has 3 coordinates"),
+        ({"v0": np.ones((20, 2))}, "v0: found 2 numbers; the system has 3 coordinates"),
         (
-            {"v0": SPEEDS + np.eye(5)[2][:, None] * np.eye(3)[2]},
-            r"q0, v0: constraints\[0\] .* is .* and not 0.* \(run 2 of 5\)",
+            {"v0": SPEEDS + np.outer(np.eye(20)[2], [0, 0, 1])},
+            r"q0, v0: constraints\[0\] .* is .* and not 0.* \(run 2 of 20\)",
         ),
         ({"parameters": {"k": [1.0]}}, "parameters"),
         ({"t": [0.0, 2.0, 1.0]}, "t: found .* must increase"),
@@ -98,9 +117,9 @@ def test_in_a_traced_program_machine_code_has_the_bits_that_it_has_outside():
     found = jax.jit(over)(jnp.array([[0.5], [1.0], [-1.0]]), jnp.zeros((3, 1)), ks, times)
     assert found.method == "machine code"
     for i, q in enumerate((0.5, 1.0, -1.0)):
-        for j, k in enumerate(ks):
-            one = da.reference(FALL.replace(k=k), [q], [0.0], times[i], tolerance=1e-9, throw=False)
-            assert same(jax.tree.map(lambda x: x[i], found), j, one)  # noqa: B023
+        many = da.references(FALL, [q], [0.0], times[i], parameters={"k": ks}, tolerance=1e-9)
+        for j in range(2):
+            assert same(jax.tree.map(lambda x: x[i], found), j, jax.tree.map(lambda x: x[j], many))  # noqa: B023
     _, ends = jax.lax.scan(lambda v, _: (natively(jnp.zeros(1), v, 0.1).v[-1],) * 2, jnp.array([0.3]), length=2)
     first = da.reference(FALL.replace(k=0.1), [0.0], [0.3], T, tolerance=1e-9).v[-1]
     second = da.reference(FALL.replace(k=0.1), [0.0], first, T, tolerance=1e-9).v[-1]

@@ -45,8 +45,9 @@ def references(
 ) -> Reference:
     """q̇ = v, v̇ = a(q, v, t) as in `reference`, for B sets of initial data and parameters.
 
-    Each run has steps of its own, and is the same to the last bit as alone, whatever the other runs are. No error is
-    raised if an integration fails. Arguments are numbers; in a traced program take jax.vmap of `reference`.
+    Several runs go by the method of order 8, side by side in the vectors of the processor, each with steps of its own; a
+    run is the same to the last bit whatever the others are, and as `reference` to the tolerance. No error is raised if an
+    integration fails. Arguments are numbers; in a traced program take jax.vmap of `reference`.
 
     Args:
         system: a System.

@@ -5,45 +5,13 @@ It is `loop_code` with a vector in place of every number. It holds no system: th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
-from dalembert.native.assembly.function import GraphFunction
-from dalembert.native.flow.coefficients import DENSE, ERROR_3, ERROR_5, NODES, STAGES, Row
+from dalembert.native.flow.coefficients import DENSE, ERROR_3, ERROR_5, NODES, STAGES
 from dalembert.native.flow.loop_code import COLUMNS, END, LARGEST, SAFETY, SHORTEST, SMALLEST
 from dalembert.native.flow.step_loop import TINY
-from dalembert.native.graph.dependence import Dependence
-from dalembert.native.graph.simplify import gather_factors, share_reciprocals
-from dalembert.native.llvm.builder import Code, module
-from dalembert.native.llvm.emit import Emitter, Values
-from dalembert.native.llvm.packing import Packing
-
-ON, FRESH, FINISHED, LEFT = range(4)  # what a lane is; LEFT: another code has to look at it
-# A number for each lane; saved: rows, as a number; due: the time of the next row.
-EACH = ("state", "t", "h", "last", "due", "tolerance", "clock", "refused", "steps", "saved")
-# What the loop is told; arrays and the field by address. rows, times: of each lane.
-LANES = Packing.words("size", "most", "budget", "length", "field", "each", "y", "new", "slopes", "dense", "given", "result",
-                      "rows", "times")  # fmt: skip
-NUMBERS = ("size", "most", "budget", "length")
-
-
-def lane_field(made: GraphFunction, width: int) -> str:
-    """LLVM module with  void @evaluate(ptr given, ptr result): the function of vectors; and what it closes over."""
-    g = made.graph.copy()
-    depend = Dependence(g)
-    level = lambda i: int(depend.on(i, *(f"x{k}" for k in range(len(made.sizes)))))  # noqa: E731
-    outputs = [g.number(i) for o in made.results for i in o.ravel().tolist()]
-    outputs = share_reciprocals(g, gather_factors(g, outputs, level), level)
-    c, values, at = Code(width), Values(), 0
-    names = [*(f"x{i}" for i in range(len(made.sizes))), "captured"]
-    for name, size in zip(names, [*made.sizes, len(made.tracer.captured)], strict=True):
-        for i in range(size):
-            values[g.variable(name, i)] = c.load(c.at("%given", (at + i) * width))
-        at += size
-    for i, value in enumerate(Emitter(g, c).emit(outputs, values)):
-        c.store(value, c.at("%result", i * width))
-    c.line("ret void")
-    return module(c.function(f"define void @evaluate(ptr noalias %given, ptr noalias %result) {_wide(width)}"),
-                  declared=c.declared)  # fmt: skip
+from dalembert.native.llvm.builder import module
+from dalembert.native.many.lane_vectors import FINISHED, FRESH, LEFT, ON, LaneVectors, wide_function
 
 
 def lane_loop(width: int) -> str:
@@ -54,43 +22,8 @@ def lane_loop(width: int) -> str:
     return module(text, declared=made.c.declared)
 
 
-def _wide(width: int) -> str:
-    """Without the attribute LLVM splits vectors where the processor prefers narrower ones."""
-    return f'nounwind "min-legal-vector-width"="{64 * width}"'
-
-
-class _LaneLoop:
-    """Slots: end of the step, its error, its number of a call; whether a lane takes part, and whether its field held."""
-
-    def __init__(self, width: int) -> None:
-        c = self.c = Code(width)
-        self.w = width
-        word = {name: c.load(c.at("%told", field.offset), "i64") for name, field in LANES.fields.items()}
-        self.n, self.most, self.budget, self.length = (word[name] for name in NUMBERS)
-        self.to = {name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in NUMBERS}
-        self.each = {name: c.at(self.to["each"], i * width) for i, name in enumerate(EACH)}
-        self.slopes = [self._column("slopes", i) for i in range(COLUMNS)]
-        self.dense = [self._column("dense", i) for i in range(3 + len(DENSE))]
-        self.end, self.five, self.three = (c.slot(name) for name in ("end", "five", "three"))
-        self.live, self.holds, self.taken = (c.slot(name, c.truth) for name in ("live", "holds", "taken"))
-        self.count = c.slot("count", "i64")
-
-    def _column(self, name: str, i: int) -> str:
-        c = self.c
-        return c.at(self.to[name], c.let(f"mul i64 {self.n}, {i * self.w}"))
-
-    def _of(self, name: str) -> str:
-        return self.c.load(self.each[name])
-
-    def _put(self, name: str, value: str, where: str) -> None:
-        """In the lanes where it holds."""
-        self.c.store(self.c.select(where, value, self._of(name)), self.each[name])
-
-    def _is(self, state: int) -> str:
-        return self.c.compare("oeq", self._of("state"), self.c.constant(float(state)))
-
-    def _component(self, base: str, l: str) -> str:
-        return self.c.at(base, self.c.let(f"mul i64 {l}, {self.w}"))
+class _LaneLoop(LaneVectors):
+    """Steps of all lanes."""
 
     def text(self) -> str:
         c = self.c
@@ -108,49 +41,7 @@ class _LaneLoop:
         self._judged()
         self._rows()
         self._accepted()
-        return c.function(f"define void @lanes(ptr %told) {_wide(self.w)}")
-
-    def _field(self, t: str, to: str, kept: str | None = None) -> None:
-        """to ← the slope at what stands in given; kept: lanes that keep what they have. Those where it has none are noted."""
-        c = self.c
-        clock = self._of("clock")
-        c.store(c.times(clock, t), self._component(self.to["given"], self.n))
-        c.line(f"call void {self.to['field']}(ptr {self.to['given']}, ptr {self.to['result']})")
-        with c.loop(0, self.n) as l:
-            found, place = c.times(clock, c.load(self._component(self.to["result"], l))), self._component(to, l)
-            c.store(found if kept is None else c.select(kept, c.load(place), found), place)
-        holds = c.compare("ogt", c.load(self._component(self.to["result"], self.n)), c.constant(0.5))
-        c.store(c.both(c.load(self.holds, c.truth), holds), self.holds, c.truth)
-
-    def _moved(self, row: Row) -> None:
-        """given ← y + h Σ a_j k_j."""
-        c, h = self.c, self._of("h")
-        with c.loop(0, self.n) as l:
-            y = c.load(self._component(self.to["y"], l))
-            c.store(c.plus(y, c.times(h, self._sum(row, l))), self._component(self.to["given"], l))
-
-    def _sum(self, row: Row, l: str) -> str:
-        c = self.c
-        terms = [c.times(c.constant(a), c.load(self._component(self.slopes[j], l))) for j, a in row.items()]
-        total = terms[0]
-        for term in terms[1:]:
-            total = c.plus(total, term)
-        return total
-
-    def _copied(self, source: str, to: str, where: str | None = None) -> None:
-        c = self.c
-        with c.loop(0, self.n) as l:
-            value, place = c.load(self._component(source, l)), self._component(to, l)
-            c.store(value if where is None else c.select(where, value, c.load(place)), place)
-
-    def _over(self, a: str, b: str) -> str:
-        return self.c.let(f"fdiv {self.c.real} {a}, {b}")
-
-    def _least(self, a: str, b: str) -> str:
-        return self.c.select(self.c.compare("olt", a, b), a, b)
-
-    def _most(self, a: str, b: str) -> str:
-        return self.c.select(self.c.compare("ogt", a, b), a, b)
+        return c.function(f"define void @lanes(ptr %told) {wide_function(self.w)}")
 
     def _first(self, fresh: str) -> None:
         """As in `loop_code`, in the lanes that are fresh; those without a slope are left."""
@@ -179,19 +70,6 @@ class _LaneLoop:
         self._put("h", c.select(c.load(self.holds, c.truth), found, short), fresh)
         sound = c.both(begun, c.compare("olt", c.plus(state, speed), number(float("inf"))))
         self._put("state", c.select(sound, number(float(ON)), number(float(LEFT))), fresh)
-
-    def _size(self, base: str) -> str:
-        """√(mean of (x / (tolerance (1 + |y|)))²)."""
-        c, total, tolerance = self.c, self.c.slot("total"), self._of("tolerance")
-        c.store(c.constant(0.0), total)
-        with c.loop(0, self.n) as l:
-            allowed = c.plus(tolerance, c.times(tolerance, c.absolute(c.load(self._component(self.to["y"], l)))))
-            part = self._over(c.load(self._component(base, l)), allowed)
-            c.store(c.plus(c.load(total), c.times(part, part)), total)
-        return c.intrinsic("sqrt", self._over(c.load(total), self._number(self.n)))
-
-    def _number(self, whole: str) -> str:
-        return self.c.splat(self.c.let(f"sitofp i64 {whole} to double"))
 
     def _proposed(self) -> None:
         """Count the step, and end it at the last time; a lane that has had all its steps, or whose step is too small, is
@@ -268,8 +146,8 @@ class _LaneLoop:
             for x, to in zip(terms, self.dense, strict=True):
                 c.store(x, self._component(to, l))
 
-    def _written(self, order: str, value) -> None:
-        """Rows whose times are before the end ("olt") or at it ("oeq"), one lane after the other. value: (time, lane, l)."""
+    def _written(self, order: str, value: Callable[[str, str], str]) -> None:
+        """Rows at times before the end ("olt") or at it ("oeq"), lane by lane. value: of (s, where it stands)."""
         c = self.c
         mask = c.both(c.load(self.taken, c.truth), c.compare(order, self._of("due"), c.load(self.end)))
         done = c.name("done")
@@ -346,10 +224,3 @@ class _LaneLoop:
         c.fork(c.let(f"or i1 {ended}, {over}"), "out", "step")
         c.label("out")
         c.line("ret void")
-
-
-def lane_arrays(size: int, given: int, width: int) -> Sequence[tuple[str, int]]:
-    """(name, length) of the arrays of the loop, in numbers."""
-    rows = {"each": len(EACH), "y": size, "new": size, "slopes": COLUMNS * size, "dense": (3 + len(DENSE)) * size,
-            "given": given, "result": size + 1}  # fmt: skip
-    return [(name, many * width) for name, many in rows.items()]

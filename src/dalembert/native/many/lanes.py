@@ -16,7 +16,8 @@ from dalembert.native.flow.step_loop import COUNTED
 from dalembert.native.llvm.cache import Cache
 from dalembert.native.llvm.jit import Loaded, lanes_of_processor
 from dalembert.native.llvm.packing import Held
-from dalembert.native.many.lane_code import EACH, FINISHED, FRESH, LANES, LEFT, lane_arrays, lane_field, lane_loop
+from dalembert.native.many.lane_code import lane_loop
+from dalembert.native.many.lane_vectors import EACH, FINISHED, FRESH, LANES, LEFT, lane_arrays, lane_field
 
 BUDGET = 4096  # steps of one call: between two of them Ctrl-C is answered
 LINE = 8  # numbers of a line of the cache, at which arrays begin
@@ -39,12 +40,12 @@ class LaneMethod:
 
     @functools.cached_property
     def run(self) -> Callable[[int], None]:
-        loaded = self.cache.load(lane_loop(self.width), plain=False)
+        loaded = self.cache.load(lane_loop(self.width), plain=True)
         self.__dict__["_loop"] = loaded  # as long as its function
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(loaded.address("lanes"))
 
 
-class Lanes:
+class LaneRuns:
     """The arrays of one thread. at: all integrations; given: their arrays, of length B or 1; clocks: so as well."""
 
     def __init__(self, method: LaneMethod, at: Integration, given: np.ndarray, tolerance: np.ndarray, clocks: np.ndarray):

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from dalembert.native.flow.flow import CompiledFlow, FlowArrays
 from dalembert.native.flow.integration import Accuracy, Integration, Solved
 from dalembert.native.flow.step_loop import COUNTED, REACHED
-from dalembert.native.many.lanes import LaneMethod, Lanes
+from dalembert.native.many.lanes import LaneMethod, LaneRuns
 from dalembert.native.threads import dealt, on_threads
 
 
@@ -85,7 +85,7 @@ def _in_lanes(method: LaneMethod, runs: FlowRuns, at: Integration, reached: np.n
     places = itertools.count()
 
     def work(_: int) -> list[int]:
-        return Lanes(method, at, runs.given, runs.tolerance, runs.clocks).go_on(places, reached)
+        return LaneRuns(method, at, runs.given, runs.tolerance, runs.clocks).go_on(places, reached)
 
     threads = min(threads, -(-len(reached) // method.width))
     return [i for left in on_threads(work, range(threads), threads) for i in left]
