@@ -209,7 +209,9 @@ def _in_program(system: System, q, v, times, tolerance, *, solver, max_steps: in
     def again(system: System, *given) -> tuple:
         return tuple(jax.tree.leaves(by_diffrax(system, *given, max_steps=max_steps)))
 
-    return Reference(*in_program(system, q, v, times, tolerance, max_steps, again), "machine code")
+    found = in_program(system, q, v, times, tolerance, max_steps, again)
+    t, qs, vs, multipliers, drifts, reached, steps = found
+    return Reference(t, qs, vs, multipliers, drifts, reached, steps, "machine code")
 
 
 def check_times(t, tolerance) -> Times:

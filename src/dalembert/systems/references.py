@@ -45,9 +45,10 @@ def references(
 ) -> Reference:
     """q̇ = v, v̇ = a(q, v, t) as in `reference`, for B sets of initial data and parameters.
 
-    Several runs go by the method of order 8, side by side in the vectors of the processor, each with steps of its own; a
-    run is the same to the last bit whatever the others are, and as `reference` to the tolerance. No error is raised if an
-    integration fails. Arguments are numbers; in a traced program take jax.vmap of `reference`.
+    Several runs go by the method of order 8, side by side in the vectors of the processor, each with steps of its own. A
+    run is the same to the last bit whatever the others are. Where `reference` takes a series its error is smaller at the
+    same tolerance, by 10 to 1000 times. No error is raised if an integration fails. Arguments are numbers; in a traced
+    program take jax.vmap of `reference`.
 
     Args:
         system: a System.
@@ -98,7 +99,8 @@ class _Many:
 
     def __init__(self, system: System, given: dict, axes: dict, number: int):
         self.system = system
-        sizes = as_state(*(_first(given[name], axes[name]) for name in ("q0", "v0")), system.coordinates, as_numbers)
+        q0, v0 = (_first(given[name], axes[name]) for name in ("q0", "v0"))
+        sizes = as_state(q0, v0, system.coordinates, as_numbers)
         parts = [np.broadcast_to(given[name], (number, len(x))) for name, x in zip(("q0", "v0"), sizes, strict=True)]
         self.states = np.stack(parts, axis=1)
         self.parameters, self.axes = given["parameters"], axes["parameters"]
@@ -113,9 +115,10 @@ class _Many:
         """The data of every run; those that are not proven to be right are looked at one by one."""
         read = read_system(self.one(0))
         proven = np.zeros(len(self.states), bool) if read is None else proven_runs(read, self.states, times[0], self.given)
-        for i in np.flatnonzero(~proven):
+        for i in np.flatnonzero(~proven).tolist():
+            q, v = self.states[i]
             try:
-                checked_data(self.one(i), *self.states[i], times[0], time_scale(times))
+                checked_data(self.one(i), q, v, times[0], time_scale(times))
             except ValueError as error:
                 raise type(error)(f"{error} (run {i} of {len(proven)})") from None
 
@@ -150,6 +153,7 @@ def _diffrax(many: _Many, times: np.ndarray, tolerance: float, steps: int, threa
 @Jitted
 def _side_by_side(system, states, parameters, axes, times, tolerance, *, max_steps: int) -> Reference:
     def one(state, own) -> Reference:
-        return by_diffrax(system.replace(**own) if own else system, *state, times, tolerance, max_steps=max_steps)
+        q, v = state
+        return by_diffrax(system.replace(**own) if own else system, q, v, times, tolerance, max_steps=max_steps)
 
     return eqx.filter_vmap(one, in_axes=(0, axes))(states, parameters)
