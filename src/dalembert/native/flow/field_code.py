@@ -12,6 +12,11 @@ FIELD = Packing.words("tolerance", "clock", "factor", "unknowns", "size", "most"
                       "written_result")  # fmt: skip
 POINTERS = 6  # from there on they are addresses
 
+# What the code of a projection is told.
+PROJECTION = Packing.words("clock", "size", "function", "given", "result")
+CLOSE = 1e-11  # of 1 + |y|: the error after an update of that size is far below rounding
+CALLS = 5  # of the function, of two updates each
+
 
 def field() -> str:
     """LLVM module with  i64 @field(ptr told, double s, ptr y, ptr out): out ← factor g(z, y, t), where F(z, y, t) = 0 and
@@ -56,7 +61,7 @@ def field() -> str:
     c.label("done")
     c.line("ret i64 0")
     one = c.function("define i64 @field(ptr %told, double %s, ptr %y, ptr %out) nounwind")
-    return module(one, _along(), declared=c.declared)
+    return module(one, _along(), _project(), declared=c.declared)
 
 
 def _along() -> str:
@@ -76,6 +81,38 @@ def _along() -> str:
     c.line("ret void")
     arguments = "ptr %told, ptr %times, ptr %rows, ptr %out, i64 %count, i64 %size, i64 %width"
     return c.function(f"define void @along({arguments}) nounwind")
+
+
+def _project() -> str:
+    """i64 @project(ptr told, double s, ptr y): y ← y - correction(y) until it is on the constraints at t = clock s.
+
+    The function writes y after two updates with one matrix, and the sizes of both. Each is at most half of the one before,
+    which proves that a root is near. Returns 0; or 1 where that is not so, and y is of no use.
+    """
+    c = Code()
+    at = {name: c.at("%told", PROJECTION.fields[name].offset) for name in PROJECTION.fields}
+    clock, n = c.load(at["clock"]), c.load(at["size"], "i64")
+    function, given, result = (c.load(at[name], "ptr") for name in ("function", "given", "result"))
+    with c.loop(0, CALLS):
+        _copy(c, "%y", given, n)
+        c.store(c.times(clock, "%s"), c.at(given, n))
+        c.line(f"call void {function}(ptr {given}, ptr {result})")
+        sizes = c.at(result, n)
+        first, second = c.load(sizes), c.load(c.at(sizes, 1))
+        close = c.compare("ole", second, c.constant(CLOSE))
+        nearer = c.compare("ole", second, c.times(c.constant(0.5), first))
+        near, lost, done, on = (c.name(x) for x in ("near", "lost", "done", "on"))
+        c.fork(c.either(close, nearer), near, lost, True)
+        c.label(lost)
+        c.line("ret i64 1")
+        c.label(near)
+        _copy(c, result, "%y", n)
+        c.fork(close, done, on, True)
+        c.label(done)
+        c.line("ret i64 0")
+        c.label(on)
+    c.line("ret i64 1")
+    return c.function("define i64 @project(ptr %told, double %s, ptr %y) nounwind")
 
 
 def _solve(c: Code, word: dict[str, str], pointer: dict[str, str], t: str) -> None:
