@@ -14,8 +14,8 @@ POINTERS = 6  # from there on they are addresses
 
 # What the code of a projection is told.
 PROJECTION = Packing.words("clock", "size", "function", "given", "result")
-CLOSE = 1e-11  # of 1 + |y|: the error after an update of that size is far below rounding
-CALLS = 5  # of the function, of two updates each
+CLOSE = 1e-9  # of 1 + |y|: what is left after an update of that size is far below rounding
+UPDATES = 10
 
 
 def field() -> str:
@@ -86,21 +86,23 @@ def _along() -> str:
 def _project() -> str:
     """i64 @project(ptr told, double s, ptr y): y ← y - correction(y) until it is on the constraints at t = clock s.
 
-    The function writes y after two updates with one matrix, and the sizes of both. Each is at most half of the one before,
-    which proves that a root is near. Returns 0; or 1 where that is not so, and y is of no use.
+    The function writes y after one update of Newton's method, and the size of the update. Each is at most half of the one
+    before: so a root is near. Returns 0; or 1 where that is not so, and y is of no use.
     """
     c = Code()
     at = {name: c.at("%told", PROJECTION.fields[name].offset) for name in PROJECTION.fields}
     clock, n = c.load(at["clock"]), c.load(at["size"], "i64")
     function, given, result = (c.load(at[name], "ptr") for name in ("function", "given", "result"))
-    with c.loop(0, CALLS):
+    before = c.slot("before")
+    c.store(c.constant(float("inf")), before)
+    with c.loop(0, UPDATES):
         _copy(c, "%y", given, n)
         c.store(c.times(clock, "%s"), c.at(given, n))
         c.line(f"call void {function}(ptr {given}, ptr {result})")
-        sizes = c.at(result, n)
-        first, second = c.load(sizes), c.load(c.at(sizes, 1))
-        close = c.compare("ole", second, c.constant(CLOSE))
-        nearer = c.compare("ole", second, c.times(c.constant(0.5), first))
+        size = c.load(c.at(result, n))
+        close = c.compare("ole", size, c.constant(CLOSE))
+        nearer = c.compare("olt", size, c.times(c.constant(0.5), c.load(before)))  # not so if it is NaN, or infinite
+        c.store(size, before)
         near, lost, done, on = (c.name(x) for x in ("near", "lost", "done", "on"))
         c.fork(c.either(close, nearer), near, lost, True)
         c.label(lost)

@@ -126,8 +126,8 @@ def reduced_flow(system: System, n: int, m: int, projected: bool = False) -> Sys
 
     def projection(rebuilt: Rebuilt) -> Callable:
         def project(y, t, *given):
-            q, v, *sizes = nearest(rebuilt(given), y[:n], y[n:], t)
-            return jnp.concatenate([q, v, jnp.stack(sizes)])
+            q, v, size = nearest(rebuilt(given), y[:n], y[n:], t)
+            return jnp.concatenate([q, v, size[None]])
 
         return project
 

@@ -26,8 +26,8 @@ def restricts(system: System, orders: tuple[int, ...] = (0, 1)) -> bool:
     return any(c.order in orders for c in system.constraints)
 
 
-def nearest(system: System, q, v, t) -> tuple[Float[Array, "n"], Float[Array, "n"], Array, Array]:
-    """q and v after two updates each, and the largest first and second |update_i| / (1 + |x_i|)."""
+def nearest(system: System, q, v, t) -> tuple[Float[Array, "n"], Float[Array, "n"], Array]:
+    """q and v after one update each, and the largest |update_i| / (1 + |x_i|)."""
     holonomic, others = ([c for c in system.constraints if c.order == order] for order in (0, 1))
 
     def positions(x):
@@ -41,23 +41,42 @@ def nearest(system: System, q, v, t) -> tuple[Float[Array, "n"], Float[Array, "n
 
     rows = jnp.concatenate([value_and_jacobian(f, x)[1] for f, x in ((positions, q), (lambda w: given(q, w), v))])
     correction = _corrections(value_and_jacobian(lambda w: momentum(system, q, w, t), v)[1], rows)
-    q, of_q = _twice(positions, q, correction) if holonomic else (q, [jnp.zeros(())] * 2)
-    v, of_v = _twice(lambda w: velocities(q, w), v, correction)
-    return q, v, jnp.maximum(of_q[0], of_v[0]), jnp.maximum(of_q[1], of_v[1])
+    of_q = correction(positions(q)) if holonomic else jnp.zeros_like(q)
+    of_v = correction(velocities(q - of_q, v))
+    size = jnp.max(jnp.abs(jnp.stack([of_q, of_v])) / (1.0 + jnp.abs(jnp.stack([q, v]))))
+    return q - of_q, v - of_v, size
 
 
 def _corrections(mass: Float[Array, "n n"], rows: Float[Array, "m n"]):
     """r ↦ M⁻¹Jᵀ(JM⁻¹Jᵀ)⁻¹r, J as many of the rows as there are r; NaN where these are dependent."""
     root = _root(mass)
     scaled = jax.lax.linalg.triangular_solve(root, rows.T, left_side=True, lower=True)
-    low = jax.lax.linalg.cholesky(scaled.T @ scaled, symmetrize_input=False)
+    steps = _elimination(scaled.T @ scaled)
 
     def correction(r):
-        k = r.shape[0]
-        multipliers = jax.scipy.linalg.cho_solve((low[:k, :k], True), r)
-        return jax.scipy.linalg.solve_triangular(root, scaled[:, :k] @ multipliers, trans=1, lower=True)
+        multipliers = _solved(steps[: r.shape[0]], r)
+        return jax.scipy.linalg.solve_triangular(root, scaled[:, : r.shape[0]] @ multipliers, trans=1, lower=True)
 
     return correction
+
+
+def _elimination(a: Float[Array, "m m"]) -> list[tuple[Array, Array]]:
+    """1/pivot and the row beside it, pivot after pivot of a definite matrix, which needs no other order, and no roots."""
+    found = []
+    while a.shape[0]:
+        found.append((1.0 / a[0, 0], a[0, 1:]))
+        a = a[1:, 1:] - jnp.outer(a[0, 1:] * found[-1][0], a[0, 1:])
+    return found
+
+
+def _solved(steps: list[tuple[Array, Array]], r: Float[Array, "k"]) -> Float[Array, "k"]:
+    """a⁻¹r, for the leading k rows and columns of a symmetric a."""
+    if not steps:
+        return r
+    (inverse, row), *later = steps
+    row = row[: len(later)]
+    rest = _solved(later, r[1:] - row * inverse * r[0])
+    return jnp.concatenate([inverse * (r[:1] - row @ rest), rest])
 
 
 def _root(mass: Float[Array, "n n"]) -> Float[Array, "n n"]:
@@ -67,12 +86,3 @@ def _root(mass: Float[Array, "n n"]) -> Float[Array, "n n"]:
     inertia = jnp.where(inertia > 0.0, inertia, jnp.where(jnp.isfinite(least), least, 1.0))
     definite = jnp.all(jnp.diagonal(low) ** 2 > DEFINITE * inertia)  # not so where one is NaN
     return jnp.where(definite, low, jnp.diag(jnp.sqrt(inertia)))
-
-
-def _twice(residuals, x: Float[Array, "n"], correction) -> tuple[Float[Array, "n"], list[Array]]:
-    sizes = []
-    for _ in range(2):
-        update = correction(residuals(x))
-        x = x - update
-        sizes.append(jnp.max(jnp.abs(update) / (1.0 + jnp.abs(x))))
-    return x, sizes
