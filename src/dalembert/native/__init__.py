@@ -23,6 +23,7 @@ from dalembert.native.flow.flow import (
     Travelled,
     compile_flow,
 )
+from dalembert.native.flow.projection import compile_projection
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.root.iteration_code import CONVERGED as ROOT_FOUND
@@ -73,6 +74,7 @@ __all__ = [
     "check_type",
     "compile_accumulation",
     "compile_flow",
+    "compile_projection",
     "compile_function",
     "compile_root",
     "compile_step",

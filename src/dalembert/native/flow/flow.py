@@ -11,9 +11,8 @@ from jaxtyping import Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
-from dalembert.native.flow.codes import FlowCodes
 from dalembert.native.flow.field_code import FIELD, PROJECTION, field
-from dalembert.native.flow.integration import Accuracy, Integration
+from dalembert.native.flow.integration import Accuracy, FlowCodes, Integration
 from dalembert.native.flow.loop_code import loop, work_size
 from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, WATCHED
 from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method

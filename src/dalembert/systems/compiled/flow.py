@@ -20,10 +20,10 @@ from dalembert.native import (
     Travelled,
     Unsupported,
     compile_flow,
-    compile_function,
+    compile_projection,
 )
 from dalembert.systems.compiled.function import REMEMBERED
-from dalembert.systems.compiled.projection import nearest, restricts
+from dalembert.systems.compiled.projection import restriction, restricts
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.equations import EXACT, first_guess, kkt_residual
 from dalembert.systems.higher.euler_lagrange import highest_equations, ostrogradsky_momenta
@@ -82,7 +82,7 @@ def flow_of(
     try:
         found = _made(_COMPILED, key, lambda: compile_flow(functions(parts.rebuilt), *like))
         if projection is not None:
-            one = lambda: compile_function(projection(parts.rebuilt), like[0], np.zeros(()), *parts.leaves)  # noqa: E731
+            one = lambda: compile_projection(projection(parts.rebuilt), *like)  # noqa: E731
             found = found.projected(_made(_PROJECTIONS, key, one))
     except Unsupported as reason:
         _name_role(reason, system)
@@ -125,11 +125,7 @@ def reduced_flow(system: System, n: int, m: int, projected: bool = False) -> Sys
         return FlowFunctions(field, outputs, part)
 
     def projection(rebuilt: Rebuilt) -> Callable:
-        def project(y, t, *given):
-            q, v, size = nearest(rebuilt(given), y[:n], y[n:], t)
-            return jnp.concatenate([q, v, size[None]])
-
-        return project
+        return lambda y, t, *given: restriction(rebuilt(given), y[:n], y[n:], t)
 
     kept = projection if projected and restricts(system) else None
     return flow_of(system, ("reduced", n, m), 2 * n, functions, kept)
