@@ -18,7 +18,7 @@ from dalembert.native.graph.elimination import GROWTH, PivotOrder, eliminate
 from dalembert.native.graph.graph import Graph
 from dalembert.native.graph.simplify import replaced
 from dalembert.native.llvm.cache import CACHE, Cache
-from dalembert.native.trace.elementwise import Nodes
+from dalembert.native.trace.elementwise import Nodes, elementwise
 from dalembert.native.trace.place import refusing
 
 DEFINITE = 1e-10  # of |W_jj|: a pivot of W that is less may be rounding
@@ -59,13 +59,13 @@ def _definite(g: Graph, metric: Nodes) -> Nodes:
         least = g.apply("select", g.apply("and", g.apply("gt", x, g.zero), g.apply("lt", x, least)), x, least)
     least = g.apply("select", g.apply("lt", least, g.constant(float("inf"))), least, g.one)
     own = [g.apply("select", g.apply("gt", x, g.zero), x, least) for x in own]
+    diagonal = np.where(np.eye(n, dtype=bool), np.array(own), g.zero)
+    if np.any(np.diagonal(metric) == g.zero):
+        return diagonal
     good = g.true
     for x, pivot in zip(own, _eliminated(g, metric, [g.zero] * n).pivots, strict=True):
         good = g.apply("and", good, g.apply("gt", pivot, g.apply("mul", g.constant(DEFINITE), x)))
-    found = metric.copy()
-    for i, j in np.argwhere(metric != g.zero).tolist() + [[i, i] for i in range(n)]:
-        found[i, j] = g.apply("select", good, int(metric[i, j]), own[i] if i == j else g.zero)
-    return found
+    return elementwise(g, "select", np.asarray(good), metric, diagonal)
 
 
 def _least(g: Graph, metric: Nodes, rows: Nodes, residual: Nodes) -> list[int]:

@@ -14,9 +14,9 @@ from dalembert.algebra.ode import integrate
 from dalembert.native import native_first
 from dalembert.numbers import as_state, is_traced
 from dalembert.systems.checks import check_initial_data
+from dalembert.systems.compiled.flow import drift
 from dalembert.systems.distribution.adapted_flow import travelled
 from dalembert.systems.distribution.charts import name_of
-from dalembert.systems.compiled.flow import drift
 from dalembert.systems.distribution.connection import Connection, velocity_chart
 from dalembert.systems.distribution.reduction import check_first_order, explicit_terms, reduction
 from dalembert.systems.reference import check_times, chosen_backend, in_machine_code, time_scale
@@ -156,7 +156,9 @@ def adapted_reference(
         xi = new.coordinates(*found.end)
         chart, now = new, found.t
     qs, vs, multipliers, residual = np.split(filled, [n, 2 * n, 2 * n + m], axis=1)
-    return AdaptedReference(known, qs, vs, multipliers, residual[:, 0], first, tuple(changes), steps, ", ".join(dict.fromkeys(methods)))
+    return AdaptedReference(
+        known, qs, vs, multipliers, residual[:, 0], first, tuple(changes), steps, ", ".join(dict.fromkeys(methods))
+    )
 
 
 class _Segment(NamedTuple):
