@@ -14,7 +14,8 @@ POINTERS = 6  # from there on they are addresses
 
 # What the code of a projection is told.
 PROJECTION = Packing.words("clock", "size", "function", "given", "result")
-CLOSE = 1e-9  # of 1 + |y|: what is left after an update of that size is far below rounding
+ROUNDING = 8.0 * 2.0**-53  # of the terms of a residual
+NEAR = 1e-9  # of those with |y| + 1: what no update reduces, and is less, is rounding of a function with larger terms inside
 UPDATES = 10
 
 
@@ -86,30 +87,29 @@ def _along() -> str:
 def _project() -> str:
     """i64 @project(ptr told, double s, ptr y): y ← y - correction(y) until it is on the constraints at t = clock s.
 
-    The function writes y after one update of Newton's method, and the size of the update. Each is at most half of the one
-    before: so a root is near. Returns 0; or 1 where that is not so, and y is of no use.
+    The function writes y after one update of Newton's method, and the residual before and after it, as `compile_projection`. The updates end where
+    it is rounding, or where they do not halve it any more: then it is rounding, too, or no root is near. Returns 0; or 1
+    where none is, and y is of no use.
     """
     c = Code()
     at = {name: c.at("%told", PROJECTION.fields[name].offset) for name in PROJECTION.fields}
     clock, n = c.load(at["clock"]), c.load(at["size"], "i64")
     function, given, result = (c.load(at[name], "ptr") for name in ("function", "given", "result"))
-    before = c.slot("before")
-    c.store(c.constant(float("inf")), before)
     with c.loop(0, UPDATES):
         _copy(c, "%y", given, n)
         c.store(c.times(clock, "%s"), c.at(given, n))
         c.line(f"call void {function}(ptr {given}, ptr {result})")
-        size = c.load(c.at(result, n))
-        close = c.compare("ole", size, c.constant(CLOSE))
-        nearer = c.compare("olt", size, c.times(c.constant(0.5), c.load(before)))  # not so if it is NaN, or infinite
-        c.store(size, before)
-        near, lost, done, on = (c.name(x) for x in ("near", "lost", "done", "on"))
-        c.fork(c.either(close, nearer), near, lost, True)
+        sizes = c.at(result, n)
+        before, after, rest = (c.load(c.at(sizes, i)) for i in range(3))
+        exact, near = (c.compare("ole", x, c.constant(limit)) for x, limit in ((after, ROUNDING), (rest, NEAR)))
+        nearer = c.compare("ole", after, c.times(c.constant(0.5), before))  # not so if it is NaN
+        good, lost, done, on = (c.name(x) for x in ("good", "lost", "done", "on"))
+        c.fork(c.either(near, nearer), good, lost, True)
         c.label(lost)
         c.line("ret i64 1")
-        c.label(near)
+        c.label(good)
         _copy(c, result, "%y", n)
-        c.fork(close, done, on, True)
+        c.fork(c.either(exact, c.both(near, c.negated(nearer))), done, on, True)
         c.label(done)
         c.line("ret i64 0")
         c.label(on)

@@ -111,8 +111,7 @@ class CompiledFlow:
     project: CompiledFunction | None = None
 
     def projected(self, project: CompiledFunction) -> CompiledFlow:
-        """The same flow, kept on constraints. project: (y, t, *given) → (y nearer to them, |its last update but one|, |its
-        last update|)."""
+        """The same flow, kept on constraints. project: (y, t, *given) → as of `compile_projection`."""
         return dataclasses.replace(self, project=project)
 
     def over(self, given: Sequence[Any], clock: float = 1.0, start: np.ndarray | None = None) -> FlowArrays:
