@@ -128,15 +128,16 @@ def test_a_coordinate_without_inertia():
 
 
 def test_where_a_position_passes_through_zero():
-    """A support at 1 - cos t, which is 0 to rounding of 1 where its motion begins, and a hinge that is not at the origin."""
-    moving = da.Holonomic(lambda q, t: jnp.array([q[0] - 1.0 + jnp.cos(t), (q[1] - q[0]) ** 2 + (q[2] - 1.0) ** 2 - 1.0]))
+    """A support at 1 - cos t, which is 0 to rounding of 1 where its motion begins, and a hinge off the origin,
+    0.7² being less than 0.49 by rounding."""
+    moving = da.Holonomic(lambda q, t: jnp.array([q[0] - 1.0 + jnp.cos(t), (q[1] - q[0]) ** 2 + (q[2] - 0.7) ** 2 - 0.49]))
     system = da.System(lambda q, v, t: 0.5 * v @ v, moving, time_dependent=True)
     t = np.r_[0.0, 1e-9, 1e-6, 1e-4, 0.1, 1.0, 6.0, 2 * np.pi, 7.0]
     found = da.reference(system, [0.0, 0.0, 0.0], [0.0, 0.0, 0.0], t)
     truth = solve_ivp(
-        lambda s, y: [y[1], -np.cos(s) * np.cos(y[0])], (0.0, 7.0), [0.0, 0.0], "DOP853", t, rtol=1e-12, atol=1e-13
+        lambda s, y: [y[1], -np.cos(s) * np.cos(y[0]) / 0.7], (0.0, 7.0), [0.0, 0.0], "DOP853", t, rtol=1e-12, atol=1e-13
     )
-    place = np.stack([1 - np.cos(t), 1 - np.cos(t) + np.sin(truth.y[0]), 1 - np.cos(truth.y[0])], axis=1)
+    place = np.stack([1 - np.cos(t), 1 - np.cos(t) + 0.7 * np.sin(truth.y[0]), 0.7 - 0.7 * np.cos(truth.y[0])], axis=1)
     np.testing.assert_allclose(found.q, place, atol=1e-10)
     assert found.drift.max() < ROUNDING
 
