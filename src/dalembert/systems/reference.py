@@ -50,7 +50,8 @@ class Reference(Lazy):
         q: (N+1, n).
         v: (N+1, n).
         multipliers: (N+1, m).
-        drift: (N+1,) the largest of |φ(q)|, |dφ/dt|, |φ(q,v)| at each time; zero if no constraint restricts (q, v).
+        drift: (N+1,) the largest of |φ(q)|, |dφ/dt|, |φ(q,v)| at each time, rounding in machine code; zero if no constraint
+            restricts (q, v).
         succeeded: whether the integrator reached the last time at the requested tolerance.
         integrator_steps: number of steps of the integrator.
         method: what took the steps: "Taylor series", "Runge-Kutta", both in turn, or the name of a solver of diffrax.
@@ -81,8 +82,10 @@ def reference(
     """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by Taylor series or a method of order 8.
 
     A series is taken if the equations have one and it is the faster of the two at this tolerance; `method` of the result
-    says which it was. Constraints of order 0 and 1 are enforced only through their time derivatives, so they drift; the
-    drift is reported, not removed.
+    says which it was. Constraints of order 0 and 1 are in the equations for (a, λ) through their time derivatives alone. So
+    in machine code (q, v) at the end of every step, and at every time asked for, becomes the nearest point, in the metric of
+    the mass matrix, of φ(q) = 0, dφ/dt = 0, φ(q, v) = 0. A step for which none is found is too long. diffrax does not
+    project: with it they drift, and the drift is reported.
 
     Args:
         system: a System.

@@ -1,11 +1,12 @@
 """The nearest (q, v) on φ(q, t) = 0, dφ/dt = 0, φ(q, v, t) = 0, for steps of an integration, which end near there.
 
-    q ← q - M⁻¹J₀ᵀ(J₀M⁻¹J₀ᵀ)⁻¹φ(q, t),   then   v ← v - M⁻¹Jᵀ(JM⁻¹Jᵀ)⁻¹ψ(q, v, t),   each twice with one matrix,
+    q ← q - M⁻¹J₀ᵀ(J₀M⁻¹J₀ᵀ)⁻¹φ(q, t),   then   v ← v - M⁻¹Jᵀ(JM⁻¹Jᵀ)⁻¹ψ(q, v, t),
 
 J₀ the rows ∂φ/∂q of holonomic constraints, J those and ∂φ/∂v of nonholonomic ones, ψ their dφ/dt and φ. M is the mass matrix
-∂²L/∂v²: the change of v is an impulse of forces that do no work, so that it changes neither the momentum of a symmetry that
-the constraints have, nor, to first order, the energy; and it is the same in all coordinates. Where M is not positive
-definite it is the diagonal of |∂²L/∂v_j²|. So the matrix is regular wherever (a, λ) are determined.
+∂²L/∂v²: the change of v is an impulse along the rows, so that it changes neither the momentum of a symmetry that the
+constraints have nor, where they are linear in v, the energy but by the square of the change; and it is the same in all
+coordinates. Where M is not positive definite its diagonal |∂²L/∂v_j²| takes its place. So JM⁻¹Jᵀ is regular wherever (a, λ)
+are determined, and a change is at most as large, in that measure, as the error of the step.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def restricts(system: System, orders: tuple[int, ...] = (0, 1)) -> bool:
 
 
 def restriction(system: System, q, v, t) -> tuple[Array, Array, Array, Array]:
-    """M (n, n), J (m, n), φ(q, t) of holonomic constraints, and ψ."""
+    """M (n, n), J (m, n), φ(q, t) of holonomic constraints, and ψ, as `compile_projection` wants them."""
     holonomic, others = ([c for c in system.constraints if c.order == order] for order in (0, 1))
     stacked = lambda rows: jnp.concatenate([jnp.zeros(0), *rows])  # noqa: E731
 
