@@ -128,8 +128,8 @@ def test_a_coordinate_without_inertia():
 
 
 def test_where_a_position_passes_through_zero():
-    """Once round a hinge off the origin, from below it to the origin and on; 0.7² is less than 0.49 by rounding, which is all
-    that is left of φ there."""
+    """Round a hinge off the origin, through the origin; 0.7² is less than 0.49 by rounding, which is all that is left of φ
+    there."""
     system = da.System(lambda q, v: 0.5 * v @ v, da.Holonomic(lambda q: q[0] ** 2 + (q[1] - 0.7) ** 2 - 0.49))
     t = np.r_[-1.0, -1e-9, 0.0, 1e-6, 1.0]
     at = lambda s: 0.7 * np.stack([np.sin(s), 1 - np.cos(s)], axis=-1)  # noqa: E731

@@ -87,9 +87,9 @@ def _along() -> str:
 def _project() -> str:
     """i64 @project(ptr told, double s, ptr y): y ← y - correction(y) until it is on the constraints at t = clock s.
 
-    The function writes y after one update of Newton's method, and the residual before and after it, as `compile_projection`. The updates end where
-    it is rounding, or where they do not halve it any more: then it is rounding, too, or no root is near. Returns 0; or 1
-    where none is, and y is of no use.
+    The function writes y after one update of Newton's method, and the residual before and after it, as
+    `compile_projection`. The updates end where it is rounding, or where they do not halve it any more: then it is rounding,
+    too, or no root is near. Returns 0; or 1 where none is, and y is of no use.
     """
     c = Code()
     at = {name: c.at("%told", PROJECTION.fields[name].offset) for name in PROJECTION.fields}

@@ -141,7 +141,7 @@ class CompiledFlow:
         t = clock * float(at.t[0])
         return Travelled(at.rows, outputs, saved, t, end, code == REACHED, code == WATCHED, steps, tuple(methods))
 
-    def _beside(self, arrays: FlowArrays) -> tuple[int, int, int, int]:
+    def _beside(self, arrays: FlowArrays) -> tuple[int, ...]:
         """The watch and the projection, with what they are told, by address; 0 where there is none."""
         watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
         return *watch, *((self.codes.project, arrays.projection(self.project)) if self.project is not None else (0, 0))

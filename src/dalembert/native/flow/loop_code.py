@@ -30,9 +30,9 @@ def loop() -> str:
 
     The error of a step is judged in the mean square of |error| / (tolerance (1 + |y|)). clipped: steps end at the times;
     otherwise rows come from the interpolant. watch: 0, or a field with one result; below 0 at the end of a step it ends the
-    integration. project: 0, or what brings the y of a row, and that at the end of a step, onto constraints; a step for which
-    it does not is refused. In y and numbers.t is what was reached. Returns REACHED, TOO_MANY steps (of those refused, too), TOO_SMALL
-    a step, or WATCHED. After TOO_MANY it goes on with a larger count as if it had not ended.
+    integration. project: 0, or what brings the y of a row, and that at the end of a step, onto constraints; a step for
+    which it does not is refused. In y and numbers.t is what was reached. Returns REACHED, TOO_MANY steps (of those refused,
+    too), TOO_SMALL a step, or WATCHED. After TOO_MANY it goes on with a larger count as if it had not ended.
     """
     return module(_Loop().text(), declared=())
 
@@ -76,8 +76,8 @@ class _Loop(StepLoop):
         c.store(h, self.h)
 
     def _stages(self) -> None:
-        """The slopes k₁ … k₁₁ and the new y; then the norm of the error, infinite where a slope does not exist. The last slope
-        is that at the projected y, which is as near to the solution as the new one."""
+        """The slopes k₁ … k₁₁ and the new y, projected, with the slope there; then the norm of the error. Where a slope does
+        not exist, or no projection, it is infinite."""
         c = self.c
         c.store(c.constant(float("inf")), self.norm)
         for i in range(1, END):

@@ -30,8 +30,8 @@ LEAST = 1e-300
 
 @refusing
 def compile_projection(function: Callable, y: np.ndarray, given: Sequence[Any], cache: Cache = CACHE) -> CompiledFunction:
-    """(y, t, *given) → y after the update, the largest residual before and after it, each as a part of its terms, and the one
-    after it as a part of terms in which |y_j| + 1 is in place of |y_j|.
+    """(y, t, *given) → y after the update, the largest residual before and after it, each as a part of its terms, and the
+    one after it as a part of terms in which |y_j| + 1 is in place of |y_j|.
 
     function: the same → (W, B, r, s), or (W, A, r) where u is not restricted; W is (n, n), for n components of x and of u.
     """

@@ -166,7 +166,7 @@ def _triangular_solve(g: Graph, eqn, a: Nodes, b: Nodes) -> Nodes:
 
 
 def _cholesky(g: Graph, eqn, a: Nodes) -> Nodes:
-    """L with A = L Lᵀ; NaN where A is not positive definite, but for the zeros of the structure."""
+    """L with A = L Lᵀ; NaN where A is not positive definite."""
     result = np.full_like(a, g.zero)
     for batch in np.ndindex(*a.shape[:-2]):
         work, low, definite = a[batch], result[batch], g.true
@@ -178,7 +178,7 @@ def _cholesky(g: Graph, eqn, a: Nodes) -> Nodes:
             for i in range(j + 1, len(work)):
                 dot = g.total(g.apply("mul", int(x), int(y)) for x, y in zip(low[i, :j], low[j, :j], strict=True))
                 low[i, j] = g.apply("div", g.apply("sub", int(work[i, j]), dot), int(low[j, j]))
-        lower = low != g.zero
+        lower = np.tril_indices(len(work))
         low[lower] = elementwise(g, "select", np.asarray(definite), low[lower], np.asarray(g.constant(math.nan)))
     return result
 

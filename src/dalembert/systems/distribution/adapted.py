@@ -96,7 +96,7 @@ def adapted_reference(
 
     Where the quality of the chart falls below ½/√(1 + m(n-m)), half of what the best chart always reaches, the
     integration goes on in the best chart there. That chart is at least twice as good, so that one change cannot follow
-    another at once. A holonomic constraint restricts velocities by dφ/dt = 0; its positions are projected onto φ(q) = 0 after
+    another at once. A holonomic constraint restricts velocities by dφ/dt = 0; positions are projected onto φ(q) = 0 after
     every step, as in `reference`, which takes constraints on accelerations, too.
 
     Args:
