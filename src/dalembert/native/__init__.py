@@ -24,6 +24,7 @@ from dalembert.native.flow.flow import (
     compile_flow,
 )
 from dalembert.native.flow.integration import Integration, Solved
+from dalembert.native.flow.projection import compile_projection
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.many.travel import FlowRuns, outputs_along, travel
@@ -80,6 +81,7 @@ __all__ = [
     "compile_accumulation",
     "compile_flow",
     "compile_function",
+    "compile_projection",
     "compile_root",
     "compile_step",
     "counts",

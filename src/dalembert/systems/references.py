@@ -139,7 +139,7 @@ def _arrays(system: System, parameters: dict, axes: dict, number: int) -> Float[
 def _native(many: _Many, times: np.ndarray, tolerance: float, steps: int, threads: int) -> Reference:
     """Unsupported where a function cannot be translated."""
     q, v = many.states[0]
-    flow = reduced_flow(many.one(0), len(q), sum(check_shapes(many.system, q, v, times[0])))
+    flow = reduced_flow(many.one(0), len(q), sum(check_shapes(many.system, q, v, times[0])), True)
     runs = flow.runs(many.states.reshape(len(many.states), -1), times, tolerance, many.given)
     found = travel(flow.code, runs, steps, threads)
     return Reference.solved(times, found, lambda: outputs_along(flow.code, runs, found, threads))

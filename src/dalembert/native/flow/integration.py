@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import dataclasses
+import functools
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,6 +14,7 @@ import numpy as np
 from dalembert.interrupts import leave_if_wanted
 from dalembert.native.chunks import FIRST, paced
 from dalembert.native.flow.step_loop import COUNTED, NUMBERS, REACHED, TOO_MANY
+from dalembert.native.llvm.jit import Loaded
 
 BEGINNING = {"most": 0, "clipped": 0, "steps": 0, "saved": 1, "refused": 0}
 SHARE = 0.1  # of the whole, as if it had been the step before: it limits the first
@@ -100,3 +104,27 @@ class Integration(NamedTuple):
                 return code
             leave_if_wanted()
             chunk = paced(chunk, time.perf_counter() - began)
+
+
+@dataclasses.dataclass(frozen=True)
+class FlowCodes:
+    """The code that is the same for all equations."""
+
+    field: Loaded
+    loop: Loaded
+
+    @functools.cached_property
+    def address(self) -> int:
+        return self.field.address("field")
+
+    @functools.cached_property
+    def project(self) -> int:
+        return self.field.address("project")
+
+    @functools.cached_property
+    def along(self) -> Callable[..., None]:
+        return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 3)(self.field.address("along"))
+
+    @functools.cached_property
+    def integrate(self) -> Callable[..., int]:
+        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 12)(self.loop.address("integrate"))

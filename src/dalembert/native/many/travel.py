@@ -58,7 +58,7 @@ def travel(flow: CompiledFlow, runs: FlowRuns, steps: int, threads: int) -> Solv
     code for one. The bits of a run do not depend on the others. steps: of each, at most."""
     together, reached = Integration.many(runs.y, runs.clocked(), runs.tolerance, steps), np.zeros(len(runs.y), bool)
     left, methods = list(range(len(reached))), set[str]()
-    if flow.lanes is not None and len(reached) > 1:
+    if flow.lanes is not None and flow.project is None and len(reached) > 1:
         left, methods = _in_lanes(flow.lanes, runs, together, reached, threads), {"Runge-Kutta"}
 
     def begin() -> Callable[[int], None]:

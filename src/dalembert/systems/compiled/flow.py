@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Iterator
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +15,7 @@ from jax.core import Tracer
 from dalembert.native import (
     Accuracy,
     CompiledFlow,
+    CompiledFunction,
     FlowArrays,
     FlowFunctions,
     FlowRuns,
@@ -23,8 +25,10 @@ from dalembert.native import (
     Travelled,
     Unsupported,
     compile_flow,
+    compile_projection,
 )
 from dalembert.systems.compiled.function import REMEMBERED
+from dalembert.systems.compiled.projection import restriction, restricts
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.equations import EXACT, first_guess, kkt_residual
 from dalembert.systems.higher.euler_lagrange import highest_equations, ostrogradsky_momenta
@@ -35,7 +39,10 @@ from dalembert.systems.sizes import units_of
 from dalembert.systems.system import Rebuilt, System, SystemParts, parts_of
 from dalembert.tracing import Remembered
 
+T = TypeVar("T")
+
 _COMPILED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
+_PROJECTIONS: Remembered[CompiledFunction] = Remembered(REMEMBERED)
 
 
 class SystemFlow:
@@ -92,34 +99,50 @@ class SystemFlow:
 
 
 def flow_of(
-    system: Problem, what: tuple[Hashable, ...], size: int, functions: Callable[[Rebuilt], FlowFunctions]
-) -> SystemFlow:
+    system: Problem, what: tuple[Hashable, ...], size: int, functions: Callable[[Rebuilt], FlowFunctions],
+    projection: Callable[[Rebuilt], Callable] | None = None,
+) -> SystemFlow:  # fmt: skip
     """Machine code that serves all systems of this structure; Unsupported where it cannot be made.
 
-    what: which equation of the system it is. size: components of y. functions: from arrays → the system.
+    what: which equation of the system it is. size: components of y. functions: from arrays → the system. projection: what
+    keeps y on constraints, if it is to be kept there.
     """
-    code, parts = compiled_flow(system, what, size, functions)
+    code, parts = compiled_flow(system, what, size, functions, projection)
     return SystemFlow(code, parts.leaves)
 
 
 def compiled_flow(
-    system: Problem, what: tuple[Hashable, ...], size: int, functions: Callable[[Rebuilt], FlowFunctions]
-) -> tuple[CompiledFlow, SystemParts]:
+    system: Problem, what: tuple[Hashable, ...], size: int, functions: Callable[[Rebuilt], FlowFunctions],
+    projection: Callable[[Rebuilt], Callable] | None = None,
+) -> tuple[CompiledFlow, SystemParts]:  # fmt: skip
     """As `flow_of`, of a system whose arrays may be traced: pivots are then chosen at ones."""
     parts = parts_of(system)
     traced = any(isinstance(x, Tracer) for x in parts.leaves)
     key = None if parts.key is None else (parts.key, what)
+    like = np.zeros(size), [np.ones(x.shape) if isinstance(x, Tracer) else x for x in parts.leaves]
     found = None if key is None else _COMPILED.get(key)
-    if found is None:
-        known = [np.ones(x.shape) if isinstance(x, Tracer) else x for x in parts.leaves]
-        try:
-            found = compile_flow(functions(parts.rebuilt), np.zeros(size), known)
-        except Unsupported as reason:
-            _name_role(reason, system)
-            raise
-        if key is not None and not (traced and found.without_pivots):
-            _COMPILED.put(key, found)
+    try:
+        if found is None:
+            found = compile_flow(functions(parts.rebuilt), *like)
+            if key is not None and not (traced and found.without_pivots):
+                _COMPILED.put(key, found)
+        if projection is not None:
+            one = lambda: compile_projection(projection(parts.rebuilt), *like)  # noqa: E731
+            found = found.projected(_made(_PROJECTIONS, key, one))
+    except Unsupported as reason:
+        _name_role(reason, system)
+        raise
     return found, parts
+
+
+def _made(known: Remembered[T], key: Hashable | None, make: Callable[[], T]) -> T:
+    """What is known by this key, if there is one, or is made now."""
+    found = None if key is None else known.get(key)
+    if found is None:
+        found = make()
+        if key is not None:
+            known.put(key, found)
+    return found
 
 
 def _name_role(reason: Unsupported, system: Problem) -> None:
@@ -128,13 +151,14 @@ def _name_role(reason: Unsupported, system: Problem) -> None:
         reason.role = role_of(reason.place.codes, system, {})
 
 
-def reduced_flow(system: System, n: int, m: int) -> SystemFlow:
-    """y = (q, v), z = (a, λ) of n coordinates and m equations of constraints; its outputs are (λ, drift)."""
-    code, parts = reduced_code(system, n, m)
+def reduced_flow(system: System, n: int, m: int, projected: bool = False) -> SystemFlow:
+    """y = (q, v), z = (a, λ) of n coordinates and m equations of constraints; its outputs are (λ, drift). projected: whether
+    φ is kept at 0, and not at its first value but for the errors of steps."""
+    code, parts = reduced_code(system, n, m, projected)
     return SystemFlow(code, parts.leaves)
 
 
-def reduced_code(system: System, n: int, m: int) -> tuple[CompiledFlow, SystemParts]:
+def reduced_code(system: System, n: int, m: int, projected: bool) -> tuple[CompiledFlow, SystemParts]:
     """As `reduced_flow`, of a system whose arrays may be traced."""
 
     def functions(rebuilt: Rebuilt) -> FlowFunctions:
@@ -151,7 +175,11 @@ def reduced_code(system: System, n: int, m: int) -> tuple[CompiledFlow, SystemPa
         part = ImplicitPart(equations, first_guess(n, m), units, EXACT.tolerance, EXACT.max_iterations)
         return FlowFunctions(field, outputs, part)
 
-    return compiled_flow(system, ("reduced", n, m), 2 * n, functions)
+    def projection(rebuilt: Rebuilt) -> Callable:
+        return lambda y, t, *given: restriction(rebuilt(given), y[:n], y[n:], t)
+
+    kept = projection if projected and restricts(system) else None
+    return compiled_flow(system, ("reduced", n, m), 2 * n, functions, kept)
 
 
 def derivatives_flow(problem: VariationalProblem, n: int, r: int, m: int, mh: int) -> SystemFlow:

@@ -17,7 +17,7 @@ def in_program(system: System, q, v, times, tolerance, most: int, again: Callabl
     """(t, q, v, λ, drift, reached, steps), in at most so many steps; its derivatives are those of again(system, q, v, times,
     tolerance), which JAX can differentiate."""
     n = q.shape[0]
-    code, parts = reduced_code(system, n, sum(check_shapes(system, q, v, times[0])))
+    code, parts = reduced_code(system, n, sum(check_shapes(system, q, v, times[0])), True)
 
     @jax.custom_jvp
     def run(leaves, q, v, times, tolerance):
