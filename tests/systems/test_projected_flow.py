@@ -159,7 +159,7 @@ def test_an_update_is_the_least_one_in_the_metric(name, unit):
         return scaled, rows / scale, jnp.atleast_1d(rows[0] @ x - 0.4), jnp.stack([rows[0] @ u, rows[1] @ u + x[0]])
 
     x, u = np.array([0.3, -0.2, 0.9]), np.array([1.0, 0.5, -0.7])
-    code = compile_projection(restricted, np.zeros(6), (metric, scale))
+    code = compile_projection(restricted, np.zeros(6), (metric, scale)).code
     moved, (before, after, rest) = code(np.r_[x * scale, u * scale], 0.0, metric, scale)
     weight = metric if name == "definite" else np.diag([abs(m) or 2.0 for m in np.diag(metric)])
     inverse = np.linalg.inv(weight)

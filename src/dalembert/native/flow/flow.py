@@ -14,6 +14,7 @@ from dalembert.native.assembly.function import CompiledFunction, GraphFunction, 
 from dalembert.native.flow.field_code import FIELD, PROJECTION, field
 from dalembert.native.flow.integration import Accuracy, FlowCodes, Integration
 from dalembert.native.flow.loop_code import loop, work_size
+from dalembert.native.flow.projection import Projection
 from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, WATCHED
 from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method
 from dalembert.native.flow.written import written_field
@@ -109,16 +110,17 @@ class CompiledFlow:
     codes: FlowCodes
     taylor: TaylorMethod | None
     lanes: LaneMethod | None
-    project: CompiledFunction | None = None
+    projection: Projection | None = None
 
     @property
     def without_pivots(self) -> bool:
         """Whether unknowns that enter linearly are not eliminated: at the numbers given no pivots served."""
         return self.equations is not None and self.equations.affine and self.equations.written is None
 
-    def projected(self, project: CompiledFunction) -> CompiledFlow:
-        """The same flow, kept on constraints. project: (y, t, *given) → as of `compile_projection`."""
-        return dataclasses.replace(self, project=project)
+    def projected(self, projection: Projection) -> CompiledFlow:
+        """The same flow, kept on constraints. projection: (y, t, *given) → as of `compile_projection`."""
+        lanes = self.lanes and dataclasses.replace(self.lanes, onto=projection.made)
+        return dataclasses.replace(self, projection=projection, lanes=lanes)
 
     def over(self, given: Sequence[Any], clock: float = 1.0, start: np.ndarray | None = None) -> FlowArrays:
         """The arrays of one run at a time. clock: -1.0 where time decreases; start: of z, if it is another one."""
@@ -155,7 +157,7 @@ class CompiledFlow:
     def _beside(self, arrays: FlowArrays) -> tuple[int, ...]:
         """The watch and the projection, with what they are told, by address; 0 where there is none."""
         watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
-        return *watch, *((self.codes.project, arrays.projection(self.project)) if self.project is not None else (0, 0))
+        return *watch, *((self.codes.project, arrays.projection(self.projection.code)) if self.projection else (0, 0))
 
     def _by_runge_kutta(self, at: Integration, beside: Sequence[int], told: int, accuracy: Accuracy) -> int:
         """The method of order 8 from where the integration stands."""
@@ -163,6 +165,13 @@ class CompiledFlow:
         work, integrate = np.empty(work_size(self.size)), self.codes.integrate
         run = lambda *x: integrate(self.codes.address, told, *beside, *x, work.ctypes.data)  # noqa: E731
         return at.go_on(run, accuracy.clipped)
+
+    def brought(self, arrays: FlowArrays, at: Integration) -> bool:
+        """Bring all rows of an integration onto the constraints, where there are any; whether that could be done."""
+        if self.projection is None:
+            return True
+        addresses = (x.__array_interface__["data"][0] for x in (at.times, at.rows))
+        return not self.codes.project_along(arrays.projection(self.projection.code), *addresses, *at.rows.shape)
 
     def along(self, rows: np.ndarray, times: np.ndarray, arrays: FlowArrays) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given, NaN where they have no value."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dalembert.native.flow.coefficients import DENSE, ERROR_3, ERROR_5, NODES, STAGES
+from dalembert.native.flow.field_code import NEAR, ROUNDING, UPDATES
 from dalembert.native.flow.loop_code import COLUMNS, END, LARGEST, SAFETY, SHORTEST, SMALLEST
 from dalembert.native.flow.step_loop import TINY
 from dalembert.native.llvm.builder import module
@@ -86,18 +87,53 @@ class _LaneLoop(LaneVectors):
         c.store(c.both(c.load(self.holds, c.truth), c.both(long, few)), self.holds, c.truth)
 
     def _stages(self) -> None:
-        for i in range(1, END + 1):
+        """The slopes, the new y, its error, and the slope there after its projection."""
+        for i in range(1, END):
             self._moved(STAGES[i])
-            if i == END:
-                self._copied(self.to["given"], self.to["new"])
             self._field(self._time(i), self.slopes[i])
+        self._moved(STAGES[END])
+        self._copied(self.to["given"], self.to["new"])
+        self._measured()
+        self._projected()
+        self._copied(self.to["new"], self.to["given"])
+        self._field(self._time(END), self.slopes[END])
 
     def _time(self, i: int) -> str:
         c = self.c
         return c.plus(self._of("t"), c.times(c.constant(NODES[i]), self._of("h")))
 
-    def _judged(self) -> None:
-        """The error, as in `loop_code`; the lanes whose step is taken, and the next h of all that are going on."""
+    def _projected(self) -> None:
+        """The new y to the nearest one on the constraints, as `project` of `field_code`; a step without one has no error
+        that is allowed."""
+        c, given, result = self.c, self.to["onto_given"], self.to["onto_result"]
+        pending, updates, infinite = c.slot("pending", c.truth), c.slot("updates", "i64"), c.constant(float("inf"))
+        c.fork(c.let(f"icmp eq ptr {self.to['onto']}, null"), "free", "bound")
+        c.label("bound")
+        c.store(c.load(self.holds, c.truth), pending, c.truth)
+        c.store("0", updates, "i64")
+        c.store(c.times(self._of("clock"), c.load(self.end)), self._component(given, self.n))
+        c.label("update")
+        self._copied(self.to["new"], given)
+        c.line(f"call void {self.to['onto']}(ptr {given}, ptr {result})")
+        sizes = self._component(result, self.n)
+        before, after, rest = (c.load(c.at(sizes, i * self.w)) for i in range(3))
+        exact, near = c.compare("ole", after, c.constant(ROUNDING)), c.compare("ole", rest, c.constant(NEAR))
+        nearer = c.compare("ole", after, c.times(c.constant(0.5), before))  # not so if it is NaN
+        good, now = c.either(near, nearer), c.load(pending, c.truth)
+        c.store(c.select(c.both(now, c.negated(good)), infinite, c.load(self.five)), self.five)
+        self._copied(result, self.to["new"], c.both(now, good))
+        done = c.either(exact, c.both(near, c.negated(nearer)))
+        c.store(c.both(c.both(now, good), c.negated(done)), pending, c.truth)
+        count = c.let(f"add i64 {c.load(updates, 'i64')}, 1")
+        c.store(count, updates, "i64")
+        more = c.let(f"and i1 {c.some(c.load(pending, c.truth))}, {c.let(f'icmp slt i64 {count}, {UPDATES}')}")
+        c.fork(more, "update", "updated", False)
+        c.label("updated")
+        c.store(c.select(c.load(pending, c.truth), infinite, c.load(self.five)), self.five)
+        c.label("free")
+
+    def _measured(self) -> None:
+        """The error, as in `loop_code`."""
         c, tolerance, h = self.c, self._of("tolerance"), self._of("h")
         for slot in (self.five, self.three):
             c.store(c.constant(0.0), slot)
@@ -112,7 +148,11 @@ class _LaneLoop(LaneVectors):
         norm = self._over(c.times(h, five), c.intrinsic("sqrt", c.times(whole, self._number(self.n))))
         norm = c.select(c.compare("oeq", whole, c.constant(0.0)), c.constant(0.0), norm)
         c.store(norm, self.five)
-        good = c.compare("olt", norm, c.constant(1.0))  # not so if it is NaN
+
+    def _judged(self) -> None:
+        """The lanes whose step is taken, and those that are left."""
+        c = self.c
+        good = c.compare("olt", c.load(self.five), c.constant(1.0))  # not so if it is NaN
         live, holds = c.load(self.live, c.truth), c.load(self.holds, c.truth)
         c.store(c.both(good, c.both(live, holds)), self.taken, c.truth)
         self._put("state", c.constant(float(LEFT)), c.both(live, c.negated(holds)))

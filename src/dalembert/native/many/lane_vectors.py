@@ -18,8 +18,9 @@ ON, FRESH, FINISHED, LEFT = range(4)  # what a lane is; LEFT: another code has t
 # A number for each lane; saved: rows, as a number; due: the time of the next row.
 EACH = ("state", "t", "h", "last", "due", "tolerance", "clock", "refused", "steps", "saved")
 # What the loop is told; arrays and the field by address. rows, times: of each lane.
+# onto: 0, or the update of a projection onto constraints, as `compile_projection` has it.
 LANES = Packing.words("size", "most", "budget", "length", "field", "each", "y", "new", "slopes", "dense", "given", "result",
-                      "rows", "times")  # fmt: skip
+                      "onto", "onto_given", "onto_result", "rows", "times")  # fmt: skip
 NUMBERS = ("size", "most", "budget", "length")
 
 
@@ -43,10 +44,10 @@ def lane_field(made: GraphFunction, width: int) -> str:
                   declared=c.declared)  # fmt: skip
 
 
-def lane_arrays(size: int, given: int, width: int) -> Sequence[tuple[str, int]]:
-    """(name, length) of the arrays of the loop, in numbers."""
+def lane_arrays(size: int, given: int, onto: int, width: int) -> Sequence[tuple[str, int]]:
+    """(name, length) of the arrays of the loop, in numbers. given, onto: of what the field is given, and the projection."""
     rows = {"each": len(EACH), "y": size, "new": size, "slopes": COLUMNS * size, "dense": (3 + len(DENSE)) * size,
-            "given": given, "result": size + 1}  # fmt: skip
+            "given": given, "result": size + 1, "onto_given": onto, "onto_result": size + 3}  # fmt: skip
     return [(name, many * width) for name, many in rows.items()]
 
 

@@ -58,8 +58,8 @@ def travel(flow: CompiledFlow, runs: FlowRuns, steps: int, threads: int) -> Solv
     code for one. The bits of a run do not depend on the others. steps: of each, at most."""
     together, reached = Integration.many(runs.y, runs.clocked(), runs.tolerance, steps), np.zeros(len(runs.y), bool)
     left, methods = list(range(len(reached))), set[str]()
-    if flow.lanes is not None and flow.project is None and len(reached) > 1:
-        left, methods = _in_lanes(flow.lanes, runs, together, reached, threads), {"Runge-Kutta"}
+    if flow.lanes is not None and len(reached) > 1:
+        left, methods = _in_lanes(flow, flow.lanes, runs, together, reached, threads), {"Runge-Kutta"}
 
     def begin() -> Callable[[int], None]:
         worker = _Worker(flow, runs)
@@ -80,12 +80,16 @@ def travel(flow: CompiledFlow, runs: FlowRuns, steps: int, threads: int) -> Solv
     return Solved(together.rows, saved, reached, taken, tuple(sorted(methods, reverse=True)))  # the series first, as in one
 
 
-def _in_lanes(method: LaneMethod, runs: FlowRuns, at: Integration, reached: np.ndarray, threads: int) -> list[int]:
+def _in_lanes(
+    flow: CompiledFlow, method: LaneMethod, runs: FlowRuns, at: Integration, reached: np.ndarray, threads: int
+) -> list[int]:
     """Which are left."""
     places = itertools.count()
 
     def work(_: int) -> list[int]:
-        return LaneRuns(method, at, runs.given, runs.tolerance, runs.clocks).go_on(places, reached)
+        worker = _Worker(flow, runs)
+        whole = lambda i: flow.brought(worker.arrays(i), at.one(i))  # noqa: E731
+        return LaneRuns(method, at, runs.given, runs.tolerance, runs.clocks).go_on(places, reached, whole)
 
     threads = min(threads, -(-len(reached) // method.width))
     return [i for left in on_threads(work, range(threads), threads) for i in left]

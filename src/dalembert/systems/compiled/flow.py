@@ -15,12 +15,12 @@ from jax.core import Tracer
 from dalembert.native import (
     Accuracy,
     CompiledFlow,
-    CompiledFunction,
     FlowArrays,
     FlowFunctions,
     FlowRuns,
     ImplicitPart,
     Integration,
+    Projection,
     Solved,
     Travelled,
     Unsupported,
@@ -42,7 +42,7 @@ from dalembert.tracing import Remembered
 T = TypeVar("T")
 
 _COMPILED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
-_PROJECTIONS: Remembered[CompiledFunction] = Remembered(REMEMBERED)
+_PROJECTIONS: Remembered[Projection] = Remembered(REMEMBERED)
 
 
 class SystemFlow:
