@@ -59,8 +59,10 @@ def by_diffrax(problem: Problem, y: np.ndarray, tolerance: float) -> Callable[[]
 
 
 def by_references(problem: Problem, v: np.ndarray, size: int, tolerance: float, threads: int) -> Callable[[], np.ndarray]:
+    times = jnp.array([0.0, problem.time])
+
     def call() -> np.ndarray:
-        found = da.references(problem.system, problem.q0, v, [0.0, problem.time], tolerance=tolerance, threads=threads)
+        found = da.references(problem.system, problem.q0, v, times, tolerance=tolerance, threads=threads)
         return np.concatenate([np.asarray(found.q)[:, -1], np.asarray(found.v)[:, -1]], axis=1)[:, :size]
 
     return call

@@ -24,7 +24,7 @@ from dalembert.native.flow.flow import (
     compile_flow,
 )
 from dalembert.native.flow.integration import Integration, Solved
-from dalembert.native.flow.projection import Projection, compile_projection
+from dalembert.native.flow.projection import CompiledProjection, compile_projection
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.many.travel import FlowRuns, outputs_along, travel
@@ -54,6 +54,7 @@ __all__ = [
     "Chosen",
     "CompiledFlow",
     "CompiledFunction",
+    "CompiledProjection",
     "CompiledRoot",
     "CompiledStep",
     "ElementSum",
@@ -68,7 +69,6 @@ __all__ = [
     "OnceTraced",
     "Places",
     "Point",
-    "Projection",
     "Rules",
     "Sample",
     "Solved",

@@ -46,8 +46,8 @@ def references(
     """q̇ = v, v̇ = a(q, v, t) as in `reference`, for B sets of initial data and parameters.
 
     Several runs go by the method of order 8, side by side in the vectors of the processor, each with steps of its own. A
-    run is the same to the last bit whatever the others are. Where `reference` takes a series its error is smaller at the
-    same tolerance, by 10 to 1000 times. No error is raised if an integration fails. Arguments are numbers; in a traced
+    run is the same to the last bit whatever the others are. Where `reference` takes a series its error is often smaller
+    at the same tolerance, up to 1000 times. No error is raised if an integration fails. Arguments are numbers; in a traced
     program take jax.vmap of `reference`.
 
     Args:

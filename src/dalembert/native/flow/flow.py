@@ -14,7 +14,7 @@ from dalembert.native.assembly.function import CompiledFunction, GraphFunction, 
 from dalembert.native.flow.field_code import FIELD, PROJECTION, field
 from dalembert.native.flow.integration import Accuracy, FlowCodes, Integration
 from dalembert.native.flow.loop_code import loop, work_size
-from dalembert.native.flow.projection import Projection
+from dalembert.native.flow.projection import CompiledProjection
 from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, WATCHED
 from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method
 from dalembert.native.flow.written import written_field
@@ -110,14 +110,14 @@ class CompiledFlow:
     codes: FlowCodes
     taylor: TaylorMethod | None
     lanes: LaneMethod | None
-    projection: Projection | None = None
+    projection: CompiledProjection | None = None
 
     @property
     def without_pivots(self) -> bool:
         """Whether unknowns that enter linearly are not eliminated: at the numbers given no pivots served."""
         return self.equations is not None and self.equations.affine and self.equations.written is None
 
-    def projected(self, projection: Projection) -> CompiledFlow:
+    def projected(self, projection: CompiledProjection) -> CompiledFlow:
         """The same flow, kept on constraints. projection: (y, t, *given) → as of `compile_projection`."""
         lanes = self.lanes and dataclasses.replace(self.lanes, onto=projection.made)
         return dataclasses.replace(self, projection=projection, lanes=lanes)
@@ -165,13 +165,6 @@ class CompiledFlow:
         work, integrate = np.empty(work_size(self.size)), self.codes.integrate
         run = lambda *x: integrate(self.codes.address, told, *beside, *x, work.ctypes.data)  # noqa: E731
         return at.go_on(run, accuracy.clipped)
-
-    def brought(self, arrays: FlowArrays, at: Integration) -> bool:
-        """Bring all rows of an integration onto the constraints, where there are any; whether that could be done."""
-        if self.projection is None:
-            return True
-        addresses = (x.__array_interface__["data"][0] for x in (at.times, at.rows))
-        return not self.codes.project_along(arrays.projection(self.projection.code), *addresses, *at.rows.shape)
 
     def along(self, rows: np.ndarray, times: np.ndarray, arrays: FlowArrays) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given, NaN where they have no value."""

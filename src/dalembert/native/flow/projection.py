@@ -28,7 +28,7 @@ DEFINITE = 1e-10  # of |W_jj|: a pivot of W that is less may be rounding
 LEAST = 1e-300
 
 
-class Projection(NamedTuple):
+class CompiledProjection(NamedTuple):
     """The function as a graph, and as machine code."""
 
     made: GraphFunction
@@ -36,7 +36,7 @@ class Projection(NamedTuple):
 
 
 @refusing
-def compile_projection(function: Callable, y: np.ndarray, given: Sequence[Any], cache: Cache = CACHE) -> Projection:
+def compile_projection(function: Callable, y: np.ndarray, given: Sequence[Any], cache: Cache = CACHE) -> CompiledProjection:
     """(y, t, *given) → y after the update, the largest residual before and after it, each as a part of its terms, and the
     one after it as a part of terms in which |y_j| + 1 is in place of |y_j|.
 
@@ -59,7 +59,7 @@ def compile_projection(function: Callable, y: np.ndarray, given: Sequence[Any], 
             sizes = [g.apply("max", *pair) for pair in zip(sizes, parts, strict=True)]
     results = np.array([moved.get(x, x) for x in state]), np.array(sizes)
     found = GraphFunction(g, made.tracer, made.sizes, results)
-    return Projection(found, found.compiled(cache))
+    return CompiledProjection(found, found.compiled(cache))
 
 
 def _terms(g: Graph, slope: Nodes, state: list[int]) -> int:

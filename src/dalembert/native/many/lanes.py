@@ -59,7 +59,7 @@ class LaneRuns:
         size, before = at.y.shape[1], at.y.shape[1] + 1 + given.shape[1]
         captured = [np.asarray(x.tracer.captured if x else [], float) for x in (method.made, method.onto)]
         held = self._held = Held()
-        lengths = lane_arrays(size, *(before + len(x) for x in captured), w)
+        lengths = lane_arrays(size, before + len(captured[0]), before + len(captured[1]), w)
         parts = {name: _aligned(length) for name, length in lengths}
         self._each = parts["each"].reshape(len(EACH), w)
         self._y, *self._given = (parts[name].reshape(-1, w) for name in ("y", "given", "onto_given"))

@@ -88,11 +88,19 @@ def _in_lanes(
 
     def work(_: int) -> list[int]:
         worker = _Worker(flow, runs)
-        whole = lambda i: flow.brought(worker.arrays(i), at.one(i))  # noqa: E731
+        whole = lambda i: _brought(flow, worker.arrays(i), at.one(i))  # noqa: E731
         return LaneRuns(method, at, runs.given, runs.tolerance, runs.clocks).go_on(places, reached, whole)
 
     threads = min(threads, -(-len(reached) // method.width))
     return [i for left in on_threads(work, range(threads), threads) for i in left]
+
+
+def _brought(flow: CompiledFlow, arrays: FlowArrays, at: Integration) -> bool:
+    """Bring all rows of an integration onto the constraints, where there are any; whether that could be done."""
+    if flow.projection is None:
+        return True
+    addresses = (x.__array_interface__["data"][0] for x in (at.times, at.rows))
+    return not flow.codes.project_along(arrays.projection(flow.projection.code), *addresses, *at.rows.shape)
 
 
 def outputs_along(flow: CompiledFlow, runs: FlowRuns, solved: Solved, threads: int) -> Float[np.ndarray, "B T r"]:

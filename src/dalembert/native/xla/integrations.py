@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -85,6 +86,6 @@ def _checked(runs: FlowRuns) -> tuple[FlowRuns, np.ndarray]:
     return runs._replace(y=y, times=times, tolerance=np.where(sound, runs.tolerance, 1.0)), sound
 
 
-def _view(address: int, number: int, length: int, kind: type = ctypes.c_double) -> np.ndarray:
+def _view(address: int, number: int, length: int, kind: Any = ctypes.c_double) -> np.ndarray:
     """(number, length) of what stands there."""
     return np.ctypeslib.as_array((kind * (number * length)).from_address(address)).reshape(number, length)

@@ -20,7 +20,6 @@ from dalembert.native import (
     FlowRuns,
     ImplicitPart,
     Integration,
-    Projection,
     Solved,
     Travelled,
     Unsupported,
@@ -42,7 +41,7 @@ from dalembert.tracing import Remembered
 T = TypeVar("T")
 
 _COMPILED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
-_PROJECTIONS: Remembered[Projection] = Remembered(REMEMBERED)
+_PROJECTED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
 
 
 class SystemFlow:
@@ -127,8 +126,8 @@ def compiled_flow(
             if key is not None and not (traced and found.without_pivots):
                 _COMPILED.put(key, found)
         if projection is not None:
-            one = lambda: compile_projection(projection(parts.rebuilt), *like)  # noqa: E731
-            found = found.projected(_made(_PROJECTIONS, key, one))
+            free, onto = found, projection(parts.rebuilt)
+            found = _made(_PROJECTED, key, lambda: free.projected(compile_projection(onto, *like)))
     except Unsupported as reason:
         _name_role(reason, system)
         raise
