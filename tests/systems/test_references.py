@@ -55,16 +55,23 @@ def test_lanes_take_the_steps_of_one_run(monkeypatch):
     assert da.references(kepler, [1.0, 0.0], *given, tolerance=1e-9, max_steps=most).succeeded.tolist() == [False, True]
 
 
-def test_a_run_whose_solution_ceases_to_exist_leaves_the_others_as_they_are():
-    """1/(1 - t)² has no value at t = 1; with k = 0 the motion is a straight line; each with a parameter of its own."""
-    runs = da.references(FALL, [[1.0], [1.0], [-1.0]], [[2.0], [2.0], [0.0]], T, parameters={"k": [1.0, 0.0, 0.5]})
-    assert runs.succeeded.tolist() == [False, True, True]
+def test_runs_whose_solution_ceases_to_exist_leave_the_others_as_they_are():
+    """1/(k (c - t)²) has no value at t = c; with k = 0 the motion is a straight line; each with a parameter of its own."""
+    q0, v0, ks = (
+        np.array([1.0, 1.0, -1.0, -1.0, 1.0]),
+        np.array([2.0, 4.0, 0.0, 0.0, 2.0]),
+        np.array([1.0, 4.0, 0.5, 0.25, 0.0]),
+    )
+    runs = da.references(FALL, q0[:, None], v0[:, None], T, parameters={"k": ks}, threads=1)
+    assert runs.succeeded.tolist() == [False, False, True, True, True]
     assert runs.method == "Taylor series, Runge-Kutta"
-    np.testing.assert_allclose(runs.q[0, :2, 0], (1 - T[:2]) ** -2.0, rtol=1e-10)
-    assert np.all(np.isinf(runs.q[0, 2:]))
-    assert same(runs, 0, da.reference(FALL, [1.0], [2.0], T, throw=False))
-    np.testing.assert_allclose(runs.q[1, :, 0], 1.0 + 2.0 * T, rtol=1e-10)
-    np.testing.assert_allclose(runs.q[2], da.reference(FALL.replace(k=0.5), [-1.0], [0.0], T).q, rtol=1e-9)
+    for i, c in ((0, 1.0), (1, 0.5)):
+        np.testing.assert_allclose(runs.q[i, :2, 0], 1 / ks[i] / (c - T[:2]) ** 2, rtol=1e-9)
+        assert np.all(np.isinf(runs.q[i, 2:]))
+        assert same(runs, i, da.reference(FALL.replace(k=ks[i]), q0[i : i + 1], v0[i : i + 1], T, throw=False))
+    for i in (2, 3):
+        np.testing.assert_allclose(runs.q[i], da.reference(FALL.replace(k=ks[i]), [-1.0], [0.0], T).q, rtol=1e-8)
+    np.testing.assert_allclose(runs.q[4, :, 0], 1.0 + 2.0 * T, rtol=1e-10)
 
 
 def straight(system, q, v, times, tolerance, *, solver=None, max_steps=0):
