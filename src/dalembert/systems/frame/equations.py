@@ -1,0 +1,179 @@
+"""The equations of motion in velocities that are orthonormal in the kinetic energy, written out on a graph.
+
+    v = Σ_a e_a w_a + v_b,   ẇ_a + Σ_b Γ_ab w_b + (C u_b)˙(e_a) + π·B(v, e_a) - ½ u·∂_a C u - ∂_a U - f(e_a) = 0
+
+with the pieces u of v (`pieces`), π = C u, Γ_ab = u(e_a)·(C u(e_b))˙ and B_i(v, δ), the exterior derivative of piece i, which is
+zero where the piece is the rate of something. As u(e_a)·C u(e_b) = δ_ab, only one of Γ_ab and Γ_ba needs a derivative: that of
+the simpler direction; and Γ_aa = ½ u(e_a)·Ċ u(e_a). So the kinetic energy of a single direction is never differentiated.
+
+Source: Hamel's equations in the form of Gibbs and Kane; Jiménez, Scheurle, Proposition 2.1, with another basis of D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dalembert.native.graph.derivative import along, jacobian
+from dalembert.native.graph.dependence import reached
+from dalembert.native.graph.graph import Graph
+from dalembert.systems.frame.directions import Directions
+from dalembert.systems.frame.pieces import Energy, Nodes
+
+
+class Along(NamedTuple):
+    """A direction in D. v: its components ψ. pieces: u there. metric: C u. square: u·C u; whole: that before the earlier ones
+    were taken off."""
+
+    v: Nodes
+    pieces: Nodes
+    metric: Nodes
+    square: int
+    whole: int
+
+
+class Equations:
+    """q, w, t, v: inputs. scale: s_a of each direction: its velocity is in units in which it has u·C u = 1/s_a."""
+
+    def __init__(self, d: Directions, energy: Energy, q: Nodes, t: int, force: Sequence[int]):
+        self.g, self.d, self.energy, self.q, self.t, self.force_given = d.g, d, energy, q, t, list(force)
+        self.fixed = self._pieces_at(d.offset)
+        self.directions = self._orthogonal()
+
+    def _pieces_at(self, v: Nodes) -> Nodes:
+        return self.d.simpler(self.d.at(self.energy.pieces, v))
+
+    def _pieces_along(self, v: Nodes) -> Nodes:
+        return self.d.simpler(along(self.g, self.energy.pieces, self.d.v, v))
+
+    def _dot(self, a: Sequence[int], b: Sequence[int]) -> int:
+        g = self.g
+        return g.total(x for p, q in zip(a, b, strict=True) if (x := g.apply("mul", p, q)) != g.zero)
+
+    def _metric(self, u: Nodes) -> Nodes:
+        return [self._dot(row.tolist(), u) for row in self.energy.metric]
+
+    def _orthogonal(self) -> list[Along]:
+        """Gram-Schmidt, the simplest directions first."""
+        d, g, done = self.d, self.g, list[Along]()
+        found = [(v, self._pieces_along(v)) for v in d.free]
+        cost = lambda u: len([i for i in reached(g, u) if d.moves(i)])  # noqa: E731
+        for v, u in sorted(found, key=lambda x: cost(x[1])):
+            whole = self._dot(u, self._metric(u))
+            square = whole
+            for one in done:
+                (part,) = d.simpler([g.apply("div", self._dot(one.metric, u), one.square)])
+                if part != g.zero:
+                    v, u = (self._less(x, part, y) for x, y in ((v, one.v), (u, one.pieces)))
+                    square = self._dot(u, self._metric(u))
+            done.append(Along(v, u, self._metric(u), *d.simpler([square, whole])))
+        return done
+
+    def _less(self, x: Nodes, factor: int, y: Nodes) -> Nodes:
+        g = self.g
+        return self.d.simpler([g.apply("sub", a, g.apply("mul", factor, b)) for a, b in zip(x, y, strict=True)])
+
+    def velocity(self, w: Nodes, scale: Nodes) -> None:
+        """Everything at velocities w."""
+        g = self.g
+        root = lambda a, s: g.apply("sqrt", g.apply("mul", s, a.square))  # noqa: E731
+        self.scale, self.unit = scale, [g.apply("div", g.one, root(*x)) for x in zip(self.directions, scale, strict=True)]
+        self.speeds = [g.apply("mul", x, h) for x, h in zip(w, self.unit, strict=True)]
+        self.v = self._combined([a.v for a in self.directions], self.d.offset)
+        self.u = self._combined([a.pieces for a in self.directions], self.fixed)
+        self.momenta = self._metric(self.u)
+        self.force = self.d.at(self.force_given, self.v)
+        self._slopes = jacobian(g, [self.energy.potential], self.q)[0].tolist()
+        self._rates = self._exterior()
+        metric = self.energy.metric
+        turned = np.array(jacobian(g, metric.ravel().tolist(), self.q)).reshape(*metric.shape, -1)
+        self._turned = {j: turned[..., j] for j in range(turned.shape[-1]) if np.any(turned[..., j] != g.zero)}
+        self._metric_rate = np.array(self.rate(metric.ravel().tolist())).reshape(metric.shape)
+        self.slopes = [self._slope(i) for i in range(len(self.directions))]
+
+    def _combined(self, columns: list[Nodes], start: Nodes) -> Nodes:
+        g = self.g
+        parts = [[g.apply("mul", x, s) for x in column] for column, s in zip(columns, self.speeds, strict=True)]
+        return [g.total([x for x in terms if x != g.zero]) for terms in zip(*parts, start, strict=True)]
+
+    def rate(self, nodes: Nodes, w: Sequence[int] = (), rates: Sequence[int] = ()) -> Nodes:
+        """d/dt of nodes of (q, t), and of w with their rates."""
+        return along(self.g, nodes, [*self.q, self.t, *w], [*self.v, self.g.one, *rates])
+
+    def _slope(self, a: int) -> int:
+        """ẇ_a."""
+        g, one = self.g, self.directions[a]
+        terms = [self._dot(one.pieces, self.rate(self._metric(self.fixed))), self._rest(one.v, one.pieces)]
+        for b, other in enumerate(self.directions):
+            moved = self._dot(one.pieces, [self._dot(row.tolist(), other.pieces) for row in self._metric_rate])
+            if b == a:
+                change = g.apply("mul", g.constant(0.5), moved)
+            elif b < a:
+                change = self._dot(one.pieces, self.rate(other.metric))
+            else:
+                change = g.apply("sub", moved, self._dot(other.pieces, self.rate(one.metric)))
+            terms.append(g.apply("mul", change, self.speeds[b]))
+        whole = g.total([x for x in terms if x != g.zero])
+        return g.apply("neg", g.apply("mul", g.apply("mul", self.scale[a], self.unit[a]), whole))
+
+    def _rest(self, v: Nodes, u: Nodes) -> int:
+        """π·B - ½ u·∂C u - ∂U - f along a direction v with pieces u."""
+        g = self.g
+        terms = [self._dot(self.momenta, self._bent(v))]
+        for j, metric in self._turned.items():
+            square = self._dot(self.u, [self._dot(row.tolist(), self.u) for row in metric])
+            terms.append(g.apply("mul", g.constant(-0.5), g.apply("mul", square, v[j])))
+        forces = [g.apply("add", x, y) for x, y in zip(self._slopes, self.force, strict=True)]
+        return g.total([*terms, g.apply("neg", self._dot(forces, v))])
+
+    def _exterior(self) -> list[dict[tuple[int, int], int]]:
+        """Of every piece ∂_k ω_ij - ∂_j ω_ik for j < k, where it is not zero; k = n is the time."""
+        g, found = self.g, []
+        for piece, fixed in zip(self.energy.pieces, self.d.at(self.energy.pieces, [self.g.zero] * len(self.q)), strict=True):
+            by_v = jacobian(g, [piece], self.d.v)[0].tolist()
+            rows = jacobian(g, [*by_v, fixed], [*self.q, self.t])
+            n, terms = len(self.q), {}
+            for k in range(1, n + 1):
+                for j in range(k):
+                    (x,) = self.d.simpler([g.apply("sub", int(rows[j, k]), int(rows[k, j]))])
+                    if x != g.zero:
+                        terms[j, k] = x
+            found.append(terms)
+        return found
+
+    def _bent(self, v: Nodes) -> Nodes:
+        """B_i(v, δ) = Σ_{j<k} (∂_k ω_ij - ∂_j ω_ik)(v_k δ_j - v_j δ_k), of the time v = 1 and δ = 0."""
+        g, now, then = self.g, [*self.v, self.g.one], [*v, self.g.zero]
+        pair = lambda j, k: g.apply("sub", *(g.apply("mul", now[i], then[l]) for i, l in ((k, j), (j, k))))  # noqa: E731
+        return [self._dot(list(terms.values()), [pair(*at) for at in terms]) for terms in self._rates]
+
+    def multipliers(self, w: Nodes) -> Nodes:
+        """λ with Rᵀλ = d/dt L_v - L_q - f, R = φ_v: along the forbidden directions, the last first."""
+        g, rates = self.g, self.rate(self.momenta, w, self.slopes)
+        found: dict[int, int] = {}
+        for at, one in reversed(list(enumerate(self.d.held))):
+            pieces = self._pieces_along(one.direction)
+            whole = g.apply("add", self._dot(pieces, rates), self._rest(one.direction, pieces))
+            for later in self.d.held[at + 1 :]:
+                entry = self.d.entry(later.row, one.direction)
+                whole = g.apply("sub", whole, g.apply("mul", entry, found[later.row]))
+            found[one.row] = g.apply("div", whole, one.pivot)
+        return [found[i] for i in range(len(found))]
+
+    def entered(self) -> list[int]:
+        """Of (q, v, t): u·C (u - u_b) of every direction, its u·C u, that of the whole, and its largest component."""
+        g = self.g
+        apart = [g.apply("sub", x, y) for x, y in zip(self.energy.pieces, self.fixed, strict=True)]
+        parts = [self._dot(one.metric, apart) for one in self.directions]
+        squares, whole = ([getattr(one, name) for one in self.directions] for name in ("square", "whole"))
+        sizes = [self._largest(one.v) for one in self.directions]
+        return [*parts, *squares, *whole, *sizes]
+
+    def _largest(self, v: Nodes) -> int:
+        sizes = [self.g.apply("abs", x) for x in v if x != self.g.zero]
+        found = sizes[0]
+        for x in sizes[1:]:
+            found = self.g.apply("max", found, x)
+        return found
