@@ -29,6 +29,7 @@ from dalembert.systems.compiled.flow import drift, reduced_flow
 from dalembert.systems.compiled.function import LARGEST
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
+from dalembert.systems.frame.run import along_constraints
 from dalembert.systems.initial.proven import ProvenStart, proven_start
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System, check_system
@@ -171,9 +172,9 @@ def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: Pr
     n, known, accuracy = q.shape[0], np.asarray(times), Accuracy(float(tolerance), max_steps)
     if start is None:
         flow = reduced_flow(system, n, sum(check_shapes(system, q, v, known[0])))
+        found = flow.run(np.concatenate([np.asarray(q), np.asarray(v)]), known, accuracy)
     else:
-        flow = start.read.once(("flow", n), lambda one: reduced_flow(one, n, start.m))
-    found = flow.run(np.concatenate([np.asarray(q), np.asarray(v)]), known, accuracy)
+        found = along_constraints(start, known, accuracy)
     rows, outputs = np.where(np.arange(len(known))[:, None] < found.saved, found.rows, np.inf), found.outputs
     return Reference.of(
         t=np.asarray(times), q=rows[:, :n], v=rows[:, n:], multipliers=outputs[:, :-1], drift=outputs[:, -1],

@@ -23,7 +23,7 @@ LARGE = 0.1  # of the largest entry of its row: so large a pivot is divided by
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
+class Forbidden:
     """What a row forbids: its direction ν, and the entry of the row there, its pivot."""
 
     row: int
@@ -32,7 +32,7 @@ class Held:
 
 
 class Directions:
-    """free: ψ_a. offset: v_b. held: in the order of elimination; φ of a row is 0 along every later ν.
+    """free: ψ_a. offset: v_b. held: in the order of elimination; φ of a row is 0 along every later ν. pivots: all that move.
 
     moves: whether a node changes with the motion. sampled: values of nodes, (samples, nodes).
     """
@@ -45,7 +45,7 @@ class Directions:
         self.g, self.v, self.moves, self.sampled = g, list(v), moves, sampled
         self.phi = self.simpler(phi)
         self.free = [[g.one if i == j else g.zero for i in range(len(v))] for j in range(len(v))]
-        self.offset, self.held = [g.zero] * len(v), list[Held]()
+        self.offset, self.held, self.pivots = [g.zero] * len(v), list[Forbidden](), Nodes()
         pattern = jacobian(g, self.phi, self.v) != g.zero
         left = set(range(len(phi)))
         while left:
@@ -80,7 +80,8 @@ class Directions:
         (wrong,) = self.at([self.phi[row]], self.offset)
         if wrong != g.zero:
             self.offset = self._moved(self.offset, g.apply("neg", g.apply("div", wrong, pivot)), direction)
-        self.held.append(Held(row, direction, pivot))
+        self.held.append(Forbidden(row, direction, pivot))
+        self._watch(pivot)
         del self.free[chosen]
 
     def _moved(self, x: Nodes, factor: int, direction: Nodes) -> Nodes:
@@ -107,7 +108,12 @@ class Directions:
         mixed = lambda p, q, op: self.simpler(  # noqa: E731
             [g.apply(op, g.apply("mul", p, s), g.apply("mul", q, t)) for s, t in zip(x, y, strict=True)]
         )
+        self._watch(squares[i, j])
         self.free[i], self.free[j], entries[j] = mixed(b, a, "sub"), mixed(a, b, "add"), squares[i, j]
+
+    def _watch(self, pivot: int) -> None:
+        if self.moves(pivot) and pivot not in self.pivots:
+            self.pivots.append(pivot)
 
     def _square(self, a: int, b: int) -> int:
         g = self.g

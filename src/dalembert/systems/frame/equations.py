@@ -34,7 +34,7 @@ class Along(NamedTuple):
     whole: int
 
 
-class Equations:
+class OrthonormalEquations:
     """q, w, t, v: inputs. scale: s_a of each direction: its velocity is in units in which it has u·C u = 1/s_a."""
 
     def __init__(self, d: Directions, energy: Energy, q: Nodes, t: int, force: Sequence[int]):
@@ -162,18 +162,31 @@ class Equations:
             found[one.row] = g.apply("div", whole, one.pivot)
         return [found[i] for i in range(len(found))]
 
-    def entered(self) -> list[int]:
-        """Of (q, v, t): u·C (u - u_b) of every direction, its u·C u, that of the whole, and its largest component."""
+    def entered(self) -> tuple[Nodes, Nodes, int]:
+        """Of (q, v, t): w, the scales with which ψ has at first components of at most 1, and the smallest part of a direction
+        that is left beside the others."""
         g = self.g
         apart = [g.apply("sub", x, y) for x, y in zip(self.energy.pieces, self.fixed, strict=True)]
-        parts = [self._dot(one.metric, apart) for one in self.directions]
-        squares, whole = ([getattr(one, name) for one in self.directions] for name in ("square", "whole"))
-        sizes = [self._largest(one.v) for one in self.directions]
-        return [*parts, *squares, *whole, *sizes]
+        w, scales, least = [], [], g.one
+        for one in self.directions:
+            size, over = self._largest([g.apply("abs", x) for x in one.v]), g.apply("div", g.one, one.square)
+            w.append(g.apply("mul", g.apply("mul", size, over), self._dot(one.metric, apart)))
+            scales.append(g.apply("mul", g.apply("mul", size, size), over))
+            least = g.apply("min", least, g.apply("div", one.square, one.whole))
+        return w, scales, least
 
-    def _largest(self, v: Nodes) -> int:
-        sizes = [self.g.apply("abs", x) for x in v if x != self.g.zero]
-        found = sizes[0]
-        for x in sizes[1:]:
+    def near(self) -> int:
+        """The largest Σ_j |∂p/∂q_j| (1 + |q_j|) / |p| of a pivot p, and of the time: one over how far it is to where p = 0."""
+        g, found = self.g, [self.g.zero]
+        sizes = [g.apply("add", g.one, g.apply("abs", x)) for x in self.q] + [g.one]
+        for pivot in self.d.pivots:
+            slopes = jacobian(g, [pivot], [*self.q, self.t])[0].tolist()
+            moved = self._dot([g.apply("abs", x) for x in slopes], sizes)
+            found.append(g.apply("div", moved, g.apply("abs", pivot)))
+        return self._largest(found)
+
+    def _largest(self, numbers: Nodes) -> int:
+        found = numbers[0]
+        for x in numbers[1:]:
             found = self.g.apply("max", found, x)
         return found

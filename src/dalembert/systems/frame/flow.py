@@ -17,34 +17,38 @@ import numpy as np
 from dalembert.native import Accuracy, CompiledFlow, CompiledFunction, FlowArrays, Travelled, Unsupported
 from dalembert.native.assembly.function import GraphFunction
 from dalembert.native.flow.flow import written_flow
-from dalembert.native.graph.dependence import Dependence
+from dalembert.native.graph.dependence import Dependence, reached
 from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.simplify import gather_factors
 from dalembert.native.trace.place import refusing
 from dalembert.native.trace.tracer import Tracer
 from dalembert.systems.constraints import Nonholonomic
 from dalembert.systems.equations import force, value
 from dalembert.systems.frame.directions import Directions
-from dalembert.systems.frame.equations import Equations
+from dalembert.systems.frame.equations import OrthonormalEquations
 from dalembert.systems.frame.pieces import energy
 from dalembert.systems.system import Rebuilt, System, parts_of
 from dalembert.tracing import Remembered
 
 REMEMBERED = 128
 SAMPLES = 3
-ROOM = 0.01  # of a pivot at the beginning: where it is smaller, or has the other sign, another form has to go on
+NEAR = 0.01  # how far it is to where a pivot is zero has to be a hundred times what the tolerance allows
+ROOM = 0.1  # of a pivot at the beginning: where it is smaller, or has the other sign, another form has to go on
 PARALLEL = 1e-6  # of u·C u: what has to be left of a direction beside the others
 VANISHING = 1e-8  # of u·C u at the beginning
+SHORT = 8  # operations that are not linear, for every coordinate, with which it takes less time than that of (q, v)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Code:
-    """flow: its outputs are (q, v, λ, drift). enter: of (q, v, t) what `Equations.entered` says, and the pivots."""
+    """flow: its outputs are (q, v, λ, drift). enter: of (q, v, t) what `_Written.entering` says. sizes: of q and w; numbers:
+    how many a run adds to the arrays of the system."""
 
     flow: CompiledFlow
     enter: CompiledFunction
-    free: int
-    pivots: int
+    sizes: tuple[int, int]
+    numbers: int
 
 
 class _Tried(NamedTuple):
@@ -61,38 +65,43 @@ class FrameFlow:
 
     def __init__(self, code: _Code, leaves: list):
         self._code, self._leaves = code, leaves
-        self._given = np.concatenate([*(np.ravel(np.asarray(x, float)) for x in leaves), code.enter.captured])
-        self._free: dict[float, list[FlowArrays]] = {1.0: [], -1.0: []}
+        self._free: dict[float, list[_Arrays]] = {1.0: [], -1.0: []}
 
     def run(self, q: np.ndarray, v: np.ndarray, times: np.ndarray, accuracy: Accuracy) -> Travelled | None:
         """From (q, v) that satisfy the constraints; None where there are no directions there."""
-        found = self._entered(q, v, float(times[0]))
-        if found is None:
-            return None
-        w, numbers = found
         clock = 1.0 if times[-1] > times[0] else -1.0
         try:
             arrays = self._free[clock].pop()
         except IndexError:
-            arrays = self._code.flow.over([*self._leaves, numbers], clock)
-        arrays.put(numbers)
-        found = self._code.flow.run(np.concatenate([q, w]), times, arrays, accuracy)
+            arrays = _Arrays(self._code, self._leaves, clock)
+        y = arrays.entered(q, v, times[0], accuracy.tolerance)
+        found = None if y is None else self._code.flow.run(y, times, arrays.flow, accuracy)
         self._free[clock].append(arrays)
         return found
 
-    def _entered(self, q: np.ndarray, v: np.ndarray, t: float) -> tuple[np.ndarray, np.ndarray] | None:
-        """w, and the numbers of the run: the scales, what squares and pivots must not fall below."""
-        code, k = self._code, self._code.free
-        result = np.empty(code.enter.result_size)
-        room = len(self._given) - len(code.enter.captured)
-        numbers = np.zeros(2 * k + code.pivots)
-        given = np.concatenate([q, np.zeros(k), [t], self._given[:room], numbers, v, self._given[room:]])
-        code.enter.run(given, result)
-        part, square, whole, size, pivots = np.split(result, [k, 2 * k, 3 * k, 4 * k])
-        if not (np.all(np.isfinite(result)) and np.all(square > PARALLEL * whole) and np.all(pivots)):
+
+class _Arrays:
+    """Of one run at a time. clock: the direction of time."""
+
+    def __init__(self, code: _Code, leaves: list, clock: float):
+        self._code, (n, k) = code, code.sizes
+        extra = np.zeros(code.numbers)
+        self.flow = code.flow.over([*leaves, extra], clock)
+        parts = [np.zeros(n + k), np.zeros(1), *(np.ravel(np.asarray(x, float)) for x in leaves), extra, np.zeros(n)]
+        self._given, self._result = np.concatenate([*parts, code.enter.captured]), np.empty(code.enter.result_size)
+        at = sum(map(len, parts)) - n
+        self._q, self._t, self._v = self._given[:n], self._given[n + k : n + k + 1], self._given[at : at + n]
+        self._w, self._extra, self._judged = self._result[:k], self._result[k:-2], self._result[-2:]
+
+    def entered(self, q: np.ndarray, v: np.ndarray, t: float, tolerance: float) -> np.ndarray | None:
+        """(q, w); None where directions are parallel, or where steps might not see a pivot go through zero."""
+        self._q[:], self._v[:], self._t[0] = q, v, t
+        self._code.enter.run(self._given, self._result)
+        near, least = self._judged.tolist()
+        if not (least > PARALLEL and near * tolerance < NEAR and np.isfinite(self._result).all()):
             return None
-        numbers[:k], numbers[k : 2 * k], numbers[2 * k :] = size**2 / square, VANISHING * square, 1.0 / pivots
-        return size / square * part, numbers
+        self.flow.put(self._extra)
+        return np.concatenate([q, self._w])
 
 
 def frame_flow(system: System, n: int, m: int) -> FrameFlow | None:
@@ -113,15 +122,18 @@ def frame_flow(system: System, n: int, m: int) -> FrameFlow | None:
 
 def _made(rebuilt: Callable[..., System], leaves: list, n: int, m: int) -> _Code | None:
     try:
-        return _compiled(_Written(rebuilt, [np.asarray(x, float) for x in leaves], n, m))
+        return _compiled(rebuilt, [np.asarray(x, float) for x in leaves], n, m)
     except Unsupported:
         return None
 
 
 @refusing
-def _compiled(written: _Written) -> _Code:
+def _compiled(rebuilt: Callable[..., System], leaves: list, n: int, m: int) -> _Code:
+    written = _Written(rebuilt, leaves, n, m)
+    if written.work > max(SHORT * written.n, (2 * written.n - written.k) ** 2 / 2):
+        raise Unsupported("frame", "the equation of (q, v) is shorter")
     flow = written_flow(written.function(written.slope, written.holds), written.function(written.outputs))
-    return _Code(flow, written.entering().compiled(), len(written.slope) - written.n, len(written.pivots))
+    return _Code(flow, written.entering().compiled(), (written.n, written.k), written.numbers)
 
 
 class _Written:
@@ -137,9 +149,9 @@ class _Written:
         lagrangian, phi, forces = self._traced(rebuilt, y[:n], t, v)
         self._depend = Dependence(g)
         d = Directions(g, phi, v.tolist(), self.last, self.moves, self._sampled)
-        equations = self.equations = Equations(d, energy(g, lagrangian, v.tolist(), self.last), q, t, forces)
+        equations = self.equations = OrthonormalEquations(d, energy(g, lagrangian, v.tolist(), self.last), q, t, forces)
         equations.velocity(w, [g.variable(self.extra, i) for i in range(self.k)])
-        self.pivots = [one.pivot for one in d.held if self.moves(one.pivot)]
+        self.pivots = d.pivots
         self.slope = [*equations.v, *equations.slopes]
         self.holds = self._holding()
         wrong = g.zero
@@ -177,6 +189,16 @@ class _Written:
                 found.append(evaluate(self.g, nodes, known).astype(float))
         return np.array(found)
 
+    @property
+    def work(self) -> int:
+        """Operations that are not linear in what moves, of the slope: as many as a Taylor series has convolutions."""
+        g, found = self.g, 0
+        for i in reached(g, gather_factors(g, self.slope, lambda i: int(self.moves(i)))):
+            op, *x = g.nodes[i]
+            if self.moves(i) and op not in ("var", "add", "sub", "neg"):
+                found += op not in ("mul", "div") or (self.moves(x[1]) and (op == "div" or self.moves(x[0])))
+        return found
+
     def _holding(self) -> int:
         g, holds = self.g, self.g.true
         number = lambda i: g.variable(self.extra, i)  # noqa: E731
@@ -191,10 +213,19 @@ class _Written:
             holds = g.apply("and", holds, g.apply("ge", part, g.constant(ROOM)))
         return holds
 
+    @property
+    def numbers(self) -> int:
+        """Of a run: the scales, and what the squares and the pivots are compared with."""
+        return 2 * self.k + len(self.pivots)
+
     def function(self, nodes: list[int], *others: int, entering: bool = False) -> GraphFunction:
-        sizes = [self.n + self.k, 1, *(x.size for x in self.leaves), 2 * self.k + len(self.pivots)]
+        sizes = [self.n + self.k, 1, *(x.size for x in self.leaves), self.numbers]
         results = (np.array(nodes), *(np.asarray(x) for x in others))
         return GraphFunction(self.g, self.tracer, (*sizes, self.n) if entering else tuple(sizes), results)
 
     def entering(self) -> GraphFunction:
-        return self.function([*self.equations.entered(), *self.pivots], entering=True)
+        """(q, v, t) → w, the numbers of the run, how near pivots are to zero, and what is left of directions at least."""
+        g, (w, scales, least) = self.g, self.equations.entered()
+        squares = [g.apply("mul", g.constant(VANISHING), one.square) for one in self.equations.directions]
+        pivots = [g.apply("div", g.one, x) for x in self.pivots]
+        return self.function([*w, *scales, *squares, *pivots, self.equations.near(), least], entering=True)
