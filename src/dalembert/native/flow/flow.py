@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
-from dalembert.native.flow.field_code import FIELD, field as field_code
+from dalembert.native.flow.field_code import FIELD, field
 from dalembert.native.flow.integration import Accuracy, Integration
 from dalembert.native.flow.loop_code import loop, work_size
 from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, WATCHED
@@ -108,7 +108,7 @@ class CompiledFlow:
     outputs: CompiledFunction
     watch: CompiledFunction | None
     equations: _Equations | None
-    codes: _Codes
+    codes: FlowCodes
     taylor: TaylorMethod | None
 
     def over(self, given: Sequence[Any], clock: float = 1.0, start: np.ndarray | None = None) -> FlowArrays:
@@ -166,15 +166,14 @@ class CompiledFlow:
 class FlowArrays:
     """What the functions of a flow are told, for one run at a time, so that runs are safe under threads.
 
-    clock: the direction of time. given: the arrays of the functions.
+    clock: the direction of time. given: the arrays of the functions. values: (y, t, *given) flat, with room for y and t.
     """
 
     def __init__(self, flow: CompiledFlow, given: Sequence[Any], clock: float, start: np.ndarray | None):
         self.clock, self._flow, self._held = clock, flow, Held()
         self._told: dict[str, int] = {}
-        self._copies: list[np.ndarray] = []  # of the values, in arrays that functions without unknowns read
+        self._copies: list[np.ndarray] = []  # of the values, where no unknowns come before them
         self._series: SeriesArrays | None = None
-        # (y, t, *given) flat, with room for y and t
         self._values = np.concatenate([np.zeros(flow.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
         self._shared = dict.fromkeys(FIELD.fields, 0) | {"size": flow.size, "clock": bits(clock), "factor": bits(1.0)}
         if flow.equations is not None:
@@ -182,9 +181,8 @@ class FlowArrays:
 
     def put(self, numbers: np.ndarray) -> None:
         """Other numbers in the last array that was given, of an equation without unknowns."""
-        last = slice(len(self._values) - len(numbers), len(self._values))
         for array in (self._values, *self._copies):
-            array[last] = numbers
+            array[len(self._values) - len(numbers) : len(self._values)] = numbers
 
     def told(self, name: str) -> int:
         """Where it stands what the function of this name is told."""
@@ -208,14 +206,14 @@ class FlowArrays:
             own |= dict(zip(("written_given", "written_result"), map(self._held.array, arrays), strict=True))
             own |= {"written": written.address}
         given = np.concatenate([np.zeros(own["unknowns"]), values, code.captured])
-        words = own | {"function": code.address, "function_given": self._held.array(given)}
         self._copies.append(given)
+        words = own | {"function": code.address, "function_given": self._held.array(given)}
         self._told[name] = found = self._held.array(FIELD.pack(**words))
         return found
 
 
 @dataclasses.dataclass(frozen=True)
-class _Codes:
+class FlowCodes:
     """The code that is the same for all equations."""
 
     field: Loaded
@@ -257,17 +255,6 @@ class _Codes:
         return min(100.0 * short, step, whole) if np.isfinite(step) else short
 
 
-def written_flow(field: GraphFunction, outputs: GraphFunction, cache: Cache = CACHE) -> CompiledFlow:
-    """The equation of a graph. field: ẏ of (y, t, *given) and whether it holds: where not, the integration ends. outputs: of
-    the same."""
-    g, (slope, holds) = field.graph, field.results
-    nothing = g.constant(float("nan"))
-    only = np.array([g.apply("select", int(holds.item()), i, nothing) for i in slope.tolist()])
-    codes = _Codes(*(cache.load(text, plain=True) for text in (field_code(), loop())))
-    parts = dataclasses.replace(field, results=(only,)).compiled(cache), outputs.compiled(cache)
-    return CompiledFlow(len(only), *parts, None, None, codes, taylor_method(field, cache))
-
-
 @refusing
 def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] = (), cache: Cache = CACHE) -> CompiledFlow:
     """The equation for states like y, and arrays like `given`; Unsupported where a function cannot be translated, or where
@@ -284,7 +271,7 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
     equations, plain = (None, None) if unknowns is None else _equations(functions.field, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
-    codes = _Codes(*(cache.load(text, plain=True) for text in (field_code(), loop())))
+    codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
     return CompiledFlow(
         np.size(y), found["field"], found["outputs"], watch, equations, codes, plain and taylor_method(plain, cache)
     )

@@ -1,8 +1,8 @@
 """The velocities that linear constraints allow, found on the graph: φ(q, v, t) = 0 where v = Σ_a ψ_a(q,t) w_a + v_b(q,t).
 
-Row after row, those with the fewest entries first. An entry that no motion changes is divided by. Of two others, a and b, the
-directions of v turn: (b, -a) satisfies the row, whatever a and b are, and (a, b) stays in it. So ψ is as smooth as φ, and
-becomes singular only where one of the pivots vanishes.
+Row after row, those with the fewest entries first. An entry that no motion changes is divided by. Where there is none, two
+directions with entries a and b turn: (b, -a) satisfies the row, whatever a and b are, and (a, b) stays in it. So ψ is as
+smooth as φ, and degenerates only where one of the pivots vanishes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Forbidden:
     pivot: int
 
 
-class Directions:
+class AllowedDirections:
     """free: ψ_a. offset: v_b. held: in the order of elimination; φ of a row is 0 along every later ν. pivots: all that move.
 
     moves: whether a node changes with the motion. sampled: values of nodes, (samples, nodes).
@@ -98,7 +98,7 @@ class Directions:
         return min(good, key=lambda c: (len(self._support(self.free[c])), -c), default=None)
 
     def _turn(self, entries: dict[int, int]) -> None:
-        """Two columns x, y with entries a, b by b x - a y, which has none, and a x + b y with a² + b²: if possible a constant."""
+        """Two columns x, y with entries a, b: b x - a y has none, and a x + b y has a² + b², if possible a constant."""
         g = self.g
         columns = sorted(entries, key=lambda c: len(self._support(self.free[c])))
         pairs = [(i, j) for k, i in enumerate(columns) for j in columns[k + 1 :]]

@@ -2,9 +2,10 @@
 
     v = Σ_a e_a w_a + v_b,   ẇ_a + Σ_b Γ_ab w_b + (C u_b)˙(e_a) + π·B(v, e_a) - ½ u·∂_a C u - ∂_a U - f(e_a) = 0
 
-with the pieces u of v (`pieces`), π = C u, Γ_ab = u(e_a)·(C u(e_b))˙ and B_i(v, δ), the exterior derivative of piece i, which is
-zero where the piece is the rate of something. As u(e_a)·C u(e_b) = δ_ab, only one of Γ_ab and Γ_ba needs a derivative: that of
-the simpler direction; and Γ_aa = ½ u(e_a)·Ċ u(e_a). So the kinetic energy of a single direction is never differentiated.
+with the pieces u of v (`pieces`), π = C u, Γ_ab = u(e_a)·(C u(e_b))˙, and B_i(v, δ), the exterior derivative of piece i,
+which is zero where the piece is the rate of something. As u(e_a)·C u(e_b) = δ_ab, only one of Γ_ab and Γ_ba needs a
+derivative, that of the simpler direction; and Γ_aa = ½ u(e_a)·Ċ u(e_a). So the kinetic energy of a single direction is never
+differentiated.
 
 Source: Hamel's equations in the form of Gibbs and Kane; Jiménez, Scheurle, Proposition 2.1, with another basis of D.
 """
@@ -16,16 +17,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dalembert.native.graph.derivative import along, jacobian
 from dalembert.native.graph.dependence import reached
-from dalembert.native.graph.graph import Graph
-from dalembert.systems.frame.directions import Directions
-from dalembert.systems.frame.pieces import Energy, Nodes
+from dalembert.native.graph.derivative import along, jacobian
+from dalembert.systems.frame.directions import AllowedDirections
+from dalembert.systems.frame.pieces import Nodes, PiecewiseEnergy
 
 
 class Along(NamedTuple):
-    """A direction in D. v: its components ψ. pieces: u there. metric: C u. square: u·C u; whole: that before the earlier ones
-    were taken off."""
+    """A direction in D. v: its components ψ. pieces: u there. metric: C u. square: u·C u; whole: the same before the earlier
+    directions were taken off."""
 
     v: Nodes
     pieces: Nodes
@@ -37,7 +37,7 @@ class Along(NamedTuple):
 class OrthonormalEquations:
     """q, w, t, v: inputs. scale: s_a of each direction: its velocity is in units in which it has u·C u = 1/s_a."""
 
-    def __init__(self, d: Directions, energy: Energy, q: Nodes, t: int, force: Sequence[int]):
+    def __init__(self, d: AllowedDirections, energy: PiecewiseEnergy, q: Nodes, t: int, force: Sequence[int]):
         self.g, self.d, self.energy, self.q, self.t, self.force_given = d.g, d, energy, q, t, list(force)
         self.fixed = self._pieces_at(d.offset)
         self.directions = self._orthogonal()
@@ -163,7 +163,7 @@ class OrthonormalEquations:
         return [found[i] for i in range(len(found))]
 
     def entered(self) -> tuple[Nodes, Nodes, int]:
-        """Of (q, v, t): w, the scales with which ψ has at first components of at most 1, and the smallest part of a direction
+        """Of (q, v, t): w, the scales with which no component of ψ exceeds 1 at first, and the smallest part of a direction
         that is left beside the others."""
         g = self.g
         apart = [g.apply("sub", x, y) for x, y in zip(self.energy.pieces, self.fixed, strict=True)]
@@ -176,7 +176,7 @@ class OrthonormalEquations:
         return w, scales, least
 
     def near(self) -> int:
-        """The largest Σ_j |∂p/∂q_j| (1 + |q_j|) / |p| of a pivot p, and of the time: one over how far it is to where p = 0."""
+        """The largest Σ_j |∂p/∂q_j| (1 + |q_j|) / |p| of a pivot p, with the time: one over how far p = 0 is."""
         g, found = self.g, [self.g.zero]
         sizes = [g.apply("add", g.one, g.apply("abs", x)) for x in self.q] + [g.one]
         for pivot in self.d.pivots:

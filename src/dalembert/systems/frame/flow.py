@@ -1,8 +1,8 @@
 """The equation on D in machine code: (q, w) in place of (q, v), for constraints that are linear or affine in v.
 
-The direct product of w with the directions of D satisfies the constraints, to rounding, however large the errors of (q, w) are.
-Directions are found on the graph, where no one has to choose coordinates; where they degenerate, the integration ends, and
-that of (q, v) may go on.
+A velocity that is combined of directions of D satisfies the constraints to rounding, however large the errors of (q, w) are.
+The directions are found on the graph, so that nobody has to choose coordinates; where they degenerate, the integration ends,
+and that of (q, v) can go on.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dalembert.native import Accuracy, CompiledFlow, CompiledFunction, FlowArrays, Travelled, Unsupported
+from dalembert.native import Accuracy, CompiledFlow, CompiledFunction, Travelled, Unsupported
 from dalembert.native.assembly.function import GraphFunction
-from dalembert.native.flow.flow import written_flow
+from dalembert.native.flow.graph_flow import graph_flow
 from dalembert.native.graph.dependence import Dependence, reached
 from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.graph.graph import Graph
@@ -25,7 +25,7 @@ from dalembert.native.trace.place import refusing
 from dalembert.native.trace.tracer import Tracer
 from dalembert.systems.constraints import Nonholonomic
 from dalembert.systems.equations import force, value
-from dalembert.systems.frame.directions import Directions
+from dalembert.systems.frame.directions import AllowedDirections
 from dalembert.systems.frame.equations import OrthonormalEquations
 from dalembert.systems.frame.pieces import energy
 from dalembert.systems.system import Rebuilt, System, parts_of
@@ -132,7 +132,7 @@ def _compiled(rebuilt: Callable[..., System], leaves: list, n: int, m: int) -> _
     written = _Written(rebuilt, leaves, n, m)
     if written.work > max(SHORT * written.n, (2 * written.n - written.k) ** 2 / 2):
         raise Unsupported("frame", "the equation of (q, v) is shorter")
-    flow = written_flow(written.function(written.slope, written.holds), written.function(written.outputs))
+    flow = graph_flow(written.function(written.slope, written.holds), written.function(written.outputs))
     return _Code(flow, written.entering().compiled(), (written.n, written.k), written.numbers)
 
 
@@ -148,7 +148,7 @@ class _Written:
         q, w = y[:n].tolist(), y[n:].tolist()
         lagrangian, phi, forces = self._traced(rebuilt, y[:n], t, v)
         self._depend = Dependence(g)
-        d = Directions(g, phi, v.tolist(), self.last, self.moves, self._sampled)
+        d = AllowedDirections(g, phi, v.tolist(), self.last, self.moves, self._sampled)
         equations = self.equations = OrthonormalEquations(d, energy(g, lagrangian, v.tolist(), self.last), q, t, forces)
         equations.velocity(w, [g.variable(self.extra, i) for i in range(self.k)])
         self.pivots = d.pivots

@@ -1,6 +1,6 @@
 """A Lagrangian as ½ uᵀC u + U, where u, its pieces, are the velocities of which it is made: affine in v.
 
-Most are rates of something, such as of a point's coordinates; then the equations of motion need no derivative of them but that
+Most are rates of something, such as of a point's coordinates; then the equations of motion need no derivative of them except
 along the motion.
 """
 
@@ -21,7 +21,7 @@ from dalembert.native.graph.simplify import replaced
 Nodes = list[int]
 
 
-class Energy(NamedTuple):
+class PiecewiseEnergy(NamedTuple):
     """pieces: u (r,). metric: C (r, r). potential: U."""
 
     pieces: Nodes
@@ -49,7 +49,7 @@ def degrees(g: Graph, outputs: Sequence[int], name: str) -> dict[int, float]:
     return found
 
 
-def energy(g: Graph, lagrangian: int, v: Sequence[int], name: str) -> Energy:
+def energy(g: Graph, lagrangian: int, v: Sequence[int], name: str) -> PiecewiseEnergy:
     """v: the inputs of this name. Unsupported where L is no such sum."""
     degree = degrees(g, [lagrangian], name)
     if degree[lagrangian] > 2:
@@ -67,4 +67,4 @@ def energy(g: Graph, lagrangian: int, v: Sequence[int], name: str) -> Energy:
     linear = Dependence(g).on(whole, name) or any(i != g.zero for i in replaced(g, slopes, rest))
     if linear:
         raise Unsupported("lagrangian", "it has a term that is linear in the velocities")
-    return Energy(list(pieces), jacobian(g, slopes, u), replaced(g, [whole], rest)[0])
+    return PiecewiseEnergy(list(pieces), jacobian(g, slopes, u), replaced(g, [whole], rest)[0])
