@@ -154,10 +154,6 @@ class _Written:
         self.pivots = d.pivots
         self.slope = [*equations.v, *equations.slopes]
         self.holds = self._holding()
-        wrong = g.zero
-        for x in d.at(d.phi, equations.v):
-            wrong = g.apply("max", wrong, g.apply("abs", x))
-        self.outputs = [*q, *equations.v, *equations.multipliers(w), wrong]
 
     def moves(self, i: int) -> bool:
         return self._depend.on(i, "x0", "x1")
@@ -188,6 +184,15 @@ class _Written:
             with np.errstate(all="ignore"):
                 found.append(evaluate(self.g, nodes, known).astype(float))
         return np.array(found)
+
+    @property
+    def outputs(self) -> list[int]:
+        """(q, v, λ, drift)."""
+        g, wrong, n, (d, v) = self.g, self.g.zero, self.n, (self.equations.d, self.equations.v)
+        for x in d.at(d.phi, v):
+            wrong = g.apply("max", wrong, g.apply("abs", x))
+        q, w = (g.vector("x0", n + self.k)[part].tolist() for part in (slice(n), slice(n, None)))
+        return [*q, *v, *self.equations.multipliers(w), wrong]
 
     @property
     def work(self) -> int:
