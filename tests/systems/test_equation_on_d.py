@@ -151,7 +151,7 @@ def test_what_fails_fails_as_before():
 
 
 def test_other_systems_keep_the_equation_of_q_and_v():
-    """Holonomic, nonlinear or second order constraints, reactions of the user's, terms linear in v, declared derivatives."""
+    """Other constraints, reactions of the user's, energies that are not quadratic, declared derivatives, what may jump."""
 
     @jax.custom_jvp
     def bent(x):
@@ -168,6 +168,9 @@ def test_other_systems_keep_the_equation_of_q_and_v():
         (lambda q, v: 0.5 * v @ v + q[0] * v[1], linear),
         (lambda q, v: jnp.sqrt(1.0 + v @ v), linear),
         (lambda q, v: 0.5 * v @ v - bent(q[0]), linear),
+        (lambda q, v: 0.5 * v @ v * jnp.where(q[0] > 0.0, 1.0, 2.0), linear),
+        (free, da.Nonholonomic(lambda q, v: v[2] - jnp.sign(q[1]) * v[0])),
         (lambda q, v: 0.5 * v @ v, ()),
     ):
         assert frame_flow(da.System(lagrangian, constraints), 3, 1) is None
+    assert frame_flow(da.System(free, linear), 3, 1) is not None

@@ -22,6 +22,7 @@ from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.graph.graph import Graph
 from dalembert.native.graph.simplify import gather_factors
 from dalembert.native.trace.place import refusing
+from dalembert.native.trace.proof import ANALYTIC, CONTINUOUS
 from dalembert.native.trace.tracer import Tracer
 from dalembert.systems.constraints import Nonholonomic
 from dalembert.systems.equations import force, value
@@ -149,7 +150,9 @@ class _Written:
         lagrangian, phi, forces = self._traced(rebuilt, y[:n], t, v)
         self._depend = Dependence(g)
         d = AllowedDirections(g, phi, v.tolist(), self.last, self.moves, self._sampled)
-        equations = self.equations = OrthonormalEquations(d, energy(g, lagrangian, v.tolist(), self.last), q, t, forces)
+        kinetic = energy(g, lagrangian, v.tolist(), self.last)
+        self._continuous([*phi, *kinetic.pieces, *kinetic.metric.ravel().tolist()])
+        equations = self.equations = OrthonormalEquations(d, kinetic, q, t, forces)
         equations.velocity(w, [g.variable(self.extra, i) for i in range(self.k)])
         self.pivots = d.pivots
         self.slope = [*equations.v, *equations.slopes]
@@ -173,6 +176,13 @@ class _Written:
         if self.tracer.declared:
             raise Unsupported("custom_jvp_call", "a derivative is declared")
         return int(one.item()), phi.tolist(), forces.tolist()
+
+    def _continuous(self, nodes: list[int]) -> None:
+        """Where directions or masses jump, v is what stays in (q, v), and w here: Unsupported."""
+        for i in reached(self.g, nodes):
+            op = self.g.nodes[i][0]
+            if self.moves(i) and op != "var" and op not in ANALYTIC | CONTINUOUS:
+                raise Unsupported(op, "the velocities that are allowed, or masses, may jump")
 
     def _sampled(self, nodes: list[int]) -> np.ndarray:
         """At states that are the same for every system."""
