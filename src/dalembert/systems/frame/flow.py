@@ -25,7 +25,7 @@ from dalembert.native.trace.place import refusing
 from dalembert.native.trace.proof import ANALYTIC, CONTINUOUS
 from dalembert.native.trace.tracer import Tracer
 from dalembert.systems.constraints import Nonholonomic
-from dalembert.systems.equations import force, value
+from dalembert.systems.equations import all_reactions, force, value
 from dalembert.systems.frame.directions import AllowedDirections
 from dalembert.systems.frame.equations import OrthonormalEquations
 from dalembert.systems.frame.pieces import energy
@@ -107,8 +107,7 @@ class _Arrays:
 
 def frame_flow(system: System, n: int, m: int) -> FrameFlow | None:
     """Machine code that serves all systems of this structure; None where the equation on D is not written."""
-    linear = all(isinstance(c, Nonholonomic) and c.reactions is None and c.virtual is None for c in system.constraints)
-    if not (linear and 0 < m < n):
+    if not (all(isinstance(c, Nonholonomic) for c in system.constraints) and 0 < m < n):
         return None
     parts = parts_of(system)
     if parts.key is None:
@@ -147,35 +146,45 @@ class _Written:
         self.extra, self.last = f"x{2 + len(leaves)}", f"x{3 + len(leaves)}"
         y, t, v = g.vector("x0", n + self.k), g.variable("x1", 0), g.vector(self.last, n)
         q, w = y[:n].tolist(), y[n:].tolist()
-        lagrangian, phi, forces = self._traced(rebuilt, y[:n], t, v)
+        lagrangian, phi, forces, reactions = self._traced(rebuilt, y[:n], t, v)
         self._depend = Dependence(g)
-        d = AllowedDirections(g, phi, v.tolist(), self.last, self.moves, self._sampled)
+        found = lambda rows: AllowedDirections(g, rows, v.tolist(), self.last, self.moves, self._sampled)  # noqa: E731
+        d, free = found(phi), found(self._works(reactions, v)) if reactions else None
         kinetic = energy(g, lagrangian, v.tolist(), self.last)
-        self._continuous([*phi, *kinetic.pieces, *kinetic.metric.ravel().tolist()])
-        equations = self.equations = OrthonormalEquations(d, kinetic, q, t, forces)
+        self._continuous([*phi, *reactions, *kinetic.pieces, *kinetic.metric.ravel().tolist()])
+        equations = self.equations = OrthonormalEquations(d, kinetic, q, t, forces, free)
         equations.velocity(w, [g.variable(self.extra, i) for i in range(self.k)])
-        self.pivots = d.pivots
+        self.pivots = equations.pivots
         self.slope = [*equations.v, *equations.slopes]
         self.holds = self._holding()
 
     def moves(self, i: int) -> bool:
         return self._depend.on(i, "x0", "x1")
 
-    def _traced(self, rebuilt: Rebuilt, q: np.ndarray, t: int, v: np.ndarray) -> tuple[int, list[int], list[int]]:
-        """L, φ and f."""
+    def _traced(self, rebuilt: Rebuilt, q: np.ndarray, t: int, v: np.ndarray) -> tuple[int, list[int], list[int], list[int]]:
+        """L, φ, f, and where they are not φ_v the reactions."""
 
         def functions(q, t, v, *given):
             system = rebuilt(given)
             phi = [value(system, c, q, v, v, t) for c in system.constraints]
-            return system.call(system.lagrangian, q, v, t=t), jax.numpy.concatenate(phi), force(system, q, v, t)
+            given = any(c.reactions is not None or c.virtual is not None for c in system.constraints)
+            rows = all_reactions(system, q, v, jax.numpy.zeros_like(v), t) if given else jax.numpy.zeros((0, 0))
+            return system.call(system.lagrangian, q, v, t=t), jax.numpy.concatenate(phi), force(system, q, v, t), rows
 
         given = [self.g.vector(f"x{2 + i}", x.size).reshape(x.shape) for i, x in enumerate(self.leaves)]
         inputs = [q, np.asarray(t), v, *given]
         shapes = [jax.ShapeDtypeStruct(x.shape, np.float64) for x in inputs]
-        one, phi, forces = self.tracer.trace(functions, *inputs, shapes=shapes)
+        one, phi, forces, rows = self.tracer.trace(functions, *inputs, shapes=shapes)
         if self.tracer.declared:
             raise Unsupported("custom_jvp_call", "a derivative is declared")
-        return int(one.item()), phi.tolist(), forces.tolist()
+        return int(one.item()), phi.tolist(), forces.tolist(), rows.ravel().tolist()
+
+    def _works(self, reactions: list[int], v: np.ndarray) -> list[int]:
+        """R v, the power of each multiplier."""
+        g, rows = self.g, np.reshape(reactions, (-1, self.n))
+        if any(self._depend.on(i, self.last) for i in reactions):
+            raise Unsupported("reactions", "they depend on the velocities")
+        return [g.total(g.apply("mul", *x) for x in zip(row.tolist(), v.tolist(), strict=True)) for row in rows]
 
     def _continuous(self, nodes: list[int]) -> None:
         """Where directions or masses jump, v is what stays in (q, v), and w here: Unsupported."""
@@ -215,7 +224,7 @@ class _Written:
         return found
 
     def _holding(self) -> int:
-        g, holds = self.g, self.g.true
+        g, holds = self.g, self.equations.holds
         number = lambda i: g.variable(self.extra, i)  # noqa: E731
         for a, one in enumerate(self.equations.directions):
             if self.moves(one.square):
