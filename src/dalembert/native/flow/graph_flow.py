@@ -8,7 +8,8 @@ import numpy as np
 
 from dalembert.native.assembly.function import GraphFunction
 from dalembert.native.flow.field_code import field
-from dalembert.native.flow.flow import CompiledFlow, FlowCodes
+from dalembert.native.flow.flow import CompiledFlow
+from dalembert.native.flow.integration import FlowCodes
 from dalembert.native.flow.loop_code import loop
 from dalembert.native.flow.taylor import taylor_method
 from dalembert.native.llvm.cache import CACHE, Cache

@@ -1,4 +1,5 @@
-"""A motion from data that satisfy the constraints: on D as far as its directions go, and from there in (q, v)."""
+"""A motion from data that satisfy the constraints: on D as far as its directions go, and from there in (q, v), kept on the
+constraints."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def along_constraints(start: ProvenStart, times: np.ndarray, accuracy: Accuracy)
 
 def _reduced(start: ProvenStart) -> SystemFlow:
     n = len(start.q)
-    return start.read.once(("flow", n), lambda one: reduced_flow(one, n, start.m))
+    return start.read.once(("flow", n), lambda one: reduced_flow(one, n, start.m, projected=True))
 
 
 def _joined(one: Travelled, other: Travelled) -> Travelled:
