@@ -109,7 +109,7 @@ class CompiledFlow:
     equations: _Equations | None
     codes: FlowCodes
     taylor: TaylorMethod | None
-    lanes: LaneMethod | None
+    lanes: LaneMethod | None = None
     projection: CompiledProjection | None = None
 
     @property
@@ -187,7 +187,7 @@ class CompiledFlow:
 class FlowArrays:
     """What the functions of a flow are told, for one run at a time, so that runs are safe under threads.
 
-    clock: the direction of time. given: the arrays of the functions.
+    clock: the direction of time. given: the arrays of the functions. values: (y, t, *given) flat, with room for y and t.
     """
 
     def __init__(self, flow: CompiledFlow, given: Sequence[Any], clock: float, start: np.ndarray | None):
@@ -195,7 +195,6 @@ class FlowArrays:
         self._told: dict[str, int] = {}
         self._places: list[np.ndarray] = []  # where the arrays of the functions stand, flat
         self._series: SeriesArrays | None = None
-        # (y, t, *given) flat, with room for y and t
         self._values = np.concatenate([np.zeros(flow.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
         self._place(self._values)
         self._shared = dict.fromkeys(FIELD.fields, 0) | {"size": flow.size, "clock": bits(clock), "factor": bits(1.0)}
@@ -216,9 +215,9 @@ class FlowArrays:
         return self._series.told(tolerance)
 
     def refill(self, given: np.ndarray) -> None:
-        """Other arrays of the functions, flat."""
+        """Other numbers in all arrays of the functions, flat, or in the last of them."""
         for place in self._places:
-            place[:] = given
+            place[len(place) - len(given) :] = given
 
     def _place(self, array: np.ndarray, before: int = 0) -> None:
         """Note where the arrays of the functions stand in one that begins with so many numbers, y and t."""
