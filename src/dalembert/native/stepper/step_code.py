@@ -207,6 +207,8 @@ class StepCode:
         if out.stop:
             f.stop(self.emit(out.stop, values)[0])
         f.commit()
+        for name in ("q", "s"):
+            f.emitter.bind(values, f"after_{name}", new[name])
         self._count(values, found)
         for name in ("q", "s"):
             f.write(f"before_{name}", f.read(name))
