@@ -33,8 +33,8 @@ class StepFunctions:
     truth value. law(q, v, t, p) → held (n,), a zero-order-hold force.
     reduce(r, w, t, q, v, multipliers, p) → (r, w), of numbers r and integers w, with `reduced` their lengths. clock(s, p) →
     (t, …), kept with every row: the time of a state where steps differ in length; None: it is t0 + k h. astray(q, s before a
-    whole step, q, s after it, p) → truth value: is counted as a leap. p: the arrays of the program, of shapes `shapes`. weights: a step is
-    made of stages, each a step with weights[i] h.
+    whole step, q, s after it, p) → truth value: is counted as a leap. p: the arrays of the program, of shapes `shapes`.
+    weights: a step is made of stages, each a step with weights[i] h.
     extrapolation: (stages, 5, 4), the weights of the last solutions, newest first, in the prediction, by how many are known.
     """
 

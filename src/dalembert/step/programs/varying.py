@@ -35,7 +35,8 @@ class VaryingSteps(StepProgram):
     ρ: y is of the order of Φ for any lengths, and G costs once in a step. A composition of this map, with a ρ in every
     stage, has the order too; its errors are smaller or larger, by the case, and G would cost in each.
     astray: 1 after a step at whose end ρ_k/σ is not what it was at the start, up to the factor ASTRAY, else 0. The rule sees
-    σ at nodes alone: what is fast between them is not followed, and is looked for in the middle of every step. unit: σ/ρ_k at the start.
+    σ at nodes alone: what is fast between them is not followed, and is looked for in the middle of long steps.
+    unit: σ/ρ_k at the start.
     limit: (T s, s), s the sign of ε: the run ends with the first node at or after T.
     Source: Hairer, Söderlind, Explicit, time reversible, adaptive step size control, SIAM J. Sci. Comput. 26 (2005),
     the integrated step density, here for any self-adjoint Φ.
