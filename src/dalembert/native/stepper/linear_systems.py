@@ -140,7 +140,7 @@ class GraphOutputs:
 def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
     """All outputs of a step; without a plan the elimination is left to loops."""
     g, n = step.graph, len(step.f)
-    gathered = gather_factors(g, [*step.f, *step.jacobian.ravel().tolist()], step.level)
+    gathered = gather_factors(g, [*step.f, *step.jacobian.ravel().tolist()], step.level, step.length)
     f = gathered[:n]
     jacobian = np.array(collect_terms(g, gathered[n:], f, step.level), np.int64).reshape(n, n)
     none = [], [], []

@@ -33,8 +33,8 @@ class StepFunctions:
     truth value. law(q, v, t, p) → held (n,), a zero-order-hold force.
     reduce(r, w, t, q, v, multipliers, p) → (r, w), of numbers r and integers w, with `reduced` their lengths. clock(s, p) →
     (t, …), kept with every row: the time of a state where steps differ in length; None: it is t0 + k h. astray(q, s before a
-    whole step, q, s after it, p) → truth value: is counted as a leap. p: the arrays of the program, of shapes `shapes`.
-    weights: a step is made of stages, each a step with weights[i] h.
+    whole step, q, s after it, p) → truth value: is counted as a leap. length(s, h, p) → (), that of a step if it is not h.
+    p: the arrays of the program, of shapes `shapes`. weights: a step is made of stages, each a step with weights[i] h.
     extrapolation: (stages, 5, 4), the weights of the last solutions, newest first, in the prediction, by how many are known.
     """
 
@@ -56,6 +56,7 @@ class StepFunctions:
     reduce: Callable | None = None
     clock: Callable | None = None
     astray: Callable | None = None
+    length: Callable | None = None
     reduced: tuple[int, int] = (0, 0)
     weights: tuple[float, ...] = (1.0,)
     extrapolation: np.ndarray = dataclasses.field(default_factory=lambda: _CUBIC)
@@ -70,7 +71,7 @@ class Translated:
     f, jacobian: at z. declared: nodes whose part in the Jacobian is what somebody says. scale, and all that follows the
     solution, at w: new_q, new_s and their compensations; multipliers, force; velocity of new_s and of s; turned: the
     scalar product of the velocities before and after the whole step, which begins at (q, s), with stages at `since`;
-    astray: of the whole step, whose end is `after`; factor, overlap, inside, stop, astray, new_reduced or None; clock, empty
+    astray: of the whole step, whose end is `after`; factor, overlap, inside, stop, length, new_reduced or None; clock, empty
     where steps are equal. law: at the state before it.
     """
 
@@ -96,6 +97,7 @@ class Translated:
     inside: int | None
     stop: int | None
     astray: int | None
+    length: int | None
     law: list[int] | None
     new_reduced: list[int] | None
     clock: list[int]
@@ -190,6 +192,7 @@ def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 40
     (astray,) = (
         trace(step.astray, *since, *(graph.vector(*x) for x in (("after_q", n), ("after_s", k)))) if step.astray else (None,)
     )
+    (length,) = trace(step.length, s, h) if step.length else (None,)
     (law,) = trace(step.law, q, velocity, begin) if step.law else (None,)
     new_reduced = None
     if step.reduce:
@@ -206,7 +209,8 @@ def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 40
         graph, Dependence(graph), np.array(tracer.captured), tracer.declared, jacobian=jacobian, turned=turned,
         new_q_compensation=new_q_compensation, factor=None if factor is None else int(factor), ends=step.ends,
         overlap=None if overlap is None else int(overlap), inside=inside, stop=stop,
-        astray=None if astray is None else int(astray), weights=step.weights, extrapolation=step.extrapolation, **flat_lists,
+        astray=None if astray is None else int(astray), length=None if length is None else int(length),
+        weights=step.weights, extrapolation=step.extrapolation, **flat_lists,
     )  # fmt: skip
 
 

@@ -73,6 +73,10 @@ class VaryingSteps(StepProgram):
         moves = (s[-3] > 0) & (s[-2] + own != s[-2])
         return BegunStep(s[:-OWN], s[-2], jnp.where(moves, own, jnp.nan))
 
+    def length(self, s, h) -> Float[Array, ""]:
+        """Of the step, or the stage, that begins at s."""
+        return self.begun(s, h).h
+
     def residual(self, z, q, s, t, h, held_force):
         now = self.begun(s, h)
         return self.base.residual(z, q, now.s, now.t, now.h, held_force)
