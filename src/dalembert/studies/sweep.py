@@ -232,8 +232,8 @@ def _expected_steps(options: dict[str, Any], dealing: Dealing) -> int:
     """About how many a run has that ends at a time; ValueError where the runs of a study would have no common times."""
     if options["until"] is None or options["save_every"] is not None:
         raise ValueError(
-            "h, until, save_every: with Varying every run has nodes at times of its own, and the runs of a study have common ones; "
-            "give until= and save_every=None, which keeps the states at the beginning and at that time"
+            "h, until, save_every: with Varying every run has nodes at times of its own, and the runs of a study have "
+            "common ones; give until= and save_every=None, which keeps the states at the beginning and at that time"
         )
     if dealing.progress is not False:
         raise ValueError("progress, until: the number of steps is not known beforehand; give no progress")

@@ -105,13 +105,13 @@ def _why_equal(system: Any) -> str:
         )
     if isinstance(system, VariationalProblem):
         return (
-            "the window of a VariationalProblem has nodes at equal distances, and a step goes from several nodes to the next: "
-            "where two lengths meet it is another equation, of a lower order. Give a number, or take simulate_free_steps; "
-            "without derivatives of higher order a System with the same Lagrangian varies its steps"
+            "the window of a VariationalProblem has nodes at equal distances, and a step goes from several nodes to the "
+            "next: where two lengths meet it is another equation, of a lower order. Give a number, or take "
+            "simulate_free_steps; without derivatives of higher order a System with the same Lagrangian varies its steps"
         )
     return (
-        "a step of the form 'nodes' is an equation of three nodes, and with two lengths between them it is neither of order 2 "
-        "nor its own adjoint. Give a number, or use another form"
+        "a step of the form 'nodes' is an equation of three nodes, and with two lengths between them it is neither of "
+        "order 2 nor its own adjoint. Give a number, or use another form"
     )
 
 
