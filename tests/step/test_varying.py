@@ -325,7 +325,6 @@ WRONG = {
     "h: found Varying; a step of the form 'nodes'": {"scheme": da.Scheme("nodes"), "until": 1.0},
     "feedback, h: ": {"feedback": da.SampledFeedback(lambda q, v: -v), "until": 1.0},
     "progress, until: ": {"progress": True, "until": 1.0},
-    "store, until: ": {"store": "run.zarr", "until": 1.0},
 }
 
 
