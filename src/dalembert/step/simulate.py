@@ -115,7 +115,8 @@ def simulate(
             and JAX runs instead. Or "jax", the portable back-end, the default on other devices and for the rules
             Nearest and Least.
         store: a folder, such as "run.zarr", into which the states are written chunk by chunk, instead of being kept in
-            memory; see `resume`. The Path has the first and the last state, `load` reads all. Not under tracing.
+            memory; see `resume`. The Path has the first and the last state, `load` reads all. Not under tracing. With
+            `until` the steps are counted first, by making them.
         progress: True shows steps, rate and remaining time on a terminal; a function is called as function(done, total)
             from time to time.
 
