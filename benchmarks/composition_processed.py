@@ -29,8 +29,8 @@ from scipy.optimize import least_squares, minimize
 
 jax.config.update("jax_enable_x64", True)
 LARGEST = 1.0  # of |γ|, |δ|
-# Order, how many of the numbers are γ from the outermost on (the middle one is what is missing to 1); the others are δ without
-# the last one.
+# Order, how many of the numbers are γ from the outermost on (the middle one is what is missing to 1); the others are δ
+# without the last one.
 PROCESSED: dict[str, tuple[int, int, tuple[float, ...]]] = {
     "processed 7, order 6": (
         6,
