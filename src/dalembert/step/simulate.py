@@ -37,7 +37,7 @@ from dalembert.step.start.prepared import Given, Prepared
 from dalembert.step.start.second_node import Starter
 from dalembert.step.start.varying import Varying, varied
 from dalembert.step.stored.sink import sink_of
-from dalembert.step.stored.streamed import stored_path, streamed
+from dalembert.step.stored.streamed import streamed
 from dalembert.step.until import AtTime, run_until
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.tracing import Jitted
@@ -153,16 +153,14 @@ def simulate(
     given = Given(q0, v0, nodes, jets, multipliers)
     if options.varying is not None:
         _check_progress(store, progress, options)
-    if options.until is not None and store is not None:
-        return _kept_until(system, given, options, (store, progress, throw))
-    with reported(progress, options.steps or 0) as watch:
+    with reported(progress if options.until is None else False, options.steps or 0) as watch:
         short = store is None and watch is None  # the short way tells nobody how far it is
         known = known_path(system, given, options) if short else None
         if known is not None:
             path = known.path
         else:
             begun = run_begun(system, given, options)
-            path = path_of_begun(begun, options, watch) if store is None else stored_path(begun, watch, store)
+            path = path_of_begun(begun, options, watch) if store is None else _kept(begun, options, watch, (store, progress))
     if as_left(path, "provenance") is None:  # traced
         return path
     warn_of_resolution(path)
@@ -232,17 +230,17 @@ def at_time(begun: BegunRun, options: RunOptions) -> AtTime:
     return AtTime(begun, options, step)
 
 
-def _kept_until(system, given: Given, options: RunOptions, kept: tuple[Any, Any, bool]) -> Path:
-    """Into a store, whose arrays have their full length from the beginning: the steps are counted first, by making them.
-    kept: store, progress, throw."""
-    store, progress, throw = kept
+def _kept(begun: BegunRun, options: RunOptions, watch: Watch, told: tuple[Any, Any]) -> Path:
+    """In a store, whose arrays have their full length from the beginning: of a run that ends at a time the steps are counted
+    first, by making them. told: store, progress."""
+    store, progress = told
     with contextlib.closing(sink_of(store)) as sink:
-        at = at_time(run_begun(system, given, options), options)
-        at = at._replace(begun=at.counted())
-        with reported(progress, at.begun.grid.steps) as watch:
-            path = streamed(at.begun, watch, sink, at)
-    warn_of_resolution(path)
-    return solved(path) if throw else path
+        if options.until is None:
+            return streamed(begun, watch, sink)
+        at = at_time(begun, options)
+        begun = at.counted()
+        with reported(progress, begun.grid.steps) as watch:
+            return streamed(begun, watch, sink, at)
 
 
 def _check_progress(store, progress, options: RunOptions) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.interrupts import Interrupted
 from dalembert.lazy import as_left
 from dalembert.native import native_first
 from dalembert.outcome import Outcome
@@ -39,8 +40,12 @@ class AtTime(NamedTuple):
         """The same run with its number of steps, found by making them; with one more where the last one fails."""
         grid = self.begun.grid
         stepper = self._replace(begun=self.begun._replace(grid=grid._replace(every=grid.steps))).stepper()
-        while not stepper.ended:
-            stepper.advance()
+        try:
+            while not stepper.ended:
+                stepper.advance()
+        except KeyboardInterrupt:
+            stepper.give_up()
+            raise Interrupted(self.begun.ended(self.carried(stepper.carry), stepper.nothing())) from None
         failed = int(stepper.carry.code) != int(Outcome.STOPPED)
         return self.begun._replace(grid=grid._replace(steps=int(stepper.carry.k) + failed))
 

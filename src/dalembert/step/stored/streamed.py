@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -18,20 +17,14 @@ from dalembert.step.run.assemble import Levels
 from dalembert.step.run.loop import Chunks, rows_of
 from dalembert.step.run.state import Grid, RunState, Watch
 from dalembert.step.stored.determined import determined
-from dalembert.step.stored.sink import Opening, Sink, sink_of
+from dalembert.step.stored.sink import Opening, Sink
 from dalembert.step.stored.steppers import MachineChunks, Stepper
 from dalembert.step.until import AtTime
 
 
-def stored_path(begun: BegunRun, watch: Watch, store: Any) -> Path:
-    """The first and the last state of a run whose rows go into the store."""
-    with contextlib.closing(sink_of(store)) as sink:
-        return streamed(begun, watch, sink)
-
-
 def streamed(begun: BegunRun, watch: Watch, sink: Sink, at: AtTime | None = None) -> Path:
-    """From where the sink says: its beginning, or the state after the rows that it has. at: where a run ends at a time, of
-    which the number of steps is known."""
+    """The first and the last state of a run, from where the sink says: its beginning, or the state after the rows it has.
+    at: where a run ends at a time, of which the number of steps is known."""
     if begun.record is None:
         raise TypeError("store: a traced run has no values yet; save what the jitted function returns")
     grid, step_options, arguments = begun.grid, begun.step_options, begun.arguments
