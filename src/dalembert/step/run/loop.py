@@ -8,6 +8,7 @@ import math
 import re
 import time
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
