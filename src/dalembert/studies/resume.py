@@ -20,7 +20,7 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.run.branch import Branch
-from dalembert.step.run.progress import reported
+from dalembert.step.run.progress import check_progress, reported
 from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import SampledFeedback
 from dalembert.step.simulate import at_time, run_begun, solved
@@ -92,6 +92,7 @@ def resume(
     check_x64()
     as_flag(allow_rounding, "allow_rounding")
     as_flag(throw, "throw")
+    check_progress(progress)
     place = _place(store)
     functions = {"reduce": reduce, "stop": stop, "domain": domain, "feedback": feedback}
     with contextlib.closing(Lock(place / LOCK, place)) as lock:
