@@ -22,9 +22,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from build import built
+from composition_search import compiled, series_of
 from composition_work import ERRORS, FINE, PROBLEMS, WORK, Problem, end
 from composition_work import work as single
-from compositions import SETS, coefficients, exact, words
+from compositions import SETS, coefficients
 from scipy.optimize import least_squares, minimize
 
 jax.config.update("jax_enable_x64", True)
@@ -185,26 +186,9 @@ PROCESSED: dict[str, tuple[int, int, tuple[float, ...]]] = {
 def functions(order: int, outer: int):
     """What is left of the conditions, and log‖leading term‖², of (γ from the outermost on without the middle, δ without the
     last one), with derivatives."""
-    listed = words(order + 1)
-    place = {word: i for i, word in enumerate(listed)}
-    weight = np.array([sum(word) for word in listed])
-    factorial = np.cumprod([1.0, *range(1, order + 2)])[[len(word) for word in listed]]
-    splits = [(i, place[word[:k]], place[word[k:]]) for i, word in enumerate(listed) for k in range(len(word) + 1)]
-    whole, left, right = (np.array(column) for column in zip(*splits, strict=True))
-    target = np.array([float(exact(word)) for word in listed])
-    wanted, leading = np.flatnonzero((weight > 1) & (weight <= order)), np.flatnonzero(weight == order + 1)
-
-    def rest(x):
-        def after(total, gamma):
-            step = gamma**weight / factorial
-            return jax.ops.segment_sum(total[left] * step[right], whole, len(listed)), None
-
-        return jax.lax.scan(after, jnp.zeros(len(listed)).at[0].set(1.0), stages(jnp, x, outer))[0] - target
-
-    condition = lambda x: rest(x)[wanted]  # noqa: E731
-    size = lambda x: jnp.log(jnp.sum(rest(x)[leading] ** 2))  # noqa: E731
-    array = lambda function: lambda x: np.asarray(function(x))  # noqa: E731
-    return [array(jax.jit(f)) for f in (condition, jax.jacfwd(condition), size, jax.grad(size))]
+    _, weight, rest = series_of(order)
+    wanted = np.flatnonzero((weight > 1) & (weight <= order))
+    return compiled(lambda x: rest(stages(jnp, x, outer)), wanted, np.flatnonzero(weight == order + 1))
 
 
 def stages(xp, x, outer: int):
