@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,8 +11,8 @@ from jaxtyping import Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
-from dalembert.native.flow.field_code import FIELD, field
-from dalembert.native.flow.integration import Accuracy, Integration
+from dalembert.native.flow.field_code import FIELD, PROJECTION, field
+from dalembert.native.flow.integration import Accuracy, FlowCodes, Integration
 from dalembert.native.flow.loop_code import loop, work_size
 from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, WATCHED
 from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method
@@ -108,8 +106,13 @@ class CompiledFlow:
     outputs: CompiledFunction
     watch: CompiledFunction | None
     equations: _Equations | None
-    codes: _Codes
+    codes: FlowCodes
     taylor: TaylorMethod | None
+    project: CompiledFunction | None = None
+
+    def projected(self, project: CompiledFunction) -> CompiledFlow:
+        """The same flow, kept on constraints. project: (y, t, *given) → as of `compile_projection`."""
+        return dataclasses.replace(self, project=project)
 
     def over(self, given: Sequence[Any], clock: float = 1.0, start: np.ndarray | None = None) -> FlowArrays:
         """The arrays of one run at a time. clock: -1.0 where time decreases; start: of z, if it is another one."""
@@ -119,14 +122,14 @@ class CompiledFlow:
         """From y at times[0] to the last of the times, which increase or decrease."""
         clock = arrays.clock
         at = Integration.at(np.asarray(y, float), np.ascontiguousarray(clock * np.asarray(times, float)), accuracy)
-        watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
+        beside = self._beside(arrays)
         code, methods = NO_SERIES, []
         if self.taylor is not None and self.taylor.pays(accuracy.tolerance):
             clipped = accuracy.clipped and self.watch is not None  # only a watch has to see every time
-            code = self.taylor.go_on(at, watch, arrays.series(self.taylor, accuracy.tolerance), clipped)
+            code = self.taylor.go_on(at, beside, arrays.series(self.taylor, accuracy.tolerance), clipped)
             methods += ["Taylor series"] if at.t[0] > at.times[0] else []
         if code == NO_SERIES:
-            code = self._by_runge_kutta(at, watch, arrays.told("field"), accuracy)
+            code = self._by_runge_kutta(at, beside, arrays.told("field"), accuracy)
             methods.append("Runge-Kutta")
         saved, steps = (at.count(name) for name in ("saved", "steps"))
         outputs = self._outputs(arrays, at.times[:saved], at.rows[:saved])
@@ -138,12 +141,17 @@ class CompiledFlow:
         t = clock * float(at.t[0])
         return Travelled(at.rows, outputs, saved, t, end, code == REACHED, code == WATCHED, steps, tuple(methods))
 
-    def _by_runge_kutta(self, at: Integration, watch: tuple[int, int], told: int, accuracy: Accuracy) -> int:
+    def _beside(self, arrays: FlowArrays) -> tuple[int, ...]:
+        """The watch and the projection, with what they are told, by address; 0 where there is none."""
+        watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
+        return *watch, *((self.codes.project, arrays.projection(self.project)) if self.project is not None else (0, 0))
+
+    def _by_runge_kutta(self, at: Integration, beside: Sequence[int], told: int, accuracy: Accuracy) -> int:
         """The method of order 8 from where the integration stands."""
         left = np.array([at.t[0], at.times[-1]])
         at.numbers[NUMBERS.offset("h")] = self.codes.first_step(told, at.y, left, accuracy.tolerance)
         work, integrate = np.empty(work_size(self.size)), self.codes.integrate
-        run = lambda *x: integrate(self.codes.address, told, *watch, *x, work.ctypes.data)  # noqa: E731
+        run = lambda *x: integrate(self.codes.address, told, *beside, *x, work.ctypes.data)  # noqa: E731
         return at.go_on(run, accuracy.clipped)
 
     def along(self, rows: np.ndarray, times: np.ndarray, arrays: FlowArrays) -> tuple[np.ndarray, np.ndarray]:
@@ -190,6 +198,15 @@ class FlowArrays:
             self._series = method.over(self._values, self.clock)
         return self._series.told(tolerance)
 
+    def projection(self, code: CompiledFunction) -> int:
+        """Where it stands what the projection is told."""
+        if "project" not in self._told:
+            values = np.concatenate([self._values, code.captured]), np.empty(code.result_size)
+            arrays = dict(zip(("given", "result"), map(self._held.array, values), strict=True))
+            words = PROJECTION.pack(clock=bits(self.clock), size=self._flow.size, function=code.address, **arrays)
+            self._told["project"] = self._held.array(words)
+        return self._told["project"]
+
     def _tell(self, name: str) -> int:
         own, values, equations = self._shared, self._values, self._flow.equations
         code: CompiledFunction = getattr(self._flow, name)
@@ -203,49 +220,6 @@ class FlowArrays:
         words = own | {"function": code.address, "function_given": self._held.array(given)}
         self._told[name] = found = self._held.array(FIELD.pack(**words))
         return found
-
-
-@dataclasses.dataclass(frozen=True)
-class _Codes:
-    """The code that is the same for all equations."""
-
-    field: Loaded
-    loop: Loaded
-
-    @functools.cached_property
-    def address(self) -> int:
-        return self.field.address("field")
-
-    @functools.cached_property
-    def value(self) -> Callable[..., int]:
-        kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p, ctypes.c_void_p)
-        return kind(self.address)
-
-    @functools.cached_property
-    def along(self) -> Callable[..., None]:
-        return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 3)(self.field.address("along"))
-
-    @functools.cached_property
-    def integrate(self) -> Callable[..., int]:
-        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 10)(self.loop.address("integrate"))
-
-    def slope(self, told: int, t: float, y: np.ndarray) -> np.ndarray:
-        """ẏ, NaN where it has no value."""
-        found = np.full_like(y, np.nan)
-        return found if not self.value(told, t, y.ctypes.data, found.ctypes.data) else np.full_like(y, np.nan)
-
-    @np.errstate(all="ignore")  # what is too large gives no number, and then a short step
-    def first_step(self, told: int, y: np.ndarray, times: np.ndarray, tolerance: float) -> float:
-        """A step whose error is about the tolerance: from the sizes of y, ẏ and ÿ; Hairer, Norsett, Wanner, II.4."""
-        size = lambda x: float(np.sqrt(np.mean((x / (tolerance * (1.0 + np.abs(y)))) ** 2)))  # noqa: E731
-        t, whole, slope = float(times[0]), float(times[-1] - times[0]), self.slope(told, float(times[0]), y)
-        state, speed = size(y), size(slope)
-        if not np.isfinite(state + speed):
-            return min(1e-6, whole)
-        short = min(1e-6 if not min(state, speed) >= 1e-5 else 0.01 * state / speed, whole)
-        bend = max(speed, size(self.slope(told, t + short, y + short * slope) - slope) / short)
-        step = (0.01 / bend) ** 0.125 if bend > 1e-15 else max(1e-6, 1e-3 * short)
-        return min(100.0 * short, step, whole) if np.isfinite(step) else short
 
 
 @refusing
@@ -264,7 +238,7 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
     equations, plain = (None, None) if unknowns is None else _equations(functions.field, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
-    codes = _Codes(*(cache.load(text, plain=True) for text in (field(), loop())))
+    codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
     return CompiledFlow(
         np.size(y), found["field"], found["outputs"], watch, equations, codes, plain and taylor_method(plain, cache)
     )

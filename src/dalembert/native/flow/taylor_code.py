@@ -31,7 +31,8 @@ def order_for(tolerance: float) -> int:
 
 
 def taylor() -> str:
-    """LLVM module with  i64 @taylor(ptr told, ptr watch, ptr watch_told, ptr numbers, counts, times, y, rows).
+    """LLVM module with  i64 @taylor(ptr told, ptr watch, ptr watch_told, ptr project, project_told, numbers, counts, times,
+    y, rows).
 
     As `integrate`; or NO_SERIES where there is none, and another method may go on from y and numbers.t.
     """
@@ -42,6 +43,8 @@ def taylor() -> str:
 class _Taylor(StepLoop):
     """Slots: this h, the one that the coefficients propose; whether the growth of h limits it, and whether the polynomial
     solves the equation."""
+
+    shorter = "refuse"
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +60,7 @@ class _Taylor(StepLoop):
 
     def text(self) -> str:
         c = self.c
-        arguments = ["told", "watch", "watch_told", "numbers", "counts", "times", "y", "rows"]
+        arguments = ["told", "watch", "watch_told", "project", "project_told", "numbers", "counts", "times", "y", "rows"]
         self._copied("%y", self.new)
         self._begun(c.load(self.t))
         c.label("step")
@@ -130,7 +133,7 @@ class _Taylor(StepLoop):
         self.c.store(self._ended(self.c.load(self.h))[0], self.h)
 
     def _judged(self) -> None:
-        """The new y, and the field there; a shorter step where the polynomial does not solve the equation.
+        """The new y, projected, and the field there; a shorter step where the polynomial does not solve the equation.
 
         A series knows its beginning alone: what is flat there to rounding, as e^-x² is, may be a wall within the step. So
         the equation is looked at along the step where it has such functions, or where the coefficients set no limit.
@@ -144,9 +147,12 @@ class _Taylor(StepLoop):
         part = c.let(f"fdiv double {h}, {c.let(f'sitofp i64 {points} to double')}")
         with c.loop(1, points) as i:
             passed = c.times(part, c.let(f"sitofp i64 {i} to double"))
-            self._looked_at(passed, c.plus(t, passed))
+            self._polynomial(passed, self.new)
+            self._looked_at(c.plus(t, passed))
         c.label("at_end")
-        self._looked_at(h, c.load(self.end))
+        self._polynomial(h, self.new)
+        self._projected(self.new, c.load(self.end), "refuse")
+        self._looked_at(c.load(self.end))
         c.fork(c.load(self.solves, "i1"), "accept", "refuse", True)
         c.label("refuse")
         half = c.times(c.constant(0.5), h)
@@ -154,10 +160,9 @@ class _Taylor(StepLoop):
         c.store(half, self.natural)
         c.go("propose")
 
-    def _looked_at(self, passed: str, t: str) -> None:
-        """Whether h |ẏ - f(y)| is small, too, where so much of the step has passed."""
+    def _looked_at(self, t: str) -> None:
+        """Whether h |ẏ - f(y)| is small, too, where the polynomial was evaluated."""
         c = self.c
-        self._polynomial(passed, self.new)
         self._begun(t)
         allowed = c.times(c.constant(DEFECT), c.plus(self.tolerance, c.constant(64 * 2.0**-52)))
         with c.loop(0, self.n) as l:
