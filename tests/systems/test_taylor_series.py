@@ -112,7 +112,7 @@ def test_what_has_no_series_goes_by_the_method_of_order_8():
     assert found.method == "Runge-Kutta"
     np.testing.assert_allclose(found.q[-1], -0.5, atol=1e-6)  # a quarter of the period 2π, then one of π
     car = ENTRIES["car_with_trailers"]
-    assert da.reference(car.system, car.q0, car.v0, [0.0, 0.1]).method == "Runge-Kutta"  # too many convolutions to pay
+    assert da.reference(car.system, car.q0, car.v0, [0.0, 0.1], tolerance=1e-4).method == "Runge-Kutta"  # too long to pay
 
 
 def test_where_the_elimination_does_not_hold_the_other_method_goes_on():
