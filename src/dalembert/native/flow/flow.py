@@ -16,7 +16,7 @@ from dalembert.native.assembly.function import CompiledFunction, GraphFunction, 
 from dalembert.native.flow.field_code import FIELD, field
 from dalembert.native.flow.integration import Accuracy, Integration
 from dalembert.native.flow.loop_code import loop, work_size
-from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, WATCHED
+from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, TOO_MANY, WATCHED
 from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method
 from dalembert.native.flow.written import written_field
 from dalembert.native.graph.graph import Unsupported
@@ -30,6 +30,7 @@ from dalembert.native.trace.place import refusing
 from dalembert.native.trace.proof import Equations
 
 ROWS = 10_000  # at which a function is evaluated in one call
+TURN = 16  # steps by the method of order 8, after which a series is tried again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,15 +120,7 @@ class CompiledFlow:
         """From y at times[0] to the last of the times, which increase or decrease."""
         clock = arrays.clock
         at = Integration.at(np.asarray(y, float), np.ascontiguousarray(clock * np.asarray(times, float)), accuracy)
-        watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
-        code, methods = NO_SERIES, []
-        if self.taylor is not None and self.taylor.pays(accuracy.tolerance):
-            clipped = accuracy.clipped and self.watch is not None  # only a watch has to see every time
-            code = self.taylor.go_on(at, watch, arrays.series(self.taylor, accuracy.tolerance), clipped)
-            methods += ["Taylor series"] if at.t[0] > at.times[0] else []
-        if code == NO_SERIES:
-            code = self._by_runge_kutta(at, watch, arrays.told("field"), accuracy)
-            methods.append("Runge-Kutta")
+        code, methods = self._integrated(at, arrays, accuracy)
         saved, steps = (at.count(name) for name in ("saved", "steps"))
         outputs = self._outputs(arrays, at.times[:saved], at.rows[:saved])
         if saved < len(times):
@@ -138,13 +131,36 @@ class CompiledFlow:
         t = clock * float(at.t[0])
         return Travelled(at.rows, outputs, saved, t, end, code == REACHED, code == WATCHED, steps, tuple(methods))
 
-    def _by_runge_kutta(self, at: Integration, watch: tuple[int, int], told: int, accuracy: Accuracy) -> int:
-        """The method of order 8 from where the integration stands."""
+    def _integrated(self, at: Integration, arrays: FlowArrays, accuracy: Accuracy) -> tuple[int, list[str]]:
+        """By Taylor series if it pays; where there is none, for a while by the method of order 8, the longer the less the
+        series before has brought."""
+        watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
+        methods, turn, series = dict[str, None](), None, self.taylor
+        if series is None or not series.pays(accuracy.tolerance):
+            return self._by_runge_kutta(at, watch, arrays.told("field"), accuracy), ["Runge-Kutta"]
+        told, clipped = arrays.series(series, accuracy.tolerance), accuracy.clipped and self.watch is not None
+        while True:  # clipped: only a watch has to see every time
+            t, steps = at.t[0], at.count("steps")
+            code = series.go_on(at, watch, told, clipped)
+            if at.t[0] > t:
+                methods["Taylor series"] = None
+            if code != NO_SERIES:
+                return code, list(methods)
+            turn = 4 * turn if turn and at.count("steps") - steps < turn else TURN
+            methods["Runge-Kutta"] = None
+            code = self._by_runge_kutta(at, watch, arrays.told("field"), accuracy, turn)
+            if code != TOO_MANY or at.count("steps") >= at.most:
+                return code, list(methods)
+
+    def _by_runge_kutta(
+        self, at: Integration, watch: tuple[int, int], told: int, accuracy: Accuracy, steps: int | None = None
+    ) -> int:
+        """The method of order 8 from where the integration stands; steps: at most."""
         left = np.array([at.t[0], at.times[-1]])
         at.numbers[NUMBERS.offset("h")] = self.codes.first_step(told, at.y, left, accuracy.tolerance)
         work, integrate = np.empty(work_size(self.size)), self.codes.integrate
         run = lambda *x: integrate(self.codes.address, told, *watch, *x, work.ctypes.data)  # noqa: E731
-        return at.go_on(run, accuracy.clipped)
+        return at.go_on(run, accuracy.clipped, steps)
 
     def along(self, rows: np.ndarray, times: np.ndarray, arrays: FlowArrays) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given, NaN where they have no value."""

@@ -50,15 +50,16 @@ class Integration(NamedTuple):
     def count(self, name: str) -> int:
         return int(self.counts[COUNTED.offset(name)])
 
-    def go_on(self, run: Callable[..., int], clipped: bool) -> int:
+    def go_on(self, run: Callable[..., int], clipped: bool, steps: int | None = None) -> int:
         """Chunk by chunk to the end, or for so many steps: between two of them Python answers Ctrl-C."""
         chunk, limit = FIRST, COUNTED.offset("most")
+        most = self.most if steps is None else min(self.most, self.count("steps") + steps)
         self.counts[COUNTED.offset("clipped")] = int(clipped)
         addresses = [x.__array_interface__["data"][0] for x in self[:5]]
         while True:
-            self.counts[limit] = min(self.most, self.count("steps") + chunk)
+            self.counts[limit] = min(most, self.count("steps") + chunk)
             began = time.perf_counter()
             code = run(*addresses)
-            if code != TOO_MANY or self.count("steps") >= self.most:
+            if code != TOO_MANY or self.count("steps") >= most:
                 return code
             chunk = paced(chunk, time.perf_counter() - began)

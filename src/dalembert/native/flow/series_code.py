@@ -21,6 +21,7 @@ class SeriesCode:
     """Writes the functions `begin`, `expand` and `polynomial`. kept: nodes whose value at order 0 `expand` needs.
 
     sizes: of the vectors x0 = y, x1 = t, x2, …; captured: of that with this name. slope: nodes of ẏ, holds: a truth value.
+    `begin` finds (ẏ, whether it holds, the borders), `expand` the coefficients of the borders in the rows of `borders`.
     """
 
     def __init__(self, known: Series, sizes: Sequence[int], captured: int, slope: Sequence[int], holds: int):
@@ -45,8 +46,8 @@ class SeriesCode:
     def text(self) -> str:
         codes = (self._begin, self._expand, _polynomial(self.n))
         heads = ("define void @begin(ptr noalias %given, ptr noalias %kept, ptr noalias %slope) nounwind",
-                 "define void @expand(ptr noalias %kept, ptr noalias %rows, ptr noalias %work, i64 %order, double %clock) "
-                 "nounwind",
+                 "define void @expand(ptr noalias %kept, ptr noalias %rows, ptr noalias %borders, ptr noalias %work, "
+                 "i64 %order, double %clock) nounwind",
                  "define void @polynomial(ptr noalias %rows, i64 %order, double %h, ptr noalias %y, ptr noalias %slope) "
                  "nounwind")  # fmt: skip
         parts = [c.function(head) for c, head in zip(codes, heads, strict=True)]
@@ -54,16 +55,17 @@ class SeriesCode:
 
     def _beginning(self) -> Code:
         c, g, values, at = Code(), self.g, Values(), 0
+        self._c = c
         for name, size in self.vectors.items():
             for i in range(size):
                 values[g.variable(name, i)] = c.load(c.at("%given", at + i))
             at += size
-        wanted = [*self.slope, self.holds, *(i for _, i in self.kept)]
-        found = Emitter(g, c).emit(wanted, values)
-        for i, x in enumerate(found[: self.n]):
+        wanted = [*self.slope, self.holds, *self.s.borders, *(i for _, i in self.kept)]
+        found = [self._number(i, x) for i, x in zip(wanted, Emitter(g, c).emit(wanted, values), strict=True)]
+        many = self.n + 1 + len(self.s.borders)
+        for i, x in enumerate(found[:many]):
             c.store(x, c.at("%slope", i))
-        c.store(c.let(f"uitofp i1 {found[self.n]} to double"), c.at("%slope", self.n))
-        for (how, _), x, to in zip(self.kept, found[self.n + 1 :], self.kept.values(), strict=True):
+        for (how, _), x, to in zip(self.kept, found[many:], self.kept.values(), strict=True):
             if how == "over":
                 x = c.let(f"fdiv double {c.constant(1.0)}, {x}")
             elif how == "half":
@@ -71,6 +73,10 @@ class SeriesCode:
             c.store(x, c.at("%kept", to))
         c.line("ret void")
         return c
+
+    def _number(self, i: int, x: str) -> str:
+        """The value of node i as a double."""
+        return x if self.g.kind[i] == "f" else self._c.let(f"uitofp i1 {x} to double")
 
     def _zero(self, i: int, how: str = "") -> str:
         """The value of node i at order 0; how: its reciprocal, or half of that."""
@@ -100,6 +106,9 @@ class SeriesCode:
         for i, node in enumerate(self.slope):
             x = values.get(node, c.constant(0.0))
             c.store(c.times(next_over, x), c.at(row, n + i))
+        border = c.at("%borders", c.let(f"mul i64 {k}, {len(self.s.borders)}"))
+        for i, node in enumerate(self.s.borders):
+            c.store(values[node], c.at(border, i))
         self._store(values, k, number)
         after = c.let(f"add i64 {k}, 1")
         c.store(after, counter, "i64")
@@ -173,6 +182,9 @@ class SeriesCode:
         do = lambda op, a, b: c.let(f"f{op} contract double {a}, {b}")  # noqa: E731
         if op == "neg":
             return c.let(f"fneg double {values[x[0]]}")
+        if op == "select":
+            taken = c.let(f"fcmp une double {self._zero(x[0])}, {c.constant(0.0)}")
+            return c.select(taken, *(values.get(j, c.constant(0.0)) for j in x[1:]))
         if op in ("add", "sub"):
             moving = [values[j] for j in x if j in values]
             if len(moving) == 2:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dalembert.native.assembly.function import GraphFunction
+from dalembert.native.flow.choices import selected
 from dalembert.native.flow.integration import Integration
 from dalembert.native.flow.series import Series, series
 from dalembert.native.flow.series_code import ORDERS, SeriesCode
@@ -76,7 +77,8 @@ class TaylorMethod:
         whole, captured = np.zeros(self._layout.size), self.made.tracer.captured
         whole[: len(values)] = values  # given comes first
         whole[len(values) : len(values) + len(captured)] = captured
-        numbers = {"clock": bits(clock), "order": 0, "points": POINTS if self.hidden else 1}
+        numbers = {"clock": bits(clock), "order": 0, "points": POINTS if self.hidden else 1,
+                   "many": len(self.known.borders)}  # fmt: skip
         functions = {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
         return SeriesArrays(self._layout, whole, functions | numbers)
 
@@ -89,8 +91,9 @@ class TaylorMethod:
         """Of all arrays of a run, in one piece."""
         code, n = self._code, len(self.slope)
         given = sum(self.made.sizes) + len(self.made.tracer.captured)
-        return Packing.of({"given": given, "kept": len(code.kept), "slope": n + 1, "rows": ORDERS * n,
-                           "work": code.work_size, "rate": n})  # fmt: skip
+        many = len(self.known.borders)
+        return Packing.of({"given": given, "kept": len(code.kept), "slope": n + 1 + many, "rows": ORDERS * n,
+                           "borders": ORDERS * many, "work": code.work_size, "rate": n})  # fmt: skip
 
 
 class SeriesArrays:
@@ -113,11 +116,11 @@ def taylor_method(made: GraphFunction, cache: Cache) -> TaylorMethod | None:
     """made: results (f, whether it holds), or f alone; None where f has no power series, or one that never pays."""
     g, slope = made.graph.copy(), made.results[0].ravel().tolist()
     holds = int(made.results[1].item()) if len(made.results) > 1 else g.true
-    depend = Dependence(g)
+    slope, depend = selected(g, slope), Dependence(g)
     slope = gather_factors(g, slope, lambda i: int(depend.on(i, *MOVING)))
     try:
         known = series(g, slope, MOVING)
     except Unsupported:
         return None
-    method = TaylorMethod(made, known, tuple(slope), holds, cache)
+    method = TaylorMethod(made, known, tuple(slope), g.apply("and", holds, known.regular), cache)
     return method if method.pays(FINEST) else None

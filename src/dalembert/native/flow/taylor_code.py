@@ -2,6 +2,8 @@
 
     y(t + s) = Σ_{k≤p} y_k s^k,   h = min over k = p-1, p of (tolerance / |y_k|)^(1/k)
 
+A step that would pass a border of the equation's choices ends just behind it, and the next one begins there.
+
 Source: Jorba and Zou, Experimental Mathematics 14 (2005) 99; p follows from the tolerance.
 """
 
@@ -10,19 +12,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dalembert.native.flow.step_loop import StepLoop
+from dalembert.native.flow.border_code import passage
+from dalembert.native.flow.step_loop import TINY, StepLoop
 from dalembert.native.llvm.builder import module
 from dalembert.native.llvm.packing import Packing
 
 POINTS = 8  # of a step, where it is looked at along it
 GROWTH = 2.0  # of a step, at most
 DEFECT = 10.0  # of what is allowed: h |ẏ - f(y)| at the end of a step
+SHORTEST = 1.0 / 64.0  # of a proposed step, that may be taken where it is not clear which border comes first
+NEAR = 0.25  # of a proposed step: a border that is crossed
+BEHIND = 1e-4, 64 * 2.0**-52  # a border, of a proposed step: of the tolerance; at least
 PART = 0.1  # of the tolerance: with it errors are those of the method of order 8
 ONE = 1023 << 52  # the bits of 1.0
 
 # what the loop is told: functions and arrays by address
-TAYLOR = Packing.words("begin", "expand", "polynomial", "given", "kept", "slope", "rows", "work", "rate", "clock", "order",
-                      "points")  # fmt: skip
+TAYLOR = Packing.words("begin", "expand", "polynomial", "given", "kept", "slope", "rows", "borders", "work", "rate", "clock",
+                      "order", "points", "many")  # fmt: skip
 
 
 def order_for(tolerance: float) -> int:
@@ -36,23 +42,29 @@ def taylor() -> str:
     As `integrate`; or NO_SERIES where there is none, and another method may go on from y and numbers.t.
     """
     made = _Taylor()
-    return module(made.text(), declared=made.c.declared)
+    borders = passage()
+    head = "define double @passage(ptr %borders, i64 %many, i64 %order, double %h) nounwind"
+    return module(made.text(), borders.function(head), declared=made.c.declared | borders.declared)
 
 
 class _Taylor(StepLoop):
     """Slots: this h, the one that the coefficients propose; whether the growth of h limits it, and whether the polynomial
-    solves the equation."""
+    solves the equation. judged: how far that is looked at, which is less than h where the step crosses a border; crosses,
+    crossed: whether this step does, and the one before."""
 
     def __init__(self) -> None:
         super().__init__()
         c = self.c
         word = {name: c.load(c.at("%told", TAYLOR.fields[name].offset), "i64") for name in TAYLOR.fields}
-        self.p, self.points = word["order"], word["points"]
-        numbers = ("clock", "order", "points")
+        self.p, self.points, self.many = word["order"], word["points"], word["many"]
+        numbers = ("clock", "order", "points", "many")
         self.to = {name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in numbers}
         self.clock = c.let(f"bitcast i64 {word['clock']} to double")
-        self.h, self.natural = (c.slot(x) for x in ("h", "natural"))
-        self.capped, self.solves = (c.slot(x, "i1") for x in ("capped", "solves"))
+        self.h, self.natural, self.judged = (c.slot(x) for x in ("h", "natural", "judged"))
+        self.capped, self.solves, self.crosses, self.crossed = (
+            c.slot(x, "i1") for x in ("capped", "solves", "crosses", "crossed")
+        )
+        c.store("false", self.crossed, "i1")
         self.new = self.to["given"]
 
     def text(self) -> str:
@@ -63,6 +75,7 @@ class _Taylor(StepLoop):
         c.label("step")
         self._expanded()
         self._proposed()
+        self._within_borders()
         self._judged()
         self._accepted()
         self._returns()
@@ -85,8 +98,10 @@ class _Taylor(StepLoop):
         with c.loop(0, self.n) as l:
             c.store(c.load(c.at("%y", l)), c.at(self.to["rows"], l))
             c.store(c.times(self.clock, c.load(c.at(self.to["slope"], l))), c.at(first, l))
-        c.line(f"call void {self.to['expand']}(ptr {self.to['kept']}, ptr {self.to['rows']}, ptr {self.to['work']}, "
-               f"i64 {self.p}, double {self.clock})")  # fmt: skip
+        with c.loop(0, self.many) as j:
+            c.store(c.load(self._border(j)), c.at(self.to["borders"], j))
+        arrays = ", ".join(f"ptr {self.to[x]}" for x in ("kept", "rows", "borders", "work"))
+        c.line(f"call void {self.to['expand']}({arrays}, i64 {self.p}, double {self.clock})")
         lengths = self._lengths([c.let(f"sub i64 {self.p}, {back}") for back in (0, 1)])
         h = c.select(c.compare("olt", *lengths), *lengths)
         good = c.both(*(c.compare("ogt", x, c.constant(0.0)) for x in lengths))
@@ -125,9 +140,51 @@ class _Taylor(StepLoop):
         found = c.let(f"bitcast i64 {root} to double")
         return c.select(c.compare("olt", norm, c.constant(float("inf"))), found, c.constant(0.0))
 
+    def _border(self, j: str) -> str:
+        """Where its value stands that `begin` has found."""
+        return self.c.at(self.to["slope"], self.c.let(f"add i64 {self.c.let(f'add i64 {self.n}, 1')}, {j}"))
+
     def _proposed(self) -> None:
-        self.c.label("propose")
-        self.c.store(self._ended(self.c.load(self.h))[0], self.h)
+        c = self.c
+        c.label("propose")
+        c.store(self._ended(c.load(self.h))[0], self.h)
+        c.store(c.load(self.h), self.judged)
+        c.store("false", self.crosses, "i1")
+
+    def _within_borders(self) -> None:
+        """A step that would pass a border ends just behind it; half of it where it is not clear which comes first."""
+        c = self.c
+        c.fork(c.let(f"icmp eq i64 {self.many}, 0"), "judge", "choose", True)
+        c.label("choose")
+        h = c.load(self.h)
+        first = c.let(f"call double @passage(ptr {self.to['borders']}, i64 {self.many}, i64 {self.p}, double {h})")
+        c.fork(c.compare("ogt", first, c.constant(0.0)), "clear", "unclear", True)
+        c.label("unclear")
+        half = c.times(c.constant(0.5), h)
+        enough = c.compare("ogt", half, c.times(c.constant(SHORTEST), c.load(self.natural)))
+        c.fork(enough, "half", "no_series", True)
+        c.label("half")
+        c.store(half, self.h)
+        c.go("propose")
+        c.label("clear")
+        c.fork(c.compare("olt", first, h), "border", "judge")
+        c.label("border")
+        near = c.compare("ole", first, c.times(c.constant(NEAR), c.load(self.natural)))
+        c.fork(near, "at_border", "approach")
+        c.label("approach")  # a short step knows the place of the border better than the tolerance
+        c.store(c.times(c.constant(1.0 - NEAR), first), self.h)
+        c.go("propose")
+        c.label("at_border")
+        c.fork(c.load(self.crossed, "i1"), "no_series", "cross", False)
+        c.label("cross")
+        of_tolerance, least = (c.constant(x) for x in BEHIND)
+        part = c.intrinsic("maxnum", c.times(of_tolerance, self.tolerance), least)
+        rounding = c.times(c.constant(4 * TINY), c.absolute(c.load(self.t)))
+        behind = c.plus(c.times(part, c.load(self.natural)), rounding)
+        c.store(self._ended(c.plus(first, behind))[0], self.h)
+        before, half = c.minus(first, behind), c.times(c.constant(0.5), first)
+        c.store(c.intrinsic("maxnum", before, half), self.judged)
+        c.store("true", self.crosses, "i1")
 
     def _judged(self) -> None:
         """The new y, and the field there; a shorter step where the polynomial does not solve the equation.
@@ -136,7 +193,8 @@ class _Taylor(StepLoop):
         the equation is looked at along the step where it has such functions, or where the coefficients set no limit.
         """
         c = self.c
-        h, t = c.load(self.h), c.load(self.t)
+        c.label("judge")
+        h, t = c.load(self.judged), c.load(self.t)
         points = c.let(f"select i1 {c.load(self.capped, 'i1')}, i64 {POINTS}, i64 {self.points}")
         c.store("true", self.solves, "i1")
         c.fork(c.let(f"icmp eq i64 {points}, 1"), "at_end", "along", True)
@@ -146,16 +204,23 @@ class _Taylor(StepLoop):
             passed = c.times(part, c.let(f"sitofp i64 {i} to double"))
             self._looked_at(passed, c.plus(t, passed))
         c.label("at_end")
-        self._looked_at(h, c.load(self.end))
-        c.fork(c.load(self.solves, "i1"), "accept", "refuse", True)
+        crosses = c.load(self.crosses, "i1")
+        self._looked_at(h, c.select(crosses, c.plus(t, h), c.load(self.end)))
+        c.fork(c.load(self.solves, "i1"), "solved", "refuse", True)
         c.label("refuse")
         half = c.times(c.constant(0.5), h)
         c.store(half, self.h)
         c.store(half, self.natural)
         c.go("propose")
+        c.label("solved")
+        c.store(crosses, self.crossed, "i1")
+        c.fork(crosses, "behind", "accept", False)
+        c.label("behind")
+        self._polynomial(c.load(self.h), self.new)
+        self._begun(c.load(self.end))
 
     def _looked_at(self, passed: str, t: str) -> None:
-        """Whether h |ẏ - f(y)| is small, too, where so much of the step has passed."""
+        """Whether h |ẏ - f(y)| is small, too, where so much of the step has passed, and no border has been passed."""
         c = self.c
         self._polynomial(passed, self.new)
         self._begun(t)
@@ -165,6 +230,10 @@ class _Taylor(StepLoop):
             defect = c.absolute(c.times(c.load(self.h), c.minus(rate, c.load(c.at(self.to["rate"], l)))))
             small = c.compare("ole", defect, c.times(allowed, self._size(l)))
             c.store(c.both(c.load(self.solves, "i1"), small), self.solves, "i1")
+        with c.loop(0, self.many) as j:
+            here, before = c.load(self._border(j)), c.load(c.at(self.to["borders"], j))
+            same = c.compare("oeq", here, c.intrinsic("copysign", here, before))
+            c.store(c.both(c.load(self.solves, "i1"), same), self.solves, "i1")
 
     def _polynomial(self, h: str, to: str) -> None:
         self.c.line(f"call void {self.to['polynomial']}(ptr {self.to['rows']}, i64 {self.p}, double {h}, ptr {to}, "

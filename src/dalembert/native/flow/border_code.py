@@ -1,0 +1,70 @@
+"""How long the conditions of a series keep their values, as machine code.
+
+    d(s) = Σ_k d_k sᵏ,   |d(s)| ≥ |d₀| + Σ_k min(0, ± d_k hᵏ)   for 0 ≤ s ≤ h, with the sign of d₀
+
+Where this bound is positive, d does not pass zero; where it is for d′, d passes zero once, if its signs at 0 and h differ.
+"""
+
+from __future__ import annotations
+
+from dalembert.native.llvm.builder import Code
+
+HALVINGS = 60  # of an interval, after which it is a point
+UNKNOWN = -1.0
+
+
+def passage() -> Code:
+    """double @passage(ptr borders, i64 many, i64 order, double h): where the first of many d passes zero within h; infinite
+    where none does, and UNKNOWN where the bounds do not tell. Row k of borders has the coefficients d_k, below `order`."""
+    c = Code()
+    first, low, low_rate, value, power = (c.slot(x) for x in ("first", "low", "low_rate", "value", "power"))
+    zero = c.constant(0.0)
+    lower = lambda x: c.select(c.compare("olt", x, zero), x, zero)  # noqa: E731
+    c.store(c.constant(float("inf")), first)
+    with c.loop(0, "%many") as j:
+        column = c.at("%borders", j)
+        coefficient = lambda k, at=column: c.load(c.at(at, c.let(f"mul i64 {k}, %many")))  # noqa: E731
+        start = c.load(column)
+        side = c.intrinsic("copysign", c.constant(1.0), start)
+        turn = c.intrinsic("copysign", c.constant(1.0), coefficient("1"))
+        for x, slot in ((c.absolute(start), low), (zero, low_rate), (start, value), ("%h", power)):
+            c.store(x, slot)
+        with c.loop(1, "%order") as k:
+            term = c.times(coefficient(k), c.load(power))
+            rate = c.times(turn, c.times(c.let(f"sitofp i64 {k} to double"), term))
+            rate = c.select(c.let(f"icmp eq i64 {k}, 1"), rate, lower(rate))
+            more = ((term, value), (lower(c.times(side, term)), low), (rate, low_rate))
+            for x, slot in more:
+                c.store(c.plus(c.load(slot), x), slot)
+            c.store(c.times(c.load(power), "%h"), power)
+        safe, once = (c.compare("ogt", c.load(x), zero) for x in (low, low_rate))
+        same = c.compare("ogt", c.times(side, c.load(value)), zero)
+        passes, unsafe, search, unknown = (c.name(x) for x in ("passes", "unsafe", "search", "unknown"))
+        c.fork(c.either(safe, c.both(once, same)), passes, unsafe)
+        c.label(unsafe)
+        c.fork(once, search, unknown)
+        c.label(unknown)
+        c.line(f"ret double {c.constant(UNKNOWN)}")
+        c.label(search)
+        root = _root(c, coefficient, side)
+        c.store(c.select(c.compare("olt", root, c.load(first)), root, c.load(first)), first)
+        c.label(passes)
+    c.line(f"ret double {c.load(first)}")
+    return c
+
+
+def _root(c: Code, coefficient, side: str) -> str:
+    """The end of what bisection leaves of [0, h], where d is on the other side."""
+    near, far, value = (c.slot(x) for x in ("near", "far", "at"))
+    c.store(c.constant(0.0), near)
+    c.store("%h", far)
+    with c.loop(0, HALVINGS):
+        middle = c.times(c.constant(0.5), c.plus(c.load(near), c.load(far)))
+        c.store(c.constant(0.0), value)
+        with c.loop(1, c.let("add i64 %order, 1")) as i:
+            raised = c.times(c.load(value), middle)
+            c.store(c.plus(raised, coefficient(c.let(f"sub i64 %order, {i}"))), value)
+        same = c.compare("ogt", c.times(side, c.load(value)), c.constant(0.0))
+        c.store(c.select(same, middle, c.load(near)), near)
+        c.store(c.select(same, c.load(far), middle), far)
+    return c.load(far)
