@@ -14,8 +14,9 @@ UNKNOWN = -1.0
 
 
 def passage() -> Code:
-    """double @passage(ptr borders, i64 many, i64 order, double h): where the first of many d passes zero within h; infinite
-    where none does, and UNKNOWN where the bounds do not tell. Row k of borders has the coefficients d_k, below `order`."""
+    """double @passage(ptr borders, i64 many, i64 order, double h, ptr which): where the first of many d passes zero within h,
+    and which one does; infinite where none does, and UNKNOWN where the bounds do not tell. Row k of borders has the
+    coefficients d_k, k below `order`."""
     c = Code()
     first, low, low_rate, value, power = (c.slot(x) for x in ("first", "low", "low_rate", "value", "power"))
     zero = c.constant(0.0)
@@ -47,7 +48,9 @@ def passage() -> Code:
         c.line(f"ret double {c.constant(UNKNOWN)}")
         c.label(search)
         root = _root(c, coefficient, side)
-        c.store(c.select(c.compare("olt", root, c.load(first)), root, c.load(first)), first)
+        sooner, before = c.compare("olt", root, c.load(first)), c.load("%which", "i64")
+        c.store(c.let(f"select i1 {sooner}, i64 {j}, i64 {before}"), "%which", "i64")
+        c.store(c.select(sooner, root, c.load(first)), first)
         c.label(passes)
     c.line(f"ret double {c.load(first)}")
     return c

@@ -21,7 +21,7 @@ class SeriesCode:
     """Writes the functions `begin`, `expand` and `polynomial`. kept: nodes whose value at order 0 `expand` needs.
 
     sizes: of the vectors x0 = y, x1 = t, x2, …; captured: of that with this name. slope: nodes of ẏ, holds: a truth value.
-    `begin` finds (ẏ, whether it holds, the borders), `expand` the coefficients of the borders in the rows of `borders`.
+    `begin` finds (ẏ, whether it holds, whether the borders are regular, these), `expand` the coefficients of the borders in the rows of `borders`.
     """
 
     def __init__(self, known: Series, sizes: Sequence[int], captured: int, slope: Sequence[int], holds: int):
@@ -60,9 +60,9 @@ class SeriesCode:
             for i in range(size):
                 values[g.variable(name, i)] = c.load(c.at("%given", at + i))
             at += size
-        wanted = [*self.slope, self.holds, *self.s.borders, *(i for _, i in self.kept)]
+        wanted = [*self.slope, self.holds, self.s.regular, *self.s.borders, *(i for _, i in self.kept)]
         found = [self._number(i, x) for i, x in zip(wanted, Emitter(g, c).emit(wanted, values), strict=True)]
-        many = self.n + 1 + len(self.s.borders)
+        many = self.n + 2 + len(self.s.borders)
         for i, x in enumerate(found[:many]):
             c.store(x, c.at("%slope", i))
         for (how, _), x, to in zip(self.kept, found[many:], self.kept.values(), strict=True):

@@ -92,7 +92,7 @@ class TaylorMethod:
         code, n = self._code, len(self.slope)
         given = sum(self.made.sizes) + len(self.made.tracer.captured)
         many = len(self.known.borders)
-        return Packing.of({"given": given, "kept": len(code.kept), "slope": n + 1 + many, "rows": ORDERS * n,
+        return Packing.of({"given": given, "kept": len(code.kept), "slope": n + 2 + many, "rows": ORDERS * n,
                            "borders": ORDERS * many, "work": code.work_size, "rate": n})  # fmt: skip
 
 
@@ -122,5 +122,5 @@ def taylor_method(made: GraphFunction, cache: Cache) -> TaylorMethod | None:
         known = series(g, slope, MOVING)
     except Unsupported:
         return None
-    method = TaylorMethod(made, known, tuple(slope), g.apply("and", holds, known.regular), cache)
+    method = TaylorMethod(made, known, tuple(slope), holds, cache)
     return method if method.pays(FINEST) else None

@@ -20,9 +20,11 @@ from dalembert.native.llvm.packing import Packing
 POINTS = 8  # of a step, where it is looked at along it
 GROWTH = 2.0  # of a step, at most
 DEFECT = 10.0  # of what is allowed: h |ẏ - f(y)| at the end of a step
-SHORTEST = 1.0 / 64.0  # of a proposed step, that may be taken where it is not clear which border comes first
+SHORTEST = 2.0**-20  # of a proposed step, that may be taken where it is not clear which border comes first
 NEAR = 0.25  # of a proposed step: a border that is crossed
 BEHIND = 1e-4, 64 * 2.0**-52  # a border, of a proposed step: of the tolerance; at least
+FARTHER, FARTHEST = 8.0, 1e-3  # times that, until the border is passed; of a proposed step
+RETURN = 64.0  # times that: how soon a motion that is held at a border is there again
 PART = 0.1  # of the tolerance: with it errors are those of the method of order 8
 ONE = 1023 << 52  # the bits of 1.0
 
@@ -43,14 +45,15 @@ def taylor() -> str:
     """
     made = _Taylor()
     borders = passage()
-    head = "define double @passage(ptr %borders, i64 %many, i64 %order, double %h) nounwind"
+    head = "define double @passage(ptr %borders, i64 %many, i64 %order, double %h, ptr %which) nounwind"
     return module(made.text(), borders.function(head), declared=made.c.declared | borders.declared)
 
 
 class _Taylor(StepLoop):
     """Slots: this h, the one that the coefficients propose; whether the growth of h limits it, and whether the polynomial
-    solves the equation. judged: how far that is looked at, which is less than h where the step crosses a border; crosses,
-    crossed: whether this step does, and the one before."""
+    solves the equation. judged: how far that is looked at, which is less than h where the step crosses a border; which, border,
+    behind: which one, where that is, and how far the step goes beyond; cut: whether less far, because it has to end; crosses,
+    crossed: whether this step does, and whether the one before has."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,11 +63,12 @@ class _Taylor(StepLoop):
         numbers = ("clock", "order", "points", "many")
         self.to = {name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in numbers}
         self.clock = c.let(f"bitcast i64 {word['clock']} to double")
-        self.h, self.natural, self.judged = (c.slot(x) for x in ("h", "natural", "judged"))
-        self.capped, self.solves, self.crosses, self.crossed = (
-            c.slot(x, "i1") for x in ("capped", "solves", "crosses", "crossed")
-        )
+        numbers, truths = ("h", "natural", "judged", "border", "behind"), ("capped", "solves", "cut", "crosses", "crossed")
+        self.h, self.natural, self.judged, self.border, self.behind = (c.slot(x) for x in numbers)
+        self.capped, self.solves, self.cut, self.crosses, self.crossed = (c.slot(x, "i1") for x in truths)
+        self.which = c.slot("which", "i64")
         c.store("false", self.crossed, "i1")
+        c.store("0", self.which, "i64")
         self.new = self.to["given"]
 
     def text(self) -> str:
@@ -83,17 +87,21 @@ class _Taylor(StepLoop):
 
     def _begun(self, t: str) -> None:
         """The field at what stands in `given`, at the time t; to "no_series" where it does not hold."""
+        self.c.store(self.c.times(self.clock, t), self.c.at(self.new, self.n))
+        self.c.line(f"call void {self.to['begin']}(ptr {self.new}, ptr {self.to['kept']}, ptr {self.to['slope']})")
+        self._demand(self.n)
+
+    def _demand(self, i: str) -> None:
+        """To "no_series" unless number i of what `begin` finds is true."""
         c, on = self.c, self.c.name("on")
-        c.store(c.times(self.clock, t), c.at(self.new, self.n))
-        c.line(f"call void {self.to['begin']}(ptr {self.new}, ptr {self.to['kept']}, ptr {self.to['slope']})")
-        holds = c.compare("ogt", c.load(c.at(self.to["slope"], self.n)), c.constant(0.5))
-        c.fork(holds, on, "no_series", True)
+        c.fork(c.compare("ogt", c.load(c.at(self.to["slope"], i)), c.constant(0.5)), on, "no_series", True)
         c.label(on)
 
     def _expanded(self) -> None:
         """Count the step; the coefficients, and the length that they propose."""
         self._counted()
         c = self.c
+        self._demand(c.let(f"add i64 {self.n}, 1"))
         first = c.at(self.to["rows"], self.n)
         with c.loop(0, self.n) as l:
             c.store(c.load(c.at("%y", l)), c.at(self.to["rows"], l))
@@ -142,7 +150,7 @@ class _Taylor(StepLoop):
 
     def _border(self, j: str) -> str:
         """Where its value stands that `begin` has found."""
-        return self.c.at(self.to["slope"], self.c.let(f"add i64 {self.c.let(f'add i64 {self.n}, 1')}, {j}"))
+        return self.c.at(self.to["slope"], self.c.let(f"add i64 {self.c.let(f'add i64 {self.n}, 2')}, {j}"))
 
     def _proposed(self) -> None:
         c = self.c
@@ -157,7 +165,8 @@ class _Taylor(StepLoop):
         c.fork(c.let(f"icmp eq i64 {self.many}, 0"), "judge", "choose", True)
         c.label("choose")
         h = c.load(self.h)
-        first = c.let(f"call double @passage(ptr {self.to['borders']}, i64 {self.many}, i64 {self.p}, double {h})")
+        first = c.let(f"call double @passage(ptr {self.to['borders']}, i64 {self.many}, i64 {self.p}, double {h}, "
+                      f"ptr {self.which})")  # fmt: skip
         c.fork(c.compare("ogt", first, c.constant(0.0)), "clear", "unclear", True)
         c.label("unclear")
         half = c.times(c.constant(0.5), h)
@@ -175,15 +184,20 @@ class _Taylor(StepLoop):
         c.store(c.times(c.constant(1.0 - NEAR), first), self.h)
         c.go("propose")
         c.label("at_border")
-        c.fork(c.load(self.crossed, "i1"), "no_series", "cross", False)
-        c.label("cross")
         of_tolerance, least = (c.constant(x) for x in BEHIND)
         part = c.intrinsic("maxnum", c.times(of_tolerance, self.tolerance), least)
         rounding = c.times(c.constant(4 * TINY), c.absolute(c.load(self.t)))
         behind = c.plus(c.times(part, c.load(self.natural)), rounding)
-        c.store(self._ended(c.plus(first, behind))[0], self.h)
-        before, half = c.minus(first, behind), c.times(c.constant(0.5), first)
-        c.store(c.intrinsic("maxnum", before, half), self.judged)
+        c.store(first, self.border)
+        c.store(behind, self.behind)
+        held = c.both(c.load(self.crossed, "i1"), c.compare("olt", first, c.times(c.constant(RETURN), behind)))
+        c.fork(held, "no_series", "cross", False)
+        c.label("cross")
+        border, behind = c.load(self.border), c.load(self.behind)
+        h, cut = self._ended(c.plus(border, behind))
+        c.store(h, self.h)
+        c.store(cut, self.cut, "i1")
+        c.store(c.intrinsic("maxnum", c.minus(border, behind), c.times(c.constant(0.5), border)), self.judged)
         c.store("true", self.crosses, "i1")
 
     def _judged(self) -> None:
@@ -206,18 +220,40 @@ class _Taylor(StepLoop):
         c.label("at_end")
         crosses = c.load(self.crosses, "i1")
         self._looked_at(h, c.select(crosses, c.plus(t, h), c.load(self.end)))
-        c.fork(c.load(self.solves, "i1"), "solved", "refuse", True)
+        c.fork(c.load(self.solves, "i1"), "solved", "wrong", True)
+        c.label("wrong")
+        c.fork(crosses, "farther", "refuse")
         c.label("refuse")
         half = c.times(c.constant(0.5), h)
         c.store(half, self.h)
         c.store(half, self.natural)
         c.go("propose")
         c.label("solved")
-        c.store(crosses, self.crossed, "i1")
+        c.store("false", self.crossed, "i1")
         c.fork(crosses, "behind", "accept", False)
+        self._crossed()
+
+    def _crossed(self) -> None:
+        """The new y just behind the border; from farther before it to farther behind where rounding hides the side."""
+        c = self.c
         c.label("behind")
         self._polynomial(c.load(self.h), self.new)
         self._begun(c.load(self.end))
+        which = c.load(self.which, "i64")  # if its sign is the same, what is rounded there has jumped, and it with it
+        here, before = (c.absolute(c.load(x)) for x in (self._border(which), c.at(self.to["borders"], which)))
+        jumped = c.compare("ogt", here, c.times(c.constant(0.5), before))
+        c.store(c.either(c.negated(self._keeps(which)), jumped), self.crossed, "i1")
+        c.fork(c.either(c.load(self.crossed, "i1"), c.load(self.cut, "i1")), "accept", "farther", True)
+        c.label("farther")
+        behind = c.times(c.constant(FARTHER), c.load(self.behind))
+        c.store(behind, self.behind)
+        c.fork(c.compare("olt", behind, c.times(c.constant(FARTHEST), c.load(self.natural))), "cross", "no_series")
+
+    def _keeps(self, j: str) -> str:
+        """Whether a border that `begin` has found has the sign that it has at the beginning of the step."""
+        c = self.c
+        here, before = c.load(self._border(j)), c.load(c.at(self.to["borders"], j))
+        return c.compare("oeq", here, c.intrinsic("copysign", here, before))
 
     def _looked_at(self, passed: str, t: str) -> None:
         """Whether h |ẏ - f(y)| is small, too, where so much of the step has passed, and no border has been passed."""
@@ -231,9 +267,7 @@ class _Taylor(StepLoop):
             small = c.compare("ole", defect, c.times(allowed, self._size(l)))
             c.store(c.both(c.load(self.solves, "i1"), small), self.solves, "i1")
         with c.loop(0, self.many) as j:
-            here, before = c.load(self._border(j)), c.load(c.at(self.to["borders"], j))
-            same = c.compare("oeq", here, c.intrinsic("copysign", here, before))
-            c.store(c.both(c.load(self.solves, "i1"), same), self.solves, "i1")
+            c.store(c.both(c.load(self.solves, "i1"), self._keeps(j)), self.solves, "i1")
 
     def _polynomial(self, h: str, to: str) -> None:
         self.c.line(f"call void {self.to['polynomial']}(ptr {self.to['rows']}, i64 {self.p}, double {h}, ptr {to}, "
