@@ -18,7 +18,7 @@ from dalembert.native.flow.integration import Accuracy, Integration
 from dalembert.native.flow.loop_code import loop, work_size
 from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, TOO_MANY, WATCHED
 from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method
-from dalembert.native.flow.written import written_field
+from dalembert.native.flow.written import written
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
@@ -77,12 +77,12 @@ class Travelled(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Equations:
-    """The compiled equations for z. affine: whether one update solves them. written: the field with z eliminated."""
+    """The compiled equations for z. affine: whether one update solves them. written: field and outputs with z eliminated."""
 
     code: CompiledFunction
     unknowns: ImplicitPart
     affine: bool
-    written: CompiledFunction | None
+    written: dict[str, CompiledFunction]
     root: Loaded
     solver: Loaded
 
@@ -211,12 +211,12 @@ class FlowArrays:
         code: CompiledFunction = getattr(self._flow, name)
         if name == "field":
             own = own | {"factor": bits(self.clock)}
-        if name == "field" and equations is not None and (written := equations.written) is not None:
+        if equations is not None and (written := equations.written.get(name)) is not None:
             arrays = np.concatenate([values, written.captured]), np.empty(written.result_size)
             own |= dict(zip(("written_given", "written_result"), map(self._held.array, arrays), strict=True))
             own |= {"written": written.address}
         given = np.concatenate([np.zeros(own["unknowns"]), values, code.captured])
-        words = own | {"function": code.address, "function_given": self._held.array(given)}
+        words = own | {"width": code.result_size, "function": code.address, "function_given": self._held.array(given)}
         self._told[name] = found = self._held.array(FIELD.pack(**words))
         return found
 
@@ -278,7 +278,7 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     found = {name: compiled(getattr(functions, name)) for name in ("field", "outputs")}
     watch = None if functions.watch is None else compiled(functions.watch)
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
-    equations, plain = (None, None) if unknowns is None else _equations(functions.field, unknowns, known, cache)
+    equations, plain = (None, None) if unknowns is None else _equations(functions, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
     codes = _Codes(*(cache.load(text, plain=True) for text in (field(), loop())))
     return CompiledFlow(
@@ -287,7 +287,7 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
 
 
 def _equations(
-    field: Callable, unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache
+    functions: FlowFunctions, unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache
 ) -> tuple[_Equations, GraphFunction | None]:
     """And the field with z eliminated, where z enters linearly."""
 
@@ -304,6 +304,7 @@ def _equations(
         raise Unsupported("equations", "they may jump with the unknowns")
     loop_, solver = (cache.load(text, plain=True) for text in (iteration(), pivoted_solver(None)))
     affine = proven.affine(everything, everything)
-    plain = written_field(field, unknowns.equations, len(value), examples) if affine else None
-    written = plain and plain.compiled(cache)
-    return _Equations(made.compiled(cache), unknowns, affine, written, loop_, solver), plain
+    wanted = (functions.field, functions.outputs)
+    plain = written(wanted, unknowns.equations, len(value), examples) if affine else []
+    found = {name: x.compiled(cache) for name, x in zip(("field", "outputs"), plain, strict=False)}
+    return _Equations(made.compiled(cache), unknowns, affine, found, loop_, solver), plain[0] if plain else None

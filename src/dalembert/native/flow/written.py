@@ -1,4 +1,4 @@
-"""The field of an equation whose unknowns enter linearly, with their elimination written out.
+"""Functions of an equation's unknowns that enter linearly, with their elimination written out.
 
     F(z, y, t) = F₀ + F' z = 0,   ẏ = g(-F'⁻¹F₀, y, t)
 
@@ -26,13 +26,14 @@ SAMPLES = 3
 WORTH = 1.5  # times the operations of the elimination, for pivots that never fail
 
 
-def written_field(
-    field: Callable, equations: Callable, unknowns: int, examples: Sequence[np.ndarray]
-) -> GraphFunction | None:
-    """(y, t, *given) → g, and at last whether it holds, a truth value; None where no pivots serve the sample.
+def written(
+    functions: Sequence[Callable], equations: Callable, unknowns: int, examples: Sequence[np.ndarray]
+) -> list[GraphFunction]:
+    """Of each function g(z, y, t, *given): (y, t, *given) → g, and at last whether it holds, a truth value; none where no
+    pivots serve the sample.
 
-    field: g(z, y, t, *given). equations: F of the same, affine in z. examples: (y, t, *given), the arrays given with the
-    values that the system has: the sample is taken there, at states between 0.2 and 1.
+    equations: F of the same, affine in z. examples: (y, t, *given), the arrays given with the values that the system has:
+    the sample is taken there, at states between 0.2 and 1.
     """
     g = Graph()
     inputs = [g.vector(f"x{i}", x.size).reshape(x.shape) for i, x in enumerate(examples)]
@@ -42,12 +43,12 @@ def written_field(
     pattern = matrix != g.zero
     order = _pivots(pattern, _sampled(g, matrix, examples, tracer.captured))
     if order is None:
-        return None
+        return []
     found = eliminate(g, value.tolist(), matrix, order, lambda _: 1, GROWTH["linear"])
     z = np.array([g.apply("neg", found.update[j]) for j in range(unknowns)])
-    (slope,) = tracer.trace(field, z, *inputs, shapes=[jax.ShapeDtypeStruct(z.shape, np.float64), *shapes])
-    good = g.apply("le", found.check, g.constant(GROWTH["linear"]))
-    return GraphFunction(g, tracer, tuple(x.size for x in inputs), (slope, np.asarray(good)))
+    good, shapes = g.apply("le", found.check, g.constant(GROWTH["linear"])), [jax.ShapeDtypeStruct(z.shape, float), *shapes]
+    results = [tracer.trace(function, z, *inputs, shapes=shapes) for function in functions]
+    return [GraphFunction(g, tracer, tuple(x.size for x in inputs), (*found, np.asarray(good))) for found in results]
 
 
 def _pivots(pattern: np.ndarray, samples: np.ndarray) -> PivotOrder | None:
