@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -250,18 +251,22 @@ class _Codes:
         found = np.full_like(y, np.nan)
         return found if not self.value(told, t, y.ctypes.data, found.ctypes.data) else np.full_like(y, np.nan)
 
-    @np.errstate(all="ignore")  # what is too large gives no number, and then a short step
     def first_step(self, told: int, y: np.ndarray, times: np.ndarray, tolerance: float) -> float:
         """A step whose error is about the tolerance: from the sizes of y, ẏ and ÿ; Hairer, Norsett, Wanner, II.4."""
-        size = lambda x: float(np.sqrt(np.mean((x / (tolerance * (1.0 + np.abs(y)))) ** 2)))  # noqa: E731
-        t, whole, slope = float(times[0]), float(times[-1] - times[0]), self.slope(told, float(times[0]), y)
-        state, speed = size(y), size(slope)
-        if not np.isfinite(state + speed):
+        here = y.tolist()  # a few numbers: NumPy would take ten times as long
+        parts = [1.0 / (tolerance * (1.0 + abs(x))) for x in here]
+        size = lambda x: math.sqrt(sum((a * b) * (a * b) for a, b in zip(x, parts, strict=True)) / len(parts))  # noqa: E731
+        t, whole = float(times[0]), float(times[-1] - times[0])
+        slope = self.slope(told, t, y)
+        rates = slope.tolist()
+        state, speed = size(here), size(rates)
+        if not math.isfinite(state + speed):
             return min(1e-6, whole)
         short = min(1e-6 if not min(state, speed) >= 1e-5 else 0.01 * state / speed, whole)
-        bend = max(speed, size(self.slope(told, t + short, y + short * slope) - slope) / short)
+        after = self.slope(told, t + short, y + short * slope).tolist()
+        bend = max(speed, size([a - b for a, b in zip(after, rates, strict=True)]) / short)
         step = (0.01 / bend) ** 0.125 if bend > 1e-15 else max(1e-6, 1e-3 * short)
-        return min(100.0 * short, step, whole) if np.isfinite(step) else short
+        return min(100.0 * short, step, whole) if math.isfinite(step) else short
 
 
 @refusing
