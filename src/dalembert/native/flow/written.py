@@ -16,13 +16,16 @@ import numpy as np
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import GraphFunction
+from dalembert.native.flow.quotients import without_remainder
 from dalembert.native.graph.elimination import GROWTH, PivotOrder, choose_order, definite_parts, eliminate
 from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.simplify import replaced
 from dalembert.native.trace.elementwise import Nodes
 from dalembert.native.trace.tracer import Tracer
 
 SAMPLES = 3
+Sample = dict[str, np.ndarray]
 WORTH = 1.5  # times the operations of the elimination, for pivots that never fail
 
 
@@ -47,8 +50,26 @@ def written(
     found = eliminate(g, value.tolist(), matrix, order, lambda _: 1, GROWTH["linear"])
     z = np.array([g.apply("neg", found.update[j]) for j in range(unknowns)])
     good, shapes = g.apply("le", found.check, g.constant(GROWTH["linear"])), [jax.ShapeDtypeStruct(z.shape, float), *shapes]
-    results = [tracer.trace(function, z, *inputs, shapes=shapes) for function in functions]
-    return [GraphFunction(g, tracer, tuple(x.size for x in inputs), (*found, np.asarray(good))) for found in results]
+    results = [tracer.trace(function, z, *inputs, shapes=shapes)[0] for function in functions]
+    samples = _states(examples, tracer.captured)
+    results, good = _continued(g, results, good, samples)
+    return [GraphFunction(g, tracer, tuple(x.size for x in inputs), (found, np.asarray(good))) for found in results]
+
+
+def _continued(g: Graph, results: list[Nodes], good: int, samples: list[Sample]) -> tuple[list[Nodes], int]:
+    """The results with quotients divided out where a sample says that this is possible, and whether they hold."""
+    outputs = [i for x in results for i in x.ravel().tolist()]
+    value = lambda i: float(evaluate(g, [i], samples[0])[0])  # noqa: E731
+    state = g.vector("x0", samples[0]["x0"].size).tolist()
+    known = {}
+    for i, (quotient, holds) in without_remainder(g, outputs, state, value).items():
+        if all(evaluate(g, [holds], x)[0] for x in samples):
+            known[i], good = quotient, g.apply("and", good, holds)
+    if not known:
+        return results, good
+    nodes = np.array(replaced(g, outputs, known))
+    ends = np.cumsum([x.size for x in results])[:-1]
+    return [part.reshape(x.shape) for part, x in zip(np.split(nodes, ends), results, strict=True)], good
 
 
 def _pivots(pattern: np.ndarray, samples: np.ndarray) -> PivotOrder | None:
@@ -61,12 +82,16 @@ def _pivots(pattern: np.ndarray, samples: np.ndarray) -> PivotOrder | None:
 
 def _sampled(g: Graph, matrix: Nodes, examples: Sequence[np.ndarray], captured: Sequence[float]) -> np.ndarray:
     """(s, k, k) values of F' at states that are the same for every system."""
-    noise: Any = np.random.default_rng(0)
-    y, *given = (np.ravel(np.asarray(x, float)) for x in examples)
-    known = {f"x{i}": x for i, x in enumerate((y, *given))} | {"captured": np.array(captured, float)}
     values = []
-    for _ in range(SAMPLES):
-        known["x0"] = noise.uniform(0.2, 1.0, y.shape)
+    for known in _states(examples, captured):
         with np.errstate(all="ignore"):  # what is not finite gives no order of pivots
             values.append(evaluate(g, matrix.ravel().tolist(), known).astype(float).reshape(matrix.shape))
     return np.array(values)
+
+
+def _states(examples: Sequence[np.ndarray], captured: Sequence[float]) -> list[Sample]:
+    """The inputs there."""
+    noise: Any = np.random.default_rng(0)
+    y, *given = (np.ravel(np.asarray(x, float)) for x in examples)
+    known = {f"x{i}": x for i, x in enumerate((y, *given))} | {"captured": np.array(captured, float)}
+    return [known | {"x0": noise.uniform(0.2, 1.0, y.shape)} for _ in range(SAMPLES)]
