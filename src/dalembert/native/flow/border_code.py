@@ -3,6 +3,10 @@
     d(s) = Σ_k d_k sᵏ,   |d(s)| ≥ |d₀| + Σ_k min(0, ± d_k hᵏ)   for 0 ≤ s ≤ h, with the sign of d₀
 
 Where this bound is positive, d does not pass zero; where it is for d′, d passes zero once, if its signs at 0 and h differ.
+
+    |x(s) - x₀| ≤ Σ_k |x_k| hᵏ
+
+bounds the way of an argument: of a function that is flat to rounding at x₀, and somewhere else is not.
 """
 
 from __future__ import annotations
@@ -11,18 +15,20 @@ from dalembert.native.llvm.builder import Code
 
 HALVINGS = 60  # of an interval, after which it is a point
 UNKNOWN = -1.0
+WAY = 2.0, 0.5  # of an argument, at most: within which its function shows in its series, or as a part of the argument
 
 
 def passage() -> Code:
-    """double @passage(ptr borders, i64 many, i64 order, double h, ptr which): where the first of many d passes zero within h,
-    and which one does; infinite where none does, and UNKNOWN where the bounds do not tell. Row k of borders has the
-    coefficients d_k, k below `order`."""
+    """double @passage(ptr borders, i64 signs, i64 many, i64 order, double h, ptr which): where the first of so many d passes
+    zero within h, and which one does; infinite where none does, and UNKNOWN where the bounds do not tell, or where an
+    argument has too long a way. Row k of borders has the coefficients d_k, and then those of the arguments, k below `order`."""
     c = Code()
     first, low, low_rate, value, power = (c.slot(x) for x in ("first", "low", "low_rate", "value", "power"))
     zero = c.constant(0.0)
     lower = lambda x: c.select(c.compare("olt", x, zero), x, zero)  # noqa: E731
     c.store(c.constant(float("inf")), first)
-    with c.loop(0, "%many") as j:
+    _ways(c, power, value)
+    with c.loop(0, "%signs") as j:
         column = c.at("%borders", j)
         coefficient = lambda k, at=column: c.load(c.at(at, c.let(f"mul i64 {k}, %many")))  # noqa: E731
         start = c.load(column)
@@ -54,6 +60,24 @@ def passage() -> Code:
         c.label(passes)
     c.line(f"ret double {c.load(first)}")
     return c
+
+
+def _ways(c: Code, power: str, way: str) -> None:
+    """Leave with UNKNOWN where one is too long."""
+    with c.loop("%signs", "%many") as j:
+        column, short, long = c.at("%borders", j), c.name("short"), c.name("long")
+        c.store("%h", power)
+        c.store(c.constant(0.0), way)
+        with c.loop(1, "%order") as k:
+            size = c.absolute(c.load(c.at(column, c.let(f"mul i64 {k}, %many"))))
+            c.store(c.plus(c.load(way), c.times(size, c.load(power))), way)
+            c.store(c.times(c.load(power), "%h"), power)
+        part = c.times(c.constant(WAY[1]), c.absolute(c.load(column)))
+        allowed = c.intrinsic("maxnum", c.constant(WAY[0]), part)
+        c.fork(c.compare("ole", c.load(way), allowed), short, long, True)
+        c.label(long)
+        c.line(f"ret double {c.constant(UNKNOWN)}")
+        c.label(short)
 
 
 def _root(c: Code, coefficient, side: str) -> str:

@@ -19,6 +19,7 @@ from dalembert.native.graph.derivative import SLOPES
 from dalembert.native.graph.graph import Graph, Unsupported
 from dalembert.native.graph.nodes import operands, paired
 
+FLAT = frozenset(["exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc"])  # to rounding, here and there
 LINEAR = frozenset(["add", "sub", "neg"])
 BY_SLOPE = frozenset(SLOPES) - {"mul", "neg", "abs", "sqrt", "max", "min", "pow", "fmod"}
 KNOWN = LINEAR | BY_SLOPE | {"mul", "div", "sqrt", "pow", "select"}
@@ -36,14 +37,16 @@ class Convolution:
 @dataclasses.dataclass(frozen=True)
 class Series:
     """moving: nodes that depend on the state or the time, operands first, without these themselves. sums: of a node that
-    needs any, its convolutions. slopes: of a chain, (d, u) for every u that moves. borders: as long as none of these nodes
-    passes zero, all conditions keep their values. regular: whether none of them is zero, a truth value."""
+    needs any, its convolutions. slopes: of a chain, (d, u) for every u that moves. borders: as long as none of the first
+    `signs` passes zero, all conditions keep their values; then follow the arguments of functions that are flat in places.
+    regular: whether none of the borders is zero, a truth value."""
 
     graph: Graph
     moving: tuple[int, ...]
     sums: dict[int, tuple[Convolution, ...]]
     slopes: dict[int, tuple[tuple[int, int], ...]]
     borders: tuple[int, ...]
+    signs: int
     regular: int
 
     @functools.cached_property
@@ -75,7 +78,9 @@ def series(g: Graph, outputs: Sequence[int], state: Sequence[str]) -> Series:
     regular = [g.apply("gt", g.apply("abs", d), g.zero) for d in (*kept, *ties)]
     order = [i for i in sorted(moves) if moves[i] and g.nodes[i][0] != "var"]  # operands before what is made of them
     sums = {i: s for i in order if (s := _sums(g, i, slopes[i], moves.__getitem__))}
-    return Series(g, tuple(order), sums, slopes, tuple(kept), paired(lambda a, b: g.apply("and", a, b), regular, g.true))
+    flat = dict.fromkeys(g.nodes[i][1] for i in order if g.nodes[i][0] in FLAT)
+    holds = paired(lambda a, b: g.apply("and", a, b), regular, g.true)
+    return Series(g, tuple(order), sums, slopes, (*kept, *flat), len(kept), holds)
 
 
 def _unknown(g: Graph, pending: Sequence[int], known: Container[int]) -> list[int]:

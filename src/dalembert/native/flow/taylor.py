@@ -16,7 +16,7 @@ from dalembert.native.flow.choices import selected
 from dalembert.native.flow.integration import Integration
 from dalembert.native.flow.series import Series, series
 from dalembert.native.flow.series_code import ORDERS, SeriesCode
-from dalembert.native.flow.taylor_code import POINTS, TAYLOR, order_for, taylor
+from dalembert.native.flow.taylor_code import TAYLOR, order_for, taylor
 from dalembert.native.graph.dependence import Dependence
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.graph.simplify import gather_factors
@@ -27,7 +27,6 @@ from dalembert.native.llvm.packing import Held, Packing, bits
 _ONE_AT_A_TIME = threading.Lock()
 FINEST = 1e-16  # of tolerances
 MOVING = ("x0", "x1")  # the state and the time
-FLAT = frozenset(["exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc"])
 LONG = 100  # convolutions from which the code is compiled without LLVM's whole program, in a quarter of the time
 
 
@@ -51,11 +50,6 @@ class TaylorMethod:
         return len(self.known.convolutions)
 
     @functools.cached_property
-    def hidden(self) -> bool:
-        """Whether there are functions that are flat to rounding here and there."""
-        return any(self.known.graph.nodes[i][0] in FLAT for i in self.known.moving)
-
-    @functools.cached_property
     def _code(self) -> SeriesCode:
         with _ONE_AT_A_TIME:  # it adds to the graph
             return SeriesCode(self.known, self.made.sizes, len(self.made.tracer.captured), self.slope, self.holds)
@@ -77,8 +71,7 @@ class TaylorMethod:
         whole, captured = np.zeros(self._layout.size), self.made.tracer.captured
         whole[: len(values)] = values  # given comes first
         whole[len(values) : len(values) + len(captured)] = captured
-        numbers = {"clock": bits(clock), "order": 0, "points": POINTS if self.hidden else 1,
-                   "many": len(self.known.borders)}  # fmt: skip
+        numbers = {"clock": bits(clock), "order": 0, "signs": self.known.signs, "many": len(self.known.borders)}
         functions = {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
         return SeriesArrays(self._layout, whole, functions | numbers)
 

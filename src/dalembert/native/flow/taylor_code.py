@@ -30,7 +30,7 @@ ONE = 1023 << 52  # the bits of 1.0
 
 # what the loop is told: functions and arrays by address
 TAYLOR = Packing.words("begin", "expand", "polynomial", "given", "kept", "slope", "rows", "borders", "work", "rate", "clock",
-                      "order", "points", "many")  # fmt: skip
+                      "order", "signs", "many")  # fmt: skip
 
 
 def order_for(tolerance: float) -> int:
@@ -45,7 +45,7 @@ def taylor() -> str:
     """
     made = _Taylor()
     borders = passage()
-    head = "define double @passage(ptr %borders, i64 %many, i64 %order, double %h, ptr %which) nounwind"
+    head = "define double @passage(ptr %borders, i64 %signs, i64 %many, i64 %order, double %h, ptr %which) nounwind"
     return module(made.text(), borders.function(head), declared=made.c.declared | borders.declared)
 
 
@@ -59,8 +59,8 @@ class _Taylor(StepLoop):
         super().__init__()
         c = self.c
         word = {name: c.load(c.at("%told", TAYLOR.fields[name].offset), "i64") for name in TAYLOR.fields}
-        self.p, self.points, self.many = word["order"], word["points"], word["many"]
-        numbers = ("clock", "order", "points", "many")
+        self.p, self.signs, self.many = word["order"], word["signs"], word["many"]
+        numbers = ("clock", "order", "signs", "many")
         self.to = {name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in numbers}
         self.clock = c.let(f"bitcast i64 {word['clock']} to double")
         numbers, truths = ("h", "natural", "judged", "border", "behind"), ("capped", "solves", "cut", "crosses", "crossed")
@@ -160,13 +160,14 @@ class _Taylor(StepLoop):
         c.store("false", self.crosses, "i1")
 
     def _within_borders(self) -> None:
-        """A step that would pass a border ends just behind it; half of it where it is not clear which comes first."""
+        """A step that would pass a border ends just behind it; half of it where it is not clear which comes first, or where an
+        argument has too long a way."""
         c = self.c
         c.fork(c.let(f"icmp eq i64 {self.many}, 0"), "judge", "choose", True)
         c.label("choose")
         h = c.load(self.h)
-        first = c.let(f"call double @passage(ptr {self.to['borders']}, i64 {self.many}, i64 {self.p}, double {h}, "
-                      f"ptr {self.which})")  # fmt: skip
+        first = c.let(f"call double @passage(ptr {self.to['borders']}, i64 {self.signs}, i64 {self.many}, i64 {self.p}, "
+                      f"double {h}, ptr {self.which})")  # fmt: skip
         c.fork(c.compare("ogt", first, c.constant(0.0)), "clear", "unclear", True)
         c.label("unclear")
         half = c.times(c.constant(0.5), h)
@@ -203,18 +204,17 @@ class _Taylor(StepLoop):
     def _judged(self) -> None:
         """The new y, and the field there; a shorter step where the polynomial does not solve the equation.
 
-        A series knows its beginning alone: what is flat there to rounding, as e^-x² is, may be a wall within the step. So
-        the equation is looked at along the step where it has such functions, or where the coefficients set no limit.
+        A series knows its beginning alone. So the equation is looked at along the step, too, where the coefficients set no
+        limit.
         """
         c = self.c
         c.label("judge")
         h, t = c.load(self.judged), c.load(self.t)
-        points = c.let(f"select i1 {c.load(self.capped, 'i1')}, i64 {POINTS}, i64 {self.points}")
         c.store("true", self.solves, "i1")
-        c.fork(c.let(f"icmp eq i64 {points}, 1"), "at_end", "along", True)
+        c.fork(c.load(self.capped, "i1"), "along", "at_end", False)
         c.label("along")
-        part = c.let(f"fdiv double {h}, {c.let(f'sitofp i64 {points} to double')}")
-        with c.loop(1, points) as i:
+        part = c.times(c.constant(1.0 / POINTS), h)
+        with c.loop(1, POINTS) as i:
             passed = c.times(part, c.let(f"sitofp i64 {i} to double"))
             self._looked_at(passed, c.plus(t, passed))
         c.label("at_end")
@@ -266,7 +266,7 @@ class _Taylor(StepLoop):
             defect = c.absolute(c.times(c.load(self.h), c.minus(rate, c.load(c.at(self.to["rate"], l)))))
             small = c.compare("ole", defect, c.times(allowed, self._size(l)))
             c.store(c.both(c.load(self.solves, "i1"), small), self.solves, "i1")
-        with c.loop(0, self.many) as j:
+        with c.loop(0, self.signs) as j:
             c.store(c.both(c.load(self.solves, "i1"), self._keeps(j)), self.solves, "i1")
 
     def _polynomial(self, h: str, to: str) -> None:
