@@ -34,6 +34,10 @@ class SeriesCode:
         jobs = self.s.convolutions
         self.groups = [jobs[i : i + WIDTH] for i in range(0, len(jobs), WIDTH)]
         self.place = {job: (i // WIDTH, i % WIDTH) for i, job in enumerate(jobs)}
+        self.ends: dict[tuple[int, bool], int] = {}
+        for job in jobs:
+            for key in ((job.a, job.weighted), (job.b, False)):
+                self.ends.setdefault(key, len(self.ends))
         self.kept: dict[tuple[str, int], int] = {}
         self._expand = self._expansion()
         self._begin = self._beginning()
@@ -41,7 +45,7 @@ class SeriesCode:
     @property
     def work_size(self) -> int:
         """Numbers for the operands of convolutions."""
-        return 2 * ORDERS * WIDTH * len(self.groups)
+        return 3 * len(self.ends) + 2 * ORDERS * WIDTH * len(self.groups)
 
     def text(self) -> str:
         codes = (self._begin, self._expand, _polynomial(self.n))
@@ -121,7 +125,7 @@ class SeriesCode:
         """Where the operands of a group at order 0 stand, and how far those of order 1 are from there."""
         chunk, inside = divmod(group, TOGETHER)
         many = min(TOGETHER, len(self.groups) - chunk * TOGETHER)
-        return 2 * WIDTH * (chunk * TOGETHER * ORDERS + inside), 2 * WIDTH * many
+        return 3 * len(self.ends) + 2 * WIDTH * (chunk * TOGETHER * ORDERS + inside), 2 * WIDTH * many
 
     def _sums(self, k: str) -> dict[Convolution, str]:
         """Σ_{0<i<k} a_i b_{k-i} of all convolutions.
@@ -140,12 +144,16 @@ class SeriesCode:
                 c.store("zeroinitializer", x, vector)
             with c.loop(2, last) as i:
                 self._add(start, sums, i, c.let(f"sub i64 {k}, {i}"))
-            self._add(start, sums, first, last)
-            self._add(start, sums, last, other)
             for group, x in zip(groups, sums, strict=True):
                 whole = c.load(x, vector)
                 for place, job in enumerate(self.groups[group]):
                     found[job] = c.let(f"extractelement {vector} {whole}, i64 {place}")
+        ones, others, lasts = (c.at("%work", c.let(f"mul i64 {row}, {len(self.ends)}")) for row in (
+            first, other, c.let(f"select i1 {c.let(f'icmp eq i64 {k}, 2')}, i64 1, i64 {c.let(f'shl i64 {first}, 1')}")))
+        for job in found:
+            a, b = (self.ends[x] for x in ((job.a, job.weighted), (job.b, False)))
+            for left, right in ((c.load(c.at(ones, a)), c.load(c.at(lasts, b))), (c.load(c.at(lasts, a)), c.load(c.at(others, b)))):
+                found[job] = c.let(f"fadd contract double {found[job]}, {c.let(f'fmul contract double {left}, {right}')}")
         return found
 
     def _add(self, start: int, sums: Sequence[str], left: str, right: str) -> None:
@@ -162,17 +170,22 @@ class SeriesCode:
         """The operands of convolutions at order k."""
         c, vector = self._c, f"<{WIDTH} x double>"
         weighted: dict[int, str] = {}
+        row = c.let(f"select i1 {c.let(f'icmp eq i64 {k}, 1')}, i64 1, i64 2")
+        ends = c.at("%work", c.let(f"mul i64 {row}, {len(self.ends)}"))
+        for (node, how), at in self.ends.items():
+            x = values[node]
+            if how:
+                x = weighted[node] = c.times(number, x)
+            c.store(x, c.at(ends, at))
         for group, (base, stride) in zip(self.groups, self.spots, strict=True):
             at = c.at("%work", c.let(f"add i64 {base}, {c.let(f'mul i64 {k}, {stride}')}"))
             for side in (0, 1):
-                whole = "zeroinitializer"
                 for place, job in enumerate(group):
                     x = values[job.b if side else job.a]
                     if job.weighted and not side:
                         x = weighted.setdefault(job.a, "") or c.times(number, x)
                         weighted[job.a] = x
-                    whole = c.let(f"insertelement {vector} {whole}, double {x}, i64 {place}")
-                c.store(whole, c.at(at, WIDTH * side), vector)
+                    c.store(x, c.at(at, WIDTH * side + place))
 
     def _coefficient(self, i: int, values: Values, sums: dict[Convolution, str], over: str) -> str:
         """Node i at order k."""
