@@ -27,7 +27,7 @@ from dalembert.native.llvm.packing import Held, Packing, bits
 _ONE_AT_A_TIME = threading.Lock()
 FINEST = 1e-16  # of tolerances
 MOVING = ("x0", "x1")  # the state and the time
-LONG = 100  # convolutions from which the code is compiled without LLVM's whole program, in a quarter of the time
+WHOLE = range(20, 100)  # convolutions for which LLVM's whole program pays: it finds vectors, and takes three times as long
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TaylorMethod:
 
     @functools.cached_property
     def _functions(self) -> Loaded:
-        return self.cache.load(self._code.text(), plain=self._work > LONG)
+        return self.cache.load(self._code.text(), plain=self._work not in WHOLE)
 
     @functools.cached_property
     def _loop(self) -> Loaded:
