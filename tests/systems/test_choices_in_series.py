@@ -63,7 +63,7 @@ def test_conditions_that_change_twice_within_a_step(tolerance):
 
 def test_a_border_that_is_grazed_is_seen():
     """ẍ = -x, and 3 - x above c = 1 - 1e-7, to which the motion from -1 rises: it is there after π - arccos c, and for
-    2π - 2 arctan(w / (3 - c)) with the speed w = √(1 - c²), then turns below for 2π - 2 arccos c. At 1 + 1e-7 nothing is met."""
+    2π - 2 arctan(w / (3 - c)) with the speed w = √(1 - c²), then below for 2π - 2 arccos c. At 1 + 1e-7 nothing is met."""
     flow, c = oscillator(lambda x, v, t: jnp.where(x > 1.0 - 1e-7, 3.0, 0.0) - x), 1.0 - 1e-7
     w = np.sqrt(1.0 - c * c)
     phase, below = np.arctan2(w, 3.0 - c), np.arccos(c)
@@ -94,7 +94,7 @@ def test_stairs_keep_the_energy():
 
 
 def test_safe_divisions_and_clipped_forces():
-    """where(x = 0, 1, sin x / x) is smooth, clip(3x, -1, 1) is not; what is not a number on the side not taken is not seen."""
+    """where(x = 0, 1, sin x / x) is smooth, clip(3x, -1, 1) is not; NaN on the side that is not taken is not seen."""
     nonzero = lambda x: jnp.where(x == 0.0, 1.0, x)  # noqa: E731
     smooth = oscillator(lambda x, v, t: -x + jnp.where(x == 0.0, 1.0, jnp.sin(x) / nonzero(x)))
     clipped = oscillator(lambda x, v, t: -jnp.clip(3.0 * x, -1.0, 1.0) + jnp.where(x < 9.0, 0.0, jnp.sqrt(x - 9.0)))
@@ -128,8 +128,10 @@ def test_a_quotient_is_divided_where_nothing_remains(rest):
         law = jax.lax.cond(agree(jnp.abs(u) > 1e-3), lambda: phi / u, lambda: x + 3.0 * jnp.tanh(v) + rest / u)
         return z - law
 
-    field, outputs = lambda z, y, t: jnp.stack([y[1], -z[0]]), lambda z, y, t: z  # noqa: E731
-    flow = compile_flow(FlowFunctions(field, outputs, ImplicitPart(equations, np.zeros(1), lambda m: jnp.ones(1), 1e-11, 9)), np.zeros(2))
+    field, outputs = lambda z, y, t: jnp.stack([y[1], -z[0]]), lambda z, y, t: z
+    flow = compile_flow(
+        FlowFunctions(field, outputs, ImplicitPart(equations, np.zeros(1), lambda m: jnp.ones(1), 1e-11, 9)), np.zeros(2)
+    )
     rows = np.array([[1.0, 0.5 + gap] for gap in (1e-9, 1e-5, 2e-3, 0.7)])
     u = rows[:, 1] - 0.5
     _, z = flow.along(rows, np.zeros(4), flow.over(()))

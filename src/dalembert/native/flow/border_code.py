@@ -21,7 +21,7 @@ WAY = 2.0, 0.5  # of an argument, at most: within which its function shows in it
 def passage() -> Code:
     """double @passage(ptr borders, i64 signs, i64 many, i64 order, double h, ptr which): where the first of so many d passes
     zero within h, and which one does; infinite where none does, and UNKNOWN where the bounds do not tell, or where an
-    argument has too long a way. Row k of borders has the coefficients d_k, and then those of the arguments, k below `order`."""
+    argument has too long a way. Row k of borders has the coefficients d_k, then those of the arguments; k below `order`."""
     c = Code()
     first, low, low_rate, value, power = (c.slot(x) for x in ("first", "low", "low_rate", "value", "power"))
     zero = c.constant(0.0)

@@ -7,8 +7,8 @@ from dalembert.native.llvm.packing import Packing
 from dalembert.native.root.iteration_code import CONVERGED
 
 # What the code of a field is told: sizes, functions and arrays, by address; the first three have the bits of doubles.
-FIELD = Packing.words("tolerance", "clock", "factor", "unknowns", "size", "width", "most", "root", "equations", "pivoted", "start",
-                      "equations_given", "result", "work", "function", "function_given", "written", "written_given",
+FIELD = Packing.words("tolerance", "clock", "factor", "unknowns", "size", "width", "most", "root", "equations", "pivoted",
+                      "start", "equations_given", "result", "work", "function", "function_given", "written", "written_given",
                       "written_result")  # fmt: skip
 POINTERS = 7  # from there on they are addresses
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +12,7 @@ from jaxtyping import Float
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
 from dalembert.native.flow.field_code import FIELD, field
-from dalembert.native.flow.integration import Accuracy, Integration
+from dalembert.native.flow.integration import Accuracy, Integration, LoopCodes
 from dalembert.native.flow.loop_code import loop, work_size
 from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, TOO_MANY, WATCHED
 from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method
@@ -110,7 +107,7 @@ class CompiledFlow:
     outputs: CompiledFunction
     watch: CompiledFunction | None
     equations: _Equations | None
-    codes: _Codes
+    codes: LoopCodes
     taylor: TaylorMethod | None
 
     def over(self, given: Sequence[Any], clock: float = 1.0, start: np.ndarray | None = None) -> FlowArrays:
@@ -222,53 +219,6 @@ class FlowArrays:
         return found
 
 
-@dataclasses.dataclass(frozen=True)
-class _Codes:
-    """The code that is the same for all equations."""
-
-    field: Loaded
-    loop: Loaded
-
-    @functools.cached_property
-    def address(self) -> int:
-        return self.field.address("field")
-
-    @functools.cached_property
-    def value(self) -> Callable[..., int]:
-        kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p, ctypes.c_void_p)
-        return kind(self.address)
-
-    @functools.cached_property
-    def along(self) -> Callable[..., None]:
-        return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 3)(self.field.address("along"))
-
-    @functools.cached_property
-    def integrate(self) -> Callable[..., int]:
-        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 10)(self.loop.address("integrate"))
-
-    def slope(self, told: int, t: float, y: np.ndarray) -> np.ndarray:
-        """ẏ, NaN where it has no value."""
-        found = np.full_like(y, np.nan)
-        return found if not self.value(told, t, y.ctypes.data, found.ctypes.data) else np.full_like(y, np.nan)
-
-    def first_step(self, told: int, y: np.ndarray, times: np.ndarray, tolerance: float) -> float:
-        """A step whose error is about the tolerance: from the sizes of y, ẏ and ÿ; Hairer, Norsett, Wanner, II.4."""
-        here = y.tolist()  # a few numbers: NumPy would take ten times as long
-        parts = [1.0 / (tolerance * (1.0 + abs(x))) for x in here]
-        size = lambda x: math.sqrt(sum((a * b) * (a * b) for a, b in zip(x, parts, strict=True)) / len(parts))  # noqa: E731
-        t, whole = float(times[0]), float(times[-1] - times[0])
-        slope = self.slope(told, t, y)
-        rates = slope.tolist()
-        state, speed = size(here), size(rates)
-        if not math.isfinite(state + speed):
-            return min(1e-6, whole)
-        short = min(1e-6 if not min(state, speed) >= 1e-5 else 0.01 * state / speed, whole)
-        after = self.slope(told, t + short, y + short * slope).tolist()
-        bend = max(speed, size([a - b for a, b in zip(after, rates, strict=True)]) / short)
-        step = (0.01 / bend) ** 0.125 if bend > 1e-15 else max(1e-6, 1e-3 * short)
-        return min(100.0 * short, step, whole) if math.isfinite(step) else short
-
-
 @refusing
 def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] = (), cache: Cache = CACHE) -> CompiledFlow:
     """The equation for states like y, and arrays like `given`; Unsupported where a function cannot be translated, or where
@@ -285,7 +235,7 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
     equations, plain = (None, None) if unknowns is None else _equations(functions, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
-    codes = _Codes(*(cache.load(text, plain=True) for text in (field(), loop())))
+    codes = LoopCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
     return CompiledFlow(
         np.size(y), found["field"], found["outputs"], watch, equations, codes, plain and taylor_method(plain, cache)
     )

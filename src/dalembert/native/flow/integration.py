@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import dataclasses
+import functools
+import math
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,6 +14,7 @@ import numpy as np
 
 from dalembert.native.chunks import FIRST, paced
 from dalembert.native.flow.step_loop import COUNTED, NUMBERS, TOO_MANY
+from dalembert.native.llvm.jit import Loaded
 
 SHARE = 0.1  # of the whole, as if it had been the step before: it limits the first
 
@@ -63,3 +68,50 @@ class Integration(NamedTuple):
             if code != TOO_MANY or self.count("steps") >= most:
                 return code
             chunk = paced(chunk, time.perf_counter() - began)
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopCodes:
+    """The code that is the same for all equations."""
+
+    field: Loaded
+    loop: Loaded
+
+    @functools.cached_property
+    def address(self) -> int:
+        return self.field.address("field")
+
+    @functools.cached_property
+    def value(self) -> Callable[..., int]:
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p, ctypes.c_void_p)
+        return kind(self.address)
+
+    @functools.cached_property
+    def along(self) -> Callable[..., None]:
+        return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 3)(self.field.address("along"))
+
+    @functools.cached_property
+    def integrate(self) -> Callable[..., int]:
+        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 10)(self.loop.address("integrate"))
+
+    def slope(self, told: int, t: float, y: np.ndarray) -> np.ndarray:
+        """ẏ, NaN where it has no value."""
+        found = np.full_like(y, np.nan)
+        return found if not self.value(told, t, y.ctypes.data, found.ctypes.data) else np.full_like(y, np.nan)
+
+    def first_step(self, told: int, y: np.ndarray, times: np.ndarray, tolerance: float) -> float:
+        """A step whose error is about the tolerance: from the sizes of y, ẏ and ÿ; Hairer, Norsett, Wanner, II.4."""
+        here = y.tolist()  # a few numbers: NumPy would take ten times as long
+        parts = [1.0 / (tolerance * (1.0 + abs(x))) for x in here]
+        size = lambda x: math.sqrt(sum((a * b) * (a * b) for a, b in zip(x, parts, strict=True)) / len(parts))  # noqa: E731
+        t, whole = float(times[0]), float(times[-1] - times[0])
+        slope = self.slope(told, t, y)
+        rates = slope.tolist()
+        state, speed = size(here), size(rates)
+        if not math.isfinite(state + speed):
+            return min(1e-6, whole)
+        short = min(1e-6 if not min(state, speed) >= 1e-5 else 0.01 * state / speed, whole)
+        after = self.slope(told, t + short, y + short * slope).tolist()
+        bend = max(speed, size([a - b for a, b in zip(after, rates, strict=True)]) / short)
+        step = (0.01 / bend) ** 0.125 if bend > 1e-15 else max(1e-6, 1e-3 * short)
+        return min(100.0 * short, step, whole) if math.isfinite(step) else short

@@ -14,6 +14,7 @@ from dalembert.native.llvm.emit import Emitter, Values
 
 ORDERS = 32  # coefficients of a node that there is room for
 WIDTH = 4  # convolutions in one vector
+KEPT = 3  # rows of operands by themselves: of zeros, of order 1, of the last order
 TOGETHER = 8  # vectors that are summed in one loop
 
 
@@ -21,7 +22,7 @@ class SeriesCode:
     """Writes the functions `begin`, `expand` and `polynomial`. kept: nodes whose value at order 0 `expand` needs.
 
     sizes: of the vectors x0 = y, x1 = t, x2, …; captured: of that with this name. slope: nodes of ẏ, holds: a truth value.
-    `begin` finds (ẏ, whether it holds, whether the borders are regular, these), `expand` the coefficients of the borders in the rows of `borders`.
+    `begin` finds (ẏ, whether it holds, whether the borders are regular, these), `expand` their coefficients, too.
     """
 
     def __init__(self, known: Series, sizes: Sequence[int], captured: int, slope: Sequence[int], holds: int):
@@ -34,10 +35,7 @@ class SeriesCode:
         jobs = self.s.convolutions
         self.groups = [jobs[i : i + WIDTH] for i in range(0, len(jobs), WIDTH)]
         self.place = {job: (i // WIDTH, i % WIDTH) for i, job in enumerate(jobs)}
-        self.ends: dict[tuple[int, bool], int] = {}
-        for job in jobs:
-            for key in ((job.a, job.weighted), (job.b, False)):
-                self.ends.setdefault(key, len(self.ends))
+        self.parts = {x: i for i, x in enumerate(dict.fromkeys(x for job in jobs for x in _operands(job)))}
         self.kept: dict[tuple[str, int], int] = {}
         self._expand = self._expansion()
         self._begin = self._beginning()
@@ -45,7 +43,7 @@ class SeriesCode:
     @property
     def work_size(self) -> int:
         """Numbers for the operands of convolutions."""
-        return 3 * len(self.ends) + 2 * ORDERS * WIDTH * len(self.groups)
+        return KEPT * len(self.parts) + 2 * ORDERS * WIDTH * len(self.groups)
 
     def text(self) -> str:
         codes = (self._begin, self._expand, _polynomial(self.n))
@@ -125,18 +123,13 @@ class SeriesCode:
         """Where the operands of a group at order 0 stand, and how far those of order 1 are from there."""
         chunk, inside = divmod(group, TOGETHER)
         many = min(TOGETHER, len(self.groups) - chunk * TOGETHER)
-        return 3 * len(self.ends) + 2 * WIDTH * (chunk * TOGETHER * ORDERS + inside), 2 * WIDTH * many
+        return KEPT * len(self.parts) + 2 * WIDTH * (chunk * TOGETHER * ORDERS + inside), 2 * WIDTH * many
 
     def _sums(self, k: str) -> dict[Convolution, str]:
-        """Σ_{0<i<k} a_i b_{k-i} of all convolutions.
-
-        The two terms of order k-1, which have just been stored, come last: the others do not wait for them. Place 0 holds
-        zeros, so that there are none of these for k = 1, and one for k = 2; what a run before has left is not read.
-        """
+        """Σ_{0<i<k} a_i b_{k-i} of all convolutions."""
         c, vector = self._c, f"<{WIDTH} x double>"
         found: dict[Convolution, str] = {}
         last = c.let(f"sub i64 {k}, 1")
-        first, other = (c.let(f"zext i1 {c.let(f'icmp sgt i64 {k}, {least}')} to i64") for least in (1, 2))
         for start in range(0, len(self.groups), TOGETHER):
             groups = range(start, min(start + TOGETHER, len(self.groups)))
             sums = [c.slot("sum", vector) for _ in groups]
@@ -148,12 +141,24 @@ class SeriesCode:
                 whole = c.load(x, vector)
                 for place, job in enumerate(self.groups[group]):
                     found[job] = c.let(f"extractelement {vector} {whole}, i64 {place}")
-        ones, others, lasts = (c.at("%work", c.let(f"mul i64 {row}, {len(self.ends)}")) for row in (
-            first, other, c.let(f"select i1 {c.let(f'icmp eq i64 {k}, 2')}, i64 1, i64 {c.let(f'shl i64 {first}, 1')}")))
-        for job in found:
-            a, b = (self.ends[x] for x in ((job.a, job.weighted), (job.b, False)))
-            for left, right in ((c.load(c.at(ones, a)), c.load(c.at(lasts, b))), (c.load(c.at(lasts, a)), c.load(c.at(others, b)))):
-                found[job] = c.let(f"fadd contract double {found[job]}, {c.let(f'fmul contract double {left}, {right}')}")
+        return self._with_ends(found, k)
+
+    def _with_ends(self, sums: dict[Convolution, str], k: str) -> dict[Convolution, str]:
+        """And a_1 b_{k-1} + a_{k-1} b_1, as numbers: a vector of what has just been stored would be waited for.
+
+        There are none of these for k = 1, and one for k = 2: zeros stand for what is missing; what a run before has left is
+        not read.
+        """
+        c, found = self._c, {}
+        first, other = (c.let(f"zext i1 {c.let(f'icmp sgt i64 {k}, {least}')} to i64") for least in (1, 2))
+        last = c.let(f"add i64 {first}, {other}")
+        ones, others, lasts = (c.at("%work", c.let(f"mul i64 {row}, {len(self.parts)}")) for row in (first, other, last))
+        for job, total in sums.items():
+            a, b = (self.parts[x] for x in _operands(job))
+            for left, right in ((c.at(ones, a), c.at(lasts, b)), (c.at(lasts, a), c.at(others, b))):
+                product = c.let(f"fmul contract double {c.load(left)}, {c.load(right)}")
+                total = c.let(f"fadd contract double {total}, {product}")
+            found[job] = total
         return found
 
     def _add(self, start: int, sums: Sequence[str], left: str, right: str) -> None:
@@ -168,24 +173,17 @@ class SeriesCode:
 
     def _store(self, values: Values, k: str, number: str) -> None:
         """The operands of convolutions at order k."""
-        c, vector = self._c, f"<{WIDTH} x double>"
-        weighted: dict[int, str] = {}
+        c = self._c
+        found = {(i, weighted): c.times(number, values[i]) if weighted else values[i] for i, weighted in self.parts}
         row = c.let(f"select i1 {c.let(f'icmp eq i64 {k}, 1')}, i64 1, i64 2")
-        ends = c.at("%work", c.let(f"mul i64 {row}, {len(self.ends)}"))
-        for (node, how), at in self.ends.items():
-            x = values[node]
-            if how:
-                x = weighted[node] = c.times(number, x)
-            c.store(x, c.at(ends, at))
+        single = c.at("%work", c.let(f"mul i64 {row}, {len(self.parts)}"))
+        for part, at in self.parts.items():
+            c.store(found[part], c.at(single, at))
         for group, (base, stride) in zip(self.groups, self.spots, strict=True):
             at = c.at("%work", c.let(f"add i64 {base}, {c.let(f'mul i64 {k}, {stride}')}"))
-            for side in (0, 1):
-                for place, job in enumerate(group):
-                    x = values[job.b if side else job.a]
-                    if job.weighted and not side:
-                        x = weighted.setdefault(job.a, "") or c.times(number, x)
-                        weighted[job.a] = x
-                    c.store(x, c.at(at, WIDTH * side + place))
+            for place, job in enumerate(group):
+                for side, part in enumerate(_operands(job)):
+                    c.store(found[part], c.at(at, WIDTH * side + place))
 
     def _coefficient(self, i: int, values: Values, sums: dict[Convolution, str], over: str) -> str:
         """Node i at order k."""
@@ -230,6 +228,11 @@ class SeriesCode:
                 whole = do("add", whole, s)
             total = do("add", total, do("mul", over, whole))
         return total
+
+
+def _operands(job: Convolution) -> tuple[tuple[int, bool], tuple[int, bool]]:
+    """(node, whether it is weighted) of both sides."""
+    return (job.a, job.weighted), (job.b, False)
 
 
 def _polynomial(n: int) -> Code:

@@ -51,9 +51,9 @@ def taylor() -> str:
 
 class _Taylor(StepLoop):
     """Slots: this h, the one that the coefficients propose; whether the growth of h limits it, and whether the polynomial
-    solves the equation. judged: how far that is looked at, which is less than h where the step crosses a border; which, border,
-    behind: which one, where that is, and how far the step goes beyond; cut: whether less far, because it has to end; crosses,
-    crossed: whether this step does, and whether the one before has."""
+    solves the equation. crosses, crossed: whether this step crosses a border, and whether the one before has; which, border,
+    behind: which one, where that is, and how far the step goes beyond; cut: whether less far, because it has to end. judged:
+    how far the polynomial is looked at, which is less than h then."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,8 +160,8 @@ class _Taylor(StepLoop):
         c.store("false", self.crosses, "i1")
 
     def _within_borders(self) -> None:
-        """A step that would pass a border ends just behind it; half of it where it is not clear which comes first, or where an
-        argument has too long a way."""
+        """A step that would pass a border ends just behind it; half of it where it is not clear which comes first, or where
+        an argument has too long a way."""
         c = self.c
         c.fork(c.let(f"icmp eq i64 {self.many}, 0"), "judge", "choose", True)
         c.label("choose")

@@ -16,10 +16,10 @@ import numpy as np
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import GraphFunction
-from dalembert.native.flow.quotients import without_remainder
 from dalembert.native.graph.elimination import GROWTH, PivotOrder, choose_order, definite_parts, eliminate
 from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.quotients import without_remainder
 from dalembert.native.graph.simplify import replaced
 from dalembert.native.trace.elementwise import Nodes
 from dalembert.native.trace.tracer import Tracer

@@ -2,8 +2,8 @@
 
     a = Σ_f f P_f(x),   b = c (x - r),   P_f(x) = (x - r) Q_f(x) + P_f(r),   a / b = Σ_f f Q_f(x) / c if P_f(r) = 0
 
-in one component x of the state; f: functions that are no polynomials in x. Near b = 0 a quotient of two small numbers has lost
-its digits, and its power series has a pole that only rounding has made: this form has neither.
+in one component x of the state; f: functions that are no polynomials in x. Near b = 0 a quotient of two small numbers has
+lost its digits, and its power series has a pole that only rounding has made: this form has neither.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ def without_remainder(
     return found
 
 
-def _divided(
-    g: Graph, a: int, b: int, state: Sequence[int], value: Callable[[int], float]
-) -> tuple[int, int] | None:
+def _divided(g: Graph, a: int, b: int, state: Sequence[int], value: Callable[[int], float]) -> tuple[int, int] | None:
     """By that component of the state by which b changes most."""
     moving = _dependent(g, [a, b], state)
     best, slope = None, 0.0
