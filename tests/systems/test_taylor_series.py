@@ -149,6 +149,15 @@ def test_a_wall_that_no_series_sees_is_not_passed(steepness):
     np.testing.assert_allclose(found.v[1:, 0], -1.0, atol=1e-6)
 
 
+@pytest.mark.parametrize("width", [1e-1, 1e-3, 1e-6])
+def test_a_narrow_barrier_is_not_leapt_over(width):
+    """V = 10 exp(-((q - 1) / w)²) is flat to rounding but for a few w around q = 1; v = -1 behind it, by symmetry."""
+    system = da.System(lambda q, v: 0.5 * v @ v - 10.0 * jnp.exp(-(((q[0] - 1.0) / width) ** 2)))
+    found = da.reference(system, [0.0], [1.0], [0.0, 10.0], tolerance=1e-9)
+    assert found.method == "Taylor series"
+    np.testing.assert_allclose(found.v[-1, 0], -1.0, atol=1e-6)
+
+
 def test_threads_that_want_the_first_series_at_once_all_have_it():
     field = lambda y, t: jnp.stack([y[1], -jnp.sin(y[0]) / (1.0 + y[1] ** 2)])  # noqa: E731
     flow, start, t = flow_of(field, 2), np.array([1.0, 0.0]), np.array([0.0, 3.0])

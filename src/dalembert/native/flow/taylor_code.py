@@ -21,6 +21,7 @@ POINTS = 8  # of a step, where it is looked at along it
 GROWTH = 2.0  # of a step, at most
 DEFECT = 10.0  # of what is allowed: h |ẏ - f(y)| at the end of a step
 SHORTEST = 2.0**-20  # of a proposed step, that may be taken where it is not clear which border comes first
+LONGER = 2.0**10  # times such a step: from there the next one may grow
 NEAR = 0.25  # of a proposed step: a border that is crossed
 BEHIND = 1e-4, 64 * 2.0**-52  # a border, of a proposed step: of the tolerance; at least
 FARTHER, FARTHEST = 8.0, 1e-3  # times that, until the border is passed; of a proposed step
@@ -50,10 +51,10 @@ def taylor() -> str:
 
 
 class _Taylor(StepLoop):
-    """Slots: this h, the one that the coefficients propose; whether the growth of h limits it, and whether the polynomial
-    solves the equation. crosses, crossed: whether this step crosses a border, and whether the one before has; which, border,
-    behind: which one, where that is, and how far the step goes beyond; cut: whether less far, because it has to end. judged:
-    how far the polynomial is looked at, which is less than h then."""
+    """Slots: this h, the one that the coefficients propose, the one from which the next may grow; whether the growth of h
+    limits it, and whether the polynomial solves the equation. crosses, crossed: whether this step crosses a border, and whether
+    the one before has; which, border, behind: which one, where that is, and how far the step goes beyond; cut: whether less
+    far, because it has to end. judged: how far the polynomial is looked at, which is less than h then."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,8 +64,9 @@ class _Taylor(StepLoop):
         numbers = ("clock", "order", "signs", "many")
         self.to = {name: c.let(f"inttoptr i64 {x} to ptr") for name, x in word.items() if name not in numbers}
         self.clock = c.let(f"bitcast i64 {word['clock']} to double")
-        numbers, truths = ("h", "natural", "judged", "border", "behind"), ("capped", "solves", "cut", "crosses", "crossed")
-        self.h, self.natural, self.judged, self.border, self.behind = (c.slot(x) for x in numbers)
+        numbers = ("h", "proposed", "natural", "judged", "border", "behind")
+        truths = ("capped", "solves", "cut", "crosses", "crossed")
+        self.h, self.proposed, self.natural, self.judged, self.border, self.behind = (c.slot(x) for x in numbers)
         self.capped, self.solves, self.cut, self.crosses, self.crossed = (c.slot(x, "i1") for x in truths)
         self.which = c.slot("which", "i64")
         c.store("false", self.crossed, "i1")
@@ -119,8 +121,8 @@ class _Taylor(StepLoop):
         most = c.times(c.constant(GROWTH), c.load(self.kept_h))
         free = c.compare("olt", h, most)
         c.store(c.negated(free), self.capped, "i1")
-        c.store(c.select(free, h, most), self.natural)
-        c.store(c.load(self.natural), self.h)
+        for slot in (self.h, self.natural, self.proposed):
+            c.store(c.select(free, h, most), slot)
 
     def _lengths(self, orders: Sequence[str]) -> list[str]:
         """(tolerance (1 + |y|) / |y_k|)^(1/k) for the largest of these quotients, of each order k; 0 if one is no number."""
@@ -171,15 +173,16 @@ class _Taylor(StepLoop):
         c.fork(c.compare("ogt", first, c.constant(0.0)), "clear", "unclear", True)
         c.label("unclear")
         half = c.times(c.constant(0.5), h)
-        enough = c.compare("ogt", half, c.times(c.constant(SHORTEST), c.load(self.natural)))
+        enough = c.compare("ogt", half, c.times(c.constant(SHORTEST), c.load(self.proposed)))
         c.fork(enough, "half", "no_series", True)
         c.label("half")
         c.store(half, self.h)
+        c.store(c.intrinsic("minnum", c.load(self.natural), c.times(c.constant(LONGER), half)), self.natural)
         c.go("propose")
         c.label("clear")
         c.fork(c.compare("olt", first, h), "border", "judge")
         c.label("border")
-        near = c.compare("ole", first, c.times(c.constant(NEAR), c.load(self.natural)))
+        near = c.compare("ole", first, c.times(c.constant(NEAR), c.load(self.proposed)))
         c.fork(near, "at_border", "approach")
         c.label("approach")  # a short step knows the place of the border better than the tolerance
         c.store(c.times(c.constant(1.0 - NEAR), first), self.h)
@@ -188,7 +191,7 @@ class _Taylor(StepLoop):
         of_tolerance, least = (c.constant(x) for x in BEHIND)
         part = c.intrinsic("maxnum", c.times(of_tolerance, self.tolerance), least)
         rounding = c.times(c.constant(4 * TINY), c.absolute(c.load(self.t)))
-        behind = c.plus(c.times(part, c.load(self.natural)), rounding)
+        behind = c.plus(c.times(part, c.load(self.proposed)), rounding)
         c.store(first, self.border)
         c.store(behind, self.behind)
         held = c.both(c.load(self.crossed, "i1"), c.compare("olt", first, c.times(c.constant(RETURN), behind)))
@@ -225,8 +228,8 @@ class _Taylor(StepLoop):
         c.fork(crosses, "farther", "refuse")
         c.label("refuse")
         half = c.times(c.constant(0.5), h)
-        c.store(half, self.h)
-        c.store(half, self.natural)
+        for slot in (self.h, self.natural, self.proposed):
+            c.store(half, slot)
         c.go("propose")
         c.label("solved")
         c.store("false", self.crossed, "i1")
@@ -247,7 +250,7 @@ class _Taylor(StepLoop):
         c.label("farther")
         behind = c.times(c.constant(FARTHER), c.load(self.behind))
         c.store(behind, self.behind)
-        c.fork(c.compare("olt", behind, c.times(c.constant(FARTHEST), c.load(self.natural))), "cross", "no_series")
+        c.fork(c.compare("olt", behind, c.times(c.constant(FARTHEST), c.load(self.proposed))), "cross", "no_series")
 
     def _keeps(self, j: str) -> str:
         """Whether a border that `begin` has found has the sign that it has at the beginning of the step."""
