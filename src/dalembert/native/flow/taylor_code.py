@@ -52,9 +52,9 @@ def taylor() -> str:
 
 class _Taylor(StepLoop):
     """Slots: this h, the one that the coefficients propose, the one from which the next may grow; whether the growth of h
-    limits it, and whether the polynomial solves the equation. crosses, crossed: whether this step crosses a border, and whether
-    the one before has; which, border, behind: which one, where that is, and how far the step goes beyond; cut: whether less
-    far, because it has to end. judged: how far the polynomial is looked at, which is less than h then."""
+    limits it, and whether the polynomial solves the equation. crosses, crossed: whether this step crosses a border, and
+    whether the one before has; which, border, behind: which one, where that is, and how far the step goes beyond; cut:
+    whether less far, because it has to end. judged: how far the polynomial is looked at, which is less than h then."""
 
     def __init__(self) -> None:
         super().__init__()
