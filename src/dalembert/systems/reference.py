@@ -81,8 +81,9 @@ def reference(
     """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by Taylor series or a method of order 8.
 
     A series is taken if the equations have one and it is the faster of the two at this tolerance; `method` of the result
-    says which it was. Constraints of order 0 and 1 are enforced only through their time derivatives, so they drift; the
-    drift is reported, not removed.
+    says which it was. Its steps end where a choice in the equations (where, cond, abs, maximum, …) takes the other side.
+    Constraints of order 0 and 1 are enforced only through their time derivatives, so they drift; the drift is reported,
+    not removed.
 
     Args:
         system: a System.
