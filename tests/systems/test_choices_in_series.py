@@ -142,3 +142,15 @@ def test_a_quotient_is_divided_where_nothing_remains(rest):
         found = travelled(flow, [1.0, 0.5], [0.0, 9.0], 1e-11)
         assert found.methods == ("Taylor series",)
         np.testing.assert_allclose(found.rows[-1], truth.y[:, -1], atol=1e-10)
+
+
+def test_a_choice_of_two_functions_is_none_of_a_quotient():
+    """(x² - x) / x above 1 and 0 below agree at 1, and are not one function."""
+
+    def equations(z, y, t):
+        return z - jax.lax.cond(agree(y[0] > 1.0), lambda: (y[0] * y[0] - y[0]) / y[0], lambda: 0.0 * y[0])
+
+    part = ImplicitPart(equations, np.zeros(1), lambda m: jnp.ones(1), 1e-11, 9)
+    flow = compile_flow(FlowFunctions(lambda z, y, t: z, lambda z, y, t: z, part), np.zeros(1))
+    _, z = flow.along(np.array([[0.5], [3.0]]), np.zeros(2), flow.over(()))
+    np.testing.assert_allclose(z[:, 0], [0.0, 2.0])

@@ -19,13 +19,14 @@ from dalembert.native.assembly.function import GraphFunction
 from dalembert.native.graph.elimination import GROWTH, PivotOrder, choose_order, definite_parts, eliminate
 from dalembert.native.graph.evaluate import evaluate
 from dalembert.native.graph.graph import Graph
-from dalembert.native.graph.quotients import without_remainder
+from dalembert.native.graph.quotients import Quotient, without_remainder
 from dalembert.native.graph.simplify import replaced
 from dalembert.native.trace.elementwise import Nodes
 from dalembert.native.trace.tracer import Tracer
 
 SAMPLES = 3
 Sample = dict[str, np.ndarray]
+CLOSE = 1e-6  # two values that are meant to be equal
 WORTH = 1.5  # times the operations of the elimination, for pivots that never fail
 
 
@@ -62,14 +63,25 @@ def _continued(g: Graph, results: list[Nodes], good: int, samples: list[Sample])
     value = lambda i: float(evaluate(g, [i], samples[0])[0])  # noqa: E731
     state = g.vector("x0", samples[0]["x0"].size).tolist()
     known = {}
-    for i, (quotient, holds) in without_remainder(g, outputs, state, value).items():
-        if all(evaluate(g, [holds], x)[0] for x in samples):
-            known[i], good = quotient, g.apply("and", good, holds)
+    for i, quotient in without_remainder(g, outputs, state, value).items():
+        if all(_serves(g, i, quotient, x) for x in samples):
+            known[i], good = quotient.value, g.apply("and", good, quotient.holds)
     if not known:
         return results, good
     nodes = np.array(replaced(g, outputs, known))
     ends = np.cumsum([x.size for x in results])[:-1]
     return [part.reshape(x.shape) for part, x in zip(np.split(nodes, ends), results, strict=True)], good
+
+
+def _serves(g: Graph, i: int, quotient: Quotient, sample: Sample) -> bool:
+    """Whether the quotient has no remainder, and is what node i is, also where its denominator is zero."""
+    _, name, component = g.nodes[quotient.x]
+    there = sample[name].copy()
+    there[component] = evaluate(g, [quotient.root], sample)[0]
+    with np.errstate(all="ignore"):
+        pairs = [evaluate(g, [i, quotient.value], x) for x in (sample, sample | {name: there})]
+    close = all(abs(a - b) <= CLOSE * (abs(a) + abs(b)) for a, b in pairs)
+    return close and bool(evaluate(g, [quotient.holds], sample)[0])
 
 
 def _pivots(pattern: np.ndarray, samples: np.ndarray) -> PivotOrder | None:

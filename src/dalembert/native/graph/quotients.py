@@ -9,6 +9,7 @@ lost its digits, and its power series has a pole that only rounding has made: th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from dalembert.native.graph.dependence import reached
 from dalembert.native.graph.graph import Graph
@@ -23,11 +24,19 @@ POLYNOMIAL = frozenset(["add", "sub", "neg", "mul"])
 Terms = dict[int, list[int]]  # function, or 1 → coefficients of its polynomial
 
 
+class Quotient(NamedTuple):
+    """value: by division of polynomials; holds: whether there is no remainder. x, root: where the denominator is 0."""
+
+    value: int
+    holds: int
+    x: int
+    root: int
+
+
 def without_remainder(
     g: Graph, outputs: Sequence[int], state: Sequence[int], value: Callable[[int], float]
-) -> dict[int, tuple[int, int]]:
-    """Choices of which the first side is a quotient, and both are promised to agree where they meet: node → (the quotient by
-    division of polynomials, whether there is no remainder).
+) -> dict[int, Quotient]:
+    """Choices, by their nodes, of which the first side is a quotient, and both are promised to agree where they meet.
 
     state: nodes of its components. value: of a node that does not depend on the state.
     """
@@ -39,13 +48,14 @@ def without_remainder(
             if g.nodes[side][0] == "neg":
                 side, negative = g.nodes[side][1], True
             if g.nodes[condition][0] == "agree" and g.nodes[side][0] == "div":
-                quotient = _divided(g, *g.nodes[side][1:], state, value)
+                _, a, b = g.nodes[side]
+                quotient = _divided(g, g.apply("neg", a) if negative else a, b, state, value)
                 if quotient is not None:
-                    found[i] = (g.apply("neg", quotient[0]) if negative else quotient[0], quotient[1])
+                    found[i] = quotient
     return found
 
 
-def _divided(g: Graph, a: int, b: int, state: Sequence[int], value: Callable[[int], float]) -> tuple[int, int] | None:
+def _divided(g: Graph, a: int, b: int, state: Sequence[int], value: Callable[[int], float]) -> Quotient | None:
     """By that component of the state by which b changes most."""
     moving = _dependent(g, [a, b], state)
     best, slope = None, 0.0
@@ -69,7 +79,7 @@ def _divided(g: Graph, a: int, b: int, state: Sequence[int], value: Callable[[in
         for c in higher:
             part = g.apply("add", g.apply("mul", part, x), c)
         total = g.apply("add", total, g.apply("mul", f, part))
-    return g.apply("div", total, c1), holds
+    return Quotient(g.apply("div", total, c1), holds, x, root)
 
 
 def _synthetic(g: Graph, coefficients: Sequence[int], root: int) -> list[int]:
