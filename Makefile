@@ -22,6 +22,9 @@ LOWEST_INSTALL := $(LOWEST)/bin/python -m pip install --quiet --disable-pip-vers
 EXAMPLES_XLA_FLAGS ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false \
   --xla_cpu_parallel_codegen_split_count=1
 
+# As in tests/conftest.py: what runs beside something else has one thread for the algebra of small matrices.
+export OPENBLAS_NUM_THREADS ?= 1
+
 export MPLBACKEND := Agg
 export NO_MKDOCS_2_WARNING := 1
 

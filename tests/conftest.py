@@ -1,4 +1,5 @@
-"""How the tests compile: XLA's quick way, and programs shared by the test processes; and that Ctrl-C can be pressed."""
+"""How the tests compile and compute: XLA's quick way, and programs shared by the test processes; one thread for each
+process; and that Ctrl-C can be pressed."""
 
 import contextlib
 import gc
@@ -12,6 +13,10 @@ from pathlib import Path
 # suite with the defaults. XLA reads the variable when JAX starts, in subprocesses too.
 FAST = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ.setdefault("XLA_FLAGS", FAST)
+
+# There is a test process for every core. With threads of its own for small matrices each, they wait for one another at
+# full speed: tests of boundary problems took twice the processor time. OpenBLAS reads the variable when NumPy starts.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

@@ -227,3 +227,9 @@ def root(
     z, report = lax.custom_root(function, lax.stop_gradient(start), solve, tangent, has_aux=True)
     report = jax.tree.map(lax.stop_gradient, report)
     return z, Solve(report[0].astype(int), *report[1:5], *(flag > 0 for flag in report[5:]))
+
+
+def implicit(equations: Callable, z: Float[Array, "z"], *theta: Array) -> Float[Array, "z"]:
+    """z - F_z⁻¹F(z, θ) with z and F_z held fixed: at a root its value, and -F_z⁻¹F_θ as derivative (the first only)."""
+    here, *held = jax.lax.stop_gradient((z, *theta))
+    return here - jnp.linalg.solve(jax.jacfwd(equations)(here, *held), equations(here, *theta))

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dalembert.algebra import implicit
 from dalembert.algebra.ode import integrate
-from dalembert.measure.nodes import implicit
 from dalembert.measure.symplectic import (
     SymplecticDefect,
     Vector,
@@ -110,7 +110,7 @@ def motion_and_force(system: System, y: Float[Array, "two_n"], t) -> tuple[Float
     n = y.shape[0] // 2
     q, v = y[:n], y[n:]
     found = acceleration(system, *jax.lax.stop_gradient((q, v)), t)
-    z = implicit(lambda x: kkt_residual(system, q, v, t, x), jnp.concatenate(found[:2]))
+    z = implicit(lambda z, x, w: kkt_residual(system, x, w, t, z), jnp.concatenate(found[:2]), q, v)
     a, multipliers = z[:n], z[n:]
     return jnp.concatenate([v, a]), force(system, q, v, t) + all_reactions(system, q, v, a, t).T @ multipliers
 

@@ -13,11 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dalembert.algebra import Newton, Solve, newton
+from dalembert.algebra import Newton, Solve, implicit, newton
 from dalembert.discretize import Scheme
 from dalembert.discretize.higher import forward_differences, node_defects
 from dalembert.discretize.window_maps import Hermite, Interpolated, WindowMap, as_windows
-from dalembert.measure.nodes import implicit
 from dalembert.numbers import as_array, as_number, as_positive, described
 from dalembert.systems import VariationalProblem
 from dalembert.systems.higher.orders import true_orders
@@ -256,7 +255,7 @@ class HigherFlow(eqx.Module):
     def step(self, x, z) -> Float[Array, "x"]:
         """Υ_d(x) from the solution z, with its first derivative."""
         nodes, multipliers = self.split(x)
-        new = implicit(lambda y: self.equations(y, x), z)
+        new = implicit(self.equations, z, x)
         return jnp.concatenate([nodes[1:].ravel(), new[: self.n], multipliers[1:].ravel(), new[self.n : self.n + self.m]])
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
+from functools import partial
+from typing import Self
 
 import equinox as eqx
 import jax
@@ -11,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra import Newton, Solve, newton
+from dalembert.algebra import Newton, Solve, implicit, newton
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.discrete import Reading, discrete_impulses
 from dalembert.discretize.nodes import Interval, discrete_force, incoming, legendre_plus, outgoing
@@ -27,6 +30,7 @@ from dalembert.systems.equations import value
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.sizes import as_step
 from dalembert.systems.system import check_system
+from dalembert.tracing import traced_once
 
 Vector = Float[Array, "n"]
 
@@ -37,6 +41,7 @@ class NodeView(eqx.Module):
     """D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h(f + R_dᵀλ) = 0, (q₀,q₁,q₂) ∈ D_K, as functions of the nodes; t is the time of q₁."""
 
     h: Float[Array, ""]
+    traced: tuple[Callable, ...] = eqx.field(static=True, default=(), kw_only=True)  # `residual`, traced once
 
     @property
     @abc.abstractmethod
@@ -67,10 +72,19 @@ class NodeView(eqx.Module):
     def pair(self, q0: Vector, q1: Vector, t) -> Float[Array, "k"]:
         """What the first two nodes must satisfy (Remark 3.4)."""
 
+    def residual(self, deflated: bool, z: Float[Array, "z"], q0: Vector, q1: Vector, t) -> Float[Array, "z"]:
+        """The equations of the step at z = (v', λ)."""
+        if self.traced:
+            return self.traced[deflated](z, q0, q1, t)
+        return self.program(deflated).residual(z, q1, (q1 - q0) / self.h, t, self.h, jnp.zeros_like(q1))
+
+    def once(self) -> Self:
+        """The same view, for a program that reads its equations in many places: JAX traces them once."""
+        return dataclasses.replace(self, traced=tuple(traced_once(partial(self.residual, x)) for x in (False, True)))
+
     def equations(self, q0: Vector, q1: Vector, q2: Vector, multipliers, t) -> Float[Array, "n_plus_m"]:
         """The left sides: n of motion, then m kinematic ones."""
-        z = jnp.concatenate([(q2 - q1) / self.h, multipliers])
-        return self.program(False).residual(z, q1, (q1 - q0) / self.h, t, self.h, jnp.zeros_like(q1))
+        return self.residual(False, jnp.concatenate([(q2 - q1) / self.h, multipliers]), q0, q1, t)
 
     def balance(self, q0: Vector, q1: Vector, q2: Vector, t) -> Vector:
         """β = D₁L_d(q₁,q₂) + D₂L_d(q₀,q₁) + h f, a covector at q₁; the constraint forces balance it."""
@@ -93,15 +107,13 @@ class NodeView(eqx.Module):
     def solve(self, q0: Vector, q1: Vector, t) -> tuple[Float[Array, "z"], Solve]:
         """z = (v', λ) of the step from (q₀,q₁), by Newton's iteration from the constant velocity; t the time of q₁."""
         program, s = self.program(True), (q1 - q0) / self.h
-        equations = lambda z: program.residual(z, q1, s, t, self.h, jnp.zeros_like(q1))  # noqa: E731
+        equations = lambda z: self.residual(True, z, q0, q1, t)  # noqa: E731
         scale = lambda z: program.scale(z, q1, s, self.h)  # noqa: E731
         return newton(equations, program.guess(q1, s, t, self.h), scale, _CLOSE)
 
     def flow(self, q0: Vector, q1: Vector, t, z: Float[Array, "z"]) -> Vector:
         """q₂ from the solved step z, with the first derivative of the discrete flow; t the time of q₁."""
-        program, s = self.program(True), (q1 - q0) / self.h
-        equations = lambda x: program.residual(x, q1, s, t, self.h, jnp.zeros_like(q1))  # noqa: E731
-        return q1 + self.h * implicit(equations, z)[: q1.shape[0]]
+        return q1 + self.h * implicit(partial(self.residual, True), z, q0, q1, t)[: q1.shape[0]]
 
 
 class SystemNodes(NodeView):
@@ -175,13 +187,6 @@ class DiscreteNodes(NodeView):
         """The user's `initial`."""
         initial = self.system.initial
         return jnp.zeros(0) if initial is None else jnp.atleast_1d(self.system.call(initial, q0, q1, t=t))
-
-
-def implicit(equations: Callable, z: Float[Array, "z"]) -> Float[Array, "z"]:
-    """z - F'(z)⁻¹F(z) with z and F'(z) held fixed: at a root its value, and -F_z⁻¹F_θ as derivative (the first only)."""
-    here = jax.lax.stop_gradient(z)
-    matrix = jax.lax.stop_gradient(jax.jacfwd(equations)(here))
-    return here - jnp.linalg.solve(matrix, equations(here))
 
 
 def node_view(system: System | DiscreteSystem, scheme: Scheme | WindowMap | None, h, n: int) -> NodeView:

@@ -179,13 +179,13 @@ def exterior_derivative(one_form: Callable, x: Float[Array, "k"]) -> Float[Array
 
 @seldom
 def _discrete_defect(view: NodeView, q0: Vector, q1: Vector, t, step: Callable | None) -> SymplecticDefect:
-    n, x, now = q0.shape[0], jnp.concatenate([q0, q1]), t + view.h
+    n, x, now, view = q0.shape[0], jnp.concatenate([q0, q1]), t + view.h, view.once()
     solved = jnp.asarray(True)
     if step is None:
         z, info = view.solve(q0, q1, now)
         solved = ~(info.singular | info.not_finite | info.not_converged)
         step = lambda a, b: view.flow(a, b, now, z)  # noqa: E731
-    q2, slope = step(q0, q1), jax.jacfwd(lambda y: step(y[:n], y[n:]))(x)
+    slope, q2 = jax.jacfwd(lambda y: twice(step(y[:n], y[n:])), has_aux=True)(x)
 
     def theta(y, time):
         return jnp.concatenate([jnp.zeros(n), view.momentum(y[:n], y[n:], time)])
