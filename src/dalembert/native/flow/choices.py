@@ -39,6 +39,9 @@ def selected(g: Graph, outputs: Sequence[int]) -> list[int]:
             ratio = g.apply("div", a, b)
             whole = g.apply("mul", g.apply("sign", ratio), g.apply("floor", _size(g, ratio)))
             new[i] = g.apply("sub", a, g.apply("mul", b, whole))
+        elif op in EQUALITIES and g.kind[x[0]] == "f":
+            same = _equal(g, *(new[j] for j in x))
+            new[i] = same if op == "eq" else g.apply("not", same)
         else:
             new[i] = rebuilt(g, node, new.__getitem__)
     return [new[o] for o in outputs]
@@ -46,6 +49,22 @@ def selected(g: Graph, outputs: Sequence[int]) -> list[int]:
 
 def _size(g: Graph, x: int) -> int:
     return g.apply("select", g.apply("lt", x, g.zero), g.apply("neg", x), x)
+
+
+def _equal(g: Graph, a: int, b: int) -> int:
+    """a = b, by the conditions of a selection among whose numbers the other one is, as in the derivative of a maximum."""
+    for one, other in ((a, b), (b, a)):
+        if g.nodes[other][0] == "select" and one in _selectable(g, other):
+            condition, *sides = g.nodes[other][1:]
+            return g.apply("select", condition, *(g.true if x == one else _equal(g, one, x) for x in sides))
+    return g.apply("eq", a, b)
+
+
+def _selectable(g: Graph, i: int) -> set[int]:
+    """The numbers among which a selection selects."""
+    if g.nodes[i][0] != "select":
+        return {i}
+    return _selectable(g, g.nodes[i][2]) | _selectable(g, g.nodes[i][3])
 
 
 def needed(g: Graph, i: int) -> Sequence[int]:
