@@ -30,7 +30,7 @@ export NO_MKDOCS_2_WARNING := 1
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lowest package tools check format lint types docs browser examples notebooks pictures soak truth clean
+.PHONY: help demo test documents lowest package tools check format lint types docs browser examples notebooks pictures soak truth clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -39,8 +39,11 @@ demo: $(VENV)/.with-run  ## run the demonstration; pictures and pages go to out/
 	@mkdir -p out/demo
 	$(BIN)/python examples/demo.py out/demo
 
-test: $(VENV)/.with-test  ## run the tests
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+test: $(VENV)/.with-test  ## run the tests of the library
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --ignore tests/documents
+
+documents: $(VENV)/.with-test  ## run every block of code of the README and the pages, and every example of a docstring
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests/documents
 
 # Nothing but the wheel and what it asks for, at its lowest, is in the environment in which the demonstration runs.
 # It is built with a hatchling in a folder of its own: what runs beside it in .venv is not disturbed.

@@ -51,7 +51,12 @@ def energy(system: System | VariationalProblem, path: Path, *, scheme: WindowMap
     if isinstance(system, VariationalProblem):
         return higher_energy(system, path, scheme)
     q, v, t = states_of(system, path)
-    return Invariant(t, jax.vmap(lambda x, w, s: energy_at(system, x, w, s))(q, v, t))
+    return Invariant(t, _energies(system, q, v, t))
+
+
+@seldom
+def _energies(system: System, q, v, t):
+    return jax.vmap(lambda x, w, s: energy_at(system, x, w, s))(q, v, t)
 
 
 def momentum(
@@ -95,8 +100,9 @@ def momentum(
         return higher_momentum(system, path, generator, scheme)
     chosen, form = form_of(path, system, scheme)
     _check_equal(path)
-    v = jnp.asarray(path.v)
-    q, t, h = jnp.asarray(path.q)[-v.shape[0] :], jnp.asarray(path.t)[-v.shape[0] :], path.h
+    xp: Any = jnp if is_traced(path) else np  # XLA would compile every slice
+    q, v, t, h = (xp.asarray(x) for x in (path.q, path.v, path.t, path.h))
+    q, t = q[-v.shape[0] :], t[-v.shape[0] :]
     view = None
     if not (isinstance(system, System) and (form == "kick_drift_kick" or chosen.order > 2)):
         view = node_view(system, chosen, h, q.shape[1])

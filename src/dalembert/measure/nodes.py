@@ -6,7 +6,7 @@ import abc
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -247,9 +247,9 @@ def states_of(system: System, path: Path) -> tuple[Array, Array, Array]:
     check_path(path)
     check_single(path)
     _check_fits(system, path)
-    v, t = jnp.asarray(path.v), jnp.asarray(path.t_velocity)
-    q = jnp.asarray(path.q)[-v.shape[0] :]
-    return (q - 0.5 * path.h * v if path.levels[0] == "mid" else q), v, t
+    xp: Any = jnp if is_traced(path) else np  # XLA would compile every operation for every length of a path
+    q, v, t, h = (xp.asarray(x) for x in (path.q, path.v, path.t_velocity, path.h))
+    return q[-v.shape[0] :] - (0.5 * h * v if path.levels[0] == "mid" else 0.0), v, t
 
 
 def _check_fits(system: System, path: Path) -> None:
@@ -288,12 +288,12 @@ def nodes_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | Windo
     check_neighbours(path)
     if chosen.order > 2:
         raise ValueError(f"scheme: a step of order {chosen.order} has stages of different steps; nodes belong to order=2")
-    q, v, t = jnp.asarray(path.q), jnp.asarray(path.v), jnp.asarray(path.t)
+    xp: Any = jnp if is_traced(path) else np
+    q, v, t, h = (xp.asarray(x) for x in (path.q, path.v, path.t, path.h))
     if form == "drift_kick_drift":
-        back = chosen.state.weight * path.h
-        ahead = path.h - back
-        first = (q[0] - back * v[0])[None]
-        return chosen, jnp.concatenate([first, q + ahead * v]), jnp.concatenate([t[:1] - back, t + ahead])
+        back = chosen.state.weight * h
+        ahead = h - back
+        return chosen, xp.concatenate([q[:1] - back * v[:1], q + ahead * v]), xp.concatenate([t[:1] - back, t + ahead])
     if form == "kick_drift_kick" and any(c.order > 0 for c in getattr(system, "constraints", ())):
         raise ValueError("path: in kick_drift_kick form nodes alone satisfy no equations here; use the form 'nodes'")
     maps = {name: getattr(chosen, name) for name in ("action", "kinematic", "variational", "distribution")}

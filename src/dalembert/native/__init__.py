@@ -23,6 +23,7 @@ from dalembert.native.flow.flow import (
     Travelled,
     compile_flow,
 )
+from dalembert.native.flow.projection import compile_projection
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.root.iteration_code import CONVERGED as ROOT_FOUND
@@ -74,6 +75,7 @@ __all__ = [
     "compile_accumulation",
     "compile_flow",
     "compile_function",
+    "compile_projection",
     "compile_root",
     "compile_step",
     "counts",

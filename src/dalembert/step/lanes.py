@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dalembert.native import COUNTED, counts, native_first
+from dalembert.numbers import is_traced
 from dalembert.path import Path
 from dalembert.step.last_steps import LaneArrays, end_at
 from dalembert.step.options import RunOptions
@@ -53,7 +54,8 @@ class Lanes:
 
     def __init__(self, system, options: RunOptions, given: dict, axes: dict):
         self._system, self.options, self._code = system, options, None
-        self._first = jax.tree.map(lambda axis, x: x if axis is None else x[0], axes, given, is_leaf=lambda x: x is None)
+        row = lambda x: x[0] if is_traced(x) else np.asarray(x)[0]  # noqa: E731  XLA would compile x[0]
+        self._first = jax.tree.map(lambda axis, x: x if axis is None else row(x), axes, given, is_leaf=lambda x: x is None)
         grid, reduce = options.grid, options.reduce
         # With every check of a single run; the batch is compiled for any number of steps.
         one = _begin_one(_with(system, self._first["parameters"]), self._first, grid, options.recipe)

@@ -50,7 +50,8 @@ class Reference(Lazy):
         q: (N+1, n).
         v: (N+1, n).
         multipliers: (N+1, m).
-        drift: (N+1,) the largest of |φ(q)|, |dφ/dt|, |φ(q,v)| at each time; zero if no constraint restricts (q, v).
+        drift: (N+1,) the largest of |φ(q)|, |dφ/dt|, |φ(q,v)| at each time, rounding in machine code; zero if no constraint
+            restricts (q, v).
         succeeded: whether the integrator reached the last time at the requested tolerance.
         integrator_steps: number of steps of the integrator.
         method: what took the steps: "Taylor series", "Runge-Kutta", both in turn, or the name of a solver of diffrax.
@@ -82,8 +83,10 @@ def reference(
 
     A series is taken if the equations have one and it is the faster of the two at this tolerance; `method` of the result
     says which it was. Its steps end where a choice in the equations (where, cond, abs, maximum, …) takes the other side.
-    Constraints of order 0 and 1 are enforced only through their time derivatives, so they drift; the drift is reported,
-    not removed.
+    Constraints of order 0 and 1 are in the equations for (a, λ) through their time derivatives alone. So
+    in machine code (q, v) at the end of every step, and at every time asked for, becomes the nearest point, in the metric of
+    the mass matrix, of φ(q) = 0, dφ/dt = 0, φ(q, v) = 0. A step for which none is found is too long. diffrax does not
+    project: with it they drift, and the drift is reported.
 
     Args:
         system: a System.
@@ -123,7 +126,7 @@ def reference(
     natively = chosen == "native"
     start = proven_start(system, q0, v0, times[0]) if natively and isinstance(times, np.ndarray) else None
     q, v = checked_data(system, q0, v0, times[0], time_scale(times)) if start is None else (start.q, start.v)
-    options = {"natively": natively, "solver": solver, "max_steps": steps, "start": start}
+    options = {"natively": natively, "solver": solver, "max_steps": steps, "start": start, "projected": True}
     result = travelled(system, (q, v), times, tolerance, **options)
     known = start is not None or not is_traced(result)
     if throw and known and not bool(as_left(result, "succeeded")):
@@ -137,14 +140,14 @@ def reference(
 
 def travelled(
     system: System, state: tuple[Any, Any], times, tolerance, *, natively: bool = True, solver=None, max_steps: int = MOST,
-    start: ProvenStart | None = None,
+    start: ProvenStart | None = None, projected: bool = False,
 ) -> Reference:  # fmt: skip
     """As `reference` from (q, v) that need not satisfy the constraints: their values are what the flow keeps. start: these
-    data, where they are proven."""
+    data, where they are proven. projected: for data that satisfy them, which machine code then keeps there."""
     by_diffrax = lambda *x: _integrate(*x, solver=solver, max_steps=max_steps)  # noqa: E731
     known = times if start is not None or is_traced(times) else np.asarray(times)
     if natively and (start is not None or in_machine_code(system, *state, known, tolerance)):
-        by_code = lambda *x: _native(*x, max_steps=max_steps, start=start)  # noqa: E731
+        by_code = lambda *x: _native(*x, max_steps=max_steps, start=start, projected=projected)  # noqa: E731
         return native_first(by_code, by_diffrax, system, *state, times, tolerance)
     return by_diffrax(system, *state, times, tolerance)
 
@@ -167,13 +170,15 @@ def in_machine_code(system: System, q, v, *others) -> bool:
     return known and q.shape[0] + sum(check_shapes(system, q, v, others[0][0])) <= LARGEST
 
 
-def _native(system: System, q, v, times, tolerance, *, max_steps: int, start: ProvenStart | None) -> Reference:
+def _native(
+    system: System, q, v, times, tolerance, *, max_steps: int, start: ProvenStart | None, projected: bool
+) -> Reference:
     """As `_integrate`; Unsupported where a function cannot be translated."""
     n, known, accuracy = q.shape[0], np.asarray(times), Accuracy(float(tolerance), max_steps)
     if start is None:
-        flow = reduced_flow(system, n, sum(check_shapes(system, q, v, known[0])))
+        flow = reduced_flow(system, n, sum(check_shapes(system, q, v, known[0])), projected)
     else:
-        flow = start.read.once(("flow", n), lambda one: reduced_flow(one, n, start.m))
+        flow = start.read.once(("flow", n, projected), lambda one: reduced_flow(one, n, start.m, projected))
     found = flow.run(np.concatenate([np.asarray(q), np.asarray(v)]), known, accuracy)
     rows, outputs = np.where(np.arange(len(known))[:, None] < found.saved, found.rows, np.inf), found.outputs
     return Reference.of(

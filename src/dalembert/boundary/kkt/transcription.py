@@ -194,8 +194,8 @@ def first_values(problem: VariationalProblem, made: Transcription, slots: np.nda
             for one, own in zip(z.reshape(batch, -1), slots, strict=True):
                 one[places] = path.values(made.watched.parameters, made.watched.points(path, w, own))
     if a.carried:
-        jets = _jets(w, slots)
-        z[:, made.carriers, a.part("highest")] = np.asarray(jets[:, :, :, -1]).reshape(batch, -1, a.carried)
+        jets = np.asarray(_jets(w, slots))
+        z[:, made.carriers, a.part("highest")] = jets[:, :, :, -1].reshape(batch, -1, a.carried)
         momenta = np.asarray(_highest_momentum(problem, jets, w.times))
         z[:, made.carriers, a.part("momentum")] = momenta.reshape(batch, -1, a.carried)
     if made.tie is not None:

@@ -12,6 +12,12 @@ FIELD = Packing.words("tolerance", "clock", "factor", "unknowns", "size", "width
                       "written_result")  # fmt: skip
 POINTERS = 7  # from there on they are addresses
 
+# What the code of a projection is told.
+PROJECTION = Packing.words("clock", "size", "function", "given", "result")
+ROUNDING = 8.0 * 2.0**-53  # of the terms of a residual
+NEAR = 1e-9  # of those with |y| + 1: what no update reduces, and is less, is rounding of a function with larger terms inside
+UPDATES = 10
+
 
 def field() -> str:
     """LLVM module with  i64 @field(ptr told, double s, ptr y, ptr out): out ← factor g(z, y, t), where F(z, y, t) = 0 and
@@ -56,7 +62,7 @@ def field() -> str:
     c.label("done")
     c.line("ret i64 0")
     one = c.function("define i64 @field(ptr %told, double %s, ptr %y, ptr %out) nounwind")
-    return module(one, _along(), declared=c.declared)
+    return module(one, _along(), _project(), declared=c.declared)
 
 
 def _along() -> str:
@@ -76,6 +82,39 @@ def _along() -> str:
     c.line("ret void")
     arguments = "ptr %told, ptr %times, ptr %rows, ptr %out, i64 %count, i64 %size, i64 %width"
     return c.function(f"define void @along({arguments}) nounwind")
+
+
+def _project() -> str:
+    """i64 @project(ptr told, double s, ptr y): y ← y - correction(y) until it is on the constraints at t = clock s.
+
+    The function writes y after one update of Newton's method, and the residual before and after it, as
+    `compile_projection`. The updates end where it is rounding, or where they do not halve it any more: then it is rounding,
+    too, or no root is near. Returns 0; or 1 where none is, and y is of no use.
+    """
+    c = Code()
+    at = {name: c.at("%told", PROJECTION.fields[name].offset) for name in PROJECTION.fields}
+    clock, n = c.load(at["clock"]), c.load(at["size"], "i64")
+    function, given, result = (c.load(at[name], "ptr") for name in ("function", "given", "result"))
+    with c.loop(0, UPDATES):
+        _copy(c, "%y", given, n)
+        c.store(c.times(clock, "%s"), c.at(given, n))
+        c.line(f"call void {function}(ptr {given}, ptr {result})")
+        sizes = c.at(result, n)
+        before, after, rest = (c.load(c.at(sizes, i)) for i in range(3))
+        exact, near = (c.compare("ole", x, c.constant(limit)) for x, limit in ((after, ROUNDING), (rest, NEAR)))
+        nearer = c.compare("ole", after, c.times(c.constant(0.5), before))  # not so if it is NaN
+        good, lost, done, on = (c.name(x) for x in ("good", "lost", "done", "on"))
+        c.fork(c.either(near, nearer), good, lost, True)
+        c.label(lost)
+        c.line("ret i64 1")
+        c.label(good)
+        _copy(c, result, "%y", n)
+        c.fork(c.either(exact, c.both(near, c.negated(nearer))), done, on, True)
+        c.label(done)
+        c.line("ret i64 0")
+        c.label(on)
+    c.line("ret i64 1")
+    return c.function("define i64 @project(ptr %told, double %s, ptr %y) nounwind")
 
 
 def _solve(c: Code, word: dict[str, str], pointer: dict[str, str], t: str) -> None:

@@ -11,8 +11,8 @@ from jaxtyping import Float
 
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
-from dalembert.native.flow.field_code import FIELD, field
-from dalembert.native.flow.integration import Accuracy, Integration, LoopCodes
+from dalembert.native.flow.field_code import FIELD, PROJECTION, field
+from dalembert.native.flow.integration import Accuracy, FlowCodes, Integration
 from dalembert.native.flow.loop_code import loop, work_size
 from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, TOO_MANY, WATCHED
 from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method
@@ -107,8 +107,13 @@ class CompiledFlow:
     outputs: CompiledFunction
     watch: CompiledFunction | None
     equations: _Equations | None
-    codes: LoopCodes
+    codes: FlowCodes
     taylor: TaylorMethod | None
+    project: CompiledFunction | None = None
+
+    def projected(self, project: CompiledFunction) -> CompiledFlow:
+        """The same flow, kept on constraints. project: (y, t, *given) → as of `compile_projection`."""
+        return dataclasses.replace(self, project=project)
 
     def over(self, given: Sequence[Any], clock: float = 1.0, start: np.ndarray | None = None) -> FlowArrays:
         """The arrays of one run at a time. clock: -1.0 where time decreases; start: of z, if it is another one."""
@@ -132,32 +137,36 @@ class CompiledFlow:
     def _integrated(self, at: Integration, arrays: FlowArrays, accuracy: Accuracy) -> tuple[int, list[str]]:
         """By Taylor series if it pays; where there is none, for a while by the method of order 8, the longer the less the
         series before has brought."""
-        watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
-        methods, turn, series = dict[str, None](), None, self.taylor
+        beside, methods, turn, series = self._beside(arrays), dict[str, None](), None, self.taylor
         if series is None or not series.pays(accuracy.tolerance):
-            return self._by_runge_kutta(at, watch, arrays.told("field"), accuracy), ["Runge-Kutta"]
+            return self._by_runge_kutta(at, beside, arrays.told("field"), accuracy), ["Runge-Kutta"]
         told, clipped = arrays.series(series, accuracy.tolerance), accuracy.clipped and self.watch is not None
         while True:  # clipped: only a watch has to see every time
             t, steps = at.t[0], at.count("steps")
-            code = series.go_on(at, watch, told, clipped)
+            code = series.go_on(at, beside, told, clipped)
             if at.t[0] > t:
                 methods["Taylor series"] = None
             if code != NO_SERIES:
                 return code, list(methods)
             turn = 4 * turn if turn and at.count("steps") - steps < turn else TURN
             methods["Runge-Kutta"] = None
-            code = self._by_runge_kutta(at, watch, arrays.told("field"), accuracy, turn)
+            code = self._by_runge_kutta(at, beside, arrays.told("field"), accuracy, turn)
             if code != TOO_MANY or at.count("steps") >= at.most:
                 return code, list(methods)
 
+    def _beside(self, arrays: FlowArrays) -> tuple[int, ...]:
+        """The watch and the projection, with what they are told, by address; 0 where there is none."""
+        watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
+        return *watch, *((self.codes.project, arrays.projection(self.project)) if self.project is not None else (0, 0))
+
     def _by_runge_kutta(
-        self, at: Integration, watch: tuple[int, int], told: int, accuracy: Accuracy, steps: int | None = None
+        self, at: Integration, beside: Sequence[int], told: int, accuracy: Accuracy, steps: int | None = None
     ) -> int:
         """The method of order 8 from where the integration stands; steps: at most."""
         left = np.array([at.t[0], at.times[-1]])
         at.numbers[NUMBERS.offset("h")] = self.codes.first_step(told, at.y, left, accuracy.tolerance)
         work, integrate = np.empty(work_size(self.size)), self.codes.integrate
-        run = lambda *x: integrate(self.codes.address, told, *watch, *x, work.ctypes.data)  # noqa: E731
+        run = lambda *x: integrate(self.codes.address, told, *beside, *x, work.ctypes.data)  # noqa: E731
         return at.go_on(run, accuracy.clipped, steps)
 
     def along(self, rows: np.ndarray, times: np.ndarray, arrays: FlowArrays) -> tuple[np.ndarray, np.ndarray]:
@@ -204,6 +213,15 @@ class FlowArrays:
             self._series = method.over(self._values, self.clock)
         return self._series.told(tolerance)
 
+    def projection(self, code: CompiledFunction) -> int:
+        """Where it stands what the projection is told."""
+        if "project" not in self._told:
+            values = np.concatenate([self._values, code.captured]), np.empty(code.result_size)
+            arrays = dict(zip(("given", "result"), map(self._held.array, values), strict=True))
+            words = PROJECTION.pack(clock=bits(self.clock), size=self._flow.size, function=code.address, **arrays)
+            self._told["project"] = self._held.array(words)
+        return self._told["project"]
+
     def _tell(self, name: str) -> int:
         own, values, equations = self._shared, self._values, self._flow.equations
         code: CompiledFunction = getattr(self._flow, name)
@@ -235,7 +253,7 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
     equations, plain = (None, None) if unknowns is None else _equations(functions, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
-    codes = LoopCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
+    codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
     return CompiledFlow(
         np.size(y), found["field"], found["outputs"], watch, equations, codes, plain and taylor_method(plain, cache)
     )

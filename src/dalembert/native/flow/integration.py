@@ -71,7 +71,7 @@ class Integration(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class LoopCodes:
+class FlowCodes:
     """The code that is the same for all equations."""
 
     field: Loaded
@@ -80,6 +80,10 @@ class LoopCodes:
     @functools.cached_property
     def address(self) -> int:
         return self.field.address("field")
+
+    @functools.cached_property
+    def project(self) -> int:
+        return self.field.address("project")
 
     @functools.cached_property
     def value(self) -> Callable[..., int]:
@@ -92,7 +96,7 @@ class LoopCodes:
 
     @functools.cached_property
     def integrate(self) -> Callable[..., int]:
-        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 10)(self.loop.address("integrate"))
+        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 12)(self.loop.address("integrate"))
 
     def slope(self, told: int, t: float, y: np.ndarray) -> np.ndarray:
         """ẏ, NaN where it has no value."""

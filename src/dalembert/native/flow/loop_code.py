@@ -24,19 +24,23 @@ def work_size(size: int) -> int:
 
 
 def loop() -> str:
-    """LLVM module with  i64 @integrate(ptr field, ptr told, ptr watch, ptr watch_told, ptr numbers, ptr counts, ptr times,
-    ptr y, ptr rows, ptr work): y from numbers.t over times, one row each, as `NUMBERS` and `COUNTED` lay out.
+    """LLVM module with  i64 @integrate(ptr field, ptr told, ptr watch, ptr watch_told, ptr project, ptr project_told,
+    ptr numbers, ptr counts, ptr times, ptr y, ptr rows, ptr work): y from numbers.t over times, one row each, as `NUMBERS`
+    and `COUNTED` lay out.
 
     The error of a step is judged in the mean square of |error| / (tolerance (1 + |y|)). clipped: steps end at the times;
     otherwise rows come from the interpolant. watch: 0, or a field with one result; below 0 at the end of a step it ends the
-    integration. In y and numbers.t is what was reached. Returns REACHED, TOO_MANY steps (of those refused, too), TOO_SMALL
-    a step, or WATCHED. After TOO_MANY it goes on with a larger count as if it had not ended.
+    integration. project: 0, or what brings the y of a row, and that at the end of a step, onto constraints; a step for
+    which it does not is refused. In y and numbers.t is what was reached. Returns REACHED, TOO_MANY steps (of those refused,
+    too), TOO_SMALL a step, or WATCHED. After TOO_MANY it goes on with a larger count as if it had not ended.
     """
     return module(_Loop().text(), declared=())
 
 
 class _Loop(StepLoop):
     """refused: in this step. Slots: norm of the error, the next h, whether this one is cut."""
+
+    shorter = "shorter"
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +55,8 @@ class _Loop(StepLoop):
 
     def text(self) -> str:
         c = self.c
-        arguments = ["field", "told", "watch", "watch_told", "numbers", "counts", "times", "y", "rows", "work"]
+        arguments = ["field", "told", "watch", "watch_told", "project", "project_told", "numbers", "counts", "times", "y",
+                     "rows", "work"]  # fmt: skip
         self._field(self.slopes[0], c.load(self.t), "%y", "no_slope")
         c.label("step")
         self._proposed()
@@ -71,7 +76,8 @@ class _Loop(StepLoop):
         c.store(h, self.h)
 
     def _stages(self) -> None:
-        """The slopes k₁ … k₁₁ and the new y; then the norm of the error. Where a slope does not exist it is infinite."""
+        """The slopes k₁ … k₁₁ and the new y, projected, with the slope there; then the norm of the error. Where a slope does
+        not exist, or no projection, it is infinite."""
         c = self.c
         c.store(c.constant(float("inf")), self.norm)
         for i in range(1, END):
@@ -79,6 +85,7 @@ class _Loop(StepLoop):
             self._field(self.slopes[i], self._time(i), self.stage, "judge")
         self._moved(self.new, STAGES[END])
         self._measured()
+        self._projected(self.new, c.load(self.end), "unbounded")
         self._field(self.slopes[END], c.load(self.end), self.new, "unbounded")
         c.go("judge")
         c.label("unbounded")

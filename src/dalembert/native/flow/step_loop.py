@@ -15,10 +15,12 @@ COUNTED = Packing.words("size", "times", "most", "clipped", "steps", "saved", "r
 
 
 class StepLoop(abc.ABC):
-    """Writes a function of (…, watch, watch_told, numbers, counts, times, y, rows, …); numbers and counts as `NUMBERS` and
-    `COUNTED` lay out. Its labels are "step", at which a step begins, and those of `_returns`. Slot: the end of the step."""
+    """Writes a function of (…, watch, watch_told, project, project_told, numbers, counts, times, y, rows, …); numbers and
+    counts as `NUMBERS` and `COUNTED` lay out. Its labels are "step", at which a step begins, and those of `_returns`. Slot:
+    the end of the step."""
 
     new: str  # where the y at the end of a step stands
+    shorter: str  # the label of a step that begins again, and shorter
 
     def __init__(self) -> None:
         c = self.c = Code()
@@ -80,6 +82,15 @@ class StepLoop(abc.ABC):
         c.fork(c.let(f"icmp eq i64 {code}, 0"), on, otherwise, True)
         c.label(on)
 
+    def _projected(self, y: str, t: str, otherwise: str) -> None:
+        """y ← the nearest y on the constraints at t, where there are any; to the label `otherwise` where none is found."""
+        c, near, on = self.c, self.c.name("near"), self.c.name("on")
+        c.fork(c.let("icmp eq ptr %project, null"), on, near)
+        c.label(near)
+        code = c.let(f"call i64 %project(ptr %project_told, double {t}, ptr {y})")
+        c.fork(c.let(f"icmp eq i64 {code}, 0"), on, otherwise, True)
+        c.label(on)
+
     def _copied(self, source: str, to: str) -> None:
         c = self.c
         with c.loop(0, self.n) as l:
@@ -95,6 +106,7 @@ class StepLoop(abc.ABC):
         saved = self._due("interpolate", "rows_done", "olt")
         c.label("interpolate")
         self._interpolated(saved)
+        self._projected(self._row(saved), c.load(c.at("%times", saved)), self.shorter)
         c.store(c.let(f"add i64 {saved}, 1"), self.saved, "i64")
         c.go("row")
         c.label("rows_done")

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -62,9 +62,10 @@ class TaylorMethod:
     def _loop(self) -> Loaded:
         return self.cache.load(taylor(), plain=True)
 
-    def go_on(self, at: Integration, watch: tuple[int, int], told: int, clipped: bool) -> int:
-        """From where the integration stands, as far as the series goes. told: of `over`."""
-        return at.go_on(lambda *x: self._run(told, *watch, *x), clipped)
+    def go_on(self, at: Integration, beside: Sequence[int], told: int, clipped: bool) -> int:
+        """From where the integration stands, as far as the series goes. beside: a watch and a projection, with what they are
+        told, by address. told: of `over`."""
+        return at.go_on(lambda *x: self._run(told, *beside, *x), clipped)
 
     def over(self, values: np.ndarray, clock: float) -> SeriesArrays:
         """The arrays of one run at a time. values: (y, t, *given) flat."""
@@ -77,7 +78,7 @@ class TaylorMethod:
 
     @functools.cached_property
     def _run(self) -> Callable[..., int]:
-        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 8)(self._loop.address("taylor"))
+        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 10)(self._loop.address("taylor"))
 
     @functools.cached_property
     def _layout(self) -> Packing:

@@ -40,7 +40,8 @@ def order_for(tolerance: float) -> int:
 
 
 def taylor() -> str:
-    """LLVM module with  i64 @taylor(ptr told, ptr watch, ptr watch_told, ptr numbers, counts, times, y, rows).
+    """LLVM module with  i64 @taylor(ptr told, ptr watch, ptr watch_told, ptr project, project_told, numbers, counts, times,
+    y, rows).
 
     As `integrate`; or NO_SERIES where there is none, and another method may go on from y and numbers.t.
     """
@@ -55,6 +56,8 @@ class _Taylor(StepLoop):
     limits it, and whether the polynomial solves the equation. crosses, crossed: whether this step crosses a border, and
     whether the one before has; which, border, behind: which one, where that is, and how far the step goes beyond; cut:
     whether less far, because it has to end. judged: how far the polynomial is looked at, which is less than h then."""
+
+    shorter = "refuse"
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +78,7 @@ class _Taylor(StepLoop):
 
     def text(self) -> str:
         c = self.c
-        arguments = ["told", "watch", "watch_told", "numbers", "counts", "times", "y", "rows"]
+        arguments = ["told", "watch", "watch_told", "project", "project_told", "numbers", "counts", "times", "y", "rows"]
         self._copied("%y", self.new)
         self._begun(c.load(self.t))
         c.label("step")
@@ -205,7 +208,7 @@ class _Taylor(StepLoop):
         c.store("true", self.crosses, "i1")
 
     def _judged(self) -> None:
-        """The new y, and the field there; a shorter step where the polynomial does not solve the equation.
+        """The new y, projected, and the field there; a shorter step where the polynomial does not solve the equation.
 
         A series knows its beginning alone. So the equation is looked at along the step, too, where the coefficients set no
         limit.
@@ -219,10 +222,14 @@ class _Taylor(StepLoop):
         part = c.times(c.constant(1.0 / POINTS), h)
         with c.loop(1, POINTS) as i:
             passed = c.times(part, c.let(f"sitofp i64 {i} to double"))
-            self._looked_at(passed, c.plus(t, passed))
+            self._polynomial(passed, self.new)
+            self._looked_at(c.plus(t, passed))
         c.label("at_end")
         crosses = c.load(self.crosses, "i1")
-        self._looked_at(h, c.select(crosses, c.plus(t, h), c.load(self.end)))
+        at = c.select(crosses, c.plus(t, h), c.load(self.end))
+        self._polynomial(h, self.new)
+        self._projected(self.new, at, "refuse")
+        self._looked_at(at)
         c.fork(c.load(self.solves, "i1"), "solved", "wrong", True)
         c.label("wrong")
         c.fork(crosses, "farther", "refuse")
@@ -241,6 +248,7 @@ class _Taylor(StepLoop):
         c = self.c
         c.label("behind")
         self._polynomial(c.load(self.h), self.new)
+        self._projected(self.new, c.load(self.end), "refuse")
         self._begun(c.load(self.end))
         which = c.load(self.which, "i64")  # if its sign is the same, what is rounded there has jumped, and it with it
         here, before = (c.absolute(c.load(x)) for x in (self._border(which), c.at(self.to["borders"], which)))
@@ -258,10 +266,9 @@ class _Taylor(StepLoop):
         here, before = c.load(self._border(j)), c.load(c.at(self.to["borders"], j))
         return c.compare("oeq", here, c.intrinsic("copysign", here, before))
 
-    def _looked_at(self, passed: str, t: str) -> None:
-        """Whether h |ẏ - f(y)| is small, too, where so much of the step has passed, and no border has been passed."""
+    def _looked_at(self, t: str) -> None:
+        """Whether h |ẏ - f(y)| is small, too, where the polynomial was evaluated, and no border has been passed."""
         c = self.c
-        self._polynomial(passed, self.new)
         self._begun(t)
         allowed = c.times(c.constant(DEFECT), c.plus(self.tolerance, c.constant(64 * 2.0**-52)))
         with c.loop(0, self.n) as l:

@@ -38,7 +38,7 @@ class Particle:
 
 def error_of_x(path: Path) -> Float[np.ndarray, "nodes"]:
     """|x_k - x(t_k)| at every node: the paper's figure 3 is of the x coordinate."""
-    return np.abs(np.asarray(path.q[:, 0]) - curvature_particle.exact(path.t)[0][:, 0])
+    return np.abs(np.asarray(path.q)[:, 0] - np.asarray(curvature_particle.exact(path.t)[0])[:, 0])
 
 
 def run(method: Method, h: float, time: float) -> Path:

@@ -55,9 +55,8 @@ lyapunov, factor, dissipation = (_on_rows(f) for f in (wheel.lyapunov, wheel.fac
 
 def state(path: Path) -> tuple[Float[Array, "times"], Float[Array, "times n"], Float[Array, "times n"]]:
     """(t, q, v) at nodes: as they are, or with (q_{k+1} - q_{k-1})/2h where the path has differences half way only."""
-    if path.levels[0] == "node":
-        return path.t, path.q, path.v
-    return path.t[1:-1], path.q[1:-1], 0.5 * (path.v[1:] + path.v[:-1])
+    t, q, v = (np.asarray(x) for x in (path.t, path.q, path.v))
+    return (t, q, v) if path.levels[0] == "node" else (t[1:-1], q[1:-1], 0.5 * (v[1:] + v[:-1]))
 
 
 def phase(q: Float[np.ndarray, "times n"]) -> Float[np.ndarray, "times"]:
@@ -79,8 +78,8 @@ def solution(time: float) -> Reference:
 def error_of_theta(path: Path, exact: Reference) -> float:
     """max |θ_k - θ(t_k)| over all nodes; the reference is on a grid that contains them."""
     every = round(float(path.h) / float(exact.t[1] - exact.t[0]))
-    theta = np.asarray(exact.q[::every, 0])[: path.q.shape[0]]
-    return float(np.max(np.abs(np.asarray(path.q[:, 0]) - theta)))
+    theta = np.asarray(exact.q)[::every, 0][: path.q.shape[0]]
+    return float(np.max(np.abs(np.asarray(path.q)[:, 0] - theta)))
 
 
 def run(method: Method, h: float, time: float, **choices) -> Path:
@@ -89,7 +88,7 @@ def run(method: Method, h: float, time: float, **choices) -> Path:
 
 def lyapunov_at(path: Path, instants) -> Float[np.ndarray, "instants"]:
     """V at the nodes nearest to the instants."""
-    t, q, v = (np.asarray(x) for x in state(path))
+    t, q, v = state(path)
     k = [int(np.argmin(np.abs(t - instant))) for instant in instants]
     return np.asarray(lyapunov(q[k], v[k]))
 

@@ -23,6 +23,7 @@ from dalembert.discretize.higher import (
     window_equations,
 )
 from dalembert.discretize.window_maps import Hermite, Interpolated, as_windows
+from dalembert.step.programs.base import joined
 from dalembert.step.programs.higher import HigherProgram
 from dalembert.step.programs.scaled import in_units, units_for
 from dalembert.step.run.state import Grid
@@ -87,8 +88,9 @@ def begin_higher(problem: VariationalProblem, data: Given, grid: Grid, scheme) -
             check_regular(problem, derivatives, free[0], t0)
     start = from_nodes if nodes is not None else _from_jets if order == k else _from_taylor
     begun = start(problem, chosen, given, free, t0, h)
+    begun = begun if traced else jax.tree.map(np.asarray, begun)  # every small operation of JAX is compiled
     program = HigherProgram(problem, chosen, m, mh, known)
-    s = jnp.concatenate([begun.b[1:].ravel(), begun.momenta.ravel()])
+    s = joined([begun.b[1:].ravel(), begun.momenta.ravel()])
     made = Prepared(program, begun.nodes, begun.b[0], s, begun.z)
     if not traced:
         matrix = first_matrix(program, begun.b[0], s, begun.z, t0 + (known - 1) * h, h)

@@ -104,7 +104,7 @@ def prepare_system(system: System, given: Given, grid: Grid, recipe: Recipe) -> 
     deflate = branch is None or (isinstance(branch, Avoid) and branch.factor is None)
     program = program_for(system, sizes, scheme, deflate)
     if matrix is not None:  # every small operation of JAX is compiled when it is first met
-        q, v = np.asarray(q), np.asarray(v)
+        q, v, a, multipliers = map(np.asarray, (q, v, a, multipliers))
     made = begun(program, recipe, Motion(q, v, a, multipliers), t0, h)
     units = None if matrix is None or not known else units_for(made, matrix, t0, h)
     return made if units is None else in_units(made, units)

@@ -5,6 +5,7 @@ And the equations of order k, whose state is (q, …, q⁽²ᵏ⁻¹⁾, λ, …
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,14 +13,17 @@ import numpy as np
 from dalembert.native import (
     Accuracy,
     CompiledFlow,
+    CompiledFunction,
     FlowArrays,
     FlowFunctions,
     ImplicitPart,
     Travelled,
     Unsupported,
     compile_flow,
+    compile_projection,
 )
 from dalembert.systems.compiled.function import REMEMBERED
+from dalembert.systems.compiled.projection import restriction, restricts
 from dalembert.systems.consistency import velocity_residuals
 from dalembert.systems.equations import EXACT, first_guess, kkt_residual
 from dalembert.systems.higher.euler_lagrange import highest_equations, ostrogradsky_momenta
@@ -30,7 +34,10 @@ from dalembert.systems.sizes import units_of
 from dalembert.systems.system import Rebuilt, System, parts_of
 from dalembert.tracing import Remembered
 
+T = TypeVar("T")
+
 _COMPILED: Remembered[CompiledFlow] = Remembered(REMEMBERED)
+_PROJECTIONS: Remembered[CompiledFunction] = Remembered(REMEMBERED)
 
 
 class SystemFlow:
@@ -61,24 +68,36 @@ class SystemFlow:
 
 
 def flow_of(
-    system: Problem, what: tuple[Hashable, ...], size: int, functions: Callable[[Rebuilt], FlowFunctions]
-) -> SystemFlow:
+    system: Problem, what: tuple[Hashable, ...], size: int, functions: Callable[[Rebuilt], FlowFunctions],
+    projection: Callable[[Rebuilt], Callable] | None = None,
+) -> SystemFlow:  # fmt: skip
     """Machine code that serves all systems of this structure; Unsupported where it cannot be made.
 
-    what: which equation of the system it is. size: components of y. functions: from arrays → the system.
+    what: which equation of the system it is. size: components of y. functions: from arrays → the system. projection: what
+    keeps y on constraints, if it is to be kept there.
     """
     parts = parts_of(system)
     key = None if parts.key is None else (parts.key, what)
-    found = None if key is None else _COMPILED.get(key)
-    if found is None:
-        try:
-            found = compile_flow(functions(parts.rebuilt), np.zeros(size), parts.leaves)
-        except Unsupported as reason:
-            _name_role(reason, system)
-            raise
-        if key is not None:
-            _COMPILED.put(key, found)
+    like = np.zeros(size), parts.leaves
+    try:
+        found = _made(_COMPILED, key, lambda: compile_flow(functions(parts.rebuilt), *like))
+        if projection is not None:
+            one = lambda: compile_projection(projection(parts.rebuilt), *like)  # noqa: E731
+            found = found.projected(_made(_PROJECTIONS, key, one))
+    except Unsupported as reason:
+        _name_role(reason, system)
+        raise
     return SystemFlow(found, parts.leaves)
+
+
+def _made(known: Remembered[T], key: Hashable | None, make: Callable[[], T]) -> T:
+    """What is known by this key, if there is one, or is made now."""
+    found = None if key is None else known.get(key)
+    if found is None:
+        found = make()
+        if key is not None:
+            known.put(key, found)
+    return found
 
 
 def _name_role(reason: Unsupported, system: Problem) -> None:
@@ -87,8 +106,9 @@ def _name_role(reason: Unsupported, system: Problem) -> None:
         reason.role = role_of(reason.place.codes, system, {})
 
 
-def reduced_flow(system: System, n: int, m: int) -> SystemFlow:
-    """y = (q, v), z = (a, λ) of n coordinates and m equations of constraints; its outputs are (λ, drift)."""
+def reduced_flow(system: System, n: int, m: int, projected: bool = False) -> SystemFlow:
+    """y = (q, v), z = (a, λ) of n coordinates and m equations of constraints; its outputs are (λ, drift). projected: whether
+    φ is kept at 0, and not at its first value but for the errors of steps."""
 
     def functions(rebuilt: Rebuilt) -> FlowFunctions:
         def equations(z, y, t, *given):
@@ -104,7 +124,11 @@ def reduced_flow(system: System, n: int, m: int) -> SystemFlow:
         part = ImplicitPart(equations, first_guess(n, m), units, EXACT.tolerance, EXACT.max_iterations)
         return FlowFunctions(field, outputs, part)
 
-    return flow_of(system, ("reduced", n, m), 2 * n, functions)
+    def projection(rebuilt: Rebuilt) -> Callable:
+        return lambda y, t, *given: restriction(rebuilt(given), y[:n], y[n:], t)
+
+    kept = projection if projected and restricts(system) else None
+    return flow_of(system, ("reduced", n, m), 2 * n, functions, kept)
 
 
 def derivatives_flow(problem: VariationalProblem, n: int, r: int, m: int, mh: int) -> SystemFlow:

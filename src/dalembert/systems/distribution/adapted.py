@@ -14,12 +14,13 @@ from dalembert.algebra.ode import integrate
 from dalembert.native import native_first
 from dalembert.numbers import as_state, is_traced
 from dalembert.systems.checks import check_initial_data
+from dalembert.systems.compiled.flow import drift
 from dalembert.systems.distribution.adapted_flow import travelled
 from dalembert.systems.distribution.charts import name_of
-from dalembert.systems.distribution.connection import Connection, connection
-from dalembert.systems.distribution.reduction import explicit_terms, reduction, violation
+from dalembert.systems.distribution.connection import Connection, velocity_chart
+from dalembert.systems.distribution.reduction import check_first_order, explicit_terms, reduction
 from dalembert.systems.reference import check_times, chosen_backend, in_machine_code, time_scale
-from dalembert.systems.system import System, check_system
+from dalembert.systems.system import System
 from dalembert.tracing import Jitted
 
 MOST_CHANGES = 1000
@@ -53,10 +54,12 @@ class AdaptedReference:
         q: (N+1, n).
         v: (N+1, n).
         multipliers: (N+1, m).
-        residual: (N+1,) largest |φ|, round-off by construction.
+        residual: (N+1,) largest of |φ(q)|, |dφ/dt|, |φ(q, v)|, round-off: of the velocities by construction, of positions by
+            projection.
         first: the chart at the start.
         changes: the changes of chart, each a ChartChange.
         integrator_steps: number of steps of the integrator.
+        method: what took the steps, as of `Reference`: "Taylor series", "Runge-Kutta", both, or "Dopri8".
     """
 
     t: Float[np.ndarray, "times"]
@@ -67,6 +70,7 @@ class AdaptedReference:
     first: Connection
     changes: tuple[ChartChange, ...]
     integrator_steps: int
+    method: str
 
     def describe(self) -> str:
         """The charts in words, one on each line."""
@@ -92,16 +96,17 @@ def adapted_reference(
 
     Where the quality of the chart falls below ½/√(1 + m(n-m)), half of what the best chart always reaches, the
     integration goes on in the best chart there. That chart is at least twice as good, so that one change cannot follow
-    another at once. `reference` takes every kind of constraint, but it integrates (q, v), and |φ| drifts.
+    another at once. A holonomic constraint restricts velocities by dφ/dt = 0; positions are projected onto φ(q) = 0 after
+    every step, as in `reference`, which takes constraints on accelerations, too.
 
     Args:
-        system: a System with constraints on velocities.
+        system: a System with constraints on positions and velocities, of any of these kinds together.
         q0: (n,) positions at t[0].
         v0: (n,) velocities at t[0].
         t: (N+1,) increasing times.
         dependent: the dependent coordinates of the first chart, as for `connection`.
         tolerance: relative and absolute, local.
-        backend: as for `reference`.
+        backend: as for `reference`; diffrax does not project positions, and φ(q) of a holonomic constraint drifts.
 
     Returns:
         An AdaptedReference.
@@ -118,7 +123,7 @@ def adapted_reference(
         >>> bool(exact.residual.max() < 1e-14), exact.first.dependent
         (True, (1,))
     """
-    check_system(system)
+    check_first_order(system, "adapted_reference", instead="integrated by dalembert.reference")
     times, chosen = check_times(t, tolerance), chosen_backend(backend)
     q0, v0 = as_state(q0, v0, system.coordinates)
     if not is_traced(times) and times[-1] < times[0]:
@@ -128,15 +133,15 @@ def adapted_reference(
     known = np.asarray(times)
     q, v = check_initial_data(system, q0, v0, known[0], time_scale(known))
     reduction(system, q, v, known[0])
-    chart = first = connection(system, q, v, known[0], dependent=dependent)
-    now, xi, steps, changes = known[0], chart.coordinates(q, v), 0, []
+    chart = first = velocity_chart(system, q, v, known[0], dependent)
+    now, xi, steps, changes, methods = known[0], chart.coordinates(q, v), 0, [], []
     n, m = q.shape[0], chart.m
     native = chosen == "native" and in_machine_code(system, q, v, known, tolerance)
     filled = np.full((len(known), 2 * n + m + 1), np.nan)
     while True:
         given = chart, float(now), xi, known, float(tolerance)
         found = native_first(_native_segment, _diffrax_segment, *given) if native else _diffrax_segment(*given)
-        steps += int(found.steps)
+        steps, methods = steps + int(found.steps), [*methods, *found.methods]
         filled[found.saved] = found.rows
         if bool(found.done):
             break
@@ -145,13 +150,15 @@ def adapted_reference(
                 f"adapted_reference: the integration failed after t = {float(found.t):g} (the solution may cease to exist; "
                 f"{len(changes)} changes of the chart before)"
             )
-        worn, new = chart, connection(system, *found.end, found.t)
+        worn, new = chart, velocity_chart(system, *found.end, found.t, None)
         old, fresh = (float(c.quality(*found.end, found.t)) for c in (worn, new))
         changes.append(ChartChange(float(found.t), worn.dependent, new.dependent, old, fresh))
         xi = new.coordinates(*found.end)
         chart, now = new, found.t
     qs, vs, multipliers, residual = np.split(filled, [n, 2 * n, 2 * n + m], axis=1)
-    return AdaptedReference(known, qs, vs, multipliers, residual[:, 0], first, tuple(changes), steps)
+    return AdaptedReference(
+        known, qs, vs, multipliers, residual[:, 0], first, tuple(changes), steps, ", ".join(dict.fromkeys(methods))
+    )
 
 
 class _Segment(NamedTuple):
@@ -164,6 +171,7 @@ class _Segment(NamedTuple):
     done: bool
     worn: bool
     steps: int
+    methods: tuple[str, ...]
 
 
 def _native_segment(chart: Connection, start: float, xi, times: np.ndarray, tolerance: float) -> _Segment:
@@ -173,7 +181,7 @@ def _native_segment(chart: Connection, start: float, xi, times: np.ndarray, tole
     saved = (ahead | (first & (times == start))) & (np.cumsum(ahead) < found.saved)
     end = jnp.asarray(found.end[: chart.n]), jnp.asarray(found.end[chart.n : 2 * chart.n])
     rows = found.outputs[0 if first else 1 : found.saved]
-    return _Segment(rows, saved, jnp.asarray(found.t), end, found.reached, found.watched, found.steps)
+    return _Segment(rows, saved, jnp.asarray(found.t), end, found.reached, found.watched, found.steps, found.methods)
 
 
 def _diffrax_segment(chart: Connection, start: float, xi, times: np.ndarray, tolerance: float) -> _Segment:
@@ -184,7 +192,7 @@ def _diffrax_segment(chart: Connection, start: float, xi, times: np.ndarray, tol
     inside = jnp.asarray(np.maximum(times, start))
     rows, t, end, done, worn, steps = _by_diffrax(chart, jnp.asarray(start), xi, inside, jnp.asarray(tolerance))
     saved = (times >= start) & np.all(np.isfinite(np.asarray(rows)[:, : 2 * chart.n]), axis=1)
-    return _Segment(np.asarray(rows)[saved], saved, t, end, bool(done), bool(worn), int(steps))
+    return _Segment(np.asarray(rows)[saved], saved, t, end, bool(done), bool(worn), int(steps), ("Dopri8",))
 
 
 @Jitted
@@ -216,7 +224,7 @@ def _by_diffrax(chart: Connection, start, xi, inside, tolerance):
     def one(x, s):
         q, v = chart.point(x, s)
         terms = explicit_terms(chart.system, q, v, s)
-        return jnp.concatenate([q, v, terms.multipliers, violation(chart.system, q, v, s)[None]])
+        return jnp.concatenate([q, v, terms.multipliers, drift(chart.system, q, v, s)[None]])
 
     rows = jnp.where(reached[:, :1], jax.vmap(one)(jnp.where(reached, states, xi), inside), jnp.inf)
     successful, event = (getattr(diffrax.RESULTS, name) for name in ("successful", "event_occurred"))

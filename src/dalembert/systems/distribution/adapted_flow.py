@@ -10,17 +10,19 @@ import numpy as np
 
 from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, Travelled
 from dalembert.numbers import outside
-from dalembert.systems.compiled.flow import SystemFlow, flow_of
+from dalembert.systems.compiled.flow import SystemFlow, drift, flow_of
 from dalembert.systems.compiled.function import LARGEST
+from dalembert.systems.compiled.projection import restriction, restricts
 from dalembert.systems.distribution.connection import CLOSE, Connection
-from dalembert.systems.distribution.reduction import explicit_terms, velocity_constraints, violation
+from dalembert.systems.distribution.reduction import explicit_terms, velocity_constraints
 from dalembert.systems.system import Rebuilt
 
 MOST = 10_000_000  # steps of one integration
 
 
 def adapted_flow(chart: Connection) -> SystemFlow:
-    """y = ξ; its outputs are (q, v, λ, largest |φ|), and it is watched whether the chart is worn."""
+    """y = ξ; its outputs are (q, v, λ, largest |φ|), and it is watched whether the chart is worn. Holonomic constraints keep
+    q where they hold."""
     order, n, m = tuple(np.asarray(chart.order).tolist()), chart.n, chart.m
 
     def functions(rebuilt: Rebuilt) -> FlowFunctions:
@@ -41,7 +43,7 @@ def adapted_flow(chart: Connection) -> SystemFlow:
 
         def outputs(z, y, t, *given):
             q, v, system = y[:n], velocity(z, y), rebuilt(given)
-            return jnp.concatenate([q, v, explicit_terms(system, q, v, t).multipliers, violation(system, q, v, t)[None]])
+            return jnp.concatenate([q, v, explicit_terms(system, q, v, t).multipliers, drift(system, q, v, t)[None]])
 
         def watch(z, y, t, *given):
             return at(given).quality(y[:n], velocity(z, y), t) - worn
@@ -52,7 +54,16 @@ def adapted_flow(chart: Connection) -> SystemFlow:
         without = lambda f: lambda *x: f(jnp.zeros(0), *x)  # noqa: E731
         return FlowFunctions(without(field), without(outputs))
 
-    return flow_of(chart.system, ("adapted", order, m), 2 * n - m, functions)
+    def projection(rebuilt: Rebuilt):
+        def function(y, t, *given):
+            v = jnp.concatenate([y[n:], jnp.zeros(m)])[np.argsort(order)]  # for a metric
+            mass, rows, residual, _ = restriction(rebuilt(given), y[:n], v, t)
+            return mass, rows[: len(residual)], residual
+
+        return function
+
+    kept = projection if restricts(chart.system, (0,)) else None
+    return flow_of(chart.system, ("adapted", order, m), 2 * n - m, functions, kept)
 
 
 def travelled(chart: Connection, xi, times, tolerance: float) -> Travelled:

@@ -62,6 +62,11 @@ class Reduction(eqx.Module):
 
 def unit_coupling(mass: Float[Array, "n n"], rows: Matrix, reactions: Matrix) -> Float[Array, "m m"]:
     """rows m⁻¹Rᵀ with rows, and vectors m⁻¹Rᵀ, of unit length; zero where one has no length."""
+    return _unit_coupling(mass, rows, reactions)
+
+
+@seldom
+def _unit_coupling(mass, rows, reactions) -> Float[Array, "m m"]:
     forces = jnp.linalg.solve(mass, reactions.T)
     lengths = jnp.linalg.norm(rows, axis=1)[:, None] * jnp.linalg.norm(forces, axis=0)[None, :]
     return jnp.where(lengths > 0, (rows @ forces) / jnp.where(lengths > 0, lengths, 1.0), 0.0)
@@ -145,14 +150,15 @@ def reduction(system: System, q, v, t: Time = 0.0) -> Reduction:
     return terms
 
 
-def check_first_order(system, name: str, holonomic: bool = True) -> None:
-    """TypeError or ValueError where a constraint restricts something else than q and v."""
+def check_first_order(system, name: str, holonomic: bool = True, instead: str = "solved by dalembert.acceleration") -> None:
+    """TypeError or ValueError where a constraint restricts something else than q and v. instead: what is to be done with
+    one on accelerations."""
     check_system(system)
     for i, c in enumerate(system.constraints):
         if c.order == 2:
             raise ValueError(
                 f"constraints[{i}] ({type(c).__name__}): {name} is for constraints on positions and velocities; one on "
-                "accelerations is solved by dalembert.acceleration"
+                f"accelerations is {instead}"
             )
         if c.order == 0 and not holonomic:
             raise ValueError(

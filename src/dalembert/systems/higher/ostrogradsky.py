@@ -183,7 +183,7 @@ def _natively(problem, derivatives, multipliers, times, tolerance, max_steps: in
     start = np.concatenate([np.ravel(derivatives), np.ravel(multipliers)])
     found = flow.run(start, known, Accuracy(float(tolerance), max_steps))
     reached = (np.arange(len(known)) < found.saved)[:, None]
-    y, told = jnp.asarray(np.where(reached, found.rows, np.inf)), jnp.asarray(found.outputs)
+    y, told = np.where(reached, found.rows, np.inf), found.outputs  # by NumPy: XLA would compile every slice
     jets, free = y[:, : rows * n].reshape(-1, rows, n)[:, : k + 1], y[:, rows * n : rows * n + m * bool(r)]
     momenta, held = told[:, : k * n].reshape(-1, k, n), told[:, k * n :]
     return _summed(problem, times, jets, momenta, free, held, jnp.asarray(found.reached))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 PREAMBLE = DOCS / "reference" / "index.md"
 sys.path.insert(0, str(DOCS / "hooks"))
 formulas, whole = importlib.import_module("formulas"), importlib.import_module("whole")
