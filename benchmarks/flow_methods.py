@@ -1,12 +1,13 @@
 """The two methods of `da.reference` beside each other and heyoka: machine code alone, time for an error of the rows.
 
-    python -m benchmarks.flow_methods
+    python -m benchmarks.flow_methods [names of problems]
 
 heyoka has the equation reduced by hand, and the same tolerances. The thread's own time, the least of several turns.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -15,10 +16,11 @@ import numpy as np
 from benchmarks.peers.packages import heyoka_ode
 from benchmarks.peers.problems import Problem, problems
 
-from dalembert.native import Accuracy
+from dalembert.native import Accuracy, Travelled
 from dalembert.native.flow.integration import Integration
 from dalembert.native.flow.taylor import TaylorMethod
-from dalembert.systems.compiled.flow import SystemFlow, reduced_flow
+from dalembert.systems.frame.run import along_constraints
+from dalembert.systems.initial.proven import proven_start
 
 ERRORS = (1e-3, 1e-5, 1e-7, 1e-9, 1e-10, 1e-11)
 TOLERANCES = tuple(10.0**-k for k in range(2, 16))
@@ -32,7 +34,7 @@ def least(call: Callable[[], float]) -> float:
     return min(call() for _ in range(TURNS))
 
 
-def loops(flow: SystemFlow, start: np.ndarray, times: np.ndarray, tolerance: float, taylor: bool):
+def loops(integrated: Callable[[float], Travelled], tolerance: float, taylor: bool):
     """The rows, and a call that returns the seconds that its loops of machine code took."""
     taken = [0.0]
     go_on, pays = Integration.go_on, TaylorMethod.pays
@@ -46,7 +48,7 @@ def loops(flow: SystemFlow, start: np.ndarray, times: np.ndarray, tolerance: flo
     def call() -> float:
         Integration.go_on, TaylorMethod.pays, taken[0] = timed, lambda *_: taylor, 0.0
         try:
-            found.append(flow.run(start, times, Accuracy(tolerance, 10**7)))
+            found.append(integrated(tolerance))
         finally:
             Integration.go_on, TaylorMethod.pays = go_on, pays
         return taken[0]
@@ -80,18 +82,20 @@ def time_at(error: float, found: list[tuple[float, float]]) -> float:
 def measured(problem: Problem) -> dict[str, list[tuple[float, float]]]:
     """(error, seconds) of every method and tolerance."""
     n, times = len(problem.q0), problem.times if problem.samples > 1 else np.array([0.0, problem.time])
-    flow, start = reduced_flow(problem.system, n, problem.multipliers), np.concatenate([problem.q0, problem.v0])
+    start = proven_start(problem.system, problem.q0, problem.v0, times[0])
+    assert start is not None
+    integrated = lambda tolerance: along_constraints(start, times, Accuracy(tolerance, 10**7))  # noqa: E731
     compared = lambda rows: rows[1:, :n] if problem.constraint is None else rows[-1:]  # noqa: E731
     truth = problem.exact(problem.times)[1:] if problem.exact else None
     if truth is None:
-        truth = compared(flow.run(start, times, Accuracy(1e-15, 10**7)).rows)
+        truth = compared(integrated(1e-15).rows)
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in NAMES}
     for tolerance in TOLERANCES:
         for name in NAMES:
             if name == "heyoka":
                 rows, call = by_heyoka(problem, tolerance)
             else:
-                run, call = loops(flow, start, times, tolerance, name == NAMES[0])
+                run, call = loops(integrated, tolerance, name == NAMES[0])
                 rows = compared(run.rows)
                 if run.methods != (name,):
                     continue
@@ -103,6 +107,8 @@ def main() -> None:
     print("| time ÷ heyoka's, at error | " + " | ".join(f"{e:.0e}" for e in ERRORS) + " |")
     print("|---" * (len(ERRORS) + 1) + "|")
     for problem in problems():
+        if sys.argv[1:] and problem.name not in sys.argv[1:]:
+            continue
         found = measured(problem)
         peer = [time_at(e, found["heyoka"]) for e in ERRORS]
         print(f"| *{problem.title}*, heyoka in ms | " + " | ".join(f"{1e3 * t:.2g}" for t in peer) + " |")

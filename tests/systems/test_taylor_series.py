@@ -121,7 +121,7 @@ def test_what_has_no_series_goes_by_the_method_of_order_8():
     power = da.System(lambda q, v: 0.5 * v @ v - (2.0 + q[0]) ** q[0])  # of an exponent that changes
     assert da.reference(power, [1.0], [0.0], [0.0, 0.1]).method == "Runge-Kutta"
     car = ENTRIES["car_with_trailers"]
-    assert da.reference(car.system, car.q0, car.v0, [0.0, 0.1]).method == "Runge-Kutta"  # too many convolutions to pay
+    assert da.reference(car.system, car.q0, car.v0, [0.0, 0.1], tolerance=1e-4).method == "Runge-Kutta"  # too long to pay
 
 
 def test_where_the_elimination_does_not_hold_the_other_method_goes_on():

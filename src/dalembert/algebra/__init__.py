@@ -2,7 +2,7 @@
 
 from dalembert.algebra.inertia import Inertia, inertia
 from dalembert.algebra.jumps import agree, depends, may_jump
-from dalembert.algebra.newton import Newton, Solve, implicit, newton, root
+from dalembert.algebra.newton import Newton, Solve, newton, root
 from dalembert.algebra.rank import Rank, numerical_rank
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "Solve",
     "agree",
     "depends",
-    "implicit",
     "inertia",
     "may_jump",
     "newton",

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dalembert.algebra import implicit
+from dalembert.algebra.newton import implicit
 from dalembert.algebra.ode import integrate
 from dalembert.measure.symplectic import (
     SymplecticDefect,

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dalembert.algebra import Newton, Solve, implicit, newton
+from dalembert.algebra import Newton, Solve, newton
+from dalembert.algebra.newton import implicit
 from dalembert.discretize import Scheme
 from dalembert.discretize.higher import forward_differences, node_defects
 from dalembert.discretize.window_maps import Hermite, Interpolated, WindowMap, as_windows

@@ -109,7 +109,9 @@ def momentum(
         if form == "drift_kick_drift":
             ahead = (1.0 - chosen.state.weight) * h
             q, t = q + ahead * v, t + ahead
-    shape = output_shape(lambda: system.call(generator, q[0], t=t[0]), "generator", "q" + system.trailing)
+    shape = output_shape(
+        lambda: system.call(generator, jnp.asarray(q[0]), t=jnp.asarray(t[0])), "generator", "q" + system.trailing
+    )
     if shape != q.shape[1:]:
         raise ValueError(f"generator: returns shape {shape}; a direction of shape {q.shape[1:]} is needed")
     return Invariant(t, _momenta(system, view, generator, (q, v, t), h))

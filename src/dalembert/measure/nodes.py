@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dalembert.algebra import Newton, Solve, implicit, newton
+from dalembert.algebra import Newton, Solve, newton
+from dalembert.algebra.newton import implicit
 from dalembert.discretize import DiscreteSystem, Scheme
 from dalembert.discretize.discrete import Reading, discrete_impulses
 from dalembert.discretize.nodes import Interval, discrete_force, incoming, legendre_plus, outgoing
@@ -191,8 +192,7 @@ class DiscreteNodes(NodeView):
 
 def node_view(system: System | DiscreteSystem, scheme: Scheme | WindowMap | None, h, n: int) -> NodeView:
     """The view for n coordinates; TypeError or ValueError where no map (q₀,q₁) → (q₁,q₂) exists."""
-    step = jnp.asarray(as_step(h), dtype=float)
-    points = jnp.zeros(n)
+    step, points = jnp.asarray(as_step(h), dtype=float), jnp.zeros(n)
     if isinstance(system, DiscreteSystem):
         count, read = check_discrete(system, jnp.zeros((2, n))), system.reading(n)
         if read.needed != 2:
@@ -289,7 +289,7 @@ def nodes_of(path: Path, system: System | DiscreteSystem, scheme: Scheme | Windo
     if chosen.order > 2:
         raise ValueError(f"scheme: a step of order {chosen.order} has stages of different steps; nodes belong to order=2")
     xp: Any = jnp if is_traced(path) else np
-    q, v, t, h = (xp.asarray(x) for x in (path.q, path.v, path.t, path.h))
+    q, v, t, h = map(xp.asarray, (path.q, path.v, path.t, path.h))
     if form == "drift_kick_drift":
         back = chosen.state.weight * h
         ahead = h - back

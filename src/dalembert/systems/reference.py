@@ -29,6 +29,7 @@ from dalembert.systems.compiled.flow import drift, reduced_flow
 from dalembert.systems.compiled.function import LARGEST
 from dalembert.systems.consistency import STEPS
 from dalembert.systems.equations import acceleration
+from dalembert.systems.frame.run import along_constraints
 from dalembert.systems.initial.proven import ProvenStart, proven_start
 from dalembert.systems.shapes import check_shapes
 from dalembert.systems.system import System, check_system
@@ -83,8 +84,9 @@ def reference(
 
     A series is taken if the equations have one and it is the faster of the two at this tolerance; `method` of the result
     says which it was. Its steps end where a choice in the equations (where, cond, abs, maximum, …) takes the other side.
-    Constraints of order 0 and 1 are in the equations for (a, λ) through their time derivatives alone. So
-    in machine code (q, v) at the end of every step, and at every time asked for, becomes the nearest point, in the metric of
+    Constraints of order 1 that are linear or affine in v hold to rounding where the equation is integrated on D. Others of
+    order 0 and 1 are in the equations for (a, λ) through their time derivatives alone. So in machine code (q, v) at the end
+    of every step, and at every time asked for, becomes the nearest point, in the metric of
     the mass matrix, of φ(q) = 0, dφ/dt = 0, φ(q, v) = 0. A step for which none is found is too long. diffrax does not
     project: with it they drift, and the drift is reported.
 
@@ -177,9 +179,9 @@ def _native(
     n, known, accuracy = q.shape[0], np.asarray(times), Accuracy(float(tolerance), max_steps)
     if start is None:
         flow = reduced_flow(system, n, sum(check_shapes(system, q, v, known[0])), projected)
+        found = flow.run(np.concatenate([np.asarray(q), np.asarray(v)]), known, accuracy)
     else:
-        flow = start.read.once(("flow", n, projected), lambda one: reduced_flow(one, n, start.m, projected))
-    found = flow.run(np.concatenate([np.asarray(q), np.asarray(v)]), known, accuracy)
+        found = along_constraints(start, known, accuracy)
     rows, outputs = np.where(np.arange(len(known))[:, None] < found.saved, found.rows, np.inf), found.outputs
     return Reference.of(
         t=np.asarray(times), q=rows[:, :n], v=rows[:, n:], multipliers=outputs[:, :-1], drift=outputs[:, -1],

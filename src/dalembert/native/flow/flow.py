@@ -189,18 +189,23 @@ class CompiledFlow:
 class FlowArrays:
     """What the functions of a flow are told, for one run at a time, so that runs are safe under threads.
 
-    clock: the direction of time. given: the arrays of the functions.
+    clock: the direction of time. given: the arrays of the functions. values: (y, t, *given) flat, with room for y and t.
     """
 
     def __init__(self, flow: CompiledFlow, given: Sequence[Any], clock: float, start: np.ndarray | None):
         self.clock, self._flow, self._held = clock, flow, Held()
         self._told: dict[str, int] = {}
+        self._copies: list[np.ndarray] = []  # of the values, where no unknowns come before them
         self._series: SeriesArrays | None = None
-        # (y, t, *given) flat, with room for y and t
         self._values = np.concatenate([np.zeros(flow.size + 1), *(np.ravel(np.asarray(x, float)) for x in given)])
         self._shared = dict.fromkeys(FIELD.fields, 0) | {"size": flow.size, "clock": bits(clock), "factor": bits(1.0)}
         if flow.equations is not None:
             self._shared |= flow.equations.words(self._held, self._values, start)
+
+    def put(self, numbers: np.ndarray) -> None:
+        """Other numbers in the last array that was given, of an equation without unknowns."""
+        for array in (self._values, *self._copies):
+            array[len(self._values) - len(numbers) : len(self._values)] = numbers
 
     def told(self, name: str) -> int:
         """Where it stands what the function of this name is told."""
@@ -211,6 +216,7 @@ class FlowArrays:
         """Where it stands what the Taylor series is told."""
         if self._series is None:
             self._series = method.over(self._values, self.clock)
+            self._copies.append(self._series.parts["given"])
         return self._series.told(tolerance)
 
     def projection(self, code: CompiledFunction) -> int:
@@ -232,6 +238,7 @@ class FlowArrays:
             own |= dict(zip(("written_given", "written_result"), map(self._held.array, arrays), strict=True))
             own |= {"written": written.address}
         given = np.concatenate([np.zeros(own["unknowns"]), values, code.captured])
+        self._copies.append(given)
         words = own | {"width": code.result_size, "function": code.address, "function_given": self._held.array(given)}
         self._told[name] = found = self._held.array(FIELD.pack(**words))
         return found

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 from collections.abc import Container, Sequence
 
-from dalembert.native.flow.choices import STEADY, borders, needed, tie
+from dalembert.native.graph.choices import STEADY, borders, needed, tie
 from dalembert.native.graph.dependence import Dependence
 from dalembert.native.graph.derivative import SLOPES
 from dalembert.native.graph.graph import Graph, Unsupported

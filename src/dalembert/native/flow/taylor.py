@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dalembert.native.assembly.function import GraphFunction
-from dalembert.native.flow.choices import selected
 from dalembert.native.flow.integration import Integration
 from dalembert.native.flow.series import Series, series
 from dalembert.native.flow.series_code import ORDERS, SeriesCode
 from dalembert.native.flow.taylor_code import TAYLOR, order_for, taylor
+from dalembert.native.graph.choices import selected
 from dalembert.native.graph.dependence import Dependence
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.graph.simplify import gather_factors

@@ -1,0 +1,223 @@
+"""The equations of motion in velocities that are orthonormal in the kinetic energy, written out on a graph.
+
+    v = Σ_a e_a w_a + v_b,   ẇ_a + Σ_b Γ_ab w_b + (C u_b)˙(e_a) + π·B(v, e_a) - ½ u·∂_a C u - ∂_a U - f(e_a) = 0
+
+with the pieces u of v (`pieces`), π = C u, Γ_ab = u(e_a)·(C u(e_b))˙, and B_i(v, δ), the exterior derivative of piece i,
+which is zero where the piece is the rate of something. As u(e_a)·C u(e_b) = δ_ab, only one of Γ_ab and Γ_ba needs a
+derivative, that of the simpler direction; and Γ_aa = ½ u(e_a)·Ċ u(e_a). So the kinetic energy of a single direction is never
+differentiated.
+
+Reactions R of the user's, which need not be perpendicular to D, do no work along θ_a with R θ_a = 0: the same sums along θ_a
+are then linear equations for ẇ, and w is measured in constant units.
+
+Source: Hamel's equations in the form of Gibbs and Kane; Jiménez, Scheurle, Proposition 2.1, with another basis of D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dalembert.native import Unsupported
+from dalembert.native.graph.dependence import reached
+from dalembert.native.graph.derivative import along, jacobian
+from dalembert.native.graph.elimination import GROWTH, choose_order, eliminate
+from dalembert.systems.frame.directions import AllowedDirections
+from dalembert.systems.frame.pieces import Nodes, PiecewiseEnergy
+
+
+class Along(NamedTuple):
+    """A direction in D. v: its components ψ. pieces: u there. metric: C u. square: u·C u; whole: the same before the earlier
+    directions were taken off."""
+
+    v: Nodes
+    pieces: Nodes
+    metric: Nodes
+    square: int
+    whole: int
+
+
+class OrthonormalEquations:
+    """q, w, t, v: inputs. free: where reactions do no work, None where that is D; then scale is s_a of each direction, whose
+    velocity is in units in which it has u·C u = 1/s_a, and else the unit itself. holds: a truth value."""
+
+    def __init__(
+        self, d: AllowedDirections, energy: PiecewiseEnergy, q: Nodes, t: int, force: Sequence[int],
+        free: AllowedDirections | None = None,
+    ):  # fmt: skip
+        self.g, self.d, self.energy, self.q, self.t, self.force_given = d.g, d, energy, q, t, list(force)
+        self.free, self.holds = free, d.g.true
+        self.pivots = d.pivots if free is None else list(dict.fromkeys([*d.pivots, *free.pivots]))
+        self.fixed = self._pieces_at(d.offset)
+        self.directions = self._orthogonal()
+
+    def _pieces_at(self, v: Nodes) -> Nodes:
+        return self.d.simpler(self.d.at(self.energy.pieces, v))
+
+    def _pieces_along(self, v: Nodes) -> Nodes:
+        return self.d.simpler(along(self.g, self.energy.pieces, self.d.v, v))
+
+    def _dot(self, a: Sequence[int], b: Sequence[int]) -> int:
+        g = self.g
+        return g.total(x for p, q in zip(a, b, strict=True) if (x := g.apply("mul", p, q)) != g.zero)
+
+    def _metric(self, u: Nodes) -> Nodes:
+        return [self._dot(row.tolist(), u) for row in self.energy.metric]
+
+    def _orthogonal(self) -> list[Along]:
+        """Gram-Schmidt, the simplest directions first."""
+        d, g, done = self.d, self.g, list[Along]()
+        found = [(v, self._pieces_along(v)) for v in d.free]
+        cost = lambda u: len([i for i in reached(g, u) if d.moves(i)])  # noqa: E731
+        for v, u in sorted(found, key=lambda x: cost(x[1])):
+            whole = self._dot(u, self._metric(u))
+            square = whole
+            for one in done:
+                (part,) = d.simpler([g.apply("div", self._dot(one.metric, u), one.square)])
+                if part != g.zero:
+                    v, u = (self._less(x, part, y) for x, y in ((v, one.v), (u, one.pieces)))
+                    square = self._dot(u, self._metric(u))
+            done.append(Along(v, u, self._metric(u), *d.simpler([square, whole])))
+        return done
+
+    def _less(self, x: Nodes, factor: int, y: Nodes) -> Nodes:
+        g = self.g
+        return self.d.simpler([g.apply("sub", a, g.apply("mul", factor, b)) for a, b in zip(x, y, strict=True)])
+
+    def velocity(self, w: Nodes, scale: Nodes) -> None:
+        """Everything at velocities w."""
+        g = self.g
+        root = lambda a, s: g.apply("sqrt", g.apply("mul", s, a.square))  # noqa: E731
+        orthonormal = [g.apply("div", g.one, root(*x)) for x in zip(self.directions, scale, strict=True)]
+        self.scale, self.unit = scale, orthonormal if self.free is None else scale
+        self.speeds = [g.apply("mul", x, h) for x, h in zip(w, self.unit, strict=True)]
+        self.v = self._combined([a.v for a in self.directions], self.d.offset)
+        self.u = self._combined([a.pieces for a in self.directions], self.fixed)
+        self.momenta = self._metric(self.u)
+        self.force = self.d.at(self.force_given, self.v)
+        self._slopes = jacobian(g, [self.energy.potential], self.q)[0].tolist()
+        self._rates = self._exterior()
+        metric = self.energy.metric
+        turned = np.array(jacobian(g, metric.ravel().tolist(), self.q)).reshape(*metric.shape, -1)
+        self._turned = {j: turned[..., j] for j in range(turned.shape[-1]) if np.any(turned[..., j] != g.zero)}
+        self._metric_rate = np.array(self.rate(metric.ravel().tolist())).reshape(metric.shape)
+        self.slopes = self._solved(self.free) if self.free else [self._slope(i) for i in range(len(self.directions))]
+
+    def _combined(self, columns: list[Nodes], start: Nodes) -> Nodes:
+        g = self.g
+        parts = [[g.apply("mul", x, s) for x in column] for column, s in zip(columns, self.speeds, strict=True)]
+        return [g.total([x for x in terms if x != g.zero]) for terms in zip(*parts, start, strict=True)]
+
+    def rate(self, nodes: Nodes, w: Sequence[int] = (), rates: Sequence[int] = ()) -> Nodes:
+        """d/dt of nodes of (q, t), and of w with their rates."""
+        return along(self.g, nodes, [*self.q, self.t, *w], [*self.v, self.g.one, *rates])
+
+    def _slope(self, a: int) -> int:
+        """ẇ_a."""
+        g, one = self.g, self.directions[a]
+        terms = [self._dot(one.pieces, self.rate(self._metric(self.fixed))), self._rest(one.v, one.pieces)]
+        for b, other in enumerate(self.directions):
+            moved = self._dot(one.pieces, [self._dot(row.tolist(), other.pieces) for row in self._metric_rate])
+            if b == a:
+                change = g.apply("mul", g.constant(0.5), moved)
+            elif b < a:
+                change = self._dot(one.pieces, self.rate(other.metric))
+            else:
+                change = g.apply("sub", moved, self._dot(other.pieces, self.rate(one.metric)))
+            terms.append(g.apply("mul", change, self.speeds[b]))
+        whole = g.total([x for x in terms if x != g.zero])
+        return g.apply("neg", g.apply("mul", g.apply("mul", self.scale[a], self.unit[a]), whole))
+
+    def _solved(self, free: AllowedDirections) -> Nodes:
+        """ẇ from Σ_b u(θ_a)·C u(ψ_b) ẇ_b = …; where the pivots of the sample do not serve, it does not hold."""
+        g, k = self.g, len(self.directions)
+        rates = [self.rate(one.metric) for one in self.directions]
+        fixed, f, matrix = self.rate(self._metric(self.fixed)), [], np.full((k, k), g.zero)
+        for a, v in enumerate(free.free):
+            u = self._pieces_along(v)
+            matrix[a] = [self._dot(u, one.metric) for one in self.directions]
+            moved = [g.apply("mul", self._dot(u, rate), w) for rate, w in zip(rates, self.speeds, strict=True)]
+            f.append(g.total([*moved, self._dot(u, fixed), self._rest(v, u)]))
+        samples = self.d.sampled(matrix.ravel().tolist()).reshape(-1, k, k)
+        order = choose_order(matrix != g.zero, np.ones((k, k), int), samples)
+        if order is None:
+            raise Unsupported("reactions", "there are no pivots that serve the sample")
+        found = eliminate(g, f, matrix, order, lambda _: 1, GROWTH["linear"])
+        self.holds = g.apply("le", found.check, g.constant(GROWTH["linear"]))
+        return [g.apply("neg", g.apply("div", found.update[b], self.unit[b])) for b in range(k)]
+
+    def _rest(self, v: Nodes, u: Nodes) -> int:
+        """π·B - ½ u·∂C u - ∂U - f along a direction v with pieces u."""
+        g = self.g
+        terms = [self._dot(self.momenta, self._bent(v))]
+        for j, metric in self._turned.items():
+            square = self._dot(self.u, [self._dot(row.tolist(), self.u) for row in metric])
+            terms.append(g.apply("mul", g.constant(-0.5), g.apply("mul", square, v[j])))
+        forces = [g.apply("add", x, y) for x, y in zip(self._slopes, self.force, strict=True)]
+        return g.total([*terms, g.apply("neg", self._dot(forces, v))])
+
+    def _exterior(self) -> list[dict[tuple[int, int], int]]:
+        """Of every piece ∂_k ω_ij - ∂_j ω_ik for j < k, where it is not zero; k = n is the time."""
+        g, found = self.g, []
+        for piece, fixed in zip(self.energy.pieces, self.d.at(self.energy.pieces, [self.g.zero] * len(self.q)), strict=True):
+            by_v = jacobian(g, [piece], self.d.v)[0].tolist()
+            rows = jacobian(g, [*by_v, fixed], [*self.q, self.t])
+            n, terms = len(self.q), {}
+            for k in range(1, n + 1):
+                for j in range(k):
+                    (x,) = self.d.simpler([g.apply("sub", int(rows[j, k]), int(rows[k, j]))])
+                    if x != g.zero:
+                        terms[j, k] = x
+            found.append(terms)
+        return found
+
+    def _bent(self, v: Nodes) -> Nodes:
+        """B_i(v, δ) = Σ_{j<k} (∂_k ω_ij - ∂_j ω_ik)(v_k δ_j - v_j δ_k), of the time v = 1 and δ = 0."""
+        g, now, then = self.g, [*self.v, self.g.one], [*v, self.g.zero]
+        pair = lambda j, k: g.apply("sub", *(g.apply("mul", now[i], then[l]) for i, l in ((k, j), (j, k))))  # noqa: E731
+        return [self._dot(list(terms.values()), [pair(*at) for at in terms]) for terms in self._rates]
+
+    def multipliers(self, w: Nodes) -> Nodes:
+        """λ with Rᵀλ = d/dt L_v - L_q - f: along the directions in which reactions work, the last first."""
+        g, rates, forces = self.g, self.rate(self.momenta, w, self.slopes), self.free or self.d
+        found: dict[int, int] = {}
+        for at, one in reversed(list(enumerate(forces.held))):
+            pieces = self._pieces_along(one.direction)
+            whole = g.apply("add", self._dot(pieces, rates), self._rest(one.direction, pieces))
+            for later in forces.held[at + 1 :]:
+                entry = forces.entry(later.row, one.direction)
+                whole = g.apply("sub", whole, g.apply("mul", entry, found[later.row]))
+            found[one.row] = g.apply("div", whole, one.pivot)
+        return [found[i] for i in range(len(found))]
+
+    def entered(self) -> tuple[Nodes, Nodes, int]:
+        """Of (q, v, t): w, the scales with which no component of ψ exceeds 1 at first, and the smallest part of a direction
+        that is left beside the others."""
+        g = self.g
+        apart = [g.apply("sub", x, y) for x, y in zip(self.energy.pieces, self.fixed, strict=True)]
+        w, scales, least = [], [], g.one
+        for one in self.directions:
+            size, over = self._largest([g.apply("abs", x) for x in one.v]), g.apply("div", g.one, one.square)
+            w.append(g.apply("mul", g.apply("mul", size, over), self._dot(one.metric, apart)))
+            orthonormal = g.apply("mul", g.apply("mul", size, size), over)
+            scales.append(orthonormal if self.free is None else g.apply("div", g.one, size))
+            least = g.apply("min", least, g.apply("div", one.square, one.whole))
+        return w, scales, least
+
+    def near(self) -> int:
+        """The largest Σ_j |∂p/∂q_j| (1 + |q_j|) / |p| of a pivot p, with the time: one over how far p = 0 is."""
+        g, found = self.g, [self.g.zero]
+        sizes = [g.apply("add", g.one, g.apply("abs", x)) for x in self.q] + [g.one]
+        for pivot in self.pivots:
+            slopes = jacobian(g, [pivot], [*self.q, self.t])[0].tolist()
+            moved = self._dot([g.apply("abs", x) for x in slopes], sizes)
+            found.append(g.apply("div", moved, g.apply("abs", pivot)))
+        return self._largest(found)
+
+    def _largest(self, numbers: Nodes) -> int:
+        found = numbers[0]
+        for x in numbers[1:]:
+            found = self.g.apply("max", found, x)
+        return found

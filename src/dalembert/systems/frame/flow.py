@@ -1,0 +1,255 @@
+"""The equation on D in machine code: (q, w) in place of (q, v), for constraints that are linear or affine in v.
+
+A velocity that is combined of directions of D satisfies the constraints to rounding, however large the errors of (q, w) are.
+The directions are found on the graph, so that nobody has to choose coordinates; where they degenerate, the integration ends,
+and that of (q, v) can go on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dalembert.native import Accuracy, CompiledFlow, CompiledFunction, Travelled, Unsupported
+from dalembert.native.assembly.function import GraphFunction
+from dalembert.native.flow.graph_flow import graph_flow
+from dalembert.native.graph.dependence import Dependence, reached
+from dalembert.native.graph.evaluate import evaluate
+from dalembert.native.graph.graph import Graph
+from dalembert.native.graph.simplify import gather_factors
+from dalembert.native.trace.place import refusing
+from dalembert.native.trace.proof import ANALYTIC, CONTINUOUS
+from dalembert.native.trace.tracer import Tracer
+from dalembert.systems.constraints import Nonholonomic
+from dalembert.systems.equations import all_reactions, force, value
+from dalembert.systems.frame.directions import AllowedDirections
+from dalembert.systems.frame.equations import OrthonormalEquations
+from dalembert.systems.frame.pieces import energy
+from dalembert.systems.system import Rebuilt, System, parts_of
+from dalembert.tracing import Remembered
+
+REMEMBERED = 128
+SAMPLES = 3
+NEAR = 0.01  # how far it is to where a pivot is zero has to be a hundred times what the tolerance allows
+ROOM = 0.1  # of a pivot at the beginning: where it is smaller, or has the other sign, another form has to go on
+PARALLEL = 1e-6  # of u·C u: what has to be left of a direction beside the others
+VANISHING = 1e-8  # of u·C u at the beginning
+SHORT = 8  # operations that are not linear, for every coordinate, with which it takes less time than that of (q, v)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Code:
+    """flow: its outputs are (q, v, λ, drift). enter: of (q, v, t) what `_Written.entering` says. sizes: of q and w; numbers:
+    how many a run adds to the arrays of the system."""
+
+    flow: CompiledFlow
+    enter: CompiledFunction
+    sizes: tuple[int, int]
+    numbers: int
+
+
+class _Tried(NamedTuple):
+    """code: None where it cannot be made."""
+
+    code: _Code | None
+
+
+_COMPILED: Remembered[_Tried] = Remembered(REMEMBERED)
+
+
+class FrameFlow:
+    """The compiled equation, and the arrays that a system gives it. Safe under threads."""
+
+    def __init__(self, code: _Code, leaves: list):
+        self._code, self._leaves = code, leaves
+        self._free: dict[float, list[_Arrays]] = {1.0: [], -1.0: []}
+
+    def run(self, q: np.ndarray, v: np.ndarray, times: np.ndarray, accuracy: Accuracy) -> Travelled | None:
+        """From (q, v) that satisfy the constraints; None where there are no directions there."""
+        clock = 1.0 if times[-1] > times[0] else -1.0
+        try:
+            arrays = self._free[clock].pop()
+        except IndexError:
+            arrays = _Arrays(self._code, self._leaves, clock)
+        y = arrays.entered(q, v, times[0], accuracy.tolerance)
+        found = None if y is None else self._code.flow.run(y, times, arrays.flow, accuracy)
+        self._free[clock].append(arrays)
+        return found
+
+
+class _Arrays:
+    """Of one run at a time. clock: the direction of time."""
+
+    def __init__(self, code: _Code, leaves: list, clock: float):
+        self._code, (n, k) = code, code.sizes
+        extra = np.zeros(code.numbers)
+        self.flow = code.flow.over([*leaves, extra], clock)
+        parts = [np.zeros(n + k), np.zeros(1), *(np.ravel(np.asarray(x, float)) for x in leaves), extra, np.zeros(n)]
+        self._given, self._result = np.concatenate([*parts, code.enter.captured]), np.empty(code.enter.result_size)
+        at = sum(map(len, parts)) - n
+        self._q, self._t, self._v = self._given[:n], self._given[n + k : n + k + 1], self._given[at : at + n]
+        self._w, self._extra, self._judged = self._result[:k], self._result[k:-2], self._result[-2:]
+
+    def entered(self, q: np.ndarray, v: np.ndarray, t: float, tolerance: float) -> np.ndarray | None:
+        """(q, w); None where directions are parallel, or where steps might not see a pivot go through zero."""
+        self._q[:], self._v[:], self._t[0] = q, v, t
+        self._code.enter.run(self._given, self._result)
+        near, least = self._judged.tolist()
+        if not (least > PARALLEL and near * tolerance < NEAR and np.isfinite(self._result).all()):
+            return None
+        self.flow.put(self._extra)
+        return np.concatenate([q, self._w])
+
+
+def frame_flow(system: System, n: int, m: int) -> FrameFlow | None:
+    """Machine code that serves all systems of this structure; None where the equation on D is not written."""
+    if not (all(isinstance(c, Nonholonomic) for c in system.constraints) and 0 < m < n):
+        return None
+    parts = parts_of(system)
+    if parts.key is None:
+        return None
+    key = (parts.key, n, m)
+    found = _COMPILED.get(key)
+    if found is None:
+        found = _Tried(_made(parts.rebuilt, parts.leaves, n, m))
+        _COMPILED.put(key, found)
+    return None if found.code is None else FrameFlow(found.code, parts.leaves)
+
+
+def _made(rebuilt: Callable[..., System], leaves: list, n: int, m: int) -> _Code | None:
+    try:
+        return _compiled(rebuilt, [np.asarray(x, float) for x in leaves], n, m)
+    except Unsupported:
+        return None
+
+
+@refusing
+def _compiled(rebuilt: Callable[..., System], leaves: list, n: int, m: int) -> _Code:
+    written = _Written(rebuilt, leaves, n, m)
+    if written.work > max(SHORT * written.n, (2 * written.n - written.k) ** 2 / 2):
+        raise Unsupported("frame", "the equation of (q, v) is shorter")
+    flow = graph_flow(written.function(written.slope, written.holds), written.function(written.outputs))
+    return _Code(flow, written.entering().compiled(), (written.n, written.k), written.numbers)
+
+
+class _Written:
+    """The equation on a graph. slope: (q̇, ẇ). holds: a truth value. pivots: nodes that must not vanish."""
+
+    def __init__(self, rebuilt: Rebuilt, leaves: list[np.ndarray], n: int, m: int):
+        g = self.g = Graph()
+        self.n, self.leaves = n, leaves
+        self.tracer, self.k = Tracer(g), n - m
+        self.extra, self.last = f"x{2 + len(leaves)}", f"x{3 + len(leaves)}"
+        y, t, v = g.vector("x0", n + self.k), g.variable("x1", 0), g.vector(self.last, n)
+        q, w = y[:n].tolist(), y[n:].tolist()
+        lagrangian, phi, forces, reactions = self._traced(rebuilt, y[:n], t, v)
+        self._depend = Dependence(g)
+        found = lambda rows: AllowedDirections(g, rows, v.tolist(), self.last, self.moves, self._sampled)  # noqa: E731
+        d, free = found(phi), found(self._works(reactions, v)) if reactions else None
+        kinetic = energy(g, lagrangian, v.tolist(), self.last)
+        self._continuous([*phi, *reactions, *kinetic.pieces, *kinetic.metric.ravel().tolist()])
+        equations = self.equations = OrthonormalEquations(d, kinetic, q, t, forces, free)
+        equations.velocity(w, [g.variable(self.extra, i) for i in range(self.k)])
+        self.pivots = equations.pivots
+        self.slope = [*equations.v, *equations.slopes]
+        self.holds = self._holding()
+
+    def moves(self, i: int) -> bool:
+        return self._depend.on(i, "x0", "x1")
+
+    def _traced(self, rebuilt: Rebuilt, q: np.ndarray, t: int, v: np.ndarray) -> tuple[int, list[int], list[int], list[int]]:
+        """L, φ, f, and where they are not φ_v the reactions."""
+
+        def functions(q, t, v, *given):
+            system = rebuilt(given)
+            phi = [value(system, c, q, v, v, t) for c in system.constraints]
+            given = any(c.reactions is not None or c.virtual is not None for c in system.constraints)
+            rows = all_reactions(system, q, v, jax.numpy.zeros_like(v), t) if given else jax.numpy.zeros((0, 0))
+            return system.call(system.lagrangian, q, v, t=t), jax.numpy.concatenate(phi), force(system, q, v, t), rows
+
+        given = [self.g.vector(f"x{2 + i}", x.size).reshape(x.shape) for i, x in enumerate(self.leaves)]
+        inputs = [q, np.asarray(t), v, *given]
+        shapes = [jax.ShapeDtypeStruct(x.shape, np.float64) for x in inputs]
+        one, phi, forces, rows = self.tracer.trace(functions, *inputs, shapes=shapes)
+        if self.tracer.declared:
+            raise Unsupported("custom_jvp_call", "a derivative is declared")
+        return int(one.item()), phi.tolist(), forces.tolist(), rows.ravel().tolist()
+
+    def _works(self, reactions: list[int], v: np.ndarray) -> list[int]:
+        """R v, the power of each multiplier."""
+        g, rows = self.g, np.reshape(reactions, (-1, self.n))
+        if any(self._depend.on(i, self.last) for i in reactions):
+            raise Unsupported("reactions", "they depend on the velocities")
+        return [g.total(g.apply("mul", *x) for x in zip(row.tolist(), v.tolist(), strict=True)) for row in rows]
+
+    def _continuous(self, nodes: list[int]) -> None:
+        """Where directions or masses jump, v is what stays in (q, v), and w here: Unsupported."""
+        for i in reached(self.g, nodes):
+            op = self.g.nodes[i][0]
+            if self.moves(i) and op != "var" and op not in ANALYTIC | CONTINUOUS:
+                raise Unsupported(op, "the velocities that are allowed, or masses, may jump")
+
+    def _sampled(self, nodes: list[int]) -> np.ndarray:
+        """At states that are the same for every system."""
+        noise: Any = np.random.default_rng(0)
+        known = {f"x{2 + i}": x.ravel() for i, x in enumerate(self.leaves)}
+        known["captured"], found = np.array(self.tracer.captured, float), []
+        for _ in range(SAMPLES):
+            known |= {"x0": noise.uniform(0.2, 1.0, self.n + self.k), "x1": np.zeros(1)}
+            with np.errstate(all="ignore"):
+                found.append(evaluate(self.g, nodes, known).astype(float))
+        return np.array(found)
+
+    @property
+    def outputs(self) -> list[int]:
+        """(q, v, λ, drift)."""
+        g, wrong, n, (d, v) = self.g, self.g.zero, self.n, (self.equations.d, self.equations.v)
+        for x in d.at(d.phi, v):
+            wrong = g.apply("max", wrong, g.apply("abs", x))
+        q, w = (g.vector("x0", n + self.k)[part].tolist() for part in (slice(n), slice(n, None)))
+        return [*q, *v, *self.equations.multipliers(w), wrong]
+
+    @property
+    def work(self) -> int:
+        """Operations that are not linear in what moves, of the slope: as many as a Taylor series has convolutions."""
+        g, found = self.g, 0
+        for i in reached(g, gather_factors(g, self.slope, lambda i: int(self.moves(i)))):
+            op, *x = g.nodes[i]
+            if self.moves(i) and op not in ("var", "add", "sub", "neg"):
+                found += op not in ("mul", "div") or (self.moves(x[1]) and (op == "div" or self.moves(x[0])))
+        return found
+
+    def _holding(self) -> int:
+        g, holds = self.g, self.equations.holds
+        number = lambda i: g.variable(self.extra, i)  # noqa: E731
+        for a, one in enumerate(self.equations.directions):
+            if self.moves(one.square):
+                holds = g.apply("and", holds, g.apply("ge", one.square, number(self.k + a)))
+            if one.whole != one.square:
+                part = g.apply("mul", g.constant(PARALLEL), one.whole)
+                holds = g.apply("and", holds, g.apply("ge", one.square, part))
+        for i, pivot in enumerate(self.pivots):
+            part = g.apply("mul", pivot, number(2 * self.k + i))
+            holds = g.apply("and", holds, g.apply("ge", part, g.constant(ROOM)))
+        return holds
+
+    @property
+    def numbers(self) -> int:
+        """Of a run: the scales, and what the squares and the pivots are compared with."""
+        return 2 * self.k + len(self.pivots)
+
+    def function(self, nodes: list[int], *others: int, entering: bool = False) -> GraphFunction:
+        sizes = [self.n + self.k, 1, *(x.size for x in self.leaves), self.numbers]
+        results = (np.array(nodes), *(np.asarray(x) for x in others))
+        return GraphFunction(self.g, self.tracer, (*sizes, self.n) if entering else tuple(sizes), results)
+
+    def entering(self) -> GraphFunction:
+        """(q, v, t) → w, the numbers of the run, how near pivots are to zero, and what is left of directions at least."""
+        g, (w, scales, least) = self.g, self.equations.entered()
+        squares = [g.apply("mul", g.constant(VANISHING), one.square) for one in self.equations.directions]
+        pivots = [g.apply("div", g.one, x) for x in self.pivots]
+        return self.function([*w, *scales, *squares, *pivots, self.equations.near(), least], entering=True)
