@@ -22,30 +22,40 @@ jax.config.update("jax_enable_x64", True)
 LARGEST = 1.2  # of |γ|: sets with larger ones have large errors
 
 
-def functions(order: int):
-    """What is left of the conditions, and log‖leading term‖², of γ from the outermost to the middle, with derivatives."""
+def series_of(order: int):
+    """Words of weight ≤ order + 1, their weights, and γ of all stages → by what the product differs from exp(Y₁) at them."""
     listed = words(order + 1)
     place = {word: i for i, word in enumerate(listed)}
     weight = np.array([sum(word) for word in listed])
     factorial = np.cumprod([1.0, *range(1, order + 2)])[[len(word) for word in listed]]
     splits = [(i, place[word[:k]], place[word[k:]]) for i, word in enumerate(listed) for k in range(len(word) + 1)]
     whole, left, right = (np.array(column) for column in zip(*splits, strict=True))
-    wanted = np.array([place[word] for word in ((1,), *conditions(order))])
     target = np.array([float(exact(word)) for word in listed])
-    leading = np.flatnonzero(weight == order + 1)
 
-    def rest(outer):
+    def rest(gammas):
         def after(total, gamma):
             step = gamma**weight / factorial
             return jax.ops.segment_sum(total[left] * step[right], whole, len(listed)), None
 
-        gammas = jnp.concatenate([outer, outer[:-1][::-1]])
         return jax.lax.scan(after, jnp.zeros(len(listed)).at[0].set(1.0), gammas)[0] - target
 
-    condition = lambda outer: rest(outer)[wanted]  # noqa: E731
-    size = lambda outer: jnp.log(jnp.sum(rest(outer)[leading] ** 2))  # noqa: E731
-    array = lambda function: lambda outer: np.asarray(function(outer))  # noqa: E731
+    return listed, weight, rest
+
+
+def compiled(rest, wanted, leading):
+    """The conditions, at the words `wanted`, and log‖leading term‖², with their derivatives, as functions of NumPy."""
+    condition = lambda x: rest(x)[wanted]  # noqa: E731
+    size = lambda x: jnp.log(jnp.sum(rest(x)[leading] ** 2))  # noqa: E731
+    array = lambda function: lambda x: np.asarray(function(x))  # noqa: E731
     return [array(jax.jit(f)) for f in (condition, jax.jacfwd(condition), size, jax.grad(size))]
+
+
+def functions(order: int):
+    """What is left of the conditions, and log‖leading term‖², of γ from the outermost to the middle, with derivatives."""
+    listed, weight, rest = series_of(order)
+    wanted = np.array([listed.index(word) for word in ((1,), *conditions(order))])
+    whole = lambda outer: rest(jnp.concatenate([outer, outer[:-1][::-1]]))  # noqa: E731
+    return compiled(whole, wanted, np.flatnonzero(weight == order + 1))
 
 
 def search(order: int, stages: int, seconds: float, seed: int) -> list[tuple[float, np.ndarray]]:

@@ -318,7 +318,10 @@ CALLS = {
     "ensemble of a discrete system": (da.ensemble, PAIRS | {"nodes": [PAIRS["nodes"]] * 2, **RUN}, {"nodes": "rows"}),
     "ensemble of a flow": (da.ensemble, JETS | {"jets": [JETS["jets"]] * 2, **RUN}, {"jets": "rows", "multipliers": "rows"}),
     "sweep": (da.sweep, STATE | {"system": NAMES, "q0": PLACE, "values": {"m": [1.0, 2.0]}, **RUN},
-              NONE_OF_THEM | {"values": "swept", "max_iterations": "count or None"} | dict.fromkeys(BETWEEN, ELSEWHERE)),
+              NONE_OF_THEM | {"values": "swept", "max_iterations": "count or None", "until": ELSEWHERE}
+              | dict.fromkeys(BETWEEN, ELSEWHERE)),
+    "sweep until": (da.sweep, STATE | {"system": NAMES, "values": {"m": [1.0, 2.0]}, "h": da.Varying(0.1), "until": 1.0,
+                                       "save_every": None}, {"until": "number"}),
     "sweep of problems": (da.sweep, BETWEEN_ENDS, BETWEEN),
     "sweep at times": (da.sweep, BETWEEN_ENDS | {"T": None, "steps": None, "times": [0.0, 0.5, 1.0]},
                        {"times": "times or None"}),

@@ -41,6 +41,7 @@ FORMS = {
     "nodes": {"scheme": NODES}, "stages": {"scheme": da.Scheme(order=4)},
     "reduced": {"reduce": SUM, "feedback": LAW, "save_every": 7}, "jax": {"backend": "jax"},
     "varying": {"h": da.Varying(0.05, lambda q, v, p: 1.0 + p["k"] * q @ q)},
+    "until": {"h": da.Varying(0.05, span=1.0), "steps": None, "until": 0.05 * STEPS, "reduce": SUM},
 }  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def run(form="nodes", **more):
 
 def again(store, form="nodes", **more):
     given = {name: x for name, x in FORMS[form].items() if name in ("scheme", "reduce", "feedback")}
-    given |= {"density": FORMS[form]["h"].density} if "h" in FORMS[form] else {}
+    given |= {"density": FORMS[form]["h"].density} if form == "varying" else {}
     return da.resume(store, SYSTEM, **given | more)
 
 
@@ -118,7 +119,7 @@ def press(done, total):
     signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("form", ["jax", "reduced", "varying"])
+@pytest.mark.parametrize("form", ["jax", "reduced", "varying", "until"])
 def test_control_c_keeps_what_was_computed_and_the_run_goes_on(form, whole, tmp_path):
     store = tmp_path / "run.zarr"
     with pytest.raises(da.Interrupted) as error:
@@ -129,7 +130,7 @@ def test_control_c_keeps_what_was_computed_and_the_run_goes_on(form, whole, tmp_
     assert np.isfinite(data.q[:rows]).all()
     assert np.isnan(data.q[rows:]).all()
     assert float(data.t[rows - 1]) == float(error.value.path.t[-1])
-    assert form == "varying" or float(data.t[rows - 1]) == 0.05 * error.value.path.steps
+    assert form in ("varying", "until") or float(data.t[rows - 1]) == 0.05 * error.value.path.steps
     assert int(data.code) == da.Outcome.INTERRUPTED
     assert again(store, form, throw=False, progress=press).outcome is da.Outcome.INTERRUPTED
     again(store, form)

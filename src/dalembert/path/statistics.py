@@ -20,8 +20,8 @@ class Statistics(Lazy):
         turns: number of steps in which the velocity turned by more than a right angle; an oscillation of one coordinate
             has two per period.
         leaps: number of steps over which the determinant of the equations changed in size by more than a factor of
-            three; -1 if not counted. For steps that vary in length: number of steps at whose end their density was off the
-            wanted one by a quarter.
+            three; -1 if not counted. For steps that vary in length: number of steps at whose end, or in whose middle, their
+            density was off the wanted one by a quarter.
         failed_step: index of the step that could not be solved; -1 if there is none.
         failed_time: the time of that step; nan if there is none.
         failed_residual: the residual of that step; nan if there is none.

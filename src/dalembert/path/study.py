@@ -152,7 +152,8 @@ class Study(Described):
         listed = ", ".join(f"{one.name.lower().replace('_', ' ')}: {count}" for one, count in ends.items())
         nodes = self.data.sizes["node"]
         if self.of_runs:
-            return f"{self._size()}; h = {float(self.data['h']):g}, {nodes} saved times\noutcomes: {listed}"
+            step = "first step" if "h_last" in self.data else "h"
+            return f"{self._size()}; {step} = {float(self.data['h']):g}, {nodes} saved times\noutcomes: {listed}"
         value, messages = ("cost", CONTROLLED) if "cost" in self.data else ("action", SOLVED)
         lines = [f"{self._size()}; {nodes - 1} steps each", f"outcomes: {listed}"]
         if Outcome.SUCCESS in ends:

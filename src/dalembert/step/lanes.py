@@ -86,11 +86,14 @@ class Lanes:
         prepared, carry = self._begun(alike, jax.tree.map(lambda x: 0, alike))
         prepared, carry = jax.tree.map(lambda x: np.asarray(x)[:1], (prepared, carry))
         lane, state = jax.tree.map(lambda x: x[0], (prepared.program, carry))
-        arguments = (lane, self.options.step_options, state, self.options.grid)
+        arguments = (lane, self._step_options, state, self.options.grid)
         fixed = native_first(_own_code, _equations, *arguments) if self.options.native else _equations(*arguments)
         self._code, found = fixed
         self.options = dataclasses.replace(self.options, backend="native" if self._code else "jax")
         rows = _no_rows(prepared.program.starting_nodes, carry, self.options.grid)
+        if self.options.until is not None:
+            rows["clock"] = np.array([[[self.options.until, np.nan]]])
+            carry = carry if self.options.reduce is None else carry._replace(reduced=carry.reduced[0])
         path = path_of(np, prepared, carry, rows, self.options.grid, self.options.step_options)
         return Path.of(**_of_many(vars(path), self.options.grid)), found
 

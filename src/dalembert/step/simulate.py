@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable
@@ -35,8 +36,9 @@ from dalembert.step.start.prepare import prepare_any
 from dalembert.step.start.prepared import Given, Prepared
 from dalembert.step.start.second_node import Starter
 from dalembert.step.start.varying import Varying, varied
-from dalembert.step.stored.streamed import stored_path
-from dalembert.step.until import run_until
+from dalembert.step.stored.sink import sink_of
+from dalembert.step.stored.streamed import streamed
+from dalembert.step.until import AtTime, run_until
 from dalembert.systems import System, VariationalProblem, check_x64, is_traced
 from dalembert.tracing import Jitted
 
@@ -113,7 +115,8 @@ def simulate(
             and JAX runs instead. Or "jax", the portable back-end, the default on other devices and for the rules
             Nearest and Least.
         store: a folder, such as "run.zarr", into which the states are written chunk by chunk, instead of being kept in
-            memory; see `resume`. The Path has the first and the last state, `load` reads all. Not under tracing.
+            memory; see `resume`. The Path has the first and the last state, `load` reads all. Not under tracing. With
+            `until` the steps are counted first, by making them.
         progress: True shows steps, rate and remaining time on a terminal; a function is called as function(done, total)
             from time to time.
 
@@ -149,15 +152,15 @@ def simulate(
     as_flag(throw, "throw")
     given = Given(q0, v0, nodes, jets, multipliers)
     if options.varying is not None:
-        _check_kept(store, progress, options)
-    with reported(progress, options.steps or 0) as watch:
+        _check_progress(store, progress, options)
+    with reported(progress if options.until is None else False, options.steps or 0) as watch:
         short = store is None and watch is None  # the short way tells nobody how far it is
         known = known_path(system, given, options) if short else None
         if known is not None:
             path = known.path
         else:
             begun = run_begun(system, given, options)
-            path = path_of_begun(begun, options, watch) if store is None else stored_path(begun, watch, store)
+            path = path_of_begun(begun, options, watch) if store is None else _kept(begun, options, watch, (store, progress))
     if as_left(path, "provenance") is None:  # traced
         return path
     warn_of_resolution(path)
@@ -208,6 +211,11 @@ def path_of_begun(begun: BegunRun, options: RunOptions, watch: Watch) -> Path:
     """After a number of steps, or at a time."""
     if options.until is None:
         return found_path(begun, watch)
+    return run_until(at_time(begun, options))
+
+
+def at_time(begun: BegunRun, options: RunOptions) -> AtTime:
+    """With the step that leads back to the time."""
     if begun.record is None:
         raise TypeError("until: under jit, vmap and grad arrays have a fixed length; give steps=")
 
@@ -219,16 +227,24 @@ def path_of_begun(begun: BegunRun, options: RunOptions, watch: Watch) -> Path:
         known = known_path(system, given, one)
         return found_path(run_begun(system, given, one)) if known is None else known.path
 
-    return run_until(begun, options, step)
+    return AtTime(begun, options, step)
 
 
-def _check_kept(store, progress, options: RunOptions) -> None:
-    if options.until is not None and store is not None:
-        raise ValueError(
-            "store, until: the arrays of a store have their full length from the beginning, and nobody knows how many steps "
-            "there will be; give steps=, or no store, and save the path"
-        )
-    if options.until is not None and progress is not False:
+def _kept(begun: BegunRun, options: RunOptions, watch: Watch, told: tuple[Any, Any]) -> Path:
+    """In a store, whose arrays have their full length from the beginning: of a run that ends at a time the steps are counted
+    first, by making them. told: store, progress."""
+    store, progress = told
+    with contextlib.closing(sink_of(store)) as sink:
+        if options.until is None:
+            return streamed(begun, watch, sink)
+        at = at_time(begun, options)
+        begun = at.counted()
+        with reported(progress, begun.grid.steps) as watch:
+            return streamed(begun, watch, sink, at)
+
+
+def _check_progress(store, progress, options: RunOptions) -> None:
+    if options.until is not None and store is None and progress is not False:
         raise ValueError("progress, until: the number of steps is not known beforehand; give steps=, or no progress")
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
+from dalembert.interrupts import Interrupted
 from dalembert.lazy import as_left
 from dalembert.native import native_first
 from dalembert.outcome import Outcome
@@ -23,27 +24,56 @@ NEAR = 1e-12  # of the time: what is left is no step whose length the times reso
 Rows = dict[str, np.ndarray]
 
 
-def run_until(begun: BegunRun, options: RunOptions, step: Callable[[Any, Any, float, float], Path]) -> Path:
-    """To the first node at or after the time, chunk by chunk: nobody knows how many steps that takes. Then, instead of that
-    node, the state at the time itself.
+class AtTime(NamedTuple):
+    """Where a run ends. step: (q, v, h, t) → the path of one step of the length h from t."""
 
-    step: (q, v, h, t) → the path of one step of the length h from t.
-    """
-    arguments, until = begun.arguments, options.until
-    stepper: Stepper = native_first(MachineChunks, Chunks, *arguments) if begun.native else Chunks(*arguments)
-    tables = []
+    begun: BegunRun
+    options: RunOptions
+    step: Callable[[Any, Any, float, float], Path]
+
+    def stepper(self) -> Stepper:
+        """The run, by chunks: nobody knows how many steps it takes."""
+        arguments = self.begun.arguments
+        return native_first(MachineChunks, Chunks, *arguments) if self.begun.native else Chunks(*arguments)
+
+    def counted(self) -> BegunRun:
+        """The same run with its number of steps, found by making them; with one more where the last one fails."""
+        grid = self.begun.grid
+        stepper = self._replace(begun=self.begun._replace(grid=grid._replace(every=grid.steps))).stepper()
+        try:
+            while not stepper.ended:
+                stepper.advance()
+        except KeyboardInterrupt:
+            stepper.give_up()
+            raise Interrupted(self.begun.ended(self.carried(stepper.carry), stepper.nothing())) from None
+        failed = int(stepper.carry.code) != int(Outcome.STOPPED)
+        return self.begun._replace(grid=grid._replace(steps=int(stepper.carry.k) + failed))
+
+    def carried(self, carry: RunState) -> RunState:
+        """On the way: of the reduced value and the one before it, the first."""
+        return carry if self.options.reduce is None else carry._replace(reduced=carry.reduced[0])
+
+    def ended(self, carry: RunState, rows: Rows) -> RunState:
+        """The end, with the state at the time in the place of the last row, which changes."""
+        until = self.options.until
+        end, start = float(rows["clock"][-1, 0]) if len(rows["k"]) else np.nan, float(self.begun.grid.t0)
+        if int(carry.code) == int(Outcome.STOPPED) and abs(end - start) >= abs(until - start):
+            carry = carry._replace(code=np.asarray(_back(rows, until, self.step)))
+        if self.options.reduce is not None:
+            carry = carry._replace(reduced=_reduced(carry, rows, self.options.reduce[0]))
+        return carry
+
+
+def run_until(at: AtTime) -> Path:
+    """To the first node at or after the time, and then, instead of that node, the state at the time itself."""
+    stepper, tables = at.stepper(), []
     try:
         while not stepper.ended:
             tables.append({name: np.array(x) for name, x in stepper.advance().items()})
     except KeyboardInterrupt:
         tables.append(stepper.give_up())
-    carry, rows = stepper.carry, {name: np.concatenate([part[name] for part in tables]) for name in tables[0]}
-    end, start = float(rows["clock"][-1, 0]) if len(rows["k"]) else np.nan, float(begun.grid.t0)
-    if int(carry.code) == int(Outcome.STOPPED) and abs(end - start) >= abs(until - start):
-        carry = carry._replace(code=np.asarray(_back(rows, until, step)))
-    if options.reduce is not None:
-        carry = carry._replace(reduced=_reduced(carry, rows, options.reduce[0]))
-    return begun.ended(carry, rows)
+    rows = {name: np.concatenate([part[name] for part in tables]) for name in tables[0]}
+    return at.begun.ended(at.ended(stepper.carry, rows), rows)
 
 
 def _reduced(carry: RunState, rows: Rows, function: Callable) -> Any:

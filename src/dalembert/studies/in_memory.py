@@ -23,14 +23,12 @@ BESIDE = 100  # numbers of each run besides, for a moment: a million runs that k
 def at_once(system, swept: Swept, options: dict[str, Any]) -> Study:
     """In memory, all runs side by side."""
     lengths = tuple(swept.shape.values())
-    every = options["steps"] if options["save_every"] is None else options["save_every"]
     places = dict(zip(swept.shape, np.unravel_index(np.arange(math.prod(lengths)), lengths), strict=True))
     data, parameters = swept.data(places)
 
     def study(runs: Path) -> Study:
-        nodes = np.minimum(every * np.arange(as_left(runs, "t").shape[1]), options["steps"])
-        times = as_double(options["t0"]) + nodes * as_left(runs, "h")[0]
-        labelled = study_to_xarray(runs, np.asarray(times), swept.names, swept.labels(), swept.shape)
+        times = _times(options, as_left(runs, "t").shape[1], as_left(runs, "h")[0])
+        labelled = study_to_xarray(runs, times, swept.names, swept.labels(), swept.shape)
         return Study(labelled, system.subject.under(options["scheme"]))
 
     runs = None
@@ -42,6 +40,14 @@ def at_once(system, swept: Swept, options: dict[str, Any]) -> Study:
         if not isinstance(carried, Path):
             raise
         raise Interrupted.later(lambda: study(carried)) from None
+
+
+def _times(options: dict[str, Any], rows: int, h: Any) -> np.ndarray:
+    """Of the saved nodes of a run that is not ended early."""
+    if options["until"] is not None:
+        return np.array([options["t0"], options["until"]], float)
+    every = options["steps"] if options["save_every"] is None else options["save_every"]
+    return np.asarray(as_double(options["t0"]) + np.minimum(every * np.arange(rows), options["steps"]) * h)
 
 
 def coordinates_of(system, swept: Swept) -> int:

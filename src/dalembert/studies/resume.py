@@ -20,10 +20,10 @@ from dalembert.outcome import Outcome
 from dalembert.path import Path
 from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.run.branch import Branch
-from dalembert.step.run.progress import reported
+from dalembert.step.run.progress import check_progress, reported
 from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import SampledFeedback
-from dalembert.step.simulate import run_begun, solved
+from dalembert.step.simulate import at_time, run_begun, solved
 from dalembert.step.start.prepare import check_any_system
 from dalembert.step.start.prepared import Given
 from dalembert.step.start.second_node import Starter
@@ -92,6 +92,7 @@ def resume(
     check_x64()
     as_flag(allow_rounding, "allow_rounding")
     as_flag(throw, "throw")
+    check_progress(progress)
     place = _place(store)
     functions = {"reduce": reduce, "stop": stop, "domain": domain, "feedback": feedback}
     with contextlib.closing(Lock(place / LOCK, place)) as lock:
@@ -100,13 +101,15 @@ def resume(
         check_any_system(system)
         record = options.recorded(system.subject.under(options.scheme), **given._asdict())
         check_record(stored.record, record)
-        with reported(progress, options.grid.steps) as watch:
-            if int(stored.state["code"]) != Outcome.INTERRUPTED:
-                check_source(stored.record, record)
-            else:
+        if int(stored.state["code"]) != Outcome.INTERRUPTED:
+            check_source(stored.record, record)
+        else:
+            begun = run_begun(system, given, options)
+            at = None if options.until is None else at_time(begun, options)
+            begun = begun if at is None else at.counted()
+            with reported(progress, begun.grid.steps) as watch:
                 drop_partial(place)
-                sink = RunSink(place, Going(stored, lock, allow_rounding))
-                streamed(run_begun(system, given, options), watch, sink)
+                streamed(begun, watch, RunSink(place, Going(stored, lock, allow_rounding)), at)
         path = StoredRun(place).path(ends=True)
     warn_of_resolution(path)
     return solved(path) if throw else path
@@ -130,12 +133,12 @@ def _told(stored: StoredRun, given: dict[str, Any], density: Callable | None) ->
     try:
         run = json.loads(record.run)
         data = {name: np.array(run[name], float) if name in run else None for name in Given._fields}
-        own = {name: run[name] for name in ("t0", "steps", "tolerance", "max_iterations")}
+        own = {name: run[name] for name in ("t0", "tolerance", "max_iterations")}
+        own |= {name: run.get(name) for name in ("steps", "until", "save_every")}
         backend = fingerprint["backend"]
         options = RunOptions(
             **own,
             **lengths_of(Varying(**run["h"]) if isinstance(run["h"], dict) else run["h"]),
-            save_every=run.get("save_every"),
             starter=cast(Starter, record.starter or "second_order"),
             backend=backend,
         )  # type: ignore[arg-type]

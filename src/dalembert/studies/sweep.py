@@ -15,6 +15,7 @@ from dalembert.discretize.window_maps import WindowMap
 from dalembert.numbers import as_choice, as_flag, as_function, as_numbers, described, whole_number
 from dalembert.path import Study
 from dalembert.step import Branch, SampledFeedback, Varying
+from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.start.prepare import check_any_system
 from dalembert.step.start.second_node import Starter
 from dalembert.studies.blockwise.blocks import runs_of_block
@@ -34,8 +35,9 @@ def sweep(
     combine: Literal["product", "zip"] = "product",
     q0=None,
     v0=None,
-    h: float | None = None,
+    h: float | Varying | None = None,
     steps: int | None = None,
+    until: float | None = None,
     t0: float = 0.0,
     nodes=None,
     jets=None,
@@ -86,8 +88,10 @@ def sweep(
         combine: "product": each name is an axis; "zip": the i-th run has the i-th value of every name.
         q0: positions of all runs, if they are not swept.
         v0: velocities of all runs, if they are not swept.
-        h: time step, the same for all runs.
+        h: time step, the same for all runs; or a Varying, with which each run has its own step lengths.
         steps: N, the number of steps.
+        until: the time at which all runs end, as in `ensemble`; instead of steps, with a Varying and save_every=None. The
+            study then has the first and the last states, and multipliers, whose times differ, as last_multipliers.
         t0: initial time.
         nodes: for a DiscreteSystem or a VariationalProblem, if they are not swept.
         jets: for a VariationalProblem, if they are not swept.
@@ -155,18 +159,13 @@ def sweep(
         >>> bent.data.action.dims, bool(abs(bent.data.action[1, 1] - 6 / 2**3) < 0.02)  # 6 x²/T³
         (('T', 'final_0'), True)
     """
-    if isinstance(h, Varying):
-        raise TypeError(
-            "h: found Varying; the runs of a study have common times, of multipliers too. Give a number, or take ensemble, "
-            "with steps= or until="
-        )
     as_choice(combine, "combine", ("product", "zip"), "ways to combine values")
     dealing = Dealing.of(store, over_runs, block, client, threads, progress)
     ends = {"initial": initial, "final": final, "through": through, "T": T, "bounds": bounds}
     fixed = {"q0": q0, "v0": v0, "nodes": nodes, "jets": jets, "multipliers": multipliers}
     of_runs = {
-        "h": h, "t0": t0, "starter": starter, "branch": branch, "save_every": save_every, "stop": stop, "domain": domain,
-        "feedback": feedback, "backend": backend,
+        "h": h, "until": until, "t0": t0, "starter": starter, "branch": branch, "save_every": save_every, "stop": stop,
+        "domain": domain, "feedback": feedback, "backend": backend,
     }  # fmt: skip
     of_solutions = {
         "times": times, "inequalities": inequalities, "guess": guess, "scales": scales, "seek": seek, "method": method,
@@ -215,15 +214,31 @@ def _problem(system: Any) -> Any:
 
 def _runs(system: Any, swept: Swept, options: dict[str, Any], dealing: Dealing) -> Any:
     """From initial data."""
-    steps, save_every = whole_number(options["steps"], "steps"), options["save_every"]
-    every = steps if save_every is None else whole_number(save_every, "save_every")
-    size = SweepSize(swept.shape, math.ceil(steps / every) + 1, coordinates_of(system, swept))
+    if isinstance(options["h"], Varying):
+        steps, rows = _expected_steps(options, dealing), 2
+    else:
+        steps, save_every = whole_number(options["steps"], "steps"), options["save_every"]
+        rows = math.ceil(steps / (steps if save_every is None else whole_number(save_every, "save_every"))) + 1
+    size = SweepSize(swept.shape, rows, coordinates_of(system, swept))
     if dealing.in_memory:
         size.check()
         if dealing.client is None:
             return at_once(system, swept, options | {"threads": dealing.threads, "progress": dealing.progress})
     blocks = dealing.blocks(swept.shape, runs_of_block(size.numbers, steps))
     return dealing.study(runs_job(system, swept, options, blocks, dealing.of_a_block))
+
+
+def _expected_steps(options: dict[str, Any], dealing: Dealing) -> int:
+    """About how many a run has that ends at a time; ValueError where the runs of a study would have no common times."""
+    if options["until"] is None or options["save_every"] is not None:
+        raise ValueError(
+            "h, until, save_every: with Varying every run has nodes at times of its own, and the runs of a study have "
+            "common ones; give until= and save_every=None, which keeps the states at the beginning and at that time"
+        )
+    if dealing.progress is not False:
+        raise ValueError("progress, until: the number of steps is not known beforehand; give no progress")
+    RunOptions(**lengths_of(options["h"]), steps=options["steps"], until=options["until"], t0=options["t0"])
+    return math.ceil((options["until"] - options["t0"]) / options["h"].first)
 
 
 def _solutions(problem: SweptProblem, options: dict[str, Any], dealing: Dealing) -> Any:

@@ -41,10 +41,12 @@ def replaced(g: Graph, outputs: Sequence[int], known: Mapping[int, int]) -> list
 
 
 class _Factored:
-    """Every node as c·x with c of level 0, so that products of h, masses and the like are formed once per run."""
+    """Every node as c·x with c of level 0, so that products of h, masses and the like are formed once per run. alike: a node
+    that counts as one of level 0, as do products of it."""
 
-    def __init__(self, g: Graph, level: Level):
+    def __init__(self, g: Graph, level: Level, alike: int | None):
         self.g, self.level = g, level
+        self.fixed = {alike}
         self.form: dict[int, tuple[int, int]] = {}
         self.whole: dict[int, int] = {}
 
@@ -58,10 +60,16 @@ class _Factored:
         if node[0] in ("branch", "pick", "solve", "entry") or g.kind[i] != "f":
             self.whole[i] = i if node[0] in ("const", "var") else rebuilt(g, node, self.value)
             self.form[i] = (g.one, self.whole[i])
-        elif self.level(i) == 0:
+        elif self._is_fixed(i, node):
+            self.fixed.add(i)
             self.form[i], self.whole[i] = (i, g.one), i
         else:
             self.form[i] = self._positive(*self._split(i, *node))
+
+    def _is_fixed(self, i: int, node: Node) -> bool:
+        if i in self.fixed or self.level(i) == 0:
+            return True
+        return node[0] != "var" and all(j in self.fixed for j in node[1:])
 
     def _split(self, i: int, op: str, *args) -> tuple[int, int]:
         g = self.g
@@ -92,9 +100,12 @@ class _Factored:
         return c, x
 
 
-def gather_factors(g: Graph, outputs: Sequence[int], level: Level) -> list[int]:
-    """The outputs, with a·(b·x) as (a·b)·x, and a·x + a·y as a·(x + y), where a and b are of level 0."""
-    factored = _Factored(g, level)
+def gather_factors(g: Graph, outputs: Sequence[int], level: Level, alike: int | None = None) -> list[int]:
+    """The outputs, with a·(b·x) as (a·b)·x, and a·x + a·y as a·(x + y), where a and b are of level 0 or products of `alike`.
+
+    It saves products, and rounding: h·z - h·s of neighbours z, s has the rounding of two products, h·(z - s) only its own.
+    """
+    factored = _Factored(g, level, alike)
     for i in reached(g, outputs):
         factored.visit(i)
     return [factored.value(o) for o in outputs]

@@ -140,7 +140,7 @@ class GraphOutputs:
 def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
     """All outputs of a step; without a plan the elimination is left to loops."""
     g, n = step.graph, len(step.f)
-    gathered = gather_factors(g, [*step.f, *step.jacobian.ravel().tolist()], step.level)
+    gathered = gather_factors(g, [*step.f, *step.jacobian.ravel().tolist()], step.level, step.length)
     f = gathered[:n]
     jacobian = np.array(collect_terms(g, gathered[n:], f, step.level), np.int64).reshape(n, n)
     none = [], [], []
@@ -162,7 +162,7 @@ def graph_outputs(step: Translated, plan: Plan | None) -> GraphOutputs:
         new_velocity=replaced(g, step.new_velocity, new), turned=replaced(g, [step.turned], new),
         factor=_one(step.factor), overlap=replaced(g, _one(step.overlap), new),
         inside=replaced(g, _one(step.inside), new), stop=replaced(g, _one(step.stop), new),
-        astray=replaced(g, _one(step.astray), new), law=step.law or [],
+        astray=_one(step.astray), law=step.law or [],
         new_reduced=replaced(g, step.new_reduced or [], new), clock=replaced(g, step.clock, new),
     )  # fmt: skip
     names = [field.name for field in dataclasses.fields(GraphOutputs)]

@@ -32,9 +32,9 @@ class StepFunctions:
     otherwise it is counted. overlap(z, q, s, t, h, p) → (): ends the run where it is negative. stop, domain (q, v, t, p) →
     truth value. law(q, v, t, p) → held (n,), a zero-order-hold force.
     reduce(r, w, t, q, v, multipliers, p) → (r, w), of numbers r and integers w, with `reduced` their lengths. clock(s, p) →
-    (t, …), kept with every row: the time of a state where steps differ in length; None: it is t0 + k h. astray(s, p) →
-    truth value, after a step: is counted as a leap. p: the arrays of the program, of shapes `shapes`. weights: a step is
-    made of stages, each a step with weights[i] h.
+    (t, …), kept with every row: the time of a state where steps differ in length; None: it is t0 + k h. astray(q, s before a
+    whole step, q, s after it, p) → truth value: is counted as a leap. length(s, h, p) → (), that of a step if it is not h.
+    p: the arrays of the program, of shapes `shapes`. weights: a step is made of stages, each a step with weights[i] h.
     extrapolation: (stages, 5, 4), the weights of the last solutions, newest first, in the prediction, by how many are known.
     """
 
@@ -56,6 +56,7 @@ class StepFunctions:
     reduce: Callable | None = None
     clock: Callable | None = None
     astray: Callable | None = None
+    length: Callable | None = None
     reduced: tuple[int, int] = (0, 0)
     weights: tuple[float, ...] = (1.0,)
     extrapolation: np.ndarray = dataclasses.field(default_factory=lambda: _CUBIC)
@@ -69,8 +70,9 @@ class Translated:
 
     f, jacobian: at z. declared: nodes whose part in the Jacobian is what somebody says. scale, and all that follows the
     solution, at w: new_q, new_s and their compensations; multipliers, force; velocity of new_s and of s; turned: the
-    scalar product of the velocities before and after the whole step, which begins at s, with stages at `since`; factor,
-    overlap, inside, stop, astray, new_reduced or None; clock, empty where steps are equal. law: at the state before it.
+    scalar product of the velocities before and after the whole step, which begins at (q, s), with stages at `since`;
+    astray: of the whole step, whose end is `after`; factor, overlap, inside, stop, length, new_reduced or None; clock, empty
+    where steps are equal. law: at the state before it.
     """
 
     graph: Graph
@@ -95,6 +97,7 @@ class Translated:
     inside: int | None
     stop: int | None
     astray: int | None
+    length: int | None
     law: list[int] | None
     new_reduced: list[int] | None
     clock: list[int]
@@ -111,9 +114,9 @@ class Translated:
         return found
 
     def _level(self, i: int) -> int:
-        if self.depend.on(i, "z", "w", "w_compensation", "increment", "again"):
+        if self.depend.on(i, "z", "w", "w_compensation", "increment", "again", "after_q", "after_s"):
             return 2
-        before = ("q", "s", "s_compensation", "t", "held_force", "q_compensation", "reduced", "since")
+        before = ("q", "s", "s_compensation", "t", "held_force", "q_compensation", "reduced", "since_q", "since_s")
         return 1 if self.depend.on(i, *before) else 0
 
     @functools.cached_property
@@ -167,7 +170,8 @@ def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 40
     multipliers, force = trace(step.outputs, w, q, s, t, h, held_force)
     (velocity,) = trace(step.velocity, s)
     (new_velocity,) = trace(step.velocity, new_s)
-    (start,) = trace(step.velocity, s if len(step.weights) == 1 else graph.vector("since", k))
+    since = (q, s) if len(step.weights) == 1 else (graph.vector("since_q", n), graph.vector("since_s", k))
+    (start,) = trace(step.velocity, since[1])
     turned = graph.total(graph.apply("mul", int(a), int(b)) for a, b in zip(start, new_velocity, strict=True))
     (clock,) = trace(step.clock, new_s) if step.clock else (np.zeros(0, np.int64),)
     begin, end = t, np.asarray(graph.apply("add", int(t), int(h)))
@@ -185,7 +189,10 @@ def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 40
 
     (factor,) = trace(step.factor, w, q, s, t, h) if step.factor else (None,)
     (overlap,) = trace(step.overlap, w, q, s, t, h) if step.overlap else (None,)
-    (astray,) = trace(step.astray, new_s) if step.astray else (None,)
+    (astray,) = (
+        trace(step.astray, *since, *(graph.vector(*x) for x in (("after_q", n), ("after_s", k)))) if step.astray else (None,)
+    )
+    (length,) = trace(step.length, s, h) if step.length else (None,)
     (law,) = trace(step.law, q, velocity, begin) if step.law else (None,)
     new_reduced = None
     if step.reduce:
@@ -202,7 +209,8 @@ def translate(step: StepFunctions, sample: Sample | None = None, limit: int = 40
         graph, Dependence(graph), np.array(tracer.captured), tracer.declared, jacobian=jacobian, turned=turned,
         new_q_compensation=new_q_compensation, factor=None if factor is None else int(factor), ends=step.ends,
         overlap=None if overlap is None else int(overlap), inside=inside, stop=stop,
-        astray=None if astray is None else int(astray), weights=step.weights, extrapolation=step.extrapolation, **flat_lists,
+        astray=None if astray is None else int(astray), length=None if length is None else int(length),
+        weights=step.weights, extrapolation=step.extrapolation, **flat_lists,
     )  # fmt: skip
 
 

@@ -207,9 +207,10 @@ class StepCode:
         if out.stop:
             f.stop(self.emit(out.stop, values)[0])
         f.commit()
-        self._count(values, found)
         for name in ("q", "s"):
             f.write(f"before_{name}", f.read(name))
+            f.emitter.bind(values, f"after_{name}", new[name])
+        self._count(values, found)
         if out.law:
             f.write("held_force", f.read("sampled"))
         self._advance(new, found, whole=True)

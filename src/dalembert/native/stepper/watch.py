@@ -69,7 +69,8 @@ def watch_sign(f: Frame, values: Values) -> Crossing:
 def count_turn(f: Frame, values: Values) -> None:
     """Steps in which the velocity turned by more than a right angle."""
     if f.stages.number > 1:
-        f.emitter.bind(values, "since", f.read("begin_s"))
+        for name in ("q", "s"):
+            f.emitter.bind(values, f"since_{name}", f.read(f"begin_{name}"))
     turned = f.code.compare("olt", f.emitter.emit(f.outputs.turned, values)[0], f.code.constant(0.0))
     f.add("turns", f.code.counted(turned))
 

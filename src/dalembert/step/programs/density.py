@@ -55,6 +55,13 @@ def squared(system: System, q: Vector, v: Vector, t, w: Vector) -> Float[Array, 
     return w @ jax.jvp(lambda x: momentum(system, q, x, t), (v,), (w,))[1]
 
 
+def opened(system: System, q: Vector, v: Vector, t, w: Vector) -> Float[Array, ""]:
+    """The cosine of the angle between v and w in the kinetic metric at (q, v, t); 0 where one of them is 0."""
+    mv, mw = (jax.jvp(lambda x: momentum(system, q, x, t), (v,), (x,))[1] for x in (v, w))
+    sizes = jnp.abs((v @ mv) * (w @ mw))
+    return (w @ mv) / jnp.sqrt(jnp.where(sizes > 0, sizes, 1.0))
+
+
 def span_of(system: System, q: Vector, v: Vector, t, otherwise) -> Float[Array, ""]:
     """τ with τ⁴ = (|v|² + τ²|a|²) / (|ȧ|² + τ²|ä|²): the time in which (v, τa) changes by its own size, twice over.
 

@@ -9,11 +9,12 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from dalembert.step.programs.base import Outputs, StepProgram
-from dalembert.step.programs.density import Density
+from dalembert.step.programs.density import Density, opened
 
 OWN = 5  # numbers of the state besides those of the base
 STAGE, DENSITY, TIME = -4, -3, -2  # where they are among them
 ASTRAY = 1.25  # factor by which ρ/σ, a constant of the motion, may change: it stays below where the density is resolved
+STRAIGHT, EVEN = 0.95, 0.2  # cosine between velocities, and change of ρ over itself, in steps that are short
 
 
 class BegunStep(NamedTuple):
@@ -33,8 +34,9 @@ class VaryingSteps(StepProgram):
     s = (s of the base, astray, stage, ρ, t, the last length), and h of a call is ε. The stages of a composed step have one
     ρ: y is of the order of Φ for any lengths, and G costs once in a step. A composition of this map, with a ρ in every
     stage, has the order too; its errors are smaller or larger, by the case, and G would cost in each.
-    astray: 1 after a step at whose end ρ_k/σ is not what it was at the start, up to the factor ASTRAY, else 0: the
-    rule sees σ at nodes alone, and what is fast between them is not followed. unit: σ/ρ_k at the start.
+    astray: 1 after a step at whose end ρ_k/σ is not what it was at the start, up to the factor ASTRAY, else 0. The rule sees
+    σ at nodes alone: what is fast between them is not followed, and is looked for in the middle of long steps.
+    unit: σ/ρ_k at the start.
     limit: (T s, s), s the sign of ε: the run ends with the first node at or after T.
     Source: Hairer, Söderlind, Explicit, time reversible, adaptive step size control, SIAM J. Sci. Comput. 26 (2005),
     the integrated step density, here for any self-adjoint Φ.
@@ -71,6 +73,10 @@ class VaryingSteps(StepProgram):
         moves = (s[-3] > 0) & (s[-2] + own != s[-2])
         return BegunStep(s[:-OWN], s[-2], jnp.where(moves, own, jnp.nan))
 
+    def length(self, s, h) -> Float[Array, ""]:
+        """Of the step, or the stage, that begins at s."""
+        return self.begun(s, h).h
+
     def residual(self, z, q, s, t, h, held_force):
         now = self.begun(s, h)
         return self.base.residual(z, q, now.s, now.t, now.h, held_force)
@@ -92,9 +98,7 @@ class VaryingSteps(StepProgram):
             """What is added to ρ, and whether it is astray; from the last stage, whose h is that part of ε."""
             value, rate = self.density.value_and_rate(self.system, q + increment, self.base.velocity(new), end)
             more = h / self.weights[-1] * rate
-            here, wanted = (density + 0.5 * more) * self.unit, value
-            follows = (here <= ASTRAY * wanted) & (wanted <= ASTRAY * here)
-            return more, jnp.where(follows, 0.0, 1.0)
+            return more, jnp.where(agree((density + 0.5 * more) * self.unit, value), 0.0, 1.0)
 
         if number == 1:
             more, astray = following()
@@ -130,13 +134,26 @@ class VaryingSteps(StepProgram):
     def velocity(self, s):
         return self.base.velocity(s[..., :-OWN])
 
-    def astray(self, s) -> Any:
-        """Whether the density is not that of the motion after the last whole step."""
-        return s[..., -OWN] > 0.5
+    def astray(self, q0, s0, q1, s1) -> Any:
+        """Whether ρ/σ was off at the end of the whole step from (q0, s0) to (q1, s1), or in its middle, on the cubic through
+        both ends: ρ is the density there, and nothing else in a step sees a σ that is large between two nodes alone.
+        There it is looked at in long steps, whose velocity turns or whose density changes: it may cost as much as a step."""
+        h, v0, v1 = s1[-1] / self.weights[-1], self.velocity(s0), self.velocity(s1)
+        q = 0.5 * (q0 + q1) + 0.125 * h * (v0 - v1)
+        v = 1.5 / h * (q1 - q0) - 0.25 * (v0 + v1)
+        off = lambda: ~agree(s0[-3] * self.unit, self.density.value(self.system, q, v, s0[-2] + 0.5 * h))  # noqa: E731
+        turned = opened(self.system, q1, v1, s1[-2], v0) < STRAIGHT
+        long = turned | (jnp.abs(s1[-3] - s0[-3]) > EVEN * s0[-3])
+        return (s1[-OWN] > 0.5) | lax.cond(long, off, lambda: jnp.zeros((), dtype=bool))
 
     def clock(self, s) -> Float[Array, "2"]:
         """(t, length of the last step, or of the last stage of it)."""
         return s[..., -2:]
+
+
+def agree(here, wanted) -> Any:
+    """Whether two densities are the same up to the factor ASTRAY."""
+    return (here <= ASTRAY * wanted) & (wanted <= ASTRAY * here)
 
 
 def clock_of(program: StepProgram, s) -> Float[Array, "clock"]:

@@ -8,6 +8,7 @@ import math
 import re
 import time
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,10 +20,10 @@ from jaxtyping import Array
 from dalembert.native.chunks import FIRST, paced
 from dalembert.outcome import Outcome
 from dalembert.step.programs.base import StepProgram
-from dalembert.step.programs.varying import clock_of, has_ended, time_of
+from dalembert.step.programs.varying import VaryingSteps, clock_of, has_ended, time_of
 from dalembert.step.run.branch import call_system
 from dalembert.step.run.reduced import as_before
-from dalembert.step.run.stages import force_of_law, stages
+from dalembert.step.run.stages import Moving, force_of_law, stages
 from dalembert.step.run.state import Grid, RunState, StepOptions, Watch
 from dalembert.tracing import Jitted
 
@@ -66,12 +67,19 @@ def _step(program: StepProgram, step_options: StepOptions, t0, h, carry: RunStat
         residual=moved.residual,
         crossings=moved.crossings,
         turns=carry.turns + (lax.stop_gradient(program.velocity(carry.s) @ v) < 0),
-        leaps=moved.leaps,
+        leaps=moved.leaps + _astray(program, carry, moved),
         failed_residual=carry.failed_residual,
         reduced=reduced,
     )
     failed = carry._replace(code=code, failed_residual=moved.last_residual)
     return jax.tree.map(lambda a, b: jnp.where(solved, a, b), after, failed)
+
+
+def _astray(program: StepProgram, before: RunState, after: Moving) -> Any:
+    """Whether the density of steps of varying length is off after a whole step."""
+    if not isinstance(program, VaryingSteps):
+        return 0
+    return lax.stop_gradient(program.astray(before.q, before.s, after.q, after.s))
 
 
 def stops(program: StepProgram, step_options: StepOptions) -> list[Callable]:

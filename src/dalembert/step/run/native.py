@@ -233,6 +233,7 @@ def _functions(program, step_options: StepOptions, carry: RunState, leaves, rebu
         law=feedback and (lambda q, v, t, p: jnp.asarray(feedback.force(rebuild(p), q, v, t), float)),
         reduce=reduce and (lambda *x: reduce(*x[:-1])), reduced=lengths(carry.reduced),
         clock=method("clock") if varies else None, astray=method("astray") if varies else None,
+        length=method("length") if varies else None,
         weights=program.weights, extrapolation=extrapolation(program),
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from dalembert.path import Path
 
 TURNS = 0.4  # part of the steps: an oscillation turns, or crosses, twice, so that it has fewer than five steps
 FEWEST = 10  # steps from which on the part says something
+TURNING = 3  # turns from which on it does where steps vary in length, which may be few
 FEW = "an oscillation has fewer than five steps."
 UNRESOLVED = "The path solves the discrete equations, but its steps do not resolve the motion: reduce h"
 LEAPT = (
@@ -39,6 +40,8 @@ def warn_of_resolution(path: Path) -> None:
         return
     turns, crossings = (np.asarray(x / np.maximum(steps, 1)) for x in counted[:2])
     turned, crossed = (np.asarray((share > TURNS) & (steps >= FEWEST)) for share in (turns, crossings))
+    if path.h_last is not None:
+        turned = np.asarray((turns > TURNS) & (np.asarray(counted[0]) >= TURNING))
     if np.any(turned) and np.any(turned := np.asarray(turned & ~_at_rest(path))):  # hardly ever
         _warn(path, turned, turns, f"the velocity turned by more than a right angle, so that {FEW} {UNRESOLVED}")
     if np.any(crossed):

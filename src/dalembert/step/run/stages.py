@@ -109,7 +109,6 @@ def _solved(program: StepProgram, step_options: StepOptions, held_force, moving:
     # Of the last stage only: determinants of steps of different lengths are not to be compared.
     last, size = stage == len(program.weights) - 1, lax.stop_gradient(info.determinant)
     weighed = last & (ends and not isinstance(program, VaryingSteps))
-    far = program.astray(s) if isinstance(program, VaryingSteps) else ends and leaps(moving.determinant, size)
     after = Moving(
         q=q,
         compensation=(q - moving.q) - total,
@@ -124,7 +123,7 @@ def _solved(program: StepProgram, step_options: StepOptions, held_force, moving:
         sign=jnp.where(watched & (facing != 0), moving.sign.at[side].set(facing), moving.sign),
         determinant=jnp.where(weighed, size, moving.determinant),
         crossings=moving.crossings + crossed,
-        leaps=moving.leaps + (last & far),
+        leaps=moving.leaps + (weighed & leaps(moving.determinant, size)),
         stages=moving.stages + 1,
         solved=(z, moving.q, moving.s, jnp.asarray(t, dtype=float), jnp.asarray(h, dtype=float)),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,20 +15,16 @@ from dalembert.path import Path
 from dalembert.step.begun_run import BegunRun
 from dalembert.step.run.assemble import Levels
 from dalembert.step.run.loop import Chunks, rows_of
-from dalembert.step.run.state import Grid, Watch
+from dalembert.step.run.state import Grid, RunState, Watch
 from dalembert.step.stored.determined import determined
-from dalembert.step.stored.sink import Opening, Sink, sink_of
+from dalembert.step.stored.sink import Opening, Sink
 from dalembert.step.stored.steppers import MachineChunks, Stepper
+from dalembert.step.until import AtTime
 
 
-def stored_path(begun: BegunRun, watch: Watch, store: Any) -> Path:
-    """The first and the last state of a run whose rows go into the store."""
-    with contextlib.closing(sink_of(store)) as sink:
-        return streamed(begun, watch, sink)
-
-
-def streamed(begun: BegunRun, watch: Watch, sink: Sink) -> Path:
-    """From where the sink says: its beginning, or the state after the rows that it has."""
+def streamed(begun: BegunRun, watch: Watch, sink: Sink, at: AtTime | None = None) -> Path:
+    """The first and the last state of a run, from where the sink says: its beginning, or the state after the rows it has.
+    at: where a run ends at a time, of which the number of steps is known."""
     if begun.record is None:
         raise TypeError("store: a traced run has no values yet; save what the jitted function returns")
     grid, step_options, arguments = begun.grid, begun.step_options, begun.arguments
@@ -38,8 +33,18 @@ def streamed(begun: BegunRun, watch: Watch, sink: Sink) -> Path:
     plain = Grid(np.asarray(grid.t0), np.asarray(grid.h), grid.steps, grid.every)
     begun = begun._replace(grid=plain)
 
+    end: list[RunState] = []  # at a time
+
     def path(rows: dict) -> Path:
-        return begun.ended(stepper.carry, rows)
+        carry = stepper.carry if at is None else at.carried(stepper.carry)
+        return begun.ended(end[0] if end else carry, rows)
+
+    def advance() -> dict[str, np.ndarray]:
+        rows = stepper.advance()
+        if at is not None and stepper.ended:
+            rows = {name: np.array(x) for name, x in rows.items()}
+            end.append(at.ended(stepper.carry, rows))
+        return rows
 
     def fields(rows: dict) -> dict[str, Any]:
         return Levels.of(program, step_options).fields(jax.tree.map(np.asarray, rows), plain.t0, plain.h)
@@ -49,7 +54,7 @@ def streamed(begun: BegunRun, watch: Watch, sink: Sink) -> Path:
     taken, state = resumed or (0, None)
     if state is not None:
         stepper.restore(state)
-    return path(_run(stepper, Taken(sink, fields, taken), watch, path))
+    return path(_run(stepper, advance, Taken(sink, fields, taken), watch, path))
 
 
 class Taken:
@@ -66,12 +71,14 @@ class Taken:
             self.last = {name: np.array(x[-1:]) for name, x in rows.items()}
 
 
-def _run(stepper: Stepper, taken: Taken, watch: Watch, path: Callable[[dict], Path]) -> dict[str, np.ndarray]:
+def _run(
+    stepper: Stepper, advance: Callable[[], dict], taken: Taken, watch: Watch, path: Callable[[dict], Path]
+) -> dict[str, np.ndarray]:
     """All steps that are left; the last row."""
     sink = taken.sink
     with held_back() as noted:
         while not (stepper.ended or wanted()):
-            taken.take(stepper.advance())
+            taken.take(advance())
             if watch is not None:
                 watch(int(stepper.carry.k))
             if sink.due():

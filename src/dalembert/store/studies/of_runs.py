@@ -2,7 +2,8 @@
 
 Dimensions: one for each swept name, or `run` where they were taken together; the levels of a path with their times, `node`,
 `mid`, `interior`, `held`; `coordinate`, `multiplier`. What a run did not reach is NaN, and `nodes_kept` says how many of the
-common times it has. Where a run ended between two saved times the variables `last_…` are each run's last state.
+common times it has. Where a run ended between two saved times the variables `last_…` are each run's last state; and where
+steps vary in length the multipliers, at times that differ from run to run, are there alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ import numpy as np
 from dalembert.path import Path
 from dalembert.path.study import SweptName, swept_text
 from dalembert.store.checks import REAL, WHOLE, check_outcomes, check_variables, variable
-from dalembert.store.paths import COUNTED, SCALARS, STATISTICS, VARIABLES, numbers_of, path_from_xarray, path_to_xarray
+from dalembert.store.paths import (
+    COUNTED,
+    SCALARS,
+    STATISTICS,
+    VARIABLES,
+    VARYING,
+    numbers_of,
+    path_from_xarray,
+    path_to_xarray,
+)  # fmt: skip
 from dalembert.store.reduced import flatten, reduced_from_xarray
 from dalembert.store.studies.names import check_names, record_of_one
 
@@ -42,6 +52,8 @@ def study_to_xarray(
     import xarray as xr
 
     base, axes, sizes = path_to_xarray(runs), tuple(shape), tuple(shape.values())
+    varies = runs.h_last is not None
+    last = True if varies else last
     t = numbers_of(runs, "t")
     on = t == times  # in the same arithmetic; a run that has ended repeats its last state and time
     kept = on.sum(axis=1)
@@ -58,15 +70,16 @@ def study_to_xarray(
             continue
         (_, level, axis), values, labels = base[name].dims, base[name].values, base[name].attrs
         lead = t.shape[1] - values.shape[1]
-        seen, end = on[:, lead:longest], max(longest - lead, 0)
+        end = 0 if varies and level != "node" else max(longest - lead, 0)
+        seen = on[:, lead : lead + end]
         cut = values[:, :end]
         placed(name, (level, axis), cut if seen.all() else np.where(seen[..., None], cut, np.nan), labels)
         moments = base[f"t_{level}"]
-        levels[str(level)] = (level, moments.values[best, :end], moments.attrs)
+        levels[str(level)] = (level, times[:end] if varies else moments.values[best, :end], moments.attrs)
         if between:
             placed(f"last_{name}", (axis,), _last(values), labels)
             placed(f"last_{level}", (), _last(moments.values), moments.attrs)
-    for name in OF_A_RUN[:-1]:
+    for name in (*OF_A_RUN[:-1], *(VARYING if varies else ())):
         placed(name, (), base[name].values, base[name].attrs)
     variables["h"] = ((), base["h"].values[0], base["h"].attrs)
     placed("nodes_kept", (), kept, {"long_name": "number of the common times that a run has", "units": "1"})
@@ -89,7 +102,8 @@ def check_runs(data: xarray.Dataset) -> None:
     """Whether the data set holds a study of runs; ValueError naming what is wrong."""
     axes = tuple(map(str, variable(data, "code").dims))
     layout: dict[str, tuple[tuple[str, ...], str]] = {
-        name: (axes, WHOLE if name in (*COUNTED, "nodes_kept") else REAL) for name in OF_A_RUN
+        name: (axes, WHOLE if name in (*COUNTED, "nodes_kept") else REAL)
+        for name in (*OF_A_RUN, *(VARYING.keys() & data.keys()))
     }
     layout["h"], layout["node"] = ((), REAL), (("node",), REAL)
     for name, (_, axis, *_) in VARIABLES.items():
@@ -122,9 +136,11 @@ def path_of_one(data: xarray.Dataset) -> Path:
 
     def ended(values: np.ndarray, last: str) -> np.ndarray:
         own = values[: max(kept - (nodes - len(values)), 0)]
-        return np.concatenate([own, data[last].values[None]]) if between else own
+        alone = moved and not len(values)  # at a time of its own in every run
+        return np.concatenate([own, data[last].values[None]]) if between or alone else own
 
-    variables: dict[str, Any] = {name: ((), data[name].values) for name in (*SCALARS, *STATISTICS)}
+    scalars = (*SCALARS, *STATISTICS, *(VARYING.keys() & data.keys()))
+    variables: dict[str, Any] = {name: ((), data[name].values) for name in scalars}
     times: dict[str, Any] = {}
     for name in VARIABLES:
         if name in data:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from dalembert.messages import warn
 from dalembert.outcome import Outcome
 from dalembert.path import Path, Provenance, Study
 from dalembert.step.lanes import Lanes, Running
-from dalembert.step.options import RunOptions, step_of
+from dalembert.step.options import RunOptions, lengths_of
 from dalembert.step.run.resolution import warn_of_resolution
 from dalembert.step.run.state import Watch
 from dalembert.step.start.checks import check_batch
@@ -39,7 +40,9 @@ class RunsJob(SweepJob):
 
     @property
     def work(self) -> int:
-        return self.options.grid.steps
+        if self.options.until is None:
+            return self.options.grid.steps
+        return math.ceil((self.options.until - self.options.t0) / self.options.h)  # about
 
     @property
     def record(self) -> Provenance:
@@ -76,6 +79,8 @@ class RunsJob(SweepJob):
     def times(self) -> np.ndarray:
         """Of the saved nodes, in the arithmetic of a run."""
         t0, h, steps, every = self.options.grid
+        if self.options.until is not None:
+            return np.array([t0, self.options.until], float)
         number = -(-steps // every) + 1
         return np.asarray(t0 + np.minimum(every * np.arange(number), steps) * np.asarray(h))
 
@@ -123,5 +128,5 @@ class RunsJob(SweepJob):
 def runs_job(system: Any, swept: Swept, options: dict[str, Any], blocks: Blocks, threads: int | None) -> RunsJob:
     """The job, with the checks of `ensemble` that are not about values."""
     check_x64()
-    options["h"] = step_of(options["h"], isinstance(system, DiscreteSystem))
+    options |= lengths_of(options["h"], isinstance(system, DiscreteSystem))
     return RunsJob(system, swept, RunOptions(**options), blocks, threads)
