@@ -97,7 +97,7 @@ def measured(problem: Problem) -> dict[str, list[tuple[float, float]]]:
             else:
                 run, call = loops(integrated, tolerance, name == NAMES[0])
                 rows = compared(run.rows)
-                if name not in run.methods:
+                if run.methods != (name,):
                     continue
             found[name].append((float(np.max(np.linalg.norm(rows - truth, axis=1))), least(call)))
     return found
@@ -113,7 +113,8 @@ def main() -> None:
         peer = [time_at(e, found["heyoka"]) for e in ERRORS]
         print(f"| *{problem.title}*, heyoka in ms | " + " | ".join(f"{1e3 * t:.2g}" for t in peer) + " |")
         for name in NAMES[:2]:
-            ratios = [time_at(e, found[name]) / t if found[name] else np.inf for e, t in zip(ERRORS, peer, strict=True)]
+            known = [(time_at(e, found[name]) if found[name] else np.inf, t) for e, t in zip(ERRORS, peer, strict=True)]
+            ratios = [mine / t if np.isfinite(t) else np.inf for mine, t in known]
             print(f"| {name} | " + " | ".join(f"{r:.2g}" if np.isfinite(r) else "–" for r in ratios) + " |", flush=True)
 
 

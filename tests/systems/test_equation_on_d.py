@@ -80,7 +80,8 @@ def test_it_is_the_equation_of_q_and_v(of_any_length, system, n, m):
         expected = other.run(np.concatenate([q, v]), times, Accuracy(1e-13, 10_000))
         np.testing.assert_allclose(found[:, : 2 * n], expected.rows, atol=2e-12)
         np.testing.assert_allclose(found[:, 2 * n : -1], expected.outputs[:, :-1], atol=2e-12)
-        assert found[:, -1].max() < 1e-15 < expected.outputs[:, -1].max()
+        coarse = other.run(np.concatenate([q, v]), times, Accuracy(1e-5, 10_000))
+        assert found[:, -1].max() < 1e-15 < coarse.outputs[:, -1].max()
 
 
 def contact(_, y):

@@ -10,7 +10,7 @@ import pytest
 from scipy.integrate import DOP853, solve_ivp
 
 import dalembert as da
-from dalembert.gallery import ENTRIES
+from dalembert.gallery import ENTRIES, inertia_wheel_pendulum
 from dalembert.native import Accuracy, FlowFunctions, ImplicitPart, compile_flow
 from dalembert.native.flow.coefficients import DENSE, ERROR_3, ERROR_5, NODES, STAGES
 from dalembert.native.flow.taylor import TaylorMethod
@@ -202,13 +202,35 @@ def test_the_written_field_is_the_solved_one():
         flow = reduced_flow(entry.system, n, m)
         equations = flow.code.equations
         assert equations is not None
-        assert equations.written is not None
-        plain = dataclasses.replace(flow.code, equations=dataclasses.replace(equations, written=None))
+        assert set(equations.written) == {"field", "outputs"}
+        plain = dataclasses.replace(flow.code, equations=dataclasses.replace(equations, written={}))
         rows = np.concatenate([entry.q0, entry.v0]) + 0.1 * np.random.default_rng(1).standard_normal((20, 2 * n))
-        ways = [code.along(rows, np.zeros(20), code.over(flow.leaves))[0] for code in (flow.code, plain)]
-        np.testing.assert_allclose(*ways, rtol=1e-10, atol=1e-10)
-        given = np.concatenate([rows[0], np.zeros(1), *map(np.ravel, flow.leaves), equations.written.captured])
+        ways = [code.along(rows, np.zeros(20), code.over(flow.leaves)) for code in (flow.code, plain)]
+        for one, other in zip(*ways, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
+        written = equations.written["field"]
+        given = np.concatenate([rows[0], np.zeros(1), *map(np.ravel, flow.leaves), written.captured])
         result = np.empty(2 * n + 1)
-        equations.written.run(given, result)
+        written.run(given, result)
         assert result[-1] == 1.0
-        np.testing.assert_allclose(result[:-1], ways[1][0], rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(result[:-1], ways[1][0][0], rtol=1e-10, atol=1e-10)
+
+
+def test_the_law_of_a_lyapunov_constraint_has_a_series():
+    """The wheel pendulum against SciPy with the law divided by hand, beyond many zeros of its denominator."""
+    entry, p = ENTRIES["inertia_wheel_pendulum"], inertia_wheel_pendulum.PARAMETERS
+    t = np.linspace(0.0, 5.0, 6)
+    found = da.reference(entry.system, entry.q0, entry.v0, t, tolerance=1e-12)
+    assert found.method == "Taylor series"
+    a, b, c = 1 / p["I"], -1 / p["I"], 1 / p["I"] + 1 / p["J"]
+    h_c, g_c, _ = (float(x) for x in inertia_wheel_pendulum.gains(p))
+
+    def slope(_, y):
+        angle, wheel, p1, p2 = y
+        law = -(g_c / h_c + p["e"] * b / (p["d"] * h_c)) * p["M"] * np.sin(angle)
+        law += p["chi"] / p["d"] * (a * c - b * b) * np.sin(wheel - p["n"] * angle) - p["rho"] * np.tanh(g_c * p1 + h_c * p2)
+        return [a * p1 + b * p2, b * p1 + c * p2, p["M"] * np.sin(angle), law]
+
+    start = [*entry.q0, *inertia_wheel_pendulum.momenta(np.array(entry.v0), p)]
+    truth = solve_ivp(slope, (0.0, 5.0), start, "DOP853", t, rtol=3e-14, atol=1e-13).y[:2].T
+    np.testing.assert_allclose(found.q, truth, atol=1e-9)

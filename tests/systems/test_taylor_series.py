@@ -45,6 +45,17 @@ OPERATIONS = {
     "arctanh": (lambda u, w: jnp.arctanh(u), lambda u, w: mpmath.atanh(u)),
     "erf": (lambda u, w: jax.scipy.special.erf(u), lambda u, w: mpmath.erf(u)),
     "erfc": (lambda u, w: jax.scipy.special.erfc(u), lambda u, w: mpmath.erfc(u)),
+    "where": (lambda u, w: jnp.where(u < w, u * w, jnp.log(u - w)), lambda u, w: u * w),
+    "cond": (lambda u, w: jax.lax.cond(u > w, lambda: u, lambda: u / w), lambda u, w: u / w),
+    "abs": (lambda u, w: jnp.abs(u - w) * jnp.abs(u), lambda u, w: (w - u) * u),
+    "maximum": (lambda u, w: jnp.maximum(u, w) * u, lambda u, w: w * u),
+    "minimum": (lambda u, w: jnp.minimum(u, w) * u, lambda u, w: u * u),
+    "sign": (lambda u, w: jnp.sign(u - w) * u, lambda u, w: -u),
+    "floor": (lambda u, w: jnp.floor(5.0 * w) * u + jnp.ceil(u) * w, lambda u, w: 5 * u + w),
+    "round": (lambda u, w: jnp.round(5.0 * w) * u, lambda u, w: 6 * u),
+    "mod": (lambda u, w: jnp.mod(-7.0 * u, 1.0) * u, lambda u, w: (4 - 7 * u) * u),
+    "logical": (lambda u, w: jnp.where((u < w) & ~(u > 1.0) | jnp.isnan(u), u, w), lambda u, w: u),
+    "lookup": (lambda u, w: jnp.array([1.0, 2.0, 3.0])[jnp.floor(2.0 * w).astype(int)] * u, lambda u, w: 3 * u),
 }
 KEPLER = da.System(lambda q, v: 0.5 * v @ v + 1.0 / jnp.sqrt(q @ q))
 
@@ -107,10 +118,8 @@ def test_forwards_and_backwards_with_a_force_in_time():
 
 
 def test_what_has_no_series_goes_by_the_method_of_order_8():
-    kinked = da.System(lambda q, v: 0.5 * v @ v - jnp.where(q[0] > 0.0, 0.5, 2.0) * q[0] ** 2)
-    found = da.reference(kinked, [1.0], [0.0], [0.0, np.pi * 0.75], tolerance=1e-9)
-    assert found.method == "Runge-Kutta"
-    np.testing.assert_allclose(found.q[-1], -0.5, atol=1e-6)  # a quarter of the period 2π, then one of π
+    power = da.System(lambda q, v: 0.5 * v @ v - (2.0 + q[0]) ** q[0])  # of an exponent that changes
+    assert da.reference(power, [1.0], [0.0], [0.0, 0.1]).method == "Runge-Kutta"
     car = ENTRIES["car_with_trailers"]
     assert da.reference(car.system, car.q0, car.v0, [0.0, 0.1], tolerance=1e-4).method == "Runge-Kutta"  # too long to pay
 
@@ -138,6 +147,15 @@ def test_a_wall_that_no_series_sees_is_not_passed(steepness):
     found = da.reference(system, [0.0], [1.0], [0.0, 2.0, 10.0], tolerance=1e-9)
     assert found.method == "Taylor series"
     np.testing.assert_allclose(found.v[1:, 0], -1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("width", [1e-1, 1e-3, 1e-9])
+def test_a_narrow_barrier_is_not_leapt_over(width):
+    """V = 10 exp(-((q - 1) / w)²) is flat to rounding but for a few w around q = 1; v = -1 behind it, by symmetry."""
+    system = da.System(lambda q, v: 0.5 * v @ v - 10.0 * jnp.exp(-(((q[0] - 1.0) / width) ** 2)))
+    found = da.reference(system, [0.0], [1.0], [0.0, 10.0], tolerance=1e-9)
+    assert found.method == "Taylor series"
+    np.testing.assert_allclose(found.v[-1, 0], -1.0, atol=1e-6)
 
 
 def test_threads_that_want_the_first_series_at_once_all_have_it():

@@ -15,15 +15,13 @@ from dalembert.native.assembly.windows import (
     vanishing,
 )
 from dalembert.native.flow.flow import (
-    Accuracy,
     CompiledFlow,
     FlowArrays,
     FlowFunctions,
     ImplicitPart,
-    Travelled,
     compile_flow,
 )
-from dalembert.native.flow.integration import Integration, Solved
+from dalembert.native.flow.integration import Accuracy, Integration, Solved, Travelled
 from dalembert.native.flow.projection import CompiledProjection, compile_projection
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache

@@ -102,9 +102,10 @@ def reference(
     """q̇ = v, v̇ = a(q, v, t) with (a, λ) of `acceleration`, from (q0, v0) at t[0], by Taylor series or a method of order 8.
 
     A series is taken if the equations have one and it is the faster of the two at this tolerance; `method` of the result
-    says which it was. Constraints of order 1 that are linear or affine in v hold to rounding where the equation is
-    integrated on D. Others of order 0 and 1 are in the equations for (a, λ) through their time derivatives alone. So in
-    machine code (q, v) at the end of every step, and at every time asked for, becomes the nearest point, in the metric of
+    says which it was. Its steps end where a choice in the equations (where, cond, abs, maximum, …) takes the other side.
+    Constraints of order 1 that are linear or affine in v hold to rounding where the equation is integrated on D. Others of
+    order 0 and 1 are in the equations for (a, λ) through their time derivatives alone. So in machine code (q, v) at the end
+    of every step, and at every time asked for, becomes the nearest point, in the metric of
     the mass matrix, of φ(q) = 0, dφ/dt = 0, φ(q, v) = 0. A step for which none is found is too long. diffrax does not
     project: with it they drift, and the drift is reported.
 

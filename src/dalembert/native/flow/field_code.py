@@ -7,10 +7,10 @@ from dalembert.native.llvm.packing import Packing
 from dalembert.native.root.iteration_code import CONVERGED
 
 # What the code of a field is told: sizes, functions and arrays, by address; the first three have the bits of doubles.
-FIELD = Packing.words("tolerance", "clock", "factor", "unknowns", "size", "most", "root", "equations", "pivoted", "start",
-                      "equations_given", "result", "work", "function", "function_given", "written", "written_given",
+FIELD = Packing.words("tolerance", "clock", "factor", "unknowns", "size", "width", "most", "root", "equations", "pivoted",
+                      "start", "equations_given", "result", "work", "function", "function_given", "written", "written_given",
                       "written_result")  # fmt: skip
-POINTERS = 6  # from there on they are addresses
+POINTERS = 7  # from there on they are addresses
 
 # What the code of a projection is told.
 PROJECTION = Packing.words("clock", "size", "function", "given", "result")
@@ -24,25 +24,25 @@ def field() -> str:
     t = clock s: with a clock of -1, and a factor of -1, it is the field backwards in time.
 
     Newton's iteration begins at the same z each time, so that z depends on (y, t) alone. The update that passes its test is
-    applied. Returns 0, or the code of `root` where it found no z. written: 0, or what `written_field` made: g and whether it
-    holds, of (y, t) alone; where it does not hold, z is solved for.
+    applied. Returns 0, or the code of `root` where it found no z. written: 0, or what `written` made: g, of this width, and
+    whether it holds, of (y, t) alone; where it does not hold, z is solved for.
     """
     c = Code()
     word = {name: c.load(c.at("%told", FIELD.fields[name].offset), "i64") for name in FIELD.fields}
     pointer = {name: c.let(f"inttoptr i64 {word[name]} to ptr") for name in tuple(FIELD.fields)[POINTERS:]}
     clock, factor = (c.load(c.at("%told", FIELD.fields[name].offset)) for name in ("clock", "factor"))
     t = c.times(clock, "%s")
-    k, n = word["unknowns"], word["size"]
+    k, n, width = word["unknowns"], word["size"], word["width"]
     values = pointer["function_given"]
     c.fork(c.let(f"icmp eq i64 {word['written']}, 0"), "any", "written")
     c.label("written")
     _copy(c, "%y", pointer["written_given"], n)
     c.store(t, c.at(pointer["written_given"], n))
     c.line(f"call void {pointer['written']}(ptr {pointer['written_given']}, ptr {pointer['written_result']})")
-    holds = c.compare("ogt", c.load(c.at(pointer["written_result"], n)), c.constant(0.5))
+    holds = c.compare("ogt", c.load(c.at(pointer["written_result"], width)), c.constant(0.5))
     c.fork(holds, "as_written", "any", True)
     c.label("as_written")
-    _copy(c, pointer["written_result"], "%out", n)
+    _copy(c, pointer["written_result"], "%out", width)
     c.go("turn")
     c.label("any")
     c.fork(c.let(f"icmp eq i64 {k}, 0"), "evaluate", "solve")
@@ -57,7 +57,7 @@ def field() -> str:
     c.label("turn")
     c.fork(c.compare("oeq", factor, c.constant(1.0)), "done", "turned", True)
     c.label("turned")
-    with c.loop(0, n) as i:
+    with c.loop(0, width) as i:
         c.store(c.times(factor, c.load(c.at("%out", i))), c.at("%out", i))
     c.label("done")
     c.line("ret i64 0")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -12,12 +12,12 @@ from jaxtyping import Float
 from dalembert.algebra.jacobian import value_and_jacobian
 from dalembert.native.assembly.function import CompiledFunction, GraphFunction, compile_function, translated
 from dalembert.native.flow.field_code import FIELD, PROJECTION, field
-from dalembert.native.flow.integration import Accuracy, FlowCodes, Integration
+from dalembert.native.flow.integration import Accuracy, FlowCodes, Integration, Travelled
 from dalembert.native.flow.loop_code import loop, work_size
 from dalembert.native.flow.projection import CompiledProjection
-from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, WATCHED
+from dalembert.native.flow.step_loop import NO_SERIES, NUMBERS, REACHED, TOO_MANY, WATCHED
 from dalembert.native.flow.taylor import SeriesArrays, TaylorMethod, taylor_method
-from dalembert.native.flow.written import written_field
+from dalembert.native.flow.written import written
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.llvm.cache import CACHE, Cache
 from dalembert.native.llvm.dense import pivoted_solver
@@ -30,6 +30,7 @@ from dalembert.native.trace.place import refusing
 from dalembert.native.trace.proof import Equations
 
 ROWS = 10_000  # at which a function is evaluated in one call
+TURN = 16  # steps by the method of order 8, after which a series is tried again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,29 +60,14 @@ class FlowFunctions:
     watch: Callable | None = None
 
 
-class Travelled(NamedTuple):
-    """rows and outputs at the first `saved` times. t: what was reached, end: the outputs there; reached: whether it is the
-    last time, watched: whether the watch has ended it; steps: all that were tried; methods: which took them, in turn."""
-
-    rows: Float[np.ndarray, "T N"]
-    outputs: Float[np.ndarray, "T r"]
-    saved: int
-    t: float
-    end: Float[np.ndarray, "r"]
-    reached: bool
-    watched: bool
-    steps: int
-    methods: tuple[str, ...]
-
-
 @dataclasses.dataclass(frozen=True)
 class _Equations:
-    """The compiled equations for z. affine: whether one update solves them. written: the field with z eliminated."""
+    """The compiled equations for z. affine: whether one update solves them. written: field and outputs with z eliminated."""
 
     code: CompiledFunction
     unknowns: ImplicitPart
     affine: bool
-    written: CompiledFunction | None
+    written: dict[str, CompiledFunction]
     root: Loaded
     solver: Loaded
 
@@ -115,7 +101,7 @@ class CompiledFlow:
     @property
     def without_pivots(self) -> bool:
         """Whether unknowns that enter linearly are not eliminated: at the numbers given no pivots served."""
-        return self.equations is not None and self.equations.affine and self.equations.written is None
+        return self.equations is not None and self.equations.affine and not self.equations.written
 
     def projected(self, projection: CompiledProjection) -> CompiledFlow:
         """The same flow, kept on constraints. projection: (y, t, *given) → as of `compile_projection`."""
@@ -142,29 +128,41 @@ class CompiledFlow:
         return Travelled(at.rows, outputs, saved, t, end, code == REACHED, code == WATCHED, steps, methods)
 
     def advanced(self, at: Integration, arrays: FlowArrays, accuracy: Accuracy) -> tuple[int, tuple[str, ...]]:
-        """From where the integration stands to its end: how it ended, and the methods that took the steps."""
-        beside = self._beside(arrays)
-        code, methods = NO_SERIES, []
-        if self.taylor is not None and self.taylor.pays(accuracy.tolerance):
-            clipped = accuracy.clipped and self.watch is not None  # only a watch has to see every time
-            code = self.taylor.go_on(at, beside, arrays.series(self.taylor, accuracy.tolerance), clipped)
-            methods += ["Taylor series"] if at.t[0] > at.times[0] else []
-        if code == NO_SERIES:
-            code = self._by_runge_kutta(at, beside, arrays.told("field"), accuracy)
-            methods.append("Runge-Kutta")
-        return code, tuple(methods)
+        """From where the integration stands to its end: how it ended, and the methods that took the steps.
+
+        By Taylor series if it pays; where there is none, for a while by the method of order 8, the longer the less the
+        series before has brought.
+        """
+        beside, methods, turn, series = self._beside(arrays), dict[str, None](), None, self.taylor
+        if series is None or not series.pays(accuracy.tolerance):
+            return self._by_runge_kutta(at, beside, arrays.told("field"), accuracy), ("Runge-Kutta",)
+        told, clipped = arrays.series(series, accuracy.tolerance), accuracy.clipped and self.watch is not None
+        while True:  # clipped: only a watch has to see every time
+            t, steps = at.t[0], at.count("steps")
+            code = series.go_on(at, beside, told, clipped)
+            if at.t[0] > t:
+                methods["Taylor series"] = None
+            if code != NO_SERIES:
+                return code, tuple(methods)
+            turn = 4 * turn if turn and at.count("steps") - steps < turn else TURN
+            methods["Runge-Kutta"] = None
+            code = self._by_runge_kutta(at, beside, arrays.told("field"), accuracy, turn)
+            if code != TOO_MANY or at.count("steps") >= at.most:
+                return code, tuple(methods)
 
     def _beside(self, arrays: FlowArrays) -> tuple[int, ...]:
         """The watch and the projection, with what they are told, by address; 0 where there is none."""
         watch = (self.codes.address, arrays.told("watch")) if self.watch is not None else (0, 0)
         return *watch, *((self.codes.project, arrays.projection(self.projection.code)) if self.projection else (0, 0))
 
-    def _by_runge_kutta(self, at: Integration, beside: Sequence[int], told: int, accuracy: Accuracy) -> int:
-        """The method of order 8 from where the integration stands."""
+    def _by_runge_kutta(
+        self, at: Integration, beside: Sequence[int], told: int, accuracy: Accuracy, steps: int | None = None
+    ) -> int:
+        """The method of order 8 from where the integration stands; steps: at most."""
         at.numbers[NUMBERS.offset("h")] = 0.0  # it finds its first step
         work, integrate = np.empty(work_size(self.size)), self.codes.integrate
         run = lambda *x: integrate(self.codes.address, told, *beside, *x, work.ctypes.data)  # noqa: E731
-        return at.go_on(run, accuracy.clipped)
+        return at.go_on(run, accuracy.clipped, steps)
 
     def along(self, rows: np.ndarray, times: np.ndarray, arrays: FlowArrays) -> tuple[np.ndarray, np.ndarray]:
         """ẏ and the outputs at states and times that are given, NaN where they have no value."""
@@ -244,12 +242,12 @@ class FlowArrays:
         code: CompiledFunction = getattr(self._flow, name)
         if name == "field":
             own = own | {"factor": bits(self.clock)}
-        if name == "field" and equations is not None and (written := equations.written) is not None:
+        if equations is not None and (written := equations.written.get(name)) is not None:
             arrays = self._with_room(0, written), np.empty(written.result_size)
             own |= dict(zip(("written_given", "written_result"), map(self._held.array, arrays), strict=True))
             own |= {"written": written.address}
         given = self._held.array(self._with_room(own["unknowns"], code))
-        words = own | {"function": code.address, "function_given": given}
+        words = own | {"width": code.result_size, "function": code.address, "function_given": given}
         self._told[name] = found = self._held.array(FIELD.pack(**words))
         return found
 
@@ -268,7 +266,7 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
     found = {name: compiled(getattr(functions, name)) for name in ("field", "outputs")}
     watch = None if functions.watch is None else compiled(functions.watch)
     known = (*examples[:2], *(np.asarray(x, float) for x in given))
-    equations, plain = (None, None) if unknowns is None else _equations(functions.field, unknowns, known, cache)
+    equations, plain = (None, None) if unknowns is None else _equations(functions, unknowns, known, cache)
     plain = translated(functions.field, *examples) if unknowns is None else plain
     codes = FlowCodes(*(cache.load(text, plain=True) for text in (field(), loop())))
     methods = (None, None) if plain is None else (taylor_method(plain, cache), None if watch else LaneMethod(plain, cache))
@@ -276,7 +274,7 @@ def compile_flow(functions: FlowFunctions, y: np.ndarray, given: Sequence[Any] =
 
 
 def _equations(
-    field: Callable, unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache
+    functions: FlowFunctions, unknowns: ImplicitPart, examples: Sequence[Any], cache: Cache
 ) -> tuple[_Equations, GraphFunction | None]:
     """And the field with z eliminated, where z enters linearly."""
 
@@ -293,6 +291,7 @@ def _equations(
         raise Unsupported("equations", "they may jump with the unknowns")
     loop_, solver = (cache.load(text, plain=True) for text in (iteration(), pivoted_solver(None)))
     affine = proven.affine(everything, everything)
-    plain = written_field(field, unknowns.equations, len(value), examples) if affine else None
-    written = plain and plain.compiled(cache)
-    return _Equations(made.compiled(cache), unknowns, affine, written, loop_, solver), plain
+    wanted = (functions.field, functions.outputs)
+    plain = written(wanted, unknowns.equations, len(value), examples) if affine else []
+    found = {name: x.compiled(cache) for name, x in zip(("field", "outputs"), plain, strict=False)}
+    return _Equations(made.compiled(cache), unknowns, affine, found, loop_, solver), plain[0] if plain else None

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from dalembert.interrupts import leave_if_wanted
 from dalembert.native.chunks import FIRST, paced
@@ -37,6 +38,21 @@ class Solved(NamedTuple):
     saved: Any
     reached: Any
     steps: Any
+    methods: tuple[str, ...]
+
+
+class Travelled(NamedTuple):
+    """rows and outputs at the first `saved` times. t: what was reached, end: the outputs there; reached: whether it is the
+    last time, watched: whether the watch has ended it; steps: all that were tried; methods: which took them, in turn."""
+
+    rows: Float[np.ndarray, "T N"]
+    outputs: Float[np.ndarray, "T r"]
+    saved: int
+    t: float
+    end: Float[np.ndarray, "r"]
+    reached: bool
+    watched: bool
+    steps: int
     methods: tuple[str, ...]
 
 
@@ -91,16 +107,17 @@ class Integration(NamedTuple):
         self.rows[saved:] = np.inf
         return Solved(self.rows, saved, code == REACHED, self.count("steps"), methods)
 
-    def go_on(self, run: Callable[..., int], clipped: bool) -> int:
+    def go_on(self, run: Callable[..., int], clipped: bool, steps: int | None = None) -> int:
         """Chunk by chunk to the end, or for so many steps: between two of them Ctrl-C is answered, in any thread."""
         chunk, limit = FIRST, COUNTED.offset("most")
+        most = self.most if steps is None else min(self.most, self.count("steps") + steps)
         self.counts[COUNTED.offset("clipped")] = int(clipped)
         addresses = [x.__array_interface__["data"][0] for x in self[:5]]
         while True:
-            self.counts[limit] = min(self.most, self.count("steps") + chunk)
+            self.counts[limit] = min(most, self.count("steps") + chunk)
             began = time.perf_counter()
             code = run(*addresses)
-            if code != TOO_MANY or self.count("steps") >= self.most:
+            if code != TOO_MANY or self.count("steps") >= most:
                 return code
             leave_if_wanted()
             chunk = paced(chunk, time.perf_counter() - began)

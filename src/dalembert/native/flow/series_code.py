@@ -14,6 +14,7 @@ from dalembert.native.llvm.emit import Emitter, Values
 
 ORDERS = 32  # coefficients of a node that there is room for
 WIDTH = 4  # convolutions in one vector
+KEPT = 3  # rows of operands by themselves: of zeros, of order 1, of the last order
 TOGETHER = 8  # vectors that are summed in one loop
 
 
@@ -21,6 +22,7 @@ class SeriesCode:
     """Writes the functions `begin`, `expand` and `polynomial`. kept: nodes whose value at order 0 `expand` needs.
 
     sizes: of the vectors x0 = y, x1 = t, x2, …; captured: of that with this name. slope: nodes of ẏ, holds: a truth value.
+    `begin` finds (ẏ, whether it holds, whether the borders are regular, these), `expand` their coefficients, too.
     """
 
     def __init__(self, known: Series, sizes: Sequence[int], captured: int, slope: Sequence[int], holds: int):
@@ -33,6 +35,7 @@ class SeriesCode:
         jobs = self.s.convolutions
         self.groups = [jobs[i : i + WIDTH] for i in range(0, len(jobs), WIDTH)]
         self.place = {job: (i // WIDTH, i % WIDTH) for i, job in enumerate(jobs)}
+        self.parts = {x: i for i, x in enumerate(dict.fromkeys(x for job in jobs for x in _operands(job)))}
         self.kept: dict[tuple[str, int], int] = {}
         self._expand = self._expansion()
         self._begin = self._beginning()
@@ -40,13 +43,13 @@ class SeriesCode:
     @property
     def work_size(self) -> int:
         """Numbers for the operands of convolutions."""
-        return 2 * ORDERS * WIDTH * len(self.groups)
+        return KEPT * len(self.parts) + 2 * ORDERS * WIDTH * len(self.groups)
 
     def text(self) -> str:
         codes = (self._begin, self._expand, _polynomial(self.n))
         heads = ("define void @begin(ptr noalias %given, ptr noalias %kept, ptr noalias %slope) nounwind",
-                 "define void @expand(ptr noalias %kept, ptr noalias %rows, ptr noalias %work, i64 %order, double %clock) "
-                 "nounwind",
+                 "define void @expand(ptr noalias %kept, ptr noalias %rows, ptr noalias %borders, ptr noalias %work, "
+                 "i64 %order, double %clock) nounwind",
                  "define void @polynomial(ptr noalias %rows, i64 %order, double %h, ptr noalias %y, ptr noalias %slope) "
                  "nounwind")  # fmt: skip
         parts = [c.function(head) for c, head in zip(codes, heads, strict=True)]
@@ -54,16 +57,17 @@ class SeriesCode:
 
     def _beginning(self) -> Code:
         c, g, values, at = Code(), self.g, Values(), 0
+        self._c = c
         for name, size in self.vectors.items():
             for i in range(size):
                 values[g.variable(name, i)] = c.load(c.at("%given", at + i))
             at += size
-        wanted = [*self.slope, self.holds, *(i for _, i in self.kept)]
-        found = Emitter(g, c).emit(wanted, values)
-        for i, x in enumerate(found[: self.n]):
+        wanted = [*self.slope, self.holds, self.s.regular, *self.s.borders, *(i for _, i in self.kept)]
+        found = [self._number(i, x) for i, x in zip(wanted, Emitter(g, c).emit(wanted, values), strict=True)]
+        many = self.n + 2 + len(self.s.borders)
+        for i, x in enumerate(found[:many]):
             c.store(x, c.at("%slope", i))
-        c.store(c.let(f"uitofp i1 {found[self.n]} to double"), c.at("%slope", self.n))
-        for (how, _), x, to in zip(self.kept, found[self.n + 1 :], self.kept.values(), strict=True):
+        for (how, _), x, to in zip(self.kept, found[many:], self.kept.values(), strict=True):
             if how == "over":
                 x = c.let(f"fdiv double {c.constant(1.0)}, {x}")
             elif how == "half":
@@ -71,6 +75,10 @@ class SeriesCode:
             c.store(x, c.at("%kept", to))
         c.line("ret void")
         return c
+
+    def _number(self, i: int, x: str) -> str:
+        """The value of node i as a double."""
+        return x if self.g.kind[i] == "f" else self._c.let(f"uitofp i1 {x} to double")
 
     def _zero(self, i: int, how: str = "") -> str:
         """The value of node i at order 0; how: its reciprocal, or half of that."""
@@ -100,6 +108,9 @@ class SeriesCode:
         for i, node in enumerate(self.slope):
             x = values.get(node, c.constant(0.0))
             c.store(c.times(next_over, x), c.at(row, n + i))
+        border = c.at("%borders", c.let(f"mul i64 {k}, {len(self.s.borders)}"))
+        for i, node in enumerate(self.s.borders):
+            c.store(values[node], c.at(border, i))
         self._store(values, k, number)
         after = c.let(f"add i64 {k}, 1")
         c.store(after, counter, "i64")
@@ -112,18 +123,13 @@ class SeriesCode:
         """Where the operands of a group at order 0 stand, and how far those of order 1 are from there."""
         chunk, inside = divmod(group, TOGETHER)
         many = min(TOGETHER, len(self.groups) - chunk * TOGETHER)
-        return 2 * WIDTH * (chunk * TOGETHER * ORDERS + inside), 2 * WIDTH * many
+        return KEPT * len(self.parts) + 2 * WIDTH * (chunk * TOGETHER * ORDERS + inside), 2 * WIDTH * many
 
     def _sums(self, k: str) -> dict[Convolution, str]:
-        """Σ_{0<i<k} a_i b_{k-i} of all convolutions.
-
-        The two terms of order k-1, which have just been stored, come last: the others do not wait for them. Place 0 holds
-        zeros, so that there are none of these for k = 1, and one for k = 2; what a run before has left is not read.
-        """
+        """Σ_{0<i<k} a_i b_{k-i} of all convolutions."""
         c, vector = self._c, f"<{WIDTH} x double>"
         found: dict[Convolution, str] = {}
         last = c.let(f"sub i64 {k}, 1")
-        first, other = (c.let(f"zext i1 {c.let(f'icmp sgt i64 {k}, {least}')} to i64") for least in (1, 2))
         for start in range(0, len(self.groups), TOGETHER):
             groups = range(start, min(start + TOGETHER, len(self.groups)))
             sums = [c.slot("sum", vector) for _ in groups]
@@ -131,12 +137,28 @@ class SeriesCode:
                 c.store("zeroinitializer", x, vector)
             with c.loop(2, last) as i:
                 self._add(start, sums, i, c.let(f"sub i64 {k}, {i}"))
-            self._add(start, sums, first, last)
-            self._add(start, sums, last, other)
             for group, x in zip(groups, sums, strict=True):
                 whole = c.load(x, vector)
                 for place, job in enumerate(self.groups[group]):
                     found[job] = c.let(f"extractelement {vector} {whole}, i64 {place}")
+        return self._with_ends(found, k)
+
+    def _with_ends(self, sums: dict[Convolution, str], k: str) -> dict[Convolution, str]:
+        """And a_1 b_{k-1} + a_{k-1} b_1, as numbers: a vector of what has just been stored would be waited for.
+
+        There are none of these for k = 1, and one for k = 2: zeros stand for what is missing; what a run before has left is
+        not read.
+        """
+        c, found = self._c, {}
+        first, other = (c.let(f"zext i1 {c.let(f'icmp sgt i64 {k}, {least}')} to i64") for least in (1, 2))
+        last = c.let(f"add i64 {first}, {other}")
+        ones, others, lasts = (c.at("%work", c.let(f"mul i64 {row}, {len(self.parts)}")) for row in (first, other, last))
+        for job, total in sums.items():
+            a, b = (self.parts[x] for x in _operands(job))
+            for left, right in ((c.at(ones, a), c.at(lasts, b)), (c.at(lasts, a), c.at(others, b))):
+                product = c.let(f"fmul contract double {c.load(left)}, {c.load(right)}")
+                total = c.let(f"fadd contract double {total}, {product}")
+            found[job] = total
         return found
 
     def _add(self, start: int, sums: Sequence[str], left: str, right: str) -> None:
@@ -151,19 +173,17 @@ class SeriesCode:
 
     def _store(self, values: Values, k: str, number: str) -> None:
         """The operands of convolutions at order k."""
-        c, vector = self._c, f"<{WIDTH} x double>"
-        weighted: dict[int, str] = {}
+        c = self._c
+        found = {(i, weighted): c.times(number, values[i]) if weighted else values[i] for i, weighted in self.parts}
+        row = c.let(f"select i1 {c.let(f'icmp eq i64 {k}, 1')}, i64 1, i64 2")
+        single = c.at("%work", c.let(f"mul i64 {row}, {len(self.parts)}"))
+        for part, at in self.parts.items():
+            c.store(found[part], c.at(single, at))
         for group, (base, stride) in zip(self.groups, self.spots, strict=True):
             at = c.at("%work", c.let(f"add i64 {base}, {c.let(f'mul i64 {k}, {stride}')}"))
-            for side in (0, 1):
-                whole = "zeroinitializer"
-                for place, job in enumerate(group):
-                    x = values[job.b if side else job.a]
-                    if job.weighted and not side:
-                        x = weighted.setdefault(job.a, "") or c.times(number, x)
-                        weighted[job.a] = x
-                    whole = c.let(f"insertelement {vector} {whole}, double {x}, i64 {place}")
-                c.store(whole, c.at(at, WIDTH * side), vector)
+            for place, job in enumerate(group):
+                for side, part in enumerate(_operands(job)):
+                    c.store(found[part], c.at(at, WIDTH * side + place))
 
     def _coefficient(self, i: int, values: Values, sums: dict[Convolution, str], over: str) -> str:
         """Node i at order k."""
@@ -173,6 +193,9 @@ class SeriesCode:
         do = lambda op, a, b: c.let(f"f{op} contract double {a}, {b}")  # noqa: E731
         if op == "neg":
             return c.let(f"fneg double {values[x[0]]}")
+        if op == "select":
+            taken = c.let(f"fcmp une double {self._zero(x[0])}, {c.constant(0.0)}")
+            return c.select(taken, *(values.get(j, c.constant(0.0)) for j in x[1:]))
         if op in ("add", "sub"):
             moving = [values[j] for j in x if j in values]
             if len(moving) == 2:
@@ -205,6 +228,11 @@ class SeriesCode:
                 whole = do("add", whole, s)
             total = do("add", total, do("mul", over, whole))
         return total
+
+
+def _operands(job: Convolution) -> tuple[tuple[int, bool], tuple[int, bool]]:
+    """(node, whether it is weighted) of both sides."""
+    return (job.a, job.weighted), (job.b, False)
 
 
 def _polynomial(n: int) -> Code:

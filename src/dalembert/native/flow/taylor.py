@@ -15,7 +15,8 @@ from dalembert.native.assembly.function import GraphFunction
 from dalembert.native.flow.integration import Integration
 from dalembert.native.flow.series import Series, series
 from dalembert.native.flow.series_code import ORDERS, SeriesCode
-from dalembert.native.flow.taylor_code import POINTS, TAYLOR, order_for, taylor
+from dalembert.native.flow.taylor_code import TAYLOR, order_for, taylor
+from dalembert.native.graph.choices import selected
 from dalembert.native.graph.dependence import Dependence
 from dalembert.native.graph.graph import Unsupported
 from dalembert.native.graph.simplify import gather_factors
@@ -26,8 +27,7 @@ from dalembert.native.llvm.packing import Held, Packing, bits
 _ONE_AT_A_TIME = threading.Lock()
 FINEST = 1e-16  # of tolerances
 MOVING = ("x0", "x1")  # the state and the time
-FLAT = frozenset(["exp", "exp2", "expm1", "sinh", "cosh", "tanh", "erf", "erfc"])
-LONG = 100  # convolutions from which the code is compiled without LLVM's whole program, in a quarter of the time
+WHOLE = range(20, 100)  # convolutions for which LLVM's whole program pays: it finds vectors, and takes three times as long
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,18 +50,13 @@ class TaylorMethod:
         return len(self.known.convolutions)
 
     @functools.cached_property
-    def hidden(self) -> bool:
-        """Whether there are functions that are flat to rounding here and there."""
-        return any(self.known.graph.nodes[i][0] in FLAT for i in self.known.moving)
-
-    @functools.cached_property
     def _code(self) -> SeriesCode:
         with _ONE_AT_A_TIME:  # it adds to the graph
             return SeriesCode(self.known, self.made.sizes, len(self.made.tracer.captured), self.slope, self.holds)
 
     @functools.cached_property
     def _functions(self) -> Loaded:
-        return self.cache.load(self._code.text(), plain=self._work > LONG)
+        return self.cache.load(self._code.text(), plain=self._work not in WHOLE)
 
     @functools.cached_property
     def _loop(self) -> Loaded:
@@ -77,7 +72,7 @@ class TaylorMethod:
         whole, captured = np.zeros(self._layout.size), self.made.tracer.captured
         whole[: len(values)] = values  # given comes first
         whole[len(values) : len(values) + len(captured)] = captured
-        numbers = {"clock": bits(clock), "order": 0, "points": POINTS if self.hidden else 1}
+        numbers = {"clock": bits(clock), "order": 0, "signs": self.known.signs, "many": len(self.known.borders)}
         functions = {name: self._functions.address(name) for name in ("begin", "expand", "polynomial")}
         return SeriesArrays(self._layout, whole, functions | numbers)
 
@@ -90,8 +85,9 @@ class TaylorMethod:
         """Of all arrays of a run, in one piece."""
         code, n = self._code, len(self.slope)
         given = sum(self.made.sizes) + len(self.made.tracer.captured)
-        return Packing.of({"given": given, "kept": len(code.kept), "slope": n + 1, "rows": ORDERS * n,
-                           "work": code.work_size, "rate": n})  # fmt: skip
+        many = len(self.known.borders)
+        return Packing.of({"given": given, "kept": len(code.kept), "slope": n + 2 + many, "rows": ORDERS * n,
+                           "borders": ORDERS * many, "work": code.work_size, "rate": n})  # fmt: skip
 
 
 class SeriesArrays:
@@ -114,7 +110,7 @@ def taylor_method(made: GraphFunction, cache: Cache) -> TaylorMethod | None:
     """made: results (f, whether it holds), or f alone; None where f has no power series, or one that never pays."""
     g, slope = made.graph.copy(), made.results[0].ravel().tolist()
     holds = int(made.results[1].item()) if len(made.results) > 1 else g.true
-    depend = Dependence(g)
+    slope, depend = selected(g, slope), Dependence(g)
     slope = gather_factors(g, slope, lambda i: int(depend.on(i, *MOVING)))
     try:
         known = series(g, slope, MOVING)
