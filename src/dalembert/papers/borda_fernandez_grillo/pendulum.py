@@ -13,7 +13,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from dalembert.gallery import inertia_wheel_pendulum as wheel
 from dalembert.papers.convergence import METHODS, ONE_STEP, PRINTED, ErrorsByStep, Method
@@ -53,7 +53,7 @@ def _on_rows(function: Callable) -> Callable:
 lyapunov, factor, dissipation = (_on_rows(f) for f in (wheel.lyapunov, wheel.factor, wheel.dissipation))
 
 
-def state(path: Path) -> tuple[Float[Array, "times"], Float[Array, "times n"], Float[Array, "times n"]]:
+def state(path: Path) -> tuple[Float[np.ndarray, "times"], Float[np.ndarray, "times n"], Float[np.ndarray, "times n"]]:
     """(t, q, v) at nodes: as they are, or with (q_{k+1} - q_{k-1})/2h where the path has differences half way only."""
     t, q, v = (np.asarray(x) for x in (path.t, path.q, path.v))
     return (t, q, v) if path.levels[0] == "node" else (t[1:-1], q[1:-1], 0.5 * (v[1:] + v[:-1]))

@@ -18,7 +18,7 @@ def draw(save: Save, measured: Pendulum) -> None:
 
 
 def figure_5(save: Save, measured: Pendulum) -> None:
-    t, q, v = (np.asarray(x) for x in pendulum.state(measured.path))
+    t, q, v = pendulum.state(measured.path)
     figure, axes = panels(3, 1, size=(7.2, 6.4), sharex=True)
     for panel, values, name in zip(
         axes[:, 0], (q[:, 0], q[:, 1], pendulum.lyapunov(q, v)), ("\\theta", "\\psi", "V"), strict=True
@@ -61,7 +61,7 @@ def figure_5_zoom(save: Save, measured: Pendulum) -> None:
 
 def late_values(axes, measured: Pendulum) -> None:
     """V from the end of the reference on, against the overdamped motion of the phase."""
-    t, q, v = (np.asarray(x) for x in pendulum.state(measured.late))
+    t, q, v = pendulum.state(measured.late)
     values = np.asarray(pendulum.lyapunov(q, v))
     axes.plot(t, values, color=GREEN, linewidth=2.4, label="one step form, $h = 0.1$")
     axes.plot(t, pendulum.creeping(t - t[0], values[0]), ":", color="black", label="$2\\chi/(1 + c\\,e^{2t/\\tau})$")
